@@ -1,0 +1,59 @@
+/*
+ * failpoint.h - named points at which a process kills itself, for crash tests.
+ *
+ * SLUICE_FAILPOINT=name[:count][,name[:count]...] makes the process that reaches the named point
+ * for the count-th time (default 1) in the whole run kill itself with SIGKILL, in test and release
+ * builds alike. Reaches are counted in shared memory once a job's arena is mapped
+ * (sl_failpoint_bind), so a replacement worker does not fall over the same entry again.
+ * `sluice doctor --failpoints` lists the names.
+ */
+#ifndef SL_COMMON_BASE_FAILPOINT_H
+#define SL_COMMON_BASE_FAILPOINT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+// X(symbol, name, where it is)
+#define SL_FAILPOINT_MAP(X)                                                                        \
+    X(SAMPLER_START, "sampler_start", "sampler: before it says hello")                             \
+    X(SAMPLER_CLAIMED, "sampler_claimed", "sampler: batch claimed, no memory taken yet")           \
+    X(SAMPLER_ALLOCATED, "sampler_allocated", "sampler: payload memory taken, nothing drawn")      \
+    X(SAMPLER_DRAWN, "sampler_drawn", "sampler: block written, not published")                     \
+    X(SAMPLER_PUBLISHED, "sampler_published", "sampler: block published, waiters not yet woken")   \
+    X(TRAINER_START, "trainer_start", "trainer: before it says hello")                             \
+    X(TRAINER_CLAIMED, "trainer_claimed", "trainer: batch claimed, nothing extracted")             \
+    X(TRAINER_EXTRACTED, "trainer_extracted", "trainer: features extracted, not trained")          \
+    X(TRAINER_GRADIENT, "trainer_gradient", "trainer: gradient half written")                      \
+    X(TRAINER_DONE, "trainer_done", "trainer: gradient committed, payload not yet freed")          \
+    X(TRAINER_APPLY, "trainer_apply", "trainer: in the middle of applying an update")              \
+    X(TRAINER_FLIPPED, "trainer_flipped", "trainer: version flipped, waiters not yet woken")       \
+    X(TRAINER_INFER, "trainer_infer", "trainer: in the middle of a chunk of inference")            \
+    X(BROKER_PHASE, "broker_phase", "broker: about to open a phase")                               \
+    X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")
+
+enum sl_failpoint {
+#define SL_FAILPOINT_ENUM(sym, name, where) SL_FAILPOINT_##sym,
+    SL_FAILPOINT_MAP(SL_FAILPOINT_ENUM)
+#undef SL_FAILPOINT_ENUM
+        SL_FAILPOINT_COUNT,
+};
+
+// Parses SLUICE_FAILPOINT; 0, or SL_EINVAL when it names an unknown point or a bad count.
+int sl_failpoint_init(void);
+
+// From now on reaches are counted in shared[SL_FAILPOINT_COUNT] instead of this process's memory.
+void sl_failpoint_bind(_Atomic uint32_t *shared);
+
+const char *sl_failpoint_name(enum sl_failpoint point);
+const char *sl_failpoint_where(enum sl_failpoint point);
+
+extern int sl_failpoint_armed; // any entry at all: keeps the check to one load in normal runs
+void sl_failpoint_reach(enum sl_failpoint point);
+
+#define SL_FAILPOINT(sym)                                                                          \
+    do {                                                                                           \
+        if (__builtin_expect(sl_failpoint_armed, 0))                                               \
+            sl_failpoint_reach(SL_FAILPOINT_##sym);                                                \
+    } while (0)
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * mempool.h - bump allocation for everything one mini-batch needs.
+ *
+ * A pool grows to the largest batch it has met and then allocates nothing: sl_mempool_reset()
+ * keeps the memory. Not thread-safe; one pool a thread. Blocks are aligned to 64 bytes.
+ */
+#ifndef SL_COMMON_BASE_MEMPOOL_H
+#define SL_COMMON_BASE_MEMPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_mempool_slab;
+
+struct sl_mempool {
+    struct sl_mempool_slab *head; // slab being filled; older ones behind it until the next reset
+    size_t used_bytes;            // since the last reset
+    size_t peak_bytes;            // largest used_bytes ever
+};
+
+// A zeroed struct is a valid empty pool; nothing is allocated before the first use.
+void sl_mempool_init(struct sl_mempool *pool);
+void sl_mempool_fini(struct sl_mempool *pool);
+
+// Memory valid until the next reset (not zeroed); NULL only when the system has none.
+void *sl_mempool_alloc(struct sl_mempool *pool, size_t bytes);
+void *sl_mempool_zalloc(struct sl_mempool *pool, size_t bytes);
+
+// Forgets everything; merges the slabs into one so that the next batch of this size needs no more.
+void sl_mempool_reset(struct sl_mempool *pool);
+
+// Anonymous memory that asks for huge pages, pre-faulted by nobody; NULL when there is none.
+void *sl_pages_alloc(size_t bytes);
+void sl_pages_free(void *p, size_t bytes);
+
+#endif

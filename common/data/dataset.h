@@ -1,0 +1,88 @@
+/*
+ * dataset.h - a data set directory, mapped.
+ *
+ * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
+ * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
+ * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy. Files are mapped
+ * read-only and shared, so every process of a job uses the same page-cache pages; nothing is
+ * copied. Only indptr given as int32 and the index lists are converted into private memory.
+ */
+#ifndef SL_COMMON_DATA_DATASET_H
+#define SL_COMMON_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+
+enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VAL, SL_SPLIT_TEST, SL_SPLIT_COUNT };
+
+enum sl_task { SL_TASK_NONE, SL_TASK_MULTICLASS };
+
+struct sl_vertex_list {
+    uint64_t n;
+    const uint32_t *ids; // (n)
+};
+
+struct sl_dataset {
+    char path[4096];
+    char name[128];
+    enum sl_task task;
+
+    uint64_t n_nodes; // below 2^32 - 1
+    uint64_t n_edges;
+    const uint64_t *indptr; // (n_nodes + 1)
+    const void *indices;    // (n_edges)
+    enum sl_dtype indices_dtype; // I32, U32, I64 or U64
+
+    const float *edge_weight; // (n_edges) or NULL
+
+    uint32_t feat_dim; // 0 = no features
+    enum sl_dtype feat_dtype; // F32 or F16
+    const void *feat;  // (n_nodes, feat_dim) or NULL
+
+    uint32_t n_classes;
+    const int32_t *label; // (n_nodes) or NULL; -1 = unlabelled
+
+    struct sl_vertex_list split[SL_SPLIT_COUNT];
+
+    // Found by validation (or remembered from it).
+    uint64_t max_degree;
+    uint64_t digest; // of headers, sizes and metadata: names this version of the data
+
+    struct sl_dataset_files *files; // mappings, private to dataset.c
+};
+
+// What a caller needs; a missing part is then an error that names the file.
+enum sl_dataset_need {
+    SL_NEED_TOPOLOGY = 1,
+    SL_NEED_FEATURES = 2,
+    SL_NEED_LABELS = 4,
+    SL_NEED_TRAIN = 8, // a non-empty training set
+    SL_NEED_TRAINING = 15,
+};
+
+// How much checking an open does.
+enum sl_dataset_check {
+    SL_CHECK_TRUST, // headers and shapes only: the broker has validated it before this worker began
+    SL_CHECK_CACHED, // in full unless a record says that exactly these files passed before
+    SL_CHECK_FULL,   // in full, always
+};
+
+/*
+ * Opens a data set. `threads` = 0 means all cores for the validation. Errors: SL_ENOENT, SL_EACCESS,
+ * SL_EFORMAT, SL_EUNSUPPORTED with a message that names file, field, found and wanted.
+ * On failure nothing is left open.
+ */
+int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
+                    struct sl_dataset *out);
+void sl_dataset_close(struct sl_dataset *ds); // safe on a zeroed struct
+
+// In-degree of v.
+static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v)
+{
+    return ds->indptr[v + 1] - ds->indptr[v];
+}
+
+#endif

@@ -1,0 +1,142 @@
+/*
+ * arena.h - the one shared-memory segment of a job and what stands where in it.
+ *
+ * A memfd without a name, created by the broker and inherited by every worker as a descriptor:
+ * nothing appears in /dev/shm and nothing outlives the last process. The broker sizes it once the
+ * workers have said what they need, writes the directory below, and seals it; workers then map it.
+ * It holds offsets and fixed-width fields only: no pointers and no process-shared mutexes.
+ *
+ *   header     directory, abort word, events, fail-point counters
+ *   phases     ring of open phases of work            ledger.h
+ *   cells      one 64-bit word for each batch         ledger.h
+ *   entries    what is known of each batch            ledger.h
+ *   order      shuffled training vertices, two epochs
+ *   chunks     who owns each chunk of the payload     extent.h
+ *   workers    one statistics slot for each worker    stats.h
+ *   board      parameter versions                     board.h
+ *   params     two banks of parameters and optimizer state, the best ones, gradient slots
+ *   acts       two activations of all vertices for layer-wise inference
+ *   payload    the blocks
+ */
+#ifndef SL_COMMON_IPC_ARENA_H
+#define SL_COMMON_IPC_ARENA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/failpoint.h"
+#include "common/ipc/event.h"
+
+#define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
+
+enum {
+    SL_ARENA_VERSION = 1,
+    SL_ARENA_PHASES = 8,            // phases open at once
+    SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
+    SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
+};
+
+// What the abort word says; not 0 means: stop what you are doing and leave.
+enum sl_abort { SL_ABORT_NONE, SL_ABORT_STOP };
+
+enum sl_region_id {
+    SL_REGION_HEADER,
+    SL_REGION_PHASES,
+    SL_REGION_CELLS,
+    SL_REGION_ENTRIES,
+    SL_REGION_ORDER,
+    SL_REGION_CHUNKS,
+    SL_REGION_WORKERS,
+    SL_REGION_BOARD,
+    SL_REGION_PARAMS,
+    SL_REGION_ACTS,
+    SL_REGION_PAYLOAD,
+    SL_REGION_COUNT,
+};
+
+struct sl_region {
+    uint64_t offset, bytes;
+};
+
+// What the broker decides before it creates the arena.
+struct sl_arena_spec {
+    uint32_t n_workers;          // statistics slots
+    uint32_t n_cells;            // cells a phase may have
+    uint64_t n_train;            // training vertices
+    uint64_t n_params;           // f32 parameters
+    uint32_t n_state;            // optimizer arrays of n_params (adam 2, sgd 1)
+    uint32_t batches_per_update; // gradient slots
+    uint64_t act_rows;           // vertices, 0 without layer-wise inference
+    uint32_t act_width;          // floats a row
+    uint64_t payload_bytes;      // rounded up to chunks
+};
+
+struct sl_arena_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes;
+    uint64_t total_bytes;
+    struct sl_arena_spec spec;
+    uint64_t param_stride; // floats between two arrays of n_params, 64-byte multiples
+    uint64_t n_chunks;
+    struct sl_region region[SL_REGION_COUNT];
+
+    _Alignas(64) _Atomic uint32_t abort; // enum sl_abort, written by the broker
+    struct sl_event work;    // a batch became pending, a phase opened
+    struct sl_event ready;   // a batch became ready, a gate opened, a phase ended
+    struct sl_event space;   // payload memory was freed
+    struct sl_event update;  // the parameters' version advanced, or an update needs a hand
+    _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
+    _Alignas(64) _Atomic uint64_t current;  // lowest phase that is not complete (ledger.h)
+    _Alignas(64) _Atomic uint64_t opened;   // highest phase that is open
+    _Alignas(64) _Atomic uint32_t failpoint[SL_FAILPOINT_COUNT];
+};
+
+// One process's view of the arena.
+struct sl_arena {
+    int fd; // borrowed
+    int doorbell; // eventfd that the broker's loop watches; -1 for none. Borrowed.
+    uint64_t bytes;
+    char *base; // NULL when not mapped
+    struct sl_arena_header *h;
+};
+
+// Bytes that an arena of this spec takes (sparse until touched); fills *out when not NULL.
+uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out);
+
+// Broker: a new memfd without size. Returns the descriptor (close-on-exec) or SL_ESYS.
+int sl_arena_memfd(void);
+
+// Broker: sizes fd, seals its size, maps it and writes the header; everything else is zero.
+int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out);
+
+// Worker: maps an arena that the broker has created; SL_EFORMAT when it is none of this version.
+int sl_arena_attach(int fd, struct sl_arena *out);
+
+void sl_arena_detach(struct sl_arena *a); // safe on a zeroed struct; does not close fd
+
+static inline void *sl_arena_region(const struct sl_arena *a, enum sl_region_id id)
+{
+    return a->base + a->h->region[id].offset;
+}
+
+static inline bool sl_arena_aborted(const struct sl_arena *a)
+{
+    return atomic_load_explicit(&a->h->abort, memory_order_relaxed) != SL_ABORT_NONE;
+}
+
+// Broker: sets the abort word and wakes everybody.
+void sl_arena_abort(struct sl_arena *a, enum sl_abort why);
+
+// Tells the broker's loop that something happened that it should look at (phase over).
+void sl_arena_ring(const struct sl_arena *a);
+
+// Shuffled training vertices of an epoch; two banks, epoch & 1. (n_train)
+uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t epoch);
+
+// Activations for layer-wise inference, bank 0 or 1. (act_rows, act_width)
+float *sl_arena_acts(const struct sl_arena *a, uint32_t bank);
+
+#endif

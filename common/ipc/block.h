@@ -1,0 +1,84 @@
+/*
+ * block.h - the format of one mini-batch: what a sampler writes and a trainer reads.
+ *
+ * One contiguous, position-independent extent (one DMA). All arrays are 64-byte aligned; offsets
+ * are from the start of the header. Vertices are numbered locally by first appearance, destination
+ * nodes first, so the nodes of hop h are a prefix of the nodes of hop h + 1:
+ *
+ *   n_nodes[0] seeds <= n_nodes[1] <= ... <= n_nodes[n_hops] input nodes
+ *
+ * Hop h (h = 0 is next to the seeds, as fanout[0] is) has n_nodes[h] destination rows in CSR form:
+ * the neighbours of row i are indices[indptr[i] .. indptr[i+1]), local ids below n_nodes[h + 1].
+ * Model layer l of L reads hop L-1-l.
+ *
+ * Seen by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_COMMON_IPC_BLOCK_H
+#define SL_COMMON_IPC_BLOCK_H
+
+#include <stdint.h>
+
+#define SL_BLOCK_MAGIC 0x314b4c42u // "BLK1"
+#define SL_MAX_HOPS    8
+
+enum sl_block_flags {
+    SL_BLOCK_HAS_DEGREES = 1, // degree_offset is set
+};
+
+struct sl_block_hop {
+    uint32_t n_dst;          // rows
+    uint32_t n_edges;        // sampled edges
+    uint64_t indptr_offset;  // u32 (n_dst + 1), starts at 0
+    uint64_t indices_offset; // u32 (n_edges), local ids
+};
+
+struct sl_block {
+    uint32_t magic;
+    uint32_t flags;
+    uint64_t bytes;       // of the whole extent, header included
+    uint64_t batch;       // number of the mini-batch within its phase
+    uint32_t epoch;
+    uint32_t n_hops;
+    uint32_t n_seeds;
+    uint32_t n_input;     // == n_nodes[n_hops]
+    uint64_t n_edges;     // over all hops
+    uint32_t n_nodes[SL_MAX_HOPS + 1];
+    uint32_t reserved;
+    uint64_t nodes_offset;  // u32 (n_input) global vertex ids, seeds first
+    uint64_t label_offset;  // i32 (n_seeds) class ids, -1 = unlabelled
+    uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
+    struct sl_block_hop hop[SL_MAX_HOPS];
+};
+
+static inline const void *sl_block_at(const struct sl_block *b, uint64_t offset)
+{
+    return (const char *)b + offset;
+}
+
+static inline const uint32_t *sl_block_nodes(const struct sl_block *b)
+{
+    return (const uint32_t *)sl_block_at(b, b->nodes_offset);
+}
+
+static inline const int32_t *sl_block_labels(const struct sl_block *b)
+{
+    return (const int32_t *)sl_block_at(b, b->label_offset);
+}
+
+static inline const uint32_t *sl_block_degrees(const struct sl_block *b)
+{
+    return b->flags & SL_BLOCK_HAS_DEGREES ? (const uint32_t *)sl_block_at(b, b->degree_offset)
+                                           : (const uint32_t *)0;
+}
+
+static inline const uint32_t *sl_block_indptr(const struct sl_block *b, uint32_t hop)
+{
+    return (const uint32_t *)sl_block_at(b, b->hop[hop].indptr_offset);
+}
+
+static inline const uint32_t *sl_block_indices(const struct sl_block *b, uint32_t hop)
+{
+    return (const uint32_t *)sl_block_at(b, b->hop[hop].indices_offset);
+}
+
+#endif

@@ -1,0 +1,181 @@
+/*
+ * ledger.h - which work there is, who has it, and how far it is: exactly once, whatever dies.
+ *
+ * PROBLEM. Samplers and trainers in separate processes share the mini-batches of an epoch. Any of
+ * them may be killed at any instruction; no batch may be lost or counted twice, and nobody may
+ * wait for a central process once a batch.
+ *
+ * DESIGN. Work comes in *phases*: one epoch of training, one layer of inference over all vertices,
+ * one pass of sampled evaluation. Phases are numbered from 1 and run strictly one after the other
+ * for trainers; samplers may run ahead in phases that are already open. A phase has cells, one for
+ * each batch (or chunk of vertices), each a 64-bit word
+ *
+ *      turn (40 bits) | owner (16 bits) | state (8 bits)
+ *
+ * moved by compare-and-swap:
+ *
+ *      pending -> sampling -> ready -> training -> done         (train, sampled evaluation)
+ *                             ready -> training -> done         (inference: nothing to sample)
+ *
+ * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
+ * only after the kernel has proved the owner's death: sampling -> pending and training -> ready, with
+ * the turn advanced, so that a completion by a worker that had been given up fails (SL_ESTALE).
+ * One more edge exists: a sampler whose batch is next in line and finds no payload memory evicts
+ * the newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
+ *
+ * Facts are in the cells alone. Cursors and "how many are done" are hints that anybody can compute
+ * again, so a process killed between a cell and a hint harms nothing. A cursor carries a
+ * generation: a reset of a cell bumps it, which makes a concurrent advance past that cell fail.
+ *
+ * MEMORY ORDER. claim (acquire) pairs with publish (release): the entry and the block are visible.
+ * complete (release) pairs with the completion scan (acquire): gradient and entry are visible.
+ */
+#ifndef SL_COMMON_IPC_LEDGER_H
+#define SL_COMMON_IPC_LEDGER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc/arena.h"
+
+enum sl_cell_state {
+    SL_CELL_PENDING,
+    SL_CELL_SAMPLING,
+    SL_CELL_READY,
+    SL_CELL_TRAINING,
+    SL_CELL_DONE,
+};
+
+enum sl_phase_kind {
+    SL_PHASE_TRAIN, // sample, forward, backward, update
+    SL_PHASE_EVAL,  // sample with evaluate.fanout, forward, count correct ones
+    SL_PHASE_INFER, // one model layer over a range of vertices, all neighbours
+};
+
+// Whose vertices a phase walks through, batch_size at a time.
+enum sl_vertex_set {
+    SL_SET_TRAIN, // the shuffled order of its epoch (sl_arena_order)
+    SL_SET_VAL,   // the data set's list
+    SL_SET_TEST,
+    SL_SET_ALL, // 0 .. n_nodes - 1
+};
+
+// Whose parameters evaluation uses.
+enum sl_param_set { SL_PARAMS_CURRENT, SL_PARAMS_BEST };
+
+struct sl_phase_spec {
+    uint32_t kind;   // enum sl_phase_kind
+    uint32_t set;    // enum sl_vertex_set
+    uint32_t params; // enum sl_param_set
+    uint32_t epoch;
+    uint32_t layer;      // INFER: model layer
+    uint32_t last_layer; // INFER: 1 when its output is compared with the labels
+    uint32_t gated;      // trainers wait until the broker opens the gate
+    uint32_t batch_size; // vertices a cell
+    uint64_t n_items;    // vertices in all
+    uint64_t first_version; // TRAIN: the parameters' version before the first update
+};
+
+struct sl_phase {
+    _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
+    struct sl_phase_spec spec;
+    uint32_t n_cells;
+    _Alignas(64) _Atomic uint32_t gate; // 1 = closed
+    _Alignas(64) _Atomic uint64_t sample_cursor; // generation << 32 | cells below it: not pending
+    _Alignas(64) _Atomic uint64_t train_cursor;  // generation << 32 | cells below it: claimed
+    _Alignas(64) _Atomic uint32_t done_cursor;   // cells below it: done (never goes back)
+};
+
+// What is known of one cell. Written by the lease's holder before it hands the cell on.
+struct sl_batch_entry {
+    _Alignas(64) uint64_t payload_offset; // from the arena's start
+    uint64_t payload_bytes;               // 0 = no payload
+    uint64_t digest;                      // XXH3 of the block, when the job asks for it
+    uint32_t n_seeds, n_input;
+    uint64_t n_edges;
+    // sampler
+    uint64_t sample_ns;      // drawing and renumbering
+    uint64_t sample_wait_ns; // waiting for payload memory
+    uint64_t ready_at_ns;    // monotonic clock
+    // trainer
+    uint64_t claimed_at_ns;
+    uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
+    uint64_t extract_ns, extract_bytes;
+    uint64_t train_ns; // forward, backward, and applying the update where it was this one's turn
+    double loss;       // sum over counted seeds
+    uint64_t correct, counted;
+    uint32_t sampler, trainer; // worker ids
+};
+
+struct sl_lease {
+    uint64_t seq; // phase
+    uint32_t cell;
+    uint64_t word; // the cell's value while the lease holds
+    uint64_t tag;  // of the batch: grows with phase and cell, never reused (extent.h)
+    struct sl_phase *phase;
+    struct sl_batch_entry *entry;
+};
+
+static inline uint32_t sl_cell_state(uint64_t word)
+{
+    return (uint32_t)(word & 0xff);
+}
+
+static inline uint32_t sl_cell_owner(uint64_t word)
+{
+    return (uint32_t)(word >> 8 & 0xffff);
+}
+
+// --- broker ---
+
+// Opens the next phase; *seq is its number. SL_EAGAIN while SL_ARENA_PHASES phases are open and
+// the oldest of them is not closed yet.
+int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
+void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
+// Every cell done, and for TRAIN every update applied. Advances `current` past complete phases.
+bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
+
+struct sl_reclaimed {
+    uint32_t resample; // leases of the dead worker that go back to pending
+    uint32_t retrain;  // ... to ready
+    uint64_t first_tag; // batch of the first of them, 0 = none
+};
+
+// Takes back everything a dead worker held: leases, payload memory, the apply lock. Only after the
+// kernel has proved its death.
+void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out);
+
+struct sl_ledger_depth {
+    uint64_t batches[5]; // by enum sl_cell_state, over open phases
+    uint64_t ready_bytes;
+    uint64_t payload_bytes; // chunks in use
+};
+void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
+
+// --- workers ---
+
+// Claims the lowest pending cell of the open phases. Waits up to timeout_ms.
+// SL_OK, SL_ETIMEDOUT, SL_EABORTED.
+int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                           struct sl_lease *out);
+// sampling -> ready. SL_ESTALE when the lease was taken away.
+int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease);
+
+// Claims the lowest unclaimed cell of the current phase once it is ready: strictly in batch order.
+int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                          struct sl_lease *out);
+// training -> done, then frees the payload. SL_ESTALE when the lease was taken away.
+int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease);
+// Gives a lease back unused: sampling -> pending, training -> ready (payload kept).
+void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease);
+
+// --- both ---
+
+struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
+struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+// Vertices of a cell: [first, first + *n).
+uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n);
+
+#endif

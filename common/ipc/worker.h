@@ -1,0 +1,72 @@
+/*
+ * worker.h - what samplers and trainers share of being a worker: start, attach, stop.
+ *
+ * The broker starts a worker as
+ *
+ *   sluice-<role> --worker ID --slot N --role-index I --device D --endpoint E --token T
+ *
+ * with three inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
+ * has heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON) and
+ * SL_WORKER_FD_DOORBELL (eventfd). Standard error is a pipe to the broker, which keeps the log.
+ *
+ * A worker asks the kernel to kill it when its broker dies, says Hello, waits for Attach, maps the
+ * arena, says Ready, and works until the abort word or a Stop message. A thread listens to the
+ * broker meanwhile.
+ */
+#ifndef SL_COMMON_IPC_WORKER_H
+#define SL_COMMON_IPC_WORKER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/ipc/arena.h"
+#include "common/ipc/bus.h"
+#include "common/ipc/stats.h"
+
+enum {
+    SL_WORKER_FD_ARENA = 3,
+    SL_WORKER_FD_CONFIG = 4,
+    SL_WORKER_FD_DOORBELL = 5,
+};
+
+struct sl_worker {
+    uint32_t id;         // 1 .. 65535, never reused within a job
+    uint32_t slot;       // statistics slot
+    uint32_t role_index; // "sampler 0"
+    uint32_t device;     // index into the configuration's devices
+    char name[32];       // "sampler 0"
+    char *config_json;   // owned; NUL-terminated
+    size_t config_bytes;
+    uint64_t start_ns;
+    struct sl_arena arena; // mapped after sl_worker_attach
+    struct sl_worker_slot *stats;
+    struct sl_bus *bus;
+    _Atomic bool stop;   // set by the listening thread
+    struct sl_worker_thread *thread; // private
+};
+
+// Parses argv, arms the death signal, reads the configuration, connects. Prints nothing.
+int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv);
+
+// Sends Hello (role, worker, pid and load_ns are filled in here), waits for Attach (bounded by
+// timeout_ms; SL_EABORTED on Stop), maps the arena and starts the listening thread.
+int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout_ms);
+
+// Says Ready.
+int sl_worker_ready(struct sl_worker *w);
+
+// True once the job stops: leave the loop.
+static inline bool sl_worker_stopping(const struct sl_worker *w)
+{
+    return atomic_load_explicit(&w->stop, memory_order_relaxed) || sl_arena_aborted(&w->arena);
+}
+
+// Tells the broker why this worker can not go on (the recorded message of `code`), so that it is
+// not started again.
+void sl_worker_failed(struct sl_worker *w, int code);
+
+void sl_worker_fini(struct sl_worker *w);
+
+#endif

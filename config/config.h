@@ -1,0 +1,125 @@
+/*
+ * config.h - the job file as a C struct, validated.
+ *
+ * One table (config/keys.c) knows every key: path, type, bounds, default, meaning and where its
+ * value lives in struct sl_config. Parsing, "did you mean", --set, the resolved config.json and
+ * config/job.schema.json all come from that table.
+ */
+#ifndef SL_CONFIG_CONFIG_H
+#define SL_CONFIG_CONFIG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SL_CONFIG_MAX_LAYERS = 8,
+    SL_CONFIG_MAX_DEVICES = 64,
+    SL_CONFIG_NAME_BYTES = 128,
+    SL_CONFIG_PATH_BYTES = 4096,
+    SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
+};
+
+enum sl_model_kind { SL_MODEL_GRAPHSAGE, SL_MODEL_GCN };
+enum sl_sampler_kind { SL_SAMPLER_KHOP };
+enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM };
+enum sl_update_mode { SL_UPDATE_ORDERED };
+enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16 };
+enum sl_device_kind { SL_DEVICE_CPU };
+
+// One entry of "devices".
+struct sl_device_config {
+    enum sl_device_kind kind;
+    uint32_t n_cores;
+    uint16_t cores[64];    // core numbers, ascending
+    uint64_t memory_bytes; // budget; 0 = not limited
+};
+
+struct sl_config {
+    char name[SL_CONFIG_NAME_BYTES];
+    char dataset[SL_CONFIG_PATH_BYTES]; // as given: relative to the working directory
+
+    struct {
+        enum sl_model_kind kind;
+        uint32_t layers;
+        uint32_t hidden;
+        double dropout;
+        double input_dropout;
+    } model;
+
+    struct {
+        enum sl_sampler_kind kind;
+        uint32_t n_fanout;
+        int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
+        uint64_t batch_size;
+    } sampler;
+
+    struct {
+        enum sl_optimizer_kind kind;
+        double lr;
+        double weight_decay;
+        double momentum; // sgd
+        double beta1, beta2, eps; // adam
+    } optimizer;
+
+    struct {
+        enum sl_update_mode mode;
+        uint32_t batches_per_update;
+    } updates;
+
+    bool devices_auto;
+    uint32_t n_devices; // resolved: one device a core when "auto"
+    struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
+
+    struct {
+        uint32_t samplers; // resolved; 0 never after sl_config_resolve()
+        uint32_t trainers;
+        bool samplers_auto, trainers_auto;
+    } allocation;
+
+    uint64_t arena_bytes; // payload capacity; 0 = auto
+    uint32_t epochs;
+    uint64_t seed;
+    enum sl_precision_kind precision;
+    bool digest;
+
+    struct {
+        uint32_t every; // 0 = only at the end
+        bool full;      // layer-wise over all neighbours
+        uint32_t n_fanout;
+        int64_t fanout[SL_CONFIG_MAX_LAYERS];
+        uint64_t batch_size; // sampled evaluation; 0 = the sampler's
+    } evaluate;
+
+    char output[SL_CONFIG_PATH_BYTES];
+};
+
+// One `--set path=value`, in the order given on the command line.
+struct sl_config_override {
+    const char *text;
+};
+
+/*
+ * Reads and validates a job file, applies the overrides (value is JSON, or a bare string) and
+ * resolves "auto" devices and the split against this machine's cores.
+ * SL_OK, or SL_EINVAL / SL_ENOENT / SL_EACCESS / SL_EFORMAT with a message that names file, JSON
+ * path, what was found, what is allowed and what to do.
+ */
+int sl_config_load(const char *path, const struct sl_config_override *overrides, size_t n_overrides,
+                   struct sl_config *out);
+
+// The same from text already in memory; `origin` names it in messages.
+int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
+
+// The resolved configuration as JSON text (owned by the caller: free()); parses back to the same.
+char *sl_config_to_json(const struct sl_config *config);
+
+// The JSON Schema of the job file (owned: free()); config/job.schema.json holds exactly this.
+char *sl_config_schema(void);
+
+// Words used in files and messages.
+const char *sl_model_kind_name(enum sl_model_kind kind);
+const char *sl_device_kind_name(enum sl_device_kind kind);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * kernels.h - the table of operations: one documented slot for each, one table for each back end.
+ *
+ *   ref/   plain loops, the oracle that the others are compared with
+ *   cpu/   SIMD and threads (OpenMP over the device's cores)
+ *   cuda/  comes as a plug-in that fills the same table
+ *
+ * Conventions. Matrices are row-major and dense, f32 unless a slot says otherwise. Shapes stand
+ * beside the arguments. Gradient law: parameter gradients accumulate (+=), activation gradients are
+ * assigned (=). A slot returns 0 or a negative SL_E* after sl_fail(); pointers to different
+ * arguments must not overlap unless the slot says so. Results are deterministic for a given number
+ * of threads; reductions never depend on timing. No slot allocates in steady state: `ws` is the
+ * caller's memory pool, reset once a mini-batch.
+ */
+#ifndef SL_KERNELS_KERNELS_H
+#define SL_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+#include "common/base/mempool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// How the products treat their f32 operands.
+enum sl_precision {
+    SL_PRECISION_F32,
+    SL_PRECISION_BF16, // operands rounded to bf16, products accumulated in f32
+};
+
+enum sl_transpose { SL_NO_TRANS, SL_TRANS };
+
+// A sampled or whole adjacency: for each of n_dst rows the neighbours' row numbers in the source.
+struct sl_csr_view {
+    uint32_t n_dst;
+    uint32_t n_src;
+    const uint32_t *indptr;  // (n_dst + 1)
+    const uint32_t *indices; // (indptr[n_dst]) each < n_src
+};
+
+/*
+ * y[i] = row_scale[i] * sum_e edge_weight[e] * col_scale[indices[e]] * x[indices[e]]
+ *        + self_scale[i] * x[i]                              over e in indptr[i] .. indptr[i+1]
+ * A NULL scale or weight means 1, except self_scale: NULL means no self term. The self term exists
+ * for i < n_self only (n_self <= min(n_dst, n_src)).
+ */
+struct sl_aggregate_args {
+    struct sl_csr_view csr;
+    uint32_t dim;
+    enum sl_dtype x_dtype;    // F32 or F16
+    const void *x;            // (n_src, dim)
+    const float *row_scale;   // (n_dst) or NULL
+    const float *col_scale;   // (n_src) or NULL
+    const float *edge_weight; // (n_edges) or NULL
+    const float *self_scale;  // (n_self) or NULL
+    uint32_t n_self;
+    float *y;                 // (n_dst, dim), assigned
+};
+
+// The mask of a dropout: element e of (rows, dim) lives iff a Philox draw keyed by
+// (seed; epoch, batch, layer, e) is at least `rate`; survivors are scaled by 1 / (1 - rate).
+struct sl_dropout {
+    float rate; // 0 = off
+    uint64_t seed;
+    uint32_t epoch, batch, layer;
+};
+
+// One step's constants of the optimizer; t counts from 1.
+struct sl_adam_step {
+    float lr, beta1, beta2, eps, weight_decay; // coupled L2, as torch.optim.Adam
+    uint64_t t;
+};
+
+struct sl_sgd_step {
+    float lr, momentum, weight_decay; // as torch.optim.SGD without dampening or Nesterov
+};
+
+struct sl_topology_view {
+    uint64_t n_nodes;
+    const uint64_t *indptr; // (n_nodes + 1), 64-bit offsets
+    const void *indices;    // (n_edges), I32/U32 or I64/U64
+    enum sl_dtype indices_dtype;
+};
+
+// Global id -> local id, sized to a batch; opaque to callers of the table.
+struct sl_idmap;
+
+// One hop of k-hop uniform sampling without replacement, fused with renumbering (FGNN 5.2, 7.3).
+struct sl_khop_args {
+    const struct sl_topology_view *topology;
+    uint64_t seed;
+    uint32_t stream, epoch, batch, hop; // Philox counter words, see philox.h
+    int64_t fanout;                     // > 0, or -1 for all neighbours
+    uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
+    uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
+    uint32_t *n_nodes;                  // in/out: how many are known
+    uint32_t nodes_capacity;
+    struct sl_idmap *map;               // holds nodes[0 .. *n_nodes)
+    uint32_t *indptr;                   // out (n_dst + 1)
+    uint32_t *indices;                  // out local ids
+    uint64_t indices_capacity;          // elements
+    uint32_t *n_edges;                  // out
+};
+
+struct sl_kernels {
+    const char *name; // "ref", "cpu"
+
+    // out[i] = table[rows[i]] as f32; table (n_rows, dim) is F32 or F16 (Extract stage).
+    int (*gather_rows)(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                       const uint32_t *rows, uint64_t n, float *out);
+
+    int (*aggregate)(const struct sl_aggregate_args *args);
+
+    // Transposes csr into t_indptr (n_src + 1), t_indices (n_edges: destination rows, ascending
+    // within a source) and, when t_edge is not NULL, t_edge (n_edges: the edge's old position).
+    int (*transpose)(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t *t_indices,
+                     uint32_t *t_edge, struct sl_mempool *ws);
+
+    // c (m, n) = alpha * op(a) op(b) + beta * c; op(a) is (m, k), op(b) is (k, n); leading
+    // dimensions are those of the stored matrices. beta is 0 or 1.
+    int (*gemm)(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
+                uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
+
+    // y (rows, dim) += bias (dim); then relu when `relu`; then dropout. In place.
+    int (*bias_act)(float *y, uint64_t rows, uint32_t dim, const float *bias, int relu,
+                    const struct sl_dropout *dropout);
+
+    // Backward of bias_act from its output y: dy = dy * mask * (y > 0 when relu), in place;
+    // dbias (dim) += column sums of the result when dbias is not NULL.
+    int (*bias_act_backward)(float *dy, const float *y, uint64_t rows, uint32_t dim, int relu,
+                             const struct sl_dropout *dropout, float *dbias);
+
+    // x (rows, dim) masked and scaled in place.
+    int (*dropout)(float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
+
+    // Softmax cross-entropy, summed (not averaged) over labelled rows: *loss in f64, *correct and
+    // *counted as numbers of rows; dlogits (rows, classes) = softmax - onehot (0 for label -1),
+    // or NULL for evaluation. dlogits may be logits.
+    int (*softmax_xent)(const float *logits, const int32_t *labels, uint64_t rows, uint32_t classes,
+                        float *dlogits, double *loss, uint64_t *correct, uint64_t *counted);
+
+    // out[i] = scale * (slot[0][i] + slot[1][i] + ... in this order), n_slots >= 1.
+    int (*reduce)(const float *const *slots, uint32_t n_slots, uint64_t n, float scale, float *out);
+
+    // p_out = step(p, g); optimizer state m, v read and m_out, v_out written; in and out differ.
+    int (*adam)(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
+                const float *m, const float *v, float *p_out, float *m_out, float *v_out);
+    int (*sgd)(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
+               const float *m, float *p_out, float *m_out);
+
+    int (*khop_uniform)(const struct sl_khop_args *args);
+};
+
+const struct sl_kernels *sl_kernels_ref(void);
+const struct sl_kernels *sl_kernels_cpu(void);
+
+// By name ("ref", "cpu"); NULL when there is none.
+const struct sl_kernels *sl_kernels_find(const char *name);
+
+// Threads the cpu back end uses from now on in this process (the device's cores).
+void sl_kernels_set_threads(int n);
+
+/*
+ * The renumbering map: an open-addressing table with a stamp for each entry's batch, so that
+ * forgetting a batch costs nothing. It grows with the batch, never with the graph.
+ */
+int sl_idmap_create(uint32_t expected_nodes, struct sl_idmap **out);
+void sl_idmap_destroy(struct sl_idmap *map);
+// Forgets everything and makes room for expected_nodes without growth.
+int sl_idmap_reset(struct sl_idmap *map, uint32_t expected_nodes);
+// Local id of `global`; appends it to nodes[*n_nodes] when new. SL_ERANGE when nodes is full.
+int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint32_t *n_nodes,
+                    uint32_t capacity, uint32_t *local);
+size_t sl_idmap_bytes(const struct sl_idmap *map);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
