@@ -16,6 +16,8 @@ enum sl_dtype {
     SL_DTYPE_I64,
     SL_DTYPE_U32,
     SL_DTYPE_U64,
+    SL_DTYPE_I16,
+    SL_DTYPE_U16,
 };
 
 static inline size_t sl_dtype_bytes(enum sl_dtype t)
@@ -25,7 +27,9 @@ static inline size_t sl_dtype_bytes(enum sl_dtype t)
     case SL_DTYPE_I32:
     case SL_DTYPE_U32: return 4;
     case SL_DTYPE_F16:
-    case SL_DTYPE_BF16: return 2;
+    case SL_DTYPE_BF16:
+    case SL_DTYPE_I16:
+    case SL_DTYPE_U16: return 2;
     case SL_DTYPE_F64:
     case SL_DTYPE_I64:
     case SL_DTYPE_U64: return 8;

@@ -84,19 +84,20 @@ struct sl_arena_header {
     struct sl_region region[SL_REGION_COUNT];
 
     _Alignas(64) _Atomic uint32_t abort; // enum sl_abort, written by the broker
-    struct sl_event work;    // a batch became pending, a phase opened
-    struct sl_event ready;   // a batch became ready, a gate opened, a phase ended
-    struct sl_event space;   // payload memory was freed
-    struct sl_event update;  // the parameters' version advanced, or an update needs a hand
+    struct sl_event work;                // a batch became pending, a phase opened
+    struct sl_event ready;               // a batch became ready, a gate opened, a phase ended
+    struct sl_event space;               // payload memory was freed
+    struct sl_event update; // the parameters' version advanced, or an update needs a hand
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
     _Alignas(64) _Atomic uint64_t current;  // lowest phase that is not complete (ledger.h)
     _Alignas(64) _Atomic uint64_t opened;   // highest phase that is open
+    _Alignas(64) _Atomic uint64_t evicted;  // ready batches given up for an older one's memory
     _Alignas(64) _Atomic uint32_t failpoint[SL_FAILPOINT_COUNT];
 };
 
 // One process's view of the arena.
 struct sl_arena {
-    int fd; // borrowed
+    int fd;       // borrowed
     int doorbell; // eventfd that the broker's loop watches; -1 for none. Borrowed.
     uint64_t bytes;
     char *base; // NULL when not mapped

@@ -35,13 +35,13 @@ struct sl_block_hop {
 struct sl_block {
     uint32_t magic;
     uint32_t flags;
-    uint64_t bytes;       // of the whole extent, header included
-    uint64_t batch;       // number of the mini-batch within its phase
+    uint64_t bytes; // of the whole extent, header included
+    uint64_t batch; // number of the mini-batch within its phase
     uint32_t epoch;
     uint32_t n_hops;
     uint32_t n_seeds;
-    uint32_t n_input;     // == n_nodes[n_hops]
-    uint64_t n_edges;     // over all hops
+    uint32_t n_input; // == n_nodes[n_hops]
+    uint64_t n_edges; // over all hops
     uint32_t n_nodes[SL_MAX_HOPS + 1];
     uint32_t reserved;
     uint64_t nodes_offset;  // u32 (n_input) global vertex ids, seeds first

@@ -10,7 +10,7 @@
  * for trainers; samplers may run ahead in phases that are already open. A phase has cells, one for
  * each batch (or chunk of vertices), each a 64-bit word
  *
- *      turn (40 bits) | owner (16 bits) | state (8 bits)
+ *      phase (24 bits) | attempt (16 bits) | owner (16 bits) | state (8 bits)
  *
  * moved by compare-and-swap:
  *
@@ -19,13 +19,16 @@
  *
  * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
  * only after the kernel has proved the owner's death: sampling -> pending and training -> ready, with
- * the turn advanced, so that a completion by a worker that had been given up fails (SL_ESTALE).
+ * the attempt advanced, so that a completion by a worker that had been given up fails (SL_ESTALE).
+ * Phase and attempt together are the cell's turn: no value of a cell ever comes back, so a process
+ * that was stopped for a while can not claim a cell of a phase that has since reused the slot.
  * One more edge exists: a sampler whose batch is next in line and finds no payload memory evicts
  * the newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
  *
  * Facts are in the cells alone. Cursors and "how many are done" are hints that anybody can compute
- * again, so a process killed between a cell and a hint harms nothing. A cursor carries a
- * generation: a reset of a cell bumps it, which makes a concurrent advance past that cell fail.
+ * again, so a process killed between a cell and a hint harms nothing: the broker rewinds the cursors
+ * when it reclaims. A cursor carries a generation: a reset of a cell bumps it, which makes a
+ * concurrent advance past that cell fail.
  *
  * MEMORY ORDER. claim (acquire) pairs with publish (release): the entry and the block are visible.
  * complete (release) pairs with the completion scan (acquire): gradient and entry are visible.
@@ -69,28 +72,31 @@ struct sl_phase_spec {
     uint32_t set;    // enum sl_vertex_set
     uint32_t params; // enum sl_param_set
     uint32_t epoch;
-    uint32_t layer;      // INFER: model layer
-    uint32_t last_layer; // INFER: 1 when its output is compared with the labels
-    uint32_t gated;      // trainers wait until the broker opens the gate
-    uint32_t batch_size; // vertices a cell
-    uint64_t n_items;    // vertices in all
+    uint32_t layer;         // INFER: model layer
+    uint32_t last_layer;    // INFER: 1 when its output is compared with the labels
+    uint32_t gated;         // trainers wait until the broker opens the gate
+    uint32_t batch_size;    // vertices a cell
+    uint64_t n_items;       // vertices in all
     uint64_t first_version; // TRAIN: the parameters' version before the first update
 };
 
 struct sl_phase {
     _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
-    struct sl_phase_spec spec;
-    uint32_t n_cells;
-    _Alignas(64) _Atomic uint32_t gate; // 1 = closed
+    struct sl_phase_spec spec;         // stable while a lease on one of its cells is held
+    _Atomic uint32_t n_cells;
+    _Atomic uint64_t first_version;              // of spec, for readers without a lease
+    _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
+    _Alignas(64) _Atomic uint32_t gate;          // 1 = closed
     _Alignas(64) _Atomic uint64_t sample_cursor; // generation << 32 | cells below it: not pending
     _Alignas(64) _Atomic uint64_t train_cursor;  // generation << 32 | cells below it: claimed
-    _Alignas(64) _Atomic uint32_t done_cursor;   // cells below it: done (never goes back)
+    _Alignas(64) _Atomic uint64_t done_cursor;   // phase << 32 | cells below it: done
 };
 
 // What is known of one cell. Written by the lease's holder before it hands the cell on.
 struct sl_batch_entry {
     _Alignas(64) uint64_t payload_offset; // from the arena's start
     uint64_t payload_bytes;               // 0 = no payload
+    uint64_t payload_tag;                 // owner of its chunks; set by sl_ledger_publish
     uint64_t digest;                      // XXH3 of the block, when the job asks for it
     uint32_t n_seeds, n_input;
     uint64_t n_edges;
@@ -112,7 +118,7 @@ struct sl_lease {
     uint64_t seq; // phase
     uint32_t cell;
     uint64_t word; // the cell's value while the lease holds
-    uint64_t tag;  // of the batch: grows with phase and cell, never reused (extent.h)
+    uint64_t tag;  // phase | cell | attempt: grows, never reused; owns payload (extent.h)
     struct sl_phase *phase;
     struct sl_batch_entry *entry;
 };
@@ -129,16 +135,16 @@ static inline uint32_t sl_cell_owner(uint64_t word)
 
 // --- broker ---
 
-// Opens the next phase; *seq is its number. SL_EAGAIN while SL_ARENA_PHASES phases are open and
-// the oldest of them is not closed yet.
+// Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES, whose
+// entries the caller must have read by then. SL_EAGAIN while that one is not complete.
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
 // Every cell done, and for TRAIN every update applied. Advances `current` past complete phases.
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
 
 struct sl_reclaimed {
-    uint32_t resample; // leases of the dead worker that go back to pending
-    uint32_t retrain;  // ... to ready
+    uint32_t resample;  // leases of the dead worker that go back to pending
+    uint32_t retrain;   // ... to ready
     uint64_t first_tag; // batch of the first of them, 0 = none
 };
 
@@ -146,6 +152,7 @@ struct sl_reclaimed {
 // kernel has proved its death.
 void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out);
 
+// Live counts over the phases that are not complete.
 struct sl_ledger_depth {
     uint64_t batches[5]; // by enum sl_cell_state, over open phases
     uint64_t ready_bytes;

@@ -43,7 +43,7 @@ struct sl_worker {
     struct sl_arena arena; // mapped after sl_worker_attach
     struct sl_worker_slot *stats;
     struct sl_bus *bus;
-    _Atomic bool stop;   // set by the listening thread
+    _Atomic bool stop;               // set by the listening thread
     struct sl_worker_thread *thread; // private
 };
 

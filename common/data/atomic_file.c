@@ -1,0 +1,146 @@
+#include "common/data/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+
+// Tells apart the temporary files of one process; the process id tells apart processes.
+static atomic_uint n_opened;
+
+static int code_of(int err)
+{
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR: return SL_ENOENT;
+    case EACCES:
+    case EPERM:
+    case EROFS: return SL_EACCESS;
+    case ENOMEM: return SL_ENOMEM;
+    default: return SL_EIO;
+    }
+}
+
+static void forget(struct sl_atomic_file *f)
+{
+    if (f->fd >= 0 && f->temp_path)
+        close(f->fd);
+    free(f->path);
+    free(f->temp_path);
+    *f = (struct sl_atomic_file){.fd = -1};
+}
+
+int sl_atomic_file_open(const char *path, struct sl_atomic_file *out)
+{
+    *out = (struct sl_atomic_file){.fd = -1};
+    const char *slash = strrchr(path, '/');
+    int n_dir = slash ? (int)(slash - path) + 1 : 0;
+    if (path[n_dir] == '\0')
+        return sl_fail(SL_EINVAL, "write %s: this names a directory: give a file name",
+                       path[0] ? path : "\"\"");
+
+    // A name that a dead process of the same id left behind is stepped over. The loop is bounded:
+    // a directory that answers EEXIST a thousand times is not a directory to write to.
+    for (int tries = 0; tries < 1000; tries++) {
+        unsigned serial = atomic_fetch_add_explicit(&n_opened, 1, memory_order_relaxed);
+        char *temp = NULL;
+        if (asprintf(&temp, "%.*s.%s.%ld-%u.tmp", n_dir, path, path + n_dir, (long)getpid(),
+                     serial) < 0)
+            return sl_fail(SL_ENOMEM, "write %s: out of memory", path);
+        // Not mkstemp: its files are 0600, and the umask can not be asked for without a race.
+        int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            *out = (struct sl_atomic_file){.fd = fd, .path = strdup(path), .temp_path = temp};
+            if (out->path)
+                return SL_OK;
+            sl_atomic_file_abort(out);
+            return sl_fail(SL_ENOMEM, "write %s: out of memory", path);
+        }
+        int err = errno;
+        free(temp);
+        if (err == EINTR || err == EEXIST)
+            continue;
+        return sl_fail_errno(code_of(err), err, "write %s: can not create a file in its directory",
+                             path);
+    }
+    return sl_fail(SL_EEXIST, "write %s: its directory is full of stale temporary files (.*.tmp)",
+                   path);
+}
+
+int sl_atomic_file_append(struct sl_atomic_file *f, const void *data, size_t n_bytes)
+{
+    const char *p = data;
+    while (n_bytes > 0) {
+        ssize_t n = write(f->fd, p, n_bytes);
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            return sl_fail_errno(SL_EIO, errno, "write %s", f->path);
+        }
+        p += n;
+        n_bytes -= (size_t)n;
+    }
+    return SL_OK;
+}
+
+// Makes the new name itself durable. File systems that can not sync a directory answer EINVAL.
+static int sync_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!dir)
+        return sl_fail(SL_ENOMEM, "write %s: out of memory", path);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(dir);
+    // A directory may be writable and not readable; the file is there, only less surely durable.
+    if (fd < 0)
+        return SL_OK;
+    int rc = SL_OK;
+    if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
+        rc = sl_fail_errno(SL_EIO, errno, "write %s: fsync of its directory", path);
+    close(fd);
+    return rc;
+}
+
+int sl_atomic_file_commit(struct sl_atomic_file *f)
+{
+    int rc = SL_OK;
+    if (fsync(f->fd) < 0)
+        rc = sl_fail_errno(SL_EIO, errno, "write %s: fsync", f->path);
+    else if (rename(f->temp_path, f->path) < 0)
+        rc = sl_fail_errno(errno == EISDIR ? SL_EEXIST : code_of(errno), errno,
+                           "write %s: rename of the finished file", f->path);
+    if (rc < 0) {
+        sl_atomic_file_abort(f);
+        return rc;
+    }
+    rc = sync_directory(f->path);
+    forget(f);
+    return rc;
+}
+
+void sl_atomic_file_abort(struct sl_atomic_file *f)
+{
+    if (!f->temp_path)
+        return;
+    unlink(f->temp_path);
+    forget(f);
+}
+
+int sl_atomic_file_write(const char *path, const void *data, size_t n_bytes)
+{
+    struct sl_atomic_file f;
+    SL_TRY(sl_atomic_file_open(path, &f));
+    int rc = sl_atomic_file_append(&f, data, n_bytes);
+    if (rc < 0) {
+        sl_atomic_file_abort(&f);
+        return rc;
+    }
+    return sl_atomic_file_commit(&f);
+}

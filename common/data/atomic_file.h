@@ -1,0 +1,38 @@
+/*
+ * atomic_file.h - files that appear whole or not at all.
+ *
+ * The bytes go to a temporary file in the target's directory (a hidden name ending in ".tmp");
+ * commit does fsync, rename and fsync of the directory, so after a crash at any instant the target
+ * is the old file or the new one, never a mixture.
+ */
+#ifndef SL_COMMON_DATA_ATOMIC_FILE_H
+#define SL_COMMON_DATA_ATOMIC_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_atomic_file {
+    int fd;          // of the temporary file; the caller may write, pwrite and mmap it
+    char *path;      // final name (owned)
+    char *temp_path; // NULL = not open
+};
+
+/*
+ * Creates the temporary file for `path`, readable and writable, with the permissions of the umask.
+ * SL_ENOENT when the directory is missing, SL_EACCESS when it can not be written to, SL_EIO.
+ */
+int sl_atomic_file_open(const char *path, struct sl_atomic_file *out);
+
+// Writes all of it at the file's position. SL_EIO, with "no space left" and so on in the message.
+int sl_atomic_file_append(struct sl_atomic_file *f, const void *data, size_t n_bytes);
+
+// Makes it durable under its final name. On failure the temporary file is removed; closed anyway.
+int sl_atomic_file_commit(struct sl_atomic_file *f);
+
+// Removes the temporary file. Safe on a zeroed, committed or aborted struct.
+void sl_atomic_file_abort(struct sl_atomic_file *f);
+
+// The three steps in one: replaces the contents of `path` by `data`.
+int sl_atomic_file_write(const char *path, const void *data, size_t n_bytes);
+
+#endif

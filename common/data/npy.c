@@ -1,0 +1,64 @@
+#include "common/data/npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+
+static uint64_t ns_of(struct timespec t)
+{
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int map_fd(int fd, const char *path, struct sl_npy *out)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return sl_fail_errno(SL_EIO, errno, "%s", path);
+    if (!S_ISREG(st.st_mode))
+        return sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
+    out->file_bytes = (uint64_t)st.st_size;
+    out->inode = (uint64_t)st.st_ino;
+    out->mtime_ns = ns_of(st.st_mtim);
+    out->ctime_ns = ns_of(st.st_ctim);
+    if (st.st_size == 0) // can not be mapped
+        return sl_npy_parse_header("", 0, 0, path, &out->head);
+
+    void *map = mmap(NULL, out->file_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno, "%s: can not be mapped",
+                             path);
+    out->map = map;
+    SL_TRY(sl_npy_parse_header(map, out->file_bytes, out->file_bytes, path, &out->head));
+    out->data = (const char *)map + out->head.data_offset;
+    out->n_elems = out->head.data_bytes / sl_dtype_bytes(out->head.dtype);
+    return SL_OK;
+}
+
+int sl_npy_open(const char *path, struct sl_npy *out)
+{
+    *out = (struct sl_npy){0};
+    // Non-blocking, so that a pipe of that name is an error and not a hang.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
+                             : errno == EACCES || errno == EPERM ? SL_EACCESS
+                                                                 : SL_EIO,
+                             errno, "%s: can not be opened", path);
+    int rc = map_fd(fd, path, out);
+    close(fd);
+    if (rc < 0)
+        sl_npy_close(out);
+    return rc;
+}
+
+void sl_npy_close(struct sl_npy *npy)
+{
+    if (npy->map)
+        munmap(npy->map, npy->file_bytes);
+    *npy = (struct sl_npy){0};
+}

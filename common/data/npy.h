@@ -1,0 +1,95 @@
+/*
+ * npy.h - NumPy .npy files: read by mapping, written in one piece or not at all.
+ *
+ * Reading accepts format versions 1 to 3, little-endian (or one-byte) plain types, C order. The
+ * header is parsed strictly and the size of the file must be exactly what the header says, so a
+ * truncated copy is an error here and never a SIGBUS later.
+ *
+ * Writing goes to a temporary file beside the target; sl_npy_writer_commit() makes it durable and
+ * renames it, sl_npy_writer_abort() removes it. The data starts at a multiple of 64 bytes.
+ */
+#ifndef SL_COMMON_DATA_NPY_H
+#define SL_COMMON_DATA_NPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+
+#define SL_NPY_MAX_DIMS 4
+
+struct sl_npy_header {
+    enum sl_dtype dtype; // bool is read as U8
+    int ndim;            // 0 to SL_NPY_MAX_DIMS
+    uint64_t shape[SL_NPY_MAX_DIMS];
+    uint64_t data_offset; // bytes from the start of the file
+    uint64_t data_bytes;  // product of the shape times the element's size
+};
+
+// A mapped file. A zeroed struct is a closed one.
+struct sl_npy {
+    struct sl_npy_header head;
+    const void *data; // borrowed, valid until sl_npy_close; read-only, shared
+    uint64_t n_elems;
+    // The file as it was when it was mapped.
+    uint64_t file_bytes;
+    uint64_t inode;
+    uint64_t mtime_ns, ctime_ns;
+    void *map; // whole file
+};
+
+/*
+ * Parses the first `n_bytes` of a file of `file_bytes` bytes. n_bytes may be less than the file but
+ * must hold the whole header. `name` is only for messages. SL_EFORMAT for what is malformed,
+ * SL_EUNSUPPORTED for what NumPy allows and sluice does not (big-endian, Fortran order of a
+ * matrix, structured, object, string, complex).
+ */
+int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                        struct sl_npy_header *out);
+
+// Maps a file read-only and shared. SL_ENOENT, SL_EACCESS, SL_EIO, or as sl_npy_parse_header.
+int sl_npy_open(const char *path, struct sl_npy *out);
+void sl_npy_close(struct sl_npy *npy); // safe on a zeroed struct
+
+// NumPy's name of a type ("float32"); "?" for one that .npy files can not hold.
+const char *sl_npy_dtype_name(enum sl_dtype dtype);
+
+// "(3, 4)" into buf; returns buf.
+char *sl_npy_shape_text(const struct sl_npy_header *head, char *buf, size_t n_buf);
+
+// ---- writing ------------------------------------------------------------------------------------
+
+// As shape[0] of sl_npy_writer_open: commit fills in the number of rows that were appended.
+#define SL_NPY_ROWS_LATER UINT64_MAX
+
+struct sl_npy_writer;
+
+/*
+ * Starts a file that is appended to in order. `path` is the final name, e.g. "out/indices.npy"; its
+ * directory must exist; a file of that name stays as it is until commit. Types: all of enum
+ * sl_dtype but NONE and BF16.
+ */
+int sl_npy_writer_open(const char *path, enum sl_dtype dtype, int ndim, const uint64_t *shape,
+                       struct sl_npy_writer **out);
+
+// Appends raw little-endian elements; buffered (1 MiB), any number of bytes.
+int sl_npy_writer_append(struct sl_npy_writer *w, const void *data, uint64_t n_bytes);
+
+/*
+ * Starts a file of known shape and maps its data for writing in any order (from any number of
+ * threads). The disk space is reserved here, so a full disk is SL_EIO now and not SIGBUS later;
+ * the data begins as zeros. *data (borrowed) is valid until commit or abort.
+ */
+int sl_npy_create_mapped(const char *path, enum sl_dtype dtype, int ndim, const uint64_t *shape,
+                         struct sl_npy_writer **out, void **data);
+
+/*
+ * Checks that exactly the promised data was appended, then fsync, rename, fsync of the directory.
+ * The writer is gone afterwards whatever is returned; on failure the temporary file is removed.
+ */
+int sl_npy_writer_commit(struct sl_npy_writer *w);
+
+// Removes the temporary file and frees the writer. NULL is fine.
+void sl_npy_writer_abort(struct sl_npy_writer *w);
+
+#endif

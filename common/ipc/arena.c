@@ -1,0 +1,157 @@
+#include "common/ipc/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/ipc/board.h"
+#include "common/ipc/ledger.h"
+#include "common/ipc/stats.h"
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free 64-bit atomics");
+
+enum { PAGE_BYTES = 4096 };
+
+uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out)
+{
+    struct sl_arena_header h = {
+        .magic = SL_ARENA_MAGIC,
+        .version = SL_ARENA_VERSION,
+        .header_bytes = sizeof h,
+        .spec = *spec,
+    };
+    h.n_chunks = sl_div_up(spec->payload_bytes, SL_ARENA_CHUNK_BYTES);
+    h.spec.payload_bytes = h.n_chunks * SL_ARENA_CHUNK_BYTES;
+    h.param_stride = sl_align_up(spec->n_params, 16);
+
+    uint64_t cells = (uint64_t)SL_ARENA_PHASES * spec->n_cells;
+    // Two banks of {parameters, state...}, the best parameters, the gradient slots.
+    uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 1 + spec->batches_per_update;
+    const uint64_t bytes[SL_REGION_COUNT] = {
+        [SL_REGION_HEADER] = sizeof(struct sl_arena_header),
+        [SL_REGION_PHASES] = SL_ARENA_PHASES * sizeof(struct sl_phase),
+        [SL_REGION_CELLS] = cells * sizeof(uint64_t),
+        [SL_REGION_ENTRIES] = cells * sizeof(struct sl_batch_entry),
+        [SL_REGION_ORDER] = 2 * spec->n_train * sizeof(uint32_t),
+        [SL_REGION_CHUNKS] = h.n_chunks * sizeof(uint64_t),
+        [SL_REGION_WORKERS] = spec->n_workers * sizeof(struct sl_worker_slot),
+        [SL_REGION_BOARD] = sizeof(struct sl_board),
+        [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
+        [SL_REGION_ACTS] = 2 * spec->act_rows * spec->act_width * sizeof(float),
+        [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
+    };
+    uint64_t at = 0;
+    for (int i = 0; i < SL_REGION_COUNT; i++) {
+        h.region[i] = (struct sl_region){.offset = at, .bytes = bytes[i]};
+        at += sl_align_up(bytes[i], PAGE_BYTES);
+    }
+    h.total_bytes = at;
+    if (out)
+        *out = h;
+    return at;
+}
+
+int sl_arena_memfd(void)
+{
+    int fd = memfd_create("sluice-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return sl_fail_errno(SL_ESYS, errno, "arena: memfd_create");
+    return fd;
+}
+
+static int map(int fd, uint64_t bytes, struct sl_arena *out)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return sl_fail_errno(SL_ENOMEM, errno, "arena: mapping %llu bytes",
+                             (unsigned long long)bytes);
+    *out = (struct sl_arena){.fd = fd, .doorbell = -1, .bytes = bytes, .base = p, .h = p};
+    return SL_OK;
+}
+
+int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out)
+{
+    struct sl_arena_header h;
+    uint64_t bytes = sl_arena_layout(spec, &h);
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        return sl_fail_errno(SL_ENOMEM, errno, "arena: sizing it to %llu bytes",
+                             (unsigned long long)bytes);
+    // A sealed size means that no process can make another one fault by truncating.
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return sl_fail_errno(SL_ESYS, errno, "arena: sealing its size");
+    SL_TRY(map(fd, bytes, out));
+    memcpy(out->h, &h, sizeof h);
+    atomic_store(&out->h->current, 1);
+    return SL_OK;
+}
+
+int sl_arena_attach(int fd, struct sl_arena *out)
+{
+    struct stat st;
+    memset(out, 0, sizeof *out);
+    if (fstat(fd, &st) < 0)
+        return sl_fail_errno(SL_ESYS, errno, "arena: descriptor %d", fd);
+    if ((uint64_t)st.st_size < sizeof(struct sl_arena_header))
+        return sl_fail(SL_EFORMAT, "arena: descriptor %d holds %lld bytes, wanted at least %zu", fd,
+                       (long long)st.st_size, sizeof(struct sl_arena_header));
+    SL_TRY(map(fd, (uint64_t)st.st_size, out));
+    const struct sl_arena_header *h = out->h;
+    int rc = SL_OK;
+    if (h->magic != SL_ARENA_MAGIC)
+        rc = sl_fail(SL_EFORMAT, "arena: magic 0x%llx, wanted 0x%llx", (unsigned long long)h->magic,
+                     SL_ARENA_MAGIC);
+    else if (h->version != SL_ARENA_VERSION || h->header_bytes != sizeof *h)
+        rc = sl_fail(SL_EFORMAT,
+                     "arena: version %u with a header of %u bytes, wanted %d with %zu: the broker "
+                     "and the workers are of different builds",
+                     h->version, h->header_bytes, SL_ARENA_VERSION, sizeof *h);
+    else if (h->total_bytes != (uint64_t)st.st_size)
+        rc = sl_fail(SL_EFORMAT, "arena: header says %llu bytes, the segment has %lld",
+                     (unsigned long long)h->total_bytes, (long long)st.st_size);
+    if (rc < 0)
+        sl_arena_detach(out);
+    return rc;
+}
+
+void sl_arena_detach(struct sl_arena *a)
+{
+    if (a->base)
+        munmap(a->base, a->bytes);
+    a->base = NULL;
+    a->h = NULL;
+}
+
+void sl_arena_abort(struct sl_arena *a, enum sl_abort why)
+{
+    atomic_store(&a->h->abort, (uint32_t)why);
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->ready);
+    sl_event_signal(&a->h->space);
+    sl_event_signal(&a->h->update);
+}
+
+void sl_arena_ring(const struct sl_arena *a)
+{
+    uint64_t one = 1;
+    if (a->doorbell < 0)
+        return;
+    // A full counter (EAGAIN) still wakes the broker; it also looks on a timer.
+    ssize_t ignored = write(a->doorbell, &one, sizeof one);
+    (void)ignored;
+}
+
+uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t epoch)
+{
+    return (uint32_t *)sl_arena_region(a, SL_REGION_ORDER) + (epoch & 1) * a->h->spec.n_train;
+}
+
+float *sl_arena_acts(const struct sl_arena *a, uint32_t bank)
+{
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) +
+           (bank & 1) * a->h->spec.act_rows * a->h->spec.act_width;
+}

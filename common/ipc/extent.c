@@ -1,0 +1,168 @@
+#include "common/ipc/extent.h"
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/ledger_internal.h"
+
+static _Atomic uint64_t *chunks_of(const struct sl_arena *a)
+{
+    return sl_arena_region(a, SL_REGION_CHUNKS);
+}
+
+static uint64_t chunk_of(const struct sl_arena *a, uint64_t offset)
+{
+    return (offset - a->h->region[SL_REGION_PAYLOAD].offset) / SL_ARENA_CHUNK_BYTES;
+}
+
+// Frees chunks [first, first + n) as far as they still belong to `tag`; true when any did.
+static bool release(const struct sl_arena *a, uint64_t tag, uint64_t first, uint64_t n)
+{
+    _Atomic uint64_t *chunk = chunks_of(a);
+    bool any = false;
+    for (uint64_t i = first; i < first + n; i++) {
+        uint64_t expected = tag;
+        // Release: whoever takes the chunk next must not see our reads and writes after his own.
+        any |= atomic_compare_exchange_strong_explicit(&chunk[i], &expected, 0,
+                                                       memory_order_acq_rel, memory_order_relaxed);
+    }
+    return any;
+}
+
+// First fit. True with *first set when a run of n chunks is now tagged.
+static bool take_run(const struct sl_arena *a, uint64_t tag, uint64_t n, uint64_t *first)
+{
+    _Atomic uint64_t *chunk = chunks_of(a);
+    uint64_t total = a->h->n_chunks;
+    uint64_t run = 0;
+    for (uint64_t i = 0; i < total; i++) {
+        run = atomic_load_explicit(&chunk[i], memory_order_relaxed) == 0 ? run + 1 : 0;
+        if (run < n)
+            continue;
+        uint64_t start = i + 1 - n, taken = 0;
+        for (; taken < n; taken++) {
+            uint64_t zero = 0;
+            if (!atomic_compare_exchange_strong_explicit(
+                    &chunk[start + taken], &zero, tag, memory_order_acq_rel, memory_order_relaxed))
+                break;
+        }
+        if (taken == n) {
+            *first = start;
+            return true;
+        }
+        // Somebody was faster: give back and look on behind the chunk he has.
+        release(a, tag, start, taken);
+        i = start + taken;
+        run = 0;
+    }
+    return false;
+}
+
+static void announce_starving(struct sl_arena *a, uint64_t tag)
+{
+    uint64_t s = atomic_load(&a->h->starving);
+    while ((s == 0 || s > tag) && !atomic_compare_exchange_weak(&a->h->starving, &s, tag)) {
+    }
+}
+
+static void withdraw_starving(struct sl_arena *a, uint64_t tag)
+{
+    uint64_t mine = tag;
+    if (atomic_compare_exchange_strong(&a->h->starving, &mine, 0))
+        sl_event_signal(&a->h->space);
+}
+
+static bool try_alloc(struct sl_arena *a, uint64_t tag, uint64_t n, uint64_t *first)
+{
+    uint64_t s = atomic_load(&a->h->starving);
+    if (s != 0 && s < tag)
+        return false;
+    if (take_run(a, tag, n, first)) {
+        withdraw_starving(a, tag);
+        return true;
+    }
+    announce_starving(a, tag);
+    // Younger batches now leave free memory alone. If nothing can be trained before this batch
+    // exists, waiting for trainers would be waiting for ever: make room.
+    while (sl_ledger_is_next(a, tag)) {
+        struct sl_evicted victim;
+        if (sl_ledger_evict(a, tag, &victim) < 0)
+            return false;
+        release(a, victim.tag, chunk_of(a, victim.payload_offset),
+                victim.payload_bytes / SL_ARENA_CHUNK_BYTES);
+        if (take_run(a, tag, n, first)) {
+            withdraw_starving(a, tag);
+            return true;
+        }
+    }
+    return false;
+}
+
+int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t bytes,
+                    uint32_t timeout_ms, struct sl_extent *out)
+{
+    uint64_t n = sl_div_up(SL_MAX(bytes, (uint64_t)1), SL_ARENA_CHUNK_BYTES), first = 0;
+    if (n > a->h->n_chunks)
+        return sl_fail(SL_ENOMEM,
+                       "arena: a block of %llu bytes does not fit the payload memory of %llu "
+                       "bytes: set arena.memory to more, or take a smaller batch or fanout",
+                       (unsigned long long)bytes, (unsigned long long)a->h->spec.payload_bytes);
+    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        uint32_t seen = sl_event_read(&a->h->space);
+        if (sl_arena_aborted(a)) {
+            withdraw_starving(a, lease->tag);
+            return SL_EABORTED;
+        }
+        if (try_alloc(a, lease->tag, n, &first)) {
+            out->offset = a->h->region[SL_REGION_PAYLOAD].offset + first * SL_ARENA_CHUNK_BYTES;
+            out->bytes = n * SL_ARENA_CHUNK_BYTES;
+            return SL_OK;
+        }
+        uint64_t now = sl_now_ns();
+        if (now >= deadline) {
+            withdraw_starving(a, lease->tag);
+            return SL_ETIMEDOUT;
+        }
+        // Becoming "next" is not signalled here, so look again every few milliseconds.
+        uint64_t left_ms = (deadline - now) / 1000000 + 1;
+        sl_event_wait(&a->h->space, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)20));
+    }
+}
+
+void sl_extent_trim(struct sl_arena *a, uint64_t tag, struct sl_extent *extent, uint64_t bytes)
+{
+    uint64_t keep = sl_div_up(bytes, SL_ARENA_CHUNK_BYTES) * SL_ARENA_CHUNK_BYTES;
+    if (keep >= extent->bytes)
+        return;
+    sl_extent_free(a, tag, extent->offset + keep, extent->bytes - keep);
+    extent->bytes = keep;
+}
+
+void sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes)
+{
+    if (release(a, tag, chunk_of(a, offset), bytes / SL_ARENA_CHUNK_BYTES))
+        sl_event_signal(&a->h->space);
+}
+
+void sl_extent_sweep(struct sl_arena *a)
+{
+    _Atomic uint64_t *chunk = chunks_of(a);
+    for (uint64_t i = 0; i < a->h->n_chunks; i++) {
+        uint64_t tag = atomic_load_explicit(&chunk[i], memory_order_acquire);
+        if (tag != 0 && !sl_ledger_tag_is_live(a, tag))
+            release(a, tag, i, 1);
+    }
+    // The starving batch may have been the dead worker's; a living one announces itself again.
+    atomic_store(&a->h->starving, 0);
+    sl_event_signal(&a->h->space);
+}
+
+uint64_t sl_extent_used_bytes(const struct sl_arena *a)
+{
+    _Atomic uint64_t *chunk = chunks_of(a);
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < a->h->n_chunks; i++)
+        used += atomic_load_explicit(&chunk[i], memory_order_relaxed) != 0;
+    return used * SL_ARENA_CHUNK_BYTES;
+}

@@ -1,0 +1,490 @@
+#include "common/ipc/ledger.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/board.h"
+#include "common/ipc/extent.h"
+#include "common/ipc/ledger_internal.h"
+
+/*
+ * Memory orders (the edges they pair with):
+ *
+ *   phase->seq          release by open_phase          acquire by whoever looks a phase up
+ *   cell                release by publish, complete   acquire by claim, by the completion scan
+ *   current, opened     release                        acquire
+ *   cursors             acq_rel; they carry no data
+ */
+
+static uint32_t slot_of(uint64_t seq)
+{
+    return (uint32_t)(seq % SL_ARENA_PHASES);
+}
+
+struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq)
+{
+    return (struct sl_phase *)sl_arena_region(a, SL_REGION_PHASES) + slot_of(seq);
+}
+
+_Atomic uint64_t *sl_ledger_cell(const struct sl_arena *a, uint64_t seq, uint32_t cell)
+{
+    return (_Atomic uint64_t *)sl_arena_region(a, SL_REGION_CELLS) +
+           (uint64_t)slot_of(seq) * a->h->spec.n_cells + cell;
+}
+
+struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell)
+{
+    return (struct sl_batch_entry *)sl_arena_region(a, SL_REGION_ENTRIES) +
+           (uint64_t)slot_of(seq) * a->h->spec.n_cells + cell;
+}
+
+uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell)
+{
+    return atomic_load_explicit(sl_ledger_cell(a, seq, cell), memory_order_acquire);
+}
+
+uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n)
+{
+    uint64_t first = (uint64_t)cell * phase->spec.batch_size;
+    *n = (uint32_t)SL_MIN((uint64_t)phase->spec.batch_size, phase->spec.n_items - first);
+    return first;
+}
+
+static uint64_t load_opened(const struct sl_arena *a)
+{
+    return atomic_load_explicit(&a->h->opened, memory_order_acquire);
+}
+
+static uint64_t load_current(const struct sl_arena *a)
+{
+    return atomic_load_explicit(&a->h->current, memory_order_acquire);
+}
+
+// The phase of this number, or NULL when its slot holds another one by now.
+static struct sl_phase *find_phase(const struct sl_arena *a, uint64_t seq)
+{
+    struct sl_phase *phase = sl_ledger_phase(a, seq);
+    return atomic_load_explicit(&phase->seq, memory_order_acquire) == seq ? phase : NULL;
+}
+
+// --- cursors ---
+
+static uint64_t next_generation(uint64_t cursor, uint32_t cell)
+{
+    return ((cursor >> 32) + 1) << 32 | cell;
+}
+
+// After a cell was reset: nobody may believe any more that it has been passed.
+static void cursor_rewind(_Atomic uint64_t *cursor, uint32_t cell)
+{
+    uint64_t c = atomic_load(cursor);
+    while (
+        !atomic_compare_exchange_weak(cursor, &c, next_generation(c, SL_MIN((uint32_t)c, cell)))) {
+    }
+}
+
+// Moves a cell to a state without an owner, and everybody's attention back to it.
+static bool reset_cell(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t from,
+                       enum sl_cell_state to)
+{
+    struct sl_phase *phase = sl_ledger_phase(a, seq);
+    uint64_t word = sl_cell_word(seq, sl_cell_attempt(from) + 1, 0, (uint32_t)to);
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &from, word))
+        return false;
+    cursor_rewind(&phase->sample_cursor, cell);
+    cursor_rewind(&phase->train_cursor, cell);
+    sl_event_signal(to == SL_CELL_PENDING ? &a->h->work : &a->h->ready);
+    return true;
+}
+
+// --- phases ---
+
+int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq)
+{
+    uint64_t next = load_opened(a) + 1;
+    uint64_t n_cells = sl_div_up(spec->n_items, SL_MAX(spec->batch_size, 1u));
+    if (n_cells == 0 || n_cells > a->h->spec.n_cells || n_cells > SL_CELL_MASK)
+        return sl_fail(SL_ERANGE, "ledger: a phase of %llu cells, wanted 1 to %u",
+                       (unsigned long long)n_cells, a->h->spec.n_cells);
+    if (next > SL_SEQ_MASK)
+        return sl_fail(SL_ERANGE, "ledger: more than %llu phases in one job",
+                       (unsigned long long)SL_SEQ_MASK);
+    if (next > SL_ARENA_PHASES && !sl_ledger_phase_complete(a, next - SL_ARENA_PHASES))
+        return SL_EAGAIN;
+
+    struct sl_phase *phase = sl_ledger_phase(a, next);
+    bool sampled = spec->kind != SL_PHASE_INFER;
+    // Whoever still looks at the slot's last phase finds cells of another turn from here on.
+    atomic_store_explicit(&phase->seq, 0, memory_order_release);
+    phase->spec = *spec;
+    memset(sl_ledger_entry(a, next, 0), 0, n_cells * sizeof(struct sl_batch_entry));
+    for (uint32_t i = 0; i < n_cells; i++)
+        atomic_store_explicit(sl_ledger_cell(a, next, i),
+                              sl_cell_word(next, 0, 0, sampled ? SL_CELL_PENDING : SL_CELL_READY),
+                              memory_order_release);
+    uint64_t updates = sl_div_up(n_cells, a->h->spec.batches_per_update);
+    atomic_store(&phase->n_cells, (uint32_t)n_cells);
+    atomic_store(&phase->first_version, spec->first_version);
+    atomic_store(&phase->end_version,
+                 spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
+    atomic_store(&phase->gate, spec->gated);
+    atomic_store(&phase->sample_cursor, next_generation(atomic_load(&phase->sample_cursor),
+                                                        sampled ? 0 : (uint32_t)n_cells));
+    atomic_store(&phase->train_cursor, next_generation(atomic_load(&phase->train_cursor), 0));
+    atomic_store(&phase->done_cursor, next << 32);
+    atomic_store_explicit(&phase->seq, next, memory_order_release);
+    atomic_store_explicit(&a->h->opened, next, memory_order_release);
+    *seq = next;
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->ready);
+    return SL_OK;
+}
+
+void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq)
+{
+    struct sl_phase *phase = find_phase(a, seq);
+    if (!phase)
+        return;
+    atomic_store_explicit(&phase->gate, 0, memory_order_release);
+    sl_event_signal(&a->h->ready);
+}
+
+// How many leading cells are done, remembered in the phase's done_cursor.
+static uint32_t scan_done(struct sl_arena *a, struct sl_phase *phase, uint64_t seq, uint32_t n)
+{
+    uint64_t c = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
+    if (c >> 32 != seq)
+        return 0; // the slot has moved on: the caller's own check of `current` decides
+    uint32_t done = (uint32_t)c;
+    while (done < n) {
+        uint64_t w = sl_ledger_word(a, seq, done);
+        if (sl_cell_seq(w) != seq || sl_cell_state(w) != SL_CELL_DONE)
+            break;
+        done++;
+    }
+    if (done > (uint32_t)c)
+        atomic_compare_exchange_strong(&phase->done_cursor, &c, seq << 32 | done);
+    return done;
+}
+
+void sl_ledger_advance(struct sl_arena *a)
+{
+    for (;;) {
+        uint64_t seq = load_current(a);
+        if (seq > load_opened(a))
+            return;
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase)
+            return;
+        uint32_t n = atomic_load(&phase->n_cells);
+        uint64_t end = atomic_load(&phase->end_version);
+        if (scan_done(a, phase, seq, n) < n)
+            return;
+        if (end != 0 && sl_board_version(a) < end)
+            return;
+        // Fails when somebody else was first, or when what was read belonged to a reused slot.
+        if (atomic_compare_exchange_strong(&a->h->current, &seq, seq + 1)) {
+            sl_event_signal(&a->h->ready);
+            sl_arena_ring(a);
+        }
+    }
+}
+
+bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
+{
+    if (load_current(a) > seq)
+        return true;
+    sl_ledger_advance(a);
+    return load_current(a) > seq;
+}
+
+// --- claims ---
+
+static void fill_lease(const struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word,
+                       struct sl_lease *out)
+{
+    *out = (struct sl_lease){
+        .seq = seq,
+        .cell = cell,
+        .word = word,
+        .tag = sl_tag_make(seq, cell, sl_cell_attempt(word)),
+        .phase = sl_ledger_phase(a, seq),
+        .entry = sl_ledger_entry(a, seq, cell),
+    };
+}
+
+enum scan_result { SCAN_FOUND, SCAN_END, SCAN_LOST };
+
+/*
+ * Finds the lowest cell whose state is at most `limit` (states grow along a cell's life), moving
+ * the cursor past the others. SCAN_LOST: the slot has been reused, or somebody else moved the
+ * cursor: look again from the start.
+ */
+static enum scan_result scan(const struct sl_arena *a, uint64_t seq, uint32_t n,
+                             _Atomic uint64_t *cursor, bool (*wanted)(uint32_t state),
+                             uint32_t *cell, uint64_t *word)
+{
+    uint64_t c = atomic_load(cursor);
+    uint32_t i = (uint32_t)c;
+    uint64_t w = 0;
+    for (; i < n; i++) {
+        w = sl_ledger_word(a, seq, i);
+        if (sl_cell_seq(w) != seq)
+            return SCAN_LOST;
+        if (wanted(sl_cell_state(w)))
+            break;
+    }
+    if (i > (uint32_t)c && !atomic_compare_exchange_strong(cursor, &c, c >> 32 << 32 | i))
+        return SCAN_LOST;
+    *cell = i;
+    *word = w;
+    return i < n ? SCAN_FOUND : SCAN_END;
+}
+
+static bool is_pending(uint32_t state)
+{
+    return state == SL_CELL_PENDING;
+}
+
+static bool is_unclaimed(uint32_t state)
+{
+    return state <= SL_CELL_READY;
+}
+
+static bool take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
+                 enum sl_cell_state to, struct sl_lease *out)
+{
+    uint64_t mine = sl_cell_word(seq, sl_cell_attempt(word), worker, (uint32_t)to);
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &word, mine))
+        return false;
+    fill_lease(a, seq, cell, mine, out);
+    return true;
+}
+
+static bool try_claim_sample(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
+{
+    uint64_t opened = load_opened(a);
+    for (uint64_t seq = load_current(a); seq <= opened;) {
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase) {
+            seq++;
+            continue;
+        }
+        uint32_t cell;
+        uint64_t word;
+        enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->sample_cursor,
+                                  is_pending, &cell, &word);
+        if (r == SCAN_END)
+            seq++;
+        else if (r == SCAN_FOUND && take(a, seq, cell, word, worker, SL_CELL_SAMPLING, out))
+            return true;
+    }
+    return false;
+}
+
+static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
+{
+    sl_ledger_advance(a);
+    for (;;) {
+        uint64_t seq = load_current(a);
+        if (seq > load_opened(a))
+            return false;
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase || atomic_load_explicit(&phase->gate, memory_order_acquire))
+            return false;
+        uint32_t cell;
+        uint64_t word;
+        enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->train_cursor,
+                                  is_unclaimed, &cell, &word);
+        if (r == SCAN_END)
+            return false;
+        if (r == SCAN_LOST)
+            continue;
+        if (sl_cell_state(word) != SL_CELL_READY)
+            return false;
+        if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out))
+            return true;
+    }
+}
+
+static int claim(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms, struct sl_event *event,
+                 bool (*attempt)(struct sl_arena *, uint32_t, struct sl_lease *),
+                 struct sl_lease *out)
+{
+    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        uint32_t seen = sl_event_read(event);
+        if (sl_arena_aborted(a))
+            return SL_EABORTED;
+        if (attempt(a, worker, out))
+            return SL_OK;
+        uint64_t now = sl_now_ns();
+        if (now >= deadline)
+            return SL_ETIMEDOUT;
+        uint64_t left_ms = (deadline - now) / 1000000 + 1;
+        sl_event_wait(event, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
+    }
+}
+
+int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                           struct sl_lease *out)
+{
+    return claim(a, worker, timeout_ms, &a->h->work, try_claim_sample, out);
+}
+
+int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                          struct sl_lease *out)
+{
+    return claim(a, worker, timeout_ms, &a->h->ready, try_claim_train, out);
+}
+
+// --- completions ---
+
+int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
+{
+    uint64_t from = lease->word;
+    uint64_t to = sl_cell_word(lease->seq, sl_cell_attempt(from), 0, SL_CELL_READY);
+    lease->entry->payload_tag = lease->tag;
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
+        return SL_ESTALE;
+    SL_FAILPOINT(SAMPLER_PUBLISHED);
+    sl_event_signal(&a->h->ready);
+    return SL_OK;
+}
+
+int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
+{
+    // Once the cell is done the entry may be reused: take what is needed before.
+    uint64_t tag = lease->entry->payload_tag;
+    uint64_t offset = lease->entry->payload_offset, bytes = lease->entry->payload_bytes;
+    uint64_t from = lease->word;
+    uint64_t to = (from & ~(uint64_t)0xff) | SL_CELL_DONE;
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
+        return SL_ESTALE;
+    SL_FAILPOINT(TRAINER_DONE);
+    if (bytes)
+        sl_extent_free(a, tag, offset, bytes);
+    sl_event_signal(&a->h->update);
+    sl_ledger_advance(a);
+    return SL_OK;
+}
+
+void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease)
+{
+    bool sampling = sl_cell_state(lease->word) == SL_CELL_SAMPLING;
+    reset_cell(a, lease->seq, lease->cell, lease->word, sampling ? SL_CELL_PENDING : SL_CELL_READY);
+}
+
+// --- eviction (extent.c asks) ---
+
+bool sl_ledger_is_next(struct sl_arena *a, uint64_t tag)
+{
+    sl_ledger_advance(a);
+    uint64_t seq = load_current(a);
+    struct sl_phase *phase = find_phase(a, seq);
+    if (!phase || (seq & SL_SEQ_MASK) != sl_tag_seq(tag))
+        return false;
+    uint32_t cell;
+    uint64_t word;
+    enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->train_cursor,
+                              is_unclaimed, &cell, &word);
+    return r == SCAN_FOUND && cell == sl_tag_cell(tag);
+}
+
+int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted)
+{
+    for (uint64_t seq = load_opened(a); seq >= load_current(a); seq--) {
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase)
+            continue;
+        for (uint32_t i = atomic_load(&phase->n_cells); i-- > 0;) {
+            uint64_t w = sl_ledger_word(a, seq, i);
+            if (sl_cell_seq(w) != seq || sl_cell_state(w) != SL_CELL_READY ||
+                sl_tag_make(seq, i, SL_ATTEMPT_MASK) <= tag)
+                continue;
+            const struct sl_batch_entry *e = sl_ledger_entry(a, seq, i);
+            *evicted = (struct sl_evicted){e->payload_tag, e->payload_offset, e->payload_bytes};
+            // What was read is true if the cell has not moved since.
+            if (evicted->payload_bytes && reset_cell(a, seq, i, w, SL_CELL_PENDING)) {
+                atomic_fetch_add(&a->h->evicted, 1);
+                return SL_OK;
+            }
+        }
+    }
+    return SL_EAGAIN;
+}
+
+// --- reclaim ---
+
+bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag)
+{
+    uint64_t seq = sl_tag_seq(tag);
+    uint32_t cell = sl_tag_cell(tag);
+    struct sl_phase *phase = find_phase(a, seq);
+    if (seq < load_current(a) || !phase || cell >= atomic_load(&phase->n_cells))
+        return false;
+    uint64_t w = sl_ledger_word(a, seq, cell);
+    switch (sl_cell_state(w)) {
+    case SL_CELL_SAMPLING: return sl_cell_attempt(w) == sl_tag_attempt(tag);
+    case SL_CELL_READY:
+    case SL_CELL_TRAINING: return sl_ledger_entry(a, seq, cell)->payload_tag == tag;
+    default: return false;
+    }
+}
+
+void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out)
+{
+    memset(out, 0, sizeof *out);
+    uint64_t opened = load_opened(a);
+    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase)
+            continue;
+        uint32_t n = atomic_load(&phase->n_cells);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t w = sl_ledger_word(a, seq, i);
+            uint32_t state = sl_cell_state(w);
+            if (sl_cell_owner(w) != worker ||
+                (state != SL_CELL_SAMPLING && state != SL_CELL_TRAINING))
+                continue;
+            if (!out->first_tag)
+                out->first_tag = sl_tag_make(seq, i, 0);
+            if (state == SL_CELL_SAMPLING)
+                out->resample += reset_cell(a, seq, i, w, SL_CELL_PENDING);
+            else
+                out->retrain += reset_cell(a, seq, i, w, SL_CELL_READY);
+        }
+        // It may have died between an eviction and the rewind of the cursors.
+        cursor_rewind(&phase->sample_cursor, 0);
+        cursor_rewind(&phase->train_cursor, 0);
+    }
+    sl_extent_sweep(a);
+    sl_board_reclaim(a, worker);
+    sl_ledger_advance(a);
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->ready);
+    sl_event_signal(&a->h->update);
+}
+
+void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
+{
+    memset(out, 0, sizeof *out);
+    uint64_t opened = load_opened(a);
+    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
+        struct sl_phase *phase = find_phase(a, seq);
+        if (!phase)
+            continue;
+        uint32_t n = atomic_load(&phase->n_cells);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t state = sl_cell_state(sl_ledger_word(a, seq, i));
+            if (state > SL_CELL_DONE)
+                continue;
+            out->batches[state]++;
+            if (state == SL_CELL_READY)
+                out->ready_bytes += sl_ledger_entry(a, seq, i)->payload_bytes;
+        }
+    }
+    out->payload_bytes = sl_extent_used_bytes(a);
+}

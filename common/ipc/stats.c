@@ -1,0 +1,46 @@
+#include "common/ipc/stats.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot)
+{
+    return (struct sl_worker_slot *)sl_arena_region(a, SL_REGION_WORKERS) + slot;
+}
+
+static void store(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)
+{
+    uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed) | 1;
+    // Odd before the stores, even after them: both fences pair with the reader's.
+    atomic_store_explicit(&slot->seq, seq, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    slot->figures = *figures;
+    atomic_store_explicit(&slot->seq, seq + 1, memory_order_release);
+}
+
+void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
+{
+    struct sl_worker_figures none;
+    memset(&none, 0, sizeof none);
+    slot->worker = worker;
+    slot->pid = (uint32_t)getpid();
+    store(slot, &none);
+}
+
+void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)
+{
+    store(slot, figures);
+}
+
+void sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out)
+{
+    // The writer is inside for some tens of nanoseconds; one that died there stays odd for ever.
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        uint32_t before = atomic_load_explicit(&slot->seq, memory_order_acquire);
+        *out = slot->figures;
+        atomic_thread_fence(memory_order_acquire);
+        uint32_t after = atomic_load_explicit(&slot->seq, memory_order_relaxed);
+        if (before == after && !(before & 1))
+            return;
+    }
+}
