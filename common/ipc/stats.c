@@ -32,15 +32,18 @@ void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figure
     store(slot, figures);
 }
 
-void sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out)
+bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out)
 {
-    // The writer is inside for some tens of nanoseconds; one that died there stays odd for ever.
+    // The writer is inside for some tens of nanoseconds, unless it is not running at all.
     for (int attempt = 0; attempt < 1000; attempt++) {
         uint32_t before = atomic_load_explicit(&slot->seq, memory_order_acquire);
-        *out = slot->figures;
+        struct sl_worker_figures copy = slot->figures;
         atomic_thread_fence(memory_order_acquire);
         uint32_t after = atomic_load_explicit(&slot->seq, memory_order_relaxed);
-        if (before == after && !(before & 1))
-            return;
+        if (before == after && !(before & 1)) {
+            *out = copy;
+            return true;
+        }
     }
+    return false;
 }

@@ -4,7 +4,9 @@
  * The broker starts a worker as
  *
  *   sluice-<role> --worker ID --slot N --role-index I --device D --endpoint E --token T
+ *                 [--broker PID] [--start N]
  *
+ * (--broker: whose death is its own; --start: workers of this role started before it in this job)
  * with three inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
  * has heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON) and
  * SL_WORKER_FD_DOORBELL (eventfd). Standard error is a pipe to the broker, which keeps the log.

@@ -58,9 +58,12 @@ struct worker {
     pthread_t thread;
 };
 
-static struct options opt = {
-    .batches = 200000, .samplers = 3, .trainers = 3, .per_update = 4, .kill_every_us = 3000,
-    .seed = 1};
+static struct options opt = {.batches = 200000,
+                             .samplers = 3,
+                             .trainers = 3,
+                             .per_update = 4,
+                             .kill_every_us = 3000,
+                             .seed = 1};
 static _Atomic uint64_t bad_payloads_local;
 static _Atomic uint64_t *bad_payloads = &bad_payloads_local; // shared word when processes
 
@@ -77,7 +80,8 @@ static uint64_t mix(uint64_t x)
 static void gradient(uint32_t epoch, uint32_t cell, const float *params, float *g)
 {
     for (uint32_t i = 0; i < PARAMS; i++) {
-        float noise = (float)(mix((uint64_t)epoch << 40 | (uint64_t)cell << 8 | i) >> 40) / 16777216.0f;
+        float noise =
+            (float)(mix((uint64_t)epoch << 40 | (uint64_t)cell << 8 | i) >> 40) / 16777216.0f;
         g[i] = params[i] * 0.25f + noise - 0.5f;
     }
 }
@@ -255,10 +259,10 @@ static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tall
 
 static int parse(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"batches", 1, 0, 'b'}, {"samplers", 1, 0, 's'}, {"trainers", 1, 0, 't'},
-        {"kill-us", 1, 0, 'k'}, {"threads", 0, 0, 'T'},  {"per-update", 1, 0, 'u'},
-        {"seed", 1, 0, 'S'},    {0}};
+    static const struct option longs[] = {{"batches", 1, 0, 'b'},  {"samplers", 1, 0, 's'},
+                                          {"trainers", 1, 0, 't'}, {"kill-us", 1, 0, 'k'},
+                                          {"threads", 0, 0, 'T'},  {"per-update", 1, 0, 'u'},
+                                          {"seed", 1, 0, 'S'},     {0}};
     int c;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
@@ -306,7 +310,8 @@ int main(int argc, char **argv)
     struct worker workers[WORKERS_MAX];
     uint32_t n_workers = opt.samplers + opt.trainers;
     for (uint32_t i = 0; i < n_workers; i++) {
-        workers[i] = (struct worker){.arena = &arena, .id = next_id++, .trainer = i >= opt.samplers};
+        workers[i] =
+            (struct worker){.arena = &arena, .id = next_id++, .trainer = i >= opt.samplers};
         start(&workers[i]);
     }
 
@@ -386,15 +391,15 @@ int main(int argc, char **argv)
            opt.trainers, opt.threads ? "threads" : "processes");
     printf("ledger: %llu kills, %llu resampled, %llu retrained, %llu evicted\n",
            (unsigned long long)t.kills, (unsigned long long)t.resampled,
-           (unsigned long long)t.retrained,
-           (unsigned long long)atomic_load(&arena.h->evicted));
+           (unsigned long long)t.retrained, (unsigned long long)atomic_load(&arena.h->evicted));
     failed += !equal + (atomic_load(bad_payloads) != 0) + (left != 0) + (t.infer_errors != 0) +
               (t.train_errors != 0) + (sl_board_version(&arena) != epochs * updates);
-    printf("ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu + %llu bad phases: "
-           "%s\n",
-           equal ? "equal" : "DIFFER", (unsigned long long)atomic_load(bad_payloads),
-           (unsigned long long)left, (unsigned long long)t.train_errors,
-           (unsigned long long)t.infer_errors, failed ? "FAILED" : "ok");
+    printf(
+        "ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu + %llu bad phases: "
+        "%s\n",
+        equal ? "equal" : "DIFFER", (unsigned long long)atomic_load(bad_payloads),
+        (unsigned long long)left, (unsigned long long)t.train_errors,
+        (unsigned long long)t.infer_errors, failed ? "FAILED" : "ok");
     sl_arena_detach(&arena);
     return failed ? 1 : 0;
 }

@@ -1,0 +1,18 @@
+// memory.h - how much memory this process may still take before something gives way.
+#ifndef SL_COMMON_BASE_MEMORY_H
+#define SL_COMMON_BASE_MEMORY_H
+
+#include <stdint.h>
+
+/*
+ * Bytes that this process and its children can still touch: the least of what the kernel says is
+ * available without swapping, what every memory cgroup above this process leaves (versions 1 and
+ * 2), and what RLIMIT_AS leaves of the address space. Never fails; a source that can not be read
+ * is left out.
+ */
+uint64_t sl_device_memory_available(void);
+
+// The same without RLIMIT_AS from the files below `root` ("" is this machine): what tests use.
+uint64_t sl_memory_available_below(const char *root);
+
+#endif

@@ -1,0 +1,150 @@
+// The segment, its directory, events and statistics slots.
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/arena.h"
+#include "common/ipc/stats.h"
+
+static const struct sl_arena_spec spec = {.n_workers = 3,
+                                          .n_cells = 100,
+                                          .n_train = 1001,
+                                          .n_params = 77,
+                                          .n_state = 2,
+                                          .batches_per_update = 3,
+                                          .act_rows = 50,
+                                          .act_width = 7,
+                                          .payload_bytes = 3 * SL_ARENA_CHUNK_BYTES + 1};
+
+START_TEST(regions_are_page_aligned_and_apart)
+{
+    struct sl_arena_header h;
+    uint64_t total = sl_arena_layout(&spec, &h);
+    uint64_t end = 0;
+    for (int i = 0; i < SL_REGION_COUNT; i++) {
+        ck_assert_uint_eq(h.region[i].offset % 4096, 0);
+        ck_assert_uint_ge(h.region[i].offset, end);
+        end = h.region[i].offset + h.region[i].bytes;
+    }
+    ck_assert_uint_le(end, total);
+    ck_assert_uint_eq(h.n_chunks, 4);
+    ck_assert_uint_ge(h.region[SL_REGION_ORDER].bytes, 2 * 1001 * 4);
+    ck_assert_uint_ge(h.region[SL_REGION_ACTS].bytes, 2 * 50 * 7 * 4);
+}
+END_TEST
+
+START_TEST(two_views_see_the_same_memory)
+{
+    struct sl_arena a, b;
+    int fd = sl_arena_memfd();
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK);
+    ck_assert_int_eq(sl_arena_attach(fd, &b), SL_OK);
+    sl_arena_order(&a, 1)[1000] = 42;
+    ck_assert_uint_eq(sl_arena_order(&b, 3)[1000], 42);
+    ck_assert_ptr_ne(sl_arena_acts(&a, 0), sl_arena_acts(&a, 1));
+    // The size is sealed: nobody can make the others fault.
+    ck_assert_int_ne(ftruncate(fd, 4096), 0);
+    sl_arena_detach(&a);
+    sl_arena_detach(&b);
+    close(fd);
+}
+END_TEST
+
+START_TEST(attaching_to_something_else_is_refused)
+{
+    struct sl_arena a, b;
+    int fd = sl_arena_memfd();
+    ck_assert_int_eq(sl_arena_attach(fd, &b), SL_EFORMAT); // no size yet
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK);
+    a.h->magic++;
+    ck_assert_int_eq(sl_arena_attach(fd, &b), SL_EFORMAT);
+    a.h->magic--;
+    a.h->version++;
+    ck_assert_int_eq(sl_arena_attach(fd, &b), SL_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "version"));
+    ck_assert_ptr_null(b.base);
+    sl_arena_detach(&a);
+    close(fd);
+}
+END_TEST
+
+static struct sl_event event;
+
+static void *signal_later(void *arg)
+{
+    usleep(30000);
+    sl_event_signal(&event);
+    return arg;
+}
+
+START_TEST(an_event_wakes_its_waiter_and_a_wait_is_bounded)
+{
+    pthread_t t;
+    uint32_t seen = sl_event_read(&event);
+    uint64_t began = sl_now_ns();
+    sl_event_wait(&event, seen, 20);
+    ck_assert_uint_ge(sl_now_ns() - began, 15000000);
+    pthread_create(&t, NULL, signal_later, NULL);
+    sl_event_wait(&event, seen, 20000);
+    ck_assert_uint_lt(sl_now_ns() - began, 5000000000ull);
+    ck_assert_uint_ne(sl_event_read(&event), seen);
+    pthread_join(t, NULL);
+    sl_event_wait(&event, seen, 20000); // already over: returns at once
+}
+END_TEST
+
+static struct sl_worker_slot slot;
+static _Atomic bool over;
+
+static void *write_figures(void *arg)
+{
+    struct sl_worker_figures f = {0};
+    for (uint64_t i = 1; !over; i++) {
+        f.batches = i;
+        f.edges = 2 * i;
+        f.bytes = 3 * i;
+        sl_stats_publish(&slot, &f);
+    }
+    return arg;
+}
+
+START_TEST(a_reader_never_sees_half_a_set_of_figures)
+{
+    pthread_t t;
+    sl_stats_begin(&slot, 9);
+    pthread_create(&t, NULL, write_figures, NULL);
+    struct sl_worker_figures f = {0};
+    int seen = 0;
+    for (int i = 0; i < 200000; i++) {
+        seen += sl_stats_read(&slot, &f);
+        ck_assert_uint_eq(f.edges, 2 * f.batches);
+        ck_assert_uint_eq(f.bytes, 3 * f.batches);
+    }
+    ck_assert_int_gt(seen, 0);
+    over = true;
+    pthread_join(t, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ipc_arena");
+    TCase *c = tcase_create("arena");
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, regions_are_page_aligned_and_apart);
+    tcase_add_test(c, two_views_see_the_same_memory);
+    tcase_add_test(c, attaching_to_something_else_is_refused);
+    tcase_add_test(c, an_event_wakes_its_waiter_and_a_wait_is_bounded);
+    tcase_add_test(c, a_reader_never_sees_half_a_set_of_figures);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
