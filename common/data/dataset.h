@@ -5,7 +5,8 @@
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
  * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy. Files are mapped
  * read-only and shared, so every process of a job uses the same page-cache pages; nothing is
- * copied. Only indptr given as int32 and the index lists are converted into private memory.
+ * copied. Only indptr given as 32-bit integers, labels not given as int32 and the index lists are
+ * converted into private memory.
  */
 #ifndef SL_COMMON_DATA_DATASET_H
 #define SL_COMMON_DATA_DATASET_H
@@ -32,15 +33,15 @@ struct sl_dataset {
 
     uint64_t n_nodes; // below 2^32 - 1
     uint64_t n_edges;
-    const uint64_t *indptr; // (n_nodes + 1)
-    const void *indices;    // (n_edges)
+    const uint64_t *indptr;      // (n_nodes + 1)
+    const void *indices;         // (n_edges)
     enum sl_dtype indices_dtype; // I32, U32, I64 or U64
 
     const float *edge_weight; // (n_edges) or NULL
 
-    uint32_t feat_dim; // 0 = no features
+    uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
-    const void *feat;  // (n_nodes, feat_dim) or NULL
+    const void *feat;         // (n_nodes, feat_dim) or NULL
 
     uint32_t n_classes;
     const int32_t *label; // (n_nodes) or NULL; -1 = unlabelled
@@ -49,7 +50,8 @@ struct sl_dataset {
 
     // Found by validation (or remembered from it).
     uint64_t max_degree;
-    uint64_t digest; // of headers, sizes and metadata: names this version of the data
+    uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
+    bool validated_now; // this open passed over all data: no record of an earlier pass was used
 
     struct sl_dataset_files *files; // mappings, private to dataset.c
 };
@@ -71,8 +73,8 @@ enum sl_dataset_check {
 };
 
 /*
- * Opens a data set. `threads` = 0 means all cores for the validation. Errors: SL_ENOENT, SL_EACCESS,
- * SL_EFORMAT, SL_EUNSUPPORTED with a message that names file, field, found and wanted.
+ * Opens a data set. `threads` = 0 means all cores for the validation. Errors: SL_ENOENT,
+ * SL_EACCESS, SL_EFORMAT, SL_EUNSUPPORTED with a message that names file, field, found and wanted.
  * On failure nothing is left open.
  */
 int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,

@@ -1,0 +1,379 @@
+/*
+ * Opening a data set directory.
+ *
+ *   path -> metadata.json -> map each file -> types and shapes -> digest -> validate, or find the
+ *   record that says it was done -> convert what is not usable as it is -> needs
+ *
+ * Nothing of a file is used before the step that vouches for it: sizes are checked against headers
+ * before anything is read through a mapping (npy.c), shapes against metadata.json before contents,
+ * contents before ids are narrowed to 32 bits. With SL_CHECK_TRUST the contents are believed.
+ *
+ * Limits: a file that another program shortens while it is mapped kills its readers with SIGBUS;
+ * data sets are to be replaced (written aside and renamed), never rewritten in place.
+ */
+#include "common/data/dataset.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/dataset_internal.h"
+#include "common/data/parallel.h"
+#include "common/data/scan.h"
+
+static const struct {
+    const char *name;
+    unsigned need;
+    const char *missing; // why it is wanted and what it looks like
+} file_specs[SL_FILE_COUNT] = {
+    [SL_FILE_INDPTR] = {"indptr.npy", ~0u,
+                        "a graph needs offsets (num_nodes + 1, int64): the in-neighbours of vertex "
+                        "v are indices[indptr[v]] to indices[indptr[v + 1] - 1]"},
+    [SL_FILE_INDICES] = {"indices.npy", ~0u,
+                         "a graph needs its in-neighbours (num_edges, int32 or int64)"},
+    [SL_FILE_EDGE_WEIGHT] = {"edge_weight.npy", 0, ""},
+    [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
+                      "training needs features (num_nodes x feat_dim, float32 or float16)"},
+    [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
+                       "training needs labels (num_nodes, int32 or another integer type, -1 = "
+                       "none)"},
+    [SL_FILE_TRAIN] = {"train_idx.npy", SL_NEED_TRAIN,
+                       "training needs the ids of the training vertices (int32 or int64)"},
+    [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
+    [SL_FILE_TEST] = {"test_idx.npy", 0, ""},
+};
+
+const char *sl_dataset_file_name(enum sl_dataset_file f)
+{
+    return file_specs[f].name;
+}
+
+static int resolve_path(const char *path, struct sl_dataset *ds)
+{
+    struct stat st;
+    char *real = realpath(path, NULL);
+    if (!real && errno == ENOENT)
+        return sl_fail(SL_ENOENT,
+                       "data set %s: no such directory: correct the path, or make one with "
+                       "`sluice generate` or `sluice import`",
+                       path);
+    if (!real)
+        return sl_fail_errno(errno == EACCES    ? SL_EACCESS
+                             : errno == ENOTDIR ? SL_ENOENT
+                             : errno == ENOMEM  ? SL_ENOMEM
+                                                : SL_EIO,
+                             errno, "data set %s: can not be opened", path);
+    int rc = SL_OK;
+    if (stat(real, &st) < 0)
+        rc = sl_fail_errno(SL_EIO, errno, "data set %s", path);
+    else if (!S_ISDIR(st.st_mode))
+        rc = sl_fail(SL_ENOENT,
+                     "data set %s: is not a directory: wanted a directory with metadata.json, "
+                     "indptr.npy, indices.npy and so on",
+                     path);
+    else if (strlen(real) >= sizeof ds->path)
+        rc = sl_fail(SL_EINVAL, "data set %s: its path is longer than %zu bytes", path,
+                     sizeof ds->path - 1);
+    else
+        strcpy(ds->path, real);
+    free(real);
+    return rc;
+}
+
+static int open_files(struct sl_dataset *ds, unsigned need)
+{
+    char path[sizeof ds->path + 32];
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    for (int f = 0; f < SL_FILE_COUNT; f++) {
+        snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
+        int rc = sl_npy_open(path, &ds->files->npy[f]);
+        if (rc == SL_ENOENT && !(need & file_specs[f].need))
+            continue;
+        if (rc == SL_ENOENT)
+            return sl_fail(SL_ENOENT, "data set %s: has no %s: %s", ds->path, file_specs[f].name,
+                           file_specs[f].missing);
+        SL_TRY(rc);
+    }
+    return SL_OK;
+}
+
+// ---- types and shapes ---------------------------------------------------------------------------
+
+static bool is_id_type(enum sl_dtype t)
+{
+    return t == SL_DTYPE_I32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U32 || t == SL_DTYPE_U64;
+}
+
+static bool is_float_type(enum sl_dtype t)
+{
+    return t == SL_DTYPE_F32 || t == SL_DTYPE_F16 || t == SL_DTYPE_F64;
+}
+
+// The part of an error that says where and what: "DIR/FILE: float64 (3, 4)".
+struct found {
+    char text[sizeof(((struct sl_dataset *)0)->path) + 256];
+};
+
+static struct found describe(const struct sl_dataset *ds, enum sl_dataset_file f)
+{
+    struct found out;
+    char shape[128];
+    const struct sl_npy_header *h = &ds->files->npy[f].head;
+    snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file_specs[f].name,
+             sl_npy_dtype_name(h->dtype), sl_npy_shape_text(h, shape, sizeof shape));
+    return out;
+}
+
+static int check_ids(const struct sl_dataset *ds, enum sl_dataset_file f)
+{
+    const struct sl_npy_header *h = &ds->files->npy[f].head;
+    if (is_id_type(h->dtype) && h->ndim == 1)
+        return SL_OK;
+    bool mask = f >= SL_FILE_TRAIN && sl_dtype_bytes(h->dtype) == 1;
+    return sl_fail(SL_EFORMAT, "%s, wanted one dimension of int32 or int64%s", describe(ds, f).text,
+                   mask ? ": if it is a mask, save numpy.flatnonzero(mask)" : "");
+}
+
+static int check_topology(struct sl_dataset *ds)
+{
+    const struct sl_npy *npy = ds->files->npy;
+    const uint64_t *n_offsets = &npy[SL_FILE_INDPTR].head.shape[0];
+    SL_TRY(check_ids(ds, SL_FILE_INDPTR));
+    SL_TRY(check_ids(ds, SL_FILE_INDICES));
+    if (*n_offsets != ds->n_nodes + 1)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted %" PRIu64 " elements: metadata.json says num_nodes = %" PRIu64
+                       ", which needs one more",
+                       describe(ds, SL_FILE_INDPTR).text, ds->n_nodes + 1, ds->n_nodes);
+    if (npy[SL_FILE_INDICES].n_elems != ds->n_edges)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted %" PRIu64 " elements: metadata.json says num_edges = %" PRIu64,
+                       describe(ds, SL_FILE_INDICES).text, ds->n_edges, ds->n_edges);
+    ds->indices = npy[SL_FILE_INDICES].data;
+    ds->indices_dtype = npy[SL_FILE_INDICES].head.dtype;
+
+    const struct sl_npy *w = &npy[SL_FILE_EDGE_WEIGHT];
+    if (!w->map)
+        return SL_OK;
+    if (w->head.dtype != SL_DTYPE_F32 || w->head.ndim != 1)
+        return sl_fail(SL_EFORMAT, "%s, wanted one dimension of float32",
+                       describe(ds, SL_FILE_EDGE_WEIGHT).text);
+    if (w->n_elems != ds->n_edges)
+        return sl_fail(SL_EFORMAT, "%s, wanted one weight an edge: num_edges = %" PRIu64,
+                       describe(ds, SL_FILE_EDGE_WEIGHT).text, ds->n_edges);
+    ds->edge_weight = w->data;
+    return SL_OK;
+}
+
+static int check_features(struct sl_dataset *ds, const struct sl_dataset_metadata *m)
+{
+    const struct sl_npy *x = &ds->files->npy[SL_FILE_FEAT];
+    if (!x->map)
+        return SL_OK;
+    if (x->head.dtype != SL_DTYPE_F32 && x->head.dtype != SL_DTYPE_F16)
+        return sl_fail(SL_EFORMAT, "%s, wanted float32 or float16: save x.astype(numpy.float32)",
+                       describe(ds, SL_FILE_FEAT).text);
+    if (x->head.ndim != 2 || x->head.shape[0] != ds->n_nodes || x->head.shape[1] != m->feat_dim ||
+        m->feat_dim == 0)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted (num_nodes, feat_dim) with feat_dim > 0: metadata.json says "
+                       "(%" PRIu64 ", %" PRIu64 ")",
+                       describe(ds, SL_FILE_FEAT).text, ds->n_nodes, m->feat_dim);
+    ds->feat_dim = (uint32_t)m->feat_dim;
+    ds->feat_dtype = x->head.dtype;
+    ds->feat = x->data;
+    return SL_OK;
+}
+
+static int check_labels(struct sl_dataset *ds, const struct sl_dataset_metadata *m)
+{
+    const struct sl_npy *y = &ds->files->npy[SL_FILE_LABEL];
+    if (!y->map)
+        return SL_OK;
+    const struct sl_npy_header *h = &y->head;
+    if (h->ndim == 2 && h->shape[0] == ds->n_nodes && h->shape[1] > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s, a matrix: several labels a vertex (multi-label) are not supported: "
+                       "wanted one class number a vertex (num_nodes)",
+                       describe(ds, SL_FILE_LABEL).text);
+    if (is_float_type(h->dtype))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s, wanted integer class numbers (regression is not supported): where NaN "
+                       "means no label, save numpy.nan_to_num(y, nan=-1).astype(numpy.int32)",
+                       describe(ds, SL_FILE_LABEL).text);
+    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != ds->n_nodes || y->n_elems != ds->n_nodes)
+        return sl_fail(SL_EFORMAT, "%s, wanted one label a vertex: num_nodes = %" PRIu64,
+                       describe(ds, SL_FILE_LABEL).text, ds->n_nodes);
+    if (m->has_task && ds->task == SL_TASK_NONE)
+        return sl_fail(SL_EFORMAT,
+                       "%s/metadata.json: \"task\" is \"none\", but there is a node_label.npy: set "
+                       "\"task\" to \"multiclass\", or move the labels away",
+                       ds->path);
+    if (ds->n_classes == 0)
+        return sl_fail(SL_EFORMAT,
+                       "%s/metadata.json: \"num_classes\" is 0 or missing, but there is a "
+                       "node_label.npy: set it to the number of classes",
+                       ds->path);
+    ds->task = SL_TASK_MULTICLASS;
+    return SL_OK;
+}
+
+// ---- conversion ---------------------------------------------------------------------------------
+
+enum { CONVERT_ELEMS = 1 << 17 };
+
+struct conversion {
+    const struct sl_npy *from;
+    uint64_t *to64; // one of the two
+    uint32_t *to32;
+};
+
+static bool convert_block(void *ctx, uint64_t block)
+{
+    const struct conversion *c = ctx;
+    enum sl_dtype dtype = c->from->head.dtype;
+    uint64_t end = SL_MIN(c->from->n_elems, (block + 1) * CONVERT_ELEMS);
+    for (uint64_t i = block * CONVERT_ELEMS; i < end; i++) {
+        uint64_t x = sl_scan_load(c->from->data, dtype, i);
+        if (c->to64)
+            c->to64[i] = x;
+        else
+            c->to32[i] = (uint32_t)x;
+    }
+    return false;
+}
+
+// A private copy of file f as 32-bit or 64-bit integers; truncates what does not fit.
+static int convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, int threads)
+{
+    struct conversion c = {.from = &ds->files->npy[f]};
+    // One more than needed, so that an empty list is no special case.
+    void *to = calloc(c.from->n_elems + 1, elem_bytes);
+    if (!to)
+        return sl_fail(SL_ENOMEM, "%s/%s: no memory for a copy of %" PRIu64 " elements", ds->path,
+                       file_specs[f].name, c.from->n_elems);
+    ds->files->owned[f] = to;
+    if (elem_bytes == 8)
+        c.to64 = to;
+    else
+        c.to32 = to;
+    sl_parallel_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
+    return SL_OK;
+}
+
+static int take_offsets(struct sl_dataset *ds, int threads)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_INDPTR];
+    if (sl_dtype_bytes(npy->head.dtype) == 8) {
+        ds->indptr = npy->data;
+        return SL_OK;
+    }
+    SL_TRY(convert(ds, SL_FILE_INDPTR, 8, threads));
+    ds->indptr = ds->files->owned[SL_FILE_INDPTR];
+    return SL_OK;
+}
+
+static int take_labels_and_lists(struct sl_dataset *ds, int threads)
+{
+    const struct sl_npy *y = &ds->files->npy[SL_FILE_LABEL];
+    if (y->map && y->head.dtype != SL_DTYPE_I32)
+        SL_TRY(convert(ds, SL_FILE_LABEL, 4, threads));
+    if (y->map)
+        ds->label = ds->files->owned[SL_FILE_LABEL] ? ds->files->owned[SL_FILE_LABEL] : y->data;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
+        if (!ds->files->npy[f].map)
+            continue;
+        SL_TRY(convert(ds, f, 4, threads));
+        ds->split[s].n = ds->files->npy[f].n_elems;
+        ds->split[s].ids = ds->files->owned[f];
+    }
+    return SL_OK;
+}
+
+// ---- needs that only contents can tell ----------------------------------------------------------
+
+static int check_training_set(const struct sl_dataset *ds, unsigned need)
+{
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    if (!(need & SL_NEED_TRAIN))
+        return SL_OK;
+    if (train->n == 0)
+        return sl_fail(SL_EFORMAT,
+                       "%s/train_idx.npy: the training set is empty: list the vertices to train on",
+                       ds->path);
+    if (!(need & SL_NEED_LABELS))
+        return SL_OK;
+    uint64_t i = 0;
+    while (i < train->n && ds->label[train->ids[i]] < 0)
+        i++;
+    if (i == train->n)
+        return sl_fail(SL_EFORMAT,
+                       "%s/train_idx.npy: none of its %" PRIu64
+                       " vertices has a label (all are -1 in node_label.npy)",
+                       ds->path, train->n);
+    return SL_OK;
+}
+
+static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const char *path,
+                    unsigned need, enum sl_dataset_check check, int threads)
+{
+    ds->files = calloc(1, sizeof *ds->files);
+    if (!ds->files)
+        return sl_fail(SL_ENOMEM, "data set %s: out of memory", path);
+    SL_TRY(resolve_path(path, ds));
+    SL_TRY(sl_dataset_metadata_read(ds, m));
+    SL_TRY(open_files(ds, need));
+    SL_TRY(check_topology(ds));
+    SL_TRY(check_features(ds, m));
+    SL_TRY(check_labels(ds, m));
+    for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
+        if (ds->files->npy[f].map)
+            SL_TRY(check_ids(ds, (enum sl_dataset_file)f));
+
+    SL_TRY(take_offsets(ds, threads));
+    ds->digest = sl_dataset_digest(ds, m);
+    bool known = check != SL_CHECK_FULL && sl_dataset_record_load(ds);
+    if (!known && check == SL_CHECK_TRUST) {
+        SL_TRY(sl_dataset_validate_offsets(ds, threads)); // for max_degree
+    } else if (!known) {
+        SL_TRY(sl_dataset_validate(ds, threads));
+        ds->validated_now = true;
+        sl_dataset_record_save(ds);
+    }
+    SL_TRY(take_labels_and_lists(ds, threads));
+    if (check != SL_CHECK_TRUST)
+        SL_TRY(check_training_set(ds, need));
+    return SL_OK;
+}
+
+int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
+                    struct sl_dataset *out)
+{
+    struct sl_dataset_metadata m = {0};
+    *out = (struct sl_dataset){0};
+    int rc = open_all(out, &m, path, need, check, threads);
+    sl_dataset_metadata_fini(&m);
+    if (rc < 0)
+        sl_dataset_close(out);
+    return rc;
+}
+
+void sl_dataset_close(struct sl_dataset *ds)
+{
+    for (int f = 0; ds->files && f < SL_FILE_COUNT; f++) {
+        sl_npy_close(&ds->files->npy[f]);
+        free(ds->files->owned[f]);
+    }
+    free(ds->files);
+    *ds = (struct sl_dataset){0};
+}

@@ -1,0 +1,67 @@
+// dataset_internal.h - what the parts of dataset.h share: files, metadata, validation, record.
+#ifndef SL_COMMON_DATA_DATASET_INTERNAL_H
+#define SL_COMMON_DATA_DATASET_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/data/npy.h"
+
+// In the order in which they are checked, so that the first error is always the same one.
+enum sl_dataset_file {
+    SL_FILE_INDPTR,
+    SL_FILE_INDICES,
+    SL_FILE_EDGE_WEIGHT,
+    SL_FILE_FEAT,
+    SL_FILE_LABEL,
+    SL_FILE_TRAIN, // SL_FILE_TRAIN + enum sl_split
+    SL_FILE_VAL,
+    SL_FILE_TEST,
+    SL_FILE_COUNT,
+};
+
+struct sl_dataset_files {
+    struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
+    void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
+    uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
+};
+
+const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
+
+// ---- dataset_metadata.c -------------------------------------------------------------------------
+
+struct sl_dataset_metadata {
+    bool has_task; // the file names a task, be it "none"
+    uint64_t feat_dim;
+    char *text; // the file as it is, for the digest (owned)
+    uint64_t n_text;
+};
+
+// Reads metadata.json of ds->path into ds (name, n_nodes, n_edges, n_classes, task) and *out.
+int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out);
+void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
+
+// ---- dataset_validate.c -------------------------------------------------------------------------
+
+/*
+ * Reads every byte of an opened data set whose shapes agree; sets ds->max_degree. ds->indptr,
+ * indices, edge_weight and feat are set; labels and index lists are read from their files.
+ */
+int sl_dataset_validate(struct sl_dataset *ds, int threads);
+
+// The part of it that sets ds->max_degree.
+int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads);
+
+// ---- dataset_record.c ---------------------------------------------------------------------------
+
+// The digest of an opened data set.
+uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_metadata *m);
+
+// Whether a record says that exactly these files have passed; then sets ds->max_degree.
+bool sl_dataset_record_load(struct sl_dataset *ds);
+
+// Remembers that they have. What fails here is only logged: the next open checks again.
+void sl_dataset_record_save(const struct sl_dataset *ds);
+
+#endif

@@ -1,0 +1,199 @@
+/*
+ * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task"}. Further
+ * keys are the user's own (source, licence, ...) and are left alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/error.h"
+#include "common/data/dataset_internal.h"
+
+enum { MAX_METADATA_BYTES = 1 << 20 };
+
+#define EXAMPLE                                                                                    \
+    "{\"name\": \"mine\", \"num_nodes\": 10, \"num_edges\": 20, \"feat_dim\": 8, "                 \
+    "\"num_classes\": 2, \"task\": \"multiclass\"}"
+
+// The whole file, with a terminating zero.
+static int read_text(const char *dir, const char *path, struct sl_dataset_metadata *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return sl_fail(SL_ENOENT, "data set %s: has no metadata.json: wanted something like %s",
+                       dir, EXAMPLE);
+    if (fd < 0)
+        return sl_fail_errno(errno == EACCES || errno == EPERM ? SL_EACCESS : SL_EIO, errno,
+                             "%s: can not be opened", path);
+    int rc = SL_OK;
+    struct stat st;
+    if (fstat(fd, &st) < 0) {
+        rc = sl_fail_errno(SL_EIO, errno, "%s", path);
+    } else if (!S_ISREG(st.st_mode) || st.st_size > MAX_METADATA_BYTES) {
+        rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,
+                     MAX_METADATA_BYTES);
+    } else if (!(out->text = malloc((size_t)st.st_size + 1))) {
+        rc = sl_fail(SL_ENOMEM, "%s: out of memory", path);
+    } else {
+        ssize_t n = 1;
+        while (n > 0 && out->n_text < (uint64_t)st.st_size) {
+            n = read(fd, out->text + out->n_text, (size_t)st.st_size - out->n_text);
+            if (n > 0)
+                out->n_text += (uint64_t)n;
+            else if (n < 0 && errno == EINTR)
+                n = 1;
+        }
+        if (n < 0)
+            rc = sl_fail_errno(SL_EIO, errno, "%s: can not be read", path);
+        out->text[out->n_text] = '\0';
+    }
+    close(fd);
+    return rc;
+}
+
+static int parse_text(const char *path, const struct sl_dataset_metadata *m, cJSON **out)
+{
+    const char *end = m->text;
+    cJSON *json = cJSON_ParseWithLengthOpts(m->text, m->n_text, &end, 0);
+    bool whole = json != NULL;
+    while (whole && end < m->text + m->n_text)
+        whole = strchr(" \t\r\n", *end) && *end++ != '\0';
+    if (!whole) {
+        int line = 1;
+        for (const char *p = m->text; p < end; p++)
+            line += *p == '\n';
+        cJSON_Delete(json);
+        return sl_fail(SL_EFORMAT, "%s: is not valid JSON near line %d", path, line);
+    }
+    if (!cJSON_IsObject(json)) {
+        cJSON_Delete(json);
+        return sl_fail(SL_EFORMAT, "%s: is not a JSON object: wanted something like %s", path,
+                       EXAMPLE);
+    }
+    *out = json;
+    return SL_OK;
+}
+
+static const cJSON *get(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+// A whole number from 0 to `most`; missing is 0 unless required.
+static int get_count(const cJSON *json, const char *path, const char *key, bool required,
+                     uint64_t most, uint64_t *out)
+{
+    const cJSON *item = get(json, key);
+    *out = 0;
+    if (!item && !required)
+        return SL_OK;
+    if (!item)
+        return sl_fail(SL_EFORMAT, "%s: has no \"%s\": add it, as in %s", path, key, EXAMPLE);
+    double x = item->valuedouble;
+    if (!cJSON_IsNumber(item) || !(x >= 0) || x != floor(x)) {
+        char *found = cJSON_PrintUnformatted(item);
+        int rc =
+            sl_fail(SL_EFORMAT, "%s: \"%s\" is %.60s, wanted a whole number that is not negative",
+                    path, key, found ? found : "?");
+        free(found);
+        return rc;
+    }
+    if (x > (double)most)
+        return sl_fail(SL_EUNSUPPORTED, "%s: \"%s\" is %.0f, more than the %" PRIu64 " supported",
+                       path, key, x, most);
+    *out = (uint64_t)x;
+    return SL_OK;
+}
+
+static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
+                    struct sl_dataset_metadata *m)
+{
+    const cJSON *item = get(json, "task");
+    ds->task = SL_TASK_NONE;
+    m->has_task = item != NULL;
+    if (!item)
+        return SL_OK;
+    const char *task = cJSON_GetStringValue(item);
+    if (!task)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"task\" is not a string: wanted \"multiclass\" or \"none\"", path);
+    if (strcmp(task, "multiclass") == 0)
+        ds->task = SL_TASK_MULTICLASS;
+    else if (strcmp(task, "none") != 0)
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "%s: \"task\" is \"%.60s\", which is not supported: wanted \"multiclass\" or "
+            "\"none\"",
+            path, task);
+    return SL_OK;
+}
+
+static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "name");
+    const char *name = cJSON_GetStringValue(item);
+    if (item && !name)
+        return sl_fail(SL_EFORMAT, "%s: \"name\" is not a string", path);
+    if (!name) {
+        const char *slash = strrchr(ds->path, '/');
+        name = slash && slash[1] ? slash + 1 : ds->path;
+    }
+    if (strlen(name) >= sizeof ds->name)
+        return sl_fail(SL_EFORMAT, "%s: \"name\" has %zu bytes, wanted at most %zu", path,
+                       strlen(name), sizeof ds->name - 1);
+    strcpy(ds->name, name);
+    return SL_OK;
+}
+
+static int take_fields(const cJSON *json, const char *path, struct sl_dataset *ds,
+                       struct sl_dataset_metadata *m)
+{
+    const uint64_t exact = (uint64_t)1 << 53; // whole numbers that a double holds
+    uint64_t n_classes;
+    SL_TRY(get_name(json, path, ds));
+    SL_TRY(get_count(json, path, "num_nodes", true, exact, &ds->n_nodes));
+    SL_TRY(get_count(json, path, "num_edges", true, exact, &ds->n_edges));
+    SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
+    SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
+    SL_TRY(get_task(json, path, ds, m));
+    ds->n_classes = (uint32_t)n_classes;
+    // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.
+    if (ds->n_nodes >= UINT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s: \"num_nodes\" is %" PRIu64
+                       ", but vertex ids are 32-bit: at most %" PRIu64 " vertices are supported",
+                       path, ds->n_nodes, (uint64_t)UINT32_MAX - 1);
+    return SL_OK;
+}
+
+int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out)
+{
+    char path[sizeof ds->path + 32];
+    cJSON *json = NULL;
+    *out = (struct sl_dataset_metadata){0};
+    snprintf(path, sizeof path, "%s/metadata.json", ds->path);
+    int rc = read_text(ds->path, path, out);
+    if (rc == SL_OK)
+        rc = parse_text(path, out, &json);
+    if (rc == SL_OK)
+        rc = take_fields(json, path, ds, out);
+    cJSON_Delete(json);
+    if (rc < 0)
+        sl_dataset_metadata_fini(out);
+    return rc;
+}
+
+void sl_dataset_metadata_fini(struct sl_dataset_metadata *m)
+{
+    free(m->text);
+    *m = (struct sl_dataset_metadata){0};
+}

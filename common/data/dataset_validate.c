@@ -1,0 +1,198 @@
+/*
+ * Full validation: every byte of a data set is read once, file after file in a fixed order, each
+ * file by all threads (scan.h). After it nothing that later code does with an id, an offset or a
+ * label can leave its array, so samplers and trainers check nothing.
+ *
+ * The scans say only where the first bad element is; the words for it are made here.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/data/dataset_internal.h"
+#include "common/data/scan.h"
+
+static bool is_signed(enum sl_dtype dtype)
+{
+    return dtype == SL_DTYPE_I8 || dtype == SL_DTYPE_I16 || dtype == SL_DTYPE_I32 ||
+           dtype == SL_DTYPE_I64;
+}
+
+// Integer element `i` as the user wrote it.
+static const char *int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32])
+{
+    uint64_t x = sl_scan_load(v, dtype, i);
+    if (is_signed(dtype))
+        snprintf(buf, 32, "%" PRId64, (int64_t)x);
+    else
+        snprintf(buf, 32, "%" PRIu64, x);
+    return buf;
+}
+
+int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_INDPTR];
+    const uint64_t *p = ds->indptr;
+    uint64_t n = ds->n_nodes;
+    char found[32], before[32];
+    // Words come from the file itself: a negative int32 is shown as it was written.
+    if (p[0] != 0)
+        return sl_fail(SL_EFORMAT, "%s/indptr.npy: element 0 is %s, wanted 0: offsets start at 0",
+                       ds->path, int_text(npy->data, npy->head.dtype, 0, found));
+    uint64_t bad = sl_scan_offsets(p, n + 1, ds->n_edges, threads, &ds->max_degree);
+    if (bad != SL_SCAN_OK) {
+        int_text(npy->data, npy->head.dtype, bad, found);
+        int_text(npy->data, npy->head.dtype, bad - 1, before);
+        bool negative = is_signed(npy->head.dtype) && (int64_t)p[bad] < 0;
+        if (negative || p[bad] < p[bad - 1])
+            return sl_fail(SL_EFORMAT,
+                           "%s/indptr.npy: element %" PRIu64 " is %s, less than element %" PRIu64
+                           " (%s): offsets must not fall",
+                           ds->path, bad, found, bad - 1, before);
+        if (p[bad] > ds->n_edges)
+            return sl_fail(SL_EFORMAT,
+                           "%s/indptr.npy: element %" PRIu64
+                           " is %s, wanted at most num_edges = %" PRIu64
+                           ": correct metadata.json, indptr.npy or indices.npy",
+                           ds->path, bad, found, ds->n_edges);
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s/indptr.npy: vertex %" PRIu64 " has %" PRIu64
+                       " in-edges, wanted fewer than 2^32",
+                       ds->path, bad - 1, p[bad] - p[bad - 1]);
+    }
+    if (p[n] != ds->n_edges)
+        return sl_fail(SL_EFORMAT,
+                       "%s/indptr.npy: element %" PRIu64
+                       " (the last) is %s, wanted num_edges = %" PRIu64
+                       ": correct metadata.json, indptr.npy or indices.npy",
+                       ds->path, n, int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
+    return SL_OK;
+}
+
+static int validate_indices(const struct sl_dataset *ds, int threads)
+{
+    uint64_t bad = sl_scan_ids(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, threads);
+    if (bad == SL_SCAN_OK)
+        return SL_OK;
+    // The vertex whose list it is in: the last one with indptr[v] <= bad.
+    uint64_t low = 0, high = ds->n_nodes;
+    while (high - low > 1) {
+        uint64_t mid = low + (high - low) / 2;
+        if (ds->indptr[mid] <= bad)
+            low = mid;
+        else
+            high = mid;
+    }
+    char found[32];
+    return sl_fail(SL_EFORMAT,
+                   "%s/indices.npy: element %" PRIu64 " (an in-neighbour of vertex %" PRIu64
+                   ") is %s, wanted a vertex id from 0 to %" PRIu64 ": ids must be below num_nodes",
+                   ds->path, bad, low, int_text(ds->indices, ds->indices_dtype, bad, found),
+                   ds->n_nodes - 1);
+}
+
+static int validate_weights(const struct sl_dataset *ds, int threads)
+{
+    if (!ds->edge_weight)
+        return SL_OK;
+    uint64_t bad = sl_scan_weights(ds->edge_weight, ds->n_edges, threads);
+    if (bad == SL_SCAN_OK)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s/edge_weight.npy: element %" PRIu64 " is %g, wanted a finite number >= 0",
+                   ds->path, bad, (double)ds->edge_weight[bad]);
+}
+
+static int validate_features(const struct sl_dataset *ds, int threads)
+{
+    if (!ds->feat)
+        return SL_OK;
+    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, ds->n_nodes * ds->feat_dim, threads);
+    if (bad == SL_SCAN_OK)
+        return SL_OK;
+    // An element with all exponent bits set is an infinity when its fraction is zero.
+    bool nan, negative;
+    if (ds->feat_dtype == SL_DTYPE_F16) {
+        uint16_t bits = ((const uint16_t *)ds->feat)[bad];
+        nan = bits & 0x3ff;
+        negative = bits >> 15;
+    } else {
+        float x = ((const float *)ds->feat)[bad];
+        nan = isnan(x);
+        negative = signbit(x);
+    }
+    return sl_fail(SL_EFORMAT,
+                   "%s/node_feat.npy: row %" PRIu64 ", column %" PRIu64
+                   " is %s, wanted finite numbers: replace it, for example with numpy.nan_to_num",
+                   ds->path, bad / ds->feat_dim, bad % ds->feat_dim,
+                   nan        ? "NaN"
+                   : negative ? "-Inf"
+                              : "Inf");
+}
+
+static int validate_labels(const struct sl_dataset *ds, int threads)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_LABEL];
+    if (!npy->map)
+        return SL_OK;
+    uint64_t bad = sl_scan_labels(npy->data, npy->head.dtype, npy->n_elems, ds->n_classes, threads);
+    if (bad == SL_SCAN_OK)
+        return SL_OK;
+    char found[32];
+    return sl_fail(SL_EFORMAT,
+                   "%s/node_label.npy: element %" PRIu64 " is %s, wanted 0 to %" PRIu32
+                   " (num_classes - 1), or -1 for a vertex without a label",
+                   ds->path, bad, int_text(npy->data, npy->head.dtype, bad, found),
+                   ds->n_classes - 1);
+}
+
+static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
+{
+    const struct sl_npy *npy = &ds->files->npy[f];
+    if (!npy->map)
+        return SL_OK;
+    enum sl_dtype dtype = npy->head.dtype;
+    char found[32];
+    uint64_t bad = sl_scan_ids(npy->data, dtype, npy->n_elems, ds->n_nodes, threads);
+    if (bad != SL_SCAN_OK)
+        return sl_fail(SL_EFORMAT,
+                       "%s/%s: element %" PRIu64
+                       " is %s, wanted a vertex id below num_nodes = %" PRIu64,
+                       ds->path, sl_dataset_file_name(f), bad,
+                       int_text(npy->data, dtype, bad, found), ds->n_nodes);
+    int rc = sl_scan_duplicates(npy->data, dtype, npy->n_elems, ds->n_nodes, threads, &bad);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "%s/%s", ds->path, sl_dataset_file_name(f));
+    if (bad == SL_SCAN_OK)
+        return SL_OK;
+    uint64_t id = sl_scan_load(npy->data, dtype, bad), first = 0;
+    while (sl_scan_load(npy->data, dtype, first) != id)
+        first++;
+    return sl_fail(SL_EFORMAT,
+                   "%s/%s: element %" PRIu64 " is %" PRIu64 ", which element %" PRIu64
+                   " is already: each vertex may be listed once (numpy.unique)",
+                   ds->path, sl_dataset_file_name(f), bad, id, first);
+}
+
+int sl_dataset_validate(struct sl_dataset *ds, int threads)
+{
+    uint64_t start_ns = sl_now_ns(), n_bytes = 0;
+    SL_TRY(sl_dataset_validate_offsets(ds, threads));
+    SL_TRY(validate_indices(ds, threads));
+    SL_TRY(validate_weights(ds, threads));
+    SL_TRY(validate_features(ds, threads));
+    SL_TRY(validate_labels(ds, threads));
+    for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
+        SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
+    double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
+    for (int f = 0; f < SL_FILE_COUNT; f++)
+        n_bytes += ds->files->npy[f].file_bytes;
+    sl_log_debug("data set %s: %" PRIu64 " bytes validated in %.3f s (%.1f GB/s)", ds->path,
+                 n_bytes, seconds, (double)n_bytes * 1e-9 / seconds);
+    return SL_OK;
+}

@@ -1,0 +1,48 @@
+/*
+ * scan.h - finds the first bad element of a mapped array, at memory speed.
+ *
+ * An array is cut into blocks of 1 MiB; threads reduce whole blocks with branch-free loops that the
+ * vectoriser takes, and only a block known to be bad is searched for the position. The answer is
+ * the lowest bad position whatever the number of threads. Private to common/data.
+ */
+#ifndef SL_COMMON_DATA_SCAN_H
+#define SL_COMMON_DATA_SCAN_H
+
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+
+#define SL_SCAN_OK UINT64_MAX
+
+// First element outside [0, limit) of n ids of type I32, U32, I64 or U64.
+uint64_t sl_scan_ids(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_t limit, int threads);
+
+// First element outside [-1, n_classes) of n labels of any integer type.
+uint64_t sl_scan_labels(const void *labels, enum sl_dtype dtype, uint64_t n, uint32_t n_classes,
+                        int threads);
+
+// First element of type F32 or F16 that is NaN or infinite.
+uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
+
+// First element that is NaN, infinite or negative.
+uint64_t sl_scan_weights(const float *w, uint64_t n, int threads);
+
+/*
+ * First i >= 1 at which the offsets fall, pass n_edges, or rise by 2^32 or more; *max_degree is the
+ * largest rise (meaningless when there is such an i). n_offsets = number of vertices + 1.
+ */
+uint64_t sl_scan_offsets(const uint64_t *offsets, uint64_t n_offsets, uint64_t n_edges, int threads,
+                         uint64_t *max_degree);
+
+/*
+ * Position of the first id that occurred before, in a list of n ids that are all below n_nodes.
+ * Lists in ascending order, the usual case, cost one pass; others a bit for each vertex as well.
+ * SL_ENOMEM when there is no memory for that.
+ */
+int sl_scan_duplicates(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_t n_nodes,
+                       int threads, uint64_t *first);
+
+// Element i of an integer array, sign-extended or, for U64, as it is.
+uint64_t sl_scan_load(const void *v, enum sl_dtype dtype, uint64_t i);
+
+#endif
