@@ -18,13 +18,16 @@ enum {
     SL_CONFIG_MAX_DEVICES = 64,
     SL_CONFIG_NAME_BYTES = 128,
     SL_CONFIG_PATH_BYTES = 4096,
+    SL_CONFIG_MAX_CORES = 64,   // cores of one device
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
+    SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
 };
 
 enum sl_model_kind { SL_MODEL_GRAPHSAGE, SL_MODEL_GCN };
 enum sl_sampler_kind { SL_SAMPLER_KHOP };
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM };
 enum sl_update_mode { SL_UPDATE_ORDERED };
+enum sl_cache_policy { SL_CACHE_NONE };
 enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16 };
 enum sl_device_kind { SL_DEVICE_CPU };
 
@@ -32,8 +35,8 @@ enum sl_device_kind { SL_DEVICE_CPU };
 struct sl_device_config {
     enum sl_device_kind kind;
     uint32_t n_cores;
-    uint16_t cores[64];    // core numbers, ascending
-    uint64_t memory_bytes; // budget; 0 = not limited
+    uint16_t cores[SL_CONFIG_MAX_CORES]; // core numbers, ascending
+    uint64_t memory_bytes;               // budget; 0 = not limited
 };
 
 struct sl_config {
@@ -59,7 +62,7 @@ struct sl_config {
         enum sl_optimizer_kind kind;
         double lr;
         double weight_decay;
-        double momentum; // sgd
+        double momentum;          // sgd
         double beta1, beta2, eps; // adam
     } optimizer;
 
@@ -68,14 +71,19 @@ struct sl_config {
         uint32_t batches_per_update;
     } updates;
 
-    bool devices_auto;
-    uint32_t n_devices; // resolved: one device a core when "auto"
+    struct {
+        enum sl_cache_policy policy;
+    } cache;
+
+    bool devices_auto;  // the text said "auto"; the resolved text lists them, so it parses as false
+    uint32_t n_devices; // resolved: one device a physical core when "auto"
     struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
 
     struct {
-        uint32_t samplers; // resolved; 0 never after sl_config_resolve()
+        uint32_t samplers; // resolved: at least 1
         uint32_t trainers;
-        bool samplers_auto, trainers_auto;
+        bool samplers_auto, trainers_auto; // the job leaves the number to the broker
+        bool switching;
     } allocation;
 
     uint64_t arena_bytes; // payload capacity; 0 = auto
@@ -89,7 +97,7 @@ struct sl_config {
         bool full;      // layer-wise over all neighbours
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
-        uint64_t batch_size; // sampled evaluation; 0 = the sampler's
+        uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
     } evaluate;
 
     char output[SL_CONFIG_PATH_BYTES];
@@ -102,20 +110,25 @@ struct sl_config_override {
 
 /*
  * Reads and validates a job file, applies the overrides (value is JSON, or a bare string) and
- * resolves "auto" devices and the split against this machine's cores.
- * SL_OK, or SL_EINVAL / SL_ENOENT / SL_EACCESS / SL_EFORMAT with a message that names file, JSON
- * path, what was found, what is allowed and what to do.
+ * resolves "auto" devices and the split against this machine's cores. Call it before the process
+ * pins itself: a core outside its affinity counts as one that it may not use.
+ * SL_OK, or SL_EINVAL / SL_ENOENT / SL_EACCESS / SL_EFORMAT (not JSON) / SL_EIO with a message that
+ * names file, JSON path, what was found, what is allowed and what to do; *out is then not usable.
  */
 int sl_config_load(const char *path, const struct sl_config_override *overrides, size_t n_overrides,
                    struct sl_config *out);
 
-// The same from text already in memory; `origin` names it in messages.
+// The same from text already in memory; `origin` names it in messages (and the job, when the text
+// does not: its last part without ".json").
 int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
 
-// The resolved configuration as JSON text (owned by the caller: free()); parses back to the same.
+// The resolved configuration as JSON text (owned by the caller: free(); NULL without memory). It
+// parses back to the same but for devices_auto. "auto" in "allocation" stays, since the number is
+// a function of the devices and the broker must know that it may choose.
 char *sl_config_to_json(const struct sl_config *config);
 
-// The JSON Schema of the job file (owned: free()); config/job.schema.json holds exactly this.
+// The JSON Schema of the job file (owned: free(); NULL without memory); config/job.schema.json
+// holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);
 
 // Words used in files and messages.

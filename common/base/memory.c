@@ -98,8 +98,8 @@ static uint64_t left_in_cgroup(const char *dir, enum cgroup_version version)
         return limit;
     uint64_t usage = strtoull(text, NULL, 10);
     if (read_text(dir, "memory.stat", text)) {
-        uint64_t cached =
-            field_of(text, files_of[version].inactive) + field_of(text, files_of[version].active) / 2;
+        uint64_t cached = field_of(text, files_of[version].inactive) +
+                          field_of(text, files_of[version].active) / 2;
         usage -= cached < usage ? cached : usage;
     }
     return usage < limit ? limit - usage : 0;
@@ -207,10 +207,9 @@ static uint64_t left_in_cgroups(const char *root, enum cgroup_version version)
         char *type = strtok_r(rest + 3, " ", &save);
         (void)strtok_r(NULL, " ", &save);
         char *options = strtok_r(NULL, " ", &save);
-        bool wanted = type && (version == CGROUP_V2
-                                   ? strcmp(type, "cgroup2") == 0
-                                   : strcmp(type, "cgroup") == 0 && options &&
-                                         has_word(options, "memory"));
+        bool wanted = type && (version == CGROUP_V2 ? strcmp(type, "cgroup2") == 0
+                                                    : strcmp(type, "cgroup") == 0 && options &&
+                                                          has_word(options, "memory"));
         if (!mount || !wanted)
             continue;
         unescape(from);

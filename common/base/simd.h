@@ -8,8 +8,12 @@
 #ifndef SL_COMMON_BASE_SIMD_H
 #define SL_COMMON_BASE_SIMD_H
 
-#if defined(__x86_64__) && !defined(SL_SANITIZED) && !defined(__clang__)
-#define SL_SIMD __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+// The levels of the x86-64 psABI, not names of processors: a name matches that model alone (GCC takes
+// "default" for arch=skylake-avx512 on a Cascade Lake), a level whatever has its features.
+#if defined(__x86_64__) && !defined(SL_SANITIZED) && !defined(__clang__) && __GNUC__ >= 12
+#define SL_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif defined(__x86_64__) && !defined(SL_SANITIZED) && !defined(__clang__)
+#define SL_SIMD __attribute__((target_clones("avx2", "default")))
 #else
 #define SL_SIMD
 #endif

@@ -1,0 +1,220 @@
+/*
+ * cores.c - cores by number, from the kernel and from hwloc.
+ *
+ * Which numbers the process may use is the kernel's answer alone (sched_getaffinity, which already
+ * reflects cpusets); hwloc only says which of them are hardware threads of one core. It is asked
+ * for cores and nothing else, without binding itself to each of them in turn, so it loads in a few
+ * milliseconds. Where it can not tell, every allowed number counts as a core.
+ */
+#include "common/device/cores.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+
+uint32_t sl_cores_count(const struct sl_cores *set)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < SL_CORES_MAX / 64; i++)
+        n += (uint32_t)__builtin_popcountll(set->bits[i]);
+    return n;
+}
+
+uint32_t sl_cores_list(const struct sl_cores *set, uint16_t *list, uint32_t capacity)
+{
+    uint32_t n = 0;
+    for (uint32_t core = 0; core < SL_CORES_MAX && n < capacity; core++)
+        if (sl_cores_has(set, core))
+            list[n++] = (uint16_t)core;
+    return n;
+}
+
+// Reads a core number at *at and moves past it.
+static int parse_number(const char *text, const char **at, uint32_t *out)
+{
+    if (**at == '\0')
+        return sl_fail(SL_EINVAL, "a core number is missing at its end");
+    if (**at < '0' || **at > '9')
+        return sl_fail(SL_EINVAL, "character %zu is not a core number", (size_t)(*at - text) + 1);
+    uint32_t value = 0;
+    for (; **at >= '0' && **at <= '9'; (*at)++) {
+        value = value * 10 + (uint32_t)(**at - '0');
+        if (value >= SL_CORES_MAX)
+            return sl_fail(SL_EINVAL, "core numbers end at %d", SL_CORES_MAX - 1);
+    }
+    *out = value;
+    return SL_OK;
+}
+
+int sl_cores_parse(const char *text, struct sl_cores *out)
+{
+    *out = (struct sl_cores){0};
+    const char *at = text;
+    for (;;) {
+        uint32_t first = 0, last;
+        SL_TRY(parse_number(text, &at, &first));
+        last = first;
+        if (*at == '-') {
+            at++;
+            SL_TRY(parse_number(text, &at, &last));
+            if (last < first)
+                return sl_fail(SL_EINVAL, "the range %u-%u runs backwards", first, last);
+        }
+        for (uint32_t core = first; core <= last; core++) {
+            if (sl_cores_has(out, core))
+                return sl_fail(SL_EINVAL, "core %u stands in it twice", core);
+            sl_cores_add(out, core);
+        }
+        if (*at == '\0')
+            return SL_OK;
+        if (*at != ',')
+            return sl_fail(SL_EINVAL, "character %zu is neither \",\" nor \"-\"",
+                           (size_t)(at - text) + 1);
+        at++;
+        if (*at == ' ')
+            at++;
+    }
+}
+
+void sl_cores_format(const struct sl_cores *set, char *out, size_t bytes)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (uint32_t core = 0; core < SL_CORES_MAX && n < bytes; core++) {
+        if (!sl_cores_has(set, core))
+            continue;
+        uint32_t last = core;
+        while (sl_cores_has(set, last + 1))
+            last++;
+        const char *comma = n ? "," : "";
+        if (last == core)
+            n += (size_t)snprintf(out + n, bytes - n, "%s%u", comma, core);
+        else
+            n += (size_t)snprintf(out + n, bytes - n, "%s%u-%u", comma, core, last);
+        core = last;
+    }
+}
+
+int sl_cores_allowed(struct sl_cores *out)
+{
+    *out = (struct sl_cores){0};
+    // The kernel refuses a mask smaller than its own, whose size it does not tell.
+    for (size_t n = SL_CORES_MAX; n <= (size_t)1 << 20; n *= 4) {
+        cpu_set_t *mask = CPU_ALLOC(n);
+        if (!mask)
+            return sl_fail(SL_ENOMEM, "cores: no memory for a mask of %zu cores", n);
+        size_t bytes = CPU_ALLOC_SIZE(n);
+        int rc = sched_getaffinity(0, bytes, mask);
+        int err = errno;
+        if (rc == 0)
+            for (uint32_t core = 0; core < SL_CORES_MAX; core++)
+                if (CPU_ISSET_S(core, bytes, mask))
+                    sl_cores_add(out, core);
+        CPU_FREE(mask);
+        if (rc == 0)
+            break;
+        if (err != EINVAL)
+            return sl_fail_errno(SL_ESYS, err, "cores: asking which cores this process may use");
+    }
+    if (sl_cores_count(out) == 0)
+        return sl_fail(SL_ESYS,
+                       "cores: this process may use no core below %d: widen its affinity (taskset)",
+                       SL_CORES_MAX);
+    return SL_OK;
+}
+
+// Adds the lowest allowed number of every core that hwloc sees; false when it can not tell.
+static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) < 0)
+        return false;
+    bool ok = false;
+    unsigned long flags = 0;
+#if HWLOC_API_VERSION >= 0x00020500
+    // Without it the x86 back end would move this process over all cores, one after the other.
+    flags |= HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
+#endif
+#if HWLOC_API_VERSION >= 0x00020800
+    flags |= HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
+             HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
+#endif
+    if (hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) < 0 ||
+        hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) < 0 ||
+        hwloc_topology_set_flags(topology, flags) < 0 || hwloc_topology_load(topology) < 0)
+        goto out;
+
+    struct sl_cores covered = {0};
+    hwloc_obj_t core = NULL;
+    while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != NULL) {
+        bool taken = false;
+        for (uint32_t i = 0; i < SL_CORES_MAX; i++) {
+            if (!hwloc_bitmap_isset(core->cpuset, i) || !sl_cores_has(allowed, i))
+                continue;
+            if (!taken)
+                sl_cores_add(out, i);
+            taken = true;
+            sl_cores_add(&covered, i);
+        }
+    }
+    // A topology that misses a core which the kernel lets us use is no base for a decision.
+    ok = memcmp(&covered, allowed, sizeof covered) == 0;
+out:
+    hwloc_topology_destroy(topology);
+    return ok;
+}
+
+int sl_cores_physical(struct sl_cores *out)
+{
+    struct sl_cores allowed;
+    *out = (struct sl_cores){0};
+    SL_TRY(sl_cores_allowed(&allowed));
+    if (!one_per_core(&allowed, out))
+        *out = allowed; // what hwloc added before it fell short is forgotten
+    return SL_OK;
+}
+
+uint32_t sl_cores_configured(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_CONF);
+    return n < 1 ? 1 : (uint32_t)n;
+}
+
+int sl_device_pin(const uint16_t *cores, uint32_t n)
+{
+    struct sl_cores wanted = {0}, have;
+    cpu_set_t mask;
+    _Static_assert(CPU_SETSIZE >= SL_CORES_MAX, "cpu_set_t holds every core that sluice uses");
+    CPU_ZERO(&mask);
+    for (uint32_t i = 0; i < n; i++) {
+        if (cores[i] >= SL_CORES_MAX)
+            return sl_fail(SL_EINVAL, "device: core %u: core numbers end at %d", cores[i],
+                           SL_CORES_MAX - 1);
+        CPU_SET(cores[i], &mask);
+        sl_cores_add(&wanted, cores[i]);
+    }
+    char text[256];
+    sl_cores_format(&wanted, text, sizeof text);
+    if (n == 0)
+        return sl_fail(SL_EINVAL, "device: pinned to no core at all: wanted at least one");
+    if (sched_setaffinity(0, sizeof mask, &mask) < 0)
+        return sl_fail_errno(errno == EINVAL ? SL_EINVAL : SL_ESYS, errno,
+                             "device: running on cores %s", text);
+    // The kernel silently leaves out what the cpuset forbids.
+    SL_TRY(sl_cores_allowed(&have));
+    if (memcmp(&have, &wanted, sizeof have) != 0) {
+        char got[256];
+        sl_cores_format(&have, got, sizeof got);
+        return sl_fail(
+            SL_EINVAL,
+            "device: running on cores %s: got only %s: the cpuset of this process leaves "
+            "some out",
+            text, got);
+    }
+    return SL_OK;
+}

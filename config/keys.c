@@ -1,0 +1,278 @@
+/*
+ * keys.c - every key of the job file, in one table.
+ *
+ * Adding a key is one row here and one field in config.h. From the row come: reading and
+ * validating it, its default, "did you mean", --set, the resolved config.json and the schema
+ * (config/job.schema.json, which a test compares with this table). What no row can say, because it
+ * concerns two keys or this machine, is in resolve.c.
+ *
+ * The order is that of config.json. An object's row comes first, then the rows in it.
+ */
+#include "config/keys_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/device/cores.h"
+#include "config/config.h"
+#include "config/text_internal.h"
+
+_Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and cores.h agree");
+
+#define FIELD(struct_, field)                                                                      \
+    .offset = offsetof(struct struct_, field), .bytes = sizeof(((struct struct_ *)0)->field)
+#define AT(field)     FIELD(sl_config, field)
+#define BESIDE(field) .companion = offsetof(struct sl_config, field)
+#define FLAG(field)   .word_flag = offsetof(struct sl_config, field)
+
+static const char *const model_kinds[] = {
+    [SL_MODEL_GRAPHSAGE] = "graphsage", [SL_MODEL_GCN] = "gcn", NULL};
+static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop", NULL};
+static const char *const optimizer_kinds[] = {
+    [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", NULL};
+static const char *const update_modes[] = {[SL_UPDATE_ORDERED] = "ordered", NULL};
+static const char *const cache_policies[] = {[SL_CACHE_NONE] = "none", NULL};
+static const char *const precisions[] = {
+    [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", NULL};
+static const char *const device_kinds[] = {[SL_DEVICE_CPU] = "cpu", NULL};
+
+// A size has to hold something, and 1 PiB is beyond every machine while its bytes are exact.
+#define SIZE_MIN_BYTES 4096.0
+#define SIZE_MAX_BYTES 1125899906842624.0
+
+// clang-format off
+const struct sl_key sl_keys[] = {
+    {.path = "$schema", .type = SL_KEY_NOTE,
+     .doc = "Where an editor finds the description of this file. sluice does not read it."},
+    {.path = "name", .type = SL_KEY_STRING, AT(name),
+     .fallback_note = "the name of the job file without .json",
+     .doc = "What the job is called in reports and listings."},
+    {.path = "dataset", .type = SL_KEY_STRING, .required = true, AT(dataset),
+     .doc = "Directory of the data set, relative to the working directory."},
+
+    {.path = "model", .type = SL_KEY_OBJECT, .required = true,
+     .doc = "The network that is trained."},
+    {.path = "model.kind", .type = SL_KEY_WORD, .required = true, AT(model.kind),
+     .words = model_kinds,
+     .doc = "Kind of layer: GraphSAGE with mean aggregation, or GCN."},
+    {.path = "model.layers", .type = SL_KEY_INTEGER, AT(model.layers),
+     .min = 1, .max = SL_CONFIG_MAX_LAYERS, .fallback = "3",
+     .doc = "Number of layers, which is the number of hops that are sampled."},
+    {.path = "model.hidden", .type = SL_KEY_INTEGER, AT(model.hidden),
+     .min = 1, .max = 65536, .fallback = "256",
+     .doc = "Width of the hidden layers."},
+    {.path = "model.dropout", .type = SL_KEY_NUMBER, AT(model.dropout),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
+     .doc = "Share of the hidden activations that is dropped after each hidden layer."},
+    {.path = "model.input_dropout", .type = SL_KEY_NUMBER, AT(model.input_dropout),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0",
+     .doc = "Share of the input features that is dropped."},
+
+    {.path = "sampler", .type = SL_KEY_OBJECT,
+     .doc = "How mini-batches are drawn."},
+    {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind),
+     .words = sampler_kinds, .fallback = "\"khop\"",
+     .doc = "khop draws neighbours uniformly and without replacement, hop by hop."},
+    {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
+     .min = 1, .max = 65535,
+     .fallback_note = "[15, 10, 5] with 3 layers; it must be given with any other number",
+     .doc = "Neighbours drawn for each vertex, one number for each layer, the hop next to the "
+            "seeds first; -1 takes all."},
+    {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size),
+     .min = 1, .max = 2147483648.0, .fallback = "1024",
+     .doc = "Training vertices in a mini-batch; the last one of an epoch may be smaller."},
+
+    {.path = "optimizer", .type = SL_KEY_OBJECT,
+     .doc = "How gradients change the parameters."},
+    {.path = "optimizer.kind", .type = SL_KEY_WORD, AT(optimizer.kind),
+     .words = optimizer_kinds, .fallback = "\"adam\"",
+     .doc = "Adam, or stochastic gradient descent."},
+    {.path = "optimizer.lr", .type = SL_KEY_NUMBER, AT(optimizer.lr),
+     .min = 0, .above_min = true, .max = 1000, .fallback = "0.003",
+     .doc = "Learning rate."},
+    {.path = "optimizer.weight_decay", .type = SL_KEY_NUMBER, AT(optimizer.weight_decay),
+     .min = 0, .max = 1000, .fallback = "0",
+     .doc = "L2 penalty on all parameters, added to the gradient."},
+    {.path = "optimizer.momentum", .type = SL_KEY_NUMBER, AT(optimizer.momentum),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0",
+     .only_key = "optimizer.kind", .only_word = "sgd",
+     .doc = "Share of the last step that is kept in the next one. Only with sgd."},
+    {.path = "optimizer.beta1", .type = SL_KEY_NUMBER, AT(optimizer.beta1),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0.9",
+     .only_key = "optimizer.kind", .only_word = "adam",
+     .doc = "Decay of the running mean of gradients. Only with adam."},
+    {.path = "optimizer.beta2", .type = SL_KEY_NUMBER, AT(optimizer.beta2),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0.999",
+     .only_key = "optimizer.kind", .only_word = "adam",
+     .doc = "Decay of the running mean of squared gradients. Only with adam."},
+    {.path = "optimizer.eps", .type = SL_KEY_NUMBER, AT(optimizer.eps),
+     .min = 0, .above_min = true, .max = 1, .fallback = "1e-08",
+     .only_key = "optimizer.kind", .only_word = "adam",
+     .doc = "Keeps the division in a step finite. Only with adam."},
+
+    {.path = "updates", .type = SL_KEY_OBJECT,
+     .doc = "When parameters change."},
+    {.path = "updates.mode", .type = SL_KEY_WORD, AT(updates.mode),
+     .words = update_modes, .fallback = "\"ordered\"",
+     .doc = "ordered reduces gradients in batch order: the result does not depend on the number "
+            "of trainers."},
+    {.path = "updates.batches_per_update", .type = SL_KEY_INTEGER, AT(updates.batches_per_update),
+     .min = 1, .max = 1024, .fallback = "1",
+     .doc = "Consecutive mini-batches whose gradients make one update; as many trainers can work "
+            "at the same time."},
+
+    {.path = "cache", .type = SL_KEY_OBJECT,
+     .doc = "Which features a trainer keeps in its device's memory."},
+    {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy),
+     .words = cache_policies, .fallback = "\"none\"",
+     .doc = "none keeps no features apart from the page cache."},
+
+    {.path = "devices", .type = SL_KEY_DEVICES, AT(devices), BESIDE(n_devices),
+     .min = 1, .max = SL_CONFIG_MAX_DEVICES,
+     .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
+     .doc = "What samplers and trainers run on. auto is one CPU device for each physical core "
+            "that the process may use."},
+    {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true,
+     FIELD(sl_device_config, kind), .words = device_kinds,
+     .doc = "Kind of device: a set of CPU cores."},
+    {.path = "devices[].cores", .type = SL_KEY_CORES, .required = true,
+     FIELD(sl_device_config, cores), .companion = offsetof(struct sl_device_config, n_cores),
+     .doc = "Numbers of the cores of this device. Devices may share cores."},
+    {.path = "devices[].memory", .type = SL_KEY_SIZE, FIELD(sl_device_config, memory_bytes),
+     .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
+     .fallback_note = "not limited",
+     .doc = "Memory budget of this device, which stands for a GPU's memory."},
+
+    {.path = "allocation", .type = SL_KEY_OBJECT,
+     .doc = "How devices are split between the roles."},
+    {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers),
+     .min = 1, .max = SL_CONFIG_MAX_WORKERS,
+     .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
+     .doc = "Sampler processes. They take the first devices; with more workers than devices, "
+            "devices are shared."},
+    {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers),
+     .min = 1, .max = SL_CONFIG_MAX_WORKERS,
+     .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
+     .doc = "Trainer processes. They take the devices after the samplers'."},
+    {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching),
+     .max = 0, .fallback = "false",
+     .doc = "Whether a sampler's device may train when that helps. This version can not."},
+
+    {.path = "arena", .type = SL_KEY_OBJECT,
+     .doc = "The shared memory that holds mini-batches on their way."},
+    {.path = "arena.memory", .type = SL_KEY_SIZE, AT(arena_bytes),
+     .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
+     .word = "auto", .fallback = "\"auto\"",
+     .doc = "Bytes for mini-batches. auto takes a share of the memory that is free."},
+
+    {.path = "epochs", .type = SL_KEY_INTEGER, AT(epochs),
+     .min = 1, .max = 1000000, .fallback = "10",
+     .doc = "Passes over the training vertices."},
+    {.path = "seed", .type = SL_KEY_INTEGER, AT(seed),
+     .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
+     .doc = "Key of every random number: equal jobs with equal seeds give equal results."},
+    {.path = "precision", .type = SL_KEY_WORD, AT(precision),
+     .words = precisions, .fallback = "\"fp32\"",
+     .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way."},
+    {.path = "digest", .type = SL_KEY_BOOL, AT(digest),
+     .max = 1, .fallback = "false",
+     .doc = "Whether the report has samples_digest, a hash of every block; it costs a few "
+            "percent."},
+
+    {.path = "evaluate", .type = SL_KEY_OBJECT,
+     .doc = "Accuracy on the validation and test vertices."},
+    {.path = "evaluate.every", .type = SL_KEY_INTEGER, AT(evaluate.every),
+     .min = 0, .max = 1000000, .fallback = "1",
+     .doc = "Evaluate after every so many epochs; 0 only at the end."},
+    {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout),
+     BESIDE(evaluate.n_fanout), .min = 1, .max = 65535,
+     .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
+     .doc = "full computes layer by layer over all neighbours; a list samples like "
+            "sampler.fanout."},
+    {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size),
+     .min = 1, .max = 2147483648.0,
+     .fallback_note = "sampler.batch_size",
+     .doc = "Vertices in a mini-batch of a sampled evaluation."},
+
+    {.path = "output", .type = SL_KEY_STRING, AT(output),
+     .fallback_note = "runs/ and the name of the job",
+     .doc = "Run directory, relative to the working directory. An earlier run is never "
+            "overwritten."},
+};
+// clang-format on
+const size_t sl_n_keys = SL_COUNT_OF(sl_keys);
+
+const char *sl_model_kind_name(enum sl_model_kind kind)
+{
+    return (size_t)kind < SL_COUNT_OF(model_kinds) - 1 ? model_kinds[kind] : "unknown";
+}
+
+const char *sl_device_kind_name(enum sl_device_kind kind)
+{
+    return (size_t)kind < SL_COUNT_OF(device_kinds) - 1 ? device_kinds[kind] : "unknown";
+}
+
+const struct sl_key *sl_key_find(const char *path)
+{
+    for (size_t i = 0; i < sl_n_keys; i++)
+        if (strcmp(sl_keys[i].path, path) == 0)
+            return &sl_keys[i];
+    return NULL;
+}
+
+const char *sl_key_leaf(const struct sl_key *key)
+{
+    const char *dot = strrchr(key->path, '.');
+    return dot ? dot + 1 : key->path;
+}
+
+void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES])
+{
+    const char *dot = strrchr(key->path, '.');
+    snprintf(out, SL_KEY_PATH_BYTES, "%.*s", dot ? (int)(dot - key->path) : 0, key->path);
+}
+
+bool sl_key_is_in(const struct sl_key *key, const char *parent)
+{
+    char mine[SL_KEY_PATH_BYTES];
+    sl_key_parent(key, mine);
+    return strcmp(mine, parent) == 0;
+}
+
+void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes)
+{
+    // "model.layers" as one name is a mistake of its own kind.
+    const struct sl_key *whole = parent[0] == '\0' && strchr(name, '.') ? sl_key_find(name) : NULL;
+    if (whole) {
+        char outer[SL_KEY_PATH_BYTES];
+        sl_key_parent(whole, outer);
+        snprintf(out, bytes, "write it as \"%s\" inside \"%s\": {...}", sl_key_leaf(whole), outer);
+        return;
+    }
+
+    // A key of the same object wins over one elsewhere, which must be nearer to be worth naming.
+    const struct sl_key *best = NULL;
+    unsigned best_cost = SL_TEXT_FAR;
+    for (size_t i = 0; i < sl_n_keys; i++) {
+        bool here = sl_key_is_in(&sl_keys[i], parent);
+        unsigned near = sl_text_nearness(name, sl_key_leaf(&sl_keys[i]));
+        unsigned cost = 2 * near + !here;
+        if ((here ? near < SL_TEXT_FAR : near <= 1) && cost < best_cost) {
+            best = &sl_keys[i];
+            best_cost = cost;
+        }
+    }
+    if (best) {
+        snprintf(out, bytes, "did you mean %s?", best->path);
+        return;
+    }
+    size_t n = (size_t)snprintf(out, bytes, "the keys %s%s are", *parent ? "of " : "here", parent);
+    const char *between = " ";
+    for (size_t i = 0; i < sl_n_keys && n < bytes; i++) {
+        if (!sl_key_is_in(&sl_keys[i], parent) || sl_keys[i].type == SL_KEY_NOTE)
+            continue;
+        n += (size_t)snprintf(out + n, bytes - n, "%s%s", between, sl_key_leaf(&sl_keys[i]));
+        between = ", ";
+    }
+}

@@ -1,0 +1,83 @@
+/*
+ * keys_internal.h - the table of keys, as every file of config/ reads it.
+ *
+ * A key is a row: its JSON path, what values it takes, its default, what it means, and where the
+ * value lives in struct sl_config. Objects have rows too (for their description), followed by the
+ * rows of what is in them. "devices[].kind" is a key of an entry of the list "devices"; its offset
+ * counts from struct sl_device_config.
+ */
+#ifndef SL_CONFIG_KEYS_INTERNAL_H
+#define SL_CONFIG_KEYS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SL_KEY_PATH_BYTES = 128 };
+
+enum sl_key_type {
+    SL_KEY_OBJECT,  // holds other keys
+    SL_KEY_NOTE,    // text that sluice does not read
+    SL_KEY_STRING,  // char[]
+    SL_KEY_BOOL,    // bool; max 0: only false exists
+    SL_KEY_INTEGER, // uint32_t or uint64_t
+    SL_KEY_NUMBER,  // double
+    SL_KEY_WORD,    // an enum: the index into `words`
+    SL_KEY_SIZE,    // uint64_t of bytes: a whole number, or "512MiB"
+    SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t)
+    SL_KEY_CORES,   // uint16_t[] of core numbers and, at `companion`, their number (uint32_t)
+    SL_KEY_DEVICES, // struct sl_device_config[] and, at `companion`, their number (uint32_t)
+};
+
+struct sl_key {
+    const char *path;
+    enum sl_key_type type;
+    bool required;
+    uint32_t offset, bytes; // of the field; bytes 0: there is none
+    uint32_t companion;     // offset of the field beside it, see the types
+
+    double min, max;           // of numbers, bytes of a size, length of a list of devices
+    bool above_min, below_max; // the bound itself is not allowed
+
+    const char *const *words; // SL_KEY_WORD: NULL-terminated, in the order of the enum
+    const char *word;         // a word that may stand in the value's place: "auto", "full"
+    uint32_t word_flag;       // offset of the bool that says so; 0: the value is then 0
+
+    const char *fallback;             // default as JSON text; NULL: none
+    const char *fallback_note;        // a default that depends on other keys, in words
+    const char *only_key, *only_word; // means something only when that key has that word
+
+    const char *doc; // one sentence, for people: what it is
+};
+
+extern const struct sl_key sl_keys[];
+extern const size_t sl_n_keys;
+
+// The row of a path ("model.layers", "devices[].cores"); NULL when there is none.
+const struct sl_key *sl_key_find(const char *path);
+
+// The name of a key inside its object: "layers" of "model.layers".
+const char *sl_key_leaf(const struct sl_key *key);
+
+// The object that holds a key: "model" of "model.layers", "" at the top, "devices[]".
+void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
+
+// Whether the key stands directly in the object `parent`.
+bool sl_key_is_in(const struct sl_key *key, const char *parent);
+
+/*
+ * Advice on the unknown `name` in the object `parent` ("" is the top): "did you mean model.hidden?"
+ * or, when nothing is near, the keys that object has. Written to out, cut at `bytes`.
+ */
+void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes);
+
+// The values that a key takes, in words: "a whole number from 1 to 8".
+void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes);
+
+// Bytes as people write them: "512MiB", or a plain number when it is no multiple of 1 KiB.
+void sl_size_format(uint64_t size, char *out, size_t bytes);
+
+// Reads "512MiB", "1.5 GB", "64B". false when it is malformed.
+bool sl_size_parse(const char *text, double *out);
+
+#endif

@@ -1,0 +1,53 @@
+// parse_internal.h - what the files that turn text into struct sl_config share.
+#ifndef SL_CONFIG_PARSE_INTERNAL_H
+#define SL_CONFIG_PARSE_INTERNAL_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/device/cores.h"
+#include "config/config.h"
+#include "config/keys_internal.h"
+
+// One reading of one job.
+struct sl_parse {
+    const char *origin; // names the text in messages
+    const struct sl_config_override *overrides;
+    size_t n_overrides; // applied so far: a value's message names the override it came from
+    cJSON *root;
+    struct sl_config *out;
+};
+
+// Records "ORIGIN: PATH: message" and returns SL_EINVAL. An empty path is left out.
+int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// A value as messages quote it: its JSON type and its text, cut when long.
+enum { SL_PARSE_FOUND_BYTES = 128 };
+void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES]);
+
+// Reads the value of a key into its field; `base` is what the key's offsets count from, `path` the
+// key's path with its list indices filled in.
+int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                   const cJSON *item, void *base);
+
+// Reads all keys of the object `node` (of `scope`, "" or "devices[]."; `shown` with its index).
+int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,
+                     const cJSON *node, void *base);
+
+// The value at a dotted path below node; NULL when it is not there.
+cJSON *sl_parse_find(const cJSON *node, const char *path);
+
+// Applies "path=value" to the tree.
+int sl_parse_override(const struct sl_parse *p, const char *text);
+
+// What concerns several keys, the machine, and defaults that depend on other keys.
+int sl_parse_resolve(const struct sl_parse *p);
+
+// "auto": one device for each core of a set that is not empty, in ascending order. With more cores
+// than there can be devices, as few neighbouring cores as possible share one. The devices of c are
+// zero before.
+void sl_config_group_cores(const struct sl_cores *set, struct sl_config *c);
+
+#endif

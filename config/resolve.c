@@ -1,0 +1,188 @@
+/*
+ * resolve.c - what no row of the table can say: defaults that depend on other keys, keys that must
+ * agree with one another, and what this machine has.
+ */
+#include "config/parse_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/device/cores.h"
+#include "config/text_internal.h"
+
+// The job is called after its file unless it has a name; its run directory after the job.
+static int resolve_names(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    if (!c->name[0]) {
+        const char *slash = strrchr(p->origin, '/');
+        const char *base = slash ? slash + 1 : p->origin;
+        size_t n = strlen(base);
+        if (n > 5 && strcmp(base + n - 5, ".json") == 0)
+            n -= 5;
+        if (n >= sizeof c->name)
+            return sl_parse_fail(p, "name",
+                                 "missing, and the file's own name is longer than %zu bytes: add "
+                                 "\"name\"",
+                                 sizeof c->name - 1);
+        memcpy(c->name, n ? base : "job", n ? n : 3);
+    }
+    // The name becomes part of paths.
+    bool plain = strcmp(c->name, ".") != 0 && strcmp(c->name, "..") != 0;
+    for (const char *at = c->name; *at; at++)
+        plain &= *at != '/' && (unsigned char)*at >= 0x20 && *at != 0x7f;
+    if (!plain) {
+        char found[SL_TEXT_QUOTE_BYTES];
+        sl_text_quote(c->name, found);
+        return sl_parse_fail(p, "name",
+                             "found string %s, wanted a name without \"/\" and control characters "
+                             "that is not \".\" or \"..\": set \"name\"",
+                             found);
+    }
+    if (!c->output[0])
+        snprintf(c->output, sizeof c->output, "runs/%s", c->name);
+    return SL_OK;
+}
+
+// One number for each layer.
+static int check_fanout(const struct sl_parse *p, const char *path, uint32_t found)
+{
+    uint32_t layers = p->out->model.layers;
+    if (found == layers)
+        return SL_OK;
+    char advice[64];
+    if (found == 0 || found > SL_CONFIG_MAX_LAYERS)
+        snprintf(advice, sizeof advice, "give one for each layer");
+    else
+        snprintf(advice, sizeof advice, "%s, or set model.layers to %u",
+                 found < layers ? "add what is missing" : "take out the rest", found);
+    return sl_parse_fail(p, path, "found %u entr%s, wanted %u, one for each of model.layers: %s",
+                         found, found == 1 ? "y" : "ies", layers, advice);
+}
+
+static int resolve_fanouts(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    static const int64_t usual[] = {15, 10, 5};
+    if (!sl_parse_find(p->root, "sampler.fanout")) {
+        if (c->model.layers != SL_COUNT_OF(usual))
+            return sl_parse_fail(p, "sampler.fanout",
+                                 "missing, wanted a list with %u entr%s, one for each of "
+                                 "model.layers: add it, such as [15, 10] for 2 layers",
+                                 c->model.layers, c->model.layers == 1 ? "y" : "ies");
+        memcpy(c->sampler.fanout, usual, sizeof usual);
+        c->sampler.n_fanout = SL_COUNT_OF(usual);
+    }
+    SL_TRY(check_fanout(p, "sampler.fanout", c->sampler.n_fanout));
+    if (!c->evaluate.full)
+        SL_TRY(check_fanout(p, "evaluate.fanout", c->evaluate.n_fanout));
+    if (!c->evaluate.batch_size)
+        c->evaluate.batch_size = c->sampler.batch_size;
+    return SL_OK;
+}
+
+// A key that means nothing beside another one's value, unless it only states its default.
+static int check_only_keys(const struct sl_parse *p)
+{
+    for (size_t i = 0; i < sl_n_keys; i++) {
+        const struct sl_key *key = &sl_keys[i];
+        const cJSON *item = key->only_key ? sl_parse_find(p->root, key->path) : NULL;
+        if (!item)
+            continue;
+        const struct sl_key *other = sl_key_find(key->only_key);
+        unsigned index;
+        memcpy(&index, (const char *)p->out + other->offset, sizeof index);
+        if (strcmp(other->words[index], key->only_word) == 0)
+            continue;
+        cJSON *usual = cJSON_Parse(key->fallback);
+        bool harmless = usual && cJSON_Compare(usual, item, true);
+        cJSON_Delete(usual);
+        if (!harmless) {
+            char found[SL_PARSE_FOUND_BYTES];
+            sl_parse_found(item, found);
+            return sl_parse_fail(
+                p, key->path,
+                "found %s with %s \"%s\", wanted it only with \"%s\": take it out, "
+                "or set %s to \"%s\"",
+                found, other->path, other->words[index], key->only_word, other->path,
+                key->only_word);
+        }
+    }
+    return SL_OK;
+}
+
+void sl_config_group_cores(const struct sl_cores *set, struct sl_config *c)
+{
+    uint16_t cores[SL_CORES_MAX];
+    uint32_t n = sl_cores_list(set, cores, SL_CORES_MAX);
+    uint32_t each = (uint32_t)sl_div_up(n, SL_CONFIG_MAX_DEVICES);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_device_config *device = &c->devices[i / each];
+        device->kind = SL_DEVICE_CPU;
+        device->cores[device->n_cores++] = cores[i];
+    }
+    c->n_devices = (uint32_t)sl_div_up(n, each);
+}
+
+static int check_cores(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    struct sl_cores allowed;
+    SL_TRY(sl_cores_allowed(&allowed));
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        for (uint32_t i = 0; i < c->devices[d].n_cores; i++) {
+            uint32_t core = c->devices[d].cores[i];
+            if (sl_cores_has(&allowed, core))
+                continue;
+            char path[SL_KEY_PATH_BYTES], text[256];
+            snprintf(path, sizeof path, "devices[%u].cores", d);
+            sl_cores_format(&allowed, text, sizeof text);
+            if (core >= sl_cores_configured())
+                return sl_parse_fail(
+                    p, path,
+                    "found core %u, which this machine does not have, wanted cores "
+                    "among %s: correct it (several devices may name the same "
+                    "core)",
+                    core, text);
+            return sl_parse_fail(
+                p, path,
+                "found core %u, which this process may not use, wanted cores among "
+                "%s: correct it, or widen the process's affinity or cpuset",
+                core, text);
+        }
+    }
+    return SL_OK;
+}
+
+// A quarter of the devices samples until measurements say better; a side that is given leaves the
+// rest to the other.
+static void resolve_allocation(struct sl_config *c)
+{
+    uint32_t n = c->n_devices;
+    uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
+    if (c->allocation.samplers_auto && c->allocation.trainers_auto)
+        *samplers = SL_MAX(1u, n / 4);
+    else if (c->allocation.samplers_auto)
+        *samplers = n > *trainers ? n - *trainers : 1;
+    if (c->allocation.trainers_auto)
+        *trainers = n > *samplers ? n - *samplers : 1;
+}
+
+int sl_parse_resolve(const struct sl_parse *p)
+{
+    SL_TRY(resolve_names(p));
+    SL_TRY(resolve_fanouts(p));
+    SL_TRY(check_only_keys(p));
+    if (p->out->devices_auto) {
+        struct sl_cores physical;
+        SL_TRY(sl_cores_physical(&physical));
+        sl_config_group_cores(&physical, p->out);
+    } else {
+        SL_TRY(check_cores(p));
+    }
+    resolve_allocation(p->out);
+    return SL_OK;
+}

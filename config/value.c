@@ -1,0 +1,372 @@
+/*
+ * value.c - one JSON value into one field, or a message that says what is wrong with it.
+ *
+ * Every message has the same shape: found, wanted, what to do. `wanted` comes from the key's row,
+ * so the bounds in a message are the bounds that were checked.
+ */
+#include "config/parse_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/device/cores.h"
+#include "config/text_internal.h"
+
+enum { WANTED_BYTES = 320, ADVICE_BYTES = 256 };
+
+// Largest first, so that formatting takes the first one that divides.
+static const struct {
+    const char *name;
+    double bytes;
+} units[] = {
+    {"TiB", 1099511627776.0},
+    {"GiB", 1073741824.0},
+    {"MiB", 1048576.0},
+    {"KiB", 1024.0},
+    {"TB", 1e12},
+    {"GB", 1e9},
+    {"MB", 1e6},
+    {"KB", 1e3},
+    {"kB", 1e3},
+    {"B", 1},
+};
+
+void sl_size_format(uint64_t size, char *out, size_t bytes)
+{
+    for (size_t i = 0; i < 4 && size; i++) {
+        if (size % (uint64_t)units[i].bytes == 0) {
+            snprintf(out, bytes, "%llu%s", (unsigned long long)(size / (uint64_t)units[i].bytes),
+                     units[i].name);
+            return;
+        }
+    }
+    snprintf(out, bytes, "%llu", (unsigned long long)size);
+}
+
+bool sl_size_parse(const char *text, double *out)
+{
+    double value = 0, scale = 1;
+    const char *at = text;
+    size_t digits = 0;
+    for (; *at >= '0' && *at <= '9'; at++, digits++)
+        value = value * 10 + (*at - '0');
+    if (digits && *at == '.') {
+        const char *first = ++at;
+        for (; *at >= '0' && *at <= '9'; at++)
+            value += (*at - '0') * (scale /= 10);
+        digits = (size_t)(at - first);
+    }
+    if (digits == 0)
+        return false;
+    if (*at == ' ')
+        at++;
+    for (size_t i = 0; i < SL_COUNT_OF(units); i++) {
+        if (strcmp(at, units[i].name) == 0) {
+            *out = floor(value * units[i].bytes);
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES])
+{
+    char quoted[SL_TEXT_QUOTE_BYTES], number[SL_TEXT_NUMBER_BYTES];
+    if (cJSON_IsString(item)) {
+        sl_text_quote(item->valuestring, quoted);
+        snprintf(out, SL_PARSE_FOUND_BYTES, "string %s", quoted);
+    } else if (cJSON_IsNumber(item) && isinf(item->valuedouble)) {
+        snprintf(out, SL_PARSE_FOUND_BYTES, "a number beyond %s1.8e308",
+                 item->valuedouble < 0 ? "-" : "");
+    } else if (cJSON_IsNumber(item)) {
+        sl_text_number(item->valuedouble, number);
+        snprintf(out, SL_PARSE_FOUND_BYTES, "number %s", number);
+    } else if (cJSON_IsBool(item)) {
+        snprintf(out, SL_PARSE_FOUND_BYTES, "boolean %s", cJSON_IsTrue(item) ? "true" : "false");
+    } else if (cJSON_IsArray(item) || cJSON_IsObject(item)) {
+        char *text = cJSON_PrintUnformatted(item);
+        sl_text_excerpt(text ? text : "", quoted);
+        free(text);
+        snprintf(out, SL_PARSE_FOUND_BYTES, "%s %s", cJSON_IsArray(item) ? "list" : "object",
+                 quoted);
+    } else {
+        snprintf(out, SL_PARSE_FOUND_BYTES, "null");
+    }
+}
+
+// "a whole number from 1 to 8", "a number above 0 and at most 1000".
+static void wanted_number(const struct sl_key *key, const char *what, char *out, size_t bytes)
+{
+    char min[SL_TEXT_NUMBER_BYTES], max[SL_TEXT_NUMBER_BYTES];
+    sl_text_number(key->min, min);
+    sl_text_number(key->max, max);
+    if (!key->above_min && !key->below_max)
+        snprintf(out, bytes, "%s from %s to %s", what, min, max);
+    else
+        snprintf(out, bytes, "%s %s %s and %s %s", what, key->above_min ? "above" : "of at least",
+                 min, key->below_max ? "below" : "at most", max);
+}
+
+void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
+{
+    char min[32], max[32];
+    size_t n = 0;
+    switch (key->type) {
+    case SL_KEY_OBJECT: snprintf(out, bytes, "an object {...}"); break;
+    case SL_KEY_NOTE: snprintf(out, bytes, "text"); break;
+    case SL_KEY_STRING: snprintf(out, bytes, "text of 1 to %u bytes", key->bytes - 1); break;
+    case SL_KEY_BOOL: snprintf(out, bytes, key->max > 0 ? "true or false" : "false"); break;
+    case SL_KEY_INTEGER: wanted_number(key, "a whole number", out, bytes); break;
+    case SL_KEY_NUMBER: wanted_number(key, "a number", out, bytes); break;
+    case SL_KEY_WORD:
+        for (size_t i = 0; key->words[i] && n < bytes; i++)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"",
+                                  i == 0              ? ""
+                                  : key->words[i + 1] ? ", "
+                                                      : " or ",
+                                  key->words[i]);
+        break;
+    case SL_KEY_SIZE:
+        sl_size_format((uint64_t)key->min, min, sizeof min);
+        sl_size_format((uint64_t)key->max, max, sizeof max);
+        snprintf(out, bytes,
+                 "bytes as a whole number or as text such as \"512MiB\" or \"1.5GiB\", from %s to "
+                 "%s",
+                 min, max);
+        break;
+    case SL_KEY_FANOUT:
+        snprintf(out, bytes, "a list of whole numbers such as [15, 10, 5], one for each layer");
+        break;
+    case SL_KEY_CORES:
+        snprintf(out, bytes, "a core number, or text such as \"0\", \"0-3\" or \"0,2\"");
+        break;
+    case SL_KEY_DEVICES:
+        snprintf(out, bytes,
+                 "a list of %.0f to %.0f devices such as "
+                 "[{\"kind\": \"cpu\", \"cores\": \"0\"}]",
+                 key->min, key->max);
+        break;
+    }
+    n = strlen(out);
+    if (key->word)
+        snprintf(out + n, bytes - n, ", or \"%s\"", key->word);
+}
+
+// What to do about a value that is not right; "" when `found, wanted` says it all.
+static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_BYTES])
+{
+    out[0] = '\0';
+    bool text = cJSON_IsString(item) && item->valuestring[0];
+    bool number_wanted = key->type == SL_KEY_INTEGER || key->type == SL_KEY_NUMBER;
+    char quoted[SL_TEXT_QUOTE_BYTES];
+    struct sl_json_fault fault;
+
+    if (text && number_wanted && strchr("-0123456789", item->valuestring[0]) &&
+        sl_json_check(item->valuestring, strlen(item->valuestring), &fault)) {
+        sl_text_excerpt(item->valuestring, quoted);
+        snprintf(out, ADVICE_BYTES, ": write %s without quotes", quoted);
+        return;
+    }
+    const char *near = NULL;
+    unsigned best = SL_TEXT_FAR;
+    for (size_t i = 0; text && key->type == SL_KEY_WORD && key->words[i]; i++) {
+        unsigned edits = sl_text_nearness(item->valuestring, key->words[i]);
+        near = edits < best ? key->words[i] : near;
+        best = SL_MIN(edits, best);
+    }
+    if (text && key->word && sl_text_nearness(item->valuestring, key->word) < best)
+        near = key->word;
+    if (near)
+        snprintf(out, ADVICE_BYTES, ": did you mean \"%s\"?", near);
+    else if (key->fallback)
+        snprintf(out, ADVICE_BYTES, ": correct it, or leave it out for the default, %s",
+                 key->fallback);
+    else if (key->fallback_note)
+        snprintf(out, ADVICE_BYTES, ": correct it, or leave it out (default: %s)",
+                 key->fallback_note);
+    else
+        snprintf(out, ADVICE_BYTES, ": correct it. %s", key->doc);
+}
+
+static int wrong(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                 const cJSON *item)
+{
+    char found[SL_PARSE_FOUND_BYTES], wanted[WANTED_BYTES], advice[ADVICE_BYTES];
+    sl_parse_found(item, found);
+    sl_key_wanted(key, wanted, sizeof wanted);
+    advise(key, item, advice);
+    return sl_parse_fail(p, path, "found %s, wanted %s%s", found, wanted, advice);
+}
+
+static bool in_bounds(const struct sl_key *key, double value)
+{
+    return (key->above_min ? value > key->min : value >= key->min) &&
+           (key->below_max ? value < key->max : value <= key->max);
+}
+
+static void store_integer(const struct sl_key *key, char *field, uint64_t value)
+{
+    uint32_t narrow = (uint32_t)value;
+    if (key->bytes == sizeof value)
+        memcpy(field, &value, sizeof value);
+    else
+        memcpy(field, &narrow, sizeof narrow);
+}
+
+static int read_word(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                     const cJSON *item, char *field)
+{
+    for (unsigned i = 0; cJSON_IsString(item) && key->words[i]; i++) {
+        if (strcmp(item->valuestring, key->words[i]) == 0) {
+            memcpy(field, &i, sizeof i); // an enum without negative values
+            return SL_OK;
+        }
+    }
+    return wrong(p, key, path, item);
+}
+
+static int read_size(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                     const cJSON *item, char *field)
+{
+    double size = item->valuedouble;
+    bool ok = cJSON_IsString(item) ? sl_size_parse(item->valuestring, &size)
+                                   : cJSON_IsNumber(item) && size == floor(size);
+    if (!ok || !in_bounds(key, size))
+        return wrong(p, key, path, item);
+    store_integer(key, field, (uint64_t)size);
+    return SL_OK;
+}
+
+// The number of entries is compared with the layers later: that message says more.
+static int read_fanout(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                       const cJSON *item, char *field, uint32_t *n)
+{
+    if (!cJSON_IsArray(item))
+        return wrong(p, key, path, item);
+    int64_t fanout[SL_CONFIG_MAX_LAYERS] = {0};
+    const cJSON *entry;
+    *n = 0;
+    cJSON_ArrayForEach(entry, item)
+    {
+        double value = entry->valuedouble;
+        if (!cJSON_IsNumber(entry) || value != floor(value) ||
+            !(value == -1 || in_bounds(key, value))) {
+            char found[SL_PARSE_FOUND_BYTES];
+            sl_parse_found(entry, found);
+            return sl_parse_fail(p, path,
+                                 "entry %u: found %s, wanted -1 (all neighbours) or a whole number "
+                                 "from %.0f to %.0f: correct it",
+                                 *n, found, key->min, key->max);
+        }
+        if (*n < SL_CONFIG_MAX_LAYERS)
+            fanout[*n] = (int64_t)value;
+        (*n)++;
+    }
+    memcpy(field, fanout, sizeof fanout);
+    return SL_OK;
+}
+
+static int read_cores(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                      const cJSON *item, char *field, uint32_t *n)
+{
+    struct sl_cores set = {0};
+    double core = item->valuedouble;
+    if (cJSON_IsString(item)) {
+        if (sl_cores_parse(item->valuestring, &set) < 0) {
+            char found[SL_PARSE_FOUND_BYTES];
+            sl_parse_found(item, found);
+            return sl_parse_fail(p, path,
+                                 "found %s, wanted text such as \"0\", \"0-3\" or \"0,2\": %s",
+                                 found, sl_error_message());
+        }
+    } else if (cJSON_IsNumber(item) && core == floor(core) && core >= 0 && core < SL_CORES_MAX) {
+        sl_cores_add(&set, (uint32_t)core);
+    } else {
+        return wrong(p, key, path, item);
+    }
+    uint16_t cores[SL_CONFIG_MAX_CORES] = {0};
+    *n = sl_cores_count(&set);
+    if (*n > SL_CONFIG_MAX_CORES)
+        return sl_parse_fail(p, path,
+                             "found %u cores, wanted at most %d in one device: split them over "
+                             "several devices",
+                             *n, SL_CONFIG_MAX_CORES);
+    sl_cores_list(&set, cores, SL_CONFIG_MAX_CORES);
+    memcpy(field, cores, sizeof cores);
+    return SL_OK;
+}
+
+static int read_devices(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                        const cJSON *item, char *field, uint32_t *n)
+{
+    if (!cJSON_IsArray(item))
+        return wrong(p, key, path, item);
+    *n = (uint32_t)cJSON_GetArraySize(item);
+    if (*n < key->min || *n > key->max)
+        return sl_parse_fail(p, path,
+                             "found %u devices, wanted %.0f to %.0f: correct the list, or "
+                             "write \"%s\"",
+                             *n, key->min, key->max, key->word);
+    struct sl_device_config *devices = (struct sl_device_config *)field;
+    const cJSON *entry;
+    uint32_t i = 0;
+    cJSON_ArrayForEach(entry, item)
+    {
+        char shown[SL_KEY_PATH_BYTES];
+        snprintf(shown, sizeof shown, "%s[%u].", path, i);
+        SL_TRY(sl_parse_members(p, "devices[].", shown, entry, &devices[i]));
+        i++;
+    }
+    return SL_OK;
+}
+
+int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                   const cJSON *item, void *base)
+{
+    char *field = (char *)base + key->offset;
+    uint32_t *companion = (uint32_t *)((char *)base + key->companion);
+
+    bool is_word = key->word && cJSON_IsString(item) && strcmp(item->valuestring, key->word) == 0;
+    if (key->word_flag)
+        *(bool *)((char *)base + key->word_flag) = is_word;
+    if (is_word)
+        return SL_OK; // the field stays 0
+
+    switch (key->type) {
+    case SL_KEY_OBJECT: // its keys have rows of their own
+        return cJSON_IsObject(item) ? SL_OK : wrong(p, key, path, item);
+    case SL_KEY_NOTE: return cJSON_IsString(item) ? SL_OK : wrong(p, key, path, item);
+    case SL_KEY_STRING:
+        if (!cJSON_IsString(item) || !item->valuestring[0] ||
+            strlen(item->valuestring) >= key->bytes)
+            return wrong(p, key, path, item);
+        strcpy(field, item->valuestring);
+        return SL_OK;
+    case SL_KEY_BOOL:
+        if (!cJSON_IsBool(item) || (cJSON_IsTrue(item) && key->max < 1))
+            return wrong(p, key, path, item);
+        *(bool *)field = cJSON_IsTrue(item);
+        return SL_OK;
+    case SL_KEY_INTEGER:
+        if (!cJSON_IsNumber(item) || item->valuedouble != floor(item->valuedouble) ||
+            !in_bounds(key, item->valuedouble))
+            return wrong(p, key, path, item);
+        store_integer(key, field, (uint64_t)item->valuedouble);
+        return SL_OK;
+    case SL_KEY_NUMBER:
+        if (!cJSON_IsNumber(item) || !in_bounds(key, item->valuedouble))
+            return wrong(p, key, path, item);
+        memcpy(field, &item->valuedouble, sizeof item->valuedouble);
+        return SL_OK;
+    case SL_KEY_WORD: return read_word(p, key, path, item, field);
+    case SL_KEY_SIZE: return read_size(p, key, path, item, field);
+    case SL_KEY_FANOUT: return read_fanout(p, key, path, item, field, companion);
+    case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
+    case SL_KEY_DEVICES: return read_devices(p, key, path, item, field, companion);
+    }
+    return SL_OK;
+}

@@ -1,0 +1,151 @@
+/*
+ * write.c - a configuration as JSON, from the same rows that read it.
+ *
+ * cJSON prints doubles with a tolerance and integers through int, so numbers are written here,
+ * each as the shortest text that reads back as itself.
+ */
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/device/cores.h"
+#include "config/keys_internal.h"
+#include "config/text_internal.h"
+
+static uint64_t integer_at(const struct sl_key *key, const char *field)
+{
+    uint64_t wide;
+    uint32_t narrow;
+    if (key->bytes == sizeof wide) {
+        memcpy(&wide, field, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, field, sizeof narrow);
+    return narrow;
+}
+
+static uint32_t count_at(const struct sl_key *key, const void *base)
+{
+    uint32_t n;
+    memcpy(&n, (const char *)base + key->companion, sizeof n);
+    return n;
+}
+
+// Whether the key is left out: there is nowhere it is kept, it is not set, or it means nothing.
+static bool is_absent(const struct sl_key *key, const void *base)
+{
+    if (key->type == SL_KEY_OBJECT)
+        return false;
+    if (key->bytes == 0)
+        return true;
+    if (key->type == SL_KEY_SIZE && !key->word &&
+        integer_at(key, (const char *)base + key->offset) == 0)
+        return true;
+    if (!key->only_key)
+        return false;
+    const struct sl_key *other = sl_key_find(key->only_key);
+    unsigned index;
+    memcpy(&index, (const char *)base + other->offset, sizeof index);
+    return strcmp(other->words[index], key->only_word) != 0;
+}
+
+static bool is_word(const struct sl_key *key, const void *base)
+{
+    if (!key->word || key->type == SL_KEY_DEVICES) // devices are listed: that is what resolved them
+        return false;
+    if (key->word_flag)
+        return *(const bool *)((const char *)base + key->word_flag);
+    return integer_at(key, (const char *)base + key->offset) == 0;
+}
+
+static void put_device(struct sl_text *t, const struct sl_device_config *device);
+
+static void put_value(struct sl_text *t, const struct sl_key *key, const void *base)
+{
+    const char *field = (const char *)base + key->offset;
+    char text[SL_CORES_TEXT_BYTES];
+    unsigned word;
+    double number;
+    if (is_word(key, base)) {
+        sl_text_put_quoted(t, key->word);
+        return;
+    }
+    switch (key->type) {
+    case SL_KEY_OBJECT:
+    case SL_KEY_NOTE: break;
+    case SL_KEY_STRING: sl_text_put_quoted(t, field); break;
+    case SL_KEY_BOOL: sl_text_put(t, *(const bool *)field ? "true" : "false"); break;
+    case SL_KEY_INTEGER: sl_text_put(t, "%llu", (unsigned long long)integer_at(key, field)); break;
+    case SL_KEY_NUMBER:
+        memcpy(&number, field, sizeof number);
+        sl_text_put_number(t, number);
+        break;
+    case SL_KEY_WORD:
+        memcpy(&word, field, sizeof word);
+        sl_text_put_quoted(t, key->words[word]);
+        break;
+    case SL_KEY_SIZE:
+        sl_size_format(integer_at(key, field), text, sizeof text);
+        sl_text_put(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
+        break;
+    case SL_KEY_FANOUT:
+        sl_text_put(t, "[");
+        for (uint32_t i = 0; i < count_at(key, base); i++)
+            sl_text_put(t, "%s%lld", i ? ", " : "", (long long)((const int64_t *)field)[i]);
+        sl_text_put(t, "]");
+        break;
+    case SL_KEY_CORES: {
+        struct sl_cores set = {0};
+        for (uint32_t i = 0; i < count_at(key, base); i++)
+            sl_cores_add(&set, ((const uint16_t *)field)[i]);
+        sl_cores_format(&set, text, sizeof text);
+        sl_text_put_quoted(t, text);
+        break;
+    }
+    case SL_KEY_DEVICES:
+        sl_text_put(t, "[");
+        for (uint32_t i = 0; i < count_at(key, base); i++) {
+            sl_text_put(t, "%s\n    ", i ? "," : "");
+            put_device(t, (const struct sl_device_config *)field + i);
+        }
+        sl_text_put(t, "\n  ]");
+        break;
+    }
+}
+
+// The members of the object `parent`, each on a line of its own unless the object stands on one.
+static void put_members(struct sl_text *t, const char *parent, const void *base, const char *before)
+{
+    const char *comma = "";
+    for (size_t i = 0; i < sl_n_keys; i++) {
+        const struct sl_key *key = &sl_keys[i];
+        if (!sl_key_is_in(key, parent) || is_absent(key, base))
+            continue;
+        sl_text_put(t, "%s%s\"%s\": ", comma, before, sl_key_leaf(key));
+        if (key->type == SL_KEY_OBJECT) {
+            sl_text_put(t, "{");
+            put_members(t, key->path, base, "\n    ");
+            sl_text_put(t, "\n  }");
+        } else {
+            put_value(t, key, base);
+        }
+        comma = *before == '\n' ? "," : ", ";
+    }
+}
+
+static void put_device(struct sl_text *t, const struct sl_device_config *device)
+{
+    sl_text_put(t, "{");
+    put_members(t, "devices[]", device, "");
+    sl_text_put(t, "}");
+}
+
+char *sl_config_to_json(const struct sl_config *config)
+{
+    struct sl_text t = {0};
+    sl_text_put(&t, "{");
+    put_members(&t, "", config, "\n  ");
+    sl_text_put(&t, "\n}\n");
+    return sl_text_take(&t);
+}

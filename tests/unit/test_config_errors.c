@@ -1,0 +1,323 @@
+// Every kind of mistake in a job file, and what its message must say.
+#include "config/config.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/error.h"
+
+// A job with `rest` behind the keys that must be there.
+#define JOB(rest)   "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
+#define MODEL(rest) "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
+#define CPU(rest)   JOB(", \"devices\": [{\"kind\": \"cpu\", " rest "}]")
+
+static struct sl_config config;
+
+struct mistake {
+    const char *text;
+    int code;
+    const char *parts[4]; // all of them are in the message
+};
+
+static const struct mistake mistakes[] = {
+    // not JSON: line, column, found, wanted
+    {"", SL_EFORMAT, {"the file is empty"}},
+    {"{", SL_EFORMAT, {"line 1, column 2", "the text ends", "wanted a key"}},
+    {"{\n  \"a\": 1,\n}", SL_EFORMAT, {"line 3, column 1", "found \"}\"", "take out the comma"}},
+    {"{\"a\": [1, 2,]}", SL_EFORMAT, {"column 13", "found \"]\"", "take out the comma"}},
+    {"{\"a\": 1 \"b\": 2}", SL_EFORMAT, {"column 9", "a comma is missing"}},
+    {"{\"a\": [1 2]}", SL_EFORMAT, {"column 10", "found \"2\"", "\",\" or \"]\""}},
+    {"{\"a\" 1}", SL_EFORMAT, {"column 6", "wanted \":\""}},
+    {"{a: 1}", SL_EFORMAT, {"column 2", "found a", "a key in double quotes"}},
+    {"{'a': 1}", SL_EFORMAT, {"column 2", "double quotes"}},
+    {"{\"a\": 1]", SL_EFORMAT, {"column 8", "found \"]\"", "\",\" or \"}\""}},
+    {"{\"a\": True}", SL_EFORMAT, {"found True", "small letters"}},
+    {"{\"a\": NaN}", SL_EFORMAT, {"found NaN"}},
+    {"{\"a\": truely}", SL_EFORMAT, {"found truely"}},
+    {"{\"a\": // why\n1}", SL_EFORMAT, {"no comments"}},
+    {"{\"a\": 01}", SL_EFORMAT, {"column 7", "begins with 0"}},
+    {"{\"a\": 1.}", SL_EFORMAT, {"ends in its point"}},
+    {"{\"a\": 1e}", SL_EFORMAT, {"exponent has no digits"}},
+    {"{\"a\": -}", SL_EFORMAT, {"without a digit"}},
+    {"{\"a\": +1}", SL_EFORMAT, {"found \"+\""}},
+    {"{\"a\": 1111111111222222222233333333334444444444555555555566666666667}",
+     SL_EFORMAT,
+     {"61 characters"}},
+    {"{\"a\": \"b}", SL_EFORMAT, {"column 7", "never closed"}},
+    {"{\"a\": \"b\n\"}", SL_EFORMAT, {"not closed on its line"}},
+    {"{\"a\": \"b\tc\"}", SL_EFORMAT, {"control character 0x09"}},
+    {"{\"a\": \"\\x\"}", SL_EFORMAT, {"column 8", "unknown escape"}},
+    {"{\"a\": \"\\u12g4\"}", SL_EFORMAT, {"four hexadecimal digits"}},
+    {"{\"a\": \"\\u0000\"}", SL_EFORMAT, {"\\u0000"}},
+    {"{\"a\": \"\\ud800x\"}", SL_EFORMAT, {"surrogate"}},
+    {"{\"a\": \"\\udc00\"}", SL_EFORMAT, {"surrogate"}},
+    {"{\"a\": \"\xff\"}", SL_EFORMAT, {"byte 0xff", "UTF-8"}},
+    {"{\"a\": \"\xc0\x80\"}", SL_EFORMAT, {"byte 0xc0", "UTF-8"}},
+    {"{\"a\": \"\xed\xa0\x80\"}", SL_EFORMAT, {"byte 0xed", "UTF-8"}},
+    {"{\"\xc3\xa4\": 1,}", SL_EFORMAT, {"column 9"}}, // a column is a character
+    {JOB("") " x", SL_EFORMAT, {"found x", "nothing after the end"}},
+    {JOB("") "\n}", SL_EFORMAT, {"line 2, column 1", "nothing after the end"}},
+    {"[1, 2]", SL_EINVAL, {"found list [1,2]", "wanted a JSON object"}},
+    {"null", SL_EINVAL, {"found null", "wanted a JSON object"}},
+
+    // keys
+    {"{}", SL_EINVAL, {"dataset: missing", "add it"}},
+    {"{\"dataset\": \"d\"}", SL_EINVAL, {"model.kind: missing", "\"graphsage\" or \"gcn\""}},
+    {"{\"dataset\": \"d\", \"model\": {}}", SL_EINVAL, {"model.kind: missing"}},
+    {JOB(", \"epocs\": 1"), SL_EINVAL, {"t.json: epocs: unknown key", "did you mean epochs?"}},
+    {JOB(", \"Epochs\": 1"), SL_EINVAL, {"Epochs: unknown key", "did you mean epochs?"}},
+    {MODEL(", \"hidden_channels\": 1"), SL_EINVAL, {"did you mean model.hidden?"}},
+    {MODEL(", \"num_layers\": 1"), SL_EINVAL, {"did you mean model.layers?"}},
+    {JOB(", \"fanout\": [1]"), SL_EINVAL, {"did you mean sampler.fanout?"}},
+    {JOB(", \"model.layers\": 1"), SL_EINVAL, {"\"layers\" inside \"model\""}},
+    {JOB(", \"devices[].kind\": 1"), SL_EINVAL, {"unknown key"}},
+    {JOB(", \"\": 1"), SL_EINVAL, {"unknown key"}},
+    {MODEL(", \"qqqqqq\": 1"),
+     SL_EINVAL,
+     {"the keys of model are kind, layers, hidden, dropout, input_dropout"}},
+    {JOB(", \"qqqqqq\": 1"), SL_EINVAL, {"the keys here are name, dataset", "output"}},
+    {JOB(", \"epochs\": 1, \"epochs\": 2"), SL_EINVAL, {"epochs: found twice", "keep one"}},
+    {MODEL(", \"kind\": \"gcn\""), SL_EINVAL, {"model.kind: found twice"}},
+    {JOB(", \"model\": {\"kind\": \"gcn\"}"), SL_EINVAL, {"model: found twice"}},
+    {CPU("\"cores\": 0, \"cores\": 0"), SL_EINVAL, {"devices[0].cores: found twice"}},
+
+    // types: what was found, what is wanted
+    {"{\"dataset\": 3, \"model\": {\"kind\": \"gcn\"}}",
+     SL_EINVAL,
+     {"dataset: found number 3", "wanted text of 1 to 4095 bytes"}},
+    {"{\"dataset\": \"\", \"model\": {\"kind\": \"gcn\"}}", SL_EINVAL, {"found string \"\""}},
+    {"{\"dataset\": \"d\", \"model\": \"gcn\"}",
+     SL_EINVAL,
+     {"model: found string \"gcn\"", "wanted an object"}},
+    {JOB(", \"sampler\": []"), SL_EINVAL, {"sampler: found list []", "wanted an object"}},
+    {JOB(", \"epochs\": \"ten\""),
+     SL_EINVAL,
+     {"epochs: found string \"ten\"", "wanted a whole number from 1 to 1000000",
+      "the default, 10"}},
+    {JOB(", \"epochs\": \"10\""), SL_EINVAL, {"write 10 without quotes"}},
+    {JOB(", \"epochs\": true"), SL_EINVAL, {"found boolean true"}},
+    {JOB(", \"epochs\": null"), SL_EINVAL, {"found null"}},
+    {JOB(", \"epochs\": [1]"), SL_EINVAL, {"found list [1]"}},
+    {JOB(", \"epochs\": {}"), SL_EINVAL, {"found object {}"}},
+    {JOB(", \"digest\": 1"), SL_EINVAL, {"digest: found number 1", "true or false"}},
+    {JOB(", \"name\": 7"), SL_EINVAL, {"name: found number 7", "text of 1 to 127 bytes"}},
+    {JOB(", \"$schema\": 7"), SL_EINVAL, {"$schema: found number 7"}},
+    {JOB(", \"precision\": 16"), SL_EINVAL, {"found number 16", "\"fp32\" or \"bf16\""}},
+
+    // ranges
+    {JOB(", \"epochs\": 0"), SL_EINVAL, {"epochs: found number 0", "from 1 to 1000000"}},
+    {JOB(", \"epochs\": 1000001"), SL_EINVAL, {"found number 1000001"}},
+    {JOB(", \"epochs\": 2.5"), SL_EINVAL, {"found number 2.5", "a whole number"}},
+    {JOB(", \"epochs\": 1e999"), SL_EINVAL, {"beyond 1.8e308"}},
+    {JOB(", \"epochs\": -1e999"), SL_EINVAL, {"beyond -1.8e308"}},
+    {JOB(", \"seed\": -1"), SL_EINVAL, {"seed: found number -1", "from 0 to 9007199254740991"}},
+    {JOB(", \"seed\": 9007199254740992"), SL_EINVAL, {"found number 9007199254740992"}},
+    {JOB(", \"seed\": 18446744073709551615"), SL_EINVAL, {"seed: found number 1.844674407370955"}},
+    {MODEL(", \"layers\": 0"), SL_EINVAL, {"model.layers: found number 0", "from 1 to 8"}},
+    {MODEL(", \"layers\": 9"), SL_EINVAL, {"model.layers: found number 9", "from 1 to 8"}},
+    {MODEL(", \"hidden\": 65537"), SL_EINVAL, {"from 1 to 65536"}},
+    {MODEL(", \"dropout\": 1"), SL_EINVAL, {"model.dropout: found number 1", "below 1"}},
+    {MODEL(", \"dropout\": -0.1"), SL_EINVAL, {"found number -0.1", "of at least 0"}},
+    {JOB(", \"optimizer\": {\"lr\": 0}"), SL_EINVAL, {"optimizer.lr", "a number above 0"}},
+    {JOB(", \"optimizer\": {\"weight_decay\": -1}"), SL_EINVAL, {"optimizer.weight_decay"}},
+    {JOB(", \"optimizer\": {\"kind\": \"sgd\", \"momentum\": 1}"), SL_EINVAL, {"below 1"}},
+    {JOB(", \"sampler\": {\"batch_size\": 0}"), SL_EINVAL, {"from 1 to 2147483648"}},
+    {JOB(", \"updates\": {\"batches_per_update\": 1025}"), SL_EINVAL, {"from 1 to 1024"}},
+    {JOB(", \"evaluate\": {\"every\": -1}"), SL_EINVAL, {"evaluate.every", "from 0 to"}},
+    {JOB(", \"allocation\": {\"samplers\": 0}"),
+     SL_EINVAL,
+     {"allocation.samplers: found number 0", "from 1 to 64, or \"auto\""}},
+    {JOB(", \"allocation\": {\"trainers\": 0}"), SL_EINVAL, {"allocation.trainers"}},
+
+    // words
+    {"{\"dataset\": \"d\", \"model\": {\"kind\": \"grapsage\"}}",
+     SL_EINVAL,
+     {"model.kind: found string \"grapsage\"", "wanted \"graphsage\" or \"gcn\"",
+      "did you mean \"graphsage\"?"}},
+    {"{\"dataset\": \"d\", \"model\": {\"kind\": \"transformer\"}}",
+     SL_EINVAL,
+     {"found string \"transformer\"", "wanted \"graphsage\" or \"gcn\""}},
+    {JOB(", \"optimizer\": {\"kind\": \"Adam\"}"), SL_EINVAL, {"did you mean \"adam\"?"}},
+    {JOB(", \"updates\": {\"mode\": \"async\"}"), SL_EINVAL, {"wanted \"ordered\""}},
+    {JOB(", \"cache\": {\"policy\": \"presc\"}"), SL_EINVAL, {"cache.policy", "wanted \"none\""}},
+    {JOB(", \"allocation\": {\"switching\": true}"),
+     SL_EINVAL,
+     {"allocation.switching: found boolean true", "wanted false"}},
+    {JOB(", \"allocation\": {\"samplers\": \"atuo\"}"), SL_EINVAL, {"did you mean \"auto\"?"}},
+
+    // lists
+    {MODEL(", \"layers\": 2"), SL_EINVAL, {"sampler.fanout: missing", "2 entries", "model.layers"}},
+    {JOB(", \"sampler\": {\"fanout\": [15, 10]}"),
+     SL_EINVAL,
+     {"sampler.fanout: found 2 entries, wanted 3, one for each of model.layers",
+      "set model.layers to 2"}},
+    {JOB(", \"sampler\": {\"fanout\": []}"), SL_EINVAL, {"found 0 entries, wanted 3"}},
+    {JOB(", \"sampler\": {\"fanout\": [1,2,3,4,5,6,7,8,9,10]}"),
+     SL_EINVAL,
+     {"found 10 entries, wanted 3"}},
+    {JOB(", \"sampler\": {\"fanout\": 5}"), SL_EINVAL, {"found number 5", "a list"}},
+    {JOB(", \"sampler\": {\"fanout\": \"full\"}"), SL_EINVAL, {"found string \"full\"", "a list"}},
+    {JOB(", \"sampler\": {\"fanout\": [5, 0, 5]}"),
+     SL_EINVAL,
+     {"entry 1: found number 0", "-1 (all neighbours)", "from 1 to 65535"}},
+    {JOB(", \"sampler\": {\"fanout\": [5, 5, 65536]}"), SL_EINVAL, {"entry 2: found number 65536"}},
+    {JOB(", \"sampler\": {\"fanout\": [-2, 5, 5]}"), SL_EINVAL, {"entry 0: found number -2"}},
+    {JOB(", \"sampler\": {\"fanout\": [1.5, 5, 5]}"), SL_EINVAL, {"entry 0: found number 1.5"}},
+    {JOB(", \"sampler\": {\"fanout\": [\"5\", 5, 5]}"), SL_EINVAL, {"entry 0: found string \"5\""}},
+    {JOB(", \"evaluate\": {\"fanout\": [5]}"),
+     SL_EINVAL,
+     {"evaluate.fanout: found 1 entry, wanted 3", "model.layers"}},
+    {JOB(", \"evaluate\": {\"fanout\": \"all\"}"), SL_EINVAL, {"evaluate.fanout", "or \"full\""}},
+
+    // keys that do not go together
+    {JOB(", \"optimizer\": {\"momentum\": 0.9}"),
+     SL_EINVAL,
+     {"optimizer.momentum: found number 0.9 with optimizer.kind \"adam\"", "only with \"sgd\""}},
+    {JOB(", \"optimizer\": {\"kind\": \"sgd\", \"beta1\": 0.5}"),
+     SL_EINVAL,
+     {"optimizer.beta1", "only with \"adam\""}},
+
+    // devices
+    {JOB(", \"devices\": []"), SL_EINVAL, {"devices: found 0 devices", "1 to 64", "\"auto\""}},
+    {JOB(", \"devices\": \"all\""), SL_EINVAL, {"devices: found string \"all\"", "or \"auto\""}},
+    {JOB(", \"devices\": 2"), SL_EINVAL, {"devices: found number 2"}},
+    {JOB(", \"devices\": [0]"), SL_EINVAL, {"devices[0]: found number 0", "an object"}},
+    {JOB(", \"devices\": [{\"cores\": 0}]"), SL_EINVAL, {"devices[0].kind: missing"}},
+    {CPU("\"memory\": 4096"), SL_EINVAL, {"devices[0].cores: missing", "\"0-3\""}},
+    {CPU("\"core\": 0"),
+     SL_EINVAL,
+     {"devices[0].core: unknown key", "did you mean devices[].cores?"}},
+    {JOB(", \"devices\": [{\"kind\": \"cuda\", \"cores\": 0}]"),
+     SL_EINVAL,
+     {"devices[0].kind: found string \"cuda\"", "wanted \"cpu\""}},
+    {CPU("\"cores\": -1"), SL_EINVAL, {"devices[0].cores: found number -1"}},
+    {CPU("\"cores\": 1024"), SL_EINVAL, {"devices[0].cores: found number 1024"}},
+    {CPU("\"cores\": 0.5"), SL_EINVAL, {"devices[0].cores: found number 0.5"}},
+    {CPU("\"cores\": [0]"), SL_EINVAL, {"devices[0].cores: found list [0]"}},
+    {CPU("\"cores\": \"\""), SL_EINVAL, {"devices[0].cores: found string \"\"", "missing"}},
+    {CPU("\"cores\": \"3-1\""), SL_EINVAL, {"runs backwards"}},
+    {CPU("\"cores\": \"0,0\""), SL_EINVAL, {"core 0 stands in it twice"}},
+    {CPU("\"cores\": \"0-64\""), SL_EINVAL, {"found 65 cores", "at most 64 in one device"}},
+    {CPU("\"cores\": \"1023\""),
+     SL_EINVAL,
+     {"devices[0].cores: found core 1023", "this machine does not have", "among 0"}},
+    {CPU("\"cores\": 0, \"memory\": \"12 megs\""),
+     SL_EINVAL,
+     {"devices[0].memory: found string \"12 megs\"", "\"512MiB\""}},
+    {CPU("\"cores\": 0, \"memory\": \"512\""), SL_EINVAL, {"found string \"512\""}},
+    {CPU("\"cores\": 0, \"memory\": \"MiB\""), SL_EINVAL, {"found string \"MiB\""}},
+    {CPU("\"cores\": 0, \"memory\": \"1.MiB\""), SL_EINVAL, {"found string \"1.MiB\""}},
+    {CPU("\"cores\": 0, \"memory\": \"-1MiB\""), SL_EINVAL, {"found string \"-1MiB\""}},
+    {CPU("\"cores\": 0, \"memory\": 0"), SL_EINVAL, {"found number 0", "from 4KiB"}},
+    {CPU("\"cores\": 0, \"memory\": 4096.5"), SL_EINVAL, {"found number 4096.5"}},
+    {CPU("\"cores\": 0, \"memory\": \"99999999TiB\""), SL_EINVAL, {"devices[0].memory"}},
+    {CPU("\"cores\": 0, \"memory\": \"auto\""), SL_EINVAL, {"found string \"auto\""}},
+    {JOB(", \"arena\": {\"memory\": \"lots\"}"), SL_EINVAL, {"arena.memory", "or \"auto\""}},
+
+    // names become paths
+    {JOB(", \"name\": \"a/b\""), SL_EINVAL, {"name: found string \"a/b\"", "without \"/\""}},
+    {JOB(", \"name\": \"..\""), SL_EINVAL, {"name: found string \"..\""}},
+    {JOB(", \"name\": \"a\\nb\""), SL_EINVAL, {"name: found string \"a\\nb\""}},
+};
+
+START_TEST(a_mistake_is_explained)
+{
+    const struct mistake *m = &mistakes[_i];
+    int rc = sl_config_parse(m->text, strlen(m->text), "jobs/t.json", &config);
+    ck_assert_msg(rc == m->code, "%s: found %s (%s), wanted %s", m->text, sl_strerror(rc),
+                  rc < 0 ? sl_error_message() : "", sl_strerror(m->code));
+    const char *message = sl_error_message();
+    ck_assert_msg(strncmp(message, "jobs/t.json: ", 13) == 0, "no file's name: %s", message);
+    ck_assert_msg(strchr(message, '\n') == NULL, "more than a line: %s", message);
+    for (int i = 0; i < 4 && m->parts[i]; i++)
+        ck_assert_msg(strstr(message, m->parts[i]) != NULL, "\"%s\" is not in: %s", m->parts[i],
+                      message);
+}
+END_TEST
+
+START_TEST(a_default_may_be_stated_where_it_means_nothing)
+{
+    const char *text = JOB(", \"optimizer\": {\"kind\": \"adam\", \"momentum\": 0}");
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_OK);
+}
+END_TEST
+
+START_TEST(too_many_devices_are_refused)
+{
+    static char text[8192] = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"devices\": [";
+    for (int i = 0; i < 65; i++)
+        strcat(text, i ? ",{\"kind\":\"cpu\",\"cores\":0}" : "{\"kind\":\"cpu\",\"cores\":0}");
+    strcat(text, "]}");
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "found 65 devices, wanted 1 to 64"));
+}
+END_TEST
+
+START_TEST(deep_nesting_is_refused_where_it_begins)
+{
+    enum { DEPTH = 100000 };
+    char *text = malloc(DEPTH + 32);
+    strcpy(text, "{\"a\":");
+    memset(text + 5, '[', DEPTH);
+    text[5 + DEPTH] = '\0';
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "line 1, column 37: found brackets nested"));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_long_value_is_cut_in_the_message)
+{
+    enum { LENGTH = 500000 };
+    char *text = malloc(LENGTH + 100);
+    strcpy(text, "{\"dataset\": \"d\", \"model\": {\"kind\": \"");
+    size_t n = strlen(text);
+    memset(text + n, 'x', LENGTH);
+    strcpy(text + n + LENGTH, "\"}}");
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "xxx...\", wanted \"graphsage\""));
+    ck_assert_uint_lt(strlen(sl_error_message()), 300);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_long_file_name_leaves_room_for_the_message)
+{
+    char origin[4000];
+    memset(origin, 'd', sizeof origin);
+    strcpy(origin + sizeof origin - 8, "/t.json");
+    const char *text = JOB(", \"epochs\": 0");
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), origin, &config), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "/t.json: epochs: found number 0, wanted"));
+}
+END_TEST
+
+START_TEST(a_nul_inside_the_text_is_refused)
+{
+    const char text[] = "{\"dataset\": \"d\",\0 \"model\": {\"kind\": \"gcn\"}}";
+    ck_assert_int_eq(sl_config_parse(text, sizeof text - 1, "t.json", &config), SL_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "column 17: found byte 0x00"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_errors");
+    TCase *t = tcase_create("errors");
+    tcase_set_timeout(t, 20);
+    tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
+    tcase_add_test(t, a_default_may_be_stated_where_it_means_nothing);
+    tcase_add_test(t, too_many_devices_are_refused);
+    tcase_add_test(t, deep_nesting_is_refused_where_it_begins);
+    tcase_add_test(t, a_long_value_is_cut_in_the_message);
+    tcase_add_test(t, a_long_file_name_leaves_room_for_the_message);
+    tcase_add_test(t, a_nul_inside_the_text_is_refused);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,157 @@
+// The resolved configuration as JSON, and the schema: both say what the table says.
+#include "config/config.h"
+
+#include <cjson/cJSON.h>
+#include <check.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/error.h"
+
+static void parse(const char *text, struct sl_config *config)
+{
+    int rc = sl_config_parse(text, strlen(text), "t.json", config);
+    ck_assert_msg(rc == SL_OK, "%s\n%s", sl_error_message(), text);
+}
+
+static const char *const jobs[] = {
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"optimizer\": {\"kind\": \"sgd\"}}",
+    "{\"name\": \"\\u00e4 \\\"b\\\" \\\\\", \"dataset\": \"d\\n\\u0001/\\ud83d\\ude00\","
+    " \"model\": {\"kind\": \"graphsage\", \"layers\": 1, \"dropout\": 0.1,"
+    "             \"input_dropout\": 0.30000000000000004},"
+    " \"sampler\": {\"fanout\": [-1], \"batch_size\": 2147483648},"
+    " \"optimizer\": {\"lr\": 1e-17, \"weight_decay\": 0.0005, \"beta2\": 0.9999999999999999},"
+    " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": 4097},"
+    "               {\"kind\": \"cpu\", \"cores\": 0, \"memory\": \"3GiB\"},"
+    "               {\"kind\": \"cpu\", \"cores\": 0}],"
+    " \"allocation\": {\"samplers\": 2}, \"arena\": {\"memory\": 1125899906842623},"
+    " \"seed\": 9007199254740991, \"precision\": \"bf16\", \"digest\": true,"
+    " \"evaluate\": {\"every\": 0, \"fanout\": [3], \"batch_size\": 1}, \"output\": \"o\"}",
+};
+
+START_TEST(the_resolved_job_parses_back_to_the_same)
+{
+    static struct sl_config first, second;
+    parse(jobs[_i], &first);
+    char *text = sl_config_to_json(&first);
+    ck_assert_ptr_nonnull(text);
+    parse(text, &second);
+    char *again = sl_config_to_json(&second);
+    ck_assert_str_eq(text, again);
+    ck_assert(!second.devices_auto); // the only thing that a resolved text can not say
+    second.devices_auto = first.devices_auto;
+    ck_assert_mem_eq(&first, &second, sizeof first);
+    free(text);
+    free(again);
+}
+END_TEST
+
+START_TEST(devices_are_listed_and_the_split_stays_open)
+{
+    static struct sl_config config;
+    parse(jobs[0], &config);
+    char *text = sl_config_to_json(&config);
+    cJSON *tree = cJSON_Parse(text);
+    ck_assert_ptr_nonnull(tree);
+    cJSON *devices = cJSON_GetObjectItem(tree, "devices");
+    ck_assert(cJSON_IsArray(devices));
+    ck_assert_int_eq(cJSON_GetArraySize(devices), (int)config.n_devices);
+    cJSON *samplers = cJSON_GetObjectItem(cJSON_GetObjectItem(tree, "allocation"), "samplers");
+    ck_assert_str_eq(cJSON_GetStringValue(samplers), "auto");
+    cJSON_Delete(tree);
+    free(text);
+}
+END_TEST
+
+START_TEST(numbers_have_a_point_in_every_locale)
+{
+    static struct sl_config config;
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++)
+        found = setlocale(LC_NUMERIC, names[i]) != NULL;
+    if (!found) {
+        printf("SKIP: no locale with a decimal comma is installed\n");
+        return;
+    }
+    parse(jobs[0], &config);
+    char *text = sl_config_to_json(&config);
+    ck_assert_ptr_nonnull(strstr(text, "\"lr\": 0.003"));
+    parse(text, &config);
+    ck_assert(config.optimizer.lr == 0.003);
+    free(text);
+}
+END_TEST
+
+START_TEST(the_schema_in_the_tree_is_the_table)
+{
+    char *schema = sl_config_schema();
+    ck_assert_ptr_nonnull(schema);
+    FILE *file = fopen("config/job.schema.json", "r");
+    ck_assert_msg(file != NULL, "config/job.schema.json can not be opened: run this from the "
+                                "project's root");
+    size_t n = strlen(schema);
+    char *text = calloc(1, n + 2);
+    size_t got = fread(text, 1, n + 1, file);
+    fclose(file);
+    ck_assert_msg(got == n && memcmp(text, schema, n) == 0,
+                  "config/job.schema.json is not what config/keys.c says; write it again: "
+                  "build/bin/sluice schema > config/job.schema.json");
+    free(text);
+    free(schema);
+}
+END_TEST
+
+// Every default in the schema is one that the parser takes, and an object admits no other keys.
+static void check_object(const cJSON *object, int *n_defaults)
+{
+    ck_assert(cJSON_IsFalse(cJSON_GetObjectItem(object, "additionalProperties")));
+    const cJSON *property;
+    cJSON_ArrayForEach(property, cJSON_GetObjectItem(object, "properties"))
+    {
+        const char *doc = cJSON_GetStringValue(cJSON_GetObjectItem(property, "description"));
+        ck_assert_msg(doc && doc[0], "%s has no description", property->string);
+        *n_defaults += cJSON_HasObjectItem(property, "default");
+        if (cJSON_HasObjectItem(property, "properties"))
+            check_object(property, n_defaults);
+    }
+}
+
+START_TEST(the_schema_describes_every_key)
+{
+    char *text = sl_config_schema();
+    cJSON *schema = cJSON_Parse(text);
+    ck_assert_ptr_nonnull(schema);
+    ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(schema, "$schema")),
+                     "https://json-schema.org/draft/2020-12/schema");
+    int n_defaults = 0;
+    check_object(schema, &n_defaults);
+    ck_assert_int_gt(n_defaults, 20);
+    cJSON *required = cJSON_GetObjectItem(schema, "required");
+    ck_assert_int_eq(cJSON_GetArraySize(required), 2);
+    cJSON_Delete(schema);
+    free(text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_json");
+    TCase *t = tcase_create("json");
+    tcase_set_timeout(t, 20);
+    tcase_add_loop_test(t, the_resolved_job_parses_back_to_the_same, 0,
+                        sizeof jobs / sizeof jobs[0]);
+    tcase_add_test(t, devices_are_listed_and_the_split_stays_open);
+    tcase_add_test(t, numbers_have_a_point_in_every_locale);
+    tcase_add_test(t, the_schema_in_the_tree_is_the_table);
+    tcase_add_test(t, the_schema_describes_every_key);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,374 @@
+// A good job, its defaults, what is resolved from the machine, and files that can not be read.
+#include "config/config.h"
+
+#include <check.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+#include "common/device/cores.h"
+#include "config/parse_internal.h"
+
+#define MINIMAL "{\"dataset\": \"data/x\", \"model\": {\"kind\": \"gcn\"}}"
+
+static struct sl_config config;
+static char dir[64], path[128];
+
+static void setup(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%.40s/sl_config_XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/little.json", dir);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+static void write_job(const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(text, 1, bytes, file), bytes);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void parse(const char *text)
+{
+    int rc = sl_config_parse(text, strlen(text), "jobs/little.json", &config);
+    ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+}
+
+static void assert_message(const char *part)
+{
+    ck_assert_msg(strstr(sl_error_message(), part) != NULL, "\"%s\" is not in: %s", part,
+                  sl_error_message());
+}
+
+START_TEST(every_key_reaches_its_field)
+{
+    parse("{"
+          "\"$schema\": \"config/job.schema.json\","
+          "\"name\": \"a job\", \"dataset\": \"data/products\","
+          "\"model\": {\"kind\": \"graphsage\", \"layers\": 2, \"hidden\": 64, \"dropout\": 0.25,"
+          "            \"input_dropout\": 0.125},"
+          "\"sampler\": {\"kind\": \"khop\", \"fanout\": [10, -1], \"batch_size\": 2147483648},"
+          "\"optimizer\": {\"kind\": \"sgd\", \"lr\": 0.1, \"weight_decay\": 5e-4,"
+          "                \"momentum\": 0.9},"
+          "\"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4},"
+          "\"cache\": {\"policy\": \"none\"},"
+          "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": \"1.5MiB\"},"
+          "              {\"kind\": \"cpu\", \"cores\": 0, \"memory\": 1000000}],"
+          "\"allocation\": {\"samplers\": 3, \"trainers\": 5, \"switching\": false},"
+          "\"arena\": {\"memory\": \"2 GB\"},"
+          "\"epochs\": 1000000, \"seed\": 9007199254740991, \"precision\": \"bf16\","
+          "\"digest\": true,"
+          "\"evaluate\": {\"every\": 0, \"fanout\": [7, 8], \"batch_size\": 9},"
+          "\"output\": \"somewhere/else\"}");
+    ck_assert_str_eq(config.name, "a job");
+    ck_assert_str_eq(config.dataset, "data/products");
+    ck_assert_int_eq(config.model.kind, SL_MODEL_GRAPHSAGE);
+    ck_assert_uint_eq(config.model.layers, 2);
+    ck_assert_uint_eq(config.model.hidden, 64);
+    ck_assert(config.model.dropout == 0.25 && config.model.input_dropout == 0.125);
+    ck_assert_int_eq(config.sampler.kind, SL_SAMPLER_KHOP);
+    ck_assert_uint_eq(config.sampler.n_fanout, 2);
+    ck_assert_int_eq(config.sampler.fanout[0], 10);
+    ck_assert_int_eq(config.sampler.fanout[1], -1);
+    ck_assert_uint_eq(config.sampler.batch_size, 2147483648u);
+    ck_assert_int_eq(config.optimizer.kind, SL_OPTIMIZER_SGD);
+    ck_assert(config.optimizer.lr == 0.1 && config.optimizer.weight_decay == 5e-4);
+    ck_assert(config.optimizer.momentum == 0.9);
+    ck_assert_uint_eq(config.updates.batches_per_update, 4);
+    ck_assert(!config.devices_auto);
+    ck_assert_uint_eq(config.n_devices, 2);
+    ck_assert_uint_eq(config.devices[0].memory_bytes, 3 << 19);
+    ck_assert_uint_eq(config.devices[1].memory_bytes, 1000000);
+    ck_assert_uint_eq(config.devices[1].n_cores, 1);
+    ck_assert_uint_eq(config.devices[1].cores[0], 0);
+    ck_assert_uint_eq(config.allocation.samplers, 3);
+    ck_assert_uint_eq(config.allocation.trainers, 5);
+    ck_assert(!config.allocation.samplers_auto && !config.allocation.trainers_auto);
+    ck_assert_uint_eq(config.arena_bytes, 2000000000u);
+    ck_assert_uint_eq(config.epochs, 1000000);
+    ck_assert_uint_eq(config.seed, 9007199254740991u);
+    ck_assert_int_eq(config.precision, SL_CONFIG_BF16);
+    ck_assert(config.digest);
+    ck_assert_uint_eq(config.evaluate.every, 0);
+    ck_assert(!config.evaluate.full);
+    ck_assert_uint_eq(config.evaluate.n_fanout, 2);
+    ck_assert_int_eq(config.evaluate.fanout[1], 8);
+    ck_assert_uint_eq(config.evaluate.batch_size, 9);
+    ck_assert_str_eq(config.output, "somewhere/else");
+}
+END_TEST
+
+START_TEST(left_out_keys_have_their_defaults)
+{
+    parse(MINIMAL);
+    ck_assert_str_eq(config.name, "little");
+    ck_assert_str_eq(config.output, "runs/little");
+    ck_assert_int_eq(config.model.kind, SL_MODEL_GCN);
+    ck_assert_uint_eq(config.model.layers, 3);
+    ck_assert_uint_eq(config.model.hidden, 256);
+    ck_assert(config.model.dropout == 0.5 && config.model.input_dropout == 0);
+    ck_assert_uint_eq(config.sampler.n_fanout, 3);
+    ck_assert_int_eq(config.sampler.fanout[0], 15);
+    ck_assert_int_eq(config.sampler.fanout[1], 10);
+    ck_assert_int_eq(config.sampler.fanout[2], 5);
+    ck_assert_uint_eq(config.sampler.batch_size, 1024);
+    ck_assert_int_eq(config.optimizer.kind, SL_OPTIMIZER_ADAM);
+    ck_assert(config.optimizer.lr == 0.003 && config.optimizer.weight_decay == 0);
+    ck_assert(config.optimizer.beta1 == 0.9 && config.optimizer.beta2 == 0.999);
+    ck_assert(config.optimizer.eps == 1e-8 && config.optimizer.momentum == 0);
+    ck_assert_int_eq(config.updates.mode, SL_UPDATE_ORDERED);
+    ck_assert_uint_eq(config.updates.batches_per_update, 1);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_NONE);
+    ck_assert(config.devices_auto);
+    ck_assert(config.allocation.samplers_auto && config.allocation.trainers_auto);
+    ck_assert(!config.allocation.switching);
+    ck_assert_uint_eq(config.arena_bytes, 0);
+    ck_assert_uint_eq(config.epochs, 10);
+    ck_assert_uint_eq(config.seed, 0);
+    ck_assert_int_eq(config.precision, SL_CONFIG_FP32);
+    ck_assert(!config.digest);
+    ck_assert_uint_eq(config.evaluate.every, 1);
+    ck_assert(config.evaluate.full);
+    ck_assert_uint_eq(config.evaluate.batch_size, 1024);
+}
+END_TEST
+
+START_TEST(the_name_decides_the_run_directory)
+{
+    parse("{\"name\": \"abc\", \"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}}");
+    ck_assert_str_eq(config.output, "runs/abc");
+}
+END_TEST
+
+START_TEST(auto_devices_are_the_physical_cores)
+{
+    struct sl_cores physical;
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    parse(MINIMAL);
+    uint32_t cores = 0;
+    for (uint32_t d = 0; d < config.n_devices; d++) {
+        ck_assert_int_eq(config.devices[d].kind, SL_DEVICE_CPU);
+        for (uint32_t i = 0; i < config.devices[d].n_cores; i++, cores++)
+            ck_assert(sl_cores_has(&physical, config.devices[d].cores[i]));
+    }
+    ck_assert_uint_eq(cores, sl_cores_count(&physical));
+}
+END_TEST
+
+START_TEST(auto_devices_stay_inside_the_affinity)
+{
+    struct sl_cores allowed;
+    uint16_t cores[SL_CORES_MAX];
+    ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
+    uint32_t n = sl_cores_list(&allowed, cores, SL_CORES_MAX);
+    ck_assert_int_eq(sl_device_pin(&cores[n - 1], 1), SL_OK);
+    parse(MINIMAL);
+    ck_assert_uint_eq(config.n_devices, 1);
+    ck_assert_uint_eq(config.devices[0].n_cores, 1);
+    ck_assert_uint_eq(config.devices[0].cores[0], cores[n - 1]);
+    ck_assert_uint_eq(config.allocation.samplers, 1);
+    ck_assert_uint_eq(config.allocation.trainers, 1);
+}
+END_TEST
+
+// cores, and the devices and cores of the first and the last device that they make
+static const struct {
+    uint32_t cores, devices, first, last;
+} groups[] = {
+    {1, 1, 1, 1},   {64, 64, 1, 1},  {65, 33, 2, 1},
+    {96, 48, 2, 2}, {129, 43, 3, 3}, {1024, 64, 16, 16},
+};
+
+START_TEST(many_cores_share_devices_evenly)
+{
+    struct sl_cores set = {0};
+    for (uint32_t core = 0; core < groups[_i].cores; core++)
+        sl_cores_add(&set, core);
+    memset(&config, 0, sizeof config);
+    sl_config_group_cores(&set, &config);
+    ck_assert_uint_eq(config.n_devices, groups[_i].devices);
+    ck_assert_uint_eq(config.devices[0].n_cores, groups[_i].first);
+    ck_assert_uint_eq(config.devices[config.n_devices - 1].n_cores, groups[_i].last);
+    uint32_t next = 0;
+    for (uint32_t d = 0; d < config.n_devices; d++)
+        for (uint32_t i = 0; i < config.devices[d].n_cores; i++)
+            ck_assert_uint_eq(config.devices[d].cores[i], next++);
+    ck_assert_uint_eq(next, groups[_i].cores);
+}
+END_TEST
+
+// samplers, trainers given (0: auto) for 8 devices on one core, and what they become
+static const struct {
+    uint32_t devices, samplers, trainers, want_samplers, want_trainers;
+} splits[] = {
+    {8, 0, 0, 2, 6}, {8, 3, 0, 3, 5}, {8, 0, 5, 3, 5}, {8, 9, 0, 9, 1},    {8, 0, 8, 1, 8},
+    {1, 0, 0, 1, 1}, {2, 0, 0, 1, 1}, {3, 0, 0, 1, 2}, {64, 0, 0, 16, 48},
+};
+
+START_TEST(auto_split_uses_every_device)
+{
+    char text[8192], part[96];
+    strcpy(text, "{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, \"devices\": [");
+    for (uint32_t i = 0; i < splits[_i].devices; i++)
+        strcat(text,
+               i ? ",{\"kind\":\"cpu\",\"cores\":\"0\"}" : "{\"kind\":\"cpu\",\"cores\":\"0\"}");
+    strcat(text, "], \"allocation\": {");
+    if (splits[_i].samplers) {
+        snprintf(part, sizeof part, "\"samplers\": %u", splits[_i].samplers);
+        strcat(text, part);
+    }
+    if (splits[_i].trainers) {
+        snprintf(part, sizeof part, "%s\"trainers\": %u", splits[_i].samplers ? "," : "",
+                 splits[_i].trainers);
+        strcat(text, part);
+    }
+    strcat(text, "}}");
+    parse(text);
+    ck_assert_uint_eq(config.allocation.samplers, splits[_i].want_samplers);
+    ck_assert_uint_eq(config.allocation.trainers, splits[_i].want_trainers);
+}
+END_TEST
+
+START_TEST(a_file_is_read_and_names_the_job)
+{
+    write_job(MINIMAL "\n", strlen(MINIMAL) + 1);
+    ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
+    ck_assert_str_eq(config.name, "little");
+}
+END_TEST
+
+START_TEST(a_byte_order_mark_is_no_fault)
+{
+    write_job("\xEF\xBB\xBF" MINIMAL, strlen(MINIMAL) + 3);
+    ck_assert_msg(sl_config_load(path, NULL, 0, &config) == SL_OK, "%s", sl_error_message());
+}
+END_TEST
+
+START_TEST(a_text_need_not_end_in_a_nul)
+{
+    size_t n = strlen(MINIMAL);
+    char *text = malloc(n); // exactly: reading past it is an error that a sanitizer sees
+    memcpy(text, MINIMAL, n);
+    ck_assert_int_eq(sl_config_parse(text, n, "x", &config), SL_OK);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_missing_file_is_named)
+{
+    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_ENOENT);
+    assert_message(path);
+    assert_message("no such job file");
+}
+END_TEST
+
+START_TEST(a_directory_is_no_job)
+{
+    ck_assert_int_eq(sl_config_load(dir, NULL, 0, &config), SL_EINVAL);
+    assert_message(dir);
+    assert_message("found a directory");
+}
+END_TEST
+
+START_TEST(an_unreadable_file_is_named)
+{
+    write_job(MINIMAL, strlen(MINIMAL));
+    ck_assert_int_eq(chmod(path, 0), 0);
+    bool root = geteuid() == 0; // whom modes do not stop: be nobody for the moment
+    if (root && seteuid(65534) != 0) {
+        printf("SKIP: can not give up root\n");
+        return;
+    }
+    int rc = sl_config_load(path, NULL, 0, &config);
+    if (root)
+        ck_assert_int_eq(seteuid(0), 0);
+    ck_assert_int_eq(rc, SL_EACCESS);
+    assert_message(path);
+    assert_message("no permission");
+}
+END_TEST
+
+START_TEST(an_empty_file_is_said_to_be_empty)
+{
+    write_job(" \n\t", 3);
+    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_EFORMAT);
+    assert_message("the file is empty");
+}
+END_TEST
+
+START_TEST(a_huge_file_is_refused)
+{
+    size_t n = (1 << 20) + 1;
+    char *blank = malloc(n);
+    memset(blank, ' ', n);
+    memcpy(blank, MINIMAL, strlen(MINIMAL));
+    write_job(blank, n);
+    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_EINVAL);
+    assert_message("more than 1048576 bytes");
+    write_job(blank, n - 1);
+    ck_assert_int_eq(sl_config_load(path, NULL, 0, &config), SL_OK);
+    free(blank);
+}
+END_TEST
+
+START_TEST(a_file_name_too_long_for_a_name_asks_for_one)
+{
+    char origin[300];
+    memset(origin, 'n', sizeof origin);
+    strcpy(origin + 200, ".json");
+    ck_assert_int_eq(sl_config_parse(MINIMAL, strlen(MINIMAL), origin, &config), SL_EINVAL);
+    assert_message("name: missing");
+}
+END_TEST
+
+START_TEST(the_words_have_names)
+{
+    ck_assert_str_eq(sl_model_kind_name(SL_MODEL_GRAPHSAGE), "graphsage");
+    ck_assert_str_eq(sl_model_kind_name(SL_MODEL_GCN), "gcn");
+    ck_assert_str_eq(sl_model_kind_name((enum sl_model_kind)77), "unknown");
+    ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CPU), "cpu");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_load");
+    TCase *t = tcase_create("load");
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, every_key_reaches_its_field);
+    tcase_add_test(t, left_out_keys_have_their_defaults);
+    tcase_add_test(t, the_name_decides_the_run_directory);
+    tcase_add_test(t, auto_devices_are_the_physical_cores);
+    tcase_add_test(t, auto_devices_stay_inside_the_affinity);
+    tcase_add_loop_test(t, many_cores_share_devices_evenly, 0, sizeof groups / sizeof groups[0]);
+    tcase_add_loop_test(t, auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0]);
+    tcase_add_test(t, a_file_is_read_and_names_the_job);
+    tcase_add_test(t, a_byte_order_mark_is_no_fault);
+    tcase_add_test(t, a_text_need_not_end_in_a_nul);
+    tcase_add_test(t, a_missing_file_is_named);
+    tcase_add_test(t, a_directory_is_no_job);
+    tcase_add_test(t, an_unreadable_file_is_named);
+    tcase_add_test(t, an_empty_file_is_said_to_be_empty);
+    tcase_add_test(t, a_huge_file_is_refused);
+    tcase_add_test(t, a_file_name_too_long_for_a_name_asks_for_one);
+    tcase_add_test(t, the_words_have_names);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

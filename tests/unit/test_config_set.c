@@ -1,0 +1,224 @@
+// `--set path=value`: what it may change, and what its messages say.
+#include "config/config.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+
+static struct sl_config config;
+static char path[64];
+
+static void setup(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%.40s/sl_set_XXXXXX", tmp ? tmp : "/tmp");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    FILE *file = fdopen(fd, "w");
+    fputs("{\"name\": \"job\", \"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
+          " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\"}], \"epochs\": 3}",
+          file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+}
+
+static int load(const char *a, const char *b)
+{
+    struct sl_config_override sets[] = {{a}, {b}};
+    return sl_config_load(path, sets, b ? 2 : 1, &config);
+}
+
+static void must_load(const char *a, const char *b)
+{
+    ck_assert_msg(load(a, b) == SL_OK, "%s", sl_error_message());
+}
+
+START_TEST(a_number_replaces_what_the_file_says)
+{
+    must_load("epochs=5", NULL);
+    ck_assert_uint_eq(config.epochs, 5);
+}
+END_TEST
+
+START_TEST(missing_objects_are_made)
+{
+    must_load("optimizer.lr=0.25", "evaluate.fanout=[1,2,-1]");
+    ck_assert(config.optimizer.lr == 0.25);
+    ck_assert(!config.evaluate.full);
+    ck_assert_int_eq(config.evaluate.fanout[2], -1);
+}
+END_TEST
+
+START_TEST(a_bare_word_is_text)
+{
+    must_load("dataset=data/other set", "model.kind=graphsage");
+    ck_assert_str_eq(config.dataset, "data/other set");
+    ck_assert_int_eq(config.model.kind, SL_MODEL_GRAPHSAGE);
+}
+END_TEST
+
+START_TEST(a_quoted_word_is_text)
+{
+    must_load("dataset=\"a b\"", "precision=\"bf16\"");
+    ck_assert_str_eq(config.dataset, "a b");
+    ck_assert_int_eq(config.precision, SL_CONFIG_BF16);
+}
+END_TEST
+
+START_TEST(a_number_is_text_where_text_is_wanted)
+{
+    must_load("name=7", "dataset=true");
+    ck_assert_str_eq(config.name, "7");
+    ck_assert_str_eq(config.dataset, "true");
+    ck_assert_str_eq(config.output, "runs/7");
+}
+END_TEST
+
+START_TEST(a_value_may_hold_an_equals_sign)
+{
+    must_load("dataset=a=b", NULL);
+    ck_assert_str_eq(config.dataset, "a=b");
+}
+END_TEST
+
+START_TEST(an_object_replaces_an_object)
+{
+    must_load("model={\"kind\": \"graphsage\", \"hidden\": 8}", NULL);
+    ck_assert_int_eq(config.model.kind, SL_MODEL_GRAPHSAGE);
+    ck_assert_uint_eq(config.model.hidden, 8);
+}
+END_TEST
+
+START_TEST(the_last_one_counts)
+{
+    must_load("epochs=5", "epochs=6");
+    ck_assert_uint_eq(config.epochs, 6);
+}
+END_TEST
+
+START_TEST(a_later_one_mends_an_earlier_one)
+{
+    must_load("model.layers=2", "sampler.fanout=[4, 4]");
+    ck_assert_uint_eq(config.model.layers, 2);
+}
+END_TEST
+
+START_TEST(devices_can_be_set)
+{
+    must_load("devices=auto", NULL);
+    ck_assert(config.devices_auto);
+    must_load("devices=[{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cpu\", \"cores\": 0}]",
+              NULL);
+    ck_assert_uint_eq(config.n_devices, 2);
+}
+END_TEST
+
+START_TEST(an_entry_of_a_list_can_be_reached)
+{
+    must_load("devices[0].memory=64MiB", NULL);
+    ck_assert_uint_eq(config.devices[0].memory_bytes, 64 << 20);
+}
+END_TEST
+
+static const struct {
+    const char *set, *parts[3];
+} mistakes[] = {
+    {"epochs", {"--set epochs: ", "no \"=\"", "wanted path=value"}},
+    {"=5", {"--set =5: ", "no path"}},
+    {"", {"no \"=\""}},
+    {"epoch=5", {"--set epoch=5: ", "epoch: unknown key", "did you mean epochs?"}},
+    {"model.layer=5", {"model.layer: unknown key", "did you mean model.layers?"}},
+    {"modle.layers=5", {"did you mean model?"}},
+    {"opt.lr=5", {"did you mean optimizer.lr?"}},
+    {"lr=5", {"did you mean optimizer.lr?"}},
+    {"model.layers.x=5", {"unknown key"}},
+    {"model..layers=5", {"unknown key"}},
+    {".model=5", {"unknown key"}},
+    {"devices[].kind=cpu", {"devices[].kind"}},
+    {"devices[7].kind=cpu", {"devices[7].kind", "wanted a list that has this entry"}},
+    {"devices[0].cpu=5", {"unknown key", "the keys of devices[] are kind, cores, memory"}},
+    {"devices[99999999999999999999].kind=cpu", {"wanted a list that has this entry"}},
+    {"sampler.fanout[0]=5", {"did you mean sampler.fanout?"}},
+    {"model={\"kind\": \"gcn\", \"x\": 1}", {"--set model={", "model.x: unknown key"}},
+    {"model={\"kind\": \"gcn\", \"kind\": \"gcn\"}", {"model.kind: found twice"}},
+    {"model=5", {"with --set model=5: model: found number 5", "wanted an object"}},
+    {"epochs=many", {"with --set epochs=many: epochs: found string \"many\"", "a whole number"}},
+    {"epochs=0", {"with --set epochs=0: epochs: found number 0", "from 1 to 1000000"}},
+    {"epochs=", {"with --set epochs=: epochs: found string \"\""}},
+    {"sampler.fanout=[5,5", {"found string \"[5,5\"", "a list"}},
+    {"sampler.fanout=[5,5]", {"with --set sampler.fanout=[5,5]: ", "found 2 entries, wanted 3"}},
+    {"model.layers=2", {"sampler.fanout: missing"}},
+    {"dataset=", {"with --set dataset=: dataset: found string \"\""}},
+    {"dataset=\xff", {"--set ", "not UTF-8"}},
+    {"optimizer.momentum=0.5", {"only with \"sgd\""}},
+    {"devices[0].cores=1000", {"with --set devices[0].cores=1000: devices[0].cores"}},
+};
+
+START_TEST(a_mistake_is_explained)
+{
+    int rc = load(mistakes[_i].set, NULL);
+    ck_assert_msg(rc == SL_EINVAL, "%s: %s", mistakes[_i].set, sl_strerror(rc));
+    for (int i = 0; i < 3 && mistakes[_i].parts[i]; i++)
+        ck_assert_msg(strstr(sl_error_message(), mistakes[_i].parts[i]) != NULL,
+                      "\"%s\" is not in: %s", mistakes[_i].parts[i], sl_error_message());
+}
+END_TEST
+
+START_TEST(the_message_names_the_override_that_decided)
+{
+    ck_assert_int_eq(load("epochs=0", "epochs=-1"), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "with --set epochs=-1: epochs: found"));
+    ck_assert_int_eq(load("seed=5", "model.layers=99"), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "with --set model.layers=99: "));
+    ck_assert_int_eq(load("optimizer.lr=1", "model.layers=2"), SL_EINVAL);
+    ck_assert_ptr_null(strstr(sl_error_message(), "--set")); // the fanout was not set
+}
+END_TEST
+
+START_TEST(a_long_path_is_refused)
+{
+    char text[4096];
+    memset(text, 'a', sizeof text);
+    strcpy(text + sizeof text - 3, "=5");
+    ck_assert_int_eq(load(text, NULL), SL_EINVAL);
+    memcpy(text, "model.", 6);
+    ck_assert_int_eq(load(text, NULL), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "unknown key"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_set");
+    TCase *t = tcase_create("set");
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_number_replaces_what_the_file_says);
+    tcase_add_test(t, missing_objects_are_made);
+    tcase_add_test(t, a_bare_word_is_text);
+    tcase_add_test(t, a_quoted_word_is_text);
+    tcase_add_test(t, a_number_is_text_where_text_is_wanted);
+    tcase_add_test(t, a_value_may_hold_an_equals_sign);
+    tcase_add_test(t, an_object_replaces_an_object);
+    tcase_add_test(t, the_last_one_counts);
+    tcase_add_test(t, a_later_one_mends_an_earlier_one);
+    tcase_add_test(t, devices_can_be_set);
+    tcase_add_test(t, an_entry_of_a_list_can_be_reached);
+    tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
+    tcase_add_test(t, the_message_names_the_override_that_decided);
+    tcase_add_test(t, a_long_path_is_refused);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

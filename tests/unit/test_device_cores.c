@@ -1,0 +1,265 @@
+// Core lists, the machine's cores, and pinning.
+#include "common/device/cores.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/error.h"
+
+// text, its shortest form, number of cores
+static const struct {
+    const char *text, *shortest;
+    uint32_t n;
+} lists[] = {
+    {"0", "0", 1},
+    {"0-3", "0-3", 4},
+    {"0,2", "0,2", 2},
+    {"0, 2", "0,2", 2},
+    {"3,1,2,0", "0-3", 4},
+    {"5-5", "5", 1},
+    {"0-1,6", "0-1,6", 3},
+    {"1023", "1023", 1},
+    {"0-1023", "0-1023", 1024},
+    {"62-65,127-128", "62-65,127-128", 6},
+};
+
+START_TEST(a_list_is_read_and_written_back)
+{
+    struct sl_cores set;
+    char text[SL_CORES_TEXT_BYTES];
+    ck_assert_msg(sl_cores_parse(lists[_i].text, &set) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_eq(sl_cores_count(&set), lists[_i].n);
+    sl_cores_format(&set, text, sizeof text);
+    ck_assert_str_eq(text, lists[_i].shortest);
+}
+END_TEST
+
+static const struct {
+    const char *text, *why;
+} malformed[] = {
+    {"", "missing at its end"},
+    {"0,", "missing at its end"},
+    {"0-", "missing at its end"},
+    {"-1", "character 1 is not a core number"},
+    {"a", "character 1 is not a core number"},
+    {"0-x", "character 3 is not a core number"},
+    {" 0", "character 1 is not a core number"},
+    {"0,,1", "character 3 is not a core number"},
+    {"0 1", "character 2 is neither"},
+    {"0-1-2", "character 4 is neither"},
+    {"0.5", "character 2 is neither"},
+    {"3-1", "3-1 runs backwards"},
+    {"0,0", "core 0 stands in it twice"},
+    {"0-3,2", "core 2 stands in it twice"},
+    {"1024", "end at 1023"},
+    {"99999999999999999999999", "end at 1023"},
+    {"0-99999", "end at 1023"},
+};
+
+START_TEST(a_malformed_list_is_explained)
+{
+    struct sl_cores set;
+    ck_assert_int_eq(sl_cores_parse(malformed[_i].text, &set), SL_EINVAL);
+    ck_assert_msg(strstr(sl_error_message(), malformed[_i].why) != NULL, "\"%s\": %s",
+                  malformed[_i].text, sl_error_message());
+}
+END_TEST
+
+START_TEST(members_come_in_order_up_to_the_capacity)
+{
+    struct sl_cores set;
+    uint16_t list[3] = {0};
+    ck_assert_int_eq(sl_cores_parse("9,2,700,4", &set), SL_OK);
+    ck_assert_uint_eq(sl_cores_list(&set, list, 3), 3);
+    ck_assert_uint_eq(list[0], 2);
+    ck_assert_uint_eq(list[1], 4);
+    ck_assert_uint_eq(list[2], 9);
+    ck_assert(!sl_cores_has(&set, 3));
+    ck_assert(!sl_cores_has(&set, 100000));
+}
+END_TEST
+
+START_TEST(a_text_is_cut_at_the_buffer)
+{
+    struct sl_cores set;
+    char text[8];
+    memset(text, 'x', sizeof text);
+    ck_assert_int_eq(sl_cores_parse("100,200,300,400", &set), SL_OK);
+    sl_cores_format(&set, text, 6);
+    ck_assert_str_eq(text, "100,2");
+    ck_assert_int_eq(text[7], 'x');
+}
+END_TEST
+
+START_TEST(allowed_cores_are_the_kernels)
+{
+    struct sl_cores set;
+    cpu_set_t mask;
+    ck_assert_int_eq(sl_cores_allowed(&set), SL_OK);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof mask, &mask), 0);
+    for (uint32_t core = 0; core < SL_CORES_MAX; core++)
+        ck_assert_msg(sl_cores_has(&set, core) == !!CPU_ISSET(core, &mask), "core %u", core);
+    ck_assert_uint_ge(sl_cores_configured(), sl_cores_count(&set));
+}
+END_TEST
+
+START_TEST(physical_cores_are_some_of_the_allowed)
+{
+    struct sl_cores allowed, physical;
+    ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    ck_assert_uint_ge(sl_cores_count(&physical), 1);
+    for (uint32_t core = 0; core < SL_CORES_MAX; core++)
+        ck_assert(!sl_cores_has(&physical, core) || sl_cores_has(&allowed, core));
+}
+END_TEST
+
+// The kernel's own list of hardware threads is the referee.
+START_TEST(one_hardware_thread_counts_for_each_core)
+{
+    struct sl_cores allowed, physical, rest;
+    ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    uint32_t n = 0;
+    rest = allowed;
+    for (uint32_t core = 0; core < SL_CORES_MAX; core++) {
+        char path[128], text[512] = "";
+        if (!sl_cores_has(&rest, core))
+            continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                 core);
+        FILE *file = fopen(path, "r");
+        if (!file || !fgets(text, sizeof text, file)) {
+            if (file)
+                fclose(file);
+            printf("SKIP: no %s\n", path);
+            return;
+        }
+        fclose(file);
+        text[strcspn(text, "\n")] = '\0';
+        struct sl_cores siblings;
+        ck_assert_int_eq(sl_cores_parse(text, &siblings), SL_OK);
+        ck_assert_msg(sl_cores_has(&physical, core), "core %u is the first of %s", core, text);
+        for (uint32_t i = 0; i < SL_CORES_MAX / 64; i++)
+            rest.bits[i] &= ~siblings.bits[i];
+        n++;
+    }
+    ck_assert_uint_eq(sl_cores_count(&physical), n);
+}
+END_TEST
+
+// hwloc can be told of another machine: two hardware threads in each core.
+START_TEST(hardware_threads_of_one_core_count_once)
+{
+    struct sl_cores allowed, physical;
+    char machine[64];
+    ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
+    uint32_t n = sl_cores_count(&allowed);
+    if (n % 2 || !sl_cores_has(&allowed, n - 1)) {
+        printf("SKIP: the cores of this machine are not 0 to an odd number\n");
+        return;
+    }
+    snprintf(machine, sizeof machine, "core:%u pu:2", n / 2);
+    ck_assert_int_eq(setenv("HWLOC_SYNTHETIC", machine, 1), 0);
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    ck_assert_uint_eq(sl_cores_count(&physical), n / 2);
+    for (uint32_t core = 0; core < n; core++)
+        ck_assert(sl_cores_has(&physical, core) == (core % 2 == 0));
+}
+END_TEST
+
+START_TEST(a_topology_that_misses_cores_is_not_believed)
+{
+    struct sl_cores allowed, physical;
+    ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
+    if (sl_cores_count(&allowed) == 1 && sl_cores_has(&allowed, 0)) {
+        printf("SKIP: there is one core only\n");
+        return;
+    }
+    ck_assert_int_eq(setenv("HWLOC_SYNTHETIC", "core:1 pu:1", 1), 0);
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    ck_assert_mem_eq(&physical, &allowed, sizeof allowed);
+}
+END_TEST
+
+static void *where_a_new_thread_may_run(void *out)
+{
+    ck_assert_int_eq(sl_cores_allowed(out), SL_OK);
+    return NULL;
+}
+
+START_TEST(pinning_holds_for_this_thread_and_new_ones)
+{
+    struct sl_cores set;
+    uint16_t cores[SL_CORES_MAX];
+    pthread_t thread;
+    ck_assert_int_eq(sl_cores_allowed(&set), SL_OK);
+    uint16_t last = cores[sl_cores_list(&set, cores, SL_CORES_MAX) - 1];
+    ck_assert_int_eq(sl_device_pin(&last, 1), SL_OK);
+    ck_assert_int_eq(sched_getcpu(), last);
+    ck_assert_int_eq(pthread_create(&thread, NULL, where_a_new_thread_may_run, &set), 0);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(sl_cores_count(&set), 1);
+    ck_assert(sl_cores_has(&set, last));
+}
+END_TEST
+
+START_TEST(pinning_to_all_allowed_cores_changes_nothing)
+{
+    struct sl_cores before, after;
+    uint16_t cores[SL_CORES_MAX];
+    ck_assert_int_eq(sl_cores_allowed(&before), SL_OK);
+    uint32_t n = sl_cores_list(&before, cores, SL_CORES_MAX);
+    ck_assert_int_eq(sl_device_pin(cores, n), SL_OK);
+    ck_assert_int_eq(sl_cores_allowed(&after), SL_OK);
+    ck_assert_mem_eq(&before, &after, sizeof before);
+}
+END_TEST
+
+START_TEST(a_core_that_is_not_there_can_not_be_had)
+{
+    uint32_t n = sl_cores_configured();
+    if (n >= SL_CORES_MAX) {
+        printf("SKIP: this machine has every core number\n");
+        return;
+    }
+    uint16_t missing[2] = {(uint16_t)n, 0};
+    ck_assert_int_eq(sl_device_pin(missing, 1), SL_EINVAL);
+    // Together with one that is there, the kernel would take that one and say nothing.
+    ck_assert_int_eq(sl_device_pin(missing, 2), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "got only 0"));
+    missing[0] = SL_CORES_MAX;
+    ck_assert_int_eq(sl_device_pin(missing, 1), SL_EINVAL);
+    ck_assert_int_eq(sl_device_pin(missing, 0), SL_EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_cores");
+    TCase *t = tcase_create("cores");
+    tcase_set_timeout(t, 20);
+    tcase_add_loop_test(t, a_list_is_read_and_written_back, 0, sizeof lists / sizeof lists[0]);
+    tcase_add_loop_test(t, a_malformed_list_is_explained, 0,
+                        sizeof malformed / sizeof malformed[0]);
+    tcase_add_test(t, members_come_in_order_up_to_the_capacity);
+    tcase_add_test(t, a_text_is_cut_at_the_buffer);
+    tcase_add_test(t, allowed_cores_are_the_kernels);
+    tcase_add_test(t, physical_cores_are_some_of_the_allowed);
+    tcase_add_test(t, one_hardware_thread_counts_for_each_core);
+    tcase_add_test(t, hardware_threads_of_one_core_count_once);
+    tcase_add_test(t, a_topology_that_misses_cores_is_not_believed);
+    tcase_add_test(t, pinning_holds_for_this_thread_and_new_ones);
+    tcase_add_test(t, pinning_to_all_allowed_cores_changes_nothing);
+    tcase_add_test(t, a_core_that_is_not_there_can_not_be_had);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

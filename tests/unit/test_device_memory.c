@@ -1,0 +1,252 @@
+// Memory that is left to the process, against made-up machines: a tree of files that looks like
+// /proc and /sys/fs/cgroup.
+#include "common/base/memory.h"
+
+#include <check.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64];
+
+#define MIB ((uint64_t)1 << 20)
+
+static void setup(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%.40s/sl_memory_XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(root));
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+static void teardown(void)
+{
+    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void put(const char *path, const char *text)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(full, 0700);
+        *at = '/';
+    }
+    FILE *file = fopen(full, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void put_meminfo(void)
+{
+    put("/proc/meminfo", "MemTotal:       16384000 kB\nMemFree:         1024000 kB\n"
+                         "MemAvailable:    8192000 kB\n"); // 8000 MiB
+}
+
+#define MOUNT_V2 "40 30 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+#define MOUNT_V1                                                                                   \
+    "30 20 0:27 / / rw shared:1 - ext4 /dev/vda1 rw\n"                                             \
+    "31 30 0:28 / /sys/fs/cgroup/cpu rw shared:2 - cgroup cgroup rw,cpu\n"                         \
+    "32 30 0:29 / /sys/fs/cgroup/memory rw shared:3 - cgroup cgroup rw,memory\n"
+
+START_TEST(without_cgroups_the_kernels_figure_counts)
+{
+    put_meminfo();
+    ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
+}
+END_TEST
+
+START_TEST(a_cgroup_leaves_its_limit_less_its_use)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/job/memory.max", "1048576000\n");    // 1000 MiB
+    put("/sys/fs/cgroup/job/memory.current", "314572800\n"); // 300 MiB
+    ck_assert_uint_eq(sl_memory_available_below(root), 700 * MIB);
+}
+END_TEST
+
+START_TEST(page_cache_is_not_use)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/job/memory.max", "1048576000\n");
+    put("/sys/fs/cgroup/job/memory.current", "838860800\n"); // 800 MiB, of which
+    put("/sys/fs/cgroup/job/memory.stat", "anon 104857600\nfile 734003200\n"
+                                          "inactive_anon 1\nactive_anon 2\n"
+                                          "inactive_file 524288000\n" // 500 MiB
+                                          "active_file 209715200\n"); // 200 MiB
+    ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
+}
+END_TEST
+
+START_TEST(a_cgroup_without_a_limit_does_not_count)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/job/memory.max", "max\n");
+    put("/sys/fs/cgroup/job/memory.current", "314572800\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 8000 * MIB);
+}
+END_TEST
+
+START_TEST(the_high_mark_is_a_limit)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/job/memory.max", "max\n");
+    put("/sys/fs/cgroup/job/memory.high", "419430400\n"); // 400 MiB
+    put("/sys/fs/cgroup/job/memory.current", "104857600\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 300 * MIB);
+}
+END_TEST
+
+START_TEST(the_tightest_ancestor_counts)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/a/b/c\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/a/memory.max", "524288000\n"); // 500 MiB
+    put("/sys/fs/cgroup/a/memory.current", "419430400\n");
+    put("/sys/fs/cgroup/a/b/c/memory.max", "1048576000\n");
+    put("/sys/fs/cgroup/a/b/c/memory.current", "0\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
+}
+END_TEST
+
+START_TEST(use_beyond_the_limit_leaves_nothing)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo", MOUNT_V2);
+    put("/sys/fs/cgroup/job/memory.max", "1048576\n");
+    put("/sys/fs/cgroup/job/memory.current", "2097152\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 0);
+}
+END_TEST
+
+START_TEST(version_one_is_read_too)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/abc\n0::/\n");
+    put("/proc/self/mountinfo", MOUNT_V1);
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // none
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "99999999\n");
+    put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1048576000\n");
+    put("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "314572800\n");
+    put("/sys/fs/cgroup/memory/docker/abc/memory.stat",
+        "inactive_file 1\nactive_file 1\ntotal_inactive_file 104857600\ntotal_active_file 0\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 800 * MIB);
+}
+END_TEST
+
+START_TEST(a_container_that_sees_only_its_own_part_is_found)
+{
+    put_meminfo();
+    // The path is the host's, the mount's root is the container's own group.
+    put("/proc/self/cgroup", "4:memory:/docker/abc/job\n");
+    put("/proc/self/mountinfo",
+        "32 30 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "524288000\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "209715200\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "0\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 200 * MIB);
+}
+END_TEST
+
+START_TEST(a_path_that_is_not_visible_falls_back_to_the_mount)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "4:memory:/docker/abc\n");
+    put("/proc/self/mountinfo", MOUNT_V1);
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "524288000\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 400 * MIB);
+}
+END_TEST
+
+START_TEST(a_mount_with_a_blank_in_its_path_is_found)
+{
+    put_meminfo();
+    put("/proc/self/cgroup", "0::/\n");
+    put("/proc/self/mountinfo", "40 30 0:28 / /my\\040cgroups rw - cgroup2 cgroup2 rw\n");
+    put("/my cgroups/memory.max", "104857600\n");
+    put("/my cgroups/memory.current", "0\n");
+    ck_assert_uint_eq(sl_memory_available_below(root), 100 * MIB);
+}
+END_TEST
+
+START_TEST(without_any_file_there_is_still_an_answer)
+{
+    ck_assert_uint_gt(sl_memory_available_below(root), 0);
+    ck_assert_uint_lt(sl_memory_available_below(root), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(this_machine_has_some_memory)
+{
+    uint64_t have = sl_device_memory_available();
+    ck_assert_uint_gt(have, 0);
+    ck_assert_uint_le(have, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+END_TEST
+
+START_TEST(a_limit_on_the_address_space_counts)
+{
+#ifdef SL_SANITIZED
+    printf("SKIP: a sanitizer takes terabytes of address space\n");
+#else
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = 600 * MIB;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    uint64_t have = sl_device_memory_available();
+    ck_assert_uint_gt(have, 0);
+    ck_assert_uint_lt(have, 600 * MIB);
+#endif
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_memory");
+    TCase *t = tcase_create("memory");
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, without_cgroups_the_kernels_figure_counts);
+    tcase_add_test(t, a_cgroup_leaves_its_limit_less_its_use);
+    tcase_add_test(t, page_cache_is_not_use);
+    tcase_add_test(t, a_cgroup_without_a_limit_does_not_count);
+    tcase_add_test(t, the_high_mark_is_a_limit);
+    tcase_add_test(t, the_tightest_ancestor_counts);
+    tcase_add_test(t, use_beyond_the_limit_leaves_nothing);
+    tcase_add_test(t, version_one_is_read_too);
+    tcase_add_test(t, a_container_that_sees_only_its_own_part_is_found);
+    tcase_add_test(t, a_path_that_is_not_visible_falls_back_to_the_mount);
+    tcase_add_test(t, a_mount_with_a_blank_in_its_path_is_found);
+    tcase_add_test(t, without_any_file_there_is_still_an_answer);
+    tcase_add_test(t, this_machine_has_some_memory);
+    tcase_add_test(t, a_limit_on_the_address_space_counts);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
