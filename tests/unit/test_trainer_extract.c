@@ -1,0 +1,157 @@
+// The extracting thread: one batch ahead, its buffers, its share, its errors.
+#include "tests/unit/trainer_farm.h"
+
+#include "trainer/extract.h"
+
+enum { NODES = 150, FEATURES = 6, CLASSES = 4 };
+
+static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_cell_state state)
+{
+    uint64_t until = sl_now_ns() + 5000000000ull;
+    while (sl_cell_state(sl_ledger_word(&f->arena, seq, cell)) != (uint32_t)state) {
+        ck_assert_msg(sl_now_ns() < until, "cell %u does not reach state %d", cell, (int)state);
+        farm_sleep_ms(1);
+    }
+}
+
+// All cells of one phase sampled; the extracting thread of worker 1 runs.
+static void extract_init(struct farm *f, struct fixture_graph *g, struct sl_extract *x,
+                         uint32_t per_update, uint32_t share, uint64_t *seq)
+{
+    struct sl_config c = farm_job(per_update);
+    farm_init(f, &c, g, sl_kernels_ref());
+    *seq = farm_open_train(f, 0);
+    for (uint32_t i = 0; i < farm_batches(f); i++) {
+        struct sl_lease lease;
+        ck_assert_int_eq(sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, 0, &lease), SL_OK);
+        farm_publish(f, &lease);
+    }
+    const struct sl_extract_spec spec = {.arena = &f->arena,
+                                         .worker = 1,
+                                         .dataset = &g->ds,
+                                         .kernels = sl_kernels_ref(),
+                                         .model = &f->model,
+                                         .share = share};
+    ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
+}
+
+static void assert_features(const struct fixture_graph *g, const struct sl_work *work)
+{
+    float *wanted = fixture_input(&g->ds, work->block);
+    ck_assert_int_eq(
+        memcmp(work->x, wanted, (uint64_t)work->block->n_input * FEATURES * sizeof *wanted), 0);
+    free(wanted);
+}
+
+START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct farm f;
+    struct sl_extract x;
+    uint64_t seq;
+    extract_init(&f, &g, &x, 8, 8, &seq);
+    struct sl_work a, b;
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_uint_eq(a.lease.cell, 0);
+    wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
+    farm_sleep_ms(20);
+    assert_features(&g, &a); // the batch ahead has not touched it
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    ck_assert_uint_eq(b.lease.cell, 1);
+    assert_features(&g, &a);
+    assert_features(&g, &b);
+    ck_assert_ptr_ne(a.x, b.x);
+    // Both buffers are in use: nothing more is claimed.
+    farm_sleep_ms(30);
+    ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
+    sl_extract_release(&x, &a);
+    wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
+    // What is claimed and not taken goes back at the end.
+    uint64_t until = sl_now_ns() + 5000000000ull;
+    while (sl_now_ns() < until) {
+        pthread_mutex_lock(&x.lock);
+        bool offered = x.offered;
+        pthread_mutex_unlock(&x.lock);
+        if (offered)
+            break;
+        farm_sleep_ms(1);
+    }
+    sl_extract_stop(&x);
+    ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct farm f;
+    struct sl_extract x;
+    uint64_t seq;
+    extract_init(&f, &g, &x, 2, 1, &seq);
+    struct sl_work a, b;
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    farm_sleep_ms(50);
+    ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 1)), SL_CELL_READY);
+    // Another trainer takes the rest of the update; then the next update is fair game.
+    struct sl_lease other;
+    ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 2, 0, &other), SL_OK);
+    ck_assert_uint_eq(other.cell, 1);
+    wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    ck_assert_uint_eq(b.lease.cell, 2);
+    sl_extract_release(&x, &a);
+    sl_extract_release(&x, &b);
+    // Idle, it takes what there is.
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_uint_eq(a.lease.cell, 3);
+    sl_extract_stop(&x);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(broken_block_is_an_error_with_its_message)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(1);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_open_train(&f, 0);
+    struct sl_lease lease;
+    ck_assert_int_eq(sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, 0, &lease), SL_OK);
+    farm_publish(&f, &lease);
+    memset(f.arena.base + lease.entry->payload_offset, 0x5a, sizeof(struct sl_block));
+    struct sl_extract x;
+    const struct sl_extract_spec spec = {.arena = &f.arena,
+                                         .worker = 1,
+                                         .dataset = &g.ds,
+                                         .kernels = sl_kernels_ref(),
+                                         .model = &f.model,
+                                         .share = 1};
+    ck_assert_int_eq(sl_extract_start(&x, &spec), SL_OK);
+    struct sl_work work;
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &work), SL_EPROTO);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
+    sl_extract_stop(&x);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("trainer extract");
+    TCase *tc = tcase_create("extract");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, extraction_is_one_batch_ahead_in_its_own_buffer);
+    tcase_add_test(tc, batches_beyond_the_share_are_left_to_the_others_while_there_is_work);
+    tcase_add_test(tc, broken_block_is_an_error_with_its_message);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

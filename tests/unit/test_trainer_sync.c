@@ -1,0 +1,561 @@
+// Ordered updates and the loop on a real arena, with threads as trainers.
+#include "tests/unit/trainer_farm.h"
+
+#include "trainer/evaluate.h"
+
+enum { NODES = 150, FEATURES = 6, CLASSES = 4, EPOCHS = 3 };
+
+// --- the oracle: the same job as a plain loop without arena, threads or leases ---
+
+struct plain {
+    float *p[2], *m[2], *v[2], *sum;
+    float **slot;
+};
+
+static void plain_update(struct farm *f, struct plain *t, uint64_t version, uint32_t n,
+                         uint64_t counted)
+{
+    const struct sl_config *c = &f->config;
+    uint64_t n_params = f->model.n_params;
+    f->kernels->reduce((const float *const *)t->slot, n, n_params, (float)(1.0 / (double)counted),
+                       t->sum);
+    int from = version & 1, to = !from;
+    if (c->optimizer.kind == SL_OPTIMIZER_SGD) {
+        const struct sl_sgd_step step = {.lr = (float)c->optimizer.lr,
+                                         .momentum = (float)c->optimizer.momentum,
+                                         .weight_decay = (float)c->optimizer.weight_decay};
+        f->kernels->sgd(&step, n_params, t->sum, t->p[from], t->m[from], t->p[to], t->m[to]);
+        return;
+    }
+    const struct sl_adam_step step = {.lr = (float)c->optimizer.lr,
+                                      .beta1 = (float)c->optimizer.beta1,
+                                      .beta2 = (float)c->optimizer.beta2,
+                                      .eps = (float)c->optimizer.eps,
+                                      .weight_decay = (float)c->optimizer.weight_decay,
+                                      .t = version + 1};
+    f->kernels->adam(&step, n_params, t->sum, t->p[from], t->m[from], t->v[from], t->p[to],
+                     t->m[to], t->v[to]);
+}
+
+// Parameters after EPOCHS epochs; to be freed.
+static float *plain_train(struct farm *f)
+{
+    uint64_t bytes = f->model.n_params * sizeof(float), version = 0;
+    uint32_t per_update = f->config.updates.batches_per_update, batches = farm_batches(f);
+    struct plain t = {.sum = fixture_alloc(bytes),
+                      .slot = fixture_alloc(per_update * sizeof *t.slot)};
+    for (int i = 0; i < 2; i++) {
+        t.p[i] = fixture_alloc(bytes);
+        t.m[i] = fixture_alloc(bytes);
+        t.v[i] = fixture_alloc(bytes);
+    }
+    for (uint32_t i = 0; i < per_update; i++)
+        t.slot[i] = fixture_alloc(bytes);
+    float *start = fixture_params(&f->model, 21);
+    memcpy(t.p[0], start, bytes);
+    free(start);
+    uint64_t n_train = f->g->ds.split[SL_SPLIT_TRAIN].n;
+    uint32_t *order = fixture_alloc(n_train * sizeof *order);
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        farm_order(f, epoch, order);
+        uint64_t counted = 0;
+        for (uint32_t b = 0; b < batches; b++) {
+            uint64_t first = b * f->config.sampler.batch_size;
+            uint32_t n = (uint32_t)SL_MIN(f->config.sampler.batch_size, n_train - first);
+            struct sl_block *block = farm_block(f, order + first, n, epoch, b);
+            float *x = fixture_input(&f->g->ds, block);
+            struct sl_model_result result;
+            ck_assert_int_eq(sl_model_train(&f->model, t.p[version & 1], block, x,
+                                            t.slot[b % per_update], &result),
+                             SL_OK);
+            counted += result.counted;
+            free(x);
+            free(block);
+            if (b % per_update + 1 == per_update || b + 1 == batches) {
+                plain_update(f, &t, version++, b % per_update + 1, counted);
+                counted = 0;
+            }
+        }
+    }
+    ck_assert_uint_eq(version, EPOCHS * sl_div_up(batches, per_update));
+    float *out = t.p[version & 1];
+    free(t.p[!(version & 1)]);
+    for (int i = 0; i < 2; i++) {
+        free(t.m[i]);
+        free(t.v[i]);
+    }
+    for (uint32_t i = 0; i < per_update; i++)
+        free(t.slot[i]);
+    free(t.slot);
+    free(t.sum);
+    free(order);
+    return out;
+}
+
+static void assert_same_params(struct farm *f, const float *wanted)
+{
+    ck_assert_uint_eq(sl_board_version(&f->arena), f->version);
+    const float *found = sl_board_params(&f->arena, f->version);
+    for (uint64_t i = 0; i < f->model.n_params; i++)
+        ck_assert_msg(found[i] == wanted[i], "parameter %llu: found %.9g, wanted %.9g",
+                      (unsigned long long)i, found[i], wanted[i]);
+}
+
+static void run_epochs(struct farm *f)
+{
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        uint64_t seq = farm_open_train(f, epoch);
+        farm_wait(f, seq);
+        uint64_t counted = 0;
+        for (uint32_t c = 0; c < farm_batches(f); c++) {
+            const struct sl_batch_entry *e = sl_ledger_entry(&f->arena, seq, c);
+            counted += e->counted;
+            ck_assert_uint_gt(e->train_ns, 0);
+            ck_assert_uint_eq(e->extract_bytes, (uint64_t)e->n_input * FEATURES * sizeof(float));
+            ck_assert_uint_ge(e->claimed_at_ns, 1);
+            ck_assert(e->loss > 0);
+            ck_assert(e->trainer >= 1 && e->trainer <= f->n_trainers);
+        }
+        uint64_t labelled = 0;
+        const struct sl_vertex_list *list = &f->g->ds.split[SL_SPLIT_TRAIN];
+        for (uint64_t i = 0; i < list->n; i++)
+            labelled += f->g->label[list->ids[i]] >= 0;
+        ck_assert_uint_eq(counted, labelled);
+    }
+}
+
+static void train_like_plain(const struct sl_config *config, const struct sl_kernels *kernels,
+                             uint32_t n_trainers)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = *config;
+    c.allocation.trainers = n_trainers;
+    struct farm f;
+    farm_init(&f, &c, &g, kernels);
+    float *wanted = plain_train(&f);
+    farm_start_sampler(&f);
+    for (uint32_t i = 0; i < n_trainers; i++)
+        farm_start_trainer(&f);
+    run_epochs(&f);
+    assert_same_params(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+
+// 50 training vertices in batches of 8: 7 batches, the last of 2; updates of 1, 2, 3 and 16.
+START_TEST(any_number_of_trainers_gives_the_same_bits)
+{
+    static const uint32_t per_update[] = {1, 2, 3, 16};
+    for (size_t i = 0; i < SL_COUNT_OF(per_update); i++) {
+        struct sl_config c = farm_job(per_update[i]);
+        train_like_plain(&c, sl_kernels_ref(), (uint32_t)_i);
+    }
+}
+END_TEST
+
+START_TEST(cpu_kernels_gcn_and_sgd_too)
+{
+    sl_kernels_set_threads(1);
+    struct sl_config c = farm_job(2);
+    c.model.kind = SL_MODEL_GCN;
+    c.optimizer.kind = SL_OPTIMIZER_SGD;
+    c.optimizer.momentum = 0.9;
+    train_like_plain(&c, sl_kernels_cpu(), 2);
+}
+END_TEST
+
+START_TEST(trainer_that_joins_half_way_changes_nothing)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(2);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *wanted = plain_train(&f);
+    farm_start_sampler(&f);
+    farm_start_trainer(&f);
+    uint64_t seq = farm_open_train(&f, 0);
+    farm_wait(&f, seq);
+    seq = farm_open_train(&f, 1);
+    farm_start_trainer(&f);
+    farm_wait(&f, seq);
+    farm_start_trainer(&f);
+    farm_wait(&f, farm_open_train(&f, 2));
+    assert_same_params(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A trainer dies with a lease on the first batch while the only other one already holds the next
+// two: it must give way, or nobody could ever train the first batch.
+START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(1);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *wanted = plain_train(&f);
+    farm_start_sampler(&f);
+    uint64_t seq = farm_open_train(&f, 0);
+    struct sl_lease dead;
+    ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 9, 5000, &dead), SL_OK);
+    ck_assert_uint_eq(dead.cell, 0);
+    farm_start_trainer(&f);
+    uint64_t until = sl_now_ns() + 5000000000ull;
+    while (sl_cell_state(sl_ledger_word(&f.arena, seq, 2)) != SL_CELL_TRAINING) {
+        ck_assert(sl_now_ns() < until);
+        farm_sleep_ms(1);
+    }
+    ck_assert_uint_eq(sl_board_version(&f.arena), 0);
+    struct sl_reclaimed reclaimed;
+    sl_ledger_reclaim(&f.arena, 9, &reclaimed);
+    ck_assert_uint_eq(reclaimed.retrain, 1);
+    farm_wait(&f, seq);
+    for (uint32_t epoch = 1; epoch < EPOCHS; epoch++)
+        farm_wait(&f, farm_open_train(&f, epoch));
+    assert_same_params(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// --- updates alone ---
+
+struct updates {
+    struct fixture_graph g;
+    struct farm f;
+    struct sl_sync sync;
+    struct sl_lease lease[2];
+};
+
+// A farm without threads with one phase, and a sync for worker 1. n cells are sampled and claimed.
+static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
+{
+    u->g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(per_update);
+    c.optimizer.kind = SL_OPTIMIZER_SGD;
+    c.optimizer.lr = 1;
+    c.optimizer.weight_decay = 0;
+    farm_init(&u->f, &c, &u->g, sl_kernels_ref());
+    ck_assert_int_eq(
+        sl_sync_init(&u->sync, &c, u->f.model.n_params, &u->f.arena, 1, sl_kernels_ref(), NULL),
+        SL_OK);
+    farm_open_train(&u->f, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        ck_assert_int_eq(sl_ledger_claim_sample(&u->f.arena, FARM_SAMPLER, 0, &u->lease[i]), SL_OK);
+        farm_publish(&u->f, &u->lease[i]);
+        ck_assert_int_eq(sl_ledger_claim_train(&u->f.arena, 1, 0, &u->lease[i]), SL_OK);
+    }
+}
+
+static void updates_fini(struct updates *u)
+{
+    sl_sync_fini(&u->sync);
+    farm_fini(&u->f);
+    fixture_graph_free(&u->g);
+}
+
+// Completes batch i with a constant gradient.
+static void updates_complete(struct updates *u, uint32_t i, float gradient, uint64_t counted)
+{
+    float *g = sl_board_gradient(&u->f.arena, u->lease[i].cell);
+    for (uint64_t k = 0; k < u->f.model.n_params; k++)
+        g[k] = gradient;
+    u->lease[i].entry->counted = counted;
+    ck_assert_int_eq(sl_ledger_complete(&u->f.arena, &u->lease[i]), SL_OK);
+}
+
+static void assert_moved_by(struct updates *u, uint64_t version, float by)
+{
+    ck_assert_uint_eq(sl_board_version(&u->f.arena), version);
+    float *start = fixture_params(&u->f.model, 21);
+    for (uint64_t k = 0; k < u->f.model.n_params; k++)
+        ck_assert_float_eq_tol(sl_board_params(&u->f.arena, version)[k], start[k] - by, 1e-5f);
+    free(start);
+}
+
+START_TEST(update_divides_the_summed_gradient_by_the_seeds)
+{
+    struct updates u;
+    updates_init(&u, 2, 2);
+    updates_complete(&u, 1, 6, 5);
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    ck_assert_uint_eq(sl_board_version(&u.f.arena), 0); // the first batch is missing
+    updates_complete(&u, 0, 2, 3);
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    assert_moved_by(&u, 1, (2.0f + 6.0f) / 8);
+    ck_assert_uint_eq(u.sync.applied, 1);
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    ck_assert_uint_eq(sl_board_version(&u.f.arena), 1);
+    updates_fini(&u);
+}
+END_TEST
+
+START_TEST(update_without_labelled_seeds_moves_nothing)
+{
+    struct updates u;
+    updates_init(&u, 1, 1);
+    updates_complete(&u, 0, 0, 0);
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    assert_moved_by(&u, 1, 0);
+    updates_fini(&u);
+}
+END_TEST
+
+START_TEST(update_of_a_dead_trainer_is_done_again)
+{
+    struct updates u;
+    updates_init(&u, 1, 1);
+    updates_complete(&u, 0, 4, 4);
+    struct sl_update half;
+    ck_assert_int_eq(sl_board_begin_update(&u.f.arena, 9, &half), SL_OK);
+    // It wrote rubbish into the other bank before it died.
+    for (uint64_t k = 0; k < u.f.model.n_params; k++)
+        sl_board_params(&u.f.arena, 1)[k] = NAN;
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    ck_assert_uint_eq(sl_board_version(&u.f.arena), 0); // its lock holds
+    struct sl_reclaimed reclaimed;
+    sl_ledger_reclaim(&u.f.arena, 9, &reclaimed);
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    assert_moved_by(&u, 1, 1);
+    updates_fini(&u);
+}
+END_TEST
+
+START_TEST(waiting_for_a_version_helps_times_out_and_notices_the_end)
+{
+    struct updates u;
+    updates_init(&u, 1, 2);
+    ck_assert_int_eq(sl_sync_wait(&u.sync, &u.lease[0], 0), SL_OK);
+    uint64_t start = sl_now_ns();
+    ck_assert_int_eq(sl_sync_wait(&u.sync, &u.lease[1], 30), SL_ETIMEDOUT);
+    ck_assert_uint_ge(sl_now_ns() - start, 30000000);
+    struct sl_lease first = u.lease[0];
+    updates_complete(&u, 0, 4, 4);
+    // Nobody else applies the update that this batch waits for.
+    ck_assert_int_eq(sl_sync_wait(&u.sync, &u.lease[1], 30), SL_OK);
+    assert_moved_by(&u, 1, 1);
+    ck_assert_int_eq(sl_sync_wait(&u.sync, &first, 30), SL_ESTALE);
+    sl_arena_abort(&u.f.arena, SL_ABORT_STOP);
+    ck_assert_int_eq(sl_sync_wait(&u.sync, &u.lease[1], 30), SL_EABORTED);
+    updates_fini(&u);
+}
+END_TEST
+
+START_TEST(arena_of_another_shape_is_refused)
+{
+    struct updates u;
+    updates_init(&u, 1, 1);
+    struct sl_sync other;
+    ck_assert_int_eq(sl_sync_init(&other, &u.f.config, u.f.model.n_params + 1, &u.f.arena, 1,
+                                  sl_kernels_ref(), NULL),
+                     SL_EPROTO);
+    struct sl_config c = u.f.config;
+    c.optimizer.kind = SL_OPTIMIZER_ADAM;
+    ck_assert_int_eq(
+        sl_sync_init(&other, &c, u.f.model.n_params, &u.f.arena, 1, sl_kernels_ref(), NULL),
+        SL_EPROTO);
+    updates_fini(&u);
+}
+END_TEST
+
+// --- phases of evaluation through the loop ---
+
+static struct sl_model_result direct(struct farm *f, const float *params, enum sl_split split,
+                                     const int64_t *fanout)
+{
+    struct sl_model_result sum = {0};
+    const struct sl_vertex_list *list = &f->g->ds.split[split];
+    for (uint64_t first = 0; first < list->n; first += f->config.sampler.batch_size) {
+        uint32_t n = (uint32_t)SL_MIN(f->config.sampler.batch_size, list->n - first);
+        struct sl_block *b =
+            fixture_block(&f->g->ds, list->ids + first, n, f->config.model.layers, fanout, 0, 0);
+        float *x = fixture_input(&f->g->ds, b);
+        struct sl_model_result part;
+        ck_assert_int_eq(sl_model_evaluate(&f->model, params, b, x, &part), SL_OK);
+        sum.loss += part.loss;
+        sum.correct += part.correct;
+        sum.counted += part.counted;
+        free(x);
+        free(b);
+    }
+    return sum;
+}
+
+static void assert_same_result(struct sl_model_result found, struct sl_model_result wanted)
+{
+    ck_assert_uint_eq(found.counted, wanted.counted);
+    ck_assert_uint_eq(found.correct, wanted.correct);
+    ck_assert_double_eq_tol(found.loss, wanted.loss, 1e-4 * wanted.loss);
+}
+
+START_TEST(evaluation_phases_count_with_the_parameters_they_name)
+{
+    static const int64_t all[] = {-1, -1, -1};
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(2);
+    c.model.kind = _i ? SL_MODEL_GCN : SL_MODEL_GRAPHSAGE;
+    c.model.layers = 3;
+    c.sampler.fanout[2] = 2;
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *best = fixture_params(&f.model, 77);
+    memcpy(sl_board_best(&f.arena), best, f.model.n_params * sizeof *best);
+    farm_start_sampler(&f);
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    farm_wait(&f, farm_open_train(&f, 0));
+    const float *now = sl_board_params(&f.arena, f.version);
+    assert_same_result(farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 11),
+                       direct(&f, now, SL_SPLIT_VAL, all));
+    assert_same_result(farm_infer(&f, SL_SET_TEST, SL_PARAMS_BEST, 40),
+                       direct(&f, best, SL_SPLIT_TEST, all));
+    const struct sl_phase_spec spec = {.kind = SL_PHASE_EVAL,
+                                       .set = SL_SET_VAL,
+                                       .params = SL_PARAMS_CURRENT,
+                                       .batch_size = (uint32_t)c.sampler.batch_size,
+                                       .n_items = g.ds.split[SL_SPLIT_VAL].n};
+    uint64_t seq = farm_open(&f, &spec);
+    farm_wait(&f, seq);
+    struct sl_model_result sum = {0};
+    for (uint32_t i = 0; i < sl_div_up(spec.n_items, spec.batch_size); i++) {
+        sum.loss += sl_ledger_entry(&f.arena, seq, i)->loss;
+        sum.correct += sl_ledger_entry(&f.arena, seq, i)->correct;
+        sum.counted += sl_ledger_entry(&f.arena, seq, i)->counted;
+    }
+    assert_same_result(sum, direct(&f, now, SL_SPLIT_VAL, c.sampler.fanout));
+    struct sl_worker_figures figures;
+    uint64_t batches = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_stats_read(sl_stats_slot(&f.arena, i), &figures);
+        batches += figures.batches;
+    }
+    ck_assert_uint_ge(batches, farm_batches(&f) + sl_div_up(spec.n_items, spec.batch_size));
+    free(best);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(impossible_phase_of_inference_is_refused)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(1);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    const struct sl_phase_spec wrong[] = {
+        {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .layer = 2, .batch_size = 10, .n_items = 20},
+        {.kind = SL_PHASE_INFER, .set = SL_SET_TRAIN, .batch_size = 10, .n_items = 20},
+        {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .batch_size = 1000, .n_items = NODES + 1},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(wrong); i++) {
+        struct sl_lease lease;
+        struct sl_model_result result;
+        uint64_t edges;
+        farm_open(&f, &wrong[i]);
+        while (sl_ledger_claim_train(&f.arena, 1, 0, &lease) == SL_OK) {
+            ck_assert_int_eq(sl_evaluate_infer(&f.model, &g.ds, &f.arena, &lease, &result, &edges),
+                             SL_EPROTO);
+            ck_assert_int_eq(sl_ledger_complete(&f.arena, &lease), SL_OK);
+        }
+    }
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// --- it learns ---
+
+// Labels that neither the features alone (noise of three times the signal) nor one neighbour
+// tells: the mean over same-class neighbours does.
+START_TEST(planted_classes_are_learnt)
+{
+    enum { N = 600, DIM = 8, K = 4 };
+    struct fixture_graph g = fixture_graph(N, DIM, K, 4);
+    struct fixture_rng r = {.seed = 12};
+    free(g.indices);
+    g.indices = fixture_alloc(N * 10 * sizeof *g.indices);
+    g.ds.indices = g.indices;
+    uint64_t e = 0;
+    for (uint32_t v = 0; v < N; v++) {
+        g.label[v] = (int32_t)(v % K);
+        for (uint32_t d = 0; d < DIM; d++)
+            g.feat[v * DIM + d] = fixture_float(&r, 1.5f) + (d == v % K ? 1.0f : 0.0f);
+        for (int i = 0; i < 10; i++) {
+            uint32_t u = fixture_word(&r) % (N / K) * K;
+            g.indices[e++] = fixture_word(&r) % 10 ? u + v % K : u + fixture_word(&r) % K;
+        }
+        g.indptr[v + 1] = e;
+    }
+    g.ds.n_edges = e;
+    struct sl_config c = fixture_config(_i ? SL_MODEL_GCN : SL_MODEL_GRAPHSAGE, 2, 16);
+    c.model.dropout = 0.2;
+    c.sampler.batch_size = 40;
+    c.sampler.fanout[0] = c.sampler.fanout[1] = 5;
+    c.updates.batches_per_update = 2;
+    c.allocation.trainers = 2;
+    struct farm f;
+    sl_kernels_set_threads(1);
+    farm_init(&f, &c, &g, sl_kernels_cpu());
+    farm_start_sampler(&f);
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    struct sl_model_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
+    for (uint32_t epoch = 0; epoch < 40; epoch++)
+        farm_wait(&f, farm_open_train(&f, epoch));
+    struct sl_model_result after = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
+    ck_assert_msg(after.correct >= after.counted * 9 / 10, "validation: %llu of %llu, before %llu",
+                  (unsigned long long)after.correct, (unsigned long long)after.counted,
+                  (unsigned long long)before.correct);
+    ck_assert(after.loss < before.loss / 2);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(stop_is_quick)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(2);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    // One trainer waits for a version that never comes, all wait for batches.
+    farm_open_train(&f, 0);
+    farm_sleep_ms(30);
+    uint64_t start = sl_now_ns();
+    farm_fini(&f); // aborts and joins
+    ck_assert_uint_lt(sl_now_ns() - start, 1000000000);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("trainer sync");
+    TCase *tc = tcase_create("sync");
+    tcase_set_timeout(tc, 90);
+    tcase_add_loop_test(tc, any_number_of_trainers_gives_the_same_bits, 1, FARM_TRAINERS + 1);
+    tcase_add_test(tc, cpu_kernels_gcn_and_sgd_too);
+    tcase_add_test(tc, trainer_that_joins_half_way_changes_nothing);
+    tcase_add_test(tc, batches_of_a_dead_trainer_are_trained_by_the_only_other_one);
+    tcase_add_test(tc, update_divides_the_summed_gradient_by_the_seeds);
+    tcase_add_test(tc, update_without_labelled_seeds_moves_nothing);
+    tcase_add_test(tc, update_of_a_dead_trainer_is_done_again);
+    tcase_add_test(tc, waiting_for_a_version_helps_times_out_and_notices_the_end);
+    tcase_add_test(tc, arena_of_another_shape_is_refused);
+    tcase_add_loop_test(tc, evaluation_phases_count_with_the_parameters_they_name, 0, 2);
+    tcase_add_test(tc, impossible_phase_of_inference_is_refused);
+    tcase_add_loop_test(tc, planted_classes_are_learnt, 0, 2);
+    tcase_add_test(tc, stop_is_quick);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,279 @@
+/*
+ * trainer_farm.h - a whole job in one process, for tests: a real arena, a thread that samples, and
+ * threads that run sl_trainer_run(); the test's own thread is the broker.
+ */
+#ifndef SL_TESTS_TRAINER_FARM_H
+#define SL_TESTS_TRAINER_FARM_H
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/board.h"
+#include "common/ipc/extent.h"
+#include "tests/unit/trainer_fixture.h"
+#include "trainer/loop.h"
+#include "trainer/sync.h"
+
+enum { FARM_TRAINERS = 3, FARM_CELLS = 64, FARM_SAMPLER = 100, FARM_WAIT_MS = 20000 };
+
+struct farm_trainer {
+    struct farm *farm;
+    uint32_t worker;
+    struct sl_model model;
+    pthread_t thread;
+    int rc;
+};
+
+struct farm {
+    struct sl_config config;
+    struct fixture_graph *g;
+    const struct sl_kernels *kernels;
+    int fd;
+    struct sl_arena arena;
+    struct sl_model model; // for its layout
+    _Atomic bool stop;
+    pthread_t sampler;
+    bool sampling;
+    struct farm_trainer trainer[FARM_TRAINERS];
+    uint32_t n_trainers;
+    uint64_t version; // parameters' version after the phases opened so far
+};
+
+static inline void farm_sleep_ms(uint32_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
+
+// A small job with everything on.
+static inline struct sl_config farm_job(uint32_t batches_per_update)
+{
+    struct sl_config c = fixture_config(SL_MODEL_GRAPHSAGE, 2, 7);
+    c.model.dropout = 0.3;
+    c.model.input_dropout = 0.1;
+    c.sampler.fanout[0] = 4;
+    c.sampler.fanout[1] = 3;
+    c.updates.batches_per_update = batches_per_update;
+    c.optimizer.weight_decay = 1e-3;
+    return c;
+}
+
+// Arena and initial parameters; no thread yet.
+static inline void farm_init(struct farm *f, const struct sl_config *config,
+                             struct fixture_graph *g, const struct sl_kernels *kernels)
+{
+    *f = (struct farm){.config = *config, .g = g, .kernels = kernels};
+    ck_assert_int_eq(sl_model_init(&f->model, &f->config, g->ds.feat_dim, g->ds.n_classes, kernels),
+                     SL_OK);
+    struct sl_arena_spec spec = {
+        .n_workers = FARM_TRAINERS,
+        .n_cells = FARM_CELLS,
+        .n_train = g->ds.split[SL_SPLIT_TRAIN].n,
+        .n_params = f->model.n_params,
+        .n_state = sl_sync_state_arrays(config->optimizer.kind),
+        .batches_per_update = config->updates.batches_per_update,
+        .act_rows = g->ds.n_nodes,
+        .act_width = sl_model_infer_width(&f->model),
+        .payload_bytes = 24 * SL_ARENA_CHUNK_BYTES,
+    };
+    f->fd = sl_arena_memfd();
+    ck_assert_int_ge(f->fd, 0);
+    ck_assert_int_eq(sl_arena_create(f->fd, &spec, &f->arena), SL_OK);
+    float *p = fixture_params(&f->model, 21);
+    memcpy(sl_board_params(&f->arena, 0), p, f->model.n_params * sizeof *p);
+    free(p);
+}
+
+// --- the sampler ---
+
+static inline const uint32_t *farm_seeds(struct farm *f, const struct sl_lease *lease, uint32_t *n)
+{
+    const struct sl_phase_spec *spec = &lease->phase->spec;
+    uint64_t first = sl_phase_range(lease->phase, lease->cell, n);
+    if (spec->set == SL_SET_TRAIN)
+        return sl_arena_order(&f->arena, spec->epoch) + first;
+    return f->g->ds.split[spec->set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST].ids + first;
+}
+
+static inline struct sl_block *farm_block(struct farm *f, const uint32_t *seeds, uint32_t n,
+                                          uint32_t epoch, uint32_t cell)
+{
+    return fixture_block(&f->g->ds, seeds, n, f->config.model.layers, f->config.sampler.fanout,
+                         epoch, cell);
+}
+
+// Draws the batch of a lease and publishes it.
+static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
+{
+    uint32_t n;
+    const uint32_t *seeds = farm_seeds(f, lease, &n);
+    struct sl_block *b = farm_block(f, seeds, n, lease->phase->spec.epoch, lease->cell);
+    struct sl_extent extent;
+    int rc;
+    while ((rc = sl_extent_alloc(&f->arena, lease, b->bytes, 100, &extent)) == SL_ETIMEDOUT)
+        ;
+    if (rc == SL_OK) {
+        memcpy(f->arena.base + extent.offset, b, b->bytes);
+        lease->entry->payload_offset = extent.offset;
+        lease->entry->payload_bytes = extent.bytes;
+        lease->entry->n_seeds = b->n_seeds;
+        lease->entry->n_input = b->n_input;
+        lease->entry->n_edges = b->n_edges;
+        lease->entry->sampler = FARM_SAMPLER;
+        sl_ledger_publish(&f->arena, lease);
+    }
+    free(b);
+}
+
+static inline void *farm_sample(void *arg)
+{
+    struct farm *f = arg;
+    while (!atomic_load(&f->stop)) {
+        struct sl_lease lease;
+        int rc = sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, 50, &lease);
+        if (rc == SL_EABORTED)
+            break;
+        if (rc == SL_OK)
+            farm_publish(f, &lease);
+    }
+    return NULL;
+}
+
+static inline void farm_start_sampler(struct farm *f)
+{
+    f->sampling = pthread_create(&f->sampler, NULL, farm_sample, f) == 0;
+    ck_assert(f->sampling);
+}
+
+// --- the trainers ---
+
+static inline void *farm_train(void *arg)
+{
+    struct farm_trainer *t = arg;
+    struct farm *f = t->farm;
+    const struct sl_trainer_spec spec = {
+        .arena = &f->arena,
+        .worker = t->worker,
+        .config = &f->config,
+        .dataset = &f->g->ds,
+        .model = &t->model,
+        .stats = sl_stats_slot(&f->arena, t->worker - 1),
+        .stop = &f->stop,
+    };
+    t->rc = sl_trainer_run(&spec);
+    return NULL;
+}
+
+static inline void farm_start_trainer(struct farm *f)
+{
+    struct farm_trainer *t = &f->trainer[f->n_trainers];
+    t->farm = f;
+    t->worker = ++f->n_trainers;
+    ck_assert_int_eq(
+        sl_model_init(&t->model, &f->config, f->g->ds.feat_dim, f->g->ds.n_classes, f->kernels),
+        SL_OK);
+    sl_stats_begin(sl_stats_slot(&f->arena, t->worker - 1), t->worker);
+    ck_assert_int_eq(pthread_create(&t->thread, NULL, farm_train, t), 0);
+}
+
+static inline void farm_fini(struct farm *f)
+{
+    sl_arena_abort(&f->arena, SL_ABORT_STOP);
+    atomic_store(&f->stop, true);
+    for (uint32_t i = 0; i < f->n_trainers; i++) {
+        pthread_join(f->trainer[i].thread, NULL);
+        ck_assert_int_eq(f->trainer[i].rc, SL_OK);
+        sl_model_fini(&f->trainer[i].model);
+    }
+    if (f->sampling)
+        pthread_join(f->sampler, NULL);
+    sl_model_fini(&f->model);
+    sl_arena_detach(&f->arena);
+    close(f->fd);
+}
+
+// --- the broker ---
+
+// The epoch's order: the training list, rotated.
+static inline void farm_order(const struct farm *f, uint32_t epoch, uint32_t *out)
+{
+    const struct sl_vertex_list *list = &f->g->ds.split[SL_SPLIT_TRAIN];
+    for (uint64_t i = 0; i < list->n; i++)
+        out[i] = list->ids[(i * 7 + epoch * 11) % list->n];
+}
+
+static inline uint64_t farm_open(struct farm *f, const struct sl_phase_spec *spec)
+{
+    uint64_t seq;
+    ck_assert_int_eq(sl_ledger_open_phase(&f->arena, spec, &seq), SL_OK);
+    return seq;
+}
+
+static inline uint32_t farm_batches(const struct farm *f)
+{
+    return (uint32_t)sl_div_up(f->g->ds.split[SL_SPLIT_TRAIN].n, f->config.sampler.batch_size);
+}
+
+static inline uint64_t farm_open_train(struct farm *f, uint32_t epoch)
+{
+    farm_order(f, epoch, sl_arena_order(&f->arena, epoch));
+    const struct sl_phase_spec spec = {
+        .kind = SL_PHASE_TRAIN,
+        .set = SL_SET_TRAIN,
+        .epoch = epoch,
+        .batch_size = (uint32_t)f->config.sampler.batch_size,
+        .n_items = f->g->ds.split[SL_SPLIT_TRAIN].n,
+        .first_version = f->version,
+    };
+    f->version += sl_div_up(farm_batches(f), f->config.updates.batches_per_update);
+    return farm_open(f, &spec);
+}
+
+static inline void farm_wait(struct farm *f, uint64_t seq)
+{
+    uint64_t until = sl_now_ns() + FARM_WAIT_MS * 1000000ull;
+    while (!sl_ledger_phase_complete(&f->arena, seq)) {
+        ck_assert_msg(sl_now_ns() < until, "phase %llu is not complete after %d ms",
+                      (unsigned long long)seq, FARM_WAIT_MS);
+        farm_sleep_ms(1);
+    }
+}
+
+// Full-neighbour inference of a split with the given parameters.
+static inline struct sl_model_result farm_infer(struct farm *f, enum sl_vertex_set set,
+                                                enum sl_param_set params, uint32_t rows)
+{
+    uint32_t layers = f->config.model.layers;
+    uint64_t seq = 0, n_cells = 0;
+    for (uint32_t l = 0; l < layers; l++) {
+        bool last = l + 1 == layers;
+        const struct sl_phase_spec spec = {
+            .kind = SL_PHASE_INFER,
+            .set = last ? set : SL_SET_ALL,
+            .params = params,
+            .layer = l,
+            .last_layer = last,
+            .batch_size = rows,
+            .n_items = last ? f->g->ds.split[set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST].n
+                            : f->g->ds.n_nodes,
+        };
+        n_cells = sl_div_up(spec.n_items, rows);
+        seq = farm_open(f, &spec);
+    }
+    farm_wait(f, seq);
+    struct sl_model_result sum = {0};
+    for (uint32_t c = 0; c < n_cells; c++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(&f->arena, seq, c);
+        sum.loss += e->loss;
+        sum.correct += e->correct;
+        sum.counted += e->counted;
+    }
+    return sum;
+}
+
+#endif

@@ -1,0 +1,417 @@
+/*
+ * trainer_fixture.h - what the tests of the trainer share: small graphs as data sets in memory,
+ * blocks made by hand, and a model written a second time, naively and in double precision, that
+ * shares no code with trainer/ or kernels/.
+ */
+#ifndef SL_TESTS_TRAINER_FIXTURE_H
+#define SL_TESTS_TRAINER_FIXTURE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/philox.h"
+#include "common/data/dataset.h"
+#include "common/ipc/block.h"
+#include "config/config.h"
+#include "kernels/kernels.h"
+#include "trainer/model.h"
+
+static inline void *fixture_alloc(size_t bytes)
+{
+    void *p = aligned_alloc(64, sl_align_up(SL_MAX(bytes, (size_t)1), 64));
+    if (!p)
+        abort();
+    memset(p, 0, sl_align_up(SL_MAX(bytes, (size_t)1), 64));
+    return p;
+}
+
+// --- random numbers: a stream of its own for each caller ---
+
+struct fixture_rng {
+    uint64_t seed;
+    uint32_t n;
+};
+
+static inline uint32_t fixture_word(struct fixture_rng *r)
+{
+    return sl_philox(r->seed, 0, r->n++, 99, 0).w[0];
+}
+
+static inline float fixture_float(struct fixture_rng *r, float bound)
+{
+    return (2 * sl_rng_unit(fixture_word(r)) - 1) * bound;
+}
+
+// --- a graph with features and labels ---
+
+struct fixture_graph {
+    struct sl_dataset ds;
+    uint64_t *indptr;
+    uint32_t *indices;
+    float *feat;
+    int32_t *label;
+    uint32_t *split[SL_SPLIT_COUNT];
+};
+
+// Vertex 0 is a hub with an edge from everybody; every fifth vertex has no in-edges; the others
+// have 1 to 6 of them, from vertices that need not differ. Labels are random, one in eight -1.
+static inline struct fixture_graph fixture_graph(uint32_t n, uint32_t feat_dim, uint32_t classes,
+                                                 uint64_t seed)
+{
+    struct fixture_rng r = {.seed = seed};
+    struct fixture_graph g = {0};
+    g.indptr = fixture_alloc((n + 1) * sizeof *g.indptr);
+    g.indices = fixture_alloc((uint64_t)n * 8 * sizeof *g.indices);
+    g.feat = fixture_alloc((uint64_t)n * feat_dim * sizeof *g.feat);
+    g.label = fixture_alloc(n * sizeof *g.label);
+    uint64_t e = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        g.indptr[v] = e;
+        uint32_t degree = v == 0 ? n - 1 : v % 5 == 4 ? 0 : 1 + fixture_word(&r) % 6;
+        for (uint32_t i = 0; i < degree; i++) {
+            uint32_t u = v == 0 ? i + 1 : fixture_word(&r) % n;
+            g.indices[e++] = u == v ? (u + 1) % n : u;
+        }
+    }
+    g.indptr[n] = e;
+    for (uint64_t i = 0; i < (uint64_t)n * feat_dim; i++)
+        g.feat[i] = fixture_float(&r, 1);
+    for (uint32_t v = 0; v < n; v++)
+        g.label[v] = v % 8 == 5 ? -1 : (int32_t)(fixture_word(&r) % classes);
+    g.ds = (struct sl_dataset){
+        .n_nodes = n,
+        .n_edges = e,
+        .indptr = g.indptr,
+        .indices = g.indices,
+        .indices_dtype = SL_DTYPE_U32,
+        .feat_dim = feat_dim,
+        .feat_dtype = SL_DTYPE_F32,
+        .feat = g.feat,
+        .n_classes = classes,
+        .label = g.label,
+    };
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        g.split[s] = fixture_alloc(n * sizeof(uint32_t));
+        uint64_t k = 0;
+        // Backwards, so that no list is a run of ids.
+        for (uint32_t v = n; v-- > 0;)
+            if ((int)(v % 3) == s)
+                g.split[s][k++] = v;
+        g.ds.split[s] = (struct sl_vertex_list){.n = k, .ids = g.split[s]};
+    }
+    return g;
+}
+
+static inline void fixture_graph_free(struct fixture_graph *g)
+{
+    free(g->indptr);
+    free(g->indices);
+    free(g->feat);
+    free(g->label);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        free(g->split[s]);
+}
+
+// --- a block ---
+
+// Neighbours of v that a hop takes: a run of its list that starts somewhere and wraps around.
+static inline uint32_t fixture_pick(const struct sl_dataset *ds, uint32_t v, int64_t fanout,
+                                    uint32_t hop, uint32_t *out)
+{
+    uint64_t degree = sl_dataset_degree(ds, v);
+    uint64_t n = fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = (i + (n < degree ? v * 7u + hop : 0)) % degree;
+        out[i] = ((const uint32_t *)ds->indices)[ds->indptr[v] + at];
+    }
+    return (uint32_t)n;
+}
+
+struct fixture_arrays {
+    uint32_t *nodes, n_nodes;
+    uint32_t *local; // (graph) local id + 1
+    uint32_t *indptr[SL_MAX_HOPS], *indices[SL_MAX_HOPS];
+};
+
+static inline uint32_t fixture_local(struct fixture_arrays *t, uint32_t v)
+{
+    if (!t->local[v]) {
+        t->nodes[t->n_nodes] = v;
+        t->local[v] = ++t->n_nodes;
+    }
+    return t->local[v] - 1;
+}
+
+static inline uint64_t fixture_put(char *base, uint64_t *at, const void *from, uint64_t bytes)
+{
+    uint64_t offset = *at;
+    if (base && bytes)
+        memcpy(base + offset, from, bytes);
+    *at = sl_align_up(offset + bytes, 64);
+    return offset;
+}
+
+// Lays the block out at `base`, or only measures it when base is NULL; returns its bytes.
+static inline uint64_t fixture_write(char *base, struct sl_block *b, const struct fixture_arrays *t,
+                                     const struct sl_dataset *ds)
+{
+    uint64_t at = sl_align_up(sizeof *b, 64);
+    int32_t *labels = fixture_alloc(b->n_seeds * sizeof *labels);
+    uint32_t *degrees = fixture_alloc(t->n_nodes * sizeof *degrees);
+    for (uint32_t i = 0; i < b->n_seeds; i++)
+        labels[i] = ds->label[t->nodes[i]];
+    for (uint32_t i = 0; i < t->n_nodes; i++)
+        degrees[i] = (uint32_t)sl_dataset_degree(ds, t->nodes[i]);
+    b->nodes_offset = fixture_put(base, &at, t->nodes, t->n_nodes * 4ull);
+    b->label_offset = fixture_put(base, &at, labels, b->n_seeds * 4ull);
+    b->degree_offset = fixture_put(base, &at, degrees, t->n_nodes * 4ull);
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        struct sl_block_hop *hop = &b->hop[h];
+        hop->indptr_offset = fixture_put(base, &at, t->indptr[h], (hop->n_dst + 1) * 4ull);
+        hop->indices_offset = fixture_put(base, &at, t->indices[h], hop->n_edges * 4ull);
+    }
+    b->bytes = at;
+    if (base)
+        memcpy(base, b, sizeof *b);
+    free(labels);
+    free(degrees);
+    return at;
+}
+
+// The block of `seeds`; to be freed with free().
+static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const uint32_t *seeds,
+                                             uint32_t n_seeds, uint32_t n_hops,
+                                             const int64_t *fanout, uint32_t epoch, uint64_t batch)
+{
+    struct fixture_arrays t = {
+        .nodes = fixture_alloc(ds->n_nodes * 4),
+        .local = fixture_alloc(ds->n_nodes * 4),
+    };
+    struct sl_block b = {.magic = SL_BLOCK_MAGIC,
+                         .flags = SL_BLOCK_HAS_DEGREES,
+                         .batch = batch,
+                         .epoch = epoch,
+                         .n_hops = n_hops,
+                         .n_seeds = n_seeds};
+    for (uint32_t i = 0; i < n_seeds; i++)
+        fixture_local(&t, seeds[i]);
+    b.n_nodes[0] = n_seeds;
+    uint32_t *pick = fixture_alloc((ds->n_edges + 1) * 4);
+    for (uint32_t h = 0; h < n_hops; h++) {
+        uint32_t n_dst = b.n_nodes[h], e = 0;
+        t.indptr[h] = fixture_alloc((n_dst + 1) * 4ull);
+        t.indices[h] = fixture_alloc((ds->n_edges + 1) * 4);
+        for (uint32_t i = 0; i < n_dst; i++) {
+            uint32_t n = fixture_pick(ds, t.nodes[i], fanout[h], h, pick);
+            for (uint32_t k = 0; k < n; k++)
+                t.indices[h][e++] = fixture_local(&t, pick[k]);
+            t.indptr[h][i + 1] = e;
+        }
+        b.hop[h].n_dst = n_dst;
+        b.hop[h].n_edges = e;
+        b.n_edges += e;
+        b.n_nodes[h + 1] = t.n_nodes;
+    }
+    b.n_input = t.n_nodes;
+    char *out = fixture_alloc(fixture_write(NULL, &b, &t, ds));
+    fixture_write(out, &b, &t, ds);
+    for (uint32_t h = 0; h < n_hops; h++) {
+        free(t.indptr[h]);
+        free(t.indices[h]);
+    }
+    free(pick);
+    free(t.nodes);
+    free(t.local);
+    return (struct sl_block *)(void *)out;
+}
+
+// Features of the block's input nodes, f32. (n_input, feat_dim)
+static inline float *fixture_input(const struct sl_dataset *ds, const struct sl_block *b)
+{
+    float *x = fixture_alloc((uint64_t)b->n_input * ds->feat_dim * sizeof *x);
+    for (uint32_t i = 0; i < b->n_input; i++)
+        memcpy(x + (uint64_t)i * ds->feat_dim,
+               (const float *)ds->feat + (uint64_t)sl_block_nodes(b)[i] * ds->feat_dim,
+               ds->feat_dim * sizeof *x);
+    return x;
+}
+
+// --- the model ---
+
+static inline struct sl_config fixture_config(enum sl_model_kind kind, uint32_t layers,
+                                              uint32_t hidden)
+{
+    struct sl_config c = {0};
+    c.model.kind = kind;
+    c.model.layers = layers;
+    c.model.hidden = hidden;
+    c.seed = 42;
+    c.sampler.n_fanout = layers;
+    c.sampler.batch_size = 8;
+    c.optimizer.kind = SL_OPTIMIZER_ADAM;
+    c.optimizer.lr = 0.01;
+    c.optimizer.beta1 = 0.9;
+    c.optimizer.beta2 = 0.999;
+    c.optimizer.eps = 1e-8;
+    c.updates.batches_per_update = 1;
+    c.allocation.samplers = c.allocation.trainers = 1;
+    return c;
+}
+
+static inline float *fixture_params(const struct sl_model *m, uint64_t seed)
+{
+    struct fixture_rng r = {.seed = seed};
+    float *p = fixture_alloc(m->n_params * sizeof *p);
+    for (uint64_t i = 0; i < m->n_params; i++)
+        p[i] = fixture_float(&r, 0.7f);
+    return p;
+}
+
+// --- the same model, naively ---
+
+struct naive {
+    enum sl_model_kind kind;
+    uint32_t layers, dims[SL_CONFIG_MAX_LAYERS + 1]; // features, hidden ..., classes
+    const struct sl_block *block;
+    const float *x; // features before dropout
+    // Dropout masks, 0 or 1 / (1 - rate): of the input and of each hidden layer's output; or NULL.
+    float *mask[SL_CONFIG_MAX_LAYERS];
+};
+
+// The factors that dropout multiplies (rows, dim) with.
+static inline float *naive_mask(uint64_t rows, uint32_t dim, float rate, uint64_t seed,
+                                const struct sl_block *b, uint32_t layer)
+{
+    float *mask = fixture_alloc(rows * dim * sizeof *mask);
+    for (uint64_t e = 0; e < rows * dim; e++) {
+        struct sl_rng_block w = sl_philox(seed, sl_rng_word0(SL_RNG_DROPOUT, layer, 0),
+                                          (uint32_t)(e / 4), (uint32_t)b->batch, b->epoch);
+        mask[e] = sl_rng_unit(w.w[e % 4]) >= rate ? 1 / (1 - rate) : 0;
+    }
+    return mask;
+}
+
+static inline struct naive naive_make(const struct sl_config *c, const struct sl_dataset *ds,
+                                      const struct sl_block *b, const float *x, bool training)
+{
+    struct naive n = {.kind = c->model.kind, .layers = c->model.layers, .block = b, .x = x};
+    n.dims[0] = ds->feat_dim;
+    for (uint32_t l = 1; l < n.layers; l++)
+        n.dims[l] = c->model.hidden;
+    n.dims[n.layers] = ds->n_classes;
+    if (training && c->model.input_dropout > 0)
+        n.mask[0] = naive_mask(b->n_input, n.dims[0], (float)c->model.input_dropout, c->seed, b, 0);
+    for (uint32_t l = 1; training && c->model.dropout > 0 && l < n.layers; l++)
+        n.mask[l] =
+            naive_mask(b->n_nodes[n.layers - l], n.dims[l], (float)c->model.dropout, c->seed, b, l);
+    return n;
+}
+
+static inline void naive_free(struct naive *n)
+{
+    for (uint32_t l = 0; l < n->layers; l++)
+        free(n->mask[l]);
+}
+
+// out (d_in) = what row i of hop h receives from its neighbours (and, in a GCN, from itself).
+static inline void naive_neighbours(const struct naive *n, uint32_t h, uint32_t i, uint32_t d,
+                                    const double *x, double *out)
+{
+    const uint32_t *indptr = sl_block_indptr(n->block, h), *indices = sl_block_indices(n->block, h);
+    const uint32_t *degrees = sl_block_degrees(n->block);
+    double sampled = indptr[i + 1] - indptr[i];
+    memset(out, 0, d * sizeof *out);
+    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
+        uint32_t j = indices[e];
+        double w = 1 / sampled;
+        if (n->kind == SL_MODEL_GCN)
+            w = degrees[i] / sampled / sqrt((degrees[i] + 1.0) * (degrees[j] + 1.0));
+        for (uint32_t k = 0; k < d; k++)
+            out[k] += w * x[(uint64_t)j * d + k];
+    }
+    if (n->kind == SL_MODEL_GCN)
+        for (uint32_t k = 0; k < d; k++)
+            out[k] += x[(uint64_t)i * d + k] / (degrees[i] + 1.0);
+}
+
+// Logits (n_seeds, classes); to be freed. params in the order of the file.
+static inline double *naive_forward(const struct naive *n, const double *params)
+{
+    const struct sl_block *b = n->block;
+    double *x = fixture_alloc((uint64_t)b->n_input * n->dims[0] * sizeof *x);
+    for (uint64_t e = 0; e < (uint64_t)b->n_input * n->dims[0]; e++)
+        x[e] = (double)n->x[e] * (n->mask[0] ? n->mask[0][e] : 1);
+    for (uint32_t l = 0; l < n->layers; l++) {
+        uint32_t d_in = n->dims[l], d_out = n->dims[l + 1], h = n->layers - 1 - l;
+        bool sage = n->kind == SL_MODEL_GRAPHSAGE;
+        uint64_t matrix = (uint64_t)d_in * d_out;
+        const double *w = sage ? params : params + d_out;
+        const double *bias = sage ? params + matrix : params;
+        const double *w_self = params + matrix + d_out;
+        double *y = fixture_alloc((uint64_t)b->n_nodes[h] * d_out * sizeof *y);
+        double *from = fixture_alloc(d_in * sizeof *from);
+        for (uint32_t i = 0; i < b->n_nodes[h]; i++) {
+            naive_neighbours(n, h, i, d_in, x, from);
+            for (uint32_t o = 0; o < d_out; o++) {
+                double s = bias[o];
+                for (uint32_t k = 0; k < d_in; k++)
+                    s += w[(uint64_t)o * d_in + k] * from[k] +
+                         (sage ? w_self[(uint64_t)o * d_in + k] * x[(uint64_t)i * d_in + k] : 0);
+                uint64_t at = (uint64_t)i * d_out + o;
+                if (l + 1 < n->layers)
+                    s = (s > 0 ? s : 0) * (n->mask[l + 1] ? n->mask[l + 1][at] : 1);
+                y[at] = s;
+            }
+        }
+        params += (sage ? 2 : 1) * matrix + d_out;
+        free(from);
+        free(x);
+        x = y;
+    }
+    return x;
+}
+
+// Summed cross-entropy of the labelled seeds.
+static inline double naive_loss(const struct naive *n, const double *params)
+{
+    double *logits = naive_forward(n, params), loss = 0;
+    uint32_t classes = n->dims[n->layers];
+    for (uint32_t i = 0; i < n->block->n_seeds; i++) {
+        int32_t label = sl_block_labels(n->block)[i];
+        const double *row = logits + (uint64_t)i * classes;
+        double max = row[0], sum = 0;
+        for (uint32_t c = 1; c < classes; c++)
+            max = fmax(max, row[c]);
+        for (uint32_t c = 0; c < classes; c++)
+            sum += exp(row[c] - max);
+        if (label >= 0)
+            loss += log(sum) + max - row[label];
+    }
+    free(logits);
+    return loss;
+}
+
+// Central differences of the loss for every parameter; to be freed.
+static inline double *naive_gradient(const struct naive *n, const float *params, uint64_t n_params)
+{
+    const double step = 1e-5;
+    double *p = fixture_alloc(n_params * sizeof *p), *g = fixture_alloc(n_params * sizeof *g);
+    for (uint64_t i = 0; i < n_params; i++)
+        p[i] = params[i];
+    for (uint64_t i = 0; i < n_params; i++) {
+        p[i] = params[i] + step;
+        double up = naive_loss(n, p);
+        p[i] = params[i] - step;
+        g[i] = (up - naive_loss(n, p)) / (2 * step);
+        p[i] = params[i];
+    }
+    free(p);
+    return g;
+}
+
+#endif

@@ -1,0 +1,314 @@
+#include "trainer/extract.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/mempool.h"
+#include "common/ipc/board.h"
+
+// While a batch is left to the other trainers nobody tells when they have taken it.
+enum { LOOK_AGAIN_MS = 1 };
+
+static struct timespec deadline_after(uint32_t ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+static void wait_for_change(struct sl_extract *x, uint32_t ms)
+{
+    struct timespec until = deadline_after(ms);
+    pthread_cond_timedwait(&x->changed, &x->lock, &until);
+}
+
+static bool stopping(const struct sl_extract *x)
+{
+    return sl_arena_aborted(x->spec.arena) ||
+           (x->spec.stop && atomic_load_explicit(x->spec.stop, memory_order_relaxed));
+}
+
+// --- the thread ---
+
+// Counts a claim towards this trainer's share of its update.
+static void count_share(struct sl_extract *x, const struct sl_lease *lease)
+{
+    uint64_t update = lease->cell / x->spec.arena->h->spec.batches_per_update;
+    if (lease->seq != x->share_seq || update != x->share_update) {
+        x->share_seq = lease->seq;
+        x->share_update = update;
+        x->share_taken = 0;
+    }
+    x->share_taken++;
+}
+
+// Lowest cell from `first` on that nobody has claimed; n when there is none.
+static uint32_t first_unclaimed(const struct sl_arena *a, uint64_t seq, uint64_t first, uint32_t n)
+{
+    uint32_t cell = (uint32_t)SL_MIN(first, (uint64_t)n);
+    while (cell < n && sl_cell_state(sl_ledger_word(a, seq, cell)) > SL_CELL_READY)
+        cell++;
+    return cell;
+}
+
+/*
+ * False while the next free batch is to be left to the other trainers. The phase may end meanwhile
+ * and its slot be used again: a claim then comes early or late, nothing else. The search starts at
+ * the update in progress, so it goes over a handful of cells.
+ */
+static bool may_claim_ahead(const struct sl_extract *x)
+{
+    const struct sl_arena *a = x->spec.arena;
+    uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
+    const struct sl_phase *phase = sl_ledger_phase(a, seq);
+    if (seq != x->share_seq || atomic_load_explicit(&phase->seq, memory_order_acquire) != seq)
+        return true;
+    uint64_t per_update = a->h->spec.batches_per_update;
+    uint64_t made =
+        sl_board_version(a) - atomic_load_explicit(&phase->first_version, memory_order_relaxed);
+    uint32_t next = first_unclaimed(a, seq, made * per_update,
+                                    atomic_load_explicit(&phase->n_cells, memory_order_relaxed));
+    return next / per_update != x->share_update || x->share_taken < x->spec.share;
+}
+
+// Waits until a claim is due. Returns the free buffer, or SL_EXTRACT_NO_BUFFER to leave.
+static int wait_for_turn(struct sl_extract *x)
+{
+    int buffer = SL_EXTRACT_NO_BUFFER;
+    pthread_mutex_lock(&x->lock);
+    while (!x->quit && !stopping(x)) {
+        int free_buffer = x->busy[0] ? 1 : 0;
+        if (x->offered || x->busy[free_buffer]) {
+            wait_for_change(x, SL_ARENA_WAIT_MS);
+        } else if (x->wanted || may_claim_ahead(x)) {
+            buffer = free_buffer;
+            break;
+        } else {
+            wait_for_change(x, LOOK_AGAIN_MS);
+        }
+    }
+    pthread_mutex_unlock(&x->lock);
+    return buffer;
+}
+
+static int grow(struct sl_extract *x, int buffer, size_t bytes)
+{
+    if (bytes <= x->buffer[buffer].bytes)
+        return SL_OK;
+    sl_pages_free(x->buffer[buffer].p, x->buffer[buffer].bytes);
+    // An eighth more: batches of one job differ by a few per cent.
+    size_t want = bytes + bytes / 8;
+    x->buffer[buffer].p = sl_pages_alloc(want);
+    x->buffer[buffer].bytes = x->buffer[buffer].p ? want : 0;
+    if (!x->buffer[buffer].p)
+        return sl_fail(SL_ENOMEM,
+                       "no memory for %zu MiB of input features: make sampler.batch_size or the "
+                       "fanout smaller",
+                       want >> 20);
+    return SL_OK;
+}
+
+static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
+{
+    const struct sl_dataset *ds = x->spec.dataset;
+    const struct sl_batch_entry *entry = work->lease.entry;
+    const struct sl_block *block =
+        (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
+    SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));
+    SL_TRY(grow(x, buffer, (size_t)block->n_input * ds->feat_dim * sizeof(float)));
+    uint64_t start = sl_now_ns();
+    SL_TRY(x->spec.kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                        sl_block_nodes(block), block->n_input,
+                                        x->buffer[buffer].p));
+    work->extract_ns = sl_now_ns() - start;
+    work->extract_bytes = (uint64_t)block->n_input * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    work->block = block;
+    work->x = x->buffer[buffer].p;
+    work->buffer = buffer;
+    return SL_OK;
+}
+
+static void offer(struct sl_extract *x, const struct sl_work *work)
+{
+    pthread_mutex_lock(&x->lock);
+    if (work->buffer != SL_EXTRACT_NO_BUFFER)
+        x->busy[work->buffer] = true;
+    x->work = *work;
+    x->offered = true;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+}
+
+// One claim; SL_ETIMEDOUT when there was nothing to claim.
+static int fetch(struct sl_extract *x, int buffer)
+{
+    struct sl_work work = {.buffer = SL_EXTRACT_NO_BUFFER};
+    int rc = sl_ledger_claim_train(x->spec.arena, x->spec.worker, SL_ARENA_WAIT_MS, &work.lease);
+    if (rc < 0)
+        return rc;
+    work.claimed_at_ns = sl_now_ns();
+    SL_FAILPOINT(TRAINER_CLAIMED);
+    if (work.lease.phase->spec.kind == SL_PHASE_TRAIN)
+        count_share(x, &work.lease);
+    if (work.lease.phase->spec.kind != SL_PHASE_INFER) {
+        rc = gather(x, buffer, &work);
+        if (rc < 0) {
+            sl_ledger_return(x->spec.arena, &work.lease);
+            return rc;
+        }
+        SL_FAILPOINT(TRAINER_EXTRACTED);
+    }
+    offer(x, &work);
+    return SL_OK;
+}
+
+static void *run(void *arg)
+{
+    struct sl_extract *x = arg;
+    int rc = SL_OK;
+    while (rc == SL_OK || rc == SL_ETIMEDOUT) {
+        int buffer = wait_for_turn(x);
+        if (buffer == SL_EXTRACT_NO_BUFFER)
+            return NULL;
+        rc = fetch(x, buffer);
+    }
+    pthread_mutex_lock(&x->lock);
+    x->failed = rc;
+    snprintf(x->message, sizeof x->message, "%s", sl_error_message());
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+// --- the compute thread ---
+
+int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
+{
+    memset(x, 0, sizeof *x);
+    x->spec = *spec;
+    x->spec.share = SL_MAX(x->spec.share, 1u);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&x->lock, NULL);
+    int err = pthread_create(&x->thread, NULL, run, x);
+    if (err) {
+        pthread_mutex_destroy(&x->lock);
+        pthread_cond_destroy(&x->changed);
+        return sl_fail_errno(SL_ESYS, err, "trainer: starting the thread that extracts features");
+    }
+    x->running = true;
+    return SL_OK;
+}
+
+int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out)
+{
+    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    int rc = SL_ETIMEDOUT;
+    pthread_mutex_lock(&x->lock);
+    x->wanted = true;
+    pthread_cond_broadcast(&x->changed);
+    while (!x->offered && !x->failed && !stopping(x)) {
+        uint64_t now = sl_now_ns();
+        if (now >= deadline)
+            break;
+        wait_for_change(
+            x, (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS));
+    }
+    x->wanted = false;
+    if (x->failed) {
+        rc = sl_fail(x->failed, "%s", x->message);
+    } else if (stopping(x)) {
+        rc = SL_EABORTED;
+    } else if (x->offered) {
+        *out = x->work;
+        x->offered = false;
+        pthread_cond_broadcast(&x->changed);
+        rc = SL_OK;
+    }
+    pthread_mutex_unlock(&x->lock);
+    return rc;
+}
+
+static void free_buffer_locked(struct sl_extract *x, const struct sl_work *work)
+{
+    if (work->buffer != SL_EXTRACT_NO_BUFFER)
+        x->busy[work->buffer] = false;
+    pthread_cond_broadcast(&x->changed);
+}
+
+void sl_extract_release(struct sl_extract *x, const struct sl_work *work)
+{
+    pthread_mutex_lock(&x->lock);
+    free_buffer_locked(x, work);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void return_offer_locked(struct sl_extract *x)
+{
+    sl_ledger_return(x->spec.arena, &x->work.lease);
+    x->offered = false;
+    free_buffer_locked(x, &x->work);
+}
+
+// True when a batch before `lease` that the parameters' version waits for is ready and nobody has
+// it. The cursor would not do: after a death it starts again from zero.
+static bool earlier_unclaimed(const struct sl_arena *a, const struct sl_lease *lease)
+{
+    uint64_t version = sl_board_version(a);
+    uint64_t first = (version - lease->phase->spec.first_version) * a->h->spec.batches_per_update;
+    for (uint64_t i = first; i < lease->cell; i++)
+        if (sl_cell_state(sl_ledger_word(a, lease->seq, (uint32_t)i)) == SL_CELL_READY)
+            return true;
+    return false;
+}
+
+bool sl_extract_must_yield(struct sl_extract *x, const struct sl_work *work)
+{
+    const struct sl_lease *mine = &work->lease;
+    bool yield = earlier_unclaimed(x->spec.arena, mine);
+    pthread_mutex_lock(&x->lock);
+    if (x->offered && x->work.lease.seq == mine->seq) {
+        if (x->work.lease.cell < mine->cell)
+            yield = true;
+        else if (yield)
+            return_offer_locked(x);
+    }
+    pthread_mutex_unlock(&x->lock);
+    return yield;
+}
+
+void sl_extract_stop(struct sl_extract *x)
+{
+    if (x->running) {
+        pthread_mutex_lock(&x->lock);
+        x->quit = true;
+        pthread_cond_broadcast(&x->changed);
+        pthread_mutex_unlock(&x->lock);
+        pthread_join(x->thread, NULL);
+        if (x->offered)
+            return_offer_locked(x);
+        pthread_mutex_destroy(&x->lock);
+        pthread_cond_destroy(&x->changed);
+        x->running = false;
+    }
+    for (int i = 0; i < SL_EXTRACT_BUFFERS; i++) {
+        sl_pages_free(x->buffer[i].p, x->buffer[i].bytes);
+        x->buffer[i].p = NULL;
+        x->buffer[i].bytes = 0;
+    }
+}

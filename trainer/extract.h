@@ -1,0 +1,106 @@
+/*
+ * extract.h - the thread that fetches the next batch while this one is trained.
+ *
+ * PROBLEM. Gathering the features of a batch's input nodes is bound by memory latency, training by
+ * arithmetic; done one after the other each leaves the other's resource idle.
+ *
+ * DESIGN. One thread claims leases from the ledger, gathers into one of two buffers and offers the
+ * work; the compute thread takes it, and gives the buffer back when it is done:
+ *
+ *      ledger --claim--> [gather into buffer i] --offer--> compute --release--> buffer i free
+ *
+ * It is at most one batch ahead: it claims only while nothing is on offer and a buffer is free.
+ * Buffers grow to the largest batch met, and then nothing is allocated. Leases without a payload
+ * (inference) pass through untouched.
+ *
+ * FAIR SHARE. Claiming ahead must not starve the other trainers: batches of one update run in
+ * parallel, consecutive updates can not. A trainer that already has its share
+ * ceil(batches_per_update / trainers) of the update that the next free batch belongs to leaves the
+ * batch to the others while its compute thread has work; once that is idle it takes whatever there
+ * is. So a dead or slow peer costs overlap and never progress.
+ *
+ * FAILURE. All waits are bounded and look at the abort word and the stop flag. An error of the
+ * thread is handed to the compute thread with its message by sl_extract_next().
+ */
+#ifndef SL_TRAINER_EXTRACT_H
+#define SL_TRAINER_EXTRACT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/ipc/block.h"
+#include "common/ipc/ledger.h"
+#include "trainer/model.h"
+
+enum { SL_EXTRACT_BUFFERS = 2, SL_EXTRACT_NO_BUFFER = -1 };
+
+// One claimed cell, ready to compute.
+struct sl_work {
+    struct sl_lease lease;
+    const struct sl_block *block; // in the arena; NULL for inference
+    float *x;                     // (n_input, feat_dim), of the buffer; NULL for inference
+    int buffer;
+    uint64_t claimed_at_ns;
+    uint64_t extract_ns, extract_bytes;
+};
+
+struct sl_extract_spec {
+    struct sl_arena *arena;
+    uint32_t worker;
+    const struct sl_dataset *dataset;
+    const struct sl_kernels *kernels;
+    const struct sl_model *model; // what a block must look like
+    uint32_t share;               // batches of one update that are claimed ahead at most
+    const _Atomic bool *stop;
+};
+
+struct sl_extract {
+    struct sl_extract_spec spec;
+    pthread_t thread;
+    bool running;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; // CLOCK_MONOTONIC
+    // Below: guarded by lock.
+    bool offered; // `work` waits for the compute thread
+    struct sl_work work;
+    bool wanted; // the compute thread waits in sl_extract_next()
+    bool quit;
+    bool busy[SL_EXTRACT_BUFFERS];
+    int failed; // code of the thread's error, 0 = none
+    char message[512];
+
+    // The thread's own.
+    struct {
+        float *p;
+        size_t bytes;
+    } buffer[SL_EXTRACT_BUFFERS];
+    uint64_t share_seq, share_update; // which update `share_taken` counts for
+    uint32_t share_taken;
+};
+
+// Starts the thread. The struct must not move.
+int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
+
+// The next batch. SL_OK, SL_ETIMEDOUT, or the thread's error (SL_EABORTED when the job stops).
+int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
+
+// The work's buffer may be filled again.
+void sl_extract_release(struct sl_extract *x, const struct sl_work *work);
+
+/*
+ * For a compute thread that has waited for the version of `work` in vain: true when an earlier
+ * batch of the phase lies unclaimed (its trainer died) or is on offer here. The caller then gives
+ * `work` back to the ledger; a later batch on offer has been given back already.
+ */
+bool sl_extract_must_yield(struct sl_extract *x, const struct sl_work *work);
+
+// Ends the thread, gives what it has claimed back to the ledger and frees the buffers. Safe on a
+// zeroed struct.
+void sl_extract_stop(struct sl_extract *x);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * loop.h - what a trainer does all day: take a cell, compute it, complete it, help with the update.
+ *
+ * Two threads. The extracting thread (extract.h) claims cells and gathers features one batch ahead;
+ * the thread that calls sl_trainer_run() computes:
+ *
+ *   TRAIN   wait for the batch's version, forward and backward into the batch's gradient slot,
+ *           complete the lease, apply the update if it is due (sync.h)
+ *   EVAL    forward without dropout over a sampled block, count correct predictions
+ *   INFER   one layer for a range of vertices, all neighbours (evaluate.h)
+ *
+ * A trainer keeps nothing between batches but memory pools, so it can be killed at any instruction.
+ * A lease that was lost (SL_ESTALE) is dropped without a word: somebody else has done the work.
+ */
+#ifndef SL_TRAINER_LOOP_H
+#define SL_TRAINER_LOOP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/ipc/stats.h"
+#include "config/config.h"
+#include "trainer/model.h"
+
+// Everything is borrowed for as long as sl_trainer_run() runs.
+struct sl_trainer_spec {
+    struct sl_arena *arena;
+    uint32_t worker; // id
+    const struct sl_config *config;
+    const struct sl_dataset *dataset;
+    struct sl_model *model;       // of this config and data set; this thread's alone
+    struct sl_worker_slot *stats; // NULL for none
+    const _Atomic bool *stop;     // NULL for none
+};
+
+// Works until the job is aborted or *stop is set: SL_OK. Anything else is an error.
+int sl_trainer_run(const struct sl_trainer_spec *spec);
+
+#endif

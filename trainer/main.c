@@ -1,0 +1,102 @@
+/*
+ * main.c - the trainer process: started by the broker, never by hand (common/ipc/worker.h).
+ *
+ * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, work.
+ * Exit status 0 after a stop; 1 after an error, which the broker has been told.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/device/cores.h"
+#include "common/ipc/worker.h"
+#include "trainer/loop.h"
+
+enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
+
+struct program {
+    struct sl_worker worker;
+    struct sl_config config;
+    struct sl_dataset dataset;
+    struct sl_model model;
+};
+
+static int prepare(struct program *p)
+{
+    struct sl_worker *w = &p->worker;
+    SL_TRY(sl_config_parse(w->config_json, w->config_bytes, "job from the broker", &p->config));
+    if (w->device >= p->config.n_devices)
+        return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", w->name, w->device,
+                       p->config.n_devices);
+    const struct sl_device_config *device = &p->config.devices[w->device];
+    SL_TRY(sl_device_pin(device->cores, device->n_cores));
+    sl_kernels_set_threads((int)device->n_cores);
+    SL_TRY(sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST,
+                           (int)device->n_cores, &p->dataset));
+    return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, p->dataset.n_classes,
+                         sl_kernels_cpu());
+}
+
+// Says Hello with the parameter tensors and waits for the arena.
+static int attach(struct program *p)
+{
+    enum { MAX = SL_CONFIG_MAX_LAYERS * SL_LAYER_TENSORS };
+    const struct sl_model *m = &p->model;
+    Sl__Control__Tensor tensor[MAX], *list[MAX];
+    uint64_t shape[MAX][2];
+    for (uint32_t t = 0; t < m->n_tensors; t++) {
+        sl__control__tensor__init(&tensor[t]);
+        memcpy(shape[t], m->tensor[t].shape, sizeof shape[t]);
+        tensor[t].name = (char *)m->tensor[t].name; // only read
+        tensor[t].n_shape = m->tensor[t].rank;
+        tensor[t].shape = shape[t];
+        tensor[t].init_constant = m->tensor[t].init_constant;
+        tensor[t].init_bound = m->tensor[t].init_bound;
+        list[t] = &tensor[t];
+    }
+    Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
+    hello.n_tensors = m->n_tensors;
+    hello.tensors = list;
+    hello.infer_width = sl_model_infer_width(m);
+    hello.n_layers = m->n_layers;
+    SL_FAILPOINT(TRAINER_START);
+    return sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS);
+}
+
+static int work(struct program *p)
+{
+    SL_TRY(prepare(p));
+    SL_TRY(attach(p));
+    SL_TRY(sl_worker_ready(&p->worker));
+    const struct sl_trainer_spec spec = {
+        .arena = &p->worker.arena,
+        .worker = p->worker.id,
+        .config = &p->config,
+        .dataset = &p->dataset,
+        .model = &p->model,
+        .stats = p->worker.stats,
+        .stop = &p->worker.stop,
+    };
+    return sl_trainer_run(&spec);
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p; // too large for a stack
+    sl_log_init("trainer");
+    int rc = sl_worker_init(&p.worker, "trainer", argc, argv);
+    if (rc < 0) {
+        sl_log_error("%s", sl_error_message());
+        sl_worker_failed(&p.worker, rc);
+    } else {
+        rc = work(&p);
+        if (rc < 0 && rc != SL_EABORTED)
+            sl_worker_failed(&p.worker, rc);
+    }
+    sl_model_fini(&p.model);
+    sl_dataset_close(&p.dataset);
+    sl_worker_fini(&p.worker);
+    return rc < 0 && rc != SL_EABORTED ? EXIT_FAILURE : EXIT_SUCCESS;
+}

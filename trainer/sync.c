@@ -1,0 +1,144 @@
+#include "trainer/sync.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+
+// An update goes over the parameters in pieces, so that the reduced gradient of a piece is still
+// in the cache when the optimizer reads it. The result does not depend on the size.
+enum { PIECE_FLOATS = 128 * 1024 };
+
+uint32_t sl_sync_state_arrays(enum sl_optimizer_kind kind)
+{
+    return kind == SL_OPTIMIZER_ADAM ? 2 : 1;
+}
+
+int sl_sync_init(struct sl_sync *s, const struct sl_config *config, uint64_t n_params,
+                 struct sl_arena *arena, uint32_t worker, const struct sl_kernels *kernels,
+                 const _Atomic bool *stop)
+{
+    *s = (struct sl_sync){
+        .arena = arena,
+        .worker = worker,
+        .kernels = kernels,
+        .optimizer = config->optimizer.kind,
+        .adam = {.lr = (float)config->optimizer.lr,
+                 .beta1 = (float)config->optimizer.beta1,
+                 .beta2 = (float)config->optimizer.beta2,
+                 .eps = (float)config->optimizer.eps,
+                 .weight_decay = (float)config->optimizer.weight_decay},
+        .sgd = {.lr = (float)config->optimizer.lr,
+                .momentum = (float)config->optimizer.momentum,
+                .weight_decay = (float)config->optimizer.weight_decay},
+        .n_params = n_params,
+        .stop = stop,
+    };
+    const struct sl_arena_spec *spec = &arena->h->spec;
+    if (spec->n_params != n_params || spec->n_state != sl_sync_state_arrays(s->optimizer) ||
+        spec->batches_per_update == 0)
+        return sl_fail(SL_EPROTO,
+                       "trainer: the arena has room for %llu parameters with %u state arrays and "
+                       "%u batches an update, wanted %llu, %u and at least 1: broker and trainer "
+                       "are not of the same build",
+                       (unsigned long long)spec->n_params, spec->n_state, spec->batches_per_update,
+                       (unsigned long long)n_params, sl_sync_state_arrays(s->optimizer));
+    s->scratch = aligned_alloc(SL_CACHE_LINE, PIECE_FLOATS * sizeof *s->scratch);
+    s->slots = calloc(spec->batches_per_update, sizeof *s->slots);
+    if (!s->scratch || !s->slots) {
+        sl_sync_fini(s);
+        return sl_fail(SL_ENOMEM, "trainer: no memory for the reduction of gradients");
+    }
+    return SL_OK;
+}
+
+void sl_sync_fini(struct sl_sync *s)
+{
+    free(s->scratch);
+    free(s->slots);
+    s->scratch = NULL;
+    s->slots = NULL;
+}
+
+// One piece of the step from version u->version to the next.
+static int step_piece(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n)
+{
+    struct sl_arena *a = s->arena;
+    uint64_t now = u->version, next = now + 1;
+    const float *p = sl_board_params(a, now) + at;
+    float *p_out = sl_board_params(a, next) + at;
+    if (s->optimizer == SL_OPTIMIZER_SGD)
+        return s->kernels->sgd(&s->sgd, n, s->scratch, p, sl_board_state(a, now, 0) + at, p_out,
+                               sl_board_state(a, next, 0) + at);
+    struct sl_adam_step step = s->adam;
+    step.t = next;
+    return s->kernels->adam(&step, n, s->scratch, p, sl_board_state(a, now, 0) + at,
+                            sl_board_state(a, now, 1) + at, p_out, sl_board_state(a, next, 0) + at,
+                            sl_board_state(a, next, 1) + at);
+}
+
+static int apply(struct sl_sync *s, const struct sl_update *u)
+{
+    uint64_t counted = 0;
+    for (uint32_t i = 0; i < u->n_cells; i++)
+        counted += sl_ledger_entry(s->arena, u->seq, u->first_cell + i)->counted;
+    // Batches without a labelled seed have no gradient; the step is then weight decay alone.
+    float scale = counted ? (float)(1.0 / (double)counted) : 0.0f;
+    uint64_t half = s->n_params / 2;
+    for (uint64_t at = 0; at < s->n_params; at += PIECE_FLOATS) {
+        uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, s->n_params - at);
+        for (uint32_t i = 0; i < u->n_cells; i++)
+            s->slots[i] = sl_board_gradient(s->arena, u->first_cell + i) + at;
+        SL_TRY(s->kernels->reduce(s->slots, u->n_cells, n, scale, s->scratch));
+        if (at <= half && half < at + n)
+            SL_FAILPOINT(TRAINER_APPLY);
+        SL_TRY(step_piece(s, u, at, n));
+    }
+    return SL_OK;
+}
+
+int sl_sync_help(struct sl_sync *s)
+{
+    struct sl_update u;
+    while (sl_board_begin_update(s->arena, s->worker, &u) == SL_OK) {
+        uint64_t start = sl_now_ns();
+        SL_TRY(apply(s, &u));
+        uint64_t took = sl_now_ns() - start;
+        // The phase can not end before the commit, so the entry is still this update's own. The
+        // time belongs to whoever applies, and stands with the update's last batch.
+        sl_ledger_entry(s->arena, u.seq, u.first_cell + u.n_cells - 1)->train_ns += took;
+        s->apply_ns += took;
+        s->applied++;
+        sl_board_commit_update(s->arena, &u);
+    }
+    return SL_OK;
+}
+
+int sl_sync_wait(struct sl_sync *s, const struct sl_lease *lease, uint32_t timeout_ms)
+{
+    struct sl_arena *a = s->arena;
+    uint64_t wanted = sl_board_cell_version(a, lease->phase, lease->cell);
+    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        // Read before the conditions: a change after this makes the wait return at once.
+        uint32_t seen = sl_event_read(&a->h->update);
+        if (sl_arena_aborted(a) || (s->stop && atomic_load_explicit(s->stop, memory_order_relaxed)))
+            return SL_EABORTED;
+        uint64_t version = sl_board_version(a);
+        if (version == wanted)
+            return SL_OK;
+        if (version > wanted)
+            return SL_ESTALE;
+        SL_TRY(sl_sync_help(s));
+        if (sl_board_version(a) != version)
+            continue;
+        uint64_t now = sl_now_ns();
+        if (now >= deadline)
+            return SL_ETIMEDOUT;
+        sl_event_wait(&a->h->update, seen,
+                      (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS));
+    }
+}
