@@ -81,6 +81,10 @@ int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check
                     struct sl_dataset *out);
 void sl_dataset_close(struct sl_dataset *ds); // safe on a zeroed struct
 
+// The directory in which passed validations are remembered, or NULL where there is none (owned:
+// free()). It need not exist yet.
+char *sl_dataset_cache_dir(void);
+
 // In-degree of v.
 static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v)
 {

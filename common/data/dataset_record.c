@@ -59,8 +59,7 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
     return digest;
 }
 
-// The directory of the records, or NULL where there is none (free() it).
-static char *cache_dir(void)
+char *sl_dataset_cache_dir(void)
 {
     const char *own = getenv("SLUICE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
@@ -133,7 +132,7 @@ static char *format_record(const struct sl_dataset *ds, uint64_t max_degree)
 bool sl_dataset_record_load(struct sl_dataset *ds)
 {
     bool same = false;
-    char *dir = cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
+    char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
     char *found = malloc(MAX_RECORD_BYTES), *wanted = NULL;
     cJSON *json = NULL;
     FILE *f = path && found ? fopen(path, "re") : NULL;
@@ -196,7 +195,7 @@ static int make_dirs(char *dir)
 
 void sl_dataset_record_save(const struct sl_dataset *ds)
 {
-    char *dir = cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
+    char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
     char *text = path ? format_record(ds, ds->max_degree) : NULL;
     int rc;
     if (is_racy(ds))

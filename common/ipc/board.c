@@ -76,7 +76,9 @@ int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update 
         return SL_EAGAIN;
     // Between our look and the lock somebody may have applied this very update.
     if (sl_board_version(a) != version) {
+        // Who completed the next update meanwhile found the lock taken: tell them to look again.
         atomic_store(&board->apply, 0);
+        sl_event_signal(&a->h->update);
         return SL_EAGAIN;
     }
     *out = (struct sl_update){

@@ -1,0 +1,202 @@
+#include "sampler/draw.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { ALIGN = 64, DEGREES_AHEAD = 16 };
+
+// Where the next array goes.
+struct cursor {
+    char *base;
+    uint64_t at, capacity;
+};
+
+int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
+                   const struct sl_kernels *kernels)
+{
+    *d = (struct sl_drawer){.kernels = kernels, .topology = topology};
+    return sl_idmap_create(1, &d->map);
+}
+
+void sl_drawer_fini(struct sl_drawer *d)
+{
+    sl_idmap_destroy(d->map);
+    sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
+    memset(d, 0, sizeof *d);
+}
+
+// Room for `n` vertices in scratch, keeping the first `keep`.
+static int reserve_nodes(struct sl_drawer *d, uint64_t n, uint32_t keep)
+{
+    n = SL_MIN(n, d->topology->view.n_nodes);
+    if (n <= d->nodes_capacity)
+        return SL_OK;
+    n = SL_MIN(n + n / 4, d->topology->view.n_nodes);
+    uint32_t *fresh = sl_pages_alloc(n * sizeof *fresh);
+    if (!fresh)
+        return sl_fail(SL_ENOMEM, "sampling: no memory for the %" PRIu64 " vertices of a batch", n);
+    if (keep)
+        memcpy(fresh, d->nodes, keep * sizeof *fresh);
+    sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
+    d->nodes = fresh;
+    d->nodes_capacity = (uint32_t)n;
+    return SL_OK;
+}
+
+// Edges that a hop can have at most.
+static uint64_t edges_bound(const struct sl_drawer *d, int64_t fanout, uint32_t n_dst)
+{
+    const uint64_t *indptr = d->topology->view.indptr;
+    uint64_t edges = 0;
+    if (fanout >= 0)
+        return (uint64_t)fanout * n_dst;
+    for (uint32_t i = 0; i < n_dst; i++)
+        edges += indptr[d->nodes[i] + 1] - indptr[d->nodes[i]];
+    return edges;
+}
+
+// Takes `bytes` at the cursor and zeroes the gap before them; NULL when they do not fit.
+static void *place(struct cursor *c, uint64_t bytes, uint64_t *offset)
+{
+    uint64_t at = sl_align_up(c->at, ALIGN);
+    if (at > c->capacity || c->capacity - at < bytes)
+        return NULL;
+    memset(c->base + c->at, 0, at - c->at);
+    *offset = at;
+    c->at = at + bytes;
+    return c->base + at;
+}
+
+static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seeds)
+{
+    uint32_t n_nodes = 0, local;
+    SL_TRY(sl_idmap_reset(d->map, SL_MAX(d->largest_batch, n_seeds)));
+    SL_TRY(reserve_nodes(d, n_seeds, 0));
+    for (uint32_t i = 0; i < n_seeds; i++) {
+        if (seeds[i] >= d->topology->view.n_nodes)
+            return sl_fail(SL_EPROTO, "sampling: seed %u of a graph with %" PRIu64 " vertices",
+                           seeds[i], d->topology->view.n_nodes);
+        SL_TRY(sl_idmap_insert(d->map, seeds[i], d->nodes, &n_nodes, d->nodes_capacity, &local));
+    }
+    if (n_nodes != n_seeds)
+        return sl_fail(SL_EPROTO, "sampling: %u seeds of which %u are different", n_seeds, n_nodes);
+    return SL_OK;
+}
+
+// SL_EAGAIN: the block's memory is too small.
+static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
+                    struct sl_block *block, struct cursor *c)
+{
+    struct sl_block_hop *hop = &block->hop[h];
+    uint32_t n_nodes = block->n_nodes[h];
+    hop->n_dst = n_nodes;
+    uint32_t *indptr = place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
+    uint32_t *indices = indptr ? place(c, 0, &hop->indices_offset) : NULL;
+    if (!indices)
+        return SL_EAGAIN;
+    uint64_t room = (c->capacity - c->at) / sizeof *indices;
+    uint64_t bound = edges_bound(d, plan->fanout[h], n_nodes);
+    SL_TRY(reserve_nodes(d, n_nodes + bound, n_nodes));
+    struct sl_khop_args args = {
+        .topology = &d->topology->view,
+        .seed = plan->seed,
+        .stream = plan->stream,
+        .epoch = block->epoch,
+        .batch = (uint32_t)block->batch,
+        .hop = h,
+        .fanout = plan->fanout[h],
+        .n_dst = n_nodes,
+        .nodes = d->nodes,
+        .n_nodes = &n_nodes,
+        .nodes_capacity = d->nodes_capacity,
+        .map = d->map,
+        .indptr = indptr,
+        .indices = indices,
+        .indices_capacity = room,
+        .n_edges = &hop->n_edges,
+    };
+    int rc = d->kernels->khop_uniform(&args);
+    if (rc == SL_ERANGE && room < bound)
+        return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
+    SL_TRY(rc);
+    c->at += (uint64_t)hop->n_edges * sizeof *indices;
+    block->n_nodes[h + 1] = n_nodes;
+    block->n_edges += hop->n_edges;
+    return SL_OK;
+}
+
+static bool put_labels(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+{
+    int32_t *labels = place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
+    for (uint32_t i = 0; labels && i < block->n_seeds; i++)
+        labels[i] = d->topology->dataset.label[d->nodes[i]];
+    return labels != NULL;
+}
+
+static bool put_nodes(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+{
+    uint64_t bytes = (uint64_t)block->n_input * sizeof *d->nodes;
+    uint32_t *nodes = place(c, bytes, &block->nodes_offset);
+    if (nodes)
+        memcpy(nodes, d->nodes, bytes);
+    return nodes != NULL;
+}
+
+static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+{
+    const uint64_t *indptr = d->topology->view.indptr;
+    uint32_t n = block->n_input;
+    uint32_t *degrees = place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
+    for (uint32_t i = 0; degrees && i < n; i++) {
+        __builtin_prefetch(&indptr[d->nodes[SL_MIN(i + DEGREES_AHEAD, n - 1)]]);
+        degrees[i] = (uint32_t)(indptr[d->nodes[i] + 1] - indptr[d->nodes[i]]);
+    }
+    return degrees != NULL;
+}
+
+static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_block *block,
+                struct cursor *c)
+{
+    if (!put_labels(d, block, c))
+        return SL_EAGAIN;
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        SL_TRY(draw_hop(d, plan, h, block, c));
+    block->n_input = block->n_nodes[plan->n_hops];
+    d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
+    if (!put_nodes(d, block, c))
+        return SL_EAGAIN;
+    if (plan->degrees) {
+        block->flags |= SL_BLOCK_HAS_DEGREES;
+        if (!put_degrees(d, block, c))
+            return SL_EAGAIN;
+    }
+    block->bytes = c->at;
+    return SL_OK;
+}
+
+int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t epoch,
+                   uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
+                   uint64_t capacity_bytes, uint64_t *wanted_bytes)
+{
+    struct cursor c = {.base = (char *)block, .at = sizeof *block, .capacity = capacity_bytes};
+    // How far a batch got says little of what it will take in all: ask for half as much again.
+    *wanted_bytes = SL_MAX(capacity_bytes + capacity_bytes / 2, (uint64_t)4096);
+    SL_TRY(put_seeds(d, seeds, n_seeds));
+    int rc = SL_EAGAIN;
+    if (capacity_bytes >= sizeof *block) {
+        memset(block, 0, sizeof *block);
+        block->magic = SL_BLOCK_MAGIC;
+        block->epoch = epoch;
+        block->batch = batch;
+        block->n_hops = plan->n_hops;
+        block->n_seeds = block->n_nodes[0] = n_seeds;
+        rc = draw(d, plan, block, &c);
+    }
+    if (rc == SL_EAGAIN)
+        return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
+                       batch, epoch, capacity_bytes);
+    return rc;
+}

@@ -1,0 +1,79 @@
+/*
+ * main.c - the sampler process: started by the broker, never by hand (common/ipc/worker.h).
+ *
+ * Pin, open the graph, measure some batches, tell the broker how large they are, map the arena,
+ * work. Exit status 0 after a stop; 1 after an error, which the broker has been told.
+ */
+#include <stdlib.h>
+
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/device/cores.h"
+#include "common/ipc/worker.h"
+#include "sampler/loop.h"
+
+enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
+
+struct program {
+    struct sl_worker worker;
+    struct sl_config config;
+    struct sl_topology topology;
+    struct sl_drawer drawer;
+    struct sl_block_estimate estimate;
+};
+
+static int prepare(struct program *p)
+{
+    struct sl_worker *w = &p->worker;
+    SL_TRY(sl_config_parse(w->config_json, w->config_bytes, "job from the broker", &p->config));
+    if (w->device >= p->config.n_devices)
+        return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", w->name, w->device,
+                       p->config.n_devices);
+    const struct sl_device_config *device = &p->config.devices[w->device];
+    SL_TRY(sl_device_pin(device->cores, device->n_cores));
+    sl_kernels_set_threads((int)device->n_cores);
+    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, (int)device->n_cores));
+    SL_TRY(sl_drawer_init(&p->drawer, &p->topology, sl_kernels_cpu()));
+    return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
+}
+
+static int work(struct program *p)
+{
+    SL_TRY(prepare(p));
+    Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
+    hello.block_bytes_max = p->estimate.max_bytes;
+    hello.block_bytes_mean = p->estimate.mean_bytes;
+    SL_FAILPOINT(SAMPLER_START);
+    SL_TRY(sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS));
+    SL_TRY(sl_worker_ready(&p->worker));
+    struct sl_sampler sampler = {
+        .arena = &p->worker.arena,
+        .worker = p->worker.id,
+        .config = &p->config,
+        .drawer = &p->drawer,
+        .stats = p->worker.stats,
+        .stop = &p->worker.stop,
+        .guess_bytes = p->estimate.max_bytes,
+    };
+    return sl_sampler_run(&sampler);
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p; // too large for a stack
+    sl_log_init("sampler");
+    int rc = sl_worker_init(&p.worker, "sampler", argc, argv);
+    if (rc < 0) {
+        sl_log_error("%s", sl_error_message());
+        sl_worker_failed(&p.worker, rc);
+    } else {
+        rc = work(&p);
+        if (rc < 0 && rc != SL_EABORTED)
+            sl_worker_failed(&p.worker, rc);
+    }
+    sl_drawer_fini(&p.drawer);
+    sl_topology_close(&p.topology);
+    sl_worker_fini(&p.worker);
+    return rc < 0 && rc != SL_EABORTED ? EXIT_FAILURE : EXIT_SUCCESS;
+}

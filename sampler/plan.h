@@ -1,0 +1,28 @@
+/*
+ * plan.h - what the job says about sampling: how a phase's batches are drawn, how large they are.
+ */
+#ifndef SL_SAMPLER_PLAN_H
+#define SL_SAMPLER_PLAN_H
+
+#include "common/ipc/ledger.h"
+#include "config/config.h"
+#include "sampler/draw.h"
+
+// How the batches of a phase of this kind are drawn (TRAIN or EVAL; INFER is not sampled).
+struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kind kind);
+
+// Block sizes measured on probe batches.
+struct sl_block_estimate {
+    uint64_t max_bytes; // with a margin: batches of a real epoch should not be larger
+    uint64_t mean_bytes;
+};
+
+/*
+ * Draws a handful of probe batches, spread over the training set (and over the validation set when
+ * evaluation is sampled), in private memory. They are of no epoch of the job. Errors as the
+ * kernel's, or SL_ENOMEM.
+ */
+int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
+                    struct sl_block_estimate *out);
+
+#endif
