@@ -1,0 +1,86 @@
+#include "broker/capacity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { SPARE_BATCHES = 16, AVAILABLE_SHARE = 4, TEXT_BYTES = 64 };
+
+// "67108864 bytes (64.0 MiB)"
+static char *bytes_text(char buf[TEXT_BYTES], uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes / 1024;
+    size_t u = 0;
+    for (; value >= 1024 && u + 1 < SL_COUNT_OF(units); u++)
+        value /= 1024;
+    snprintf(buf, TEXT_BYTES, "%llu bytes (%.1f %s)", (unsigned long long)bytes, value, units[u]);
+    return buf;
+}
+
+static uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+    uint64_t out;
+    return __builtin_mul_overflow(a, b, &out) ? UINT64_MAX / 2 : out;
+}
+
+int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
+                     uint64_t available_bytes, struct sl_arena_spec *out)
+{
+    char found[TEXT_BYTES], wanted[TEXT_BYTES], block[TEXT_BYTES];
+    uint32_t samplers = config->allocation.samplers, trainers = config->allocation.trainers;
+    uint64_t one = sl_align_up(SL_MAX(need->block_bytes_max, 1u), SL_ARENA_CHUNK_BYTES);
+    uint64_t batches_min = 2 * (uint64_t)trainers + samplers + 1;
+    uint64_t least = saturating_product(one, batches_min);
+    bool fixed = config->arena_bytes != 0;
+    uint64_t payload = config->arena_bytes;
+    if (!fixed)
+        payload = SL_MIN(saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES),
+                         available_bytes / AVAILABLE_SHARE);
+    if (payload < least)
+        return sl_fail(
+            SL_ENOMEM,
+            "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured takes "
+            "%s, and %u sampler%s and %u trainer%s hold %llu of them at once: set arena.memory to "
+            "\"%llu\"%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
+            bytes_text(found, payload), fixed ? "" : ", a quarter of the memory that is available",
+            bytes_text(wanted, least), bytes_text(block, one), samplers, samplers == 1 ? "" : "s",
+            trainers, trainers == 1 ? "" : "s", (unsigned long long)batches_min,
+            (unsigned long long)least, fixed ? "" : " if the machine can spare it");
+
+    *out = (struct sl_arena_spec){
+        .n_workers = samplers + trainers,
+        .n_cells = need->n_cells,
+        .n_train = need->n_train,
+        .n_params = need->n_params,
+        .n_state = config->optimizer.kind == SL_OPTIMIZER_ADAM ? 2 : 1,
+        .batches_per_update = config->updates.batches_per_update,
+        .payload_bytes = payload,
+    };
+    // Layer-wise inference keeps the hidden activations of all vertices; the last layer's output
+    // is only counted.
+    if (config->evaluate.full && config->model.layers > 1) {
+        out->act_rows = need->n_nodes;
+        out->act_width = need->infer_width;
+    }
+    uint64_t acts = 8 * saturating_product(out->act_rows, out->act_width);
+    uint64_t total = acts >= UINT64_MAX / 4 ? acts : sl_arena_layout(out, NULL);
+    if (total <= available_bytes)
+        return SL_OK;
+    if (acts > total / 2)
+        return sl_fail(SL_ENOMEM,
+                       "the arena needs %s, found %s available: %llu vertices of %u activations "
+                       "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
+                       "take a smaller model.hidden, or free memory",
+                       bytes_text(wanted, total), bytes_text(found, available_bytes),
+                       (unsigned long long)out->act_rows, out->act_width);
+    return sl_fail(SL_ENOMEM,
+                   "the arena needs %s, found %s available: set arena.memory to at most \"%llu\" "
+                   "(at least \"%llu\" is needed), or take a smaller sampler.batch_size, "
+                   "sampler.fanout or model.hidden",
+                   bytes_text(wanted, total), bytes_text(found, available_bytes),
+                   (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
+                   (unsigned long long)least);
+}

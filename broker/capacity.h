@@ -1,0 +1,32 @@
+/*
+ * capacity.h - how large a job's arena must be, from what the workers measured.
+ *
+ * Payload memory is what mini-batches lie in. A trainer holds two (the one it trains and the one it
+ * extracts), a sampler one, and at least one must be able to lie ready: below that the job refuses
+ * to start. "auto" takes 16 more, so that neither side waits for the other's hiccups, within a
+ * quarter of the memory that is available.
+ */
+#ifndef SL_BROKER_CAPACITY_H
+#define SL_BROKER_CAPACITY_H
+
+#include <stdint.h>
+
+#include "common/ipc/arena.h"
+#include "config/config.h"
+
+// What the workers said and what the plan of phases needs.
+struct sl_capacity_need {
+    uint64_t block_bytes_max; // largest mini-batch measured
+    uint64_t n_nodes, n_train, n_params;
+    uint32_t infer_width; // widest hidden activation
+    uint32_t n_cells;     // of the largest phase
+};
+
+/*
+ * Describes the arena. `available_bytes` is what the machine can still give. SL_ENOMEM when the job
+ * does not fit, with the number that would.
+ */
+int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
+                     uint64_t available_bytes, struct sl_arena_spec *out);
+
+#endif

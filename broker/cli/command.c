@@ -1,0 +1,180 @@
+#include "broker/cli/command.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "broker/cli/suggest.h"
+
+#define SL_VERSION "0.1.0"
+
+enum { COMMANDS_MAX = 64 };
+
+// ---- interrupts ---------------------------------------------------------------------------------
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    interrupted = 1;
+}
+
+void sl_interrupt_catch(void)
+{
+    // SA_RESETHAND: the second signal has its default effect.
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool sl_interrupt_seen(void)
+{
+    return interrupted != 0;
+}
+
+int sl_interrupt_check(void)
+{
+    if (!interrupted)
+        return SL_OK;
+    return sl_fail(SL_EABORTED, "interrupted: nothing was kept");
+}
+
+// ---- exit statuses ------------------------------------------------------------------------------
+
+int sl_exit_status(int result)
+{
+    if (result >= 0)
+        return result;
+    switch (result) {
+    case SL_EABORTED: return SL_EXIT_INTERRUPTED;
+    // What the user gave, or this machine's limits, rule it out: nothing was begun.
+    case SL_EINVAL:
+    case SL_EFORMAT:
+    case SL_ENOENT:
+    case SL_EACCESS:
+    case SL_EEXIST:
+    case SL_ENOMEM:
+    case SL_ERANGE:
+    case SL_EUNSUPPORTED: return SL_EXIT_USAGE;
+    default: return SL_EXIT_FAILED;
+    }
+}
+
+// ---- commands -----------------------------------------------------------------------------------
+
+static void print_commands(const struct sl_command *commands, size_t n)
+{
+    int width = 0;
+    for (size_t i = 0; i < n; i++)
+        width = SL_MAX(width, (int)strlen(commands[i].name));
+    for (size_t i = 0; i < n; i++)
+        printf("  %-*s  %s\n", width, commands[i].name, commands[i].help);
+}
+
+static const struct sl_command *find_command(const struct sl_command *commands, size_t n,
+                                             const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+// " : did you mean 'x'?" or where the list is.
+static int unknown_command(const struct sl_command *commands, size_t n, const char *what,
+                           const char *word, const char *help)
+{
+    const char *names[COMMANDS_MAX];
+    for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
+        names[i] = commands[i].name;
+    const char *near = sl_suggest_closest(word, names, SL_MIN(n, (size_t)COMMANDS_MAX));
+    if (near)
+        return sl_fail(SL_EINVAL, "unknown %s '%s': did you mean '%s'?", what, word, near);
+    return sl_fail(SL_EINVAL, "unknown %s '%s': '%s' lists what there is", what, word, help);
+}
+
+static void print_top_help(const struct sl_command *commands, size_t n)
+{
+    printf("usage: sluice COMMAND [ARGUMENT]...\n"
+           "\n"
+           "Trains graph neural networks on graphs that are larger than one device's memory:\n"
+           "sampler and trainer processes, each on its own devices, around one queue in shared "
+           "memory.\n"
+           "\n"
+           "Commands:\n");
+    print_commands(commands, n);
+    printf("\n"
+           "'sluice COMMAND --help' describes a command and shows an example.\n"
+           "'sluice --version' prints the version.\n"
+           "\n"
+           "Exit status: 0 done, 1 failed, 2 usage, configuration or data set that can not be "
+           "used,\n"
+           "130 interrupted. SLUICE_LOG=error|warn|info|debug sets how much is logged.\n");
+    fflush(stdout);
+}
+
+int sl_command_dispatch(const struct sl_command *commands, size_t n, int argc, char **argv)
+{
+    if (argc < 2) {
+        return sl_fail(SL_EINVAL, "no command given: wanted 'sluice COMMAND': 'sluice --help' "
+                                  "lists them");
+    }
+    const char *word = argv[1];
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+        const struct sl_command *about = argc > 2 ? find_command(commands, n, argv[2]) : NULL;
+        if (argc > 2 && !about)
+            return unknown_command(commands, n, "command", argv[2], "sluice --help");
+        if (!about) {
+            print_top_help(commands, n);
+            return SL_EXIT_OK;
+        }
+        char help[] = "--help";
+        char *words[] = {argv[2], help, NULL};
+        return about->run(2, words);
+    }
+    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+        printf("sluice %s\n", SL_VERSION);
+        return SL_EXIT_OK;
+    }
+    if (word[0] == '-')
+        return sl_fail(SL_EINVAL, "option '%s' before a command: wanted 'sluice COMMAND %s': "
+                                  "'sluice --help' lists the commands",
+                       word, word);
+    const struct sl_command *command = find_command(commands, n, word);
+    if (!command)
+        return unknown_command(commands, n, "command", word, "sluice --help");
+    return command->run(argc - 1, argv + 1);
+}
+
+int sl_command_choose(const struct sl_command *commands, size_t n, const char *what,
+                      const char *example, int argc, char **argv, const struct sl_command **out)
+{
+    *out = NULL;
+    if (argc >= 2 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
+        char named[64], help[64];
+        snprintf(named, sizeof named, "%s to %s", what, argv[0]);
+        snprintf(help, sizeof help, "sluice %s --help", argv[0]);
+        if (argv[1][0] == '-')
+            return sl_fail(SL_EINVAL, "%s: option '%s' before the %s: wanted 'sluice %s %s ...': "
+                                      "'%s' lists them",
+                           argv[0], argv[1], what, argv[0], commands[0].name, help);
+        *out = find_command(commands, n, argv[1]);
+        return *out ? SL_OK : unknown_command(commands, n, named, argv[1], help);
+    }
+    if (argc < 2)
+        return sl_fail(SL_EINVAL, "%s: no %s given: 'sluice %s --help' lists them", argv[0], what,
+                       argv[0]);
+    char upper[32];
+    snprintf(upper, sizeof upper, "%s", what);
+    for (char *p = upper; *p; p++)
+        *p = (char)toupper((unsigned char)*p);
+    printf("usage: sluice %s %s [ARGUMENT]...\n\n", argv[0], upper);
+    print_commands(commands, n);
+    printf("\n'sluice %s %s --help' describes one.\n\nExample:\n  %s\n", argv[0], upper, example);
+    fflush(stdout);
+    return SL_OK;
+}

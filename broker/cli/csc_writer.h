@@ -1,0 +1,32 @@
+/*
+ * csc_writer.h - sorted edges into indptr.npy, indices.npy and edge_weight.npy.
+ */
+#ifndef SL_BROKER_CLI_CSC_WRITER_H
+#define SL_BROKER_CLI_CSC_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/cli/edge_sort.h"
+#include "broker/cli/id_map.h"
+#include "broker/cli/progress.h"
+#include "broker/cli/staging.h"
+
+struct sl_csc_summary {
+    uint64_t n_nodes;
+    uint64_t n_edges;      // written
+    uint64_t n_duplicates; // dropped
+    uint64_t max_degree;   // in-degree
+    uint64_t n_isolated;   // vertices without in-edges
+};
+
+/*
+ * Takes every edge of a finished sort and writes the topology files. `dedup` keeps the first of
+ * equal edges (and its weight); `weighted` writes edge_weight.npy; `map` (or NULL) renumbers both
+ * ends, keeping their order. indices are int32 where n_nodes is below 2^31. SL_EIO, SL_EABORTED.
+ */
+int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges, uint64_t n_nodes,
+                 bool weighted, bool dedup, const struct sl_id_map *map,
+                 struct sl_progress *progress, struct sl_csc_summary *out);
+
+#endif

@@ -1,0 +1,460 @@
+/*
+ * doctor.c - `sluice doctor`: tries out what a job needs, instead of guessing from versions.
+ *
+ * Each check adds one line: what there is, and, where a job could not run or would run badly, why
+ * and what to do. Only a problem (not a warning) makes the exit status 1.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/memory.h"
+#include "common/data/dataset.h"
+#include "common/device/cores.h"
+#include "broker/supervise.h"
+#include "broker/cli/command.h"
+#include "broker/cli/options.h"
+#include "broker/cli/table.h"
+#include "broker/cli/units.h"
+
+enum verdict { VERDICT_OK, VERDICT_WARNING, VERDICT_PROBLEM };
+
+enum {
+    MAX_CHECKS = 24,
+    TEXT_BYTES = 1024,
+    // Descriptors of a broker: pipe, pidfd and socket of each worker, files, libraries.
+    FILES_NEEDED = 64,
+    FILES_WANTED = 512,
+    PROCESSES_NEEDED = 32,
+    PROCESSES_WANTED = 256,
+};
+
+#define MEMORY_NEEDED (UINT64_C(256) << 20)
+#define MEMORY_WANTED (UINT64_C(2) << 30)
+
+struct check {
+    const char *key; // in JSON
+    const char *name;
+    enum verdict verdict;
+    char found[TEXT_BYTES];
+    char advice[TEXT_BYTES]; // empty when ok
+};
+
+struct doctor {
+    struct check checks[MAX_CHECKS];
+    size_t n;
+};
+
+static const char *const verdict_names[] = {"ok", "warning", "problem"};
+
+// ---- one line -----------------------------------------------------------------------------------
+
+__attribute__((format(printf, 4, 5))) static struct check *
+add(struct doctor *d, const char *key, const char *name, const char *fmt, ...)
+{
+    struct check *c = &d->checks[SL_MIN(d->n, (size_t)MAX_CHECKS - 1)];
+    d->n = SL_MIN(d->n + 1, (size_t)MAX_CHECKS);
+    *c = (struct check){.key = key, .name = name};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(c->found, sizeof c->found, fmt, ap);
+    va_end(ap);
+    return c;
+}
+
+__attribute__((format(printf, 3, 4))) static void advise(struct check *c, enum verdict verdict,
+                                                         const char *fmt, ...)
+{
+    va_list ap;
+    c->verdict = verdict;
+    va_start(ap, fmt);
+    vsnprintf(c->advice, sizeof c->advice, fmt, ap);
+    va_end(ap);
+}
+
+// ---- the machine --------------------------------------------------------------------------------
+
+static void check_kernel(struct doctor *d)
+{
+    struct utsname u;
+    if (uname(&u) == 0)
+        add(d, "kernel", "system", "%s %s, %s", u.sysname, u.release, u.machine);
+}
+
+// Cores' worth of time that the control group grants (version 2, then 1); 0 = no limit.
+static double cpu_quota(void)
+{
+    double quota = 0, period = 0;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (f) {
+        if (fscanf(f, "%lf %lf", &quota, &period) != 2)
+            quota = 0; // "max"
+        fclose(f);
+        return quota > 0 && period > 0 ? quota / period : 0;
+    }
+    f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
+    if (f) {
+        if (fscanf(f, "%lf", &quota) != 1)
+            quota = 0;
+        fclose(f);
+    }
+    f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
+    if (f) {
+        if (fscanf(f, "%lf", &period) != 1)
+            period = 0;
+        fclose(f);
+    }
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+static void check_cores(struct doctor *d)
+{
+    struct sl_cores allowed, physical;
+    if (sl_cores_allowed(&allowed) < 0 || sl_cores_physical(&physical) < 0) {
+        struct check *c = add(d, "cores", "cores", "not known");
+        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+        return;
+    }
+    char text[256];
+    uint32_t n = sl_cores_count(&allowed);
+    double quota = cpu_quota();
+    sl_cores_format(&allowed, text, sizeof text);
+    struct check *c =
+        add(d, "cores", "cores", "%" PRIu32 " of %" PRIu32 " may be used (%s), %" PRIu32 " physical",
+            n, sl_cores_configured(), text, sl_cores_count(&physical));
+    if (quota > 0 && quota < n - 0.01)
+        advise(c, VERDICT_WARNING,
+               "the control group grants the time of %.1f cores only: name fewer in the job's "
+               "\"devices\"",
+               quota);
+}
+
+static void check_simd(struct doctor *d)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const char *best = __builtin_cpu_supports("avx512bw") ? "AVX-512"
+                       : __builtin_cpu_supports("avx2")   ? "AVX2"
+                                                          : "baseline x86-64";
+    const char *bf16 = __builtin_cpu_supports("avx512bf16") ? ", native bf16" : ", no native bf16";
+    struct check *c = add(d, "simd", "instruction set", "%s%s", best, bf16);
+    if (!__builtin_cpu_supports("avx2"))
+        advise(c, VERDICT_WARNING, "no AVX2: everything works, several times slower");
+#else
+    add(d, "simd", "instruction set", "what the compiler was told to use");
+#endif
+}
+
+static uint64_t meminfo(const char *name)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    size_t length = strlen(name);
+    FILE *f = fopen("/proc/meminfo", "re");
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, name, length) && line[length] == ':')
+            kib = strtoull(line + length + 1, NULL, 10);
+    fclose(f);
+    return kib * 1024;
+}
+
+static void check_memory(struct doctor *d)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], e[SL_UNITS_BYTES];
+    uint64_t usable = sl_device_memory_available(), available = meminfo("MemAvailable");
+    struct check *c = add(d, "memory", "memory", "%s usable, of %s; %s free on the machine",
+                          sl_units_bytes(a, usable), sl_units_bytes(b, meminfo("MemTotal")),
+                          sl_units_bytes(e, available));
+    const char *limited = usable + (available >> 3) < available
+                              ? " (a control group or RLIMIT_AS sets the limit)"
+                              : "";
+    if (usable < MEMORY_NEEDED)
+        advise(c, VERDICT_PROBLEM, "less than %s%s: end other programs or raise the limit",
+               sl_units_bytes(b, MEMORY_NEEDED), limited);
+    else if (usable < MEMORY_WANTED)
+        advise(c, VERDICT_WARNING, "enough for small graphs only%s", limited);
+    else if (*limited)
+        snprintf(c->found + strlen(c->found), sizeof c->found - strlen(c->found), "%s", limited);
+}
+
+// ---- limits -------------------------------------------------------------------------------------
+
+static const char *limit_text(char *buf, rlim_t x)
+{
+    if (x == RLIM_INFINITY)
+        snprintf(buf, SL_UNITS_BYTES, "unlimited");
+    else
+        snprintf(buf, SL_UNITS_BYTES, "%llu", (unsigned long long)x);
+    return buf;
+}
+
+static void check_limit(struct doctor *d, __rlimit_resource_t which, const char *key,
+                        const char *name, const char *flag, rlim_t needed, rlim_t wanted)
+{
+    struct rlimit r;
+    char soft[SL_UNITS_BYTES], hard[SL_UNITS_BYTES];
+    if (getrlimit(which, &r) != 0)
+        return;
+    struct check *c = add(d, key, name, "%s (at most %s)", limit_text(soft, r.rlim_cur),
+                          limit_text(hard, r.rlim_max));
+    if (r.rlim_cur < needed)
+        advise(c, VERDICT_PROBLEM, "no job can start with fewer than %llu: 'ulimit %s %llu'",
+               (unsigned long long)needed, flag, (unsigned long long)wanted);
+    else if (r.rlim_cur < wanted)
+        advise(c, VERDICT_WARNING, "jobs with many workers need more: 'ulimit %s %llu'", flag,
+               (unsigned long long)wanted);
+}
+
+// ---- the kernel's parts that a job is built on --------------------------------------------------
+
+static void check_memfd(struct doctor *d)
+{
+    int err = 0;
+    int fd = memfd_create("sluice-doctor", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, 1 << 20) != 0) {
+        err = errno;
+    } else {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            err = errno;
+        } else {
+            p[0] = 1;
+            munmap(p, 1 << 20);
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    struct check *c =
+        add(d, "memfd", "shared memory", "memfd %s", err ? "does not work" : "works");
+    if (err)
+        advise(c, VERDICT_PROBLEM,
+               "memfd_create: %s: a job's memory is one memfd: allow it in the sandbox, or use "
+               "Linux 3.17 or newer",
+               strerror(err));
+}
+
+static void check_pidfd(struct doctor *d)
+{
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    int err = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    struct check *c =
+        add(d, "pidfd", "supervision", "pidfd %s", err ? "does not work" : "works");
+    if (err)
+        advise(c, VERDICT_PROBLEM,
+               "pidfd_open: %s: dead workers are noticed through it: allow it in the sandbox, or "
+               "use Linux 5.3 or newer",
+               strerror(err));
+}
+
+static void check_eventfd(struct doctor *d)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int err = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    struct check *c = add(d, "eventfd", "doorbell", "eventfd %s", err ? "does not work" : "works");
+    if (err)
+        advise(c, VERDICT_PROBLEM, "eventfd: %s: workers wake the broker through it",
+               strerror(err));
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+static void check_programs(struct doctor *d)
+{
+    static const char *const programs[] = {"sluice-broker", "sluice-sampler", "sluice-trainer"};
+    char dir[4096], missing[256] = "";
+    if (sl_crew_own_directory(dir, sizeof dir) < 0) {
+        struct check *c = add(d, "programs", "programs", "not known");
+        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+        return;
+    }
+    for (size_t i = 0; i < SL_COUNT_OF(programs); i++) {
+        char path[4200];
+        size_t used = strlen(missing);
+        snprintf(path, sizeof path, "%s/%s", dir, programs[i]);
+        if (access(path, X_OK) != 0)
+            snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", programs[i]);
+    }
+    struct check *c = add(d, "programs", "programs", "%.900s", dir);
+    if (*missing)
+        advise(c, VERDICT_PROBLEM,
+               "not there: %s: 'make' builds them, and they belong beside this program", missing);
+}
+
+static void check_cache(struct doctor *d)
+{
+    char *dir = sl_dataset_cache_dir();
+    if (!dir) {
+        struct check *c = add(d, "cache", "cache directory", "none");
+        advise(c, VERDICT_WARNING,
+               "data sets are validated in full at every start: set HOME or SLUICE_CACHE_DIR");
+        return;
+    }
+    struct check *c = add(d, "cache", "cache directory", "%.900s", dir);
+    // The nearest part of the path that exists decides whether the rest can be made.
+    char *slash;
+    while (access(dir, F_OK) != 0 && (slash = strrchr(dir, '/')) && slash > dir)
+        *slash = '\0';
+    if (access(access(dir, F_OK) == 0 ? dir : "/", W_OK | X_OK) != 0)
+        advise(c, VERDICT_WARNING,
+               "it can not be written to (%s), so data sets are validated in full at every start: "
+               "set SLUICE_CACHE_DIR to a directory that can",
+               strerror(errno));
+    free(dir);
+}
+
+static void check_failpoints(struct doctor *d)
+{
+    const char *armed = getenv("SLUICE_FAILPOINT");
+    if (!armed || !*armed)
+        return;
+    struct check *c = add(d, "failpoint", "failpoint", "SLUICE_FAILPOINT=%.900s", armed);
+    if (sl_failpoint_init() < 0)
+        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+    else
+        advise(c, VERDICT_WARNING, "processes of a job will kill themselves there: unset it unless "
+                                   "that is what you are testing");
+}
+
+// ---- output -------------------------------------------------------------------------------------
+
+static void print_text(const struct doctor *d, enum verdict worst)
+{
+    struct sl_table t;
+    sl_table_init(&t, "l l l", NULL);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct check *c = &d->checks[i];
+        sl_table_row(&t, "%s|%s|%s", verdict_names[c->verdict], c->name, c->found);
+        if (c->advice[0])
+            sl_table_row(&t, "||  %s", c->advice);
+    }
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+    printf("\n%s\n", worst == VERDICT_PROBLEM   ? "A job can not run here until the problems are solved."
+                     : worst == VERDICT_WARNING ? "A job can run here; mind the warnings."
+                                                : "A job can run here.");
+}
+
+static int print_json(const struct doctor *d, enum verdict worst)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "verdict", verdict_names[worst]);
+    cJSON *checks = cJSON_AddObjectToObject(root, "checks");
+    for (size_t i = 0; i < d->n; i++) {
+        const struct check *c = &d->checks[i];
+        cJSON *one = cJSON_AddObjectToObject(checks, c->key);
+        cJSON_AddStringToObject(one, "verdict", verdict_names[c->verdict]);
+        cJSON_AddStringToObject(one, "found", c->found);
+        if (c->advice[0])
+            cJSON_AddStringToObject(one, "advice", c->advice);
+    }
+    char *text = cJSON_Print(root);
+    cJSON_Delete(root);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "doctor: no memory");
+    printf("%s\n", text);
+    free(text);
+    return SL_OK;
+}
+
+static int list_failpoints(bool json)
+{
+    if (!json) {
+        struct sl_table t;
+        sl_table_init(&t, "l l", (const char *[]){"failpoint", "where"});
+        for (int i = 0; i < SL_FAILPOINT_COUNT; i++)
+            sl_table_row(&t, "%s|%s", sl_failpoint_name((enum sl_failpoint)i),
+                         sl_failpoint_where((enum sl_failpoint)i));
+        sl_table_print(&t, stdout);
+        sl_table_fini(&t);
+        printf("\nSLUICE_FAILPOINT=name[:count] makes the process that reaches that point for the "
+               "count-th time\nin the run kill itself with SIGKILL.\n");
+        return SL_EXIT_OK;
+    }
+    cJSON *root = cJSON_CreateObject();
+    for (int i = 0; i < SL_FAILPOINT_COUNT; i++)
+        cJSON_AddStringToObject(root, sl_failpoint_name((enum sl_failpoint)i),
+                                sl_failpoint_where((enum sl_failpoint)i));
+    char *text = cJSON_Print(root);
+    cJSON_Delete(root);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "doctor: no memory");
+    printf("%s\n", text);
+    free(text);
+    return SL_EXIT_OK;
+}
+
+static int examine(bool json)
+{
+    struct doctor *d = calloc(1, sizeof *d);
+    if (!d)
+        return sl_fail(SL_ENOMEM, "doctor: no memory");
+    check_kernel(d);
+    check_cores(d);
+    check_simd(d);
+    check_memory(d);
+    check_limit(d, RLIMIT_NOFILE, "nofile", "open files", "-n", FILES_NEEDED, FILES_WANTED);
+    check_limit(d, RLIMIT_NPROC, "nproc", "processes", "-u", PROCESSES_NEEDED, PROCESSES_WANTED);
+    check_memfd(d);
+    check_pidfd(d);
+    check_eventfd(d);
+    check_programs(d);
+    check_cache(d);
+    check_failpoints(d);
+    enum verdict worst = VERDICT_OK;
+    for (size_t i = 0; i < d->n; i++)
+        worst = SL_MAX(worst, d->checks[i].verdict);
+    int rc = SL_OK;
+    if (json)
+        rc = print_json(d, worst);
+    else
+        print_text(d, worst);
+    free(d);
+    return rc < 0 ? rc : worst == VERDICT_PROBLEM ? SL_EXIT_FAILED : SL_EXIT_OK;
+}
+
+int sl_command_doctor(int argc, char **argv)
+{
+    static const char *const outputs[] = {"text", "json", NULL};
+    bool failpoints = false;
+    int output = 0;
+    const struct sl_option options[] = {
+        {.name = "failpoints", .type = SL_OPTION_FLAG, .value = &failpoints,
+         .help = "list the points at which crash tests can kill a process"},
+        {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .value = &output,
+         .choices = outputs, .help = "how to print"},
+    };
+    const struct sl_command_usage usage = {
+        .command = "doctor",
+        .about = "Looks for what a job needs on this machine: cores, memory, limits, kernel "
+                 "features, programs. Says what is wrong and what to do about it. Exit status 1 "
+                 "when a job could not run.",
+        .example = "sluice doctor\nsluice doctor --failpoints",
+        .options = options,
+        .n_options = SL_COUNT_OF(options),
+    };
+    int rc = sl_options_parse(&usage, argc, argv);
+    if (rc != SL_OK)
+        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
+    return failpoints ? list_failpoints(output == 1) : examine(output == 1);
+}

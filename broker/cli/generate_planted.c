@@ -1,0 +1,257 @@
+/*
+ * A degree-corrected planted partition (Karrer and Newman, "Stochastic blockmodels and community
+ * structure in networks", 2011; the generative form with equal classes): labels that can be learnt
+ * from the features a little, and from the structure much better.
+ *
+ * Vertices are pairs (class, rank in class), numbered rank * classes + class and then scrambled.
+ * A vertex of rank r has the weight (r + 1)^(-1 / (exponent - 1)), which makes degrees a power law
+ * with that exponent. An edge has one end of any class; the other end is of the same class with
+ * probability `homophily` and else of one of the others. Ends are drawn in proportion to weight by
+ * inverting the integral of the weights, so nothing is stored for a vertex or a class.
+ *
+ * Features are the class's mean, a random direction of length 1, and Gaussian noise of standard
+ * deviation `noise` in each dimension: the error of the best classifier depends on noise alone,
+ * not on feat_dim.
+ *
+ * An edge whose two ends are the same vertex has its other end drawn again (same class), so there
+ * are no self-loops and the homophily stays what was asked for.
+ */
+#include "broker/cli/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "broker/cli/draw.h"
+#include "broker/cli/edge_sort.h"
+#include "broker/cli/scramble.h"
+
+enum { MAX_ATTEMPTS = 32 };
+
+struct planted {
+    uint64_t seed, n_nodes;
+    uint32_t n_classes, feat_dim;
+    double exponent, homophily, noise;
+    bool directed;
+    // Of the inverse: rank = (1 + u * span)^power - 1; span for the larger and the smaller classes.
+    double power, span_large, span_small;
+    uint64_t n_large; // classes that have one vertex more
+    struct sl_scramble scramble;
+    float *means; // (n_classes, feat_dim)
+};
+
+static uint64_t class_size(const struct planted *p, uint32_t class)
+{
+    return p->n_nodes / p->n_classes + (class < p->n_large);
+}
+
+static uint64_t draw_rank(const struct planted *p, uint32_t class, double u)
+{
+    double span = class < p->n_large ? p->span_large : p->span_small;
+    uint64_t rank = (uint64_t)(pow(1 + u * span, p->power) - 1);
+    return SL_MIN(rank, class_size(p, class) - 1);
+}
+
+static uint32_t vertex_of(const struct planted *p, uint32_t class, uint64_t rank)
+{
+    return (uint32_t)sl_scramble_apply(&p->scramble, rank * p->n_classes + class);
+}
+
+static uint32_t class_of(const struct planted *p, uint64_t vertex)
+{
+    return (uint32_t)(sl_scramble_invert(&p->scramble, vertex) % p->n_classes);
+}
+
+static void draw_edge(const struct planted *p, uint64_t edge, uint32_t *one, uint32_t *other)
+{
+    struct sl_rng_block b = sl_draw(p->seed, SL_DRAW_EDGE, edge, 0);
+    uint32_t class = (uint32_t)((uint64_t)b.w[0] * p->n_classes >> 32);
+    uint64_t rank = draw_rank(p, class, sl_draw_unit(b.w[1], b.w[2]));
+    bool same = p->n_classes == 1 || b.w[3] * (1.0 / 4294967296.0) < p->homophily;
+
+    b = sl_draw(p->seed, SL_DRAW_EDGE, edge, 1);
+    uint32_t other_class = class;
+    if (!same) {
+        other_class = (uint32_t)((uint64_t)b.w[0] * (p->n_classes - 1) >> 32);
+        other_class += other_class >= class;
+    }
+    uint64_t other_rank = draw_rank(p, other_class, sl_draw_unit(b.w[1], b.w[2]));
+    for (uint32_t attempt = 1; same && other_rank == rank; attempt++) {
+        if (attempt > MAX_ATTEMPTS) { // a class of two or three vertices, or hardly any skew left
+            other_rank = (rank + 1) % class_size(p, class);
+            break;
+        }
+        b = sl_draw(p->seed, SL_DRAW_EDGE, edge, attempt << 8 | 1);
+        other_rank = draw_rank(p, other_class, sl_draw_unit(b.w[1], b.w[2]));
+    }
+    *one = vertex_of(p, class, rank);
+    *other = vertex_of(p, other_class, other_rank);
+}
+
+static void draw_edges(const void *context, uint64_t first, size_t n, uint64_t *keys)
+{
+    const struct planted *p = context;
+    uint32_t one, other;
+    for (size_t i = 0; i < n; i++) {
+        draw_edge(p, first + i, &one, &other);
+        if (p->directed) {
+            keys[i] = sl_edge_key(one, other);
+        } else {
+            keys[2 * i] = sl_edge_key(one, other);
+            keys[2 * i + 1] = sl_edge_key(other, one);
+        }
+    }
+}
+
+static int32_t label(const void *context, uint64_t vertex)
+{
+    return (int32_t)class_of(context, vertex);
+}
+
+// Two independent standard normal numbers from two words (Box and Muller).
+static void gaussian_pair(uint32_t w0, uint32_t w1, float *x, float *y)
+{
+    float radius = sqrtf(-2 * logf(1 - sl_rng_unit(w0)));
+    float angle = (float)(2 * M_PI) * sl_rng_unit(w1);
+    *x = radius * cosf(angle);
+    *y = radius * sinf(angle);
+}
+
+static void gaussian_row(uint64_t seed, enum sl_draw_purpose purpose, uint64_t item, uint32_t dim,
+                         float *row)
+{
+    for (uint32_t d = 0; d < dim; d += 4) {
+        float x[4];
+        struct sl_rng_block b = sl_draw(seed, purpose, item, d / 4);
+        gaussian_pair(b.w[0], b.w[1], &x[0], &x[1]);
+        gaussian_pair(b.w[2], b.w[3], &x[2], &x[3]);
+        for (uint32_t k = 0; k < 4 && d + k < dim; k++)
+            row[d + k] = x[k];
+    }
+}
+
+static void features(const void *context, uint64_t vertex, float *row)
+{
+    const struct planted *p = context;
+    const float *mean = &p->means[(size_t)class_of(p, vertex) * p->feat_dim];
+    float noise = (float)p->noise;
+    gaussian_row(p->seed, SL_DRAW_FEATURE, vertex, p->feat_dim, row);
+    for (uint32_t d = 0; d < p->feat_dim; d++)
+        row[d] = mean[d] + noise * row[d];
+}
+
+static void describe(const void *context, cJSON *parameters)
+{
+    const struct planted *p = context;
+    cJSON_AddNumberToObject(parameters, "exponent", p->exponent);
+    cJSON_AddNumberToObject(parameters, "homophily", p->homophily);
+    cJSON_AddNumberToObject(parameters, "noise", p->noise);
+}
+
+static int make_means(struct planted *p)
+{
+    p->means = calloc((size_t)p->n_classes * p->feat_dim + 1, sizeof *p->means);
+    if (!p->means)
+        return sl_fail(SL_ENOMEM, "generate planted: no memory for %u class means", p->n_classes);
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        float *row = &p->means[(size_t)c * p->feat_dim];
+        double sum = 0;
+        gaussian_row(p->seed, SL_DRAW_CLASS_MEAN, c, p->feat_dim, row);
+        for (uint32_t d = 0; d < p->feat_dim; d++)
+            sum += (double)row[d] * row[d];
+        float scale = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
+        for (uint32_t d = 0; d < p->feat_dim; d++)
+            row[d] *= scale;
+    }
+    return SL_OK;
+}
+
+static int prepare(struct planted *p, const struct sl_generate_common *common)
+{
+    p->seed = common->seed;
+    p->n_nodes = common->nodes;
+    p->n_classes = (uint32_t)common->classes;
+    p->feat_dim = (uint32_t)common->feat_dim;
+    if (p->n_classes < 1 || p->n_nodes < 2 * common->classes)
+        return sl_fail(SL_EINVAL,
+                       "generate planted: --classes %u with --nodes %llu: wanted 1 class or more, "
+                       "with 2 vertices each at least",
+                       p->n_classes, (unsigned long long)p->n_nodes);
+    double steepness = 1 / (p->exponent - 1);
+    uint64_t small = p->n_nodes / p->n_classes;
+    p->n_large = p->n_nodes % p->n_classes;
+    p->power = 1 / (1 - steepness);
+    p->span_small = pow((double)small + 1, 1 - steepness) - 1;
+    p->span_large = pow((double)small + 2, 1 - steepness) - 1;
+    sl_scramble_init(&p->scramble, p->n_nodes, p->seed, 0);
+    return make_means(p);
+}
+
+int sl_generate_planted(int argc, char **argv)
+{
+    struct sl_generate_common common = SL_GENERATE_DEFAULTS;
+    struct planted p = {.exponent = 2.5, .homophily = 0.6, .noise = 0.6};
+    double degree = 18;
+    bool multi_edges = false, degree_given = false;
+    common.nodes = 100000;
+    struct sl_option options[SL_GENERATE_MAX_OPTIONS];
+    size_t n = sl_generate_common_options(&common, options);
+    const struct sl_option own[] = {
+        {.name = "degree", .type = SL_OPTION_REAL, .value = &degree, .placeholder = "D",
+         .min = 1e-3, .max = 1e6, .given = &degree_given,
+         .help = "mean number of in-neighbours before duplicates are dropped, unless --edges is "
+                 "given"},
+        {.name = "exponent", .type = SL_OPTION_REAL, .value = &p.exponent, .placeholder = "X",
+         .min = 2.05, .max = 100, .help = "of the power law of the degrees"},
+        {.name = "homophily", .type = SL_OPTION_REAL, .value = &p.homophily, .placeholder = "P",
+         .min = 0, .max = 1,
+         .help = "probability that both ends of an edge are of one class"},
+        {.name = "noise", .type = SL_OPTION_REAL, .value = &p.noise, .placeholder = "SD", .min = 0,
+         .max = 1e6, .help = "of the features, against class means of length 1"},
+        {.name = "directed", .type = SL_OPTION_FLAG, .value = &p.directed,
+         .help = "store each edge in one direction only"},
+        {.name = "multi-edges", .type = SL_OPTION_FLAG, .value = &multi_edges,
+         .help = "keep edges that were drawn more than once"},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(own); i++)
+        options[n++] = own[i];
+    const struct sl_command_usage usage = {
+        .command = "generate planted",
+        .about = "Communities with power-law degrees (degree-corrected planted partition). Labels "
+                 "are the communities: features alone tell them modestly, features and structure "
+                 "together well.",
+        .example = "sluice generate planted --nodes 100000 --classes 12 --out data/planted\n"
+                   "sluice generate planted --nodes 10M --edges 100M --feat-dim 128 --memory 2GiB "
+                   "--out data/planted10m",
+        .options = options,
+        .n_options = n,
+    };
+    int rc = sl_options_parse(&usage, argc, argv);
+    if (rc != SL_OK)
+        return rc == SL_OPTIONS_HELP ? 0 : rc;
+    if (common.edges && degree_given)
+        return sl_fail(SL_EINVAL, "generate planted: --edges and --degree both given: leave one out");
+    rc = prepare(&p, &common);
+    if (rc == SL_OK) {
+        double wanted = degree * (double)p.n_nodes / (p.directed ? 1 : 2);
+        const struct sl_generator g = {
+            .kind = "planted",
+            .seed = p.seed,
+            .n_nodes = p.n_nodes,
+            .n_edges = common.edges ? common.edges : (uint64_t)SL_MAX(llround(wanted), 1ll),
+            .both_ways = !p.directed,
+            .dedup = !multi_edges,
+            .feat_dim = p.feat_dim,
+            .n_classes = p.n_classes,
+            .context = &p,
+            .draw_edges = draw_edges,
+            .label = label,
+            .features = features,
+            .describe = describe,
+        };
+        rc = sl_generate_dataset(&g, &common);
+    }
+    free(p.means);
+    return rc;
+}

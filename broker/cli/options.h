@@ -1,0 +1,76 @@
+/*
+ * options.h - command-line options from a table.
+ *
+ * A command describes itself once, in a struct sl_command_usage: its text, its operands and its options
+ * with types, bounds and the variables that hold their defaults. Parsing, bounds checks, "did you
+ * mean" and --help all come from that description, so no command treats an option differently.
+ *
+ * Accepted: --key value, --key=value, -k value, -kvalue; --flag and --no-flag; `--` ends options.
+ * Options and operands may be mixed.
+ */
+#ifndef SL_BROKER_CLI_OPTIONS_H
+#define SL_BROKER_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sl_option_type {
+    SL_OPTION_FLAG,   // bool *: --name sets it, --no-name clears it
+    SL_OPTION_TEXT,   // const char **: any text but the empty one
+    SL_OPTION_LIST,   // struct sl_text_list *: may be given many times
+    SL_OPTION_UINT,   // uint64_t *: whole number in [min, max]; 2e6 and 1_000_000 are fine
+    SL_OPTION_REAL,   // double *: in [min, max]
+    SL_OPTION_SIZE,   // uint64_t *: bytes: 4GiB, 512MiB, 2e6
+    SL_OPTION_CHOICE, // int *: index into `choices`
+};
+
+struct sl_text_list {
+    const char **items; // borrowed from argv; free(items) by sl_text_list_fini
+    size_t n;
+};
+void sl_text_list_fini(struct sl_text_list *list);
+
+struct sl_option {
+    const char *name;       // long name without dashes
+    char letter;            // short name, 0 for none
+    enum sl_option_type type;
+    void *value;            // holds the default before parsing
+    const char *placeholder; // what the value is called in --help: "DIR", "N"
+    const char *help;
+    double min, max;            // UINT, REAL and SIZE: both 0 means no bounds
+    const char *const *choices; // CHOICE: NULL-terminated
+    bool *given;                // set when the user gave the option; may be NULL
+    bool required;
+    bool no_default; // --help does not show the default (it is computed or means nothing)
+};
+
+struct sl_operand {
+    const char *name; // "JOB.json"
+    const char **value;
+    bool optional;
+};
+
+struct sl_command_usage {
+    const char *command; // "generate planted": what the user typed after `sluice`
+    const char *about;   // what it does, in a few lines
+    const char *example; // complete command lines, one a line
+    const struct sl_operand *operands;
+    size_t n_operands;
+    const struct sl_option *options;
+    size_t n_options;
+};
+
+enum { SL_OPTIONS_HELP = 1 };
+
+/*
+ * argv[0] is skipped. SL_OK; SL_OPTIONS_HELP when --help was asked for and printed on standard
+ * output (the command then returns 0); SL_EINVAL with a message. Values are set in order, so on an
+ * error some may have been set. --help and -h are always known.
+ */
+int sl_options_parse(const struct sl_command_usage *usage, int argc, char **argv);
+
+// Prints what --help prints.
+void sl_options_print_help(const struct sl_command_usage *usage);
+
+#endif

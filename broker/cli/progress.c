@@ -1,0 +1,191 @@
+#include "broker/cli/progress.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "broker/cli/units.h"
+
+enum { LINE_BYTES = 512, BAR_COLUMNS = 24 };
+
+#define BAR_INTERVAL_NS   UINT64_C(100000000)
+#define PLAIN_INTERVAL_NS UINT64_C(2000000000)
+
+void sl_progress_init(struct sl_progress *p, bool quiet)
+{
+    memset(p, 0, sizeof *p);
+    p->out = stderr;
+    p->columns = 80;
+    const char *term = getenv("TERM");
+    bool terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    p->style = quiet ? SL_PROGRESS_QUIET : terminal ? SL_PROGRESS_BAR : SL_PROGRESS_PLAIN;
+    p->colour = terminal && !getenv("NO_COLOR");
+    p->interval_ns = terminal ? BAR_INTERVAL_NS : PLAIN_INTERVAL_NS;
+    struct winsize size;
+    if (terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        p->columns = size.ws_col;
+}
+
+static void quantity(const struct sl_progress *p, char *buf, uint64_t n)
+{
+    if (strcmp(p->unit, "B") == 0)
+        sl_units_bytes(buf, n);
+    else
+        sl_units_count(buf, (double)n);
+}
+
+/*
+ * "edges: 45 %, 45.0 M of 100 M edges, 12.1 M edges/s, 4.5 s left  note". The terminal form has
+ * the bar after the name.
+ */
+static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
+{
+    char have[SL_UNITS_BYTES], all[SL_UNITS_BYTES], rate[SL_UNITS_BYTES], time[SL_UNITS_BYTES];
+    uint64_t done = atomic_load_explicit(&p->done, memory_order_relaxed);
+    double seconds = (double)(sl_now_ns() - p->begin_ns) * 1e-9;
+    double per_second = seconds > 0 ? (double)done / seconds : 0;
+    double share = p->total ? SL_MIN(1.0, (double)done / (double)p->total) : 0;
+    const char *unit = strcmp(p->unit, "B") == 0 ? "" : p->unit;
+    const char *gap = *unit ? " " : "";
+    int n = snprintf(line, n_line, "%s: ", p->what);
+    if (p->total && !over && p->style == SL_PROGRESS_BAR) {
+        char bar[BAR_COLUMNS + 1];
+        int filled = (int)(share * BAR_COLUMNS);
+        memset(bar, '-', BAR_COLUMNS);
+        memset(bar, '#', (size_t)filled);
+        bar[BAR_COLUMNS] = '\0';
+        n += snprintf(line + n, n_line - (size_t)n, "[%s] ", bar);
+    }
+    quantity(p, have, done);
+    quantity(p, rate, (uint64_t)per_second);
+    if (over) {
+        n += snprintf(line + n, n_line - (size_t)n, "%s%s%s in %s, %s%s%s/s", have, gap, unit,
+                      sl_units_seconds(time, seconds), rate, gap, unit);
+    } else if (p->total) {
+        double left = done ? seconds * (1 - share) / SL_MAX(share, 1e-9) : 0;
+        quantity(p, all, p->total);
+        n += snprintf(line + n, n_line - (size_t)n, "%3.0f %%, %s of %s%s%s, %s%s%s/s",
+                      100 * share, have, all, gap, unit, rate, gap, unit);
+        if (done)
+            n += snprintf(line + n, n_line - (size_t)n, ", %s left", sl_units_seconds(time, left));
+    } else {
+        n += snprintf(line + n, n_line - (size_t)n, "%s%s%s, %s%s%s/s", have, gap, unit, rate, gap,
+                      unit);
+    }
+    if (p->note[0] && (size_t)n < n_line)
+        n += snprintf(line + n, n_line - (size_t)n, "  %s", p->note);
+    return SL_MIN(n, (int)n_line - 1);
+}
+
+static void wipe(struct sl_progress *p)
+{
+    if (p->drawn)
+        fputs("\r\033[K", p->out);
+    p->drawn = false;
+}
+
+static void draw(struct sl_progress *p, bool over)
+{
+    char line[LINE_BYTES];
+    int n = compose(p, line, sizeof line, over);
+    if (p->style == SL_PROGRESS_PLAIN || over) {
+        wipe(p);
+        fprintf(p->out, "%s\n", line);
+    } else {
+        // The last column stays free: some terminals wrap when it is written.
+        n = SL_MIN(n, p->columns - 1);
+        fprintf(p->out, "\r%s%.*s%s\033[K", p->colour ? "\033[32m" : "", n, line,
+                p->colour ? "\033[0m" : "");
+        p->drawn = true;
+    }
+    fflush(p->out);
+}
+
+// Draws when the time has come and no other thread does.
+static void tick(struct sl_progress *p)
+{
+    if (p->style == SL_PROGRESS_QUIET || !p->active)
+        return;
+    uint64_t now = sl_now_ns();
+    if (now < atomic_load_explicit(&p->next_ns, memory_order_relaxed))
+        return;
+    // acquire pairs with the release below: what the last thread drew is known here
+    if (atomic_exchange_explicit(&p->drawing, 1, memory_order_acquire))
+        return;
+    if (now >= atomic_load_explicit(&p->next_ns, memory_order_relaxed)) {
+        draw(p, false);
+        atomic_store_explicit(&p->next_ns, now + p->interval_ns, memory_order_relaxed);
+    }
+    atomic_store_explicit(&p->drawing, 0, memory_order_release);
+}
+
+void sl_progress_begin(struct sl_progress *p, const char *what, uint64_t total, const char *unit)
+{
+    if (p->active)
+        sl_progress_end(p);
+    snprintf(p->what, sizeof p->what, "%s", what);
+    snprintf(p->unit, sizeof p->unit, "%s", unit);
+    p->note[0] = '\0';
+    p->total = total;
+    p->begin_ns = sl_now_ns();
+    atomic_store(&p->done, 0);
+    // A stage that is over at once shows only its last line.
+    atomic_store(&p->next_ns, p->begin_ns + p->interval_ns);
+    p->active = true;
+}
+
+void sl_progress_add(struct sl_progress *p, uint64_t n)
+{
+    atomic_fetch_add_explicit(&p->done, n, memory_order_relaxed);
+    tick(p);
+}
+
+void sl_progress_set(struct sl_progress *p, uint64_t done)
+{
+    atomic_store_explicit(&p->done, done, memory_order_relaxed);
+    tick(p);
+}
+
+void sl_progress_note(struct sl_progress *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(p->note, sizeof p->note, fmt, ap);
+    va_end(ap);
+}
+
+void sl_progress_line(struct sl_progress *p, const char *fmt, ...)
+{
+    if (p->style == SL_PROGRESS_QUIET)
+        return;
+    bool bar = p->drawn;
+    wipe(p);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(p->out, fmt, ap);
+    va_end(ap);
+    fputc('\n', p->out);
+    if (bar && p->active)
+        draw(p, false);
+    fflush(p->out);
+}
+
+void sl_progress_end(struct sl_progress *p)
+{
+    if (p->active && p->style != SL_PROGRESS_QUIET)
+        draw(p, true);
+    p->active = false;
+}
+
+void sl_progress_clear(struct sl_progress *p)
+{
+    if (p->style == SL_PROGRESS_BAR && p->out) {
+        wipe(p);
+        fflush(p->out);
+    }
+    p->active = false;
+}

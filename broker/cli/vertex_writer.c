@@ -1,0 +1,181 @@
+#include "broker/cli/vertex_writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/npy.h"
+#include "broker/cli/command.h"
+#include "broker/cli/threads.h"
+#include "broker/cli/scramble.h"
+
+enum { SPLITS = 3, IDS_PER_CHUNK = 8192 };
+
+// ---- rows made in parallel, written in order ----------------------------------------------------
+
+struct block {
+    const struct sl_vertex_job *job;
+    void (*row)(const void *context, uint64_t vertex, float *out);
+    int32_t (*label)(const void *context, uint64_t vertex);
+    const void *context;
+    uint32_t feat_dim;
+    uint64_t first, n; // vertices of this block
+    union {
+        float *features; // (n, feat_dim)
+        int32_t *labels; // (n)
+        void *bytes;
+    } out;
+};
+
+static int fill_lane(void *context, int lane)
+{
+    struct block *b = context;
+    uint64_t per_lane = sl_div_up(b->n, (uint64_t)b->job->threads);
+    uint64_t begin = SL_MIN(per_lane * (uint64_t)lane, b->n);
+    uint64_t end = SL_MIN(begin + per_lane, b->n);
+    for (uint64_t i = begin; i < end; i++) {
+        if (b->row)
+            b->row(b->context, b->first + i, &b->out.features[i * b->feat_dim]);
+        else
+            b->out.labels[i] = b->label(b->context, b->first + i);
+        if (i % 4096 == 4095)
+            sl_progress_add(b->job->progress, 4096);
+    }
+    return SL_OK;
+}
+
+static int write_blocks(struct block *b, struct sl_npy_writer *w, size_t row_bytes)
+{
+    const struct sl_vertex_job *job = b->job;
+    uint64_t rows = SL_MAX(job->block_bytes / row_bytes, (size_t)1);
+    rows = SL_MIN(rows, job->n_nodes);
+    b->out.bytes = malloc(rows * row_bytes);
+    if (!b->out.bytes)
+        return sl_fail(SL_ENOMEM, "write %s: no memory for a block of vertices", job->st->final);
+    int rc = SL_OK;
+    for (b->first = 0; rc == SL_OK && b->first < job->n_nodes; b->first += b->n) {
+        b->n = SL_MIN(rows, job->n_nodes - b->first);
+        rc = sl_threads_run(job->threads, fill_lane, b);
+        if (rc == SL_OK)
+            rc = sl_npy_writer_append(w, b->out.bytes, b->n * row_bytes);
+        if (rc == SL_OK)
+            rc = sl_interrupt_check();
+        sl_progress_set(job->progress, b->first + b->n);
+    }
+    free(b->out.bytes);
+    return rc;
+}
+
+static int write_file(struct block *b, const char *name, enum sl_dtype dtype, int ndim,
+                      const uint64_t *shape, size_t row_bytes)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    struct sl_npy_writer *w;
+    SL_TRY(sl_npy_writer_open(sl_staging_file(b->job->st, name, path), dtype, ndim, shape, &w));
+    int rc = write_blocks(b, w, row_bytes);
+    if (rc == SL_OK)
+        return sl_npy_writer_commit(w);
+    sl_npy_writer_abort(w);
+    return rc;
+}
+
+int sl_vertex_write_features(const struct sl_vertex_job *job, uint32_t feat_dim,
+                             void (*row)(const void *context, uint64_t vertex, float *out),
+                             const void *context)
+{
+    struct block b = {.job = job, .row = row, .context = context, .feat_dim = feat_dim};
+    uint64_t shape[2] = {job->n_nodes, feat_dim};
+    sl_progress_begin(job->progress, "features", job->n_nodes, "vertices");
+    return write_file(&b, "node_feat.npy", SL_DTYPE_F32, 2, shape, feat_dim * sizeof(float));
+}
+
+int sl_vertex_write_labels(const struct sl_vertex_job *job,
+                           int32_t (*label)(const void *context, uint64_t vertex),
+                           const void *context)
+{
+    struct block b = {.job = job, .label = label, .context = context};
+    sl_progress_begin(job->progress, "labels", job->n_nodes, "vertices");
+    return write_file(&b, "node_label.npy", SL_DTYPE_I32, 1, &job->n_nodes, sizeof(int32_t));
+}
+
+// ---- the split ----------------------------------------------------------------------------------
+
+struct id_file {
+    struct sl_npy_writer *w;
+    bool wide;
+    size_t n;
+    union {
+        int32_t narrow[IDS_PER_CHUNK];
+        int64_t wide[IDS_PER_CHUNK];
+    } ids;
+};
+
+static int flush_ids(struct id_file *f)
+{
+    size_t bytes = f->n * (f->wide ? sizeof(int64_t) : sizeof(int32_t));
+    f->n = 0;
+    return sl_npy_writer_append(f->w, &f->ids, bytes);
+}
+
+static int put_id(struct id_file *f, uint64_t v)
+{
+    if (f->wide)
+        f->ids.wide[f->n] = (int64_t)v;
+    else
+        f->ids.narrow[f->n] = (int32_t)v;
+    return ++f->n == IDS_PER_CHUNK ? flush_ids(f) : SL_OK;
+}
+
+static int fill_split(const struct sl_vertex_job *job, struct id_file *files, uint64_t seed,
+                      uint64_t n_train, uint64_t n_val)
+{
+    struct sl_scramble permutation;
+    sl_scramble_init(&permutation, job->n_nodes, seed, 1);
+    for (uint64_t v = 0; v < job->n_nodes; v++) {
+        uint64_t place = sl_scramble_apply(&permutation, v);
+        int which = place < n_train ? 0 : place < n_train + n_val ? 1 : 2;
+        SL_TRY(put_id(&files[which], v));
+        if (v % 65536 == 65535) {
+            SL_TRY(sl_interrupt_check());
+            sl_progress_set(job->progress, v);
+        }
+    }
+    sl_progress_set(job->progress, job->n_nodes);
+    for (int i = 0; i < SPLITS; i++)
+        SL_TRY(flush_ids(&files[i]));
+    return SL_OK;
+}
+
+int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double train_ratio,
+                          double val_ratio)
+{
+    static const char *const names[SPLITS] = {"train_idx.npy", "val_idx.npy", "test_idx.npy"};
+    char path[SL_STAGING_PATH_BYTES];
+    uint64_t n_train = SL_MIN((uint64_t)llround(train_ratio * (double)job->n_nodes), job->n_nodes);
+    uint64_t n_val = SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes),
+                            job->n_nodes - n_train);
+    uint64_t sizes[SPLITS] = {n_train, n_val, job->n_nodes - n_train - n_val};
+    struct id_file *files = calloc(SPLITS, sizeof *files);
+    if (!files)
+        return sl_fail(SL_ENOMEM, "write %s: no memory for the split", job->st->final);
+    sl_progress_begin(job->progress, "split", job->n_nodes, "vertices");
+    int rc = SL_OK;
+    for (int i = 0; i < SPLITS && rc == SL_OK; i++) {
+        files[i].wide = job->n_nodes > INT32_MAX;
+        rc = sl_npy_writer_open(sl_staging_file(job->st, names[i], path),
+                                files[i].wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &sizes[i],
+                                &files[i].w);
+    }
+    if (rc == SL_OK)
+        rc = fill_split(job, files, seed, n_train, n_val);
+    for (int i = 0; i < SPLITS && rc == SL_OK; i++) {
+        struct sl_npy_writer *w = files[i].w;
+        files[i].w = NULL;
+        rc = sl_npy_writer_commit(w);
+    }
+    for (int i = 0; i < SPLITS; i++)
+        sl_npy_writer_abort(files[i].w);
+    free(files);
+    return rc;
+}

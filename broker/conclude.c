@@ -1,0 +1,171 @@
+/*
+ * conclude.c - what a job leaves: parameters, report, the last word to the clients.
+ *
+ * Called when no worker is left, so nothing in the arena moves any more: the board's version names
+ * a complete set of parameters, whatever was going on when the workers were stopped.
+ */
+#include "broker/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/placement.h"
+#include "broker/usage.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/board.h"
+
+void sl_job_sample_memory(struct sl_job *job)
+{
+    struct sl_usage_total total = {0};
+    struct sl_usage usage;
+    if (sl_usage_read(getpid(), &usage)) {
+        sl_usage_add(&total, &usage);
+        job->broker_peak_bytes = SL_MAX(job->broker_peak_bytes, usage.peak_bytes);
+    }
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        struct sl_member *m = &job->crew.members[i];
+        if (!m->alive || !sl_usage_read(m->pid, &usage))
+            continue;
+        sl_usage_add(&total, &usage);
+        m->peak_rss_bytes = SL_MAX(m->peak_rss_bytes, usage.peak_bytes);
+    }
+    job->peak_memory = SL_MAX(job->peak_memory, sl_usage_bytes(&total));
+}
+
+static const char *status_word(enum sl_outcome outcome)
+{
+    switch (outcome) {
+    case SL_OUTCOME_DONE: return "done";
+    case SL_OUTCOME_STOPPED: return "stopped";
+    default: return "failed";
+    }
+}
+
+// model.safetensors holds the final parameters, model.best.safetensors those of the best epoch.
+static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
+{
+    char path[4200], note[96];
+    const float *last = sl_board_params(&job->arena, sl_board_version(&job->arena));
+    const struct sl_phases *p = &job->phases;
+    SL_TRY(sl_params_sha256(&job->params, last, sha256));
+    snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
+    SL_TRY(sl_params_save(&job->params, last,
+                          sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
+                          job->config.name, note));
+    if (!p->has_best)
+        return SL_OK;
+    snprintf(note, sizeof note, "epoch %u, the best validation accuracy (%.4f)", p->best_epoch,
+             p->best_accuracy);
+    return sl_params_save(&job->params, sl_board_best(&job->arena),
+                          sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
+                          job->config.name, note);
+}
+
+// Batches trained so far, those of an unfinished epoch included.
+static uint64_t batches_trained(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    struct sl_arena *a = &job->arena;
+    uint64_t n = p->done;
+    for (uint32_t k = 0; k < p->n_open; k++) {
+        const struct sl_open_phase *o = &p->open[(p->first_open + k) % SL_ARENA_PHASES];
+        uint64_t cells = sl_div_up(o->spec.n_items, o->spec.batch_size);
+        for (uint32_t i = 0; o->step.purpose == SL_PURPOSE_TRAIN && i < cells; i++)
+            n += sl_cell_state(sl_ledger_word(a, o->seq, i)) == SL_CELL_DONE;
+    }
+    return n;
+}
+
+static void add_processes(struct sl_job *job)
+{
+    sl_report_add_process(&job->report, "broker", getpid(), job->broker_peak_bytes, 1);
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        sl_report_add_process(&job->report, m->name, m->pid, m->peak_rss_bytes, m->starts);
+    }
+}
+
+static int write_report(struct sl_job *job, const char *sha256)
+{
+    char path[4200], reason[192], digest[33];
+    const struct sl_phases *p = &job->phases;
+    const struct sl_report_outcome outcome = {
+        .status = status_word(job->outcome),
+        .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
+        .config_json = job->config_json,
+        .reason = sl_placement_reason(&job->config, reason, sizeof reason),
+        .scheduled = p->scheduled,
+        .trained = batches_trained(job),
+        .has_best = p->has_best,
+        .best_epoch = p->best_epoch,
+        .best_val_accuracy = p->best_accuracy,
+        .has_test = p->has_test,
+        .test_accuracy = p->test_accuracy,
+        .test_seconds = p->test_seconds,
+        .params_sha256 = *sha256 ? sha256 : NULL,
+        .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
+        .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
+        .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+        .peak_memory = job->peak_memory,
+        .arena_bytes = job->arena.bytes,
+        .payload_bytes = job->arena.h->spec.payload_bytes,
+        .block_bytes_max = job->block_bytes_max,
+    };
+    add_processes(job);
+    job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
+    if (!job->report_text)
+        return sl_fail(SL_ENOMEM, "no memory for the report");
+    SL_TRY(sl_report_write(sl_rundir_file(&job->rundir, "report.json", path, sizeof path),
+                           job->report_text));
+    if (job->options.report_path)
+        SL_TRY(sl_report_write(job->options.report_path, job->report_text));
+    return SL_OK;
+}
+
+// What could not be written makes a success a failure, and a failure no other failure.
+static void note_error(struct sl_job *job)
+{
+    sl_joblog_write(&job->log, SL_LOG_ERROR, "%s", sl_error_message());
+    if (job->outcome != SL_OUTCOME_DONE)
+        return;
+    job->outcome = SL_OUTCOME_FAILED;
+    snprintf(job->message, sizeof job->message, "%s", sl_error_message());
+}
+
+void sl_job_conclude(struct sl_job *job)
+{
+    // Without a run directory nothing has run, and nothing is left behind.
+    if (job->rundir.path[0] && job->running_ns) {
+        char sha256[SL_SHA256_HEX_BYTES] = "";
+        if (save_parameters(job, sha256) < 0)
+            note_error(job);
+        if (job->outcome != SL_OUTCOME_DONE)
+            sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
+        if (write_report(job, sha256) < 0)
+            note_error(job);
+    }
+    job->state = SL_JOB_ENDED;
+    job->ended_ns = sl_now_ns();
+    sl_job_tell_finished(job);
+}
+
+void sl_job_tell_finished(struct sl_job *job)
+{
+    if (job->clients.n == 0)
+        return;
+    Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    finished.exit_status = (int32_t)job->outcome;
+    finished.message = job->message;
+    finished.run_directory = job->running_ns ? job->rundir.path : "";
+    // A report too long for a message is read from the run directory.
+    if (job->report_text && strlen(job->report_text) < SL_BUS_MESSAGE_MAX / 2)
+        finished.report_json = job->report_text;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
+    e.finished = &finished;
+    sl_clients_send(&job->clients, &e);
+    job->told = true;
+}

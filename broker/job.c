@@ -1,0 +1,414 @@
+#include "broker/job.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/stats.h"
+
+enum {
+    PATIENCE_MS = 1000,      // for workers to leave after a stop or an error
+    PATIENCE_DONE_MS = 5000, // after the last phase: nobody waits, and a sanitizer may have to say
+    PROGRESS_TICKS = 2,
+    MEMORY_TICKS = 10,
+    LINGER_MS = 1000,
+    CLIENT_MS = 2000, // for the first client to appear when the job is over already
+};
+
+// --- the end -------------------------------------------------------------------------------------
+
+static void send_stop(struct sl_job *job)
+{
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        if (job->crew.members[i].alive && job->crew.members[i].greeted)
+            sl_bus_send(job->bus, &job->crew.members[i].peer, &e);
+}
+
+void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
+{
+    if (job->state >= SL_JOB_FINISHING)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(job->message, sizeof job->message, fmt, ap);
+    va_end(ap);
+    sl_job_sample_memory(job);
+    job->outcome = outcome;
+    job->state = SL_JOB_FINISHING;
+    sl_phases_stop(&job->phases);
+    if (job->arena.base)
+        sl_arena_abort(&job->arena, SL_ABORT_STOP);
+    if (!job->crew_placed) {
+        sl_job_conclude(job);
+        return;
+    }
+    send_stop(job);
+    sl_crew_stop(&job->crew, outcome == SL_OUTCOME_DONE ? PATIENCE_DONE_MS : PATIENCE_MS);
+}
+
+static void stop(struct sl_job *job, bool kill, const char *who)
+{
+    sl_job_end(job, SL_OUTCOME_STOPPED, "stopped by %s", who);
+    if (kill && job->state == SL_JOB_FINISHING && job->crew_placed)
+        sl_crew_stop(&job->crew, 0);
+}
+
+// --- the crew ------------------------------------------------------------------------------------
+
+// Describes what a worker has in hand, from the ledger; false when it has nothing.
+static bool held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes)
+{
+    struct sl_arena *a = &job->arena;
+    uint64_t opened = atomic_load(&a->h->opened);
+    for (uint64_t seq = atomic_load(&a->h->current); seq <= opened; seq++) {
+        const struct sl_phase *phase = sl_ledger_phase(a, seq);
+        uint32_t n = atomic_load(&phase->n_cells);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t word = sl_ledger_word(a, seq, i);
+            uint32_t state = sl_cell_state(word);
+            if (sl_cell_owner(word) != worker ||
+                (state != SL_CELL_SAMPLING && state != SL_CELL_TRAINING))
+                continue;
+            const char *what = phase->spec.kind == SL_PHASE_TRAIN  ? "batch"
+                               : phase->spec.kind == SL_PHASE_EVAL ? "evaluation batch"
+                                                                   : "inference chunk";
+            snprintf(out, bytes, "%s %u of epoch %u", what, i, phase->spec.epoch);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_worked(struct sl_job *job, const struct sl_member *m)
+{
+    struct sl_worker_figures figures;
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
+    // The slot is of an earlier process when this one died before it was attached.
+    if (slot->worker != m->worker)
+        return false;
+    // It died while it published, which it does after work.
+    return !sl_stats_read(slot, &figures) || figures.batches > 0;
+}
+
+static void log_death(struct sl_job *job, const struct sl_member *m, const struct sl_job_death *d,
+                      const struct sl_reclaimed *back)
+{
+    char hands[192] = "";
+    if (d->held[0])
+        snprintf(hands, sizeof hands,
+                 " with %s in hand; %u to be drawn again, %u to be trained "
+                 "again",
+                 d->held, back->resample, back->retrain);
+    sl_joblog_write(&job->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause,
+                    hands);
+}
+
+static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
+{
+    struct sl_job *job = ctx;
+    struct sl_job_death *d = &job->deaths[m->slot];
+    struct sl_reclaimed back = {0};
+    sl_death_describe(death, d->cause, sizeof d->cause);
+    if (job->crew.stopping) {
+        // It was told to leave, or killed by us; anything else is worth a line.
+        if (death->signal ? death->signal != SIGKILL : death->exit_status != 0)
+            sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name,
+                            d->cause);
+        return false;
+    }
+    sl_stream_last(&m->log, d->last_lines, sizeof d->last_lines);
+    d->held[0] = '\0';
+    bool worked = false;
+    if (job->arena.base) {
+        worked = has_worked(job, m);
+        held_by(job, m->worker, d->held, sizeof d->held);
+        sl_ledger_reclaim(&job->arena, m->worker, &back);
+        job->phases.resampled += back.resample;
+        job->phases.retrained += back.retrain;
+    }
+    log_death(job, m, d, &back);
+    const struct sl_report_restart restart = {
+        .name = m->name,
+        .pid = m->pid,
+        .seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+        .cause = d->cause,
+        .held = d->held[0] ? d->held : NULL,
+        .resampled = back.resample,
+        .retrained = back.retrain,
+    };
+    sl_report_add_restart(&job->report, &restart);
+    if (job->state == SL_JOB_RUNNING)
+        sl_phases_poll(&job->phases);
+    return worked;
+}
+
+static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
+{
+    struct sl_job *job = ctx;
+    const struct sl_job_death *d = &job->deaths[m->slot];
+    char hands[160] = "", log[4200] = "";
+    if (d->held[0])
+        snprintf(hands, sizeof hands, " with %s in hand", d->held);
+    if (job->state == SL_JOB_RUNNING)
+        snprintf(log, sizeof log, "; its log is %s/%s.log", job->rundir.log, m->log.name);
+    sl_job_end(job, SL_OUTCOME_FAILED, "%s; the last time it %s%s%s%s%s", why, d->cause, hands,
+               d->last_lines[0] ? "; its last lines: " : "; it said nothing", d->last_lines, log);
+}
+
+static void on_worker_line(void *ctx, struct sl_member *m, int level, const char *text)
+{
+    struct sl_job *job = ctx;
+    // Lines of other origin (a sanitizer's, an assertion's) are in the log, and are quoted if the
+    // worker dies of them.
+    if (level == SL_LOG_ERROR || level == SL_LOG_WARN)
+        sl_clients_send_line(&job->clients, level, text);
+}
+
+static void on_gone(void *ctx)
+{
+    struct sl_job *job = ctx;
+    if (job->state == SL_JOB_FINISHING)
+        sl_job_conclude(job);
+}
+
+const struct sl_crew_events sl_job_crew_events = {
+    .on_death = on_death,
+    .on_hopeless = on_hopeless,
+    .on_line = on_worker_line,
+    .on_gone = on_gone,
+};
+
+static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
+                      const Sl__Control__Failed *failed)
+{
+    const struct sl_member *m = sl_crew_by_worker(&job->crew, failed->worker);
+    if (!m)
+        m = sl_crew_by_peer(&job->crew, peer);
+    enum sl_outcome outcome =
+        job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED;
+    sl_job_end(job, outcome, "%s: %s", m ? m->name : "a worker", failed->message);
+}
+
+// --- phases --------------------------------------------------------------------------------------
+
+static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
+{
+    struct sl_job *job = ctx;
+    if (!isfinite(figures->loss) && !job->loss_warned) {
+        job->loss_warned = true;
+        sl_joblog_write(&job->log, SL_LOG_WARN,
+                        "the loss of epoch %u is not a finite number: training has diverged; a "
+                        "smaller optimizer.lr may help",
+                        figures->epoch);
+    }
+    char *json = sl_report_add_epoch(&job->report, figures);
+    if (!json)
+        return;
+    if (sl_rundir_add_metrics(&job->rundir, json) < 0 && !job->metrics_warned) {
+        job->metrics_warned = true;
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", sl_error_message());
+    }
+    Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    done.json = json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
+    e.epoch_done = &done;
+    sl_clients_send(&job->clients, &e);
+    free(json);
+}
+
+static void on_complete(void *ctx)
+{
+    sl_job_end(ctx, SL_OUTCOME_DONE, "%s", "");
+}
+
+static void on_phase_error(void *ctx)
+{
+    sl_job_end(ctx, SL_OUTCOME_FAILED, "%s", sl_error_message());
+}
+
+const struct sl_phases_events sl_job_phases_events = {
+    .on_epoch = on_epoch,
+    .on_complete = on_complete,
+    .on_error = on_phase_error,
+};
+
+static void send_progress(struct sl_job *job)
+{
+    Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    if (job->clients.n == 0)
+        return;
+    progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
+    progress.epochs = job->config.epochs;
+    progress.samplers = sl_crew_alive(&job->crew, SL_ROLE_SAMPLER);
+    progress.trainers = sl_crew_alive(&job->crew, SL_ROLE_TRAINER);
+    progress.seconds_left = -1;
+    if (job->state == SL_JOB_RUNNING) {
+        struct sl_phases_view view;
+        struct sl_ledger_depth depth;
+        sl_phases_view(&job->phases, &view);
+        sl_ledger_depth(&job->arena, &depth);
+        progress.phase = (char *)view.phase; // only read
+        progress.epoch = view.epoch;
+        progress.done = view.done;
+        progress.total = view.total;
+        progress.loss = view.loss;
+        progress.seconds_left = view.seconds_left;
+        progress.queue_batches = depth.batches[SL_CELL_READY];
+        progress.queue_bytes = depth.ready_bytes;
+    }
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+    e.progress = &progress;
+    sl_clients_send(&job->clients, &e);
+}
+
+// --- the loop ------------------------------------------------------------------------------------
+
+static void close_loop(struct sl_job *job)
+{
+    sl_crew_close(&job->crew);
+    sl_loop_close(&job->loop);
+}
+
+static void take_message(struct sl_job *job, const struct sl_bus_peer *peer,
+                         const Sl__Control__Envelope *m)
+{
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_HELLO: sl_job_on_hello(job, peer, m->hello); break;
+    case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer); break;
+    case SL__CONTROL__ENVELOPE__BODY_FAILED: on_failed(job, peer, m->failed); break;
+    case SL__CONTROL__ENVELOPE__BODY_STOP: stop(job, m->stop->kill, "the user"); break;
+    case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: sl_clients_add(&job->clients, peer); break;
+    default: break; // what only the broker sends
+    }
+}
+
+static void on_bus(void *ctx)
+{
+    struct sl_job *job = ctx;
+    struct sl_bus_peer peer;
+    Sl__Control__Envelope *m;
+    while (job->bus && sl_bus_receive(job->bus, 0, &peer, &m) == SL_OK) {
+        take_message(job, &peer, m);
+        sl_bus_message_free(m);
+    }
+    if (job->state != SL_JOB_ENDED)
+        return;
+    if (!job->told)
+        sl_job_tell_finished(job);
+    if (job->told || sl_now_ns() - job->ended_ns > CLIENT_MS * 1000000ull)
+        close_loop(job);
+}
+
+static void on_doorbell(void *ctx)
+{
+    struct sl_job *job = ctx;
+    if (job->state == SL_JOB_RUNNING)
+        sl_phases_poll(&job->phases);
+}
+
+static void on_tick(void *ctx)
+{
+    struct sl_job *job = ctx;
+    job->ticks++;
+    if (job->state == SL_JOB_STARTING)
+        sl_job_check_start(job);
+    if (job->state == SL_JOB_RUNNING)
+        sl_phases_poll(&job->phases);
+    if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
+        sl_job_sample_memory(job);
+    if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)
+        send_progress(job);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    struct sl_job *job = ctx;
+    char who[32];
+    snprintf(who, sizeof who, "SIG%s", sigabbrev_np(signum));
+    // The second one kills.
+    stop(job, job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
+}
+
+// --- life ----------------------------------------------------------------------------------------
+
+static void release(struct sl_job *job)
+{
+    sl_phases_fini(&job->phases);
+    sl_crew_fini(&job->crew);
+    free(job->deaths);
+    sl_report_fini(&job->report);
+    sl_rundir_close(&job->rundir);
+    sl_joblog_fini(&job->log);
+    sl_params_fini(&job->params);
+    sl_arena_detach(&job->arena);
+    sl_dataset_close(&job->dataset);
+    free(job->config_json);
+    free(job->report_text);
+    if (job->config_fd >= 0)
+        close(job->config_fd);
+    if (job->arena_fd >= 0)
+        close(job->arena_fd);
+    if (job->doorbell_fd >= 0)
+        close(job->doorbell_fd);
+}
+
+static int run(struct sl_job *job)
+{
+    static const struct sl_loop_events events = {
+        .on_bus = on_bus,
+        .on_doorbell = on_doorbell,
+        .on_tick = on_tick,
+        .on_signal = on_signal,
+    };
+    job->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (job->doorbell_fd < 0)
+        return sl_fail_errno(SL_ESYS, errno, "making an eventfd");
+    SL_TRY(sl_bus_bind(job->options.endpoint, job->options.token, &job->bus));
+    sl_clients_init(&job->clients, job->bus);
+    sl_joblog_init(&job->log, &job->clients);
+    SL_TRY(sl_loop_init(&job->loop, &events, job, sl_bus_fd(job->bus), job->doorbell_fd));
+    if (sl_job_prepare(job) < 0)
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+    sl_loop_run(&job->loop);
+    return SL_OK;
+}
+
+int sl_job_run(const struct sl_job_options *options)
+{
+    struct sl_job *job = calloc(1, sizeof *job); // too large for a stack
+    if (!job) {
+        fprintf(stderr, "sluice-broker: no memory\n");
+        return SL_OUTCOME_FAILED;
+    }
+    job->options = *options;
+    job->start_ns = sl_now_ns();
+    job->config_fd = job->arena_fd = job->doorbell_fd = -1;
+    int rc = run(job);
+    sl_loop_fini(&job->loop);
+    // What is under way to the clients leaves now, the report among it.
+    sl_bus_close(job->bus, LINGER_MS);
+    int status = rc < 0 ? SL_OUTCOME_REFUSED : (int)job->outcome;
+    if (rc < 0)
+        fprintf(stderr, "sluice-broker: %s\n", sl_error_message());
+    else if (!job->told && status != SL_OUTCOME_DONE)
+        fprintf(stderr, "sluice-broker: %s\n", job->message);
+    release(job);
+    free(job);
+    return status;
+}

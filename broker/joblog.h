@@ -1,0 +1,20 @@
+// joblog.h - what the broker itself has to say: log/broker.log, and to the clients if it matters.
+#ifndef SL_BROKER_JOBLOG_H
+#define SL_BROKER_JOBLOG_H
+
+#include "broker/client.h"
+#include "broker/stream.h"
+
+struct sl_joblog {
+    struct sl_stream stream;
+    struct sl_clients *clients; // borrowed
+};
+
+void sl_joblog_init(struct sl_joblog *log, struct sl_clients *clients);
+void sl_joblog_fini(struct sl_joblog *log); // safe on a zeroed struct
+
+// One line; errors and warnings go to the clients too.
+void sl_joblog_write(struct sl_joblog *log, enum sl_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

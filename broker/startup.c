@@ -1,0 +1,255 @@
+/*
+ * startup.c - from a configuration to a running job.
+ *
+ * The arena can not be sized before samplers have measured their largest block and trainers have
+ * said what their parameters are, and neither can be known to the broker, which knows no sampler
+ * and no model. So workers are started first, with an arena descriptor that has no size yet; once
+ * the last one has said Hello the arena is made and all are told to map it.
+ */
+#include "broker/job.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "broker/capacity.h"
+#include "broker/placement.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/memory.h"
+#include "common/ipc/board.h"
+
+enum { START_SECONDS_MAX = 900 }; // for the slowest worker to load a data set from a cold disk
+
+// --- preparation ---------------------------------------------------------------------------------
+
+static int config_memfd(const char *text, int *out)
+{
+    size_t n = strlen(text);
+    int fd = memfd_create("sluice-config", MFD_CLOEXEC);
+    if (fd < 0)
+        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: memfd_create");
+    *out = fd;
+    if (pwrite(fd, text, n, 0) != (ssize_t)n)
+        return sl_fail_errno(SL_ESYS, errno, "handing the job to the workers: writing %zu bytes",
+                             n);
+    return SL_OK;
+}
+
+static int place_crew(struct sl_job *job)
+{
+    const struct sl_config *config = &job->config;
+    uint32_t samplers = config->allocation.samplers, trainers = config->allocation.trainers;
+    struct sl_crew_setup setup = {
+        .loop = &job->loop.uv,
+        .endpoint = job->options.endpoint,
+        .token = job->options.token,
+        .arena_fd = job->arena_fd,
+        .config_fd = job->config_fd,
+        .doorbell_fd = job->doorbell_fd,
+        .events = sl_job_crew_events,
+        .ctx = job,
+    };
+    if (job->options.worker_directory)
+        snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
+    else
+        SL_TRY(sl_crew_own_directory(setup.directory, sizeof setup.directory));
+    job->deaths = calloc(samplers + trainers, sizeof *job->deaths);
+    if (!job->deaths)
+        return sl_fail(SL_ENOMEM, "no memory for %u workers", samplers + trainers);
+    SL_TRY(sl_crew_init(&job->crew, &setup, samplers + trainers));
+    for (uint32_t i = 0; i < samplers; i++)
+        sl_crew_place(&job->crew, i, SL_ROLE_SAMPLER, i, sl_placement_sampler(config, i));
+    for (uint32_t i = 0; i < trainers; i++)
+        sl_crew_place(&job->crew, samplers + i, SL_ROLE_TRAINER, i,
+                      sl_placement_trainer(config, i));
+    job->crew_placed = true;
+    return SL_OK;
+}
+
+int sl_job_prepare(struct sl_job *job)
+{
+    SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
+                           &job->config));
+    job->config_json = sl_config_to_json(&job->config);
+    if (!job->config_json)
+        return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    SL_TRY(sl_report_init(&job->report));
+    // Whoever sent the job has validated the data set.
+    SL_TRY(
+        sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset));
+    SL_TRY(config_memfd(job->config_json, &job->config_fd));
+    job->arena_fd = sl_arena_memfd();
+    SL_TRY(job->arena_fd);
+    SL_TRY(place_crew(job));
+    SL_TRY(sl_crew_start(&job->crew));
+    sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u samplers, %u trainers on %u devices",
+                    job->config.name, job->config.allocation.samplers,
+                    job->config.allocation.trainers, job->config.n_devices);
+    return SL_OK;
+}
+
+// --- the arena -----------------------------------------------------------------------------------
+
+static bool all(const struct sl_job *job, bool (*is)(const struct sl_member *))
+{
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        if (!is(&job->crew.members[i]))
+            return false;
+    return true;
+}
+
+static bool is_greeted(const struct sl_member *m)
+{
+    return m->alive && m->greeted;
+}
+
+static bool is_ready(const struct sl_member *m)
+{
+    return m->alive && m->ready;
+}
+
+static void send_attach(struct sl_job *job, struct sl_member *m)
+{
+    Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    attach.arena_bytes = job->arena.bytes;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ATTACH;
+    e.attach = &attach;
+    // A worker that has died meanwhile is the crew's business.
+    if (sl_bus_send(job->bus, &m->peer, &e) == SL_OK)
+        m->attached = true;
+}
+
+static int make_arena(struct sl_job *job)
+{
+    struct sl_phases_setup setup = {
+        .loop = &job->loop.uv,
+        .config = &job->config,
+        .n_nodes = job->dataset.n_nodes,
+        .events = sl_job_phases_events,
+        .ctx = job,
+    };
+    memcpy(setup.split, job->dataset.split, sizeof setup.split);
+    uint64_t cells = sl_phases_cells_max(&setup);
+    if (cells >= 1u << 24)
+        return sl_fail(SL_ERANGE,
+                       "sampler.batch_size: %llu mini-batches an epoch, at most %u are possible: "
+                       "take a larger batch_size",
+                       (unsigned long long)cells, (1u << 24) - 1);
+    const struct sl_capacity_need need = {
+        .block_bytes_max = job->block_bytes_max,
+        .n_nodes = job->dataset.n_nodes,
+        .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
+        .n_params = job->params.n,
+        .infer_width = job->infer_width,
+        .n_cells = (uint32_t)cells,
+    };
+    struct sl_arena_spec spec;
+    SL_TRY(sl_capacity_plan(&job->config, &need, sl_device_memory_available(), &spec));
+    SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
+    job->arena.doorbell = job->doorbell_fd;
+    sl_failpoint_bind(job->arena.h->failpoint);
+    sl_params_initialise(&job->params, job->config.seed, sl_board_params(&job->arena, 0));
+    sl_joblog_write(
+        &job->log, SL_LOG_INFO, "arena: %llu bytes, %llu of them for mini-batches of at most %llu",
+        (unsigned long long)job->arena.bytes, (unsigned long long)job->arena.h->spec.payload_bytes,
+        (unsigned long long)job->block_bytes_max);
+    return sl_phases_init(&job->phases, &setup, &job->arena);
+}
+
+static int take_hello(struct sl_job *job, const struct sl_member *m,
+                      const Sl__Control__Hello *hello)
+{
+    bool trainer = m->role == SL_ROLE_TRAINER;
+    if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
+        return sl_fail(SL_EPROTO, "%s says that it is of another role", m->name);
+    if (!trainer) {
+        job->block_bytes_max = SL_MAX(job->block_bytes_max, hello->block_bytes_max);
+        return SL_OK;
+    }
+    job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
+    if (job->params.n_tensors == 0)
+        return sl_params_from_hello(&job->params, hello);
+    if (!sl_params_agree(&job->params, hello))
+        return sl_fail(SL_EPROTO, "%s has other parameters than the trainers before it", m->name);
+    return SL_OK;
+}
+
+void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Hello *hello)
+{
+    struct sl_member *m = sl_crew_by_worker(&job->crew, hello->worker);
+    if (!m || !m->alive || m->greeted || job->state >= SL_JOB_FINISHING)
+        return; // of a process that is dead by now, or that is being stopped
+    m->greeted = true;
+    m->peer = *peer;
+    if (take_hello(job, m, hello) < 0) {
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
+        return;
+    }
+    sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %lld) loaded in %.3f s", m->name,
+                    (long long)hello->pid, (double)hello->load_ns * 1e-9);
+    if (job->arena.base) {
+        send_attach(job, m); // a replacement
+        return;
+    }
+    if (!all(job, is_greeted))
+        return;
+    if (make_arena(job) < 0) {
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+        return;
+    }
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        send_attach(job, &job->crew.members[i]);
+}
+
+// --- ready ---------------------------------------------------------------------------------------
+
+static int begin(struct sl_job *job)
+{
+    SL_TRY(sl_rundir_create(&job->rundir, job->config.output, job->config_json));
+    SL_TRY(sl_stream_open(&job->log.stream, job->rundir.log));
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        SL_TRY(sl_stream_open(&job->crew.members[i].log, job->rundir.log));
+    return SL_OK;
+}
+
+void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer)
+{
+    struct sl_member *m = sl_crew_by_peer(&job->crew, peer);
+    if (!m || !m->alive)
+        return;
+    m->ready = true;
+    if (job->state != SL_JOB_STARTING || !all(job, is_ready))
+        return;
+    if (begin(job) < 0) {
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+        return;
+    }
+    job->state = SL_JOB_RUNNING;
+    job->running_ns = sl_now_ns();
+    sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
+                    (double)(job->running_ns - job->start_ns) * 1e-9);
+    sl_job_sample_memory(job);
+    sl_phases_start(&job->phases);
+}
+
+void sl_job_check_start(struct sl_job *job)
+{
+    if (sl_now_ns() - job->start_ns < START_SECONDS_MAX * 1000000000ull)
+        return;
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        if (m->ready)
+            continue;
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
+                   START_SECONDS_MAX);
+        return;
+    }
+}

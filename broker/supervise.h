@@ -1,0 +1,128 @@
+/*
+ * supervise.h - the workers of a job: started, watched, replaced.
+ *
+ * PROBLEM. A worker may die at any instruction, by any signal. The job must learn of it at once,
+ * must know that the worker is dead and not merely slow before it gives its batches to another one,
+ * and must say afterwards who died, how, and over what. A worker that can not live must not be
+ * started for ever.
+ *
+ * DESIGN. A *member* is a place in the crew ("sampler 0 on device 0"); the *process* that fills it
+ * comes and goes, each with a fresh worker id. A process is watched through its pidfd; libuv's own
+ * SIGCHLD handling, which reaps it, is a second witness, and whichever comes first counts. Its
+ * standard error is a pipe that is read until the end before the death is told.
+ *
+ * A dead member is filled again after a back-off of 50 ms that doubles to 5 s. Whoever completed
+ * work starts the count anew; SL_CREW_DEATHS_MAX deaths without any work in between are hopeless.
+ * The verdict falls when the back-off ends, not at the death: a message in which the worker says
+ * why it failed may still be under way, and it explains more than an exit status does.
+ *
+ * Workers get a session of their own, so the terminal's Ctrl-C is the broker's business alone.
+ */
+#ifndef SL_BROKER_SUPERVISE_H
+#define SL_BROKER_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "broker/death.h"
+#include "broker/stream.h"
+#include "common/ipc/bus.h"
+
+enum sl_role { SL_ROLE_SAMPLER, SL_ROLE_TRAINER, SL_ROLE_COUNT };
+
+enum {
+    SL_CREW_BACKOFF_MS = 50,
+    SL_CREW_BACKOFF_MAX_MS = 5000,
+    SL_CREW_DEATHS_MAX = 5,
+};
+
+struct sl_crew_process; // private
+
+struct sl_member {
+    enum sl_role role;
+    uint32_t role_index; // "sampler 0"
+    uint32_t device;     // index into the configuration's devices
+    uint32_t slot;       // of the arena's statistics
+    char name[32];       // "sampler 0"
+
+    // the process that fills it, or filled it last
+    uint32_t worker; // id
+    pid_t pid;
+    bool alive;
+    bool greeted;  // said Hello, `peer` is its address
+    bool attached; // has been told of the arena
+    bool ready;
+    struct sl_bus_peer peer;
+
+    uint32_t starts;
+    uint32_t deaths_in_row; // without any work in between
+    uint32_t backoff_ms;    // before the replacement that is due
+    uint64_t peak_rss_bytes;
+    struct sl_stream log;
+
+    struct sl_crew *crew;
+    struct sl_crew_process *process; // NULL when none runs
+    uv_timer_t respawn;
+};
+
+struct sl_crew_events {
+    // A process is dead and its last words are read. True when it had completed work.
+    bool (*on_death)(void *ctx, struct sl_member *m, const struct sl_death *death);
+    // The member died too often, or can not even be started; `why` says how it went.
+    void (*on_hopeless)(void *ctx, struct sl_member *m, const char *why);
+    void (*on_line)(void *ctx, struct sl_member *m, int level, const char *text);
+    // After sl_crew_stop(): no process is left.
+    void (*on_gone)(void *ctx);
+};
+
+struct sl_crew_setup {
+    uv_loop_t *loop;
+    char directory[4096]; // of the worker programs
+    const char *endpoint; // borrowed
+    uint64_t token;
+    int arena_fd, config_fd, doorbell_fd; // borrowed
+    struct sl_crew_events events;
+    void *ctx;
+};
+
+struct sl_crew {
+    struct sl_crew_setup setup;
+    uint32_t n;
+    struct sl_member *members;
+    uint32_t next_worker;
+    uint64_t oom_kills; // seen so far
+    bool stopping;
+    uv_timer_t patience; // until workers that do not leave are killed
+};
+
+const char *sl_role_name(enum sl_role role);
+
+// Directory of this program, where the workers' programs stand too. SL_ESYS.
+int sl_crew_own_directory(char *out, size_t bytes);
+
+int sl_crew_init(struct sl_crew *crew, const struct sl_crew_setup *setup, uint32_t n_members);
+
+// Describes member `slot`; before sl_crew_start().
+void sl_crew_place(struct sl_crew *crew, uint32_t slot, enum sl_role role, uint32_t role_index,
+                   uint32_t device);
+
+// Starts every member. On an error those started so far run on: stop the crew.
+int sl_crew_start(struct sl_crew *crew);
+
+// No replacements from now on. Whoever is not attached is killed at once, all others after
+// patience_ms (0: at once too). on_gone comes from the loop, also when nobody was there.
+void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
+
+uint32_t sl_crew_alive(const struct sl_crew *crew, enum sl_role role);
+
+// The member that a process with this id fills or filled last; NULL for an unknown one.
+struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker);
+struct sl_member *sl_crew_by_peer(struct sl_crew *crew, const struct sl_bus_peer *peer);
+
+// Closes the timers; the loop must run once more before sl_crew_fini().
+void sl_crew_close(struct sl_crew *crew);
+void sl_crew_fini(struct sl_crew *crew); // safe on a zeroed struct
+
+#endif

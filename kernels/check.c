@@ -1,0 +1,170 @@
+#include "kernels/check.h"
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+// Every message begins with the operation's name, so a caller's prefix can say which layer it was.
+#define WANT(op, cond, ...)                                                                        \
+    do {                                                                                           \
+        if (__builtin_expect(!(cond), 0))                                                          \
+            return sl_fail(SL_EINVAL, op ": " __VA_ARGS__);                                        \
+    } while (0)
+
+static int check_csr(const char *op, const struct sl_csr_view *csr)
+{
+    if (!csr->indptr)
+        return sl_fail(SL_EINVAL, "%s: the adjacency has no indptr", op);
+    if (csr->n_dst > 0 && csr->indptr[csr->n_dst] > csr->indptr[0] && !csr->indices)
+        return sl_fail(SL_EINVAL, "%s: the adjacency has %u edges but no indices", op,
+                       csr->indptr[csr->n_dst] - csr->indptr[0]);
+    return SL_OK;
+}
+
+static int check_dropout(const char *op, const struct sl_dropout *dropout)
+{
+    if (!dropout)
+        return SL_OK;
+    if (!(dropout->rate >= 0.0f && dropout->rate < 1.0f))
+        return sl_fail(SL_EINVAL, "%s: dropout rate %g: wanted 0 <= rate < 1", op,
+                       (double)dropout->rate);
+    if (dropout->layer > 0xff)
+        return sl_fail(SL_EINVAL, "%s: dropout layer %u: wanted at most 255", op, dropout->layer);
+    return SL_OK;
+}
+
+int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, const uint32_t *rows,
+                         uint64_t n, const float *out)
+{
+    WANT("gather_rows", dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16,
+         "table of dtype %d: wanted f32 or f16", (int)dtype);
+    WANT("gather_rows", dim > 0, "rows of dimension 0");
+    WANT("gather_rows", n == 0 || (table && rows && out), "table, rows or out is NULL");
+    return SL_OK;
+}
+
+int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (rows[i] >= n_rows)
+            return sl_fail(SL_ERANGE,
+                           "gather_rows: row id %u at position %llu: the table has %llu rows",
+                           rows[i], (unsigned long long)i, (unsigned long long)n_rows);
+    return SL_OK;
+}
+
+int sl_check_aggregate(const struct sl_aggregate_args *args)
+{
+    SL_TRY(check_csr("aggregate", &args->csr));
+    WANT("aggregate", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
+         "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
+    WANT("aggregate", args->dim > 0, "rows of dimension 0");
+    WANT("aggregate", args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT("aggregate", args->csr.n_src == 0 || args->x, "x is NULL");
+    if (args->self_scale)
+        WANT("aggregate", args->n_self <= SL_MIN(args->csr.n_dst, args->csr.n_src),
+             "n_self is %u: wanted at most the smaller of n_dst %u and n_src %u", args->n_self,
+             args->csr.n_dst, args->csr.n_src);
+    return SL_OK;
+}
+
+int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
+                       const uint32_t *t_indices)
+{
+    SL_TRY(check_csr("transpose", csr));
+    WANT("transpose", t_indptr, "t_indptr is NULL");
+    WANT("transpose", csr->indptr[csr->n_dst] == csr->indptr[0] || t_indices, "t_indices is NULL");
+    return SL_OK;
+}
+
+int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
+                  const float *a, uint64_t lda, const float *b, uint64_t ldb, float beta,
+                  const float *c, uint64_t ldc)
+{
+    uint64_t a_cols = ta == SL_TRANS ? m : k, b_cols = tb == SL_TRANS ? k : n;
+    WANT("gemm", beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
+    if (m == 0 || n == 0)
+        return SL_OK;
+    WANT("gemm", c, "c is NULL");
+    WANT("gemm", ldc >= n, "ldc is %llu: wanted at least n = %llu", (unsigned long long)ldc,
+         (unsigned long long)n);
+    if (k == 0)
+        return SL_OK;
+    WANT("gemm", a && b, "a or b is NULL");
+    WANT("gemm", lda >= a_cols, "lda is %llu: wanted at least %llu columns",
+         (unsigned long long)lda, (unsigned long long)a_cols);
+    WANT("gemm", ldb >= b_cols, "ldb is %llu: wanted at least %llu columns",
+         (unsigned long long)ldb, (unsigned long long)b_cols);
+    return SL_OK;
+}
+
+int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, const float *bias,
+                      const struct sl_dropout *dropout)
+{
+    WANT("bias_act", dim > 0, "rows of dimension 0");
+    WANT("bias_act", bias, "bias is NULL");
+    WANT("bias_act", rows == 0 || y, "y is NULL");
+    return check_dropout("bias_act", dropout);
+}
+
+int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
+                               int relu, const struct sl_dropout *dropout)
+{
+    WANT("bias_act_backward", dim > 0, "rows of dimension 0");
+    WANT("bias_act_backward", rows == 0 || dy, "dy is NULL");
+    WANT("bias_act_backward", rows == 0 || !relu || y, "y is NULL and relu asks for it");
+    return check_dropout("bias_act_backward", dropout);
+}
+
+int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout)
+{
+    WANT("dropout", dim > 0, "rows of dimension 0");
+    WANT("dropout", dropout, "dropout is NULL");
+    WANT("dropout", rows == 0 || x, "x is NULL");
+    return check_dropout("dropout", dropout);
+}
+
+int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
+                          uint32_t classes, const double *loss, const uint64_t *correct,
+                          const uint64_t *counted)
+{
+    WANT("softmax_xent", classes > 0 && classes <= INT32_MAX, "%u classes", classes);
+    WANT("softmax_xent", loss && correct && counted, "loss, correct or counted is NULL");
+    WANT("softmax_xent", rows == 0 || (logits && labels), "logits or labels is NULL");
+    for (uint64_t i = 0; i < rows; i++)
+        if (labels[i] < -1 || labels[i] >= (int32_t)classes)
+            return sl_fail(SL_ERANGE,
+                           "softmax_xent: label %d of row %llu: wanted 0 to %u, or -1 for none",
+                           labels[i], (unsigned long long)i, classes - 1);
+    return SL_OK;
+}
+
+int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, const float *out)
+{
+    WANT("reduce", n_slots > 0, "no slot to reduce");
+    WANT("reduce", n == 0 || (slots && out), "slots or out is NULL");
+    for (uint32_t i = 0; n > 0 && i < n_slots; i++)
+        WANT("reduce", slots[i], "slot %u of %u is NULL", i, n_slots);
+    return SL_OK;
+}
+
+int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
+                  const float *m, const float *v, const float *p_out, const float *m_out,
+                  const float *v_out)
+{
+    WANT("adam", step, "no step constants");
+    WANT("adam", step->t >= 1, "step number 0: steps count from 1");
+    WANT("adam", step->beta1 >= 0.0f && step->beta1 < 1.0f, "beta1 is %g: wanted 0 <= beta1 < 1",
+         (double)step->beta1);
+    WANT("adam", step->beta2 >= 0.0f && step->beta2 < 1.0f, "beta2 is %g: wanted 0 <= beta2 < 1",
+         (double)step->beta2);
+    WANT("adam", n == 0 || (g && p && m && v && p_out && m_out && v_out), "an array is NULL");
+    return SL_OK;
+}
+
+int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
+                 const float *m, const float *p_out, const float *m_out)
+{
+    WANT("sgd", step, "no step constants");
+    WANT("sgd", n == 0 || (g && p && m && p_out && m_out), "an array is NULL");
+    return SL_OK;
+}

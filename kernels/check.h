@@ -1,0 +1,39 @@
+/*
+ * check.h - validation of every operation's arguments, once, for all back ends.
+ *
+ * Each sl_check_<op> returns 0, or SL_EINVAL / SL_ERANGE with a message that begins with the
+ * operation's name. The loops behind it assume. Edge indices of an adjacency are not looked at:
+ * blocks come from our own samplers and whole graphs were validated when the data set was opened.
+ */
+#ifndef SL_KERNELS_CHECK_H
+#define SL_KERNELS_CHECK_H
+
+#include "kernels/kernels.h"
+
+int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, const uint32_t *rows,
+                         uint64_t n, const float *out);
+// Names the first row id that is not below n_rows.
+int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows);
+int sl_check_aggregate(const struct sl_aggregate_args *args);
+int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
+                       const uint32_t *t_indices);
+int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
+                  const float *a, uint64_t lda, const float *b, uint64_t ldb, float beta,
+                  const float *c, uint64_t ldc);
+int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, const float *bias,
+                      const struct sl_dropout *dropout);
+int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
+                               int relu, const struct sl_dropout *dropout);
+int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
+// Also looks at every label: -1 or below `classes`.
+int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
+                          uint32_t classes, const double *loss, const uint64_t *correct,
+                          const uint64_t *counted);
+int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, const float *out);
+int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
+                  const float *m, const float *v, const float *p_out, const float *m_out,
+                  const float *v_out);
+int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
+                 const float *m, const float *p_out, const float *m_out);
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * Aggregation, the kernel that training spends most of its memory bandwidth in.
+ *
+ * Problem. Every edge reads one source row of 0.2 to 1 KiB from memory and adds it to its
+ * destination's row; arithmetic is a twentieth of what the core could do. What counts is how many
+ * line fills are in flight and that nothing is read or written twice.
+ *
+ * Design. A destination row is made in chunks of 64 columns, four accumulators that stay in
+ * registers, written once. All edges of the row are walked for one chunk before the next chunk, so
+ * indices are read once from memory and then from the first-level cache. While edge e is added, the
+ * same chunk of edge e + PREFETCH_EDGES is prefetched; that edge usually belongs to one of the next
+ * rows, so the chunks still to come of this row lie between the prefetch and its use. Narrow chunks
+ * spread the prefetches evenly between the adds: chunks of 256 columns, which keep a whole row in
+ * registers, reach only three quarters of the speed, because sixteen prefetches in one burst fill
+ * the ten or twelve line-fill buffers and stall. (Figures: README.md.)
+ *
+ * What is left of the columns behind the last full chunk is a chunk that ends at the last column and
+ * overlaps the one before: it computes some columns again, to the same bits, and needs no scalar
+ * tail. Only rows of fewer than 16 columns have a loop of their own.
+ *
+ * The combinations of scale and weight pointers and of the source's type are each a function of
+ * their own, made by inlining with constant flags, so the inner loop has no branch but its end.
+ *
+ * Invariant. The sum over a row's edges is taken in edge order whatever the number of threads:
+ * threads own whole rows, cut by edges so that hubs do not unbalance them.
+ */
+#include "kernels/kernels_internal.h"
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/vector.h"
+
+enum {
+    PREFETCH_EDGES = 12,
+    PARTS_PER_THREAD = 8,     // hub rows and other processes on the core disturb a static split
+    PART_MIN_BYTES = 1 << 16, // of source rows: less is not worth a thread
+};
+
+// The compile-time flags of one variant.
+struct variant {
+    int half;     // x is f16
+    int weighted; // edge_weight
+    int scaled;   // col_scale
+};
+
+SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
+                    sl_v16 *out)
+{
+    if (kind.half)
+        sl_v16_from_half((const uint16_t *)args->x + at, out);
+    else
+        *out = *(const sl_v16_at *)((const float *)args->x + at);
+}
+
+SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant kind,
+                            uint32_t edge, uint32_t source)
+{
+    if (kind.weighted && kind.scaled)
+        return args->edge_weight[edge] * args->col_scale[source];
+    return kind.weighted ? args->edge_weight[edge] : args->col_scale[source];
+}
+
+SL_INLINE void prefetch(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
+                        int n_vectors)
+{
+    const char *p = (const char *)args->x + at * (kind.half ? 2 : 4);
+    int n_bytes = n_vectors * SL_LANES * (kind.half ? 2 : 4);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_bytes; i += SL_CACHE_LINE)
+        __builtin_prefetch(p + i, 0, 3);
+}
+
+// Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant below 8.
+SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct variant kind,
+                               uint32_t row, uint32_t first, int n_vectors)
+{
+    const uint32_t *indices = args->csr.indices;
+    uint64_t dim = args->dim;
+    uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
+    uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
+    sl_v16 sum[8];
+
+#pragma GCC unroll 8
+    for (int v = 0; v < n_vectors; v++)
+        sum[v] = (sl_v16){0};
+    for (uint32_t e = begin; e < end; e++) {
+        uint32_t source = indices[e];
+        uint32_t ahead = indices[SL_MIN(e + PREFETCH_EDGES, last)];
+        prefetch(args, kind, ahead * dim + first, n_vectors);
+        sl_v16 x;
+        if (kind.weighted || kind.scaled) {
+            float factor = edge_factor(args, kind, e, source);
+#pragma GCC unroll 8
+            for (int v = 0; v < n_vectors; v++) {
+                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
+                sum[v] += factor * x;
+            }
+        } else {
+#pragma GCC unroll 8
+            for (int v = 0; v < n_vectors; v++) {
+                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
+                sum[v] += x;
+            }
+        }
+    }
+
+    float row_scale = args->row_scale ? args->row_scale[row] : 1.0f;
+    int has_self = args->self_scale && row < args->n_self;
+    float self_scale = has_self ? args->self_scale[row] : 0.0f;
+#pragma GCC unroll 8
+    for (int v = 0; v < n_vectors; v++) {
+        uint64_t at = row * dim + first + (uint32_t)(v * SL_LANES);
+        sum[v] *= row_scale;
+        if (has_self) { // not a multiplication by 0: an infinite x must not become a NaN
+            sl_v16 x;
+            load(args, kind, at, &x);
+            sum[v] += self_scale * x;
+        }
+        *(sl_v16_at *)(args->y + at) = sum[v];
+    }
+}
+
+// A row of fewer columns than one vector has.
+SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct variant kind,
+                                uint32_t row)
+{
+    uint64_t dim = args->dim;
+    float sum[SL_LANES] = {0}, x[SL_LANES] = {0};
+    for (uint32_t e = args->csr.indptr[row]; e < args->csr.indptr[row + 1]; e++) {
+        uint32_t source = args->csr.indices[e];
+        float factor = kind.weighted || kind.scaled ? edge_factor(args, kind, e, source) : 1.0f;
+        for (uint32_t c = 0; c < dim; c++)
+            x[c] = kind.half ? sl_half_to_float(((const uint16_t *)args->x)[source * dim + c])
+                             : ((const float *)args->x)[source * dim + c];
+        for (uint32_t c = 0; c < SL_LANES; c++)
+            sum[c] += factor * x[c];
+    }
+    int has_self = args->self_scale && row < args->n_self;
+    for (uint32_t c = 0; c < dim; c++) {
+        float y = args->row_scale ? args->row_scale[row] * sum[c] : sum[c];
+        if (has_self)
+            y += args->self_scale[row] *
+                 (kind.half ? sl_half_to_float(((const uint16_t *)args->x)[row * dim + c])
+                            : ((const float *)args->x)[row * dim + c]);
+        args->y[row * dim + c] = y;
+    }
+}
+
+SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct variant kind,
+                              uint32_t begin, uint32_t end)
+{
+    uint32_t dim = args->dim;
+    if (dim < SL_LANES) {
+        for (uint32_t row = begin; row < end; row++)
+            aggregate_narrow(args, kind, row);
+        return;
+    }
+    for (uint32_t row = begin; row < end; row++) {
+        uint32_t c = 0;
+        for (; c + 4 * SL_LANES <= dim; c += 4 * SL_LANES)
+            aggregate_chunk(args, kind, row, c, 4);
+        if (c + 2 * SL_LANES <= dim) {
+            aggregate_chunk(args, kind, row, c, 2);
+            c += 2 * SL_LANES;
+        }
+        if (c + SL_LANES <= dim) {
+            aggregate_chunk(args, kind, row, c, 1);
+            c += SL_LANES;
+        }
+        if (c < dim)
+            aggregate_chunk(args, kind, row, dim - SL_LANES, 1);
+    }
+}
+
+#define VARIANT(name, ...)                                                                         \
+    SL_SIMD static void rows_##name(const struct sl_aggregate_args *args, uint32_t begin,          \
+                                    uint32_t end)                                                  \
+    {                                                                                              \
+        aggregate_rows(args, (struct variant){__VA_ARGS__}, begin, end);                           \
+    }
+VARIANT(f32, 0, 0, 0)
+VARIANT(f32_weighted, 0, 1, 0)
+VARIANT(f32_scaled, 0, 0, 1)
+VARIANT(f32_weighted_scaled, 0, 1, 1)
+VARIANT(f16, 1, 0, 0)
+VARIANT(f16_weighted, 1, 1, 0)
+VARIANT(f16_scaled, 1, 0, 1)
+VARIANT(f16_weighted_scaled, 1, 1, 1)
+
+struct job {
+    const struct sl_aggregate_args *args;
+    uint32_t n_parts;
+};
+
+static void run_part(void *context, uint32_t part)
+{
+    const struct job *job = context;
+    const struct sl_aggregate_args *args = job->args;
+    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
+    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
+    int flags = (args->x_dtype == SL_DTYPE_F16) << 2 | (args->edge_weight != NULL) << 1 |
+                (args->col_scale != NULL);
+    switch (flags) {
+    case 0: rows_f32(args, begin, end); break;
+    case 1: rows_f32_scaled(args, begin, end); break;
+    case 2: rows_f32_weighted(args, begin, end); break;
+    case 3: rows_f32_weighted_scaled(args, begin, end); break;
+    case 4: rows_f16(args, begin, end); break;
+    case 5: rows_f16_scaled(args, begin, end); break;
+    case 6: rows_f16_weighted(args, begin, end); break;
+    case 7: rows_f16_weighted_scaled(args, begin, end); break;
+    }
+}
+
+int sl_cpu_aggregate(const struct sl_aggregate_args *args)
+{
+    SL_TRY(sl_check_aggregate(args));
+    const struct sl_csr_view *csr = &args->csr;
+    if (csr->n_dst == 0)
+        return SL_OK;
+    uint64_t work = (uint64_t)(csr->indptr[csr->n_dst] - csr->indptr[0]) + csr->n_dst;
+    uint64_t bytes = work * args->dim * sl_dtype_bytes(args->x_dtype);
+    uint64_t most = (uint64_t)sl_cpu_threads() * PARTS_PER_THREAD;
+    uint64_t parts = sl_cpu_threads() == 1 ? 1 : SL_MIN(most, bytes / PART_MIN_BYTES + 1);
+    struct job job = {.args = args, .n_parts = (uint32_t)SL_MIN(parts, csr->n_dst)};
+    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+    return SL_OK;
+}

@@ -1,0 +1,88 @@
+// cpu_internal.h - what the files of this folder share: threads, Philox words, the mask, bf16.
+#ifndef SL_KERNELS_CPU_CPU_INTERNAL_H
+#define SL_KERNELS_CPU_CPU_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/simd.h"
+#include "kernels/kernels.h"
+#include "kernels/kernels_internal.h"
+
+// ---- parallel.c ---------------------------------------------------------------------------------
+
+/*
+ * Calls body(context, part) for every part below n_parts, on the back end's threads, in no stated
+ * order. With one thread or one part it is a plain loop: no parallel region is entered.
+ */
+void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_t part),
+                           void *context);
+
+/*
+ * Splits 0 .. n into one contiguous range a thread, each a multiple of `align` long (but the last)
+ * and of at least `grain`, so that small work stays on the calling thread.
+ */
+void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
+                           void (*body)(void *context, uint64_t begin, uint64_t end),
+                           void *context);
+
+/*
+ * Boundaries of a csr's rows cut into n_parts of about equal work, counted as edges plus rows: part
+ * p is rows sl_cpu_row_split(csr, p, n_parts) .. sl_cpu_row_split(csr, p + 1, n_parts).
+ */
+uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_parts);
+
+// ---- philox.c -----------------------------------------------------------------------------------
+
+enum { SL_CPU_PHILOX_LANES = 32 };
+
+/*
+ * words[4 * i ..] = the Philox block at position first + i (64-bit: the high half goes into the
+ * group field) of (seed; stream, tag, batch, epoch). n is a multiple of SL_CPU_PHILOX_LANES.
+ */
+void sl_cpu_philox_words(uint64_t seed, uint32_t stream, uint32_t tag, uint32_t batch,
+                         uint32_t epoch, uint64_t first, uint32_t n, uint32_t *words);
+
+// The instructions used at most: AUTO takes the best the processor has. Set by tests.
+enum sl_cpu_philox_path { SL_CPU_PHILOX_AUTO, SL_CPU_PHILOX_AVX2, SL_CPU_PHILOX_PLAIN };
+void sl_cpu_philox_set_path(enum sl_cpu_philox_path path);
+
+// ---- dropout.c ----------------------------------------------------------------------------------
+
+// Masks and scales x[0 .. n), which are elements first .. first + n of the layer.
+void sl_cpu_dropout_span(const struct sl_dropout *dropout, uint64_t first, uint64_t n, float *x);
+
+static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
+{
+    return dropout && dropout->rate > 0.0f;
+}
+
+// ---- gemm.c, gemm_bf16.c, gemm_primitive.c --------------------------------------------------------
+
+// Row-major product through oneDNN; m, n and k are at least 1.
+int sl_cpu_gemm_f32(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
+                    float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
+                    float beta, float *c, uint64_t ldc);
+
+int sl_cpu_gemm_bf16(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
+                     float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
+                     float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
+
+// How bf16 products are made; AUTO asks the processor. Set by tests and measurements.
+enum sl_cpu_bf16_path { SL_CPU_BF16_AUTO, SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMITIVE };
+void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
+enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
+
+// One product of bf16 operands with an f32 result, c = a b (+ c when accumulate). Dense operands.
+struct sl_cpu_bf16_shape {
+    uint32_t m, n, k;
+    uint32_t a_trans, b_trans; // stored (k, m) and (n, k)
+    uint32_t accumulate;
+    uint64_t ldc;
+};
+
+// SL_EUNSUPPORTED when the library has no optimised implementation for this shape.
+int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
+                          const uint16_t *b, float *c);
+
+#endif

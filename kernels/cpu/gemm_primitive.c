@@ -1,0 +1,203 @@
+/*
+ * oneDNN's bf16 matmul as a function: a bounded cache of primitives keyed by their shape.
+ *
+ * Making a primitive compiles code and takes milliseconds; running one takes microseconds. Callers
+ * keep the number of shapes small by padding (gemm_bf16.c); the cache holds CAPACITY of them and
+ * drops the one that was used longest ago. A shape for which the library has only its reference
+ * loops is remembered as unsupported: those loops are hundreds of times slower than sgemm.
+ *
+ * One mutex guards the cache and is held while a primitive runs, because the memory objects of an
+ * entry carry the pointers of the call. A process trains with one thread (and oneDNN's own inside).
+ */
+#include "kernels/cpu/cpu_internal.h"
+
+#include <dnnl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { CAPACITY = 128 };
+
+struct entry {
+    struct sl_cpu_bf16_shape shape;
+    uint64_t used; // clock of the last use; 0 = free
+    int unsupported;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t a, b, c;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    uint64_t clock;
+    struct entry entries[CAPACITY];
+} cache = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int fail(dnnl_status_t status, const char *what, const struct sl_cpu_bf16_shape *s)
+{
+    return sl_fail(status == dnnl_out_of_memory ? SL_ENOMEM : SL_EFAILED,
+                   "gemm: oneDNN %s for bf16 %u x %u x %u: status %d", what, s->m, s->n, s->k,
+                   (int)status);
+}
+
+static int open_engine(const struct sl_cpu_bf16_shape *s)
+{
+    if (cache.stream)
+        return SL_OK;
+    dnnl_status_t status = dnnl_success;
+    if (!cache.engine)
+        status = dnnl_engine_create(&cache.engine, dnnl_cpu, 0);
+    if (status == dnnl_success)
+        status = dnnl_stream_create(&cache.stream, cache.engine, dnnl_stream_default_flags);
+    return status == dnnl_success ? SL_OK : fail(status, "engine", s);
+}
+
+static void release(struct entry *e)
+{
+    dnnl_primitive_destroy(e->primitive);
+    dnnl_memory_destroy(e->a);
+    dnnl_memory_destroy(e->b);
+    dnnl_memory_destroy(e->c);
+    memset(e, 0, sizeof *e);
+}
+
+// A row-major (rows, cols) matrix; `trans` when its (cols, rows) transpose is what is stored.
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, uint32_t rows,
+                              uint32_t cols, int trans, uint64_t ld)
+{
+    dnnl_dims_t dims = {rows, cols};
+    dnnl_dims_t strides = {trans ? 1 : (dnnl_dim_t)ld, trans ? (dnnl_dim_t)ld : 1};
+    return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
+}
+
+// 1 for an optimised implementation, 0 for the library's reference loops.
+static int is_optimised(const_dnnl_primitive_desc_t desc)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
+        return 0;
+    return name && strncmp(name, "ref", 3) != 0;
+}
+
+// Makes a primitive desc in *out; NULL there when the library has none worth using.
+static dnnl_status_t create_desc(const struct sl_cpu_bf16_shape *s, const dnnl_memory_desc_t *a,
+                                 const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *c,
+                                 dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_matmul_desc_t matmul;
+    *out = NULL;
+    dnnl_status_t status = dnnl_matmul_desc_init(&matmul, a, b, NULL, c);
+    if (status == dnnl_success && s->accumulate) {
+        status = dnnl_primitive_attr_create(&attr);
+        if (status == dnnl_success)
+            status = dnnl_post_ops_create(&ops);
+        if (status == dnnl_success)
+            status = dnnl_post_ops_append_sum(ops, 1.0f);
+        if (status == dnnl_success)
+            status = dnnl_primitive_attr_set_post_ops(attr, ops);
+    }
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(out, &matmul, attr, cache.engine, NULL);
+    dnnl_post_ops_destroy(ops);
+    dnnl_primitive_attr_destroy(attr);
+    if (status == dnnl_unimplemented)
+        status = dnnl_success;
+    if (status == dnnl_success && *out && !is_optimised(*out)) {
+        dnnl_primitive_desc_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static int fill(struct entry *e, const struct sl_cpu_bf16_shape *s)
+{
+    dnnl_memory_desc_t a, b, c;
+    dnnl_primitive_desc_t desc = NULL;
+    dnnl_status_t status =
+        describe(&a, dnnl_bf16, s->m, s->k, (int)s->a_trans, s->a_trans ? s->m : s->k);
+    if (status == dnnl_success)
+        status = describe(&b, dnnl_bf16, s->k, s->n, (int)s->b_trans, s->b_trans ? s->k : s->n);
+    if (status == dnnl_success)
+        status = describe(&c, dnnl_f32, s->m, s->n, 0, s->ldc);
+    if (status == dnnl_success)
+        status = create_desc(s, &a, &b, &c, &desc);
+    e->shape = *s;
+    e->unsupported = status == dnnl_success && !desc;
+    if (status == dnnl_success && desc) {
+        status = dnnl_primitive_create(&e->primitive, desc);
+        if (status == dnnl_success)
+            status = dnnl_memory_create(&e->a, &a, cache.engine, DNNL_MEMORY_NONE);
+        if (status == dnnl_success)
+            status = dnnl_memory_create(&e->b, &b, cache.engine, DNNL_MEMORY_NONE);
+        if (status == dnnl_success)
+            status = dnnl_memory_create(&e->c, &c, cache.engine, DNNL_MEMORY_NONE);
+        dnnl_primitive_desc_destroy(desc);
+    }
+    if (status != dnnl_success) {
+        release(e);
+        return fail(status, "matmul", s);
+    }
+    return SL_OK;
+}
+
+static int same_shape(const struct sl_cpu_bf16_shape *x, const struct sl_cpu_bf16_shape *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->a_trans == y->a_trans &&
+           x->b_trans == y->b_trans && x->accumulate == y->accumulate && x->ldc == y->ldc;
+}
+
+static int find(const struct sl_cpu_bf16_shape *s, struct entry **out)
+{
+    struct entry *oldest = &cache.entries[0];
+    for (size_t i = 0; i < CAPACITY; i++) {
+        struct entry *e = &cache.entries[i];
+        if (e->used && same_shape(&e->shape, s)) {
+            e->used = ++cache.clock;
+            *out = e;
+            return SL_OK;
+        }
+        if (e->used < oldest->used)
+            oldest = e;
+    }
+    if (oldest->used)
+        release(oldest);
+    SL_TRY(fill(oldest, s));
+    oldest->used = ++cache.clock;
+    *out = oldest;
+    return SL_OK;
+}
+
+static int run(const struct sl_cpu_bf16_shape *s, const uint16_t *a, const uint16_t *b, float *c)
+{
+    struct entry *e = NULL;
+    SL_TRY(open_engine(s));
+    SL_TRY(find(s, &e));
+    if (e->unsupported)
+        return SL_EUNSUPPORTED;
+    // The handles are not const in oneDNN's interface; the primitive only reads a and b.
+    dnnl_status_t status = dnnl_memory_set_data_handle(e->a, (void *)(uintptr_t)a);
+    if (status == dnnl_success)
+        status = dnnl_memory_set_data_handle(e->b, (void *)(uintptr_t)b);
+    if (status == dnnl_success)
+        status = dnnl_memory_set_data_handle(e->c, c);
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, e->a}, {DNNL_ARG_WEIGHTS, e->b}, {DNNL_ARG_DST, e->c}};
+    if (status == dnnl_success)
+        status = dnnl_primitive_execute(e->primitive, cache.stream, (int)SL_COUNT_OF(args), args);
+    if (status == dnnl_success)
+        status = dnnl_stream_wait(cache.stream);
+    return status == dnnl_success ? SL_OK : fail(status, "execution", s);
+}
+
+int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
+                          const uint16_t *b, float *c)
+{
+    pthread_mutex_lock(&cache.mutex);
+    int rc = run(shape, a, b, c);
+    pthread_mutex_unlock(&cache.mutex);
+    return rc;
+}

@@ -1,0 +1,58 @@
+#include "kernels/cpu/cpu_internal.h"
+
+#include "common/base/bits.h"
+
+void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_t part),
+                           void *context)
+{
+    int threads = (int)SL_MIN((uint32_t)sl_cpu_threads(), n_parts);
+    if (threads <= 1) {
+        for (uint32_t part = 0; part < n_parts; part++)
+            body(context, part);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (uint32_t part = 0; part < n_parts; part++)
+        body(context, part);
+}
+
+struct range {
+    void (*body)(void *context, uint64_t begin, uint64_t end);
+    void *context;
+    uint64_t n, step;
+};
+
+static void run_range(void *context, uint32_t part)
+{
+    const struct range *range = context;
+    uint64_t begin = part * range->step;
+    range->body(range->context, begin, SL_MIN(begin + range->step, range->n));
+}
+
+void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
+                           void (*body)(void *context, uint64_t begin, uint64_t end), void *context)
+{
+    if (n == 0)
+        return;
+    uint64_t threads = SL_MAX(SL_MIN((uint64_t)sl_cpu_threads(), n / SL_MAX(grain, 1)), 1);
+    uint64_t step = sl_div_up(sl_div_up(n, threads), align) * align;
+    struct range range = {.body = body, .context = context, .n = n, .step = step};
+    sl_cpu_parallel_parts((uint32_t)sl_div_up(n, step), run_range, &range);
+}
+
+uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_parts)
+{
+    uint64_t base = csr->indptr[0];
+    uint64_t total = csr->indptr[csr->n_dst] - base + csr->n_dst;
+    uint64_t want = total * p / n_parts;
+    // The first row whose begin lies at or behind `want`: the sum of edges and rows grows strictly.
+    uint32_t low = 0, high = csr->n_dst;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (csr->indptr[middle] - base + middle < want)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

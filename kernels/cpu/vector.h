@@ -1,0 +1,115 @@
+/*
+ * vector.h - what the hot loops of this folder share: 16-lane vectors, 16-bit formats, streaming.
+ *
+ * The vectors are the compiler's own (GCC and clang), not intrinsics: in a function marked SL_SIMD
+ * one sl_v16 is one register with AVX-512, two with AVX2 and four with the baseline, from the same
+ * source. They are passed by pointer only, because the calling convention of a by-value vector
+ * depends on the instruction set.
+ */
+#ifndef SL_KERNELS_CPU_VECTOR_H
+#define SL_KERNELS_CPU_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define SL_INLINE static inline __attribute__((always_inline))
+
+enum { SL_LANES = 16 };
+
+typedef float sl_v16 __attribute__((vector_size(64)));
+typedef uint32_t sl_v16_u32 __attribute__((vector_size(64)));
+typedef uint16_t sl_v16_u16 __attribute__((vector_size(32)));
+
+// The same in memory, at any element's address.
+typedef float sl_v16_at __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t sl_v16_u16_at __attribute__((vector_size(32), aligned(2), may_alias));
+
+/*
+ * binary16 to f32 by integer steps that every instruction set has in vectors. (The hardware's own
+ * conversion is not reached by the vectoriser of the compilers that we support.) Exponent and
+ * mantissa move to their f32 places and the bias is corrected; infinities and NaN get the rest of
+ * the exponent; subnormals are normalised by one subtraction, so that no f32 subnormal ever enters
+ * the arithmetic unit (it would trap into microcode).
+ */
+#define SL_HALF_EXPONENT  0x0f800000u // of a half, moved to its place in an f32
+#define SL_HALF_REBIAS    ((uint32_t)(127 - 15) << 23)
+#define SL_HALF_SUBNORMAL 6.103515625e-05f // 2^-14
+
+SL_INLINE void sl_v16_from_half(const uint16_t *from, sl_v16 *to)
+{
+    sl_v16_u32 h = __builtin_convertvector(*(const sl_v16_u16_at *)from, sl_v16_u32);
+    sl_v16_u32 magnitude = (h & 0x7fffu) << 13;
+    sl_v16_u32 exponent = magnitude & SL_HALF_EXPONENT;
+    sl_v16_u32 is_special = (sl_v16_u32)(exponent == SL_HALF_EXPONENT);
+    sl_v16_u32 is_small = (sl_v16_u32)(exponent == 0u);
+    sl_v16_u32 normal = magnitude + SL_HALF_REBIAS + (is_special & SL_HALF_REBIAS);
+    sl_v16 small = (sl_v16)(magnitude + SL_HALF_REBIAS + (1u << 23)) - SL_HALF_SUBNORMAL;
+    sl_v16_u32 bits = (is_small & (sl_v16_u32)small) | (~is_small & normal);
+    *to = (sl_v16)(bits | (h & 0x8000u) << 16);
+}
+
+// The same for one element.
+SL_INLINE float sl_half_to_float(uint16_t h)
+{
+    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, exponent = magnitude & SL_HALF_EXPONENT;
+    uint32_t bits = magnitude + SL_HALF_REBIAS;
+    float value;
+    if (exponent == SL_HALF_EXPONENT)
+        bits += SL_HALF_REBIAS;
+    else if (exponent == 0)
+        bits += 1u << 23;
+    memcpy(&value, &bits, sizeof value);
+    if (exponent == 0)
+        value -= SL_HALF_SUBNORMAL;
+    return h & 0x8000 ? -value : value;
+}
+
+// The upper half of the nearest bfloat16, ties to even; NaN stays NaN.
+SL_INLINE uint16_t sl_float_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = bits >> 16 | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+/*
+ * Stores that go around the caches, for output that is larger than they are and whose lines would
+ * otherwise be read only to be overwritten. 16 bytes at a time is what every x86-64 has; the
+ * write-combining buffer makes whole lines of them.
+ */
+#if defined(__SSE2__)
+#define SL_STREAM_BYTES 16
+SL_INLINE void sl_stream_v4(float *to, const float *from)
+{
+    _mm_stream_ps(to, _mm_loadu_ps(from));
+}
+SL_INLINE void sl_stream_v16(float *to, const sl_v16 *from)
+{
+    for (int i = 0; i < SL_LANES; i += 4)
+        _mm_stream_ps(to + i, _mm_loadu_ps((const float *)from + i));
+}
+// Streaming stores are weakly ordered: fence before another thread may read them.
+SL_INLINE void sl_stream_fence(void)
+{
+    _mm_sfence();
+}
+#else
+#define SL_STREAM_BYTES 0 // no streaming: callers take the ordinary path
+SL_INLINE void sl_stream_v4(float *to, const float *from)
+{
+    memcpy(to, from, 4 * sizeof *to);
+}
+SL_INLINE void sl_stream_v16(float *to, const sl_v16 *from)
+{
+    *(sl_v16_at *)to = *from;
+}
+SL_INLINE void sl_stream_fence(void) {}
+#endif
+
+#endif

@@ -1,0 +1,58 @@
+#include "kernels/kernels.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "kernels/kernels_internal.h"
+
+#define TABLE(backend)                                                                             \
+    {                                                                                              \
+        .name = #backend, .gather_rows = sl_##backend##_gather_rows,                               \
+        .aggregate = sl_##backend##_aggregate, .transpose = sl_##backend##_transpose,              \
+        .gemm = sl_##backend##_gemm, .bias_act = sl_##backend##_bias_act,                          \
+        .bias_act_backward = sl_##backend##_bias_act_backward, .dropout = sl_##backend##_dropout,  \
+        .softmax_xent = sl_##backend##_softmax_xent, .reduce = sl_##backend##_reduce,              \
+        .adam = sl_##backend##_adam, .sgd = sl_##backend##_sgd,                                    \
+        .khop_uniform = sl_##backend##_khop_uniform,                                               \
+    }
+
+static const struct sl_kernels table_ref = TABLE(ref);
+static const struct sl_kernels table_cpu = TABLE(cpu);
+
+static const struct sl_kernels *const tables[] = {&table_ref, &table_cpu};
+
+static _Atomic int n_threads = 1;
+
+const struct sl_kernels *sl_kernels_ref(void)
+{
+    return &table_ref;
+}
+
+const struct sl_kernels *sl_kernels_cpu(void)
+{
+    return &table_cpu;
+}
+
+const struct sl_kernels *sl_kernels_find(const char *name)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(tables); i++)
+        if (name && strcmp(tables[i]->name, name) == 0)
+            return tables[i];
+    return NULL;
+}
+
+void sl_kernels_set_threads(int n)
+{
+#ifdef __SANITIZE_THREAD__
+    // The OpenMP run-time is not instrumented: its barriers are invisible to ThreadSanitizer, which
+    // would report every parallel loop as a race.
+    n = 1;
+#endif
+    atomic_store_explicit(&n_threads, SL_MAX(n, 1), memory_order_relaxed);
+}
+
+int sl_cpu_threads(void)
+{
+    return atomic_load_explicit(&n_threads, memory_order_relaxed);
+}

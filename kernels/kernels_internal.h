@@ -1,0 +1,59 @@
+/*
+ * kernels_internal.h - what the files of this folder share and nobody else sees.
+ *
+ * Every operation is a function sl_ref_<op> in ref/<family>.c and a function sl_cpu_<op> in
+ * cpu/<family>.c with the signature of its slot in kernels.h; kernels.c puts them into the tables.
+ * Both call the same sl_check_<op> first: that is the one place where arguments are validated, the
+ * loops behind it assume.
+ */
+#ifndef SL_KERNELS_KERNELS_INTERNAL_H
+#define SL_KERNELS_KERNELS_INTERNAL_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Declares one back end's functions; the slots of struct sl_kernels document them.
+#define SL_KERNELS_DECLARE(backend)                                                                \
+    int sl_##backend##_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows,        \
+                                   uint32_t dim, const uint32_t *rows, uint64_t n, float *out);    \
+    int sl_##backend##_aggregate(const struct sl_aggregate_args *args);                            \
+    int sl_##backend##_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr,                \
+                                 uint32_t *t_indices, uint32_t *t_edge, struct sl_mempool *ws);    \
+    int sl_##backend##_gemm(enum sl_precision precision, enum sl_transpose ta,                     \
+                            enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k, float alpha, \
+                            const float *a, uint64_t lda, const float *b, uint64_t ldb,            \
+                            float beta, float *c, uint64_t ldc, struct sl_mempool *ws);            \
+    int sl_##backend##_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,          \
+                                int relu, const struct sl_dropout *dropout);                       \
+    int sl_##backend##_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,   \
+                                         int relu, const struct sl_dropout *dropout,               \
+                                         float *dbias);                                            \
+    int sl_##backend##_dropout(float *x, uint64_t rows, uint32_t dim,                              \
+                               const struct sl_dropout *dropout);                                  \
+    int sl_##backend##_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,     \
+                                    uint32_t classes, float *dlogits, double *loss,                \
+                                    uint64_t *correct, uint64_t *counted);                         \
+    int sl_##backend##_reduce(const float *const *slots, uint32_t n_slots, uint64_t n,             \
+                              float scale, float *out);                                            \
+    int sl_##backend##_adam(const struct sl_adam_step *step, uint64_t n, const float *g,           \
+                            const float *p, const float *m, const float *v, float *p_out,          \
+                            float *m_out, float *v_out);                                           \
+    int sl_##backend##_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g,             \
+                           const float *p, const float *m, float *p_out, float *m_out);            \
+    int sl_##backend##_khop_uniform(const struct sl_khop_args *args);
+
+SL_KERNELS_DECLARE(ref)
+SL_KERNELS_DECLARE(cpu)
+#undef SL_KERNELS_DECLARE
+
+// Threads of the cpu back end, at least 1; set by sl_kernels_set_threads.
+int sl_cpu_threads(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * khop_internal.h - exactly which integers one hop of k-hop uniform sampling draws.
+ *
+ * Every back end (ref, cpu, cuda) must give the same block integer for integer, so what follows is
+ * a definition and not a description of one of them.
+ *
+ * Row i of a hop is the vertex nodes[i], of in-degree d, and asks for k = fanout neighbours:
+ *
+ *   d <= k, or k = -1   all d neighbours, in the order of the file.
+ *   d > k               k different positions out of 0 .. d - 1 by Robert Floyd's method (Bentley and
+ *                       Floyd, "A sample of brilliance", CACM 1987): for slot = 0 .. k - 1, with
+ *                       n = d - k + slot + 1, draw x from 0 .. n - 1; the slot's position is x, or
+ *                       n - 1 when an earlier slot of this row has x already. Every subset of
+ *                       k positions is equally likely and the cost depends on k alone. The
+ *                       neighbours stand in the order of the slots.
+ *
+ * The draw of a slot is word (slot & 3) of the Philox block with the counter
+ *
+ *   { sl_rng_word0(stream, hop | attempt << 3, slot / 4), i, batch, epoch }      key: seed
+ *
+ * taken to 0 .. n - 1 by sl_rng_below(). attempt is 0; a rejected word (probability below n / 2^32)
+ * is drawn again with attempt 1, 2, .. from the same slot's own word, which touches no other
+ * slot. The word of attempt 31 is taken as it comes: it is reached with probability below 2^-31
+ * even for the worst degree, and a bound is what a GPU needs.
+ *
+ * Sixteen bits of slot / 4 bound the fanout by 2^18 and three bits of hop bound the hops by 8. Rows
+ * of 2^32 - 1 neighbours or more are refused.
+ *
+ * Local ids follow from first appearance: edges are taken row by row in the order above, and a
+ * vertex that is not known yet becomes nodes[*n_nodes].
+ *
+ * Seen by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_KERNELS_KHOP_INTERNAL_H
+#define SL_KERNELS_KHOP_INTERNAL_H
+
+#include <stdint.h>
+
+#include "common/base/philox.h"
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    SL_KHOP_HOP_BITS = 3,
+    SL_KHOP_HOPS = 1 << SL_KHOP_HOP_BITS,
+    SL_KHOP_ATTEMPTS = 32,
+    SL_KHOP_FANOUT_MAX = 1 << 18,
+};
+
+// First counter word of a slot's draw.
+static inline SL_HOST_DEVICE uint32_t sl_khop_word0(uint32_t stream, uint32_t hop, uint32_t slot,
+                                                    uint32_t attempt)
+{
+    return sl_rng_word0(stream, hop | attempt << SL_KHOP_HOP_BITS, slot >> 2);
+}
+
+// The draw from 0 .. n - 1 of one slot of row i, from attempt `attempt` on.
+static inline SL_HOST_DEVICE uint32_t sl_khop_draw(uint64_t seed, uint32_t stream, uint32_t epoch,
+                                                   uint32_t batch, uint32_t hop, uint32_t i,
+                                                   uint32_t slot, uint32_t attempt, uint32_t n)
+{
+    uint32_t x = 0;
+    for (; attempt < SL_KHOP_ATTEMPTS; attempt++) {
+        uint32_t word0 = sl_khop_word0(stream, hop, slot, attempt);
+        struct sl_rng_block block = sl_philox(seed, word0, i, batch, epoch);
+        if (sl_rng_below(block.w[slot & 3], n, &x))
+            break;
+    }
+    return x;
+}
+
+// What both back ends verify before they begin: SL_OK, or SL_EINVAL with a message.
+int sl_check_khop_uniform(const struct sl_khop_args *args);
+
+// The errors that can come up half way; they record the message and return the code.
+int sl_khop_fail_degree(const struct sl_khop_args *args, uint32_t row, uint64_t degree);
+int sl_khop_fail_indices(const struct sl_khop_args *args, uint64_t needed);
+int sl_khop_fail_nodes(const struct sl_khop_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

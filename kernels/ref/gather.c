@@ -1,0 +1,16 @@
+#include "kernels/kernels_internal.h"
+
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/ref/half.h"
+
+int sl_ref_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                       const uint32_t *rows, uint64_t n, float *out)
+{
+    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    SL_TRY(sl_check_row_range(rows, n, n_rows));
+    for (uint64_t i = 0; i < n; i++)
+        for (uint32_t c = 0; c < dim; c++)
+            out[i * dim + c] = sl_ref_load(table, dtype, (uint64_t)rows[i] * dim + c);
+    return SL_OK;
+}

@@ -1,0 +1,30 @@
+#include "kernels/kernels_internal.h"
+
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/ref/half.h"
+
+static double element(enum sl_precision precision, enum sl_transpose trans, const float *x,
+                      uint64_t ld, uint64_t i, uint64_t j)
+{
+    float v = trans == SL_TRANS ? x[j * ld + i] : x[i * ld + j];
+    return precision == SL_PRECISION_BF16 ? sl_ref_round_bf16(v) : v;
+}
+
+int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
+                uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
+{
+    (void)ws;
+    SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t j = 0; j < n; j++) {
+            double sum = 0.0;
+            for (uint64_t l = 0; l < k; l++)
+                sum += element(precision, ta, a, lda, i, l) * element(precision, tb, b, ldb, l, j);
+            // What c held is not read when beta is 0: it may be anything.
+            double before = beta == 0.0f ? 0.0 : (double)beta * c[i * ldc + j];
+            c[i * ldc + j] = (float)((double)alpha * sum + before);
+        }
+    return SL_OK;
+}

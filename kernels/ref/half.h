@@ -1,0 +1,49 @@
+// half.h - the 16-bit number formats, decoded by their definition: slow, obvious, the oracle.
+#ifndef SL_KERNELS_REF_HALF_H
+#define SL_KERNELS_REF_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/base/dtype.h"
+
+// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits.
+static inline float sl_ref_half_to_float(uint16_t h)
+{
+    int exponent = h >> 10 & 0x1f;
+    int mantissa = h & 0x3ff;
+    float magnitude;
+    if (exponent == 0)
+        magnitude = ldexpf((float)mantissa, -24);
+    else if (exponent == 31)
+        magnitude = mantissa ? NAN : INFINITY;
+    else
+        magnitude = ldexpf((float)(mantissa + 1024), exponent - 25);
+    return h & 0x8000 ? -magnitude : magnitude;
+}
+
+// The float nearest to x that has 8 significant bits, ties to the even one (bfloat16).
+static inline float sl_ref_round_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return x; // NaN stays NaN
+    uint32_t low = bits & 0xffffu, even = bits >> 16 & 1;
+    bits &= 0xffff0000u;
+    if (low > 0x8000u || (low == 0x8000u && even))
+        bits += 0x10000u;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+// Element i of an array of f32 or f16.
+static inline float sl_ref_load(const void *array, enum sl_dtype dtype, uint64_t i)
+{
+    if (dtype == SL_DTYPE_F16)
+        return sl_ref_half_to_float(((const uint16_t *)array)[i]);
+    return ((const float *)array)[i];
+}
+
+#endif

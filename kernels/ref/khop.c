@@ -1,0 +1,80 @@
+/*
+ * khop.c - one hop of k-hop uniform sampling as kernels/khop_internal.h defines it, word for word.
+ *
+ * The oracle: one row after the other, one draw after the other, membership by looking at every
+ * earlier slot. On SL_ERANGE nothing beyond the capacities has been written, but nodes, map and
+ * outputs hold a part of the hop: the caller starts the batch again with more room.
+ */
+#include <stdbool.h>
+
+#include "common/base/error.h"
+#include "kernels/idmap_internal.h"
+#include "kernels/kernels_internal.h"
+#include "kernels/khop_internal.h"
+
+static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
+{
+    if (sl_dtype_bytes(t->indices_dtype) == 4)
+        return ((const uint32_t *)t->indices)[position];
+    return (uint32_t)((const uint64_t *)t->indices)[position];
+}
+
+static int add_edge(const struct sl_khop_args *args, uint64_t position, uint64_t *n_edges)
+{
+    if (*n_edges >= args->indices_capacity || *n_edges >= UINT32_MAX)
+        return sl_khop_fail_indices(args, *n_edges + 1);
+    uint32_t *local = &args->indices[(*n_edges)++];
+    return sl_idmap_insert(args->map, neighbour(args->topology, position), args->nodes,
+                           args->n_nodes, args->nodes_capacity, local);
+}
+
+// Floyd's position of `slot`; taken[0 .. slot) are those of the slots before.
+static uint32_t draw_position(const struct sl_khop_args *args, uint32_t row, uint32_t slot,
+                              uint32_t degree, const uint32_t *taken)
+{
+    uint32_t n = degree - (uint32_t)args->fanout + slot + 1;
+    uint32_t x = sl_khop_draw(args->seed, args->stream, args->epoch, args->batch, args->hop, row,
+                              slot, 0, n);
+    for (uint32_t earlier = 0; earlier < slot; earlier++)
+        if (taken[earlier] == x)
+            return n - 1;
+    return x;
+}
+
+static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *taken,
+                      uint64_t *n_edges)
+{
+    const uint64_t *indptr = args->topology->indptr + args->nodes[row];
+    uint64_t degree = indptr[1] - indptr[0];
+    if (degree >= UINT32_MAX)
+        return sl_khop_fail_degree(args, row, degree);
+    if (args->fanout == -1 || degree <= (uint64_t)args->fanout) {
+        for (uint64_t j = 0; j < degree; j++)
+            SL_TRY(add_edge(args, indptr[0] + j, n_edges));
+        return SL_OK;
+    }
+    for (uint32_t slot = 0; slot < (uint32_t)args->fanout; slot++) {
+        taken[slot] = draw_position(args, row, slot, (uint32_t)degree, taken);
+        SL_TRY(add_edge(args, indptr[0] + taken[slot], n_edges));
+    }
+    return SL_OK;
+}
+
+int sl_ref_khop_uniform(const struct sl_khop_args *args)
+{
+    SL_TRY(sl_check_khop_uniform(args));
+    uint32_t *taken = NULL;
+    if (args->fanout > 0) {
+        struct sl_distinct *scratch;
+        SL_TRY(sl_idmap_distinct(args->map, (uint32_t)args->fanout, &scratch));
+        taken = scratch->drawn;
+    }
+    uint64_t n_edges = 0;
+    args->indptr[0] = 0;
+    for (uint32_t row = 0; row < args->n_dst; row++) {
+        SL_TRY(sample_row(args, row, taken, &n_edges));
+        args->indptr[row + 1] = (uint32_t)n_edges;
+    }
+    *args->n_edges = (uint32_t)n_edges;
+    return SL_OK;
+}

@@ -1,0 +1,38 @@
+#include "kernels/kernels_internal.h"
+
+#include <math.h>
+
+#include "common/base/error.h"
+#include "kernels/check.h"
+
+int sl_ref_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
+                const float *m, const float *v, float *p_out, float *m_out, float *v_out)
+{
+    SL_TRY(sl_check_adam(step, n, g, p, m, v, p_out, m_out, v_out));
+    double beta1 = step->beta1, beta2 = step->beta2;
+    double correction1 = 1.0 - pow(beta1, (double)step->t);
+    double correction2 = 1.0 - pow(beta2, (double)step->t);
+    for (uint64_t i = 0; i < n; i++) {
+        double grad = g[i] + (double)step->weight_decay * p[i];
+        double mean = beta1 * m[i] + (1.0 - beta1) * grad;
+        double square = beta2 * v[i] + (1.0 - beta2) * grad * grad;
+        double denominator = sqrt(square) / sqrt(correction2) + step->eps;
+        p_out[i] = (float)(p[i] - step->lr / correction1 * mean / denominator);
+        m_out[i] = (float)mean;
+        v_out[i] = (float)square;
+    }
+    return SL_OK;
+}
+
+int sl_ref_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
+               const float *m, float *p_out, float *m_out)
+{
+    SL_TRY(sl_check_sgd(step, n, g, p, m, p_out, m_out));
+    for (uint64_t i = 0; i < n; i++) {
+        double grad = g[i] + (double)step->weight_decay * p[i];
+        double velocity = (double)step->momentum * m[i] + grad;
+        p_out[i] = (float)(p[i] - step->lr * velocity);
+        m_out[i] = (float)velocity;
+    }
+    return SL_OK;
+}

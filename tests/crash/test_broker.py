@@ -1,0 +1,37 @@
+"""The broker dies at its failpoints: a clear error, no leftovers, no half-written file."""
+
+import json
+import os
+
+from harness import cases, small_job
+
+
+def listed(box):
+    text = box.sluice("doctor", "--failpoints").ok().out
+    import re
+
+    return set(re.findall(r"^\s*((?:sampler|trainer|broker)_[a-z_]+)\b", text, re.M))
+
+
+def test_every_failpoint_has_a_test(box):
+    from test_workers import POINTS
+
+    tested = {point[0] for point in POINTS} | {"broker_phase", "broker_report"}
+    assert (
+        listed(box) == tested
+    ), f"not tested: {listed(box) - tested}; unknown: {tested - listed(box)}"
+
+
+@cases(("broker_phase", 1), ("broker_phase", 4), ("broker_report", 1))
+def test_failpoint(box, name, count):
+    config = small_job(box.shared_dataset("small"), allocation={"samplers": 2, "trainers": 2})
+    result, report = box.run(config, env={"SLUICE_FAILPOINT": f"{name}:{count}"})
+    assert result.rc == 1, str(result)
+    errors = [line for line in result.err.splitlines() if line.startswith("sluice: ")]
+    assert len(errors) == 1 and "broker" in errors[0], str(result)
+    box.gone_within(1)
+    # Under its final name a file is whole or absent.
+    for path in (box.path("runs/job/report.json"), box.path("job.report.json")):
+        if os.path.exists(path):
+            with open(path) as file:
+                json.load(file)

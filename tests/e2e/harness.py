@@ -1,0 +1,450 @@
+"""What the end-to-end and crash tests share: a box for each test, commands, data sets, leftovers.
+
+A test is a function `test_*(box)`. Its box is an empty folder that is also the working directory,
+TMPDIR and cache of every command that the test starts, and an environment variable that marks those
+commands and all their descendants. When the test returns, the box proves that nothing is left: no
+marked process, no new name in /dev/shm, no file in TMPDIR, no report of a sanitizer. Folder and
+processes go away in any case, so that a failing test does not spoil the next one.
+
+Time-outs are for a quick machine and a plain build; `SLOW` stretches them for sanitizers.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.path.abspath(os.environ.get("BIN") or os.path.join(ROOT, "build", "bin"))
+SAN = os.environ.get("SAN", "")
+SLOW = {"": 1, "undefined": 2, "address": 5, "thread": 15}[SAN]
+MARK = "SLUICE_TEST_MARK"
+SHARED_DATA = os.path.abspath(
+    os.environ.get("SLUICE_TEST_DATA") or os.path.join(ROOT, "..", "shared", "data")
+)
+# Two cores where there are two: an 8-device job runs on them as well as on eight.
+CORES = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+
+
+class Skip(Exception):
+    """Raised by a test that can not run here; the message says why."""
+
+
+def timeout(seconds):
+    """Decorator: the test's time-out on a plain build (default 60 s)."""
+
+    def mark(function):
+        function.timeout = seconds
+        return function
+
+    return mark
+
+
+def cases(*arguments):
+    """Decorator: one test for each argument (a value, or a tuple), named after it."""
+
+    def mark(function):
+        function.cases = arguments
+        return function
+
+    return mark
+
+
+def not_under(sanitizer, why):
+    """Decorator: skipped, visibly, in a build with that sanitizer."""
+
+    def mark(function):
+        function.not_under = getattr(function, "not_under", {})
+        function.not_under[sanitizer] = why
+        return function
+
+    return mark
+
+
+class Result:
+    """What a finished command left: exit status (negative: signal), both outputs, seconds."""
+
+    def __init__(self, command, rc, out, err, seconds):
+        self.command, self.rc, self.out, self.err, self.seconds = command, rc, out, err, seconds
+
+    def __str__(self):
+        def tail(text):
+            return text if len(text) < 6000 else "[...]\n" + text[-6000:]
+
+        return (
+            f"$ {' '.join(self.command)}\n  exit status {self.rc} after {self.seconds:.2f} s\n"
+            f"--- stdout\n{tail(self.out)}\n--- stderr\n{tail(self.err)}\n---"
+        )
+
+    def ok(self):
+        assert self.rc == 0, f"wanted exit status 0\n{self}"
+        return self
+
+    def json(self):
+        try:
+            return json.loads(self.out)
+        except ValueError as error:
+            raise AssertionError(
+                f"standard output is not one JSON value: {error}\n{self}"
+            ) from None
+
+
+class Running:
+    """A command that is still running, leader of its own process group as in a terminal."""
+
+    def __init__(self, box, command, env):
+        self.box, self.command, self.begin = box, command, time.monotonic()
+        number = box.next_number()
+        self.out_path = os.path.join(box.logs, f"{number}.out")
+        self.err_path = os.path.join(box.logs, f"{number}.err")
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=box.folder,
+                env=env,
+                start_new_session=True,
+            )
+
+    def output(self):
+        with open(self.out_path, errors="replace") as out, open(
+            self.err_path, errors="replace"
+        ) as err:
+            return out.read(), err.read()
+
+    def finished(self):
+        return self.process.poll() is not None
+
+    def interrupt(self):
+        """Ctrl-C: SIGINT to the whole foreground process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self):
+        self.process.kill()
+
+    def wait(self, seconds=60):
+        try:
+            rc = self.process.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired:
+            stacks = self.box.describe_processes()
+            self.box.kill_all()
+            self.process.wait()
+            out, err = self.output()
+            raise AssertionError(
+                f"still running after {seconds * SLOW} s; processes then:\n{stacks}\n"
+                + str(Result(self.command, None, out, err, time.monotonic() - self.begin))
+            ) from None
+        out, err = self.output()
+        return Result(self.command, rc, out, err, time.monotonic() - self.begin)
+
+    def until(self, condition, what, seconds=30):
+        """Waits until condition() is true; an AssertionError that says `what` otherwise."""
+        end = time.monotonic() + seconds * SLOW
+        while True:
+            value = condition()
+            if value:
+                return value
+            if self.finished():
+                raise AssertionError(f"ended before {what}\n{self.wait(1)}")
+            if time.monotonic() > end:
+                out, err = self.output()
+                self.box.kill_all()
+                raise AssertionError(
+                    f"no {what} within {seconds * SLOW} s\n"
+                    + str(Result(self.command, None, out, err, time.monotonic() - self.begin))
+                )
+            time.sleep(0.005)
+
+
+class Box:
+    """The world of one test."""
+
+    def __init__(self, folder, mark, suite):
+        self.folder, self.mark, self.suite = folder, mark, suite
+        self.temp = os.path.join(folder, "tmp")
+        self.logs = os.path.join(folder, "logs")
+        self.numbers = 0
+        for path in (self.temp, self.logs, os.path.join(folder, "cache")):
+            os.makedirs(path)
+        self.shm_before = set(os.listdir("/dev/shm"))
+
+    # ---- commands -------------------------------------------------------------------------------
+
+    def next_number(self):
+        self.numbers += 1
+        return self.numbers
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def environment(self, extra=None):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        env.update(
+            {
+                MARK: self.mark,
+                "TMPDIR": self.temp,
+                "XDG_CACHE_HOME": self.path("cache"),
+                "XDG_RUNTIME_DIR": self.temp,
+                "HOME": self.path("cache"),
+                "LC_ALL": "C",
+            }
+        )
+        if SAN:
+            report = self.path("sanitizer")
+            supp = os.path.join(ROOT, "tests", "sanitizers")
+            env["ASAN_OPTIONS"] = (
+                f"log_path={report}:exitcode=99:detect_leaks=1:handle_abort=1:"
+                "detect_stack_use_after_return=1:allocator_may_return_null=1"
+            )
+            env["UBSAN_OPTIONS"] = (
+                f"log_path={report}:print_stacktrace=1:halt_on_error=1:exitcode=99"
+            )
+            env["LSAN_OPTIONS"] = f"suppressions={supp}/lsan.supp:print_suppressions=0"
+            env["TSAN_OPTIONS"] = (
+                f"log_path={report}:suppressions={supp}/tsan.supp:exitcode=99:halt_on_error=0"
+            )
+        env.update(extra or {})
+        return env
+
+    def start(self, *arguments, env=None, program="sluice"):
+        path = os.path.join(BIN, program)
+        if not os.path.exists(path):
+            raise AssertionError(f"{path} is not there: build it with `make`")
+        return Running(self, [path, *map(str, arguments)], self.environment(env))
+
+    def sluice(self, *arguments, env=None, seconds=60):
+        return self.start(*arguments, env=env).wait(seconds)
+
+    # ---- jobs -----------------------------------------------------------------------------------
+
+    def write_json(self, name, value):
+        path = self.path(name)
+        with open(path, "w") as file:
+            json.dump(value, file, indent=2)
+        return path
+
+    def job(self, config, name="job.json"):
+        return self.write_json(name, config)
+
+    def run(self, config, *arguments, env=None, seconds=60, name="job"):
+        """`sluice run` on a job given as a dictionary: (result, report or None)."""
+        path = self.job(config, f"{name}.json")
+        report = self.path(f"{name}.report.json")
+        result = self.sluice("run", path, "--report", report, *arguments, env=env, seconds=seconds)
+        if not os.path.exists(report):
+            return result, None
+        return result, read_json(report)
+
+    # ---- shared between the tests of one run ----------------------------------------------------
+
+    def shared_dataset(self, name, **arguments):
+        """A data set that several tests read; built by the first of them."""
+        final = os.path.join(self.suite, f"data-{name}")
+        if not os.path.isdir(final):
+            scratch = f"{final}.{os.getpid()}"
+            write_dataset(scratch, planted(**arguments), name=name)
+            try:
+                os.rename(scratch, final)
+            except OSError:  # somebody else was quicker
+                shutil.rmtree(scratch)
+        return final
+
+    def shared_value(self, name, compute):
+        """A JSON value that several tests need; computed by the first of them."""
+        final = os.path.join(self.suite, f"value-{name}.json")
+        if not os.path.exists(final):
+            scratch = f"{final}.{os.getpid()}"
+            with open(scratch, "w") as file:
+                json.dump(compute(), file)
+            os.rename(scratch, final)
+        return read_json(final)
+
+    # ---- what is left ---------------------------------------------------------------------------
+
+    def processes(self, role=None):
+        """Living processes of this box: {pid: command line}; role: sampler, trainer, broker."""
+        return {
+            pid: line
+            for pid, line in marked_processes(self.mark, self.folder).items()
+            if role is None or os.path.basename(line.split("\0")[0]) == f"sluice-{role}"
+        }
+
+    def describe_processes(self):
+        lines = []
+        for pid, line in self.processes().items():
+            try:
+                with open(f"/proc/{pid}/wchan") as file:
+                    wchan = file.read()
+            except OSError:
+                wchan = "?"
+            lines.append(f"  {pid} [{wchan}] {line.replace(chr(0), ' ')}")
+        return "\n".join(lines) or "  none"
+
+    def kill_all(self):
+        # Twice: a process may be in the middle of starting another one.
+        for _ in range(20):
+            left = self.processes()
+            if not left:
+                return
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.02)
+
+    def gone_within(self, seconds, role=None):
+        """Waits until no process is left; returns how long that took."""
+        begin = time.monotonic()
+        while self.processes(role):
+            if time.monotonic() - begin > seconds * SLOW:
+                raise AssertionError(
+                    f"processes are left after {seconds * SLOW} s:\n{self.describe_processes()}"
+                )
+            time.sleep(0.01)
+        return time.monotonic() - begin
+
+    def assert_nothing_left(self, seconds=1):
+        self.gone_within(seconds)
+        names = set(os.listdir("/dev/shm")) - self.shm_before
+        assert not names, f"/dev/shm has new names: {sorted(names)}"
+        left = []
+        for folder, _, files in os.walk(self.temp):
+            left += [os.path.join(folder, name) for name in files]
+        assert not left, f"temporary files are left: {left}"
+        reports = [n for n in os.listdir(self.folder) if n.startswith("sanitizer.")]
+        for name in reports:
+            with open(self.path(name), errors="replace") as file:
+                raise AssertionError(
+                    f"{len(reports)} sanitizer reports; {name}:\n{file.read()[:8000]}"
+                )
+
+    def assert_no_run(self, config=None):
+        """Nothing that looks like a run directory is here: nothing was started."""
+        for name in ("runs", "out", *([config["output"]] if config else [])):
+            path = self.path(name)
+            assert not os.path.lexists(path), f"{path} exists: {os.listdir(path)}"
+
+
+def marked_processes(mark, folder=None):
+    """Processes that carry the mark in their environment, or whose working directory is the box."""
+    wanted = f"{MARK}={mark}".encode()
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                mine = wanted in file.read().split(b"\0")
+            if not mine and folder:
+                mine = os.readlink(f"/proc/{entry}/cwd").startswith(folder + "/") or (
+                    os.readlink(f"/proc/{entry}/cwd") == folder
+                )
+            if not mine:
+                continue
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                line = file.read().decode(errors="replace").rstrip("\0")
+        except OSError:
+            continue
+        if line:  # a zombie has none
+            found[int(entry)] = line
+    return found
+
+
+def read_json(path):
+    with open(path) as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise AssertionError(f"{path} is not JSON: {error}") from None
+
+
+# ---- data sets ----------------------------------------------------------------------------------
+
+
+def planted(n=1500, classes=4, feat_dim=16, degree=8, homophily=0.85, noise=1.2, seed=1):
+    """Arrays of a small graph whose labels show in features and, more clearly, in the structure."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, classes, n)
+    centre = rng.normal(size=(classes, feat_dim))
+    feat = (centre[label] + noise * rng.normal(size=(n, feat_dim))).astype(np.float32)
+    # Power-law weights: a few hubs, many vertices with few in-edges, some with none.
+    count = np.minimum(rng.zipf(1.8, n) - 1 + rng.poisson(degree / 2, n), n // 4)
+    by_class = [np.flatnonzero(label == c) for c in range(classes)]
+    rows = []
+    for v in range(n):
+        same = rng.random(count[v]) < homophily
+        mine = by_class[label[v]]
+        source = np.where(
+            same, mine[rng.integers(0, len(mine), count[v])], rng.integers(0, n, count[v])
+        )
+        rows.append(np.unique(source))
+    indptr = np.zeros(n + 1, np.int64)
+    indptr[1:] = np.cumsum([len(row) for row in rows])
+    order = rng.permutation(n)
+    return {
+        "indptr": indptr,
+        "indices": np.concatenate(rows).astype(np.int32),
+        "node_feat": feat,
+        "node_label": label.astype(np.int64),
+        "train_idx": np.sort(order[: n // 2]).astype(np.int64),
+        "val_idx": np.sort(order[n // 2 : 3 * n // 4]).astype(np.int64),
+        "test_idx": np.sort(order[3 * n // 4 :]).astype(np.int64),
+    }
+
+
+def metadata_of(arrays, name="test"):
+    label = arrays["node_label"]
+    return {
+        "name": name,
+        "num_nodes": len(arrays["indptr"]) - 1,
+        "num_edges": len(arrays["indices"]),
+        "feat_dim": arrays["node_feat"].shape[1],
+        "num_classes": int(label.max()) + 1 if len(label) else 0,
+        "task": "multiclass",
+    }
+
+
+def write_dataset(path, arrays, name="test", metadata=None):
+    os.makedirs(path)
+    for key, value in arrays.items():
+        np.save(os.path.join(path, f"{key}.npy"), value)
+    with open(os.path.join(path, "metadata.json"), "w") as file:
+        json.dump(metadata or metadata_of(arrays, name), file)
+    return path
+
+
+def cpu_devices(n=4):
+    return [{"kind": "cpu", "cores": str(CORES[i % 2])} for i in range(n)]
+
+
+def small_job(dataset, /, output="runs/job", **changes):
+    """A job that trains in about a second; `changes` uses dotted keys: sampler.batch_size=8."""
+    config = {
+        "name": "test",
+        "dataset": dataset,
+        "model": {"kind": "graphsage", "layers": 2, "hidden": 16, "dropout": 0.3},
+        "sampler": {"kind": "khop", "fanout": [5, 5], "batch_size": 64},
+        "optimizer": {"kind": "adam", "lr": 0.01, "weight_decay": 1e-4},
+        "updates": {"mode": "ordered", "batches_per_update": 1},
+        "devices": cpu_devices(),
+        "allocation": {"samplers": 1, "trainers": 1},
+        "epochs": 3,
+        "seed": 7,
+        "digest": True,
+        "evaluate": {"every": 1, "fanout": "full"},
+        "output": output,
+    }
+    for dotted, value in changes.items():
+        at = config
+        *folders, key = dotted.split(".")
+        for folder in folders:
+            at = at.setdefault(folder, {})
+        at[key] = value
+    return config

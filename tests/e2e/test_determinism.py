@@ -1,0 +1,79 @@
+"""Elastic determinism: who samples and who trains changes neither samples nor parameters."""
+
+from harness import cases, small_job, timeout
+
+SPLITS = [(1, 1), (2, 1), (1, 2), (2, 2)]
+
+
+def digests(box, label, config):
+    result, report = box.run(dict(config, output=f"runs/{label}"), name=label)
+    result.ok()
+    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
+    accuracy = [e.get("val_accuracy") for e in report["epochs"]] + [report["test_accuracy"]]
+    loss = [e["loss"] for e in report["epochs"]]
+    return {
+        "params_sha256": report["params_sha256"],
+        "samples_digest": report["samples_digest"],
+        "accuracy": accuracy,
+        "loss": [round(value, 6) for value in loss],
+    }
+
+
+@timeout(120)
+@cases(
+    ("graphsage", 1, "full"),
+    ("graphsage", 4, "full"),
+    ("graphsage", 1, "sampled"),
+    ("graphsage", 4, "sampled"),
+    ("gcn", 1, "full"),
+    ("gcn", 4, "full"),
+    ("gcn", 1, "sampled"),
+    ("gcn", 4, "sampled"),
+)
+def test_same_result_for_every_split(box, kind, batches_per_update, evaluate):
+    dataset = box.shared_dataset("small")
+    found = {}
+    for samplers, trainers in SPLITS:
+        config = small_job(
+            dataset,
+            **{
+                "model.kind": kind,
+                "model.input_dropout": 0.1,
+                "updates.batches_per_update": batches_per_update,
+                "evaluate.fanout": "full" if evaluate == "full" else [4, 4],
+                "allocation": {"samplers": samplers, "trainers": trainers},
+                "sampler.batch_size": 48,
+            },
+        )
+        found[samplers, trainers] = digests(box, f"s{samplers}t{trainers}", config)
+    first = found[SPLITS[0]]
+    for split, value in found.items():
+        assert value == first, f"samplers, trainers = {split}: {value}, but {SPLITS[0]}: {first}"
+
+
+def test_eight_devices_on_two_cores(box):
+    from harness import cpu_devices
+
+    dataset = box.shared_dataset("small")
+    one = digests(box, "one", small_job(dataset))
+    many = small_job(dataset, **{"allocation": {"samplers": 3, "trainers": 5}})
+    many["devices"] = cpu_devices(8)
+    assert digests(box, "many", many) == one
+
+
+def test_batches_per_update_matters(box):
+    """Guards the tests above: the digests do see what is computed."""
+    dataset = box.shared_dataset("small")
+    one = digests(box, "one", small_job(dataset))
+    four = digests(box, "four", small_job(dataset, **{"updates.batches_per_update": 4}))
+    assert one["params_sha256"] != four["params_sha256"]
+    assert one["samples_digest"] == four["samples_digest"]
+
+
+def test_epochs_differ(box):
+    """A longer run continues the shorter one: other blocks each epoch."""
+    dataset = box.shared_dataset("small")
+    values = {
+        digests(box, f"e{n}", small_job(dataset, epochs=n))["samples_digest"] for n in (1, 2, 3)
+    }
+    assert len(values) == 3, values

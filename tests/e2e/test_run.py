@@ -1,0 +1,445 @@
+"""A job runs: exit status, report, run directory, options of `sluice run`, nothing left behind."""
+
+import json
+import math
+import os
+
+from harness import SAN, cases, read_json, small_job
+
+NUMBER = (int, float)
+
+
+def train_cells(dataset, batch_size):
+    import numpy as np
+
+    return math.ceil(len(np.load(os.path.join(dataset, "train_idx.npy"))) / batch_size)
+
+
+def check_types(value, shape, path=""):
+    """value has every key of shape, with that type; a callable is called with the value."""
+    if isinstance(shape, dict):
+        assert isinstance(value, dict), f"{path}: wanted an object, found {value!r}"
+        for key, inner in shape.items():
+            assert key in value, f"{path}.{key} is missing; there are {sorted(value)}"
+            check_types(value[key], inner, f"{path}.{key}")
+    elif isinstance(shape, list):
+        assert isinstance(value, list), f"{path}: wanted an array, found {value!r}"
+        for i, item in enumerate(value):
+            check_types(item, shape[0], f"{path}[{i}]")
+    else:
+        assert isinstance(value, shape) and not (
+            isinstance(value, bool) and shape is not bool
+        ), f"{path}: wanted {shape}, found {value!r}"
+
+
+STAGE = {"seconds": NUMBER, "count": int, "p50": NUMBER, "p99": NUMBER}
+REPORT = {
+    "schema": str,
+    "job": str,
+    "status": str,
+    "config": dict,
+    "devices": [dict],
+    "allocations": [
+        {
+            "epoch": int,
+            "samplers": int,
+            "trainers": int,
+            "t_sample": NUMBER,
+            "t_train": NUMBER,
+            "k": NUMBER,
+            "reason": str,
+        }
+    ],
+    "epochs": [
+        {
+            "epoch": int,
+            "seconds": NUMBER,
+            "loss": NUMBER,
+            "batches": int,
+            "sampled_edges": int,
+            "input_nodes": int,
+            "val_accuracy": NUMBER,
+            "stages": {
+                "sample": STAGE,
+                "mark": dict,
+                "copy": dict,
+                "extract": STAGE,
+                "train": STAGE,
+                "wait": STAGE,
+            },
+            "cache": {"hits": int, "misses": int, "hit_rate": NUMBER},
+            "switches": int,
+            "bottleneck": str,
+        }
+    ],
+    "batches": {"scheduled": int, "trained": int, "resampled": int, "retrained": int},
+    "test_accuracy": NUMBER,
+    "params_sha256": str,
+    "samples_digest": str,
+    "wall_seconds": NUMBER,
+    "peak_memory": int,
+}
+
+
+def test_done_with_a_whole_report(box):
+    dataset = box.shared_dataset("small")
+    result, report = box.run(small_job(dataset))
+    result.ok()
+    check_types(report, REPORT, "report")
+    assert report["schema"] == "sluice.report/1"
+    assert report["status"] == "done"
+    assert report["job"] == "test"
+    cells = train_cells(dataset, 64)
+    assert [e["epoch"] for e in report["epochs"]] == [0, 1, 2]
+    for epoch in report["epochs"]:
+        assert epoch["batches"] == cells
+        assert epoch["sampled_edges"] > 0 and epoch["input_nodes"] > 0
+        assert epoch["seconds"] > 0 and math.isfinite(epoch["loss"])
+        for name in ("sample", "extract", "train"):
+            stage = epoch["stages"][name]
+            assert stage["count"] == cells, f"{name}: {stage}"
+            assert 0 < stage["p50"] <= stage["p99"] <= stage["seconds"] + 1e-9, f"{name}: {stage}"
+        assert epoch["bottleneck"], "the bottleneck has no name"
+    assert report["batches"] == {
+        **report["batches"],
+        "scheduled": 3 * cells,
+        "trained": 3 * cells,
+        "resampled": 0,
+        "retrained": 0,
+    }
+    assert len(report["params_sha256"]) == 64
+    assert int(report["samples_digest"], 16) != 0
+    assert 0 < report["wall_seconds"] <= result.seconds
+    assert report["peak_memory"] > 1 << 20
+
+
+def test_report_config_runs_again_to_the_same_parameters(box):
+    """The resolved configuration of the report is a job file of its own."""
+    result, report = box.run(small_job(box.shared_dataset("small")))
+    result.ok()
+    again = dict(report["config"], output="runs/again")
+    result, second = box.run(again, name="again")
+    result.ok()
+    assert second["params_sha256"] == report["params_sha256"]
+    assert second["samples_digest"] == report["samples_digest"]
+
+
+def test_run_directory(box):
+    result, report = box.run(small_job(box.shared_dataset("small"), output="runs/deep/one"))
+    result.ok()
+    run = box.path("runs/deep/one")
+    there = set(os.listdir(run))
+    wanted = {"config.json", "report.json", "metrics.jsonl", "log", "model.safetensors"}
+    assert wanted <= there, f"missing: {wanted - there}; there are {there}"
+    temporary = [n for n in there if n.endswith((".tmp", "~")) or n.startswith(".")]
+    assert not temporary, f"temporary files are left in the run directory: {temporary}"
+    assert read_json(os.path.join(run, "report.json")) == report
+    assert read_json(os.path.join(run, "config.json")) == report["config"]
+    with open(os.path.join(run, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    assert len(lines) >= 3, f"{len(lines)} lines of metrics for 3 epochs"
+    assert os.listdir(os.path.join(run, "log")), "no log"
+
+
+def test_model_file_is_safetensors_with_pyg_names(box):
+    import hashlib
+    import struct
+
+    config = small_job(box.shared_dataset("small"))
+    result, report = box.run(config)
+    result.ok()
+    with open(box.path("runs/job/model.safetensors"), "rb") as file:
+        blob = file.read()
+    (length,) = struct.unpack("<Q", blob[:8])
+    header = json.loads(blob[8 : 8 + length])
+    data = blob[8 + length :]
+    tensors = {k: v for k, v in header.items() if k != "__metadata__"}
+    shapes = {name: t["shape"] for name, t in tensors.items()}
+    assert shapes == {
+        "convs.0.lin_l.weight": [16, 16],
+        "convs.0.lin_l.bias": [16],
+        "convs.0.lin_r.weight": [16, 16],
+        "convs.1.lin_l.weight": [4, 16],
+        "convs.1.lin_l.bias": [4],
+        "convs.1.lin_r.weight": [4, 16],
+    }, shapes
+    spans = sorted(t["data_offsets"] for t in tensors.values())
+    assert spans[0][0] == 0 and spans[-1][1] == len(data)
+    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans
+    # params_sha256 hashes the final parameters in their file's order; evaluation keeps the best
+    # epoch's in the file, so they are compared only where the two are the same.
+    assert hashlib.sha256(data).hexdigest() == report["params_sha256"] or best_is_not_last(report)
+
+
+def best_is_not_last(report):
+    accuracies = [e["val_accuracy"] for e in report["epochs"]]
+    return max(accuracies) > accuracies[-1]
+
+
+def test_accuracy_well_above_the_features(box):
+    """15 epochs on the planted graph: structure lifts the accuracy far above features alone."""
+    dataset = box.shared_dataset("small")
+    result, report = box.run(small_job(dataset, **{"epochs": 15}))
+    result.ok()
+    assert report["test_accuracy"] > 0.85, report["test_accuracy"]
+    assert report["epochs"][-1]["loss"] < 0.6 * report["epochs"][0]["loss"]
+
+
+def test_progress_is_plain_lines_without_a_terminal(box):
+    result, _ = box.run(small_job(box.shared_dataset("small")))
+    result.ok()
+    text = result.out + result.err
+    assert "\r" not in text and "\x1b" not in text, repr(text[:500])
+    epochs = [line for line in text.splitlines() if "epoch" in line]
+    assert len(epochs) >= 3, f"wanted a line an epoch\n{result}"
+
+
+def test_quiet_prints_no_progress(box):
+    loud, _ = box.run(small_job(box.shared_dataset("small"), output="runs/loud"), name="loud")
+    quiet, _ = box.run(
+        small_job(box.shared_dataset("small"), output="runs/quiet"), "--quiet", name="quiet"
+    )
+    quiet.ok()
+    assert len(quiet.out + quiet.err) < len(loud.out + loud.err), str(quiet)
+
+
+def test_output_json(box):
+    path = box.job(small_job(box.shared_dataset("small")))
+    result = box.sluice("run", path, "-o", "json").ok()
+    assert result.json()["status"] == "done"
+
+
+def test_set_overrides_the_job_file(box):
+    result, report = box.run(
+        small_job(box.shared_dataset("small")),
+        "--set",
+        "epochs=1",
+        "--set",
+        "sampler.fanout=[3,2]",
+        "--set",
+        "name=renamed",
+        "--set",
+        "output=runs/elsewhere",
+    )
+    result.ok()
+    assert len(report["epochs"]) == 1
+    assert report["config"]["sampler"]["fanout"] == [3, 2]
+    assert report["job"] == "renamed"
+    assert os.path.isdir(box.path("runs/elsewhere")) and not os.path.exists(box.path("runs/job"))
+
+
+def test_dry_run_leaves_nothing(box):
+    path = box.job(small_job(box.shared_dataset("small")))
+    before = sorted(os.listdir(box.folder))
+    result = box.sluice("run", path, "--dry-run").ok()
+    assert result.out.strip(), "a dry run says nothing"
+    assert sorted(os.listdir(box.folder)) == before
+
+
+def test_dry_run_finds_what_a_run_finds(box):
+    path = box.job(small_job(box.path("nowhere")))
+    result = box.sluice("run", path, "--dry-run")
+    assert result.rc == 2, str(result)
+
+
+def test_evaluate_only_at_the_end(box):
+    result, report = box.run(
+        small_job(box.shared_dataset("small"), **{"evaluate": {"every": 0, "fanout": "full"}})
+    )
+    result.ok()
+    assert "test_accuracy" in report
+    assert all(e.get("val_accuracy") is None for e in report["epochs"][:-1]), report["epochs"]
+
+
+def test_evaluate_every_second_epoch(box):
+    result, report = box.run(
+        small_job(
+            box.shared_dataset("small"), **{"evaluate": {"every": 2, "fanout": "full"}, "epochs": 4}
+        )
+    )
+    result.ok()
+    have = [e["epoch"] for e in report["epochs"] if e.get("val_accuracy") is not None]
+    assert len(have) == 2 and have[1] - have[0] == 2, have
+
+
+def test_batch_larger_than_the_training_set_is_allowed_and_said(box):
+    result, report = box.run(
+        small_job(box.shared_dataset("small"), **{"sampler.batch_size": 100000})
+    )
+    result.ok()
+    assert all(e["batches"] == 1 for e in report["epochs"])
+    assert "batch" in result.err and "100000" in result.err, str(result)
+
+
+def test_all_neighbours(box):
+    result, report = box.run(small_job(box.shared_dataset("small"), **{"sampler.fanout": [-1, -1]}))
+    result.ok()
+    assert report["status"] == "done"
+
+
+@cases("graphsage", "gcn")
+def test_one_layer(box, kind):
+    result, _ = box.run(
+        small_job(
+            box.shared_dataset("small"),
+            **{"model.kind": kind, "model.layers": 1, "sampler.fanout": [5]},
+        )
+    )
+    result.ok()
+
+
+def test_sgd(box):
+    result, report = box.run(
+        small_job(
+            box.shared_dataset("small"),
+            **{"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, "epochs": 6},
+        )
+    )
+    result.ok()
+    assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
+
+
+def test_bf16_learns_as_fp32_does(box):
+    dataset = box.shared_dataset("small")
+    result, plain = box.run(small_job(dataset, output="runs/fp32", **{"epochs": 10}), name="fp32")
+    result.ok()
+    result, half = box.run(
+        small_job(dataset, output="runs/bf16", **{"precision": "bf16", "epochs": 10}), name="bf16"
+    )
+    result.ok()
+    assert half["params_sha256"] != plain["params_sha256"], "bf16 changed nothing"
+    assert abs(half["test_accuracy"] - plain["test_accuracy"]) < 0.05
+
+
+def test_more_seeds_more_results(box):
+    dataset = box.shared_dataset("small")
+    seen = set()
+    for seed in (1, 2, 1):
+        result, report = box.run(
+            small_job(dataset, output=f"runs/{len(seen)}-{seed}-{os.urandom(2).hex()}", seed=seed),
+            name=f"seed{seed}",
+        )
+        result.ok()
+        seen.add((report["params_sha256"], report["samples_digest"]))
+    assert len(seen) == 2, seen
+
+
+def test_digest_only_when_asked(box):
+    result, report = box.run(small_job(box.shared_dataset("small"), **{"digest": False}))
+    result.ok()
+    assert not report.get("samples_digest"), report.get("samples_digest")
+
+
+def test_isolated_and_hub_vertices(box):
+    """Rows without in-edges, one row with every vertex, a last batch of one seed."""
+    import numpy as np
+
+    from harness import planted, write_dataset
+
+    arrays = planted(n=300)
+    n = 300
+    rows = [np.arange(n) if v == 0 else np.arange(v % 3) for v in range(n)]
+    arrays["indptr"] = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
+    arrays["indices"] = np.concatenate(rows).astype(np.int64)
+    arrays["train_idx"] = np.array([0, 3, 6, 9, 12])
+    dataset = write_dataset(box.path("hub"), arrays)
+    result, report = box.run(small_job(dataset, **{"sampler.batch_size": 4}))
+    result.ok()
+    assert all(e["batches"] == 2 for e in report["epochs"])
+
+
+def test_graph_without_edges(box):
+    """GraphSAGE is then a plain network on the features."""
+    import numpy as np
+
+    from harness import planted, write_dataset
+
+    arrays = planted(n=600)
+    arrays["indptr"] = np.zeros(601, np.int64)
+    arrays["indices"] = np.zeros(0, np.int32)
+    dataset = write_dataset(box.path("empty"), arrays)
+    result, report = box.run(small_job(dataset, **{"epochs": 10}))
+    result.ok()
+    assert all(e["sampled_edges"] == 0 for e in report["epochs"])
+    assert report["test_accuracy"] > 0.4
+
+
+def test_ids_of_64_bits_and_offsets_of_32(box):
+    import numpy as np
+
+    from harness import planted, write_dataset
+
+    arrays = planted()
+    wide = dict(arrays, indices=arrays["indices"].astype(np.int64))
+    wide["indptr"] = arrays["indptr"].astype(np.int32)
+    wide["train_idx"] = arrays["train_idx"].astype(np.int32)
+    narrow = box.shared_dataset("small")
+    dataset = write_dataset(box.path("wide"), wide)
+    result, a = box.run(small_job(dataset, output="runs/wide"), name="wide")
+    result.ok()
+    result, b = box.run(small_job(narrow, output="runs/narrow"), name="narrow")
+    result.ok()
+    assert a["params_sha256"] == b["params_sha256"]
+    assert a["samples_digest"] == b["samples_digest"]
+
+
+def test_features_of_16_bits(box):
+    import numpy as np
+
+    from harness import planted, write_dataset
+
+    arrays = planted()
+    arrays["node_feat"] = arrays["node_feat"].astype(np.float16)
+    result, report = box.run(small_job(write_dataset(box.path("half"), arrays), **{"epochs": 10}))
+    result.ok()
+    assert report["test_accuracy"] > 0.8
+
+
+def test_small_arena_pushes_back_and_changes_nothing(box):
+    """Payload for a few blocks only: samplers wait, nothing is lost, the result is the same."""
+    dataset = box.shared_dataset("small")
+    result, free = box.run(small_job(dataset, output="runs/free"), name="free")
+    result.ok()
+    result, tight = box.run(
+        small_job(
+            dataset,
+            output="runs/tight",
+            **{"arena": {"memory": "512KiB"}, "allocation": {"samplers": 2, "trainers": 2}},
+        ),
+        name="tight",
+    )
+    result.ok()
+    assert tight["params_sha256"] == free["params_sha256"]
+    assert tight["samples_digest"] == free["samples_digest"]
+
+
+def test_second_start_is_quick(box):
+    """Validation is remembered and nothing slow stands before the first batch."""
+    dataset = box.shared_dataset("small")
+    config = small_job(dataset, **{"epochs": 1, "evaluate": {"every": 0, "fanout": "full"}})
+    box.run(dict(config, output="runs/first"), name="first")[0].ok()
+    best = min(
+        box.run(dict(config, output=f"runs/again{i}"), name=f"again{i}")[0].ok().seconds
+        for i in range(3)
+    )
+    limit = 1.5 if not SAN else 15
+    assert best < limit, f"a job of a few batches takes {best:.2f} s (limit {limit} s)"
+
+
+def test_workers_share_one_core(box):
+    """More workers than devices: they share."""
+    config = small_job(
+        box.shared_dataset("small"), **{"allocation": {"samplers": 2, "trainers": 3}}
+    )
+    config["devices"] = config["devices"][:1]
+    box.run(config)[0].ok()
+
+
+def test_auto_devices_and_split(box):
+    config = small_job(box.shared_dataset("small"))
+    config["devices"] = "auto"
+    config["allocation"] = {"samplers": "auto", "trainers": "auto"}
+    result, report = box.run(config)
+    result.ok()
+    assert report["allocations"][0]["samplers"] >= 1
+    assert report["allocations"][0]["trainers"] >= 1

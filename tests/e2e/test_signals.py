@@ -1,0 +1,169 @@
+"""Ctrl-C and deaths of the processes that people see: nothing hangs and nothing stays behind."""
+
+import os
+import signal
+import time
+
+from harness import SLOW, read_json, small_job
+
+
+def endless(box, **changes):
+    """A job that would train for hours."""
+    config = small_job(box.shared_dataset("small"), **{"epochs": 1000000, **changes})
+    return box.job(config)
+
+
+def start_training(box, *arguments, **changes):
+    """The job, in its second epoch or later, with all of its processes."""
+    running = box.start("run", endless(box, **changes), *arguments)
+    metrics = box.path("runs/job/metrics.jsonl")
+
+    def two_epochs():
+        try:
+            with open(metrics) as file:
+                return file.read().count("\n") >= 2
+        except FileNotFoundError:
+            return False
+
+    running.until(two_epochs, "two epochs in metrics.jsonl")
+    assert len(box.processes("broker")) == 1, box.describe_processes()
+    return running
+
+
+def test_ctrl_c_stops_within_two_seconds_with_a_partial_report(box):
+    report = box.path("partial.json")
+    running = start_training(box, "--report", report, allocation={"samplers": 2, "trainers": 2})
+    begin = time.monotonic()
+    running.interrupt()
+    result = running.wait(10)
+    assert time.monotonic() - begin < 2 * SLOW, f"stopping took too long\n{result}"
+    assert result.rc == 130, str(result)
+    for path in (report, box.path("runs/job/report.json")):
+        value = read_json(path)
+        assert value["status"] == "stopped", value["status"]
+        assert value["schema"] == "sluice.report/1"
+        assert len(value["epochs"]) >= 2
+        assert value["batches"]["trained"] > 0
+    box.gone_within(0.2)
+
+
+def test_ctrl_c_while_it_starts(box):
+    """At any moment of the start: exit status 130 within two seconds, nothing left."""
+    path = endless(box)
+    for delay_ms in (0, 5, 15, 30, 60, 100, 150, 250):
+        config = small_job(box.shared_dataset("small"), output=f"runs/at{delay_ms}", epochs=1000000)
+        path = box.job(config)
+        running = box.start("run", path)
+        time.sleep(delay_ms / 1000)
+        begin = time.monotonic()
+        running.interrupt()
+        result = running.wait(10)
+        assert time.monotonic() - begin < 2 * SLOW, f"after {delay_ms} ms\n{result}"
+        # Before the program has installed its handler, the signal itself ends it.
+        assert result.rc in (130, -signal.SIGINT), f"after {delay_ms} ms\n{result}"
+        box.gone_within(0.5)
+
+
+def test_second_ctrl_c_kills(box):
+    """With every worker stopped (SIGSTOP) a clean stop can not succeed; the second one must."""
+    running = start_training(box)
+    frozen = list(box.processes("sampler")) + list(box.processes("trainer"))
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    running.interrupt()
+    time.sleep(0.1)
+    running.interrupt()
+    begin = time.monotonic()
+    result = running.wait(10)
+    assert time.monotonic() - begin < 1 * SLOW, str(result)
+    assert result.rc == 130, str(result)
+    box.gone_within(1)
+
+
+def test_one_ctrl_c_is_enough_for_frozen_workers(box):
+    """A worker that does not answer is killed when its time is over."""
+    running = start_training(box)
+    for pid in list(box.processes("trainer")):
+        os.kill(pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    running.interrupt()
+    result = running.wait(10)
+    assert time.monotonic() - begin < 2 * SLOW, str(result)
+    assert result.rc == 130, str(result)
+    box.gone_within(0.5)
+
+
+def test_sigterm_stops_cleanly(box):
+    running = start_training(box)
+    running.process.terminate()
+    result = running.wait(10)
+    assert result.rc != 0, str(result)
+    assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+    box.gone_within(0.5)
+
+
+def test_closed_standard_output(box):
+    """`sluice run ... | head -1`: no crash by SIGPIPE leaves workers behind."""
+    import subprocess
+
+    from harness import BIN
+
+    config = small_job(box.shared_dataset("small"))
+    command = f"'{BIN}/sluice' run '{box.job(config)}' | head -n 1"
+    subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=box.folder,
+        env=box.environment(),
+        timeout=60 * SLOW,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    box.gone_within(5)
+
+
+def test_kill_9_of_the_command_stops_the_job(box):
+    """The broker notices, stops the job cleanly and writes the report."""
+    running = start_training(box)
+    running.kill()
+    running.wait(5)
+    box.gone_within(3)
+    assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+
+
+def test_kill_9_of_the_broker_takes_the_workers_with_it(box):
+    running = start_training(box, allocation={"samplers": 2, "trainers": 2})
+    (broker,) = box.processes("broker")
+    os.kill(broker, signal.SIGKILL)
+    begin = time.monotonic()
+    box.gone_within(1, "sampler")
+    box.gone_within(1, "trainer")
+    result = running.wait(5)
+    assert time.monotonic() - begin < 2 * SLOW, str(result)
+    assert result.rc == 1, str(result)
+    errors = [line for line in result.err.splitlines() if line.startswith("sluice: ")]
+    assert len(errors) == 1 and "broker" in errors[0], str(result)
+    box.gone_within(0.2)
+
+
+def test_kill_9_of_everything_at_once_leaves_nothing(box):
+    running = start_training(box, allocation={"samplers": 2, "trainers": 2})
+    for pid in list(box.processes()):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    running.wait(5)
+    box.gone_within(1)
+
+
+def test_workers_do_not_get_the_terminals_ctrl_c(box):
+    """The workers are in a session of their own: only the command hears the terminal."""
+    running = start_training(box)
+    group = os.getpgid(running.process.pid)
+    for pid, line in box.processes().items():
+        if pid != running.process.pid:
+            assert os.getpgid(pid) != group, line
+    running.interrupt()
+    assert running.wait(10).rc == 130

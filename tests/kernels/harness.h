@@ -1,0 +1,92 @@
+/*
+ * harness.h - what every kernel test needs: cases, guarded memory, random inputs, comparison.
+ *
+ * A case is opened with t_begin(), checks with t_expect() and its kin, and is counted once by
+ * t_end(), which also looks at the sentinels around every piece of memory that the case took.
+ * Memory of a case is freed by t_end().
+ */
+#ifndef SL_TESTS_KERNELS_HARNESS_H
+#define SL_TESTS_KERNELS_HARNESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+struct t_memory;
+
+struct suite {
+    const struct sl_kernels *ref;
+    const struct sl_kernels *dev; // the back end under test
+    struct sl_mempool ws;
+    int passed, failed;
+    uint64_t random;
+    // The open case.
+    char name[256];
+    int broken;
+    struct t_memory *memory;
+};
+
+void t_begin(struct suite *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void t_end(struct suite *t);
+
+// Notes a failure of the open case, and says so on standard error, when `ok` is 0. Returns ok.
+int t_expect(struct suite *t, int ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+// A call that must succeed, or fail with this code.
+int t_expect_ok(struct suite *t, int rc, const char *what);
+int t_expect_code(struct suite *t, int rc, int want, const char *what);
+
+void t_same_bits(struct suite *t, const char *what, const void *got, const void *want,
+                 size_t bytes);
+
+// |got - want| <= relative * |want| + absolute for every element; NaN equals NaN.
+void t_close(struct suite *t, const char *what, const float *got, const float *want, size_t n,
+             double relative, double absolute);
+
+/*
+ * Memory of the open case, between sentinels, filled with a byte that makes every float a NaN.
+ * The address is aligned to 64 bytes plus `skew` bytes.
+ */
+void *t_alloc(struct suite *t, size_t bytes, size_t skew);
+void *t_copy(struct suite *t, const void *from, size_t bytes, size_t skew);
+
+uint64_t t_random(struct suite *t);
+uint32_t t_random_below(struct suite *t, uint32_t n); // n >= 1
+float t_random_float(struct suite *t);                // [-1, 1)
+
+// Arrays of the open case.
+float *t_random_floats(struct suite *t, size_t n);
+uint16_t *t_random_halves(struct suite *t, size_t n); // finite, subnormals among them
+uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below);
+
+/*
+ * A random adjacency with about `degree` edges a row; some rows are empty, and row 0 is a hub with
+ * `hub` edges when that is not 0.
+ */
+struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,
+                                uint32_t hub);
+
+// The numbers of threads that a case runs with, up to 0.
+extern const int t_threads[];
+
+// The tests themselves, an operation each (test_*.c).
+void test_gather_rows(struct suite *t);
+void test_aggregate(struct suite *t);
+void test_transpose(struct suite *t);
+void test_gemm(struct suite *t);
+void test_bias_act(struct suite *t);
+void test_dropout(struct suite *t);
+void test_softmax_xent(struct suite *t);
+void test_reduce(struct suite *t);
+void test_adam(struct suite *t);
+void test_sgd(struct suite *t);
+void test_khop(struct suite *t);
+
+// Finite differences of one operation on the reference back end (grad.c).
+void grad_bias_act(struct suite *t);
+void grad_softmax_xent(struct suite *t);
+void grad_aggregate(struct suite *t);
+void grad_gemm(struct suite *t);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * perf.h - measurements of one operation beside the ceilings of the machine.
+ *
+ * The rounds of everything that is compared are interleaved (a, b, c, a, b, c, ...), so a neighbour
+ * who takes the memory bus for a second disturbs all of them alike; medians are reported.
+ */
+#ifndef SL_TESTS_KERNELS_PERF_H
+#define SL_TESTS_KERNELS_PERF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+// One thing to time. `amount` is bytes, operations or elements, counted in `unit` a second.
+struct perf_run {
+    const char *name;
+    void (*run)(void *context);
+    void *context;
+    double amount;
+    const char *unit;    // "GB/s", "GFLOP/s", "M/s"
+    double scale;        // 1e9 for GB/s and GFLOP/s, 1e6 for M/s
+    const char *ceiling; // name of the run that this one is compared with, or NULL
+    double seconds;      // out: median
+};
+
+struct perf_block {
+    struct perf_block *next;
+    void *p;
+    size_t bytes;
+};
+
+struct perf {
+    const struct sl_kernels *kernels;
+    int threads;
+    int failed;
+    uint64_t random;
+    struct sl_mempool ws;
+    struct perf_block *blocks;
+    struct perf_copy *copy; // the copy ceiling's buffers, shared by all operations
+};
+
+void perf_begin(struct perf *p);
+void perf_end(struct perf *p);
+
+// Memory on huge pages where there are any, touched, freed by perf_release().
+void *perf_alloc(struct perf *p, size_t bytes);
+void perf_release(struct perf *p);
+
+float *perf_floats(struct perf *p, size_t n);
+uint32_t *perf_ids(struct perf *p, size_t n, uint32_t below);
+uint64_t perf_random(struct perf *p);
+
+// Times all runs interleaved and prints a line for each.
+void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size_t n);
+
+// Notes that a slot failed while it was measured.
+void perf_check(struct perf *p, int rc);
+
+// ---- ceilings (perf_ceiling.c) ----------------------------------------------------------------------
+
+struct perf_copy {
+    char *from, *to;
+    size_t bytes;
+    int threads;
+};
+
+// "copy": memcpy of a quarter GiB; bytes read plus bytes written.
+struct perf_run perf_copy_ceiling(struct perf *p);
+
+struct perf_rows {
+    const char *table;
+    const uint32_t *rows;
+    uint64_t n;
+    size_t row_bytes;
+    char *out;
+    int threads;
+};
+
+// "random rows": the best of three plain loops that copy these rows one after the other; bytes read.
+// Fills three runs; perf_measure() shows the fastest as "random rows".
+enum { PERF_ROW_VARIANTS = 3 };
+void perf_row_ceilings(struct perf_rows *rows, struct perf_run out[PERF_ROW_VARIANTS]);
+
+struct perf_words {
+    const uint32_t *words; // (n_words), a power of two
+    uint64_t n_words;
+    uint64_t n_reads;
+    int threads;
+    uint32_t sink;
+};
+
+// "random 4-byte": independent reads with sixteen prefetches in flight; reads.
+struct perf_run perf_word_ceiling(struct perf_words *words);
+
+// ---- the operations (perf_memory.c, perf_math.c) ---------------------------------------------------
+
+void perf_gather_rows(struct perf *p);
+void perf_aggregate(struct perf *p);
+void perf_transpose(struct perf *p);
+void perf_gemm(struct perf *p);
+void perf_bias_act(struct perf *p);
+void perf_dropout(struct perf *p);
+void perf_softmax_xent(struct perf *p);
+void perf_reduce(struct perf *p);
+void perf_adam(struct perf *p);
+void perf_sgd(struct perf *p);
+
+#endif

@@ -1,0 +1,159 @@
+// gemm: both precisions, all orientations, sizes around the tiles' borders.
+#include "tests/kernels/harness.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/cpu/cpu_internal.h"
+
+struct shape {
+    enum sl_precision precision;
+    int ta, tb;
+    uint64_t m, n, k;
+    float alpha, beta;
+    uint32_t pad; // added to every leading dimension
+};
+
+static int call(struct suite *t, const struct sl_kernels *kernels, const struct shape *s,
+                const float *a, uint64_t lda, const float *b, uint64_t ldb, float *c)
+{
+    return kernels->gemm(s->precision, s->ta ? SL_TRANS : SL_NO_TRANS,
+                         s->tb ? SL_TRANS : SL_NO_TRANS, s->m, s->n, s->k, s->alpha, a, lda, b, ldb,
+                         s->beta, c, s->n + s->pad, &t->ws);
+}
+
+static void compare(struct suite *t, struct shape s)
+{
+    static const char *const paths[] = {"auto", "rounded", "primitive"};
+    t_begin(t, "gemm %s %c%c m=%llu n=%llu k=%llu alpha=%g beta=%g pad=%u path=%s",
+            s.precision == SL_PRECISION_BF16 ? "bf16" : "f32", s.ta ? 'T' : 'N', s.tb ? 'T' : 'N',
+            (unsigned long long)s.m, (unsigned long long)s.n, (unsigned long long)s.k,
+            (double)s.alpha, (double)s.beta, s.pad, paths[sl_cpu_gemm_bf16_path()]);
+    uint64_t lda = (s.ta ? s.m : s.k) + s.pad, ldb = (s.tb ? s.k : s.n) + s.pad, ldc = s.n + s.pad;
+    const float *a = t_random_floats(t, (s.ta ? s.k : s.m) * lda);
+    const float *b = t_random_floats(t, (s.tb ? s.n : s.k) * ldb);
+    size_t count = s.m * ldc;
+    // With beta 0 the old c is NaN, which must not come through.
+    float *before =
+        s.beta == 0.0f ? t_alloc(t, count * sizeof(float), 0) : t_random_floats(t, count);
+    float *want = t_copy(t, before, count * sizeof(float), 0);
+    t_expect_ok(t, call(t, t->ref, &s, a, lda, b, ldb, want), "ref");
+    for (const int *threads = t_threads; *threads; threads++) {
+        float *got = t_copy(t, before, count * sizeof(float), 0);
+        float *again = t_copy(t, before, count * sizeof(float), t_random_below(t, 8) * 4);
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, got), "dev");
+        // A sum of k products below 1, in any order; the gaps between rows stay as they were.
+        t_close(t, "c", got, want, count, 1e-5, 1e-6 + 3e-7 * sqrt((double)s.k) * 2);
+        t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, again), "dev again");
+        t_same_bits(t, "c of a second run", again, got, count * sizeof(float));
+    }
+    t_end(t);
+}
+
+static void sizes(struct suite *t, enum sl_precision precision)
+{
+    static const uint64_t all[] = {1, 3, 15, 16, 17, 31, 64, 100, 127, 128, 257};
+    for (int trans = 0; trans < 4; trans++)
+        for (int i = 0; i < 24; i++) {
+            struct shape s = {.precision = precision,
+                              .ta = trans & 1,
+                              .tb = trans >> 1,
+                              .alpha = 1,
+                              .beta = (float)(i & 1)};
+            s.m = all[t_random_below(t, SL_COUNT_OF(all))];
+            s.n = all[t_random_below(t, SL_COUNT_OF(all))];
+            s.k = all[t_random_below(t, SL_COUNT_OF(all))];
+            s.pad = i % 3 == 0 ? t_random_below(t, 20) : 0;
+            s.alpha = i % 5 == 4 ? 0.5f : 1.0f;
+            compare(t, s);
+        }
+    // Around the tiles of the bf16 path, one dimension at a time.
+    static const uint64_t borders[] = {1023, 1024, 1025, 1088, 2049};
+    for (int trans = 0; trans < 4; trans++)
+        for (size_t i = 0; i < SL_COUNT_OF(borders); i++)
+            for (int which = 0; which < 3; which++) {
+                struct shape s = {.precision = precision,
+                                  .ta = trans & 1,
+                                  .tb = trans >> 1,
+                                  .m = 33,
+                                  .n = 20,
+                                  .k = 40,
+                                  .alpha = 1,
+                                  .beta = 1};
+                *(which == 0 ? &s.m : which == 1 ? &s.n : &s.k) = borders[i];
+                compare(t, s);
+            }
+}
+
+static void degenerate(struct suite *t)
+{
+    compare(t, (struct shape){SL_PRECISION_F32, 0, 0, 0, 5, 5, 1, 0, 0});
+    compare(t, (struct shape){SL_PRECISION_F32, 0, 0, 5, 0, 5, 1, 0, 0});
+    compare(t, (struct shape){SL_PRECISION_F32, 0, 0, 5, 5, 0, 1, 0, 3});
+    compare(t, (struct shape){SL_PRECISION_F32, 0, 0, 5, 5, 0, 1, 1, 0});
+    compare(t, (struct shape){SL_PRECISION_BF16, 1, 0, 5, 5, 0, 1, 0, 0});
+    t_begin(t, "gemm refuses bad arguments");
+    float x[16] = {0};
+    int rc = t->dev->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, 4, 4, 4, 1, x, 3, x, 4, 0, x,
+                          4, &t->ws);
+    t_expect_code(t, rc, SL_EINVAL, "lda below k");
+    rc = t->dev->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, 4, 4, 4, 1, x, 4, x, 4, 2, x, 4,
+                      &t->ws);
+    t_expect_code(t, rc, SL_EINVAL, "beta of 2");
+    t_end(t);
+}
+
+// Numbers that bf16 rounding treats specially: ties go to even, NaN and infinity stay.
+static void rounding(struct suite *t)
+{
+    static const struct {
+        uint32_t from, to;
+    } known[] = {
+        {0x3f800000, 0x3f800000}, // 1
+        {0x3f808000, 0x3f800000}, // a tie: down to even
+        {0x3f818000, 0x3f820000}, // a tie: up to even
+        {0x3f808001, 0x3f810000}, // above a tie
+        {0x3f807fff, 0x3f800000}, // below a tie
+        {0x7f7fffff, 0x7f800000}, // the largest finite rounds to infinity
+        {0x7f800000, 0x7f800000}, // infinity
+        {0xbf808001, 0xbf810000}, // negative
+    };
+    t_begin(t, "gemm bf16 rounds to nearest even");
+    for (size_t i = 0; i < SL_COUNT_OF(known); i++) {
+        float a, one = 1.0f, c, want;
+        memcpy(&a, &known[i].from, sizeof a);
+        memcpy(&want, &known[i].to, sizeof want);
+        const struct sl_kernels *both[] = {t->ref, t->dev};
+        for (size_t b = 0; b < SL_COUNT_OF(both); b++) {
+            int rc = both[b]->gemm(SL_PRECISION_BF16, SL_NO_TRANS, SL_NO_TRANS, 1, 1, 1, 1.0f, &a,
+                                   1, &one, 1, 0.0f, &c, 1, &t->ws);
+            t_expect_ok(t, rc, both[b]->name);
+            t_expect(t, c == want, "%s rounds %08x to %a, wanted %a", both[b]->name, known[i].from,
+                     (double)c, (double)want);
+        }
+    }
+    float nan = NAN, one = 1.0f, c = 0.0f;
+    int rc = t->dev->gemm(SL_PRECISION_BF16, SL_NO_TRANS, SL_NO_TRANS, 1, 1, 1, 1.0f, &nan, 1, &one,
+                          1, 0.0f, &c, 1, &t->ws);
+    t_expect_ok(t, rc, "NaN");
+    t_expect(t, isnan(c), "NaN became %g", (double)c);
+    t_end(t);
+}
+
+void test_gemm(struct suite *t)
+{
+    degenerate(t);
+    sizes(t, SL_PRECISION_F32);
+    compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});
+    static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMITIVE};
+    for (size_t i = 0; i < SL_COUNT_OF(paths); i++) {
+        sl_cpu_gemm_set_bf16_path(paths[i]);
+        rounding(t);
+        sizes(t, SL_PRECISION_BF16);
+        compare(t, (struct shape){SL_PRECISION_BF16, 1, 0, 64, 47, 5000, 1, 1, 0});
+    }
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
+}

@@ -1,0 +1,190 @@
+// The run directory: refused where it would harm, made whole, and not at all before the job runs.
+#include "tests/unit/test_data_fixture.h"
+
+#include <stdbool.h>
+
+#include "broker/rundir.h"
+
+static char path[1100];
+
+static void setup(void)
+{
+    dir_begin();
+    snprintf(path, sizeof path, "%s/run", dir);
+}
+
+static bool exists(const char *name)
+{
+    return access(name, F_OK) == 0;
+}
+
+static char *read_all(const char *name)
+{
+    static char text[4096];
+    FILE *f = fopen(name, "r");
+    ck_assert_msg(f != NULL, "%s is missing", name);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    return text;
+}
+
+// Root may write anywhere: such a test goes on as somebody else (it is a process of its own).
+static void become_an_ordinary_user(void)
+{
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(chmod(scratch, 0755), 0);
+    ck_assert_int_eq(chmod(dir, 0755), 0);
+    ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
+}
+
+START_TEST(a_new_directory_is_made_with_its_parents)
+{
+    struct sl_rundir run;
+    char deep[1200], file[1300];
+    snprintf(deep, sizeof deep, "%s/a//b/c", path);
+    ck_assert_int_eq(sl_rundir_check(deep), SL_OK);
+    ck_assert_msg(!exists(path), "a check has made something");
+    must(sl_rundir_create(&run, deep, "{\"epochs\": 3}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":0}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":1}"));
+    sl_rundir_close(&run);
+    snprintf(file, sizeof file, "%s/config.json", deep);
+    ck_assert_str_eq(read_all(file), "{\"epochs\": 3}");
+    snprintf(file, sizeof file, "%s/metrics.jsonl", deep);
+    ck_assert_str_eq(read_all(file), "{\"epoch\":0}\n{\"epoch\":1}\n");
+    snprintf(file, sizeof file, "%s/log", deep);
+    ck_assert(exists(file));
+}
+END_TEST
+
+START_TEST(an_empty_directory_is_taken)
+{
+    struct sl_rundir run;
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    must(sl_rundir_check(path));
+    must(sl_rundir_create(&run, path, "{}"));
+    sl_rundir_close(&run);
+}
+END_TEST
+
+START_TEST(an_earlier_run_is_refused_and_kept)
+{
+    struct sl_rundir run;
+    must(sl_rundir_create(&run, path, "{\"first\": true}"));
+    sl_rundir_close(&run);
+    ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
+    assert_message_has("earlier run");
+    assert_message_has("--set output=");
+    ck_assert_int_eq(sl_rundir_create(&run, path, "{\"second\": true}"), SL_EEXIST);
+    char file[1300];
+    snprintf(file, sizeof file, "%s/config.json", path);
+    ck_assert_str_eq(read_all(file), "{\"first\": true}");
+}
+END_TEST
+
+START_TEST(a_report_alone_is_an_earlier_run)
+{
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    write_text("run/report.json", "{}");
+    ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
+    assert_message_has("report.json");
+}
+END_TEST
+
+START_TEST(a_directory_with_other_files_is_refused)
+{
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    write_text("run/thesis.tex", "precious");
+    ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
+    assert_message_has("thesis.tex");
+    assert_message_has("not empty");
+}
+END_TEST
+
+START_TEST(a_file_is_no_directory)
+{
+    write_text("run", "x");
+    ck_assert_int_eq(sl_rundir_check(path), SL_EINVAL);
+    assert_message_has("not a directory");
+    char below[1200];
+    snprintf(below, sizeof below, "%s/x/y", path);
+    ck_assert_int_eq(sl_rundir_check(below), SL_EINVAL);
+}
+END_TEST
+
+START_TEST(no_permission_is_said_before_anything_is_made)
+{
+    ck_assert_int_eq(mkdir(path, 0555), 0);
+    become_an_ordinary_user();
+    char below[1200];
+    snprintf(below, sizeof below, "%s/x/y", path);
+    ck_assert_int_eq(sl_rundir_check(below), SL_EACCESS);
+    assert_message_has("can not be written");
+    ck_assert_int_eq(sl_rundir_check(path), SL_EACCESS);
+}
+END_TEST
+
+START_TEST(an_empty_name_is_refused)
+{
+    ck_assert_int_eq(sl_rundir_check(""), SL_EINVAL);
+}
+END_TEST
+
+START_TEST(a_dangling_link_is_refused)
+{
+    ck_assert_int_eq(symlink("nowhere", path), 0);
+    ck_assert_int_lt(sl_rundir_check(path), 0);
+}
+END_TEST
+
+START_TEST(of_two_jobs_one_gets_the_directory)
+{
+    // Both have checked; the other one has made log/ a moment ago.
+    struct sl_rundir run;
+    char file[1300];
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    must(sl_rundir_check(path));
+    snprintf(file, sizeof file, "%s/log", path);
+    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
+    ck_assert_msg(exists(file), "the other job's log/ is gone");
+}
+END_TEST
+
+START_TEST(a_report_needs_a_directory_that_exists)
+{
+    char file[1300];
+    must(sl_rundir_check_file(in_dir("report.json"), "--report"));
+    must(sl_rundir_check_file("report.json", "--report"));
+    must(sl_rundir_check_file("/dev/null", "--report"));
+    snprintf(file, sizeof file, "%s/missing/report.json", dir);
+    ck_assert_int_eq(sl_rundir_check_file(file, "--report"), SL_ENOENT);
+    assert_message_has("--report");
+    ck_assert_int_eq(sl_rundir_check_file(dir, "--report"), SL_EINVAL);
+    ck_assert_int_eq(sl_rundir_check_file("", "--report"), SL_EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker rundir");
+    TCase *t = tcase_create("rundir");
+    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_set_timeout(t, 10);
+    tcase_add_test(t, a_new_directory_is_made_with_its_parents);
+    tcase_add_test(t, an_empty_directory_is_taken);
+    tcase_add_test(t, an_earlier_run_is_refused_and_kept);
+    tcase_add_test(t, a_report_alone_is_an_earlier_run);
+    tcase_add_test(t, a_directory_with_other_files_is_refused);
+    tcase_add_test(t, a_file_is_no_directory);
+    tcase_add_test(t, no_permission_is_said_before_anything_is_made);
+    tcase_add_test(t, an_empty_name_is_refused);
+    tcase_add_test(t, a_dangling_link_is_refused);
+    tcase_add_test(t, of_two_jobs_one_gets_the_directory);
+    tcase_add_test(t, a_report_needs_a_directory_that_exists);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

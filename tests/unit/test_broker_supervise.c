@@ -1,0 +1,360 @@
+// The crew: deaths are named, workers replaced with patience, hopeless ones given up, all stopped.
+#include "tests/unit/test_data_fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "broker/supervise.h"
+#include "common/base/clock.h"
+
+enum { DEATHS_MAX = 64 };
+
+static struct {
+    uv_loop_t loop;
+    uv_timer_t limit;
+    struct sl_crew crew;
+    struct sl_crew_setup setup;
+    int fd;
+    bool worked;    // what on_death answers
+    int stop_after; // deaths; 0 = never
+    int n_deaths;
+    char cause[DEATHS_MAX][160];
+    char last[DEATHS_MAX][512];
+    uint64_t at_ns[DEATHS_MAX];
+    uint64_t started_ns;
+    char hopeless[256];
+    bool gone;
+    char lines[4096];
+} t;
+
+static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
+{
+    int i = t.n_deaths++;
+    ck_assert_int_lt(i, DEATHS_MAX);
+    t.at_ns[i] = sl_now_ns();
+    sl_death_describe(death, t.cause[i], sizeof t.cause[i]);
+    sl_stream_last(&m->log, t.last[i], sizeof t.last[i]);
+    ck_assert_msg(kill(m->pid, 0) != 0 || death->known, "process %d lives", (int)m->pid);
+    if (t.stop_after && t.n_deaths == t.stop_after)
+        sl_crew_stop(&t.crew, 0);
+    return t.worked;
+}
+
+static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
+{
+    snprintf(t.hopeless, sizeof t.hopeless, "%s", why);
+    sl_crew_stop(&t.crew, 0);
+}
+
+static void on_line(void *ctx, struct sl_member *m, int level, const char *text)
+{
+    size_t n = strlen(t.lines);
+    snprintf(t.lines + n, sizeof t.lines - n, "%s/%d/%s\n", m->name, level, text);
+}
+
+static void on_gone(void *ctx)
+{
+    t.gone = true;
+    sl_crew_close(&t.crew);
+    uv_close((uv_handle_t *)&t.limit, NULL);
+}
+
+static void on_limit(uv_timer_t *timer)
+{
+    ck_abort_msg("no end in sight after %d deaths", t.n_deaths);
+}
+
+static void make_script(const char *name, const char *body)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "#!/bin/sh\n%s\n", body);
+    write_text(name, text);
+    ck_assert_int_eq(chmod(in_dir(name), 0755), 0);
+}
+
+static void setup(void)
+{
+    dir_begin();
+    memset(&t, 0, sizeof t);
+    uv_loop_init(&t.loop);
+    uv_timer_init(&t.loop, &t.limit);
+    uv_timer_start(&t.limit, on_limit, 20000, 0);
+    t.fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    t.setup = (struct sl_crew_setup){
+        .loop = &t.loop,
+        .endpoint = "ipc://@nobody",
+        .token = 77,
+        .arena_fd = t.fd,
+        .config_fd = t.fd,
+        .doorbell_fd = t.fd,
+        .events = {on_death, on_hopeless, on_line, on_gone},
+    };
+    snprintf(t.setup.directory, sizeof t.setup.directory, "%s", dir);
+}
+
+static void begin(uint32_t n_samplers)
+{
+    must(sl_crew_init(&t.crew, &t.setup, n_samplers));
+    for (uint32_t i = 0; i < n_samplers; i++)
+        sl_crew_place(&t.crew, i, SL_ROLE_SAMPLER, i, 0);
+    t.started_ns = sl_now_ns();
+    must(sl_crew_start(&t.crew));
+}
+
+static void run_to_the_end(void)
+{
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert(t.gone);
+    sl_crew_fini(&t.crew);
+    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
+}
+
+static void run_worker(const char *body, int deaths)
+{
+    make_script("sluice-sampler", body);
+    t.stop_after = deaths;
+    begin(1);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, deaths);
+}
+
+// --- how a worker died ---
+
+START_TEST(an_exit_status_is_named)
+{
+    run_worker("exit 3", 1);
+    ck_assert_str_eq(t.cause[0], "ended with exit status 3");
+}
+END_TEST
+
+START_TEST(sigkill_is_named_with_its_usual_reasons)
+{
+    run_worker("kill -KILL $$", 1);
+    ck_assert_str_eq(t.cause[0],
+                     "was killed by SIGKILL (by hand, or by the kernel when memory ran out)");
+}
+END_TEST
+
+START_TEST(a_segmentation_fault_is_named)
+{
+    run_worker("ulimit -c 0; kill -SEGV $$", 1);
+    ck_assert_str_eq(t.cause[0], "was killed by SIGSEGV (segmentation fault)");
+}
+END_TEST
+
+START_TEST(an_out_of_memory_kill_is_told_apart)
+{
+    char buf[160];
+    struct sl_death d = {.known = true, .signal = SIGKILL, .oom_killed = true};
+    ck_assert_str_eq(sl_death_describe(&d, buf, sizeof buf),
+                     "was killed by SIGKILL (by the kernel: memory ran out)");
+    d = (struct sl_death){.known = true, .signal = SIGABRT, .core_dumped = true};
+    ck_assert_str_eq(sl_death_describe(&d, buf, sizeof buf),
+                     "was killed by SIGABRT (aborted), core dumped");
+    d = (struct sl_death){0};
+    ck_assert_msg(strstr(sl_death_describe(&d, buf, sizeof buf), "nobody"), "%s", buf);
+}
+END_TEST
+
+START_TEST(last_words_are_read_to_the_end)
+{
+    run_worker("echo one >&2; echo two; printf 'three without an end' >&2; kill -KILL $$", 1);
+    ck_assert_str_eq(t.last[0], "one | two | three without an end");
+}
+END_TEST
+
+START_TEST(many_last_words_do_not_block_the_worker)
+{
+    // More than a pipe holds, and the death comes at once.
+    run_worker("i=0; while [ $i -lt 3000 ]; do echo \"line $i of a very talkative worker indeed\" "
+               ">&2; i=$((i+1)); done; exit 9",
+               1);
+    ck_assert_msg(strstr(t.last[0], "line 2999") != NULL, "%s", t.last[0]);
+    ck_assert_str_eq(t.cause[0], "ended with exit status 9");
+}
+END_TEST
+
+START_TEST(lines_have_their_level)
+{
+    run_worker("echo '12:34:56.789 W sampler 0: careful' >&2; echo plain >&2", 1);
+    ck_assert_str_eq(t.lines, "sampler 0/1/sampler 0: careful\nsampler 0/-1/plain\n");
+}
+END_TEST
+
+// --- replacement ---
+
+START_TEST(the_wait_before_a_replacement_doubles)
+{
+    run_worker("exit 1", 4);
+    static const uint64_t wait_ms[] = {50, 100, 200};
+    for (int i = 0; i < 3; i++) {
+        uint64_t ms = (t.at_ns[i + 1] - t.at_ns[i]) / 1000000;
+        ck_assert_msg(ms + 2 >= wait_ms[i], "replacement %d after %llu ms", i,
+                      (unsigned long long)ms);
+    }
+}
+END_TEST
+
+START_TEST(a_worker_that_keeps_dying_is_given_up)
+{
+    make_script("sluice-sampler", "exit 1");
+    begin(1);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, SL_CREW_DEATHS_MAX);
+    ck_assert_str_eq(t.hopeless, "sampler 0 died 5 times in a row without completing any work");
+}
+END_TEST
+
+START_TEST(work_in_between_starts_the_count_anew)
+{
+    t.worked = true;
+    run_worker("exit 1", 12);
+    ck_assert_str_eq(t.hopeless, "");
+    // Every wait is the first one's: 11 of 50 ms, not 50 + 100 + 200 + ...
+    ck_assert_uint_lt(t.at_ns[11] - t.at_ns[0], 11 * 400000000ull);
+}
+END_TEST
+
+START_TEST(a_replacement_is_another_worker)
+{
+    run_worker("echo $* >&2; exit 1", 2);
+    ck_assert_msg(strstr(t.last[0], "--worker 1 --slot 0 --role-index 0 --device 0 --endpoint "
+                                    "ipc://@nobody --token 77"),
+                  "%s", t.last[0]);
+    ck_assert_msg(strstr(t.last[0], "--start 0"), "%s", t.last[0]);
+    ck_assert_msg(strstr(t.last[1], "--worker 2 --slot 0"), "%s", t.last[1]);
+    ck_assert_msg(strstr(t.last[1], "--start 1"), "%s", t.last[1]);
+}
+END_TEST
+
+START_TEST(a_missing_program_is_an_error_that_names_it)
+{
+    must(sl_crew_init(&t.crew, &t.setup, 1));
+    sl_crew_place(&t.crew, 0, SL_ROLE_TRAINER, 0, 0);
+    ck_assert_int_eq(sl_crew_start(&t.crew), SL_ESYS);
+    assert_message_has("sluice-trainer");
+    assert_message_has("no such file");
+    sl_crew_stop(&t.crew, 0);
+    run_to_the_end();
+}
+END_TEST
+
+// --- surroundings ---
+
+START_TEST(a_worker_has_a_session_of_its_own)
+{
+    // Field 6 of stat is the session; it must be the process itself.
+    run_worker("read pid comm state ppid pgrp session rest < /proc/$$/stat; "
+               "[ $session = $$ ] && echo own >&2",
+               1);
+    ck_assert_str_eq(t.last[0], "own");
+}
+END_TEST
+
+START_TEST(a_worker_inherits_exactly_its_descriptors)
+{
+    int config = open(in_dir("config"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_eq(write(config, "the job\n", 8), 8);
+    lseek(config, 0, SEEK_SET);
+    t.setup.config_fd = config;
+    run_worker("read line <&4; echo $line >&2; for f in 3 4 5 6 7 8 9; do "
+               "[ -e /proc/$$/fd/$f ] && echo fd $f >&2; done",
+               1);
+    ck_assert_str_eq(t.last[0], "the job | fd 3 | fd 4 | fd 5");
+}
+END_TEST
+
+// --- stopping ---
+
+START_TEST(stopping_an_idle_crew_tells_so)
+{
+    make_script("sluice-sampler", "exit 1");
+    must(sl_crew_init(&t.crew, &t.setup, 1));
+    sl_crew_place(&t.crew, 0, SL_ROLE_SAMPLER, 0, 0);
+    sl_crew_stop(&t.crew, 1000);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 0);
+}
+END_TEST
+
+static void stop_soon(uv_timer_t *timer)
+{
+    for (uint32_t i = 0; i < t.crew.n; i++)
+        t.crew.members[i].attached = timer->data != NULL;
+    sl_crew_stop(&t.crew, 300);
+    uv_close((uv_handle_t *)timer, NULL);
+}
+
+START_TEST(who_is_not_attached_is_killed_at_once)
+{
+    uv_timer_t timer;
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(3);
+    uv_timer_init(&t.loop, &timer);
+    timer.data = NULL;
+    uv_timer_start(&timer, stop_soon, 50, 0);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 3);
+    ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 300000000ull);
+}
+END_TEST
+
+START_TEST(who_does_not_leave_in_time_is_killed)
+{
+    uv_timer_t timer;
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(3);
+    uv_timer_init(&t.loop, &timer);
+    timer.data = &timer;
+    uv_timer_start(&timer, stop_soon, 50, 0);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 3);
+    ck_assert_uint_ge(t.at_ns[0] - t.started_ns, 340000000ull);
+    ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 2000000000ull);
+    ck_assert_msg(strstr(t.cause[0], "SIGKILL") != NULL, "%s", t.cause[0]);
+}
+END_TEST
+
+START_TEST(nobody_is_replaced_while_stopping)
+{
+    uv_timer_t timer;
+    make_script("sluice-sampler", "sleep 0.1; exit 1");
+    begin(1);
+    uv_timer_init(&t.loop, &timer);
+    timer.data = &timer;
+    uv_timer_start(&timer, stop_soon, 20, 0);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 1);
+    ck_assert_str_eq(t.cause[0], "ended with exit status 1");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker supervise");
+    TCase *c = tcase_create("supervise");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 30);
+    tcase_add_test(c, an_exit_status_is_named);
+    tcase_add_test(c, sigkill_is_named_with_its_usual_reasons);
+    tcase_add_test(c, a_segmentation_fault_is_named);
+    tcase_add_test(c, an_out_of_memory_kill_is_told_apart);
+    tcase_add_test(c, last_words_are_read_to_the_end);
+    tcase_add_test(c, many_last_words_do_not_block_the_worker);
+    tcase_add_test(c, lines_have_their_level);
+    tcase_add_test(c, the_wait_before_a_replacement_doubles);
+    tcase_add_test(c, a_worker_that_keeps_dying_is_given_up);
+    tcase_add_test(c, work_in_between_starts_the_count_anew);
+    tcase_add_test(c, a_replacement_is_another_worker);
+    tcase_add_test(c, a_missing_program_is_an_error_that_names_it);
+    tcase_add_test(c, a_worker_has_a_session_of_its_own);
+    tcase_add_test(c, a_worker_inherits_exactly_its_descriptors);
+    tcase_add_test(c, stopping_an_idle_crew_tells_so);
+    tcase_add_test(c, who_is_not_attached_is_killed_at_once);
+    tcase_add_test(c, who_does_not_leave_in_time_is_killed);
+    tcase_add_test(c, nobody_is_replaced_while_stopping);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
