@@ -144,6 +144,15 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     f->evaluate.count += phase.count;
 }
 
+void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns)
+{
+    double seconds = f->seconds - (double)ns * 1e-9;
+    if (seconds <= 0)
+        return;
+    f->queue_mean *= f->seconds / seconds;
+    f->seconds = seconds;
+}
+
 // --- the bottleneck ------------------------------------------------------------------------------
 
 // Share of `workers` x the epoch's time that a stage took, in percent.
@@ -172,7 +181,7 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, uint32_t batches_per
 
     if (evaluating > 50) {
         snprintf(out, bytes,
-                 "evaluation: %.0f %% of the epoch's %.2f s (set evaluate.every to evaluate less "
+                 "evaluation: %.0f %% of the epoch's %.3g s (set evaluate.every to evaluate less "
                  "often)",
                  evaluating, all);
         return;

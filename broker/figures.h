@@ -83,6 +83,10 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
                                 uint64_t n, struct sl_span when,
                                 struct sl_figures_scratch *scratch);
 
+// Training ended that much earlier than the broker saw it: it learns of it through a wake-up, and
+// the trainers go on meanwhile.
+void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns);
+
 // Names what limits the epoch, with the evidence, in f->bottleneck. Once all has been taken.
 void sl_figures_name_bottleneck(struct sl_epoch_figures *f, uint32_t batches_per_update);
 

@@ -108,11 +108,13 @@ static void log_death(struct sl_job *job, const struct sl_member *m, const struc
                       const struct sl_reclaimed *back)
 {
     char hands[192] = "";
-    if (d->held[0])
-        snprintf(hands, sizeof hands,
-                 " with %s in hand; %u to be drawn again, %u to be trained "
-                 "again",
-                 d->held, back->resample, back->retrain);
+    uint32_t n = back->resample + back->retrain;
+    const char *again = back->resample ? "drawn" : "trained"; // a worker does one of the two
+    if (d->held[0] && n > 1)
+        snprintf(hands, sizeof hands, " with %u in hand, %s first: they will be %s again", n,
+                 d->held, again);
+    else if (d->held[0])
+        snprintf(hands, sizeof hands, " with %s in hand, which will be %s again", d->held, again);
     sl_joblog_write(&job->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause,
                     hands);
 }

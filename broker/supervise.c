@@ -96,7 +96,9 @@ static void on_respawn(uv_timer_t *timer);
 static void schedule_replacement(struct sl_member *m, bool worked)
 {
     m->deaths_in_row = worked ? 1 : m->deaths_in_row + 1;
-    uint32_t doublings = SL_MIN(m->deaths_in_row - 1, 16u);
+    // The verdict on a hopeless one need not wait longer than a last message of its.
+    bool hopeless = m->deaths_in_row >= SL_CREW_DEATHS_MAX;
+    uint32_t doublings = hopeless ? 0 : m->deaths_in_row - 1;
     m->backoff_ms =
         (uint32_t)SL_MIN((uint64_t)SL_CREW_BACKOFF_MS << doublings, SL_CREW_BACKOFF_MAX_MS);
     uv_timer_start(&m->respawn, on_respawn, m->backoff_ms, 0);

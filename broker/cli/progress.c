@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "broker/cli/units.h"
 
-enum { LINE_BYTES = 512, BAR_COLUMNS = 24 };
+enum { TEXT_BYTES = 512, BAR_COLUMNS = 24, LINE_BYTES = TEXT_BYTES + BAR_COLUMNS + 3 };
 
 #define BAR_INTERVAL_NS   UINT64_C(100000000)
 #define PLAIN_INTERVAL_NS UINT64_C(2000000000)
@@ -38,6 +38,22 @@ static void quantity(const struct sl_progress *p, char *buf, uint64_t n)
         sl_units_count(buf, (double)n);
 }
 
+// A bar at position `at` of the line, as long as the terminal has room for; the new length.
+static int insert_bar(const struct sl_progress *p, char *line, int n, int at, double share)
+{
+    int columns = SL_MIN(p->columns - 1 - n - 3, (int)BAR_COLUMNS);
+    if (columns < BAR_COLUMNS / 4)
+        return n;
+    memmove(line + at + columns + 3, line + at, (size_t)(n - at) + 1);
+    int filled = (int)(share * columns);
+    line[at] = '[';
+    memset(line + at + 1, '#', (size_t)filled);
+    memset(line + at + 1 + filled, '-', (size_t)(columns - filled));
+    line[at + columns + 1] = ']';
+    line[at + columns + 2] = ' ';
+    return n + columns + 3;
+}
+
 /*
  * "edges: 45 %, 45.0 M of 100 M edges, 12.1 M edges/s, 4.5 s left  note". The terminal form has
  * the bar after the name.
@@ -52,14 +68,7 @@ static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
     const char *unit = strcmp(p->unit, "B") == 0 ? "" : p->unit;
     const char *gap = *unit ? " " : "";
     int n = snprintf(line, n_line, "%s: ", p->what);
-    if (p->total && !over && p->style == SL_PROGRESS_BAR) {
-        char bar[BAR_COLUMNS + 1];
-        int filled = (int)(share * BAR_COLUMNS);
-        memset(bar, '-', BAR_COLUMNS);
-        memset(bar, '#', (size_t)filled);
-        bar[BAR_COLUMNS] = '\0';
-        n += snprintf(line + n, n_line - (size_t)n, "[%s] ", bar);
-    }
+    int bar_at = n;
     quantity(p, have, done);
     quantity(p, rate, (uint64_t)per_second);
     if (over) {
@@ -78,7 +87,10 @@ static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
     }
     if (p->note[0] && (size_t)n < n_line)
         n += snprintf(line + n, n_line - (size_t)n, "  %s", p->note);
-    return SL_MIN(n, (int)n_line - 1);
+    n = SL_MIN(n, (int)n_line - 1);
+    if (p->total && !over && p->style == SL_PROGRESS_BAR)
+        n = insert_bar(p, line, n, bar_at, share);
+    return n;
 }
 
 static void wipe(struct sl_progress *p)
@@ -91,7 +103,7 @@ static void wipe(struct sl_progress *p)
 static void draw(struct sl_progress *p, bool over)
 {
     char line[LINE_BYTES];
-    int n = compose(p, line, sizeof line, over);
+    int n = compose(p, line, TEXT_BYTES, over);
     if (p->style == SL_PROGRESS_PLAIN || over) {
         wipe(p);
         fprintf(p->out, "%s\n", line);

@@ -40,8 +40,9 @@ void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress 
         snprintf(stage, sizeof stage, "evaluate %u/%u", m->epoch + 1, m->epochs);
     else
         snprintf(stage, sizeof stage, "%s", m->phase);
-    if (strcmp(stage, view->stage) != 0) {
+    if (strcmp(stage, view->stage) != 0 || m->total != view->total) {
         snprintf(view->stage, sizeof view->stage, "%s", stage);
+        view->total = m->total;
         sl_progress_clear(&view->progress); // its last line would only repeat the epoch's
         sl_progress_begin(&view->progress, stage, m->total,
                           strcmp(m->phase, "train") == 0 ? "batches" : "steps");

@@ -14,6 +14,7 @@
 struct sl_run_view {
     struct sl_progress progress;
     char stage[48];
+    uint64_t total; // of the stage
     uint32_t epochs;
 };
 

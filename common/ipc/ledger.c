@@ -474,7 +474,7 @@ void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
     uint64_t opened = load_opened(a);
     for (uint64_t seq = load_current(a); seq <= opened; seq++) {
         struct sl_phase *phase = find_phase(a, seq);
-        if (!phase)
+        if (!phase || phase->spec.kind == SL_PHASE_INFER)
             continue;
         uint32_t n = atomic_load(&phase->n_cells);
         for (uint32_t i = 0; i < n; i++) {

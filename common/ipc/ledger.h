@@ -152,7 +152,7 @@ struct sl_reclaimed {
 // kernel has proved its death.
 void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out);
 
-// Live counts over the phases that are not complete.
+// Live counts over the sampled phases that are not complete: what is queued, and where.
 struct sl_ledger_depth {
     uint64_t batches[5]; // by enum sl_cell_state, over open phases
     uint64_t ready_bytes;

@@ -14,9 +14,9 @@
  * registers, reach only three quarters of the speed, because sixteen prefetches in one burst fill
  * the ten or twelve line-fill buffers and stall. (Figures: README.md.)
  *
- * What is left of the columns behind the last full chunk is a chunk that ends at the last column and
- * overlaps the one before: it computes some columns again, to the same bits, and needs no scalar
- * tail. Only rows of fewer than 16 columns have a loop of their own.
+ * What is left of the columns behind the last full chunk is one narrower chunk that ends at the last
+ * column and overlaps the one before: it computes some columns again, to the same bits, and needs
+ * no scalar tail. Only rows of fewer than 16 columns have a loop of their own.
  *
  * The combinations of scale and weight pointers and of the source's type are each a function of
  * their own, made by inlining with constant flags, so the inner loop has no branch but its end.
@@ -33,6 +33,7 @@
 #include "kernels/cpu/vector.h"
 
 enum {
+    CHUNK = 4 * SL_LANES, // columns
     PREFETCH_EDGES = 12,
     PARTS_PER_THREAD = 8,     // hub rows and other processes on the core disturb a static split
     PART_MIN_BYTES = 1 << 16, // of source rows: less is not worth a thread
@@ -67,12 +68,12 @@ SL_INLINE void prefetch(const struct sl_aggregate_args *args, struct variant kin
 {
     const char *p = (const char *)args->x + at * (kind.half ? 2 : 4);
     int n_bytes = n_vectors * SL_LANES * (kind.half ? 2 : 4);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int i = 0; i < n_bytes; i += SL_CACHE_LINE)
         __builtin_prefetch(p + i, 0, 3);
 }
 
-// Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant below 8.
+// Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant up to 4.
 SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct variant kind,
                                uint32_t row, uint32_t first, int n_vectors)
 {
@@ -80,9 +81,9 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     uint64_t dim = args->dim;
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
-    sl_v16 sum[8];
+    sl_v16 sum[CHUNK / SL_LANES];
 
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int v = 0; v < n_vectors; v++)
         sum[v] = (sl_v16){0};
     for (uint32_t e = begin; e < end; e++) {
@@ -92,13 +93,13 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
         sl_v16 x;
         if (kind.weighted || kind.scaled) {
             float factor = edge_factor(args, kind, e, source);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
             for (int v = 0; v < n_vectors; v++) {
                 load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
                 sum[v] += factor * x;
             }
         } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
             for (int v = 0; v < n_vectors; v++) {
                 load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
                 sum[v] += x;
@@ -109,7 +110,7 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     float row_scale = args->row_scale ? args->row_scale[row] : 1.0f;
     int has_self = args->self_scale && row < args->n_self;
     float self_scale = has_self ? args->self_scale[row] : 0.0f;
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int v = 0; v < n_vectors; v++) {
         uint64_t at = row * dim + first + (uint32_t)(v * SL_LANES);
         sum[v] *= row_scale;
@@ -119,6 +120,18 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
             sum[v] += self_scale * x;
         }
         *(sl_v16_at *)(args->y + at) = sum[v];
+    }
+}
+
+// The same for a number of vectors that is not a constant.
+SL_INLINE void aggregate_rest(const struct sl_aggregate_args *args, struct variant kind,
+                              uint32_t row, uint32_t first, uint32_t n_vectors)
+{
+    switch (n_vectors) {
+    case 1: aggregate_chunk(args, kind, row, first, 1); break;
+    case 2: aggregate_chunk(args, kind, row, first, 2); break;
+    case 3: aggregate_chunk(args, kind, row, first, 3); break;
+    case 4: aggregate_chunk(args, kind, row, first, 4); break;
     }
 }
 
@@ -157,20 +170,21 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
             aggregate_narrow(args, kind, row);
         return;
     }
+    // Behind the full chunks comes one that ends at the last column. A row of fewer than 64 columns
+    // has none before it to overlap: its whole vectors first, then one vector for the rest.
+    uint32_t chunks_end = dim / CHUNK * CHUNK, rest = dim - chunks_end;
+    uint32_t whole = 0;
+    if (rest % SL_LANES != 0 && chunks_end == 0) {
+        whole = rest / SL_LANES;
+        rest = SL_LANES;
+    }
+    rest = (rest + SL_LANES - 1) / SL_LANES;
+    uint32_t first_rest = dim - rest * SL_LANES;
     for (uint32_t row = begin; row < end; row++) {
-        uint32_t c = 0;
-        for (; c + 4 * SL_LANES <= dim; c += 4 * SL_LANES)
-            aggregate_chunk(args, kind, row, c, 4);
-        if (c + 2 * SL_LANES <= dim) {
-            aggregate_chunk(args, kind, row, c, 2);
-            c += 2 * SL_LANES;
-        }
-        if (c + SL_LANES <= dim) {
-            aggregate_chunk(args, kind, row, c, 1);
-            c += SL_LANES;
-        }
-        if (c < dim)
-            aggregate_chunk(args, kind, row, dim - SL_LANES, 1);
+        for (uint32_t c = 0; c < chunks_end; c += CHUNK)
+            aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES);
+        aggregate_rest(args, kind, row, 0, whole);
+        aggregate_rest(args, kind, row, first_rest, rest);
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * Bias, activation and dropout in one pass over memory, and their backward.
  *
- * Forward goes through blocks of whole rows that fit the second-level cache: bias and activation
+ * Forward goes through blocks of whole rows that fit the first-level cache: bias and activation
  * row by row, then the mask over the block as one span of elements, whatever the row length.
  *
  * Backward needs no mask when the activation is relu: y > 0 says that the element survived both.
@@ -20,7 +20,7 @@
 #include "kernels/cpu/cpu_internal.h"
 
 enum {
-    BLOCK_ELEMENTS = 8192,
+    BLOCK_ELEMENTS = 2048,
     GRAIN_ELEMENTS = 1 << 14,
     SEGMENTS = 16,
     SEGMENT_ROWS_MIN = 64,

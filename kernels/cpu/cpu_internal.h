@@ -81,7 +81,7 @@ struct sl_cpu_bf16_shape {
     uint64_t ldc;
 };
 
-// SL_EUNSUPPORTED when the library has no optimised implementation for this shape.
+// SL_EUNSUPPORTED, without a message, when the library has no optimised implementation of this shape.
 int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
                           const uint16_t *b, float *c);
 

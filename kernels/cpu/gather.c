@@ -1,11 +1,13 @@
 /*
  * Extraction: rows of the feature table, in the order of a block's input nodes, as f32.
  *
- * The output is written once, front to back, and is larger than the caches: streaming stores save
- * reading its lines first. Source rows are random; the next ones are prefetched while this one is
- * copied. (Figures: README.md.) Ids are compared with the table in one vector pass ahead of the
- * copy, so the copying loop has no branch for them and nothing is written before they are known to
- * be good.
+ * Source rows are random. Rows are taken in groups: all lines of a group are prefetched, then the
+ * group is copied, so the line-fill buffers are always full and copying never waits for one row at
+ * a time. The output is written once, front to back, and is larger than the caches: streaming
+ * stores save reading its lines first. (Figures: README.md.)
+ *
+ * Ids are compared with the table in one vector pass ahead of the copy, so the copying loop has no
+ * branch for them and nothing is written before they are known to be good.
  */
 #include "kernels/kernels_internal.h"
 
@@ -18,7 +20,8 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    PREFETCH_ROWS = 8,
+    GROUP_ROWS = 16,
+    GROUP_BYTES = 16 << 10,     // half of a first-level cache
     STREAM_MIN_BYTES = 1 << 20, // output below this stays in the cache for its reader
     GRAIN_BYTES = 1 << 16,
 };
@@ -41,69 +44,75 @@ SL_SIMD static uint32_t largest(const uint32_t *rows, uint64_t n)
     return most;
 }
 
-SL_INLINE void prefetch_row(const struct job *job, uint64_t i, uint64_t row_bytes)
+SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
 {
-    if (i >= job->n)
+    uint64_t dim = job->dim;
+    const float *from = (const float *)job->table + job->rows[i] * dim;
+    float *to = job->out + i * dim;
+    if (!job->stream) {
+        memcpy(to, from, dim * sizeof *to);
         return;
-    const char *p = (const char *)job->table + job->rows[i] * row_bytes;
-    for (uint64_t b = 0; b < row_bytes; b += SL_CACHE_LINE)
-        __builtin_prefetch(p + b, 0, 3);
-}
-
-SL_SIMD static void rows_f32(const struct job *job, uint64_t begin, uint64_t end)
-{
-    uint64_t dim = job->dim;
-    for (uint64_t i = begin; i < end; i++) {
-        prefetch_row(job, i + PREFETCH_ROWS, dim * 4);
-        memcpy(job->out + i * dim, (const float *)job->table + job->rows[i] * dim, dim * 4);
     }
+    for (uint64_t c = 0; c < dim; c += 4) // streams only where dim is a multiple of 4
+        sl_stream_v4(to + c, from + c);
 }
 
-// dim is a multiple of 4 and out is aligned to 16 bytes.
-SL_SIMD static void rows_f32_stream(const struct job *job, uint64_t begin, uint64_t end)
+SL_INLINE void copy_row_f16(const struct job *job, uint64_t i)
 {
-    uint64_t dim = job->dim;
-    for (uint64_t i = begin; i < end; i++) {
-        const float *from = (const float *)job->table + job->rows[i] * dim;
-        float *to = job->out + i * dim;
-        prefetch_row(job, i + PREFETCH_ROWS, dim * 4);
-        for (uint64_t c = 0; c < dim; c += 4)
-            sl_stream_v4(to + c, from + c);
+    uint64_t dim = job->dim, c = 0;
+    const uint16_t *from = (const uint16_t *)job->table + job->rows[i] * dim;
+    float *to = job->out + i * dim;
+    for (; c + SL_LANES <= dim; c += SL_LANES) {
+        sl_v16 x;
+        sl_v16_from_half(from + c, &x);
+        if (job->stream)
+            sl_stream_v16(to + c, &x);
+        else
+            *(sl_v16_at *)(to + c) = x;
     }
-    sl_stream_fence();
+    for (; c < dim; c++)
+        to[c] = sl_half_to_float(from[c]);
 }
 
-SL_SIMD static void rows_f16(const struct job *job, uint64_t begin, uint64_t end)
+SL_INLINE void copy_rows(const struct job *job, int half, uint64_t begin, uint64_t end)
 {
-    uint64_t dim = job->dim;
-    for (uint64_t i = begin; i < end; i++) {
-        const uint16_t *from = (const uint16_t *)job->table + job->rows[i] * dim;
-        float *to = job->out + i * dim;
-        prefetch_row(job, i + PREFETCH_ROWS, dim * 2);
-        uint64_t c = 0;
-        for (; c + SL_LANES <= dim; c += SL_LANES) {
-            sl_v16 x;
-            sl_v16_from_half(from + c, &x);
-            if (job->stream)
-                sl_stream_v16(to + c, &x);
-            else
-                *(sl_v16_at *)(to + c) = x;
+    uint64_t row_bytes = (uint64_t)job->dim * (half ? 2 : 4);
+    uint64_t group = SL_MAX(SL_MIN(GROUP_BYTES / row_bytes, (uint64_t)GROUP_ROWS), 1);
+    for (uint64_t first = begin; first < end; first += group) {
+        uint64_t last = SL_MIN(first + group, end);
+        for (uint64_t i = first; i < last; i++) {
+            const char *p = (const char *)job->table + job->rows[i] * row_bytes;
+            for (uint64_t b = 0; b < row_bytes; b += SL_CACHE_LINE)
+                __builtin_prefetch(p + b, 0, 3);
         }
-        for (; c < dim; c++)
-            to[c] = sl_half_to_float(from[c]);
+        for (uint64_t i = first; i < last; i++) {
+            if (half)
+                copy_row_f16(job, i);
+            else
+                copy_row_f32(job, i);
+        }
     }
-    sl_stream_fence();
+    if (job->stream)
+        sl_stream_fence();
+}
+
+SL_SIMD static void copy_rows_f32(const struct job *job, uint64_t begin, uint64_t end)
+{
+    copy_rows(job, 0, begin, end);
+}
+
+SL_SIMD static void copy_rows_f16(const struct job *job, uint64_t begin, uint64_t end)
+{
+    copy_rows(job, 1, begin, end);
 }
 
 static void run_range(void *context, uint64_t begin, uint64_t end)
 {
     const struct job *job = context;
     if (job->half)
-        rows_f16(job, begin, end);
-    else if (job->stream)
-        rows_f32_stream(job, begin, end);
+        copy_rows_f16(job, begin, end);
     else
-        rows_f32(job, begin, end);
+        copy_rows_f32(job, begin, end);
 }
 
 int sl_cpu_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,

@@ -1,5 +1,6 @@
 /*
- * oneDNN's bf16 matmul as a function: a bounded cache of primitives keyed by their shape.
+ * oneDNN's bf16 matmul as a function: a bounded cache of primitives keyed by their shape and the
+ * number of threads (which a primitive divides its work for when it is made).
  *
  * Making a primitive compiles code and takes milliseconds; running one takes microseconds. Callers
  * keep the number of shapes small by padding (gemm_bf16.c); the cache holds CAPACITY of them and
@@ -22,6 +23,7 @@ enum { CAPACITY = 128 };
 
 struct entry {
     struct sl_cpu_bf16_shape shape;
+    int threads;
     uint64_t used; // clock of the last use; 0 = free
     int unsupported;
     dnnl_primitive_t primitive;
@@ -153,10 +155,11 @@ static int same_shape(const struct sl_cpu_bf16_shape *x, const struct sl_cpu_bf1
 
 static int find(const struct sl_cpu_bf16_shape *s, struct entry **out)
 {
+    int threads = sl_cpu_threads();
     struct entry *oldest = &cache.entries[0];
     for (size_t i = 0; i < CAPACITY; i++) {
         struct entry *e = &cache.entries[i];
-        if (e->used && same_shape(&e->shape, s)) {
+        if (e->used && e->threads == threads && same_shape(&e->shape, s)) {
             e->used = ++cache.clock;
             *out = e;
             return SL_OK;
@@ -167,6 +170,7 @@ static int find(const struct sl_cpu_bf16_shape *s, struct entry **out)
     if (oldest->used)
         release(oldest);
     SL_TRY(fill(oldest, s));
+    oldest->threads = threads;
     oldest->used = ++cache.clock;
     *out = oldest;
     return SL_OK;

@@ -8,6 +8,7 @@
  */
 #include "kernels/kernels_internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -34,55 +35,88 @@ struct job {
     struct tally *tallies; // (n_segments)
 };
 
-// e^x for x <= 0; 0 below -87, where the result would leave the normal numbers.
-SL_INLINE float exp_negative(float x)
+// mask has all bits of a lane set or none.
+SL_INLINE void choose(const sl_v16_i32 *mask, const sl_v16 *yes, const sl_v16 *no, sl_v16 *out)
+{
+    *out = (sl_v16)((*mask & (sl_v16_i32)*yes) | (~*mask & (sl_v16_i32)*no));
+}
+
+/*
+ * e^x for x <= 0, after Cephes: x = n ln 2 + r, e^r by a polynomial, 2^n through the exponent bits.
+ * 0 below -87, where the result would leave the normal numbers. A NaN stays one.
+ */
+SL_INLINE void exp_negative(const sl_v16 *x, sl_v16 *out)
 {
     const float shift = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
-    float clamped = x < -87.0f ? -87.0f : x;
-    float whole = (clamped * 1.44269504f + shift) - shift;
-    // x = whole * ln 2 + rest, ln 2 in two parts so that the product is exact.
-    float rest = (clamped - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * rest + 1.3981999507e-3f;
-    p = p * rest + 8.3334519073e-3f;
-    p = p * rest + 4.1665795894e-2f;
-    p = p * rest + 1.6666665459e-1f;
-    p = p * rest + 5.0000001201e-1f;
-    p = p * rest * rest + rest + 1.0f;
-    int32_t exponent = ((int32_t)whole + 127) * (1 << 23);
-    float power;
-    memcpy(&power, &exponent, sizeof power);
-    return x < -87.0f ? 0.0f : p * power;
+    const sl_v16 lowest = (sl_v16){0} - 87.0f, zero = {0};
+    sl_v16_i32 below = *x < lowest;
+    sl_v16 clamped;
+    choose(&below, &lowest, x, &clamped);
+    sl_v16 n = (clamped * 1.44269504f + shift) - shift;
+    sl_v16 r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts
+    sl_v16 p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    sl_v16_i32 exponent = (__builtin_convertvector(n, sl_v16_i32) + 127) << 23;
+    p *= (sl_v16)exponent;
+    choose(&below, &zero, &p, out);
+}
+
+// Sixteen logits from x on, of which `n` exist; the others are so low that they add nothing.
+SL_INLINE void load_logits(const float *x, uint32_t n, sl_v16 *out)
+{
+    if (n >= SL_LANES) {
+        *out = *(const sl_v16_at *)x;
+        return;
+    }
+    float lanes[SL_LANES];
+    for (uint32_t l = 0; l < SL_LANES; l++)
+        lanes[l] = l < n ? x[l] : -FLT_MAX;
+    memcpy(out, lanes, sizeof lanes);
 }
 
 SL_SIMD static float row_max(const float *x, uint32_t n)
 {
-    float most = x[0];
-    for (uint32_t c = 1; c < n; c++)
-        most = x[c] > most ? x[c] : most;
-    return most;
+    sl_v16 most, next;
+    load_logits(x, n, &most);
+    for (uint32_t c = SL_LANES; c < n; c += SL_LANES) {
+        load_logits(x + c, n - c, &next);
+        sl_v16_i32 larger = next > most;
+        choose(&larger, &next, &most, &most);
+    }
+    float top = most[0];
+    for (uint32_t l = 1; l < SL_LANES; l++)
+        top = most[l] > top ? most[l] : top;
+    return top;
 }
 
-SL_SIMD static float row_exp_sum(const float *x, uint32_t n, float top)
+// Returns the sum of exp(x - top) and keeps the terms in e when that is not NULL; e may be x.
+SL_SIMD static float row_exp(const float *x, uint32_t n, float top, float *e)
 {
-    float lanes[SL_LANES] = {0};
-    uint32_t c = 0;
-    for (; c + SL_LANES <= n; c += SL_LANES)
-        for (uint32_t l = 0; l < SL_LANES; l++)
-            lanes[l] += exp_negative(x[c + l] - top);
+    sl_v16 sums = {0}, term;
+    for (uint32_t c = 0; c < n; c += SL_LANES) {
+        load_logits(x + c, n - c, &term);
+        term -= top;
+        exp_negative(&term, &term);
+        sums += term;
+        if (e && n - c >= SL_LANES)
+            *(sl_v16_at *)(e + c) = term;
+        else if (e)
+            memcpy(e + c, &term, (n - c) * sizeof *e);
+    }
     float sum = 0.0f;
     for (uint32_t l = 0; l < SL_LANES; l++)
-        sum += lanes[l];
-    for (; c < n; c++)
-        sum += exp_negative(x[c] - top);
+        sum += sums[l];
     return sum;
 }
 
-// dx may be x.
-SL_SIMD static void row_softmax(const float *x, uint32_t n, float top, float inverse, float *dx)
+SL_SIMD static void row_scale(float *x, uint32_t n, float scale)
 {
     for (uint32_t c = 0; c < n; c++)
-        dx[c] = exp_negative(x[c] - top) * inverse;
+        x[c] *= scale;
 }
 
 static int is_first_max(const float *x, int32_t label, float top)
@@ -111,13 +145,13 @@ static void run_segment(void *context, uint32_t segment)
                 memset(dx, 0, classes * sizeof *dx);
             continue;
         }
-        float top = row_max(x, classes);
-        float sum = row_exp_sum(x, classes, top);
-        tally.loss += log((double)sum) - ((double)x[label] - (double)top);
+        float top = row_max(x, classes), own = x[label];
         tally.correct += (uint64_t)is_first_max(x, label, top);
         tally.counted++;
+        float sum = row_exp(x, classes, top, dx); // from here on x may be gone
+        tally.loss += log((double)sum) - ((double)own - (double)top);
         if (dx) {
-            row_softmax(x, classes, top, 1.0f / sum, dx);
+            row_scale(dx, classes, 1.0f / sum);
             dx[label] -= 1.0f;
         }
     }

@@ -13,7 +13,7 @@
 
 #include "common/base/philox.h"
 
-#if defined(__x86_64__) && !defined(SL_SANITIZED)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #define HAVE_X86 1
 #endif

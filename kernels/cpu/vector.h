@@ -21,6 +21,7 @@
 enum { SL_LANES = 16 };
 
 typedef float sl_v16 __attribute__((vector_size(64)));
+typedef int32_t sl_v16_i32 __attribute__((vector_size(64)));
 typedef uint32_t sl_v16_u32 __attribute__((vector_size(64)));
 typedef uint16_t sl_v16_u16 __attribute__((vector_size(32)));
 

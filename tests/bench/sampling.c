@@ -23,6 +23,7 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 #include "common/base/simd.h"
+#include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
 
 enum {
@@ -177,6 +178,14 @@ static void make_batch(const struct options *o, const struct graph *g, struct ba
     b->nodes = must(sl_pages_alloc(n * sizeof *b->nodes), "the vertices of a batch");
 }
 
+static uint32_t count_reached(const struct graph *g)
+{
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < g->n_nodes; v++)
+        n += g->indptr[v + 1] > g->indptr[v];
+    return n;
+}
+
 // Distinct vertices with neighbours; uses the map, which is reset before each batch anyway.
 static void choose_seeds(const struct options *o, const struct graph *g, struct batch *b,
                          uint32_t number)
@@ -189,9 +198,6 @@ static void choose_seeds(const struct options *o, const struct graph *g, struct 
         uint32_t local;
         if (g->indptr[v + 1] > g->indptr[v])
             must_ok(sl_idmap_insert(b->map, v, b->seeds, &n, o->batch, &local));
-        if (try == UINT32_MAX)
-            must_ok(sl_fail(SL_EINVAL, "--batch %u is more than the vertices with neighbours",
-                            o->batch));
     }
 }
 
@@ -250,17 +256,14 @@ static void read_random(const struct graph *g, uint64_t round)
     sink += sum;
 }
 
-// As many Philox blocks as the batch's draws took, LANES at a time as the kernel makes them.
-SL_SIMD static void philox_alone(uint64_t blocks, uint32_t number)
+// As many Philox blocks as the batch's draws took, by the instructions that the kernel uses.
+static void philox_alone(uint64_t blocks, uint32_t number)
 {
-    uint32_t sum[LANES] = {0};
-    for (uint64_t i = 0; i < blocks; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            struct sl_rng_block b = sl_philox(SEED, 0, (uint32_t)(i + (uint64_t)l), number, 0);
-            sum[l] += b.w[0] ^ b.w[1] ^ b.w[2] ^ b.w[3];
-        }
-    for (int l = 0; l < LANES; l++)
-        sink += sum[l];
+    uint32_t words[4 * SL_CPU_PHILOX_LANES];
+    for (uint64_t i = 0; i < blocks; i += SL_CPU_PHILOX_LANES) {
+        sl_cpu_philox_words(SEED, SL_RNG_SAMPLE, 0, number, 0, i, SL_CPU_PHILOX_LANES, words);
+        sink += words[0];
+    }
 }
 
 static uint64_t philox_blocks(const struct options *o, const struct graph *g, const struct batch *b)
@@ -384,7 +387,7 @@ static void parse_fanout(char *text, struct options *o)
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
         if (o->n_hops == HOPS_MAX)
             usage();
-        o->fanout[o->n_hops++] = strcmp(part, "-1") == 0 ? -1 : number(part, 1, 1 << 18);
+        o->fanout[o->n_hops++] = strcmp(part, "-1") == 0 ? -1 : (int64_t)number(part, 1, 1 << 18);
     }
     if (o->n_hops == 0)
         usage();
@@ -416,6 +419,13 @@ int main(int argc, char **argv)
            " edges, made in %.1f s\n",
            o.scale, o.edge_factor, g.n_nodes, g.n_edges, seconds_since(start));
     fflush(stdout);
+    if (o.batch > count_reached(&g) / 2) {
+        fprintf(stderr,
+                "sampling: --batch %u: wanted at most half of the %u vertices that have "
+                "neighbours\n",
+                o.batch, count_reached(&g));
+        return 2;
+    }
     run(&o, &g);
     return 0;
 }

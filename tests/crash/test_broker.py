@@ -27,7 +27,7 @@ def test_failpoint(box, name, count):
     config = small_job(box.shared_dataset("small"), allocation={"samplers": 2, "trainers": 2})
     result, report = box.run(config, env={"SLUICE_FAILPOINT": f"{name}:{count}"})
     assert result.rc == 1, str(result)
-    errors = [line for line in result.err.splitlines() if line.startswith("sluice: ")]
+    errors = result.errors()
     assert len(errors) == 1 and "broker" in errors[0], str(result)
     box.gone_within(1)
     # Under its final name a file is whole or absent.

@@ -148,11 +148,11 @@ def test_deaths_in_sampled_evaluation(box):
 def long_job(box, **changes):
     """About 8 seconds of training in a few epochs, so that kills from outside meet it."""
     return small_job(
-        box.shared_dataset("middle", n=12000, degree=12),
+        box.shared_dataset("middle", n=20000, degree=12, feat_dim=64),
         **{
             "epochs": 4,
-            "model.hidden": 64,
-            "sampler.fanout": [10, 10],
+            "model.hidden": 192,
+            "sampler.fanout": [15, 10],
             "sampler.batch_size": 32,
             "allocation": {"samplers": 2, "trainers": 2},
             "updates.batches_per_update": 2,
@@ -237,7 +237,7 @@ def test_a_worker_that_keeps_dying_ends_the_job(box, name):
     config = crash_job(box.shared_dataset("small"), allocation={"samplers": 1, "trainers": 1})
     result, _ = box.run(config, env={"SLUICE_FAILPOINT": many(name, 40)}, seconds=40)
     assert result.rc in (1, 2), str(result)
-    errors = [line for line in result.err.splitlines() if line.startswith("sluice: ")]
+    errors = result.errors()
     assert len(errors) == 1, str(result)
     assert name.split("_")[0] in errors[0], errors[0]
     assert re.search(r"SIGKILL|signal 9", result.err + log_text(box)), str(result)

@@ -80,6 +80,11 @@ class Result:
             f"--- stdout\n{tail(self.out)}\n--- stderr\n{tail(self.err)}\n---"
         )
 
+    def errors(self):
+        """The lines on standard error that say why it failed; warnings are none of them."""
+        lines = [line for line in self.err.splitlines() if line.startswith("sluice: ")]
+        return [line for line in lines if not line.startswith("sluice: warning: ")]
+
     def ok(self):
         assert self.rc == 0, f"wanted exit status 0\n{self}"
         return self

@@ -179,7 +179,7 @@ def test_evaluation_fanout_length_differs_from_the_layers(box):
 
 @cases(
     ("epochs", "epochs"),
-    ("=", "--set epochs=0"),
+    ("range-of-epochs", "epochs=0"),
     ("unknown", "epocs=1"),
     ("type", "epochs=many"),
     ("range", "model.dropout=2"),
@@ -187,7 +187,7 @@ def test_evaluation_fanout_length_differs_from_the_layers(box):
 )
 def test_bad_set(box, name, text):
     path = box.job(small_job(box.shared_dataset("small")))
-    refused(box, box.sluice("run", path, "--set", text), text.split("=")[0].split()[-1])
+    refused(box, box.sluice("run", path, "--set", text), text.split("=")[0])
 
 
 def test_no_dataset_in_the_job(box):
@@ -232,7 +232,7 @@ def test_core_that_this_process_may_not_use(box):
 
 def test_unknown_kind_of_device(box):
     config = small_job(box.shared_dataset("small"))
-    config["devices"] = [{"kind": "tpu", "index": 0}]
+    config["devices"] = [{"kind": "tpu", "cores": str(CORES[0])}]
     refuse_job(box, config, "job.json", "kind", "tpu")
 
 
@@ -329,7 +329,7 @@ def test_no_permission_to_write_the_report(box):
     path = box.job(config)
     without_privileges(box)
     result = box.sluice("run", path, "--report", "locked/report.json")
-    refused(box, result, "locked/report.json")
+    refused(box, result, "--report", "locked", ("permission", "denied"))
 
 
 def test_no_permission_to_read_the_data(box):
@@ -433,22 +433,22 @@ BAD_DATA = [
     (
         "indptr-floats",
         change("indptr", lambda a: a.astype(np.float64)),
-        ["indptr.npy", ("dtype", "type", "f8")],
+        ["indptr.npy", "float64", "int64"],
     ),
     (
         "indices-floats",
         change("indices", lambda a: a.astype(np.float32)),
-        ["indices.npy", ("dtype", "type", "f4")],
+        ["indices.npy", "float32", "int64"],
     ),
     (
         "indices-int16",
         change("indices", lambda a: (a % 100).astype(np.int16)),
-        ["indices.npy", "i2"],
+        ["indices.npy", "int16"],
     ),
     (
         "features-double",
         change("node_feat", lambda a: a.astype(np.float64)),
-        ["node_feat.npy", "f8"],
+        ["node_feat.npy", "float64", "float32"],
     ),
     ("features-ints", change("node_feat", lambda a: a.astype(np.int32)), ["node_feat.npy"]),
     ("labels-floats", change("node_label", lambda a: a.astype(np.float32)), ["node_label.npy"]),
@@ -461,7 +461,7 @@ BAD_DATA = [
     (
         "features-flat",
         change("node_feat", lambda a: a.reshape(-1)),
-        ["node_feat.npy", ("shape", "dimension")],
+        ["node_feat.npy", "(6400,)"],
     ),
     (
         "indptr-matrix",
@@ -542,6 +542,7 @@ def test_a_bad_data_set_stays_bad(box):
 
 def test_inspect_refuses_a_bad_data_set(box):
     arrays = planted(n=400)
+    meta = metadata_of(arrays)
     arrays["node_label"][17] = 77
-    result = box.sluice("inspect", write_dataset(box.path("data"), arrays))
+    result = box.sluice("inspect", write_dataset(box.path("data"), arrays, metadata=meta))
     refused(box, result, "node_label.npy", "77", "17")

@@ -142,7 +142,7 @@ def test_kill_9_of_the_broker_takes_the_workers_with_it(box):
     result = running.wait(5)
     assert time.monotonic() - begin < 2 * SLOW, str(result)
     assert result.rc == 1, str(result)
-    errors = [line for line in result.err.splitlines() if line.startswith("sluice: ")]
+    errors = result.errors()
     assert len(errors) == 1 and "broker" in errors[0], str(result)
     box.gone_within(0.2)
 

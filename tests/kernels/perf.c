@@ -92,6 +92,11 @@ static double rate(const struct perf_run *run)
     return run->amount / run->seconds / run->scale;
 }
 
+static double best_rate(const struct perf_run *run)
+{
+    return run->amount / run->best / run->scale;
+}
+
 // The fastest of the runs that carry this name.
 static const struct perf_run *ceiling_of(const struct perf_run *runs, size_t n, const char *name)
 {
@@ -118,6 +123,7 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
     for (size_t i = 0; i < n; i++) {
         qsort(seconds[i], ROUNDS, sizeof seconds[i][0], by_value);
         runs[i].seconds = seconds[i][ROUNDS / 2];
+        runs[i].best = seconds[i][0];
     }
     printf("\n%s\n", title);
     for (size_t i = 0; i < n; i++) {
@@ -125,8 +131,8 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
         if (!runs[i].ceiling && same != &runs[i])
             continue; // a slower variant of a ceiling
         const struct perf_run *top = ceiling_of(runs, n, runs[i].ceiling);
-        printf("  %-34s %9.3f ms %9.2f %-7s", runs[i].name, runs[i].seconds * 1e3, rate(&runs[i]),
-               runs[i].unit);
+        printf("  %-28s %9.3f ms %8.2f %-7s (best %.2f)", runs[i].name, runs[i].seconds * 1e3,
+               rate(&runs[i]), runs[i].unit, best_rate(&runs[i]));
         if (top)
             printf("  %5.1f %% of %s", 100 * rate(&runs[i]) / rate(top), top->name);
         putchar('\n');

@@ -22,6 +22,7 @@ struct perf_run {
     double scale;        // 1e9 for GB/s and GFLOP/s, 1e6 for M/s
     const char *ceiling; // name of the run that this one is compared with, or NULL
     double seconds;      // out: median
+    double best;         // out: the fastest round
 };
 
 struct perf_block {
@@ -77,9 +78,9 @@ struct perf_rows {
     int threads;
 };
 
-// "random rows": the best of three plain loops that copy these rows one after the other; bytes read.
-// Fills three runs; perf_measure() shows the fastest as "random rows".
-enum { PERF_ROW_VARIANTS = 3 };
+// "random rows": plain loops that copy these rows one after the other, with and without prefetch
+// and streaming stores; bytes read plus bytes written. perf_measure() shows the fastest of them.
+enum { PERF_ROW_VARIANTS = 4 };
 void perf_row_ceilings(struct perf_rows *rows, struct perf_run out[PERF_ROW_VARIANTS]);
 
 struct perf_words {

@@ -71,12 +71,25 @@ static void rows_stream(const struct perf_rows *r, uint64_t begin, uint64_t end)
         stream(r->out + i * r->row_bytes, r->table + r->rows[i] * r->row_bytes, r->row_bytes);
 }
 
+static void prefetch_ahead(const struct perf_rows *r, uint64_t i, uint64_t end)
+{
+    const char *ahead = r->table + r->rows[i + 8 < end ? i + 8 : end - 1] * r->row_bytes;
+    for (size_t b = 0; b < r->row_bytes; b += 64)
+        __builtin_prefetch(ahead + b, 0, 3);
+}
+
 static void rows_prefetch(const struct perf_rows *r, uint64_t begin, uint64_t end)
 {
     for (uint64_t i = begin; i < end; i++) {
-        const char *ahead = r->table + r->rows[i + 8 < end ? i + 8 : end - 1] * r->row_bytes;
-        for (size_t b = 0; b < r->row_bytes; b += 64)
-            __builtin_prefetch(ahead + b, 0, 3);
+        prefetch_ahead(r, i, end);
+        memcpy(r->out + i * r->row_bytes, r->table + r->rows[i] * r->row_bytes, r->row_bytes);
+    }
+}
+
+static void rows_prefetch_stream(const struct perf_rows *r, uint64_t begin, uint64_t end)
+{
+    for (uint64_t i = begin; i < end; i++) {
+        prefetch_ahead(r, i, end);
         stream(r->out + i * r->row_bytes, r->table + r->rows[i] * r->row_bytes, r->row_bytes);
     }
 }
@@ -108,14 +121,20 @@ static void run_prefetch(void *context)
     run_rows(context, rows_prefetch);
 }
 
+static void run_prefetch_stream(void *context)
+{
+    run_rows(context, rows_prefetch_stream);
+}
+
 void perf_row_ceilings(struct perf_rows *rows, struct perf_run out[PERF_ROW_VARIANTS])
 {
-    static void (*const bodies[])(void *) = {run_plain, run_stream, run_prefetch};
+    static void (*const bodies[])(void *) = {run_plain, run_stream, run_prefetch,
+                                             run_prefetch_stream};
     for (int i = 0; i < PERF_ROW_VARIANTS; i++)
         out[i] = (struct perf_run){.name = "random rows",
                                    .run = bodies[i],
                                    .context = rows,
-                                   .amount = (double)rows->n * (double)rows->row_bytes,
+                                   .amount = 2.0 * (double)rows->n * (double)rows->row_bytes,
                                    .unit = "GB/s",
                                    .scale = 1e9};
 }

@@ -62,12 +62,13 @@ static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, 
     primitive.path = SL_CPU_BF16_PRIMITIVE;
     double flops = 2.0 * (double)m * (double)n * (double)k;
     struct perf_run runs[] = {
-        {"dnnl_sgemm", run_sgemm, &f32, flops, "GFLOP/s", 1e9, NULL, 0},
-        {"gemm f32", run_gemm, &f32, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
-        {"gemm bf16", run_gemm, &bf16, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
-        {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
-        {"gemm bf16, oneDNN primitive", run_gemm, &primitive, flops, "GFLOP/s", 1e9, "dnnl_sgemm",
+        {"dnnl_sgemm", run_sgemm, &f32, flops, "GFLOP/s", 1e9, NULL, 0, 0},
+        {"gemm f32", run_gemm, &f32, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0, 0},
+        {"gemm bf16", run_gemm, &bf16, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0, 0},
+        {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0,
          0},
+        {"gemm bf16, oneDNN primitive", run_gemm, &primitive, flops, "GFLOP/s", 1e9, "dnnl_sgemm",
+         0, 0},
     };
     char title[128];
     snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
@@ -157,13 +158,13 @@ void perf_bias_act(struct perf *p)
     double bytes = 8.0 * (double)plain.rows * plain.dim;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {"bias", run_bias_act, &plain, bytes, "GB/s", 1e9, "copy", 0},
-        {"bias, relu", run_bias_act, &relu, bytes, "GB/s", 1e9, "copy", 0},
-        {"bias, relu, dropout", run_bias_act, &masked, bytes, "GB/s", 1e9, "copy", 0},
+        {"bias", run_bias_act, &plain, bytes, "GB/s", 1e9, "copy", 0, 0},
+        {"bias, relu", run_bias_act, &relu, bytes, "GB/s", 1e9, "copy", 0, 0},
+        {"bias, relu, dropout", run_bias_act, &masked, bytes, "GB/s", 1e9, "copy", 0, 0},
         {"backward, relu, dropout", run_bias_act_backward, &masked, 1.5 * bytes, "GB/s", 1e9,
-         "copy", 0},
+         "copy", 0, 0},
         {"backward, dropout, no relu", run_bias_act_backward, &linear, bytes, "GB/s", 1e9, "copy",
-         0},
+         0, 0},
     };
     perf_measure(p, "bias_act: 100000 x 256 in place (bytes read + written)", runs,
                  SL_COUNT_OF(runs));
@@ -176,7 +177,7 @@ void perf_dropout(struct perf *p)
     c.dropout = &half_dropped;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {"dropout", run_dropout, &c, 8.0 * (double)c.rows * c.dim, "GB/s", 1e9, "copy", 0},
+        {"dropout", run_dropout, &c, 8.0 * (double)c.rows * c.dim, "GB/s", 1e9, "copy", 0, 0},
     };
     perf_measure(p, "dropout: 100000 x 100 in place (bytes read + written)", runs,
                  SL_COUNT_OF(runs));
@@ -201,7 +202,8 @@ void perf_softmax_xent(struct perf *p)
         c.labels = (const int32_t *)perf_ids(p, rows, classes[i]);
         struct perf_run runs[] = {
             perf_copy_ceiling(p),
-            {"softmax_xent", run_xent, &c, 8.0 * (double)rows * classes[i], "GB/s", 1e9, "copy", 0},
+            {"softmax_xent", run_xent, &c, 8.0 * (double)rows * classes[i], "GB/s", 1e9, "copy", 0,
+             0},
         };
         char title[96];
         snprintf(title, sizeof title, "softmax_xent: %llu x %u (bytes read + written)",
@@ -245,16 +247,21 @@ static void run_sgd(void *context)
 
 static void update_case(struct perf *p, const char *name, void (*run)(void *), int n_arrays)
 {
+    // One array behind the other as on a parameter board, not each on a page boundary of its own:
+    // seven streams at the same offset in their pages would evict each other.
+    enum { SKEW = 1088, STRIDE = N_PARAMETERS + SKEW };
     struct update u = {.p = p};
+    float *slots = perf_floats(p, (size_t)N_SLOTS * STRIDE);
+    float *state = perf_alloc(p, (size_t)6 * STRIDE * sizeof(float)); // zeros: v is not negative
     for (int i = 0; i < N_SLOTS; i++)
-        u.slots[i] = perf_floats(p, N_PARAMETERS);
+        u.slots[i] = slots + (size_t)i * STRIDE;
     for (int i = 0; i < 3; i++) {
-        u.in[i] = perf_alloc(p, N_PARAMETERS * sizeof(float)); // zeros: v is never negative
-        u.out[i] = perf_alloc(p, N_PARAMETERS * sizeof(float));
+        u.in[i] = state + (size_t)i * STRIDE;
+        u.out[i] = state + (size_t)(i + 3) * STRIDE;
     }
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {name, run, &u, 4.0 * n_arrays * N_PARAMETERS, "GB/s", 1e9, "copy", 0},
+        {name, run, &u, 4.0 * n_arrays * N_PARAMETERS, "GB/s", 1e9, "copy", 0, 0},
     };
     char title[96];
     snprintf(title, sizeof title, "%s: %d parameters, %d arrays (bytes read + written)", name,

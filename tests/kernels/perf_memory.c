@@ -41,15 +41,17 @@ static void gather_case(struct perf *p, uint32_t dim, enum sl_dtype dtype)
     struct perf_run runs[PERF_ROW_VARIANTS + 2];
     perf_row_ceilings(&plain, runs);
     runs[PERF_ROW_VARIANTS] = perf_copy_ceiling(p);
-    runs[PERF_ROW_VARIANTS + 1] = (struct perf_run){.name = "gather_rows",
-                                                    .run = run_gather,
-                                                    .context = &g,
-                                                    .amount = (double)g.n * (double)row_bytes,
-                                                    .unit = "GB/s",
-                                                    .scale = 1e9,
-                                                    .ceiling = "random rows"};
+    runs[PERF_ROW_VARIANTS + 1] =
+        (struct perf_run){.name = "gather_rows",
+                          .run = run_gather,
+                          .context = &g,
+                          .amount = (double)g.n * ((double)row_bytes + dim * 4.0),
+                          .unit = "GB/s",
+                          .scale = 1e9,
+                          .ceiling = "random rows"};
     char title[128];
-    snprintf(title, sizeof title, "gather_rows: %llu random rows of %u %s from %u MiB (bytes read)",
+    snprintf(title, sizeof title,
+             "gather_rows: %llu random rows of %u %s from %u MiB (bytes read + written)",
              (unsigned long long)g.n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
              (unsigned)(n_rows * row_bytes >> 20));
     perf_measure(p, title, runs, SL_COUNT_OF(runs));

@@ -1,0 +1,200 @@
+// Pools: alignment, growth, and that a batch of known size allocates nothing.
+#include "common/base/mempool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+
+enum { MIB = 1 << 20 };
+
+START_TEST(blocks_are_aligned_and_apart)
+{
+    struct sl_mempool pool = {0};
+    unsigned char *blocks[200];
+    size_t sizes[200];
+    for (int i = 0; i < 200; i++) {
+        sizes[i] = (size_t)(i * i * 7 % 5000);
+        blocks[i] = sl_mempool_alloc(&pool, sizes[i]);
+        ck_assert_ptr_nonnull(blocks[i]);
+        ck_assert_uint_eq((uintptr_t)blocks[i] % SL_CACHE_LINE, 0);
+        memset(blocks[i], i, sizes[i]);
+    }
+    for (int i = 0; i < 200; i++)
+        for (size_t b = 0; b < sizes[i]; b++)
+            ck_assert_uint_eq(blocks[i][b], i);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(zero_bytes_give_different_blocks)
+{
+    struct sl_mempool pool = {0};
+    void *a = sl_mempool_alloc(&pool, 0), *b = sl_mempool_alloc(&pool, 0);
+    ck_assert_ptr_nonnull(a);
+    ck_assert_ptr_ne(a, b);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(growth_keeps_what_is_there)
+{
+    struct sl_mempool pool = {0};
+    uint64_t *blocks[40];
+    for (uint64_t i = 0; i < 40; i++) { // together far more than a slab
+        blocks[i] = sl_mempool_alloc(&pool, MIB);
+        ck_assert_ptr_nonnull(blocks[i]);
+        for (size_t w = 0; w < MIB / 8; w++)
+            blocks[i][w] = i;
+    }
+    for (uint64_t i = 0; i < 40; i++)
+        ck_assert(blocks[i][0] == i && blocks[i][MIB / 8 - 1] == i);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(block_larger_than_a_slab)
+{
+    struct sl_mempool pool = {0};
+    char *small = sl_mempool_alloc(&pool, 10);
+    char *large = sl_mempool_alloc(&pool, (size_t)50 * MIB);
+    ck_assert_ptr_nonnull(small);
+    ck_assert_ptr_nonnull(large);
+    large[0] = 1;
+    large[(size_t)50 * MIB - 1] = 2;
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+// The addresses of a batch, in the order they were handed out.
+static void batch(struct sl_mempool *pool, void *at[30])
+{
+    for (int i = 0; i < 30; i++) {
+        at[i] = sl_mempool_alloc(pool, (size_t)(i + 1) * 100000);
+        ck_assert_ptr_nonnull(at[i]);
+        memset(at[i], 1, (size_t)(i + 1) * 100000);
+    }
+}
+
+START_TEST(equal_batches_reuse_the_same_memory)
+{
+    struct sl_mempool pool = {0};
+    void *second[30], *third[30];
+    batch(&pool, second); // grows
+    sl_mempool_reset(&pool);
+    batch(&pool, second); // fits the merged slab
+    struct sl_mempool_slab *slab = pool.head;
+    sl_mempool_reset(&pool);
+    batch(&pool, third);
+    ck_assert_ptr_eq(pool.head, slab);
+    for (int i = 0; i < 30; i++)
+        ck_assert_ptr_eq(second[i], third[i]);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(smaller_batches_keep_the_memory)
+{
+    struct sl_mempool pool = {0};
+    void *at[30];
+    batch(&pool, at);
+    sl_mempool_reset(&pool);
+    batch(&pool, at);
+    sl_mempool_reset(&pool);
+    struct sl_mempool_slab *slab = pool.head;
+    ck_assert_ptr_nonnull(sl_mempool_alloc(&pool, 100));
+    sl_mempool_reset(&pool);
+    batch(&pool, at);
+    ck_assert_ptr_eq(pool.head, slab);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(used_and_peak_are_counted)
+{
+    struct sl_mempool pool = {0};
+    sl_mempool_alloc(&pool, 1);
+    ck_assert_uint_eq(pool.used_bytes, 64);
+    sl_mempool_alloc(&pool, 65);
+    ck_assert_uint_eq(pool.used_bytes, 192);
+    sl_mempool_reset(&pool);
+    ck_assert_uint_eq(pool.used_bytes, 0);
+    ck_assert_uint_eq(pool.peak_bytes, 192);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(zalloc_clears_used_memory)
+{
+    struct sl_mempool pool = {0};
+    memset(sl_mempool_alloc(&pool, 5000), 0xff, 5000);
+    sl_mempool_reset(&pool);
+    unsigned char *p = sl_mempool_zalloc(&pool, 5000);
+    for (int i = 0; i < 5000; i++)
+        ck_assert_uint_eq(p[i], 0);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(fini_of_an_empty_pool_and_twice)
+{
+    struct sl_mempool pool = {0};
+    sl_mempool_fini(&pool);
+    sl_mempool_alloc(&pool, 10);
+    sl_mempool_fini(&pool);
+    sl_mempool_fini(&pool);
+    ck_assert_ptr_null(pool.head);
+    ck_assert_uint_eq(pool.used_bytes, 0);
+}
+END_TEST
+
+START_TEST(impossible_request_is_null_and_harms_nothing)
+{
+    struct sl_mempool pool = {0};
+    char *before = sl_mempool_alloc(&pool, 100);
+    before[99] = 7;
+    ck_assert_ptr_null(sl_mempool_alloc(&pool, (size_t)1 << 60));
+    char *after = sl_mempool_alloc(&pool, 100);
+    ck_assert_ptr_nonnull(after);
+    ck_assert_int_eq(before[99], 7);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+START_TEST(pages_are_aligned_for_huge_pages)
+{
+    char *p = sl_pages_alloc(3 * MIB);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_uint_eq((uintptr_t)p % (2 * MIB), 0);
+    for (size_t i = 0; i < (size_t)3 * MIB; i += 4096)
+        ck_assert_int_eq(p[i], 0);
+    p[3 * MIB - 1] = 1;
+    sl_pages_free(p, 3 * MIB);
+    sl_pages_free(NULL, 100);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("base mempool");
+    TCase *t = tcase_create("mempool");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, blocks_are_aligned_and_apart);
+    tcase_add_test(t, zero_bytes_give_different_blocks);
+    tcase_add_test(t, growth_keeps_what_is_there);
+    tcase_add_test(t, block_larger_than_a_slab);
+    tcase_add_test(t, equal_batches_reuse_the_same_memory);
+    tcase_add_test(t, smaller_batches_keep_the_memory);
+    tcase_add_test(t, used_and_peak_are_counted);
+    tcase_add_test(t, zalloc_clears_used_memory);
+    tcase_add_test(t, fini_of_an_empty_pool_and_twice);
+    tcase_add_test(t, impossible_request_is_null_and_harms_nothing);
+    tcase_add_test(t, pages_are_aligned_for_huge_pages);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,146 @@
+// How large the arena is, and what is said when it does not fit.
+#include "tests/unit/test_data_fixture.h"
+
+#include "broker/capacity.h"
+
+#define GIB ((uint64_t)1 << 30)
+
+static struct sl_config config;
+static struct sl_capacity_need need;
+static struct sl_arena_spec spec;
+
+static void setup(void)
+{
+    memset(&config, 0, sizeof config);
+    config.allocation.samplers = 2;
+    config.allocation.trainers = 3;
+    config.model.layers = 3;
+    config.updates.batches_per_update = 4;
+    config.optimizer.kind = SL_OPTIMIZER_ADAM;
+    config.evaluate.full = true;
+    need = (struct sl_capacity_need){.block_bytes_max = 1 << 20,
+                                     .n_nodes = 1000,
+                                     .n_train = 100,
+                                     .n_params = 5000,
+                                     .infer_width = 16,
+                                     .n_cells = 10};
+}
+
+START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
+{
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, (2 * 3 + 2 + 16) << 20);
+    ck_assert_uint_eq(spec.n_workers, 5);
+    ck_assert_uint_eq(spec.n_cells, 10);
+    ck_assert_uint_eq(spec.n_state, 2);
+    ck_assert_uint_eq(spec.batches_per_update, 4);
+    ck_assert_uint_eq(spec.act_rows, 1000);
+    ck_assert_uint_eq(spec.act_width, 16);
+}
+END_TEST
+
+START_TEST(auto_takes_at_most_a_quarter_of_what_is_there)
+{
+    must(sl_capacity_plan(&config, &need, 48 << 20, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, 12 << 20);
+}
+END_TEST
+
+START_TEST(a_given_size_is_taken)
+{
+    config.arena_bytes = 9 << 20;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, 9 << 20);
+    config.arena_bytes = 4 * GIB;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, 4 * GIB);
+}
+END_TEST
+
+START_TEST(less_than_the_workers_hold_is_refused_with_the_number)
+{
+    config.arena_bytes = (9 << 20) - 1;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    assert_message_has("arena.memory: found 9437183 bytes");
+    assert_message_has("wanted at least 9437184 bytes");
+    assert_message_has("set arena.memory to \"9437184\"");
+}
+END_TEST
+
+START_TEST(auto_without_memory_is_refused_with_the_number)
+{
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 35 << 20, &spec), SL_ENOMEM);
+    assert_message_has("a quarter of the memory");
+    assert_message_has("wanted at least 9437184 bytes");
+}
+END_TEST
+
+START_TEST(blocks_count_in_whole_chunks)
+{
+    need.block_bytes_max = SL_ARENA_CHUNK_BYTES + 1;
+    config.arena_bytes = 9 * 2 * SL_ARENA_CHUNK_BYTES - 1;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    config.arena_bytes++;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+}
+END_TEST
+
+START_TEST(a_given_size_beyond_the_machine_is_refused)
+{
+    config.arena_bytes = 32 * GIB;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    assert_message_has("arena needs");
+    assert_message_has("set arena.memory to at most");
+}
+END_TEST
+
+START_TEST(activations_beyond_the_machine_are_blamed)
+{
+    need.n_nodes = 111059956;
+    need.infer_width = 256;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    assert_message_has("111059956 vertices of 256 activations");
+    assert_message_has("evaluate.fanout");
+    config.evaluate.full = false;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.act_rows, 0);
+}
+END_TEST
+
+START_TEST(one_layer_needs_no_activations)
+{
+    config.model.layers = 1;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.act_rows, 0);
+}
+END_TEST
+
+START_TEST(absurd_sizes_do_not_wrap_around)
+{
+    need.block_bytes_max = UINT64_MAX / 2;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    need.block_bytes_max = 1000;
+    need.n_nodes = UINT64_MAX / 4;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker capacity");
+    TCase *c = tcase_create("capacity");
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 10);
+    tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
+    tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);
+    tcase_add_test(c, a_given_size_is_taken);
+    tcase_add_test(c, less_than_the_workers_hold_is_refused_with_the_number);
+    tcase_add_test(c, auto_without_memory_is_refused_with_the_number);
+    tcase_add_test(c, blocks_count_in_whole_chunks);
+    tcase_add_test(c, a_given_size_beyond_the_machine_is_refused);
+    tcase_add_test(c, activations_beyond_the_machine_are_blamed);
+    tcase_add_test(c, one_layer_needs_no_activations);
+    tcase_add_test(c, absurd_sizes_do_not_wrap_around);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,713 @@
+// Whole jobs with fake workers: what the broker makes of success, deaths, errors and stops.
+#include "tests/unit/test_data_fixture.h"
+#include "tests/unit/broker_fake_worker.h"
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "broker/job.h"
+
+enum { N_NODES = 400, N_TRAIN = 40, N_VAL = 10, N_TEST = 100 };
+
+static char output[1100], bin[1100];
+static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
+
+// What a client of the job saw.
+static struct {
+    pthread_t thread;
+    char endpoint[128];
+    uint64_t token;
+    int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
+    bool stop_at_start;
+    bool kill;
+    int stops;
+    int epochs;
+    int progress;
+    char lines[8192];
+    bool finished;
+    int exit_status;
+    char message[4096];
+    char directory[1100];
+    cJSON *report;
+    uint64_t stopped_ns, finished_ns;
+} client;
+
+static void make_dataset(void)
+{
+    static int64_t indptr[N_NODES + 1], ids[N_NODES];
+    static int32_t indices[N_NODES], label[N_NODES];
+    static float feat[N_NODES * 2];
+    for (int i = 0; i < N_NODES; i++) {
+        indptr[i + 1] = i + 1;
+        indices[i] = (i + 1) % N_NODES;
+        label[i] = i % 3;
+        ids[i] = i;
+    }
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"name\": \"ring\", \"num_nodes\": %d, \"num_edges\": %d, \"feat_dim\": 2, "
+             "\"num_classes\": 3, \"task\": \"multiclass\"}",
+             N_NODES, N_NODES);
+    write_text("metadata.json", text);
+    write_list("indptr.npy", SL_DTYPE_I64, N_NODES + 1, indptr);
+    write_list("indices.npy", SL_DTYPE_I32, N_NODES, indices);
+    write_npy("node_feat.npy", SL_DTYPE_F32, 2, (uint64_t[]){N_NODES, 2}, feat);
+    write_list("node_label.npy", SL_DTYPE_I32, N_NODES, label);
+    write_list("train_idx.npy", SL_DTYPE_I64, N_TRAIN, ids);
+    write_list("val_idx.npy", SL_DTYPE_I64, N_VAL, ids + N_TRAIN);
+    write_list("test_idx.npy", SL_DTYPE_I64, N_TEST, ids + N_TRAIN + N_VAL);
+}
+
+static void setup(void)
+{
+    char self[1024];
+    dir_begin();
+    make_dataset();
+    snprintf(output, sizeof output, "%s/out", dir);
+    snprintf(bin, sizeof bin, "%s/bin", dir);
+    ck_assert_int_eq(mkdir(bin, 0777), 0);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    ck_assert_int_gt(n, 0);
+    self[n] = '\0';
+    ck_assert_int_eq(symlink(self, in_dir("bin/sluice-sampler")), 0);
+    ck_assert_int_eq(symlink(self, in_dir("bin/sluice-trainer")), 0);
+    memset(&client, 0, sizeof client);
+    client.stop_at_epoch = -1;
+    unsetenv("FAKE_WORKER");
+}
+
+// --- the client ----------------------------------------------------------------------------------
+
+static void client_send(struct sl_bus *bus, bool stop)
+{
+    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
+    Sl__Control__Stop stop_body = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    stop_body.kill = client.kill;
+    if (stop) {
+        e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+        e.stop = &stop_body;
+        client.stopped_ns = sl_now_ns();
+    } else {
+        e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
+        e.subscribe = &subscribe;
+    }
+    sl_bus_send(bus, NULL, &e);
+}
+
+static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
+{
+    size_t n = strlen(client.lines);
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
+        if (client.epochs++ == client.stop_at_epoch)
+            client_send(bus, true);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: client.progress++; break;
+    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
+        snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
+        client.finished = true;
+        client.finished_ns = sl_now_ns();
+        client.exit_status = m->finished->exit_status;
+        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
+        snprintf(client.directory, sizeof client.directory, "%s", m->finished->run_directory);
+        client.report = cJSON_Parse(m->finished->report_json);
+        break;
+    default: break;
+    }
+}
+
+static void *client_main(void *arg)
+{
+    struct sl_bus *bus;
+    Sl__Control__Envelope *m;
+    if (sl_bus_connect(client.endpoint, client.token, &bus) < 0)
+        return NULL;
+    client_send(bus, false);
+    if (client.stop_at_start)
+        client_send(bus, true);
+    uint64_t until = sl_now_ns() + 20000000000ull;
+    while (!client.finished && sl_now_ns() < until) {
+        if (sl_bus_receive(bus, 100, NULL, &m) != SL_OK)
+            continue;
+        client_take(bus, m);
+        sl_bus_message_free(m);
+    }
+    sl_bus_close(bus, 0);
+    return NULL;
+}
+
+static int run_job(const char *extra, const char *report)
+{
+    char text[8192];
+    snprintf(text, sizeof text,
+             "{\"name\": \"fake\", \"dataset\": \"%s\", \"output\": \"%s\", \"digest\": true, "
+             "\"model\": {\"kind\": \"graphsage\", %s}, "
+             "\"sampler\": {\"fanout\": %s, \"batch_size\": 8}, "
+             "\"updates\": {\"batches_per_update\": 2}, "
+             "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\"}, "
+             "{\"kind\": \"cpu\", \"cores\": \"0\"}], \"seed\": 5%s%s}",
+             dir, output, model, fanout, *extra ? ", " : "", extra);
+    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
+    const struct sl_job_options options = {
+        .endpoint = client.endpoint,
+        .token = client.token,
+        .config_text = text,
+        .config_bytes = strlen(text),
+        .report_path = report,
+        .worker_directory = bin,
+    };
+    ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
+    int status = sl_job_run(&options);
+    pthread_join(client.thread, NULL);
+    ck_assert_msg(client.finished, "the client has heard no end");
+    ck_assert_int_eq(client.exit_status, status);
+    return status;
+}
+
+// --- looking at results --------------------------------------------------------------------------
+
+static const cJSON *at(const cJSON *from, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+    ck_assert_msg(item != NULL, "the report has no '%s'", key);
+    return item;
+}
+
+static double number(const cJSON *from, const char *key)
+{
+    const cJSON *item = at(from, key);
+    ck_assert_msg(cJSON_IsNumber(item), "'%s' is no number", key);
+    return item->valuedouble;
+}
+
+static const char *words(const cJSON *from, const char *key)
+{
+    const cJSON *item = at(from, key);
+    ck_assert_msg(cJSON_IsString(item), "'%s' is no text", key);
+    return item->valuestring;
+}
+
+static cJSON *read_json(const char *name)
+{
+    static char text[1 << 20];
+    FILE *f = fopen(name, "r");
+    ck_assert_msg(f != NULL, "%s is missing", name);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    cJSON *json = cJSON_Parse(text);
+    ck_assert_msg(json != NULL, "%s is no JSON", name);
+    return json;
+}
+
+static bool has_output(void)
+{
+    return access(output, F_OK) == 0;
+}
+
+// None of the processes that the report names lives.
+static void assert_nobody_lives(void)
+{
+    const cJSON *p;
+    cJSON_ArrayForEach(p, at(client.report, "processes"))
+    {
+        pid_t pid = (pid_t)number(p, "pid");
+        if (pid != getpid())
+            ck_assert_msg(kill(pid, 0) != 0, "%s lives on", words(p, "name"));
+    }
+}
+
+static void assert_exactly_once(int epochs)
+{
+    const cJSON *batches = at(client.report, "batches");
+    ck_assert_double_eq(number(batches, "scheduled"), 5 * epochs);
+    ck_assert_double_eq(number(batches, "trained"), 5 * epochs);
+    // Three updates an epoch, each of which added one to every parameter.
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), epochs);
+}
+
+#define EPOCHS_3 "\"epochs\": 3"
+
+// --- success -------------------------------------------------------------------------------------
+
+START_TEST(a_job_runs_to_its_report)
+{
+    char report[1200];
+    snprintf(report, sizeof report, "%s/report-copy.json", dir);
+    ck_assert_int_eq(
+        run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 2, \"trainers\": 2}", report), 0);
+    ck_assert_str_eq(client.message, "");
+    ck_assert_str_eq(client.directory, output);
+    ck_assert_int_eq(client.epochs, 3);
+    assert_exactly_once(3);
+    assert_nobody_lives();
+    const cJSON *r = client.report;
+    ck_assert_str_eq(words(r, "schema"), "sluice.report/1");
+    ck_assert_str_eq(words(r, "status"), "done");
+    ck_assert_str_eq(words(r, "job"), "fake");
+    ck_assert_int_eq(cJSON_GetArraySize(at(r, "devices")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(r, "restarts")), 0);
+    ck_assert_double_eq(number(at(r, "config"), "epochs"), 3);
+    const cJSON *allocation = cJSON_GetArrayItem(at(r, "allocations"), 0);
+    ck_assert_double_eq(number(allocation, "samplers"), 2);
+    ck_assert_msg(strstr(words(allocation, "reason"), "fixed by the job file") != NULL, "%s",
+                  words(allocation, "reason"));
+    ck_assert_double_gt(number(r, "wall_seconds"), 0);
+    ck_assert_double_gt(number(r, "start_seconds"), 0);
+    ck_assert_double_gt(number(r, "peak_memory"), 1 << 20);
+    ck_assert_uint_eq(strlen(words(r, "params_sha256")), 64);
+    ck_assert_uint_eq(strlen(words(r, "samples_digest")), 32);
+
+    // The two files are the report that the client got.
+    char file[1200];
+    snprintf(file, sizeof file, "%s/report.json", output);
+    cJSON *one = read_json(file), *two = read_json(report);
+    ck_assert(cJSON_Compare(one, r, true));
+    ck_assert(cJSON_Compare(two, r, true));
+    cJSON_Delete(one);
+    cJSON_Delete(two);
+}
+END_TEST
+
+START_TEST(an_epoch_has_all_its_figures)
+{
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
+    const cJSON *e = cJSON_GetArrayItem(at(client.report, "epochs"), 1);
+    ck_assert_double_eq(number(e, "epoch"), 1);
+    ck_assert_double_eq(number(e, "batches"), 5);
+    ck_assert_double_eq_tol(number(e, "loss"), 2.0, 1e-12);
+    ck_assert_double_eq(number(e, "sampled_edges"), 30 * N_TRAIN);
+    ck_assert_double_eq(number(e, "input_nodes"), 10 * N_TRAIN);
+    ck_assert_double_eq_tol(number(e, "val_accuracy"), 0.8, 1e-12);
+    const cJSON *stages = at(e, "stages");
+    static const char *const all[] = {"sample", "mark", "copy",         "extract",
+                                      "train",  "wait", "backpressure", "evaluate"};
+    for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
+        const cJSON *stage = at(stages, all[i]);
+        number(stage, "seconds");
+        number(stage, "count");
+        number(stage, "p50");
+        number(stage, "p99");
+    }
+    ck_assert_double_eq(number(at(stages, "train"), "count"), 5);
+    ck_assert_double_eq_tol(number(at(stages, "train"), "seconds"), 0.005, 1e-9);
+    ck_assert_double_eq_tol(number(at(stages, "train"), "p99"), 0.001, 1e-9);
+    number(at(e, "cache"), "hit_rate");
+    number(at(e, "queue"), "depth_mean");
+    number(e, "switches");
+    ck_assert_uint_gt(strlen(words(e, "bottleneck")), 10);
+
+    // metrics.jsonl has the same, one line an epoch.
+    char file[1200], line[16384];
+    snprintf(file, sizeof file, "%s/metrics.jsonl", output);
+    FILE *f = fopen(file, "r");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
+        cJSON *json = cJSON_Parse(line);
+        ck_assert(cJSON_Compare(json, cJSON_GetArrayItem(at(client.report, "epochs"), i), true));
+        cJSON_Delete(json);
+    }
+    ck_assert_ptr_null(fgets(line, sizeof line, f));
+    fclose(f);
+}
+END_TEST
+
+START_TEST(the_best_epochs_parameters_are_tested)
+{
+    // Epoch 1 is the best one: its parameters are those after 2 x 3 updates, of 4 x 3 in all.
+    ck_assert_int_eq(run_job("\"epochs\": 4", NULL), 0);
+    ck_assert_double_eq(number(client.report, "best_epoch"), 1);
+    ck_assert_double_eq_tol(number(client.report, "best_val_accuracy"), 0.8, 1e-12);
+    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 6.0 / N_TEST, 1e-12);
+    char file[1200];
+    snprintf(file, sizeof file, "%s/model.best.safetensors", output);
+    ck_assert_int_eq(access(file, R_OK), 0);
+    snprintf(file, sizeof file, "%s/model.safetensors", output);
+    ck_assert_int_eq(access(file, R_OK), 0);
+}
+END_TEST
+
+START_TEST(sampled_evaluation_finds_the_same)
+{
+    ck_assert_int_eq(
+        run_job("\"epochs\": 4, \"evaluate\": {\"fanout\": [2, 2], \"batch_size\": 100}", NULL), 0);
+    ck_assert_double_eq(number(client.report, "best_epoch"), 1);
+    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 6.0 / N_TEST, 1e-12);
+}
+END_TEST
+
+START_TEST(a_model_of_one_layer_is_evaluated)
+{
+    model = "\"layers\": 1";
+    fanout = "[2]";
+    ck_assert_int_eq(run_job("\"epochs\": 4", NULL), 0);
+    ck_assert_double_eq(number(client.report, "best_epoch"), 1);
+    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 6.0 / N_TEST, 1e-12);
+}
+END_TEST
+
+START_TEST(evaluation_only_at_the_end)
+{
+    ck_assert_int_eq(run_job("\"epochs\": 9, \"evaluate\": {\"every\": 0}", NULL), 0);
+    const cJSON *epochs = at(client.report, "epochs");
+    for (int i = 0; i < 8; i++)
+        ck_assert(cJSON_IsNull(at(cJSON_GetArrayItem(epochs, i), "val_accuracy")));
+    ck_assert(cJSON_IsNumber(at(cJSON_GetArrayItem(epochs, 8), "val_accuracy")));
+    ck_assert_double_eq(number(client.report, "best_epoch"), 8);
+    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 27.0 / N_TEST, 1e-12);
+}
+END_TEST
+
+START_TEST(evaluation_every_third_epoch_and_at_the_end)
+{
+    ck_assert_int_eq(run_job("\"epochs\": 7, \"evaluate\": {\"every\": 3}", NULL), 0);
+    const cJSON *epochs = at(client.report, "epochs");
+    for (int i = 0; i < 7; i++)
+        ck_assert_int_eq(cJSON_IsNumber(at(cJSON_GetArrayItem(epochs, i), "val_accuracy")),
+                         i == 2 || i == 5 || i == 6);
+}
+END_TEST
+
+START_TEST(many_epochs_go_through_the_ring_of_phases)
+{
+    ck_assert_int_eq(run_job("\"epochs\": 60", NULL), 0);
+    assert_exactly_once(60);
+    ck_assert_double_eq(number(client.report, "best_epoch"), 1);
+}
+END_TEST
+
+static char digest_before[40], params_before[80];
+
+START_TEST(the_split_does_not_change_digests)
+{
+    ck_assert_int_eq(run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 1, \"trainers\": 1}", NULL),
+                     0);
+    snprintf(digest_before, sizeof digest_before, "%s", words(client.report, "samples_digest"));
+    snprintf(params_before, sizeof params_before, "%s", words(client.report, "params_sha256"));
+    memset(&client, 0, sizeof client);
+    client.stop_at_epoch = -1;
+    snprintf(output, sizeof output, "%s/again", dir);
+    setenv("FAKE_WORKER", "sampler:hold3<1 trainer:hold3<1", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 2, \"trainers\": 3}", NULL),
+                     0);
+    ck_assert_str_eq(words(client.report, "samples_digest"), digest_before);
+    ck_assert_str_eq(words(client.report, "params_sha256"), params_before);
+}
+END_TEST
+
+// --- deaths --------------------------------------------------------------------------------------
+
+START_TEST(a_killed_sampler_is_replaced_and_its_batch_drawn_again)
+{
+    setenv("FAKE_WORKER", "sampler:hold<1", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
+    assert_exactly_once(3);
+    assert_nobody_lives();
+    const cJSON *restarts = at(client.report, "restarts");
+    ck_assert_int_eq(cJSON_GetArraySize(restarts), 1);
+    const cJSON *r = cJSON_GetArrayItem(restarts, 0);
+    ck_assert_str_eq(words(r, "worker"), "sampler 0");
+    ck_assert_str_eq(words(r, "held"), "batch 0 of epoch 0");
+    ck_assert_msg(strstr(words(r, "cause"), "SIGKILL") != NULL, "%s", words(r, "cause"));
+    ck_assert_double_eq(number(at(client.report, "batches"), "resampled"), 1);
+    ck_assert_msg(strstr(client.lines, "sampler 0 (process ") &&
+                      strstr(client.lines, "batch 0 of epoch 0 in hand"),
+                  "%s", client.lines);
+}
+END_TEST
+
+START_TEST(a_killed_trainer_is_replaced_and_its_batch_trained_again)
+{
+    setenv("FAKE_WORKER", "trainer:hold3<1", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
+    assert_exactly_once(3);
+    ck_assert_double_eq(number(at(client.report, "batches"), "retrained"), 1);
+    const cJSON *r = cJSON_GetArrayItem(at(client.report, "restarts"), 0);
+    ck_assert_str_eq(words(r, "worker"), "trainer 0");
+    ck_assert_str_eq(words(r, "held"), "batch 3 of epoch 0");
+}
+END_TEST
+
+START_TEST(a_worker_that_dies_at_the_start_is_tried_again)
+{
+    setenv("FAKE_WORKER", "sampler:segv<2 trainer:exit<1", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "restarts")), 3);
+}
+END_TEST
+
+START_TEST(a_worker_that_always_dies_at_the_start_ends_the_job)
+{
+    setenv("FAKE_WORKER", "trainer:abort", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 1);
+    ck_assert_msg(strstr(client.message, "trainer 0 died 5 times in a row") &&
+                      strstr(client.message, "SIGABRT") &&
+                      strstr(client.message, "the cat is on the mat"),
+                  "%s", client.message);
+    ck_assert_msg(!has_output(), "something was left behind");
+}
+END_TEST
+
+START_TEST(a_worker_that_always_dies_at_work_ends_the_job_with_a_report)
+{
+    setenv("FAKE_WORKER", "sampler:hold", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 1);
+    ck_assert_msg(strstr(client.message, "sampler 0 died 5 times in a row") &&
+                      strstr(client.message, "SIGKILL") &&
+                      strstr(client.message, "batch 0 of epoch 0") &&
+                      strstr(client.message, "log/sampler-0.log"),
+                  "%s", client.message);
+    ck_assert_str_eq(words(client.report, "status"), "failed");
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "restarts")), 5);
+    assert_nobody_lives();
+}
+END_TEST
+
+START_TEST(progress_between_deaths_keeps_a_job_alive)
+{
+    // Every trainer dies over its fourth batch, after three good ones: 45 cells need many lives.
+    setenv("FAKE_WORKER", "trainer:hold3", 1);
+    ck_assert_int_eq(run_job("\"epochs\": 4", NULL), 0);
+    assert_exactly_once(4);
+    ck_assert_int_gt(cJSON_GetArraySize(at(client.report, "restarts")), 5);
+    ck_assert_double_eq_tol(number(client.report, "test_accuracy"), 6.0 / N_TEST, 1e-12);
+}
+END_TEST
+
+START_TEST(a_worker_that_says_why_ends_the_job_at_once)
+{
+    setenv("FAKE_WORKER", "sampler:failed", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 2);
+    ck_assert_str_eq(client.message,
+                     "sampler 0: node_feat.npy: found no features, wanted 3 a vertex");
+    ck_assert_msg(!has_output(), "something was left behind");
+}
+END_TEST
+
+START_TEST(an_error_at_work_fails_the_job)
+{
+    setenv("FAKE_WORKER", "trainer:late", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 1);
+    ck_assert_str_eq(client.message, "trainer 0: the disk is on fire");
+    ck_assert_str_eq(words(client.report, "message"), client.message);
+}
+END_TEST
+
+START_TEST(a_missing_worker_program_is_named)
+{
+    ck_assert_int_eq(unlink(in_dir("bin/sluice-trainer")), 0);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 2);
+    ck_assert_msg(strstr(client.message, "bin/sluice-trainer") != NULL, "%s", client.message);
+    ck_assert(!has_output());
+}
+END_TEST
+
+// --- what does not fit ---------------------------------------------------------------------------
+
+START_TEST(an_arena_that_is_too_small_is_refused_with_the_number)
+{
+    // 100,000 bytes are two chunks; 2 trainers x 2 + 1 sampler + 1 blocks are the least.
+    ck_assert_int_eq(run_job(EPOCHS_3 ", \"arena\": {\"memory\": \"256KiB\"}, "
+                                      "\"allocation\": {\"samplers\": 1, \"trainers\": 2}",
+                             NULL),
+                     2);
+    ck_assert_msg(strstr(client.message, "arena.memory: found 262144 bytes") &&
+                      strstr(client.message, "wanted at least 786432 bytes"),
+                  "%s", client.message);
+    ck_assert(!has_output());
+}
+END_TEST
+
+START_TEST(blocks_that_no_machine_can_hold_are_refused)
+{
+    setenv("FAKE_WORKER", "sampler:small", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 2);
+    ck_assert_msg(strstr(client.message, "arena.memory") != NULL, "%s", client.message);
+    ck_assert(!has_output());
+}
+END_TEST
+
+START_TEST(an_output_of_an_earlier_run_is_refused)
+{
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
+    memset(&client, 0, sizeof client);
+    client.stop_at_epoch = -1;
+    ck_assert_int_eq(run_job("\"epochs\": 1", NULL), 2);
+    ck_assert_msg(strstr(client.message, "earlier run") != NULL, "%s", client.message);
+    char file[1200];
+    snprintf(file, sizeof file, "%s/report.json", output);
+    cJSON *report = read_json(file);
+    ck_assert_double_eq(number(at(report, "config"), "epochs"), 3);
+    cJSON_Delete(report);
+}
+END_TEST
+
+START_TEST(a_bad_configuration_is_refused)
+{
+    ck_assert_int_eq(run_job("\"epocs\": 3", NULL), 2);
+    ck_assert_msg(strstr(client.message, "epocs") != NULL, "%s", client.message);
+}
+END_TEST
+
+// --- stops ---------------------------------------------------------------------------------------
+
+static double seconds_to_stop(void)
+{
+    return (double)(client.finished_ns - client.stopped_ns) * 1e-9;
+}
+
+START_TEST(a_stop_leaves_a_partial_report_in_under_two_seconds)
+{
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    client.stop_at_epoch = 1;
+    ck_assert_int_eq(run_job("\"epochs\": 1000", NULL), 130);
+    ck_assert_double_lt(seconds_to_stop(), 2.0);
+    ck_assert_str_eq(words(client.report, "status"), "stopped");
+    ck_assert_int_ge(cJSON_GetArraySize(at(client.report, "epochs")), 2);
+    ck_assert_int_lt(cJSON_GetArraySize(at(client.report, "epochs")), 10);
+    ck_assert_double_le(number(at(client.report, "batches"), "trained"),
+                        number(at(client.report, "batches"), "scheduled"));
+    ck_assert_uint_eq(strlen(words(client.report, "params_sha256")), 64);
+    assert_nobody_lives();
+}
+END_TEST
+
+START_TEST(workers_that_do_not_leave_are_killed_in_time)
+{
+    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
+    client.stop_at_epoch = 0;
+    ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
+    ck_assert_double_lt(seconds_to_stop(), 2.0);
+    ck_assert_double_gt(seconds_to_stop(), 0.8);
+    assert_nobody_lives();
+}
+END_TEST
+
+START_TEST(a_stop_with_kill_waits_for_nobody)
+{
+    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
+    client.stop_at_epoch = 0;
+    client.kill = true;
+    ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
+    ck_assert_double_lt(seconds_to_stop(), 0.8);
+    assert_nobody_lives();
+}
+END_TEST
+
+START_TEST(a_stop_before_the_start_leaves_nothing)
+{
+    client.stop_at_start = true;
+    ck_assert_int_eq(run_job(EPOCHS_3, NULL), 130);
+    ck_assert(!has_output());
+    ck_assert_ptr_null(client.report);
+}
+END_TEST
+
+// Living processes whose command line has `text`.
+static int count_processes(const char *text)
+{
+    int n = 0;
+    DIR *proc = opendir("/proc");
+    for (struct dirent *e; (e = readdir(proc));) {
+        char name[300], line[4096];
+        snprintf(name, sizeof name, "/proc/%s/cmdline", e->d_name);
+        FILE *f = e->d_name[0] >= '1' && e->d_name[0] <= '9' ? fopen(name, "r") : NULL;
+        if (!f)
+            continue;
+        // A dead process that nobody has waited for has an empty command line.
+        size_t bytes = fread(line, 1, sizeof line - 1, f);
+        line[bytes] = '\0';
+        for (size_t i = 0; i < bytes; i++)
+            line[i] = line[i] ? line[i] : ' ';
+        n += strstr(line, text) != NULL;
+        fclose(f);
+    }
+    closedir(proc);
+    return n;
+}
+
+START_TEST(workers_die_with_their_broker)
+{
+    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf trainer:slow", 1);
+    pid_t broker = fork();
+    if (broker == 0) {
+        run_job("\"epochs\": 100000", NULL);
+        _exit(0);
+    }
+    char mark[64];
+    snprintf(mark, sizeof mark, "--broker %d ", (int)broker);
+    uint64_t until = sl_now_ns() + 10000000000ull;
+    while (count_processes(mark) < 2 && sl_now_ns() < until)
+        usleep(10000);
+    usleep(200000); // let them get to work
+    ck_assert_int_ge(count_processes(mark), 2);
+    kill(broker, SIGKILL);
+    until = sl_now_ns() + 2000000000ull;
+    while (count_processes(mark) > 0 && sl_now_ns() < until)
+        usleep(10000);
+    ck_assert_int_eq(count_processes(mark), 0);
+}
+END_TEST
+
+START_TEST(a_worker_whose_broker_is_gone_does_not_start)
+{
+    // --broker names a process that is not its parent: the parent died before the worker looked.
+    setenv("FAKE_WORKER", "", 1);
+    pid_t worker = fork();
+    if (worker == 0) {
+        execl(in_dir("bin/sluice-sampler"), in_dir("bin/sluice-sampler"), "--worker", "1", "--slot",
+              "0", "--role-index", "0", "--device", "0", "--endpoint", "ipc://@nobody-is-there",
+              "--token", "1", "--broker", "1", NULL);
+        _exit(99);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(worker, &status, 0), worker);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0); // stopped, no failure to report
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    int status = fake_worker_main(argc, argv);
+    if (status >= 0)
+        return status;
+    Suite *s = suite_create("broker job");
+    TCase *c = tcase_create("job");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, a_job_runs_to_its_report);
+    tcase_add_test(c, an_epoch_has_all_its_figures);
+    tcase_add_test(c, the_best_epochs_parameters_are_tested);
+    tcase_add_test(c, sampled_evaluation_finds_the_same);
+    tcase_add_test(c, a_model_of_one_layer_is_evaluated);
+    tcase_add_test(c, evaluation_only_at_the_end);
+    tcase_add_test(c, evaluation_every_third_epoch_and_at_the_end);
+    tcase_add_test(c, many_epochs_go_through_the_ring_of_phases);
+    tcase_add_test(c, the_split_does_not_change_digests);
+    tcase_add_test(c, a_killed_sampler_is_replaced_and_its_batch_drawn_again);
+    tcase_add_test(c, a_killed_trainer_is_replaced_and_its_batch_trained_again);
+    tcase_add_test(c, a_worker_that_dies_at_the_start_is_tried_again);
+    tcase_add_test(c, a_worker_that_always_dies_at_the_start_ends_the_job);
+    tcase_add_test(c, a_worker_that_always_dies_at_work_ends_the_job_with_a_report);
+    tcase_add_test(c, progress_between_deaths_keeps_a_job_alive);
+    tcase_add_test(c, a_worker_that_says_why_ends_the_job_at_once);
+    tcase_add_test(c, an_error_at_work_fails_the_job);
+    tcase_add_test(c, a_missing_worker_program_is_named);
+    tcase_add_test(c, an_arena_that_is_too_small_is_refused_with_the_number);
+    tcase_add_test(c, blocks_that_no_machine_can_hold_are_refused);
+    tcase_add_test(c, an_output_of_an_earlier_run_is_refused);
+    tcase_add_test(c, a_bad_configuration_is_refused);
+    tcase_add_test(c, a_stop_leaves_a_partial_report_in_under_two_seconds);
+    tcase_add_test(c, workers_that_do_not_leave_are_killed_in_time);
+    tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
+    tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
+    tcase_add_test(c, workers_die_with_their_broker);
+    tcase_add_test(c, a_worker_whose_broker_is_gone_does_not_start);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,403 @@
+// The option parser, suggestions, units, and how commands are found and end.
+#include "broker/cli/options.h"
+
+#include "broker/cli/command.h"
+#include "broker/cli/suggest.h"
+#include "broker/cli/units.h"
+#include "tests/unit/cli_fixture.h"
+
+// ---- options ------------------------------------------------------------------------------------
+
+struct values {
+    bool flag, on, given;
+    const char *text, *operand, *second;
+    struct sl_text_list list;
+    uint64_t count, size;
+    double real;
+    int choice;
+};
+
+static const char *const choices[] = {"text", "json", "csv", NULL};
+
+static int parse_words(struct values *v, bool required, size_t n, const char *const *words)
+{
+    const struct sl_option options[] = {
+        {.name = "flag", .letter = 'f', .type = SL_OPTION_FLAG, .value = &v->flag, .help = "a flag"},
+        {.name = "on", .type = SL_OPTION_FLAG, .value = &v->on, .help = "on by default"},
+        {.name = "text", .type = SL_OPTION_TEXT, .value = &v->text, .placeholder = "TEXT",
+         .help = "any text", .required = required},
+        {.name = "set", .type = SL_OPTION_LIST, .value = &v->list, .placeholder = "KEY=VALUE",
+         .help = "many times"},
+        {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, .value = &v->count,
+         .placeholder = "N", .min = 2, .max = 1000, .help = "a count", .given = &v->given},
+        {.name = "memory", .type = SL_OPTION_SIZE, .value = &v->size, .placeholder = "SIZE",
+         .help = "a size"},
+        {.name = "ratio", .type = SL_OPTION_REAL, .value = &v->real, .placeholder = "R",
+         .min = -1, .max = 1, .help = "a number"},
+        {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .value = &v->choice,
+         .choices = choices, .help = "how to print"},
+    };
+    const struct sl_operand operands[] = {{"FILE", &v->operand, false},
+                                          {"MORE", &v->second, true}};
+    const struct sl_command_usage usage = {
+        .command = "try this",
+        .about = "Tries options.",
+        .example = "sluice try this file",
+        .operands = operands,
+        .n_operands = 2,
+        .options = options,
+        .n_options = SL_COUNT_OF(options),
+    };
+    char *argv[FIXTURE_MAX_WORDS + 1] = {(char *)"this"};
+    for (size_t i = 0; i < n; i++)
+        argv[i + 1] = (char *)words[i];
+    return sl_options_parse(&usage, (int)n + 1, argv);
+}
+
+#define PARSE(v, ...)                                                                              \
+    parse_words(v, false, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                  \
+                (const char *[]){__VA_ARGS__})
+
+START_TEST(every_type_is_read_and_defaults_stay)
+{
+    struct values v = {.on = true, .count = 7, .size = 5, .text = "default"};
+    ck_assert_int_eq(PARSE(&v, "file", "--ratio", "-0.5"), 0);
+    ck_assert_uint_eq(v.count, 7);
+    ck_assert_uint_eq(v.size, 5);
+    ck_assert_str_eq(v.text, "default");
+    ck_assert(v.on && !v.flag && !v.given);
+    ck_assert(v.real == -0.5);
+    ck_assert_int_eq(PARSE(&v, "--count", "1e2", "--memory=1.5KiB", "--flag", "--no-on", "--text=a b",
+                           "file", "-o", "json", "--set", "a=1", "--set=b=2"),
+                     0);
+    ck_assert_uint_eq(v.count, 100);
+    ck_assert_uint_eq(v.size, 1536);
+    ck_assert(v.flag && !v.on && v.given);
+    ck_assert_str_eq(v.text, "a b");
+    ck_assert_str_eq(v.operand, "file");
+    ck_assert_int_eq(v.choice, 1);
+    ck_assert_uint_eq(v.list.n, 2);
+    ck_assert_str_eq(v.list.items[1], "b=2");
+    sl_text_list_fini(&v.list);
+}
+END_TEST
+
+START_TEST(letters_take_their_value_attached_or_next)
+{
+    struct values v = {0};
+    ck_assert_int_eq(PARSE(&v, "-ojson", "-n", "5", "file"), 0);
+    ck_assert_int_eq(v.choice, 1);
+    ck_assert_uint_eq(v.count, 5);
+    ck_assert_int_eq(PARSE(&v, "-fn6", "file"), 0);
+    ck_assert(v.flag);
+    ck_assert_uint_eq(v.count, 6);
+}
+END_TEST
+
+START_TEST(two_dashes_end_the_options)
+{
+    struct values v = {0};
+    ck_assert_int_eq(PARSE(&v, "--", "--flag", "-"), 0);
+    ck_assert(!v.flag);
+    ck_assert_str_eq(v.operand, "--flag");
+    ck_assert_str_eq(v.second, "-");
+}
+END_TEST
+
+static const struct {
+    const char *words[3];
+    int code;
+    const char *message;
+} wrong[] = {
+    {{"file", "--coumt", "3"}, SL_EINVAL, "unknown option --coumt: did you mean --count?"},
+    {{"file", "--mem=3"}, SL_EINVAL, "did you mean --memory?"},
+    {{"file", "--no-text"}, SL_EINVAL, "unknown option --no-text"},
+    {{"file", "--xyzzyx"}, SL_EINVAL, "'sluice try this --help' lists them"},
+    {{"file", "-x"}, SL_EINVAL, "unknown option -x"},
+    {{"file", "--hlep"}, SL_EINVAL, "did you mean --help?"},
+    {{"file", "--count"}, SL_EINVAL, "--count needs a value: --count N"},
+    {{"file", "--count", "--flag"}, SL_EINVAL, "--count needs a value"},
+    {{"file", "--count", "1"}, SL_ERANGE, "--count 1 is out of range: wanted 2 to 1000"},
+    {{"file", "--count", "1001"}, SL_ERANGE, "wanted 2 to 1000"},
+    {{"file", "--count", "2.5"}, SL_EINVAL, "'2.5' is not a whole number"},
+    {{"file", "--count", "-3"}, SL_EINVAL, "'-3' is not a whole number"},
+    {{"file", "--count", ""}, SL_EINVAL, "not a whole number"},
+    {{"file", "--memory", "4 apples"}, SL_EINVAL, "'4 apples' is not a size"},
+    {{"file", "--ratio", "1.01"}, SL_ERANGE, "wanted -1 to 1"},
+    {{"file", "--ratio", "nan"}, SL_EINVAL, "'nan' is not a number"},
+    {{"file", "--output", "jsn"}, SL_EINVAL, "wanted one of text, json, csv: did you mean 'json'?"},
+    {{"file", "--flag=yes"}, SL_EINVAL, "--flag takes no value"},
+    {{"file", "--text", ""}, SL_EINVAL, "--text is empty"},
+    {{"a", "b", "c"}, SL_EINVAL, "one word too many: 'c'"},
+    {{"--flag"}, SL_EINVAL, "FILE is missing"},
+};
+
+START_TEST(a_mistake_is_named)
+{
+    struct values v = {0};
+    size_t n = 0;
+    while (n < 3 && wrong[_i].words[n])
+        n++;
+    ck_assert_int_eq(parse_words(&v, false, n, wrong[_i].words), wrong[_i].code);
+    assert_message_has("try this: ");
+    assert_message_has(wrong[_i].message);
+}
+END_TEST
+
+START_TEST(bounds_are_inclusive)
+{
+    struct values v = {0};
+    ck_assert_int_eq(PARSE(&v, "file", "--count", "2", "--ratio=-1"), 0);
+    ck_assert_int_eq(PARSE(&v, "file", "--count", "1000", "--ratio=1"), 0);
+}
+END_TEST
+
+START_TEST(a_required_option_is_missed)
+{
+    struct values v = {.text = "default"};
+    ck_assert_int_eq(parse_words(&v, true, 1, (const char *[]){"file"}), SL_EINVAL);
+    assert_message_has("--text TEXT is missing");
+    ck_assert_int_eq(parse_words(&v, true, 2, (const char *[]){"file", "--text=x"}), 0);
+}
+END_TEST
+
+START_TEST(help_shows_options_defaults_and_the_example)
+{
+    struct values v = {.count = 42, .size = 1 << 20};
+    capture_begin();
+    // Help wins over a mistake in front of it.
+    ck_assert_int_eq(PARSE(&v, "--nonsense", "--help"), SL_OPTIONS_HELP);
+    char *text = capture_end();
+    assert_has(text, "usage: sluice try this FILE [MORE] [OPTION]...");
+    assert_has(text, "-n, --count N");
+    assert_has(text, "[42]");
+    assert_has(text, "[1.00 MiB]");
+    assert_has(text, "--output text|json|csv");
+    assert_has(text, "Example:\n  sluice try this file\n");
+    free(text);
+}
+END_TEST
+
+// ---- suggestions --------------------------------------------------------------------------------
+
+START_TEST(distance_counts_edits)
+{
+    ck_assert_uint_eq(sl_suggest_distance("", ""), 0);
+    ck_assert_uint_eq(sl_suggest_distance("abc", ""), 3);
+    ck_assert_uint_eq(sl_suggest_distance("", "ab"), 2);
+    ck_assert_uint_eq(sl_suggest_distance("kitten", "sitting"), 3);
+    ck_assert_uint_eq(sl_suggest_distance("generate", "genreate"), 1);
+    ck_assert_uint_eq(sl_suggest_distance("run", "rnu"), 1);
+}
+END_TEST
+
+START_TEST(only_a_near_word_is_suggested)
+{
+    const char *const words[] = {"run", "generate", "import", "inspect"};
+    ck_assert_str_eq(sl_suggest_closest("genrate", words, 4), "generate");
+    ck_assert_str_eq(sl_suggest_closest("inspekt", words, 4), "inspect");
+    ck_assert_str_eq(sl_suggest_closest("gen", words, 4), "generate");
+    ck_assert_str_eq(sl_suggest_closest("rnu", words, 4), "run");
+    ck_assert_ptr_null(sl_suggest_closest("xylophone", words, 4));
+    ck_assert_ptr_null(sl_suggest_closest("", words, 4));
+    ck_assert_ptr_null(sl_suggest_closest("run", words, 0));
+}
+END_TEST
+
+// ---- units --------------------------------------------------------------------------------------
+
+static const struct {
+    const char *text;
+    uint64_t bytes; // UINT64_MAX = refused
+} sizes[] = {
+    {"0", 0},
+    {"17", 17},
+    {"17B", 17},
+    {"64k", 64000},
+    {"64KiB", 65536},
+    {"64 KiB", 65536},
+    {"4GiB", UINT64_C(4) << 30},
+    {"1.5MB", 1500000},
+    {"2e6", 2000000},
+    {"1_000", 1000},
+    {"9223372036854775807", INT64_MAX},
+    {"9223372036854775808", UINT64_MAX},
+    {"8388608TiB", UINT64_MAX},
+    {"", UINT64_MAX},
+    {"-1", UINT64_MAX},
+    {"GiB", UINT64_MAX},
+    {"1.2.3", UINT64_MAX},
+    {"1e", UINT64_MAX},
+    {"0x10", UINT64_MAX},
+    {"4 GiB x", UINT64_MAX},
+    {"inf", UINT64_MAX},
+    {"_1", UINT64_MAX},
+};
+
+START_TEST(sizes_are_read)
+{
+    uint64_t bytes = UINT64_MAX;
+    int rc = sl_units_parse_bytes(sizes[_i].text, &bytes);
+    if (sizes[_i].bytes == UINT64_MAX) {
+        ck_assert_msg(rc == -1, "'%s' was taken for %ju", sizes[_i].text, (uintmax_t)bytes);
+    } else {
+        ck_assert_msg(rc == 0, "'%s' was refused", sizes[_i].text);
+        ck_assert_uint_eq(bytes, sizes[_i].bytes);
+    }
+}
+END_TEST
+
+START_TEST(counts_are_read)
+{
+    uint64_t n;
+    ck_assert(sl_units_parse_count("100M", &n) == 0 && n == 100000000);
+    ck_assert(sl_units_parse_count("2.5e3", &n) == 0 && n == 2500);
+    ck_assert(sl_units_parse_count("1.5k", &n) == 0 && n == 1500);
+    ck_assert_int_eq(sl_units_parse_count("1.5", &n), -1);
+    ck_assert_int_eq(sl_units_parse_count("3Ki", &n), -1);
+    ck_assert_int_eq(sl_units_parse_count("99999999999999999999", &n), -1);
+}
+END_TEST
+
+START_TEST(numbers_are_written_for_people)
+{
+    char b[SL_UNITS_BYTES];
+    ck_assert_str_eq(sl_units_bytes(b, 0), "0 B");
+    ck_assert_str_eq(sl_units_bytes(b, 1023), "1023 B");
+    ck_assert_str_eq(sl_units_bytes(b, 1024), "1.00 KiB");
+    ck_assert_str_eq(sl_units_bytes(b, (UINT64_C(1) << 30) * 3 / 2), "1.50 GiB");
+    ck_assert_str_eq(sl_units_bytes(b, 1048575), "1.00 MiB");
+    ck_assert_str_eq(sl_units_count(b, 999), "999");
+    ck_assert_str_eq(sl_units_count(b, 1234567), "1.23 M");
+    ck_assert_str_eq(sl_units_grouped(b, 0), "0");
+    ck_assert_str_eq(sl_units_grouped(b, 999), "999");
+    ck_assert_str_eq(sl_units_grouped(b, 1000), "1,000");
+    ck_assert_str_eq(sl_units_grouped(b, UINT64_MAX), "18,446,744,073,709,551,615");
+    ck_assert_str_eq(sl_units_seconds(b, 0.0125), "12.5 ms");
+    ck_assert_str_eq(sl_units_seconds(b, 0.82), "820 ms");
+    ck_assert_str_eq(sl_units_seconds(b, 1.23), "1.2 s");
+    ck_assert_str_eq(sl_units_seconds(b, 185), "3 min 05 s");
+    ck_assert_str_eq(sl_units_seconds(b, 59.97), "1 min 00 s");
+    ck_assert_str_eq(sl_units_seconds(b, 7260), "2 h 01 min");
+}
+END_TEST
+
+// ---- commands -----------------------------------------------------------------------------------
+
+static int n_words_seen;
+
+static int succeed(int argc, char **argv)
+{
+    n_words_seen = argc;
+    return 0;
+}
+
+static int break_down(int argc, char **argv)
+{
+    return sl_fail(SL_EFAILED, "it failed");
+}
+
+static const struct sl_command commands[] = {
+    {"succeed", "does", succeed},
+    {"fail", "does not", break_down},
+};
+
+static int dispatch(int argc, char **argv)
+{
+    return sl_command_dispatch(commands, 2, argc, argv);
+}
+
+START_TEST(a_command_gets_its_words)
+{
+    ck_assert_int_eq(RUN(dispatch, "sluice", "succeed", "--a", "b"), 0);
+    ck_assert_int_eq(n_words_seen, 3);
+    ck_assert_int_eq(RUN(dispatch, "sluice", "fail"), SL_EFAILED);
+}
+END_TEST
+
+START_TEST(an_unknown_command_gets_a_suggestion)
+{
+    ck_assert_int_eq(RUN(dispatch, "sluice", "suceed"), SL_EINVAL);
+    assert_message_has("unknown command 'suceed': did you mean 'succeed'?");
+    ck_assert_int_eq(RUN(dispatch, "sluice", "zzz"), SL_EINVAL);
+    assert_message_has("'sluice --help' lists");
+    ck_assert_int_eq(RUN(dispatch, "sluice"), SL_EINVAL);
+    assert_message_has("no command given");
+    ck_assert_int_eq(RUN(dispatch, "sluice", "--seed"), SL_EINVAL);
+    assert_message_has("before a command");
+}
+END_TEST
+
+START_TEST(help_lists_commands)
+{
+    capture_begin();
+    ck_assert_int_eq(RUN(dispatch, "sluice", "--help"), 0);
+    ck_assert_int_eq(RUN(dispatch, "sluice", "--version"), 0);
+    ck_assert_int_eq(RUN(dispatch, "sluice", "help", "succeed"), 0);
+    ck_assert_int_eq(n_words_seen, 2); // its name and --help
+    char *text = capture_end();
+    assert_has(text, "  succeed  does\n");
+    assert_has(text, "sluice 0.");
+    free(text);
+}
+END_TEST
+
+START_TEST(results_become_exit_statuses)
+{
+    ck_assert_int_eq(sl_exit_status(0), 0);
+    ck_assert_int_eq(sl_exit_status(1), 1);
+    ck_assert_int_eq(sl_exit_status(SL_EINVAL), 2);
+    ck_assert_int_eq(sl_exit_status(SL_EFORMAT), 2);
+    ck_assert_int_eq(sl_exit_status(SL_ENOENT), 2);
+    ck_assert_int_eq(sl_exit_status(SL_EEXIST), 2);
+    ck_assert_int_eq(sl_exit_status(SL_ERANGE), 2);
+    ck_assert_int_eq(sl_exit_status(SL_EIO), 1);
+    ck_assert_int_eq(sl_exit_status(SL_EFAILED), 1);
+    ck_assert_int_eq(sl_exit_status(SL_EABORTED), 130);
+}
+END_TEST
+
+START_TEST(the_first_interrupt_is_noticed)
+{
+    ck_assert(!sl_interrupt_seen());
+    sl_interrupt_catch();
+    raise(SIGINT);
+    ck_assert(sl_interrupt_seen());
+    ck_assert_int_eq(sl_interrupt_check(), SL_EABORTED);
+}
+END_TEST
+
+START_TEST(the_second_interrupt_kills)
+{
+    sl_interrupt_catch();
+    raise(SIGINT);
+    raise(SIGINT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli_options");
+    TCase *t = add_case(s, "options");
+    tcase_add_test(t, every_type_is_read_and_defaults_stay);
+    tcase_add_test(t, letters_take_their_value_attached_or_next);
+    tcase_add_test(t, two_dashes_end_the_options);
+    tcase_add_loop_test(t, a_mistake_is_named, 0, SL_COUNT_OF(wrong));
+    tcase_add_test(t, bounds_are_inclusive);
+    tcase_add_test(t, a_required_option_is_missed);
+    tcase_add_test(t, help_shows_options_defaults_and_the_example);
+    t = add_case(s, "words");
+    tcase_add_test(t, distance_counts_edits);
+    tcase_add_test(t, only_a_near_word_is_suggested);
+    tcase_add_loop_test(t, sizes_are_read, 0, SL_COUNT_OF(sizes));
+    tcase_add_test(t, counts_are_read);
+    tcase_add_test(t, numbers_are_written_for_people);
+    t = add_case(s, "commands");
+    tcase_add_test(t, a_command_gets_its_words);
+    tcase_add_test(t, an_unknown_command_gets_a_suggestion);
+    tcase_add_test(t, help_lists_commands);
+    tcase_add_test(t, results_become_exit_statuses);
+    tcase_add_test(t, the_first_interrupt_is_noticed);
+    tcase_add_test_raise_signal(t, the_second_interrupt_kills, SIGINT);
+    return run_suite(s);
+}
