@@ -30,8 +30,8 @@ int sl_batch_estimate_parse(const char *text, struct sl_batch_estimate *e)
         char *end;
         errno = 0;
         long long x = strtoll(p, &end, 10);
-        if (end == p || errno || !(x == -1 || (x >= 1 && x <= 100000)) ||
-            e->n_hops == SL_ESTIMATE_MAX_HOPS)
+        if (end == p || errno || isspace((unsigned char)*p) || (*end && *end != ',') ||
+            !(x == -1 || (x >= 1 && x <= 100000)) || e->n_hops == SL_ESTIMATE_MAX_HOPS)
             return sl_fail(SL_EINVAL,
                            "inspect: --fanout '%s': wanted 1 to %d numbers as in 15,10,5, each -1 "
                            "(all neighbours) or 1 to 100000",
@@ -39,7 +39,7 @@ int sl_batch_estimate_parse(const char *text, struct sl_batch_estimate *e)
         e->fanout[e->n_hops++] = x;
         if (*end == '\0')
             return SL_OK;
-        p = end + (*end == ',');
+        p = end + 1;
     }
 }
 

@@ -141,8 +141,9 @@ int sl_command_dispatch(const struct sl_command *commands, size_t n, int argc, c
         return SL_EXIT_OK;
     }
     if (word[0] == '-')
-        return sl_fail(SL_EINVAL, "option '%s' before a command: wanted 'sluice COMMAND %s': "
-                                  "'sluice --help' lists the commands",
+        return sl_fail(SL_EINVAL,
+                       "option '%s' before a command: wanted 'sluice COMMAND %s': "
+                       "'sluice --help' lists the commands",
                        word, word);
     const struct sl_command *command = find_command(commands, n, word);
     if (!command)
@@ -159,8 +160,9 @@ int sl_command_choose(const struct sl_command *commands, size_t n, const char *w
         snprintf(named, sizeof named, "%s to %s", what, argv[0]);
         snprintf(help, sizeof help, "sluice %s --help", argv[0]);
         if (argv[1][0] == '-')
-            return sl_fail(SL_EINVAL, "%s: option '%s' before the %s: wanted 'sluice %s %s ...': "
-                                      "'%s' lists them",
+            return sl_fail(SL_EINVAL,
+                           "%s: option '%s' before the %s: wanted 'sluice %s %s ...': "
+                           "'%s' lists them",
                            argv[0], argv[1], what, argv[0], commands[0].name, help);
         *out = find_command(commands, n, argv[1]);
         return *out ? SL_OK : unknown_command(commands, n, named, argv[1], help);

@@ -5,7 +5,7 @@
  * and what to do. Only a problem (not a warning) makes the exit status 1.
  */
 #include <errno.h>
-#include <inttypes.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
-#include "common/device/cores.h"
 #include "broker/supervise.h"
 #include "broker/cli/command.h"
 #include "broker/cli/options.h"
@@ -64,8 +63,9 @@ static const char *const verdict_names[] = {"ok", "warning", "problem"};
 
 // ---- one line -----------------------------------------------------------------------------------
 
-__attribute__((format(printf, 4, 5))) static struct check *
-add(struct doctor *d, const char *key, const char *name, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static struct check *add(struct doctor *d, const char *key,
+                                                               const char *name, const char *fmt,
+                                                               ...)
 {
     struct check *c = &d->checks[SL_MIN(d->n, (size_t)MAX_CHECKS - 1)];
     d->n = SL_MIN(d->n + 1, (size_t)MAX_CHECKS);
@@ -122,21 +122,38 @@ static double cpu_quota(void)
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
+// "0-3,6" for the set of cores.
+static void core_ranges(const cpu_set_t *set, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int c = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, set))
+            continue;
+        int first = c;
+        while (c + 1 < CPU_SETSIZE && CPU_ISSET(c + 1, set))
+            c++;
+        int n = snprintf(out + used, bytes - used, first == c ? "%s%d" : "%s%d-%d", used ? "," : "",
+                         first, c);
+        used = SL_MIN(used + (size_t)SL_MAX(n, 0), bytes - 1);
+    }
+}
+
 static void check_cores(struct doctor *d)
 {
-    struct sl_cores allowed, physical;
-    if (sl_cores_allowed(&allowed) < 0 || sl_cores_physical(&physical) < 0) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         struct check *c = add(d, "cores", "cores", "not known");
-        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+        advise(c, VERDICT_PROBLEM, "sched_getaffinity: %s: allow it in the sandbox",
+               strerror(errno));
         return;
     }
     char text[256];
-    uint32_t n = sl_cores_count(&allowed);
+    int n = CPU_COUNT(&allowed);
     double quota = cpu_quota();
-    sl_cores_format(&allowed, text, sizeof text);
-    struct check *c =
-        add(d, "cores", "cores", "%" PRIu32 " of %" PRIu32 " may be used (%s), %" PRIu32 " physical",
-            n, sl_cores_configured(), text, sl_cores_count(&physical));
+    core_ranges(&allowed, text, sizeof text);
+    struct check *c = add(d, "cores", "cores", "%d of %ld may be used (%s)", n,
+                          sysconf(_SC_NPROCESSORS_ONLN), text);
     if (quota > 0 && quota < n - 0.01)
         advise(c, VERDICT_WARNING,
                "the control group grants the time of %.1f cores only: name fewer in the job's "
@@ -241,8 +258,7 @@ static void check_memfd(struct doctor *d)
     }
     if (fd >= 0)
         close(fd);
-    struct check *c =
-        add(d, "memfd", "shared memory", "memfd %s", err ? "does not work" : "works");
+    struct check *c = add(d, "memfd", "shared memory", "memfd %s", err ? "does not work" : "works");
     if (err)
         advise(c, VERDICT_PROBLEM,
                "memfd_create: %s: a job's memory is one memfd: allow it in the sandbox, or use "
@@ -256,8 +272,7 @@ static void check_pidfd(struct doctor *d)
     int err = fd < 0 ? errno : 0;
     if (fd >= 0)
         close(fd);
-    struct check *c =
-        add(d, "pidfd", "supervision", "pidfd %s", err ? "does not work" : "works");
+    struct check *c = add(d, "pidfd", "supervision", "pidfd %s", err ? "does not work" : "works");
     if (err)
         advise(c, VERDICT_PROBLEM,
                "pidfd_open: %s: dead workers are noticed through it: allow it in the sandbox, or "
@@ -332,8 +347,9 @@ static void check_failpoints(struct doctor *d)
     if (sl_failpoint_init() < 0)
         advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
     else
-        advise(c, VERDICT_WARNING, "processes of a job will kill themselves there: unset it unless "
-                                   "that is what you are testing");
+        advise(c, VERDICT_WARNING,
+               "processes of a job will kill themselves there: unset it unless "
+               "that is what you are testing");
 }
 
 // ---- output -------------------------------------------------------------------------------------
@@ -350,7 +366,8 @@ static void print_text(const struct doctor *d, enum verdict worst)
     }
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
-    printf("\n%s\n", worst == VERDICT_PROBLEM   ? "A job can not run here until the problems are solved."
+    printf("\n%s\n", worst == VERDICT_PROBLEM
+                         ? "A job can not run here until the problems are solved."
                      : worst == VERDICT_WARNING ? "A job can run here; mind the warnings."
                                                 : "A job can run here.");
 }
@@ -439,10 +456,16 @@ int sl_command_doctor(int argc, char **argv)
     bool failpoints = false;
     int output = 0;
     const struct sl_option options[] = {
-        {.name = "failpoints", .type = SL_OPTION_FLAG, .value = &failpoints,
+        {.name = "failpoints",
+         .type = SL_OPTION_FLAG,
+         .value = &failpoints,
          .help = "list the points at which crash tests can kill a process"},
-        {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .value = &output,
-         .choices = outputs, .help = "how to print"},
+        {.name = "output",
+         .letter = 'o',
+         .type = SL_OPTION_CHOICE,
+         .value = &output,
+         .choices = outputs,
+         .help = "how to print"},
     };
     const struct sl_command_usage usage = {
         .command = "doctor",

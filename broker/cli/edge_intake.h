@@ -21,7 +21,7 @@ struct sl_edge_intake {
     struct sl_edge_sort *sort;
     struct sl_id_map *map; // collects the ids that occur; NULL = ids are kept
     bool weighted;
-    bool both_ways;      // also the reverse of each edge (a self-loop has none)
+    bool both_ways; // also the reverse of each edge (a self-loop has none)
     bool drop_self_loops;
 
     // Counted.

@@ -63,19 +63,19 @@ struct run {
 // What a merge reads from: a run through a buffer, or a lane in memory.
 struct source {
     struct sl_radix_array buffer;
-    size_t n, at;         // in the buffer
-    struct run run;       // what the file still holds after the buffer
-    uint64_t left;        // of the run, after the buffer
-    size_t capacity;      // of the buffer; 0 for a lane
+    size_t n, at;    // in the buffer
+    struct run run;  // what the file still holds after the buffer
+    uint64_t left;   // of the run, after the buffer
+    size_t capacity; // of the buffer; 0 for a lane
 };
 
 struct merge {
     struct source *sources; // (n_sources)
     uint32_t n_sources;
-    uint32_t n_leaves;  // n_sources rounded up to a power of two
-    uint64_t *heads;    // (n_leaves) smallest key of each source
-    uint32_t *losers;   // (n_leaves) losers[0] is the winner
-    void *memory;       // all buffers of the sources
+    uint32_t n_leaves; // n_sources rounded up to a power of two
+    uint64_t *heads;   // (n_leaves) smallest key of each source
+    uint32_t *losers;  // (n_leaves) losers[0] is the winner
+    void *memory;      // all buffers of the sources
     size_t memory_bytes;
 };
 
@@ -290,8 +290,8 @@ static int spill_lane(struct sl_edge_sort *s, struct lane *lane)
     return SL_OK;
 }
 
-int sl_edge_sort_add(struct sl_edge_sort *s, int number, const uint64_t *keys,
-                     const float *weights, size_t n)
+int sl_edge_sort_add(struct sl_edge_sort *s, int number, const uint64_t *keys, const float *weights,
+                     size_t n)
 {
     struct lane *lane = &s->lanes[number];
     atomic_fetch_add_explicit(&s->n_added, n, memory_order_relaxed);
@@ -407,8 +407,8 @@ static int merge_open_runs(struct sl_edge_sort *s, struct merge *m, const struct
 {
     SL_TRY(merge_alloc(m, (uint32_t)n_runs));
     uint64_t share = s->memory_bytes / 2 / n_runs / edge_bytes(s->weighted);
-    size_t capacity = (size_t)SL_MAX(SL_MIN(share, (uint64_t)MAX_SOURCE_EDGES),
-                                     (uint64_t)MIN_SOURCE_EDGES);
+    size_t capacity =
+        (size_t)SL_MAX(SL_MIN(share, (uint64_t)MAX_SOURCE_EDGES), (uint64_t)MIN_SOURCE_EDGES);
     capacity = capacity / 16 * 16;
     m->memory_bytes = n_runs * capacity * edge_bytes(s->weighted);
     m->memory = sl_pages_alloc(m->memory_bytes);

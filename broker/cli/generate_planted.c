@@ -198,20 +198,43 @@ int sl_generate_planted(int argc, char **argv)
     struct sl_option options[SL_GENERATE_MAX_OPTIONS];
     size_t n = sl_generate_common_options(&common, options);
     const struct sl_option own[] = {
-        {.name = "degree", .type = SL_OPTION_REAL, .value = &degree, .placeholder = "D",
-         .min = 1e-3, .max = 1e6, .given = &degree_given,
+        {.name = "degree",
+         .type = SL_OPTION_REAL,
+         .value = &degree,
+         .placeholder = "D",
+         .min = 1e-3,
+         .max = 1e6,
+         .given = &degree_given,
          .help = "mean number of in-neighbours before duplicates are dropped, unless --edges is "
                  "given"},
-        {.name = "exponent", .type = SL_OPTION_REAL, .value = &p.exponent, .placeholder = "X",
-         .min = 2.05, .max = 100, .help = "of the power law of the degrees"},
-        {.name = "homophily", .type = SL_OPTION_REAL, .value = &p.homophily, .placeholder = "P",
-         .min = 0, .max = 1,
+        {.name = "exponent",
+         .type = SL_OPTION_REAL,
+         .value = &p.exponent,
+         .placeholder = "X",
+         .min = 2.05,
+         .max = 100,
+         .help = "of the power law of the degrees"},
+        {.name = "homophily",
+         .type = SL_OPTION_REAL,
+         .value = &p.homophily,
+         .placeholder = "P",
+         .min = 0,
+         .max = 1,
          .help = "probability that both ends of an edge are of one class"},
-        {.name = "noise", .type = SL_OPTION_REAL, .value = &p.noise, .placeholder = "SD", .min = 0,
-         .max = 1e6, .help = "of the features, against class means of length 1"},
-        {.name = "directed", .type = SL_OPTION_FLAG, .value = &p.directed,
+        {.name = "noise",
+         .type = SL_OPTION_REAL,
+         .value = &p.noise,
+         .placeholder = "SD",
+         .min = 0,
+         .max = 1e6,
+         .help = "of the features, against class means of length 1"},
+        {.name = "directed",
+         .type = SL_OPTION_FLAG,
+         .value = &p.directed,
          .help = "store each edge in one direction only"},
-        {.name = "multi-edges", .type = SL_OPTION_FLAG, .value = &multi_edges,
+        {.name = "multi-edges",
+         .type = SL_OPTION_FLAG,
+         .value = &multi_edges,
          .help = "keep edges that were drawn more than once"},
     };
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)
@@ -231,7 +254,8 @@ int sl_generate_planted(int argc, char **argv)
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? 0 : rc;
     if (common.edges && degree_given)
-        return sl_fail(SL_EINVAL, "generate planted: --edges and --degree both given: leave one out");
+        return sl_fail(SL_EINVAL,
+                       "generate planted: --edges and --degree both given: leave one out");
     rc = prepare(&p, &common);
     if (rc == SL_OK) {
         double wanted = degree * (double)p.n_nodes / (p.directed ? 1 : 2);

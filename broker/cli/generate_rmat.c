@@ -42,8 +42,8 @@ SL_SIMD static void draw_ranks(const struct rmat *r, uint64_t first, size_t n, u
     for (size_t i = 0; i < n; i++)
         source[i] = destination[i] = 0;
     for (unsigned level = 0; level < r->scale; level += LEVELS_PER_BLOCK) {
-        uint32_t c0 = sl_rng_word0(SL_RNG_GENERATE, SL_DRAW_EDGE,
-                                   attempt << 8 | level / LEVELS_PER_BLOCK);
+        uint32_t c0 =
+            sl_rng_word0(SL_RNG_GENERATE, SL_DRAW_EDGE, attempt << 8 | level / LEVELS_PER_BLOCK);
         for (size_t i = 0; i < n; i++) {
             uint64_t edge = first + i;
             struct sl_rng_block b =
@@ -130,18 +130,46 @@ int sl_generate_rmat(int argc, char **argv)
     struct sl_option options[SL_GENERATE_MAX_OPTIONS];
     size_t n = sl_generate_common_options(&common, options);
     const struct sl_option own[] = {
-        {.name = "scale", .type = SL_OPTION_UINT, .value = &scale, .placeholder = "S", .min = 1,
-         .max = 31, .no_default = true, .help = "2^S vertices, instead of --nodes"},
-        {.name = "edge-factor", .type = SL_OPTION_UINT, .value = &edge_factor, .placeholder = "F",
-         .min = 1, .max = 1e6, .given = &edge_factor_given,
+        {.name = "scale",
+         .type = SL_OPTION_UINT,
+         .value = &scale,
+         .placeholder = "S",
+         .min = 1,
+         .max = 31,
+         .no_default = true,
+         .help = "2^S vertices, instead of --nodes"},
+        {.name = "edge-factor",
+         .type = SL_OPTION_UINT,
+         .value = &edge_factor,
+         .placeholder = "F",
+         .min = 1,
+         .max = 1e6,
+         .given = &edge_factor_given,
          .help = "edges = F times the vertices, unless --edges is given"},
-        {.name = "a", .type = SL_OPTION_REAL, .value = &r.a, .placeholder = "P", .min = 0, .max = 1,
+        {.name = "a",
+         .type = SL_OPTION_REAL,
+         .value = &r.a,
+         .placeholder = "P",
+         .min = 0,
+         .max = 1,
          .help = "probability of the top left quadrant"},
-        {.name = "b", .type = SL_OPTION_REAL, .value = &r.b, .placeholder = "P", .min = 0, .max = 1,
+        {.name = "b",
+         .type = SL_OPTION_REAL,
+         .value = &r.b,
+         .placeholder = "P",
+         .min = 0,
+         .max = 1,
          .help = "of the top right one"},
-        {.name = "c", .type = SL_OPTION_REAL, .value = &r.c, .placeholder = "P", .min = 0, .max = 1,
+        {.name = "c",
+         .type = SL_OPTION_REAL,
+         .value = &r.c,
+         .placeholder = "P",
+         .min = 0,
+         .max = 1,
          .help = "of the bottom left one; the last gets the rest"},
-        {.name = "dedup", .type = SL_OPTION_FLAG, .value = &dedup,
+        {.name = "dedup",
+         .type = SL_OPTION_FLAG,
+         .value = &dedup,
          .help = "keep each edge once (fewer edges than asked for)"},
     };
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct sl_id_map {
-    uint64_t *bits; // (n_words)
+    uint64_t *bits;   // (n_words)
     uint32_t *before; // (n_words / 8 + 1) set bits in front of every eighth word; after finish
     uint64_t n_words; // a multiple of 8
     uint64_t n_ids;   // after finish
@@ -44,8 +44,7 @@ static inline uint32_t sl_id_map_rank(const struct sl_id_map *m, uint32_t id)
     uint32_t rank = m->before[word / 8];
     for (uint32_t w = word / 8 * 8; w < word; w++)
         rank += (uint32_t)__builtin_popcountll(m->bits[w]);
-    return rank + (uint32_t)__builtin_popcountll(m->bits[word] &
-                                                 (((uint64_t)1 << (id % 64)) - 1));
+    return rank + (uint32_t)__builtin_popcountll(m->bits[word] & (((uint64_t)1 << (id % 64)) - 1));
 }
 
 #endif

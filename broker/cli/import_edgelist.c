@@ -64,7 +64,8 @@ static int fail_limit(const struct sl_import *im, const struct edgelist *e, cons
     char wanted[160];
     if (e->n_nodes)
         snprintf(wanted, sizeof wanted,
-                 "vertex ids below --num-nodes %" PRIu64 ": give a larger one, or none", e->n_nodes);
+                 "vertex ids below --num-nodes %" PRIu64 ": give a larger one, or none",
+                 e->n_nodes);
     else
         snprintf(wanted, sizeof wanted, "vertex ids up to %" PRIu32 ": renumber the vertices first",
                  SL_IMPORT_MAX_ID);
@@ -286,16 +287,30 @@ int sl_import_edgelist(int argc, char **argv)
     struct sl_option options[SL_IMPORT_MAX_OPTIONS];
     size_t n = sl_import_common_options(im, options);
     const struct sl_option own[] = {
-        {.name = "undirected", .type = SL_OPTION_FLAG, .value = &e.undirected,
+        {.name = "undirected",
+         .type = SL_OPTION_FLAG,
+         .value = &e.undirected,
          .help = "each line stands for both directions; nothing else is merged"},
-        {.name = "relabel", .type = SL_OPTION_FLAG, .value = &e.relabel,
+        {.name = "relabel",
+         .type = SL_OPTION_FLAG,
+         .value = &e.relabel,
          .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
-        {.name = "num-nodes", .type = SL_OPTION_UINT, .value = &e.n_nodes, .placeholder = "N",
-         .min = 1, .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
+        {.name = "num-nodes",
+         .type = SL_OPTION_UINT,
+         .value = &e.n_nodes,
+         .placeholder = "N",
+         .min = 1,
+         .max = (double)SL_IMPORT_MAX_ID + 1,
+         .no_default = true,
          .help = "number of vertices, else the largest id and one"},
-        {.name = "no-weights", .type = SL_OPTION_FLAG, .value = &e.no_weights,
+        {.name = "no-weights",
+         .type = SL_OPTION_FLAG,
+         .value = &e.no_weights,
          .help = "read two columns, whatever stands behind them"},
-        {.name = "skip-lines", .type = SL_OPTION_UINT, .value = &e.skip_lines, .placeholder = "N",
+        {.name = "skip-lines",
+         .type = SL_OPTION_UINT,
+         .value = &e.skip_lines,
+         .placeholder = "N",
          .help = "leave out the first N lines"},
     };
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)

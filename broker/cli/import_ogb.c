@@ -188,7 +188,8 @@ static int read_topology(struct csv *c)
     SL_TRY(need_csv(c, "raw/num-node-list"));
     SL_TRY(read_csv(c, "sizes", parse_n_nodes));
     if (ogb->n_nodes == 0)
-        return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them", c->path);
+        return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them",
+                       c->path);
     SL_TRY(need_csv(c, "raw/num-edge-list"));
     SL_TRY(read_csv(c, "sizes", parse_n_edges));
     SL_TRY(need_csv(c, "raw/edge"));
@@ -236,8 +237,9 @@ static int start_features(struct csv *c, const char *p)
         columns++;
     }
     if (columns > DIM_MAX)
-        return sl_fail(SL_EUNSUPPORTED, "import %s: found more than %d columns: wanted at most that",
-                       c->path, DIM_MAX);
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found more than %d columns: wanted at most that", c->path,
+                       DIM_MAX);
     c->ogb->feat_dim = columns;
     c->row = malloc(columns * sizeof *c->row);
     if (!c->row)
@@ -321,7 +323,8 @@ static int read_labels(struct csv *c)
     if (rc == SL_OK)
         rc = check_rows(c);
     if (rc == SL_OK && c->ogb->n_classes == 0)
-        rc = sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted classes from 0", c->path);
+        rc =
+            sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted classes from 0", c->path);
     return close_output(c, rc);
 }
 
@@ -433,8 +436,7 @@ static void summarise(struct sl_import *im, void *context, struct sl_table *t)
     if (ogb->feat_dim)
         sl_table_row(t, "features|%" PRIu32 " x float32", ogb->feat_dim);
     if (ogb->n_classes)
-        sl_table_row(t, "classes|%" PRIu32 "%s%s%s", ogb->n_classes,
-                     ogb->n_unlabelled ? ", " : "",
+        sl_table_row(t, "classes|%" PRIu32 "%s%s%s", ogb->n_classes, ogb->n_unlabelled ? ", " : "",
                      ogb->n_unlabelled ? sl_units_grouped(a, ogb->n_unlabelled) : "",
                      ogb->n_unlabelled ? " vertices without" : "");
     if (ogb->has_split)
@@ -454,7 +456,9 @@ int sl_import_ogb(int argc, char **argv)
     sl_import_init(im);
     struct sl_option options[SL_IMPORT_MAX_OPTIONS];
     size_t n = sl_import_common_options(im, options);
-    options[n++] = (struct sl_option){.name = "split", .type = SL_OPTION_TEXT, .value = &ogb.split,
+    options[n++] = (struct sl_option){.name = "split",
+                                      .type = SL_OPTION_TEXT,
+                                      .value = &ogb.split,
                                       .placeholder = "SCHEME",
                                       .help = "which directory of split/, where there are several"};
     const struct sl_operand operand = {"SRC", &im->source, false};

@@ -324,12 +324,24 @@ int sl_command_inspect(int argc, char **argv)
         return sl_fail(SL_ENOMEM, "inspect: no memory");
     in->batch.batch_size = 1024;
     const struct sl_option options[] = {
-        {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .value = &output,
-         .choices = outputs, .help = "how to print"},
-        {.name = "fanout", .type = SL_OPTION_TEXT, .value = &fanout, .placeholder = "LIST",
+        {.name = "output",
+         .letter = 'o',
+         .type = SL_OPTION_CHOICE,
+         .value = &output,
+         .choices = outputs,
+         .help = "how to print"},
+        {.name = "fanout",
+         .type = SL_OPTION_TEXT,
+         .value = &fanout,
+         .placeholder = "LIST",
          .help = "of the batch that is estimated; -1 takes all neighbours"},
-        {.name = "batch-size", .type = SL_OPTION_UINT, .value = &in->batch.batch_size,
-         .placeholder = "N", .min = 1, .max = 1e9, .help = "seeds of that batch"},
+        {.name = "batch-size",
+         .type = SL_OPTION_UINT,
+         .value = &in->batch.batch_size,
+         .placeholder = "N",
+         .min = 1,
+         .max = 1e9,
+         .help = "seeds of that batch"},
     };
     const struct sl_operand operand = {"DIR", &path, false};
     const struct sl_command_usage usage = {

@@ -73,7 +73,8 @@ static int set_size(const struct sl_command_usage *u, const struct sl_option *o,
 {
     uint64_t x;
     if (sl_units_parse_bytes(text, &x) < 0)
-        return sl_fail(SL_EINVAL, "%s: --%s '%s' is not a size: wanted something like 512MiB or 4GiB",
+        return sl_fail(SL_EINVAL,
+                       "%s: --%s '%s' is not a size: wanted something like 512MiB or 4GiB",
                        u->command, o->name, text);
     SL_TRY(check_bounds(u, o, (double)x, text));
     *(uint64_t *)o->value = x;
@@ -111,7 +112,8 @@ static int set_choice(const struct sl_command_usage *u, const struct sl_option *
                    near ? "'?" : "");
 }
 
-static int append_text(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+static int append_text(const struct sl_command_usage *u, const struct sl_option *o,
+                       const char *text)
 {
     struct sl_text_list *list = o->value;
     const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
@@ -146,7 +148,8 @@ static int set_value(const struct sl_command_usage *u, const struct sl_option *o
 
 // ---- finding an option --------------------------------------------------------------------------
 
-static const struct sl_option *find_long(const struct sl_command_usage *u, const char *name, size_t length)
+static const struct sl_option *find_long(const struct sl_command_usage *u, const char *name,
+                                         size_t length)
 {
     for (size_t i = 0; i < u->n_options; i++)
         if (strlen(u->options[i].name) == length && !strncmp(u->options[i].name, name, length))
@@ -297,8 +300,9 @@ int sl_options_parse(const struct sl_command_usage *u, int argc, char **argv)
             continue;
         }
         if (n_operands == u->n_operands)
-            return sl_fail(SL_EINVAL, "%s: one word too many: '%s': 'sluice %s --help' shows what "
-                                      "is wanted",
+            return sl_fail(SL_EINVAL,
+                           "%s: one word too many: '%s': 'sluice %s --help' shows what "
+                           "is wanted",
                            u->command, word, u->command);
         *u->operands[n_operands++].value = word;
     }

@@ -1,9 +1,10 @@
 /*
  * options.h - command-line options from a table.
  *
- * A command describes itself once, in a struct sl_command_usage: its text, its operands and its options
- * with types, bounds and the variables that hold their defaults. Parsing, bounds checks, "did you
- * mean" and --help all come from that description, so no command treats an option differently.
+ * A command describes itself once, in a struct sl_command_usage: its text, its operands and its
+ * options with types, bounds and the variables that hold their defaults. Parsing, bounds checks,
+ * "did you mean" and --help all come from that description, so no command treats an option
+ * differently.
  *
  * Accepted: --key value, --key=value, -k value, -kvalue; --flag and --no-flag; `--` ends options.
  * Options and operands may be mixed.
@@ -32,10 +33,10 @@ struct sl_text_list {
 void sl_text_list_fini(struct sl_text_list *list);
 
 struct sl_option {
-    const char *name;       // long name without dashes
-    char letter;            // short name, 0 for none
+    const char *name; // long name without dashes
+    char letter;      // short name, 0 for none
     enum sl_option_type type;
-    void *value;            // holds the default before parsing
+    void *value;             // holds the default before parsing
     const char *placeholder; // what the value is called in --help: "DIR", "N"
     const char *help;
     double min, max;            // UINT, REAL and SIZE: both 0 means no bounds

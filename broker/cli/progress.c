@@ -77,8 +77,8 @@ static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
     } else if (p->total) {
         double left = done ? seconds * (1 - share) / SL_MAX(share, 1e-9) : 0;
         quantity(p, all, p->total);
-        n += snprintf(line + n, n_line - (size_t)n, "%3.0f %%, %s of %s%s%s, %s%s%s/s",
-                      100 * share, have, all, gap, unit, rate, gap, unit);
+        n += snprintf(line + n, n_line - (size_t)n, "%3.0f %%, %s of %s%s%s, %s%s%s/s", 100 * share,
+                      have, all, gap, unit, rate, gap, unit);
         if (done)
             n += snprintf(line + n, n_line - (size_t)n, ", %s left", sl_units_seconds(time, left));
     } else {

@@ -33,8 +33,8 @@ struct sl_progress {
     bool drawn; // a bar stands on the line
 
     _Atomic uint64_t done;
-    _Atomic uint64_t next_ns;  // when it may be drawn again
-    _Atomic uint32_t drawing;  // 1 while a thread draws
+    _Atomic uint64_t next_ns; // when it may be drawn again
+    _Atomic uint32_t drawing; // 1 while a thread draws
 };
 
 // Chooses the style: quiet when asked, a bar when standard error is a terminal, else plain lines.

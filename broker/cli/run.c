@@ -34,6 +34,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/data/dataset.h"
 #include "common/ipc/bus.h"
 #include "config/config.h"
@@ -135,6 +136,7 @@ static int load_config(struct run *r)
 // Nothing has a side effect here but the record of a data set that was checked.
 static int validate(struct run *r)
 {
+    SL_TRY(sl_failpoint_init()); // for the processes to come
     SL_TRY(load_config(r));
     SL_TRY(sl_rundir_check(r->config.output));
     if (r->options.report)
@@ -300,6 +302,9 @@ static int broker_lost(struct run *r, const struct sl_death *death)
     if (r->n_signals)
         return sl_fail(SL_EABORTED, "job '%s': killed; '%s' may hold an unfinished run",
                        r->config.name, r->config.output);
+    // It could not even begin to talk, and has said why on the standard error that we share.
+    if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
+        return SL_EXIT_USAGE;
     sl_death_describe(death, how, sizeof how);
     return sl_fail(SL_EFAILED,
                    "job '%s': the broker %s and its workers with it: if '%s' exists it holds what "

@@ -64,13 +64,15 @@ static int check_final(const char *final, bool force)
         return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EINVAL, errno, "write %s", final);
     }
     if (!force)
-        return sl_fail(SL_EEXIST, "write %s: it exists: choose another --out, or give --force to "
-                                  "replace it",
+        return sl_fail(SL_EEXIST,
+                       "write %s: it exists: choose another --out, or give --force to "
+                       "replace it",
                        final);
     // --force is for data sets: a mistyped path must not cost somebody's files.
     if (!S_ISDIR(st.st_mode) || (!contains(final, "metadata.json") && !is_empty(final)))
-        return sl_fail(SL_EEXIST, "write %s: it exists and is not a data set (no metadata.json in "
-                                  "it): --force replaces only data sets: remove it yourself",
+        return sl_fail(SL_EEXIST,
+                       "write %s: it exists and is not a data set (no metadata.json in "
+                       "it): --force replaces only data sets: remove it yourself",
                        final);
     return SL_OK;
 }
@@ -108,7 +110,7 @@ static int split_path(struct sl_staging *st, char *parent)
     if (!*name || !strcmp(name, ".") || !strcmp(name, "..") || strlen(name) >= sizeof st->name)
         return sl_fail(SL_EINVAL, "write '%s': wanted a directory's name of 1 to %zu characters",
                        st->final, sizeof st->name - 1);
-    snprintf(st->name, sizeof st->name, "%s", name);
+    memcpy(st->name, name, strlen(name) + 1);
     if (!slash)
         snprintf(parent, SL_STAGING_PATH_BYTES, ".");
     else

@@ -50,9 +50,9 @@ struct sl_text_reader {
     pthread_cond_t changed;
     bool stop;
     struct block blocks[BLOCKS];
-    int reading;  // block that the caller holds, -1 before the first
-    bool over;    // the caller has had the last block
-    int rc;       // what ended the file early
+    int reading; // block that the caller holds, -1 before the first
+    bool over;   // the caller has had the last block
+    int rc;      // what ended the file early
     char message[MESSAGE_BYTES];
 };
 

@@ -153,8 +153,8 @@ int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double
     static const char *const names[SPLITS] = {"train_idx.npy", "val_idx.npy", "test_idx.npy"};
     char path[SL_STAGING_PATH_BYTES];
     uint64_t n_train = SL_MIN((uint64_t)llround(train_ratio * (double)job->n_nodes), job->n_nodes);
-    uint64_t n_val = SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes),
-                            job->n_nodes - n_train);
+    uint64_t n_val =
+        SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes), job->n_nodes - n_train);
     uint64_t sizes[SPLITS] = {n_train, n_val, job->n_nodes - n_train - n_val};
     struct id_file *files = calloc(SPLITS, sizeof *files);
     if (!files)

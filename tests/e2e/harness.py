@@ -373,7 +373,7 @@ def read_json(path):
 # ---- data sets ----------------------------------------------------------------------------------
 
 
-def planted(n=1500, classes=4, feat_dim=16, degree=8, homophily=0.85, noise=1.2, seed=1):
+def planted(n=1500, classes=4, feat_dim=16, degree=8, homophily=0.85, noise=3.5, seed=1):
     """Arrays of a small graph whose labels show in features and, more clearly, in the structure."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, classes, n)

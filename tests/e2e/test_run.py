@@ -177,11 +177,23 @@ def best_is_not_last(report):
 
 
 def test_accuracy_well_above_the_features(box):
-    """15 epochs on the planted graph: structure lifts the accuracy far above features alone."""
-    dataset = box.shared_dataset("small")
-    result, report = box.run(small_job(dataset, **{"epochs": 15}))
+    """The planted graph: structure lifts the accuracy far above what features alone allow."""
+    import numpy as np
+
+    from harness import planted, write_dataset
+
+    arrays = planted()
+    whole = write_dataset(box.path("whole"), arrays)
+    arrays["indptr"] = np.zeros(1501, np.int64)
+    arrays["indices"] = np.zeros(0, np.int32)
+    alone = write_dataset(box.path("alone"), arrays)
+    result, report = box.run(small_job(whole, output="runs/whole", epochs=15), name="whole")
+    result.ok()
+    result, features = box.run(small_job(alone, output="runs/alone", epochs=15), name="alone")
     result.ok()
     assert report["test_accuracy"] > 0.85, report["test_accuracy"]
+    assert report["test_accuracy"] > features["test_accuracy"] + 0.2, features["test_accuracy"]
+    assert features["test_accuracy"] > 0.45, "the features say something too"
     assert report["epochs"][-1]["loss"] < 0.6 * report["epochs"][0]["loss"]
 
 
@@ -349,7 +361,7 @@ def test_isolated_and_hub_vertices(box):
 
 
 def test_graph_without_edges(box):
-    """GraphSAGE is then a plain network on the features."""
+    """Nothing to draw: every block has its seeds alone."""
     import numpy as np
 
     from harness import planted, write_dataset
@@ -357,11 +369,10 @@ def test_graph_without_edges(box):
     arrays = planted(n=600)
     arrays["indptr"] = np.zeros(601, np.int64)
     arrays["indices"] = np.zeros(0, np.int32)
-    dataset = write_dataset(box.path("empty"), arrays)
-    result, report = box.run(small_job(dataset, **{"epochs": 10}))
+    result, report = box.run(small_job(write_dataset(box.path("empty"), arrays)))
     result.ok()
     assert all(e["sampled_edges"] == 0 for e in report["epochs"])
-    assert report["test_accuracy"] > 0.4
+    assert all(e["input_nodes"] == 300 for e in report["epochs"])
 
 
 def test_ids_of_64_bits_and_offsets_of_32(box):

@@ -16,6 +16,7 @@ static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
 // What a client of the job saw.
 static struct {
     pthread_t thread;
+    struct sl_bus *bus; // the thread's while it runs
     char endpoint[128];
     uint64_t token;
     int stop_at_epoch; // -1 = never; sends Stop when this epoch is done
@@ -59,6 +60,13 @@ static void make_dataset(void)
     write_list("test_idx.npy", SL_DTYPE_I64, N_TEST, ids + N_TRAIN + N_VAL);
 }
 
+static void reset_client(void)
+{
+    cJSON_Delete(client.report);
+    memset(&client, 0, sizeof client);
+    client.stop_at_epoch = -1;
+}
+
 static void setup(void)
 {
     char self[1024];
@@ -72,8 +80,7 @@ static void setup(void)
     self[n] = '\0';
     ck_assert_int_eq(symlink(self, in_dir("bin/sluice-sampler")), 0);
     ck_assert_int_eq(symlink(self, in_dir("bin/sluice-trainer")), 0);
-    memset(&client, 0, sizeof client);
-    client.stop_at_epoch = -1;
+    reset_client();
     unsetenv("FAKE_WORKER");
 }
 
@@ -122,10 +129,8 @@ static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
 
 static void *client_main(void *arg)
 {
-    struct sl_bus *bus;
+    struct sl_bus *bus = client.bus;
     Sl__Control__Envelope *m;
-    if (sl_bus_connect(client.endpoint, client.token, &bus) < 0)
-        return NULL;
     client_send(bus, false);
     if (client.stop_at_start)
         client_send(bus, true);
@@ -136,7 +141,6 @@ static void *client_main(void *arg)
         client_take(bus, m);
         sl_bus_message_free(m);
     }
-    sl_bus_close(bus, 0);
     return NULL;
 }
 
@@ -160,9 +164,11 @@ static int run_job(const char *extra, const char *report)
         .report_path = report,
         .worker_directory = bin,
     };
+    must(sl_bus_connect(client.endpoint, client.token, &client.bus));
     ck_assert_int_eq(pthread_create(&client.thread, NULL, client_main, NULL), 0);
     int status = sl_job_run(&options);
     pthread_join(client.thread, NULL);
+    sl_bus_close(client.bus, 0);
     ck_assert_msg(client.finished, "the client has heard no end");
     ck_assert_int_eq(client.exit_status, status);
     return status;
@@ -388,8 +394,7 @@ START_TEST(the_split_does_not_change_digests)
                      0);
     snprintf(digest_before, sizeof digest_before, "%s", words(client.report, "samples_digest"));
     snprintf(params_before, sizeof params_before, "%s", words(client.report, "params_sha256"));
-    memset(&client, 0, sizeof client);
-    client.stop_at_epoch = -1;
+    reset_client();
     snprintf(output, sizeof output, "%s/again", dir);
     setenv("FAKE_WORKER", "sampler:hold3<1 trainer:hold3<1", 1);
     ck_assert_int_eq(run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 2, \"trainers\": 3}", NULL),
@@ -534,8 +539,7 @@ END_TEST
 START_TEST(an_output_of_an_earlier_run_is_refused)
 {
     ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
-    memset(&client, 0, sizeof client);
-    client.stop_at_epoch = -1;
+    reset_client();
     ck_assert_int_eq(run_job("\"epochs\": 1", NULL), 2);
     ck_assert_msg(strstr(client.message, "earlier run") != NULL, "%s", client.message);
     char file[1200];

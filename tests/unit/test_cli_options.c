@@ -22,23 +22,52 @@ static const char *const choices[] = {"text", "json", "csv", NULL};
 static int parse_words(struct values *v, bool required, size_t n, const char *const *words)
 {
     const struct sl_option options[] = {
-        {.name = "flag", .letter = 'f', .type = SL_OPTION_FLAG, .value = &v->flag, .help = "a flag"},
+        {.name = "flag",
+         .letter = 'f',
+         .type = SL_OPTION_FLAG,
+         .value = &v->flag,
+         .help = "a flag"},
         {.name = "on", .type = SL_OPTION_FLAG, .value = &v->on, .help = "on by default"},
-        {.name = "text", .type = SL_OPTION_TEXT, .value = &v->text, .placeholder = "TEXT",
-         .help = "any text", .required = required},
-        {.name = "set", .type = SL_OPTION_LIST, .value = &v->list, .placeholder = "KEY=VALUE",
+        {.name = "text",
+         .type = SL_OPTION_TEXT,
+         .value = &v->text,
+         .placeholder = "TEXT",
+         .help = "any text",
+         .required = required},
+        {.name = "set",
+         .type = SL_OPTION_LIST,
+         .value = &v->list,
+         .placeholder = "KEY=VALUE",
          .help = "many times"},
-        {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, .value = &v->count,
-         .placeholder = "N", .min = 2, .max = 1000, .help = "a count", .given = &v->given},
-        {.name = "memory", .type = SL_OPTION_SIZE, .value = &v->size, .placeholder = "SIZE",
+        {.name = "count",
+         .letter = 'n',
+         .type = SL_OPTION_UINT,
+         .value = &v->count,
+         .placeholder = "N",
+         .min = 2,
+         .max = 1000,
+         .help = "a count",
+         .given = &v->given},
+        {.name = "memory",
+         .type = SL_OPTION_SIZE,
+         .value = &v->size,
+         .placeholder = "SIZE",
          .help = "a size"},
-        {.name = "ratio", .type = SL_OPTION_REAL, .value = &v->real, .placeholder = "R",
-         .min = -1, .max = 1, .help = "a number"},
-        {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .value = &v->choice,
-         .choices = choices, .help = "how to print"},
+        {.name = "ratio",
+         .type = SL_OPTION_REAL,
+         .value = &v->real,
+         .placeholder = "R",
+         .min = -1,
+         .max = 1,
+         .help = "a number"},
+        {.name = "output",
+         .letter = 'o',
+         .type = SL_OPTION_CHOICE,
+         .value = &v->choice,
+         .choices = choices,
+         .help = "how to print"},
     };
-    const struct sl_operand operands[] = {{"FILE", &v->operand, false},
-                                          {"MORE", &v->second, true}};
+    const struct sl_operand operands[] = {{"FILE", &v->operand, false}, {"MORE", &v->second, true}};
     const struct sl_command_usage usage = {
         .command = "try this",
         .about = "Tries options.",
@@ -67,8 +96,8 @@ START_TEST(every_type_is_read_and_defaults_stay)
     ck_assert_str_eq(v.text, "default");
     ck_assert(v.on && !v.flag && !v.given);
     ck_assert(v.real == -0.5);
-    ck_assert_int_eq(PARSE(&v, "--count", "1e2", "--memory=1.5KiB", "--flag", "--no-on", "--text=a b",
-                           "file", "-o", "json", "--set", "a=1", "--set=b=2"),
+    ck_assert_int_eq(PARSE(&v, "--count", "1e2", "--memory=1.5KiB", "--flag", "--no-on",
+                           "--text=a b", "file", "-o", "json", "--set", "a=1", "--set=b=2"),
                      0);
     ck_assert_uint_eq(v.count, 100);
     ck_assert_uint_eq(v.size, 1536);

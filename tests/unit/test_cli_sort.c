@@ -79,9 +79,9 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {0, 1 << 20, 1, 10, false},       {1, 1 << 20, 3, 10, false},
-    {50000, 1 << 20, 1, 1000, false}, {300000, 1 << 20, 1, 100000, true},
-    {300000, 1 << 20, 4, 30, true},   {300000, 64 << 20, 4, 4294967294u, false},
+    {0, 1 << 20, 1, 10, false},        {1, 1 << 20, 3, 10, false},
+    {50000, 1 << 20, 1, 1000, false},  {300000, 1 << 20, 1, 100000, true},
+    {300000, 1 << 20, 4, 30, true},    {300000, 64 << 20, 4, 4294967294u, false},
     {100000, 1 << 20, 100, 500, true},
 };
 
@@ -111,8 +111,8 @@ START_TEST(edges_come_out_sorted_and_complete)
     const struct shape *s = &shapes[_i];
     uint64_t *keys = malloc((s->n + 1) * 8);
     for (size_t i = 0; i < s->n; i++)
-        keys[i] = sl_edge_key((uint32_t)(random_word() % s->range),
-                              (uint32_t)(random_word() % s->range));
+        keys[i] =
+            sl_edge_key((uint32_t)(random_word() % s->range), (uint32_t)(random_word() % s->range));
     struct feed f = {NULL, keys, s->n, s->lanes};
     must(sl_edge_sort_create(dir, s->memory, s->lanes, false, &f.sort));
     must(sl_threads_run(s->lanes, feed_lane, &f));
@@ -272,7 +272,8 @@ static void write_csc(const uint32_t (*edges)[2], size_t n, uint64_t n_nodes, bo
     sl_progress_init(&quiet, true);
     must(sl_edge_sort_create(dir, SL_EDGE_SORT_MIN_BYTES, 1, false, &sort));
     for (size_t i = 0; i < n; i++)
-        must(sl_edge_sort_add(sort, 0, (uint64_t[]){sl_edge_key(edges[i][0], edges[i][1])}, NULL, 1));
+        must(sl_edge_sort_add(sort, 0, (uint64_t[]){sl_edge_key(edges[i][0], edges[i][1])}, NULL,
+                              1));
     must(sl_edge_sort_finish(sort));
     must(sl_csc_write(&st, sort, n_nodes, false, dedup, map, &quiet, &out->summary));
     sl_edge_sort_destroy(sort);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -300,6 +301,36 @@ START_TEST(a_peer_that_left_is_an_error_at_once)
 }
 END_TEST
 
+START_TEST(another_user_is_refused)
+{
+    if (geteuid() != 0) {
+        printf("SKIP: only root can become another user\n");
+        return;
+    }
+    Sl__Control__Envelope *m;
+    for (int other = 0; other < 2; other++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (other && setresuid(65534, 65534, 65534) != 0)
+                _exit(1);
+            struct sl_bus *bus;
+            if (sl_bus_connect(endpoint, token, &bus) != SL_OK ||
+                send_log(bus, NULL, "the token is right") != SL_OK)
+                _exit(1);
+            sl_bus_close(bus, 500);
+            _exit(0);
+        }
+        // The same message from the same user arrives, so it is the user that is refused.
+        ck_assert_int_eq(sl_bus_receive(broker, other ? 700 : SOON_MS, NULL, &m),
+                         other ? SL_EAGAIN : SL_OK);
+        sl_bus_message_free(m);
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+END_TEST
+
 START_TEST(receive_keeps_its_time_out)
 {
     Sl__Control__Envelope *m;
@@ -377,6 +408,7 @@ int main(void)
     tcase_add_test(t, an_oversized_message_is_not_sent);
     tcase_add_test(t, a_reader_that_sleeps_loses_messages_and_blocks_nobody);
     tcase_add_test(t, a_peer_that_left_is_an_error_at_once);
+    tcase_add_test(t, another_user_is_refused);
     tcase_add_test(t, receive_keeps_its_time_out);
     tcase_add_test(t, the_descriptor_wakes_a_loop);
     tcase_add_test(t, many_messages_arrive_in_order);

@@ -66,7 +66,7 @@ static void set_neighbour(struct graph *g, uint64_t position, uint32_t v)
 // Every vertex has the neighbours 0 .. degree - 1, in this order.
 static struct graph graph_of_equals(uint32_t n, uint32_t degree)
 {
-    uint32_t *degrees = malloc(n * sizeof *degrees);
+    uint32_t *degrees = calloc(n, sizeof *degrees);
     for (uint32_t v = 0; v < n; v++)
         degrees[v] = degree;
     struct graph g = graph_of_degrees(n, degrees);
@@ -79,7 +79,7 @@ static struct graph graph_of_equals(uint32_t n, uint32_t degree)
 // Empty rows, short ones, hubs, self loops and edges that are there twice.
 static struct graph random_graph(uint32_t n, uint32_t salt)
 {
-    uint32_t *degrees = malloc(n * sizeof *degrees);
+    uint32_t *degrees = calloc(n, sizeof *degrees);
     for (uint32_t v = 0; v < n; v++) {
         uint32_t r = random_word(v, salt);
         degrees[v] = r % 7 == 0 ? 0 : r % 40;

@@ -1,0 +1,112 @@
+/*
+ * sampler_fixture.h - what the tests of the sampler share: graphs as data sets in memory, and a
+ * block looked at from all sides.
+ */
+#ifndef SL_TESTS_SAMPLER_FIXTURE_H
+#define SL_TESTS_SAMPLER_FIXTURE_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+#include "sampler/draw.h"
+
+// In loops: a ck_assert that holds costs a system call.
+#define EXPECT(cond, ...)                                                                          \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            ck_abort_msg(__VA_ARGS__);                                                             \
+    } while (0)
+
+static inline uint32_t fixture_word(uint32_t a, uint32_t b)
+{
+    return sl_philox(4711, sl_rng_word0(SL_RNG_GENERATE, 3, 0), a, b, 0).w[0];
+}
+
+static inline void *fixture_alloc(size_t bytes)
+{
+    void *p = aligned_alloc(64, sl_align_up(SL_MAX(bytes, (size_t)1), 64));
+    if (!p)
+        abort();
+    return p;
+}
+
+struct fixture {
+    struct sl_topology topology;
+    uint64_t *indptr;
+    int32_t *indices;
+    int32_t *label;
+    uint32_t *split[SL_SPLIT_COUNT];
+};
+
+// A hub with an edge from everybody, empty rows, rows of 1 to 30 edges; two thirds of the vertices
+// train, the others are for validation and test. One label in eight is missing.
+static inline struct fixture fixture_graph(uint32_t n)
+{
+    struct fixture f = {0};
+    f.indptr = fixture_alloc((n + 1) * sizeof *f.indptr);
+    f.indices = fixture_alloc((uint64_t)n * 32 * sizeof *f.indices);
+    f.label = fixture_alloc(n * sizeof *f.label);
+    uint64_t e = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        uint32_t r = fixture_word(v, 0);
+        uint32_t degree = v == 0 ? n - 1 : v % 6 == 5 ? 0 : 1 + r % 30;
+        f.indptr[v] = e;
+        f.label[v] = v % 8 == 3 ? -1 : (int32_t)(r >> 8) % 40;
+        for (uint32_t j = 0; j < degree; j++)
+            f.indices[e++] = (int32_t)(v == 0 ? j + 1 : fixture_word(v, j + 1) % n);
+    }
+    f.indptr[n] = e;
+    struct sl_dataset *ds = &f.topology.dataset;
+    *ds = (struct sl_dataset){.n_nodes = n,
+                              .n_edges = e,
+                              .indptr = f.indptr,
+                              .indices = f.indices,
+                              .indices_dtype = SL_DTYPE_I32,
+                              .n_classes = 40,
+                              .label = f.label};
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        f.split[s] = fixture_alloc(n * sizeof(uint32_t));
+    for (uint32_t v = 0; v < n; v++) {
+        int s = v % 3 ? SL_SPLIT_TRAIN : v % 2 ? SL_SPLIT_VAL : SL_SPLIT_TEST;
+        f.split[s][ds->split[s].n++] = v;
+    }
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        ds->split[s].ids = f.split[s];
+    f.topology.view = (struct sl_topology_view){
+        .n_nodes = n, .indptr = f.indptr, .indices = f.indices, .indices_dtype = SL_DTYPE_I32};
+    return f;
+}
+
+static inline void fixture_free(struct fixture *f)
+{
+    free(f->indptr);
+    free(f->indices);
+    free(f->label);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        free(f->split[s]);
+}
+
+// A block in memory of its own, as large as it needs to be (free()).
+static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl_draw_plan *plan,
+                                            uint32_t epoch, uint32_t batch, const uint32_t *seeds,
+                                            uint32_t n_seeds)
+{
+    for (uint64_t capacity = 4096;; capacity *= 2) {
+        struct sl_block *b = fixture_alloc(capacity);
+        uint64_t wanted;
+        memset(b, (int)batch, capacity);
+        int rc = sl_drawer_draw(d, plan, epoch, batch, seeds, n_seeds, b, capacity, &wanted);
+        if (rc == SL_OK)
+            return b;
+        EXPECT(rc == SL_ERANGE, "drawing failed: %d", rc);
+        free(b);
+    }
+}
+
+#endif

@@ -1,0 +1,558 @@
+// Generators: the same bytes whatever the threads and the memory, the shape that was asked for, and
+// nothing left behind by what fails.
+#include <fcntl.h>
+#include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "broker/cli/batch_estimate.h"
+#include "broker/cli/command.h"
+#include "broker/cli/staging.h"
+#include "common/data/dataset.h"
+#include "tests/unit/cli_fixture.h"
+
+static const char *const planted_files[] = {
+    "indptr.npy",    "indices.npy", "node_feat.npy", "node_label.npy",
+    "train_idx.npy", "val_idx.npy", "test_idx.npy",  "metadata.json",
+};
+
+static void generated(int rc)
+{
+    if (rc != 0)
+        ck_abort_msg("%d: %s", rc, sl_error_message());
+}
+
+static void open_dataset(const char *name, unsigned need, struct sl_dataset *ds)
+{
+    must(sl_dataset_open(in_dir(name), need, SL_CHECK_FULL, 2, ds));
+}
+
+static uint32_t source_of(const struct sl_dataset *ds, uint64_t edge)
+{
+    return ((const uint32_t *)ds->indices)[edge]; // int32 below 2^31
+}
+
+static void same_datasets(const char *a, const char *b, size_t n_files, const char *const *files)
+{
+    for (size_t i = 0; i < n_files; i++) {
+        char x[256], y[256];
+        snprintf(x, sizeof x, "%s/%s", a, files[i]);
+        snprintf(y, sizeof y, "%s/%s", b, files[i]);
+        ck_assert_msg(same_file(x, y), "%s and %s differ", x, y);
+    }
+}
+
+// ---- the same arguments, the same bytes ---------------------------------------------------------
+
+static const struct {
+    const char *threads, *memory;
+} ways[] = {{"1", "1GiB"}, {"3", "1GiB"}, {"2", "1MiB"}, {"5", "1500KiB"}};
+
+START_TEST(planted_bytes_do_not_depend_on_threads_or_memory)
+{
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
+                  "2"));
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("b"), "--nodes",
+                  "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
+                  ways[_i].threads, "--memory", ways[_i].memory));
+    same_datasets("a", "b", SL_COUNT_OF(planted_files), planted_files);
+}
+END_TEST
+
+START_TEST(rmat_bytes_do_not_depend_on_threads_or_memory)
+{
+    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--nodes", "10000",
+                  "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
+                  "--threads", "2"));
+    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("b"), "--nodes", "10000",
+                  "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
+                  "--threads", ways[_i].threads, "--memory", ways[_i].memory));
+    same_datasets("a", "b", SL_COUNT_OF(planted_files), planted_files);
+}
+END_TEST
+
+START_TEST(another_seed_makes_another_graph)
+{
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "1000", "-q"));
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("b"), "--nodes",
+                  "1000", "-q", "--seed", "2"));
+    ck_assert(!same_file("a/indices.npy", "b/indices.npy"));
+    ck_assert(!same_file("a/node_feat.npy", "b/node_feat.npy"));
+    ck_assert(!same_file("a/node_label.npy", "b/node_label.npy"));
+    ck_assert(!same_file("a/train_idx.npy", "b/train_idx.npy"));
+}
+END_TEST
+
+// ---- shape: R-MAT -------------------------------------------------------------------------------
+
+static int descending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+// Share of the edges that end in the hundredth of the vertices with most of them.
+static double top_percent(const struct sl_dataset *ds)
+{
+    uint64_t *d = malloc(ds->n_nodes * sizeof *d), sum = 0;
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        d[v] = sl_dataset_degree(ds, v);
+    qsort(d, ds->n_nodes, sizeof *d, descending);
+    for (uint64_t i = 0; i < ds->n_nodes / 100; i++)
+        sum += d[i];
+    free(d);
+    return (double)sum / (double)ds->n_edges;
+}
+
+START_TEST(rmat_degrees_are_skewed)
+{
+    struct sl_dataset ds;
+    generated(
+        RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "14", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 1 << 14);
+    ck_assert_uint_eq(ds.n_edges, 16 << 14);
+    double skewed = top_percent(&ds);
+    ck_assert_msg(skewed > 0.15, "the top hundredth has %.3f of the edges", skewed);
+    sl_dataset_close(&ds);
+
+    // The four quadrants alike: no skew beyond chance.
+    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("b"), "--scale", "14",
+                  "-q", "--a", "0.25", "--b", "0.25", "--c", "0.25"));
+    open_dataset("b", SL_NEED_TOPOLOGY, &ds);
+    double even = top_percent(&ds);
+    ck_assert_msg(even < 0.025, "the top hundredth has %.3f of the edges", even);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(rmat_ids_tell_nothing_about_degrees)
+{
+    struct sl_dataset ds;
+    generated(
+        RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "14", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    // Without scrambling the lower half of the ids would have three quarters of the edges.
+    double low = (double)ds.indptr[ds.n_nodes / 2] / (double)ds.n_edges;
+    ck_assert_msg(low > 0.4 && low < 0.6, "the lower half has %.3f of the edges", low);
+    uint64_t even = 0;
+    for (uint64_t v = 0; v < ds.n_nodes; v += 2)
+        even += sl_dataset_degree(&ds, v);
+    ck_assert(fabs((double)even / (double)ds.n_edges - 0.5) < 0.1);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(rmat_takes_any_number_of_vertices)
+{
+    static const char *const sizes[] = {"1", "2", "3", "1000", "1025"};
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
+        struct sl_dataset ds;
+        generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--force",
+                      "--nodes", sizes[i], "--edges", "5000", "-q"));
+        open_dataset("a", SL_NEED_TOPOLOGY, &ds); // which checks that ids are in range
+        ck_assert_uint_eq(ds.n_nodes, strtoul(sizes[i], NULL, 10));
+        ck_assert_uint_eq(ds.n_edges, 5000);
+        sl_dataset_close(&ds);
+    }
+}
+END_TEST
+
+START_TEST(rmat_dedup_keeps_each_edge_once)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "8",
+                  "--edges", "100k", "--dedup", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_lt(ds.n_edges, 65536);
+    for (uint64_t v = 0; v < ds.n_nodes; v++)
+        for (uint64_t e = ds.indptr[v] + 1; e < ds.indptr[v + 1]; e++)
+            ck_assert_uint_lt(source_of(&ds, e - 1), source_of(&ds, e));
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+// ---- shape: planted partition -------------------------------------------------------------------
+
+START_TEST(planted_homophily_is_what_was_asked_for)
+{
+    static const char *const wanted[] = {"0", "0.3", "0.6", "1"};
+    struct sl_dataset ds;
+    uint64_t same = 0;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "20000", "--homophily", wanted[_i], "--multi-edges", "--feat-dim", "0", "-q"));
+    open_dataset("a", SL_NEED_LABELS, &ds);
+    ck_assert_uint_eq(ds.n_edges, 20000 * 18);
+    for (uint64_t v = 0; v < ds.n_nodes; v++)
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++)
+            same += ds.label[v] == ds.label[source_of(&ds, e)];
+    double found = (double)same / (double)ds.n_edges;
+    ck_assert_msg(fabs(found - strtod(wanted[_i], NULL)) < 0.005, "wanted %s, found %.4f",
+                  wanted[_i], found);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(planted_degrees_follow_a_power_law)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "100000", "--multi-edges", "--feat-dim", "0", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    // Exponent 2.5: the number of vertices above d falls as d^-1.5, so by 2^4.5 = 22.6 from 32 to
+    // 256.
+    double above_32 = 0, above_256 = 0;
+    for (uint64_t v = 0; v < ds.n_nodes; v++) {
+        above_32 += sl_dataset_degree(&ds, v) >= 32;
+        above_256 += sl_dataset_degree(&ds, v) >= 256;
+    }
+    ck_assert_msg(above_32 / above_256 > 17 && above_32 / above_256 < 30,
+                  "%.0f above 32, %.0f above 256", above_32, above_256);
+    ck_assert_uint_gt(ds.max_degree, 1000);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(planted_is_undirected_and_simple)
+{
+    struct sl_dataset ds;
+    uint64_t forward = 0, backward = 0;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "3000", "--degree", "40", "--feat-dim", "0", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    for (uint64_t v = 0; v < ds.n_nodes; v++) {
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
+            uint64_t u = source_of(&ds, e);
+            ck_assert_uint_ne(u, v);
+            if (e > ds.indptr[v])
+                ck_assert_uint_lt(source_of(&ds, e - 1), u);
+            // The sum over edges of a hash of the ordered pair is the same both ways.
+            forward += u * 0x9E3779B97F4A7C15u ^ v * 0xC2B2AE3D27D4EB4Fu;
+            backward += v * 0x9E3779B97F4A7C15u ^ u * 0xC2B2AE3D27D4EB4Fu;
+        }
+    }
+    ck_assert_uint_eq(forward, backward);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(planted_directed_stores_one_direction)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "2000", "--edges", "10000", "--directed", "--multi-edges", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.n_edges, 10000);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(planted_works_at_its_smallest)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes", "4",
+                  "--classes", "2", "--edges", "100", "--homophily", "1", "-q", "--multi-edges"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.n_edges, 200);
+    for (uint64_t v = 0; v < 4; v++)
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++)
+            ck_assert_uint_ne(source_of(&ds, e), v);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+// Nearest class mean, the means taken from the training vertices: what features tell.
+static double nearest_mean_accuracy(const struct sl_dataset *ds, const float *x)
+{
+    size_t dim = ds->feat_dim, n_right = 0;
+    double *means = calloc(ds->n_classes * dim, sizeof *means);
+    double *counts = calloc(ds->n_classes, sizeof *counts);
+    for (uint64_t i = 0; i < ds->split[SL_SPLIT_TRAIN].n; i++) {
+        uint32_t v = ds->split[SL_SPLIT_TRAIN].ids[i];
+        counts[ds->label[v]]++;
+        for (size_t d = 0; d < dim; d++)
+            means[(size_t)ds->label[v] * dim + d] += x[v * dim + d];
+    }
+    for (uint64_t i = 0; i < ds->split[SL_SPLIT_VAL].n; i++) {
+        uint32_t v = ds->split[SL_SPLIT_VAL].ids[i], best = 0;
+        double best_distance = INFINITY;
+        for (uint32_t c = 0; c < ds->n_classes; c++) {
+            double distance = 0;
+            for (size_t d = 0; d < dim; d++) {
+                double y = x[v * dim + d] - means[c * dim + d] / counts[c];
+                distance += y * y;
+            }
+            if (distance < best_distance) {
+                best = c;
+                best_distance = distance;
+            }
+        }
+        n_right += (int32_t)best == ds->label[v];
+    }
+    free(means);
+    free(counts);
+    return (double)n_right / (double)ds->split[SL_SPLIT_VAL].n;
+}
+
+// x -> mean of x over in-neighbours.
+static float *neighbour_mean(const struct sl_dataset *ds, const float *x)
+{
+    size_t dim = ds->feat_dim;
+    float *out = calloc(ds->n_nodes * dim, sizeof *out);
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+            for (size_t d = 0; d < dim; d++)
+                out[v * dim + d] += x[source_of(ds, e) * dim + d];
+        for (size_t d = 0; d < dim; d++)
+            out[v * dim + d] /= (float)SL_MAX(sl_dataset_degree(ds, v), 1u);
+    }
+    return out;
+}
+
+START_TEST(planted_labels_are_learnt_better_with_structure)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "20000", "-q"));
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    float *one = neighbour_mean(&ds, ds.feat), *two = neighbour_mean(&ds, one);
+    double alone = nearest_mean_accuracy(&ds, ds.feat), with = nearest_mean_accuracy(&ds, two);
+    ck_assert_msg(alone > 0.4 && alone < 0.62, "features alone: %.3f", alone);
+    ck_assert_msg(with > 0.8, "mean over two hops: %.3f", with);
+    free(one);
+    free(two);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(split_has_the_sizes_asked_for_and_no_overlap)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("a"), "--nodes",
+                  "1000", "--train-ratio", "0.6", "--val-ratio", "0.1", "-q"));
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 600);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_VAL].n, 100);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TEST].n, 300);
+    bool seen[1000] = {false};
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        for (uint64_t i = 0; i < ds.split[s].n; i++) {
+            ck_assert(!seen[ds.split[s].ids[i]]);
+            seen[ds.split[s].ids[i]] = true;
+        }
+    }
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+// ---- refusals -----------------------------------------------------------------------------------
+
+static const struct {
+    const char *words[8];
+    int code;
+    const char *message;
+} refused[] = {
+    {{"planted", "--train-ratio", "0.8", "--val-ratio", "0.3"}, SL_EINVAL, "wanted at most 1"},
+    {{"planted", "--nodes", "5", "--classes", "4"}, SL_EINVAL, "2 vertices each"},
+    {{"planted", "--classes", "0"}, SL_EINVAL, "wanted 1 class or more"},
+    {{"planted", "--edges", "5", "--degree", "3"}, SL_EINVAL, "leave one out"},
+    {{"planted", "--homophily", "1.2"}, SL_ERANGE, "--homophily"},
+    {{"planted", "--nodes", "4294967295"}, SL_ERANGE, "wanted 1 to 4294967294"},
+    {{"planted", "--memory", "1000"}, SL_ERANGE, "--memory"},
+    {{"planted", "--homofily", "0.5"}, SL_EINVAL, "did you mean --homophily?"},
+    {{"rmat"}, SL_EINVAL, "no number of vertices given"},
+    {{"rmat", "--scale", "3", "--nodes", "8"}, SL_EINVAL, "both given"},
+    {{"rmat", "--scale", "3", "--a", "0.9"}, SL_EINVAL, "wanted at most 1"},
+    {{"rmat", "--scale", "3", "--edges", "4", "--edge-factor", "2"}, SL_EINVAL, "leave one out"},
+    {{"rmta", "--scale", "3"}, SL_EINVAL, "did you mean 'rmat'?"},
+};
+
+START_TEST(bad_arguments_are_refused_before_anything_is_made)
+{
+    const char *words[12] = {"generate"};
+    size_t n = 1;
+    for (; refused[_i].words[n - 1]; n++)
+        words[n] = refused[_i].words[n - 1];
+    words[n++] = "--out";
+    words[n++] = in_dir("a");
+    ck_assert_int_eq(run_words(sl_command_generate, n, words), refused[_i].code);
+    assert_message_has(refused[_i].message);
+    ck_assert_int_eq(count_entries(), 0);
+}
+END_TEST
+
+START_TEST(an_existing_data_set_is_replaced_only_by_force)
+{
+    generated(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("a"), "-q"));
+    ck_assert_int_eq(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "5", "--out", in_dir("a"), "-q"),
+        SL_EEXIST);
+    assert_message_has("--force");
+    struct sl_dataset ds;
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 16);
+    sl_dataset_close(&ds);
+    generated(RUN(sl_command_generate, "generate", "rmat", "--scale", "5", "--out", in_dir("a"),
+                  "-q", "--force"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 32);
+    sl_dataset_close(&ds);
+    ck_assert_int_eq(count_hidden(), 0);
+}
+END_TEST
+
+START_TEST(force_does_not_remove_what_is_not_a_data_set)
+{
+    ck_assert_int_eq(mkdir(in_dir("a"), 0755), 0);
+    write_text("a/thesis.txt", "three years");
+    ck_assert_int_eq(RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out",
+                         in_dir("a"), "-q", "--force"),
+                     SL_EEXIST);
+    assert_message_has("is not a data set");
+    ck_assert(exists("a/thesis.txt"));
+    ck_assert_int_eq(count_hidden(), 0);
+}
+END_TEST
+
+START_TEST(a_missing_parent_is_said)
+{
+    ck_assert_int_eq(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("no/a"), "-q"),
+        SL_ENOENT);
+    assert_message_has("there is no directory");
+}
+END_TEST
+
+// ---- what fails leaves nothing ------------------------------------------------------------------
+
+START_TEST(a_full_disk_leaves_nothing)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){30000, 30000});
+    ck_assert_int_eq(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "12", "--out", in_dir("a"), "-q"),
+        SL_EIO);
+    ck_assert_int_eq(count_entries(), 0);
+}
+END_TEST
+
+START_TEST(an_interrupt_leaves_nothing)
+{
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(sl_exit_status(RUN(sl_command_generate, "generate", "rmat", "--scale", "24", "--out",
+                                 in_dir("a"), "-q")));
+    // Its hidden directory shows that it is under way.
+    for (int i = 0; i < 500 && count_hidden() == 0; i++)
+        usleep(10000);
+    usleep(50000);
+    kill(pid, SIGINT);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 130);
+    ck_assert_int_eq(count_entries(), 0);
+}
+END_TEST
+
+START_TEST(what_a_killed_process_left_is_removed_by_the_next)
+{
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "24", "--out", in_dir("a"), "-q");
+        _exit(0);
+    }
+    for (int i = 0; i < 500 && count_hidden() == 0; i++)
+        usleep(10000);
+    // While it lives its directory is locked and stays.
+    generated(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("b"), "-q"));
+    struct sl_staging st;
+    must(sl_staging_open(in_dir("a"), false, &st));
+    ck_assert_int_eq(count_hidden(), 2);
+    sl_staging_abort(&st);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    ck_assert(!exists("a"));
+    ck_assert_int_eq(count_hidden(), 1);
+    generated(
+        RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("a"), "-q"));
+    ck_assert_int_eq(count_hidden(), 0);
+    ck_assert(exists("a/metadata.json"));
+}
+END_TEST
+
+// ---- the estimate of a batch --------------------------------------------------------------------
+
+START_TEST(an_estimate_with_all_neighbours_counts_exactly)
+{
+    struct sl_dataset ds;
+    struct sl_batch_estimate e = {.batch_size = 100};
+    tiny_begin(); // 5 vertices, 7 edges
+    must(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 1, &ds));
+    must(sl_batch_estimate_parse("-1,-1", &e));
+    must(sl_batch_estimate_run(&ds, 1, &e));
+    // Training vertices 3 and 1 have the in-neighbours {0} and {0, 2, 3}: 4 edges, inputs 0 to 3.
+    // The second hop adds those of 0 (none) and 2 (1 and 3): 4 + 6 edges.
+    ck_assert(e.edges == 10 && e.input_nodes == 4);
+    ck_assert(e.feature_bytes == 4 * 3 * 4);
+    ck_assert(e.block_bytes == 4 * (2 * 4 + 2 + 4 + 10));
+    must(sl_batch_estimate_parse("1", &e));
+    must(sl_batch_estimate_run(&ds, 1, &e));
+    ck_assert(e.edges == 2);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(a_malformed_fanout_is_refused)
+{
+    static const char *const bad[] = {"", "5,", "5,,5", "0", "-2", "a", "1,2,3,4,5,6,7,8,9", "5 5"};
+    struct sl_batch_estimate e = {0};
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
+        ck_assert_msg(sl_batch_estimate_parse(bad[i], &e) == SL_EINVAL, "'%s'", bad[i]);
+        assert_message_has("wanted 1 to 8 numbers");
+    }
+    must(sl_batch_estimate_parse("15,-1", &e));
+    ck_assert(e.n_hops == 2 && e.fanout[0] == 15 && e.fanout[1] == -1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli_generate");
+    TCase *t = add_case(s, "determinism");
+    tcase_add_loop_test(t, planted_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
+    tcase_add_loop_test(t, rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
+    tcase_add_test(t, another_seed_makes_another_graph);
+    t = add_case(s, "shape");
+    tcase_add_test(t, rmat_degrees_are_skewed);
+    tcase_add_test(t, rmat_ids_tell_nothing_about_degrees);
+    tcase_add_test(t, rmat_takes_any_number_of_vertices);
+    tcase_add_test(t, rmat_dedup_keeps_each_edge_once);
+    tcase_add_loop_test(t, planted_homophily_is_what_was_asked_for, 0, 4);
+    tcase_add_test(t, planted_degrees_follow_a_power_law);
+    tcase_add_test(t, planted_is_undirected_and_simple);
+    tcase_add_test(t, planted_directed_stores_one_direction);
+    tcase_add_test(t, planted_works_at_its_smallest);
+    tcase_add_test(t, planted_labels_are_learnt_better_with_structure);
+    tcase_add_test(t, split_has_the_sizes_asked_for_and_no_overlap);
+    t = add_case(s, "refusals");
+    tcase_add_loop_test(t, bad_arguments_are_refused_before_anything_is_made, 0,
+                        SL_COUNT_OF(refused));
+    tcase_add_test(t, an_existing_data_set_is_replaced_only_by_force);
+    tcase_add_test(t, force_does_not_remove_what_is_not_a_data_set);
+    tcase_add_test(t, a_missing_parent_is_said);
+    t = add_case(s, "nothing left behind");
+    tcase_add_test(t, a_full_disk_leaves_nothing);
+    tcase_add_test(t, an_interrupt_leaves_nothing);
+    tcase_add_test(t, what_a_killed_process_left_is_removed_by_the_next);
+    t = add_case(s, "estimate");
+    tcase_add_test(t, an_estimate_with_all_neighbours_counts_exactly);
+    tcase_add_test(t, a_malformed_fanout_is_refused);
+    return run_suite(s);
+}

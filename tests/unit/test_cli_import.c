@@ -1,0 +1,573 @@
+// Importers: what is read, what is dropped, and how what can not be read is explained.
+#include <math.h>
+#include <zlib.h>
+
+#include "broker/cli/command.h"
+#include "broker/cli/line_scan.h"
+#include "broker/cli/text_reader.h"
+#include "common/data/dataset.h"
+#include "tests/unit/cli_fixture.h"
+
+static void imported(int rc)
+{
+    if (rc != 0)
+        ck_abort_msg("%d: %s", rc, sl_error_message());
+}
+
+static void write_gz(const char *name, const char *text, size_t n)
+{
+    gzFile gz = gzopen(in_dir(name), "wb");
+    ck_assert_ptr_nonnull(gz);
+    if (n > 0)
+        ck_assert_int_eq(gzwrite(gz, text, (unsigned)n), (int)n);
+    ck_assert_int_eq(gzclose(gz), Z_OK);
+}
+
+static void open_dataset(const char *name, unsigned need, struct sl_dataset *ds)
+{
+    must(sl_dataset_open(in_dir(name), need, SL_CHECK_FULL, 2, ds));
+}
+
+// "1<0,2 2<1 " : vertices with in-edges and their sources.
+static const char *topology(const char *name)
+{
+    static char text[4096];
+    struct sl_dataset ds;
+    int n = 0;
+    text[0] = '\0';
+    open_dataset(name, SL_NEED_TOPOLOGY, &ds);
+    for (uint64_t v = 0; v < ds.n_nodes; v++) {
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
+            if (e == ds.indptr[v])
+                n += sprintf(text + n, "%s%ju<", n ? " " : "", (uintmax_t)v);
+            n += sprintf(text + n, "%s%u", e == ds.indptr[v] ? "" : ",",
+                         ((const uint32_t *)ds.indices)[e]);
+            if (ds.edge_weight)
+                n += sprintf(text + n, ":%g", (double)ds.edge_weight[e]);
+        }
+    }
+    n += sprintf(text + n, " of %ju", (uintmax_t)ds.n_nodes);
+    sl_dataset_close(&ds);
+    return text;
+}
+
+// ---- numbers ------------------------------------------------------------------------------------
+
+START_TEST(real_numbers_equal_the_c_librarys)
+{
+    static const char *const texts[] = {
+        "0",
+        "-0",
+        "1",
+        "-1.5",
+        "+2",
+        ".5",
+        "5.",
+        "1e3",
+        "1E-3",
+        "3.14159265358979323846",
+        "1e22",
+        "1e23",
+        "9007199254740993",
+        "123456789012345678901234567890",
+        "1e-320",
+        "4.9e-324",
+        "1.7976931348623157e308",
+        "0.1",
+        "-0.30000000000000004",
+        "179769313486231570000e289",
+        "00001.5",
+        "0.000000000000000000000000000000000000012345",
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(texts); i++) {
+        char line[128];
+        double x;
+        snprintf(line, sizeof line, "%s,\n", texts[i]);
+        const char *end = sl_line_scan_real(line, &x);
+        ck_assert_msg(end && *end == ',', "'%s' was not taken whole", texts[i]);
+        double wanted = strtod(texts[i], NULL);
+        ck_assert_msg(memcmp(&x, &wanted, sizeof x) == 0, "'%s': %a, wanted %a", texts[i], x,
+                      wanted);
+    }
+    srand(7);
+    for (int i = 0; i < 20000; i++) {
+        char line[128];
+        double x, wanted;
+        snprintf(line, sizeof line, "%.*g\n", 1 + rand() % 17,
+                 (rand() - RAND_MAX / 2) * pow(10, rand() % 40 - 30));
+        wanted = strtod(line, NULL);
+        ck_assert_ptr_nonnull(sl_line_scan_real(line, &x));
+        ck_assert_msg(x == wanted, "%s is %a, wanted %a", line, x, wanted);
+    }
+}
+END_TEST
+
+START_TEST(what_is_no_number_is_refused)
+{
+    static const char *const texts[] = {"",   ".",   "-",   "+",   "-.", "e5",
+                                        "1e", "1e+", "nan", "inf", "x"};
+    for (size_t i = 0; i < SL_COUNT_OF(texts); i++) {
+        char line[16];
+        double x;
+        snprintf(line, sizeof line, "%s\n", texts[i]);
+        ck_assert_msg(!sl_line_scan_real(line, &x), "'%s'", texts[i]);
+    }
+}
+END_TEST
+
+START_TEST(whole_numbers_know_their_limit)
+{
+    uint64_t x;
+    bool fits;
+    ck_assert(*sl_line_scan_uint("18446744073709551615\n", &x, &fits) == '\n');
+    ck_assert(fits && x == UINT64_MAX);
+    ck_assert(*sl_line_scan_uint("18446744073709551616\n", &x, &fits) == '\n');
+    ck_assert(!fits);
+    ck_assert_ptr_nonnull(sl_line_scan_uint("0000000000000000000000000000017\n", &x, &fits));
+    ck_assert(fits && x == 17);
+    ck_assert_ptr_null(sl_line_scan_uint("-1\n", &x, &fits));
+}
+END_TEST
+
+// ---- blocks of lines ----------------------------------------------------------------------------
+
+// Reads a file through the reader and compares it with the text that was written.
+static void assert_reads(const char *name, const char *text, size_t n)
+{
+    struct sl_text_reader *r;
+    const char *begin, *end;
+    size_t at = 0;
+    must(sl_text_reader_open(in_dir(name), &r));
+    for (;;) {
+        must(sl_text_reader_next(r, &begin, &end));
+        if (begin == end)
+            break;
+        ck_assert(end[-1] == '\n' && *end == '\0');
+        size_t m = (size_t)(end - begin);
+        if (at + m == n + 1)
+            m--; // the newline that the last line lacked
+        ck_assert_uint_le(at + m, n);
+        ck_assert_int_eq(memcmp(begin, text + at, m), 0);
+        at += m;
+    }
+    ck_assert_uint_eq(at, n);
+    must(sl_text_reader_next(r, &begin, &end)); // and again nothing
+    ck_assert(begin == end);
+    sl_text_reader_close(r);
+}
+
+START_TEST(long_and_short_lines_come_whole)
+{
+    // Lines from empty to 3 MB, so that they cross blocks and outgrow them.
+    size_t n = 0, capacity = 16 << 20;
+    char *text = malloc(capacity);
+    for (size_t length = 0; n + length + 1 < capacity; length = length * 3 / 2 + 1) {
+        memset(text + n, 'a' + (int)(length % 26), length);
+        n += length;
+        text[n++] = '\n';
+        if (length > 3000000)
+            length = 0;
+    }
+    write_file("plain", text, n);
+    assert_reads("plain", text, n);
+    write_gz("packed.gz", text, n);
+    assert_reads("packed.gz", text, n);
+    write_file("cut", text, n - 1); // no newline at the end
+    assert_reads("cut", text, n - 1);
+    write_file("empty", text, 0);
+    assert_reads("empty", text, 0);
+    write_file("newline", "\n", 1);
+    assert_reads("newline", "\n", 1);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_reader_may_be_closed_early)
+{
+    char *text = calloc(1, 8 << 20);
+    memset(text, '\n', 8 << 20);
+    write_file("plain", text, 8 << 20);
+    for (int blocks = 0; blocks < 4; blocks++) {
+        struct sl_text_reader *r;
+        const char *begin, *end;
+        must(sl_text_reader_open(in_dir("plain"), &r));
+        for (int i = 0; i < blocks; i++)
+            must(sl_text_reader_next(r, &begin, &end));
+        sl_text_reader_close(r);
+    }
+    free(text);
+}
+END_TEST
+
+// ---- edge lists ---------------------------------------------------------------------------------
+
+static const char messy[] = "# comment\n% another\n\n0 1\n1\t2\r\n  2,0  \n3;3\n0 1\n5 0";
+
+static const struct {
+    const char *options[3];
+    const char *wanted;
+} edgelists[] = {
+    {{NULL}, "0<2,5 1<0,0 2<1 3<3 of 6"},
+    {{"--dedup"}, "0<2,5 1<0 2<1 3<3 of 6"},
+    {{"--remove-self-loops"}, "0<2,5 1<0,0 2<1 of 6"},
+    {{"--undirected"}, "0<1,1,2,5 1<0,0,2 2<0,1 3<3 5<0 of 6"},
+    {{"--symmetrise"}, "0<1,2,5 1<0,2 2<0,1 3<3 5<0 of 6"},
+    {{"--symmetrise", "--remove-self-loops"}, "0<1,2,5 1<0,2 2<0,1 5<0 of 6"},
+    {{"--relabel"}, "0<2,4 1<0,0 2<1 3<3 of 5"},
+    {{"--num-nodes", "9"}, "0<2,5 1<0,0 2<1 3<3 of 9"},
+    {{"--skip-lines", "4"}, "0<2,5 1<0 2<1 3<3 of 6"},
+};
+
+START_TEST(an_edge_list_is_read)
+{
+    write_text("messy.txt", messy);
+    const char *const *o = edgelists[_i].options;
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("messy.txt"), "--out", in_dir("a"),
+                 "-q", o[0], o[1], o[2]));
+    ck_assert_str_eq(topology("a"), edgelists[_i].wanted);
+    ck_assert_int_eq(count_hidden(), 0);
+}
+END_TEST
+
+START_TEST(weights_follow_their_edges)
+{
+    write_text("w.txt", "0 1 0.5\n2 1 1e-3\n1 0 2\n0 1 7\n");
+    imported(
+        RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("a"), "-q"));
+    ck_assert_str_eq(topology("a"), "0<1:2 1<0:0.5,0:7,2:0.001 of 3");
+    // Of equal edges the first in the file wins, of both directions too.
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("b"),
+                 "-q", "--symmetrise"));
+    ck_assert_str_eq(topology("b"), "0<1:0.5 1<0:0.5,2:0.001 2<1:0.001 of 3");
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("w.txt"), "--out", in_dir("c"),
+                 "-q", "--no-weights"));
+    ck_assert_str_eq(topology("c"), "0<1 1<0,0,2 of 3");
+}
+END_TEST
+
+START_TEST(relabelled_vertices_keep_their_ids_in_a_file)
+{
+    struct sl_npy ids;
+    write_text("r.txt", "4000000000 7\n7 123456\n");
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("r.txt"), "--out", in_dir("a"),
+                 "-q", "--relabel"));
+    ck_assert_str_eq(topology("a"), "0<2 1<0 of 3");
+    must(sl_npy_open(in_dir("a/node_id.npy"), &ids));
+    const int64_t wanted[] = {7, 123456, 4000000000};
+    ck_assert_uint_eq(ids.n_elems, 3);
+    ck_assert_int_eq(memcmp(ids.data, wanted, sizeof wanted), 0);
+    sl_npy_close(&ids);
+}
+END_TEST
+
+START_TEST(gzip_is_read_as_plain_text_is)
+{
+    write_gz("messy.gz", messy, strlen(messy));
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("messy.gz"), "--out", in_dir("a"),
+                 "-q"));
+    ck_assert_str_eq(topology("a"), edgelists[0].wanted);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    const char *option, *value;
+    const char *message;
+} broken[] = {
+    {"0 1\n\n1 -2\n", NULL, NULL, "line 3: found '-2': wanted vertex ids from 0"},
+    {"source,target\n0,1\n", NULL, NULL, "line 1: found 'source': wanted 'source destination"},
+    {"0 1\n2\n", NULL, NULL, "line 2: found 'the end of the line'"},
+    {"0 1\n2 3x\n", NULL, NULL, "found '3x'"},
+    {"0 1\n1.5 2\n", NULL, NULL, "found '1.5'"},
+    {"0 4294967294\n", NULL, NULL, "found '4294967294': wanted vertex ids up to 4294967293"},
+    {"0 99999999999999999999999\n", NULL, NULL, "wanted vertex ids up to"},
+    {"0 1\n0 5\n", "--num-nodes", "5", "line 2: found '5': wanted vertex ids below --num-nodes 5"},
+    {"0 1\n1 2 3\n", NULL, NULL, "line 2: found '3': wanted two columns"},
+    {"0 1 2\n1 2\n", NULL, NULL, "line 2: found 'the end of the line': wanted a weight"},
+    {"0 1 2\n1 2 -1\n", NULL, NULL, "found '-1': wanted a weight from 0"},
+    {"0 1 nan\n", NULL, NULL, "found 'nan': wanted a weight"},
+    {"0 1 1e300\n", NULL, NULL, "found '1e300': wanted a weight"},
+    {"0 1 2 3\n", NULL, NULL, "wanted no fourth column"},
+    {"", NULL, NULL, "found no edge in 0 lines"},
+    {"# nothing\n\n", NULL, NULL, "found no edge in 2 lines"},
+    {"0 1\n", "--skip-lines", "5", "found no edge in 1 lines"},
+    {"0 4000000000\n", NULL, NULL, "give --relabel"},
+    {"0 1\n\x01\x02x 3\n", NULL, NULL, "line 2: found '??x'"},
+};
+
+START_TEST(a_broken_edge_list_is_explained)
+{
+    write_text("broken.txt", broken[_i].text);
+    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("broken.txt"), "-q",
+                         "--out", in_dir("a"), broken[_i].option, broken[_i].value),
+                     SL_EFORMAT);
+    assert_message_has("broken.txt");
+    assert_message_has(broken[_i].message);
+    ck_assert_int_eq(count_entries(), 1); // the text itself
+}
+END_TEST
+
+START_TEST(zero_bytes_in_the_text_are_refused)
+{
+    write_file("zero.txt", "0 1\n# a\0b\n2\0 3\n", 15);
+    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir("zero.txt"), "-q", "--out",
+                         in_dir("a")),
+                     SL_EFORMAT);
+    assert_message_has("line 3");
+}
+END_TEST
+
+START_TEST(damaged_gzip_is_said)
+{
+    // Numbers without a pattern, so that the packed file is long enough to be cut.
+    size_t n = 0;
+    char *text = malloc(2 << 20);
+    uint32_t x = 1;
+    for (int i = 0; i < 100000; i++) {
+        x = x * 1664525u + 1013904223u;
+        n += (size_t)sprintf(text + n, "%u %u\n", x >> 12 & 0xfff, x >> 8 & 0xff);
+    }
+    write_gz("whole.gz", text, n);
+    FILE *f = fopen(in_dir("whole.gz"), "rb");
+    char *packed = malloc(2 << 20);
+    size_t m = fread(packed, 1, 2 << 20, f);
+    fclose(f);
+    write_file("cut.gz", packed, m / 2);
+    ck_assert_int_eq(
+        RUN(sl_command_import, "import", "edgelist", in_dir("cut.gz"), "-q", "--out", in_dir("a")),
+        SL_EFORMAT);
+    assert_message_has("damaged gzip near byte");
+    assert_message_has("it ends too early");
+    memset(packed + m / 2, 0x55, 64);
+    write_file("bent.gz", packed, m);
+    ck_assert_int_eq(
+        RUN(sl_command_import, "import", "edgelist", in_dir("bent.gz"), "-q", "--out", in_dir("a")),
+        SL_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "bent.gz"));
+    write_text("text.gz", "0 1\n");
+    ck_assert_int_eq(
+        RUN(sl_command_import, "import", "edgelist", in_dir("text.gz"), "-q", "--out", in_dir("a")),
+        SL_EFORMAT);
+    assert_message_has("does not begin with gzip's mark");
+    ck_assert(!exists("a"));
+    free(text);
+    free(packed);
+}
+END_TEST
+
+static const struct {
+    const char *source, *option, *second;
+    int code;
+    const char *message;
+} unreadable[] = {
+    {"missing.txt", NULL, NULL, SL_ENOENT, "missing.txt"},
+    {".", NULL, NULL, SL_EINVAL, "it is a directory"},
+    {"missing.txt", "--relabel", "--num-nodes=5", SL_EINVAL, "leave one out"},
+    {"missing.txt", "--undirected", "--symmetrise", SL_EINVAL, "leave one out"},
+    {"missing.txt", "--symetrise", NULL, SL_EINVAL, "did you mean --symmetrise?"},
+};
+
+START_TEST(what_can_not_be_opened_is_said)
+{
+    ck_assert_int_eq(RUN(sl_command_import, "import", "edgelist", in_dir(unreadable[_i].source),
+                         "-q", "--out", in_dir("a"), unreadable[_i].option, unreadable[_i].second),
+                     unreadable[_i].code);
+    assert_message_has(unreadable[_i].message);
+    ck_assert_int_eq(count_entries(), 0);
+}
+END_TEST
+
+START_TEST(little_memory_gives_the_same_files)
+{
+    static const char *const files[] = {"indptr.npy", "indices.npy", "edge_weight.npy",
+                                        "node_id.npy"};
+    FILE *f = fopen(in_dir("big.txt"), "w");
+    uint32_t x = 1;
+    for (int i = 0; i < 400000; i++) {
+        x = x * 1664525u + 1013904223u;
+        fprintf(f, "%u %u %u\n", (x >> 16) % 3000 * 17, (x >> 4) % 999, i);
+    }
+    fclose(f);
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("big.txt"), "-q", "--relabel",
+                 "--symmetrise", "--out", in_dir("a")));
+    imported(RUN(sl_command_import, "import", "edgelist", in_dir("big.txt"), "-q", "--relabel",
+                 "--symmetrise", "--out", in_dir("b"), "--memory", "1MiB"));
+    for (size_t i = 0; i < SL_COUNT_OF(files); i++) {
+        char a[64], b[64];
+        snprintf(a, sizeof a, "a/%s", files[i]);
+        snprintf(b, sizeof b, "b/%s", files[i]);
+        ck_assert_msg(same_file(a, b), "%s differs", files[i]);
+    }
+}
+END_TEST
+
+// ---- OGB ----------------------------------------------------------------------------------------
+
+// A data set as OGB packs it: 5 vertices, 6 edges, 2 features, 3 classes.
+static void make_ogb(void)
+{
+    static const char edges[] = "0,1\n1,2\n2,0\n3,1\n0,1\n4,4\n";
+    static const char feat[] = "0.5,-1\n1e-3,2\n3,4\n5,6\n7,8.25\n";
+    ck_assert_int_eq(mkdir(in_dir("src"), 0755), 0);
+    ck_assert_int_eq(mkdir(in_dir("src/raw"), 0755), 0);
+    ck_assert_int_eq(mkdir(in_dir("src/split"), 0755), 0);
+    ck_assert_int_eq(mkdir(in_dir("src/split/time"), 0755), 0);
+    write_gz("src/raw/num-node-list.csv.gz", "5\n", 2);
+    write_gz("src/raw/num-edge-list.csv.gz", "6\n", 2);
+    write_gz("src/raw/edge.csv.gz", edges, strlen(edges));
+    write_gz("src/raw/node-feat.csv.gz", feat, strlen(feat));
+    write_gz("src/raw/node-label.csv.gz", "2\n0\nnan\n1.0\n0\n", 14);
+    write_gz("src/split/time/train.csv.gz", "3\n0\n", 4);
+    write_gz("src/split/time/valid.csv.gz", "1\n", 2);
+    write_gz("src/split/time/test.csv.gz", "4\n", 2);
+}
+
+static int import_ogb(const char *option, const char *second)
+{
+    return RUN(sl_command_import, "import", "ogb", in_dir("src"), "-q", "--out", in_dir("a"),
+               option, second);
+}
+
+START_TEST(an_ogb_data_set_is_read)
+{
+    struct sl_dataset ds;
+    static const float feat[] = {0.5f, -1, 1e-3f, 2, 3, 4, 5, 6, 7, 8.25f};
+    static const int32_t label[] = {2, 0, -1, 1, 0};
+    make_ogb();
+    imported(import_ogb(NULL, NULL));
+    ck_assert_str_eq(topology("a"), "0<2 1<0,0,3 2<1 4<4 of 5");
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    ck_assert_uint_eq(ds.feat_dim, 2);
+    ck_assert_int_eq(memcmp(ds.feat, feat, sizeof feat), 0);
+    ck_assert_uint_eq(ds.n_classes, 3);
+    ck_assert_int_eq(memcmp(ds.label, label, sizeof label), 0);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 2);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[0], 3);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_VAL].ids[0], 1);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TEST].ids[0], 4);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(ogb_inverse_edges_are_added_and_merged)
+{
+    make_ogb();
+    imported(import_ogb("--symmetrise", "--remove-self-loops"));
+    ck_assert_str_eq(topology("a"), "0<1,2 1<0,2,3 2<0,1 3<1 of 5");
+}
+END_TEST
+
+START_TEST(ogb_without_features_labels_and_split_is_a_graph)
+{
+    make_ogb();
+    ck_assert_int_eq(remove(in_dir("src/raw/node-feat.csv.gz")), 0);
+    ck_assert_int_eq(remove(in_dir("src/raw/node-label.csv.gz")), 0);
+    for (const char *const *f = (const char *[]){"train", "valid", "test", NULL}; *f; f++) {
+        char name[64];
+        snprintf(name, sizeof name, "src/split/time/%s.csv.gz", *f);
+        ck_assert_int_eq(remove(in_dir(name)), 0);
+    }
+    ck_assert_int_eq(rmdir(in_dir("src/split/time")), 0);
+    imported(import_ogb(NULL, NULL));
+    ck_assert_str_eq(topology("a"), "0<2 1<0,0,3 2<1 4<4 of 5");
+    ck_assert(!exists("a/node_feat.npy"));
+}
+END_TEST
+
+static const struct {
+    const char *file, *text; // text NULL = the file is removed
+    int code;
+    const char *message;
+} broken_ogb[] = {
+    {"raw/num-node-list", NULL, SL_ENOENT, "there is no raw/num-node-list.csv.gz"},
+    {"raw/num-node-list", "5\n6\n", SL_EUNSUPPORTED, "several graphs"},
+    {"raw/num-node-list", "0\n", SL_EFORMAT, "found no vertices"},
+    {"raw/num-node-list", "4\n", SL_EFORMAT, "found '4': wanted a vertex from 0 to 3"},
+    {"raw/num-edge-list", "7\n", SL_EFORMAT, "found 6 edges: wanted 7"},
+    {"raw/edge", NULL, SL_ENOENT, "there is no raw/edge.csv.gz"},
+    {"raw/edge", "0,1\n0,1,2\n", SL_EFORMAT, "line 2: found '2': wanted two columns"},
+    {"raw/edge", "0,1\n\n1,2\n", SL_EFORMAT, "line 3: found '1': wanted no line behind a blank"},
+    {"raw/edge", "0,-1\n", SL_EFORMAT, "found '-1'"},
+    {"raw/node-feat", "1,2\n3\n", SL_EFORMAT,
+     "line 2: found 'the end of the line': wanted a finite"},
+    {"raw/node-feat", "1,2\n3,4,5\n", SL_EFORMAT, "wanted as many columns"},
+    {"raw/node-feat", "1,2\n3,nan\n", SL_EFORMAT,
+     "found 'nan': wanted a finite number in column 2"},
+    {"raw/node-feat", "1\n2\n", SL_EFORMAT, "found 2 rows: wanted one for each of the 5"},
+    {"raw/node-feat", "1\n2\n3\n4\n5\n6\n", SL_EFORMAT, "wanted one for each of the 5"},
+    {"raw/node-feat", "", SL_EFORMAT, "found 0 rows"},
+    {"raw/node-label", "1,0\n", SL_EUNSUPPORTED, "multi-label"},
+    {"raw/node-label", "1\n2\n0.5\n", SL_EFORMAT, "line 3: found '0.5': wanted a class"},
+    {"raw/node-label", "-1\n", SL_EFORMAT, "found '-1': wanted a class"},
+    {"raw/node-label", "nan\nnan\nnan\nnan\nnan\n", SL_EFORMAT, "no vertex has a label"},
+    {"split/time/valid", NULL, SL_ENOENT, "split/time/valid"},
+    {"split/time/test", "5\n", SL_EFORMAT, "found '5': wanted a vertex from 0 to 4"},
+};
+
+START_TEST(a_broken_ogb_data_set_is_explained)
+{
+    char name[128];
+    make_ogb();
+    snprintf(name, sizeof name, "src/%s.csv.gz", broken_ogb[_i].file);
+    if (broken_ogb[_i].text)
+        write_gz(name, broken_ogb[_i].text, strlen(broken_ogb[_i].text));
+    else
+        ck_assert_int_eq(remove(in_dir(name)), 0);
+    ck_assert_int_eq(import_ogb(NULL, NULL), broken_ogb[_i].code);
+    assert_message_has(broken_ogb[_i].message);
+    ck_assert_int_eq(count_entries(), 1);
+}
+END_TEST
+
+START_TEST(one_of_several_splits_must_be_named)
+{
+    make_ogb();
+    ck_assert_int_eq(mkdir(in_dir("src/split/random"), 0755), 0);
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_EINVAL);
+    assert_message_has("give --split with one of: ");
+    ck_assert_int_eq(import_ogb("--split", "sales"), SL_ENOENT);
+    assert_message_has("--split 'sales': wanted one of: ");
+    imported(import_ogb("--split", "time"));
+}
+END_TEST
+
+START_TEST(other_layouts_are_named)
+{
+    ck_assert_int_eq(mkdir(in_dir("src"), 0755), 0);
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_ENOENT);
+    assert_message_has("wanted the unpacked directory of an OGB node data set");
+    ck_assert_int_eq(mkdir(in_dir("src/raw"), 0755), 0);
+    write_text("src/raw/data.npz", "");
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);
+    assert_message_has("binary layout");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli_import");
+    TCase *t = add_case(s, "text");
+    tcase_add_test(t, real_numbers_equal_the_c_librarys);
+    tcase_add_test(t, what_is_no_number_is_refused);
+    tcase_add_test(t, whole_numbers_know_their_limit);
+    tcase_add_test(t, long_and_short_lines_come_whole);
+    tcase_add_test(t, a_reader_may_be_closed_early);
+    t = add_case(s, "edge lists");
+    tcase_add_loop_test(t, an_edge_list_is_read, 0, SL_COUNT_OF(edgelists));
+    tcase_add_test(t, weights_follow_their_edges);
+    tcase_add_test(t, relabelled_vertices_keep_their_ids_in_a_file);
+    tcase_add_test(t, gzip_is_read_as_plain_text_is);
+    tcase_add_loop_test(t, a_broken_edge_list_is_explained, 0, SL_COUNT_OF(broken));
+    tcase_add_test(t, zero_bytes_in_the_text_are_refused);
+    tcase_add_test(t, damaged_gzip_is_said);
+    tcase_add_loop_test(t, what_can_not_be_opened_is_said, 0, SL_COUNT_OF(unreadable));
+    tcase_add_test(t, little_memory_gives_the_same_files);
+    t = add_case(s, "ogb");
+    tcase_add_test(t, an_ogb_data_set_is_read);
+    tcase_add_test(t, ogb_inverse_edges_are_added_and_merged);
+    tcase_add_test(t, ogb_without_features_labels_and_split_is_a_graph);
+    tcase_add_loop_test(t, a_broken_ogb_data_set_is_explained, 0, SL_COUNT_OF(broken_ogb));
+    tcase_add_test(t, one_of_several_splits_must_be_named);
+    tcase_add_test(t, other_layouts_are_named);
+    return run_suite(s);
+}

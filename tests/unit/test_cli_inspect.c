@@ -1,0 +1,236 @@
+// What `sluice inspect`, `doctor` and `schema` print.
+#include <cjson/cJSON.h>
+#include <sys/resource.h>
+
+#include "broker/cli/command.h"
+#include "common/base/failpoint.h"
+#include "tests/unit/cli_fixture.h"
+
+// The JSON that a command prints; its result is *rc.
+static cJSON *json_of(int *rc, int (*command)(int, char **), size_t n, const char *const *words)
+{
+    capture_begin();
+    *rc = run_words(command, n, words);
+    char *text = capture_end();
+    cJSON *root = cJSON_Parse(text);
+    if (!root)
+        ck_abort_msg("%d (%s): not JSON: %s", *rc, sl_error_message(), text);
+    free(text);
+    return root;
+}
+
+#define JSON_OF(rc, command, ...)                                                                  \
+    json_of(rc, command, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                   \
+            (const char *[]){__VA_ARGS__})
+
+static const cJSON *at(const cJSON *json, const char *path)
+{
+    char key[64];
+    for (const char *p = path; *p && json;) {
+        size_t n = strcspn(p, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, p);
+        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(key))
+                                   : cJSON_GetObjectItemCaseSensitive(json, key);
+        p += n + (p[n] == '.');
+    }
+    if (!json)
+        ck_abort_msg("there is no %s", path);
+    return json;
+}
+
+static double number(const cJSON *json, const char *path)
+{
+    ck_assert(cJSON_IsNumber(at(json, path)));
+    return at(json, path)->valuedouble;
+}
+
+static const char *string(const cJSON *json, const char *path)
+{
+    ck_assert(cJSON_IsString(at(json, path)));
+    return at(json, path)->valuestring;
+}
+
+START_TEST(inspect_describes_a_data_set)
+{
+    int rc;
+    tiny_begin();
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json", "--fanout=-1",
+                          "--batch-size", "9");
+    ck_assert_int_eq(rc, 0);
+    ck_assert_str_eq(string(json, "name"), "tiny");
+    ck_assert(number(json, "num_nodes") == 5 && number(json, "num_edges") == 7);
+    ck_assert(cJSON_IsTrue(at(json, "edge_weight")));
+    ck_assert(number(json, "in_degree.min") == 0 && number(json, "in_degree.max") == 3);
+    ck_assert(number(json, "in_degree.zero") == 1 && number(json, "in_degree.mean") == 1.4);
+    // Degrees 0, 3, 2, 1, 1: bins 0, 1, 2 to 3.
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "in_degree.histogram")), 3);
+    ck_assert(number(json, "in_degree.histogram.1.from") == 1);
+    ck_assert(number(json, "in_degree.histogram.1.count") == 2);
+    ck_assert(number(json, "in_degree.histogram.2.from") == 2);
+    ck_assert(number(json, "in_degree.histogram.2.count") == 2);
+    ck_assert_str_eq(string(json, "feat_dtype"), "float32");
+    ck_assert(number(json, "feat_dim") == 3);
+    ck_assert(number(json, "class_counts.0") == 2 && number(json, "class_counts.1") == 2);
+    ck_assert(number(json, "unlabelled") == 1);
+    ck_assert(number(json, "split.train") == 2 && number(json, "split.test") == 1);
+    struct stat st;
+    ck_assert_int_eq(stat(in_dir("node_feat.npy"), &st), 0);
+    const cJSON *files = at(json, "files"); // names have dots in them
+    ck_assert(cJSON_GetObjectItem(files, "node_feat.npy")->valuedouble == (double)st.st_size);
+    ck_assert(number(json, "batch.edges") == 4);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(inspect_remembers_a_validation)
+{
+    int rc;
+    tiny_begin();
+    usleep(60000); // files younger than the kernel's clock ticks are not remembered
+    cJSON *first = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    cJSON *second = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert(cJSON_IsTrue(at(first, "validated_now")));
+    // A captured file in the data set's directory is none of its files.
+    ck_assert(cJSON_IsFalse(at(second, "validated_now")));
+    ck_assert_str_eq(string(first, "digest"), string(second, "digest"));
+    cJSON_Delete(first);
+    cJSON_Delete(second);
+}
+END_TEST
+
+START_TEST(inspect_prints_tables)
+{
+    tiny_begin();
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    char *text = capture_end();
+    assert_has(text, "min 0, mean 1.4, max 3, 1 vertices without");
+    assert_has(text, "3 x float32, 12 B a vertex");
+    assert_has(text, "    2 - 3         2  40.0 %");
+    assert_has(text, "A batch of 1024 with fanout 15,10,5");
+    free(text);
+}
+END_TEST
+
+START_TEST(inspect_needs_topology_alone)
+{
+    int rc;
+    WRITE_I64("indptr.npy", 0, 0);
+    write_list("indices.npy", SL_DTYPE_I32, 0, "");
+    write_text("metadata.json", "{\"name\": \"one\", \"num_nodes\": 1, \"num_edges\": 0}");
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert_int_eq(rc, 0);
+    ck_assert(number(json, "num_nodes") == 1 && number(json, "batch.edges") == 0);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(inspect_explains_a_broken_data_set)
+{
+    tiny_begin();
+    WRITE_I32("indices.npy", 0, 2, 3, 1, 5, 0, 0);
+    ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect", dir)), 2);
+    assert_message_has("indices.npy");
+    ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect", in_dir("none"))), 2);
+    ck_assert_int_eq(sl_exit_status(RUN(sl_command_inspect, "inspect")), 2);
+}
+END_TEST
+
+START_TEST(doctor_examines_the_machine)
+{
+    int rc;
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    // The worker programs do not stand beside a test program.
+    ck_assert_int_eq(rc, 1);
+    ck_assert_str_eq(string(json, "verdict"), "problem");
+    ck_assert_str_eq(string(json, "checks.programs.verdict"), "problem");
+    assert_has(string(json, "checks.programs.advice"), "sluice-sampler");
+    ck_assert_str_eq(string(json, "checks.memfd.verdict"), "ok");
+    ck_assert_str_eq(string(json, "checks.cache.found"), getenv("SLUICE_CACHE_DIR"));
+    assert_has(string(json, "checks.memory.found"), "usable");
+    ck_assert_ptr_nonnull(at(json, "checks.cores"));
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(doctor_finds_a_low_limit)
+{
+    int rc;
+    struct rlimit r;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &r), 0);
+    r.rlim_cur = 40;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    ck_assert_int_eq(rc, 1);
+    ck_assert_str_eq(string(json, "checks.nofile.verdict"), "problem");
+    assert_has(string(json, "checks.nofile.advice"), "ulimit -n");
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(doctor_warns_of_failpoints_and_a_missing_cache)
+{
+    int rc;
+    setenv("SLUICE_FAILPOINT", "sampler_drawn:3", 1);
+    unsetenv("SLUICE_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    ck_assert_str_eq(string(json, "checks.failpoint.verdict"), "warning");
+    ck_assert_str_eq(string(json, "checks.cache.verdict"), "warning");
+    cJSON_Delete(json);
+    setenv("SLUICE_FAILPOINT", "nonsense", 1);
+    json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    ck_assert_str_eq(string(json, "checks.failpoint.verdict"), "problem");
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(doctor_lists_every_failpoint)
+{
+    int rc;
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "--failpoints", "-o", "json");
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(cJSON_GetArraySize(json), SL_FAILPOINT_COUNT);
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_doctor, "doctor", "--failpoints"), 0);
+    char *text = capture_end();
+    for (int i = 0; i < SL_FAILPOINT_COUNT; i++) {
+        const char *name = sl_failpoint_name((enum sl_failpoint)i);
+        assert_has(text, name);
+        ck_assert_str_eq(string(json, name), sl_failpoint_where((enum sl_failpoint)i));
+    }
+    cJSON_Delete(json);
+    free(text);
+}
+END_TEST
+
+START_TEST(schema_is_printed)
+{
+    int rc;
+    cJSON *json = JSON_OF(&rc, sl_command_schema, "schema");
+    ck_assert_int_eq(rc, 0);
+    ck_assert_ptr_nonnull(at(json, "properties.dataset"));
+    cJSON_Delete(json);
+    ck_assert_int_eq(RUN(sl_command_schema, "schema", "extra"), SL_EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli_inspect");
+    TCase *t = add_case(s, "inspect");
+    tcase_add_test(t, inspect_describes_a_data_set);
+    tcase_add_test(t, inspect_remembers_a_validation);
+    tcase_add_test(t, inspect_prints_tables);
+    tcase_add_test(t, inspect_needs_topology_alone);
+    tcase_add_test(t, inspect_explains_a_broken_data_set);
+    t = add_case(s, "doctor");
+    tcase_add_test(t, doctor_examines_the_machine);
+    tcase_add_test(t, doctor_finds_a_low_limit);
+    tcase_add_test(t, doctor_warns_of_failpoints_and_a_missing_cache);
+    tcase_add_test(t, doctor_lists_every_failpoint);
+    t = add_case(s, "schema");
+    tcase_add_test(t, schema_is_printed);
+    return run_suite(s);
+}

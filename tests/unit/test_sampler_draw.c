@@ -1,0 +1,319 @@
+// Blocks: the format's invariants, equal bytes wherever they are drawn, memory that is too small.
+#include "common/base/error.h"
+#include "tests/unit/sampler_fixture.h"
+
+enum { N = 4000 };
+
+static struct fixture fx;
+static struct sl_drawer drawer;
+
+static void setup(void)
+{
+    fx = fixture_graph(N);
+    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
+}
+
+static void teardown(void)
+{
+    sl_drawer_fini(&drawer);
+    fixture_free(&fx);
+}
+
+static const struct sl_draw_plan plans[] = {
+    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7},
+    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7, .degrees = true},
+    {.n_hops = 1, .fanout = {3}, .stream = SL_RNG_EVAL_SAMPLE, .seed = UINT64_C(1) << 40},
+    {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_SAMPLE, .seed = 1, .degrees = true},
+    {.n_hops = 2, .fanout = {100, 70}, .stream = SL_RNG_SAMPLE, .seed = 1},
+    {.n_hops = 4, .fanout = {-1, 1, 2, 1000}, .stream = SL_RNG_SAMPLE, .seed = 3},
+    {.n_hops = 8, .fanout = {2, 2, 2, 2, 2, 2, 2, 2}, .stream = SL_RNG_SAMPLE, .seed = 5},
+};
+
+static uint32_t degree_of(uint32_t v)
+{
+    return (uint32_t)(fx.indptr[v + 1] - fx.indptr[v]);
+}
+
+// Where the arrays are: one behind the other, aligned, with zeros between them and no more of
+// those than the alignment needs.
+static void expect_compact(const struct sl_block *b)
+{
+    struct array {
+        uint64_t offset, bytes;
+    } arrays[3 + 2 * SL_MAX_HOPS];
+    uint32_t n = 0;
+    arrays[n++] = (struct array){b->label_offset, b->n_seeds * 4ull};
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        arrays[n++] = (struct array){b->hop[h].indptr_offset, (b->hop[h].n_dst + 1) * 4ull};
+        arrays[n++] = (struct array){b->hop[h].indices_offset, b->hop[h].n_edges * 4ull};
+    }
+    arrays[n++] = (struct array){b->nodes_offset, b->n_input * 4ull};
+    if (b->flags & SL_BLOCK_HAS_DEGREES)
+        arrays[n++] = (struct array){b->degree_offset, b->n_input * 4ull};
+    uint64_t end = sizeof *b;
+    for (uint32_t i = 0; i < n; i++) {
+        EXPECT(arrays[i].offset == sl_align_up(end, 64), "array %u: at %llu behind %llu", i,
+               (unsigned long long)arrays[i].offset, (unsigned long long)end);
+        for (; end < arrays[i].offset; end++)
+            EXPECT(((const char *)b)[end] == 0, "array %u: padding is not zero", i);
+        end = arrays[i].offset + arrays[i].bytes;
+    }
+    ck_assert_uint_eq(b->bytes, end);
+}
+
+static void expect_hop(const struct sl_block *b, uint32_t h, int64_t fanout)
+{
+    static uint32_t budget[N];
+    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_block_indptr(b, h);
+    const uint32_t *indices = sl_block_indices(b, h);
+    uint32_t seen = b->n_nodes[h]; // new vertices are numbered as they come
+    EXPECT(b->hop[h].n_dst == b->n_nodes[h] && indptr[0] == 0, "hop %u: rows", h);
+    for (uint32_t i = 0; i < b->hop[h].n_dst; i++) {
+        uint32_t v = nodes[i], degree = degree_of(v);
+        uint32_t take = fanout < 0 || degree <= fanout ? degree : (uint32_t)fanout;
+        EXPECT(indptr[i + 1] - indptr[i] == take, "hop %u row %u: %u edges of %u", h, i,
+               indptr[i + 1] - indptr[i], degree);
+        for (uint32_t j = 0; j < degree; j++)
+            budget[fx.indices[fx.indptr[v] + j]]++;
+        for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            EXPECT(indices[e] < b->n_nodes[h + 1] && indices[e] <= seen, "hop %u edge %u: id %u", h,
+                   e, indices[e]);
+            seen += indices[e] == seen;
+            EXPECT(budget[nodes[indices[e]]]-- > 0, "hop %u row %u: no such edge, or twice", h, i);
+        }
+        for (uint32_t j = 0; j < degree; j++)
+            budget[fx.indices[fx.indptr[v] + j]] = 0;
+    }
+    EXPECT(indptr[b->hop[h].n_dst] == b->hop[h].n_edges, "hop %u: edges", h);
+    EXPECT(seen == b->n_nodes[h + 1], "hop %u: vertices that nobody names", h);
+}
+
+static void expect_block(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t epoch,
+                         uint32_t batch, const uint32_t *seeds, uint32_t n_seeds)
+{
+    static bool there[N];
+    ck_assert_uint_eq(b->magic, SL_BLOCK_MAGIC);
+    ck_assert_uint_eq(b->flags, plan->degrees ? SL_BLOCK_HAS_DEGREES : 0);
+    ck_assert_uint_eq(b->batch, batch);
+    ck_assert_uint_eq(b->epoch, epoch);
+    ck_assert_uint_eq(b->n_hops, plan->n_hops);
+    ck_assert_uint_eq(b->n_seeds, n_seeds);
+    ck_assert_uint_eq(b->n_nodes[0], n_seeds);
+    ck_assert_uint_eq(b->n_input, b->n_nodes[plan->n_hops]);
+    ck_assert_uint_eq(b->reserved, 0);
+    expect_compact(b);
+    const uint32_t *nodes = sl_block_nodes(b), *degrees = sl_block_degrees(b);
+    ck_assert_mem_eq(nodes, seeds, n_seeds * sizeof *seeds);
+    memset(there, 0, sizeof there);
+    for (uint32_t i = 0; i < b->n_input; i++) {
+        EXPECT(nodes[i] < N && !there[nodes[i]], "vertex %u is there twice", nodes[i]);
+        there[nodes[i]] = true;
+        EXPECT(!degrees || degrees[i] == degree_of(nodes[i]), "degree of %u", nodes[i]);
+    }
+    for (uint32_t i = 0; i < n_seeds; i++)
+        EXPECT(sl_block_labels(b)[i] == fx.label[seeds[i]], "label of %u", seeds[i]);
+    uint64_t n_edges = 0;
+    for (uint32_t h = 0; h < plan->n_hops; h++) {
+        expect_hop(b, h, plan->fanout[h]);
+        n_edges += b->hop[h].n_edges;
+    }
+    ck_assert_uint_eq(b->n_edges, n_edges);
+}
+
+START_TEST(a_block_keeps_what_the_format_promises)
+{
+    static const uint32_t counts[] = {1, 2, 15, 16, 17, 100, 1000};
+    const struct sl_draw_plan *plan = &plans[_i];
+    const uint32_t *train = fx.split[SL_SPLIT_TRAIN];
+    for (size_t c = 0; c < SL_COUNT_OF(counts); c++) {
+        uint32_t batch = (uint32_t)c, n = counts[c];
+        struct sl_block *b = fixture_draw(&drawer, plan, 9, batch, train + c, n);
+        expect_block(b, plan, 9, batch, train + c, n);
+        free(b);
+    }
+    // Vertex 0 has an edge from everybody, vertex 5 none.
+    const uint32_t odd[] = {5, 0, 11};
+    struct sl_block *b = fixture_draw(&drawer, plan, 0, 0, odd, 3);
+    expect_block(b, plan, 0, 0, odd, 3);
+    free(b);
+}
+END_TEST
+
+START_TEST(equal_batches_are_equal_bytes)
+{
+    const struct sl_draw_plan *plan = &plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 77;
+    struct sl_block *want = fixture_draw(&drawer, plan, 3, 4, seeds, 200);
+    uint64_t bytes = want->bytes;
+    char *memory = fixture_alloc(bytes + 8192);
+    for (uint32_t where = 0; where <= 4096; where = where * 8 + 64) {
+        struct sl_block *b = (struct sl_block *)(memory + where);
+        uint64_t wanted;
+        memset(memory, 0xa5 + (int)where, bytes + 8192);
+        // Something else in between: the drawer remembers nothing of it.
+        free(fixture_draw(&drawer, &plans[0], where, 1, seeds + 5, 300));
+        ck_assert_int_eq(sl_drawer_draw(&drawer, plan, 3, 4, seeds, 200, b, bytes, &wanted), SL_OK);
+        ck_assert_uint_eq(b->bytes, bytes);
+        ck_assert_int_eq(memcmp(b, want, bytes), 0);
+        for (uint32_t i = 0; i < 64; i++)
+            EXPECT(memory[where + bytes + i] == (char)(0xa5 + where), "written behind the end");
+    }
+    // Another drawer, the other back end, 64-bit ids.
+    uint64_t n_edges = fx.topology.dataset.n_edges;
+    int64_t *wide = fixture_alloc(n_edges * sizeof *wide);
+    for (uint64_t e = 0; e < n_edges; e++)
+        wide[e] = fx.indices[e];
+    fx.topology.view.indices = wide;
+    fx.topology.view.indices_dtype = SL_DTYPE_I64;
+    struct sl_drawer other;
+    ck_assert_int_eq(sl_drawer_init(&other, &fx.topology, sl_kernels_ref()), SL_OK);
+    struct sl_block *b = fixture_draw(&other, plan, 3, 4, seeds, 200);
+    ck_assert_uint_eq(b->bytes, bytes);
+    ck_assert_int_eq(memcmp(b, want, bytes), 0);
+    sl_drawer_fini(&other);
+    free(b);
+    free(wide);
+    free(memory);
+    free(want);
+}
+END_TEST
+
+START_TEST(other_batches_are_other_blocks)
+{
+    const struct sl_draw_plan *plan = &plans[0];
+    struct sl_draw_plan seed = *plan, stream = *plan;
+    seed.seed++;
+    stream.stream = SL_RNG_EVAL_SAMPLE;
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    struct sl_block *base = fixture_draw(&drawer, plan, 1, 1, seeds, 100);
+    struct sl_block *others[] = {
+        fixture_draw(&drawer, plan, 2, 1, seeds, 100),
+        fixture_draw(&drawer, plan, 1, 2, seeds, 100),
+        fixture_draw(&drawer, &seed, 1, 1, seeds, 100),
+        fixture_draw(&drawer, &stream, 1, 1, seeds, 100),
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(others); i++) {
+        ck_assert(others[i]->n_input != base->n_input ||
+                  memcmp(sl_block_nodes(others[i]), sl_block_nodes(base), base->n_input * 4ull));
+        free(others[i]);
+    }
+    free(base);
+}
+END_TEST
+
+START_TEST(hops_draw_on_their_own)
+{
+    // The same rows with the same fanout in both hops: the seeds' draws must differ.
+    struct sl_draw_plan plan = {.n_hops = 2, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE};
+    const uint32_t hub[] = {0};
+    struct sl_block *b = fixture_draw(&drawer, &plan, 0, 0, hub, 1);
+    ck_assert_int_ne(memcmp(sl_block_indices(b, 0), sl_block_indices(b, 1), 5 * 4), 0);
+    free(b);
+}
+END_TEST
+
+START_TEST(memory_that_is_too_small)
+{
+    const struct sl_draw_plan *plan = &plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    struct sl_block *want = fixture_draw(&drawer, plan, 3, 4, seeds, 150);
+    uint64_t bytes = want->bytes, wanted;
+    char *memory = fixture_alloc(4 * bytes);
+    // Every size below the right one, coarsely, and the last few exactly.
+    for (uint64_t capacity = 0; capacity < bytes;
+         capacity += capacity + 8 < bytes ? SL_MIN(bytes / 97, bytes - 8 - capacity) : 1) {
+        memset(memory + capacity, 0x77, 256);
+        int rc = sl_drawer_draw(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory,
+                                capacity, &wanted);
+        EXPECT(rc == SL_ERANGE, "%llu of %llu bytes: %d", (unsigned long long)capacity,
+               (unsigned long long)bytes, rc);
+        EXPECT(wanted > capacity, "the guess does not grow");
+        for (uint32_t i = 0; i < 256; i++)
+            EXPECT(memory[capacity + i] == 0x77, "%llu bytes: written behind the end",
+                   (unsigned long long)capacity);
+    }
+    // Following the guess gets there, in a few steps.
+    uint64_t capacity = 0;
+    int steps = 0;
+    while (sl_drawer_draw(&drawer, plan, 3, 4, seeds, 150, (struct sl_block *)memory, capacity,
+                          &wanted) == SL_ERANGE) {
+        capacity = wanted;
+        ck_assert_int_lt(++steps, 40);
+        ck_assert_uint_le(capacity, 4 * bytes);
+    }
+    ck_assert_int_eq(memcmp(memory, want, bytes), 0);
+    free(memory);
+    free(want);
+}
+END_TEST
+
+START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
+{
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    free(fixture_draw(&drawer, &plans[0], 0, 0, seeds, 1000));
+    const uint32_t *nodes = drawer.nodes;
+    size_t map_bytes = sl_idmap_bytes(drawer.map);
+    for (uint32_t batch = 1; batch < 30; batch++)
+        free(fixture_draw(&drawer, &plans[0], 0, batch, seeds + batch, 900));
+    ck_assert_ptr_eq(drawer.nodes, nodes);
+    ck_assert_uint_eq(sl_idmap_bytes(drawer.map), map_bytes);
+}
+END_TEST
+
+START_TEST(seeds_that_can_not_be)
+{
+    uint64_t wanted, capacity = 1 << 20;
+    struct sl_block *b = fixture_alloc(capacity);
+    const uint32_t twice[] = {1, 2, 1}, outside[] = {1, N}, far[] = {UINT32_MAX};
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, twice, 3, b, capacity, &wanted),
+                     SL_EPROTO);
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, outside, 2, b, capacity, &wanted),
+                     SL_EPROTO);
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, far, 1, b, capacity, &wanted),
+                     SL_EPROTO);
+    free(b);
+}
+END_TEST
+
+START_TEST(a_graph_without_edges)
+{
+    memset(fx.indptr, 0, (N + 1) * sizeof *fx.indptr);
+    const uint32_t seeds[] = {3, 1, 2};
+    struct sl_block *b = fixture_draw(&drawer, &plans[1], 0, 0, seeds, 3);
+    expect_block(b, &plans[1], 0, 0, seeds, 3);
+    ck_assert_uint_eq(b->n_input, 3);
+    ck_assert_uint_eq(b->n_edges, 0);
+    free(b);
+}
+END_TEST
+
+START_TEST(a_zeroed_drawer_can_be_released)
+{
+    struct sl_drawer none = {0};
+    sl_drawer_fini(&none);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sampler_draw");
+    TCase *c = tcase_create("draw");
+    int n_plans = (int)SL_COUNT_OF(plans);
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_loop_test(c, a_block_keeps_what_the_format_promises, 0, n_plans);
+    tcase_add_loop_test(c, equal_batches_are_equal_bytes, 0, n_plans);
+    tcase_add_test(c, other_batches_are_other_blocks);
+    tcase_add_test(c, hops_draw_on_their_own);
+    tcase_add_loop_test(c, memory_that_is_too_small, 0, n_plans);
+    tcase_add_test(c, nothing_is_allocated_once_the_largest_batch_was_seen);
+    tcase_add_test(c, seeds_that_can_not_be);
+    tcase_add_test(c, a_graph_without_edges);
+    tcase_add_test(c, a_zeroed_drawer_can_be_released);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
