@@ -10,14 +10,14 @@
  *
  *     key (32 bits) | base + local id (32 bits)
  *
- * The low half is the local id and the stamp in one. `base` starts at 1 and moves on by the number of
- * keys when a batch is forgotten, so whatever earlier batches left has a low half below base and
+ * The low half is the local id and the stamp in one. `base` starts at 1 and moves on by the number
+ * of keys when a batch is forgotten, so whatever earlier batches left has a low half below base and
  * counts as empty: forgetting is one addition. Once in 2^32 keys base comes to its end and the
  * slots are cleared.
  *
- * The alternatives, measured within a run of tests/bench/sampling (R-MAT scale 23; edges a second
- * against half the random reads, on a Cascade Lake): this layout 1.33; slots of 16 bytes with a stamp
- * of their own 1.22, since they are twice the cache lines; slots of 8 bytes cleared as a whole after
+ * The alternatives, measured as tests/bench/sampling does (R-MAT scale 23; edges a second against
+ * half the random reads, on a Cascade Lake): this layout 1.33; slots of 16 bytes with a stamp of
+ * their own 1.22, since they are twice the cache lines; slots of 8 bytes cleared as a whole after
  * each batch about 4 % below this, and cleared by walking the batch's keys a quarter. At most half
  * full is best: three quarters in half the memory 1.21, a quarter in twice the memory no better.
  *

@@ -10,7 +10,7 @@
 
 #include "kernels/kernels.h"
 
-// A set of numbers below 2^32 - 1 that is emptied by a step of `stamp`: distinct positions of a row.
+// A set of numbers that is emptied by a step of `stamp`: the positions drawn for one row.
 struct sl_distinct {
     uint32_t capacity; // numbers it can take
     uint32_t mask;     // slots - 1, at least twice the capacity

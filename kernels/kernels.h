@@ -57,7 +57,7 @@ struct sl_aggregate_args {
     const float *edge_weight; // (n_edges) or NULL
     const float *self_scale;  // (n_self) or NULL
     uint32_t n_self;
-    float *y;                 // (n_dst, dim), assigned
+    float *y; // (n_dst, dim), assigned
 };
 
 // The mask of a dropout: element e of (rows, dim) lives iff a Philox draw keyed by
@@ -98,11 +98,11 @@ struct sl_khop_args {
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
     uint32_t *n_nodes;                  // in/out: how many are known
     uint32_t nodes_capacity;
-    struct sl_idmap *map;               // holds nodes[0 .. *n_nodes)
-    uint32_t *indptr;                   // out (n_dst + 1)
-    uint32_t *indices;                  // out local ids
-    uint64_t indices_capacity;          // elements
-    uint32_t *n_edges;                  // out
+    struct sl_idmap *map;      // holds nodes[0 .. *n_nodes)
+    uint32_t *indptr;          // out (n_dst + 1)
+    uint32_t *indices;         // out local ids
+    uint64_t indices_capacity; // elements
+    uint32_t *n_edges;         // out
 };
 
 struct sl_kernels {

@@ -7,8 +7,8 @@
  * Row i of a hop is the vertex nodes[i], of in-degree d, and asks for k = fanout neighbours:
  *
  *   d <= k, or k = -1   all d neighbours, in the order of the file.
- *   d > k               k different positions out of 0 .. d - 1 by Robert Floyd's method (Bentley and
- *                       Floyd, "A sample of brilliance", CACM 1987): for slot = 0 .. k - 1, with
+ *   d > k               k different positions out of 0 .. d - 1 by Robert Floyd's method (Bentley
+ *                       and Floyd, "A sample of brilliance", CACM 1987): for slot = 0 .. k - 1 and
  *                       n = d - k + slot + 1, draw x from 0 .. n - 1; the slot's position is x, or
  *                       n - 1 when an earlier slot of this row has x already. Every subset of
  *                       k positions is equally likely and the cost depends on k alone. The

@@ -6,7 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { ALIGN = 64, DEGREES_AHEAD = 16 };
+enum { ALIGN = 64, OFFSETS_AHEAD = 16 }; // bytes, vertices
 
 // Where the next array goes.
 struct cursor {
@@ -46,15 +46,22 @@ static int reserve_nodes(struct sl_drawer *d, uint64_t n, uint32_t keep)
     return SL_OK;
 }
 
+// In-degree of nodes[i] of n; asks for that of a later one.
+static inline uint64_t degree_of(const struct sl_drawer *d, uint32_t i, uint32_t n)
+{
+    const uint64_t *indptr = d->topology->view.indptr;
+    __builtin_prefetch(&indptr[d->nodes[SL_MIN(i + OFFSETS_AHEAD, n - 1)]]);
+    return indptr[d->nodes[i] + 1] - indptr[d->nodes[i]];
+}
+
 // Edges that a hop can have at most.
 static uint64_t edges_bound(const struct sl_drawer *d, int64_t fanout, uint32_t n_dst)
 {
-    const uint64_t *indptr = d->topology->view.indptr;
-    uint64_t edges = 0;
     if (fanout >= 0)
         return (uint64_t)fanout * n_dst;
+    uint64_t edges = 0;
     for (uint32_t i = 0; i < n_dst; i++)
-        edges += indptr[d->nodes[i] + 1] - indptr[d->nodes[i]];
+        edges += degree_of(d, i, n_dst);
     return edges;
 }
 
@@ -147,13 +154,10 @@ static bool put_nodes(const struct sl_drawer *d, struct sl_block *block, struct 
 
 static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
 {
-    const uint64_t *indptr = d->topology->view.indptr;
     uint32_t n = block->n_input;
     uint32_t *degrees = place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
-    for (uint32_t i = 0; degrees && i < n; i++) {
-        __builtin_prefetch(&indptr[d->nodes[SL_MIN(i + DEGREES_AHEAD, n - 1)]]);
-        degrees[i] = (uint32_t)(indptr[d->nodes[i] + 1] - indptr[d->nodes[i]]);
-    }
+    for (uint32_t i = 0; degrees && i < n; i++)
+        degrees[i] = (uint32_t)SL_MIN(degree_of(d, i, n), (uint64_t)UINT32_MAX);
     return degrees != NULL;
 }
 

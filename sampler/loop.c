@@ -128,7 +128,10 @@ static int step(struct sl_sampler *s)
     SL_TRY(rc);
     publish_figures(s, lease.tag);
     SL_FAILPOINT(SAMPLER_CLAIMED);
-    SL_TRY(draw(s, &lease, &extent));
+    rc = draw(s, &lease, &extent);
+    if (rc == SL_EABORTED) // stopped while it waited for memory: somebody else may go on
+        sl_ledger_return(s->arena, &lease);
+    SL_TRY(rc);
     // After publishing the entry belongs to whoever claims the batch: read it before.
     struct sl_batch_entry *e = lease.entry;
     s->figures.batches++;

@@ -1,4 +1,4 @@
-// topology.h - the graph a sampler reads: the data set's neighbour lists, labels and splits, mapped.
+// topology.h - the graph a sampler reads: neighbour lists, labels and splits, mapped.
 #ifndef SL_SAMPLER_TOPOLOGY_H
 #define SL_SAMPLER_TOPOLOGY_H
 

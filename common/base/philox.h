@@ -15,6 +15,8 @@
  *   INIT      -        element / 4          tensor           -
  *   GENERATE  purpose  low word             high word        -
  *
+ * SAMPLE draws a rejected word again with tag = hop | attempt << 3 (kernels/khop_internal.h).
+ *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */
 #ifndef SL_COMMON_BASE_PHILOX_H

@@ -14,9 +14,9 @@
  * registers, reach only three quarters of the speed, because sixteen prefetches in one burst fill
  * the ten or twelve line-fill buffers and stall. (Figures: README.md.)
  *
- * What is left of the columns behind the last full chunk is one narrower chunk that ends at the last
- * column and overlaps the one before: it computes some columns again, to the same bits, and needs
- * no scalar tail. Only rows of fewer than 16 columns have a loop of their own.
+ * What is left of the columns behind the last full chunk is one narrower chunk that ends at the
+ * last column and overlaps the one before: it computes some columns again, to the same bits, and
+ * needs no scalar tail. Only rows of fewer than 16 columns have a loop of their own.
  *
  * The combinations of scale and weight pointers and of the source's type are each a function of
  * their own, made by inlining with constant flags, so the inner loop has no branch but its end.

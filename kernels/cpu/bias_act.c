@@ -32,7 +32,7 @@ static uint64_t block_rows(uint32_t dim)
     return SL_MAX(BLOCK_ELEMENTS / dim, 1);
 }
 
-// ---- forward --------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 struct forward {
     float *y;
@@ -87,7 +87,7 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias, in
     return SL_OK;
 }
 
-// ---- backward -------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 struct backward {
     float *dy;

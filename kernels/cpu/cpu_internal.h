@@ -57,7 +57,7 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
     return dropout && dropout->rate > 0.0f;
 }
 
-// ---- gemm.c, gemm_bf16.c, gemm_primitive.c --------------------------------------------------------
+// ---- gemm.c, gemm_bf16.c, gemm_primitive.c ------------------------------------------------------
 
 // Row-major product through oneDNN; m, n and k are at least 1.
 int sl_cpu_gemm_f32(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
@@ -81,7 +81,7 @@ struct sl_cpu_bf16_shape {
     uint64_t ldc;
 };
 
-// SL_EUNSUPPORTED, without a message, when the library has no optimised implementation of this shape.
+// SL_EUNSUPPORTED, without a message, when the library has no optimised code for this shape.
 int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
                           const uint16_t *b, float *c);
 

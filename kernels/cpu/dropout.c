@@ -3,7 +3,8 @@
  *
  * Philox words for a window of elements are drawn into a buffer that stays in the first-level
  * cache, then one vector loop compares and scales. "unit(word) >= rate" is an integer comparison:
- * unit(word) is (word >> 8) * 2^-24 exactly, so the draw survives iff word >> 8 >= ceil(rate * 2^24).
+ * unit(word) is (word >> 8) * 2^-24 exactly, so a draw survives iff word >> 8 is at least
+ * ceil(rate * 2^24).
  */
 #include "kernels/kernels_internal.h"
 

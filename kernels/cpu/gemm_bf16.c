@@ -1,9 +1,9 @@
 /*
  * Products of f32 matrices whose operands are rounded to bf16, summed in f32.
  *
- * Problem. Activations and weights are f32 masters; the processor's bf16 units want 16-bit operands.
- * Converting whole matrices first would cost a trip to memory; making one primitive for every
- * batch's number of rows would cost more than the product.
+ * Problem. Activations and weights are f32 masters; the processor's bf16 units want 16-bit
+ * operands. Converting whole matrices first would cost a trip to memory; making one primitive for
+ * every batch's number of rows would cost more than the product.
  *
  * Design. The product is cut into tiles of (n, k), each tile of op(b) is converted once, and the
  * tiles of op(a) that meet it are converted one after the other just before use, so converted data
@@ -58,7 +58,7 @@ enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void)
     }
 }
 
-// ---- conversion -----------------------------------------------------------------------------------
+// ---- conversion ---------------------------------------------------------------------------------
 
 // A (rows, cols) part of a matrix with its leading dimension.
 struct part {
@@ -109,7 +109,7 @@ static void convert(struct conversion *v, uint64_t padded_rows)
     sl_cpu_parallel_range(padded_rows, GRAIN_ELEMENTS / v->padded_cols, 1, convert_rows, v);
 }
 
-// ---- tiles ----------------------------------------------------------------------------------------
+// ---- tiles --------------------------------------------------------------------------------------
 
 struct operand {
     const float *x;

@@ -19,10 +19,10 @@
  * that are still in the pipeline when a group ends wait there while the next group is drawn.
  * Fanouts above SL_KHOP_LANE_FANOUT_MAX test membership with a hash set instead of lanes.
  *
- * FIGURES. build/bin/tests/bench/sampling prints edges a second against half the random 4-byte reads of
- * the same memory. On a Cascade Lake, one thread: 1.28, where groups of 32 rows whose stages follow each
- * other without overlap reach 0.95 and ref 0.17. Lags of 16 to 32 edges are equally good, longer ones
- * slowly get worse.
+ * FIGURES. build/bin/tests/bench/sampling prints edges a second against half the random 4-byte
+ * reads of the same memory. On a Cascade Lake, one thread: 1.3, where groups of 32 rows whose
+ * stages follow each other without overlap reach 0.95 and ref 0.17. Lags of 16 to 32 edges are
+ * equally good, longer ones slowly get worse.
  *
  * INVARIANTS. Edges keep the order of the definition in kernels/khop_internal.h, so the result
  * equals ref's integer for integer. A group has at most GROUP_EDGES edges; a row that is longer
@@ -79,7 +79,7 @@ struct hop {
     struct pipe pipe;
 };
 
-// ---- plan: which edges ---------------------------------------------------------------------------
+// ---- plan: which edges --------------------------------------------------------------------------
 
 INLINE void prefetch_offsets(const struct sl_khop_args *args, uint32_t row)
 {
@@ -188,7 +188,7 @@ INLINE int plan(struct hop *hop, uint32_t *n)
     return SL_OK;
 }
 
-// ---- the pipeline --------------------------------------------------------------------------------
+// ---- the pipeline -------------------------------------------------------------------------------
 
 INLINE void fetch(const void *indices, bool wide, uint64_t position)
 {

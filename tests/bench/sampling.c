@@ -4,8 +4,8 @@
  *   sampling [--scale 23] [--edge-factor 16] [--fanout 15,10,5] [--batch 1000] [--rounds 41]
  *
  * An R-MAT graph (a, b, c = 0.57, 0.19, 0.19; vertices relabelled by a bijection) is made in
- * memory with huge pages. Then rounds of one mini-batch by the cpu kernel, one read of random 4-byte
- * words of the very same indices array (16 independent loads at a time), and, every eighth round,
+ * memory with huge pages. Then rounds of one mini-batch by the cpu kernel, a pass of random 4-byte
+ * reads of the very same indices array (16 independent loads at a time), and, every eighth round,
  * the same batch by the ref kernel. A sampled edge is two dependent misses (the neighbour's id,
  * its slot in the map), so half the random reads a second is what a sampler without locality could
  * reach; the aim is 1.2 times that. Medians over the rounds, since neighbours make noise.
@@ -73,7 +73,7 @@ static void must_ok(int code)
     exit(1);
 }
 
-// ---- graph ---------------------------------------------------------------------------------------
+// ---- graph --------------------------------------------------------------------------------------
 
 // A bijection of 0 .. 2^scale - 1, so that a vertex's number says nothing about its degree.
 static inline uint32_t relabel(uint32_t x, uint32_t scale)
@@ -158,7 +158,7 @@ static void make_graph(const struct options *o, struct graph *g)
     sl_pages_free(next, indptr_bytes);
 }
 
-// ---- what is measured ----------------------------------------------------------------------------
+// ---- what is measured ---------------------------------------------------------------------------
 
 static void make_batch(const struct options *o, const struct graph *g, struct batch *b)
 {
@@ -278,7 +278,7 @@ static uint64_t philox_blocks(const struct options *o, const struct graph *g, co
     return blocks;
 }
 
-// ---- the run -------------------------------------------------------------------------------------
+// ---- the run ------------------------------------------------------------------------------------
 
 static int compare(const void *a, const void *b)
 {

@@ -19,6 +19,12 @@ static FILE *sink_open(struct sink *s)
     return s->file;
 }
 
+static void sink_close(struct sink *s)
+{
+    fclose(s->file);
+    free(s->text);
+}
+
 static const char *sink_text(struct sink *s)
 {
     fflush(s->file);
@@ -40,6 +46,7 @@ START_TEST(columns_are_aligned)
                                     "sample      1.2\n"
                                     "x         100.0\n");
     sl_table_fini(&t);
+    sink_close(&s);
 }
 END_TEST
 
@@ -56,6 +63,7 @@ START_TEST(missing_cells_are_empty_and_lines_end_clean)
                                     "   bb\n"
                                     "       c\n");
     sl_table_fini(&t);
+    sink_close(&s);
 }
 END_TEST
 
@@ -69,6 +77,7 @@ START_TEST(width_counts_characters_not_bytes)
     sl_table_print(&t, sink_open(&s));
     ck_assert_str_eq(sink_text(&s), "\xc3\xa9t\xc3\xa9  x\nabc  y\n");
     sl_table_fini(&t);
+    sink_close(&s);
 }
 END_TEST
 
@@ -83,6 +92,7 @@ START_TEST(many_rows_grow_the_table)
     sl_table_print(&t, sink_open(&s));
     assert_has(sink_text(&s), "\n999\n");
     sl_table_fini(&t);
+    sink_close(&s);
 }
 END_TEST
 
@@ -114,6 +124,7 @@ START_TEST(plain_lines_say_how_far)
     assert_has(sink_text(&s), "edges: 100 edges in ");
     ck_assert_ptr_null(strchr(sink_text(&s), '\r'));
     ck_assert_ptr_null(strchr(sink_text(&s), '\033'));
+    sink_close(&s);
 }
 END_TEST
 
@@ -136,6 +147,7 @@ START_TEST(a_bar_is_redrawn_in_place_and_fits)
     sl_progress_clear(&p);
     const char *text = sink_text(&s);
     ck_assert_str_eq(text + strlen(text) - 4, "\r\033[K");
+    sink_close(&s);
 }
 END_TEST
 
@@ -148,6 +160,7 @@ START_TEST(a_line_stands_above_the_bar)
     sl_progress_add(&p, 1);
     sl_progress_line(&p, "worker %d died", 3);
     assert_has(sink_text(&s), "\r\033[Kworker 3 died\n\repoch: ");
+    sink_close(&s);
 }
 END_TEST
 
@@ -162,6 +175,7 @@ START_TEST(quiet_is_silent)
     sl_progress_end(&p);
     sl_progress_clear(&p);
     ck_assert_str_eq(sink_text(&s), "");
+    sink_close(&s);
 }
 END_TEST
 
@@ -177,6 +191,7 @@ START_TEST(drawing_keeps_its_distance)
     ck_assert_str_eq(sink_text(&s), "");
     sl_progress_end(&p);
     assert_has(sink_text(&s), "edges: 1.00 k edges in ");
+    sink_close(&s);
 }
 END_TEST
 
@@ -189,6 +204,7 @@ START_TEST(an_unknown_total_and_bytes_are_shown)
     sl_progress_add(&p, 2048);
     assert_has(sink_text(&s), "reading: 2.00 KiB, ");
     ck_assert_ptr_null(strchr(sink_text(&s), '%'));
+    sink_close(&s);
 }
 END_TEST
 
@@ -214,6 +230,7 @@ START_TEST(threads_add_without_loss)
     ck_assert_uint_eq(p.done, 80000);
     sl_progress_end(&p);
     assert_has(sink_text(&s), "edges: 80.0 k edges in ");
+    sink_close(&s);
 }
 END_TEST
 

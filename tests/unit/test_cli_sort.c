@@ -65,6 +65,10 @@ START_TEST(radix_sort_is_stable_and_carries_values)
         if (data.keys[i - 1] == data.keys[i])
             ck_assert(data.values[i - 1] < data.values[i]);
     }
+    free(data.keys);
+    free(data.values);
+    free(scratch_array.keys);
+    free(scratch_array.values);
 }
 END_TEST
 
@@ -285,14 +289,16 @@ static void assert_i64(const struct sl_npy *npy, size_t n, const int64_t *wanted
 {
     ck_assert_int_eq(npy->head.dtype, SL_DTYPE_I64);
     ck_assert_uint_eq(npy->n_elems, n);
-    ck_assert_int_eq(memcmp(npy->data, wanted, n * sizeof *wanted), 0);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(((const int64_t *)npy->data)[i], wanted[i]);
 }
 
 static void assert_i32(const struct sl_npy *npy, size_t n, const int32_t *wanted)
 {
     ck_assert_int_eq(npy->head.dtype, SL_DTYPE_I32);
     ck_assert_uint_eq(npy->n_elems, n);
-    ck_assert_int_eq(memcmp(npy->data, wanted, n * sizeof *wanted), 0);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(((const int32_t *)npy->data)[i], wanted[i]);
 }
 
 START_TEST(rows_are_sorted_and_empty_rows_have_no_edges)

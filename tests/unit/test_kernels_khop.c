@@ -35,7 +35,7 @@ static uint32_t random_word(uint32_t a, uint32_t b)
     return sl_philox(99, sl_rng_word0(SL_RNG_GENERATE, 2, 0), a, b, 0).w[0];
 }
 
-// ---- graphs --------------------------------------------------------------------------------------
+// ---- graphs -------------------------------------------------------------------------------------
 
 struct graph {
     uint32_t n;
@@ -104,7 +104,7 @@ static void graph_free(struct graph *g)
     free(g->wide);
 }
 
-// ---- hops ----------------------------------------------------------------------------------------
+// ---- hops ---------------------------------------------------------------------------------------
 
 struct key {
     uint64_t seed;
@@ -212,7 +212,7 @@ static void expect_same(const struct hop *a, const struct hop *b, uint32_t n_dst
     ck_assert_mem_eq(a->nodes, b->nodes, a->n_nodes * sizeof *a->nodes);
 }
 
-// ---- the definition, written down once more ------------------------------------------------------
+// ---- the definition, written down once more -----------------------------------------------------
 
 static void define_row(const struct key *key, uint32_t i, uint32_t degree, uint32_t k,
                        uint32_t *position)
@@ -346,7 +346,7 @@ START_TEST(lanes_of_any_degree_follow_the_definition)
 }
 END_TEST
 
-// ---- fairness ------------------------------------------------------------------------------------
+// ---- fairness -----------------------------------------------------------------------------------
 
 // How many standard deviations a chi-square value is off (Wilson and Hilferty's cube root).
 static void expect_chi_square(const char *what, uint32_t degree, uint32_t k, double x, double dof)
@@ -482,7 +482,7 @@ START_TEST(every_part_of_a_hub_is_equally_likely)
 }
 END_TEST
 
-// ---- rows as a whole -----------------------------------------------------------------------------
+// ---- rows as a whole ----------------------------------------------------------------------------
 
 static void expect_valid_rows(const struct graph *g, const struct hop *h, uint32_t n_dst,
                               int64_t fanout)
@@ -575,7 +575,7 @@ START_TEST(hubs_are_handed_out_in_pieces)
 }
 END_TEST
 
-// ---- what it depends on --------------------------------------------------------------------------
+// ---- what it depends on -------------------------------------------------------------------------
 
 START_TEST(the_result_depends_on_the_key_alone)
 {
@@ -629,7 +629,7 @@ START_TEST(every_part_of_the_key_matters)
 }
 END_TEST
 
-// ---- limits --------------------------------------------------------------------------------------
+// ---- limits -------------------------------------------------------------------------------------
 
 START_TEST(capacities_are_kept)
 {
