@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ enum { COMMANDS_MAX = 64 };
 
 // ---- interrupts ---------------------------------------------------------------------------------
 
-static volatile sig_atomic_t interrupted;
+// Lock-free, so a handler may set it; threads other than the one that was interrupted read it.
+static _Atomic int interrupted;
 
 static void on_interrupt(int signal_number)
 {

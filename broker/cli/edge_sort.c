@@ -37,6 +37,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/mempool.h"
 #include "broker/cli/threads.h"
 #include "broker/cli/radix_sort.h"
@@ -131,7 +132,10 @@ int sl_edge_sort_create(const char *dir, uint64_t memory_bytes, int n_lanes, boo
         return sl_fail(SL_ENOMEM, "sort edges: no memory");
     pthread_mutex_init(&s->lock, NULL);
     s->fd = -1;
-    s->memory_bytes = SL_MAX(memory_bytes, (uint64_t)SL_EDGE_SORT_MIN_BYTES);
+    // A bound that the machine (or a container) can not hold would end in the OOM killer; sorting
+    // with less gives the same result.
+    uint64_t most = sl_device_memory_available() / 4 * 3;
+    s->memory_bytes = SL_MAX(SL_MIN(memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
     s->weighted = weighted;
     s->n_lanes = n_lanes;
     s->dir = strdup(dir);

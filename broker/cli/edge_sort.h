@@ -29,7 +29,8 @@ static inline uint64_t sl_edge_key(uint32_t source, uint32_t destination)
 
 /*
  * memory_bytes (at least SL_EDGE_SORT_MIN_BYTES) bounds the buffers of all lanes, sorting and
- * merging included; only what is used of it is touched. Weighted edges carry a float. SL_ENOMEM.
+ * merging included, and so do three quarters of the memory that is free; only what is used of it is
+ * touched. Weighted edges carry a float. SL_ENOMEM.
  */
 int sl_edge_sort_create(const char *dir, uint64_t memory_bytes, int n_lanes, bool weighted,
                         struct sl_edge_sort **out);

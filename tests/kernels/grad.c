@@ -1,8 +1,8 @@
 /*
  * Backward slots against finite differences of the forward slots, on the reference back end.
  *
- * For a forward y = f(x) and random weights w, L(x) = sum(w * y) in f64. The backward of dy = w must
- * equal (L(x + h) - L(x - h)) / 2h for each element of x.
+ * For a forward y = f(x) and random weights w, L(x) = sum(w * y) in f64. The backward of dy = w
+ * must equal (L(x + h) - L(x - h)) / 2h for each element of x.
  */
 #include "tests/kernels/harness.h"
 
@@ -42,7 +42,7 @@ static double weighted_sum(const float *w, const float *y, size_t n)
     return sum;
 }
 
-// ---- bias_act -------------------------------------------------------------------------------------
+// ---- bias_act -----------------------------------------------------------------------------------
 
 struct bias_act {
     float *x, *bias, *w, *y;
@@ -89,7 +89,7 @@ void grad_bias_act(struct suite *t)
     }
 }
 
-// ---- softmax_xent ---------------------------------------------------------------------------------
+// ---- softmax_xent -------------------------------------------------------------------------------
 
 struct xent {
     float *logits;
@@ -130,7 +130,7 @@ void grad_softmax_xent(struct suite *t)
     t_end(t);
 }
 
-// ---- aggregate ------------------------------------------------------------------------------------
+// ---- aggregate ----------------------------------------------------------------------------------
 
 struct aggregate {
     struct sl_aggregate_args args;
@@ -187,7 +187,7 @@ void grad_aggregate(struct suite *t)
     t_end(t);
 }
 
-// ---- gemm -----------------------------------------------------------------------------------------
+// ---- gemm ---------------------------------------------------------------------------------------
 
 // A linear layer: y (rows, out) = x (rows, in) W^T, W (out, in).
 struct linear {

@@ -1,9 +1,12 @@
 /*
  * kernels - the driver of all kernel tests and measurements.
  *
- *   kernels test [OP] [--backend NAME] [--seed N]     every slot against the reference
- *   kernels grad [OP]                                 backward slots by finite differences
- *   kernels perf [OP] [--backend NAME] [--threads N]  speed, beside ceilings of the same run
+ *   kernels test [OP] [--backend NAME] [--seed N]
+ *       every slot against the reference
+ *   kernels grad [OP]
+ *       backward slots by finite differences
+ *   kernels perf [OP] [--backend NAME] [--threads N] [--best]
+ *       speed, beside ceilings of the same run
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,13 +45,15 @@ struct options {
     const struct sl_kernels *backend;
     uint64_t seed;
     int threads;
+    int best;
 };
 
 static int usage(const char *why, const char *what)
 {
     fprintf(stderr,
             "kernels: %s%s\n"
-            "usage: kernels test|grad|perf [OP] [--backend NAME] [--threads N] [--seed N]\n"
+            "usage: kernels test|grad|perf [OP] [--backend NAME] [--threads N] [--seed N] "
+            "[--best]\n"
             "operations:",
             why, what);
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
@@ -89,6 +94,8 @@ static int parse(int argc, char **argv, struct options *o)
         } else if (strcmp(argv[i], "--threads") == 0 && value && atoi(value) > 0) {
             o->threads = atoi(value);
             i++;
+        } else if (strcmp(argv[i], "--best") == 0) {
+            o->best = 1;
         } else if (!o->only && is_operation(argv[i])) {
             o->only = argv[i];
         } else {
@@ -119,7 +126,8 @@ static int run_checks(const struct options *o)
 
 static int run_perf(const struct options *o)
 {
-    struct perf p = {.kernels = o->backend, .threads = o->threads, .random = o->seed};
+    struct perf p = {
+        .kernels = o->backend, .threads = o->threads, .best = o->best, .random = o->seed};
     sl_kernels_set_threads(o->threads);
     perf_begin(&p);
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)

@@ -12,8 +12,8 @@ enum { ROUNDS = 9, RUNS_MAX = 32 };
 void perf_begin(struct perf *p)
 {
     sl_mempool_init(&p->ws);
-    printf("back end %s, %d thread%s; medians of %d interleaved rounds\n", p->kernels->name,
-           p->threads, p->threads == 1 ? "" : "s", ROUNDS);
+    printf("back end %s, %d thread%s; %s of %d interleaved rounds\n", p->kernels->name, p->threads,
+           p->threads == 1 ? "" : "s", p->best ? "the fastest" : "medians", ROUNDS);
 }
 
 void perf_end(struct perf *p)
@@ -92,11 +92,6 @@ static double rate(const struct perf_run *run)
     return run->amount / run->seconds / run->scale;
 }
 
-static double best_rate(const struct perf_run *run)
-{
-    return run->amount / run->best / run->scale;
-}
-
 // The fastest of the runs that carry this name.
 static const struct perf_run *ceiling_of(const struct perf_run *runs, size_t n, const char *name)
 {
@@ -122,8 +117,7 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
         }
     for (size_t i = 0; i < n; i++) {
         qsort(seconds[i], ROUNDS, sizeof seconds[i][0], by_value);
-        runs[i].seconds = seconds[i][ROUNDS / 2];
-        runs[i].best = seconds[i][0];
+        runs[i].seconds = seconds[i][p->best ? 0 : ROUNDS / 2];
     }
     printf("\n%s\n", title);
     for (size_t i = 0; i < n; i++) {
@@ -131,8 +125,8 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
         if (!runs[i].ceiling && same != &runs[i])
             continue; // a slower variant of a ceiling
         const struct perf_run *top = ceiling_of(runs, n, runs[i].ceiling);
-        printf("  %-28s %9.3f ms %8.2f %-7s (best %.2f)", runs[i].name, runs[i].seconds * 1e3,
-               rate(&runs[i]), runs[i].unit, best_rate(&runs[i]));
+        printf("  %-34s %9.3f ms %9.2f %-7s", runs[i].name, runs[i].seconds * 1e3, rate(&runs[i]),
+               runs[i].unit);
         if (top)
             printf("  %5.1f %% of %s", 100 * rate(&runs[i]) / rate(top), top->name);
         putchar('\n');

@@ -2,7 +2,8 @@
  * perf.h - measurements of one operation beside the ceilings of the machine.
  *
  * The rounds of everything that is compared are interleaved (a, b, c, a, b, c, ...), so a neighbour
- * who takes the memory bus for a second disturbs all of them alike; medians are reported.
+ * who takes the memory bus for a second disturbs all of them alike. Medians are reported, or with
+ * --best the fastest rounds.
  */
 #ifndef SL_TESTS_KERNELS_PERF_H
 #define SL_TESTS_KERNELS_PERF_H
@@ -22,7 +23,6 @@ struct perf_run {
     double scale;        // 1e9 for GB/s and GFLOP/s, 1e6 for M/s
     const char *ceiling; // name of the run that this one is compared with, or NULL
     double seconds;      // out: median
-    double best;         // out: the fastest round
 };
 
 struct perf_block {
@@ -34,6 +34,7 @@ struct perf_block {
 struct perf {
     const struct sl_kernels *kernels;
     int threads;
+    int best; // report the fastest round instead of the median: for a machine that is not quiet
     int failed;
     uint64_t random;
     struct sl_mempool ws;
@@ -58,7 +59,7 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
 // Notes that a slot failed while it was measured.
 void perf_check(struct perf *p, int rc);
 
-// ---- ceilings (perf_ceiling.c) ----------------------------------------------------------------------
+// ---- ceilings (perf_ceiling.c) ------------------------------------------------------------------
 
 struct perf_copy {
     char *from, *to;
@@ -94,7 +95,7 @@ struct perf_words {
 // "random 4-byte": independent reads with sixteen prefetches in flight; reads.
 struct perf_run perf_word_ceiling(struct perf_words *words);
 
-// ---- the operations (perf_memory.c, perf_math.c) ---------------------------------------------------
+// ---- the operations (perf_memory.c, perf_math.c) ------------------------------------------------
 
 void perf_gather_rows(struct perf *p);
 void perf_aggregate(struct perf *p);

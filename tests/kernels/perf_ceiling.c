@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-// ---- copy -----------------------------------------------------------------------------------------
+// ---- copy ---------------------------------------------------------------------------------------
 
 enum { COPY_BYTES = 256 << 20 };
 
@@ -43,7 +43,7 @@ struct perf_run perf_copy_ceiling(struct perf *p)
                              .scale = 1e9};
 }
 
-// ---- random rows ----------------------------------------------------------------------------------
+// ---- random rows --------------------------------------------------------------------------------
 
 typedef void copy_rows(const struct perf_rows *r, uint64_t begin, uint64_t end);
 
@@ -139,7 +139,7 @@ void perf_row_ceilings(struct perf_rows *rows, struct perf_run out[PERF_ROW_VARI
                                    .scale = 1e9};
 }
 
-// ---- random words ---------------------------------------------------------------------------------
+// ---- random words -------------------------------------------------------------------------------
 
 static uint32_t read_words(const struct perf_words *w, uint64_t n, uint64_t state)
 {

@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu_internal.h"
 
-// ---- gemm -----------------------------------------------------------------------------------------
+// ---- gemm ---------------------------------------------------------------------------------------
 
 struct gemm {
     struct perf *p;
@@ -62,13 +62,12 @@ static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, 
     primitive.path = SL_CPU_BF16_PRIMITIVE;
     double flops = 2.0 * (double)m * (double)n * (double)k;
     struct perf_run runs[] = {
-        {"dnnl_sgemm", run_sgemm, &f32, flops, "GFLOP/s", 1e9, NULL, 0, 0},
-        {"gemm f32", run_gemm, &f32, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0, 0},
-        {"gemm bf16", run_gemm, &bf16, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0, 0},
-        {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0,
-         0},
+        {"dnnl_sgemm", run_sgemm, &f32, flops, "GFLOP/s", 1e9, NULL, 0},
+        {"gemm f32", run_gemm, &f32, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
+        {"gemm bf16", run_gemm, &bf16, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
+        {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
         {"gemm bf16, oneDNN primitive", run_gemm, &primitive, flops, "GFLOP/s", 1e9, "dnnl_sgemm",
-         0, 0},
+         0},
     };
     char title[128];
     snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
@@ -105,7 +104,7 @@ void perf_gemm(struct perf *p)
     gemm_case(p, "output layer", 1024, 47, 256, 0, 1);
 }
 
-// ---- passes over memory ---------------------------------------------------------------------------
+// ---- passes over memory -------------------------------------------------------------------------
 
 struct pass {
     struct perf *p;
@@ -158,13 +157,13 @@ void perf_bias_act(struct perf *p)
     double bytes = 8.0 * (double)plain.rows * plain.dim;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {"bias", run_bias_act, &plain, bytes, "GB/s", 1e9, "copy", 0, 0},
-        {"bias, relu", run_bias_act, &relu, bytes, "GB/s", 1e9, "copy", 0, 0},
-        {"bias, relu, dropout", run_bias_act, &masked, bytes, "GB/s", 1e9, "copy", 0, 0},
+        {"bias", run_bias_act, &plain, bytes, "GB/s", 1e9, "copy", 0},
+        {"bias, relu", run_bias_act, &relu, bytes, "GB/s", 1e9, "copy", 0},
+        {"bias, relu, dropout", run_bias_act, &masked, bytes, "GB/s", 1e9, "copy", 0},
         {"backward, relu, dropout", run_bias_act_backward, &masked, 1.5 * bytes, "GB/s", 1e9,
-         "copy", 0, 0},
+         "copy", 0},
         {"backward, dropout, no relu", run_bias_act_backward, &linear, bytes, "GB/s", 1e9, "copy",
-         0, 0},
+         0},
     };
     perf_measure(p, "bias_act: 100000 x 256 in place (bytes read + written)", runs,
                  SL_COUNT_OF(runs));
@@ -177,7 +176,7 @@ void perf_dropout(struct perf *p)
     c.dropout = &half_dropped;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {"dropout", run_dropout, &c, 8.0 * (double)c.rows * c.dim, "GB/s", 1e9, "copy", 0, 0},
+        {"dropout", run_dropout, &c, 8.0 * (double)c.rows * c.dim, "GB/s", 1e9, "copy", 0},
     };
     perf_measure(p, "dropout: 100000 x 100 in place (bytes read + written)", runs,
                  SL_COUNT_OF(runs));
@@ -202,8 +201,7 @@ void perf_softmax_xent(struct perf *p)
         c.labels = (const int32_t *)perf_ids(p, rows, classes[i]);
         struct perf_run runs[] = {
             perf_copy_ceiling(p),
-            {"softmax_xent", run_xent, &c, 8.0 * (double)rows * classes[i], "GB/s", 1e9, "copy", 0,
-             0},
+            {"softmax_xent", run_xent, &c, 8.0 * (double)rows * classes[i], "GB/s", 1e9, "copy", 0},
         };
         char title[96];
         snprintf(title, sizeof title, "softmax_xent: %llu x %u (bytes read + written)",
@@ -213,7 +211,7 @@ void perf_softmax_xent(struct perf *p)
     }
 }
 
-// ---- updates --------------------------------------------------------------------------------------
+// ---- updates ------------------------------------------------------------------------------------
 
 enum { N_PARAMETERS = 8 << 20, N_SLOTS = 4 };
 
@@ -261,7 +259,7 @@ static void update_case(struct perf *p, const char *name, void (*run)(void *), i
     }
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {name, run, &u, 4.0 * n_arrays * N_PARAMETERS, "GB/s", 1e9, "copy", 0, 0},
+        {name, run, &u, 4.0 * n_arrays * N_PARAMETERS, "GB/s", 1e9, "copy", 0},
     };
     char title[96];
     snprintf(title, sizeof title, "%s: %d parameters, %d arrays (bytes read + written)", name,

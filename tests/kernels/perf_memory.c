@@ -5,7 +5,7 @@
 
 #include "common/base/bits.h"
 
-// ---- gather_rows ----------------------------------------------------------------------------------
+// ---- gather_rows --------------------------------------------------------------------------------
 
 struct gather {
     struct perf *p;
@@ -66,7 +66,7 @@ void perf_gather_rows(struct perf *p)
     gather_case(p, 128, SL_DTYPE_F16);
 }
 
-// ---- adjacencies ----------------------------------------------------------------------------------
+// ---- adjacencies --------------------------------------------------------------------------------
 
 /*
  * A block as a sampler leaves it: sources are numbered in the order of their first appearance, so
@@ -92,7 +92,7 @@ static struct sl_csr_view make_block(struct perf *p, uint32_t n_dst, uint32_t de
     return (struct sl_csr_view){n_dst, n_src, indptr, indices};
 }
 
-// ---- aggregate ------------------------------------------------------------------------------------
+// ---- aggregate ----------------------------------------------------------------------------------
 
 struct aggregate {
     struct perf *p;
@@ -161,7 +161,7 @@ void perf_aggregate(struct perf *p)
     aggregate_case(p, 256, 10, 0.0, SL_DTYPE_F32, 0);
 }
 
-// ---- transpose ------------------------------------------------------------------------------------
+// ---- transpose ----------------------------------------------------------------------------------
 
 struct transpose {
     struct perf *p;

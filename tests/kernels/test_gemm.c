@@ -82,7 +82,7 @@ static void sizes(struct suite *t, enum sl_precision precision)
                                   .n = 20,
                                   .k = 40,
                                   .alpha = 1,
-                                  .beta = 1};
+                                  .beta = (float)(i & 1)};
                 *(which == 0 ? &s.m : which == 1 ? &s.n : &s.k) = borders[i];
                 compare(t, s);
             }

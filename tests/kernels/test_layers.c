@@ -162,6 +162,26 @@ static void philox_words(struct suite *t)
     sl_cpu_philox_set_path(SL_CPU_PHILOX_AUTO);
 }
 
+// "At least": an element whose draw equals the rate lives, the next representable rate drops it.
+static void draw_equal_to_the_rate(struct suite *t)
+{
+    t_begin(t, "dropout at draws that equal the rate");
+    for (uint32_t e = 0; e < 40; e++) {
+        struct sl_rng_block r = sl_philox(21, sl_rng_word0(SL_RNG_DROPOUT, 4, 0), e / 4, 6, 5);
+        float draw = sl_rng_unit(r.w[e & 3]), x[40];
+        struct sl_dropout d = {.rate = draw, .seed = 21, .epoch = 5, .batch = 6, .layer = 4};
+        for (int above = 0; above < 2; above++) {
+            for (int i = 0; i < 40; i++)
+                x[i] = 1.0f;
+            d.rate = above ? nextafterf(draw, 1.0f) : draw;
+            t_expect_ok(t, t->dev->dropout(x, 1, 40, &d), "dev");
+            t_expect(t, (x[e] != 0.0f) == !above, "element %u, draw %.9g, rate %.9g: %g", e,
+                     (double)draw, (double)d.rate, (double)x[e]);
+        }
+    }
+    t_end(t);
+}
+
 // Elements beyond 2^34, whose position does not fit 32 bits, through the span the kernels use.
 static void far_elements(struct suite *t)
 {
@@ -189,6 +209,7 @@ void test_dropout(struct suite *t)
             compare_dropout(t, row_counts[r], dims[d], rates[(d + r) % SL_COUNT_OF(rates)]);
     dropout_statistics(t);
     philox_words(t);
+    draw_equal_to_the_rate(t);
     far_elements(t);
 }
 
@@ -244,6 +265,27 @@ static void compare_xent(struct suite *t, uint64_t rows, uint32_t classes, int k
     t_end(t);
 }
 
+// Small probabilities to a relative error, which the sums of other cases would hide.
+static void small_probabilities(struct suite *t)
+{
+    enum { CLASSES = 45 };
+    t_begin(t, "softmax_xent of logits far below the largest");
+    float x[CLASSES], dx[CLASSES];
+    double sum = 0, loss;
+    int32_t label = 0;
+    uint64_t correct, counted;
+    for (int c = 0; c < CLASSES; c++)
+        sum += exp(x[c] = -1.96875f * (float)c); // the difference from the largest is exact
+    t_expect_ok(t, t->dev->softmax_xent(x, &label, 1, CLASSES, dx, &loss, &correct, &counted),
+                "dev");
+    for (int c = 1; c < CLASSES; c++) {
+        double want = exp(x[c]) / sum;
+        t_expect(t, fabs(dx[c] - want) <= 1e-6 * want, "dlogits[%d] is %.9g, wanted %.9g", c,
+                 (double)dx[c], want);
+    }
+    t_end(t);
+}
+
 void test_softmax_xent(struct suite *t)
 {
     static const uint32_t classes[] = {1, 2, 3, 7, 15, 16, 17, 31, 40, 47, 64, 128, 172, 257};
@@ -252,6 +294,7 @@ void test_softmax_xent(struct suite *t)
             for (int kind = 0; kind < KINDS; kind++)
                 compare_xent(t, row_counts[r], classes[c], kind, (int)(r & 1));
 
+    small_probabilities(t);
     t_begin(t, "softmax_xent refuses a bad label, passes NaN on");
     float x[6] = {1, 2, 3, NAN, 0, 0}, dx[6];
     int32_t labels[2] = {2, 3};
