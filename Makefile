@@ -20,6 +20,10 @@ Q     := $(if $(V),,@)
 
 .DEFAULT_GOAL := all
 
+ifeq ($(CUDA),1)
+$(error CUDA=1: this version has no CUDA back end; build with CUDA=auto or CUDA=0)
+endif
+
 # ---- set-up: everything but `clean` and `setup` needs the packages ------------------------------
 # A stamp keeps the second time quick; scripts/setup checks the package list against it.
 GOALS := $(or $(MAKECMDGOALS),all)

@@ -5,8 +5,8 @@
  *                 every worker is Ready: run directory made, phases opened
  *      STARTING ------------------------------------------------------------> RUNNING
  *          |                                                                     |
- *          |  a worker failed or keeps dying, it does not fit, Ctrl-C            |  last phase read,
- *          |                                                                     |  or the same
+ *          |  a worker failed or keeps dying, it does not fit, Ctrl-C            | last phase read,
+ *          |                                                                     | or the same
  *          +-------------------------> FINISHING <-------------------------------+
  *                                          |  abort word set, Stop sent; whoever does not leave in
  *                                          |  time is killed; the last one is gone

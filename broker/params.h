@@ -1,8 +1,8 @@
 /*
  * params.h - the model's parameters as the broker knows them: names, shapes, initial values.
  *
- * The broker knows no model. A trainer's Hello lists the tensors in the order of the parameter file;
- * on the board they lie one after another in that order, without gaps.
+ * The broker knows no model. A trainer's Hello lists the tensors in the order of the parameter
+ * file; on the board they lie one after another in that order, without gaps.
  */
 #ifndef SL_BROKER_PARAMS_H
 #define SL_BROKER_PARAMS_H

@@ -151,8 +151,8 @@ void sl_phases_fini(struct sl_phases *p); // after the loop has ended; safe on a
 
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out);
 
-// Digest of all training blocks of complete epochs in batch order, 32 hexadecimal digits; false when
-// the job did not ask for it or no epoch is complete.
+// Digest of all training blocks of complete epochs in batch order, 32 hexadecimal digits; false
+// when the job did not ask for it or no epoch is complete.
 bool sl_phases_digest(const struct sl_phases *p, char hex[33]);
 
 #endif

@@ -6,8 +6,8 @@
 #include "common/base/philox.h"
 
 enum {
-    // Draws do not depend on the swaps, so a group of them is made ahead and its targets prefetched:
-    // the swaps of a large list are cache misses otherwise.
+    // Draws do not depend on the swaps, so a group of them is made ahead and its targets
+    // prefetched: the swaps of a large list are cache misses otherwise.
     GROUP = 32,
     CANCEL_EVERY = 1 << 16,
 };

@@ -1,8 +1,8 @@
 /*
  * launch.h - starting the private broker of one `sluice run`.
  *
- * The broker gets a session of its own, so that the terminal's signals reach this process alone, and
- * asks the kernel for SIGTERM when this process dies: a killed command line stops its job.
+ * The broker gets a session of its own, so that the terminal's signals reach this process alone,
+ * and asks the kernel for SIGTERM when this process dies: a killed command line stops its job.
  */
 #ifndef SL_BROKER_CLI_LAUNCH_H
 #define SL_BROKER_CLI_LAUNCH_H
@@ -20,8 +20,8 @@ struct sl_launch {
     uint64_t token;
 };
 
-// Starts the broker that stands beside this program, with the resolved job; report_path may be NULL.
-// SL_ESYS, SL_ENOENT with a message.
+// Starts the broker that stands beside this program, with the resolved job; report_path may be
+// NULL. SL_ESYS, SL_ENOENT with a message.
 int sl_launch_broker(const char *config_json, const char *report_path, struct sl_launch *out);
 
 void sl_launch_kill(const struct sl_launch *launch);

@@ -1,9 +1,9 @@
 /*
  * bus.c - the control bus on ZeroMQ.
  *
- * PROBLEM. The broker talks to workers that may be killed at any instruction and to clients that may
- * be stopped in a debugger; neither may cost it time or memory without bound. Whatever else runs on
- * the machine may find the socket and write garbage to it.
+ * PROBLEM. The broker talks to workers that may be killed at any instruction and to clients that
+ * may be stopped in a debugger; neither may cost it time or memory without bound. Whatever else
+ * runs on the machine may find the socket and write garbage to it.
  *
  * DESIGN. One ROUTER, many DEALERs, on an abstract Unix socket. A message is one frame (plus the
  * ROUTER's frame with the peer's name): an Envelope with protocol version and token.
@@ -12,7 +12,8 @@
  *                     without it is made up for by looking at each message's socket
  *   how large         ZMQ_MAXMSGSIZE: libzmq reads the length first and cuts the connection, so a
  *                     larger message is never buffered. A band above our own limit is let through,
- *                     so that an honest sender's mistake is counted instead of reconnecting for ever.
+ *                     so that an honest sender's mistake is counted instead of reconnecting for
+ *                     ever.
  *   how many          high-water marks on both sides; a full queue refuses, ROUTER_MANDATORY makes
  *                     a vanished peer an error instead of a silent drop
  *   how long          every call is non-blocking, except a receive with a time-out

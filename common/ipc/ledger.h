@@ -18,17 +18,17 @@
  *                             ready -> training -> done         (inference: nothing to sample)
  *
  * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
- * only after the kernel has proved the owner's death: sampling -> pending and training -> ready, with
- * the attempt advanced, so that a completion by a worker that had been given up fails (SL_ESTALE).
- * Phase and attempt together are the cell's turn: no value of a cell ever comes back, so a process
- * that was stopped for a while can not claim a cell of a phase that has since reused the slot.
- * One more edge exists: a sampler whose batch is next in line and finds no payload memory evicts
- * the newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
+ * only after the kernel has proved the owner's death: sampling -> pending and training -> ready,
+ * with the attempt advanced, so that a completion by a worker that had been given up fails
+ * (SL_ESTALE). Phase and attempt together are the cell's turn: no value of a cell ever comes back,
+ * so a process that was stopped for a while can not claim a cell of a phase that has since reused
+ * the slot. One more edge exists: a sampler whose batch is next in line and finds no payload memory
+ * evicts the newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
  *
  * Facts are in the cells alone. Cursors and "how many are done" are hints that anybody can compute
- * again, so a process killed between a cell and a hint harms nothing: the broker rewinds the cursors
- * when it reclaims. A cursor carries a generation: a reset of a cell bumps it, which makes a
- * concurrent advance past that cell fail.
+ * again, so a process killed between a cell and a hint harms nothing: the broker rewinds the
+ * cursors when it reclaims. A cursor carries a generation: a reset of a cell bumps it, which makes
+ * a concurrent advance past that cell fail.
  *
  * MEMORY ORDER. claim (acquire) pairs with publish (release): the entry and the block are visible.
  * complete (release) pairs with the completion scan (acquire): gradient and entry are visible.
@@ -135,8 +135,8 @@ static inline uint32_t sl_cell_owner(uint64_t word)
 
 // --- broker ---
 
-// Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES, whose
-// entries the caller must have read by then. SL_EAGAIN while that one is not complete.
+// Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES,
+// whose entries the caller must have read by then. SL_EAGAIN while that one is not complete.
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
 // Every cell done, and for TRAIN every update applied. Advances `current` past complete phases.

@@ -44,8 +44,8 @@ struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot);
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker);
 // Worker: publishes its figures.
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures);
-// Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was preempted
-// there, or died there): keep the figures of the time before.
+// Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was
+// preempted there, or died there): keep the figures of the time before.
 bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out);
 
 #endif

@@ -7,8 +7,8 @@
  * bus's descriptor, which is edge-triggered and may fire for the sender's own doings, so whoever
  * sends rings `poke` afterwards and the listener looks again.
  *
- * DEATH OF THE BROKER. The kernel sends SIGKILL to this process when its parent dies. The parent may
- * have died before that was armed, so we look afterwards whether it is still the one that
+ * DEATH OF THE BROKER. The kernel sends SIGKILL to this process when its parent dies. The parent
+ * may have died before that was armed, so we look afterwards whether it is still the one that
  * --broker names (or, without it, the one we had before).
  */
 #include "common/ipc/worker.h"

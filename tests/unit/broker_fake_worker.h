@@ -1,6 +1,6 @@
 /*
- * broker_fake_worker.h - samplers and trainers without a graph and without a model, for tests of the
- * broker: they speak the real protocol and work through the real ledger and board.
+ * broker_fake_worker.h - samplers and trainers without a graph and without a model, for tests of
+ * the broker: they speak the real protocol and work through the real ledger and board.
  *
  * The test program itself plays them: it is linked as sluice-sampler and sluice-trainer into a
  * scratch directory, and main() looks at its own name. FAKE_WORKER tells them how to behave:
