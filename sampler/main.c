@@ -4,11 +4,8 @@
  * Pin, open the graph, measure some batches, tell the broker how large they are, map the arena,
  * work. Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
-#include <stdlib.h>
-
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "common/device/cores.h"
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
@@ -38,8 +35,9 @@ static int prepare(struct program *p)
     return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
 }
 
-static int work(struct program *p)
+static int work(void *ctx)
 {
+    struct program *p = ctx;
     SL_TRY(prepare(p));
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.block_bytes_max = p->estimate.max_bytes;
@@ -59,21 +57,15 @@ static int work(struct program *p)
     return sl_sampler_run(&sampler);
 }
 
+static void release(void *ctx)
+{
+    struct program *p = ctx;
+    sl_drawer_fini(&p->drawer);
+    sl_topology_close(&p->topology);
+}
+
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
-    sl_log_init("sampler");
-    int rc = sl_worker_init(&p.worker, "sampler", argc, argv);
-    if (rc < 0) {
-        sl_log_error("%s", sl_error_message());
-        sl_worker_failed(&p.worker, rc);
-    } else {
-        rc = work(&p);
-        if (rc < 0 && rc != SL_EABORTED)
-            sl_worker_failed(&p.worker, rc);
-    }
-    sl_drawer_fini(&p.drawer);
-    sl_topology_close(&p.topology);
-    sl_worker_fini(&p.worker);
-    return rc < 0 && rc != SL_EABORTED ? EXIT_FAILURE : EXIT_SUCCESS;
+    return sl_worker_main(&p.worker, "sampler", argc, argv, work, release, &p);
 }

@@ -4,12 +4,10 @@
  * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, work.
  * Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "common/device/cores.h"
 #include "common/ipc/worker.h"
 #include "trainer/loop.h"
@@ -65,8 +63,9 @@ static int attach(struct program *p)
     return sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS);
 }
 
-static int work(struct program *p)
+static int work(void *ctx)
 {
+    struct program *p = ctx;
     SL_TRY(prepare(p));
     SL_TRY(attach(p));
     SL_TRY(sl_worker_ready(&p->worker));
@@ -82,21 +81,15 @@ static int work(struct program *p)
     return sl_trainer_run(&spec);
 }
 
+static void release(void *ctx)
+{
+    struct program *p = ctx;
+    sl_model_fini(&p->model);
+    sl_dataset_close(&p->dataset);
+}
+
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
-    sl_log_init("trainer");
-    int rc = sl_worker_init(&p.worker, "trainer", argc, argv);
-    if (rc < 0) {
-        sl_log_error("%s", sl_error_message());
-        sl_worker_failed(&p.worker, rc);
-    } else {
-        rc = work(&p);
-        if (rc < 0 && rc != SL_EABORTED)
-            sl_worker_failed(&p.worker, rc);
-    }
-    sl_model_fini(&p.model);
-    sl_dataset_close(&p.dataset);
-    sl_worker_fini(&p.worker);
-    return rc < 0 && rc != SL_EABORTED ? EXIT_FAILURE : EXIT_SUCCESS;
+    return sl_worker_main(&p.worker, "trainer", argc, argv, work, release, &p);
 }

@@ -338,3 +338,21 @@ void sl_worker_fini(struct sl_worker *w)
     free(w->config_json);
     memset(w, 0, sizeof *w);
 }
+
+int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
+                   int (*work)(void *ctx), void (*release)(void *ctx), void *ctx)
+{
+    sl_log_init(role);
+    int rc = sl_worker_init(w, role, argc, argv);
+    // The broker may not be within reach yet: then the log is.
+    if (rc < 0)
+        sl_log_error("%s", sl_error_message());
+    else
+        rc = work(ctx);
+    bool failed = rc < 0 && rc != SL_EABORTED;
+    if (failed)
+        sl_worker_failed(w, rc);
+    release(ctx);
+    sl_worker_fini(w);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -71,4 +71,9 @@ void sl_worker_failed(struct sl_worker *w, int code);
 
 void sl_worker_fini(struct sl_worker *w);
 
+// A worker's whole main(): init, work(ctx), telling the broker why it failed, release(ctx), fini.
+// Returns the exit status: 0 after a stop, 1 after an error.
+int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
+                   int (*work)(void *ctx), void (*release)(void *ctx), void *ctx);
+
 #endif

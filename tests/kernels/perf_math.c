@@ -137,6 +137,20 @@ static void run_dropout(void *context)
     perf_check(c->p, c->p->kernels->dropout(c->y, c->rows, c->dim, c->dropout));
 }
 
+static void run_dropout_avx2(void *context)
+{
+    sl_cpu_philox_set_path(SL_CPU_PHILOX_AVX2);
+    run_dropout(context);
+    sl_cpu_philox_set_path(SL_CPU_PHILOX_AUTO);
+}
+
+static void run_dropout_plain(void *context)
+{
+    sl_cpu_philox_set_path(SL_CPU_PHILOX_PLAIN);
+    run_dropout(context);
+    sl_cpu_philox_set_path(SL_CPU_PHILOX_AUTO);
+}
+
 static const struct sl_dropout half_dropped = {.rate = 0.5f, .seed = 7};
 
 static struct pass make_pass(struct perf *p, uint64_t rows, uint32_t dim)
@@ -172,13 +186,16 @@ void perf_bias_act(struct perf *p)
 
 void perf_dropout(struct perf *p)
 {
-    struct pass c = make_pass(p, 100000, 100);
+    struct pass c = make_pass(p, 100000, 256);
     c.dropout = &half_dropped;
+    double bytes = 8.0 * (double)c.rows * c.dim;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
-        {"dropout", run_dropout, &c, 8.0 * (double)c.rows * c.dim, "GB/s", 1e9, "copy", 0},
+        {"dropout", run_dropout, &c, bytes, "GB/s", 1e9, "copy", 0},
+        {"dropout, Philox in AVX2", run_dropout_avx2, &c, bytes, "GB/s", 1e9, "copy", 0},
+        {"dropout, Philox in plain C", run_dropout_plain, &c, bytes, "GB/s", 1e9, "copy", 0},
     };
-    perf_measure(p, "dropout: 100000 x 100 in place (bytes read + written)", runs,
+    perf_measure(p, "dropout: 100000 x 256 in place (bytes read + written)", runs,
                  SL_COUNT_OF(runs));
     perf_release(p);
 }
