@@ -80,6 +80,8 @@ static int add_slab(struct sl_mempool *pool, size_t payload)
 
 void *sl_mempool_alloc(struct sl_mempool *pool, size_t bytes)
 {
+    if (bytes > SIZE_MAX / 2)
+        return NULL; // a size that overflowed on its way here
     size_t need = sl_align_up(SL_MAX(bytes, (size_t)1), SL_CACHE_LINE);
     if (!pool->head || pool->head->bytes - pool->head->used < need)
         if (add_slab(pool, SL_MAX(need, pool->used_bytes / 2)) < 0)

@@ -104,7 +104,7 @@ __attribute__((target("avx512f"))) static void block_avx512(const struct block *
 // The same with four positions a vector, half the block at a time: sixteen registers.
 __attribute__((target("avx2"))) static void block_avx2(const struct block *b, uint32_t *words)
 {
-    enum { VECTORS = 4 };
+    enum { VECTORS = 2 };
     const __m256i m0 = _mm256_set1_epi64x(PHILOX_M0), m1 = _mm256_set1_epi64x(PHILOX_M1);
     const __m256i lane = _mm256_set_epi64x(3, 2, 1, 0);
     for (int part = 0; part < LANES; part += 4 * VECTORS) {

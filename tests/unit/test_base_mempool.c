@@ -154,7 +154,9 @@ START_TEST(impossible_request_is_null_and_harms_nothing)
     struct sl_mempool pool = {0};
     char *before = sl_mempool_alloc(&pool, 100);
     before[99] = 7;
-    ck_assert_ptr_null(sl_mempool_alloc(&pool, (size_t)1 << 60));
+    const size_t sizes[] = {(size_t)1 << 60, SIZE_MAX / 2 + 1, SIZE_MAX - 10, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        ck_assert_ptr_null(sl_mempool_alloc(&pool, sizes[i]));
     char *after = sl_mempool_alloc(&pool, 100);
     ck_assert_ptr_nonnull(after);
     ck_assert_int_eq(before[99], 7);
