@@ -81,9 +81,10 @@ class Result:
         )
 
     def errors(self):
-        """The lines on standard error that say why it failed; warnings are none of them."""
+        """The lines on standard error that say why it failed; lines of the log are none of them."""
+        log = ("sluice: note: ", "sluice: warning: ", "sluice: error: ")
         lines = [line for line in self.err.splitlines() if line.startswith("sluice: ")]
-        return [line for line in lines if not line.startswith("sluice: warning: ")]
+        return [line for line in lines if not line.startswith(log)]
 
     def ok(self):
         assert self.rc == 0, f"wanted exit status 0\n{self}"

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from harness import Skip, cases, planted, read_json, small_job, timeout, write_dataset
+from harness import SAN, Skip, cases, planted, read_json, small_job, timeout, write_dataset
 
 
 def digest_of(folder):
@@ -147,7 +147,8 @@ def test_generate_needs_out(box):
     assert result.rc == 2 and "--out" in result.err, str(result)
 
 
-BIG = ["planted", "--nodes", "400000", "--edges", "6000000", "--feat-dim", "64", "--out", "big"]
+BIG = ["planted", "--feat-dim", "64", "--out", "big"]
+BIG += ["--nodes", "400000", "--edges", "1500000" if SAN else "6000000"]
 
 
 @timeout(120)
@@ -160,7 +161,9 @@ def test_generate_killed_in_the_middle_leaves_nothing_under_the_name(box, name, 
             raise Skip("this machine is too quick for the test")
         os.killpg(running.process.pid, getattr(signal, name))
         result = running.wait(10)
-        assert status is None or result.rc == status, str(result)
+        # Before the program has installed its handler, the signal itself ends it.
+        early = -getattr(signal, name)
+        assert status is None or result.rc in (status, early), str(result)
         assert result.rc != 0, str(result)
         assert not os.path.exists(box.path("big")), os.listdir(box.path("big"))
         if name != "SIGKILL":

@@ -1,0 +1,185 @@
+"""Terminals, other jobs, odd paths, full disks: a job in the world it runs in."""
+
+import fcntl
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+from harness import BIN, SLOW, Skip, read_json, small_job
+
+
+class Terminal:
+    """A command on a terminal of its own, whose keys reach it as a person's do."""
+
+    def __init__(self, box, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(box.folder)
+            env = dict(box.environment(), TERM="xterm")
+            os.execve(os.path.join(BIN, "sluice"), ["sluice", *map(str, arguments)], env)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        os.set_blocking(self.fd, False)
+        self.text = ""
+
+    def read(self):
+        try:
+            while True:
+                piece = os.read(self.fd, 65536)
+                if not piece:
+                    return
+                self.text += piece.decode(errors="replace")
+        except (BlockingIOError, OSError):
+            return
+
+    def until(self, condition, what, seconds=30):
+        end = time.monotonic() + seconds * SLOW
+        while not condition(self):
+            assert time.monotonic() < end, f"no {what}\n{self.text[-3000:]!r}"
+            time.sleep(0.01)
+            self.read()
+
+    def press(self, key):
+        os.write(self.fd, key)
+
+    def wait(self, seconds=10):
+        end = time.monotonic() + seconds * SLOW
+        while True:
+            self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.read()
+                return os.waitstatus_to_exitcode(status)
+            assert time.monotonic() < end, f"it does not end\n{self.text[-3000:]!r}"
+            time.sleep(0.01)
+
+
+def test_a_bar_is_redrawn_on_a_terminal(box):
+    """Epochs of half a second: a bar in between, one line after each."""
+    dataset = box.shared_dataset("middle", n=20000, degree=12, feat_dim=64)
+    changes = {"model.hidden": 128, "sampler.fanout": [15, 10], "sampler.batch_size": 32}
+    path = box.job(small_job(dataset, epochs=1000, **changes))
+    terminal = Terminal(box, "run", path)
+    terminal.until(lambda t: "\r" in t.text.replace("\r\n", "\n"), "bar that is redrawn")
+    terminal.until(lambda t: "loss" in t.text, "line of an epoch")
+    terminal.press(b"\x03")
+    assert terminal.wait() == 130, terminal.text[-2000:]
+
+
+def test_ctrl_c_on_a_terminal(box):
+    path = box.job(small_job(box.shared_dataset("small"), epochs=1000000))
+    terminal = Terminal(box, "run", path)
+    terminal.until(lambda t: t.text.count("epoch") > 5, "progress")
+    begin = time.monotonic()
+    terminal.press(b"\x03")
+    assert terminal.wait() == 130, terminal.text[-2000:]
+    assert time.monotonic() - begin < 2 * SLOW
+    assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+    box.gone_within(0.5)
+
+
+def test_the_terminal_is_closed(box):
+    """A hang-up stops the job as Ctrl-C does."""
+    path = box.job(small_job(box.shared_dataset("small"), epochs=1000000))
+    terminal = Terminal(box, "run", path)
+    terminal.until(lambda t: t.text.count("epoch") > 5, "progress")
+    os.close(terminal.fd)
+    box.gone_within(5)
+    os.waitpid(terminal.pid, 0)
+    assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+
+
+def test_two_jobs_at_once_do_not_see_each_other(box):
+    dataset = box.shared_dataset("small")
+    result, alone = box.run(small_job(dataset, output="runs/alone"), name="alone")
+    result.ok()
+    running = []
+    for i in range(3):
+        path = box.job(small_job(dataset, output=f"runs/{i}"), f"{i}.json")
+        running.append(box.start("run", path))
+    for i, command in enumerate(running):
+        command.wait(60).ok()
+        report = read_json(box.path(f"runs/{i}/report.json"))
+        assert report["params_sha256"] == alone["params_sha256"]
+        assert report["samples_digest"] == alone["samples_digest"]
+
+
+def test_two_jobs_with_one_output(box):
+    """One of them gets the directory; the other is refused and harms nothing."""
+    path = box.job(small_job(box.shared_dataset("small"), epochs=20))
+    results = [command.wait(60) for command in [box.start("run", path) for _ in range(2)]]
+    assert sorted(r.rc for r in results) == [0, 2], "\n".join(map(str, results))
+    loser = max(results, key=lambda r: r.rc)
+    assert len(loser.errors()) == 1 and "runs/job" in loser.errors()[0], str(loser)
+    assert read_json(box.path("runs/job/report.json"))["status"] == "done"
+
+
+def test_paths_with_spaces_and_letters_of_any_language(box):
+    place = box.path("größe und мир")
+    shutil.copytree(box.shared_dataset("small"), os.path.join(place, "my data"))
+    config = small_job("größe und мир/my data", output="größe und мир/a run")
+    path = box.job(config, "größe und мир/my job.json")
+    box.sluice("run", path, "--report", "größe und мир/my report.json").ok()
+    assert read_json(os.path.join(place, "my report.json"))["status"] == "done"
+    assert os.path.exists(os.path.join(place, "a run", "model.safetensors"))
+
+
+def test_dataset_through_a_symbolic_link(box):
+    os.symlink(box.shared_dataset("small"), box.path("link"))
+    box.run(small_job("link"))[0].ok()
+
+
+def test_full_disk(box):
+    """The run directory is on a disk that fills up: the job fails, says so, hangs nowhere."""
+    place = box.path("disk")
+    os.mkdir(place)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "none", place]
+    if os.getuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skip("a small file system can not be mounted here")
+    try:
+        config = small_job(box.shared_dataset("small"), output="disk/run", **{"model.hidden": 256})
+        result, _ = box.run(config)
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+    assert result.rc == 1, str(result)
+    assert len(result.errors()) == 1 and "space" in result.errors()[0].lower(), str(result)
+    box.gone_within(0.5)
+
+
+def test_standard_output_is_full(box):
+    """`sluice run job.json > /dev/full`: the summary is lost, and the exit status says so."""
+    path = box.job(small_job(box.shared_dataset("small")))
+    with open("/dev/full", "w") as full:
+        status = subprocess.run(
+            [os.path.join(BIN, "sluice"), "run", path],
+            cwd=box.folder,
+            env=box.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.DEVNULL,
+            timeout=60 * SLOW,
+            check=False,
+        ).returncode
+    assert status == 1
+    assert read_json(box.path("runs/job/report.json"))["status"] == "done"
+
+
+def test_ignored_interrupts_stay_ignored(box):
+    """Under nohup, SIGHUP does not stop the job."""
+    path = box.job(small_job(box.shared_dataset("small"), epochs=1000000))
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        running = box.start("run", path)
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    metrics = box.path("runs/job/metrics.jsonl")
+    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")
+    os.kill(running.process.pid, signal.SIGHUP)
+    time.sleep(0.5)
+    assert not running.finished(), str(running.wait(1))
+    running.interrupt()
+    assert running.wait(10).rc == 130
