@@ -38,10 +38,17 @@ static int config_memfd(const char *text, int *out)
 // In the child, between fork and exec: system calls only. Returns only on an error.
 static void become_broker(char **argv, pid_t parent, int config_fd)
 {
+    // First out of the terminal's reach. What it sent to both of us until here is for the parent,
+    // which has it too: ignoring a signal drops it while it is still blocked.
+    static const int from_terminal[] = {SIGINT, SIGHUP, SIGTERM};
     sigset_t none;
+    setsid();
+    for (size_t i = 0; i < SL_COUNT_OF(from_terminal); i++) {
+        signal(from_terminal[i], SIG_IGN);
+        signal(from_terminal[i], SIG_DFL);
+    }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    setsid();
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         return;
     int null = open("/dev/null", O_RDWR);

@@ -277,6 +277,7 @@ static bool follow(struct run *r, struct sl_death *death)
         if (r->last_word)
             return false;
         if (sl_launch_wait(&r->broker, 0, death)) {
+            on_signal(r); // a signal may be why it is gone
             receive(r, LAST_WORD_MS);
             return true;
         }
@@ -335,14 +336,23 @@ static int report_result(struct run *r)
     }
 }
 
+// The signals that stop a job, but for those that whoever started us wants ignored (nohup).
+static void stop_signals(sigset_t *out)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    sigemptyset(out);
+    for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
+        struct sigaction now;
+        if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(out, all[i]);
+    }
+}
+
 static int run_job(struct run *r)
 {
     struct sl_death death;
     sigset_t caught, before;
-    sigemptyset(&caught);
-    sigaddset(&caught, SIGINT);
-    sigaddset(&caught, SIGTERM);
-    sigaddset(&caught, SIGHUP);
+    stop_signals(&caught);
     sigprocmask(SIG_BLOCK, &caught, &before);
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (r->signal_fd < 0)
