@@ -52,6 +52,80 @@ int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows)
     return SL_OK;
 }
 
+int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint32_t dim,
+                            const uint32_t *rows, const uint32_t *to, uint64_t n, const float *out)
+{
+    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    WANT("gather_rows_to", n == 0 || to, "to is NULL");
+    return SL_OK;
+}
+
+int sl_check_to_range(const uint32_t *to, uint64_t n, uint64_t n_out)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (to[i] >= n_out)
+            return sl_fail(SL_ERANGE,
+                           "gather_rows_to: destination %u at position %llu: the output has %llu "
+                           "rows",
+                           to[i], (unsigned long long)i, (unsigned long long)n_out);
+    return SL_OK;
+}
+
+int sl_check_weight_prefix(const struct sl_topology_view *topology, const float *weight,
+                           const double *prefix)
+{
+    WANT("weight_prefix", topology && topology->indptr, "the topology has no indptr");
+    WANT("weight_prefix", topology->indptr[topology->n_nodes] == 0 || (weight && prefix),
+         "weight or prefix is NULL");
+    return SL_OK;
+}
+
+int sl_check_fail_weight(const struct sl_topology_view *topology, const float *weight,
+                         uint64_t edge)
+{
+    // The last row that begins at or before the edge: empty ones share their beginning with it.
+    uint64_t low = 0, high = topology->n_nodes;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (topology->indptr[middle] <= edge)
+            low = middle;
+        else
+            high = middle;
+    }
+    return sl_fail(SL_EINVAL,
+                   "weight_prefix: edge %llu, an in-edge of vertex %llu, has weight %g: wanted a "
+                   "finite number that is not negative",
+                   (unsigned long long)edge, (unsigned long long)low, (double)weight[edge]);
+}
+
+int sl_check_mark_ranks(const uint32_t *rank_of, const uint32_t *nodes, uint32_t n,
+                        const uint32_t *ranks)
+{
+    WANT("mark_ranks", n == 0 || (rank_of && nodes && ranks), "rank_of, nodes or ranks is NULL");
+    return SL_OK;
+}
+
+int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (nodes[i] >= n_nodes)
+            return sl_fail(SL_ERANGE,
+                           "mark_ranks: vertex %u at position %u: the hotness order has %llu "
+                           "vertices",
+                           nodes[i], i, (unsigned long long)n_nodes);
+    return SL_OK;
+}
+
+int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                        const struct sl_row_split *out)
+{
+    WANT("split_rows", out, "out is NULL");
+    WANT("split_rows",
+         n == 0 || (nodes && ranks && out->hit_row && out->hit_to && out->miss_row && out->miss_to),
+         "nodes, ranks or an array of out is NULL");
+    return SL_OK;
+}
+
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(check_csr("aggregate", &args->csr));

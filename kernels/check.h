@@ -14,6 +14,21 @@ int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, c
                          uint64_t n, const float *out);
 // Names the first row id that is not below n_rows.
 int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows);
+int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint32_t dim,
+                            const uint32_t *rows, const uint32_t *to, uint64_t n, const float *out);
+// Names the first destination that is not below n_out.
+int sl_check_to_range(const uint32_t *to, uint64_t n, uint64_t n_out);
+int sl_check_weight_prefix(const struct sl_topology_view *topology, const float *weight,
+                           const double *prefix);
+// Fails, naming the edge and its row: its weight is negative or no finite number.
+int sl_check_fail_weight(const struct sl_topology_view *topology, const float *weight,
+                         uint64_t edge);
+int sl_check_mark_ranks(const uint32_t *rank_of, const uint32_t *nodes, uint32_t n,
+                        const uint32_t *ranks);
+// Names the first vertex that is not below n_nodes.
+int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes);
+int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
+                        const struct sl_row_split *out);
 int sl_check_aggregate(const struct sl_aggregate_args *args);
 int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
                        const uint32_t *t_indices);

@@ -110,6 +110,7 @@ void sl_idmap_destroy(struct sl_idmap *map)
         return;
     sl_pages_free(map->slot, slot_bytes(map));
     sl_pages_free(map->distinct.slot, map->distinct.bytes);
+    sl_pages_free(map->scratch, map->scratch_bytes);
     free(map);
 }
 
@@ -149,7 +150,21 @@ int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint
 
 size_t sl_idmap_bytes(const struct sl_idmap *map)
 {
-    return slot_bytes(map) + map->distinct.bytes;
+    return slot_bytes(map) + map->distinct.bytes + map->scratch_bytes;
+}
+
+int sl_idmap_scratch(struct sl_idmap *map, size_t bytes, void **out)
+{
+    if (map->scratch_bytes < bytes) {
+        void *memory = sl_pages_alloc(bytes);
+        if (!memory)
+            return sl_fail(SL_ENOMEM, "sampling: no memory for %zu bytes of scratch space", bytes);
+        sl_pages_free(map->scratch, map->scratch_bytes);
+        map->scratch = memory;
+        map->scratch_bytes = bytes;
+    }
+    *out = map->scratch;
+    return SL_OK;
 }
 
 int sl_idmap_distinct(struct sl_idmap *map, uint32_t k, struct sl_distinct **out)

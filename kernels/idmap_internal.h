@@ -29,6 +29,8 @@ struct sl_idmap {
     uint32_t count; // keys of this batch
     uint32_t limit; // keys it takes before it grows: half the slots
     struct sl_distinct distinct;
+    void *scratch;
+    size_t scratch_bytes;
 };
 
 // Where the search for a key begins. Two rounds of multiply and fold: runs, strides and shifted
@@ -73,6 +75,10 @@ int sl_idmap_reserve(struct sl_idmap *map, uint64_t total);
 // The map is what a sampler keeps from batch to batch, so this scratch lives with it: allocated
 // once, as large as the largest fanout. SL_ENOMEM.
 int sl_idmap_distinct(struct sl_idmap *map, uint32_t k, struct sl_distinct **out);
+
+// Other scratch that lives with the map for the same reason: at least `bytes`, aligned to a page,
+// with whatever the last user left there (valid until the next call). SL_ENOMEM.
+int sl_idmap_scratch(struct sl_idmap *map, size_t bytes, void **out);
 
 // Empties the set.
 static inline void sl_distinct_reset(struct sl_distinct *set)

@@ -15,6 +15,9 @@
         .softmax_xent = sl_##backend##_softmax_xent, .reduce = sl_##backend##_reduce,              \
         .adam = sl_##backend##_adam, .sgd = sl_##backend##_sgd,                                    \
         .khop_uniform = sl_##backend##_khop_uniform,                                               \
+        .khop_weighted = sl_##backend##_khop_weighted, .random_walk = sl_##backend##_random_walk,  \
+        .weight_prefix = sl_##backend##_weight_prefix, .mark_ranks = sl_##backend##_mark_ranks,    \
+        .split_rows = sl_##backend##_split_rows, .gather_rows_to = sl_##backend##_gather_rows_to,  \
     }
 
 static const struct sl_kernels table_ref = TABLE(ref);

@@ -83,6 +83,9 @@ struct sl_topology_view {
     const uint64_t *indptr; // (n_nodes + 1), 64-bit offsets
     const void *indices;    // (n_edges), I32/U32 or I64/U64
     enum sl_dtype indices_dtype;
+    // (n_edges) running sums of the edge weights within each row, the edge's own included: made by
+    // weight_prefix once at load, or NULL where nothing samples by weight.
+    const double *weight_prefix;
 };
 
 // Global id -> local id, sized to a batch; opaque to callers of the table.
@@ -103,6 +106,27 @@ struct sl_khop_args {
     uint32_t *indices;         // out local ids
     uint64_t indices_capacity; // elements
     uint32_t *n_edges;         // out
+};
+
+/*
+ * One hop of PinSAGE's neighbourhoods (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination
+ * start `paths` random walks of `length` steps over in-edges; the neighbours are the `hop.fanout`
+ * vertices met most often. hop.fanout = -1 keeps all that were met. The destination itself is none
+ * of its neighbours. Exactly which integers are drawn: kernels/walk_internal.h.
+ */
+struct sl_walk_args {
+    struct sl_khop_args hop;
+    uint32_t paths, length;
+    float restart; // probability of going back to the destination before each step but the first
+    float *visits; // out (hop.indices_capacity): how often each neighbour was met
+};
+
+// The split of a batch's rows between a cache, which holds the vertices of rank below `capacity`
+// at row = rank, and the store, which holds every vertex. Room for n each; written in order.
+struct sl_row_split {
+    uint32_t n_hits, n_misses;
+    uint32_t *hit_row, *hit_to;   // row of the cache; row of the batch
+    uint32_t *miss_row, *miss_to; // row of the store (vertex id); row of the batch
 };
 
 struct sl_kernels {
@@ -153,6 +177,34 @@ struct sl_kernels {
                const float *m, float *p_out, float *m_out);
 
     int (*khop_uniform)(const struct sl_khop_args *args);
+
+    // As khop_uniform, but a row's neighbours are drawn one after the other, each with probability
+    // proportional to its weight among those that are left (FGNN 7.1, k-hop weighted). An edge of
+    // weight 0 is never drawn; a row with no more than `fanout` edges of positive weight gives all
+    // of these, in the order of the file. Needs topology->weight_prefix.
+    int (*khop_weighted)(const struct sl_khop_args *args);
+
+    int (*random_walk)(const struct sl_walk_args *args);
+
+    // prefix (n_edges): running sums of weight (n_edges) within each row, in f64, rounded so that
+    // their differences are exact (kernels/weighted_internal.h). SL_EINVAL names the first edge
+    // whose weight is negative or no finite number.
+    int (*weight_prefix)(const struct sl_topology_view *topology, const float *weight,
+                         double *prefix);
+
+    // ranks[i] = rank_of[nodes[i]]: marks a batch's vertices with their place in the hotness order.
+    int (*mark_ranks)(const uint32_t *rank_of, uint64_t n_nodes, const uint32_t *nodes, uint32_t n,
+                      uint32_t *ranks);
+
+    // Hits and misses of a batch, without a branch a row. nodes and ranks (n).
+    int (*split_rows)(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
+                      struct sl_row_split *out);
+
+    // out[to[i]] = table[rows[i]] as f32, otherwise as gather_rows; out has n_out rows, to[] are
+    // different and below n_out.
+    int (*gather_rows_to)(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                          const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
+                          float *out);
 };
 
 const struct sl_kernels *sl_kernels_ref(void);

@@ -43,7 +43,18 @@ extern "C" {
                             float *m_out, float *v_out);                                           \
     int sl_##backend##_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g,             \
                            const float *p, const float *m, float *p_out, float *m_out);            \
-    int sl_##backend##_khop_uniform(const struct sl_khop_args *args);
+    int sl_##backend##_khop_uniform(const struct sl_khop_args *args);                              \
+    int sl_##backend##_khop_weighted(const struct sl_khop_args *args);                             \
+    int sl_##backend##_random_walk(const struct sl_walk_args *args);                               \
+    int sl_##backend##_weight_prefix(const struct sl_topology_view *topology, const float *weight, \
+                                     double *prefix);                                              \
+    int sl_##backend##_mark_ranks(const uint32_t *rank_of, uint64_t n_nodes,                       \
+                                  const uint32_t *nodes, uint32_t n, uint32_t *ranks);             \
+    int sl_##backend##_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,        \
+                                  uint32_t capacity, struct sl_row_split *out);                    \
+    int sl_##backend##_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows,     \
+                                      uint32_t dim, const uint32_t *rows, const uint32_t *to,      \
+                                      uint64_t n, uint64_t n_out, float *out);
 
 SL_KERNELS_DECLARE(ref)
 SL_KERNELS_DECLARE(cpu)

@@ -1,5 +1,6 @@
 /*
- * khop_internal.h - exactly which integers one hop of k-hop uniform sampling draws.
+ * khop_internal.h - exactly which integers one hop of k-hop uniform sampling draws. (By weight:
+ * weighted_internal.h; random walks: walk_internal.h.)
  *
  * Every back end (ref, cpu, cuda) must give the same block integer for integer, so what follows is
  * a definition and not a description of one of them.

@@ -101,3 +101,15 @@ void sl_failpoint_reach(enum sl_failpoint point)
         if (entries[i].point == point && entries[i].count == mine)
             kill(getpid(), SIGKILL);
 }
+
+int sl_failpoint_suspend(void)
+{
+    int before = sl_failpoint_armed;
+    sl_failpoint_armed = 0;
+    return before;
+}
+
+void sl_failpoint_resume(int before)
+{
+    sl_failpoint_armed = before;
+}

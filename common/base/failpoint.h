@@ -20,6 +20,7 @@
     X(SAMPLER_ALLOCATED, "sampler_allocated", "sampler: payload memory taken, nothing drawn")      \
     X(SAMPLER_DRAWN, "sampler_drawn", "sampler: block written, not published")                     \
     X(SAMPLER_PUBLISHED, "sampler_published", "sampler: block published, waiters not yet woken")   \
+    X(SAMPLER_MARKED, "sampler_marked", "sampler: visits counted and ranks marked")                \
     X(TRAINER_START, "trainer_start", "trainer: before it says hello")                             \
     X(TRAINER_CLAIMED, "trainer_claimed", "trainer: batch claimed, nothing extracted")             \
     X(TRAINER_EXTRACTED, "trainer_extracted", "trainer: features extracted, not trained")          \
@@ -27,7 +28,13 @@
     X(TRAINER_DONE, "trainer_done", "trainer: gradient committed, payload not yet freed")          \
     X(TRAINER_APPLY, "trainer_apply", "trainer: in the middle of applying an update")              \
     X(TRAINER_FLIPPED, "trainer_flipped", "trainer: version flipped, waiters not yet woken")       \
+    X(TRAINER_JOINED, "trainer_joined", "trainer: async gradient outstanding, nothing computed")   \
+    X(TRAINER_OFFERED, "trainer_offered", "trainer: async gradient written, batch not yet done")   \
+    X(TRAINER_CACHE, "trainer_cache", "trainer: in the middle of filling its cache")               \
+    X(STANDBY_ASLEEP, "standby_asleep", "standby trainer: about to fall asleep")                   \
+    X(STANDBY_WOKEN, "standby_woken", "standby trainer: switched on, nothing claimed")             \
     X(TRAINER_INFER, "trainer_infer", "trainer: in the middle of a chunk of inference")            \
+    X(BROKER_SCALE, "broker_scale", "broker: in the middle of a change of the split")              \
     X(BROKER_PHASE, "broker_phase", "broker: about to open a phase")                               \
     X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")
 
@@ -43,6 +50,11 @@ int sl_failpoint_init(void);
 
 // From now on reaches are counted in shared[SL_FAILPOINT_COUNT] instead of this process's memory.
 void sl_failpoint_bind(_Atomic uint32_t *shared);
+
+// Reaches do not count between these two: a rehearsal of the work is not the work. Returns what to
+// hand to resume. While the process has one thread.
+int sl_failpoint_suspend(void);
+void sl_failpoint_resume(int before);
 
 const char *sl_failpoint_name(enum sl_failpoint point);
 const char *sl_failpoint_where(enum sl_failpoint point);

@@ -45,6 +45,15 @@ void sl_pages_free(void *p, size_t bytes)
         munmap(p, pages_round(bytes));
 }
 
+size_t sl_pages_trim(void *p, size_t bytes, size_t keep)
+{
+    size_t have = pages_round(bytes), left = pages_round(keep);
+    if (left >= have)
+        return bytes;
+    munmap((char *)p + left, have - left);
+    return left;
+}
+
 void sl_mempool_init(struct sl_mempool *pool)
 {
     memset(pool, 0, sizeof *pool);

@@ -32,5 +32,8 @@ void sl_mempool_reset(struct sl_mempool *pool);
 // Anonymous memory that asks for huge pages, pre-faulted by nobody; NULL when there is none.
 void *sl_pages_alloc(size_t bytes);
 void sl_pages_free(void *p, size_t bytes);
+// Gives the end of such memory back, but for what shares a page with the first `keep` bytes (more
+// than 0); returns the size that is left, which sl_pages_free() takes from then on.
+size_t sl_pages_trim(void *p, size_t bytes, size_t keep);
 
 #endif

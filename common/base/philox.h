@@ -9,13 +9,21 @@
  * key is the job's seed. What the words mean for each stream:
  *
  *   stream    tag      position             batch            epoch
- *   SAMPLE    hop      destination's index  batch in epoch   epoch     group = slot / 4
+ *   SAMPLE    hop      destination's index  batch in epoch   epoch     group: see below
  *   SHUFFLE   -        index                -                epoch
  *   DROPOUT   layer    element / 4          batch in epoch   epoch
  *   INIT      -        element / 4          tensor           -
  *   GENERATE  purpose  low word             high word        -
+ *   HOTNESS   -        vertex / 4           its high word    -
  *
- * SAMPLE draws a rejected word again with tag = hop | attempt << 3 (kernels/khop_internal.h).
+ * A job samples in one way, and SAMPLE (like EVAL_SAMPLE) says what the words mean for it:
+ *
+ *   uniform   tag = hop | attempt << 3: a rejected word is drawn again; group = slot / 4
+ *             (kernels/khop_internal.h)
+ *   by weight group = slot / 2, two words a slot; tag = hop | the bits of group above 16 << 3
+ *             (kernels/weighted_internal.h)
+ *   walks     group = path * ceil(length / 4) + step / 4; tag = hop | attempt << 3 for a move with
+ *             attempt < 16, hop | 128 for a restart (kernels/walk_internal.h)
  *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */
@@ -37,6 +45,7 @@ enum sl_rng_stream {
     SL_RNG_INIT = 4,
     SL_RNG_GENERATE = 5,
     SL_RNG_EVAL_SAMPLE = 6, // like SAMPLE, for sampled evaluation
+    SL_RNG_HOTNESS = 7,     // the random cache policy
 };
 
 struct sl_rng_block {

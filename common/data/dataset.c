@@ -38,7 +38,9 @@ static const struct {
                         "v are indices[indptr[v]] to indices[indptr[v + 1] - 1]"},
     [SL_FILE_INDICES] = {"indices.npy", ~0u,
                          "a graph needs its in-neighbours (num_edges, int32 or int64)"},
-    [SL_FILE_EDGE_WEIGHT] = {"edge_weight.npy", 0, ""},
+    [SL_FILE_EDGE_WEIGHT] = {"edge_weight.npy", SL_NEED_WEIGHTS,
+                             "weighted sampling needs it: one weight for each edge, in the order "
+                             "of indices.npy (num_edges, float32, finite and not negative)"},
     [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
                       "training needs features (num_nodes x feat_dim, float32 or float16)"},
     [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
@@ -165,7 +167,8 @@ static int check_topology(struct sl_dataset *ds)
     if (!w->map)
         return SL_OK;
     if (w->head.dtype != SL_DTYPE_F32 || w->head.ndim != 1)
-        return sl_fail(SL_EFORMAT, "%s, wanted one dimension of float32",
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted one dimension of float32: save w.astype(numpy.float32)",
                        describe(ds, SL_FILE_EDGE_WEIGHT).text);
     if (w->n_elems != ds->n_edges)
         return sl_fail(SL_EFORMAT, "%s, wanted one weight an edge: num_edges = %" PRIu64,

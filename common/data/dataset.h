@@ -63,6 +63,7 @@ enum sl_dataset_need {
     SL_NEED_LABELS = 4,
     SL_NEED_TRAIN = 8, // a non-empty training set
     SL_NEED_TRAINING = 15,
+    SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
 };
 
 // How much checking an open does.

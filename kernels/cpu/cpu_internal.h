@@ -57,6 +57,17 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
     return dropout && dropout->rate > 0.0f;
 }
 
+// ---- gather.c -----------------------------------------------------------------------------------
+
+// The largest of the ids, 0 of none: ids are compared with their bound in one pass ahead.
+uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
+
+// ---- rank.c -------------------------------------------------------------------------------------
+
+// The instructions that split_rows uses: AUTO takes the best the processor has. Set by tests.
+enum sl_cpu_split_path { SL_CPU_SPLIT_AUTO, SL_CPU_SPLIT_PLAIN };
+void sl_cpu_split_set_path(enum sl_cpu_split_path path);
+
 // ---- gemm.c, gemm_bf16.c, gemm_primitive.c ------------------------------------------------------
 
 // Row-major product through oneDNN; m, n and k are at least 1.

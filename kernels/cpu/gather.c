@@ -1,5 +1,6 @@
 /*
- * Extraction: rows of the feature table, in the order of a block's input nodes, as f32.
+ * Extraction: rows of the feature table, in the order of a block's input nodes, as f32; or rows of
+ * two tables, a cache and the store, each to its places in that order.
  *
  * Source rows are random. Rows are taken in groups: all lines of a group are prefetched, then the
  * group is copied, so the line-fill buffers are always full and copying never waits for one row at
@@ -29,6 +30,7 @@ enum {
 struct job {
     const void *table;
     const uint32_t *rows;
+    const uint32_t *to; // row of out for each, or NULL: their own order
     float *out;
     uint64_t n;
     uint32_t dim;
@@ -36,7 +38,7 @@ struct job {
     int stream;
 };
 
-SL_SIMD static uint32_t largest(const uint32_t *rows, uint64_t n)
+SL_SIMD uint32_t sl_cpu_largest(const uint32_t *rows, uint64_t n)
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -44,11 +46,16 @@ SL_SIMD static uint32_t largest(const uint32_t *rows, uint64_t n)
     return most;
 }
 
+SL_INLINE float *row_of_out(const struct job *job, uint64_t i)
+{
+    return job->out + (job->to ? job->to[i] : i) * job->dim;
+}
+
 SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
 {
     uint64_t dim = job->dim;
     const float *from = (const float *)job->table + job->rows[i] * dim;
-    float *to = job->out + i * dim;
+    float *to = row_of_out(job, i);
     if (!job->stream) {
         memcpy(to, from, dim * sizeof *to);
         return;
@@ -61,7 +68,7 @@ SL_INLINE void copy_row_f16(const struct job *job, uint64_t i)
 {
     uint64_t dim = job->dim, c = 0;
     const uint16_t *from = (const uint16_t *)job->table + job->rows[i] * dim;
-    float *to = job->out + i * dim;
+    float *to = row_of_out(job, i);
     for (; c + SL_LANES <= dim; c += SL_LANES) {
         sl_v16 x;
         sl_v16_from_half(from + c, &x);
@@ -115,18 +122,41 @@ static void run_range(void *context, uint64_t begin, uint64_t end)
         copy_rows_f32(job, begin, end);
 }
 
+// Arguments and ids are good.
+static int gather(struct job *job, enum sl_dtype dtype)
+{
+    uint32_t dim = job->dim;
+    job->half = dtype == SL_DTYPE_F16;
+    job->stream = SL_STREAM_BYTES > 0 && dim >= SL_LANES && dim % 4 == 0 &&
+                  (uintptr_t)job->out % 16 == 0 &&
+                  job->n * dim * sizeof *job->out >= STREAM_MIN_BYTES;
+    sl_cpu_parallel_range(job->n, GRAIN_BYTES / (dim * 4), 16, run_range, job);
+    return SL_OK;
+}
+
 int sl_cpu_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                        const uint32_t *rows, uint64_t n, float *out)
 {
     SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
     if (n == 0)
         return SL_OK;
-    if (largest(rows, n) >= n_rows)
+    if (sl_cpu_largest(rows, n) >= n_rows)
         return sl_check_row_range(rows, n, n_rows);
     struct job job = {.table = table, .rows = rows, .out = out, .n = n, .dim = dim};
-    job.half = dtype == SL_DTYPE_F16;
-    job.stream = SL_STREAM_BYTES > 0 && dim >= SL_LANES && dim % 4 == 0 &&
-                 (uintptr_t)out % 16 == 0 && n * dim * sizeof *out >= STREAM_MIN_BYTES;
-    sl_cpu_parallel_range(n, GRAIN_BYTES / (dim * 4), 16, run_range, &job);
-    return SL_OK;
+    return gather(&job, dtype);
+}
+
+int sl_cpu_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                          const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
+                          float *out)
+{
+    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    if (n == 0)
+        return SL_OK;
+    if (sl_cpu_largest(rows, n) >= n_rows)
+        return sl_check_row_range(rows, n, n_rows);
+    if (sl_cpu_largest(to, n) >= n_out)
+        return sl_check_to_range(to, n, n_out);
+    struct job job = {.table = table, .rows = rows, .to = to, .out = out, .n = n, .dim = dim};
+    return gather(&job, dtype);
 }

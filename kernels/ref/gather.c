@@ -14,3 +14,16 @@ int sl_ref_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, 
             out[i * dim + c] = sl_ref_load(table, dtype, (uint64_t)rows[i] * dim + c);
     return SL_OK;
 }
+
+int sl_ref_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                          const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
+                          float *out)
+{
+    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    SL_TRY(sl_check_row_range(rows, n, n_rows));
+    SL_TRY(sl_check_to_range(to, n, n_out));
+    for (uint64_t i = 0; i < n; i++)
+        for (uint32_t c = 0; c < dim; c++)
+            out[(uint64_t)to[i] * dim + c] = sl_ref_load(table, dtype, (uint64_t)rows[i] * dim + c);
+    return SL_OK;
+}

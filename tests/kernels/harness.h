@@ -82,6 +82,12 @@ void test_reduce(struct suite *t);
 void test_adam(struct suite *t);
 void test_sgd(struct suite *t);
 void test_khop(struct suite *t);
+void test_khop_weighted(struct suite *t);
+void test_random_walk(struct suite *t);
+void test_weight_prefix(struct suite *t);
+void test_mark_ranks(struct suite *t);
+void test_split_rows(struct suite *t);
+void test_gather_rows_to(struct suite *t);
 
 // Finite differences of one operation on the reference back end (grad.c).
 void grad_bias_act(struct suite *t);

@@ -34,7 +34,13 @@ static const struct operation operations[] = {
     {"reduce", test_reduce, NULL, perf_reduce},
     {"adam", test_adam, NULL, perf_adam},
     {"sgd", test_sgd, NULL, perf_sgd},
-    {"khop_uniform", test_khop, NULL, NULL},
+    {"khop_uniform", test_khop, NULL, perf_khop},
+    {"khop_weighted", test_khop_weighted, NULL, perf_khop},
+    {"random_walk", test_random_walk, NULL, perf_khop},
+    {"weight_prefix", test_weight_prefix, NULL, perf_weight_prefix},
+    {"mark_ranks", test_mark_ranks, NULL, perf_khop},
+    {"split_rows", test_split_rows, NULL, perf_split_rows},
+    {"gather_rows_to", test_gather_rows_to, NULL, perf_gather_rows_to},
 };
 
 enum mode { MODE_TEST, MODE_GRAD, MODE_PERF };
@@ -124,6 +130,15 @@ static int run_checks(const struct options *o)
     return t.failed > 0 || t.passed == 0;
 }
 
+// Whether an operation before this one has shown the same figures.
+static int was_measured(size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (operations[j].perf == operations[i].perf)
+            return 1;
+    return 0;
+}
+
 static int run_perf(const struct options *o)
 {
     struct perf p = {
@@ -131,7 +146,8 @@ static int run_perf(const struct options *o)
     sl_kernels_set_threads(o->threads);
     perf_begin(&p);
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
-        if (operations[i].perf && (!o->only || strcmp(o->only, operations[i].name) == 0))
+        if (operations[i].perf &&
+            (o->only ? strcmp(o->only, operations[i].name) == 0 : !was_measured(i)))
             operations[i].perf(&p);
     perf_end(&p);
     return p.failed;

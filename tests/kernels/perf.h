@@ -95,9 +95,10 @@ struct perf_words {
 // "random 4-byte": independent reads with sixteen prefetches in flight; reads.
 struct perf_run perf_word_ceiling(struct perf_words *words);
 
-// ---- the operations (perf_memory.c, perf_math.c) ------------------------------------------------
+// ---- the operations (perf_memory.c, perf_math.c, perf_sample.c) ---------------------------------
 
 void perf_gather_rows(struct perf *p);
+void perf_gather_rows_to(struct perf *p);
 void perf_aggregate(struct perf *p);
 void perf_transpose(struct perf *p);
 void perf_gemm(struct perf *p);
@@ -107,5 +108,10 @@ void perf_softmax_xent(struct perf *p);
 void perf_reduce(struct perf *p);
 void perf_adam(struct perf *p);
 void perf_sgd(struct perf *p);
+
+// Samples batches in all ways and marks them: the operations side by side (perf_sample.c).
+void perf_khop(struct perf *p);
+void perf_weight_prefix(struct perf *p);
+void perf_split_rows(struct perf *p);
 
 #endif

@@ -12,10 +12,17 @@ struct gather {
     const void *table;
     enum sl_dtype dtype;
     uint32_t n_rows, dim;
-    const uint32_t *rows;
+    const uint32_t *rows, *to;
     uint64_t n;
     float *out;
 };
+
+static void run_gather_to(void *context)
+{
+    const struct gather *g = context;
+    perf_check(g->p, g->p->kernels->gather_rows_to(g->table, g->dtype, g->n_rows, g->dim, g->rows,
+                                                   g->to, g->n, 2 * g->n, g->out));
+}
 
 static void run_gather(void *context)
 {
@@ -64,6 +71,34 @@ void perf_gather_rows(struct perf *p)
     gather_case(p, 128, SL_DTYPE_F32);
     gather_case(p, 256, SL_DTYPE_F32);
     gather_case(p, 128, SL_DTYPE_F16);
+}
+
+// To every second place or so of an output of twice the rows, as a split leaves them, beside
+// gather_rows of the same rows.
+void perf_gather_rows_to(struct perf *p)
+{
+    enum { DIM = 128 };
+    struct gather g = {.p = p, .dtype = SL_DTYPE_F32, .n_rows = 1 << 20, .dim = DIM, .n = 200000};
+    g.table = perf_alloc(p, (size_t)g.n_rows * DIM * sizeof(float));
+    g.rows = perf_ids(p, g.n, g.n_rows);
+    g.out = perf_alloc(p, 2 * g.n * DIM * sizeof(float));
+    uint32_t *to = perf_ids(p, g.n, 2);
+    for (uint32_t i = 0; i < g.n; i++)
+        to[i] += 2 * i;
+    g.to = to;
+    struct perf_run runs[] = {
+        {.name = "gather_rows", .run = run_gather},
+        {.name = "gather_rows_to", .run = run_gather_to, .ceiling = "gather_rows"},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(runs); i++) {
+        runs[i].context = &g;
+        runs[i].amount = (double)g.n * DIM * 8.0;
+        runs[i].unit = "GB/s";
+        runs[i].scale = 1e9;
+    }
+    perf_measure(p, "gather_rows_to: 200000 random rows of 128 f32 (bytes read + written)", runs,
+                 SL_COUNT_OF(runs));
+    perf_release(p);
 }
 
 // ---- adjacencies --------------------------------------------------------------------------------

@@ -35,6 +35,20 @@ START_TEST(tiny_is_valid)
 }
 END_TEST
 
+START_TEST(weights_are_needed_by_weighted_sampling_alone)
+{
+    const unsigned need = SL_NEED_TRAINING | SL_NEED_WEIGHTS;
+    struct sl_dataset ds;
+    must(sl_dataset_open(dir, need, SL_CHECK_FULL, 2, &ds));
+    ck_assert_float_eq(ds.edge_weight[5], 5);
+    sl_dataset_close(&ds);
+    ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
+    accepted();
+    refused_need(need, SL_ENOENT, "has no edge_weight.npy: weighted sampling needs it",
+                 "one weight for each edge");
+}
+END_TEST
+
 // ---- directory and metadata ---------------------------------------------------------------------
 
 START_TEST(missing_directory)
@@ -266,7 +280,12 @@ START_TEST(weights_must_be_finite_and_not_negative)
     WRITE_F32("edge_weight.npy", 1, 2, 3, 4, 5, 6, INFINITY);
     refused(SL_EFORMAT, "edge_weight.npy: element 6 is inf", NULL);
     WRITE_F32("edge_weight.npy", -1e-30f, 2, 3, 4, 5, 6, 7);
-    refused(SL_EFORMAT, "edge_weight.npy: element 0 is -1e-30", NULL);
+    refused(SL_EFORMAT, "edge_weight.npy: element 0 is -1e-30", "wanted a finite number >= 0");
+    WRITE_F32("edge_weight.npy", 1, -INFINITY, 3, 4, 5, 6, 7);
+    refused(SL_EFORMAT, "edge_weight.npy: element 1 is -inf", NULL);
+    // With a record of good ones in the cache, too: the file is another one.
+    struct sl_dataset ds;
+    ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TRAINING, SL_CHECK_CACHED, 2, &ds), SL_EFORMAT);
 }
 END_TEST
 
@@ -447,6 +466,29 @@ START_TEST(first_bad_offset_and_feature_in_a_large_file)
 }
 END_TEST
 
+START_TEST(first_bad_weight_in_a_large_file)
+{
+    enum { N_EDGES = 700000 }; // several blocks of the scan
+    int64_t offsets[2] = {0, N_EDGES};
+    int32_t *sources = calloc(N_EDGES, sizeof *sources);
+    float *weights = calloc(N_EDGES, sizeof *weights);
+    struct sl_dataset ds;
+    dir_begin();
+    big_metadata(1, N_EDGES, 0);
+    write_list("indptr.npy", SL_DTYPE_I64, 2, offsets);
+    write_list("indices.npy", SL_DTYPE_I32, N_EDGES, sources);
+    write_list("edge_weight.npy", SL_DTYPE_F32, N_EDGES, weights);
+    must(sl_dataset_open(dir, SL_NEED_WEIGHTS, SL_CHECK_FULL, 2, &ds));
+    sl_dataset_close(&ds);
+    weights[N_EDGES - 1] = NAN;
+    weights[600001] = -2;
+    write_list("edge_weight.npy", SL_DTYPE_F32, N_EDGES, weights);
+    same_for_all_threads("edge_weight.npy: element 600001 is -2");
+    free(sources);
+    free(weights);
+}
+END_TEST
+
 START_TEST(first_duplicate_in_a_large_list)
 {
     int64_t *offsets = calloc(BIG_LIST + 1, sizeof *offsets);
@@ -480,6 +522,7 @@ int main(void)
     tcase_add_checked_fixture(t, tiny_begin, NULL);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, tiny_is_valid);
+    tcase_add_test(t, weights_are_needed_by_weighted_sampling_alone);
     tcase_add_test(t, missing_directory);
     tcase_add_test(t, missing_files);
     tcase_add_test(t, files_that_are_not_needed_may_be_missing);
@@ -500,6 +543,7 @@ int main(void)
     tcase_add_test(t, training_set_must_hold_something);
     tcase_add_test(t, first_bad_neighbour_in_a_large_file);
     tcase_add_test(t, first_bad_offset_and_feature_in_a_large_file);
+    tcase_add_test(t, first_bad_weight_in_a_large_file);
     tcase_add_test(t, first_duplicate_in_a_large_list);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -1,0 +1,336 @@
+/*
+ * walk.c - one hop of PinSAGE's random walks with their cache misses in flight together.
+ *
+ * PROBLEM. A step costs two misses (the offsets of the vertex it stands on, the id that it moves
+ * to), and each waits for the one before: a walk is one long chain of them.
+ *
+ * DESIGN. Walks do not wait for each other. All paths of ROWS rows, PATHS of each at a time, take
+ * their steps side by side. A step is two rounds over the walkers,
+ *
+ *     choose    reads the offsets, draws a position, asks for the id there
+ *     move      reads the id, writes it down, asks for the offsets of that vertex
+ *
+ * so that as many misses are in flight as the core can have. The words of a step are drawn for all
+ * rows at once (philox.c). What was met lies in the order of the definition (row, path, step); it
+ * is counted row by row with a hash table that is emptied by its stamp, put into the order of
+ * counts by a counting sort, and what is kept of the group is renumbered with its slots asked for
+ * ahead.
+ *
+ * SCRATCH lives with the renumbering map and depends on paths, length and fanout alone.
+ *
+ * FAILURE. On SL_ERANGE nothing beyond the capacities has been written; nodes, map and outputs hold
+ * a part of the hop and the caller starts the batch again with more room.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/simd.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/khop_pipe.h"
+#include "kernels/idmap_internal.h"
+#include "kernels/kernels_internal.h"
+#include "kernels/walk_internal.h"
+
+enum {
+    ROWS = SL_CPU_PHILOX_LANES,
+    PATHS = 8,
+    WALKERS = ROWS * PATHS,
+};
+
+#define NOBODY UINT32_MAX // no vertex has this id: a path that has ended, or nobody met
+
+// The vertices that a row met.
+struct tally {
+    uint32_t n;
+    uint32_t mask, shift;
+    uint64_t *slot;   // (mask + 1) stamp << 32 | vertex
+    uint32_t *which;  // (mask + 1) its place in vertex and count
+    uint32_t *vertex; // (steps) in the order of first meeting
+    uint32_t *count;  // (steps)
+    uint32_t *place;  // (steps + 2) of the counting sort
+};
+
+struct walks {
+    const struct sl_walk_args *args;
+    uint32_t steps;    // of a row
+    uint32_t take_max; // of a row
+    uint64_t n_edges;
+    uint32_t *met;    // (ROWS, steps)
+    uint32_t *chosen; // (ROWS, take_max) vertices that are kept, row by row
+    struct tally tally;
+    uint32_t at[WALKERS];       // (PATHS, ROWS) vertex, or NOBODY
+    uint64_t position[WALKERS]; // of the id to move to
+    uint32_t move_words[4 * WALKERS], restart_words[4 * WALKERS];
+};
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static void *cut(char **from, size_t bytes)
+{
+    void *p = *from;
+    *from += sl_align_up(bytes, SL_CACHE_LINE);
+    return p;
+}
+
+static int take_scratch(struct walks *w)
+{
+    const size_t steps = w->steps, word = sizeof(uint32_t);
+    const size_t slots = sl_pow2_at_least(2 * steps);
+    const size_t met_bytes = ROWS * steps * word, chosen_bytes = ROWS * w->take_max * word;
+    size_t bytes = slots * (sizeof(uint64_t) + word) + met_bytes + chosen_bytes +
+                   (3 * steps + 2) * word + 8 * SL_CACHE_LINE;
+    void *scratch;
+    SL_TRY(sl_idmap_scratch(w->args->hop.map, bytes, &scratch));
+    char *p = scratch;
+    struct tally *tally = &w->tally;
+    tally->mask = (uint32_t)(slots - 1);
+    tally->shift = 32 - (uint32_t)__builtin_ctzll(slots);
+    tally->slot = cut(&p, slots * sizeof *tally->slot);
+    tally->which = cut(&p, slots * word);
+    tally->vertex = cut(&p, steps * word);
+    tally->count = cut(&p, steps * word);
+    tally->place = cut(&p, (steps + 2) * word);
+    w->met = cut(&p, met_bytes);
+    w->chosen = cut(&p, chosen_bytes);
+    memset(tally->slot, 0, slots * sizeof *tally->slot); // stamps begin at 1
+    return SL_OK;
+}
+
+// ---- walking ------------------------------------------------------------------------------------
+
+SL_INLINE void prefetch_offsets(const struct sl_khop_args *hop, uint32_t vertex)
+{
+    __builtin_prefetch(&hop->topology->indptr[vertex]);
+    __builtin_prefetch(&hop->topology->indptr[vertex + 1]);
+}
+
+// The words of steps step .. step + 3 (step is a multiple of 4) for n_paths paths of the group.
+static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_paths,
+                       uint32_t step)
+{
+    const struct sl_khop_args *hop = &w->args->hop;
+    for (uint32_t p = 0; p < n_paths; p++) {
+        uint64_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
+        uint64_t first = group << 32 | row;
+        sl_cpu_philox_words(hop->seed, hop->stream, hop->hop, hop->batch, hop->epoch, first, ROWS,
+                            w->move_words + p * 4 * ROWS);
+        if (w->args->restart > 0)
+            sl_cpu_philox_words(hop->seed, hop->stream, hop->hop | SL_WALK_RESTART_TAG, hop->batch,
+                                hop->epoch, first, ROWS, w->restart_words + p * 4 * ROWS);
+    }
+}
+
+// Draws one step's positions for the paths path .. path + n_paths - 1 of n rows.
+SL_INLINE int choose(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
+                     uint32_t n_paths, uint32_t step)
+{
+    const struct sl_khop_args *hop = &w->args->hop;
+    const uint64_t *indptr = hop->topology->indptr;
+    const void *ids = hop->topology->indices;
+    const float restart = step > 0 ? w->args->restart : 0.0f;
+    for (uint32_t p = 0; p < n_paths; p++) {
+        for (uint32_t r = 0; r < n; r++) {
+            uint32_t i = p * ROWS + r, at = w->at[i], word = 4 * i + (step & 3), x;
+            if (at == NOBODY)
+                continue;
+            if (restart > 0 && sl_rng_unit(w->restart_words[word]) < restart)
+                at = hop->nodes[row + r];
+            uint64_t first = indptr[at], degree = indptr[at + 1] - first;
+            if (__builtin_expect(degree >= UINT32_MAX, 0))
+                return sl_walk_fail_degree(w->args, at, degree);
+            if (degree == 0) {
+                w->at[i] = NOBODY;
+                continue;
+            }
+            if (__builtin_expect(!sl_rng_below(w->move_words[word], (uint32_t)degree, &x), 0)) {
+                uint32_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
+                x = sl_walk_move(hop, row + r, group, step, w->move_words[word], (uint32_t)degree);
+            }
+            w->position[i] = first + x;
+            sl_khop_fetch(ids, wide, first + x);
+        }
+    }
+    return SL_OK;
+}
+
+SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
+                    uint32_t n_paths, uint32_t step)
+{
+    const struct sl_khop_args *hop = &w->args->hop;
+    const void *ids = hop->topology->indices;
+    for (uint32_t p = 0; p < n_paths; p++) {
+        uint32_t *met = w->met + (path + p) * w->args->length + step;
+        for (uint32_t r = 0; r < n; r++, met += w->steps) {
+            uint32_t i = p * ROWS + r;
+            *met = NOBODY;
+            if (w->at[i] == NOBODY)
+                continue;
+            uint64_t position = w->position[i];
+            uint32_t vertex = wide ? (uint32_t)((const uint64_t *)ids)[position]
+                                   : ((const uint32_t *)ids)[position];
+            prefetch_offsets(hop, vertex);
+            w->at[i] = vertex;
+            *met = vertex == hop->nodes[row + r] ? NOBODY : vertex;
+        }
+    }
+}
+
+// All paths of the rows row .. row + n - 1.
+SL_INLINE int walk(struct walks *w, bool wide, uint32_t row, uint32_t n)
+{
+    const struct sl_walk_args *args = w->args;
+    for (uint32_t path = 0; path < args->paths; path += PATHS) {
+        uint32_t n_paths = SL_MIN(args->paths - path, (uint32_t)PATHS);
+        for (uint32_t p = 0; p < n_paths; p++)
+            memcpy(w->at + p * ROWS, args->hop.nodes + row, n * sizeof w->at[0]);
+        for (uint32_t step = 0; step < args->length; step++) {
+            if ((step & 3) == 0)
+                draw_words(w, row, path, n_paths, step);
+            SL_TRY(choose(w, wide, row, n, path, n_paths, step));
+            move(w, wide, row, n, path, n_paths, step);
+        }
+    }
+    return SL_OK;
+}
+
+// ---- counting -----------------------------------------------------------------------------------
+
+SL_INLINE void count(struct tally *tally, uint32_t vertex, uint32_t stamp)
+{
+    uint64_t entry = (uint64_t)stamp << 32 | vertex;
+    for (uint32_t at = sl_idmap_hash(vertex, tally->shift);; at = (at + 1) & tally->mask) {
+        if (tally->slot[at] == entry) {
+            tally->count[tally->which[at]]++;
+            return;
+        }
+        if ((uint32_t)(tally->slot[at] >> 32) != stamp) {
+            tally->slot[at] = entry;
+            tally->which[at] = tally->n;
+            tally->vertex[tally->n] = vertex;
+            tally->count[tally->n++] = 1;
+            return;
+        }
+    }
+}
+
+// The first `take` of the tally in the order of falling counts; stable.
+SL_INLINE void choose_most(struct tally *tally, uint32_t take, uint32_t *chosen, float *visits)
+{
+    uint32_t most = 0, before = 0, *place = tally->place;
+    for (uint32_t m = 0; m < tally->n; m++)
+        most = SL_MAX(most, tally->count[m]);
+    memset(place, 0, (most + 1) * sizeof *place);
+    for (uint32_t m = 0; m < tally->n; m++)
+        place[tally->count[m]]++;
+    for (uint32_t c = most; c > 0; c--) {
+        uint32_t n = place[c];
+        place[c] = before;
+        before += n;
+    }
+    for (uint32_t m = 0; m < tally->n; m++) {
+        uint32_t at = place[tally->count[m]]++;
+        if (at < take) {
+            chosen[at] = tally->vertex[m];
+            visits[at] = (float)tally->count[m];
+        }
+    }
+}
+
+// The neighbours of the group's rows, not renumbered yet; *n_chosen of them.
+SL_INLINE int choose_rows(struct walks *w, uint32_t row, uint32_t n, uint32_t *n_chosen)
+{
+    const struct sl_khop_args *hop = &w->args->hop;
+    const uint64_t room = SL_MIN(hop->indices_capacity, (uint64_t)UINT32_MAX);
+    uint32_t *chosen = w->chosen;
+    for (uint32_t r = 0; r < n; r++) {
+        const uint32_t *met = w->met + (size_t)r * w->steps;
+        w->tally.n = 0;
+        for (uint32_t s = 0; s < w->steps; s++)
+            if (met[s] != NOBODY)
+                count(&w->tally, met[s], row + r + 1);
+        uint32_t take = SL_MIN(w->tally.n, w->take_max);
+        if (w->n_edges + take > room)
+            return sl_khop_fail_indices(hop, w->n_edges + take);
+        choose_most(&w->tally, take, chosen, w->args->visits + w->n_edges);
+        chosen += take;
+        w->n_edges += take;
+        hop->indptr[row + r + 1] = (uint32_t)w->n_edges;
+    }
+    *n_chosen = (uint32_t)(chosen - w->chosen);
+    return SL_OK;
+}
+
+// ---- renumbering --------------------------------------------------------------------------------
+
+static int renumber(const struct sl_khop_args *hop, const uint32_t *vertex, uint32_t n,
+                    uint32_t *local)
+{
+    SL_TRY(sl_idmap_reserve(hop->map, (uint64_t)*hop->n_nodes + n));
+    const struct sl_idmap map = *hop->map; // a copy: stores to the outputs can not change it
+    for (uint32_t i = 0; i < n; i++)
+        __builtin_prefetch(&map.slot[sl_idmap_hash(vertex[i], map.shift)]);
+    if (hop->nodes_capacity - *hop->n_nodes < n) { // near the end of nodes: looking each time
+        for (uint32_t i = 0; i < n; i++)
+            if (sl_idmap_insert(hop->map, vertex[i], hop->nodes, hop->n_nodes, hop->nodes_capacity,
+                                &local[i]) < 0)
+                return sl_khop_fail_nodes(hop);
+        return SL_OK;
+    }
+    uint32_t n_nodes = *hop->n_nodes;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t edge = (uint64_t)vertex[i] << 32 | sl_idmap_hash(vertex[i], map.shift);
+        local[i] = sl_khop_renumber(&map, edge, hop->nodes, &n_nodes);
+    }
+    *hop->n_nodes = hop->map->count = n_nodes;
+    return SL_OK;
+}
+
+// ---- the hop ------------------------------------------------------------------------------------
+
+SL_INLINE void prefetch_rows(const struct sl_khop_args *hop, uint64_t row)
+{
+    for (uint64_t end = SL_MIN(row + ROWS, (uint64_t)hop->n_dst); row < end; row++)
+        prefetch_offsets(hop, hop->nodes[row]);
+}
+
+SL_INLINE int sample(const struct sl_walk_args *args, bool wide)
+{
+    const struct sl_khop_args *hop = &args->hop;
+    struct walks w;
+    w.args = args;
+    w.steps = args->paths * args->length;
+    w.take_max = hop->fanout < 0 ? w.steps : (uint32_t)SL_MIN(hop->fanout, (int64_t)w.steps);
+    w.n_edges = 0;
+    SL_TRY(take_scratch(&w));
+    hop->indptr[0] = 0;
+    prefetch_rows(hop, 0);
+    for (uint64_t row = 0; row < hop->n_dst; row += ROWS) {
+        uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, hop->n_dst - row), n_chosen = 0;
+        uint64_t before = w.n_edges;
+        SL_TRY(walk(&w, wide, (uint32_t)row, n));
+        prefetch_rows(hop, row + ROWS);
+        SL_TRY(choose_rows(&w, (uint32_t)row, n, &n_chosen));
+        SL_TRY(renumber(hop, w.chosen, n_chosen, hop->indices + before));
+    }
+    *hop->n_edges = (uint32_t)w.n_edges;
+    return SL_OK;
+}
+
+SL_SIMD static int sample_narrow(const struct sl_walk_args *args)
+{
+    return sample(args, false);
+}
+
+SL_SIMD static int sample_wide(const struct sl_walk_args *args)
+{
+    return sample(args, true);
+}
+
+int sl_cpu_random_walk(const struct sl_walk_args *args)
+{
+    SL_TRY(sl_check_random_walk(args));
+    return sl_dtype_bytes(args->hop.topology->indices_dtype) == 4 ? sample_narrow(args)
+                                                                  : sample_wide(args);
+}

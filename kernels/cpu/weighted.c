@@ -1,0 +1,315 @@
+/*
+ * weighted.c - one hop of k-hop weighted sampling with its cache misses in flight together, and the
+ * running sums that it needs.
+ *
+ * PROBLEM. A draw by weight is a binary search whose probes depend on each other, and a row's draws
+ * depend on each other since each takes an edge away. In a large graph most rows are met for the
+ * first time, so the probes miss the caches. Then come the misses of k-hop sampling (khop.c).
+ *
+ * DESIGN. Rows do not depend on each other. LANES rows take turns: for each slot all of them begin
+ * a search, then each makes one probe after the other, asking for the word of its next one, until
+ * all have found their edge (weighted_lane.h). Rows of few edges are asked for as a whole one group
+ * earlier, of longer ones the last sum and the probes that every search begins with. The words
+ * of a slot are drawn for all lanes at once (philox.c). Edges then go through the pipeline of
+ * khop_pipe.h.
+ *
+ * Rows of at most `fanout` edges, and all rows when it is -1, are not drawn: they give the edges
+ * that have a weight, which is what the definition comes to. Whether a longer row has more such
+ * edges than its fanout is not known ahead and need not be: its draws end when nothing is left.
+ *
+ * With large fanouts fewer lanes take turns, so that they stay in the second-level cache.
+ *
+ * FAILURE. As khop.c.
+ */
+#include <stdbool.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/simd.h"
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/khop_pipe.h"
+#include "kernels/cpu/weighted_lane.h"
+#include "kernels/kernels_internal.h"
+#include "kernels/weighted_internal.h"
+
+enum {
+    LANES = SL_CPU_PHILOX_LANES,
+    LANE_SLOTS = 2048,     // slots of all lanes together, unless one row has more
+    ROW_EDGES = 64,        // a row of up to so many edges is asked for as a whole
+    GROUPS_PER_THREAD = 8, // of weight_prefix, so that a thread that met a hub can be helped
+};
+
+struct hop {
+    const struct sl_khop_args *args;
+    uint32_t k;       // fanout, or UINT32_MAX for all
+    uint32_t n_lanes; // rows of a group
+    uint64_t n_edges;
+    uint32_t n_fresh; // edges behind those in the pipe, not taken in yet
+    struct sl_khop_pipe pipe;
+    struct sl_weighted_lane lane[LANES];
+    uint32_t words[LANES * 4]; // Philox blocks of a pair of slots
+};
+
+// ---- edges leave --------------------------------------------------------------------------------
+
+SL_INLINE int push(struct hop *hop, bool wide, uint64_t position)
+{
+    const uint64_t room = SL_MIN(hop->args->indices_capacity, (uint64_t)UINT32_MAX);
+    if (__builtin_expect(hop->n_edges >= room, 0))
+        return sl_khop_fail_indices(hop->args, hop->n_edges + 1);
+    hop->n_edges++;
+    hop->pipe.edge[hop->pipe.n + hop->n_fresh++] = position;
+    if (__builtin_expect(hop->n_fresh < SL_KHOP_PIPE_GROUP, 1))
+        return SL_OK;
+    hop->n_fresh = 0;
+    return sl_khop_pipe_run(hop->args, &hop->pipe, wide, SL_KHOP_PIPE_GROUP, false);
+}
+
+// All edges that have a weight.
+SL_INLINE int push_row(struct hop *hop, bool wide, uint64_t first, uint64_t degree)
+{
+    const double *prefix = hop->args->topology->weight_prefix + first;
+    double before = 0;
+    for (uint64_t j = 0; j < degree; j++) {
+        if (prefix[j] > before)
+            SL_TRY(push(hop, wide, first + j));
+        before = prefix[j];
+    }
+    return SL_OK;
+}
+
+SL_INLINE int push_drawn(struct hop *hop, bool wide, uint64_t first,
+                         const struct sl_weighted_lane *lane)
+{
+    if (lane->left > 0) {
+        for (uint32_t slot = 0; slot < lane->n_drawn; slot++)
+            SL_TRY(push(hop, wide, first + lane->drawn[slot]));
+        return SL_OK;
+    }
+    for (uint32_t c = 0; c < lane->n_chunks; c++)
+        for (uint32_t j = 0; j < lane->chunks[c]->n; j++)
+            SL_TRY(push(hop, wide, first + lane->chunks[c]->at[j]));
+    return SL_OK;
+}
+
+// ---- draws --------------------------------------------------------------------------------------
+
+SL_INLINE void prefetch_offsets(const struct sl_khop_args *args, uint64_t row)
+{
+    if (row < args->n_dst) {
+        const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
+        __builtin_prefetch(indptr);
+        __builtin_prefetch(indptr + 1); // one in eight stands in the next line
+    }
+}
+
+// What the row's first search will look at; its offsets are there already.
+SL_INLINE void prefetch_sums(const struct sl_khop_args *args, uint64_t row)
+{
+    if (row >= args->n_dst)
+        return;
+    const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
+    const double *prefix = args->topology->weight_prefix + indptr[0];
+    uint64_t degree = indptr[1] - indptr[0];
+    if (degree <= ROW_EDGES) {
+        for (uint64_t j = 0; j < degree; j += SL_CACHE_LINE / sizeof *prefix)
+            __builtin_prefetch(prefix + j);
+    } else {
+        uint64_t half = degree / 2, rest = degree - half;
+        __builtin_prefetch(prefix + half - 1);
+        __builtin_prefetch(prefix + rest / 2 - 1);
+        __builtin_prefetch(prefix + half + rest / 2 - 1);
+    }
+    if (degree > 0)
+        __builtin_prefetch(prefix + degree - 1);
+}
+
+// The words of slot and slot + 1 for the group's rows; slot is even.
+SL_INLINE void draw_words(struct hop *hop, uint32_t row, uint32_t slot)
+{
+    const struct sl_khop_args *args = hop->args;
+    uint32_t tag = sl_weighted_tag(args->hop, slot), group = slot / 2;
+    if (hop->n_lanes == LANES) {
+        sl_cpu_philox_words(args->seed, args->stream, tag, args->batch, args->epoch,
+                            (uint64_t)group << 32 | row, LANES, hop->words);
+        return;
+    }
+    for (uint32_t l = 0; l < hop->n_lanes; l++) {
+        struct sl_rng_block block = sl_philox(args->seed, sl_rng_word0(args->stream, tag, group),
+                                              row + l, args->batch, args->epoch);
+        memcpy(hop->words + 4 * l, block.w, sizeof block.w);
+    }
+}
+
+// Draws for the n lanes in `drawn`, which have taken up their rows.
+SL_INLINE void draw_lanes(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
+{
+    uint32_t searching[LANES];
+    for (uint32_t slot = 0; slot < hop->k; slot++) {
+        uint32_t kept = 0, n_searching = 0;
+        if ((slot & 1) == 0)
+            draw_words(hop, row, slot);
+        for (uint32_t i = 0; i < n; i++) {
+            struct sl_weighted_lane *lane = &hop->lane[drawn[i]];
+            if (!(lane->left > 0))
+                continue;
+            const uint32_t *word = hop->words + 4 * drawn[i] + 2 * (slot & 1);
+            uint64_t bits = sl_weighted_bits(word[0], word[1]);
+            sl_weighted_lane_begin(lane, sl_weighted_point(bits, lane->left));
+            drawn[kept++] = drawn[i];
+            searching[n_searching] = drawn[i];
+            n_searching += lane->n > 1;
+        }
+        n = kept;
+        while (n_searching > 0) {
+            uint32_t still = 0;
+            for (uint32_t i = 0; i < n_searching; i++) {
+                uint32_t l = searching[i];
+                searching[still] = l;
+                still += sl_weighted_lane_probe(&hop->lane[l]);
+            }
+            n_searching = still;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            sl_weighted_lane_take(&hop->lane[drawn[i]]);
+    }
+}
+
+// Samples the rows row .. row + n - 1.
+SL_INLINE int sample_group(struct hop *hop, bool wide, uint32_t row, uint32_t n)
+{
+    const struct sl_khop_args *args = hop->args;
+    const struct sl_topology_view *t = args->topology;
+    uint32_t drawn[LANES], n_drawn = 0;
+    for (uint32_t l = 0; l < n; l++) {
+        uint64_t first = t->indptr[args->nodes[row + l]];
+        uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
+        if (__builtin_expect(degree >= UINT32_MAX, 0))
+            return sl_khop_fail_degree(args, row + l, degree);
+        prefetch_offsets(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
+        prefetch_sums(args, (uint64_t)row + l + hop->n_lanes);
+        if (degree <= hop->k)
+            continue;
+        sl_weighted_lane_open(&hop->lane[l], t->weight_prefix + first, (uint32_t)degree);
+        drawn[n_drawn++] = l;
+    }
+    if (n_drawn > 0)
+        draw_lanes(hop, row, drawn, n_drawn);
+    for (uint32_t l = 0; l < n; l++) {
+        uint64_t first = t->indptr[args->nodes[row + l]];
+        uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
+        if (degree <= hop->k)
+            SL_TRY(push_row(hop, wide, first, degree));
+        else
+            SL_TRY(push_drawn(hop, wide, first, &hop->lane[l]));
+        args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
+    }
+    return SL_OK;
+}
+
+SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
+{
+    struct hop hop;
+    hop.args = args;
+    hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
+    hop.n_edges = hop.pipe.n_done = 0;
+    hop.n_fresh = hop.pipe.n = hop.pipe.read = 0;
+    hop.n_lanes = LANES;
+    if (args->fanout > 0) {
+        hop.n_lanes = SL_MAX(SL_MIN(LANE_SLOTS / hop.k, (uint32_t)LANES), 1u);
+        size_t bytes = sl_weighted_lane_bytes(hop.k);
+        void *scratch;
+        SL_TRY(sl_idmap_scratch(args->map, bytes * hop.n_lanes, &scratch));
+        for (uint32_t l = 0; l < hop.n_lanes; l++)
+            sl_weighted_lane_init(&hop.lane[l], hop.k, (char *)scratch + l * bytes);
+    }
+    args->indptr[0] = 0;
+    for (uint32_t l = 0; l < 2 * hop.n_lanes; l++)
+        prefetch_offsets(args, l);
+    for (uint32_t l = 0; l < hop.n_lanes; l++)
+        prefetch_sums(args, l);
+    for (uint64_t row = 0; row < args->n_dst; row += hop.n_lanes)
+        SL_TRY(sample_group(&hop, wide, (uint32_t)row,
+                            (uint32_t)SL_MIN((uint64_t)hop.n_lanes, args->n_dst - row)));
+    SL_TRY(sl_khop_pipe_run(args, &hop.pipe, wide, hop.n_fresh, true));
+    *args->n_edges = (uint32_t)hop.n_edges;
+    return SL_OK;
+}
+
+SL_SIMD static int sample_narrow(const struct sl_khop_args *args)
+{
+    return sample(args, false);
+}
+
+SL_SIMD static int sample_wide(const struct sl_khop_args *args)
+{
+    return sample(args, true);
+}
+
+int sl_cpu_khop_weighted(const struct sl_khop_args *args)
+{
+    SL_TRY(sl_check_khop_weighted(args));
+    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? sample_narrow(args)
+                                                              : sample_wide(args);
+}
+
+// ---- running sums -------------------------------------------------------------------------------
+
+enum { PARTS_MAX = 1024 };
+
+struct prefix_job {
+    const struct sl_topology_view *topology;
+    const float *weight;
+    double *prefix;
+    uint32_t n_parts;
+    uint64_t bad[PARTS_MAX]; // the part's first bad edge, or UINT64_MAX
+};
+
+// The first row of a part: parts have about as many edges plus rows each.
+static uint64_t part_begin(const struct prefix_job *job, uint32_t part)
+{
+    const struct sl_topology_view *t = job->topology;
+    uint64_t total = t->indptr[t->n_nodes] + t->n_nodes;
+    // In two steps: the product of both could be too large.
+    uint64_t want = total / job->n_parts * part + total % job->n_parts * part / job->n_parts;
+    uint64_t low = 0, high = t->n_nodes;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (t->indptr[middle] + middle < want)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void run_prefix(void *context, uint32_t part)
+{
+    struct prefix_job *job = context;
+    const struct sl_topology_view *t = job->topology;
+    uint64_t end = part + 1 == job->n_parts ? t->n_nodes : part_begin(job, part + 1);
+    job->bad[part] = UINT64_MAX;
+    for (uint64_t v = part_begin(job, part); v < end; v++) {
+        uint64_t first = t->indptr[v], n = t->indptr[v + 1] - first;
+        uint64_t good = sl_weighted_prefix_row(job->weight + first, n, job->prefix + first);
+        if (good < n) {
+            job->bad[part] = first + good;
+            return;
+        }
+    }
+}
+
+int sl_cpu_weight_prefix(const struct sl_topology_view *topology, const float *weight,
+                         double *prefix)
+{
+    SL_TRY(sl_check_weight_prefix(topology, weight, prefix));
+    uint32_t threads = (uint32_t)sl_cpu_threads();
+    struct prefix_job job = {.topology = topology, .weight = weight, .prefix = prefix};
+    job.n_parts = threads == 1 ? 1 : SL_MIN(threads * GROUPS_PER_THREAD, (uint32_t)PARTS_MAX);
+    sl_cpu_parallel_parts(job.n_parts, run_prefix, &job);
+    for (uint32_t part = 0; part < job.n_parts; part++)
+        if (job.bad[part] != UINT64_MAX)
+            return sl_check_fail_weight(topology, weight, job.bad[part]);
+    return SL_OK;
+}

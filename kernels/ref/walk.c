@@ -1,0 +1,111 @@
+/*
+ * walk.c - one hop of PinSAGE's random walks as kernels/walk_internal.h defines it, word for word.
+ *
+ * The oracle: one row after the other, one step after the other, counts by looking at every vertex
+ * met before. On SL_ERANGE nothing beyond the capacities has been written, but nodes, map and
+ * outputs hold a part of the hop: the caller starts the batch again with more room.
+ */
+#include <stdbool.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/idmap_internal.h"
+#include "kernels/kernels_internal.h"
+#include "kernels/khop_internal.h"
+#include "kernels/walk_internal.h"
+
+struct met {
+    uint32_t n;
+    uint32_t *vertex; // (paths * length) in the order of first meeting
+    uint32_t *count;  // (paths * length)
+};
+
+static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
+{
+    if (sl_dtype_bytes(t->indices_dtype) == 4)
+        return ((const uint32_t *)t->indices)[position];
+    return (uint32_t)((const uint64_t *)t->indices)[position];
+}
+
+static void count(struct met *met, uint32_t vertex)
+{
+    uint32_t m = 0;
+    while (m < met->n && met->vertex[m] != vertex)
+        m++;
+    if (m == met->n) {
+        met->vertex[met->n++] = vertex;
+        met->count[m] = 0;
+    }
+    met->count[m]++;
+}
+
+static int walk_path(const struct sl_walk_args *args, uint32_t i, uint32_t p, struct met *met)
+{
+    const struct sl_khop_args *hop = &args->hop;
+    const uint32_t start = hop->nodes[i];
+    uint32_t at = start;
+    for (uint32_t s = 0; s < args->length; s++) {
+        uint32_t group = p * sl_walk_path_groups(args->length) + s / 4;
+        uint32_t to_start = sl_rng_word0(hop->stream, hop->hop | SL_WALK_RESTART_TAG, group);
+        struct sl_rng_block block = sl_philox(hop->seed, to_start, i, hop->batch, hop->epoch);
+        if (s > 0 && sl_rng_unit(block.w[s & 3]) < args->restart)
+            at = start;
+        uint64_t first = hop->topology->indptr[at];
+        uint64_t degree = hop->topology->indptr[at + 1] - first;
+        if (degree >= UINT32_MAX)
+            return sl_walk_fail_degree(args, at, degree);
+        if (degree == 0)
+            return SL_OK;
+        block = sl_philox(hop->seed, sl_rng_word0(hop->stream, hop->hop, group), i, hop->batch,
+                          hop->epoch);
+        at = neighbour(hop->topology,
+                       first + sl_walk_move(hop, i, group, s, block.w[s & 3], (uint32_t)degree));
+        if (at != start)
+            count(met, at);
+    }
+    return SL_OK;
+}
+
+static int sample_row(const struct sl_walk_args *args, uint32_t i, struct met *met,
+                      uint64_t *n_edges)
+{
+    const struct sl_khop_args *hop = &args->hop;
+    met->n = 0;
+    for (uint32_t p = 0; p < args->paths; p++)
+        SL_TRY(walk_path(args, i, p, met));
+    uint32_t take = hop->fanout < 0 ? met->n : (uint32_t)SL_MIN(hop->fanout, (int64_t)met->n);
+    for (uint32_t slot = 0; slot < take; slot++) {
+        uint32_t best = 0;
+        for (uint32_t m = 1; m < met->n; m++)
+            if (met->count[m] > met->count[best])
+                best = m;
+        if (*n_edges >= hop->indices_capacity || *n_edges >= UINT32_MAX)
+            return sl_khop_fail_indices(hop, *n_edges + 1);
+        args->visits[*n_edges] = (float)met->count[best];
+        SL_TRY(sl_idmap_insert(hop->map, met->vertex[best], hop->nodes, hop->n_nodes,
+                               hop->nodes_capacity, &hop->indices[*n_edges]));
+        met->count[best] = 0; // taken
+        ++*n_edges;
+    }
+    return SL_OK;
+}
+
+int sl_ref_random_walk(const struct sl_walk_args *args)
+{
+    SL_TRY(sl_check_random_walk(args));
+    const struct sl_khop_args *hop = &args->hop;
+    size_t steps = (size_t)args->paths * args->length;
+    struct met met = {0};
+    void *scratch;
+    SL_TRY(sl_idmap_scratch(hop->map, steps * 2 * sizeof(uint32_t), &scratch));
+    met.vertex = scratch;
+    met.count = met.vertex + steps;
+    uint64_t n_edges = 0;
+    hop->indptr[0] = 0;
+    for (uint32_t i = 0; i < hop->n_dst; i++) {
+        SL_TRY(sample_row(args, i, &met, &n_edges));
+        hop->indptr[i + 1] = (uint32_t)n_edges;
+    }
+    *hop->n_edges = (uint32_t)n_edges;
+    return SL_OK;
+}

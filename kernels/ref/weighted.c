@@ -1,0 +1,133 @@
+/*
+ * weighted.c - one hop of k-hop weighted sampling as kernels/weighted_internal.h defines it.
+ *
+ * The oracle: a draw walks along the edges that are left until it has come as far as its point. On
+ * SL_ERANGE nothing beyond the capacities has been written, but nodes, map and outputs hold a part
+ * of the hop: the caller starts the batch again with more room.
+ */
+#include <stdbool.h>
+
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/idmap_internal.h"
+#include "kernels/kernels_internal.h"
+#include "kernels/khop_internal.h"
+#include "kernels/weighted_internal.h"
+
+struct row {
+    const double *prefix; // (degree)
+    uint32_t degree;
+    uint32_t n_drawn;
+    uint32_t *drawn;  // (k) positions in the order of the slots
+    uint32_t *sorted; // (k) the same in the order of the file
+};
+
+static double weight_of(const struct row *row, uint32_t edge)
+{
+    return row->prefix[edge] - (edge > 0 ? row->prefix[edge - 1] : 0.0);
+}
+
+static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
+{
+    if (sl_dtype_bytes(t->indices_dtype) == 4)
+        return ((const uint32_t *)t->indices)[position];
+    return (uint32_t)((const uint64_t *)t->indices)[position];
+}
+
+static int add_edge(const struct sl_khop_args *args, uint64_t position, uint64_t *n_edges)
+{
+    if (*n_edges >= args->indices_capacity || *n_edges >= UINT32_MAX)
+        return sl_khop_fail_indices(args, *n_edges + 1);
+    uint32_t *local = &args->indices[(*n_edges)++];
+    return sl_idmap_insert(args->map, neighbour(args->topology, position), args->nodes,
+                           args->n_nodes, args->nodes_capacity, local);
+}
+
+// The edge over which x lies; x is below the length that is left.
+static uint32_t edge_at(const struct row *row, double x)
+{
+    double end = 0;
+    uint32_t next = 0;
+    for (uint32_t edge = 0; edge < row->degree; edge++) {
+        if (next < row->n_drawn && row->sorted[next] == edge) {
+            next++;
+            continue;
+        }
+        end += weight_of(row, edge);
+        if (x < end)
+            return edge;
+    }
+    return row->degree - 1; // not reached: x is below the length
+}
+
+static void take(struct row *row, uint32_t edge)
+{
+    uint32_t at = row->n_drawn;
+    for (; at > 0 && row->sorted[at - 1] > edge; at--)
+        row->sorted[at] = row->sorted[at - 1];
+    row->sorted[at] = edge;
+    row->drawn[row->n_drawn++] = edge;
+}
+
+static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *row,
+                      uint64_t *n_edges)
+{
+    uint64_t first = args->topology->indptr[args->nodes[i]];
+    uint64_t degree = args->topology->indptr[args->nodes[i] + 1] - first;
+    if (degree >= UINT32_MAX)
+        return sl_khop_fail_degree(args, i, degree);
+    row->prefix = args->topology->weight_prefix + first;
+    row->degree = (uint32_t)degree;
+    row->n_drawn = 0;
+    if (args->fanout == -1) {
+        for (uint32_t edge = 0; edge < row->degree; edge++)
+            if (weight_of(row, edge) > 0)
+                SL_TRY(add_edge(args, first + edge, n_edges));
+        return SL_OK;
+    }
+    double left = degree > 0 ? row->prefix[degree - 1] : 0.0;
+    for (uint32_t slot = 0; slot < (uint32_t)args->fanout && left > 0; slot++) {
+        double x = sl_weighted_draw(args->seed, args->stream, args->epoch, args->batch, args->hop,
+                                    i, slot, left);
+        uint32_t edge = edge_at(row, x);
+        take(row, edge);
+        left -= weight_of(row, edge);
+    }
+    const uint32_t *order = left > 0 ? row->drawn : row->sorted;
+    for (uint32_t slot = 0; slot < row->n_drawn; slot++)
+        SL_TRY(add_edge(args, first + order[slot], n_edges));
+    return SL_OK;
+}
+
+int sl_ref_khop_weighted(const struct sl_khop_args *args)
+{
+    SL_TRY(sl_check_khop_weighted(args));
+    struct row row = {0};
+    if (args->fanout > 0) {
+        void *scratch;
+        SL_TRY(sl_idmap_scratch(args->map, (size_t)args->fanout * 2 * sizeof(uint32_t), &scratch));
+        row.drawn = scratch;
+        row.sorted = row.drawn + args->fanout;
+    }
+    uint64_t n_edges = 0;
+    args->indptr[0] = 0;
+    for (uint32_t i = 0; i < args->n_dst; i++) {
+        SL_TRY(sample_row(args, i, &row, &n_edges));
+        args->indptr[i + 1] = (uint32_t)n_edges;
+    }
+    *args->n_edges = (uint32_t)n_edges;
+    return SL_OK;
+}
+
+int sl_ref_weight_prefix(const struct sl_topology_view *topology, const float *weight,
+                         double *prefix)
+{
+    SL_TRY(sl_check_weight_prefix(topology, weight, prefix));
+    for (uint64_t v = 0; v < topology->n_nodes; v++) {
+        uint64_t first = topology->indptr[v], n = topology->indptr[v + 1] - first;
+        uint64_t good = sl_weighted_prefix_row(weight + first, n, prefix + first);
+        if (good < n)
+            return sl_check_fail_weight(topology, weight, first + good);
+    }
+    return SL_OK;
+}

@@ -1,0 +1,36 @@
+#include "kernels/walk_internal.h"
+
+#include <inttypes.h>
+
+#include "common/base/error.h"
+
+int sl_check_random_walk(const struct sl_walk_args *args)
+{
+    SL_TRY(sl_check_khop_uniform(&args->hop));
+    uint32_t hop = args->hop.hop;
+    if (args->paths < 1 || args->length < 1)
+        return sl_fail(SL_EINVAL,
+                       "sampling hop %u by random walks: %u paths of %u steps, wanted at least 1 "
+                       "of each",
+                       hop, args->paths, args->length);
+    if ((uint64_t)args->paths * sl_walk_path_groups(args->length) > SL_WALK_GROUPS_MAX)
+        return sl_fail(SL_EINVAL,
+                       "sampling hop %u by random walks: %u paths of %u steps, wanted at most %d "
+                       "steps in all, a path's steps counted up to a multiple of 4",
+                       hop, args->paths, args->length, SL_WALK_GROUPS_MAX * 4);
+    if (!(args->restart >= 0.0f && args->restart <= 1.0f))
+        return sl_fail(SL_EINVAL,
+                       "sampling hop %u by random walks: restart probability %g, wanted 0 to 1",
+                       hop, (double)args->restart);
+    if (!args->visits && args->hop.indices_capacity > 0)
+        return sl_fail(SL_EINVAL, "sampling hop %u by random walks: visits is NULL", hop);
+    return SL_OK;
+}
+
+int sl_walk_fail_degree(const struct sl_walk_args *args, uint32_t vertex, uint64_t degree)
+{
+    return sl_fail(SL_EUNSUPPORTED,
+                   "sampling hop %u by random walks: vertex %u has %" PRIu64
+                   " neighbours, at most %" PRIu32 " are supported",
+                   args->hop.hop, vertex, degree, UINT32_MAX - 1);
+}

@@ -1,0 +1,242 @@
+// mark_ranks, split_rows and gather_rows_to: from a batch's vertices to its rows in two tiers.
+#include "tests/kernels/harness.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/cpu/cpu_internal.h"
+
+static const uint32_t sizes[] = {0,  1,  2,  15, 16,  17,  31,  32,   33,   47,
+                                 48, 63, 64, 65, 100, 127, 128, 1000, 40000};
+
+// ---- mark_ranks ---------------------------------------------------------------------------------
+
+static void compare_mark(struct suite *t, uint32_t n_nodes, uint32_t n)
+{
+    t_begin(t, "mark_ranks of %u of %u vertices", n, n_nodes);
+    uint32_t *rank_of = t_random_ids(t, n_nodes, n_nodes), *nodes = t_random_ids(t, n, n_nodes);
+    if (n > 0)
+        nodes[n - 1] = n_nodes - 1;
+    uint32_t *want = t_alloc(t, n * sizeof *want, 0);
+    t_expect_ok(t, t->ref->mark_ranks(rank_of, n_nodes, nodes, n, want), "ref");
+    for (uint32_t i = 0; i < n; i++)
+        t_expect(t, want[i] == rank_of[nodes[i]], "rank %u", i);
+    for (const int *threads = t_threads; *threads; threads++) {
+        uint32_t *got = t_alloc(t, n * sizeof *got, 4);
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, t->dev->mark_ranks(rank_of, n_nodes, nodes, n, got), "dev");
+        t_same_bits(t, "ranks", got, want, n * sizeof *want);
+    }
+    t_end(t);
+}
+
+static void bad_mark(struct suite *t)
+{
+    t_begin(t, "mark_ranks refuses what is no vertex");
+    uint32_t rank_of[4] = {3, 2, 1, 0}, nodes[40] = {0}, ranks[40];
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+        for (uint32_t at = 0; at < 40; at += 13) {
+            memset(ranks, 0xee, sizeof ranks);
+            nodes[at] = 4;
+            t_expect_code(t, both[k]->mark_ranks(rank_of, 4, nodes, 40, ranks), SL_ERANGE,
+                          both[k]->name);
+            t_expect(t, strstr(sl_error_message(), "vertex 4 ") != NULL, "the message: %s",
+                     sl_error_message());
+            t_expect(t, ranks[0] == 0xeeeeeeee, "something was written");
+            nodes[at] = 3;
+        }
+        t_expect_ok(t, both[k]->mark_ranks(rank_of, 4, nodes, 40, ranks), both[k]->name);
+        t_expect_ok(t, both[k]->mark_ranks(NULL, 0, NULL, 0, NULL), "nothing");
+        t_expect_code(t, both[k]->mark_ranks(NULL, 4, nodes, 1, ranks), SL_EINVAL, "NULL");
+        memset(nodes, 0, sizeof nodes);
+    }
+    t_end(t);
+}
+
+void test_mark_ranks(struct suite *t)
+{
+    for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
+        compare_mark(t, 1, sizes[s]);
+        compare_mark(t, 100000, sizes[s]);
+    }
+    bad_mark(t);
+}
+
+// ---- split_rows ---------------------------------------------------------------------------------
+
+static struct sl_row_split split_room(struct suite *t, uint32_t n)
+{
+    return (struct sl_row_split){.n_hits = 12345,
+                                 .n_misses = 12345,
+                                 .hit_row = t_alloc(t, n * sizeof(uint32_t), 4),
+                                 .hit_to = t_alloc(t, n * sizeof(uint32_t), 8),
+                                 .miss_row = t_alloc(t, n * sizeof(uint32_t), 12),
+                                 .miss_to = t_alloc(t, n * sizeof(uint32_t), 0)};
+}
+
+static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32_t most)
+{
+    t_begin(t, "split_rows of %u rows with ranks up to %u, capacity %u", n, most, capacity);
+    uint32_t *nodes = t_alloc(t, n * sizeof *nodes, 0), *ranks = t_alloc(t, n * sizeof *ranks, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        nodes[i] = (uint32_t)t_random(t);
+        ranks[i] = most == UINT32_MAX ? (uint32_t)t_random(t) : t_random_below(t, most + 1);
+    }
+    struct sl_row_split want = split_room(t, n);
+    t_expect_ok(t, t->ref->split_rows(nodes, ranks, n, capacity, &want), "ref");
+    uint32_t h = 0, m = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (ranks[i] < capacity) {
+            t_expect(t, h < want.n_hits && want.hit_row[h] == ranks[i] && want.hit_to[h] == i,
+                     "ref: hit %u", h);
+            h++;
+        } else {
+            t_expect(t, m < want.n_misses && want.miss_row[m] == nodes[i] && want.miss_to[m] == i,
+                     "ref: miss %u", m);
+            m++;
+        }
+    t_expect(t, want.n_hits == h && want.n_misses == m, "ref: %u hits, %u misses", want.n_hits,
+             want.n_misses);
+    for (int path = SL_CPU_SPLIT_AUTO; path <= SL_CPU_SPLIT_PLAIN; path++) {
+        sl_cpu_split_set_path((enum sl_cpu_split_path)path);
+        struct sl_row_split got = split_room(t, n);
+        t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, capacity, &got), "dev");
+        t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
+                 got.n_hits, got.n_misses, h, m);
+        t_same_bits(t, "hit_row", got.hit_row, want.hit_row, h * sizeof(uint32_t));
+        t_same_bits(t, "hit_to", got.hit_to, want.hit_to, h * sizeof(uint32_t));
+        t_same_bits(t, "miss_row", got.miss_row, want.miss_row, m * sizeof(uint32_t));
+        t_same_bits(t, "miss_to", got.miss_to, want.miss_to, m * sizeof(uint32_t));
+    }
+    sl_cpu_split_set_path(SL_CPU_SPLIT_AUTO);
+    t_end(t);
+}
+
+static void bad_split(struct suite *t)
+{
+    t_begin(t, "split_rows refuses missing arrays");
+    uint32_t word = 0;
+    struct sl_row_split good = {0, 0, &word, &word, &word, &word}, bad = good;
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+        bad.miss_to = NULL;
+        t_expect_code(t, both[k]->split_rows(&word, &word, 1, 1, &bad), SL_EINVAL, "out");
+        t_expect_code(t, both[k]->split_rows(&word, NULL, 1, 1, &good), SL_EINVAL, "ranks");
+        t_expect_code(t, both[k]->split_rows(&word, &word, 1, 1, NULL), SL_EINVAL, "no out");
+        t_expect_ok(t, both[k]->split_rows(NULL, NULL, 0, 1, &bad), "no rows");
+    }
+    t_end(t);
+}
+
+void test_split_rows(struct suite *t)
+{
+    for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
+        compare_split(t, sizes[s], 0, 100);                     // all miss
+        compare_split(t, sizes[s], 101, 100);                   // all hit
+        compare_split(t, sizes[s], 50, 100);                    // either
+        compare_split(t, sizes[s], 1, 100);                     // few hits
+        compare_split(t, sizes[s], 3u << 30, UINT32_MAX);       // compared without a sign
+        compare_split(t, sizes[s], UINT32_MAX, UINT32_MAX - 1); // all hit
+    }
+    bad_split(t);
+}
+
+// ---- gather_rows_to -----------------------------------------------------------------------------
+
+// Different destinations below n_out, in random order.
+static uint32_t *random_places(struct suite *t, uint64_t n, uint64_t n_out)
+{
+    uint32_t *all = t_alloc(t, n_out * sizeof *all, 0);
+    for (uint64_t i = 0; i < n_out; i++)
+        all[i] = (uint32_t)i;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t j = i + t_random(t) % (n_out - i);
+        uint32_t swap = all[i];
+        all[i] = all[j];
+        all[j] = swap;
+    }
+    return t_copy(t, all, n * sizeof *all, 0);
+}
+
+static void compare_gather(struct suite *t, enum sl_dtype dtype, uint32_t n_rows, uint32_t dim,
+                           uint64_t n, uint64_t n_out, size_t skew)
+{
+    t_begin(t, "gather_rows_to %s n_rows=%u dim=%u n=%llu n_out=%llu skew=%zu",
+            dtype == SL_DTYPE_F16 ? "f16" : "f32", n_rows, dim, (unsigned long long)n,
+            (unsigned long long)n_out, skew);
+    size_t count = (size_t)n_rows * dim, bytes = n_out * dim * sizeof(float);
+    const void *table = dtype == SL_DTYPE_F16 ? (void *)t_random_halves(t, count)
+                                              : (void *)t_random_floats(t, count);
+    uint32_t *rows = t_random_ids(t, n, n_rows), *to = random_places(t, n, n_out);
+    float *plain = t_alloc(t, n * dim * sizeof *plain, 0), *want = t_alloc(t, bytes, 0);
+    t_expect_ok(t, t->ref->gather_rows(table, dtype, n_rows, dim, rows, n, plain), "gather_rows");
+    t_expect_ok(t, t->ref->gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, want),
+                "ref");
+    for (uint64_t i = 0; i < n; i++)
+        t_same_bits(t, "row", want + (uint64_t)to[i] * dim, plain + i * dim, dim * sizeof(float));
+    for (const int *threads = t_threads; *threads; threads++) {
+        float *got = t_alloc(t, bytes, skew); // the other rows keep what they had, as in want
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, t->dev->gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, got),
+                    "dev");
+        t_same_bits(t, "out", got, want, bytes);
+    }
+    t_end(t);
+}
+
+static void bad_places(struct suite *t)
+{
+    t_begin(t, "gather_rows_to refuses ids outside table and output");
+    float *table = t_random_floats(t, 10 * 4), *out = t_alloc(t, 20 * 4 * sizeof(float), 0);
+    uint32_t rows[20] = {0}, to[20];
+    for (uint32_t i = 0; i < 20; i++)
+        to[i] = i;
+    memset(out, 0, 20 * 4 * sizeof(float));
+    table[0] = 1;
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+        to[13] = 20;
+        int rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, to, 20, 20, out);
+        t_expect_code(t, rc, SL_ERANGE, "destination");
+        t_expect(t,
+                 strstr(sl_error_message(), "destination 20 ") &&
+                     strstr(sl_error_message(), "position 13"),
+                 "the message does not name it: %s", sl_error_message());
+        to[13] = 13;
+        rows[7] = 10;
+        rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, to, 20, 20, out);
+        t_expect_code(t, rc, SL_ERANGE, "row");
+        t_expect(t, out[0] == 0.0f, "something was written");
+        rows[7] = 0;
+        rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, NULL, 20, 20, out);
+        t_expect_code(t, rc, SL_EINVAL, "to of NULL");
+        rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, NULL, 0, 0, NULL);
+        t_expect_ok(t, rc, "nothing");
+    }
+    t_end(t);
+}
+
+void test_gather_rows_to(struct suite *t)
+{
+    static const uint32_t dims[] = {1, 3, 16, 17, 31, 64, 100, 128, 256, 602};
+    for (int half = 0; half < 2; half++) {
+        enum sl_dtype dtype = half ? SL_DTYPE_F16 : SL_DTYPE_F32;
+        for (size_t d = 0; d < SL_COUNT_OF(dims); d++) {
+            static const uint64_t counts[] = {0, 1, 7, 500};
+            for (size_t c = 0; c < SL_COUNT_OF(counts); c++) {
+                compare_gather(t, dtype, 1 + t_random_below(t, 300), dims[d], counts[c],
+                               counts[c] + t_random_below(t, 100), 0);
+                compare_gather(t, dtype, 1 + t_random_below(t, 300), dims[d], counts[c], counts[c],
+                               0);
+            }
+            // Large enough for streaming stores and for several threads; all alignments.
+            uint64_t large = (2u << 20) / (dims[d] * 4) + 3;
+            for (size_t skew = 0; skew < 32; skew += 4)
+                if (skew % 16 == 0 || dims[d] == 128)
+                    compare_gather(t, dtype, 5000, dims[d], large, large + large / 3, skew);
+        }
+    }
+    bad_places(t);
+}

@@ -1,0 +1,572 @@
+// Sampling by weight: what it draws, its probabilities, that both back ends agree, its limits.
+#include "kernels/cpu/weighted_lane.h"
+#include "kernels/khop_internal.h"
+#include "kernels/weighted_internal.h"
+#include "tests/unit/kernels_fixture.h"
+
+static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
+{
+    return (struct ask){
+        .kernels = back_end(i), .graph = g, .key = key_of_tests, .n_dst = n_dst, .fanout = fanout};
+}
+
+// ---- the running sums ---------------------------------------------------------------------------
+
+static float weight_over_all_scales(uint32_t i)
+{
+    uint32_t r = random_word(i, 77);
+    return r % 5 == 0 ? 0.0f : ldexpf(1.0f + (float)(r >> 9) / 8388608.0f, (int)(r % 250) - 140);
+}
+
+START_TEST(sums_are_those_of_the_weights)
+{
+    // Ordinary weights: each sum is the exact one.
+    static const float weight[] = {3, 0.25f, 0, 7, 1e-3f, 0, 100, 2.5e-6f};
+    double prefix[8], sum = 0;
+    ck_assert_uint_eq(sl_weighted_prefix_row(weight, 8, prefix), 8);
+    for (int j = 0; j < 8; j++) {
+        sum += (double)weight[j];
+        ck_assert(prefix[j] == sum);
+    }
+}
+END_TEST
+
+START_TEST(differences_of_sums_are_exact)
+{
+    enum { N = 3000 };
+    static float weight[N];
+    static double prefix[N];
+    for (uint32_t round = 0; round < 20; round++) {
+        double sum = 0;
+        for (uint32_t j = 0; j < N; j++) {
+            weight[j] = weight_over_all_scales(j + round * N);
+            sum += (double)weight[j];
+        }
+        EXPECT(sl_weighted_prefix_row(weight, N, prefix) == N, "refused");
+        double unit = ldexp(1, ilogb(sum) + 1 - 52), before = 0;
+        for (uint32_t j = 0; j < N; j++) {
+            double units = prefix[j] / unit, w = prefix[j] - before;
+            EXPECT(units == floor(units) && units < 0x1p53, "sum %u is not on the grid", j);
+            EXPECT((w > 0) == (weight[j] > 0), "edge %u: %g for a weight of %g", j, w,
+                   (double)weight[j]);
+            EXPECT(fabs(w - (double)weight[j]) <= unit, "edge %u: %g for a weight of %g", j, w,
+                   (double)weight[j]);
+            if ((double)weight[j] > sum * 0x1p-28)
+                EXPECT(w == (double)weight[j], "edge %u is rounded", j);
+            before = prefix[j];
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_smallest_and_the_largest_weights_have_sums)
+{
+    const float weight[] = {1e-45f, 0, 1e-45f, 3.4028235e38f, 3.4028235e38f, 1e-45f, -0.0f};
+    double prefix[7];
+    ck_assert_uint_eq(sl_weighted_prefix_row(weight, 7, prefix), 7);
+    for (int j = 1; j < 7; j++)
+        ck_assert(weight[j] > 0 ? prefix[j] > prefix[j - 1] : prefix[j] == prefix[j - 1]);
+    ck_assert(isfinite(prefix[6]));
+    ck_assert_uint_eq(sl_weighted_prefix_row(weight, 3, prefix), 3);
+    ck_assert(prefix[0] == (double)weight[0] && prefix[2] == 2 * (double)weight[0]);
+    const float none[] = {0, 0};
+    ck_assert_uint_eq(sl_weighted_prefix_row(none, 2, prefix), 2);
+    ck_assert(prefix[0] == 0 && prefix[1] == 0);
+}
+END_TEST
+
+// ---- the definition -----------------------------------------------------------------------------
+
+// Whole numbers as weights, so that the test can count in integers. Returns how many are drawn.
+static uint32_t define_row(const struct key *key, uint32_t row, const float *weight,
+                           uint32_t degree, uint32_t k, uint32_t *edge)
+{
+    bool *taken = calloc(degree, sizeof *taken);
+    uint64_t left = 0;
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < degree; e++)
+        left += (uint64_t)weight[e];
+    for (; n < k && left > 0; n++) {
+        uint32_t c0 = (n / 2 & 0xffff) | (key->hop | n / 2 >> 16 << 3) << 16 | key->stream << 24;
+        struct sl_rng_block block = sl_philox(key->seed, c0, row, key->batch, key->epoch);
+        uint64_t bits = (uint64_t)(block.w[n % 2 * 2] >> 11) << 32 | block.w[n % 2 * 2 + 1];
+        double x = (double)bits * 0x1p-53 * (double)left;
+        uint64_t end = 0;
+        uint32_t e = 0;
+        for (;; e++) {
+            end += taken[e] ? 0 : (uint64_t)weight[e];
+            if (x < (double)end)
+                break;
+        }
+        taken[e] = true;
+        left -= (uint64_t)weight[e];
+        edge[n] = e;
+    }
+    uint32_t at = 0;
+    for (uint32_t e = 0; left == 0 && e < degree; e++)
+        if (taken[e])
+            edge[at++] = e;
+    free(taken);
+    return n;
+}
+
+static const uint32_t fanouts[] = {1, 2, 3, 7, 10, 15, 16, 17, 63, 64, 65, 100, 511, 512, 513, 900};
+
+START_TEST(rows_follow_the_definition)
+{
+    enum { DEGREE = 1009, N = 1100, ROWS = 70 };
+    static float weight[DEGREE];
+    static uint32_t edge[DEGREE];
+    for (uint32_t e = 0; e < DEGREE; e++) {
+        uint32_t r = random_word(e, 5);
+        weight[e] = r % 3 == 0 ? 0.0f : (float)(r >> 8 >> (r % 24));
+    }
+    struct graph g = graph_of_weights(N, DEGREE, weight);
+    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++) {
+        struct ask ask = ask_of(_i % 2, &g, ROWS, fanouts[f]);
+        ask.wide = _i / 2;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_OK);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            uint32_t n = define_row(&key_of_tests, i, weight, DEGREE, fanouts[f], edge);
+            EXPECT(h.indptr[i + 1] - h.indptr[i] == n, "fanout %u row %u: %u edges, wanted %u",
+                   fanouts[f], i, h.indptr[i + 1] - h.indptr[i], n);
+            for (uint32_t slot = 0; slot < n; slot++)
+                EXPECT(neighbour_of(&h, i, slot) == edge[slot],
+                       "fanout %u row %u slot %u: %u, wanted %u", fanouts[f], i, slot,
+                       neighbour_of(&h, i, slot), edge[slot]);
+        }
+        hop_free(&h);
+    }
+    graph_free(&g);
+}
+END_TEST
+
+// Computed by another program, in fractions: a change of these numbers is a change of every run.
+START_TEST(golden_rows)
+{
+    static const uint32_t many[2][5] = {{85, 65, 82, 17, 38}, {41, 79, 75, 97, 72}};
+    static const uint32_t all[] = {40, 70, 90}, two[2][2] = {{90, 70}, {40, 90}};
+    float weight[100];
+    for (uint32_t e = 0; e < 100; e++)
+        weight[e] = e % 7 == 0 ? 0.0f : (float)(e + 1);
+    struct graph g = graph_of_weights(100, 100, weight);
+    struct hop h = draw(ask_of(_i, &g, 2, 5));
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t slot = 0; slot < 5; slot++)
+            ck_assert_uint_eq(neighbour_of(&h, i, slot), many[i][slot]);
+    hop_free(&h);
+    graph_free(&g);
+    for (uint32_t e = 0; e < 100; e++)
+        weight[e] = e == 40 || e == 70 || e == 90 ? (float)e : 0.0f;
+    g = graph_of_weights(100, 100, weight);
+    h = draw(ask_of(_i, &g, 1, 5));
+    ck_assert_uint_eq(h.n_edges, 3);
+    for (uint32_t slot = 0; slot < 3; slot++)
+        ck_assert_uint_eq(neighbour_of(&h, 0, slot), all[slot]);
+    hop_free(&h);
+    h = draw(ask_of(_i, &g, 2, 2));
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t slot = 0; slot < 2; slot++)
+            ck_assert_uint_eq(neighbour_of(&h, i, slot), two[i][slot]);
+    hop_free(&h);
+    graph_free(&g);
+}
+END_TEST
+
+// ---- probabilities ------------------------------------------------------------------------------
+
+struct fair_case {
+    uint32_t degree, k;
+    float weight[8];
+};
+
+static const struct fair_case fair_cases[] = {
+    {2, 1, {1, 1}},
+    {2, 1, {1, 99}},
+    {3, 1, {0.5f, 0, 0.25f}},
+    {3, 2, {1, 1, 1}},
+    {3, 2, {1, 2, 3}},
+    {4, 2, {1000, 1, 1, 2}},
+    {4, 3, {5, 0.1f, 0.2f, 0.7f}},
+    {4, 2, {1, 1e-30f, 3, 1e-30f}},
+    {5, 2, {0, 3, 0, 1, 2}},
+    {5, 4, {1, 2, 4, 8, 16}},
+    {6, 2, {0, 0, 7, 5, 3, 0}},
+    {6, 3, {1e-20f, 2e-20f, 4e-20f, 1e-20f, 0, 9e-20f}},
+    {8, 2, {1, 1, 1, 1, 1, 1, 1, 100}},
+    {8, 3, {8, 7, 6, 5, 4, 3, 2, 1}},
+};
+
+// All ordered draws of a row and their probabilities, by the law itself.
+static void enumerate(struct cells *c, const struct fair_case *f, uint32_t slot, uint32_t taken,
+                      uint64_t outcome, double p)
+{
+    double left = 0;
+    for (uint32_t e = 0; e < f->degree; e++)
+        left += taken >> e & 1 ? 0 : (double)f->weight[e];
+    if (slot == f->k) {
+        add_probability(c, outcome, p);
+        return;
+    }
+    for (uint32_t e = 0; e < f->degree; e++)
+        if (!(taken >> e & 1) && f->weight[e] > 0)
+            enumerate(c, f, slot + 1, taken | 1u << e, outcome << 4 | (e + 1),
+                      p * (double)f->weight[e] / left);
+}
+
+static uint64_t outcome_of(const struct hop *h, uint32_t row)
+{
+    uint64_t outcome = 0;
+    for (uint32_t slot = 0; slot < h->indptr[row + 1] - h->indptr[row]; slot++)
+        outcome = outcome << 4 | (neighbour_of(h, row, slot) + 1);
+    return outcome;
+}
+
+START_TEST(every_order_of_draws_has_its_probability)
+{
+    enum { N = 1000, BATCHES = 60 };
+    const struct fair_case *f = &fair_cases[_i / 2];
+    struct cells c = {0};
+    uint32_t positive = 0;
+    for (uint32_t e = 0; e < f->degree; e++)
+        positive += f->weight[e] > 0;
+    ck_assert_uint_gt(positive, f->k); // else the order is the file's
+    enumerate(&c, f, 0, 0, 0, 1);
+    struct graph g = graph_of_weights(N, f->degree, f->weight);
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        struct ask ask = ask_of(_i % 2, &g, N, f->k);
+        ask.key.batch = batch;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_OK);
+        for (uint32_t i = 0; i < N; i++)
+            count_outcome(&c, outcome_of(&h, i));
+        hop_free(&h);
+    }
+    judge(&c, "orders");
+    cells_free(&c);
+    graph_free(&g);
+}
+END_TEST
+
+// A hub far larger than the fanout: its parts by their share, first draws and later ones.
+START_TEST(every_part_of_a_hub_has_its_probability)
+{
+    enum { PARTS = 50, PART = 401, DEGREE = PARTS * PART, BATCHES = 20000, K = 5 };
+    static float weight[DEGREE];
+    struct cells c = {0};
+    double sum = 0;
+    for (uint32_t e = 0; e < DEGREE; e++) {
+        weight[e] = (float)(1 + e / PART) * (e % 3 == 0 ? 0.0f : 1.0f);
+        sum += (double)weight[e];
+    }
+    for (uint32_t part = 0; part < PARTS; part++)
+        for (uint32_t e = part * PART; e < (part + 1) * PART; e++)
+            add_probability(&c, part, (double)weight[e] / sum);
+    const uint32_t degree = DEGREE;
+    struct graph g = graph_of_degrees(1, &degree);
+    for (uint32_t e = 0; e < DEGREE; e++) {
+        set_neighbour(&g, e, e); // not vertices of this graph: nobody looks
+        g.weight[e] = weight[e];
+    }
+    sum_weights(&g);
+    struct sl_idmap *map;
+    ck_assert_int_eq(sl_idmap_create(1, &map), SL_OK);
+    for (uint32_t batch = 0; batch < (_i % 2 ? BATCHES : BATCHES / 10); batch++) {
+        struct ask ask = ask_of(_i % 2, &g, 1, K);
+        ask.map = map;
+        ask.key.batch = batch;
+        ask.nodes_capacity = K + 1;
+        struct hop h = draw(ask);
+        // One slot of each row: those of a row exclude each other. The hub takes away too little
+        // from itself to change the shares of later slots by more than the test sees.
+        uint32_t v = neighbour_of(&h, 0, batch % K);
+        EXPECT(v % 3 != 0, "an edge of weight 0");
+        count_outcome(&c, v / PART);
+        hop_free(&h);
+    }
+    judge(&c, "parts");
+    sl_idmap_destroy(map);
+    cells_free(&c);
+    graph_free(&g);
+}
+END_TEST
+
+// ---- rows as a whole ----------------------------------------------------------------------------
+
+// Empty rows, short ones, hubs, rows without weight, weights over all scales, edges twice.
+static struct graph random_graph(uint32_t n, uint32_t salt)
+{
+    uint32_t *degrees = calloc(n, sizeof *degrees);
+    for (uint32_t v = 0; v < n; v++) {
+        uint32_t r = random_word(v, salt);
+        degrees[v] = r % 7 == 0 ? 0 : r % 40;
+        if (r % 53 == 1)
+            degrees[v] = 300 + r % 3000;
+    }
+    struct graph g = graph_of_degrees(n, degrees);
+    for (uint32_t v = 0; v < n; v++)
+        for (uint64_t e = g.indptr[v]; e < g.indptr[v + 1]; e++) {
+            uint32_t r = random_word((uint32_t)e, salt + 1), kind = random_word(v, salt + 2) % 5;
+            set_neighbour(&g, e, r % 13 == 0 && e > g.indptr[v] ? g.narrow[e - 1] : (r >> 4) % n);
+            g.weight[e] = kind == 0   ? 0.0f
+                          : kind == 1 ? weight_over_all_scales((uint32_t)e)
+                          : kind == 2 ? (float)(r % 9 == 0)
+                                      : (float)(r >> 8) * 0x1p-24f;
+        }
+    sum_weights(&g);
+    free(degrees);
+    return g;
+}
+
+static void expect_valid_rows(const struct graph *g, const struct hop *h, uint32_t n_dst,
+                              int64_t fanout)
+{
+    uint32_t *budget = calloc(g->n, sizeof *budget);
+    for (uint32_t i = 0; i < n_dst; i++) {
+        uint32_t n = h->indptr[i + 1] - h->indptr[i], positive = 0, slot = 0;
+        for (uint64_t e = g->indptr[i]; e < g->indptr[i + 1]; e++)
+            if (g->weight[e] > 0) {
+                positive++;
+                budget[g->narrow[e]]++;
+            }
+        bool whole = fanout < 0 || positive <= (uint64_t)fanout;
+        EXPECT(n == (whole ? positive : (uint32_t)fanout), "row %u: %u edges of %u", i, n,
+               positive);
+        for (uint64_t e = g->indptr[i]; whole && e < g->indptr[i + 1]; e++)
+            if (g->weight[e] > 0)
+                EXPECT(neighbour_of(h, i, slot++) == g->narrow[e], "row %u: not in order", i);
+        for (uint32_t s = 0; s < n; s++)
+            EXPECT(budget[neighbour_of(h, i, s)]-- > 0, "row %u slot %u: taken too often", i, s);
+        for (uint64_t e = g->indptr[i]; e < g->indptr[i + 1]; e++)
+            budget[g->narrow[e]] = 0;
+    }
+    free(budget);
+}
+
+static const uint32_t row_counts[] = {0, 1, 2, 31, 32, 33, 63, 64, 65, 100, 999};
+
+START_TEST(rows_are_valid_and_ref_equals_cpu)
+{
+    uint32_t n_dst = row_counts[_i / 2];
+    struct graph g = random_graph(SL_MAX(n_dst, 1u) + (uint32_t)_i % 5, (uint32_t)_i);
+    for (size_t f = 0; f <= SL_COUNT_OF(fanouts); f++) {
+        struct ask ask = ask_of(0, &g, n_dst, f < SL_COUNT_OF(fanouts) ? (int64_t)fanouts[f] : -1);
+        ask.wide = _i % 2;
+        struct hop a = draw(ask);
+        ask.kernels = sl_kernels_cpu();
+        struct hop b = draw(ask);
+        expect_same(&a, &b, n_dst);
+        expect_valid_rows(&g, &b, n_dst, ask.fanout);
+        hop_free(&a);
+        hop_free(&b);
+    }
+    graph_free(&g);
+}
+END_TEST
+
+// So many slots that what was drawn is kept in several chunks, which are cut again and again.
+START_TEST(large_fanouts_equal_the_reference)
+{
+    const uint32_t degree = 6000;
+    struct graph g = graph_of_degrees(1, &degree);
+    for (uint32_t e = 0; e < degree; e++) {
+        set_neighbour(&g, e, e);
+        g.weight[e] = _i == 0   ? 1.0f
+                      : _i == 1 ? (float)(e + 1) // from the back to the front, roughly
+                      : _i == 2 ? powf(1.01f, -(float)(e % 3000))
+                                : (float)(e % 2);
+    }
+    sum_weights(&g);
+    for (int64_t k = 1000; k <= 5999; k += 4999 / 3) {
+        struct ask ask = ask_of(0, &g, 1, k);
+        ask.nodes_capacity = degree + 1;
+        struct hop a = draw(ask);
+        ask.kernels = sl_kernels_cpu();
+        struct hop b = draw(ask);
+        expect_same(&a, &b, 1);
+        hop_free(&a);
+        hop_free(&b);
+    }
+    graph_free(&g);
+}
+END_TEST
+
+START_TEST(the_largest_fanout_takes_every_edge_once)
+{
+    const uint32_t degree = SL_KHOP_FANOUT_MAX + 5000;
+    struct graph g = graph_of_degrees(1, &degree);
+    for (uint32_t e = 0; e < degree; e++) {
+        set_neighbour(&g, e, e);
+        g.weight[e] = (float)(1 + random_word(e, 4) % 1000);
+    }
+    sum_weights(&g);
+    struct ask ask = ask_of(1, &g, 1, SL_KHOP_FANOUT_MAX);
+    ask.nodes_capacity = degree + 1;
+    struct hop h = draw(ask);
+    ck_assert_int_eq(h.rc, SL_OK);
+    ck_assert_uint_eq(h.n_edges, SL_KHOP_FANOUT_MAX);
+    uint8_t *seen = calloc(degree, 1);
+    for (uint32_t slot = 0; slot < h.n_edges; slot++)
+        EXPECT(!seen[neighbour_of(&h, 0, slot)]++, "slot %u: an edge twice", slot);
+    free(seen);
+    hop_free(&h);
+    graph_free(&g);
+}
+END_TEST
+
+// One edge with all but 2^-50 of the weight: what is left is still drawn by its own shares.
+START_TEST(a_row_that_is_nearly_one_edge)
+{
+    enum { N = 4000 };
+    static const float weight[] = {0x1p-50f, 1, 0x1p-49f, 0, 0x1p-50f};
+    struct graph g = graph_of_weights(N, 5, weight);
+    struct hop h = draw(ask_of(_i, &g, N, 2));
+    struct cells c = {0};
+    add_probability(&c, 0, 0.25);
+    add_probability(&c, 2, 0.5);
+    add_probability(&c, 4, 0.25);
+    for (uint32_t i = 0; i < N; i++) {
+        EXPECT(neighbour_of(&h, i, 0) == 1, "row %u begins with %u", i, neighbour_of(&h, i, 0));
+        count_outcome(&c, neighbour_of(&h, i, 1));
+    }
+    judge(&c, "what is left");
+    cells_free(&c);
+    hop_free(&h);
+    graph_free(&g);
+}
+END_TEST
+
+// ---- what it depends on, and limits -------------------------------------------------------------
+
+START_TEST(the_result_depends_on_the_key_alone)
+{
+    struct graph g = random_graph(2000, 1);
+    struct hop want = draw(ask_of(_i, &g, 500, 10));
+    struct sl_idmap *used;
+    ck_assert_int_eq(sl_idmap_create(100000, &used), SL_OK); // another size, another history
+    for (uint32_t batch = 0; batch < 5; batch++) {
+        struct ask other = ask_of(_i, &g, 700, 7 + 100 * (int64_t)batch);
+        other.key.batch = batch;
+        other.map = used;
+        struct hop h = draw(other);
+        hop_free(&h);
+        struct ask again = ask_of(_i, &g, 500, 10);
+        again.map = used;
+        h = draw(again);
+        expect_same(&want, &h, 500);
+        hop_free(&h);
+    }
+    sl_idmap_destroy(used);
+    struct key keys[5] = {key_of_tests, key_of_tests, key_of_tests, key_of_tests, key_of_tests};
+    keys[0].seed += UINT64_C(1) << 32;
+    keys[1].stream = SL_RNG_EVAL_SAMPLE;
+    keys[2].epoch++;
+    keys[3].batch++;
+    keys[4].hop++;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct ask ask = ask_of(_i, &g, 500, 10);
+        ask.key = keys[i];
+        struct hop h = draw(ask);
+        ck_assert(h.n_nodes != want.n_nodes ||
+                  memcmp(h.nodes, want.nodes, h.n_nodes * sizeof *h.nodes) != 0);
+        hop_free(&h);
+    }
+    hop_free(&want);
+    graph_free(&g);
+}
+END_TEST
+
+START_TEST(capacities_are_kept)
+{
+    static const int64_t some[] = {1, 5, 40, 200, -1};
+    struct graph g = random_graph(3000, 4);
+    struct ask ask = ask_of(_i % 2, &g, 200, some[_i / 2]);
+    struct hop want = draw(ask);
+    uint32_t n = want.n_nodes, e = want.n_edges;
+    ask.nodes_capacity = n;
+    ask.indices_capacity = e;
+    struct hop exact = draw(ask);
+    expect_same(&want, &exact, 200);
+    hop_free(&exact);
+    for (uint32_t less = 1; less <= n - 200; less *= 5) {
+        ask.nodes_capacity = n - less;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_ERANGE);
+        hop_free(&h);
+    }
+    ask.nodes_capacity = n;
+    for (uint32_t less = 1; less <= e; less *= 5) {
+        ask.indices_capacity = e - less;
+        ask.no_room = true;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_ERANGE);
+        hop_free(&h);
+    }
+    hop_free(&want);
+    graph_free(&g);
+}
+END_TEST
+
+START_TEST(what_can_not_be_is_refused)
+{
+    static const float weight[] = {1, 2, 3};
+    static const int64_t bad[] = {0, -2, INT64_MIN, SL_KHOP_FANOUT_MAX + 1, INT64_MAX};
+    struct graph g = graph_of_weights(20, 3, weight);
+    for (size_t f = 0; f < SL_COUNT_OF(bad); f++) {
+        struct hop h = draw(ask_of(_i, &g, 5, bad[f]));
+        ck_assert_int_eq(h.rc, SL_EINVAL);
+        ck_assert_ptr_nonnull(strstr(sl_error_message(), "fanout"));
+        hop_free(&h);
+    }
+    double *prefix = g.prefix;
+    g.prefix = NULL;
+    struct hop h = draw(ask_of(_i, &g, 5, 2));
+    ck_assert_int_eq(h.rc, SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "weight"));
+    hop_free(&h);
+    g.prefix = prefix;
+    // A row too long for 32-bit positions: nothing of it is read.
+    uint64_t indptr[2] = {0, UINT32_MAX}, *short_one = g.indptr;
+    g.indptr = indptr;
+    g.n = 1;
+    for (int64_t fanout = -1; fanout <= 199; fanout += 100) {
+        struct ask ask = ask_of(_i, &g, 1, fanout);
+        ask.nodes_capacity = 10;
+        ask.indices_capacity = 1000;
+        h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_EUNSUPPORTED);
+        hop_free(&h);
+    }
+    g.indptr = short_one;
+    graph_free(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernels_weighted");
+    TCase *c = tcase_create("weighted");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, sums_are_those_of_the_weights);
+    tcase_add_test(c, differences_of_sums_are_exact);
+    tcase_add_test(c, the_smallest_and_the_largest_weights_have_sums);
+    tcase_add_loop_test(c, rows_follow_the_definition, 0, 4);
+    tcase_add_loop_test(c, golden_rows, 0, 2);
+    tcase_add_loop_test(c, every_order_of_draws_has_its_probability, 0,
+                        2 * (int)SL_COUNT_OF(fair_cases));
+    tcase_add_loop_test(c, every_part_of_a_hub_has_its_probability, 0, 2);
+    tcase_add_loop_test(c, rows_are_valid_and_ref_equals_cpu, 0, 2 * (int)SL_COUNT_OF(row_counts));
+    tcase_add_loop_test(c, large_fanouts_equal_the_reference, 0, 4);
+    tcase_add_test(c, the_largest_fanout_takes_every_edge_once);
+    tcase_add_loop_test(c, a_row_that_is_nearly_one_edge, 0, 2);
+    tcase_add_loop_test(c, the_result_depends_on_the_key_alone, 0, 2);
+    tcase_add_loop_test(c, capacities_are_kept, 0, 10);
+    tcase_add_loop_test(c, what_can_not_be_is_refused, 0, 2);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
