@@ -10,7 +10,9 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
+#include "common/ipc/hot.h"
 #include "common/ipc/ledger.h"
+#include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free 64-bit atomics");
@@ -30,8 +32,10 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
     h.param_stride = sl_align_up(spec->n_params, 16);
 
     uint64_t cells = (uint64_t)SL_ARENA_PHASES * spec->n_cells;
+    uint64_t seats = 2 * (uint64_t)spec->n_devices;
     // Two banks of {parameters, state...}, the best parameters, the gradient slots.
-    uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 1 + spec->batches_per_update;
+    uint64_t slots = spec->async ? spec->n_devices : spec->batches_per_update;
+    uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 1 + slots;
     const uint64_t bytes[SL_REGION_COUNT] = {
         [SL_REGION_HEADER] = sizeof(struct sl_arena_header),
         [SL_REGION_PHASES] = SL_ARENA_PHASES * sizeof(struct sl_phase),
@@ -39,10 +43,15 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_ENTRIES] = cells * sizeof(struct sl_batch_entry),
         [SL_REGION_ORDER] = 2 * spec->n_train * sizeof(uint32_t),
         [SL_REGION_CHUNKS] = h.n_chunks * sizeof(uint64_t),
-        [SL_REGION_WORKERS] = spec->n_workers * sizeof(struct sl_worker_slot),
-        [SL_REGION_BOARD] = sizeof(struct sl_board),
+        [SL_REGION_WORKERS] = seats * sizeof(struct sl_worker_slot),
+        [SL_REGION_SEATS] = sizeof(struct sl_schedule) + seats * sizeof(struct sl_seat),
+        [SL_REGION_BOARD] =
+            sizeof(struct sl_board) + spec->n_devices * sizeof(struct sl_board_seat),
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
         [SL_REGION_ACTS] = 2 * spec->act_rows * spec->act_width * sizeof(float),
+        [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
+        [SL_REGION_HOT] = 2 * sl_hot_array_bytes(spec->hot_rows),
+        [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;
@@ -77,6 +86,12 @@ static int map(int fd, uint64_t bytes, struct sl_arena *out)
 int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out)
 {
     struct sl_arena_header h;
+    if (spec->n_devices == 0)
+        return sl_fail(SL_EINVAL, "arena: no devices, wanted at least 1");
+    if (spec->async && spec->batches_per_update != 1)
+        return sl_fail(SL_EINVAL,
+                       "arena: %u batches an update in async mode, where each batch is one",
+                       spec->batches_per_update);
     uint64_t bytes = sl_arena_layout(spec, &h);
     if (ftruncate(fd, (off_t)bytes) < 0)
         return sl_fail_errno(SL_ENOMEM, errno, "arena: sizing it to %llu bytes",
@@ -133,6 +148,7 @@ void sl_arena_abort(struct sl_arena *a, enum sl_abort why)
     sl_event_signal(&a->h->ready);
     sl_event_signal(&a->h->space);
     sl_event_signal(&a->h->update);
+    sl_event_signal(&a->h->standby);
 }
 
 void sl_arena_ring(const struct sl_arena *a)
@@ -145,9 +161,9 @@ void sl_arena_ring(const struct sl_arena *a)
     (void)ignored;
 }
 
-uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t epoch)
+uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)
 {
-    return (uint32_t *)sl_arena_region(a, SL_REGION_ORDER) + (epoch & 1) * a->h->spec.n_train;
+    return (uint32_t *)sl_arena_region(a, SL_REGION_ORDER) + (bank & 1) * a->h->spec.n_train;
 }
 
 float *sl_arena_acts(const struct sl_arena *a, uint32_t bank)

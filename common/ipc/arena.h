@@ -10,12 +10,16 @@
  *   phases     ring of open phases of work            ledger.h
  *   cells      one 64-bit word for each batch         ledger.h
  *   entries    what is known of each batch            ledger.h
- *   order      shuffled training vertices, two epochs
+ *   order      shuffled training vertices, two banks
  *   chunks     who owns each chunk of the payload     extent.h
- *   workers    one statistics slot for each worker    stats.h
+ *   workers    one statistics slot for each seat      stats.h
+ *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
  *   acts       two activations of all vertices for layer-wise inference
+ *   visits     how often each vertex was sampled      hot.h
+ *   hot        the hotness order and its inverse      hot.h
+ *   probe      one mini-batch to measure a training step with
  *   payload    the blocks
  */
 #ifndef SL_COMMON_IPC_ARENA_H
@@ -32,7 +36,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 1,
+    SL_ARENA_VERSION = 2,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -49,9 +53,13 @@ enum sl_region_id {
     SL_REGION_ORDER,
     SL_REGION_CHUNKS,
     SL_REGION_WORKERS,
+    SL_REGION_SEATS,
     SL_REGION_BOARD,
     SL_REGION_PARAMS,
     SL_REGION_ACTS,
+    SL_REGION_VISITS,
+    SL_REGION_HOT,
+    SL_REGION_PROBE,
     SL_REGION_PAYLOAD,
     SL_REGION_COUNT,
 };
@@ -62,14 +70,19 @@ struct sl_region {
 
 // What the broker decides before it creates the arena.
 struct sl_arena_spec {
-    uint32_t n_workers;          // statistics slots
+    uint32_t n_devices;          // two seats and two statistics slots each
     uint32_t n_cells;            // cells a phase may have
     uint64_t n_train;            // training vertices
     uint64_t n_params;           // f32 parameters
     uint32_t n_state;            // optimizer arrays of n_params (adam 2, sgd 1)
-    uint32_t batches_per_update; // gradient slots
+    uint32_t async;              // 1: gradients are applied as they come, within `staleness`
+    uint32_t staleness;          // async: updates that a gradient's parameters may be old
+    uint32_t batches_per_update; // ordered: gradient slots; async: 1, and a slot for each device
     uint64_t act_rows;           // vertices, 0 without layer-wise inference
     uint32_t act_width;          // floats a row
+    uint64_t visit_rows;         // vertices, 0 when nobody counts visits
+    uint64_t hot_rows;           // vertices, 0 without a cache
+    uint64_t probe_bytes;        // of the probe block
     uint64_t payload_bytes;      // rounded up to chunks
 };
 
@@ -83,11 +96,14 @@ struct sl_arena_header {
     uint64_t n_chunks;
     struct sl_region region[SL_REGION_COUNT];
 
+    _Atomic uint32_t hot_generation;     // hot.h
     _Alignas(64) _Atomic uint32_t abort; // enum sl_abort, written by the broker
     struct sl_event work;                // a batch became pending, a phase opened
     struct sl_event ready;               // a batch became ready, a gate opened, a phase ended
     struct sl_event space;               // payload memory was freed
-    struct sl_event update; // the parameters' version advanced, or an update needs a hand
+    struct sl_event update;  // the parameters' version advanced, or an update needs a hand
+    struct sl_event standby; // a standby trainer may have a reason to wake (seat.h)
+    _Alignas(64) _Atomic uint64_t probe;    // hot.h: 0 none, worker << 8 | 1 being written, 2 there
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
     _Alignas(64) _Atomic uint64_t current;  // lowest phase that is not complete (ledger.h)
     _Alignas(64) _Atomic uint64_t opened;   // highest phase that is open
@@ -111,6 +127,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
 int sl_arena_memfd(void);
 
 // Broker: sizes fd, seals its size, maps it and writes the header; everything else is zero.
+// SL_EINVAL for a spec without devices, or in async mode with more than one batch an update.
 int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out);
 
 // Worker: maps an arena that the broker has created; SL_EFORMAT when it is none of this version.
@@ -134,8 +151,8 @@ void sl_arena_abort(struct sl_arena *a, enum sl_abort why);
 // Tells the broker's loop that something happened that it should look at (phase over).
 void sl_arena_ring(const struct sl_arena *a);
 
-// Shuffled training vertices of an epoch; two banks, epoch & 1. (n_train)
-uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t epoch);
+// Shuffled training vertices of the phases whose order_bank is `bank`, 0 or 1. (n_train)
+uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank);
 
 // Activations for layer-wise inference, bank 0 or 1. (act_rows, act_width)
 float *sl_arena_acts(const struct sl_arena *a, uint32_t bank);

@@ -23,6 +23,8 @@
 
 enum sl_block_flags {
     SL_BLOCK_HAS_DEGREES = 1, // degree_offset is set
+    SL_BLOCK_HAS_WEIGHTS = 2, // every hop's weights_offset is set
+    SL_BLOCK_HAS_RANKS = 4,   // rank_offset is set
 };
 
 struct sl_block_hop {
@@ -30,6 +32,7 @@ struct sl_block_hop {
     uint32_t n_edges;        // sampled edges
     uint64_t indptr_offset;  // u32 (n_dst + 1), starts at 0
     uint64_t indices_offset; // u32 (n_edges), local ids
+    uint64_t weights_offset; // f32 (n_edges), when flagged: visit counts of random walks
 };
 
 struct sl_block {
@@ -43,10 +46,12 @@ struct sl_block {
     uint32_t n_input; // == n_nodes[n_hops]
     uint64_t n_edges; // over all hops
     uint32_t n_nodes[SL_MAX_HOPS + 1];
-    uint32_t reserved;
-    uint64_t nodes_offset;  // u32 (n_input) global vertex ids, seeds first
-    uint64_t label_offset;  // i32 (n_seeds) class ids, -1 = unlabelled
-    uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
+    uint32_t rank_generation; // which hotness order the ranks are of (arena.h)
+    uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
+    uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled
+    uint64_t degree_offset;   // u32 (n_input) in-degrees in the whole graph, when flagged
+    uint64_t rank_offset;     // u32 (n_input) places in the hotness order, when flagged. The last
+                              // array: what is before it is the sample, and what the digest covers
     struct sl_block_hop hop[SL_MAX_HOPS];
 };
 
@@ -69,6 +74,19 @@ static inline const uint32_t *sl_block_degrees(const struct sl_block *b)
 {
     return b->flags & SL_BLOCK_HAS_DEGREES ? (const uint32_t *)sl_block_at(b, b->degree_offset)
                                            : (const uint32_t *)0;
+}
+
+static inline const uint32_t *sl_block_ranks(const struct sl_block *b)
+{
+    return b->flags & SL_BLOCK_HAS_RANKS ? (const uint32_t *)sl_block_at(b, b->rank_offset)
+                                         : (const uint32_t *)0;
+}
+
+static inline const float *sl_block_weights(const struct sl_block *b, uint32_t hop)
+{
+    return b->flags & SL_BLOCK_HAS_WEIGHTS
+               ? (const float *)sl_block_at(b, b->hop[hop].weights_offset)
+               : (const float *)0;
 }
 
 static inline const uint32_t *sl_block_indptr(const struct sl_block *b, uint32_t hop)

@@ -1,4 +1,55 @@
+/*
+ * board.c - updates that survive their makers.
+ *
+ * ORDERED. The next update is a function of version and cells, so the apply lock only keeps two
+ * workers from doing the same work. Whoever holds it writes the bank that is not current; the flip
+ * of the version is the commit.
+ *
+ * ASYNC. Which gradient is next is decided under the apply lock, and so is who may join. Facts:
+ *
+ *   seat.base   != 0: a gradient is outstanding. Set by join under the lock; cleared by withdraw,
+ *               by reclaim, or once it has been applied. The other fields of the seat mean
+ *               nothing while it is 0.
+ *   finished    word != 0, and the cell is done with this very lease. Cells are compared and
+ *               swapped, so it is true from one instant on, and not of a batch that was taken
+ *               back and trained by somebody else.
+ *   used        word != 0, and made_by[version & 1] is the seat's tag: the current version was
+ *               made with it. Whoever takes the lock clears such a seat before anything else
+ *               ("settles"), so made_by of the current version is all that must be remembered.
+ *
+ * A phase stays current until all of its updates are applied, so the cell of a finished gradient
+ * that is not used is still its own. Where a worker can die:
+ *
+ *   join: before base is set        nothing has happened
+ *   join: after that, or copying    reclaim clears base, then frees the lock
+ *   computing; offer half written   the cell goes back to ready; reclaim clears base
+ *   offered, cell not done          likewise: word names a lease that can not be completed any more
+ *   cell done                       finished: reclaim leaves it, anybody applies it
+ *   applying                        the lock is freed; the other bank is written again, perhaps
+ *                                   with another gradient, which overwrites made_by of that bank
+ *   version flipped, base still set the next one to take the lock finds it used and clears it
+ *   base cleared, lock held         the lock is freed
+ *   withdrawing                     word is cleared by the next join; base alone counts
+ *
+ * THE BOUND. Sorted by base, b_0 <= b_1 <= .., all outstanding gradients can be applied in time
+ * from version v on exactly when v + i - b_i <= staleness for all i (earliest deadline first). It
+ * holds at the start and is kept: join adds the largest base, v itself, at index n, which needs
+ * n <= staleness; taking the gradient at index j costs those before it one version and nobody
+ * else anything; a withdrawal moves others forward. Only gradients that are not finished need
+ * asking: the oldest finished one is taken first. If even that one has to wait, it waits for a
+ * gradient that a living worker computes without waiting for anybody, or for a reclaim.
+ *
+ * Memory orders (the edges they pair with):
+ *
+ *   version     release by commit         acquire by readers: the bank
+ *   apply       acq_rel both ways         what was done under the lock
+ *   seat.word   release by offer          acquire: seq, cell and tag of the seat
+ *   cell        release by complete       acquire by is_finished: the gradient
+ *   seat.base   release by join           acquire
+ */
 #include "common/ipc/board.h"
+
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -7,6 +58,12 @@
 struct sl_board *sl_board_of(const struct sl_arena *a)
 {
     return sl_arena_region(a, SL_REGION_BOARD);
+}
+
+// Seats stand behind the board.
+static struct sl_board_seat *seat_of(const struct sl_arena *a, uint32_t device)
+{
+    return (struct sl_board_seat *)(sl_board_of(a) + 1) + device;
 }
 
 // Arrays stand as: bank 0 {params, state...}, bank 1 {params, state...}, best, gradient slots.
@@ -35,11 +92,215 @@ float *sl_board_gradient(const struct sl_arena *a, uint32_t cell)
     return array(a, 2 * (1 + a->h->spec.n_state) + 1 + cell % a->h->spec.batches_per_update);
 }
 
+float *sl_board_device_gradient(const struct sl_arena *a, uint32_t device)
+{
+    return array(a, 2 * (1 + a->h->spec.n_state) + 1 + device);
+}
+
+const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_update *u,
+                                      uint32_t i)
+{
+    return a->h->spec.async ? sl_board_device_gradient(a, u->device)
+                            : sl_board_gradient(a, u->first_cell + i);
+}
+
 uint64_t sl_board_cell_version(const struct sl_arena *a, const struct sl_phase *phase,
                                uint32_t cell)
 {
     return phase->spec.first_version + cell / a->h->spec.batches_per_update;
 }
+
+// --- the apply lock ---
+
+static bool lock(struct sl_arena *a, uint64_t version, uint32_t worker)
+{
+    uint64_t mine = (version + 1) << 16 | worker, free_lock = 0;
+    return atomic_compare_exchange_strong(&sl_board_of(a)->apply, &free_lock, mine);
+}
+
+// Whoever looked meanwhile found the lock taken: tell them to look again.
+static void unlock(struct sl_arena *a)
+{
+    atomic_store_explicit(&sl_board_of(a)->apply, 0, memory_order_release);
+    sl_event_signal(&a->h->update);
+}
+
+// --- async: gradients that are outstanding ---
+
+static uint64_t base_of(const struct sl_board_seat *s)
+{
+    return atomic_load_explicit(&s->base, memory_order_acquire);
+}
+
+// Done with the lease that the seat was offered with. (base is set.)
+static bool is_finished(const struct sl_arena *a, struct sl_board_seat *s)
+{
+    uint64_t word = atomic_load_explicit(&s->word, memory_order_acquire);
+    if (word == 0)
+        return false;
+    uint64_t seq = atomic_load_explicit(&s->seq, memory_order_relaxed);
+    uint32_t cell = atomic_load_explicit(&s->cell, memory_order_relaxed);
+    return sl_ledger_word(a, seq, cell) == sl_cell_done(word);
+}
+
+// The current version was made with it. (base is set.)
+static bool is_used(const struct sl_arena *a, const struct sl_board_seat *s)
+{
+    if (atomic_load_explicit(&s->word, memory_order_acquire) == 0)
+        return false;
+    const struct sl_board *board = sl_board_of(a);
+    return atomic_load(&board->made_by[sl_board_version(a) & 1]) ==
+           atomic_load_explicit(&s->tag, memory_order_relaxed);
+}
+
+// Somebody died between his commit and the clearing of the seat.
+static bool is_unsettled(const struct sl_arena *a)
+{
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        const struct sl_board_seat *s = seat_of(a, d);
+        if (base_of(s) != 0 && is_used(a, s))
+            return true;
+    }
+    return false;
+}
+
+// With the lock held, before anything else.
+static void settle(const struct sl_arena *a)
+{
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        struct sl_board_seat *s = seat_of(a, d);
+        if (base_of(s) != 0 && is_used(a, s))
+            atomic_store(&s->base, 0);
+    }
+}
+
+static uint32_t n_outstanding(const struct sl_arena *a)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++)
+        n += base_of(seat_of(a, d)) != 0;
+    return n;
+}
+
+/*
+ * True when version + 1 may be made with a gradient of this base, though seat s, which is not
+ * finished, comes before it. All that are not younger than s and come before it are unfinished, as
+ * the one to be taken is the oldest finished one; of equals the last one is the critical one.
+ */
+static bool can_wait(const struct sl_arena *a, const struct sl_board_seat *s, uint64_t version)
+{
+    uint64_t base = base_of(s), not_younger = 0;
+    if (base == 0) // withdrawn meanwhile
+        return true;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        uint64_t other = base_of(seat_of(a, d));
+        not_younger += other != 0 && other <= base;
+    }
+    // Its index is not_younger - 1, its version base - 1; one more version would be made before it.
+    return version + not_younger <= base - 1 + a->h->spec.staleness;
+}
+
+// The seat whose gradient makes version + 1; NULL when there is none yet. A hint without the lock.
+static struct sl_board_seat *choose(const struct sl_arena *a, uint64_t version, uint32_t *device)
+{
+    struct sl_board_seat *best = NULL;
+    uint64_t best_base = 0, best_tag = 0;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        struct sl_board_seat *s = seat_of(a, d);
+        uint64_t base = base_of(s);
+        if (base == 0 || !is_finished(a, s))
+            continue;
+        uint64_t tag = atomic_load_explicit(&s->tag, memory_order_relaxed);
+        if (!best || base < best_base || (base == best_base && tag < best_tag)) {
+            best = s;
+            best_base = base;
+            best_tag = tag;
+            *device = d;
+        }
+    }
+    for (uint32_t d = 0; best && d < a->h->spec.n_devices; d++) {
+        struct sl_board_seat *s = seat_of(a, d);
+        uint64_t base = base_of(s);
+        if (base != 0 && base < best_base && !can_wait(a, s, version))
+            best = NULL;
+    }
+    return best;
+}
+
+int sl_board_join(struct sl_arena *a, uint32_t device, uint32_t worker, float *params,
+                  uint64_t *version)
+{
+    struct sl_board_seat *s = seat_of(a, device);
+    bool full = base_of(s) != 0 || n_outstanding(a) > a->h->spec.staleness;
+    if (full && !is_unsettled(a))
+        return SL_EAGAIN;
+    if (!lock(a, sl_board_version(a), worker))
+        return SL_EAGAIN;
+    settle(a);
+    // Under the lock nobody else joins and no version is made.
+    if (base_of(s) != 0 || n_outstanding(a) > a->h->spec.staleness) {
+        unlock(a);
+        return SL_EAGAIN;
+    }
+    uint64_t v = sl_board_version(a);
+    atomic_store(&s->word, 0);
+    atomic_store(&s->worker, worker);
+    atomic_store_explicit(&s->base, v + 1, memory_order_release);
+    SL_FAILPOINT(TRAINER_JOINED);
+    memcpy(params, sl_board_params(a, v), a->h->spec.n_params * sizeof *params);
+    unlock(a);
+    *version = v;
+    return SL_OK;
+}
+
+// Ends it unless it is finished. Nobody but its worker, or the broker for it, does this.
+static void take_off(struct sl_arena *a, struct sl_board_seat *s, uint32_t worker)
+{
+    uint64_t base = base_of(s);
+    if (base != 0 && atomic_load(&s->worker) == worker && !is_finished(a, s))
+        atomic_compare_exchange_strong(&s->base, &base, 0);
+}
+
+void sl_board_withdraw(struct sl_arena *a, uint32_t device, uint32_t worker)
+{
+    take_off(a, seat_of(a, device), worker);
+    sl_event_signal(&a->h->update);
+}
+
+void sl_board_offer(struct sl_arena *a, uint32_t device, const struct sl_lease *lease)
+{
+    struct sl_board_seat *s = seat_of(a, device);
+    atomic_store_explicit(&s->seq, lease->seq, memory_order_relaxed);
+    atomic_store_explicit(&s->tag, lease->tag, memory_order_relaxed);
+    atomic_store_explicit(&s->cell, lease->cell, memory_order_relaxed);
+    atomic_store_explicit(&s->word, lease->word, memory_order_release);
+    SL_FAILPOINT(TRAINER_OFFERED);
+}
+
+static int begin_async(struct sl_arena *a, uint32_t worker, struct sl_update *out)
+{
+    uint64_t version = sl_board_version(a);
+    uint32_t device = 0;
+    if (!choose(a, version, &device) && !is_unsettled(a))
+        return SL_EAGAIN;
+    if (!lock(a, version, worker))
+        return SL_EAGAIN;
+    settle(a);
+    version = sl_board_version(a);
+    const struct sl_board_seat *s = choose(a, version, &device);
+    if (!s) {
+        unlock(a);
+        return SL_EAGAIN;
+    }
+    *out = (struct sl_update){.version = version,
+                              .seq = atomic_load_explicit(&s->seq, memory_order_relaxed),
+                              .first_cell = atomic_load_explicit(&s->cell, memory_order_relaxed),
+                              .n_cells = 1,
+                              .device = device};
+    return SL_OK;
+}
+
+// --- both modes ---
 
 static bool all_done(const struct sl_arena *a, uint64_t seq, uint32_t first, uint32_t n)
 {
@@ -51,9 +312,8 @@ static bool all_done(const struct sl_arena *a, uint64_t seq, uint32_t first, uin
     return true;
 }
 
-int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update *out)
+static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *out)
 {
-    struct sl_board *board = sl_board_of(a);
     uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
     const struct sl_phase *phase = sl_ledger_phase(a, seq);
     if (atomic_load_explicit(&phase->seq, memory_order_acquire) != seq)
@@ -71,14 +331,11 @@ int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update 
     if (!all_done(a, seq, (uint32_t)first, n))
         return SL_EAGAIN;
 
-    uint64_t mine = (version + 1) << 16 | worker, free_lock = 0;
-    if (!atomic_compare_exchange_strong(&board->apply, &free_lock, mine))
+    if (!lock(a, version, worker))
         return SL_EAGAIN;
     // Between our look and the lock somebody may have applied this very update.
     if (sl_board_version(a) != version) {
-        // Who completed the next update meanwhile found the lock taken: tell them to look again.
-        atomic_store(&board->apply, 0);
-        sl_event_signal(&a->h->update);
+        unlock(a);
         return SL_EAGAIN;
     }
     *out = (struct sl_update){
@@ -86,21 +343,38 @@ int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update 
     return SL_OK;
 }
 
+int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update *out)
+{
+    return a->h->spec.async ? begin_async(a, worker, out) : begin_ordered(a, worker, out);
+}
+
 void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u)
 {
     struct sl_board *board = sl_board_of(a);
+    struct sl_board_seat *s = a->h->spec.async ? seat_of(a, u->device) : NULL;
+    if (s) {
+        // The phase can not end before the flip, so the entry is still the batch's own.
+        struct sl_batch_entry *e = sl_ledger_entry(a, u->seq, u->first_cell);
+        e->base_version = base_of(s) - 1;
+        e->applied_version = u->version;
+        atomic_store(&board->made_by[(u->version + 1) & 1],
+                     atomic_load_explicit(&s->tag, memory_order_relaxed));
+    }
     // Release: the new bank is written before the version says so.
     atomic_store_explicit(&board->version, u->version + 1, memory_order_release);
     SL_FAILPOINT(TRAINER_FLIPPED);
-    atomic_store_explicit(&board->apply, 0, memory_order_release);
-    sl_event_signal(&a->h->update);
+    if (s)
+        atomic_store(&s->base, 0);
+    unlock(a);
     sl_ledger_advance(a);
 }
 
 void sl_board_reclaim(struct sl_arena *a, uint32_t worker)
 {
     struct sl_board *board = sl_board_of(a);
-    uint64_t lock = atomic_load(&board->apply);
-    if (lock != 0 && (lock & 0xffff) == worker)
-        atomic_compare_exchange_strong(&board->apply, &lock, 0);
+    for (uint32_t d = 0; a->h->spec.async && d < a->h->spec.n_devices; d++)
+        take_off(a, seat_of(a, d), worker);
+    uint64_t lock_word = atomic_load(&board->apply);
+    if (lock_word != 0 && (lock_word & 0xffff) == worker)
+        atomic_compare_exchange_strong(&board->apply, &lock_word, 0);
 }

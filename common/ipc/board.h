@@ -10,6 +10,23 @@
  * In ordered mode update u (counted from 0 over the whole run) is the fixed run of
  * batches_per_update consecutive mini-batches of an epoch (the last of an epoch may be shorter).
  * Their gradients are computed on version u and reduced in batch order.
+ *
+ * In async mode (FGNN 5.2) every mini-batch is an update of its own and gradients are applied as
+ * they come, with a bound: a gradient computed on version b is applied to a version v with
+ * v - b <= staleness, always, and none is dropped. A trainer *joins* with its next gradient on the
+ * current version, which it copies, since the bank may be written over while it computes. A
+ * gradient is outstanding from joining to being applied. Joining is refused, and an apply put off,
+ * where it could make it impossible to apply all outstanding ones in time; sorted by base version
+ * b_0 <= b_1 <= .., that is possible at version v while v + i - b_i <= staleness for every i. So at
+ * most staleness + 1 gradients are outstanding at once. A trainer that dies before its gradient is
+ * done is taken off the list by the broker; one that dies after it has left the gradient in its
+ * seat's slot, and anybody applies it.
+ *
+ * The commit of an async update must name which gradient it was, in one step: the target bank
+ * carries the tag of the batch that made it, so after the flip of the version everybody can tell
+ * that the slot with this tag has been used, even when the applier died before it cleared it.
+ *
+ * How it survives a kill at any instruction stands at the top of board.c.
  */
 #ifndef SL_COMMON_IPC_BOARD_H
 #define SL_COMMON_IPC_BOARD_H
@@ -21,6 +38,16 @@
 struct sl_board {
     _Alignas(64) _Atomic uint64_t version; // updates applied so far
     _Alignas(64) _Atomic uint64_t apply;   // (update + 1) << 16 | worker, 0 = free
+    _Atomic uint64_t made_by[2];           // async: tag of the batch that made each bank
+};
+
+// async: one for each device, behind the board. The gradient of the trainer on that device.
+struct sl_board_seat {
+    _Alignas(64) _Atomic uint64_t base; // version + 1 that it is computed on, 0 = none outstanding
+    _Atomic uint64_t word;              // the lease's word once it is there, 0 = being computed
+    _Atomic uint64_t seq, tag;          // of the cell; valid once word is set
+    _Atomic uint32_t cell;
+    _Atomic uint32_t worker; // who computes it
 };
 
 struct sl_board *sl_board_of(const struct sl_arena *a);
@@ -36,27 +63,55 @@ float *sl_board_params(const struct sl_arena *a, uint64_t version);
 float *sl_board_state(const struct sl_arena *a, uint64_t version, uint32_t i);
 // The best parameters so far, written by the broker alone. (n_params)
 float *sl_board_best(const struct sl_arena *a);
-// Gradient slot of a batch: cell % batches_per_update. (n_params)
+// Ordered: gradient slot of a batch: cell % batches_per_update. (n_params)
 float *sl_board_gradient(const struct sl_arena *a, uint32_t cell);
 
-// Version on which a TRAIN cell's gradient is computed.
+// Ordered: version on which a TRAIN cell's gradient is computed.
 uint64_t sl_board_cell_version(const struct sl_arena *a, const struct sl_phase *phase,
                                uint32_t cell);
+
+// --- async mode ---
+
+/*
+ * Registers the device's next gradient as outstanding and copies the current parameters (n_params).
+ * SL_OK with *version; SL_EAGAIN while the bound admits no other one, while the device's last one
+ * has not been applied, or while the apply lock is taken: help, wait for `update`, try again.
+ */
+int sl_board_join(struct sl_arena *a, uint32_t device, uint32_t worker, float *params,
+                  uint64_t *version);
+// The gradient will not be: its batch goes back. Nothing when it is done already.
+void sl_board_withdraw(struct sl_arena *a, uint32_t device, uint32_t worker);
+// Where it is written. (n_params)
+float *sl_board_device_gradient(const struct sl_arena *a, uint32_t device);
+// The device's slot holds the gradient of this lease: right before sl_ledger_complete(). It counts
+// once the cell is done with this very lease, and never otherwise.
+void sl_board_offer(struct sl_arena *a, uint32_t device, const struct sl_lease *lease);
+
+// --- both modes ---
 
 struct sl_update {
     uint64_t version;    // the update reads this version and makes version + 1
     uint64_t seq;        // phase
     uint32_t first_cell; // gradients of [first_cell, first_cell + n_cells), all done
     uint32_t n_cells;
+    uint32_t device; // async: whose slot
 };
+
+// Gradient i of an update. (n_params)
+const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_update *u,
+                                      uint32_t i);
 
 // When every gradient of the next update of the current TRAIN phase is done and nobody applies it,
 // takes the apply lock and describes the update. SL_OK, or SL_EAGAIN when there is nothing to do.
+// Async: the gradient with the oldest base that is done, unless one that is not done yet would
+// then come too late.
 int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update *out);
-// Commits: version + 1, releases the lock, wakes the waiters.
+// Commits: version + 1, releases the lock, wakes the waiters. Async: the batch's entry learns its
+// base_version and applied_version before.
 void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u);
 
-// Broker, for a dead worker: releases its apply lock if it has it.
+// Broker, for a dead worker: releases its apply lock if it has it, and takes a gradient that it
+// had not finished off the list.
 void sl_board_reclaim(struct sl_arena *a, uint32_t worker);
 
 #endif

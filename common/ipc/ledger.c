@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/hot.h"
 #include "common/ipc/ledger_internal.h"
 
 /*
@@ -96,10 +97,19 @@ static bool reset_cell(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t
     cursor_rewind(&phase->sample_cursor, cell);
     cursor_rewind(&phase->train_cursor, cell);
     sl_event_signal(to == SL_CELL_PENDING ? &a->h->work : &a->h->ready);
+    sl_event_signal(&a->h->standby);
     return true;
 }
 
 // --- phases ---
+
+// Something about phases changed: samplers may be held to the current one, standby trainers asleep.
+static void signal_all(struct sl_arena *a)
+{
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->ready);
+    sl_event_signal(&a->h->standby);
+}
 
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq)
 {
@@ -126,6 +136,7 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
                               memory_order_release);
     uint64_t updates = sl_div_up(n_cells, a->h->spec.batches_per_update);
     atomic_store(&phase->n_cells, (uint32_t)n_cells);
+    atomic_store(&phase->kind, spec->kind);
     atomic_store(&phase->first_version, spec->first_version);
     atomic_store(&phase->end_version,
                  spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
@@ -137,8 +148,7 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
     atomic_store_explicit(&phase->seq, next, memory_order_release);
     atomic_store_explicit(&a->h->opened, next, memory_order_release);
     *seq = next;
-    sl_event_signal(&a->h->work);
-    sl_event_signal(&a->h->ready);
+    signal_all(a);
     return SL_OK;
 }
 
@@ -148,7 +158,7 @@ void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq)
     if (!phase)
         return;
     atomic_store_explicit(&phase->gate, 0, memory_order_release);
-    sl_event_signal(&a->h->ready);
+    signal_all(a);
 }
 
 // How many leading cells are done, remembered in the phase's done_cursor.
@@ -186,7 +196,7 @@ void sl_ledger_advance(struct sl_arena *a)
             return;
         // Fails when somebody else was first, or when what was read belonged to a reused slot.
         if (atomic_compare_exchange_strong(&a->h->current, &seq, seq + 1)) {
-            sl_event_signal(&a->h->ready);
+            signal_all(a);
             sl_arena_ring(a);
         }
     }
@@ -263,23 +273,42 @@ static bool take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word,
     return true;
 }
 
-static bool try_claim_sample(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
+/*
+ * Moves the cursor past the cell that was just claimed, which the next claim would do otherwise,
+ * so that sl_ledger_look_ahead() is exact; tells standby trainers when nothing is left to sample.
+ */
+static void look_behind(struct sl_arena *a, const struct sl_lease *lease, uint32_t n)
 {
-    uint64_t opened = load_opened(a);
-    for (uint64_t seq = load_current(a); seq <= opened;) {
+    uint32_t cell;
+    uint64_t word;
+    enum scan_result r;
+    do
+        r = scan(a, lease->seq, n, &lease->phase->sample_cursor, is_pending, &cell, &word);
+    while (r == SCAN_LOST && find_phase(a, lease->seq));
+    if (r == SCAN_END)
+        sl_event_signal(&a->h->standby);
+}
+
+static bool try_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
+                             struct sl_lease *out)
+{
+    uint64_t seq = load_current(a), opened = load_opened(a);
+    uint64_t last = ahead == SL_AHEAD_CURRENT_ONLY ? SL_MIN(seq, opened) : opened;
+    while (seq <= last) {
         struct sl_phase *phase = find_phase(a, seq);
         if (!phase) {
             seq++;
             continue;
         }
-        uint32_t cell;
+        uint32_t n = atomic_load(&phase->n_cells), cell;
         uint64_t word;
-        enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->sample_cursor,
-                                  is_pending, &cell, &word);
-        if (r == SCAN_END)
+        enum scan_result r = scan(a, seq, n, &phase->sample_cursor, is_pending, &cell, &word);
+        if (r == SCAN_END) {
             seq++;
-        else if (r == SCAN_FOUND && take(a, seq, cell, word, worker, SL_CELL_SAMPLING, out))
+        } else if (r == SCAN_FOUND && take(a, seq, cell, word, worker, SL_CELL_SAMPLING, out)) {
+            look_behind(a, out, n);
             return true;
+        }
     }
     return false;
 }
@@ -309,16 +338,23 @@ static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease
     }
 }
 
-static int claim(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms, struct sl_event *event,
-                 bool (*attempt)(struct sl_arena *, uint32_t, struct sl_lease *),
+struct claimer {
+    uint32_t worker;
+    bool samples;
+    enum sl_ahead ahead;
+};
+
+static int claim(struct sl_arena *a, const struct claimer *who, uint32_t timeout_ms,
                  struct sl_lease *out)
 {
+    struct sl_event *event = who->samples ? &a->h->work : &a->h->ready;
     uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
     for (;;) {
         uint32_t seen = sl_event_read(event);
         if (sl_arena_aborted(a))
             return SL_EABORTED;
-        if (attempt(a, worker, out))
+        if (who->samples ? try_claim_sample(a, who->worker, who->ahead, out)
+                         : try_claim_train(a, who->worker, out))
             return SL_OK;
         uint64_t now = sl_now_ns();
         if (now >= deadline)
@@ -328,24 +364,72 @@ static int claim(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms, struc
     }
 }
 
-int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
-                           struct sl_lease *out)
+int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
+                           uint32_t timeout_ms, struct sl_lease *out)
 {
-    return claim(a, worker, timeout_ms, &a->h->work, try_claim_sample, out);
+    const struct claimer who = {.worker = worker, .samples = true, .ahead = ahead};
+    return claim(a, &who, timeout_ms, out);
 }
 
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out)
 {
-    return claim(a, worker, timeout_ms, &a->h->ready, try_claim_train, out);
+    const struct claimer who = {.worker = worker};
+    return claim(a, &who, timeout_ms, out);
+}
+
+// --- looking ahead ---
+
+// Lowest cell from the cursor on whose state is wanted; n when there is none. Moves nothing.
+static uint32_t first_wanted(const struct sl_arena *a, uint64_t seq, uint32_t n, uint64_t cursor,
+                             bool (*wanted)(uint32_t state))
+{
+    uint32_t i = (uint32_t)cursor;
+    while (i < n && !wanted(sl_cell_state(sl_ledger_word(a, seq, i))))
+        i++;
+    return SL_MIN(i, n);
+}
+
+void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out)
+{
+    uint64_t seq = load_current(a);
+    for (;;) {
+        *out = (struct sl_ledger_ahead){.seq = 0};
+        struct sl_phase *phase = seq <= load_opened(a) ? find_phase(a, seq) : NULL;
+        if (phase) {
+            uint32_t n = atomic_load(&phase->n_cells);
+            out->seq = seq;
+            out->kind = atomic_load(&phase->kind);
+            out->gated = atomic_load_explicit(&phase->gate, memory_order_acquire) != 0;
+            out->unsampled =
+                n - first_wanted(a, seq, n, atomic_load(&phase->sample_cursor), is_pending);
+            if (out->kind != SL_PHASE_PRESAMPLE)
+                out->unclaimed =
+                    n - first_wanted(a, seq, n, atomic_load(&phase->train_cursor), is_unclaimed);
+        }
+        // A slot is used again only when its phase is over: if it is not, all of this was its own.
+        uint64_t now = load_current(a);
+        if (now == seq)
+            return;
+        seq = now;
+    }
 }
 
 // --- completions ---
+
+// Whether the batch is drawn to be counted alone. The phase is the lease's while the lease holds.
+static bool is_presample(const struct sl_arena *a, const struct sl_lease *lease)
+{
+    return atomic_load(&lease->phase->kind) == SL_PHASE_PRESAMPLE &&
+           sl_ledger_word(a, lease->seq, lease->cell) == lease->word;
+}
 
 int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
 {
     uint64_t from = lease->word;
     uint64_t to = sl_cell_word(lease->seq, sl_cell_attempt(from), 0, SL_CELL_READY);
+    if (is_presample(a, lease))
+        return sl_fail(SL_EINVAL, "ledger: nobody trains a batch of pre-sampling");
     lease->entry->payload_tag = lease->tag;
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
         return SL_ESTALE;
@@ -356,14 +440,23 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
 
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 {
-    // Once the cell is done the entry may be reused: take what is needed before.
-    uint64_t tag = lease->entry->payload_tag;
+    bool sampled = sl_cell_state(lease->word) == SL_CELL_SAMPLING;
+    if (sampled && !is_presample(a, lease))
+        return sl_ledger_word(a, lease->seq, lease->cell) != lease->word
+                   ? SL_ESTALE
+                   : sl_fail(SL_EINVAL, "ledger: a batch that was sampled is to be trained yet");
+    // Once the cell is done the entry may be reused: take what is needed before. What was never
+    // published has no other tag than the lease's.
+    uint64_t tag = sampled ? lease->tag : lease->entry->payload_tag;
     uint64_t offset = lease->entry->payload_offset, bytes = lease->entry->payload_bytes;
     uint64_t from = lease->word;
-    uint64_t to = (from & ~(uint64_t)0xff) | SL_CELL_DONE;
-    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from,
+                                        sl_cell_done(from)))
         return SL_ESTALE;
-    SL_FAILPOINT(TRAINER_DONE);
+    if (sampled)
+        SL_FAILPOINT(SAMPLER_PUBLISHED);
+    else
+        SL_FAILPOINT(TRAINER_DONE);
     if (bytes)
         sl_extent_free(a, tag, offset, bytes);
     sl_event_signal(&a->h->update);
@@ -461,10 +554,11 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
         cursor_rewind(&phase->train_cursor, 0);
     }
     sl_extent_sweep(a);
+    // After the leases: a gradient counts when its cell is done, and now that is settled.
     sl_board_reclaim(a, worker);
+    sl_probe_reclaim(a, worker);
     sl_ledger_advance(a);
-    sl_event_signal(&a->h->work);
-    sl_event_signal(&a->h->ready);
+    signal_all(a);
     sl_event_signal(&a->h->update);
 }
 
@@ -474,7 +568,7 @@ void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
     uint64_t opened = load_opened(a);
     for (uint64_t seq = load_current(a); seq <= opened; seq++) {
         struct sl_phase *phase = find_phase(a, seq);
-        if (!phase || phase->spec.kind == SL_PHASE_INFER)
+        if (!phase || atomic_load(&phase->kind) == SL_PHASE_INFER)
             continue;
         uint32_t n = atomic_load(&phase->n_cells);
         for (uint32_t i = 0; i < n; i++) {

@@ -16,6 +16,8 @@
  *
  *      pending -> sampling -> ready -> training -> done         (train, sampled evaluation)
  *                             ready -> training -> done         (inference: nothing to sample)
+ *      pending -> sampling -------------------------> done         (pre-sampling: drawn to be
+ *                                                                   counted, nothing is kept)
  *
  * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
  * only after the kernel has proved the owner's death: sampling -> pending and training -> ready,
@@ -51,9 +53,10 @@ enum sl_cell_state {
 };
 
 enum sl_phase_kind {
-    SL_PHASE_TRAIN, // sample, forward, backward, update
-    SL_PHASE_EVAL,  // sample with evaluate.fanout, forward, count correct ones
-    SL_PHASE_INFER, // one model layer over a range of vertices, all neighbours
+    SL_PHASE_TRAIN,     // sample, forward, backward, update
+    SL_PHASE_EVAL,      // sample with evaluate.fanout, forward, count correct ones
+    SL_PHASE_INFER,     // one model layer over a range of vertices, all neighbours
+    SL_PHASE_PRESAMPLE, // sample as TRAIN of the same epoch does, count visits, keep nothing
 };
 
 // Whose vertices a phase walks through, batch_size at a time.
@@ -72,19 +75,23 @@ struct sl_phase_spec {
     uint32_t set;    // enum sl_vertex_set
     uint32_t params; // enum sl_param_set
     uint32_t epoch;
-    uint32_t layer;         // INFER: model layer
-    uint32_t last_layer;    // INFER: 1 when its output is compared with the labels
-    uint32_t gated;         // trainers wait until the broker opens the gate
-    uint32_t batch_size;    // vertices a cell
-    uint64_t n_items;       // vertices in all
-    uint64_t first_version; // TRAIN: the parameters' version before the first update
+    uint32_t layer;           // INFER: model layer
+    uint32_t last_layer;      // INFER: 1 when its output is compared with the labels
+    uint32_t gated;           // trainers wait until the broker opens the gate
+    uint32_t order_bank;      // TRAIN, PRESAMPLE: which bank of the order its vertices are in
+    uint32_t count_visits;    // 1: samplers count the input nodes of its batches (hot.h)
+    uint32_t rank_generation; // blocks carry ranks of this hotness order; 0 = none
+    uint32_t batch_size;      // vertices a cell
+    uint64_t n_items;         // vertices in all
+    uint64_t first_version;   // TRAIN: the parameters' version before the first update
 };
 
 struct sl_phase {
     _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
     struct sl_phase_spec spec;         // stable while a lease on one of its cells is held
     _Atomic uint32_t n_cells;
-    _Atomic uint64_t first_version;              // of spec, for readers without a lease
+    _Atomic uint32_t kind;                       // of spec, for readers without a lease
+    _Atomic uint64_t first_version;              // likewise
     _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
     _Alignas(64) _Atomic uint32_t gate;          // 1 = closed
     _Alignas(64) _Atomic uint64_t sample_cursor; // generation << 32 | cells below it: not pending
@@ -100,14 +107,22 @@ struct sl_batch_entry {
     uint64_t digest;                      // XXH3 of the block, when the job asks for it
     uint32_t n_seeds, n_input;
     uint64_t n_edges;
+    uint32_t visits_counted; // 1: this cell's input nodes have been counted
     // sampler
     uint64_t sample_ns;      // drawing and renumbering
+    uint64_t mark_ns;        // looking ranks up (M of FGNN's table 5)
+    uint64_t copy_ns;        // copying the vertex list behind the hops (C)
     uint64_t sample_wait_ns; // waiting for payload memory
     uint64_t ready_at_ns;    // monotonic clock
     // trainer
     uint64_t claimed_at_ns;
     uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
-    uint64_t extract_ns, extract_bytes;
+    uint64_t extract_ns;
+    uint64_t hits;                  // input nodes that the trainer's cache had
+    uint64_t hit_bytes, miss_bytes; // feature bytes read from the cache and from the store
+    uint64_t base_version;          // async: of the parameters the gradient was computed on
+    uint64_t applied_version;       // async: of those it was applied to
+    uint32_t standby;               // 1: trained by a standby trainer
     uint64_t train_ns; // forward, backward, and applying the update where it was this one's turn
     double loss;       // sum over counted seeds
     uint64_t correct, counted;
@@ -148,8 +163,9 @@ struct sl_reclaimed {
     uint64_t first_tag; // batch of the first of them, 0 = none
 };
 
-// Takes back everything a dead worker held: leases, payload memory, the apply lock. Only after the
-// kernel has proved its death.
+// Takes back everything a dead worker held: leases, payload memory, the apply lock, an async
+// gradient that it had not finished, the probe that it was writing. Only after the kernel has
+// proved its death, and before another worker takes its seat.
 void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out);
 
 // Live counts over the sampled phases that are not complete: what is queued, and where.
@@ -162,22 +178,36 @@ void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
 
 // --- workers ---
 
-// Claims the lowest pending cell of the open phases. Waits up to timeout_ms.
-// SL_OK, SL_ETIMEDOUT, SL_EABORTED.
-int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
-                           struct sl_lease *out);
-// sampling -> ready. SL_ESTALE when the lease was taken away.
+// How far ahead of the trainers a sampler may draw.
+enum sl_ahead { SL_AHEAD_ALL, SL_AHEAD_CURRENT_ONLY };
+
+// Claims the lowest pending cell of the open phases, or of the current one only. Waits up to
+// timeout_ms. SL_OK, SL_ETIMEDOUT, SL_EABORTED.
+int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
+                           uint32_t timeout_ms, struct sl_lease *out);
+// sampling -> ready. SL_ESTALE when the lease was taken away; SL_EINVAL in a PRESAMPLE phase.
 int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease);
 
 // Claims the lowest unclaimed cell of the current phase once it is ready: strictly in batch order.
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out);
-// training -> done, then frees the payload. SL_ESTALE when the lease was taken away.
+// training -> done, then frees the payload; sampling -> done in a PRESAMPLE phase. SL_ESTALE when
+// the lease was taken away; SL_EINVAL for a sampler's lease of another phase.
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease);
 // Gives a lease back unused: sampling -> pending, training -> ready (payload kept).
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease);
 
 // --- both ---
+
+// What lies ahead in the current phase. From hints: exact while nobody dies.
+struct sl_ledger_ahead {
+    uint64_t seq;  // 0: no phase is open
+    uint32_t kind; // enum sl_phase_kind
+    bool gated;
+    uint32_t unsampled; // cells that nobody has claimed for sampling
+    uint32_t unclaimed; // cells that no trainer has claimed: M_r of FGNN 5.3
+};
+void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out);
 
 struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
 struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);

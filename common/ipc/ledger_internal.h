@@ -31,6 +31,12 @@ static inline uint64_t sl_cell_attempt(uint64_t word)
     return word >> 24 & SL_ATTEMPT_MASK;
 }
 
+// What a lease's word becomes when it is completed: this very lease's, and no other's.
+static inline uint64_t sl_cell_done(uint64_t word)
+{
+    return (word & ~(uint64_t)0xff) | SL_CELL_DONE;
+}
+
 // seq | cell | attempt: tags order batches as trainers take them.
 static inline uint64_t sl_tag_make(uint64_t seq, uint32_t cell, uint64_t attempt)
 {

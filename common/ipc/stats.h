@@ -1,5 +1,5 @@
 /*
- * stats.h - live statistics: one slot a worker, written by it alone, read by the broker.
+ * stats.h - live statistics: one slot a seat (seat.h), written by its worker, read by the broker.
  *
  * A seqlock: the writer makes `seq` odd, stores, and makes it even again; the reader copies and
  * looks whether seq was even and unchanged. Writing costs a few stores a batch and no lock. All
@@ -16,6 +16,8 @@
 
 enum sl_stage {
     SL_STAGE_SAMPLE,
+    SL_STAGE_MARK,
+    SL_STAGE_COPY,
     SL_STAGE_EXTRACT,
     SL_STAGE_TRAIN,
     SL_STAGE_EVALUATE,

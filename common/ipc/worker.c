@@ -216,8 +216,11 @@ static void *listen_to_broker(void *arg)
         Sl__Control__Envelope *m;
         pthread_mutex_lock(&t->lock);
         while (sl_bus_receive(w->bus, 0, NULL, &m) == SL_OK) {
-            if (m->body_case == SL__CONTROL__ENVELOPE__BODY_STOP)
+            if (m->body_case == SL__CONTROL__ENVELOPE__BODY_STOP) {
                 atomic_store(&w->stop, true);
+                // Other waits look around ten times a second; a standby trainer's does not.
+                sl_event_signal(&w->arena.h->standby);
+            }
             sl_bus_message_free(m);
         }
         pthread_mutex_unlock(&t->lock);
@@ -281,9 +284,9 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout
 
     SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
     w->arena.doorbell = SL_WORKER_FD_DOORBELL;
-    if (w->slot >= w->arena.h->spec.n_workers)
-        return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot,
-                       w->arena.h->spec.n_workers);
+    uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
+    if (w->slot >= n_slots)
+        return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot, n_slots);
     sl_failpoint_bind(w->arena.h->failpoint);
     w->stats = sl_stats_slot(&w->arena, w->slot);
     sl_stats_begin(w->stats, w->id);
@@ -294,6 +297,8 @@ int sl_worker_ready(struct sl_worker *w)
 {
     Sl__Control__Ready ready = SL__CONTROL__READY__INIT;
     ready.ready_ns = sl_now_ns() - w->start_ns;
+    ready.step_bytes = w->step_bytes;
+    ready.t_train_ns = w->t_train_ns;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_READY;
     e.ready = &ready;

@@ -35,14 +35,15 @@ enum {
 
 struct sl_worker {
     uint32_t id;         // 1 .. 65535, never reused within a job
-    uint32_t slot;       // statistics slot
+    uint32_t slot;       // seat and statistics slot (seat.h)
     uint32_t role_index; // "sampler 0"
     uint32_t device;     // index into the configuration's devices
     char name[32];       // "sampler 0"
     char *config_json;   // owned; NUL-terminated
     size_t config_bytes;
     uint64_t start_ns;
-    struct sl_arena arena; // mapped after sl_worker_attach
+    uint64_t step_bytes, t_train_ns; // trainers: measured on the probe block, before Ready
+    struct sl_arena arena;           // mapped after sl_worker_attach
     struct sl_worker_slot *stats;
     struct sl_bus *bus;
     _Atomic bool stop;               // set by the listening thread
@@ -56,7 +57,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
 // timeout_ms; SL_EABORTED on Stop), maps the arena and starts the listening thread.
 int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout_ms);
 
-// Says Ready.
+// Says Ready, with what a trainer has measured.
 int sl_worker_ready(struct sl_worker *w);
 
 // True once the job stops: leave the loop.

@@ -1,0 +1,111 @@
+#include "common/ipc/hot.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+/*
+ * Memory orders (the edges they pair with):
+ *
+ *   visits            relaxed: sums, read once the phase that counted them is complete, which
+ *                     orders them
+ *   hot_generation    release by publish     acquire by sl_hot_generation: order and rank
+ *   probe             release by offer       acquire by wait: the block
+ */
+
+_Atomic uint32_t *sl_hot_visits(const struct sl_arena *a)
+{
+    return a->h->spec.visit_rows ? sl_arena_region(a, SL_REGION_VISITS) : NULL;
+}
+
+void sl_hot_count(struct sl_arena *a, const uint32_t *nodes, uint32_t n)
+{
+    _Atomic uint32_t *visits = sl_hot_visits(a);
+    if (!visits)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        atomic_fetch_add_explicit(&visits[nodes[i]], 1, memory_order_relaxed);
+}
+
+void sl_hot_forget_visits(struct sl_arena *a)
+{
+    _Atomic uint32_t *visits = sl_hot_visits(a);
+    if (!visits)
+        return;
+    const struct sl_region *r = &a->h->region[SL_REGION_VISITS];
+    // A hole reads as zeros and takes no memory; where the system makes none, zeros have to do.
+    if (fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)r->offset,
+                  (off_t)r->bytes) == 0)
+        return;
+    for (uint64_t v = 0; v < a->h->spec.visit_rows; v++)
+        atomic_store_explicit(&visits[v], 0, memory_order_relaxed);
+}
+
+uint32_t *sl_hot_order(const struct sl_arena *a)
+{
+    return a->h->spec.hot_rows ? sl_arena_region(a, SL_REGION_HOT) : NULL;
+}
+
+uint32_t *sl_hot_rank(const struct sl_arena *a)
+{
+    uint64_t rows = a->h->spec.hot_rows;
+    return rows ? sl_hot_order(a) + sl_hot_array_bytes(rows) / sizeof(uint32_t) : NULL;
+}
+
+uint32_t sl_hot_generation(const struct sl_arena *a)
+{
+    return atomic_load_explicit(&a->h->hot_generation, memory_order_acquire);
+}
+
+void sl_hot_publish(struct sl_arena *a, uint32_t generation)
+{
+    atomic_store_explicit(&a->h->hot_generation, generation, memory_order_release);
+    sl_event_signal(&a->h->standby);
+}
+
+// --- probe ---
+
+enum { PROBE_NONE, PROBE_WRITING, PROBE_THERE };
+
+static uint64_t writing_by(uint32_t worker)
+{
+    return (uint64_t)worker << 8 | PROBE_WRITING;
+}
+
+void sl_probe_offer(struct sl_arena *a, uint32_t worker, const struct sl_block *block)
+{
+    uint64_t none = PROBE_NONE, mine = writing_by(worker);
+    if (block->bytes > a->h->spec.probe_bytes ||
+        !atomic_compare_exchange_strong(&a->h->probe, &none, mine))
+        return;
+    memcpy(sl_arena_region(a, SL_REGION_PROBE), block, block->bytes);
+    atomic_compare_exchange_strong(&a->h->probe, &mine, PROBE_THERE);
+    sl_event_signal(&a->h->ready);
+}
+
+int sl_probe_wait(struct sl_arena *a, uint32_t timeout_ms, const struct sl_block **out)
+{
+    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        uint32_t seen = sl_event_read(&a->h->ready);
+        if (sl_arena_aborted(a))
+            return SL_EABORTED;
+        if (atomic_load_explicit(&a->h->probe, memory_order_acquire) == PROBE_THERE) {
+            *out = sl_arena_region(a, SL_REGION_PROBE);
+            return SL_OK;
+        }
+        uint64_t now = sl_now_ns();
+        if (now >= deadline)
+            return SL_ETIMEDOUT;
+        uint64_t left_ms = (deadline - now) / 1000000 + 1;
+        sl_event_wait(&a->h->ready, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
+    }
+}
+
+void sl_probe_reclaim(struct sl_arena *a, uint32_t worker)
+{
+    uint64_t its = writing_by(worker);
+    atomic_compare_exchange_strong(&a->h->probe, &its, PROBE_NONE);
+}

@@ -1,0 +1,56 @@
+/*
+ * hot.h - visits, the hotness order and the probe block, as the processes of a job share them.
+ *
+ * VISITS. Samplers count how often each vertex is an input node (pre-sampling, FGNN 6.3, and the
+ * optimal hit rate). One atomic counter a vertex, added once a batch: a batch that is drawn again
+ * (a dead sampler's, an evicted one) is not counted again, since its ledger entry remembers; one
+ * whose sampler died while it counted may be counted partly twice, which an estimate can bear.
+ *
+ * ORDER. The broker computes order and rank (common/data/hotness.h) into the hot region and then
+ * publishes a generation > 0. From then on phases are opened with rank_generation set: their blocks
+ * carry ranks, and trainers fill their caches with order[0 .. capacity).
+ *
+ * PROBE. The largest probe batch a sampler measured with, kept for as long as the job: a trainer
+ * simulates one training step on it when it starts (FGNN 6.1), and so knows what a step takes of
+ * its device's memory and how long it lasts, before the first batch.
+ */
+#ifndef SL_COMMON_IPC_HOT_H
+#define SL_COMMON_IPC_HOT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/base/bits.h"
+#include "common/ipc/arena.h"
+#include "common/ipc/block.h"
+
+// (visit_rows), NULL when nobody counts.
+_Atomic uint32_t *sl_hot_visits(const struct sl_arena *a);
+// Adds one visit for each of nodes (n).
+void sl_hot_count(struct sl_arena *a, const uint32_t *nodes, uint32_t n);
+// Broker: all counts to zero; gives the memory back.
+void sl_hot_forget_visits(struct sl_arena *a);
+
+// Bytes of the order, and of the ranks behind it: arrays on cache lines of their own.
+static inline uint64_t sl_hot_array_bytes(uint64_t rows)
+{
+    return sl_align_up(rows * sizeof(uint32_t), 64);
+}
+
+// Both NULL without a cache.
+uint32_t *sl_hot_order(const struct sl_arena *a); // (hot_rows) vertices, hottest first
+uint32_t *sl_hot_rank(const struct sl_arena *a);  // (hot_rows) place of each vertex
+// The order that is there: 0 = none yet.
+uint32_t sl_hot_generation(const struct sl_arena *a);
+// Broker: order and rank are written and stay as they are from now on. Wakes standby trainers, so
+// that they can fill their caches before they are needed.
+void sl_hot_publish(struct sl_arena *a, uint32_t generation);
+
+// Sampler: leaves the probe block unless somebody has, or it is larger than probe_bytes.
+void sl_probe_offer(struct sl_arena *a, uint32_t worker, const struct sl_block *block);
+// Trainer: waits for it. SL_OK; SL_ETIMEDOUT; SL_EABORTED.
+int sl_probe_wait(struct sl_arena *a, uint32_t timeout_ms, const struct sl_block **out);
+// Broker: a sampler died; if it was writing the probe, somebody else shall.
+void sl_probe_reclaim(struct sl_arena *a, uint32_t worker);
+
+#endif

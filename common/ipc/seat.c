@@ -1,0 +1,64 @@
+#include "common/ipc/seat.h"
+
+/*
+ * Memory orders: duty, activity and the cache's words are stored with release and read with
+ * acquire. The event is signalled after the store (event.h), so whoever read the event first and
+ * looked at the words then is woken.
+ */
+
+_Static_assert(sizeof(struct sl_seat) % 64 == 0, "seats do not share cache lines");
+_Static_assert(sizeof(struct sl_schedule) % 64 == 0, "the seats behind the schedule are aligned");
+
+struct sl_schedule *sl_schedule_of(const struct sl_arena *a)
+{
+    return sl_arena_region(a, SL_REGION_SEATS);
+}
+
+// The seats stand behind the schedule.
+struct sl_seat *sl_seat(const struct sl_arena *a, uint32_t seat)
+{
+    return (struct sl_seat *)(sl_schedule_of(a) + 1) + seat;
+}
+
+uint32_t sl_seat_awake(const struct sl_arena *a)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        const struct sl_seat *s = sl_seat(a, sl_seat_trainer(a, d));
+        n += atomic_load_explicit(&s->duty, memory_order_acquire) == SL_DUTY_STANDBY &&
+             atomic_load_explicit(&s->activity, memory_order_acquire) == SL_ACTIVITY_BUSY;
+    }
+    return n;
+}
+
+void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty)
+{
+    if (atomic_exchange(&sl_seat(a, seat)->duty, (uint32_t)duty) == (uint32_t)duty)
+        return;
+    sl_event_signal(&a->h->standby);
+    sl_event_signal(&a->h->ready);
+    sl_event_signal(&a->h->work); // the sampler beside it may be held to the current phase
+}
+
+void sl_seat_vacate(struct sl_arena *a, uint32_t seat)
+{
+    struct sl_seat *s = sl_seat(a, seat);
+    atomic_store(&s->cache_generation, 0);
+    atomic_store(&s->cache_loaded, 0);
+    atomic_store(&s->activity, SL_ACTIVITY_NONE);
+    // A standby trainer that died at work holds nobody back any more, nor does a dead sampler.
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->standby);
+}
+
+void sl_seat_set_activity(struct sl_arena *a, uint32_t seat, enum sl_activity activity)
+{
+    if (atomic_exchange(&sl_seat(a, seat)->activity, (uint32_t)activity) == (uint32_t)activity)
+        return;
+    if (activity == SL_ACTIVITY_BLOCKED)
+        sl_event_signal(&a->h->standby);
+    if (activity == SL_ACTIVITY_ASLEEP) {
+        sl_event_signal(&a->h->work);    // the sampler beside it may draw ahead
+        sl_event_signal(&a->h->standby); // another one may take its place
+    }
+}
