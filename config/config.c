@@ -104,9 +104,11 @@ static int check_structure(const struct sl_parse *p, const char *scope, const ch
                 return sl_parse_value(p, key, visible, child, p->out);
             snprintf(inner, sizeof inner, "%s.", key->path);
             SL_TRY(check_structure(p, inner, inner, child));
-        } else if (key->type == SL_KEY_DEVICES && cJSON_IsArray(child)) {
+        } else if (key->type == SL_KEY_LIST && cJSON_IsArray(child)) {
             unsigned i = 0;
             const cJSON *entry;
+            char entry_scope[SL_KEY_PATH_BYTES + 3];
+            snprintf(entry_scope, sizeof entry_scope, "%s[].", key->path);
             cJSON_ArrayForEach(entry, child)
             {
                 char inner[SL_KEY_PATH_BYTES];
@@ -115,12 +117,11 @@ static int check_structure(const struct sl_parse *p, const char *scope, const ch
                     char found[SL_PARSE_FOUND_BYTES];
                     sl_parse_found(entry, found);
                     return sl_parse_fail(p, inner,
-                                         "found %s, wanted an object such as "
-                                         "{\"kind\": \"cpu\", \"cores\": \"0\"}: correct it",
-                                         found);
+                                         "found %s, wanted an object such as %s: correct it", found,
+                                         key->entry_eg);
                 }
                 strcat(inner, ".");
-                SL_TRY(check_structure(p, "devices[].", inner, entry));
+                SL_TRY(check_structure(p, entry_scope, inner, entry));
             }
         }
     }

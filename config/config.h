@@ -21,13 +21,20 @@ enum {
     SL_CONFIG_MAX_CORES = 64,   // cores of one device
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
+    SL_CONFIG_MAX_SCHEDULE = 64,
 };
 
 enum sl_model_kind { SL_MODEL_GRAPHSAGE, SL_MODEL_GCN };
-enum sl_sampler_kind { SL_SAMPLER_KHOP };
+enum sl_sampler_kind { SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED, SL_SAMPLER_WALK };
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM };
-enum sl_update_mode { SL_UPDATE_ORDERED };
-enum sl_cache_policy { SL_CACHE_NONE };
+enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
+enum sl_cache_policy {
+    SL_CACHE_NONE,
+    SL_CACHE_RANDOM,
+    SL_CACHE_DEGREE,
+    SL_CACHE_PRESC,
+    SL_CACHE_OPTIMAL,
+};
 enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16 };
 enum sl_device_kind { SL_DEVICE_CPU };
 
@@ -37,6 +44,13 @@ struct sl_device_config {
     uint32_t n_cores;
     uint16_t cores[SL_CONFIG_MAX_CORES]; // core numbers, ascending
     uint64_t memory_bytes;               // budget; 0 = not limited
+};
+
+// One entry of "schedule": the split changes when that batch of that epoch has been trained.
+struct sl_schedule_config {
+    uint32_t epoch;
+    uint32_t batch; // 0 = at the epoch's beginning
+    uint32_t samplers, trainers;
 };
 
 struct sl_config {
@@ -56,6 +70,8 @@ struct sl_config {
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
         uint64_t batch_size;
+        uint32_t paths, length; // walk
+        double restart;
     } sampler;
 
     struct {
@@ -68,11 +84,16 @@ struct sl_config {
 
     struct {
         enum sl_update_mode mode;
-        uint32_t batches_per_update;
+        uint32_t batches_per_update; // 1 with async
+        uint32_t staleness;          // async
     } updates;
 
     struct {
         enum sl_cache_policy policy;
+        uint32_t presample_epochs; // presc
+        bool ratio_auto;
+        double ratio; // of the vertices; 0 when auto
+        bool report_optimal;
     } cache;
 
     bool devices_auto;  // the text said "auto"; the resolved text lists them, so it parses as false
@@ -80,11 +101,19 @@ struct sl_config {
     struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
 
     struct {
-        uint32_t samplers; // resolved: at least 1
-        uint32_t trainers;
+        uint32_t samplers; // resolved: at least 1; where both are auto, a first guess
+        uint32_t trainers; // resolved: 0 only on a single device, whose standby trainer trains
         bool samplers_auto, trainers_auto; // the job leaves the number to the broker
         bool switching;
     } allocation;
+
+    uint32_t n_schedule;
+    struct sl_schedule_config schedule[SL_CONFIG_MAX_SCHEDULE]; // ascending
+
+    // For tests of the scheduling: a batch takes at least that long. Seconds, 0 = off.
+    struct {
+        double sample, train, standby;
+    } throttle;
 
     uint64_t arena_bytes; // payload capacity; 0 = auto
     uint32_t epochs;

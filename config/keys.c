@@ -22,17 +22,24 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 
 #define FIELD(struct_, field)                                                                      \
     .offset = offsetof(struct struct_, field), .bytes = sizeof(((struct struct_ *)0)->field)
-#define AT(field)     FIELD(sl_config, field)
-#define BESIDE(field) .companion = offsetof(struct sl_config, field)
-#define FLAG(field)   .word_flag = offsetof(struct sl_config, field)
+#define AT(field)      FIELD(sl_config, field)
+#define BESIDE(field)  .companion = offsetof(struct sl_config, field)
+#define FLAG(field)    .word_flag = offsetof(struct sl_config, field)
+#define ENTRY(struct_) .entry_bytes = sizeof(struct struct_)
 
 static const char *const model_kinds[] = {
     [SL_MODEL_GRAPHSAGE] = "graphsage", [SL_MODEL_GCN] = "gcn", NULL};
-static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop", NULL};
+static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop",
+                                            [SL_SAMPLER_WEIGHTED] = "weighted",
+                                            [SL_SAMPLER_WALK] = "walk",
+                                            NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", NULL};
-static const char *const update_modes[] = {[SL_UPDATE_ORDERED] = "ordered", NULL};
-static const char *const cache_policies[] = {[SL_CACHE_NONE] = "none", NULL};
+static const char *const update_modes[] = {
+    [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
+static const char *const cache_policies[] = {
+    [SL_CACHE_NONE] = "none",   [SL_CACHE_RANDOM] = "random",   [SL_CACHE_DEGREE] = "degree",
+    [SL_CACHE_PRESC] = "presc", [SL_CACHE_OPTIMAL] = "optimal", NULL};
 static const char *const precisions[] = {
     [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", NULL};
 static const char *const device_kinds[] = {[SL_DEVICE_CPU] = "cpu", NULL};
@@ -73,15 +80,30 @@ const struct sl_key sl_keys[] = {
      .doc = "How mini-batches are drawn."},
     {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind),
      .words = sampler_kinds, .fallback = "\"khop\"",
-     .doc = "khop draws neighbours uniformly and without replacement, hop by hop."},
+     .doc = "How neighbours are drawn, hop by hop: khop uniformly and without replacement, "
+            "weighted by edge_weight.npy and without replacement, walk by short random walks "
+            "(PinSAGE)."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
      .min = 1, .max = 65535,
      .fallback_note = "[15, 10, 5] with 3 layers; it must be given with any other number",
      .doc = "Neighbours drawn for each vertex, one number for each layer, the hop next to the "
-            "seeds first; -1 takes all."},
+            "seeds first; -1 takes all. With walk: how many of the vertices met most often are "
+            "kept; -1 keeps all that were met."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size),
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch; the last one of an epoch may be smaller."},
+    {.path = "sampler.paths", .type = SL_KEY_INTEGER, AT(sampler.paths),
+     .min = 1, .max = 1024, .fallback = "10",
+     .only_key = "sampler.kind", .only_word = "walk",
+     .doc = "Random walks from each vertex. Only with walk."},
+    {.path = "sampler.length", .type = SL_KEY_INTEGER, AT(sampler.length),
+     .min = 1, .max = 64, .fallback = "3",
+     .only_key = "sampler.kind", .only_word = "walk",
+     .doc = "Steps of a random walk. Only with walk."},
+    {.path = "sampler.restart", .type = SL_KEY_NUMBER, AT(sampler.restart),
+     .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
+     .only_key = "sampler.kind", .only_word = "walk",
+     .doc = "Probability that a random walk goes back to its start before a step. Only with walk."},
 
     {.path = "optimizer", .type = SL_KEY_OBJECT,
      .doc = "How gradients change the parameters."},
@@ -116,23 +138,48 @@ const struct sl_key sl_keys[] = {
     {.path = "updates.mode", .type = SL_KEY_WORD, AT(updates.mode),
      .words = update_modes, .fallback = "\"ordered\"",
      .doc = "ordered reduces gradients in batch order: the result does not depend on the number "
-            "of trainers."},
+            "of trainers. async applies each gradient as it comes, within updates.staleness."},
     {.path = "updates.batches_per_update", .type = SL_KEY_INTEGER, AT(updates.batches_per_update),
      .min = 1, .max = 1024, .fallback = "1",
+     .only_key = "updates.mode", .only_word = "ordered",
      .doc = "Consecutive mini-batches whose gradients make one update; as many trainers can work "
-            "at the same time."},
+            "at the same time. Only with ordered: with async it is 1."},
+    {.path = "updates.staleness", .type = SL_KEY_INTEGER, AT(updates.staleness),
+     .min = 0, .max = 1024, .fallback = "4",
+     .only_key = "updates.mode", .only_word = "async",
+     .doc = "Updates by which the parameters that a gradient was computed on may be older than "
+            "those it is applied to. Only with async."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},
     {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy),
      .words = cache_policies, .fallback = "\"none\"",
-     .doc = "none keeps no features apart from the page cache."},
+     .doc = "Which vertices are kept: none, random ones, those of the highest out-degree, those "
+            "that the first epochs' samples met most often (presc), or those that this job will "
+            "meet most often (optimal, which draws every sample twice: for comparison)."},
+    {.path = "cache.presample_epochs", .type = SL_KEY_INTEGER, AT(cache.presample_epochs),
+     .min = 1, .max = 1000000, .fallback = "1",
+     .only_key = "cache.policy", .only_word = "presc",
+     .doc = "Epochs whose samples are counted; the cache serves the ones after them. Only with "
+            "presc."},
+    {.path = "cache.ratio", .type = SL_KEY_NUMBER, AT(cache.ratio),
+     .min = 0, .above_min = true, .max = 1,
+     .word = "auto", FLAG(cache.ratio_auto), .fallback = "\"auto\"",
+     .only_key = "cache.policy", .only_word = "none", .only_not = true,
+     .doc = "Share of the vertices whose features a trainer keeps. auto takes what a measured "
+            "training step leaves of its device's memory. Not with none."},
+    {.path = "cache.report_optimal", .type = SL_KEY_BOOL, AT(cache.report_optimal),
+     .fallback = "false",
+     .only_key = "cache.policy", .only_word = "none", .only_not = true,
+     .doc = "Whether the report has the best hit rate that a cache of this size could have had; "
+            "samplers then count every epoch. Not with none."},
 
-    {.path = "devices", .type = SL_KEY_DEVICES, AT(devices), BESIDE(n_devices),
-     .min = 1, .max = SL_CONFIG_MAX_DEVICES,
+    {.path = "devices", .type = SL_KEY_LIST, AT(devices), BESIDE(n_devices),
+     .min = 1, .max = SL_CONFIG_MAX_DEVICES, ENTRY(sl_device_config), .entries = "devices",
+     .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
      .doc = "What samplers and trainers run on. auto is one CPU device for each physical core "
-            "that the process may use."},
+            "that the process may use, and more on the same cores where the split asks for them."},
     {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true,
      FIELD(sl_device_config, kind), .words = device_kinds,
      .doc = "Kind of device: a set of CPU cores."},
@@ -149,15 +196,47 @@ const struct sl_key sl_keys[] = {
     {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers),
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
-     .doc = "Sampler processes. They take the first devices; with more workers than devices, "
-            "devices are shared."},
+     .doc = "Devices that sample; they are the first ones. auto lets measured times decide."},
     {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers),
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
-     .doc = "Trainer processes. They take the devices after the samplers'."},
+     .doc = "Devices that train; they are the last ones. auto lets measured times decide, and is "
+            "none where one device samples and trains in turn."},
     {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching),
-     .max = 0, .fallback = "false",
-     .doc = "Whether a sampler's device may train when that helps. This version can not."},
+     .fallback = "true",
+     .doc = "Whether a standby trainer on each sampler's device trains while that helps and "
+            "nothing is left to sample."},
+
+    {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule),
+     .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
+     .entry_eg = "{\"epoch\": 3, \"samplers\": 1, \"trainers\": 3}",
+     .fallback = "[]",
+     .doc = "Changes of the split while the job runs, in ascending order."},
+    {.path = "schedule[].epoch", .type = SL_KEY_INTEGER, .required = true,
+     FIELD(sl_schedule_config, epoch), .min = 0, .max = 999999,
+     .doc = "Epoch, counted from 0, in which the split changes."},
+    {.path = "schedule[].batch", .type = SL_KEY_INTEGER, FIELD(sl_schedule_config, batch),
+     .min = 0, .max = 4294967295.0, .fallback = "0",
+     .doc = "Mini-batches of that epoch that are trained before the change."},
+    {.path = "schedule[].samplers", .type = SL_KEY_INTEGER, .required = true,
+     FIELD(sl_schedule_config, samplers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
+     .doc = "Devices that sample from then on."},
+    {.path = "schedule[].trainers", .type = SL_KEY_INTEGER, .required = true,
+     FIELD(sl_schedule_config, trainers), .min = 1, .max = SL_CONFIG_MAX_WORKERS,
+     .doc = "Devices that train from then on."},
+
+    {.path = "throttle", .type = SL_KEY_OBJECT,
+     .doc = "Stages made slow by sleeping, for tests of scheduling."},
+    {.path = "throttle.sample", .type = SL_KEY_NUMBER, AT(throttle.sample),
+     .min = 0, .max = 10, .fallback = "0",
+     .doc = "Seconds that sampling a mini-batch takes at least; for tests of scheduling."},
+    {.path = "throttle.train", .type = SL_KEY_NUMBER, AT(throttle.train),
+     .min = 0, .max = 10, .fallback = "0",
+     .doc = "Seconds that a trainer takes for a mini-batch at least; for tests of scheduling."},
+    {.path = "throttle.standby", .type = SL_KEY_NUMBER, AT(throttle.standby),
+     .min = 0, .max = 10, .fallback = "0",
+     .doc = "Seconds that a standby trainer takes for a mini-batch at least; for tests of "
+            "scheduling."},
 
     {.path = "arena", .type = SL_KEY_OBJECT,
      .doc = "The shared memory that holds mini-batches on their way."},
@@ -176,7 +255,7 @@ const struct sl_key sl_keys[] = {
      .words = precisions, .fallback = "\"fp32\"",
      .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way."},
     {.path = "digest", .type = SL_KEY_BOOL, AT(digest),
-     .max = 1, .fallback = "false",
+     .fallback = "false",
      .doc = "Whether the report has samples_digest, a hash of every block; it costs a few "
             "percent."},
 
@@ -240,6 +319,16 @@ bool sl_key_is_in(const struct sl_key *key, const char *parent)
     return strcmp(mine, parent) == 0;
 }
 
+bool sl_key_applies(const struct sl_key *key, const struct sl_config *config)
+{
+    if (!key->only_key)
+        return true;
+    const struct sl_key *other = sl_key_find(key->only_key);
+    unsigned index;
+    memcpy(&index, (const char *)config + other->offset, sizeof index);
+    return (strcmp(other->words[index], key->only_word) == 0) != key->only_not;
+}
+
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes)
 {
     // "model.layers" as one name is a mistake of its own kind.
@@ -251,13 +340,16 @@ void sl_key_suggest(const char *parent, const char *name, char *out, size_t byte
         return;
     }
 
-    // A key of the same object wins over one elsewhere, which must be nearer to be worth naming.
+    // A key of the same object wins over one elsewhere, which must be nearer to be worth naming,
+    // and much nearer where a list's entry is on either side: few mean that.
+    bool in_entry = strstr(parent, "[]") != NULL;
     const struct sl_key *best = NULL;
     unsigned best_cost = SL_TEXT_FAR;
     for (size_t i = 0; i < sl_n_keys; i++) {
         bool here = sl_key_is_in(&sl_keys[i], parent);
         unsigned near = sl_text_nearness(name, sl_key_leaf(&sl_keys[i]));
-        unsigned cost = 2 * near + !here;
+        bool far = in_entry || strstr(sl_keys[i].path, "[]");
+        unsigned cost = 2 * near + (here ? 0 : far ? 5 : 1);
         if ((here ? near < SL_TEXT_FAR : near <= 1) && cost < best_cost) {
             best = &sl_keys[i];
             best_cost = cost;

@@ -2,9 +2,9 @@
  * keys_internal.h - the table of keys, as every file of config/ reads it.
  *
  * A key is a row: its JSON path, what values it takes, its default, what it means, and where the
- * value lives in struct sl_config. Objects have rows too (for their description), followed by the
- * rows of what is in them. "devices[].kind" is a key of an entry of the list "devices"; its offset
- * counts from struct sl_device_config.
+ * value lives in struct sl_config. Objects and lists of objects have rows too (for their
+ * description), followed by the rows of what is in them. "devices[].kind" is a key of an entry of
+ * the list "devices"; its offset counts from the beginning of that entry's struct.
  */
 #ifndef SL_CONFIG_KEYS_INTERNAL_H
 #define SL_CONFIG_KEYS_INTERNAL_H
@@ -13,20 +13,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sl_config;
+
 enum { SL_KEY_PATH_BYTES = 128 };
 
 enum sl_key_type {
     SL_KEY_OBJECT,  // holds other keys
     SL_KEY_NOTE,    // text that sluice does not read
     SL_KEY_STRING,  // char[]
-    SL_KEY_BOOL,    // bool; max 0: only false exists
+    SL_KEY_BOOL,    // bool
     SL_KEY_INTEGER, // uint32_t or uint64_t
     SL_KEY_NUMBER,  // double
     SL_KEY_WORD,    // an enum: the index into `words`
     SL_KEY_SIZE,    // uint64_t of bytes: a whole number, or "512MiB"
     SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t)
     SL_KEY_CORES,   // uint16_t[] of core numbers and, at `companion`, their number (uint32_t)
-    SL_KEY_DEVICES, // struct sl_device_config[] and, at `companion`, their number (uint32_t)
+    SL_KEY_LIST,    // structs of entry_bytes and, at `companion`, their number (uint32_t)
 };
 
 struct sl_key {
@@ -36,16 +38,23 @@ struct sl_key {
     uint32_t offset, bytes; // of the field; bytes 0: there is none
     uint32_t companion;     // offset of the field beside it, see the types
 
-    double min, max;           // of numbers, bytes of a size, length of a list of devices
+    double min, max;           // of numbers, bytes of a size, length of a list
     bool above_min, below_max; // the bound itself is not allowed
 
     const char *const *words; // SL_KEY_WORD: NULL-terminated, in the order of the enum
     const char *word;         // a word that may stand in the value's place: "auto", "full"
     uint32_t word_flag;       // offset of the bool that says so; 0: the value is then 0
 
-    const char *fallback;             // default as JSON text; NULL: none
-    const char *fallback_note;        // a default that depends on other keys, in words
-    const char *only_key, *only_word; // means something only when that key has that word
+    uint32_t entry_bytes; // SL_KEY_LIST: of the struct that an entry fills
+    const char *entries;  // ... what messages call them: "devices"
+    const char *entry_eg; // ... one of them as JSON text
+
+    const char *fallback;      // default as JSON text; NULL: none
+    const char *fallback_note; // a default that depends on other keys, in words
+
+    // Means something only when that key has that word or, with only_not, another one.
+    const char *only_key, *only_word;
+    bool only_not;
 
     const char *doc; // one sentence, for people: what it is
 };
@@ -59,17 +68,25 @@ const struct sl_key *sl_key_find(const char *path);
 // The name of a key inside its object: "layers" of "model.layers".
 const char *sl_key_leaf(const struct sl_key *key);
 
-// The object that holds a key: "model" of "model.layers", "" at the top, "devices[]".
+// The object that holds a key: "model" of "model.layers", "" at the top, "devices[]" for the keys
+// of a list's entries.
 void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
 
 // Whether the key stands directly in the object `parent`.
 bool sl_key_is_in(const struct sl_key *key, const char *parent);
+
+// Whether the key means something beside the value that its only_key has in `config`.
+bool sl_key_applies(const struct sl_key *key, const struct sl_config *config);
 
 /*
  * Advice on the unknown `name` in the object `parent` ("" is the top): "did you mean model.hidden?"
  * or, when nothing is near, the keys that object has. Written to out, cut at `bytes`.
  */
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes);
+
+// The words of a key that are `word`, or `without` it all others: "\"a\", \"b\" or \"c\"".
+void sl_key_words(const struct sl_key *key, const char *word, bool without, char *out,
+                  size_t bytes);
 
 // The values that a key takes, in words: "a whole number from 1 to 8".
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes);

@@ -52,9 +52,15 @@ static const struct sl_key *key_of(const char *path, char *advice, size_t bytes)
     for (char *dot = plain; (dot = strchr(dot, '.')) != NULL; dot++) {
         char outer[SL_KEY_PATH_BYTES];
         snprintf(outer, sizeof outer, "%.*s", (int)(dot - plain), plain);
+        char *entry = strstr(outer, "[]"); // "devices[]" is an entry of "devices"
+        bool is_entry = entry && entry[2] == '\0';
+        if (is_entry)
+            *entry = '\0';
         const struct sl_key *object = sl_key_find(outer);
-        if ((!object || object->type != SL_KEY_OBJECT) && strcmp(outer, "devices[]") != 0)
+        if (!object || object->type != (is_entry ? SL_KEY_LIST : SL_KEY_OBJECT))
             break;
+        if (is_entry)
+            *entry = '[';
         memcpy(parent, outer, sizeof parent);
         name = dot + 1;
     }
@@ -137,9 +143,9 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
             if (list)
                 sl_parse_found(list, found);
             return fail_set(SL_EINVAL, text,
-                            "%s: found %s, wanted a list that has this entry: set "
-                            "devices as a whole",
-                            excerpt, found);
+                            "%s: found %s, wanted a list that has this entry: set %.*s as a "
+                            "whole",
+                            excerpt, found, (int)strcspn(segment, "["), segment);
         }
         if (!child)
             child = cJSON_AddObjectToObject(node, segment);

@@ -32,7 +32,8 @@ void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES]);
 int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const char *path,
                    const cJSON *item, void *base);
 
-// Reads all keys of the object `node` (of `scope`, "" or "devices[]."; `shown` with its index).
+// Reads all keys of the object `node` (of `scope`, "" or "devices[]." and the like; `shown` with
+// its index).
 int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,
                      const cJSON *node, void *base);
 
@@ -42,8 +43,11 @@ cJSON *sl_parse_find(const cJSON *node, const char *path);
 // Applies "path=value" to the tree.
 int sl_parse_override(const struct sl_parse *p, const char *text);
 
-// What concerns several keys, the machine, and defaults that depend on other keys.
+// What concerns several keys, and defaults that depend on other keys.
 int sl_parse_resolve(const struct sl_parse *p);
+
+// Devices and the split between samplers and trainers, against each other and this machine.
+int sl_parse_resolve_split(const struct sl_parse *p);
 
 // "auto": one device for each core of a set that is not empty, in ascending order. With more cores
 // than there can be devices, as few neighbouring cores as possible share one. The devices of c are

@@ -1,6 +1,6 @@
 /*
- * resolve.c - what no row of the table can say: defaults that depend on other keys, keys that must
- * agree with one another, and what this machine has.
+ * resolve.c - what no row of the table can say: defaults that depend on other keys, and keys that
+ * must agree with one another. Devices and who works on them are in split.c.
  */
 #include "config/parse_internal.h"
 
@@ -10,7 +10,6 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/device/cores.h"
 #include "config/text_internal.h"
 
 // The job is called after its file unless it has a name; its run directory after the job.
@@ -92,83 +91,44 @@ static int check_only_keys(const struct sl_parse *p)
         const cJSON *item = key->only_key ? sl_parse_find(p->root, key->path) : NULL;
         if (!item)
             continue;
-        const struct sl_key *other = sl_key_find(key->only_key);
-        unsigned index;
-        memcpy(&index, (const char *)p->out + other->offset, sizeof index);
-        if (strcmp(other->words[index], key->only_word) == 0)
+        if (sl_key_applies(key, p->out))
             continue;
         cJSON *usual = cJSON_Parse(key->fallback);
         bool harmless = usual && cJSON_Compare(usual, item, true);
         cJSON_Delete(usual);
-        if (!harmless) {
-            char found[SL_PARSE_FOUND_BYTES];
-            sl_parse_found(item, found);
-            return sl_parse_fail(
-                p, key->path,
-                "found %s with %s \"%s\", wanted it only with \"%s\": take it out, "
-                "or set %s to \"%s\"",
-                found, other->path, other->words[index], key->only_word, other->path,
-                key->only_word);
-        }
+        if (harmless)
+            continue;
+        const struct sl_key *other = sl_key_find(key->only_key);
+        char found[SL_PARSE_FOUND_BYTES], words[160];
+        unsigned index;
+        memcpy(&index, (const char *)p->out + other->offset, sizeof index);
+        sl_parse_found(item, found);
+        sl_key_words(other, key->only_word, key->only_not, words, sizeof words);
+        return sl_parse_fail(p, key->path,
+                             "found %s with %s \"%s\", wanted it only with %s: take it out, or "
+                             "set %s to %s",
+                             found, other->path, other->words[index], words, other->path, words);
     }
     return SL_OK;
 }
 
-void sl_config_group_cores(const struct sl_cores *set, struct sl_config *c)
-{
-    uint16_t cores[SL_CORES_MAX];
-    uint32_t n = sl_cores_list(set, cores, SL_CORES_MAX);
-    uint32_t each = (uint32_t)sl_div_up(n, SL_CONFIG_MAX_DEVICES);
-    for (uint32_t i = 0; i < n; i++) {
-        struct sl_device_config *device = &c->devices[i / each];
-        device->kind = SL_DEVICE_CPU;
-        device->cores[device->n_cores++] = cores[i];
-    }
-    c->n_devices = (uint32_t)sl_div_up(n, each);
-}
-
-static int check_cores(const struct sl_parse *p)
+// The cache serves the epochs after pre-sampling: there must be one.
+static int check_presampling(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
-    struct sl_cores allowed;
-    SL_TRY(sl_cores_allowed(&allowed));
-    for (uint32_t d = 0; d < c->n_devices; d++) {
-        for (uint32_t i = 0; i < c->devices[d].n_cores; i++) {
-            uint32_t core = c->devices[d].cores[i];
-            if (sl_cores_has(&allowed, core))
-                continue;
-            char path[SL_KEY_PATH_BYTES], text[256];
-            snprintf(path, sizeof path, "devices[%u].cores", d);
-            sl_cores_format(&allowed, text, sizeof text);
-            if (core >= sl_cores_configured())
-                return sl_parse_fail(
-                    p, path,
-                    "found core %u, which this machine does not have, wanted cores "
-                    "among %s: correct it (several devices may name the same "
-                    "core)",
-                    core, text);
-            return sl_parse_fail(
-                p, path,
-                "found core %u, which this process may not use, wanted cores among "
-                "%s: correct it, or widen the process's affinity or cpuset",
-                core, text);
-        }
-    }
-    return SL_OK;
-}
-
-// A quarter of the devices samples until measurements say better; a side that is given leaves the
-// rest to the other.
-static void resolve_allocation(struct sl_config *c)
-{
-    uint32_t n = c->n_devices;
-    uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
-    if (c->allocation.samplers_auto && c->allocation.trainers_auto)
-        *samplers = SL_MAX(1u, n / 4);
-    else if (c->allocation.samplers_auto)
-        *samplers = n > *trainers ? n - *trainers : 1;
-    if (c->allocation.trainers_auto)
-        *trainers = n > *samplers ? n - *samplers : 1;
+    uint32_t k = c->cache.presample_epochs, n = c->epochs;
+    if (c->cache.policy != SL_CACHE_PRESC || k < n)
+        return SL_OK;
+    if (n == 1)
+        return sl_parse_fail(p, "cache.presample_epochs",
+                             "found %u with 1 epoch, wanted at least 2 epochs: the cache serves "
+                             "the epochs after pre-sampling; raise epochs, or choose another "
+                             "cache.policy",
+                             k);
+    return sl_parse_fail(p, "cache.presample_epochs",
+                         "found %u with %u epochs, wanted at most %u: the cache serves the epochs "
+                         "after pre-sampling; lower it, or raise epochs",
+                         k, n, n - 1);
 }
 
 int sl_parse_resolve(const struct sl_parse *p)
@@ -176,13 +136,6 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(resolve_names(p));
     SL_TRY(resolve_fanouts(p));
     SL_TRY(check_only_keys(p));
-    if (p->out->devices_auto) {
-        struct sl_cores physical;
-        SL_TRY(sl_cores_physical(&physical));
-        sl_config_group_cores(&physical, p->out);
-    } else {
-        SL_TRY(check_cores(p));
-    }
-    resolve_allocation(p->out);
-    return SL_OK;
+    SL_TRY(check_presampling(p));
+    return sl_parse_resolve_split(p);
 }

@@ -30,15 +30,14 @@ static void put_object(struct sl_text *t, const char *path, int depth);
 // The keyword(s) for the values of a key apart from its word.
 static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
 {
+    char entry[SL_KEY_PATH_BYTES];
     switch (key->type) {
     case SL_KEY_OBJECT: put_object(t, key->path, depth); break;
     case SL_KEY_NOTE: sl_text_put(t, "\"type\": \"string\""); break;
     case SL_KEY_STRING:
         sl_text_put(t, "\"type\": \"string\", \"minLength\": 1, \"maxLength\": %u", key->bytes - 1);
         break;
-    case SL_KEY_BOOL:
-        sl_text_put(t, key->max > 0 ? "\"type\": \"boolean\"" : "\"const\": false");
-        break;
+    case SL_KEY_BOOL: sl_text_put(t, "\"type\": \"boolean\""); break;
     case SL_KEY_INTEGER:
         sl_text_put(t, "\"type\": \"integer\"");
         put_bounds(t, key);
@@ -78,11 +77,12 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
         sl_text_put(t, "{\"type\": \"string\", \"pattern\": "
                        "\"^[0-9]+(-[0-9]+)?(, ?[0-9]+(-[0-9]+)?)*$\"}");
         break;
-    case SL_KEY_DEVICES:
+    case SL_KEY_LIST:
+        snprintf(entry, sizeof entry, "%s[]", key->path);
         sl_text_put(t, "\"type\": \"array\", \"minItems\": %.0f, \"maxItems\": %.0f, \"items\": {",
                     key->min, key->max);
         put_line(t, depth + 1);
-        put_object(t, "devices[]", depth + 1);
+        put_object(t, entry, depth + 1);
         put_line(t, depth);
         sl_text_put(t, "}");
         break;

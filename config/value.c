@@ -111,25 +111,33 @@ static void wanted_number(const struct sl_key *key, const char *what, char *out,
                  min, key->below_max ? "below" : "at most", max);
 }
 
+void sl_key_words(const struct sl_key *key, const char *word, bool without, char *out, size_t bytes)
+{
+    const char *last = NULL;
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; key->words[i]; i++) {
+        if ((strcmp(key->words[i], word) == 0) == without)
+            continue;
+        if (last && n < bytes)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
+        last = key->words[i];
+    }
+    if (last && n < bytes)
+        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
+}
+
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
 {
     char min[32], max[32];
-    size_t n = 0;
     switch (key->type) {
     case SL_KEY_OBJECT: snprintf(out, bytes, "an object {...}"); break;
     case SL_KEY_NOTE: snprintf(out, bytes, "text"); break;
     case SL_KEY_STRING: snprintf(out, bytes, "text of 1 to %u bytes", key->bytes - 1); break;
-    case SL_KEY_BOOL: snprintf(out, bytes, key->max > 0 ? "true or false" : "false"); break;
+    case SL_KEY_BOOL: snprintf(out, bytes, "true or false"); break;
     case SL_KEY_INTEGER: wanted_number(key, "a whole number", out, bytes); break;
     case SL_KEY_NUMBER: wanted_number(key, "a number", out, bytes); break;
-    case SL_KEY_WORD:
-        for (size_t i = 0; key->words[i] && n < bytes; i++)
-            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"",
-                                  i == 0              ? ""
-                                  : key->words[i + 1] ? ", "
-                                                      : " or ",
-                                  key->words[i]);
-        break;
+    case SL_KEY_WORD: sl_key_words(key, "", true, out, bytes); break;
     case SL_KEY_SIZE:
         sl_size_format((uint64_t)key->min, min, sizeof min);
         sl_size_format((uint64_t)key->max, max, sizeof max);
@@ -144,14 +152,12 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
     case SL_KEY_CORES:
         snprintf(out, bytes, "a core number, or text such as \"0\", \"0-3\" or \"0,2\"");
         break;
-    case SL_KEY_DEVICES:
-        snprintf(out, bytes,
-                 "a list of %.0f to %.0f devices such as "
-                 "[{\"kind\": \"cpu\", \"cores\": \"0\"}]",
-                 key->min, key->max);
+    case SL_KEY_LIST:
+        snprintf(out, bytes, "a list of %.0f to %.0f %s such as [%s]", key->min, key->max,
+                 key->entries, key->entry_eg);
         break;
     }
-    n = strlen(out);
+    size_t n = strlen(out);
     if (key->word)
         snprintf(out + n, bytes - n, ", or \"%s\"", key->word);
 }
@@ -300,25 +306,25 @@ static int read_cores(const struct sl_parse *p, const struct sl_key *key, const 
     return SL_OK;
 }
 
-static int read_devices(const struct sl_parse *p, const struct sl_key *key, const char *path,
-                        const cJSON *item, char *field, uint32_t *n)
+static int read_list(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                     const cJSON *item, char *field, uint32_t *n)
 {
     if (!cJSON_IsArray(item))
         return wrong(p, key, path, item);
     *n = (uint32_t)cJSON_GetArraySize(item);
     if (*n < key->min || *n > key->max)
-        return sl_parse_fail(p, path,
-                             "found %u devices, wanted %.0f to %.0f: correct the list, or "
-                             "write \"%s\"",
-                             *n, key->min, key->max, key->word);
-    struct sl_device_config *devices = (struct sl_device_config *)field;
+        return sl_parse_fail(p, path, "found %u %s, wanted %.0f to %.0f: correct the list%s%s%s",
+                             *n, key->entries, key->min, key->max, key->word ? ", or write \"" : "",
+                             key->word ? key->word : "", key->word ? "\"" : "");
+    char scope[SL_KEY_PATH_BYTES];
+    snprintf(scope, sizeof scope, "%s[].", key->path);
     const cJSON *entry;
     uint32_t i = 0;
     cJSON_ArrayForEach(entry, item)
     {
         char shown[SL_KEY_PATH_BYTES];
         snprintf(shown, sizeof shown, "%s[%u].", path, i);
-        SL_TRY(sl_parse_members(p, "devices[].", shown, entry, &devices[i]));
+        SL_TRY(sl_parse_members(p, scope, shown, entry, field + (size_t)i * key->entry_bytes));
         i++;
     }
     return SL_OK;
@@ -347,7 +353,7 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
         strcpy(field, item->valuestring);
         return SL_OK;
     case SL_KEY_BOOL:
-        if (!cJSON_IsBool(item) || (cJSON_IsTrue(item) && key->max < 1))
+        if (!cJSON_IsBool(item))
             return wrong(p, key, path, item);
         *(bool *)field = cJSON_IsTrue(item);
         return SL_OK;
@@ -366,7 +372,7 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
     case SL_KEY_SIZE: return read_size(p, key, path, item, field);
     case SL_KEY_FANOUT: return read_fanout(p, key, path, item, field, companion);
     case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
-    case SL_KEY_DEVICES: return read_devices(p, key, path, item, field, companion);
+    case SL_KEY_LIST: return read_list(p, key, path, item, field, companion);
     }
     return SL_OK;
 }

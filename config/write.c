@@ -42,24 +42,19 @@ static bool is_absent(const struct sl_key *key, const void *base)
     if (key->type == SL_KEY_SIZE && !key->word &&
         integer_at(key, (const char *)base + key->offset) == 0)
         return true;
-    if (!key->only_key)
-        return false;
-    const struct sl_key *other = sl_key_find(key->only_key);
-    unsigned index;
-    memcpy(&index, (const char *)base + other->offset, sizeof index);
-    return strcmp(other->words[index], key->only_word) != 0;
+    return key->only_key && !sl_key_applies(key, base); // no key of a list's entry has an only_key
 }
 
 static bool is_word(const struct sl_key *key, const void *base)
 {
-    if (!key->word || key->type == SL_KEY_DEVICES) // devices are listed: that is what resolved them
+    if (!key->word || key->type == SL_KEY_LIST) // devices are listed: that is what resolved them
         return false;
     if (key->word_flag)
         return *(const bool *)((const char *)base + key->word_flag);
     return integer_at(key, (const char *)base + key->offset) == 0;
 }
 
-static void put_device(struct sl_text *t, const struct sl_device_config *device);
+static void put_entry(struct sl_text *t, const struct sl_key *list, const void *entry);
 
 static void put_value(struct sl_text *t, const struct sl_key *key, const void *base)
 {
@@ -103,13 +98,13 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         sl_text_put_quoted(t, text);
         break;
     }
-    case SL_KEY_DEVICES:
+    case SL_KEY_LIST:
         sl_text_put(t, "[");
         for (uint32_t i = 0; i < count_at(key, base); i++) {
             sl_text_put(t, "%s\n    ", i ? "," : "");
-            put_device(t, (const struct sl_device_config *)field + i);
+            put_entry(t, key, field + (size_t)i * key->entry_bytes);
         }
-        sl_text_put(t, "\n  ]");
+        sl_text_put(t, count_at(key, base) ? "\n  ]" : "]");
         break;
     }
 }
@@ -134,10 +129,12 @@ static void put_members(struct sl_text *t, const char *parent, const void *base,
     }
 }
 
-static void put_device(struct sl_text *t, const struct sl_device_config *device)
+static void put_entry(struct sl_text *t, const struct sl_key *list, const void *entry)
 {
+    char parent[SL_KEY_PATH_BYTES];
+    snprintf(parent, sizeof parent, "%s[]", list->path);
     sl_text_put(t, "{");
-    put_members(t, "devices[]", device, "");
+    put_members(t, parent, entry, "");
     sl_text_put(t, "}");
 }
 

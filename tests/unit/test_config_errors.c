@@ -9,9 +9,17 @@
 #include "common/base/error.h"
 
 // A job with `rest` behind the keys that must be there.
-#define JOB(rest)   "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
-#define MODEL(rest) "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
-#define CPU(rest)   JOB(", \"devices\": [{\"kind\": \"cpu\", " rest "}]")
+#define JOB(rest)         "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
+#define MODEL(rest)       "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
+#define CACHE(rest)       JOB(", \"cache\": {\"policy\": " rest "}")
+#define WALK(rest)        JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
+#define SCHEDULE(entries) JOB(", \"schedule\": [" entries "]")
+#define ENTRY(epoch, batch, samplers, trainers)                                                    \
+    "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
+    ", \"trainers\": " trainers "}"
+#define CPU0               "{\"kind\": \"cpu\", \"cores\": 0}"
+#define ON(devices, split) JOB(", \"devices\": [" devices "], \"allocation\": {" split "}")
+#define CPU(rest)          JOB(", \"devices\": [{\"kind\": \"cpu\", " rest "}]")
 
 static struct sl_config config;
 
@@ -68,6 +76,10 @@ static const struct mistake mistakes[] = {
     {"{\"dataset\": \"d\", \"model\": {}}", SL_EINVAL, {"model.kind: missing"}},
     {JOB(", \"epocs\": 1"), SL_EINVAL, {"t.json: epocs: unknown key", "did you mean epochs?"}},
     {JOB(", \"Epochs\": 1"), SL_EINVAL, {"Epochs: unknown key", "did you mean epochs?"}},
+    {JOB(", \"epoch\": 1"), SL_EINVAL, {"epoch: unknown key", "did you mean epochs?"}},
+    {JOB(", \"sampler\": {\"batch\": 1}"), SL_EINVAL, {"did you mean sampler.batch_size?"}},
+    {JOB(", \"trainers\": 1"), SL_EINVAL, {"did you mean allocation.trainers?"}},
+    {JOB(", \"schedule[].epoch\": 1"), SL_EINVAL, {"unknown key"}},
     {MODEL(", \"hidden_channels\": 1"), SL_EINVAL, {"did you mean model.hidden?"}},
     {MODEL(", \"num_layers\": 1"), SL_EINVAL, {"did you mean model.layers?"}},
     {JOB(", \"fanout\": [1]"), SL_EINVAL, {"did you mean sampler.fanout?"}},
@@ -126,6 +138,30 @@ static const struct mistake mistakes[] = {
     {JOB(", \"sampler\": {\"batch_size\": 0}"), SL_EINVAL, {"from 1 to 2147483648"}},
     {JOB(", \"updates\": {\"batches_per_update\": 1025}"), SL_EINVAL, {"from 1 to 1024"}},
     {JOB(", \"evaluate\": {\"every\": -1}"), SL_EINVAL, {"evaluate.every", "from 0 to"}},
+    {JOB(", \"updates\": {\"mode\": \"async\", \"staleness\": 1025}"),
+     SL_EINVAL,
+     {"updates.staleness: found number 1025", "from 0 to 1024"}},
+    {WALK("\"paths\": 0"), SL_EINVAL, {"sampler.paths: found number 0", "from 1 to 1024"}},
+    {WALK("\"paths\": 1025"), SL_EINVAL, {"sampler.paths: found number 1025"}},
+    {WALK("\"length\": 0"), SL_EINVAL, {"sampler.length: found number 0", "from 1 to 64"}},
+    {WALK("\"length\": 65"), SL_EINVAL, {"sampler.length: found number 65"}},
+    {WALK("\"restart\": 1"), SL_EINVAL, {"sampler.restart: found number 1", "below 1"}},
+    {WALK("\"restart\": -0.5"), SL_EINVAL, {"sampler.restart", "of at least 0"}},
+    {CACHE("\"presc\", \"presample_epochs\": 0"),
+     SL_EINVAL,
+     {"cache.presample_epochs: found number 0, wanted a whole number from 1 to"}},
+    {CACHE("\"presc\", \"presample_epochs\": 1.5"), SL_EINVAL, {"cache.presample_epochs"}},
+    {CACHE("\"presc\", \"ratio\": 0"),
+     SL_EINVAL,
+     {"cache.ratio: found number 0, wanted a number above 0 and at most 1, or \"auto\""}},
+    {CACHE("\"random\", \"ratio\": 1.01"), SL_EINVAL, {"cache.ratio: found number 1.01"}},
+    {CACHE("\"optimal\", \"ratio\": -0.1"), SL_EINVAL, {"cache.ratio: found number -0.1"}},
+    {CACHE("\"optimal\", \"report_optimal\": 1"), SL_EINVAL, {"cache.report_optimal", "true or"}},
+    {JOB(", \"throttle\": {\"sample\": 10.5}"),
+     SL_EINVAL,
+     {"throttle.sample: found number 10.5", "a number from 0 to 10"}},
+    {JOB(", \"throttle\": {\"train\": -1}"), SL_EINVAL, {"throttle.train: found number -1"}},
+    {JOB(", \"throttle\": {\"standby\": \"1s\"}"), SL_EINVAL, {"throttle.standby"}},
     {JOB(", \"allocation\": {\"samplers\": 0}"),
      SL_EINVAL,
      {"allocation.samplers: found number 0", "from 1 to 64, or \"auto\""}},
@@ -140,11 +176,20 @@ static const struct mistake mistakes[] = {
      SL_EINVAL,
      {"found string \"transformer\"", "wanted \"graphsage\" or \"gcn\""}},
     {JOB(", \"optimizer\": {\"kind\": \"Adam\"}"), SL_EINVAL, {"did you mean \"adam\"?"}},
-    {JOB(", \"updates\": {\"mode\": \"async\"}"), SL_EINVAL, {"wanted \"ordered\""}},
-    {JOB(", \"cache\": {\"policy\": \"presc\"}"), SL_EINVAL, {"cache.policy", "wanted \"none\""}},
-    {JOB(", \"allocation\": {\"switching\": true}"),
+    {JOB(", \"updates\": {\"mode\": \"asynch\"}"),
      SL_EINVAL,
-     {"allocation.switching: found boolean true", "wanted false"}},
+     {"updates.mode: found string \"asynch\"", "wanted \"ordered\" or \"async\"",
+      "did you mean \"async\"?"}},
+    {JOB(", \"cache\": {\"policy\": \"lru\"}"),
+     SL_EINVAL,
+     {"cache.policy", "wanted \"none\", \"random\", \"degree\", \"presc\" or \"optimal\""}},
+    {JOB(", \"sampler\": {\"kind\": \"weigted\"}"),
+     SL_EINVAL,
+     {"sampler.kind", "wanted \"khop\", \"weighted\" or \"walk\"", "did you mean \"weighted\"?"}},
+    {JOB(", \"allocation\": {\"switching\": \"yes\"}"),
+     SL_EINVAL,
+     {"allocation.switching: found string \"yes\"", "wanted true or false"}},
+    {CACHE("\"degree\", \"ratio\": \"all\""), SL_EINVAL, {"cache.ratio", "or \"auto\""}},
     {JOB(", \"allocation\": {\"samplers\": \"atuo\"}"), SL_EINVAL, {"did you mean \"auto\"?"}},
 
     // lists
@@ -178,6 +223,119 @@ static const struct mistake mistakes[] = {
     {JOB(", \"optimizer\": {\"kind\": \"sgd\", \"beta1\": 0.5}"),
      SL_EINVAL,
      {"optimizer.beta1", "only with \"adam\""}},
+
+    {JOB(", \"sampler\": {\"paths\": 4}"),
+     SL_EINVAL,
+     {"sampler.paths: found number 4 with sampler.kind \"khop\"", "only with \"walk\""}},
+    {JOB(", \"sampler\": {\"kind\": \"weighted\", \"length\": 4}"),
+     SL_EINVAL,
+     {"sampler.length: found number 4 with sampler.kind \"weighted\"", "only with \"walk\""}},
+    {JOB(", \"sampler\": {\"restart\": 0}"), SL_EINVAL, {"sampler.restart", "only with \"walk\""}},
+    {JOB(", \"updates\": {\"staleness\": 5}"),
+     SL_EINVAL,
+     {"updates.staleness: found number 5 with updates.mode \"ordered\"", "only with \"async\""}},
+    {JOB(", \"updates\": {\"mode\": \"async\", \"batches_per_update\": 2}"),
+     SL_EINVAL,
+     {"updates.batches_per_update: found number 2 with updates.mode \"async\"",
+      "only with \"ordered\""}},
+    {CACHE("\"degree\", \"presample_epochs\": 2"),
+     SL_EINVAL,
+     {"cache.presample_epochs: found number 2 with cache.policy \"degree\"",
+      "only with \"presc\""}},
+    {JOB(", \"cache\": {\"ratio\": 0.1}"),
+     SL_EINVAL,
+     {"cache.ratio: found number 0.1 with cache.policy \"none\"",
+      "only with \"random\", \"degree\", \"presc\" or \"optimal\"", "take it out"}},
+    {CACHE("\"none\", \"report_optimal\": true"),
+     SL_EINVAL,
+     {"cache.report_optimal: found boolean true with cache.policy \"none\"", "only with"}},
+    {JOB(", \"epochs\": 10, \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 10}"),
+     SL_EINVAL,
+     {"cache.presample_epochs: found 10 with 10 epochs, wanted at most 9", "raise epochs"}},
+    {JOB(", \"epochs\": 1, \"cache\": {\"policy\": \"presc\"}"),
+     SL_EINVAL,
+     {"cache.presample_epochs: found 1 with 1 epoch, wanted at least 2 epochs"}},
+
+    // schedule
+    {JOB(", \"schedule\": {}"),
+     SL_EINVAL,
+     {"schedule: found object {}", "a list of 0 to 64 entries such as [{\"epoch\": 3"}},
+    {JOB(", \"schedule\": \"auto\""), SL_EINVAL, {"schedule: found string \"auto\""}},
+    {JOB(", \"schedule\": [3]"),
+     SL_EINVAL,
+     {"schedule[0]: found number 3, wanted an object such as {\"epoch\": 3"}},
+    {JOB(", \"schedule\": [{}]"), SL_EINVAL, {"schedule[0].epoch: missing", "add it"}},
+    {JOB(", \"schedule\": [{\"epoch\": 1, \"samplers\": 1}]"),
+     SL_EINVAL,
+     {"schedule[0].trainers: missing, wanted a whole number from 1 to 64"}},
+    {SCHEDULE("{\"epochs\": 1, \"samplers\": 1, \"trainers\": 1}"),
+     SL_EINVAL,
+     {"schedule[0].epochs: unknown key: did you mean schedule[].epoch?"}},
+    {SCHEDULE("{\"epoch\": 1, \"epoch\": 1, \"samplers\": 1, \"trainers\": 1}"),
+     SL_EINVAL,
+     {"schedule[0].epoch: found twice"}},
+    {SCHEDULE(ENTRY("1", "0", "1", "1") ", " ENTRY("2", "0", "0", "1")),
+     SL_EINVAL,
+     {"schedule[1].samplers: found number 0", "from 1 to 64"}},
+    {SCHEDULE(ENTRY("1", "0", "1", "0")),
+     SL_EINVAL,
+     {"schedule[0].trainers: found number 0", "from 1 to 64"}},
+    {SCHEDULE(ENTRY("1", "0", "1", "65")), SL_EINVAL, {"schedule[0].trainers: found number 65"}},
+    {SCHEDULE(ENTRY("-1", "0", "1", "1")), SL_EINVAL, {"schedule[0].epoch: found number -1"}},
+    {SCHEDULE(ENTRY("1", "-1", "1", "1")), SL_EINVAL, {"schedule[0].batch: found number -1"}},
+    {SCHEDULE(ENTRY("1", "4294967296", "1", "1")),
+     SL_EINVAL,
+     {"schedule[0].batch: found number 4294967296", "from 0 to 4294967295"}},
+    {SCHEDULE(ENTRY("10", "0", "1", "1")),
+     SL_EINVAL,
+     {"schedule[0].epoch: found 10 with 10 epochs", "wanted at most 9", "raise epochs"}},
+    {SCHEDULE(ENTRY("3", "0", "1", "1") ", " ENTRY("2", "5", "1", "1")),
+     SL_EINVAL,
+     {"schedule[1]: found epoch 2, batch 5 after epoch 3, batch 0", "ascending", "sort them"}},
+    {SCHEDULE(ENTRY("3", "5", "1", "1") ", " ENTRY("3", "4", "1", "1")),
+     SL_EINVAL,
+     {"schedule[1]: found epoch 3, batch 4 after epoch 3, batch 5"}},
+    {SCHEDULE(ENTRY("3", "5", "1", "1") ", " ENTRY("3", "5", "2", "1")),
+     SL_EINVAL,
+     {"schedule[1]: found epoch 3, batch 5 after epoch 3, batch 5", "one for each moment"}},
+
+    // more roles than devices
+    {ON(CPU0 ", " CPU0 ", " CPU0 ", " CPU0, "\"samplers\": 3, \"trainers\": 2"),
+     SL_EINVAL,
+     {"t.json: allocation: found 3 samplers and 2 trainers, wanted at most 4 roles on 4 devices: "
+      "list more devices (several may name the same core) or ask for fewer"}},
+    {ON(CPU0 ", " CPU0, "\"samplers\": 2"),
+     SL_EINVAL,
+     {"allocation: found 2 samplers and at least 1 trainer, wanted at most 2 roles on 2 devices"}},
+    {ON(CPU0 ", " CPU0, "\"trainers\": 2"),
+     SL_EINVAL,
+     {"allocation: found 1 sampler and 2 trainers, wanted at most 2 roles on 2 devices"}},
+    {ON(CPU0, "\"trainers\": 1"),
+     SL_EINVAL,
+     {"allocation: found 1 sampler and 1 trainer, wanted at most 1 role on 1 device"}},
+    {ON(CPU0, "\"samplers\": 2"), SL_EINVAL, {"at most 1 role on 1 device"}},
+    {ON(CPU0, "\"switching\": false"),
+     SL_EINVAL,
+     {"allocation.switching: found false with 1 device, wanted true", "list a second device"}},
+    {ON(CPU0, "\"samplers\": 1, \"switching\": false"),
+     SL_EINVAL,
+     {"allocation.switching: found false with 1 device"}},
+    {JOB(", \"allocation\": {\"samplers\": 33, \"trainers\": 32}"),
+     SL_EINVAL,
+     {"allocation: found 33 samplers and 32 trainers, wanted at most 64 roles", "ask for fewer"}},
+    {JOB(", \"allocation\": {\"samplers\": 64}"),
+     SL_EINVAL,
+     {"allocation: found 64 samplers and at least 1 trainer, wanted at most 64 roles"}},
+    {SCHEDULE(ENTRY("1", "0", "1", "1") ", " ENTRY("2", "0", "64", "1")),
+     SL_EINVAL,
+     {"schedule[1]: found 64 samplers and 1 trainer, wanted at most 64 roles"}},
+    {JOB(", \"devices\": [" CPU0 ", " CPU0 ", " CPU0
+         "], \"schedule\": [" ENTRY("1", "0", "2", "1") ", " ENTRY("2", "0", "2", "2") "]"),
+     SL_EINVAL,
+     {"schedule[1]: found 2 samplers and 2 trainers, wanted at most 3 roles on 3 devices: list"}},
+    {JOB(", \"devices\": [" CPU0 "], \"schedule\": [" ENTRY("1", "0", "1", "1") "]"),
+     SL_EINVAL,
+     {"schedule[0]: found 1 sampler and 1 trainer, wanted at most 1 role on 1 device"}},
 
     // devices
     {JOB(", \"devices\": []"), SL_EINVAL, {"devices: found 0 devices", "1 to 64", "\"auto\""}},
@@ -237,10 +395,21 @@ START_TEST(a_mistake_is_explained)
 }
 END_TEST
 
+// Keys that mean nothing beside the others, stating their default.
+static const char *const harmless[] = {
+    JOB(", \"optimizer\": {\"kind\": \"adam\", \"momentum\": 0}"),
+    JOB(", \"sampler\": {\"paths\": 10, \"length\": 3, \"restart\": 0.5}"),
+    JOB(", \"updates\": {\"staleness\": 4}"),
+    JOB(", \"updates\": {\"mode\": \"async\", \"batches_per_update\": 1}"),
+    JOB(", \"epochs\": 1, \"cache\": {\"presample_epochs\": 1, \"ratio\": \"auto\","
+        " \"report_optimal\": false}"),
+};
+
 START_TEST(a_default_may_be_stated_where_it_means_nothing)
 {
-    const char *text = JOB(", \"optimizer\": {\"kind\": \"adam\", \"momentum\": 0}");
-    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_OK);
+    const char *text = harmless[_i];
+    int rc = sl_config_parse(text, strlen(text), "t.json", &config);
+    ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
 }
 END_TEST
 
@@ -252,6 +421,22 @@ START_TEST(too_many_devices_are_refused)
     strcat(text, "]}");
     ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "found 65 devices, wanted 1 to 64"));
+}
+END_TEST
+
+START_TEST(too_many_entries_of_the_schedule_are_refused)
+{
+    static char text[8192] = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"schedule\": [";
+    for (int i = 0; i < 65; i++) {
+        char entry[96];
+        snprintf(entry, sizeof entry,
+                 "%s{\"epoch\": 1, \"batch\": %d, \"samplers\": 1, \"trainers\": 1}", i ? "," : "",
+                 i);
+        strcat(text, entry);
+    }
+    strcat(text, "]}");
+    ck_assert_int_eq(sl_config_parse(text, strlen(text), "t.json", &config), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "found 65 entries, wanted 0 to 64: correct"));
 }
 END_TEST
 
@@ -308,7 +493,9 @@ int main(void)
     TCase *t = tcase_create("errors");
     tcase_set_timeout(t, 20);
     tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
-    tcase_add_test(t, a_default_may_be_stated_where_it_means_nothing);
+    tcase_add_loop_test(t, a_default_may_be_stated_where_it_means_nothing, 0,
+                        sizeof harmless / sizeof harmless[0]);
+    tcase_add_test(t, too_many_entries_of_the_schedule_are_refused);
     tcase_add_test(t, too_many_devices_are_refused);
     tcase_add_test(t, deep_nesting_is_refused_where_it_begins);
     tcase_add_test(t, a_long_value_is_cut_in_the_message);

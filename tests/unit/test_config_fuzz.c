@@ -20,12 +20,18 @@ enum { ROUNDS = 30000, SET_ROUNDS = 5000, TEXT_BYTES = 8192 };
 static const char job[] =
     "{\"name\": \"a job\", \"dataset\": \"data/products\",\n"
     " \"model\": {\"kind\": \"graphsage\", \"layers\": 2, \"hidden\": 64, \"dropout\": 0.25},\n"
-    " \"sampler\": {\"kind\": \"khop\", \"fanout\": [10, -1], \"batch_size\": 1000},\n"
+    " \"sampler\": {\"kind\": \"walk\", \"fanout\": [10, -1], \"batch_size\": 1000,\n"
+    "             \"paths\": 5, \"length\": 4, \"restart\": 0.3},\n"
     " \"optimizer\": {\"kind\": \"sgd\", \"lr\": 0.1, \"weight_decay\": 5e-4, \"momentum\": 0.9},\n"
     " \"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4},\n"
     " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": \"1.5MiB\"},\n"
-    "             {\"kind\": \"cpu\", \"cores\": 0}],\n"
-    " \"allocation\": {\"samplers\": \"auto\", \"trainers\": 5, \"switching\": false},\n"
+    "             {\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cpu\", \"cores\": 0}],\n"
+    " \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 2, \"ratio\": 0.25,\n"
+    "           \"report_optimal\": true},\n"
+    " \"allocation\": {\"samplers\": \"auto\", \"trainers\": 2, \"switching\": false},\n"
+    " \"schedule\": [{\"epoch\": 3, \"samplers\": 1, \"trainers\": 2},\n"
+    "              {\"epoch\": 4, \"batch\": 7, \"samplers\": 2, \"trainers\": 1}],\n"
+    " \"throttle\": {\"sample\": 0.5, \"standby\": 1},\n"
     " \"arena\": {\"memory\": 1000000}, \"epochs\": 12, \"seed\": 123, \"precision\": \"bf16\",\n"
     " \"digest\": true, \"evaluate\": {\"every\": 0, \"fanout\": \"full\"},\n"
     " \"output\": \"somewhere \\u00e4 \\\"else\\\"\"}\n";
@@ -74,6 +80,11 @@ static const char *const pieces[] = {
     "2",
     "8",
     "[1,2,3,4,5,6,7,8,9]",
+    "\"auto\"",
+    "\"async\"",
+    "\"none\"",
+    "\"schedule\"",
+    "{\"epoch\": 5, \"samplers\": 1, \"trainers\": 1},",
 };
 
 struct draws {
@@ -187,6 +198,10 @@ START_TEST(damaged_overrides_are_refused_or_right)
         "optimizer.lr=0.5",
         "devices=[{\"kind\": \"cpu\", \"cores\": \"0\"}]",
         "evaluate.fanout=[1, 2]",
+        "schedule[1].batch=8",
+        "schedule=[{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1}]",
+        "cache.ratio=auto",
+        "devices=auto",
     };
     static struct sl_config config;
     char path[64], text[TEXT_BYTES + 1];

@@ -30,6 +30,29 @@ static const char *const jobs[] = {
     " \"allocation\": {\"samplers\": 2}, \"arena\": {\"memory\": 1125899906842623},"
     " \"seed\": 9007199254740991, \"precision\": \"bf16\", \"digest\": true,"
     " \"evaluate\": {\"every\": 0, \"fanout\": [3], \"batch_size\": 1}, \"output\": \"o\"}",
+    // every key of scheduling and caching
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
+    " \"sampler\": {\"kind\": \"walk\", \"paths\": 4, \"length\": 7, \"restart\": 0.1},"
+    " \"updates\": {\"mode\": \"async\", \"staleness\": 0},"
+    " \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 2, \"ratio\": 0.1,"
+    "             \"report_optimal\": true},"
+    " \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cpu\", \"cores\": 0},"
+    "               {\"kind\": \"cpu\", \"cores\": 0}],"
+    " \"allocation\": {\"trainers\": 2, \"switching\": false},"
+    " \"schedule\": [{\"epoch\": 0, \"batch\": 3, \"samplers\": 2, \"trainers\": 1},"
+    "                {\"epoch\": 9, \"samplers\": 1, \"trainers\": 1}],"
+    " \"throttle\": {\"sample\": 0.001, \"train\": 0.1, \"standby\": 10}}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"sampler\": {\"kind\": \"weighted\"},"
+    " \"cache\": {\"policy\": \"optimal\", \"ratio\": \"auto\"}, \"schedule\": []}",
+    // devices that the split and the schedule make
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"cache\": {\"policy\": \"random\"},"
+    " \"allocation\": {\"samplers\": 5},"
+    " \"schedule\": [{\"epoch\": 1, \"samplers\": 7, \"trainers\": 9}]}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
+    " \"schedule\": [{\"epoch\": 1, \"samplers\": 7, \"trainers\": 9}]}",
+    // one device
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
+    " \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}]}",
 };
 
 START_TEST(the_resolved_job_parses_back_to_the_same)
@@ -62,6 +85,30 @@ START_TEST(devices_are_listed_and_the_split_stays_open)
     cJSON *samplers = cJSON_GetObjectItem(cJSON_GetObjectItem(tree, "allocation"), "samplers");
     ck_assert_str_eq(cJSON_GetStringValue(samplers), "auto");
     cJSON_Delete(tree);
+    free(text);
+}
+END_TEST
+
+// What means nothing beside the other keys is left out; what does is there.
+START_TEST(keys_stand_where_they_mean_something)
+{
+    static struct sl_config config;
+    parse(jobs[0], &config);
+    char *text = sl_config_to_json(&config);
+    ck_assert_ptr_null(strstr(text, "paths"));
+    ck_assert_ptr_null(strstr(text, "staleness"));
+    ck_assert_ptr_null(strstr(text, "ratio"));
+    ck_assert_ptr_nonnull(strstr(text, "batches_per_update"));
+    ck_assert_ptr_nonnull(strstr(text, "\"schedule\": []"));
+    free(text);
+    parse(jobs[3], &config);
+    text = sl_config_to_json(&config);
+    ck_assert_ptr_nonnull(strstr(text, "\"paths\": 4"));
+    ck_assert_ptr_nonnull(strstr(text, "\"staleness\": 0"));
+    ck_assert_ptr_nonnull(strstr(text, "\"ratio\": 0.1"));
+    ck_assert_ptr_null(strstr(text, "batches_per_update"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "{\"epoch\": 0, \"batch\": 3, \"samplers\": 2, \"trainers\": 1}"));
     free(text);
 }
 END_TEST
@@ -145,6 +192,7 @@ int main(void)
     tcase_add_loop_test(t, the_resolved_job_parses_back_to_the_same, 0,
                         sizeof jobs / sizeof jobs[0]);
     tcase_add_test(t, devices_are_listed_and_the_split_stays_open);
+    tcase_add_test(t, keys_stand_where_they_mean_something);
     tcase_add_test(t, numbers_have_a_point_in_every_locale);
     tcase_add_test(t, the_schema_in_the_tree_is_the_table);
     tcase_add_test(t, the_schema_describes_every_key);

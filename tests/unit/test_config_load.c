@@ -59,14 +59,21 @@ START_TEST(every_key_reaches_its_field)
           "\"name\": \"a job\", \"dataset\": \"data/products\","
           "\"model\": {\"kind\": \"graphsage\", \"layers\": 2, \"hidden\": 64, \"dropout\": 0.25,"
           "            \"input_dropout\": 0.125},"
-          "\"sampler\": {\"kind\": \"khop\", \"fanout\": [10, -1], \"batch_size\": 2147483648},"
+          "\"sampler\": {\"kind\": \"walk\", \"fanout\": [10, -1], \"batch_size\": 2147483648,"
+          "              \"paths\": 1024, \"length\": 64, \"restart\": 0.75},"
           "\"optimizer\": {\"kind\": \"sgd\", \"lr\": 0.1, \"weight_decay\": 5e-4,"
           "                \"momentum\": 0.9},"
           "\"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4},"
-          "\"cache\": {\"policy\": \"none\"},"
+          "\"cache\": {\"policy\": \"presc\", \"presample_epochs\": 999999, \"ratio\": 0.0625,"
+          "            \"report_optimal\": true},"
           "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": \"1.5MiB\"},"
-          "              {\"kind\": \"cpu\", \"cores\": 0, \"memory\": 1000000}],"
-          "\"allocation\": {\"samplers\": 3, \"trainers\": 5, \"switching\": false},"
+          "              {\"kind\": \"cpu\", \"cores\": 0, \"memory\": 1000000},"
+          "              {\"kind\": \"cpu\", \"cores\": 0}],"
+          "\"allocation\": {\"samplers\": 1, \"trainers\": 2, \"switching\": false},"
+          "\"schedule\": [{\"epoch\": 0, \"batch\": 4294967295, \"samplers\": 2,"
+          "                \"trainers\": 1},"
+          "               {\"trainers\": 1, \"samplers\": 1, \"epoch\": 999999}],"
+          "\"throttle\": {\"sample\": 0.5, \"train\": 10, \"standby\": 1e-3},"
           "\"arena\": {\"memory\": \"2 GB\"},"
           "\"epochs\": 1000000, \"seed\": 9007199254740991, \"precision\": \"bf16\","
           "\"digest\": true,"
@@ -78,7 +85,10 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.model.layers, 2);
     ck_assert_uint_eq(config.model.hidden, 64);
     ck_assert(config.model.dropout == 0.25 && config.model.input_dropout == 0.125);
-    ck_assert_int_eq(config.sampler.kind, SL_SAMPLER_KHOP);
+    ck_assert_int_eq(config.sampler.kind, SL_SAMPLER_WALK);
+    ck_assert_uint_eq(config.sampler.paths, 1024);
+    ck_assert_uint_eq(config.sampler.length, 64);
+    ck_assert(config.sampler.restart == 0.75);
     ck_assert_uint_eq(config.sampler.n_fanout, 2);
     ck_assert_int_eq(config.sampler.fanout[0], 10);
     ck_assert_int_eq(config.sampler.fanout[1], -1);
@@ -88,14 +98,28 @@ START_TEST(every_key_reaches_its_field)
     ck_assert(config.optimizer.momentum == 0.9);
     ck_assert_uint_eq(config.updates.batches_per_update, 4);
     ck_assert(!config.devices_auto);
-    ck_assert_uint_eq(config.n_devices, 2);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
+    ck_assert_uint_eq(config.cache.presample_epochs, 999999);
+    ck_assert(!config.cache.ratio_auto && config.cache.ratio == 0.0625);
+    ck_assert(config.cache.report_optimal);
+    ck_assert_uint_eq(config.n_devices, 3);
     ck_assert_uint_eq(config.devices[0].memory_bytes, 3 << 19);
     ck_assert_uint_eq(config.devices[1].memory_bytes, 1000000);
     ck_assert_uint_eq(config.devices[1].n_cores, 1);
     ck_assert_uint_eq(config.devices[1].cores[0], 0);
-    ck_assert_uint_eq(config.allocation.samplers, 3);
-    ck_assert_uint_eq(config.allocation.trainers, 5);
+    ck_assert_uint_eq(config.allocation.samplers, 1);
+    ck_assert_uint_eq(config.allocation.trainers, 2);
     ck_assert(!config.allocation.samplers_auto && !config.allocation.trainers_auto);
+    ck_assert(!config.allocation.switching);
+    ck_assert_uint_eq(config.n_schedule, 2);
+    ck_assert_uint_eq(config.schedule[0].epoch, 0);
+    ck_assert_uint_eq(config.schedule[0].batch, 4294967295u);
+    ck_assert_uint_eq(config.schedule[0].samplers, 2);
+    ck_assert_uint_eq(config.schedule[0].trainers, 1);
+    ck_assert_uint_eq(config.schedule[1].epoch, 999999);
+    ck_assert_uint_eq(config.schedule[1].batch, 0);
+    ck_assert(config.throttle.sample == 0.5 && config.throttle.train == 10);
+    ck_assert(config.throttle.standby == 1e-3);
     ck_assert_uint_eq(config.arena_bytes, 2000000000u);
     ck_assert_uint_eq(config.epochs, 1000000);
     ck_assert_uint_eq(config.seed, 9007199254740991u);
@@ -130,10 +154,21 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert(config.optimizer.eps == 1e-8 && config.optimizer.momentum == 0);
     ck_assert_int_eq(config.updates.mode, SL_UPDATE_ORDERED);
     ck_assert_uint_eq(config.updates.batches_per_update, 1);
+    ck_assert_uint_eq(config.updates.staleness, 4);
     ck_assert_int_eq(config.cache.policy, SL_CACHE_NONE);
+    ck_assert_uint_eq(config.cache.presample_epochs, 1);
+    ck_assert(config.cache.ratio_auto && config.cache.ratio == 0);
+    ck_assert(!config.cache.report_optimal);
+    ck_assert_int_eq(config.sampler.kind, SL_SAMPLER_KHOP);
+    ck_assert_uint_eq(config.sampler.paths, 10);
+    ck_assert_uint_eq(config.sampler.length, 3);
+    ck_assert(config.sampler.restart == 0.5);
     ck_assert(config.devices_auto);
     ck_assert(config.allocation.samplers_auto && config.allocation.trainers_auto);
-    ck_assert(!config.allocation.switching);
+    ck_assert(config.allocation.switching);
+    ck_assert_uint_eq(config.n_schedule, 0);
+    ck_assert(config.throttle.sample == 0 && config.throttle.train == 0);
+    ck_assert(config.throttle.standby == 0);
     ck_assert_uint_eq(config.arena_bytes, 0);
     ck_assert_uint_eq(config.epochs, 10);
     ck_assert_uint_eq(config.seed, 0);
@@ -167,19 +202,87 @@ START_TEST(auto_devices_are_the_physical_cores)
 }
 END_TEST
 
-START_TEST(auto_devices_stay_inside_the_affinity)
+// The process on one core: "auto" is one device.
+static void use_one_core(uint16_t *core)
 {
     struct sl_cores allowed;
     uint16_t cores[SL_CORES_MAX];
     ck_assert_int_eq(sl_cores_allowed(&allowed), SL_OK);
     uint32_t n = sl_cores_list(&allowed, cores, SL_CORES_MAX);
-    ck_assert_int_eq(sl_device_pin(&cores[n - 1], 1), SL_OK);
+    *core = cores[n - 1];
+    ck_assert_int_eq(sl_device_pin(core, 1), SL_OK);
+}
+
+START_TEST(auto_devices_stay_inside_the_affinity)
+{
+    uint16_t core;
+    use_one_core(&core);
     parse(MINIMAL);
     ck_assert_uint_eq(config.n_devices, 1);
     ck_assert_uint_eq(config.devices[0].n_cores, 1);
-    ck_assert_uint_eq(config.devices[0].cores[0], cores[n - 1]);
+    ck_assert_uint_eq(config.devices[0].cores[0], core);
     ck_assert_uint_eq(config.allocation.samplers, 1);
-    ck_assert_uint_eq(config.allocation.trainers, 1);
+    ck_assert_uint_eq(config.allocation.trainers, 0);
+}
+END_TEST
+
+// What a job on one core asks for, and the devices and the split that it gets.
+static const struct {
+    const char *rest;
+    uint32_t devices, samplers, trainers;
+} one_core[] = {
+    {"\"allocation\": {\"switching\": false}", 2, 1, 1},
+    {"\"allocation\": {\"samplers\": 1}", 1, 1, 0},
+    {"\"allocation\": {\"samplers\": 1, \"switching\": false}", 2, 1, 1},
+    {"\"allocation\": {\"trainers\": 1}", 2, 1, 1},
+    {"\"allocation\": {\"samplers\": 3}", 4, 3, 1},
+    {"\"allocation\": {\"samplers\": 3, \"trainers\": 5}", 8, 3, 5},
+    {"\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1}]", 2, 1, 1},
+    {"\"schedule\": [{\"epoch\": 1, \"samplers\": 2, \"trainers\": 6},"
+     "              {\"epoch\": 2, \"samplers\": 1, \"trainers\": 2}]",
+     8, 2, 6},
+    {"\"allocation\": {\"samplers\": 2, \"trainers\": 1},"
+     "\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 4}]",
+     5, 2, 1},
+    {"\"allocation\": {\"trainers\": 2},"
+     "\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 4}]",
+     5, 3, 2},
+};
+
+START_TEST(auto_devices_use_a_core_again_when_the_split_needs_more)
+{
+    char text[512];
+    uint16_t core;
+    use_one_core(&core);
+    snprintf(text, sizeof text, "{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, %s}",
+             one_core[_i].rest);
+    parse(text);
+    ck_assert_uint_eq(config.n_devices, one_core[_i].devices);
+    ck_assert_uint_eq(config.allocation.samplers, one_core[_i].samplers);
+    ck_assert_uint_eq(config.allocation.trainers, one_core[_i].trainers);
+    for (uint32_t d = 0; d < config.n_devices; d++) {
+        ck_assert_uint_eq(config.devices[d].n_cores, 1);
+        ck_assert_uint_eq(config.devices[d].cores[0], core);
+        ck_assert_uint_eq(config.devices[d].memory_bytes, 0);
+    }
+}
+END_TEST
+
+START_TEST(auto_devices_use_all_cores_in_turn)
+{
+    struct sl_cores physical;
+    uint16_t cores[SL_CORES_MAX];
+    ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    uint32_t n = sl_cores_list(&physical, cores, SL_CORES_MAX);
+    if (n > 32) {
+        printf("SKIP: %u cores are enough for 64 devices of one or more\n", n);
+        return;
+    }
+    parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
+          " \"allocation\": {\"samplers\": 20, \"trainers\": 44}}");
+    ck_assert_uint_eq(config.n_devices, 64);
+    for (uint32_t d = 0; d < config.n_devices; d++)
+        ck_assert_uint_eq(config.devices[d].cores[0], cores[d % n]);
 }
 END_TEST
 
@@ -209,12 +312,13 @@ START_TEST(many_cores_share_devices_evenly)
 }
 END_TEST
 
-// samplers, trainers given (0: auto) for 8 devices on one core, and what they become
+// samplers, trainers given (0: auto) for devices on one core, and what they become
 static const struct {
     uint32_t devices, samplers, trainers, want_samplers, want_trainers;
 } splits[] = {
-    {8, 0, 0, 2, 6}, {8, 3, 0, 3, 5}, {8, 0, 5, 3, 5}, {8, 9, 0, 9, 1},    {8, 0, 8, 1, 8},
-    {1, 0, 0, 1, 1}, {2, 0, 0, 1, 1}, {3, 0, 0, 1, 2}, {64, 0, 0, 16, 48},
+    {8, 0, 0, 2, 6}, {8, 3, 0, 3, 5}, {8, 0, 5, 3, 5}, {8, 7, 0, 7, 1},    {8, 0, 7, 1, 7},
+    {8, 2, 3, 2, 3}, {8, 4, 4, 4, 4}, {8, 1, 0, 1, 7}, {1, 0, 0, 1, 0},    {1, 1, 0, 1, 0},
+    {2, 0, 0, 1, 1}, {2, 0, 1, 1, 1}, {3, 0, 0, 1, 2}, {64, 0, 0, 16, 48},
 };
 
 START_TEST(auto_split_uses_every_device)
@@ -238,6 +342,84 @@ START_TEST(auto_split_uses_every_device)
     parse(text);
     ck_assert_uint_eq(config.allocation.samplers, splits[_i].want_samplers);
     ck_assert_uint_eq(config.allocation.trainers, splits[_i].want_trainers);
+}
+END_TEST
+
+START_TEST(the_documented_job_is_accepted)
+{
+    parse("{"
+          "  \"name\": \"products-sage\","
+          "  \"dataset\": \"data/products\","
+          "  \"model\":     {\"kind\": \"graphsage\", \"layers\": 3, \"hidden\": 256,"
+          "                \"dropout\": 0.5, \"input_dropout\": 0},"
+          "  \"sampler\":   {\"kind\": \"khop\", \"fanout\": [15, 10, 5], \"batch_size\": 1024},"
+          "  \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.003, \"weight_decay\": 0},"
+          "  \"updates\":   {\"mode\": \"ordered\", \"batches_per_update\": 4},"
+          "  \"cache\":     {\"policy\": \"presc\", \"presample_epochs\": 1, \"ratio\": \"auto\"},"
+          "  \"devices\":   \"auto\","
+          "  \"allocation\": {\"samplers\": \"auto\", \"trainers\": \"auto\", \"switching\": true},"
+          "  \"epochs\": 20, \"seed\": 7,"
+          "  \"evaluate\":  {\"every\": 1, \"fanout\": \"full\"},"
+          "  \"output\": \"runs/products-sage\""
+          "}");
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
+    ck_assert(config.allocation.switching);
+}
+END_TEST
+
+// A word of the job file, and the value it stands for.
+static const struct {
+    const char *key, *word;
+    size_t offset;
+    unsigned value;
+} words[] = {
+    {"sampler\": {\"kind", "khop", offsetof(struct sl_config, sampler.kind), SL_SAMPLER_KHOP},
+    {"sampler\": {\"kind", "weighted", offsetof(struct sl_config, sampler.kind),
+     SL_SAMPLER_WEIGHTED},
+    {"sampler\": {\"kind", "walk", offsetof(struct sl_config, sampler.kind), SL_SAMPLER_WALK},
+    {"updates\": {\"mode", "ordered", offsetof(struct sl_config, updates.mode), SL_UPDATE_ORDERED},
+    {"updates\": {\"mode", "async", offsetof(struct sl_config, updates.mode), SL_UPDATE_ASYNC},
+    {"cache\": {\"policy", "none", offsetof(struct sl_config, cache.policy), SL_CACHE_NONE},
+    {"cache\": {\"policy", "random", offsetof(struct sl_config, cache.policy), SL_CACHE_RANDOM},
+    {"cache\": {\"policy", "degree", offsetof(struct sl_config, cache.policy), SL_CACHE_DEGREE},
+    {"cache\": {\"policy", "presc", offsetof(struct sl_config, cache.policy), SL_CACHE_PRESC},
+    {"cache\": {\"policy", "optimal", offsetof(struct sl_config, cache.policy), SL_CACHE_OPTIMAL},
+};
+
+START_TEST(a_word_chooses_its_value)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, \"%s\": \"%s\"}}", words[_i].key,
+             words[_i].word);
+    parse(text);
+    unsigned value;
+    memcpy(&value, (const char *)&config + words[_i].offset, sizeof value);
+    ck_assert_uint_eq(value, words[_i].value);
+}
+END_TEST
+
+START_TEST(async_makes_an_update_of_each_batch)
+{
+    parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
+          " \"updates\": {\"mode\": \"async\", \"staleness\": 0}}");
+    ck_assert_uint_eq(config.updates.batches_per_update, 1);
+    ck_assert_uint_eq(config.updates.staleness, 0);
+}
+END_TEST
+
+START_TEST(the_bounds_themselves_are_allowed)
+{
+    parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"}, \"epochs\": 2,"
+          " \"sampler\": {\"kind\": \"walk\", \"paths\": 1, \"length\": 1, \"restart\": 0},"
+          " \"updates\": {\"mode\": \"async\", \"staleness\": 1024},"
+          " \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 1, \"ratio\": 1},"
+          " \"schedule\": [], \"throttle\": {\"sample\": 10, \"train\": 0}}");
+    ck_assert_uint_eq(config.sampler.paths, 1);
+    ck_assert(config.sampler.restart == 0);
+    ck_assert_uint_eq(config.updates.staleness, 1024);
+    ck_assert(config.cache.ratio == 1 && !config.cache.ratio_auto);
+    ck_assert_uint_eq(config.n_schedule, 0);
 }
 END_TEST
 
@@ -353,8 +535,15 @@ int main(void)
     tcase_add_test(t, the_name_decides_the_run_directory);
     tcase_add_test(t, auto_devices_are_the_physical_cores);
     tcase_add_test(t, auto_devices_stay_inside_the_affinity);
+    tcase_add_loop_test(t, auto_devices_use_a_core_again_when_the_split_needs_more, 0,
+                        sizeof one_core / sizeof one_core[0]);
+    tcase_add_test(t, auto_devices_use_all_cores_in_turn);
     tcase_add_loop_test(t, many_cores_share_devices_evenly, 0, sizeof groups / sizeof groups[0]);
     tcase_add_loop_test(t, auto_split_uses_every_device, 0, sizeof splits / sizeof splits[0]);
+    tcase_add_test(t, the_documented_job_is_accepted);
+    tcase_add_loop_test(t, a_word_chooses_its_value, 0, sizeof words / sizeof words[0]);
+    tcase_add_test(t, async_makes_an_update_of_each_batch);
+    tcase_add_test(t, the_bounds_themselves_are_allowed);
     tcase_add_test(t, a_file_is_read_and_names_the_job);
     tcase_add_test(t, a_byte_order_mark_is_no_fault);
     tcase_add_test(t, a_text_need_not_end_in_a_nul);

@@ -128,6 +128,21 @@ START_TEST(an_entry_of_a_list_can_be_reached)
 }
 END_TEST
 
+START_TEST(a_schedule_can_be_set_and_changed)
+{
+    must_load("devices=auto", "schedule=[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]");
+    ck_assert_uint_eq(config.n_schedule, 1);
+    ck_assert_uint_eq(config.schedule[0].trainers, 3);
+    struct sl_config_override sets[] = {
+        {"devices=auto"},
+        {"schedule=[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]"},
+        {"schedule[0].batch=5"},
+    };
+    ck_assert_int_eq(sl_config_load(path, sets, 3, &config), SL_OK);
+    ck_assert_uint_eq(config.schedule[0].batch, 5);
+}
+END_TEST
+
 static const struct {
     const char *set, *parts[3];
 } mistakes[] = {
@@ -146,6 +161,14 @@ static const struct {
     {"devices[7].kind=cpu", {"devices[7].kind", "wanted a list that has this entry"}},
     {"devices[0].cpu=5", {"unknown key", "the keys of devices[] are kind, cores, memory"}},
     {"devices[99999999999999999999].kind=cpu", {"wanted a list that has this entry"}},
+    {"schedule[0].epoch=1", {"schedule[0].epoch", "wanted a list that has this entry", "schedule"}},
+    {"schedule[0].epochs=1", {"unknown key", "did you mean schedule[].epoch?"}},
+    {"schedule[].epoch=1", {"schedule[].epoch: unknown key"}},
+    {"schedule=[1]", {"with --set schedule=[1]: schedule[0]: found number 1", "an object"}},
+    {"cache.presample_epochs=0", {"with --set cache.presample_epochs=0", "from 1 to"}},
+    {"allocation.trainers=0", {"with --set allocation.trainers=0", "from 1 to 64"}},
+    {"allocation.trainers=1", {"allocation: found 1 sampler and 1 trainer", "on 1 device"}},
+    {"allocation.switching=false", {"with --set allocation.switching=false", "found false"}},
     {"sampler.fanout[0]=5", {"did you mean sampler.fanout?"}},
     {"model={\"kind\": \"gcn\", \"x\": 1}", {"--set model={", "model.x: unknown key"}},
     {"model={\"kind\": \"gcn\", \"kind\": \"gcn\"}", {"model.kind: found twice"}},
@@ -212,6 +235,7 @@ int main(void)
     tcase_add_test(t, a_later_one_mends_an_earlier_one);
     tcase_add_test(t, devices_can_be_set);
     tcase_add_test(t, an_entry_of_a_list_can_be_reached);
+    tcase_add_test(t, a_schedule_can_be_set_and_changed);
     tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
     tcase_add_test(t, the_message_names_the_override_that_decided);
     tcase_add_test(t, a_long_path_is_refused);

@@ -1,0 +1,174 @@
+/*
+ * split.c - which devices there are, and how many of them sample and how many train.
+ *
+ * A device samples or trains, never both at the same time: a split needs as many devices as it has
+ * roles. A list of devices is the user's, and a split that it can not hold is refused. "auto" lists
+ * the physical cores and uses them again in turn where the split or the schedule asks for more, so
+ * that a job for eight devices runs on two cores.
+ *
+ * What the job leaves open gets a first guess here, a function of the devices alone (the resolved
+ * text parses back to the same); the broker decides once it has measured.
+ *
+ * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
+ * trainers then, and without switching nobody would train.
+ */
+#include "config/parse_internal.h"
+
+#include <stdio.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/device/cores.h"
+
+void sl_config_group_cores(const struct sl_cores *set, struct sl_config *c)
+{
+    uint16_t cores[SL_CORES_MAX];
+    uint32_t n = sl_cores_list(set, cores, SL_CORES_MAX);
+    uint32_t each = (uint32_t)sl_div_up(n, SL_CONFIG_MAX_DEVICES);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_device_config *device = &c->devices[i / each];
+        device->kind = SL_DEVICE_CPU;
+        device->cores[device->n_cores++] = cores[i];
+    }
+    c->n_devices = (uint32_t)sl_div_up(n, each);
+}
+
+// At least n devices, or as many as there can be: the ones that are there, again in turn.
+static void repeat_devices(struct sl_config *c, uint32_t n)
+{
+    uint32_t turn = c->n_devices;
+    n = SL_MIN(n, (uint32_t)SL_CONFIG_MAX_DEVICES);
+    for (; c->n_devices < n; c->n_devices++)
+        c->devices[c->n_devices] = c->devices[c->n_devices - turn];
+}
+
+static int check_cores(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    struct sl_cores allowed;
+    SL_TRY(sl_cores_allowed(&allowed));
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        for (uint32_t i = 0; i < c->devices[d].n_cores; i++) {
+            uint32_t core = c->devices[d].cores[i];
+            if (sl_cores_has(&allowed, core))
+                continue;
+            char path[SL_KEY_PATH_BYTES], text[256];
+            snprintf(path, sizeof path, "devices[%u].cores", d);
+            sl_cores_format(&allowed, text, sizeof text);
+            if (core >= sl_cores_configured())
+                return sl_parse_fail(
+                    p, path,
+                    "found core %u, which this machine does not have, wanted cores "
+                    "among %s: correct it (several devices may name the same "
+                    "core)",
+                    core, text);
+            return sl_parse_fail(
+                p, path,
+                "found core %u, which this process may not use, wanted cores among "
+                "%s: correct it, or widen the process's affinity or cpuset",
+                core, text);
+        }
+    }
+    return SL_OK;
+}
+
+// The fewest workers that a split may have.
+struct roles {
+    uint32_t samplers, trainers;
+};
+
+static struct roles roles_of_allocation(const struct sl_config *c)
+{
+    struct roles r = {
+        .samplers = c->allocation.samplers_auto ? 1 : c->allocation.samplers,
+        .trainers = c->allocation.trainers_auto ? 1 : c->allocation.trainers,
+    };
+    // One device that alternates will do.
+    if (c->allocation.trainers_auto && c->allocation.switching && r.samplers == 1)
+        r.trainers = 0;
+    return r;
+}
+
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+// Whether the devices can hold a split; `open`: what it says of trainers is the least.
+static int check_roles(const struct sl_parse *p, const char *path, struct roles r, bool open)
+{
+    uint32_t n = p->out->n_devices;
+    if (r.samplers + r.trainers <= n)
+        return SL_OK;
+    char found[96];
+    snprintf(found, sizeof found, "%u sampler%s and %s%u trainer%s", r.samplers, plural(r.samplers),
+             open ? "at least " : "", r.trainers, plural(r.trainers));
+    if (p->out->devices_auto)
+        return sl_parse_fail(p, path,
+                             "found %s, wanted at most %u roles, which is how many devices there "
+                             "can be: ask for fewer",
+                             found, n);
+    return sl_parse_fail(p, path,
+                         "found %s, wanted at most %u role%s on %u device%s: list more devices "
+                         "(several may name the same core) or ask for fewer",
+                         found, n, plural(n), n, plural(n));
+}
+
+static int check_schedule(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    char path[SL_KEY_PATH_BYTES];
+    for (uint32_t i = 0; i < c->n_schedule; i++) {
+        const struct sl_schedule_config *s = &c->schedule[i], *before = s - 1;
+        snprintf(path, sizeof path, "schedule[%u].epoch", i);
+        if (s->epoch >= c->epochs)
+            return sl_parse_fail(p, path,
+                                 "found %u with %u epoch%s, which are counted from 0, wanted at "
+                                 "most %u: correct it, or raise epochs",
+                                 s->epoch, c->epochs, plural(c->epochs), c->epochs - 1);
+        snprintf(path, sizeof path, "schedule[%u]", i);
+        if (i &&
+            (s->epoch < before->epoch || (s->epoch == before->epoch && s->batch <= before->batch)))
+            return sl_parse_fail(p, path,
+                                 "found epoch %u, batch %u after epoch %u, batch %u, wanted "
+                                 "ascending entries: sort them, one for each moment",
+                                 s->epoch, s->batch, before->epoch, before->batch);
+        SL_TRY(check_roles(p, path, (struct roles){s->samplers, s->trainers}, false));
+    }
+    return SL_OK;
+}
+
+int sl_parse_resolve_split(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    struct roles least = roles_of_allocation(c);
+    uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
+    if (c->devices_auto) {
+        struct sl_cores physical;
+        uint32_t most = least.samplers + least.trainers;
+        SL_TRY(sl_cores_physical(&physical));
+        sl_config_group_cores(&physical, c);
+        for (uint32_t i = 0; i < c->n_schedule; i++)
+            most = SL_MAX(most, c->schedule[i].samplers + c->schedule[i].trainers);
+        repeat_devices(c, most);
+    } else {
+        SL_TRY(check_cores(p));
+        if (c->n_devices == 1 && !c->allocation.switching && least.samplers == 1 &&
+            c->allocation.trainers_auto)
+            return sl_parse_fail(p, "allocation.switching",
+                                 "found false with 1 device, wanted true: one device samples and "
+                                 "trains in turn, which is switching; set it to true, or list a "
+                                 "second device (several may name the same core)");
+    }
+    SL_TRY(check_roles(p, "allocation", least, c->allocation.trainers_auto));
+    SL_TRY(check_schedule(p));
+
+    uint32_t n = c->n_devices;
+    if (c->allocation.samplers_auto && c->allocation.trainers_auto)
+        *samplers = SL_MAX(1u, n / 4);
+    else if (c->allocation.samplers_auto)
+        *samplers = n - *trainers;
+    if (c->allocation.trainers_auto)
+        *trainers = n - *samplers;
+    return SL_OK;
+}
