@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 
 enum { ALIGN = 64, OFFSETS_AHEAD = 16 }; // bytes, vertices
@@ -26,6 +27,11 @@ void sl_drawer_fini(struct sl_drawer *d)
     sl_idmap_destroy(d->map);
     sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
     memset(d, 0, sizeof *d);
+}
+
+uint64_t sl_drawer_bytes(const struct sl_drawer *d)
+{
+    return (uint64_t)d->nodes_capacity * sizeof *d->nodes + (d->map ? sl_idmap_bytes(d->map) : 0);
 }
 
 // Room for `n` vertices in scratch, keeping the first `keep`.
@@ -55,8 +61,14 @@ static inline uint64_t degree_of(const struct sl_drawer *d, uint32_t i, uint32_t
 }
 
 // Edges that a hop can have at most.
-static uint64_t edges_bound(const struct sl_drawer *d, int64_t fanout, uint32_t n_dst)
+static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
+                            uint32_t n_dst)
 {
+    int64_t fanout = plan->fanout[h];
+    if (plan->kind == SL_SAMPLER_WALK) {
+        uint64_t steps = (uint64_t)plan->paths * plan->length;
+        return (fanout < 0 ? steps : SL_MIN(steps, (uint64_t)fanout)) * n_dst;
+    }
     if (fanout >= 0)
         return (uint64_t)fanout * n_dst;
     uint64_t edges = 0;
@@ -93,21 +105,49 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
     return SL_OK;
 }
 
+// Edges that fit `bytes` with two 4-byte arrays of them, the second one aligned. Whole lines are as
+// many as there can be, since the vertex list comes behind them.
+static uint64_t pairs_in(uint64_t bytes)
+{
+    return bytes / (2 * ALIGN) * (ALIGN / sizeof(uint32_t));
+}
+
+static int sample_hop(const struct sl_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_khop_args *args, float *visits)
+{
+    switch (plan->kind) {
+    case SL_SAMPLER_KHOP: return d->kernels->khop_uniform(args);
+    case SL_SAMPLER_WEIGHTED: return d->kernels->khop_weighted(args);
+    case SL_SAMPLER_WALK: {
+        const struct sl_walk_args walk = {.hop = *args,
+                                          .paths = plan->paths,
+                                          .length = plan->length,
+                                          .restart = plan->restart,
+                                          .visits = visits};
+        return d->kernels->random_walk(&walk);
+    }
+    }
+    return sl_fail(SL_EUNSUPPORTED, "sampling: there is no sampler of kind %d", (int)plan->kind);
+}
+
 // SL_EAGAIN: the block's memory is too small.
 static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
                     struct sl_block *block, struct cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h];
+    bool weights = plan->kind == SL_SAMPLER_WALK;
     hop->n_dst = n_nodes;
     uint32_t *indptr = place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
     uint32_t *indices = indptr ? place(c, 0, &hop->indices_offset) : NULL;
     if (!indices)
         return SL_EAGAIN;
-    uint64_t room = (c->capacity - c->at) / sizeof *indices;
-    uint64_t bound = edges_bound(d, plan->fanout[h], n_nodes);
+    uint64_t left = c->capacity - c->at;
+    uint64_t bound = edges_bound(d, plan, h, n_nodes);
+    uint64_t room = SL_MIN(bound, weights ? pairs_in(left) : left / sizeof *indices);
+    float *visits = (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, ALIGN));
     SL_TRY(reserve_nodes(d, n_nodes + bound, n_nodes));
-    struct sl_khop_args args = {
+    const struct sl_khop_args args = {
         .topology = &d->topology->view,
         .seed = plan->seed,
         .stream = plan->stream,
@@ -125,11 +165,14 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .indices_capacity = room,
         .n_edges = &hop->n_edges,
     };
-    int rc = d->kernels->khop_uniform(&args);
+    int rc = sample_hop(d, plan, &args, weights ? visits : NULL);
     if (rc == SL_ERANGE && room < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
-    c->at += (uint64_t)hop->n_edges * sizeof *indices;
+    uint64_t bytes = (uint64_t)hop->n_edges * sizeof *indices;
+    c->at += bytes;
+    if (weights) // fits: it has been there, or further back
+        memmove(place(c, bytes, &hop->weights_offset), visits, bytes);
     block->n_nodes[h + 1] = n_nodes;
     block->n_edges += hop->n_edges;
     return SL_OK;
@@ -143,12 +186,14 @@ static bool put_labels(const struct sl_drawer *d, struct sl_block *block, struct
     return labels != NULL;
 }
 
-static bool put_nodes(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct cursor *c)
 {
+    uint64_t t0 = sl_now_ns();
     uint64_t bytes = (uint64_t)block->n_input * sizeof *d->nodes;
     uint32_t *nodes = place(c, bytes, &block->nodes_offset);
     if (nodes)
         memcpy(nodes, d->nodes, bytes);
+    d->copy_ns = sl_now_ns() - t0;
     return nodes != NULL;
 }
 
@@ -164,6 +209,8 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struc
 static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_block *block,
                 struct cursor *c)
 {
+    if (plan->kind == SL_SAMPLER_WALK)
+        block->flags |= SL_BLOCK_HAS_WEIGHTS;
     if (!put_labels(d, block, c))
         return SL_EAGAIN;
     for (uint32_t h = 0; h < plan->n_hops; h++)
@@ -188,6 +235,7 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
     struct cursor c = {.base = (char *)block, .at = sizeof *block, .capacity = capacity_bytes};
     // How far a batch got says little of what it will take in all: ask for half as much again.
     *wanted_bytes = SL_MAX(capacity_bytes + capacity_bytes / 2, (uint64_t)4096);
+    d->copy_ns = 0;
     SL_TRY(put_seeds(d, seeds, n_seeds));
     int rc = SL_EAGAIN;
     if (capacity_bytes >= sizeof *block) {
@@ -203,4 +251,29 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
         return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
                        batch, epoch, capacity_bytes);
     return rc;
+}
+
+uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
+{
+    return sl_align_up(block->bytes, ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
+}
+
+int sl_drawer_mark(const struct sl_drawer *d, const uint32_t *rank_of, uint32_t generation,
+                   struct sl_block *block, uint64_t capacity_bytes)
+{
+    struct cursor c = {.base = (char *)block, .at = block->bytes, .capacity = capacity_bytes};
+    uint64_t offset;
+    uint32_t *ranks = place(&c, (uint64_t)block->n_input * sizeof *ranks, &offset);
+    if (!ranks)
+        return sl_fail(SL_ERANGE,
+                       "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
+                       " bytes",
+                       block->batch, block->epoch, capacity_bytes);
+    SL_TRY(d->kernels->mark_ranks(rank_of, d->topology->view.n_nodes, sl_block_nodes(block),
+                                  block->n_input, ranks));
+    block->flags |= SL_BLOCK_HAS_RANKS;
+    block->rank_generation = generation;
+    block->rank_offset = offset;
+    block->bytes = c.at;
+    return SL_OK;
 }

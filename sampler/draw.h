@@ -6,9 +6,15 @@
  *
  * DESIGN. Before hop h its number of rows is known, so its indptr has its final place, and its
  * indices follow behind it with all the memory that is left; when the hop is drawn the next one
- * begins right behind. Only the vertex list grows over all hops: it stands in scratch memory of the
- * drawer and is copied to the end of the block once, with the degrees behind it where the model
- * wants them. Nothing is moved and the block ends where its last array ends.
+ * begins right behind. A hop of random walks has a second array of its edges, their visits: both
+ * are given half of what is left, and the second is moved up to the first. Only the vertex list
+ * grows over all hops: it stands in scratch memory of the drawer and is copied to the end of the
+ * block once, with the degrees behind it where the model wants them. The block ends where its last
+ * array ends.
+ *
+ * The *sample* is complete then: it depends on its key alone and the digest covers it. Where there
+ * is a hotness order, marking appends each input node's rank in it as one more array. Ranks depend
+ * on what was hot in this job, and nothing in front of them does.
  *
  * Bytes between arrays are zero, so equal batches are equal bytes wherever they were drawn.
  *
@@ -21,15 +27,19 @@
 #include <stdint.h>
 
 #include "common/ipc/block.h"
+#include "config/config.h"
 #include "sampler/topology.h"
 
 // What a batch is drawn with; the same for all batches of a phase.
 struct sl_draw_plan {
+    enum sl_sampler_kind kind;
     uint32_t n_hops;
     int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
     uint32_t stream;             // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
-    bool degrees; // the block carries the in-degrees of its input nodes
+    bool degrees;           // the block carries the in-degrees of its input nodes
+    uint32_t paths, length; // random walks: of each vertex, steps of each
+    float restart;          // ... probability of starting over
 };
 
 struct sl_drawer {
@@ -39,11 +49,14 @@ struct sl_drawer {
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
     uint32_t largest_batch; // input nodes of the largest batch so far
+    uint64_t copy_ns;       // of the last draw: copying the vertex list behind the hops
 };
 
 int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels);
 void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
+// Scratch memory that it holds.
+uint64_t sl_drawer_bytes(const struct sl_drawer *d);
 
 /*
  * Draws the batch of these seeds (all different) into block[0 .. capacity_bytes), which is aligned
@@ -53,5 +66,16 @@ void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
 int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t epoch,
                    uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
                    uint64_t capacity_bytes, uint64_t *wanted_bytes);
+
+// What an unmarked block will take with its ranks.
+uint64_t sl_drawer_marked_bytes(const struct sl_block *block);
+
+/*
+ * Appends to a block that has no ranks those of its input nodes: rank_of (n_nodes of the graph) is
+ * the hotness order's inverse, generation its number. SL_ERANGE when it does not fit: the block
+ * then stays as it was.
+ */
+int sl_drawer_mark(const struct sl_drawer *d, const uint32_t *rank_of, uint32_t generation,
+                   struct sl_block *block, uint64_t capacity_bytes);
 
 #endif

@@ -1,12 +1,28 @@
 #include "sampler/loop.h"
 
+#include <time.h>
 #include <xxhash.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/mempool.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/hot.h"
+#include "common/ipc/seat.h"
+
+// A batch on its way through this process.
+struct task {
+    struct sl_lease lease;
+    struct sl_draw_plan plan;
+    const uint32_t *seeds; // (n_seeds) in the arena or the data set
+    uint32_t n_seeds;
+    bool keep;               // it is published, so it is drawn into payload memory
+    struct sl_extent extent; // that memory
+    struct sl_block *block;
+    uint64_t capacity; // bytes there
+};
 
 static bool stopping(const struct sl_sampler *s)
 {
@@ -21,127 +37,292 @@ static void publish_figures(struct sl_sampler *s, uint64_t current_tag)
         sl_stats_publish(s->stats, &s->figures);
 }
 
-// The vertices of the lease's cell.
-static int seeds_of(const struct sl_sampler *s, const struct sl_lease *lease,
-                    const uint32_t **seeds, uint32_t *n)
+static void set_activity(const struct sl_sampler *s, enum sl_activity activity)
 {
-    const struct sl_phase_spec *spec = &lease->phase->spec;
+    sl_seat_set_activity(s->arena, sl_seat_sampler(s->arena, s->device), activity);
+}
+
+// The device has one master at a time: not ahead of the trainer that has it now.
+static enum sl_ahead how_far_ahead(const struct sl_sampler *s)
+{
+    const struct sl_seat *t = sl_seat(s->arena, sl_seat_trainer(s->arena, s->device));
+    bool switched_on = atomic_load_explicit(&t->duty, memory_order_relaxed) == SL_DUTY_STANDBY &&
+                       atomic_load_explicit(&t->activity, memory_order_relaxed) == SL_ACTIVITY_BUSY;
+    return switched_on ? SL_AHEAD_CURRENT_ONLY : SL_AHEAD_ALL;
+}
+
+// The vertices of the task's cell.
+static int find_seeds(const struct sl_sampler *s, struct task *t)
+{
+    const struct sl_phase_spec *spec = &t->lease.phase->spec;
     const struct sl_dataset *ds = &s->drawer->topology->dataset;
-    uint64_t first = sl_phase_range(lease->phase, lease->cell, n), size = 0;
-    *seeds = NULL;
+    uint64_t first = sl_phase_range(t->lease.phase, t->lease.cell, &t->n_seeds), size = 0;
+    t->seeds = NULL;
     switch (spec->set) {
     case SL_SET_TRAIN:
-        *seeds = sl_arena_order(s->arena, spec->epoch);
+        t->seeds = sl_arena_order(s->arena, spec->order_bank);
         size = s->arena->h->spec.n_train;
         break;
     case SL_SET_VAL:
     case SL_SET_TEST: {
         const struct sl_vertex_list *list =
             &ds->split[spec->set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST];
-        *seeds = list->ids;
+        t->seeds = list->ids;
         size = list->n;
         break;
     }
     default: break;
     }
-    if (first + *n > size)
+    if (first + t->n_seeds > size)
         return sl_fail(SL_EPROTO,
                        "sampling: vertices %llu to %llu of set %u, which has %llu: broker and "
                        "sampler are not of the same build",
-                       (unsigned long long)first, (unsigned long long)(first + *n), spec->set,
-                       (unsigned long long)size);
-    *seeds += first;
+                       (unsigned long long)first, (unsigned long long)(first + t->n_seeds),
+                       spec->set, (unsigned long long)size);
+    t->seeds += first;
     return SL_OK;
 }
 
-// Payload memory for the lease. SL_EABORTED when the job stops first.
-static int take_memory(struct sl_sampler *s, const struct sl_lease *lease, uint64_t bytes,
-                       struct sl_extent *out)
+// --- memory --------------------------------------------------------------------------------------
+
+// Trainers wait for a batch that nobody samples, and it is older than this one.
+static bool older_is_pending(const struct sl_sampler *s, const struct sl_lease *lease)
 {
-    for (;;) {
-        int rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, out);
-        if (rc != SL_ETIMEDOUT)
-            return rc;
-        if (stopping(s))
-            return SL_EABORTED;
-    }
+    struct sl_ledger_ahead ahead;
+    sl_ledger_look_ahead(s->arena, &ahead);
+    if (ahead.seq != lease->seq)
+        return ahead.seq != 0 && ahead.seq < lease->seq && ahead.unsampled > 0;
+    return atomic_load(&lease->phase->n_cells) - ahead.unsampled < lease->cell;
 }
 
-// Draws the lease's batch into payload memory of the right size; the entry says what it is.
-static int draw(struct sl_sampler *s, const struct sl_lease *lease, struct sl_extent *extent)
+/*
+ * SL_EABORTED when the job stops first. SL_EAGAIN when this batch should be given up for an older
+ * one that came back (its sampler was stopped, or died): memory may be full of batches that are
+ * trained after it, so that waiting would be waiting for ever.
+ */
+static int wait_for_payload(struct sl_sampler *s, const struct sl_lease *lease, uint64_t bytes,
+                            struct sl_extent *out)
 {
-    struct sl_batch_entry *e = lease->entry;
-    const struct sl_phase_spec *spec = &lease->phase->spec;
-    const struct sl_draw_plan plan = sl_plan_of(s->config, (enum sl_phase_kind)spec->kind);
-    const uint32_t *seeds;
-    uint32_t n_seeds;
-    SL_TRY(seeds_of(s, lease, &seeds, &n_seeds));
-    uint64_t bytes = SL_MIN(s->guess_bytes, s->arena->h->spec.payload_bytes);
-    uint64_t wait_ns = 0, sample_ns = 0, capacity = 0;
-    struct sl_block *block = NULL;
+    int rc = sl_extent_alloc(s->arena, lease, bytes, 0, out);
+    if (rc != SL_ETIMEDOUT)
+        return rc;
+    set_activity(s, SL_ACTIVITY_BLOCKED);
+    while (rc == SL_ETIMEDOUT) {
+        if (stopping(s))
+            rc = SL_EABORTED;
+        else if (older_is_pending(s, lease))
+            rc = SL_EAGAIN;
+        else
+            rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, out);
+    }
+    set_activity(s, SL_ACTIVITY_BUSY);
+    return rc;
+}
+
+static int grow_scratch(struct sl_sampler *s, uint64_t bytes)
+{
+    if (bytes <= s->scratch_bytes)
+        return SL_OK;
+    sl_pages_free(s->scratch, s->scratch_bytes);
+    s->scratch_bytes = 0;
+    s->scratch = sl_pages_alloc(bytes);
+    if (!s->scratch)
+        return sl_fail(SL_ENOMEM,
+                       "pre-sampling: no memory for a batch of %llu bytes: set "
+                       "sampler.batch_size or sampler.fanout lower",
+                       (unsigned long long)bytes);
+    s->scratch_bytes = bytes;
+    return SL_OK;
+}
+
+// Memory to draw the task into. Errors as wait_for_payload().
+static int take_memory(struct sl_sampler *s, struct task *t, uint64_t bytes)
+{
+    if (t->keep) {
+        SL_TRY(wait_for_payload(s, &t->lease, bytes, &t->extent));
+        t->block = (struct sl_block *)(s->arena->base + t->extent.offset);
+        t->capacity = t->extent.bytes;
+    } else {
+        SL_TRY(grow_scratch(s, bytes));
+        t->block = s->scratch;
+        t->capacity = s->scratch_bytes;
+    }
+    SL_FAILPOINT(SAMPLER_ALLOCATED);
+    return SL_OK;
+}
+
+static void give_memory_back(struct sl_sampler *s, struct task *t)
+{
+    if (t->extent.bytes)
+        sl_extent_free(s->arena, t->lease.tag, t->extent.offset, t->extent.bytes);
+    t->extent.bytes = 0;
+}
+
+// --- drawing -------------------------------------------------------------------------------------
+
+static int fail_hot(const struct sl_phase_spec *spec, const char *what)
+{
+    return sl_fail(SL_EPROTO,
+                   "sampling: epoch %u asks for %s, which the arena does not have: broker and "
+                   "sampler are not of the same build",
+                   spec->epoch, what);
+}
+
+static int count_visits(struct sl_sampler *s, struct task *t)
+{
+    const struct sl_phase_spec *spec = &t->lease.phase->spec;
+    struct sl_batch_entry *e = t->lease.entry;
+    if (!(spec->count_visits || spec->kind == SL_PHASE_PRESAMPLE) || e->visits_counted)
+        return SL_OK;
+    if (s->arena->h->spec.visit_rows < s->drawer->topology->view.n_nodes)
+        return fail_hot(spec, "visit counts");
+    sl_hot_count(s->arena, sl_block_nodes(t->block), t->block->n_input);
+    e->visits_counted = 1;
+    return SL_OK;
+}
+
+static int mark(struct sl_sampler *s, struct task *t)
+{
+    const struct sl_phase_spec *spec = &t->lease.phase->spec;
+    if (spec->rank_generation == 0 || !t->keep)
+        return SL_OK;
+    // Ranks of another order would send trainers to other rows of their caches.
+    if (s->arena->h->spec.hot_rows < s->drawer->topology->view.n_nodes ||
+        sl_hot_generation(s->arena) != spec->rank_generation)
+        return fail_hot(spec, "ranks");
+    return sl_drawer_mark(s->drawer, sl_hot_rank(s->arena), spec->rank_generation, t->block,
+                          t->capacity);
+}
+
+// Draws, counts and marks. SL_ERANGE with *wanted_bytes when memory is too small for it.
+static int draw_once(struct sl_sampler *s, struct task *t, uint64_t *wanted_bytes)
+{
+    struct sl_batch_entry *e = t->lease.entry;
+    uint64_t t0 = sl_now_ns();
+    int rc = sl_drawer_draw(s->drawer, &t->plan, t->lease.phase->spec.epoch, t->lease.cell,
+                            t->seeds, t->n_seeds, t->block, t->capacity, wanted_bytes);
+    e->copy_ns += s->drawer->copy_ns;
+    e->sample_ns += sl_now_ns() - t0 - s->drawer->copy_ns;
+    if (rc < 0)
+        return rc;
+    // Before it is marked: the digest is the sample's, whatever the cache is.
+    if (s->config->digest && t->keep)
+        e->digest = XXH3_64bits(t->block, t->block->bytes);
+    SL_FAILPOINT(SAMPLER_DRAWN);
+    *wanted_bytes = sl_drawer_marked_bytes(t->block);
+    t0 = sl_now_ns();
+    SL_TRY(count_visits(s, t));
+    rc = mark(s, t);
+    e->mark_ns += sl_now_ns() - t0;
+    if (rc == SL_OK)
+        SL_FAILPOINT(SAMPLER_MARKED);
+    return rc;
+}
+
+// Draws the task into memory of the right size.
+static int draw(struct sl_sampler *s, struct task *t)
+{
+    struct sl_batch_entry *e = t->lease.entry;
+    const uint64_t all = s->arena->h->spec.payload_bytes;
+    uint64_t bytes = t->keep ? SL_MIN(s->guess_bytes, all) : s->guess_bytes;
     for (;;) {
-        uint64_t t0 = sl_now_ns();
-        SL_TRY(take_memory(s, lease, bytes, extent));
-        SL_FAILPOINT(SAMPLER_ALLOCATED);
-        uint64_t t1 = sl_now_ns(), wanted;
-        wait_ns += t1 - t0;
-        capacity = extent->bytes;
-        block = (struct sl_block *)(s->arena->base + extent->offset);
-        int rc = sl_drawer_draw(s->drawer, &plan, spec->epoch, lease->cell, seeds, n_seeds, block,
-                                capacity, &wanted);
-        sample_ns += sl_now_ns() - t1;
+        uint64_t t0 = sl_now_ns(), wanted;
+        int rc = take_memory(s, t, bytes);
+        e->sample_wait_ns += sl_now_ns() - t0;
+        SL_TRY(rc);
+        rc = draw_once(s, t, &wanted);
         if (rc == SL_OK)
             break;
-        sl_extent_free(s->arena, lease->tag, extent->offset, extent->bytes);
+        give_memory_back(s, t);
         if (rc != SL_ERANGE)
             return rc;
         // More than the whole payload memory is refused there, with the numbers.
-        uint64_t all = s->arena->h->spec.payload_bytes;
-        bytes = capacity < all ? SL_MIN(wanted, all) : all + 1;
+        if (t->keep)
+            wanted = t->capacity < all ? SL_MIN(wanted, all) : all + 1;
+        bytes = wanted;
     }
-    SL_FAILPOINT(SAMPLER_DRAWN);
-    s->guess_bytes = SL_MAX(s->guess_bytes, block->bytes + block->bytes / 8);
-    sl_extent_trim(s->arena, lease->tag, extent, block->bytes);
-    e->payload_offset = extent->offset;
-    e->payload_bytes = extent->bytes;
-    e->digest = s->config->digest ? XXH3_64bits(block, block->bytes) : 0;
-    e->n_seeds = n_seeds;
-    e->n_input = block->n_input;
-    e->n_edges = block->n_edges;
-    e->sample_ns = sample_ns;
-    e->sample_wait_ns = wait_ns;
+    // A job with a cache will want ranks, even if this batch has none yet.
+    bool ranks_to_come =
+        s->config->cache.policy != SL_CACHE_NONE && !(t->block->flags & SL_BLOCK_HAS_RANKS);
+    bytes = ranks_to_come ? sl_drawer_marked_bytes(t->block) : t->block->bytes;
+    s->guess_bytes = SL_MAX(s->guess_bytes, bytes + bytes / 8);
+    if (t->keep)
+        sl_extent_trim(s->arena, t->lease.tag, &t->extent, t->block->bytes);
+    return SL_OK;
+}
+
+// For tests of the scheduling: the batch takes at least so long.
+static void throttle(struct sl_sampler *s, struct sl_batch_entry *e)
+{
+    enum { LOOK_AROUND_NS = 20 * 1000 * 1000 };
+    uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9);
+    uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns, t0 = sl_now_ns(), slept_ns = 0;
+    while (took_ns + slept_ns < least_ns && !stopping(s)) {
+        uint64_t left_ns = SL_MIN(least_ns - took_ns - slept_ns, (uint64_t)LOOK_AROUND_NS);
+        nanosleep(&(struct timespec){.tv_nsec = (long)left_ns}, NULL);
+        slept_ns = sl_now_ns() - t0;
+    }
+    e->sample_ns += slept_ns;
+}
+
+// The lease's batch, ready to be handed on; the entry says what it is.
+static int perform(struct sl_sampler *s, struct task *t)
+{
+    const enum sl_phase_kind kind = (enum sl_phase_kind)t->lease.phase->spec.kind;
+    struct sl_batch_entry *e = t->lease.entry;
+    t->keep = kind != SL_PHASE_PRESAMPLE;
+    t->plan = sl_plan_of(s->config, kind);
+    e->sample_ns = e->mark_ns = e->copy_ns = e->sample_wait_ns = 0;
+    e->digest = 0;
+    SL_TRY(find_seeds(s, t));
+    SL_TRY(draw(s, t));
+    throttle(s, e);
+    e->payload_offset = t->extent.offset;
+    e->payload_bytes = t->extent.bytes;
+    e->n_seeds = t->n_seeds;
+    e->n_input = t->block->n_input;
+    e->n_edges = t->block->n_edges;
     e->sampler = s->worker;
     return SL_OK;
 }
 
 static int step(struct sl_sampler *s)
 {
-    struct sl_lease lease;
-    struct sl_extent extent;
+    struct task t = {0};
     uint64_t t0 = sl_now_ns();
-    int rc = sl_ledger_claim_sample(s->arena, s->worker, SL_ARENA_WAIT_MS, &lease);
+    int rc =
+        sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s), SL_ARENA_WAIT_MS, &t.lease);
     s->figures.stage_ns[SL_STAGE_WAIT] += sl_now_ns() - t0;
     if (rc == SL_ETIMEDOUT) {
         publish_figures(s, 0);
         return SL_OK;
     }
     SL_TRY(rc);
-    publish_figures(s, lease.tag);
+    publish_figures(s, t.lease.tag);
     SL_FAILPOINT(SAMPLER_CLAIMED);
-    rc = draw(s, &lease, &extent);
-    if (rc == SL_EABORTED) // stopped while it waited for memory: somebody else may go on
-        sl_ledger_return(s->arena, &lease);
+    rc = perform(s, &t);
+    if (rc == SL_EABORTED || rc == SL_EAGAIN) { // it waited for memory: somebody may go on with it
+        s->figures.stage_ns[SL_STAGE_WAIT] += t.lease.entry->sample_wait_ns;
+        sl_ledger_return(s->arena, &t.lease);
+        publish_figures(s, 0);
+        return rc == SL_EAGAIN ? SL_OK : rc;
+    }
     SL_TRY(rc);
-    // After publishing the entry belongs to whoever claims the batch: read it before.
-    struct sl_batch_entry *e = lease.entry;
+    // Handed on, the entry belongs to whoever claims the batch: read it before.
+    struct sl_batch_entry *e = t.lease.entry;
     s->figures.batches++;
     s->figures.edges += e->n_edges;
     s->figures.bytes += e->payload_bytes;
     s->figures.stage_ns[SL_STAGE_SAMPLE] += e->sample_ns;
+    s->figures.stage_ns[SL_STAGE_MARK] += e->mark_ns;
+    s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
     e->ready_at_ns = sl_now_ns();
-    if (sl_ledger_publish(s->arena, &lease) == SL_ESTALE)
-        sl_extent_free(s->arena, lease.tag, extent.offset, extent.bytes);
+    rc = t.keep ? sl_ledger_publish(s->arena, &t.lease) : sl_ledger_complete(s->arena, &t.lease);
+    if (rc == SL_ESTALE)
+        give_memory_back(s, &t);
+    else
+        SL_TRY(rc);
     publish_figures(s, 0);
     return SL_OK;
 }
@@ -149,7 +330,12 @@ static int step(struct sl_sampler *s)
 int sl_sampler_run(struct sl_sampler *s)
 {
     int rc = SL_OK;
+    set_activity(s, SL_ACTIVITY_BUSY);
     while (rc == SL_OK && !stopping(s))
         rc = step(s);
+    set_activity(s, SL_ACTIVITY_NONE);
+    sl_pages_free(s->scratch, s->scratch_bytes);
+    s->scratch = NULL;
+    s->scratch_bytes = 0;
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -1,8 +1,19 @@
 /*
- * loop.h - the sampler's work: claim a batch, draw it into the arena, publish it.
+ * loop.h - the sampler's work: claim a batch, draw it into the arena, mark it, publish it.
  *
  * The lease, the payload memory and the block belong to this process until it publishes; killed
  * anywhere before, the broker takes all three back and somebody draws the same block again.
+ *
+ * COUNTING. Where the phase asks for it the batch's input nodes are counted (common/ipc/hot.h), and
+ * its ledger entry remembers that they were: drawn again, it is not counted again. A batch of a
+ * PRESAMPLE phase is drawn into private memory, counted, and done.
+ *
+ * SHARING THE DEVICE with its standby trainer (common/ipc/seat.h): while that one is switched on
+ * nothing beyond the current phase is drawn; while this one waits for payload memory its seat says
+ * BLOCKED, so that the trainer may use the device and free some.
+ *
+ * Counting and marking together are mark_ns, which is thus what caching costs a sampler: what it
+ * takes beyond looking ranks up shows in the epochs that are counted.
  */
 #ifndef SL_SAMPLER_LOOP_H
 #define SL_SAMPLER_LOOP_H
@@ -13,12 +24,15 @@
 struct sl_sampler {
     struct sl_arena *arena;
     uint32_t worker; // id
+    uint32_t device;
     const struct sl_config *config;
     struct sl_drawer *drawer;
     struct sl_worker_slot *stats; // or NULL
     const _Atomic bool *stop;     // or NULL
     uint64_t guess_bytes;         // payload memory to ask for first
     struct sl_worker_figures figures;
+    struct sl_block *scratch; // private: pre-sampled batches
+    uint64_t scratch_bytes;
 };
 
 // Works until the job stops: SL_OK. Any other error ends the job.

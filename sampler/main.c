@@ -1,12 +1,14 @@
 /*
  * main.c - the sampler process: started by the broker, never by hand (common/ipc/worker.h).
  *
- * Pin, open the graph, measure some batches, tell the broker how large they are, map the arena,
- * work. Exit status 0 after a stop; 1 after an error, which the broker has been told.
+ * Pin, open the graph, measure some batches, tell the broker what they are like, map the arena,
+ * leave the largest of them there for the trainers to measure with, work. Exit status 0 after a
+ * stop; 1 after an error, which the broker has been told.
  */
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/device/cores.h"
+#include "common/ipc/hot.h"
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
 
@@ -30,8 +32,11 @@ static int prepare(struct program *p)
     const struct sl_device_config *device = &p->config.devices[w->device];
     SL_TRY(sl_device_pin(device->cores, device->n_cores));
     sl_kernels_set_threads((int)device->n_cores);
-    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, (int)device->n_cores));
-    SL_TRY(sl_drawer_init(&p->drawer, &p->topology, sl_kernels_cpu()));
+    const struct sl_kernels *kernels = sl_kernels_cpu();
+    SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
+                            p->config.sampler.kind == SL_SAMPLER_WEIGHTED, kernels,
+                            (int)device->n_cores));
+    SL_TRY(sl_drawer_init(&p->drawer, &p->topology, kernels));
     return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
 }
 
@@ -42,12 +47,19 @@ static int work(void *ctx)
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.block_bytes_max = p->estimate.max_bytes;
     hello.block_bytes_mean = p->estimate.mean_bytes;
+    hello.resident_bytes = sl_topology_resident_bytes(&p->topology) + sl_drawer_bytes(&p->drawer);
+    hello.t_sample_ns = p->estimate.t_sample_ns;
+    hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);
     SL_TRY(sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS));
+    if (p->estimate.probe)
+        sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);
+    sl_block_estimate_fini(&p->estimate);
     SL_TRY(sl_worker_ready(&p->worker));
     struct sl_sampler sampler = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
+        .device = p->worker.device,
         .config = &p->config,
         .drawer = &p->drawer,
         .stats = p->worker.stats,
@@ -60,6 +72,7 @@ static int work(void *ctx)
 static void release(void *ctx)
 {
     struct program *p = ctx;
+    sl_block_estimate_fini(&p->estimate);
     sl_drawer_fini(&p->drawer);
     sl_topology_close(&p->topology);
 }

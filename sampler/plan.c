@@ -5,42 +5,55 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/mempool.h"
 #include "common/base/philox.h"
 
-enum { PROBES = 4, FIRST_BYTES = 1 << 20 };
+enum {
+    PROBES = 4, // different sets of seeds
+    TIMED = 5,  // draws of training batches that are timed, after one of each set
+    FIRST_BYTES = 1 << 20,
+};
 
 struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kind kind)
 {
     bool eval = kind == SL_PHASE_EVAL;
     struct sl_draw_plan plan = {
+        .kind = config->sampler.kind,
         .n_hops = eval ? config->evaluate.n_fanout : config->sampler.n_fanout,
         .stream = eval ? SL_RNG_EVAL_SAMPLE : SL_RNG_SAMPLE,
         .seed = config->seed,
         .degrees = config->model.kind == SL_MODEL_GCN,
+        .paths = config->sampler.paths,
+        .length = config->sampler.length,
+        .restart = (float)config->sampler.restart,
     };
     memcpy(plan.fanout, eval ? config->evaluate.fanout : config->sampler.fanout,
            plan.n_hops * sizeof plan.fanout[0]);
     return plan;
 }
 
-struct probe {
+struct prober {
     struct sl_drawer *drawer;
+    bool ranked; // the job's blocks will carry ranks
     uint32_t *seeds;
     struct sl_block *block;
     uint64_t capacity;
     uint64_t largest, sum;
     uint32_t n;
+    uint64_t draw_ns; // of the last batch
 };
 
-static int draw_probe(struct probe *p, const struct sl_draw_plan *plan, uint32_t n_seeds)
+static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_t n_seeds)
 {
     for (;;) {
-        uint64_t wanted;
+        uint64_t wanted, t0 = sl_now_ns();
         // The last epoch number of all: no epoch of a job draws these.
         int rc = p->block ? sl_drawer_draw(p->drawer, plan, UINT32_MAX, p->n, p->seeds, n_seeds,
                                            p->block, p->capacity, &wanted)
                           : SL_ERANGE;
+        p->draw_ns = sl_now_ns() - t0;
         if (rc != SL_ERANGE)
             return rc;
         sl_pages_free(p->block, p->capacity);
@@ -54,43 +67,108 @@ static int draw_probe(struct probe *p, const struct sl_draw_plan *plan, uint32_t
     }
 }
 
-// Probe i takes every (n / batch)-th vertex of the list, from the i-th on.
-static int measure_list(struct probe *p, const struct sl_draw_plan *plan,
-                        const struct sl_vertex_list *list, uint64_t batch_size)
+// Set i of the probes' seeds: every (n / batch)-th vertex of the list, from the i-th on.
+static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
+                      const struct sl_vertex_list *list, uint32_t batch, uint32_t i)
 {
-    uint32_t batch = (uint32_t)SL_MIN(batch_size, list->n);
-    uint64_t stride = batch ? list->n / batch : 0;
-    for (uint32_t i = 0; i < PROBES && i < stride; i++) {
-        for (uint32_t s = 0; s < batch; s++)
-            p->seeds[s] = list->ids[s * stride + i * stride / PROBES];
-        SL_TRY(draw_probe(p, plan, batch));
-        p->largest = SL_MAX(p->largest, p->block->bytes);
-        p->sum += p->block->bytes;
-        p->n++;
+    uint64_t stride = list->n / batch;
+    for (uint32_t s = 0; s < batch; s++)
+        p->seeds[s] = list->ids[s * stride + i * stride / PROBES];
+    SL_TRY(draw_probe(p, plan, batch));
+    uint64_t bytes = p->ranked ? sl_drawer_marked_bytes(p->block) : p->block->bytes;
+    p->largest = SL_MAX(p->largest, bytes);
+    p->sum += bytes;
+    p->n++;
+    return SL_OK;
+}
+
+// A list that is a batch or less has one set of seeds, a short one a few.
+static uint32_t probes_of(const struct sl_vertex_list *list, uint32_t batch)
+{
+    return batch ? (uint32_t)SL_MIN((uint64_t)PROBES, list->n / batch) : 0;
+}
+
+static int keep_probe(const struct prober *p, struct sl_block_estimate *out)
+{
+    if (out->probe && out->probe->bytes >= p->block->bytes)
+        return SL_OK;
+    sl_block_estimate_fini(out);
+    out->probe_page_bytes = p->block->bytes;
+    out->probe = sl_pages_alloc(out->probe_page_bytes);
+    if (!out->probe)
+        return sl_fail(SL_ENOMEM, "sampling: no memory for a batch of %" PRIu64 " bytes",
+                       p->block->bytes);
+    memcpy(out->probe, p->block, p->block->bytes);
+    return SL_OK;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The first draw of each set touches fresh memory and, of a graph that nobody has read yet, the
+// disk; the timed ones come after it.
+static int measure_training(struct prober *p, const struct sl_config *config,
+                            struct sl_block_estimate *out)
+{
+    const struct sl_vertex_list *list = &p->drawer->topology->dataset.split[SL_SPLIT_TRAIN];
+    const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
+    uint32_t batch = (uint32_t)SL_MIN(config->sampler.batch_size, list->n);
+    uint32_t probes = probes_of(list, batch);
+    uint64_t ns[TIMED] = {0};
+    for (uint32_t i = 0; probes && i < probes + TIMED; i++) {
+        SL_TRY(probe_list(p, &plan, list, batch, i % probes));
+        SL_TRY(keep_probe(p, out));
+        if (i >= probes)
+            ns[i - probes] = p->draw_ns;
     }
+    qsort(ns, TIMED, sizeof ns[0], compare_ns);
+    out->t_sample_ns = SL_MAX(ns[TIMED / 2], (uint64_t)(config->throttle.sample * 1e9));
+    return SL_OK;
+}
+
+static int measure_evaluation(struct prober *p, const struct sl_config *config)
+{
+    const struct sl_vertex_list *list = &p->drawer->topology->dataset.split[SL_SPLIT_VAL];
+    const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_EVAL);
+    uint32_t batch = (uint32_t)SL_MIN(config->evaluate.batch_size, list->n);
+    uint32_t probes = probes_of(list, batch);
+    for (uint32_t i = 0; i < probes; i++)
+        SL_TRY(probe_list(p, &plan, list, batch, i));
     return SL_OK;
 }
 
 int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
                     struct sl_block_estimate *out)
 {
+    memset(out, 0, sizeof *out);
     const struct sl_dataset *ds = &drawer->topology->dataset;
     uint64_t batch = SL_MAX(SL_MIN(config->sampler.batch_size, ds->split[SL_SPLIT_TRAIN].n),
                             SL_MIN(config->evaluate.batch_size, ds->split[SL_SPLIT_VAL].n));
-    struct probe p = {.drawer = drawer, .seeds = malloc(SL_MAX(batch, 1u) * sizeof *p.seeds)};
+    struct prober p = {.drawer = drawer,
+                       .ranked = config->cache.policy != SL_CACHE_NONE,
+                       .seeds = malloc(SL_MAX(batch, 1u) * sizeof *p.seeds)};
     if (!p.seeds)
         return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " seeds", batch);
     int rc;
-    struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
-    SL_TRY_OUT(measure_list(&p, &plan, &ds->split[SL_SPLIT_TRAIN], config->sampler.batch_size));
-    if (!config->evaluate.full) {
-        plan = sl_plan_of(config, SL_PHASE_EVAL);
-        SL_TRY_OUT(measure_list(&p, &plan, &ds->split[SL_SPLIT_VAL], config->evaluate.batch_size));
-    }
+    SL_TRY_OUT(measure_training(&p, config, out));
+    if (!config->evaluate.full)
+        SL_TRY_OUT(measure_evaluation(&p, config));
     out->max_bytes = p.largest + p.largest / 4;
     out->mean_bytes = p.n ? p.sum / p.n : 0;
 out:
+    if (rc < 0)
+        sl_block_estimate_fini(out);
     sl_pages_free(p.block, p.capacity);
     free(p.seeds);
     return rc;
+}
+
+void sl_block_estimate_fini(struct sl_block_estimate *e)
+{
+    sl_pages_free(e->probe, e->probe_page_bytes);
+    e->probe = NULL;
+    e->probe_page_bytes = 0;
 }

@@ -8,13 +8,18 @@
 #include "config/config.h"
 #include "sampler/draw.h"
 
-// How the batches of a phase of this kind are drawn (TRAIN or EVAL; INFER is not sampled).
+// How the batches of a phase of this kind are drawn: TRAIN and PRESAMPLE alike, or EVAL (INFER is
+// not sampled).
 struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kind kind);
 
-// Block sizes measured on probe batches.
+// What a job's batches are like, measured on probe batches.
 struct sl_block_estimate {
-    uint64_t max_bytes; // with a margin: batches of a real epoch should not be larger
+    uint64_t max_bytes; // with ranks where there is a cache, and with a margin: batches of a real
+                        // epoch should not be larger
     uint64_t mean_bytes;
+    uint64_t t_sample_ns;      // median time to draw a training batch; no less than the throttle
+    struct sl_block *probe;    // the largest training batch of them, owned
+    uint64_t probe_page_bytes; // memory that it stands in
 };
 
 /*
@@ -24,5 +29,6 @@ struct sl_block_estimate {
  */
 int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
                     struct sl_block_estimate *out);
+void sl_block_estimate_fini(struct sl_block_estimate *e); // safe on a zeroed struct
 
 #endif

@@ -8,10 +8,19 @@
 struct sl_topology {
     struct sl_dataset dataset;
     struct sl_topology_view view; // of the data set's arrays
+    double *weight_prefix;        // (n_edges) owned, NULL where nothing samples by weight
 };
 
-// Opens the data set at `path`, which the broker has validated. Errors as sl_dataset_open().
-int sl_topology_open(struct sl_topology *t, const char *path, int threads);
+/*
+ * Opens the data set at `path`, which the broker has validated; `weighted`: with the running sums
+ * of its edge weights, made here in private memory (8 bytes an edge). Errors as sl_dataset_open(),
+ * SL_EINVAL for a weight that can not be, SL_ENOMEM.
+ */
+int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
+                     const struct sl_kernels *kernels, int threads);
 void sl_topology_close(struct sl_topology *t); // safe on a zeroed struct
+
+// What a device that samples would hold of it: offsets, neighbours, running sums, labels.
+uint64_t sl_topology_resident_bytes(const struct sl_topology *t);
 
 #endif

@@ -9,7 +9,6 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/base/mempool.h"
 #include "common/ipc/board.h"
 
 // While a batch is left to the other trainers nobody tells when they have taken it.
@@ -68,9 +67,11 @@ static uint32_t first_unclaimed(const struct sl_arena *a, uint64_t seq, uint64_t
  * and its slot be used again: a claim then comes early or late, nothing else. The search starts at
  * the update in progress, so it goes over a handful of cells.
  */
-static bool may_claim_ahead(const struct sl_extract *x)
+static bool within_share(const struct sl_extract *x)
 {
     const struct sl_arena *a = x->spec.arena;
+    if (a->h->spec.async)
+        return true;
     uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
     const struct sl_phase *phase = sl_ledger_phase(a, seq);
     if (seq != x->share_seq || atomic_load_explicit(&phase->seq, memory_order_acquire) != seq)
@@ -80,7 +81,47 @@ static bool may_claim_ahead(const struct sl_extract *x)
         sl_board_version(a) - atomic_load_explicit(&phase->first_version, memory_order_relaxed);
     uint32_t next = first_unclaimed(a, seq, made * per_update,
                                     atomic_load_explicit(&phase->n_cells, memory_order_relaxed));
-    return next / per_update != x->share_update || x->share_taken < x->spec.share;
+    return next / per_update != x->share_update ||
+           x->share_taken < sl_div_up(per_update, sl_standby_trainers(a));
+}
+
+enum turn { TURN_FETCH, TURN_LATER, TURN_SLEEP };
+
+// What to do with a free buffer, under the lock; *wait_ms for TURN_LATER.
+static enum turn next_turn(const struct sl_extract *x, uint32_t *wait_ms)
+{
+    *wait_ms = SL_ARENA_WAIT_MS;
+    if (!sl_standby_may_fetch(&x->standby, !x->wanted))
+        return x->wanted ? TURN_SLEEP : TURN_LATER;
+    if (x->wanted || within_share(x))
+        return TURN_FETCH;
+    *wait_ms = LOOK_AGAIN_MS;
+    return TURN_LATER;
+}
+
+static void set_asleep(struct sl_extract *x, bool asleep)
+{
+    if (x->asleep == asleep)
+        return;
+    x->asleep = asleep;
+    pthread_cond_broadcast(&x->changed);
+}
+
+static void sleep_on(struct sl_extract *x, uint32_t seen)
+{
+    sl_standby_sleep(&x->standby);
+    set_asleep(x, true);
+    pthread_mutex_unlock(&x->lock);
+    sl_event_wait(&x->spec.arena->h->standby, seen, SL_STANDBY_WAIT_MS);
+    pthread_mutex_lock(&x->lock);
+}
+
+static void wake(struct sl_extract *x)
+{
+    if (x->asleep)
+        x->woken_at_ns = sl_now_ns();
+    sl_standby_wake(&x->standby);
+    set_asleep(x, false);
 }
 
 // Waits until a claim is due. Returns the free buffer, or SL_EXTRACT_NO_BUFFER to leave.
@@ -89,51 +130,39 @@ static int wait_for_turn(struct sl_extract *x)
     int buffer = SL_EXTRACT_NO_BUFFER;
     pthread_mutex_lock(&x->lock);
     while (!x->quit && !stopping(x)) {
+        // Read before the conditions: a change after this ends the sleep at once.
+        uint32_t seen = sl_event_read(&x->spec.arena->h->standby);
+        pthread_mutex_unlock(&x->lock);
+        sl_cache_refresh(&x->cache);
+        pthread_mutex_lock(&x->lock);
         int free_buffer = x->busy[0] ? 1 : 0;
-        if (x->offered || x->busy[free_buffer]) {
-            wait_for_change(x, SL_ARENA_WAIT_MS);
-        } else if (x->wanted || may_claim_ahead(x)) {
+        uint32_t wait_ms = SL_ARENA_WAIT_MS;
+        enum turn turn = TURN_LATER;
+        if (!x->offered && !x->busy[free_buffer])
+            turn = next_turn(x, &wait_ms);
+        if (x->quit || stopping(x)) {
+            break;
+        } else if (turn == TURN_SLEEP) {
+            sleep_on(x, seen);
+        } else if (turn == TURN_LATER) {
+            wait_for_change(x, wait_ms);
+        } else {
+            wake(x);
             buffer = free_buffer;
             break;
-        } else {
-            wait_for_change(x, LOOK_AGAIN_MS);
         }
     }
     pthread_mutex_unlock(&x->lock);
     return buffer;
 }
 
-static int grow(struct sl_extract *x, int buffer, size_t bytes)
-{
-    if (bytes <= x->buffer[buffer].bytes)
-        return SL_OK;
-    sl_pages_free(x->buffer[buffer].p, x->buffer[buffer].bytes);
-    // An eighth more: batches of one job differ by a few per cent.
-    size_t want = bytes + bytes / 8;
-    x->buffer[buffer].p = sl_pages_alloc(want);
-    x->buffer[buffer].bytes = x->buffer[buffer].p ? want : 0;
-    if (!x->buffer[buffer].p)
-        return sl_fail(SL_ENOMEM,
-                       "no memory for %zu MiB of input features: make sampler.batch_size or the "
-                       "fanout smaller",
-                       want >> 20);
-    return SL_OK;
-}
-
 static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
 {
-    const struct sl_dataset *ds = x->spec.dataset;
     const struct sl_batch_entry *entry = work->lease.entry;
     const struct sl_block *block =
         (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
     SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));
-    SL_TRY(grow(x, buffer, (size_t)block->n_input * ds->feat_dim * sizeof(float)));
-    uint64_t start = sl_now_ns();
-    SL_TRY(x->spec.kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                        sl_block_nodes(block), block->n_input,
-                                        x->buffer[buffer].p));
-    work->extract_ns = sl_now_ns() - start;
-    work->extract_bytes = (uint64_t)block->n_input * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    SL_TRY(sl_gather_block(&x->gather, &x->cache, block, &x->buffer[buffer], &work->gathered));
     work->block = block;
     work->x = x->buffer[buffer].p;
     work->buffer = buffer;
@@ -154,7 +183,11 @@ static void offer(struct sl_extract *x, const struct sl_work *work)
 // One claim; SL_ETIMEDOUT when there was nothing to claim.
 static int fetch(struct sl_extract *x, int buffer)
 {
-    struct sl_work work = {.buffer = SL_EXTRACT_NO_BUFFER};
+    struct sl_work work = {
+        .buffer = SL_EXTRACT_NO_BUFFER,
+        .woken_at_ns = x->woken_at_ns,
+        .standby = sl_standby_duty(&x->standby) == SL_DUTY_STANDBY,
+    };
     int rc = sl_ledger_claim_train(x->spec.arena, x->spec.worker, SL_ARENA_WAIT_MS, &work.lease);
     if (rc < 0)
         return rc;
@@ -181,12 +214,15 @@ static void *run(void *arg)
     while (rc == SL_OK || rc == SL_ETIMEDOUT) {
         int buffer = wait_for_turn(x);
         if (buffer == SL_EXTRACT_NO_BUFFER)
-            return NULL;
+            break;
         rc = fetch(x, buffer);
     }
     pthread_mutex_lock(&x->lock);
-    x->failed = rc;
-    snprintf(x->message, sizeof x->message, "%s", sl_error_message());
+    x->ended = true;
+    if (rc < 0 && rc != SL_ETIMEDOUT) {
+        x->failed = rc;
+        snprintf(x->message, sizeof x->message, "%s", sl_error_message());
+    }
     pthread_cond_broadcast(&x->changed);
     pthread_mutex_unlock(&x->lock);
     return NULL;
@@ -198,7 +234,11 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
 {
     memset(x, 0, sizeof *x);
     x->spec = *spec;
-    x->spec.share = SL_MAX(x->spec.share, 1u);
+    x->gather.dataset = spec->dataset;
+    x->gather.kernels = spec->kernels;
+    sl_standby_init(&x->standby, spec->arena, spec->device);
+    sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, spec->kernels,
+                  spec->stop);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -222,7 +262,14 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     pthread_mutex_lock(&x->lock);
     x->wanted = true;
     pthread_cond_broadcast(&x->changed);
-    while (!x->offered && !x->failed && !stopping(x)) {
+    while (!x->offered && !x->ended && !stopping(x)) {
+        if (x->asleep) {
+            uint64_t woken_by = sl_now_ns() + SL_STANDBY_WAIT_MS * 1000000ull;
+            wait_for_change(x, SL_STANDBY_WAIT_MS);
+            if (sl_now_ns() >= woken_by)
+                break;
+            continue;
+        }
         uint64_t now = sl_now_ns();
         if (now >= deadline)
             break;
@@ -232,7 +279,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     x->wanted = false;
     if (x->failed) {
         rc = sl_fail(x->failed, "%s", x->message);
-    } else if (stopping(x)) {
+    } else if (x->ended || stopping(x)) {
         rc = SL_EABORTED;
     } else if (x->offered) {
         *out = x->work;
@@ -299,6 +346,7 @@ void sl_extract_stop(struct sl_extract *x)
         x->quit = true;
         pthread_cond_broadcast(&x->changed);
         pthread_mutex_unlock(&x->lock);
+        sl_event_signal(&x->spec.arena->h->standby); // it may be asleep
         pthread_join(x->thread, NULL);
         if (x->offered)
             return_offer_locked(x);
@@ -306,9 +354,8 @@ void sl_extract_stop(struct sl_extract *x)
         pthread_cond_destroy(&x->changed);
         x->running = false;
     }
-    for (int i = 0; i < SL_EXTRACT_BUFFERS; i++) {
-        sl_pages_free(x->buffer[i].p, x->buffer[i].bytes);
-        x->buffer[i].p = NULL;
-        x->buffer[i].bytes = 0;
-    }
+    for (int i = 0; i < SL_EXTRACT_BUFFERS; i++)
+        sl_feature_buffer_fini(&x->buffer[i]);
+    sl_gather_fini(&x->gather);
+    sl_cache_fini(&x->cache);
 }

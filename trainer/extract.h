@@ -1,5 +1,6 @@
 /*
- * extract.h - the thread that fetches the next batch while this one is trained.
+ * extract.h - the thread that fetches the next batch while this one is trained; where a standby
+ * trainer sleeps.
  *
  * PROBLEM. Gathering the features of a batch's input nodes is bound by memory latency, training by
  * arithmetic; done one after the other each leaves the other's resource idle.
@@ -11,13 +12,20 @@
  *
  * It is at most one batch ahead: it claims only while nothing is on offer and a buffer is free.
  * Buffers grow to the largest batch met, and then nothing is allocated. Leases without a payload
- * (inference) pass through untouched.
+ * (inference) pass through untouched. The feature cache (cache.h) is this thread's: it looks
+ * between batches whether the broker wants another size or there is a new hotness order.
  *
- * FAIR SHARE. Claiming ahead must not starve the other trainers: batches of one update run in
- * parallel, consecutive updates can not. A trainer that already has its share
+ * FAIR SHARE. Claiming ahead must not starve the other trainers: in ordered mode batches of one
+ * update run in parallel, consecutive updates can not. A trainer that already has its share
  * ceil(batches_per_update / trainers) of the update that the next free batch belongs to leaves the
  * batch to the others while its compute thread has work; once that is idle it takes whatever there
- * is. So a dead or slow peer costs overlap and never progress.
+ * is. So a dead or slow peer costs overlap and never progress. The trainers are those that work
+ * now, standby ones that are switched on among them. In async mode there is nothing to share.
+ *
+ * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
+ * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then
+ * this thread waits for the arena's `standby` event and the compute thread for this one, neither of
+ * them for less than SL_STANDBY_WAIT_MS: asleep costs nothing.
  *
  * FAILURE. All waits are bounded and look at the abort word and the stop flag. An error of the
  * thread is handed to the compute thread with its message by sl_extract_next().
@@ -34,7 +42,10 @@
 #include "common/data/dataset.h"
 #include "common/ipc/block.h"
 #include "common/ipc/ledger.h"
+#include "trainer/cache.h"
+#include "trainer/gather.h"
 #include "trainer/model.h"
+#include "trainer/standby.h"
 
 enum { SL_EXTRACT_BUFFERS = 2, SL_EXTRACT_NO_BUFFER = -1 };
 
@@ -45,16 +56,18 @@ struct sl_work {
     float *x;                     // (n_input, feat_dim), of the buffer; NULL for inference
     int buffer;
     uint64_t claimed_at_ns;
-    uint64_t extract_ns, extract_bytes;
+    uint64_t woken_at_ns; // when a standby trainer was last switched on, 0 = never
+    struct sl_gathered gathered;
+    bool standby; // claimed on duty STANDBY
 };
 
 struct sl_extract_spec {
     struct sl_arena *arena;
     uint32_t worker;
+    uint32_t device; // whose trainer seat this is
     const struct sl_dataset *dataset;
     const struct sl_kernels *kernels;
     const struct sl_model *model; // what a block must look like
-    uint32_t share;               // batches of one update that are claimed ahead at most
     const _Atomic bool *stop;
 };
 
@@ -69,16 +82,19 @@ struct sl_extract {
     bool offered; // `work` waits for the compute thread
     struct sl_work work;
     bool wanted; // the compute thread waits in sl_extract_next()
+    bool asleep; // nothing will be offered until something changes
+    bool ended;  // the thread is gone
     bool quit;
     bool busy[SL_EXTRACT_BUFFERS];
     int failed; // code of the thread's error, 0 = none
     char message[512];
 
     // The thread's own.
-    struct {
-        float *p;
-        size_t bytes;
-    } buffer[SL_EXTRACT_BUFFERS];
+    struct sl_standby standby;
+    uint64_t woken_at_ns;
+    struct sl_cache cache;
+    struct sl_gather gather;
+    struct sl_feature_buffer buffer[SL_EXTRACT_BUFFERS];
     uint64_t share_seq, share_update; // which update `share_taken` counts for
     uint32_t share_taken;
 };
@@ -86,7 +102,8 @@ struct sl_extract {
 // Starts the thread. The struct must not move.
 int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
 
-// The next batch. SL_OK, SL_ETIMEDOUT, or the thread's error (SL_EABORTED when the job stops).
+// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS), or the thread's
+// error (SL_EABORTED when the job stops).
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
 
 // The work's buffer may be filled again.
@@ -99,8 +116,8 @@ void sl_extract_release(struct sl_extract *x, const struct sl_work *work);
  */
 bool sl_extract_must_yield(struct sl_extract *x, const struct sl_work *work);
 
-// Ends the thread, gives what it has claimed back to the ledger and frees the buffers. Safe on a
-// zeroed struct.
+// Ends the thread, gives what it has claimed back to the ledger and frees buffers and cache. Safe
+// on a zeroed struct.
 void sl_extract_stop(struct sl_extract *x);
 
 #endif

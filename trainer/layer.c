@@ -75,6 +75,21 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
                               env->pool);
 }
 
+float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                          const float *weights)
+{
+    float *sums = sl_layer_floats(env, csr->n_dst);
+    if (!sums)
+        return NULL;
+    for (uint32_t i = 0; i < csr->n_dst; i++) {
+        float sum = weights ? 0 : (float)(csr->indptr[i + 1] - csr->indptr[i]);
+        for (uint32_t e = csr->indptr[i]; weights && e < csr->indptr[i + 1]; e++)
+            sum += weights[e];
+        sums[i] = sum;
+    }
+    return sums;
+}
+
 // y (n_dst, dim) = A x.
 static int aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                      const float *x, uint32_t dim, float *y)
@@ -86,6 +101,7 @@ static int aggregate(const struct sl_layer_env *env, const struct sl_layer_tape 
         .x = x,
         .row_scale = tape->row_scale,
         .col_scale = tape->col_scale,
+        .edge_weight = tape->hop.weights,
         .self_scale = tape->self_scale,
         .n_self = tape->self_scale ? tape->hop.csr.n_dst : 0,
         .y = y,
@@ -99,10 +115,22 @@ static int aggregate_backward(const struct sl_layer_env *env, const struct sl_la
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_src + 1);
-    uint32_t *indices = sl_layer_words(env, csr->indptr[csr->n_dst]);
+    uint32_t n_edges = csr->indptr[csr->n_dst];
+    uint32_t *indices = sl_layer_words(env, n_edges);
+    uint32_t *edge = NULL;
+    float *weights = NULL;
     if (!indptr || !indices)
         return SL_ENOMEM;
-    SL_TRY(env->kernels->transpose(csr, indptr, indices, NULL, env->pool));
+    if (tape->hop.weights) {
+        edge = sl_layer_words(env, n_edges);
+        weights = sl_layer_floats(env, n_edges);
+        if (!edge || !weights)
+            return SL_ENOMEM;
+    }
+    SL_TRY(env->kernels->transpose(csr, indptr, indices, edge, env->pool));
+    if (weights)
+        for (uint32_t e = 0; e < n_edges; e++)
+            weights[e] = tape->hop.weights[edge[e]];
     struct sl_aggregate_args args = {
         .csr = {.n_dst = csr->n_src, .n_src = csr->n_dst, .indptr = indptr, .indices = indices},
         .dim = dim,
@@ -110,6 +138,7 @@ static int aggregate_backward(const struct sl_layer_env *env, const struct sl_la
         .x = dy,
         .row_scale = tape->col_scale,
         .col_scale = tape->row_scale,
+        .edge_weight = weights,
         .self_scale = tape->self_scale,
         .n_self = tape->self_scale ? csr->n_dst : 0,
         .y = dx,

@@ -53,6 +53,7 @@ struct sl_layer {
 struct sl_hop {
     struct sl_csr_view csr;
     const uint32_t *degrees; // (n_src) in-degrees in the whole graph, or NULL
+    const float *weights;    // (n_edges) how much each neighbour counts, or NULL: all the same
 };
 
 // Where a layer computes.
@@ -122,10 +123,15 @@ uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
                               bool input_gradient);
 
+// (n_dst, in the pool) for each row the sum of its edges' weights, or how many edges it has where
+// weights is NULL. NULL without memory.
+float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                          const float *weights);
+
 /*
  * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W', where A is
- * the hop under the tape's scales and weight is (d_out, d_in). Allocates tape->y and, when the
- * aggregation came first, tape->aggregated.
+ * the hop under its edges' weights and the tape's scales, and weight is (d_out, d_in). Allocates
+ * tape->y and, when the aggregation came first, tape->aggregated.
  */
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
                        const float *weight, bool input_gradient, struct sl_layer_tape *tape);

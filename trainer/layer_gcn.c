@@ -46,7 +46,7 @@ static int scales(const struct sl_layer_env *env, struct sl_layer_tape *tape)
     if (!degrees)
         return sl_fail(SL_EPROTO, "a block for a GCN carries no in-degrees: sampler and trainer "
                                   "are not of the same build");
-    tape->row_scale = sl_layer_floats(env, csr->n_dst);
+    tape->row_scale = sl_layer_edge_sums(env, csr, tape->hop.weights);
     tape->self_scale = sl_layer_floats(env, csr->n_dst);
     tape->col_scale = sl_layer_floats(env, csr->n_src);
     if (!tape->row_scale || !tape->self_scale || !tape->col_scale)
@@ -54,8 +54,8 @@ static int scales(const struct sl_layer_env *env, struct sl_layer_tape *tape)
     for (uint32_t j = 0; j < csr->n_src; j++)
         tape->col_scale[j] = inverse_root(degrees[j]);
     for (uint32_t i = 0; i < csr->n_dst; i++) {
-        uint32_t sampled = csr->indptr[i + 1] - csr->indptr[i];
-        float up = sampled ? (float)degrees[i] / (float)sampled : 0.0f;
+        float sampled = tape->row_scale[i];
+        float up = sampled > 0 ? (float)degrees[i] / sampled : 0.0f;
         tape->row_scale[i] = up * tape->col_scale[i];
         tape->self_scale[i] = tape->col_scale[i] * tape->col_scale[i];
     }

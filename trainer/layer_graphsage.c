@@ -4,8 +4,10 @@
  *
  *   lin_l.weight (d_out, d_in), lin_l.bias (d_out), lin_r.weight (d_out, d_in)
  *
- * The mean of no neighbours is zero. The rows of the vertices themselves are the first n_dst rows
- * of the source, so the second product needs no gathering.
+ * The mean of no neighbours is zero. Where the block's edges carry weights (how often random walks
+ * met a neighbour) it is the weighted mean, as in PinSAGE's importance pooling. The rows of the
+ * vertices themselves are the first n_dst rows of the source, so the second product needs no
+ * gathering.
  */
 #include "trainer/layer.h"
 
@@ -35,16 +37,13 @@ static uint32_t describe(uint32_t index, uint32_t d_in, uint32_t d_out,
     return N_TENSORS;
 }
 
-// (n_dst) 1 / number of neighbours.
-static float *mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr)
+// (n_dst) what makes a mean of a row's sum.
+static float *mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                         const float *weights)
 {
-    float *scale = sl_layer_floats(env, csr->n_dst);
-    if (!scale)
-        return NULL;
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        uint32_t n = csr->indptr[i + 1] - csr->indptr[i];
-        scale[i] = n ? 1.0f / (float)n : 0.0f;
-    }
+    float *scale = sl_layer_edge_sums(env, csr, weights);
+    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
+        scale[i] = scale[i] > 0 ? 1.0f / scale[i] : 0.0f;
     return scale;
 }
 
@@ -52,7 +51,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
     uint32_t n_dst = tape->hop.csr.n_dst;
-    tape->row_scale = mean_scale(env, &tape->hop.csr);
+    tape->row_scale = mean_scale(env, &tape->hop.csr, tape->hop.weights);
     if (!tape->row_scale)
         return SL_ENOMEM;
     tape->col_scale = NULL;
@@ -86,7 +85,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                  const struct sl_infer_piece *piece)
 {
     uint32_t n_dst = piece->csr.n_dst;
-    float *scale = mean_scale(env, &piece->csr);
+    float *scale = mean_scale(env, &piece->csr, NULL);
     float *mean = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
     float *self = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
     if (!scale || !mean || !self)

@@ -4,12 +4,16 @@
  * Two threads. The extracting thread (extract.h) claims cells and gathers features one batch ahead;
  * the thread that calls sl_trainer_run() computes:
  *
- *   TRAIN   wait for the batch's version, forward and backward into the batch's gradient slot,
- *           complete the lease, apply the update if it is due (sync.h)
+ *   TRAIN   wait for the batch's version, or join (sync.h), forward and backward into the batch's
+ *           or the device's gradient slot, complete the lease, apply the update if it is due
  *   EVAL    forward without dropout over a sampled block, count correct predictions
  *   INFER   one layer for a range of vertices, all neighbours (evaluate.h)
  *
- * A trainer keeps nothing between batches but memory pools, so it can be killed at any instruction.
+ * One process serves both duties of its seat, WORK and STANDBY, and may be given the other one at
+ * any time; what that changes is in standby.h and extract.h.
+ *
+ * A trainer keeps nothing between batches but memory pools and its cache, so it can be killed at
+ * any instruction.
  * A lease that was lost (SL_ESTALE) is dropped without a word: somebody else has done the work.
  */
 #ifndef SL_TRAINER_LOOP_H
@@ -28,6 +32,7 @@
 struct sl_trainer_spec {
     struct sl_arena *arena;
     uint32_t worker; // id
+    uint32_t device; // whose trainer seat it has
     const struct sl_config *config;
     const struct sl_dataset *dataset;
     struct sl_model *model;       // of this config and data set; this thread's alone

@@ -1,7 +1,8 @@
 /*
  * main.c - the trainer process: started by the broker, never by hand (common/ipc/worker.h).
  *
- * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, work.
+ * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, measure a
+ * training step, work.
  * Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "common/device/cores.h"
 #include "common/ipc/worker.h"
 #include "trainer/loop.h"
+#include "trainer/probe.h"
 
 enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
 
@@ -68,16 +70,21 @@ static int work(void *ctx)
     struct program *p = ctx;
     SL_TRY(prepare(p));
     SL_TRY(attach(p));
-    SL_TRY(sl_worker_ready(&p->worker));
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
+        .device = p->worker.device,
         .config = &p->config,
         .dataset = &p->dataset,
         .model = &p->model,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
     };
+    struct sl_trainer_probe probe;
+    SL_TRY(sl_trainer_probe(&spec, &probe));
+    p->worker.step_bytes = probe.step_bytes;
+    p->worker.t_train_ns = probe.train_ns;
+    SL_TRY(sl_worker_ready(&p->worker));
     return sl_trainer_run(&spec);
 }
 

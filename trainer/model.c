@@ -110,6 +110,7 @@ static struct sl_hop hop_of(const struct sl_block *block, uint32_t h)
                 .indptr = sl_block_indptr(block, h),
                 .indices = sl_block_indices(block, h)},
         .degrees = sl_block_degrees(block),
+        .weights = sl_block_weights(block, h),
     };
 }
 

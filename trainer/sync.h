@@ -1,19 +1,26 @@
 /*
- * sync.h - ordered updates: which version a batch is computed on, and who makes the next one.
+ * sync.h - which parameters a batch is computed on, and who makes the next ones.
  *
- * PROBLEM. One, two or eight trainers, any of which may be killed at any instruction, must give
- * the same parameters bit for bit.
+ * ORDERED. One, two or eight trainers, any of which may be killed at any instruction, must give
+ * the same parameters bit for bit. The board (common/ipc/board.h) fixes what an update is: a run of
+ * consecutive batches, computed on one version, reduced in batch order. A trainer waits until the
+ * version of its batch is there, writes the gradient of the summed loss into the batch's slot,
+ * completes the lease, and then looks whether that made an update possible. Whoever holds the apply
+ * lock reduces the slots, steps the optimizer from the current bank into the other one and flips
+ * the version. Everything is a function of the slots and of the current bank, so a second try after
+ * a death writes the same bits; parameters and optimizer state are read and written where they lie
+ * in the arena.
  *
- * DESIGN. The board (common/ipc/board.h) fixes what an update is: a run of consecutive batches,
- * computed on one version, reduced in batch order. A trainer waits until the version of its batch
- * is there, writes the gradient of the summed loss into the batch's slot, completes the lease, and
- * then looks whether that made an update possible. Whoever holds the apply lock reduces the slots,
- * steps the optimizer from the current bank into the other one and flips the version. Everything
- * is a function of the slots and of the current bank, so a second try after a death writes the
- * same bits; parameters and optimizer state are read and written where they lie in the arena.
+ * ASYNC (FGNN 5.2). Each batch is an update of its own. A trainer *joins* before it computes: it
+ * copies the current parameters, since others go on and write the bank over, and its gradient is
+ * outstanding from then on. Where one gradient more would make it impossible to apply all of them
+ * within the bound, joining waits until others are applied. A gradient that is outstanding waits
+ * for nothing but its own computation, so nobody waits in a circle. The gradient goes into the
+ * device's slot and is *offered* before the lease is completed; then it is applied by whoever comes
+ * first, in any order that keeps the bound.
  *
- * HELPING. A trainer that waits for a version tries to make it each time it wakes: the one that
- * held the apply lock may have died, and the broker only releases the lock.
+ * HELPING. A trainer that waits, for a version or to join, tries to make the next version each time
+ * it wakes: the one that held the apply lock may have died, and the broker only releases the lock.
  */
 #ifndef SL_TRAINER_SYNC_H
 #define SL_TRAINER_SYNC_H
@@ -26,10 +33,23 @@
 #include "config/config.h"
 #include "kernels/kernels.h"
 
+// Borrowed for as long as the sync lives, but for the config.
+struct sl_sync_spec {
+    const struct sl_config *config;
+    uint64_t n_params; // of the model
+    struct sl_arena *arena;
+    uint32_t worker; // id
+    uint32_t device;
+    const struct sl_kernels *kernels;
+    const _Atomic bool *stop; // NULL for none
+};
+
 struct sl_sync {
     struct sl_arena *arena;
-    uint32_t worker;
+    uint32_t worker, device;
     const struct sl_kernels *kernels;
+    bool async;
+    float *joined; // (n_params) async: the parameters that the gradient is computed on
     enum sl_optimizer_kind optimizer;
     struct sl_adam_step adam;
     struct sl_sgd_step sgd;
@@ -45,16 +65,18 @@ struct sl_sync {
 uint32_t sl_sync_state_arrays(enum sl_optimizer_kind kind);
 
 // SL_EPROTO when the arena has not the shape that this job's model and optimizer need.
-int sl_sync_init(struct sl_sync *s, const struct sl_config *config, uint64_t n_params,
-                 struct sl_arena *arena, uint32_t worker, const struct sl_kernels *kernels,
-                 const _Atomic bool *stop);
+int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec);
 void sl_sync_fini(struct sl_sync *s); // safe on a zeroed struct
 
 // Applies every update that is due. SL_OK also when none was.
 int sl_sync_help(struct sl_sync *s);
 
-// Waits until a TRAIN cell's version is current, helping meanwhile. SL_OK; SL_ETIMEDOUT;
+// Ordered: waits until a TRAIN cell's version is current, helping meanwhile. SL_OK; SL_ETIMEDOUT;
 // SL_EABORTED; SL_ESTALE when the version has passed: the batch was somebody else's after all.
 int sl_sync_wait(struct sl_sync *s, const struct sl_lease *lease, uint32_t timeout_ms);
+
+// Async: waits until one more gradient may be outstanding, helping meanwhile, and registers it;
+// s->joined then holds the parameters of *version. SL_OK; SL_ETIMEDOUT; SL_EABORTED.
+int sl_sync_join(struct sl_sync *s, uint32_t timeout_ms, uint64_t *version);
 
 #endif

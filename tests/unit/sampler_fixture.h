@@ -40,12 +40,15 @@ struct fixture {
     struct sl_topology topology;
     uint64_t *indptr;
     int32_t *indices;
+    float *edge_weight;
+    double *weight_prefix;
     int32_t *label;
     uint32_t *split[SL_SPLIT_COUNT];
 };
 
 // A hub with an edge from everybody, empty rows, rows of 1 to 30 edges; two thirds of the vertices
-// train, the others are for validation and test. One label in eight is missing.
+// train, the others are for validation and test. One label in eight is missing. One weight in four
+// is zero, and so are all of a row in seven.
 static inline struct fixture fixture_graph(uint32_t n)
 {
     struct fixture f = {0};
@@ -80,6 +83,17 @@ static inline struct fixture fixture_graph(uint32_t n)
         ds->split[s].ids = f.split[s];
     f.topology.view = (struct sl_topology_view){
         .n_nodes = n, .indptr = f.indptr, .indices = f.indices, .indices_dtype = SL_DTYPE_I32};
+    f.edge_weight = fixture_alloc(e * sizeof *f.edge_weight);
+    f.weight_prefix = fixture_alloc(e * sizeof *f.weight_prefix);
+    for (uint32_t v = 0; v < n; v++)
+        for (uint64_t j = f.indptr[v]; j < f.indptr[v + 1]; j++) {
+            uint32_t w = fixture_word((uint32_t)j, ~v);
+            f.edge_weight[j] = v % 7 == 4 || w % 4 == 0 ? 0.0f : (float)(w >> 20) + 0.5f;
+        }
+    ds->edge_weight = f.edge_weight;
+    if (sl_kernels_ref()->weight_prefix(&f.topology.view, f.edge_weight, f.weight_prefix) != SL_OK)
+        abort();
+    f.topology.view.weight_prefix = f.weight_prefix;
     return f;
 }
 
@@ -87,6 +101,8 @@ static inline void fixture_free(struct fixture *f)
 {
     free(f->indptr);
     free(f->indices);
+    free(f->edge_weight);
+    free(f->weight_prefix);
     free(f->label);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         free(f->split[s]);

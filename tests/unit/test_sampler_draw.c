@@ -1,4 +1,7 @@
-// Blocks: the format's invariants, equal bytes wherever they are drawn, memory that is too small.
+// Blocks: the format's invariants, equal bytes wherever they are drawn, memory that is too small,
+// ranks behind the sample.
+#include <xxhash.h>
+
 #include "common/base/error.h"
 #include "tests/unit/sampler_fixture.h"
 
@@ -27,6 +30,40 @@ static const struct sl_draw_plan plans[] = {
     {.n_hops = 2, .fanout = {100, 70}, .stream = SL_RNG_SAMPLE, .seed = 1},
     {.n_hops = 4, .fanout = {-1, 1, 2, 1000}, .stream = SL_RNG_SAMPLE, .seed = 3},
     {.n_hops = 8, .fanout = {2, 2, 2, 2, 2, 2, 2, 2}, .stream = SL_RNG_SAMPLE, .seed = 5},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 3,
+     .fanout = {15, 10, 5},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .degrees = true},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 2,
+     .fanout = {-1, 100},
+     .stream = SL_RNG_EVAL_SAMPLE,
+     .seed = 2},
+    {.kind = SL_SAMPLER_WALK,
+     .n_hops = 3,
+     .fanout = {5, 4, 3},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .paths = 8,
+     .length = 3,
+     .restart = 0.3f},
+    {.kind = SL_SAMPLER_WALK, // all that were met; fewer steps than were asked for neighbours
+     .n_hops = 2,
+     .fanout = {-1, 1000},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 9,
+     .degrees = true,
+     .paths = 5,
+     .length = 2},
+    {.kind = SL_SAMPLER_WALK, // one edge a row, at most
+     .n_hops = 1,
+     .fanout = {1},
+     .stream = SL_RNG_SAMPLE,
+     .paths = 1,
+     .length = 1,
+     .restart = 1},
 };
 
 static uint32_t degree_of(uint32_t v)
@@ -40,16 +77,20 @@ static void expect_compact(const struct sl_block *b)
 {
     struct array {
         uint64_t offset, bytes;
-    } arrays[3 + 2 * SL_MAX_HOPS];
+    } arrays[4 + 3 * SL_MAX_HOPS];
     uint32_t n = 0;
     arrays[n++] = (struct array){b->label_offset, b->n_seeds * 4ull};
     for (uint32_t h = 0; h < b->n_hops; h++) {
         arrays[n++] = (struct array){b->hop[h].indptr_offset, (b->hop[h].n_dst + 1) * 4ull};
         arrays[n++] = (struct array){b->hop[h].indices_offset, b->hop[h].n_edges * 4ull};
+        if (b->flags & SL_BLOCK_HAS_WEIGHTS)
+            arrays[n++] = (struct array){b->hop[h].weights_offset, b->hop[h].n_edges * 4ull};
     }
     arrays[n++] = (struct array){b->nodes_offset, b->n_input * 4ull};
     if (b->flags & SL_BLOCK_HAS_DEGREES)
         arrays[n++] = (struct array){b->degree_offset, b->n_input * 4ull};
+    if (b->flags & SL_BLOCK_HAS_RANKS)
+        arrays[n++] = (struct array){b->rank_offset, b->n_input * 4ull};
     uint64_t end = sizeof *b;
     for (uint32_t i = 0; i < n; i++) {
         EXPECT(arrays[i].offset == sl_align_up(end, 64), "array %u: at %llu behind %llu", i,
@@ -61,28 +102,97 @@ static void expect_compact(const struct sl_block *b)
     ck_assert_uint_eq(b->bytes, end);
 }
 
-static void expect_hop(const struct sl_block *b, uint32_t h, int64_t fanout)
+// The edges that k-hop sampling may draw of v: each as often as the file has it, by weight those
+// of positive weight. Returns how many there are.
+static uint32_t allow_edges(const struct sl_draw_plan *plan, uint32_t v, uint32_t *budget,
+                            bool forget)
+{
+    uint32_t n = 0;
+    for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++) {
+        if (plan->kind == SL_SAMPLER_WEIGHTED && fx.edge_weight[e] == 0)
+            continue;
+        budget[fx.indices[e]] = forget ? 0 : budget[fx.indices[e]] + 1;
+        n++;
+    }
+    return n;
+}
+
+static void expect_khop_row(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
+                            uint32_t i)
 {
     static uint32_t budget[N];
     const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_block_indptr(b, h);
     const uint32_t *indices = sl_block_indices(b, h);
+    uint32_t there = allow_edges(plan, nodes[i], budget, false);
+    int64_t fanout = plan->fanout[h];
+    uint32_t take = fanout < 0 || there <= fanout ? there : (uint32_t)fanout;
+    EXPECT(indptr[i + 1] - indptr[i] == take, "hop %u row %u: %u edges of %u", h, i,
+           indptr[i + 1] - indptr[i], there);
+    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++)
+        EXPECT(budget[nodes[indices[e]]]-- > 0, "hop %u row %u: no such edge, or twice", h, i);
+    allow_edges(plan, nodes[i], budget, true);
+}
+
+// reach[w] = stamp for all that `steps` steps from v can meet. O(edges) a step.
+static void mark_reachable(uint32_t v, uint32_t steps, uint32_t stamp, uint32_t *reach)
+{
+    static uint32_t queue[N + 1];
+    uint32_t n = 0, q = 0;
+    queue[n++] = v;
+    for (uint32_t s = 0; s < steps; s++)
+        for (uint32_t level_end = n; q < level_end; q++)
+            for (uint64_t e = fx.indptr[queue[q]]; e < fx.indptr[queue[q] + 1]; e++)
+                if (reach[fx.indices[e]] != stamp) {
+                    reach[fx.indices[e]] = stamp;
+                    queue[n++] = (uint32_t)fx.indices[e];
+                }
+}
+
+static void expect_walk_row(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h,
+                            uint32_t i)
+{
+    static uint32_t reach[N], row[N], stamp;
+    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_block_indptr(b, h);
+    const uint32_t *indices = sl_block_indices(b, h);
+    const float *visits = sl_block_weights(b, h);
+    uint32_t n = indptr[i + 1] - indptr[i];
+    stamp++;
+    if (i < 100)
+        mark_reachable(nodes[i], plan->length, stamp, reach);
+    EXPECT(n <= plan->paths * plan->length && (plan->fanout[h] < 0 || n <= plan->fanout[h]),
+           "hop %u row %u: %u edges", h, i, n);
+    EXPECT(n > 0 || i == 0 || plan->restart > 0 || degree_of(nodes[i]) == 0 || plan->length < 2,
+           "hop %u row %u: none met", h, i);
+    float sum = 0;
+    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
+        uint32_t v = nodes[indices[e]];
+        EXPECT(indices[e] != i && row[v] != stamp, "hop %u row %u: itself, or twice", h, i);
+        EXPECT(i >= 100 || reach[v] == stamp, "hop %u row %u: %u is too far", h, i, v);
+        EXPECT(visits[e] >= 1 && visits[e] == (float)(uint32_t)visits[e] &&
+                   (e == indptr[i] || visits[e] <= visits[e - 1]),
+               "hop %u row %u: visits", h, i);
+        row[v] = stamp;
+        sum += visits[e];
+    }
+    EXPECT(sum <= (float)(plan->paths * plan->length), "hop %u row %u: %g visits", h, i,
+           (double)sum);
+}
+
+static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h)
+{
+    const uint32_t *indptr = sl_block_indptr(b, h), *indices = sl_block_indices(b, h);
     uint32_t seen = b->n_nodes[h]; // new vertices are numbered as they come
     EXPECT(b->hop[h].n_dst == b->n_nodes[h] && indptr[0] == 0, "hop %u: rows", h);
     for (uint32_t i = 0; i < b->hop[h].n_dst; i++) {
-        uint32_t v = nodes[i], degree = degree_of(v);
-        uint32_t take = fanout < 0 || degree <= fanout ? degree : (uint32_t)fanout;
-        EXPECT(indptr[i + 1] - indptr[i] == take, "hop %u row %u: %u edges of %u", h, i,
-               indptr[i + 1] - indptr[i], degree);
-        for (uint32_t j = 0; j < degree; j++)
-            budget[fx.indices[fx.indptr[v] + j]]++;
         for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
             EXPECT(indices[e] < b->n_nodes[h + 1] && indices[e] <= seen, "hop %u edge %u: id %u", h,
                    e, indices[e]);
             seen += indices[e] == seen;
-            EXPECT(budget[nodes[indices[e]]]-- > 0, "hop %u row %u: no such edge, or twice", h, i);
         }
-        for (uint32_t j = 0; j < degree; j++)
-            budget[fx.indices[fx.indptr[v] + j]] = 0;
+        if (plan->kind == SL_SAMPLER_WALK)
+            expect_walk_row(b, plan, h, i);
+        else
+            expect_khop_row(b, plan, h, i);
     }
     EXPECT(indptr[b->hop[h].n_dst] == b->hop[h].n_edges, "hop %u: edges", h);
     EXPECT(seen == b->n_nodes[h + 1], "hop %u: vertices that nobody names", h);
@@ -93,14 +203,15 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
 {
     static bool there[N];
     ck_assert_uint_eq(b->magic, SL_BLOCK_MAGIC);
-    ck_assert_uint_eq(b->flags, plan->degrees ? SL_BLOCK_HAS_DEGREES : 0);
+    ck_assert_uint_eq(b->flags & ~(uint32_t)SL_BLOCK_HAS_RANKS,
+                      (plan->degrees ? SL_BLOCK_HAS_DEGREES : 0) |
+                          (plan->kind == SL_SAMPLER_WALK ? SL_BLOCK_HAS_WEIGHTS : 0));
     ck_assert_uint_eq(b->batch, batch);
     ck_assert_uint_eq(b->epoch, epoch);
     ck_assert_uint_eq(b->n_hops, plan->n_hops);
     ck_assert_uint_eq(b->n_seeds, n_seeds);
     ck_assert_uint_eq(b->n_nodes[0], n_seeds);
     ck_assert_uint_eq(b->n_input, b->n_nodes[plan->n_hops]);
-    ck_assert_uint_eq(b->reserved, 0);
     expect_compact(b);
     const uint32_t *nodes = sl_block_nodes(b), *degrees = sl_block_degrees(b);
     ck_assert_mem_eq(nodes, seeds, n_seeds * sizeof *seeds);
@@ -114,7 +225,7 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
         EXPECT(sl_block_labels(b)[i] == fx.label[seeds[i]], "label of %u", seeds[i]);
     uint64_t n_edges = 0;
     for (uint32_t h = 0; h < plan->n_hops; h++) {
-        expect_hop(b, h, plan->fanout[h]);
+        expect_hop(b, plan, h);
         n_edges += b->hop[h].n_edges;
     }
     ck_assert_uint_eq(b->n_edges, n_edges);
@@ -247,6 +358,121 @@ START_TEST(memory_that_is_too_small)
 }
 END_TEST
 
+// rank_of of an order in which vertex v stands at (a v + c) mod N.
+static const uint32_t *some_ranks(uint32_t a, uint32_t c)
+{
+    static uint32_t rank_of[N];
+    for (uint32_t v = 0; v < N; v++)
+        rank_of[v] = (uint32_t)(((uint64_t)a * v + c) % N);
+    return rank_of;
+}
+
+// The sample's digest, from a block with or without ranks: the bytes before them, under a header
+// that does not know of them.
+static uint64_t digest_of(const struct sl_block *b)
+{
+    uint64_t bytes = b->bytes;
+    if (b->flags & SL_BLOCK_HAS_RANKS) {
+        uint64_t nodes_end = b->nodes_offset + b->n_input * 4ull;
+        uint64_t degrees_end = b->degree_offset + b->n_input * 4ull;
+        bytes = b->flags & SL_BLOCK_HAS_DEGREES ? degrees_end : nodes_end;
+    }
+    struct sl_block *plain = fixture_alloc(bytes);
+    memcpy(plain, b, bytes);
+    plain->flags &= ~(uint32_t)SL_BLOCK_HAS_RANKS;
+    plain->bytes = bytes;
+    plain->rank_offset = 0;
+    plain->rank_generation = 0;
+    uint64_t digest = XXH3_64bits(plain, bytes);
+    free(plain);
+    return digest;
+}
+
+START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
+{
+    const struct sl_draw_plan *plan = &plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    const uint32_t *rank_of = some_ranks(1607, 5);
+    for (uint32_t n = 1; n < 20; n++) { // so that the end falls on all sorts of places
+        struct sl_block *plain = fixture_draw(&drawer, plan, 2, n, seeds + n, n);
+        uint64_t bytes = sl_drawer_marked_bytes(plain), before = plain->bytes;
+        char *memory = fixture_alloc(bytes + 64);
+        struct sl_block *b = (struct sl_block *)memory;
+        memset(memory, 0x5a, bytes + 64);
+        memcpy(memory, plain, before);
+        // A byte too few: as it was.
+        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, bytes - 1), SL_ERANGE);
+        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, before), SL_ERANGE);
+        ck_assert_int_eq(memcmp(b, plain, before), 0);
+        for (uint64_t i = before; i < bytes + 64; i++)
+            EXPECT(memory[i] == 0x5a, "written behind the end");
+        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, bytes), SL_OK);
+        ck_assert_uint_eq(b->bytes, bytes);
+        ck_assert_uint_eq(b->rank_generation, 3);
+        for (uint32_t i = 0; i < 64; i++)
+            EXPECT(memory[bytes + i] == 0x5a, "written behind the end");
+        for (uint32_t i = 0; i < b->n_input; i++)
+            EXPECT(sl_block_ranks(b)[i] == rank_of[sl_block_nodes(b)[i]], "rank of row %u", i);
+        expect_block(b, plan, 2, n, seeds + n, n);
+        ck_assert_uint_eq(digest_of(b), XXH3_64bits(plain, before));
+        ck_assert_uint_eq(digest_of(plain), XXH3_64bits(plain, before));
+        free(memory);
+        free(plain);
+    }
+}
+END_TEST
+
+START_TEST(weights_decide_what_is_drawn)
+{
+    // The hub's first in-neighbour has nearly all of its row's weight, the second one none.
+    for (uint64_t e = fx.indptr[0]; e < fx.indptr[1]; e++)
+        fx.edge_weight[e] = e == 0 ? 1e6f : e == 1 ? 0 : 1e-3f;
+    ck_assert_int_eq(
+        sl_kernels_cpu()->weight_prefix(&fx.topology.view, fx.edge_weight, fx.weight_prefix),
+        SL_OK);
+    const struct sl_draw_plan plan = {
+        .kind = SL_SAMPLER_WEIGHTED, .n_hops = 1, .fanout = {4}, .stream = SL_RNG_SAMPLE};
+    const uint32_t hub[] = {0};
+    uint32_t first = 0;
+    for (uint32_t batch = 0; batch < 50; batch++) {
+        struct sl_block *b = fixture_draw(&drawer, &plan, 0, batch, hub, 1);
+        ck_assert_uint_eq(b->n_edges, 4);
+        for (uint32_t e = 0; e < 4; e++) {
+            uint32_t v = sl_block_nodes(b)[sl_block_indices(b, 0)[e]];
+            first += v == (uint32_t)fx.indices[0];
+            ck_assert_uint_ne(v, (uint32_t)fx.indices[1]);
+        }
+        free(b);
+    }
+    ck_assert_uint_eq(first, 50);
+}
+END_TEST
+
+START_TEST(weighted_sampling_needs_weights)
+{
+    fx.topology.view.weight_prefix = NULL;
+    const struct sl_draw_plan plan = {
+        .kind = SL_SAMPLER_WEIGHTED, .n_hops = 1, .fanout = {4}, .stream = SL_RNG_SAMPLE};
+    struct sl_block *b = fixture_alloc(4096);
+    uint64_t wanted;
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &plan, 0, 0, fx.split[0], 1, b, 4096, &wanted),
+                     SL_EINVAL);
+    free(b);
+}
+END_TEST
+
+START_TEST(scratch_memory_is_that_of_the_largest_batch)
+{
+    uint64_t before = sl_drawer_bytes(&drawer);
+    struct sl_block *b = fixture_draw(&drawer, &plans[0], 0, 0, fx.split[SL_SPLIT_TRAIN], 1000);
+    ck_assert_uint_gt(sl_drawer_bytes(&drawer), before + b->n_input * 4ull);
+    ck_assert_uint_gt(drawer.copy_ns, 0);
+    free(b);
+    struct sl_drawer none = {0};
+    ck_assert_uint_eq(sl_drawer_bytes(&none), 0);
+}
+END_TEST
+
 START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
@@ -306,6 +532,10 @@ int main(void)
     tcase_add_test(c, other_batches_are_other_blocks);
     tcase_add_test(c, hops_draw_on_their_own);
     tcase_add_loop_test(c, memory_that_is_too_small, 0, n_plans);
+    tcase_add_loop_test(c, ranks_stand_behind_the_sample_and_leave_it_alone, 0, n_plans);
+    tcase_add_test(c, weights_decide_what_is_drawn);
+    tcase_add_test(c, weighted_sampling_needs_weights);
+    tcase_add_test(c, scratch_memory_is_that_of_the_largest_batch);
     tcase_add_test(c, nothing_is_allocated_once_the_largest_batch_was_seen);
     tcase_add_test(c, seeds_that_can_not_be);
     tcase_add_test(c, a_graph_without_edges);

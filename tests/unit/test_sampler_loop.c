@@ -3,11 +3,16 @@
  * samplers are threads.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/failpoint.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/hot.h"
+#include "common/ipc/seat.h"
 #include "config/config.h"
 #include "sampler/loop.h"
 #include "tests/unit/sampler_fixture.h"
@@ -18,6 +23,7 @@ static struct fixture fx;
 static struct sl_config config;
 static struct sl_arena arena;
 static int fd;
+static uint32_t visits_wanted[N];
 
 struct runner {
     struct sl_drawer drawer;
@@ -47,12 +53,15 @@ static void setup(void)
 static void open_arena(uint64_t payload_bytes)
 {
     uint64_t n_train = fx.topology.dataset.split[SL_SPLIT_TRAIN].n;
-    struct sl_arena_spec spec = {.n_workers = SAMPLERS_MAX + 1,
+    struct sl_arena_spec spec = {.n_devices = SAMPLERS_MAX,
                                  .n_cells = 64,
                                  .n_train = n_train,
                                  .n_params = 4,
                                  .n_state = 1,
                                  .batches_per_update = 4,
+                                 .visit_rows = N,
+                                 .hot_rows = N,
+                                 .probe_bytes = 1 << 20,
                                  .payload_bytes = payload_bytes};
     fd = sl_arena_memfd();
     ck_assert_int_ge(fd, 0);
@@ -73,14 +82,35 @@ static void teardown(void)
 }
 
 // EVAL phases have no updates to wait for, so that they are over when their batches are done.
+static struct sl_phase_spec spec_of(enum sl_phase_kind kind, enum sl_vertex_set set, uint32_t epoch,
+                                    uint64_t n_items)
+{
+    return (struct sl_phase_spec){.kind = kind,
+                                  .set = set,
+                                  .epoch = epoch,
+                                  .order_bank = epoch & 1,
+                                  .batch_size = BATCH,
+                                  .n_items = n_items};
+}
+
+static uint64_t open_spec(const struct sl_phase_spec *spec)
+{
+    uint64_t seq = 0;
+    ck_assert_int_eq(sl_ledger_open_phase(&arena, spec, &seq), SL_OK);
+    return seq;
+}
+
 static uint64_t open_phase(enum sl_phase_kind kind, enum sl_vertex_set set, uint32_t epoch,
                            uint64_t n_items)
 {
-    struct sl_phase_spec p = {
-        .kind = kind, .set = set, .epoch = epoch, .batch_size = BATCH, .n_items = n_items};
-    uint64_t seq = 0;
-    ck_assert_int_eq(sl_ledger_open_phase(&arena, &p, &seq), SL_OK);
-    return seq;
+    const struct sl_phase_spec spec = spec_of(kind, set, epoch, n_items);
+    return open_spec(&spec);
+}
+
+// The whole training set as an epoch of this kind.
+static struct sl_phase_spec epoch_of(enum sl_phase_kind kind, uint32_t epoch)
+{
+    return spec_of(kind, SL_SET_TRAIN, epoch, arena.h->spec.n_train);
 }
 
 static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
@@ -89,9 +119,10 @@ static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
     atomic_store(&r->stop, false);
     r->sampler = (struct sl_sampler){.arena = &arena,
                                      .worker = worker,
+                                     .device = worker - 1,
                                      .config = &config,
                                      .drawer = &r->drawer,
-                                     .stats = sl_stats_slot(&arena, worker),
+                                     .stats = sl_stats_slot(&arena, worker - 1),
                                      .stop = &r->stop,
                                      .guess_bytes = guess_bytes};
     sl_stats_begin(r->sampler.stats, worker);
@@ -130,40 +161,69 @@ static uint64_t used_bytes(void)
     return depth.payload_bytes;
 }
 
+// The block that cell `cell` of a phase must be, with ranks where it asks for them (free()); also
+// adds what its input nodes count to visits_wanted.
+static struct sl_block *draw_cell(struct sl_drawer *d, const struct sl_phase_spec *spec,
+                                  uint32_t cell, const uint32_t *vertices, uint64_t *digest)
+{
+    const struct sl_draw_plan plan = sl_plan_of(&config, (enum sl_phase_kind)spec->kind);
+    uint64_t first = (uint64_t)cell * spec->batch_size;
+    uint32_t n_seeds = (uint32_t)SL_MIN((uint64_t)spec->batch_size, spec->n_items - first);
+    struct sl_block *plain = fixture_draw(d, &plan, spec->epoch, cell, vertices + first, n_seeds);
+    uint64_t bytes = sl_drawer_marked_bytes(plain);
+    struct sl_block *b = fixture_alloc(bytes);
+    memcpy(b, plain, plain->bytes);
+    *digest = XXH3_64bits(plain, plain->bytes);
+    free(plain);
+    if (spec->rank_generation)
+        EXPECT(sl_drawer_mark(d, sl_hot_rank(&arena), spec->rank_generation, b, bytes) == SL_OK,
+               "marking");
+    for (uint32_t i = 0; i < b->n_input; i++)
+        visits_wanted[sl_block_nodes(b)[i]]++;
+    return b;
+}
+
 // Takes the next ready batch, compares it with one drawn here, and finishes it.
-static void take_and_compare(struct sl_drawer *d, uint32_t cell, enum sl_phase_kind kind,
-                             uint32_t epoch, const uint32_t *vertices, uint64_t n)
+static void take_and_compare(struct sl_drawer *d, uint32_t cell, const struct sl_phase_spec *spec,
+                             const uint32_t *vertices)
 {
     struct sl_lease lease;
     int rc = sl_ledger_claim_train(&arena, 99, CLAIM_MS, &lease);
     EXPECT(rc == SL_OK, "batch %u: %d", cell, rc);
     const struct sl_batch_entry *e = lease.entry;
     const struct sl_block *got = (const struct sl_block *)(arena.base + e->payload_offset);
-    const struct sl_draw_plan plan = sl_plan_of(&config, kind);
-    uint32_t n_seeds = (uint32_t)SL_MIN((uint64_t)BATCH, n - (uint64_t)cell * BATCH);
-    struct sl_block *want =
-        fixture_draw(d, &plan, epoch, cell, vertices + (uint64_t)cell * BATCH, n_seeds);
+    uint64_t digest;
+    struct sl_block *want = draw_cell(d, spec, cell, vertices, &digest);
     EXPECT(lease.cell == cell, "batch %u, wanted %u", lease.cell, cell);
     EXPECT(got->bytes == want->bytes && memcmp(got, want, want->bytes) == 0, "batch %u differs",
            cell);
-    EXPECT(e->n_seeds == n_seeds && e->n_input == want->n_input && e->n_edges == want->n_edges,
+    EXPECT(e->n_seeds == want->n_seeds && e->n_input == want->n_input &&
+               e->n_edges == want->n_edges && e->visits_counted == spec->count_visits,
            "batch %u: entry", cell);
     EXPECT(e->payload_bytes == sl_align_up(want->bytes, (uint64_t)SL_ARENA_CHUNK_BYTES),
            "batch %u: what is over is given back", cell);
-    EXPECT(e->digest == (config.digest ? XXH3_64bits(want, want->bytes) : 0), "batch %u: digest",
+    EXPECT(e->digest == (config.digest ? digest : 0), "batch %u: digest", cell);
+    EXPECT(e->ready_at_ns > 0 && e->sample_ns > 0 && e->copy_ns > 0 && e->sampler >= 1,
+           "batch %u: times", cell);
+    EXPECT(!(spec->rank_generation || spec->count_visits) || e->mark_ns > 0, "batch %u: mark",
            cell);
-    EXPECT(e->ready_at_ns > 0 && e->sample_ns > 0 && e->sampler >= 1, "batch %u: times", cell);
     free(want);
     EXPECT(sl_ledger_complete(&arena, &lease) == SL_OK, "batch %u: completing", cell);
 }
 
-static void take_all(enum sl_phase_kind kind, uint32_t epoch, const uint32_t *vertices, uint64_t n)
+static void take_spec(const struct sl_phase_spec *spec, const uint32_t *vertices)
 {
     struct sl_drawer d;
     ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_ref()), SL_OK);
-    for (uint32_t cell = 0; cell < sl_div_up(n, BATCH); cell++)
-        take_and_compare(&d, cell, kind, epoch, vertices, n);
+    for (uint32_t cell = 0; cell < sl_div_up(spec->n_items, spec->batch_size); cell++)
+        take_and_compare(&d, cell, spec, vertices);
     sl_drawer_fini(&d);
+}
+
+static void take_all(enum sl_phase_kind kind, uint32_t epoch, const uint32_t *vertices, uint64_t n)
+{
+    const struct sl_phase_spec spec = spec_of(kind, SL_SET_TRAIN, epoch, n);
+    take_spec(&spec, vertices);
 }
 
 START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
@@ -179,7 +239,7 @@ START_TEST(every_batch_of_an_epoch_is_drawn_from_the_shuffled_order)
     for (uint32_t i = 0; i < samplers; i++) {
         ck_assert_int_eq(stop(&runners[i]), SL_OK);
         struct sl_worker_figures f;
-        ck_assert(sl_stats_read(sl_stats_slot(&arena, i + 1), &f));
+        ck_assert(sl_stats_read(sl_stats_slot(&arena, i), &f));
         ck_assert_uint_eq(f.current_tag, 0);
         batches += f.batches;
         edges += f.edges;
@@ -274,7 +334,7 @@ END_TEST
 static struct sl_lease occupy(struct sl_extent *extent)
 {
     struct sl_lease lease;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 77, 0, &lease), SL_OK);
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 77, SL_AHEAD_ALL, 0, &lease), SL_OK);
     ck_assert_int_eq(sl_extent_alloc(&arena, &lease, arena.h->spec.payload_bytes, 0, extent),
                      SL_OK);
     return lease;
@@ -321,6 +381,341 @@ START_TEST(a_batch_that_was_taken_away_is_dropped_and_drawn_again)
 }
 END_TEST
 
+START_TEST(a_sampler_without_memory_turns_to_an_older_batch_that_came_back)
+{
+    open_arena(4 * SL_ARENA_CHUNK_BYTES);
+    uint64_t n = arena.h->spec.n_train;
+    // _i = 1: the batches that fill the arena, and the one that waits, are of a later phase.
+    uint64_t first_items = _i ? BATCH : n;
+    open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 0, first_items);
+    struct sl_lease first;
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 77, SL_AHEAD_ALL, 0, &first), SL_OK);
+    if (_i)
+        open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 1, n);
+    start(&runners[0], 1, 1000);
+    while (atomic_load(&sl_seat(&arena, 0)->activity) != SL_ACTIVITY_BLOCKED)
+        usleep(500);
+    sl_ledger_return(&arena, &first); // as a sampler does that is stopped
+    take_all(SL_PHASE_EVAL, 0, sl_arena_order(&arena, 0), first_items);
+    if (_i)
+        take_all(SL_PHASE_EVAL, 1, sl_arena_order(&arena, 1), n);
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_uint_eq(used_bytes(), 0);
+}
+END_TEST
+
+// --- counting and marking ------------------------------------------------------------------------
+
+static void expect_visits(void)
+{
+    const _Atomic uint32_t *visits = sl_hot_visits(&arena);
+    for (uint32_t v = 0; v < N; v++)
+        EXPECT(visits[v] == visits_wanted[v], "vertex %u: %u visits, wanted %u", v, visits[v],
+               visits_wanted[v]);
+}
+
+static void rank_backwards(uint32_t generation)
+{
+    for (uint32_t v = 0; v < N; v++)
+        sl_hot_rank(&arena)[v] = N - 1 - v;
+    sl_hot_publish(&arena, generation);
+}
+
+START_TEST(a_pre_sampled_epoch_is_counted_and_not_kept)
+{
+    open_arena(SL_ARENA_CHUNK_BYTES); // far less than it would take to keep them
+    config.sampler.fanout[0] = 20;
+    struct sl_phase_spec spec = epoch_of(SL_PHASE_PRESAMPLE, 1);
+    spec.count_visits = (uint32_t)_i; // that it is counted goes without saying
+    start(&runners[0], 1, 1000);
+    start(&runners[1], 2, 100000);
+    uint64_t seq = open_spec(&spec);
+    while (!sl_ledger_phase_complete(&arena, seq)) {
+        ck_assert_uint_eq(used_bytes(), 0);
+        usleep(1000);
+    }
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_int_eq(stop(&runners[1]), SL_OK);
+    struct sl_drawer d;
+    ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_ref()), SL_OK);
+    for (uint32_t cell = 0; cell < sl_div_up(spec.n_items, BATCH); cell++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(&arena, seq, cell);
+        uint64_t digest;
+        spec.kind = SL_PHASE_TRAIN; // the very same batches
+        struct sl_block *want = draw_cell(&d, &spec, cell, sl_arena_order(&arena, 1), &digest);
+        EXPECT(e->visits_counted == 1 && e->n_input == want->n_input && e->payload_bytes == 0 &&
+                   e->digest == 0 && e->sample_ns > 0 && e->mark_ns > 0,
+               "batch %u: entry", cell);
+        free(want);
+    }
+    sl_drawer_fini(&d);
+    expect_visits();
+}
+END_TEST
+
+START_TEST(a_batch_that_is_drawn_again_is_not_counted_again)
+{
+    open_arena(4 * SL_ARENA_CHUNK_BYTES);
+    struct sl_phase_spec spec = epoch_of(SL_PHASE_TRAIN, 0);
+    spec.count_visits = 1;
+    uint64_t seq = open_spec(&spec);
+    // Batch 0 is somebody else's, so nothing is trained and the arena fills.
+    struct sl_lease first;
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 77, SL_AHEAD_ALL, 0, &first), SL_OK);
+    start(&runners[0], 1, 1000);
+    struct sl_seat *seat = sl_seat(&arena, sl_seat_sampler(&arena, 0));
+    while (atomic_load(&seat->activity) != SL_ACTIVITY_BLOCKED)
+        usleep(1000);
+    // It comes back; whoever draws it now has to throw others out.
+    sl_ledger_return(&arena, &first);
+    start(&runners[1], 2, 1000);
+    while (state_of(seq, 0) != SL_CELL_READY)
+        usleep(1000);
+    ck_assert_uint_gt(atomic_load(&arena.h->evicted), 0);
+    take_spec(&spec, sl_arena_order(&arena, 0));
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_int_eq(stop(&runners[1]), SL_OK);
+    expect_visits();
+}
+END_TEST
+
+START_TEST(a_sampler_killed_after_counting_has_counted)
+{
+    open_arena(1 << 20);
+    struct sl_phase_spec spec = epoch_of(SL_PHASE_TRAIN, 0);
+    spec.count_visits = 1;
+    uint64_t seq = open_spec(&spec);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        setenv("SLUICE_FAILPOINT", "sampler_marked:2", 1);
+        if (sl_failpoint_init() == SL_OK) {
+            prepare(&runners[0], 1, 1000);
+            sl_sampler_run(&runners[0].sampler);
+        }
+        _exit(1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    ck_assert_uint_eq(state_of(seq, 0), SL_CELL_READY);
+    ck_assert_uint_eq(state_of(seq, 1), SL_CELL_SAMPLING);
+    ck_assert_uint_eq(sl_ledger_entry(&arena, seq, 1)->visits_counted, 1);
+    struct sl_reclaimed lost;
+    sl_ledger_reclaim(&arena, 1, &lost);
+    ck_assert_uint_eq(lost.resample, 1);
+    start(&runners[0], 2, 1000);
+    take_spec(&spec, sl_arena_order(&arena, 0));
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    expect_visits();
+}
+END_TEST
+
+START_TEST(blocks_carry_ranks_once_there_is_an_order)
+{
+    open_arena(16 << 20);
+    rank_backwards(7);
+    struct sl_phase_spec train = epoch_of(SL_PHASE_TRAIN, 0), ranked = epoch_of(SL_PHASE_EVAL, 1);
+    ranked.set = SL_SET_VAL;
+    ranked.n_items = fx.topology.dataset.split[SL_SPLIT_VAL].n;
+    train.rank_generation = ranked.rank_generation = 7;
+    train.count_visits = 1; // both, for the optimal hit rate
+    open_spec(&ranked);
+    open_spec(&train);
+    start(&runners[0], 1, 1000);
+    take_spec(&ranked, fx.split[SL_SPLIT_VAL]);
+    memset(visits_wanted, 0, sizeof visits_wanted);
+    take_spec(&train, sl_arena_order(&arena, 0));
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    expect_visits();
+    struct sl_worker_figures f;
+    ck_assert(sl_stats_read(runners[0].sampler.stats, &f));
+    ck_assert_uint_gt(f.stage_ns[SL_STAGE_SAMPLE], 0);
+    ck_assert_uint_gt(f.stage_ns[SL_STAGE_MARK], 0);
+    ck_assert_uint_gt(f.stage_ns[SL_STAGE_COPY], 0);
+}
+END_TEST
+
+START_TEST(a_block_that_fits_without_its_ranks_only_is_drawn_again)
+{
+    open_arena(1 << 20);
+    rank_backwards(1);
+    struct sl_phase_spec spec = epoch_of(SL_PHASE_TRAIN, 0);
+    spec.rank_generation = spec.count_visits = 1;
+    struct sl_drawer d;
+    ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_ref()), SL_OK);
+    bool found = false;
+    config.sampler.fanout[0] = 30;
+    while (!found) {
+        ck_assert_int_lt(++config.sampler.fanout[1], 1000);
+        const struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
+        struct sl_block *b = fixture_draw(&d, &plan, 0, 0, sl_arena_order(&arena, 0), BATCH);
+        found =
+            b->bytes <= SL_ARENA_CHUNK_BYTES && sl_drawer_marked_bytes(b) > SL_ARENA_CHUNK_BYTES;
+        free(b);
+    }
+    sl_drawer_fini(&d);
+    open_spec(&spec);
+    start(&runners[0], 1, 1);
+    take_spec(&spec, sl_arena_order(&arena, 0));
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    expect_visits(); // that, too, was counted once
+    ck_assert_uint_eq(used_bytes(), 0);
+}
+END_TEST
+
+START_TEST(what_the_arena_does_not_have_is_refused)
+{
+    open_arena(1 << 20);
+    struct sl_phase_spec spec = epoch_of(SL_PHASE_TRAIN, 0);
+    if (_i == 0) {
+        spec.rank_generation = 2; // published is 1
+        rank_backwards(1);
+    } else if (_i == 1) {
+        spec.rank_generation = 1;
+        sl_hot_publish(&arena, 1);
+        arena.h->spec.hot_rows = 0;
+    } else {
+        spec.count_visits = 1;
+        arena.h->spec.visit_rows = 0;
+    }
+    open_spec(&spec);
+    prepare(&runners[0], 1, 1000);
+    ck_assert_int_eq(sl_sampler_run(&runners[0].sampler), SL_EPROTO);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), _i < 2 ? "ranks" : "visit counts"));
+    ck_assert_uint_eq(used_bytes(), 0);
+    sl_drawer_fini(&runners[0].drawer);
+}
+END_TEST
+
+// --- the device and its other user ---------------------------------------------------------------
+
+static void wait_activity(uint32_t device, enum sl_activity wanted)
+{
+    struct sl_seat *seat = sl_seat(&arena, sl_seat_sampler(&arena, device));
+    while (atomic_load(&seat->activity) != (uint32_t)wanted)
+        usleep(500);
+}
+
+static void wait_sampled(uint64_t seq, uint32_t n_cells)
+{
+    for (uint32_t cell = 0; cell < n_cells; cell++)
+        while (state_of(seq, cell) != SL_CELL_READY)
+            usleep(500);
+}
+
+START_TEST(nothing_ahead_is_drawn_while_the_standby_trainer_is_awake)
+{
+    open_arena(16 << 20);
+    uint32_t n_cells = (uint32_t)sl_div_up(arena.h->spec.n_train, BATCH);
+    uint32_t standby = sl_seat_trainer(&arena, 0);
+    sl_seat_set_duty(&arena, standby, SL_DUTY_STANDBY);
+    sl_seat_set_activity(&arena, standby, SL_ACTIVITY_BUSY);
+    uint64_t now = open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    uint64_t next = open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 1, arena.h->spec.n_train);
+    start(&runners[0], 1, 1000);
+    wait_sampled(now, n_cells);
+    usleep(150000); // longer than it waits without looking up
+    for (uint32_t cell = 0; cell < n_cells; cell++)
+        EXPECT(state_of(next, cell) == SL_CELL_PENDING, "batch %u", cell);
+    sl_seat_set_activity(&arena, standby, SL_ACTIVITY_ASLEEP);
+    wait_sampled(next, n_cells);
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+}
+END_TEST
+
+START_TEST(other_trainers_do_not_hold_a_sampler_back)
+{
+    open_arena(16 << 20);
+    uint32_t n_cells = (uint32_t)sl_div_up(arena.h->spec.n_train, BATCH);
+    // Another device's standby trainer, and a normal one on this device.
+    sl_seat_set_duty(&arena, sl_seat_trainer(&arena, 1), SL_DUTY_STANDBY);
+    sl_seat_set_activity(&arena, sl_seat_trainer(&arena, 1), SL_ACTIVITY_BUSY);
+    sl_seat_set_duty(&arena, sl_seat_trainer(&arena, 0), SL_DUTY_WORK);
+    sl_seat_set_activity(&arena, sl_seat_trainer(&arena, 0), SL_ACTIVITY_BUSY);
+    open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    uint64_t next = open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 1, arena.h->spec.n_train);
+    start(&runners[0], 1, 1000);
+    wait_sampled(next, n_cells);
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+}
+END_TEST
+
+START_TEST(a_seat_says_what_its_sampler_does)
+{
+    open_arena(4 * SL_ARENA_CHUNK_BYTES);
+    uint64_t seq = open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
+    struct sl_extent all;
+    struct sl_lease other = occupy(&all);
+    uint32_t seen = sl_event_read(&arena.h->standby);
+    start(&runners[2], 3, 1000);
+    wait_activity(2, SL_ACTIVITY_BLOCKED);
+    ck_assert_uint_ne(sl_event_read(&arena.h->standby), seen); // standby trainers are told
+    ck_assert_uint_eq(state_of(seq, 1), SL_CELL_SAMPLING);
+    sl_extent_free(&arena, other.tag, all.offset, all.bytes);
+    while (state_of(seq, 1) != SL_CELL_READY)
+        usleep(500);
+    sl_ledger_return(&arena, &other);
+    take_all(SL_PHASE_TRAIN, 0, sl_arena_order(&arena, 0), arena.h->spec.n_train);
+    wait_activity(2, SL_ACTIVITY_BUSY); // it looks for work
+    ck_assert_int_eq(stop(&runners[2]), SL_OK);
+    wait_activity(2, SL_ACTIVITY_NONE);
+}
+END_TEST
+
+// --- throttle, probe -----------------------------------------------------------------------------
+
+START_TEST(a_throttled_batch_takes_so_long_at_least)
+{
+    config.throttle.sample = 0.03;
+    open_arena(1 << 20);
+    uint64_t seq = open_phase(SL_PHASE_EVAL, SL_SET_VAL, 0, 3 * BATCH);
+    start(&runners[0], 1, 100000);
+    wait_sampled(seq, 3);
+    for (uint32_t cell = 0; cell < 3; cell++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(&arena, seq, cell);
+        uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns;
+        ck_assert_uint_ge(took_ns, 30000000);
+        ck_assert_uint_lt(took_ns, 300000000);
+    }
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+}
+END_TEST
+
+START_TEST(a_stop_does_not_wait_for_the_throttle)
+{
+    config.throttle.sample = 3600;
+    open_arena(1 << 20);
+    uint64_t seq = open_phase(SL_PHASE_EVAL, SL_SET_VAL, 0, 3 * BATCH);
+    start(&runners[0], 1, 100000);
+    while (state_of(seq, 0) != SL_CELL_SAMPLING)
+        usleep(500);
+    ck_assert_int_eq(stop(&runners[0]), SL_OK);
+    ck_assert_uint_eq(state_of(seq, 0), SL_CELL_READY); // it was drawn, so it is handed on
+}
+END_TEST
+
+START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
+{
+    open_arena(1 << 20);
+    config.model.kind = SL_MODEL_GCN;
+    struct sl_drawer d;
+    struct sl_block_estimate e;
+    const struct sl_block *there;
+    ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_cpu()), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &d, &e), SL_OK);
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_ETIMEDOUT);
+    sl_probe_offer(&arena, 1, e.probe);
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_OK);
+    ck_assert_uint_eq(there->bytes, e.probe->bytes);
+    ck_assert_int_eq(memcmp(there, e.probe, there->bytes), 0);
+    ck_assert_uint_eq(there->n_seeds, BATCH);
+    ck_assert_ptr_nonnull(sl_block_degrees(there));
+    sl_block_estimate_fini(&e);
+    sl_drawer_fini(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("sampler_loop");
@@ -337,6 +732,19 @@ int main(void)
     tcase_add_loop_test(c, an_abort_ends_the_loop_wherever_it_is, 0, 2);
     tcase_add_test(c, a_stopped_sampler_gives_its_batch_back);
     tcase_add_test(c, a_batch_that_was_taken_away_is_dropped_and_drawn_again);
+    tcase_add_loop_test(c, a_sampler_without_memory_turns_to_an_older_batch_that_came_back, 0, 2);
+    tcase_add_loop_test(c, a_pre_sampled_epoch_is_counted_and_not_kept, 0, 2);
+    tcase_add_test(c, a_batch_that_is_drawn_again_is_not_counted_again);
+    tcase_add_test(c, a_sampler_killed_after_counting_has_counted);
+    tcase_add_test(c, blocks_carry_ranks_once_there_is_an_order);
+    tcase_add_test(c, a_block_that_fits_without_its_ranks_only_is_drawn_again);
+    tcase_add_loop_test(c, what_the_arena_does_not_have_is_refused, 0, 3);
+    tcase_add_test(c, nothing_ahead_is_drawn_while_the_standby_trainer_is_awake);
+    tcase_add_test(c, other_trainers_do_not_hold_a_sampler_back);
+    tcase_add_test(c, a_seat_says_what_its_sampler_does);
+    tcase_add_test(c, a_throttled_batch_takes_so_long_at_least);
+    tcase_add_test(c, a_stop_does_not_wait_for_the_throttle);
+    tcase_add_test(c, the_probe_is_a_training_batch_that_trainers_find_in_the_arena);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

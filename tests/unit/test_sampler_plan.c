@@ -71,6 +71,97 @@ START_TEST(training_and_evaluation_have_plans_of_their_own)
 }
 END_TEST
 
+START_TEST(the_job_says_how_neighbours_are_chosen)
+{
+    ck_assert_int_eq((int)sl_plan_of(&config, SL_PHASE_TRAIN).kind, SL_SAMPLER_KHOP);
+    config.sampler.kind = SL_SAMPLER_WALK;
+    config.sampler.paths = 10;
+    config.sampler.length = 3;
+    config.sampler.restart = 0.5;
+    for (int i = 0; i < 2; i++) {
+        struct sl_draw_plan plan = sl_plan_of(&config, i ? SL_PHASE_EVAL : SL_PHASE_TRAIN);
+        ck_assert_int_eq((int)plan.kind, SL_SAMPLER_WALK);
+        ck_assert_uint_eq(plan.paths, 10);
+        ck_assert_uint_eq(plan.length, 3);
+        ck_assert(plan.restart == 0.5f);
+    }
+}
+END_TEST
+
+START_TEST(pre_sampling_draws_as_training_does)
+{
+    struct sl_draw_plan train = sl_plan_of(&config, SL_PHASE_TRAIN);
+    struct sl_draw_plan presample = sl_plan_of(&config, SL_PHASE_PRESAMPLE);
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    struct sl_block *a = fixture_draw(&drawer, &train, 2, 3, seeds, 128);
+    struct sl_block *b = fixture_draw(&drawer, &presample, 2, 3, seeds, 128);
+    ck_assert_uint_eq(a->bytes, b->bytes);
+    ck_assert_int_eq(memcmp(a, b, a->bytes), 0);
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(a_job_with_a_cache_needs_room_for_ranks)
+{
+    struct sl_block_estimate without, with;
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &without), SL_OK);
+    config.cache.policy = SL_CACHE_PRESC;
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &with), SL_OK);
+    uint64_t ranks = sl_drawer_marked_bytes(with.probe) - with.probe->bytes;
+    ck_assert_uint_ge(ranks, with.probe->n_input * 4ull);
+    ck_assert_uint_ge(with.max_bytes, without.max_bytes + ranks);
+    ck_assert_uint_gt(with.mean_bytes, without.mean_bytes);
+    sl_block_estimate_fini(&without);
+    sl_block_estimate_fini(&with);
+}
+END_TEST
+
+START_TEST(the_largest_training_probe_is_kept)
+{
+    struct sl_block_estimate e, again;
+    config.evaluate.full = false; // its blocks are larger, but nobody trains on them
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &again), SL_OK);
+    ck_assert_uint_eq(e.probe->n_hops, 2);
+    ck_assert_uint_eq(e.probe->n_seeds, 128);
+    ck_assert_uint_eq(e.probe->epoch, UINT32_MAX);
+    ck_assert_uint_eq(e.probe->flags, 0);
+    ck_assert_uint_le(e.probe->bytes, e.max_bytes);
+    // Every sampler has the same one, so it does not matter whose is taken.
+    ck_assert_uint_eq(e.probe->bytes, again.probe->bytes);
+    ck_assert_int_eq(memcmp(e.probe, again.probe, e.probe->bytes), 0);
+    sl_block_estimate_fini(&e);
+    sl_block_estimate_fini(&again);
+    ck_assert_ptr_null(e.probe);
+    sl_block_estimate_fini(&e);
+}
+END_TEST
+
+START_TEST(the_time_of_a_batch_is_measured)
+{
+    struct sl_block_estimate e;
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
+    ck_assert_uint_gt(e.t_sample_ns, 1000);
+    ck_assert_uint_lt(e.t_sample_ns, 1000000000);
+    sl_block_estimate_fini(&e);
+    config.throttle.sample = 2.5;
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
+    ck_assert_uint_eq(e.t_sample_ns, 2500000000u);
+    sl_block_estimate_fini(&e);
+}
+END_TEST
+
+START_TEST(an_error_of_the_kernel_leaves_nothing)
+{
+    config.sampler.kind = SL_SAMPLER_WEIGHTED;
+    fx.topology.view.weight_prefix = NULL;
+    struct sl_block_estimate e;
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_EINVAL);
+    ck_assert_ptr_null(e.probe);
+}
+END_TEST
+
 START_TEST(the_measured_size_holds_for_an_epoch)
 {
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
@@ -80,6 +171,7 @@ START_TEST(the_measured_size_holds_for_an_epoch)
     ck_assert_uint_le(guess.max_bytes, 2 * real.max_bytes);
     ck_assert_uint_ge(guess.mean_bytes, real.mean_bytes * 8 / 10);
     ck_assert_uint_le(guess.mean_bytes, real.mean_bytes * 12 / 10);
+    sl_block_estimate_fini(&guess);
 }
 END_TEST
 
@@ -93,6 +185,8 @@ START_TEST(sampled_evaluation_counts_too)
     struct sl_block_estimate real = real_epoch(&plan, SL_SPLIT_VAL, 64);
     ck_assert_uint_gt(real.max_bytes, without.max_bytes); // its fanouts are larger
     ck_assert_uint_ge(with.max_bytes, real.max_bytes);
+    sl_block_estimate_fini(&without);
+    sl_block_estimate_fini(&with);
 }
 END_TEST
 
@@ -106,6 +200,7 @@ START_TEST(a_batch_of_more_than_the_training_set)
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
     ck_assert_uint_ge(guess.max_bytes, b->bytes);
     free(b);
+    sl_block_estimate_fini(&guess);
 }
 END_TEST
 
@@ -118,6 +213,7 @@ START_TEST(one_training_vertex)
     ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
     ck_assert_uint_ge(guess.max_bytes, sizeof(struct sl_block));
     ck_assert_uint_ge(guess.mean_bytes, sizeof(struct sl_block));
+    sl_block_estimate_fini(&guess);
 }
 END_TEST
 
@@ -133,6 +229,7 @@ START_TEST(probing_changes_no_batch)
     ck_assert_int_eq(memcmp(before, after, before->bytes), 0);
     free(before);
     free(after);
+    sl_block_estimate_fini(&guess);
 }
 END_TEST
 
@@ -143,6 +240,12 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, training_and_evaluation_have_plans_of_their_own);
+    tcase_add_test(c, the_job_says_how_neighbours_are_chosen);
+    tcase_add_test(c, pre_sampling_draws_as_training_does);
+    tcase_add_test(c, a_job_with_a_cache_needs_room_for_ranks);
+    tcase_add_test(c, the_largest_training_probe_is_kept);
+    tcase_add_test(c, the_time_of_a_batch_is_measured);
+    tcase_add_test(c, an_error_of_the_kernel_leaves_nothing);
     tcase_add_test(c, the_measured_size_holds_for_an_epoch);
     tcase_add_test(c, sampled_evaluation_counts_too);
     tcase_add_test(c, a_batch_of_more_than_the_training_set);

@@ -14,24 +14,28 @@ static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_
     }
 }
 
-// All cells of one phase sampled; the extracting thread of worker 1 runs.
+// All cells of one phase sampled; the extracting thread of worker 1 runs. per_update 0: async.
 static void extract_init(struct farm *f, struct fixture_graph *g, struct sl_extract *x,
-                         uint32_t per_update, uint32_t share, uint64_t *seq)
+                         uint32_t per_update, uint32_t trainers, uint64_t *seq)
 {
-    struct sl_config c = farm_job(per_update);
+    struct sl_config c = farm_job(SL_MAX(per_update, 1u));
+    c.updates.mode = per_update ? SL_UPDATE_ORDERED : SL_UPDATE_ASYNC;
     farm_init(f, &c, g, sl_kernels_ref());
+    sl_seat_set_duty(&f->arena, sl_seat_trainer(&f->arena, 3), SL_DUTY_WORK);
+    atomic_store(&sl_schedule_of(&f->arena)->trainers, trainers);
     *seq = farm_open_train(f, 0);
     for (uint32_t i = 0; i < farm_batches(f); i++) {
         struct sl_lease lease;
-        ck_assert_int_eq(sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, 0, &lease), SL_OK);
+        ck_assert_int_eq(sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
+                         SL_OK);
         farm_publish(f, &lease);
     }
     const struct sl_extract_spec spec = {.arena = &f->arena,
                                          .worker = 1,
+                                         .device = 3,
                                          .dataset = &g->ds,
                                          .kernels = sl_kernels_ref(),
-                                         .model = &f->model,
-                                         .share = share};
+                                         .model = &f->model};
     ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
 }
 
@@ -49,7 +53,7 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 8, 8, &seq);
+    extract_init(&f, &g, &x, 8, 1, &seq);
     struct sl_work a, b;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 0);
@@ -89,7 +93,7 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 2, 1, &seq);
+    extract_init(&f, &g, &x, 2, 2, &seq);
     struct sl_work a, b;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     farm_sleep_ms(50);
@@ -112,24 +116,74 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
 }
 END_TEST
 
+// In async mode each batch is an update of its own, and none waits for another one.
+START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct farm f;
+    struct sl_extract x;
+    uint64_t seq;
+    extract_init(&f, &g, &x, 0, 3, &seq);
+    struct sl_work a;
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
+    sl_extract_release(&x, &a);
+    sl_extract_stop(&x);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A standby trainer that is switched on is one to share with.
+START_TEST(share_counts_those_that_work_now)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct farm f;
+    struct sl_extract x;
+    uint64_t seq;
+    extract_init(&f, &g, &x, 2, 1, &seq);
+    struct sl_work a, b;
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    wait_for_state(&f, seq, 1, SL_CELL_TRAINING); // alone it takes both batches of the update
+    uint32_t standby = sl_seat_trainer(&f.arena, 0);
+    sl_seat_set_duty(&f.arena, standby, SL_DUTY_STANDBY);
+    sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_BUSY);
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    sl_extract_release(&x, &a);
+    wait_for_state(&f, seq, 2, SL_CELL_TRAINING); // of the next update: one
+    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    sl_extract_release(&x, &b);
+    farm_sleep_ms(50);
+    ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 3)), SL_CELL_READY);
+    sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_ASLEEP);
+    wait_for_state(&f, seq, 3, SL_CELL_TRAINING);
+    sl_extract_release(&x, &a);
+    sl_extract_stop(&x);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
 START_TEST(broken_block_is_an_error_with_its_message)
 {
     struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(1);
     struct farm f;
     farm_init(&f, &c, &g, sl_kernels_ref());
+    sl_seat_set_duty(&f.arena, sl_seat_trainer(&f.arena, 3), SL_DUTY_WORK);
     farm_open_train(&f, 0);
     struct sl_lease lease;
-    ck_assert_int_eq(sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, 0, &lease), SL_OK);
+    ck_assert_int_eq(sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
+                     SL_OK);
     farm_publish(&f, &lease);
     memset(f.arena.base + lease.entry->payload_offset, 0x5a, sizeof(struct sl_block));
     struct sl_extract x;
     const struct sl_extract_spec spec = {.arena = &f.arena,
                                          .worker = 1,
+                                         .device = 3,
                                          .dataset = &g.ds,
                                          .kernels = sl_kernels_ref(),
-                                         .model = &f.model,
-                                         .share = 1};
+                                         .model = &f.model};
     ck_assert_int_eq(sl_extract_start(&x, &spec), SL_OK);
     struct sl_work work;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &work), SL_EPROTO);
@@ -147,6 +201,8 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, extraction_is_one_batch_ahead_in_its_own_buffer);
     tcase_add_test(tc, batches_beyond_the_share_are_left_to_the_others_while_there_is_work);
+    tcase_add_test(tc, async_batches_are_claimed_ahead_whoever_else_there_is);
+    tcase_add_test(tc, share_counts_those_that_work_now);
     tcase_add_test(tc, broken_block_is_an_error_with_its_message);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

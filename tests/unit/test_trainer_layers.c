@@ -36,6 +36,13 @@ static void scene_init(struct scene *s, const struct sl_config *config, const in
     s->naive = naive_make(&s->config, &s->g.ds, s->block, kept, true);
 }
 
+// The scene's block gets edge weights from 1 to `most`.
+static void scene_weigh(struct scene *s, uint32_t most)
+{
+    s->block = fixture_weigh(s->block, most, 77);
+    s->naive.block = s->block;
+}
+
 static void scene_free(struct scene *s)
 {
     free((void *)s->naive.x);
@@ -103,6 +110,46 @@ START_TEST(gradient_without_dropout_through_the_cpu_kernels)
         struct scene s;
         scene_init(&s, &c, FANOUT, sl_kernels_cpu(), SL_LAYER_AUTO);
         check_against_naive(&s);
+        scene_free(&s);
+    }
+}
+END_TEST
+
+// Visit counts of random walks as edge weights, both orders of operations, both back ends.
+START_TEST(gradient_under_edge_weights)
+{
+    static const enum sl_layer_order orders[] = {SL_LAYER_AGGREGATE_FIRST,
+                                                 SL_LAYER_TRANSFORM_FIRST};
+    sl_kernels_set_threads(2);
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_GCN; kind++)
+        for (size_t o = 0; o < SL_COUNT_OF(orders); o++) {
+            struct sl_config c = fixture_config((enum sl_model_kind)kind, 3, 5);
+            c.model.dropout = 0.3;
+            struct scene s;
+            scene_init(&s, &c, FANOUT, _i ? sl_kernels_cpu() : sl_kernels_ref(), orders[o]);
+            scene_weigh(&s, 9);
+            check_against_naive(&s);
+            scene_free(&s);
+        }
+}
+END_TEST
+
+START_TEST(equal_edge_weights_change_nothing)
+{
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_GCN; kind++) {
+        struct sl_config c = fixture_config((enum sl_model_kind)kind, 2, 5);
+        struct scene s;
+        scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
+        struct sl_model_result with, without;
+        ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, s.gradient, &without),
+                         SL_OK);
+        float *weighed = fixture_alloc(s.model.n_params * sizeof *weighed);
+        scene_weigh(&s, 1);
+        ck_assert(s.block->flags & SL_BLOCK_HAS_WEIGHTS);
+        ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, weighed, &with), SL_OK);
+        ck_assert_double_eq(with.loss, without.loss);
+        ck_assert_int_eq(memcmp(weighed, s.gradient, s.model.n_params * sizeof *weighed), 0);
+        free(weighed);
         scene_free(&s);
     }
 }
@@ -323,6 +370,8 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, gradient_is_that_of_finite_differences, 0, 2);
     tcase_add_test(tc, gradient_without_dropout_through_the_cpu_kernels);
+    tcase_add_loop_test(tc, gradient_under_edge_weights, 0, 2);
+    tcase_add_test(tc, equal_edge_weights_change_nothing);
     tcase_add_test(tc, forward_without_training_ignores_dropout);
     tcase_add_test(tc, gradient_slot_is_assigned_not_added_to);
     tcase_add_loop_test(tc, back_ends_agree, 0, 3);

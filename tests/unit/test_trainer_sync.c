@@ -1,128 +1,10 @@
 // Ordered updates and the loop on a real arena, with threads as trainers.
 #include "tests/unit/trainer_farm.h"
 
+#include "tests/unit/trainer_oracle.h"
 #include "trainer/evaluate.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4, EPOCHS = 3 };
-
-// --- the oracle: the same job as a plain loop without arena, threads or leases ---
-
-struct plain {
-    float *p[2], *m[2], *v[2], *sum;
-    float **slot;
-};
-
-static void plain_update(struct farm *f, struct plain *t, uint64_t version, uint32_t n,
-                         uint64_t counted)
-{
-    const struct sl_config *c = &f->config;
-    uint64_t n_params = f->model.n_params;
-    f->kernels->reduce((const float *const *)t->slot, n, n_params, (float)(1.0 / (double)counted),
-                       t->sum);
-    int from = version & 1, to = !from;
-    if (c->optimizer.kind == SL_OPTIMIZER_SGD) {
-        const struct sl_sgd_step step = {.lr = (float)c->optimizer.lr,
-                                         .momentum = (float)c->optimizer.momentum,
-                                         .weight_decay = (float)c->optimizer.weight_decay};
-        f->kernels->sgd(&step, n_params, t->sum, t->p[from], t->m[from], t->p[to], t->m[to]);
-        return;
-    }
-    const struct sl_adam_step step = {.lr = (float)c->optimizer.lr,
-                                      .beta1 = (float)c->optimizer.beta1,
-                                      .beta2 = (float)c->optimizer.beta2,
-                                      .eps = (float)c->optimizer.eps,
-                                      .weight_decay = (float)c->optimizer.weight_decay,
-                                      .t = version + 1};
-    f->kernels->adam(&step, n_params, t->sum, t->p[from], t->m[from], t->v[from], t->p[to],
-                     t->m[to], t->v[to]);
-}
-
-// Parameters after EPOCHS epochs; to be freed.
-static float *plain_train(struct farm *f)
-{
-    uint64_t bytes = f->model.n_params * sizeof(float), version = 0;
-    uint32_t per_update = f->config.updates.batches_per_update, batches = farm_batches(f);
-    struct plain t = {.sum = fixture_alloc(bytes),
-                      .slot = fixture_alloc(per_update * sizeof *t.slot)};
-    for (int i = 0; i < 2; i++) {
-        t.p[i] = fixture_alloc(bytes);
-        t.m[i] = fixture_alloc(bytes);
-        t.v[i] = fixture_alloc(bytes);
-    }
-    for (uint32_t i = 0; i < per_update; i++)
-        t.slot[i] = fixture_alloc(bytes);
-    float *start = fixture_params(&f->model, 21);
-    memcpy(t.p[0], start, bytes);
-    free(start);
-    uint64_t n_train = f->g->ds.split[SL_SPLIT_TRAIN].n;
-    uint32_t *order = fixture_alloc(n_train * sizeof *order);
-    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
-        farm_order(f, epoch, order);
-        uint64_t counted = 0;
-        for (uint32_t b = 0; b < batches; b++) {
-            uint64_t first = b * f->config.sampler.batch_size;
-            uint32_t n = (uint32_t)SL_MIN(f->config.sampler.batch_size, n_train - first);
-            struct sl_block *block = farm_block(f, order + first, n, epoch, b);
-            float *x = fixture_input(&f->g->ds, block);
-            struct sl_model_result result;
-            ck_assert_int_eq(sl_model_train(&f->model, t.p[version & 1], block, x,
-                                            t.slot[b % per_update], &result),
-                             SL_OK);
-            counted += result.counted;
-            free(x);
-            free(block);
-            if (b % per_update + 1 == per_update || b + 1 == batches) {
-                plain_update(f, &t, version++, b % per_update + 1, counted);
-                counted = 0;
-            }
-        }
-    }
-    ck_assert_uint_eq(version, EPOCHS * sl_div_up(batches, per_update));
-    float *out = t.p[version & 1];
-    free(t.p[!(version & 1)]);
-    for (int i = 0; i < 2; i++) {
-        free(t.m[i]);
-        free(t.v[i]);
-    }
-    for (uint32_t i = 0; i < per_update; i++)
-        free(t.slot[i]);
-    free(t.slot);
-    free(t.sum);
-    free(order);
-    return out;
-}
-
-static void assert_same_params(struct farm *f, const float *wanted)
-{
-    ck_assert_uint_eq(sl_board_version(&f->arena), f->version);
-    const float *found = sl_board_params(&f->arena, f->version);
-    for (uint64_t i = 0; i < f->model.n_params; i++)
-        ck_assert_msg(found[i] == wanted[i], "parameter %llu: found %.9g, wanted %.9g",
-                      (unsigned long long)i, found[i], wanted[i]);
-}
-
-static void run_epochs(struct farm *f)
-{
-    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
-        uint64_t seq = farm_open_train(f, epoch);
-        farm_wait(f, seq);
-        uint64_t counted = 0;
-        for (uint32_t c = 0; c < farm_batches(f); c++) {
-            const struct sl_batch_entry *e = sl_ledger_entry(&f->arena, seq, c);
-            counted += e->counted;
-            ck_assert_uint_gt(e->train_ns, 0);
-            ck_assert_uint_eq(e->extract_bytes, (uint64_t)e->n_input * FEATURES * sizeof(float));
-            ck_assert_uint_ge(e->claimed_at_ns, 1);
-            ck_assert(e->loss > 0);
-            ck_assert(e->trainer >= 1 && e->trainer <= f->n_trainers);
-        }
-        uint64_t labelled = 0;
-        const struct sl_vertex_list *list = &f->g->ds.split[SL_SPLIT_TRAIN];
-        for (uint64_t i = 0; i < list->n; i++)
-            labelled += f->g->label[list->ids[i]] >= 0;
-        ck_assert_uint_eq(counted, labelled);
-    }
-}
+enum { NODES = 150, FEATURES = 6, CLASSES = 4 };
 
 static void train_like_plain(const struct sl_config *config, const struct sl_kernels *kernels,
                              uint32_t n_trainers)
@@ -132,12 +14,12 @@ static void train_like_plain(const struct sl_config *config, const struct sl_ker
     c.allocation.trainers = n_trainers;
     struct farm f;
     farm_init(&f, &c, &g, kernels);
-    float *wanted = plain_train(&f);
+    float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     for (uint32_t i = 0; i < n_trainers; i++)
         farm_start_trainer(&f);
-    run_epochs(&f);
-    assert_same_params(&f, wanted);
+    oracle_run_epochs(&f);
+    oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
     fixture_graph_free(&g);
@@ -171,7 +53,7 @@ START_TEST(trainer_that_joins_half_way_changes_nothing)
     struct sl_config c = farm_job(2);
     struct farm f;
     farm_init(&f, &c, &g, sl_kernels_ref());
-    float *wanted = plain_train(&f);
+    float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
     uint64_t seq = farm_open_train(&f, 0);
@@ -181,7 +63,7 @@ START_TEST(trainer_that_joins_half_way_changes_nothing)
     farm_wait(&f, seq);
     farm_start_trainer(&f);
     farm_wait(&f, farm_open_train(&f, 2));
-    assert_same_params(&f, wanted);
+    oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
     fixture_graph_free(&g);
@@ -196,7 +78,7 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     struct sl_config c = farm_job(1);
     struct farm f;
     farm_init(&f, &c, &g, sl_kernels_ref());
-    float *wanted = plain_train(&f);
+    float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     uint64_t seq = farm_open_train(&f, 0);
     struct sl_lease dead;
@@ -213,9 +95,9 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     sl_ledger_reclaim(&f.arena, 9, &reclaimed);
     ck_assert_uint_eq(reclaimed.retrain, 1);
     farm_wait(&f, seq);
-    for (uint32_t epoch = 1; epoch < EPOCHS; epoch++)
+    for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
         farm_wait(&f, farm_open_train(&f, epoch));
-    assert_same_params(&f, wanted);
+    oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
     fixture_graph_free(&g);
@@ -231,6 +113,16 @@ struct updates {
     struct sl_lease lease[2];
 };
 
+static struct sl_sync_spec sync_spec(struct farm *f, const struct sl_config *config)
+{
+    return (struct sl_sync_spec){.config = config,
+                                 .n_params = f->model.n_params,
+                                 .arena = &f->arena,
+                                 .worker = 1,
+                                 .device = 1,
+                                 .kernels = sl_kernels_ref()};
+}
+
 // A farm without threads with one phase, and a sync for worker 1. n cells are sampled and claimed.
 static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
 {
@@ -240,12 +132,13 @@ static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
     c.optimizer.lr = 1;
     c.optimizer.weight_decay = 0;
     farm_init(&u->f, &c, &u->g, sl_kernels_ref());
-    ck_assert_int_eq(
-        sl_sync_init(&u->sync, &c, u->f.model.n_params, &u->f.arena, 1, sl_kernels_ref(), NULL),
-        SL_OK);
+    const struct sl_sync_spec spec = sync_spec(&u->f, &c);
+    ck_assert_int_eq(sl_sync_init(&u->sync, &spec), SL_OK);
     farm_open_train(&u->f, 0);
     for (uint32_t i = 0; i < n; i++) {
-        ck_assert_int_eq(sl_ledger_claim_sample(&u->f.arena, FARM_SAMPLER, 0, &u->lease[i]), SL_OK);
+        ck_assert_int_eq(
+            sl_ledger_claim_sample(&u->f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &u->lease[i]),
+            SL_OK);
         farm_publish(&u->f, &u->lease[i]);
         ck_assert_int_eq(sl_ledger_claim_train(&u->f.arena, 1, 0, &u->lease[i]), SL_OK);
     }
@@ -350,14 +243,19 @@ START_TEST(arena_of_another_shape_is_refused)
     struct updates u;
     updates_init(&u, 1, 1);
     struct sl_sync other;
-    ck_assert_int_eq(sl_sync_init(&other, &u.f.config, u.f.model.n_params + 1, &u.f.arena, 1,
-                                  sl_kernels_ref(), NULL),
-                     SL_EPROTO);
     struct sl_config c = u.f.config;
+    struct sl_sync_spec spec = sync_spec(&u.f, &c);
+    spec.n_params++;
+    ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
+    spec = sync_spec(&u.f, &c);
+    spec.device = FARM_DEVICES;
+    ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
+    spec.device = 0;
     c.optimizer.kind = SL_OPTIMIZER_ADAM;
-    ck_assert_int_eq(
-        sl_sync_init(&other, &c, u.f.model.n_params, &u.f.arena, 1, sl_kernels_ref(), NULL),
-        SL_EPROTO);
+    ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
+    c = u.f.config;
+    c.updates.mode = SL_UPDATE_ASYNC;
+    ck_assert_int_eq(sl_sync_init(&other, &spec), SL_EPROTO);
     updates_fini(&u);
 }
 END_TEST
@@ -429,8 +327,9 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     assert_same_result(sum, direct(&f, now, SL_SPLIT_VAL, c.sampler.fanout));
     struct sl_worker_figures figures;
     uint64_t batches = 0;
-    for (uint32_t i = 0; i < 2; i++) {
-        sl_stats_read(sl_stats_slot(&f.arena, i), &figures);
+    for (uint32_t d = 1; d <= 2; d++) {
+        uint32_t slot = sl_seat_trainer(&f.arena, FARM_DEVICES - d);
+        ck_assert(sl_stats_read(sl_stats_slot(&f.arena, slot), &figures));
         batches += figures.batches;
     }
     ck_assert_uint_ge(batches, farm_batches(&f) + sl_div_up(spec.n_items, spec.batch_size));

@@ -1,6 +1,10 @@
 /*
  * trainer_farm.h - a whole job in one process, for tests: a real arena, a thread that samples, and
- * threads that run sl_trainer_run(); the test's own thread is the broker.
+ * threads, or processes that can be killed, that run sl_trainer_run(); the test's own thread is the
+ * broker.
+ *
+ * The sampler sits on device 0, where a standby trainer may sit beside it; trainers sit on the last
+ * devices.
  */
 #ifndef SL_TESTS_TRAINER_FARM_H
 #define SL_TESTS_TRAINER_FARM_H
@@ -8,24 +12,37 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/hot.h"
+#include "common/ipc/seat.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/loop.h"
 #include "trainer/sync.h"
 
-enum { FARM_TRAINERS = 3, FARM_CELLS = 64, FARM_SAMPLER = 100, FARM_WAIT_MS = 20000 };
+enum {
+    FARM_DEVICES = 4,
+    FARM_TRAINERS = 3, // on duty at most: device 0 samples
+    FARM_CELLS = 64,
+    FARM_SAMPLER = 100,
+    FARM_WAIT_MS = 20000,
+    FARM_PROBE_BYTES = 1 << 20,
+};
 
 struct farm_trainer {
     struct farm *farm;
-    uint32_t worker;
+    uint32_t worker, device;
     struct sl_model model;
     pthread_t thread;
+    bool running;
+    _Atomic bool stop;
     int rc;
 };
 
@@ -39,9 +56,11 @@ struct farm {
     _Atomic bool stop;
     pthread_t sampler;
     bool sampling;
-    struct farm_trainer trainer[FARM_TRAINERS];
-    uint32_t n_trainers;
-    uint64_t version; // parameters' version after the phases opened so far
+    struct farm_trainer trainer[8];
+    uint32_t n_trainers;      // threads started so far
+    uint32_t n_workers;       // ids given so far
+    uint32_t rank_generation; // of phases opened from now on
+    uint64_t version;         // parameters' version after the phases opened so far
 };
 
 static inline void farm_sleep_ms(uint32_t ms)
@@ -71,12 +90,16 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
     ck_assert_int_eq(sl_model_init(&f->model, &f->config, g->ds.feat_dim, g->ds.n_classes, kernels),
                      SL_OK);
     struct sl_arena_spec spec = {
-        .n_workers = FARM_TRAINERS,
+        .n_devices = FARM_DEVICES,
         .n_cells = FARM_CELLS,
         .n_train = g->ds.split[SL_SPLIT_TRAIN].n,
         .n_params = f->model.n_params,
         .n_state = sl_sync_state_arrays(config->optimizer.kind),
+        .async = config->updates.mode == SL_UPDATE_ASYNC,
+        .staleness = config->updates.staleness,
         .batches_per_update = config->updates.batches_per_update,
+        .hot_rows = g->ds.n_nodes,
+        .probe_bytes = FARM_PROBE_BYTES,
         .act_rows = g->ds.n_nodes,
         .act_width = sl_model_infer_width(&f->model),
         .payload_bytes = 24 * SL_ARENA_CHUNK_BYTES,
@@ -87,6 +110,33 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
     float *p = fixture_params(&f->model, 21);
     memcpy(sl_board_params(&f->arena, 0), p, f->model.n_params * sizeof *p);
     free(p);
+    sl_seat_set_duty(&f->arena, 0, SL_DUTY_WORK);
+}
+
+// --- the hotness order ---
+
+// Some order of the vertices becomes the hotness order; phases opened from now on have its ranks.
+static inline void farm_publish_order(struct farm *f, uint32_t generation)
+{
+    uint32_t n = (uint32_t)f->g->ds.n_nodes;
+    uint32_t *order = sl_hot_order(&f->arena), *rank = sl_hot_rank(&f->arena);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    struct fixture_rng r = {.seed = generation};
+    for (uint32_t i = n; i-- > 1;) {
+        uint32_t j = fixture_word(&r) % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        rank[order[i]] = i;
+    f->rank_generation = generation;
+    sl_hot_publish(&f->arena, generation);
+}
+
+static inline struct sl_seat *farm_seat(struct farm *f, uint32_t device)
+{
+    return sl_seat(&f->arena, sl_seat_trainer(&f->arena, device));
 }
 
 // --- the sampler ---
@@ -96,7 +146,7 @@ static inline const uint32_t *farm_seeds(struct farm *f, const struct sl_lease *
     const struct sl_phase_spec *spec = &lease->phase->spec;
     uint64_t first = sl_phase_range(lease->phase, lease->cell, n);
     if (spec->set == SL_SET_TRAIN)
-        return sl_arena_order(&f->arena, spec->epoch) + first;
+        return sl_arena_order(&f->arena, spec->order_bank) + first;
     return f->g->ds.split[spec->set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST].ids + first;
 }
 
@@ -113,6 +163,8 @@ static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
     uint32_t n;
     const uint32_t *seeds = farm_seeds(f, lease, &n);
     struct sl_block *b = farm_block(f, seeds, n, lease->phase->spec.epoch, lease->cell);
+    if (lease->phase->spec.rank_generation)
+        b = fixture_rank(b, sl_hot_rank(&f->arena), lease->phase->spec.rank_generation);
     struct sl_extent extent;
     int rc;
     while ((rc = sl_extent_alloc(&f->arena, lease, b->bytes, 100, &extent)) == SL_ETIMEDOUT)
@@ -133,9 +185,10 @@ static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
 static inline void *farm_sample(void *arg)
 {
     struct farm *f = arg;
+    sl_seat_set_activity(&f->arena, 0, SL_ACTIVITY_BUSY);
     while (!atomic_load(&f->stop)) {
         struct sl_lease lease;
-        int rc = sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, 50, &lease);
+        int rc = sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, SL_AHEAD_ALL, 50, &lease);
         if (rc == SL_EABORTED)
             break;
         if (rc == SL_OK)
@@ -152,33 +205,117 @@ static inline void farm_start_sampler(struct farm *f)
 
 // --- the trainers ---
 
-static inline void *farm_train(void *arg)
+static inline struct sl_trainer_spec farm_trainer_spec(struct farm_trainer *t)
 {
-    struct farm_trainer *t = arg;
     struct farm *f = t->farm;
-    const struct sl_trainer_spec spec = {
+    uint32_t slot = sl_seat_trainer(&f->arena, t->device);
+    return (struct sl_trainer_spec){
         .arena = &f->arena,
         .worker = t->worker,
+        .device = t->device,
         .config = &f->config,
         .dataset = &f->g->ds,
         .model = &t->model,
-        .stats = sl_stats_slot(&f->arena, t->worker - 1),
-        .stop = &f->stop,
+        .stats = sl_stats_slot(&f->arena, slot),
+        .stop = &t->stop,
     };
+}
+
+static inline void *farm_train(void *arg)
+{
+    struct farm_trainer *t = arg;
+    const struct sl_trainer_spec spec = farm_trainer_spec(t);
+    sl_stats_begin(spec.stats, t->worker);
     t->rc = sl_trainer_run(&spec);
     return NULL;
 }
 
-static inline void farm_start_trainer(struct farm *f)
+static inline void farm_prepare(struct farm *f, struct farm_trainer *t, uint32_t device)
 {
-    struct farm_trainer *t = &f->trainer[f->n_trainers];
     t->farm = f;
-    t->worker = ++f->n_trainers;
+    t->worker = ++f->n_workers;
+    t->device = device;
     ck_assert_int_eq(
         sl_model_init(&t->model, &f->config, f->g->ds.feat_dim, f->g->ds.n_classes, f->kernels),
         SL_OK);
-    sl_stats_begin(sl_stats_slot(&f->arena, t->worker - 1), t->worker);
+}
+
+static inline uint32_t farm_on_duty(struct farm *f)
+{
+    return atomic_load(&sl_schedule_of(&f->arena)->trainers);
+}
+
+// The duty of a device's trainer, and how many are on duty.
+static inline void farm_set_duty(struct farm *f, uint32_t device, enum sl_duty duty)
+{
+    uint32_t n = 0, seat = sl_seat_trainer(&f->arena, device);
+    for (uint32_t d = 0; d < FARM_DEVICES; d++)
+        n += d == device ? duty == SL_DUTY_WORK : farm_seat(f, d)->duty == SL_DUTY_WORK;
+    atomic_store(&sl_schedule_of(&f->arena)->trainers, n);
+    sl_seat_set_duty(&f->arena, seat, duty);
+}
+
+// A thread as the trainer of a device that has none.
+static inline struct farm_trainer *farm_start(struct farm *f, uint32_t device, enum sl_duty duty)
+{
+    struct farm_trainer *t = &f->trainer[f->n_trainers++];
+    ck_assert_uint_le(f->n_trainers, SL_COUNT_OF(f->trainer));
+    farm_prepare(f, t, device);
+    farm_set_duty(f, device, duty);
     ck_assert_int_eq(pthread_create(&t->thread, NULL, farm_train, t), 0);
+    t->running = true;
+    return t;
+}
+
+// One more trainer on duty, on the last device that has none.
+static inline void farm_start_trainer(struct farm *f)
+{
+    farm_start(f, FARM_DEVICES - 1 - farm_on_duty(f), SL_DUTY_WORK);
+}
+
+// As the message Stop does, while the job goes on.
+static inline void farm_stop_trainer(struct farm *f, struct farm_trainer *t)
+{
+    atomic_store(&t->stop, true);
+    sl_event_signal(&f->arena.h->standby);
+    pthread_join(t->thread, NULL);
+    t->running = false;
+    ck_assert_int_eq(t->rc, SL_OK);
+    sl_model_fini(&t->model);
+    farm_set_duty(f, t->device, SL_DUTY_NONE);
+    sl_seat_vacate(&f->arena, sl_seat_trainer(&f->arena, t->device));
+}
+
+// A process as the trainer of a device, with SLUICE_FAILPOINT; returns its id, *worker its number.
+static inline pid_t farm_fork(struct farm *f, uint32_t device, enum sl_duty duty,
+                              const char *failpoint, uint32_t *worker)
+{
+    struct farm_trainer t = {0};
+    farm_prepare(f, &t, device);
+    *worker = t.worker;
+    farm_set_duty(f, device, duty);
+    fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        setenv("SLUICE_FAILPOINT", failpoint, 1);
+        if (sl_failpoint_init() < 0)
+            _exit(2);
+        sl_failpoint_bind(f->arena.h->failpoint);
+        const struct sl_trainer_spec spec = farm_trainer_spec(&t);
+        sl_stats_begin(spec.stats, t.worker);
+        _exit(sl_trainer_run(&spec) == SL_OK ? 0 : 1);
+    }
+    sl_model_fini(&t.model);
+    return pid;
+}
+
+// What the broker does about a dead trainer.
+static inline void farm_bury(struct farm *f, uint32_t worker, uint32_t device)
+{
+    struct sl_reclaimed ignored;
+    sl_ledger_reclaim(&f->arena, worker, &ignored);
+    sl_seat_vacate(&f->arena, sl_seat_trainer(&f->arena, device));
 }
 
 static inline void farm_fini(struct farm *f)
@@ -186,6 +323,8 @@ static inline void farm_fini(struct farm *f)
     sl_arena_abort(&f->arena, SL_ABORT_STOP);
     atomic_store(&f->stop, true);
     for (uint32_t i = 0; i < f->n_trainers; i++) {
+        if (!f->trainer[i].running)
+            continue;
         pthread_join(f->trainer[i].thread, NULL);
         ck_assert_int_eq(f->trainer[i].rc, SL_OK);
         sl_model_fini(&f->trainer[i].model);
@@ -226,6 +365,8 @@ static inline uint64_t farm_open_train(struct farm *f, uint32_t epoch)
         .kind = SL_PHASE_TRAIN,
         .set = SL_SET_TRAIN,
         .epoch = epoch,
+        .order_bank = epoch & 1,
+        .rank_generation = f->rank_generation,
         .batch_size = (uint32_t)f->config.sampler.batch_size,
         .n_items = f->g->ds.split[SL_SPLIT_TRAIN].n,
         .first_version = f->version,
@@ -233,6 +374,17 @@ static inline uint64_t farm_open_train(struct farm *f, uint32_t epoch)
     f->version += sl_div_up(farm_batches(f), f->config.updates.batches_per_update);
     return farm_open(f, &spec);
 }
+
+// Waits until the condition holds.
+#define farm_until(condition)                                                                      \
+    do {                                                                                           \
+        uint64_t until_ = sl_now_ns() + FARM_WAIT_MS * 1000000ull;                                 \
+        while (!(condition)) {                                                                     \
+            ck_assert_msg(sl_now_ns() < until_, "after %d ms still not: %s", FARM_WAIT_MS,         \
+                          #condition);                                                             \
+            farm_sleep_ms(1);                                                                      \
+        }                                                                                          \
+    } while (0)
 
 static inline void farm_wait(struct farm *f, uint64_t seq)
 {

@@ -230,6 +230,54 @@ static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const 
     return (struct sl_block *)(void *)out;
 }
 
+// The block with an array more at its end; takes the old one. *offset is set in the copy's header.
+static inline struct sl_block *fixture_append(struct sl_block *b, const void *array, uint64_t bytes,
+                                              uint64_t *offset)
+{
+    uint64_t at = b->bytes;
+    char *out = fixture_alloc(sl_align_up(at + bytes, 64));
+    memcpy(out, b, b->bytes);
+    free(b);
+    *offset = fixture_put(out, &at, array, bytes);
+    b = (struct sl_block *)(void *)out;
+    b->bytes = at;
+    return b;
+}
+
+// The block with the ranks of its input nodes; takes the old one.
+static inline struct sl_block *fixture_rank(struct sl_block *b, const uint32_t *rank_of,
+                                            uint32_t generation)
+{
+    uint32_t *ranks = fixture_alloc(b->n_input * sizeof *ranks);
+    for (uint32_t i = 0; i < b->n_input; i++)
+        ranks[i] = rank_of[sl_block_nodes(b)[i]];
+    uint64_t offset;
+    b = fixture_append(b, ranks, b->n_input * sizeof *ranks, &offset);
+    b->rank_offset = offset;
+    b->rank_generation = generation;
+    b->flags |= SL_BLOCK_HAS_RANKS;
+    free(ranks);
+    return b;
+}
+
+// The block with weights for its edges, whole numbers from 1 to `most`; takes the old one.
+static inline struct sl_block *fixture_weigh(struct sl_block *b, uint32_t most, uint64_t seed)
+{
+    struct fixture_rng r = {.seed = seed};
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        uint32_t n = b->hop[h].n_edges;
+        float *weights = fixture_alloc(n * sizeof *weights);
+        for (uint32_t e = 0; e < n; e++)
+            weights[e] = (float)(1 + fixture_word(&r) % most);
+        uint64_t offset;
+        b = fixture_append(b, weights, n * sizeof *weights, &offset);
+        b->hop[h].weights_offset = offset;
+        free(weights);
+    }
+    b->flags |= SL_BLOCK_HAS_WEIGHTS;
+    return b;
+}
+
 // Features of the block's input nodes, f32. (n_input, feat_dim)
 static inline float *fixture_input(const struct sl_dataset *ds, const struct sl_block *b)
 {
@@ -324,13 +372,16 @@ static inline void naive_neighbours(const struct naive *n, uint32_t h, uint32_t 
 {
     const uint32_t *indptr = sl_block_indptr(n->block, h), *indices = sl_block_indices(n->block, h);
     const uint32_t *degrees = sl_block_degrees(n->block);
-    double sampled = indptr[i + 1] - indptr[i];
+    const float *weights = sl_block_weights(n->block, h);
+    double sampled = 0;
+    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++)
+        sampled += weights ? weights[e] : 1;
     memset(out, 0, d * sizeof *out);
     for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
         uint32_t j = indices[e];
-        double w = 1 / sampled;
+        double w = (weights ? weights[e] : 1) / sampled;
         if (n->kind == SL_MODEL_GCN)
-            w = degrees[i] / sampled / sqrt((degrees[i] + 1.0) * (degrees[j] + 1.0));
+            w *= degrees[i] / sqrt((degrees[i] + 1.0) * (degrees[j] + 1.0));
         for (uint32_t k = 0; k < d; k++)
             out[k] += w * x[(uint64_t)j * d + k];
     }

@@ -1,0 +1,383 @@
+/*
+ * cache.c - what a feature cache would hit under each policy (FGNN 6, Figure 10 and Table 2).
+ *
+ *   cache DATASET [--kind khop|weighted|walk] [--fanout 15,10,5] [--paths 4] [--length 3]
+ *         [--restart 0.5] [--batch 1024] [--epochs 10] [--ratios 0.01,0.05,0.1] [--presample 1]
+ *         [--seed 7] [--threads N]
+ *
+ * Draws epochs as a job would (the broker's shuffle, the sampler's drawer) and counts how often
+ * each vertex is an input node: one visit a batch, since a batch gathers a row once. The first
+ * epochs (--presample) give PreSC's order; every policy is judged on the epochs behind them, which
+ * none has seen but the optimal one: it is their own counts.
+ *
+ * Prints a table for people and, last, one JSON object.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/shuffle.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+#include "common/data/hotness.h"
+#include "kernels/kernels.h"
+#include "sampler/draw.h"
+#include "sampler/topology.h"
+
+enum { RATIOS_MAX = 16, THREADS_MAX = 64, BLOCK_BYTES = 1 << 20 };
+static const char *const kinds[] = {
+    [SL_SAMPLER_KHOP] = "khop", [SL_SAMPLER_WEIGHTED] = "weighted", [SL_SAMPLER_WALK] = "walk"};
+#define TOP 0.1 // of the vertices, whose footprints are compared (Table 2)
+
+struct options {
+    const char *path;
+    struct sl_draw_plan plan;
+    uint32_t batch, epochs, presample, threads;
+    uint32_t n_ratios;
+    double ratios[RATIOS_MAX];
+};
+
+// One drawer a thread, with the memory its blocks go to.
+struct lane {
+    struct sl_drawer drawer;
+    struct sl_block *block;
+    uint64_t capacity;
+};
+
+struct counts {
+    uint32_t *now;       // (n_nodes) visits of this epoch
+    uint32_t *previous;  // of the one before
+    uint32_t *presample; // of the first epochs
+    uint32_t *later;     // of those behind them
+    uint32_t *order;     // (n_nodes) the policy's
+    uint32_t *hotness;   // (n_nodes) its metric
+};
+
+struct footprint {
+    double batch_share, largest_batch_share, epoch_share; // of the vertices
+    double similarity;                                    // of adjacent epochs
+    double edges_per_s;
+};
+
+static void die(void)
+{
+    fprintf(stderr, "cache: %s\n", sl_error_message());
+    exit(1);
+}
+
+static void must_ok(int code)
+{
+    if (code < 0)
+        die();
+}
+
+static void *must(void *p)
+{
+    if (p)
+        return p;
+    fprintf(stderr, "cache: no memory\n");
+    exit(1);
+}
+
+// ---- drawing ------------------------------------------------------------------------------------
+
+static void draw(struct lane *lane, const struct sl_draw_plan *plan, uint32_t epoch, uint32_t batch,
+                 const uint32_t *seeds, uint32_t n_seeds)
+{
+    for (;;) {
+        uint64_t wanted = BLOCK_BYTES;
+        int rc = lane->block ? sl_drawer_draw(&lane->drawer, plan, epoch, batch, seeds, n_seeds,
+                                              lane->block, lane->capacity, &wanted)
+                             : SL_ERANGE;
+        if (rc != SL_ERANGE) {
+            must_ok(rc);
+            return;
+        }
+        sl_pages_free(lane->block, lane->capacity);
+        lane->capacity = wanted;
+        lane->block = must(sl_pages_alloc(wanted));
+    }
+}
+
+// Adds one epoch's figures to *f and its visits to c->now.
+static void draw_epoch(const struct options *o, const struct sl_topology *t, struct lane *lanes,
+                       uint32_t epoch, uint32_t *seeds, struct counts *c, struct footprint *f)
+{
+    const struct sl_vertex_list *train = &t->dataset.split[SL_SPLIT_TRAIN];
+    uint32_t n_batches = (uint32_t)sl_div_up(train->n, o->batch);
+    uint64_t inputs = 0, edges = 0, largest = 0;
+    sl_shuffle_order(o->plan.seed, epoch, train->ids, train->n, NULL, seeds);
+    memset(c->now, 0, t->view.n_nodes * sizeof *c->now);
+    uint64_t begin = sl_now_ns();
+#pragma omp parallel for schedule(dynamic, 1) num_threads(o->threads) \
+    reduction(+ : inputs, edges) reduction(max : largest)
+    for (uint32_t b = 0; b < n_batches; b++) {
+        struct lane *lane = &lanes[omp_get_thread_num()];
+        uint64_t first = (uint64_t)b * o->batch;
+        uint32_t n = (uint32_t)SL_MIN((uint64_t)o->batch, train->n - first);
+        draw(lane, &o->plan, epoch, b, seeds + first, n);
+        const uint32_t *nodes = sl_block_nodes(lane->block);
+        for (uint32_t i = 0; i < lane->block->n_input; i++) {
+#pragma omp atomic
+            c->now[nodes[i]]++;
+        }
+        inputs += lane->block->n_input;
+        edges += lane->block->n_edges;
+        largest = SL_MAX(largest, (uint64_t)lane->block->n_input);
+    }
+    double seconds = (double)(sl_now_ns() - begin) * 1e-9, n_nodes = (double)t->view.n_nodes;
+    uint64_t touched = 0;
+    for (uint64_t v = 0; v < t->view.n_nodes; v++)
+        touched += c->now[v] > 0;
+    f->batch_share += (double)inputs / n_batches / n_nodes / o->epochs;
+    f->largest_batch_share = SL_MAX(f->largest_batch_share, (double)largest / n_nodes);
+    f->epoch_share += (double)touched / n_nodes / o->epochs;
+    f->edges_per_s += (double)edges / seconds / o->epochs;
+}
+
+static void draw_all(const struct options *o, const struct sl_topology *t, struct counts *c,
+                     struct footprint *f)
+{
+    struct lane lanes[THREADS_MAX] = {0};
+    uint64_t n_nodes = t->view.n_nodes;
+    uint32_t *seeds = must(malloc(t->dataset.split[SL_SPLIT_TRAIN].n * sizeof *seeds));
+    for (uint32_t i = 0; i < o->threads; i++)
+        must_ok(sl_drawer_init(&lanes[i].drawer, t, sl_kernels_cpu()));
+    for (uint32_t epoch = 0; epoch < o->epochs; epoch++) {
+        draw_epoch(o, t, lanes, epoch, seeds, c, f);
+        uint32_t *sum = epoch < o->presample ? c->presample : c->later;
+        for (uint64_t v = 0; v < n_nodes; v++)
+            sum[v] += c->now[v];
+        if (epoch > 0) {
+            double similarity;
+            must_ok(sl_hotness_similarity(c->previous, c->now, n_nodes, TOP, &similarity));
+            f->similarity += similarity / (o->epochs - 1);
+        }
+        uint32_t *swap = c->previous;
+        c->previous = c->now;
+        c->now = swap;
+    }
+    for (uint32_t i = 0; i < o->threads; i++) {
+        sl_drawer_fini(&lanes[i].drawer);
+        sl_pages_free(lanes[i].block, lanes[i].capacity);
+    }
+    free(seeds);
+}
+
+// ---- policies -----------------------------------------------------------------------------------
+
+enum policy { RANDOM, DEGREE, PRESC, OPTIMAL, N_POLICIES };
+
+// rates[p][r] = hit rate of policy p at ratio r in the later epochs.
+static void judge(const struct options *o, const struct sl_topology *t, struct counts *c,
+                  double rates[N_POLICIES][RATIOS_MAX])
+{
+    const struct sl_topology_view *g = &t->view;
+    uint64_t n_edges = g->indptr[g->n_nodes];
+    for (int p = RANDOM; p < OPTIMAL; p++) {
+        const uint32_t *hotness = p == PRESC ? c->presample : c->hotness;
+        if (p == RANDOM)
+            must_ok(sl_hotness_random(o->plan.seed, g->n_nodes, NULL, c->hotness));
+        else if (p == DEGREE)
+            must_ok(sl_hotness_degree(g->indices, g->indices_dtype, n_edges, g->n_nodes, NULL,
+                                      c->hotness));
+        must_ok(sl_hotness_order(hotness, g->n_nodes, NULL, c->order, NULL));
+        for (uint32_t r = 0; r < o->n_ratios; r++)
+            rates[p][r] = sl_hotness_hit_rate(c->later, c->order, g->n_nodes,
+                                              (uint64_t)(o->ratios[r] * (double)g->n_nodes));
+    }
+    for (uint32_t r = 0; r < o->n_ratios; r++)
+        must_ok(sl_hotness_optimal_hit_rate(c->later, g->n_nodes,
+                                            (uint64_t)(o->ratios[r] * (double)g->n_nodes),
+                                            &rates[OPTIMAL][r]));
+}
+
+// ---- the run ------------------------------------------------------------------------------------
+
+static void print_text(const struct options *o, const struct sl_topology *t,
+                       const struct footprint *f, double rates[N_POLICIES][RATIOS_MAX])
+{
+    const struct sl_dataset *ds = &t->dataset;
+    printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges, %" PRIu64 " to train on\n", ds->name,
+           ds->n_nodes, ds->n_edges, ds->split[SL_SPLIT_TRAIN].n);
+    printf("%s ", kinds[o->plan.kind]);
+    for (uint32_t h = 0; h < o->plan.n_hops; h++)
+        printf("%s%" PRId64, h ? "," : "", o->plan.fanout[h]);
+    if (o->plan.kind == SL_SAMPLER_WALK)
+        printf(" of %" PRIu32 " paths of %" PRIu32 " steps, restart %g", o->plan.paths,
+               o->plan.length, (double)o->plan.restart);
+    printf(", batches of %" PRIu32 ", %" PRIu32 " epochs, %.1f M edges/s\n", o->batch, o->epochs,
+           f->edges_per_s * 1e-6);
+    printf("a batch touches %.1f %% of the vertices (at most %.1f %%), an epoch %.1f %%;\n"
+           "the top %.0f %% of adjacent epochs are %.1f %% alike\n",
+           f->batch_share * 100, f->largest_batch_share * 100, f->epoch_share * 100, TOP * 100,
+           f->similarity * 100);
+    printf(" ratio    random    degree   presc#%-2" PRIu32 "  optimal   presc/optimal\n",
+           o->presample);
+    for (uint32_t r = 0; r < o->n_ratios; r++)
+        printf("%5.1f %%  %6.1f %%  %6.1f %%  %6.1f %%  %6.1f %%   %6.1f %%\n", o->ratios[r] * 100,
+               rates[RANDOM][r] * 100, rates[DEGREE][r] * 100, rates[PRESC][r] * 100,
+               rates[OPTIMAL][r] * 100, rates[PRESC][r] / rates[OPTIMAL][r] * 100);
+}
+
+static void print_json(const struct options *o, const struct sl_topology *t,
+                       const struct footprint *f, double rates[N_POLICIES][RATIOS_MAX])
+{
+    static const char *const names[N_POLICIES] = {"random", "degree", "presc", "optimal"};
+    printf("{\"bench\": \"cache\", \"data\": \"%s\", \"kind\": \"%s\", \"presample\": %" PRIu32
+           ", \"batch_share\": %.4f, \"epoch_share\": %.4f, \"similarity\": %.4f, \"ratios\": [",
+           t->dataset.name, kinds[o->plan.kind], o->presample, f->batch_share, f->epoch_share,
+           f->similarity);
+    for (uint32_t r = 0; r < o->n_ratios; r++)
+        printf("%s%g", r ? ", " : "", o->ratios[r]);
+    printf("]");
+    for (int p = RANDOM; p < N_POLICIES; p++) {
+        printf(", \"%s\": [", names[p]);
+        for (uint32_t r = 0; r < o->n_ratios; r++)
+            printf("%s%.4f", r ? ", " : "", rates[p][r]);
+        printf("]");
+    }
+    printf("}\n");
+}
+
+static void run(const struct options *o)
+{
+    struct sl_topology t;
+    struct footprint f = {0};
+    double rates[N_POLICIES][RATIOS_MAX];
+    must_ok(
+        sl_topology_open(&t, o->path, o->plan.kind == SL_SAMPLER_WEIGHTED, sl_kernels_cpu(), 0));
+    size_t n = t.view.n_nodes, bytes = sizeof(uint32_t);
+    struct counts c = {
+        .now = must(calloc(n, bytes)),
+        .previous = must(calloc(n, bytes)),
+        .presample = must(calloc(n, bytes)),
+        .later = must(calloc(n, bytes)),
+        .order = must(calloc(n, bytes)),
+        .hotness = must(calloc(n, bytes)),
+    };
+    draw_all(o, &t, &c, &f);
+    judge(o, &t, &c, rates);
+    print_text(o, &t, &f, rates);
+    print_json(o, &t, &f, rates);
+    free(c.now);
+    free(c.previous);
+    free(c.presample);
+    free(c.later);
+    free(c.order);
+    free(c.hotness);
+    sl_topology_close(&t);
+}
+
+// ---- options ------------------------------------------------------------------------------------
+
+static void usage(void)
+{
+    fprintf(stderr,
+            "usage: cache DATASET [--kind khop|weighted|walk] [--fanout 15,10,5] [--paths 4] "
+            "[--length 3] [--restart 0.5] [--batch 1024] [--epochs 10] "
+            "[--ratios 0.01,0.05,0.1] [--presample 1] [--seed 7] [--threads N]\n");
+    exit(2);
+}
+
+static double number(const char *text, double low, double high)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*end || end == text || !(value >= low && value <= high)) {
+        fprintf(stderr, "cache: '%s': wanted a number from %g to %g\n", text, low, high);
+        usage();
+    }
+    return value;
+}
+
+static enum sl_sampler_kind parse_kind(const char *text)
+{
+    for (size_t k = 0; k < SL_COUNT_OF(kinds); k++)
+        if (strcmp(text, kinds[k]) == 0)
+            return (enum sl_sampler_kind)k;
+    fprintf(stderr, "cache: '%s': wanted khop, weighted or walk\n", text);
+    usage();
+    return SL_SAMPLER_KHOP;
+}
+
+static void parse_fanout(char *text, struct sl_draw_plan *plan)
+{
+    plan->n_hops = 0;
+    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
+        if (plan->n_hops == SL_MAX_HOPS)
+            usage();
+        plan->fanout[plan->n_hops++] = (int64_t)number(part, -1, 1e6);
+    }
+}
+
+static void parse_ratios(char *text, struct options *o)
+{
+    o->n_ratios = 0;
+    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
+        if (o->n_ratios == RATIOS_MAX)
+            usage();
+        o->ratios[o->n_ratios++] = number(part, 0, 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"kind", required_argument, NULL, 'k'},      {"paths", required_argument, NULL, 'P'},
+        {"length", required_argument, NULL, 'L'},    {"restart", required_argument, NULL, 'R'},
+        {"fanout", required_argument, NULL, 'f'},    {"batch", required_argument, NULL, 'b'},
+        {"epochs", required_argument, NULL, 'e'},    {"ratios", required_argument, NULL, 'r'},
+        {"presample", required_argument, NULL, 'p'}, {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'},   {0},
+    };
+    struct options o = {
+        .plan = {.kind = SL_SAMPLER_KHOP,
+                 .n_hops = 3,
+                 .fanout = {15, 10, 5},
+                 .stream = SL_RNG_SAMPLE,
+                 .seed = 7,
+                 .paths = 4,
+                 .length = 3,
+                 .restart = 0.5f},
+        .batch = 1024,
+        .epochs = 10,
+        .presample = 1,
+        .threads = (uint32_t)SL_MIN(omp_get_max_threads(), (int)THREADS_MAX),
+        .n_ratios = 3,
+        .ratios = {0.01, 0.05, 0.1},
+    };
+    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        switch (c) {
+        case 'k': o.plan.kind = parse_kind(optarg); break;
+        case 'P': o.plan.paths = (uint32_t)number(optarg, 1, 1000); break;
+        case 'L': o.plan.length = (uint32_t)number(optarg, 1, 1000); break;
+        case 'R': o.plan.restart = (float)number(optarg, 0, 1); break;
+        case 'f': parse_fanout(optarg, &o.plan); break;
+        case 'b': o.batch = (uint32_t)number(optarg, 1, 1e9); break;
+        case 'e': o.epochs = (uint32_t)number(optarg, 2, 1e6); break;
+        case 'r': parse_ratios(optarg, &o); break;
+        case 'p': o.presample = (uint32_t)number(optarg, 1, 1e6); break;
+        case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
+        case 't': o.threads = (uint32_t)number(optarg, 1, THREADS_MAX); break;
+        default: usage();
+        }
+    }
+    if (optind != argc - 1)
+        usage();
+    if (o.presample >= o.epochs) {
+        fprintf(stderr,
+                "cache: --presample %" PRIu32 " of --epochs %" PRIu32
+                ": wanted an epoch behind them to judge on\n",
+                o.presample, o.epochs);
+        return 2;
+    }
+    o.path = argv[optind];
+    run(&o);
+    return 0;
+}

@@ -1,0 +1,78 @@
+// The data set as a sampler opens it: with running sums of weights where it samples by weight.
+#include <math.h>
+
+#include "sampler/topology.h"
+#include "tests/unit/test_data_fixture.h"
+
+static int open_tiny(struct sl_topology *t, bool weighted)
+{
+    return sl_topology_open(t, dir, weighted, sl_kernels_cpu(), 1);
+}
+
+START_TEST(uniform_sampling_asks_for_no_weights)
+{
+    ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
+    struct sl_topology t;
+    must(open_tiny(&t, false));
+    ck_assert_uint_eq(t.view.n_nodes, 5);
+    ck_assert_ptr_null(t.view.weight_prefix);
+    ck_assert_ptr_eq(t.view.indices, t.dataset.indices);
+    // 6 offsets, 7 neighbours of 4 bytes, 5 labels.
+    ck_assert_uint_eq(sl_topology_resident_bytes(&t), 6 * 8 + 7 * 4 + 5 * 4);
+    sl_topology_close(&t);
+    sl_topology_close(&t);
+}
+END_TEST
+
+START_TEST(running_sums_are_made_for_weighted_sampling)
+{
+    struct sl_topology t;
+    must(open_tiny(&t, true));
+    // Rows of 0, 3, 2, 1 and 1 edges; weights 1 2 0 | -0 1e-30 | 5 | 6.
+    static const double wanted[] = {1, 3, 3, 0, 1e-30, 5, 6};
+    for (int e = 0; e < 7; e++)
+        ck_assert_double_le(fabs(t.view.weight_prefix[e] - wanted[e]), 1e-7 * wanted[e]);
+    ck_assert_uint_eq(sl_topology_resident_bytes(&t), 6 * 8 + 7 * 4 + 5 * 4 + 7 * 8);
+    sl_topology_close(&t);
+    ck_assert_ptr_null(t.view.weight_prefix);
+}
+END_TEST
+
+START_TEST(a_data_set_without_weights_can_not_be_sampled_by_weight)
+{
+    ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
+    struct sl_topology t;
+    ck_assert_int_eq(open_tiny(&t, true), SL_ENOENT);
+    assert_message_has("edge_weight.npy");
+    sl_topology_close(&t);
+}
+END_TEST
+
+// The broker has looked at them; a file that was exchanged since is still no way to wrong batches.
+START_TEST(weights_that_can_not_be_are_refused_with_their_file)
+{
+    static const float bad[] = {-1, NAN, INFINITY, -INFINITY};
+    float weights[7] = {1, 2, 3, 4, bad[_i], 5, 6};
+    write_list("edge_weight.npy", SL_DTYPE_F32, 7, weights);
+    struct sl_topology t;
+    ck_assert_int_eq(open_tiny(&t, true), SL_EINVAL);
+    assert_message_has("edge_weight.npy");
+    ck_assert_ptr_null(t.dataset.files);
+    sl_topology_close(&t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sampler_topology");
+    TCase *c = tcase_create("topology");
+    tcase_set_timeout(c, 60);
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, tiny_begin, NULL);
+    tcase_add_test(c, uniform_sampling_asks_for_no_weights);
+    tcase_add_test(c, running_sums_are_made_for_weighted_sampling);
+    tcase_add_test(c, a_data_set_without_weights_can_not_be_sampled_by_weight);
+    tcase_add_loop_test(c, weights_that_can_not_be_are_refused_with_their_file, 0, 4);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

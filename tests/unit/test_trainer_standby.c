@@ -1,0 +1,580 @@
+// Standby trainers: the profit rule, when they wake and sleep, and that nobody can tell from the
+// parameters.
+#include "tests/unit/trainer_oracle.h"
+
+#include <sys/resource.h>
+
+#include "common/base/log.h"
+#include "trainer/standby.h"
+
+enum { NODES = 150, FEATURES = 6, CLASSES = 4, DEVICE = 0 };
+
+// --- the metric ---
+
+START_TEST(profit_is_the_papers)
+{
+    static const struct {
+        uint64_t left;
+        double t_train;
+        uint32_t trainers;
+        double t_standby, profit;
+    } rows[] = {
+        {0, 1, 1, 1, -1},        {1, 1, 1, 1, 0},          {2, 1, 1, 1, 1},
+        {10, 0.06, 2, 0.1, 0.2}, {10, 0.06, 7, 0.1, -0.1}, {3, 20, 1, 59, 1},
+        {3, 20, 1, 60, 0},       {3, 20, 1, 61, -1},       {1000, 2, 4, 500, 0},
+        {1000, 2, 4, 499, 1},    {7, 0.5, 7, 0.25, 0.25},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(rows); i++) {
+        double found =
+            sl_standby_profit(rows[i].left, rows[i].t_train, rows[i].trainers, rows[i].t_standby);
+        double wanted = i == 4 ? 10 * 0.06 / 7 - 0.1 : rows[i].profit;
+        ck_assert_msg(fabs(found - wanted) < 1e-12, "row %zu: found %g, wanted %g", i, found,
+                      wanted);
+    }
+    ck_assert(isinf(sl_standby_profit(0, 1, 0, 1)));
+    ck_assert(sl_standby_profit(5, 1, 0, 1e9) > 0);
+}
+END_TEST
+
+// --- the decision, on an arena where nothing moves ---
+
+struct scene {
+    struct fixture_graph g;
+    struct farm f;
+    struct sl_standby s;
+    uint64_t seq;
+    struct sl_schedule *schedule;
+};
+
+static void scene_init(struct scene *t, const struct sl_config *c)
+{
+    *t = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 31)};
+    farm_init(&t->f, c, &t->g, sl_kernels_ref());
+    sl_standby_init(&t->s, &t->f.arena, DEVICE);
+    sl_seat_set_duty(&t->f.arena, t->s.number, SL_DUTY_STANDBY);
+    sl_seat_set_activity(&t->f.arena, t->s.number, SL_ACTIVITY_ASLEEP);
+    sl_seat_set_activity(&t->f.arena, DEVICE, SL_ACTIVITY_BUSY); // the sampler
+    t->schedule = sl_schedule_of(&t->f.arena);
+    atomic_store(&t->schedule->trainers, 1);
+}
+
+static void scene_fini(struct scene *t)
+{
+    farm_fini(&t->f);
+    fixture_graph_free(&t->g);
+}
+
+// Samples n more cells.
+static void sample(struct scene *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_lease lease;
+        ck_assert_int_eq(
+            sl_ledger_claim_sample(&t->f.arena, FARM_SAMPLER, SL_AHEAD_CURRENT_ONLY, 0, &lease),
+            SL_OK);
+        farm_publish(&t->f, &lease);
+    }
+}
+
+static void claim(struct scene *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_lease lease;
+        ck_assert_int_eq(sl_ledger_claim_train(&t->f.arena, 9, 0, &lease), SL_OK);
+    }
+}
+
+static bool may(struct scene *t)
+{
+    return sl_standby_may_fetch(&t->s, false);
+}
+
+static bool may_ahead(struct scene *t)
+{
+    return sl_standby_may_fetch(&t->s, true);
+}
+
+START_TEST(duty_decides_first)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    ck_assert(!may(&t)); // no phase
+    sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_WORK);
+    ck_assert(may(&t) && may_ahead(&t));
+    sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_NONE);
+    ck_assert(!may(&t));
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(device_must_be_free_of_sampling)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f) - 1);
+    ck_assert(!may(&t)); // one is left to sample
+    sl_seat_set_activity(&t.f.arena, DEVICE, SL_ACTIVITY_BLOCKED);
+    ck_assert(may(&t));
+    sl_seat_set_activity(&t.f.arena, DEVICE, SL_ACTIVITY_NONE);
+    ck_assert(!may(&t)); // it starts again
+    sl_seat_set_duty(&t.f.arena, DEVICE, SL_DUTY_NONE);
+    ck_assert(may(&t)); // nobody samples there any more
+    sl_seat_set_duty(&t.f.arena, DEVICE, SL_DUTY_WORK);
+    sl_seat_set_activity(&t.f.arena, DEVICE, SL_ACTIVITY_BUSY);
+    ck_assert(!may(&t));
+    sample(&t, 1);
+    ck_assert(may(&t));
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(profit_must_be_positive_and_twice_for_a_claim_ahead)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f)); // 7, times unknown
+    claim(&t, 4);                   // 3 left: 3 - 2 > 0
+    ck_assert(may(&t) && may_ahead(&t));
+    claim(&t, 1); // 2 left: 2 - 1 > 0, 2 - 2 = 0
+    ck_assert(may(&t) && !may_ahead(&t));
+    claim(&t, 1);
+    ck_assert(!may(&t));
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(measured_times_count)
+{
+    struct sl_config c = farm_job(8);
+    struct scene t;
+    scene_init(&t, &c);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f));
+    claim(&t, 3); // 4 left
+    atomic_store(&t.schedule->t_train_ns, 10);
+    atomic_store(&t.schedule->t_standby_ns, 39);
+    ck_assert(may(&t) && !may_ahead(&t)); // 40 - 39, 40 - 78
+    atomic_store(&t.schedule->t_standby_ns, 40);
+    ck_assert(!may(&t));
+    atomic_store(&t.schedule->trainers, 2);
+    atomic_store(&t.schedule->t_standby_ns, 19);
+    ck_assert(may(&t));
+    atomic_store(&t.schedule->t_standby_ns, 20);
+    ck_assert(!may(&t));
+    // One alone tells nothing: both count as equal.
+    atomic_store(&t.schedule->t_standby_ns, 0);
+    ck_assert(may(&t));
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(without_trainers_it_always_works_until_the_phase_is_over)
+{
+    struct sl_config c = farm_job(1);
+    struct scene t;
+    scene_init(&t, &c);
+    atomic_store(&t.schedule->trainers, 0);
+    farm_open_train(&t.f, 0);
+    ck_assert(!may(&t)); // but not while there is something to sample
+    sample(&t, farm_batches(&t.f));
+    ck_assert(may(&t) && may_ahead(&t));
+    claim(&t, farm_batches(&t.f));
+    ck_assert(may(&t)); // somebody must apply the last update
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(gated_and_presampling_phases_are_none_of_its_business)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    farm_order(&t.f, 0, sl_arena_order(&t.f.arena, 0));
+    struct sl_phase_spec spec = {.kind = SL_PHASE_PRESAMPLE,
+                                 .set = SL_SET_TRAIN,
+                                 .batch_size = 50,
+                                 .n_items = t.g.ds.split[SL_SPLIT_TRAIN].n};
+    farm_open(&t.f, &spec);
+    struct sl_lease lease;
+    ck_assert_int_eq(sl_ledger_claim_sample(&t.f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
+                     SL_OK);
+    ck_assert(!may(&t));
+    ck_assert_int_eq(sl_ledger_complete(&t.f.arena, &lease), SL_OK);
+    spec.kind = SL_PHASE_TRAIN;
+    spec.gated = 1;
+    spec.batch_size = 8;
+    uint64_t seq = farm_open(&t.f, &spec);
+    sample(&t, farm_batches(&t.f));
+    ck_assert(!may(&t));
+    sl_ledger_open_gate(&t.f.arena, seq);
+    ck_assert(may(&t));
+    scene_fini(&t);
+}
+END_TEST
+
+static void put_standby(struct scene *t, uint32_t device, enum sl_activity activity)
+{
+    sl_seat_set_duty(&t->f.arena, sl_seat_trainer(&t->f.arena, device), SL_DUTY_STANDBY);
+    sl_seat_set_activity(&t->f.arena, sl_seat_trainer(&t->f.arena, device), activity);
+}
+
+START_TEST(no_more_of_them_than_batches_that_run_at_once)
+{
+    // Ordered with 3 batches an update, or async with a bound of 2: three places.
+    struct sl_config c = farm_job(_i ? 1 : 3);
+    c.updates.mode = _i ? SL_UPDATE_ASYNC : SL_UPDATE_ORDERED;
+    c.updates.staleness = 2;
+    struct scene t;
+    scene_init(&t, &c);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f));
+    atomic_store(&t.schedule->trainers, 3);
+    ck_assert(!may(&t));
+    atomic_store(&t.schedule->trainers, 2);
+    ck_assert(may(&t));
+    put_standby(&t, 1, SL_ACTIVITY_ASLEEP);
+    ck_assert(may(&t));
+    put_standby(&t, 1, SL_ACTIVITY_BUSY);
+    ck_assert(!may(&t)); // the third place is taken
+    // Both woke for it: the one on the first device keeps it.
+    sl_seat_set_activity(&t.f.arena, t.s.number, SL_ACTIVITY_BUSY);
+    ck_assert(may(&t));
+    struct sl_standby other;
+    sl_standby_init(&other, &t.f.arena, 1);
+    ck_assert(!sl_standby_may_fetch(&other, false));
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(evaluation_is_shared_while_more_is_left_than_trainers)
+{
+    struct sl_config c = farm_job(1);
+    struct scene t;
+    scene_init(&t, &c);
+    atomic_store(&t.schedule->trainers, 2);
+    atomic_store(&t.schedule->t_train_ns, 1);
+    atomic_store(&t.schedule->t_standby_ns, 1000); // of training: none of its business
+    const struct sl_phase_spec spec = {.kind = _i ? SL_PHASE_INFER : SL_PHASE_EVAL,
+                                       .set = _i ? SL_SET_ALL : SL_SET_VAL,
+                                       .batch_size = 10,
+                                       .n_items = 50};
+    farm_open(&t.f, &spec);
+    if (!_i) {
+        ck_assert(!may(&t));
+        sample(&t, 5);
+    }
+    ck_assert(may(&t) && may_ahead(&t)); // 5 left: 5 / 2 - 2 > 0
+    claim(&t, 1);
+    ck_assert(may(&t) && !may_ahead(&t));
+    claim(&t, 1);
+    ck_assert(may(&t));
+    claim(&t, 1);
+    ck_assert(!may(&t)); // 2 left for 2 trainers
+    scene_fini(&t);
+}
+END_TEST
+
+START_TEST(switches_are_counted_where_a_standby_trainer_wakes)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    sl_standby_wake(&t.s);
+    sl_standby_wake(&t.s);
+    ck_assert_uint_eq(atomic_load(&t.s.seat->switches), 1);
+    ck_assert_uint_eq(sl_seat_awake(&t.f.arena), 1);
+    sl_standby_sleep(&t.s);
+    ck_assert_uint_eq(sl_seat_awake(&t.f.arena), 0);
+    sl_standby_wake(&t.s);
+    ck_assert_uint_eq(atomic_load(&t.s.seat->switches), 2);
+    sl_standby_sleep(&t.s);
+    sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_WORK); // called to duty: no switch
+    sl_standby_wake(&t.s);
+    ck_assert_uint_eq(atomic_load(&t.s.seat->switches), 2);
+    scene_fini(&t);
+}
+END_TEST
+
+// --- in the loop ---
+
+static uint32_t trained_by_standby(struct farm *f, uint64_t seq)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < farm_batches(f); i++)
+        n += sl_ledger_entry(&f->arena, seq, i)->standby;
+    return n;
+}
+
+static bool is_asleep(struct farm *f, uint32_t device)
+{
+    return atomic_load(&farm_seat(f, device)->activity) == SL_ACTIVITY_ASLEEP;
+}
+
+static uint64_t cpu_us(struct rusage *r)
+{
+    getrusage(RUSAGE_SELF, r);
+    return (uint64_t)(r->ru_utime.tv_sec + r->ru_stime.tv_sec) * 1000000 +
+           (uint64_t)(r->ru_utime.tv_usec + r->ru_stime.tv_usec);
+}
+
+// One without work, one after it had some, one that waits for an epoch to be sampled.
+START_TEST(asleep_it_uses_no_processor)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(4);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    if (_i > 0) {
+        uint64_t seq = farm_open_train(&f, 0);
+        for (uint32_t i = 0; i < farm_batches(&f); i++) {
+            struct sl_lease lease;
+            ck_assert_int_eq(
+                sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease), SL_OK);
+            farm_publish(&f, &lease);
+        }
+        farm_wait(&f, seq);
+        ck_assert_uint_eq(trained_by_standby(&f, seq), farm_batches(&f));
+    }
+    if (_i > 1)
+        farm_open_train(&f, 1); // and nobody samples it
+    farm_until(is_asleep(&f, DEVICE));
+    farm_sleep_ms(150); // both threads have found that out
+    struct rusage before, after;
+    uint64_t start = cpu_us(&before);
+    farm_sleep_ms(1000);
+    uint64_t used = cpu_us(&after) - start;
+    ck_assert_msg(used < 10000, "%llu us of processor time in a second", (unsigned long long)used);
+#ifndef __SANITIZE_THREAD__ // which has a thread of its own
+    long switches = after.ru_nvcsw - before.ru_nvcsw;
+    ck_assert_msg(switches <= 5, "%ld wake-ups in a second", switches); // one is this thread's
+#endif
+    uint64_t stop = sl_now_ns();
+    farm_stop_trainer(&f, &f.trainer[0]);
+    ck_assert_uint_lt(sl_now_ns() - stop, 500000000);
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(abort_wakes_it)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(4);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    farm_until(is_asleep(&f, DEVICE));
+    farm_sleep_ms(150);
+    uint64_t start = sl_now_ns();
+    farm_fini(&f);
+    ck_assert_uint_lt(sl_now_ns() - start, 500000000);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A single device: sampler and standby trainer in turn, once an epoch.
+START_TEST(alone_it_trains_every_epoch_once_it_is_sampled)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(3);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *wanted = oracle_train(&f);
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    farm_start_sampler(&f);
+    farm_until(is_asleep(&f, DEVICE));
+    for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
+        uint64_t seq = farm_open_train(&f, epoch);
+        farm_wait(&f, seq);
+        oracle_check_entries(&f, seq);
+        ck_assert_uint_eq(trained_by_standby(&f, seq), farm_batches(&f));
+        farm_until(is_asleep(&f, DEVICE));
+        farm_sleep_ms(200); // sleep is no waiting for a batch
+        ck_assert_uint_lt(sl_ledger_entry(&f.arena, seq, 0)->train_wait_ns, 150000000);
+        ck_assert_uint_eq(atomic_load(&farm_seat(&f, DEVICE)->switches), epoch + 1);
+    }
+    oracle_compare(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A slow trainer and standby trainers that wake and sleep as it pays.
+START_TEST(standby_trainers_that_come_and_go_change_no_bit)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(4);
+    c.throttle.train = 0.005;
+    c.throttle.standby = 0.002;
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    atomic_store(&sl_schedule_of(&f.arena)->t_train_ns, 5000000);
+    atomic_store(&sl_schedule_of(&f.arena)->t_standby_ns, 2000000);
+    float *wanted = oracle_train(&f);
+    farm_start_trainer(&f);
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    farm_start(&f, 1, SL_DUTY_STANDBY);
+    farm_start_sampler(&f);
+    uint32_t helped = 0;
+    for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
+        uint64_t seq = farm_open_train(&f, epoch);
+        farm_wait(&f, seq);
+        oracle_check_entries(&f, seq);
+        helped += trained_by_standby(&f, seq);
+        for (uint32_t i = 0; i < farm_batches(&f); i++) {
+            const struct sl_batch_entry *e = sl_ledger_entry(&f.arena, seq, i);
+            ck_assert_uint_ge(e->train_ns, e->standby ? 2000000 : 5000000);
+        }
+    }
+    farm_until(is_asleep(&f, DEVICE) && is_asleep(&f, 1));
+    ck_assert_uint_gt(helped, 0);
+    ck_assert_uint_lt(helped, ORACLE_EPOCHS * farm_batches(&f));
+    ck_assert_uint_gt(atomic_load(&farm_seat(&f, DEVICE)->switches) +
+                          atomic_load(&farm_seat(&f, 1)->switches),
+                      0);
+    ck_assert_uint_eq(atomic_load(&farm_seat(&f, FARM_DEVICES - 1)->activity), SL_ACTIVITY_BUSY);
+    oracle_compare(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// The broker gives a device to training and takes it back, many times, in the middle of epochs; one
+// trainer leaves for good.
+START_TEST(changes_of_duty_change_no_bit)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(2);
+    c.throttle.train = 0.003;
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *wanted = oracle_train(&f);
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    farm_start(&f, 1, SL_DUTY_STANDBY);
+    farm_start_sampler(&f);
+    for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
+        uint64_t seq = farm_open_train(&f, epoch);
+        for (uint32_t i = 0; !sl_ledger_phase_complete(&f.arena, seq); i++) {
+            farm_set_duty(&f, 1, i % 2 ? SL_DUTY_STANDBY : SL_DUTY_WORK);
+            farm_set_duty(&f, 2, i % 3 ? SL_DUTY_WORK : SL_DUTY_STANDBY);
+            farm_sleep_ms(4);
+            if (epoch == 1 && i == 2)
+                farm_stop_trainer(&f, &f.trainer[0]);
+        }
+        oracle_check_entries(&f, seq);
+    }
+    oracle_compare(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(caches_of_any_size_change_no_bit)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(4);
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    float *wanted = oracle_train(&f);
+    atomic_store(&farm_seat(&f, 3)->cache_rows, NODES);
+    atomic_store(&farm_seat(&f, 2)->cache_rows, 20);
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    farm_start_sampler(&f);
+    uint64_t hits[ORACLE_EPOCHS] = {0}, inputs = 0;
+    for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
+        if (epoch == 1) { // as after pre-sampling
+            farm_publish_order(&f, 1);
+            farm_until(atomic_load(&farm_seat(&f, 3)->cache_loaded) == NODES &&
+                       atomic_load(&farm_seat(&f, 2)->cache_loaded) == 20);
+        }
+        if (epoch == 2) // the standby trainer's device has room too; a big one gives up
+            atomic_store(&farm_seat(&f, DEVICE)->cache_rows, 50);
+        uint64_t seq = farm_open_train(&f, epoch);
+        farm_wait(&f, seq);
+        oracle_check_entries(&f, seq);
+        for (uint32_t i = 0; i < farm_batches(&f); i++) {
+            const struct sl_batch_entry *e = sl_ledger_entry(&f.arena, seq, i);
+            hits[epoch] += e->hits;
+            inputs += e->n_input;
+            if (epoch == 1 && e->trainer == 1)
+                ck_assert_uint_eq(e->hits, e->n_input);
+        }
+    }
+    ck_assert_uint_eq(hits[0], 0);
+    ck_assert_uint_gt(hits[1], 0);
+    ck_assert_uint_gt(hits[2], 0);
+    ck_assert_uint_lt(hits[1] + hits[2], inputs);
+    farm_until(atomic_load(&farm_seat(&f, DEVICE)->cache_loaded) == 50);
+    ck_assert_uint_eq(atomic_load(&farm_seat(&f, DEVICE)->cache_generation), 1);
+    oracle_compare(&f, wanted);
+    farm_fini(&f);
+    free(wanted);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(it_helps_with_evaluation)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
+    struct sl_config c = farm_job(1); // no place for it in training
+    struct farm f;
+    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_start_trainer(&f);
+    struct sl_model_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
+    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+    farm_until(is_asleep(&f, DEVICE));
+    uint32_t rounds = 0;
+    do { // it takes a while to wake: sooner or later it has its share
+        struct sl_model_result with = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
+        ck_assert_uint_eq(with.correct, before.correct);
+        ck_assert_double_eq_tol(with.loss, before.loss, 1e-9 * before.loss);
+        ck_assert_uint_lt(++rounds, 1000);
+    } while (atomic_load(&farm_seat(&f, DEVICE)->switches) < 3);
+    farm_until(is_asleep(&f, DEVICE));
+    farm_fini(&f);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    Suite *suite = suite_create("trainer standby");
+    TCase *tc = tcase_create("standby");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, profit_is_the_papers);
+    tcase_add_test(tc, duty_decides_first);
+    tcase_add_test(tc, device_must_be_free_of_sampling);
+    tcase_add_test(tc, profit_must_be_positive_and_twice_for_a_claim_ahead);
+    tcase_add_test(tc, measured_times_count);
+    tcase_add_test(tc, without_trainers_it_always_works_until_the_phase_is_over);
+    tcase_add_test(tc, gated_and_presampling_phases_are_none_of_its_business);
+    tcase_add_loop_test(tc, no_more_of_them_than_batches_that_run_at_once, 0, 2);
+    tcase_add_loop_test(tc, evaluation_is_shared_while_more_is_left_than_trainers, 0, 2);
+    tcase_add_test(tc, switches_are_counted_where_a_standby_trainer_wakes);
+    tcase_add_loop_test(tc, asleep_it_uses_no_processor, 0, 3);
+    tcase_add_test(tc, abort_wakes_it);
+    tcase_add_test(tc, alone_it_trains_every_epoch_once_it_is_sampled);
+    tcase_add_test(tc, standby_trainers_that_come_and_go_change_no_bit);
+    tcase_add_test(tc, changes_of_duty_change_no_bit);
+    tcase_add_test(tc, caches_of_any_size_change_no_bit);
+    tcase_add_test(tc, it_helps_with_evaluation);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
