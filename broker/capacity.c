@@ -1,24 +1,10 @@
 #include "broker/capacity.h"
 
-#include <stdio.h>
-#include <string.h>
-
+#include "broker/bytes_text.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { SPARE_BATCHES = 16, AVAILABLE_SHARE = 4, TEXT_BYTES = 64 };
-
-// "67108864 bytes (64.0 MiB)"
-static char *bytes_text(char buf[TEXT_BYTES], uint64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes / 1024;
-    size_t u = 0;
-    for (; value >= 1024 && u + 1 < SL_COUNT_OF(units); u++)
-        value /= 1024;
-    snprintf(buf, TEXT_BYTES, "%llu bytes (%.1f %s)", (unsigned long long)bytes, value, units[u]);
-    return buf;
-}
+enum { SPARE_BATCHES = 16, AVAILABLE_SHARE = 4 };
 
 static uint64_t saturating_product(uint64_t a, uint64_t b)
 {
@@ -26,37 +12,55 @@ static uint64_t saturating_product(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &out) ? UINT64_MAX / 2 : out;
 }
 
+// With switching, an epoch's batches all lie ready before the samplers' devices train.
+static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capacity_need *need)
+{
+    if (!config->allocation.switching)
+        return 0;
+    uint64_t one = sl_align_up(SL_MAX(need->block_bytes_mean, 1u), SL_ARENA_CHUNK_BYTES);
+    uint64_t batches = sl_div_up(need->n_train, SL_MAX(config->sampler.batch_size, 1u));
+    return saturating_product(one + SL_ARENA_CHUNK_BYTES, batches + SPARE_BATCHES);
+}
+
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out)
 {
-    char found[TEXT_BYTES], wanted[TEXT_BYTES], block[TEXT_BYTES];
-    uint32_t samplers = config->allocation.samplers, trainers = config->allocation.trainers;
+    char found[SL_BYTES_TEXT], wanted[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
+    uint32_t samplers = need->samplers, trainers = SL_MAX(need->trainers, 1u);
     uint64_t one = sl_align_up(SL_MAX(need->block_bytes_max, 1u), SL_ARENA_CHUNK_BYTES);
     uint64_t batches_min = 2 * (uint64_t)trainers + samplers + 1;
     uint64_t least = saturating_product(one, batches_min);
     bool fixed = config->arena_bytes != 0;
     uint64_t payload = config->arena_bytes;
-    if (!fixed)
-        payload = SL_MIN(saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES),
-                         available_bytes / AVAILABLE_SHARE);
+    if (!fixed) {
+        uint64_t several =
+            saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES);
+        uint64_t epoch = whole_epoch(config, need);
+        payload = SL_MIN(SL_MAX(several, epoch), available_bytes / AVAILABLE_SHARE);
+    }
     if (payload < least)
         return sl_fail(
             SL_ENOMEM,
             "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured takes "
             "%s, and %u sampler%s and %u trainer%s hold %llu of them at once: set arena.memory to "
             "\"%llu\"%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
-            bytes_text(found, payload), fixed ? "" : ", a quarter of the memory that is available",
-            bytes_text(wanted, least), bytes_text(block, one), samplers, samplers == 1 ? "" : "s",
-            trainers, trainers == 1 ? "" : "s", (unsigned long long)batches_min,
-            (unsigned long long)least, fixed ? "" : " if the machine can spare it");
+            sl_bytes_text(found, payload),
+            fixed ? "" : ", a quarter of the memory that is available",
+            sl_bytes_text(wanted, least), sl_bytes_text(block, one), samplers,
+            samplers == 1 ? "" : "s", trainers, trainers == 1 ? "" : "s",
+            (unsigned long long)batches_min, (unsigned long long)least,
+            fixed ? "" : " if the machine can spare it");
 
     *out = (struct sl_arena_spec){
-        .n_workers = samplers + trainers,
+        .n_devices = config->n_devices,
         .n_cells = need->n_cells,
         .n_train = need->n_train,
         .n_params = need->n_params,
         .n_state = config->optimizer.kind == SL_OPTIMIZER_ADAM ? 2 : 1,
+        .async = config->updates.mode == SL_UPDATE_ASYNC,
+        .staleness = config->updates.staleness,
         .batches_per_update = config->updates.batches_per_update,
+        .probe_bytes = need->probe_bytes,
         .payload_bytes = payload,
     };
     // Layer-wise inference keeps the hidden activations of all vertices; the last layer's output
@@ -64,6 +68,12 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     if (config->evaluate.full && config->model.layers > 1) {
         out->act_rows = need->n_nodes;
         out->act_width = need->infer_width;
+    }
+    if (config->cache.policy != SL_CACHE_NONE) {
+        bool counts = config->cache.policy == SL_CACHE_PRESC ||
+                      config->cache.policy == SL_CACHE_OPTIMAL || config->cache.report_optimal;
+        out->hot_rows = need->n_nodes;
+        out->visit_rows = counts ? need->n_nodes : 0;
     }
     uint64_t acts = 8 * saturating_product(out->act_rows, out->act_width);
     uint64_t total = acts >= UINT64_MAX / 4 ? acts : sl_arena_layout(out, NULL);
@@ -74,13 +84,13 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
                        "the arena needs %s, found %s available: %llu vertices of %u activations "
                        "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
                        "take a smaller model.hidden, or free memory",
-                       bytes_text(wanted, total), bytes_text(found, available_bytes),
+                       sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
                        (unsigned long long)out->act_rows, out->act_width);
     return sl_fail(SL_ENOMEM,
                    "the arena needs %s, found %s available: set arena.memory to at most \"%llu\" "
                    "(at least \"%llu\" is needed), or take a smaller sampler.batch_size, "
                    "sampler.fanout or model.hidden",
-                   bytes_text(wanted, total), bytes_text(found, available_bytes),
+                   sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
                    (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
                    (unsigned long long)least);
 }

@@ -3,8 +3,9 @@
  *
  * Payload memory is what mini-batches lie in. A trainer holds two (the one it trains and the one it
  * extracts), a sampler one, and at least one must be able to lie ready: below that the job refuses
- * to start. "auto" takes 16 more, so that neither side waits for the other's hiccups, within a
- * quarter of the memory that is available.
+ * to start. "auto" takes 16 more, so that neither side waits for the other's hiccups; with
+ * switching it takes a whole epoch's, so that sampling can be over before a sampler's device trains
+ * (FGNN 5.3: 200 MB to 1.4 GB in the paper); within a quarter of the memory that is available.
  */
 #ifndef SL_BROKER_CAPACITY_H
 #define SL_BROKER_CAPACITY_H
@@ -16,7 +17,9 @@
 
 // What the workers said and what the plan of phases needs.
 struct sl_capacity_need {
-    uint64_t block_bytes_max; // largest mini-batch measured
+    uint32_t samplers, trainers;
+    uint64_t block_bytes_max, block_bytes_mean; // of the mini-batches measured
+    uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
     uint32_t infer_width; // widest hidden activation
     uint32_t n_cells;     // of the largest phase

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "broker/placement.h"
 #include "broker/usage.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
+#include "common/ipc/seat.h"
 
 void sl_job_sample_memory(struct sl_job *job)
 {
@@ -27,6 +27,10 @@ void sl_job_sample_memory(struct sl_job *job)
     }
     for (uint32_t i = 0; i < job->crew.n; i++) {
         struct sl_member *m = &job->crew.members[i];
+        if (job->arena.base && m->role == SL_ROLE_TRAINER) {
+            uint64_t ns = atomic_load(&sl_seat(&job->arena, m->slot)->cache_load_ns);
+            job->cache_load_ns[m->device] = SL_MAX(job->cache_load_ns[m->device], ns);
+        }
         if (!m->alive || !sl_usage_read(m->pid, &usage))
             continue;
         sl_usage_add(&total, &usage);
@@ -84,19 +88,49 @@ static void add_processes(struct sl_job *job)
     sl_report_add_process(&job->report, "broker", getpid(), job->broker_peak_bytes, 1);
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
+        if (m->starts == 0)
+            continue; // nobody was ever wanted there
         sl_report_add_process(&job->report, m->name, m->pid, m->peak_rss_bytes, m->starts);
     }
 }
 
+// Who sits where at the end; a standby trainer is named as what it is.
+static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        enum sl_duty duty = sl_job_duty(job, m->role, m->device);
+        if (duty == SL_DUTY_NONE)
+            continue;
+        const struct sl_seat *seat = sl_seat(&job->arena, m->slot);
+        out[n++] = (struct sl_report_seat){
+            .device = m->device,
+            .name = m->name,
+            .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(m->role),
+            .has_cache = m->role == SL_ROLE_TRAINER && job->config.cache.policy != SL_CACHE_NONE,
+            .cache_rows = atomic_load(&seat->cache_rows),
+            .load_seconds = (double)job->cache_load_ns[m->device] * 1e-9,
+        };
+    }
+    return n;
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
-    char path[4200], reason[192], digest[33];
+    struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
+    char path[4200], digest[33];
     const struct sl_phases *p = &job->phases;
     const struct sl_report_outcome outcome = {
         .status = status_word(job->outcome),
         .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
         .config_json = job->config_json,
-        .reason = sl_placement_reason(&job->config, reason, sizeof reason),
+        .seats = seats,
+        .n_seats = describe_seats(job, seats),
+        .cache = {.n_nodes = job->need.n_nodes,
+                  .row_bytes = job->need.row_bytes,
+                  .rank_seconds = p->ranking.seconds,
+                  .presample_seconds = p->presample_seconds},
         .scheduled = p->scheduled,
         .trained = batches_trained(job),
         .has_best = p->has_best,

@@ -1,5 +1,7 @@
 #include "broker/figures.h"
 
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,8 @@ int sl_figures_scratch_init(struct sl_figures_scratch *s, uint64_t n_cells)
     s->capacity = n_cells;
     s->a = malloc(n_cells * sizeof *s->a);
     s->b = malloc(n_cells * sizeof *s->b);
-    if (s->a && s->b)
+    s->warm = calloc(SL_FIGURES_WORKERS, 1);
+    if (s->a && s->b && s->warm)
         return SL_OK;
     sl_figures_scratch_fini(s);
     return sl_fail(SL_ENOMEM, "no memory for the times of %llu batches",
@@ -23,6 +26,7 @@ void sl_figures_scratch_fini(struct sl_figures_scratch *s)
 {
     free(s->a);
     free(s->b);
+    free(s->warm);
     memset(s, 0, sizeof *s);
 }
 
@@ -96,32 +100,135 @@ static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *
     f->queue_max = deepest;
 }
 
+// --- the profile ---------------------------------------------------------------------------------
+
+// One more batch of a worker; true while it is warming up.
+static bool warms_up(struct sl_figures_scratch *scratch, uint32_t worker)
+{
+    uint8_t *seen = &scratch->warm[worker % SL_FIGURES_WORKERS];
+    if (*seen == SL_FIGURES_WARM_UP)
+        return false;
+    ++*seen;
+    return true;
+}
+
+// Median of the times of warm workers, of all where these are all there are. Sorts.
+static double median_seconds(uint64_t *warm, uint64_t n_warm, uint64_t *cold, uint64_t n_cold)
+{
+    uint64_t n = n_warm ? n_warm : n_cold, *ns = n_warm ? warm : cold;
+    if (n == 0)
+        return 0;
+    qsort(ns, n, sizeof *ns, compare);
+    return (double)sl_figures_percentile(ns, n, 50) * 1e-9;
+}
+
+static uint64_t sampling_ns(const struct sl_batch_entry *e)
+{
+    return e->sample_ns + e->mark_ns + e->copy_ns;
+}
+
+// Warm times go to scratch->a, cold ones to scratch->b.
+static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
+                         uint64_t n, struct sl_figures_scratch *scratch)
+{
+    uint64_t *warm = scratch->a, *cold = scratch->b, n_warm = 0, n_cold = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t ns = sampling_ns(&entries[i]);
+        if (warms_up(scratch, entries[i].sampler))
+            cold[n_cold++] = ns;
+        else
+            warm[n_warm++] = ns;
+    }
+    f->t_sample = median_seconds(warm, n_warm, cold, n_cold);
+
+    // Normal trainers' times from the front, standby trainers' from the back.
+    uint64_t warm_back = scratch->capacity, cold_back = scratch->capacity;
+    n_warm = n_cold = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct sl_batch_entry *e = &entries[i];
+        uint64_t ns = SL_MAX(e->extract_ns, e->train_ns);
+        bool is_cold = warms_up(scratch, e->trainer);
+        if (e->standby && is_cold)
+            cold[--cold_back] = ns;
+        else if (e->standby)
+            warm[--warm_back] = ns;
+        else if (is_cold)
+            cold[n_cold++] = ns;
+        else
+            warm[n_warm++] = ns;
+    }
+    f->t_train = median_seconds(warm, n_warm, cold, n_cold);
+    f->t_standby = median_seconds(warm + warm_back, scratch->capacity - warm_back, cold + cold_back,
+                                  scratch->capacity - cold_back);
+}
+
+static void take_switching(struct sl_epoch_figures *f)
+{
+    if (f->standby_batches == 0)
+        f->seconds_saved = 0;
+    else if (f->trainers == 0)
+        f->seconds_saved = NAN;
+    else // where the standby trainers did it all, theirs is the only time there is
+        f->seconds_saved =
+            (double)f->standby_batches * (f->t_train > 0 ? f->t_train : f->t_standby) / f->trainers;
+}
+
+// --- an epoch ------------------------------------------------------------------------------------
+
+static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *entries, uint64_t n)
+{
+    double loss = 0;
+    uint64_t correct = 0, counted = 0, staleness = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct sl_batch_entry *e = &entries[i];
+        loss += e->loss;
+        correct += e->correct;
+        counted += e->counted;
+        f->sampled_edges += e->n_edges;
+        f->input_nodes += e->n_input;
+        f->block_bytes += e->payload_bytes;
+        f->hits += e->hits;
+        f->hit_bytes += e->hit_bytes;
+        f->miss_bytes += e->miss_bytes;
+        if (e->standby) {
+            f->standby_batches++;
+        } else {
+            f->normal_extract += (double)e->extract_ns * 1e-9;
+            f->normal_train += (double)e->train_ns * 1e-9;
+            f->normal_wait += (double)e->train_wait_ns * 1e-9;
+        }
+        uint64_t stale = e->applied_version - e->base_version;
+        staleness += stale;
+        f->staleness_max = SL_MAX(f->staleness_max, stale);
+    }
+    f->misses = f->input_nodes - SL_MIN(f->hits, f->input_nodes);
+    f->feature_bytes = f->hit_bytes + f->miss_bytes;
+    f->loss = counted ? loss / (double)counted : 0;
+    f->train_accuracy = counted ? (double)correct / (double)counted : 0;
+    if (f->async && n > 0)
+        f->staleness_mean = (double)staleness / (double)n;
+    else
+        f->staleness_max = 0;
+}
+
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                               uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
 {
-    double loss = 0;
-    uint64_t correct = 0, counted = 0;
     f->batches = n;
     f->seconds = sl_span_seconds(when);
-    for (uint64_t i = 0; i < n; i++) {
-        loss += entries[i].loss;
-        correct += entries[i].correct;
-        counted += entries[i].counted;
-        f->sampled_edges += entries[i].n_edges;
-        f->input_nodes += entries[i].n_input;
-        f->block_bytes += entries[i].payload_bytes;
-        f->feature_bytes += entries[i].extract_bytes;
-    }
-    f->loss = counted ? loss / (double)counted : 0;
-    f->train_accuracy = counted ? (double)correct / (double)counted : 0;
+    take_sums(f, entries, n);
     if (n == 0)
         return;
     TAKE_STAGE(sample, sample_ns);
+    TAKE_STAGE(mark, mark_ns);
+    TAKE_STAGE(copy, copy_ns);
     TAKE_STAGE(backpressure, sample_wait_ns);
     TAKE_STAGE(extract, extract_ns);
     TAKE_STAGE(train, train_ns);
     TAKE_STAGE(wait, train_wait_ns);
     take_queue(f, entries, n, when, scratch);
+    take_profile(f, entries, n, scratch);
+    take_switching(f);
 }
 
 void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
@@ -132,7 +239,7 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     if (n == 0)
         return;
     for (uint64_t i = 0; i < n; i++)
-        scratch->a[i] = entries[i].sample_ns + entries[i].extract_ns + entries[i].train_ns;
+        scratch->a[i] = sampling_ns(&entries[i]) + entries[i].extract_ns + entries[i].train_ns;
     take_stage(&phase, scratch->a, n);
     // The layers of one evaluation have cells of different weight: mixing them would say nothing.
     if (phase.seconds >= f->heaviest_seconds) {
@@ -155,66 +262,141 @@ void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns)
 
 // --- the bottleneck ------------------------------------------------------------------------------
 
-// Share of `workers` x the epoch's time that a stage took, in percent.
-static double share(const struct sl_stage_figures *stage, uint32_t workers, double seconds)
+// Share of `workers` x the epoch's time that so many seconds are, in percent.
+static double share(double seconds, uint32_t workers, double of_seconds)
 {
-    double have = seconds * (double)SL_MAX(workers, 1u);
-    return have > 0 ? SL_MIN(100.0 * stage->seconds / have, 100.0) : 0;
+    double have = of_seconds * (double)SL_MAX(workers, 1u);
+    return have > 0 ? SL_MIN(100.0 * seconds / have, 100.0) : 0;
+}
+
+// Where an epoch's time went, in percent. Trainers' shares are of the normal trainers' time; where
+// there are none, standby trainers take turns with the samplers and all shares are of the devices'.
+struct shares {
+    double sampling, blocked, training, extracting, waiting, evaluating;
+};
+
+static struct shares find_shares(const struct sl_epoch_figures *f)
+{
+    bool normal = f->trainers > 0;
+    uint32_t trainers = normal ? f->trainers : f->samplers;
+    double all = f->seconds + f->evaluate_seconds;
+    double sampling = f->sample.seconds + f->mark.seconds + f->copy.seconds;
+    return (struct shares){
+        .sampling = share(sampling, f->samplers, f->seconds),
+        .blocked = share(f->backpressure.seconds, f->samplers, f->seconds),
+        .training = share(normal ? f->normal_train : f->train.seconds, trainers, f->seconds),
+        .extracting = share(normal ? f->normal_extract : f->extract.seconds, trainers, f->seconds),
+        .waiting = share(normal ? f->normal_wait : f->wait.seconds, trainers, f->seconds),
+        .evaluating = all > 0 ? 100.0 * f->evaluate_seconds / all : 0,
+    };
+}
+
+struct text {
+    char *at;
+    size_t left;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(t->at, t->left, fmt, ap);
+    va_end(ap);
+    size_t written = n < 0 ? 0 : SL_MIN((size_t)n, t->left - 1);
+    t->at += written;
+    t->left -= written;
+}
+
+// Trainers that wait although batches lie ready wait for one another. True when that is it.
+static bool say_updates(struct text *t, const struct sl_epoch_figures *f,
+                        const struct sl_update_rule *rule, double waiting)
+{
+    uint32_t hands = f->trainers + (f->standby_batches > 0 ? f->samplers : 0);
+    if (f->queue_mean < 1 || hands < 2)
+        return false;
+    if (rule->async) {
+        say(t,
+            "updates: trainers waited %.0f %% of the time for the bound on staleness (%u, "
+            "gradients "
+            "were %.1f updates old on average) while %.1f batches lay ready",
+            waiting, rule->staleness, f->staleness_mean, f->queue_mean);
+        return true;
+    }
+    if (rule->batches_per_update >= 2 * hands)
+        return false;
+    say(t,
+        "updates: trainers waited %.0f %% of the time for one another's gradients (%u trainers, "
+        "updates of %u batch%s) while %.1f batches lay ready",
+        waiting, hands, rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
+        f->queue_mean);
+    return true;
+}
+
+// Without normal trainers: each device draws all of an epoch, then trains it.
+static void say_turns(struct text *t, const struct sl_epoch_figures *f, const struct shares *s)
+{
+    if (s->sampling > SL_MAX(s->training, s->extracting))
+        say(t,
+            "samplers: drawing took %.0f %% of the devices' time, in turn with training, %.0f %%",
+            s->sampling, s->training);
+    else if (s->extracting > s->training)
+        say(t,
+            "trainers: extraction took %.0f %% of the devices' time, in turn with sampling, "
+            "%.0f %%",
+            s->extracting, s->sampling);
+    else
+        say(t,
+            "trainers: forward and backward took %.0f %% of the devices' time, in turn with "
+            "sampling, %.0f %%",
+            s->training, s->sampling);
+}
+
+static void say_trainers(struct text *t, const struct sl_epoch_figures *f, const struct shares *s)
+{
+    if (s->extracting > s->training)
+        say(t, "trainers: extraction took %.0f %% of the time, forward and backward %.0f %%",
+            s->extracting, s->training);
+    else
+        say(t, "trainers: forward and backward took %.0f %% of the time", s->training);
+    if (s->blocked >= 5)
+        say(t, "; samplers waited for memory %.0f %%", s->blocked);
+    else
+        say(t, "; samplers drew only %.0f %%, %.1f batches lay ready on average", s->sampling,
+            f->queue_mean);
 }
 
 /*
  * The question is who waits for whom. Trainers that wait while batches lie ready wait for one
- * another (ordered updates); trainers that wait in front of an empty queue wait for samplers.
- * Samplers that wait for memory wait for trainers to free it.
+ * another (updates); trainers that wait in front of an empty queue wait for samplers. Samplers that
+ * wait for memory wait for trainers to free it.
  */
-void sl_figures_name_bottleneck(struct sl_epoch_figures *f, uint32_t batches_per_update)
+void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule)
 {
-    double waited = share(&f->wait, f->trainers, f->seconds);
-    double blocked = share(&f->backpressure, f->samplers, f->seconds);
-    double sampling = share(&f->sample, f->samplers, f->seconds);
-    double training = share(&f->train, f->trainers, f->seconds);
-    double extracting = share(&f->extract, f->trainers, f->seconds);
-    double all = f->seconds + f->evaluate_seconds;
-    double evaluating = all > 0 ? 100.0 * f->evaluate_seconds / all : 0;
-    char *out = f->bottleneck;
-    const size_t bytes = sizeof f->bottleneck;
-
-    if (evaluating > 50) {
-        snprintf(out, bytes,
-                 "evaluation: %.0f %% of the epoch's %.3g s (set evaluate.every to evaluate less "
-                 "often)",
-                 evaluating, all);
+    struct shares s = find_shares(f);
+    struct text t = {f->bottleneck, sizeof f->bottleneck};
+    if (s.evaluating > 50) {
+        say(&t,
+            "evaluation: %.0f %% of the epoch's %.3g s (set evaluate.every to evaluate less often)",
+            s.evaluating, f->seconds + f->evaluate_seconds);
         return;
     }
-    if (waited >= 20 && waited > blocked) {
-        if (f->trainers > 1 && f->queue_mean >= 1 && batches_per_update < 2 * f->trainers)
-            snprintf(out, bytes,
-                     "updates: trainers waited %.0f %% of the time for one another's gradients "
-                     "(%u trainers, updates of %u batch%s) while %.1f batches lay ready",
-                     waited, f->trainers, batches_per_update, batches_per_update == 1 ? "" : "es",
-                     f->queue_mean);
-        else
-            snprintf(out, bytes,
-                     "samplers: trainers waited %.0f %% of the time, %.1f batches lay ready on "
-                     "average, samplers drew %.0f %% of the time",
-                     waited, f->queue_mean, sampling);
+    bool starved = s.waiting >= 20 && s.waiting > s.blocked;
+    if (starved && say_updates(&t, f, rule, s.waiting))
         return;
+    if (f->trainers == 0) {
+        say_turns(&t, f, &s);
+    } else if (starved) {
+        say(&t,
+            "samplers: trainers waited %.0f %% of the time, %.1f batches lay ready on average, "
+            "samplers drew %.0f %% of the time",
+            s.waiting, f->queue_mean, s.sampling);
+        return;
+    } else {
+        say_trainers(&t, f, &s);
     }
-    int n = 0;
-    if (extracting > training)
-        n = snprintf(out, bytes,
-                     "trainers: extraction took %.0f %% of the time, forward and backward %.0f %%",
-                     extracting, training);
-    else
-        n = snprintf(out, bytes, "trainers: forward and backward took %.0f %% of the time",
-                     training);
-    if (n > 0 && (size_t)n < bytes) {
-        if (blocked >= 5)
-            snprintf(out + n, bytes - (size_t)n, "; samplers waited for memory %.0f %%", blocked);
-        else
-            snprintf(out + n, bytes - (size_t)n,
-                     "; samplers drew only %.0f %%, %.1f batches lay "
-                     "ready on average",
-                     sampling, f->queue_mean);
-    }
+    if (s.extracting > s.training && f->hits > 0)
+        say(&t, "; %.0f %% of the rows came from a cache", 100 * sl_figures_hit_rate(f));
+    if (f->trainers > 0 && f->standby_batches > 0)
+        say(&t, "; standby trainers trained %.0f %% of the batches",
+            100.0 * (double)f->standby_batches / (double)SL_MAX(f->batches, (uint64_t)1));
 }

@@ -5,14 +5,28 @@
  * computed from all batches and not from a sample of moments.
  *
  *   sample        drawing and renumbering                        one a batch, on the samplers
+ *   mark          looking up ranks (0 before there are any)      one a batch
+ *   copy          putting its vertices behind the hops           one a batch
  *   backpressure  samplers waiting for payload memory            one a batch
  *   extract       gathering feature rows                         one a batch, on the trainers
  *   train         forward, backward, update                      one a batch
  *   wait          trainers waiting for a batch or for a version  one a batch
  *   evaluate      all cells of the epoch's evaluation, sampling and extraction included
- *   mark, copy    without a cache no slots are marked; blocks are drawn in place, never copied
  *
  * A stage's seconds are summed over workers, so they may exceed the epoch's wall-clock time.
+ *
+ * THE PROFILE. T_s, T_t and T_t' of FGNN 5.3 are medians over the epoch's batches, so that a batch
+ * that was preempted does not count; the first SL_FIGURES_WARM_UP batches of each worker's life are
+ * left out where others are left (cold caches, pages touched for the first time).
+ *
+ *   T_s    sample + mark + copy
+ *   T_t    max(extract, train) on normal trainers, which do the two at the same time
+ *   T_t'   the same on standby trainers
+ *
+ * SAVED BY SWITCHING. n batches trained by standby trainers would have been n T_t / N_t seconds'
+ * more work for the N_t normal ones, all of which were busy, or there would have been no profit to
+ * switch for. An estimate: it takes T_t as it was with the standby trainers' company. Without
+ * normal trainers there is no pipeline to compare with: then it is not a number.
  */
 #ifndef SL_BROKER_FIGURES_H
 #define SL_BROKER_FIGURES_H
@@ -21,6 +35,11 @@
 #include <stdint.h>
 
 #include "common/ipc/ledger.h"
+
+enum {
+    SL_FIGURES_WARM_UP = 3,
+    SL_FIGURES_WORKERS = 1 << 16, // ids that a ledger's cell can hold
+};
 
 struct sl_stage_figures {
     double seconds;
@@ -40,15 +59,46 @@ struct sl_epoch_figures {
 
     uint64_t sampled_edges, input_nodes;
     uint64_t block_bytes, feature_bytes;
-    struct sl_stage_figures sample, extract, train, wait, backpressure, evaluate;
+    struct sl_stage_figures sample, mark, copy, extract, train, wait, backpressure, evaluate;
     double heaviest_seconds; // of one phase of the evaluation: whose percentiles these are
 
     double queue_mean; // batches that lay ready, over time
     uint64_t queue_max;
     uint64_t resampled, retrained; // leases of dead workers
     uint64_t evicted;              // ready batches given up for memory
-    uint32_t samplers, trainers;
+    uint32_t samplers, trainers;   // N_s, N_t at the epoch's end
     char bottleneck[256];
+
+    // cache
+    bool ranked;           // its blocks carried ranks
+    uint64_t cache_rows;   // capacity of the largest cache of a normal trainer
+    uint64_t hits, misses; // of input nodes
+    uint64_t hit_bytes, miss_bytes;
+    bool has_optimal; // optimal_hit_rate is set (NaN: it could not be found out)
+    double optimal_hit_rate;
+
+    // profile, seconds; 0 = no batch to tell from
+    double t_sample, t_train, t_standby;
+
+    // switching
+    uint64_t switches; // times a standby trainer was switched on
+    uint64_t standby_batches;
+    double seconds_saved;
+
+    // updates
+    bool async;
+    double staleness_mean;
+    uint64_t staleness_max;
+
+    // of extract, train and wait: the part that was spent on normal trainers
+    double normal_extract, normal_train, normal_wait;
+};
+
+// How updates are made, which decides what trainers wait for.
+struct sl_update_rule {
+    bool async;
+    uint32_t batches_per_update; // ordered
+    uint32_t staleness;          // async: the bound
 };
 
 // A span of monotonic time.
@@ -65,6 +115,7 @@ static inline double sl_span_seconds(struct sl_span s)
 struct sl_figures_scratch {
     uint64_t *a, *b;
     uint64_t capacity;
+    uint8_t *warm; // (SL_FIGURES_WORKERS) batches seen of each worker id, up to SL_FIGURES_WARM_UP
 };
 int sl_figures_scratch_init(struct sl_figures_scratch *s, uint64_t n_cells);
 void sl_figures_scratch_fini(struct sl_figures_scratch *s); // safe on a zeroed struct
@@ -73,7 +124,9 @@ void sl_figures_scratch_fini(struct sl_figures_scratch *s); // safe on a zeroed 
 // n >= 1, 0 < p <= 100.
 uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p);
 
-// Fills what the TRAIN phase's entries say; epoch, samplers and trainers are set by the caller.
+// Fills what the TRAIN phase's entries say; epoch, samplers, trainers, async, ranked and switches
+// are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an
+// epoch's.
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                               uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch);
 
@@ -88,6 +141,13 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
 void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns);
 
 // Names what limits the epoch, with the evidence, in f->bottleneck. Once all has been taken.
-void sl_figures_name_bottleneck(struct sl_epoch_figures *f, uint32_t batches_per_update);
+void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule);
+
+// Share of the input nodes that caches had. 0 without any.
+static inline double sl_figures_hit_rate(const struct sl_epoch_figures *f)
+{
+    uint64_t all = f->hits + f->misses;
+    return all ? (double)f->hits / (double)all : 0;
+}
 
 #endif

@@ -46,6 +46,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(job->message, sizeof job->message, fmt, ap);
     va_end(ap);
+    sl_job_cancel_rebalance(job);
     sl_job_sample_memory(job);
     job->outcome = outcome;
     job->state = SL_JOB_FINISHING;
@@ -138,9 +139,17 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
     if (job->arena.base) {
         worked = has_worked(job, m);
         held_by(job, m->worker, d->held, sizeof d->held);
+        sl_seat_vacate(&job->arena, m->slot);
         sl_ledger_reclaim(&job->arena, m->worker, &back);
         job->phases.resampled += back.resample;
         job->phases.retrained += back.retrain;
+    }
+    // One that was asked to leave is no restart.
+    if (m->leaving && !death->signal && death->exit_status == 0) {
+        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) has left", m->name, (int)m->pid);
+        if (job->state == SL_JOB_RUNNING)
+            sl_phases_poll(&job->phases);
+        return worked;
     }
     log_death(job, m, d, &back);
     const struct sl_report_restart restart = {
@@ -158,10 +167,26 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
     return worked;
 }
 
+static void on_left(void *ctx, struct sl_member *m)
+{
+    struct sl_job *job = ctx;
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_poll_split(job);
+}
+
 static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
 {
     struct sl_job *job = ctx;
     const struct sl_job_death *d = &job->deaths[m->slot];
+    // The job can do without a standby trainer as long as there is another trainer.
+    if (job->split.trainers > 0 && sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY) {
+        job->no_standby[m->device] = true;
+        sl_joblog_write(&job->log, SL_LOG_WARN,
+                        "%s, so device %u gets no standby trainer any more; the last time it %s",
+                        why, m->device, d->cause);
+        sl_crew_release(m);
+        return;
+    }
     char hands[160] = "", log[4200] = "";
     if (d->held[0])
         snprintf(hands, sizeof hands, " with %s in hand", d->held);
@@ -189,6 +214,7 @@ static void on_gone(void *ctx)
 
 const struct sl_crew_events sl_job_crew_events = {
     .on_death = on_death,
+    .on_left = on_left,
     .on_hopeless = on_hopeless,
     .on_line = on_worker_line,
     .on_gone = on_gone,
@@ -231,6 +257,7 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     e.epoch_done = &done;
     sl_clients_send(&job->clients, &e);
     free(json);
+    sl_job_profile(job, figures);
 }
 
 static void on_complete(void *ctx)
@@ -243,7 +270,13 @@ static void on_phase_error(void *ctx)
     sl_job_end(ctx, SL_OUTCOME_FAILED, "%s", sl_error_message());
 }
 
+static bool may_begin(void *ctx, uint32_t epoch)
+{
+    return sl_job_may_begin(ctx, epoch);
+}
+
 const struct sl_phases_events sl_job_phases_events = {
+    .may_begin = may_begin,
     .on_epoch = on_epoch,
     .on_complete = on_complete,
     .on_error = on_phase_error,
@@ -257,8 +290,8 @@ static void send_progress(struct sl_job *job)
         return;
     progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
     progress.epochs = job->config.epochs;
-    progress.samplers = sl_crew_alive(&job->crew, SL_ROLE_SAMPLER);
-    progress.trainers = sl_crew_alive(&job->crew, SL_ROLE_TRAINER);
+    progress.samplers = job->split.samplers;
+    progress.trainers = job->split.trainers;
     progress.seconds_left = -1;
     if (job->state == SL_JOB_RUNNING) {
         struct sl_phases_view view;
@@ -292,9 +325,10 @@ static void take_message(struct sl_job *job, const struct sl_bus_peer *peer,
 {
     switch (m->body_case) {
     case SL__CONTROL__ENVELOPE__BODY_HELLO: sl_job_on_hello(job, peer, m->hello); break;
-    case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer); break;
+    case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer, m->ready); break;
     case SL__CONTROL__ENVELOPE__BODY_FAILED: on_failed(job, peer, m->failed); break;
     case SL__CONTROL__ENVELOPE__BODY_STOP: stop(job, m->stop->kill, "the user"); break;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE: sl_job_on_scale(job, peer, m->scale); break;
     case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: sl_clients_add(&job->clients, peer); break;
     default: break; // what only the broker sends
     }
@@ -322,6 +356,8 @@ static void on_doorbell(void *ctx)
     struct sl_job *job = ctx;
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_poll_split(job);
 }
 
 static void on_tick(void *ctx)
@@ -332,6 +368,8 @@ static void on_tick(void *ctx)
         sl_job_check_start(job);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_poll_split(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
     if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)

@@ -13,6 +13,10 @@
  *                                          v
  *                                        ENDED    results written, clients told, loop closed
  *
+ * The seats of the arena (common/ipc/seat.h) are the members of the crew; `split` says how many
+ * devices sample and train, and settle.c brings the seats there, at the start as at any change
+ * while the job runs.
+ *
  * The reason to finish is kept from its first occurrence: what goes wrong while workers are being
  * stopped is a consequence. Nothing is written before RUNNING, so a job that can not run leaves
  * nothing behind; from RUNNING on there is always a report, however it ends.
@@ -23,6 +27,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "broker/allocate.h"
+#include "broker/budget.h"
 #include "broker/client.h"
 #include "broker/joblog.h"
 #include "broker/loop.h"
@@ -63,6 +69,20 @@ struct sl_job_death {
     char last_lines[1024];
 };
 
+// Who asked for a change of the split.
+enum sl_rebalance_by { SL_BY_PROFILE, SL_BY_SCHEDULE, SL_BY_USER };
+
+// A change of the split under way.
+struct sl_rebalance {
+    bool active;
+    enum sl_rebalance_by by;
+    struct sl_roles from;
+    uint32_t epoch;
+    bool holds_epoch; // which waits until the new split does
+    uint64_t began_ns;
+    struct sl_bus_peer peer; // whom to answer; n = 0: nobody
+};
+
 struct sl_job {
     struct sl_job_options options;
     enum sl_job_state state;
@@ -83,7 +103,21 @@ struct sl_job {
     struct sl_job_death *deaths; // (members)
     bool crew_placed;
 
-    uint64_t block_bytes_max;
+    struct sl_roles split; // that is wanted
+    bool split_chosen;     // STARTING: the first one is
+    bool scouting;         // STARTING: one of each is measured before the first split is chosen
+    bool pinned;           // somebody has said what the split is: it is not moved any more
+    bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer can not live there
+    struct sl_rebalance rebalance;
+    uint32_t next_schedule;
+    struct sl_profile profile; // from the probe batches, then from each epoch
+    bool profiled;             // from an epoch
+    struct sl_budget_need need;
+    uint64_t available_bytes;                      // of the machine's memory when the job began
+    uint64_t cache_load_ns[SL_CONFIG_MAX_DEVICES]; // last known: a seat's words die with its worker
+    double sampler_load_seconds, trainer_load_seconds; // the longest so far
+
+    uint64_t block_bytes_max, block_bytes_mean, probe_bytes;
     uint32_t infer_width;
     struct sl_params params;
     struct sl_arena arena; // base is NULL until every worker has said Hello
@@ -115,10 +149,35 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
 int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);
-void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Ready *ready);
 void sl_job_check_start(struct sl_job *job);               // from time to time while STARTING
 extern const struct sl_crew_events sl_job_crew_events;     // job.c
 extern const struct sl_phases_events sl_job_phases_events; // job.c
+
+// settle.c: brings the seats to the duties that the split asks for
+struct sl_member *sl_job_member(struct sl_job *job, enum sl_role role, uint32_t device);
+enum sl_duty sl_job_duty(const struct sl_job *job, enum sl_role role, uint32_t device);
+// Starts, releases and re-assigns what can be now. An error is that of a start.
+int sl_job_settle(struct sl_job *job);
+bool sl_job_is_settled(struct sl_job *job);
+// Tells every trainer how many rows its cache may hold.
+void sl_job_assign_caches(struct sl_job *job);
+// SL_OK when the devices' memory allows the split. SL_ENOMEM. Turns standby trainers off that have
+// no room.
+int sl_job_check_budgets(struct sl_job *job, struct sl_roles split);
+
+// scale.c: changes of the split
+void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Scale *scale);
+int sl_job_choose_first_split(struct sl_job *job); // from the probe batches; SL_ENOMEM
+void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures);
+// Whether trainers may begin with an epoch: not before the split that the schedule gives it holds.
+bool sl_job_may_begin(struct sl_job *job, uint32_t epoch);
+// From time to time while RUNNING: the schedule, and whether a change is done.
+void sl_job_poll_split(struct sl_job *job);
+// The job ends: whoever waits for a change learns that it will not be.
+void sl_job_cancel_rebalance(struct sl_job *job);
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);

@@ -49,3 +49,14 @@ void sl_joblog_write(struct sl_joblog *log, enum sl_log_level level, const char 
     line[at++] = '\n';
     sl_stream_feed(&log->stream, line, at);
 }
+
+void sl_joblog_announce(struct sl_joblog *log, const char *fmt, ...)
+{
+    char text[SL_STREAM_LINE_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    sl_joblog_write(log, SL_LOG_INFO, "%s", text);
+    sl_clients_send_line(log->clients, SL_LOG_INFO, text);
+}

@@ -17,4 +17,8 @@ void sl_joblog_fini(struct sl_joblog *log); // safe on a zeroed struct
 void sl_joblog_write(struct sl_joblog *log, enum sl_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+// A line of level INFO that the clients shall see too: a decision and why.
+void sl_joblog_announce(struct sl_joblog *log, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 #endif

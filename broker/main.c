@@ -32,13 +32,14 @@ static const char usage[] =
     "  --token T       number that every message must carry\n"
     "  --config-fd N   descriptor with the resolved job file\n"
     "  --report FILE   write the report here too\n"
+    "  --job NAME, --output DIR   what 'sluice scale' finds this process by\n"
     "  --help          this text\n"
     "\n"
     "Example: sluice run job.json --report report.json\n";
 
 struct options {
     bool private, help;
-    const char *endpoint, *token, *config_fd, *report;
+    const char *endpoint, *token, *config_fd, *report, *job, *output;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -51,7 +52,8 @@ static int parse(int argc, char **argv, struct options *o)
         {"--private", NULL, &o->private}, {"--help", NULL, &o->help},
         {"-h", NULL, &o->help},           {"--endpoint", &o->endpoint, NULL},
         {"--token", &o->token, NULL},     {"--config-fd", &o->config_fd, NULL},
-        {"--report", &o->report, NULL},
+        {"--report", &o->report, NULL},   {"--job", &o->job, NULL},
+        {"--output", &o->output, NULL},
     };
     for (int i = 1; i < argc; i++) {
         size_t k = 0;

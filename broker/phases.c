@@ -1,5 +1,6 @@
 #include "broker/phases.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,113 +9,18 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
+#include "common/ipc/hot.h"
+#include "common/ipc/seat.h"
 
-enum {
-    INFER_CELLS_MAX = 4096, // enough to balance and to lose little with a dead trainer
-    INFER_ROWS_MIN = 1024,
-    SHUFFLE_INLINE_MAX = 1 << 16, // below a millisecond
-};
+enum { SHUFFLE_INLINE_MAX = 1 << 16 }; // below a millisecond
 
-// --- the plan ------------------------------------------------------------------------------------
-
-uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train)
+void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_dataset *dataset)
 {
-    return sl_div_up(n_train, config->sampler.batch_size);
-}
-
-uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train)
-{
-    return sl_div_up(sl_phases_batches(config, n_train), config->updates.batches_per_update);
-}
-
-bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch)
-{
-    uint32_t every = setup->config->evaluate.every;
-    if (setup->split[SL_SPLIT_VAL].n == 0)
-        return false;
-    return epoch + 1 == setup->config->epochs || (every != 0 && (epoch + 1) % every == 0);
-}
-
-static uint32_t evaluation_phases(const struct sl_phases_setup *setup)
-{
-    return setup->config->evaluate.full ? setup->config->model.layers : 1;
-}
-
-struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step)
-{
-    uint32_t last_layer = evaluation_phases(setup) - 1;
-    switch (step.purpose) {
-    case SL_PURPOSE_TRAIN:
-        if (sl_plan_validates(setup, step.epoch))
-            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, 0};
-        break;
-    case SL_PURPOSE_VALIDATE:
-    case SL_PURPOSE_TEST:
-        if (step.layer < last_layer)
-            return (struct sl_plan_step){step.purpose, step.epoch, step.layer + 1};
-        break;
-    case SL_PURPOSE_END: return step;
-    }
-    if (step.purpose != SL_PURPOSE_TEST && step.epoch + 1 < setup->config->epochs)
-        return (struct sl_plan_step){SL_PURPOSE_TRAIN, step.epoch + 1, 0};
-    if (step.purpose != SL_PURPOSE_TEST && setup->split[SL_SPLIT_TEST].n != 0)
-        return (struct sl_plan_step){SL_PURPOSE_TEST, step.epoch, 0};
-    return (struct sl_plan_step){SL_PURPOSE_END, step.epoch, 0};
-}
-
-struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step)
-{
-    const struct sl_config *config = setup->config;
-    struct sl_phase_spec spec = {.epoch = step.epoch};
-    if (step.purpose == SL_PURPOSE_TRAIN) {
-        spec.kind = SL_PHASE_TRAIN;
-        spec.set = SL_SET_TRAIN;
-        spec.n_items = setup->split[SL_SPLIT_TRAIN].n;
-        spec.batch_size = (uint32_t)config->sampler.batch_size;
-        spec.first_version = step.epoch * sl_phases_updates(config, spec.n_items);
-        return spec;
-    }
-    bool test = step.purpose == SL_PURPOSE_TEST;
-    // Without any validation there is no best: then the final parameters are tested.
-    bool best = test && setup->split[SL_SPLIT_VAL].n != 0;
-    spec.params = best ? SL_PARAMS_BEST : SL_PARAMS_CURRENT;
-    spec.set = test ? SL_SET_TEST : SL_SET_VAL;
-    spec.n_items = setup->split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL].n;
-    if (!config->evaluate.full) {
-        spec.kind = SL_PHASE_EVAL;
-        spec.batch_size = (uint32_t)config->evaluate.batch_size;
-        if (spec.batch_size == 0)
-            spec.batch_size = (uint32_t)config->sampler.batch_size;
-        return spec;
-    }
-    spec.kind = SL_PHASE_INFER;
-    spec.layer = step.layer;
-    spec.last_layer = step.layer + 1 == config->model.layers;
-    if (!spec.last_layer) {
-        spec.set = SL_SET_ALL;
-        spec.n_items = setup->n_nodes;
-    }
-    spec.batch_size =
-        (uint32_t)SL_MAX(sl_div_up(spec.n_items, INFER_CELLS_MAX), (uint64_t)INFER_ROWS_MIN);
-    return spec;
-}
-
-uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup)
-{
-    // One step of each kind; layers in between have the cells of the first.
-    const struct sl_plan_step steps[] = {
-        {SL_PURPOSE_TRAIN, 0, 0},
-        {SL_PURPOSE_VALIDATE, 0, 0},
-        {SL_PURPOSE_VALIDATE, 0, evaluation_phases(setup) - 1},
-        {SL_PURPOSE_TEST, 0, 0},
-        {SL_PURPOSE_TEST, 0, evaluation_phases(setup) - 1},
-    };
-    uint64_t most = 1;
-    for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
-        struct sl_phase_spec spec = sl_plan_spec(setup, steps[i]);
-        most = SL_MAX(most, sl_div_up(spec.n_items, spec.batch_size));
-    }
-    return most;
+    setup->n_nodes = dataset->n_nodes;
+    setup->n_edges = dataset->n_edges;
+    setup->indices = dataset->indices;
+    setup->indices_dtype = dataset->indices_dtype;
+    memcpy(setup->split, dataset->split, sizeof setup->split);
 }
 
 // --- the orders of the epochs --------------------------------------------------------------------
@@ -122,11 +28,13 @@ uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup)
 static void open_more(struct sl_phases *p);
 static void prepare_orders(struct sl_phases *p);
 
-static void shuffle_bank(struct sl_phases *p, uint32_t epoch)
+static void shuffle_bank(struct sl_phases *p, uint32_t order)
 {
     const struct sl_vertex_list *train = &p->setup.split[SL_SPLIT_TRAIN];
+    uint32_t presample = sl_ranking_presample_phases(p->setup.config);
+    uint32_t epoch = order < presample ? order : order - presample;
     sl_shuffle_order(p->setup.config->seed, epoch, train->ids, train->n, &p->cancel,
-                     sl_arena_order(p->arena, epoch));
+                     sl_arena_order(p->arena, order & 1));
 }
 
 // On a thread of libuv's pool.
@@ -139,7 +47,7 @@ static void shuffle_work(uv_work_t *work)
 static void order_ready(struct sl_phases *p)
 {
     p->bank[p->next_order & 1] =
-        (struct sl_order_bank){.epoch = p->next_order, .state = SL_ORDER_READY};
+        (struct sl_order_bank){.order = p->next_order, .state = SL_ORDER_READY};
     p->next_order++;
 }
 
@@ -155,13 +63,12 @@ static void shuffle_done(uv_work_t *work, int status)
 
 static void prepare_orders(struct sl_phases *p)
 {
-    const struct sl_config *config = p->setup.config;
-    while (p->next_order < config->epochs && p->next_order < p->trained + 2) {
+    while (p->next_order < sl_plan_orders(&p->setup) && p->next_order < p->orders_read + 2) {
         struct sl_order_bank *bank = &p->bank[p->next_order & 1];
         if (bank->state == SL_ORDER_BUSY)
             return;
         if (p->setup.split[SL_SPLIT_TRAIN].n > SHUFFLE_INLINE_MAX) {
-            *bank = (struct sl_order_bank){.epoch = p->next_order, .state = SL_ORDER_BUSY};
+            *bank = (struct sl_order_bank){.order = p->next_order, .state = SL_ORDER_BUSY};
             p->shuffle.data = p;
             if (uv_queue_work(p->setup.loop, &p->shuffle, shuffle_work, shuffle_done) == 0)
                 return;
@@ -171,12 +78,76 @@ static void prepare_orders(struct sl_phases *p)
     }
 }
 
-// --- opening -------------------------------------------------------------------------------------
+// --- ranking -------------------------------------------------------------------------------------
 
 static struct sl_open_phase *open_at(struct sl_phases *p, uint32_t i)
 {
     return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
 }
+
+static void end_with_error(struct sl_phases *p)
+{
+    p->stopped = true;
+    p->setup.events.on_error(p->setup.ctx);
+}
+
+static void on_ranking_done(void *ctx)
+{
+    struct sl_phases *p = ctx;
+    if (p->stopped)
+        return;
+    if (p->ranking.rc < 0) {
+        sl_fail(p->ranking.rc, "ordering vertices for the cache: %s", p->ranking.message);
+        end_with_error(p);
+        return;
+    }
+    sl_hot_publish(p->arena, SL_PLAN_RANK_GENERATION);
+    p->ranked = true;
+    if (p->setup.events.on_ranked)
+        p->setup.events.on_ranked(p->setup.ctx, p->ranking.seconds);
+    open_more(p);
+}
+
+// Whether every cell of an open phase has been drawn at least once: its visits are counted then,
+// even if it was given up for memory and is pending again.
+static bool is_sampled(struct sl_phases *p, struct sl_open_phase *o)
+{
+    uint32_t n = (uint32_t)sl_div_up(o->spec.n_items, o->spec.batch_size);
+    while (o->sampled < n &&
+           sl_cell_state(sl_ledger_word(p->arena, o->seq, o->sampled)) >= SL_CELL_READY)
+        o->sampled++;
+    return o->sampled == n;
+}
+
+// Starts to rank once all visits that the order is made from have been counted.
+static void rank_when_due(struct sl_phases *p)
+{
+    uint32_t counted = sl_plan_counted_orders(&p->setup);
+    if (p->stopped || p->ranking.state != SL_RANKING_NONE ||
+        !sl_ranking_is_needed(p->setup.config) || p->orders_open < counted)
+        return;
+    for (uint32_t i = 0; i < p->n_open; i++) {
+        struct sl_open_phase *o = open_at(p, i);
+        if (sl_plan_has_order(o->step) && sl_plan_order(&p->setup, o->step) < counted &&
+            !is_sampled(p, o))
+            return;
+    }
+    const struct sl_ranking_setup setup = {
+        .loop = p->setup.loop,
+        .arena = p->arena,
+        .policy = p->setup.config->cache.policy,
+        .seed = p->setup.config->seed,
+        .n_nodes = p->setup.n_nodes,
+        .n_edges = p->setup.n_edges,
+        .indices = p->setup.indices,
+        .indices_dtype = p->setup.indices_dtype,
+        .on_done = on_ranking_done,
+        .ctx = p,
+    };
+    sl_ranking_start(&p->ranking, &setup);
+}
+
+// --- opening -------------------------------------------------------------------------------------
 
 static bool evaluation_is_open(struct sl_phases *p)
 {
@@ -190,9 +161,29 @@ static bool can_open(struct sl_phases *p)
 {
     if (p->stopped || p->next.purpose == SL_PURPOSE_END || p->n_open == SL_ARENA_PHASES)
         return false;
-    const struct sl_order_bank *bank = &p->bank[p->next.epoch & 1];
-    return p->next.purpose != SL_PURPOSE_TRAIN ||
-           (bank->state == SL_ORDER_READY && bank->epoch == p->next.epoch);
+    if (!sl_plan_has_order(p->next))
+        return true;
+    if (sl_plan_is_ranked(&p->setup, p->next) && !p->ranked)
+        return false;
+    uint32_t order = sl_plan_order(&p->setup, p->next);
+    const struct sl_order_bank *bank = &p->bank[order & 1];
+    return bank->state == SL_ORDER_READY && bank->order == order;
+}
+
+// The oldest open phase, if there is one, can begin.
+static void begin_oldest(struct sl_phases *p)
+{
+    p->began_ns = sl_now_ns();
+    if (p->first_ns == 0 && p->n_open > 0 && open_at(p, 0)->step.purpose == SL_PURPOSE_TRAIN)
+        p->first_ns = p->began_ns;
+}
+
+// False for an epoch that has to wait for something outside (a change of the split).
+static bool may_begin(struct sl_phases *p, struct sl_plan_step step)
+{
+    const struct sl_phases_events *events = &p->setup.events;
+    return step.purpose != SL_PURPOSE_TRAIN || !events->may_begin ||
+           events->may_begin(p->setup.ctx, step.epoch);
 }
 
 static void open_more(struct sl_phases *p)
@@ -200,49 +191,90 @@ static void open_more(struct sl_phases *p)
     while (can_open(p)) {
         struct sl_open_phase o = {.step = p->next, .spec = sl_plan_spec(&p->setup, p->next)};
         struct sl_plan_step after = sl_plan_after(&p->setup, p->next);
-        bool evaluates = p->next.purpose != SL_PURPOSE_TRAIN;
+        bool evaluates = !sl_plan_has_order(p->next);
         o.ends_evaluation = evaluates && after.purpose != p->next.purpose;
         // What follows an evaluation needs what the broker makes of its result: updates would
         // write over the parameters that were evaluated, the test wants the best ones.
         bool follows = p->next.purpose == SL_PURPOSE_TRAIN ||
                        (p->next.purpose == SL_PURPOSE_TEST && p->next.layer == 0);
-        o.gated = follows && evaluation_is_open(p);
+        o.gated = follows && (evaluation_is_open(p) || !may_begin(p, p->next));
         o.spec.gated = o.gated;
         SL_FAILPOINT(BROKER_PHASE);
         int rc = sl_ledger_open_phase(p->arena, &o.spec, &o.seq);
         if (rc == SL_EAGAIN)
             return;
         if (rc < 0) {
-            p->stopped = true;
-            p->setup.events.on_error(p->setup.ctx);
+            end_with_error(p);
             return;
         }
-        if (p->n_open == 0)
-            p->began_ns = sl_now_ns();
-        if (p->first_ns == 0)
-            p->first_ns = p->began_ns;
+        p->orders_open += sl_plan_has_order(p->next);
         if (p->next.purpose == SL_PURPOSE_TRAIN)
             p->scheduled += sl_div_up(o.spec.n_items, o.spec.batch_size);
         *open_at(p, p->n_open++) = o;
+        if (p->n_open == 1)
+            begin_oldest(p);
         p->next = after;
     }
 }
 
 // --- reading -------------------------------------------------------------------------------------
 
+// Standby trainers' switches since the last look. A seat's count starts anew when its worker dies,
+// so it is looked at often.
+static void watch_switches(struct sl_phases *p)
+{
+    uint32_t n = SL_MIN(p->arena->h->spec.n_devices, (uint32_t)SL_CONFIG_MAX_DEVICES);
+    for (uint32_t d = 0; d < n; d++) {
+        uint64_t now = atomic_load(&sl_seat(p->arena, sl_seat_trainer(p->arena, d))->switches);
+        p->switches += now - (now < p->seen_switches[d] ? 0 : p->seen_switches[d]);
+        p->seen_switches[d] = now;
+    }
+}
+
+// The largest cache of a normal trainer, or of a standby trainer where there is no other.
+static uint64_t cache_capacity(struct sl_phases *p)
+{
+    uint64_t most[2] = {0, 0};
+    uint32_t normal = 0;
+    for (uint32_t d = 0; d < p->arena->h->spec.n_devices; d++) {
+        struct sl_seat *seat = sl_seat(p->arena, sl_seat_trainer(p->arena, d));
+        uint32_t duty = atomic_load(&seat->duty);
+        bool works = duty == SL_DUTY_WORK;
+        normal += works;
+        if (duty != SL_DUTY_NONE)
+            most[works] = SL_MAX(most[works], atomic_load(&seat->cache_rows));
+    }
+    return most[normal > 0];
+}
+
+static void read_presample(struct sl_phases *p, struct sl_span when)
+{
+    p->presample_seconds += sl_span_seconds(when);
+    p->orders_read++;
+}
+
 static void read_training(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                           struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
-    memset(&p->epoch, 0, sizeof p->epoch);
-    p->epoch.epoch = o->step.epoch;
-    p->epoch.samplers = p->setup.config->allocation.samplers;
-    p->epoch.trainers = p->setup.config->allocation.trainers;
-    sl_figures_take_training(&p->epoch, entries, n, when, &p->scratch);
+    const struct sl_schedule *schedule = sl_schedule_of(p->arena);
+    struct sl_epoch_figures *f = &p->epoch;
+    memset(f, 0, sizeof *f);
+    f->epoch = o->step.epoch;
+    f->samplers = atomic_load(&schedule->samplers);
+    f->trainers = atomic_load(&schedule->trainers);
+    f->async = p->setup.config->updates.mode == SL_UPDATE_ASYNC;
+    f->ranked = o->spec.rank_generation != 0;
+    f->cache_rows = f->ranked ? cache_capacity(p) : 0;
+    watch_switches(p);
+    f->switches = p->switches;
+    p->switches = 0;
+    sl_figures_take_training(f, entries, n, when, &p->scratch);
     for (uint64_t i = 0; p->digest && i < n; i++)
         XXH3_128bits_update(p->digest, &entries[i].digest, sizeof entries[i].digest);
     p->done += n;
     p->trained = o->step.epoch + 1;
+    p->orders_read++;
 }
 
 /*
@@ -298,11 +330,11 @@ static void read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
            p->arena->h->spec.n_params * sizeof(float));
 }
 
-static void open_gates(struct sl_phases *p)
+void sl_phases_open_gates(struct sl_phases *p)
 {
     for (uint32_t i = 0; i < p->n_open; i++) {
         struct sl_open_phase *o = open_at(p, i);
-        if (o->gated) {
+        if (o->gated && may_begin(p, o->step)) {
             o->gated = false;
             sl_ledger_open_gate(p->arena, o->seq);
         }
@@ -311,8 +343,30 @@ static void open_gates(struct sl_phases *p)
     }
 }
 
+static void tell_epoch(struct sl_phases *p)
+{
+    p->epoch_waits = false;
+    p->setup.events.on_epoch(p->setup.ctx, &p->epoch);
+}
+
+static void on_optimum(void *ctx)
+{
+    struct sl_phases *p = ctx;
+    if (!p->epoch_waits)
+        return; // stopped meanwhile: the epoch has been told
+    p->epoch.optimal_hit_rate = p->optimum.hit_rate;
+    tell_epoch(p);
+    sl_phases_poll(p); // what has been completed meanwhile was left unread
+}
+
 static void epoch_is_over(struct sl_phases *p)
 {
+    const struct sl_config *config = p->setup.config;
+    const struct sl_update_rule rule = {
+        .async = config->updates.mode == SL_UPDATE_ASYNC,
+        .batches_per_update = config->updates.batches_per_update,
+        .staleness = config->updates.staleness,
+    };
     struct sl_epoch_figures *f = &p->epoch;
     uint64_t evicted = atomic_load(&p->arena->h->evicted);
     f->evicted = evicted - p->evicted_before;
@@ -320,10 +374,27 @@ static void epoch_is_over(struct sl_phases *p)
     f->resampled = p->resampled;
     f->retrained = p->retrained;
     p->resampled = p->retrained = 0;
-    sl_figures_name_bottleneck(f, p->setup.config->updates.batches_per_update);
+    sl_figures_name_bottleneck(f, &rule);
     double all = f->seconds + f->evaluate_seconds;
     p->train_share = all > 0 ? f->seconds / all : 1;
-    p->setup.events.on_epoch(p->setup.ctx, f);
+    if (!f->ranked || !sl_ranking_reports_optimal(config)) {
+        tell_epoch(p);
+        return;
+    }
+    f->has_optimal = true;
+    p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.n_nodes,
+                                       f->cache_rows, on_optimum, p);
+    if (p->epoch_waits)
+        return;
+    f->optimal_hit_rate = p->optimum.hit_rate;
+    tell_epoch(p);
+}
+
+static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
+{
+    if (o->step.purpose == SL_PURPOSE_VALIDATE)
+        return o->ends_evaluation;
+    return o->step.purpose == SL_PURPOSE_TRAIN && !sl_plan_validates(&p->setup, o->step.epoch);
 }
 
 // The oldest open phase is complete.
@@ -332,32 +403,38 @@ static void read_oldest(struct sl_phases *p)
     struct sl_open_phase o = *open_at(p, 0);
     struct sl_span when = {p->began_ns, sl_now_ns()};
     uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
-    if (o.step.purpose == SL_PURPOSE_TRAIN)
-        read_training(p, &o, n, when);
-    else
-        read_evaluation(p, &o, n, when);
+    switch (o.step.purpose) {
+    case SL_PURPOSE_PRESAMPLE: read_presample(p, when); break;
+    case SL_PURPOSE_TRAIN: read_training(p, &o, n, when); break;
+    default: read_evaluation(p, &o, n, when); break;
+    }
     p->first_open = (p->first_open + 1) % SL_ARENA_PHASES;
     p->n_open--;
     if (o.ends_evaluation)
-        open_gates(p);
-    p->began_ns = sl_now_ns();
-
-    bool epoch_ends =
-        o.step.purpose == SL_PURPOSE_VALIDATE
-            ? o.ends_evaluation
-            : o.step.purpose == SL_PURPOSE_TRAIN && !sl_plan_validates(&p->setup, o.step.epoch);
-    if (epoch_ends)
+        sl_phases_open_gates(p);
+    begin_oldest(p);
+    if (ends_epoch(p, &o))
         epoch_is_over(p);
+}
+
+static bool can_read(struct sl_phases *p)
+{
+    // The figures of an epoch are kept in one place, so the next one waits until they are told.
+    return !p->stopped && !p->epoch_waits && p->n_open > 0 &&
+           sl_ledger_phase_complete(p->arena, open_at(p, 0)->seq);
 }
 
 void sl_phases_poll(struct sl_phases *p)
 {
-    while (!p->stopped && p->n_open > 0 && sl_ledger_phase_complete(p->arena, open_at(p, 0)->seq)) {
+    watch_switches(p);
+    rank_when_due(p);
+    while (can_read(p)) {
         read_oldest(p);
+        rank_when_due(p);
         prepare_orders(p);
         open_more(p);
     }
-    if (!p->stopped && p->n_open == 0 && p->next.purpose == SL_PURPOSE_END) {
+    if (!p->stopped && !p->epoch_waits && p->n_open == 0 && p->next.purpose == SL_PURPOSE_END) {
         p->stopped = true;
         p->setup.events.on_complete(p->setup.ctx);
     }
@@ -370,6 +447,7 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     memset(p, 0, sizeof *p);
     p->setup = *setup;
     p->arena = arena;
+    p->next = sl_plan_first(setup);
     p->train_share = 1;
     SL_TRY(sl_figures_scratch_init(&p->scratch, sl_phases_cells_max(setup)));
     if (setup->config->digest) {
@@ -384,6 +462,7 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
 void sl_phases_start(struct sl_phases *p)
 {
     prepare_orders(p);
+    rank_when_due(p);
     open_more(p);
 }
 
@@ -391,6 +470,11 @@ void sl_phases_stop(struct sl_phases *p)
 {
     p->stopped = true;
     atomic_store(&p->cancel, true);
+    sl_ranking_cancel(&p->ranking);
+    if (p->epoch_waits) {
+        p->epoch.optimal_hit_rate = NAN;
+        tell_epoch(p);
+    }
 }
 
 void sl_phases_fini(struct sl_phases *p)
@@ -424,12 +508,32 @@ static double running_loss(struct sl_phases *p, const struct sl_open_phase *o, u
     return p->seen_counted ? p->seen_loss / (double)p->seen_counted : 0;
 }
 
+// Pre-sampling, ranking: what comes before the first epoch.
+static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
+{
+    const struct sl_open_phase *o = p->n_open ? open_at(p, 0) : NULL;
+    if (!o) {
+        out->phase = "rank";
+        return;
+    }
+    uint64_t n = sl_div_up(o->spec.n_items, o->spec.batch_size);
+    out->phase = "presample";
+    out->epoch = o->step.epoch;
+    out->done = o->step.epoch * n + cells_done(p, o);
+    out->total = sl_ranking_presample_phases(p->setup.config) * n;
+}
+
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
 {
-    *out = (struct sl_phases_view){.phase = "train", .seconds_left = -1};
-    if (p->n_open == 0)
-        return;
+    uint32_t last = p->setup.config->epochs - 1;
+    *out = (struct sl_phases_view){
+        .phase = "train", .epoch = SL_MIN(p->trained, last), .seconds_left = -1};
     const struct sl_open_phase *o = open_at(p, 0);
+    if (p->n_open == 0 || o->step.purpose == SL_PURPOSE_PRESAMPLE) {
+        if (p->n_open || p->ranking.state == SL_RANKING_BUSY)
+            view_preparation(p, out);
+        return;
+    }
     struct sl_plan_step step = o->step;
     out->epoch = step.epoch;
     out->done = cells_done(p, o);
@@ -443,7 +547,7 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
         out->phase = step.purpose == SL_PURPOSE_TEST ? "test" : "evaluate";
         out->loss = p->epoch.loss;
         uint64_t before = 0, all = 0;
-        for (uint32_t l = 0; l < evaluation_phases(&p->setup); l++) {
+        for (uint32_t l = 0; l < sl_plan_evaluation_phases(&p->setup); l++) {
             step.layer = l;
             struct sl_phase_spec spec = sl_plan_spec(&p->setup, step);
             uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
@@ -460,6 +564,15 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
     double elapsed = (double)(sl_now_ns() - p->first_ns) * 1e-9;
     if (fraction > 0 && elapsed > 0.5)
         out->seconds_left = elapsed * (1 - fraction) / fraction;
+}
+
+bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)
+{
+    const struct sl_open_phase *o = open_at(p, 0);
+    bool trains = p->n_open > 0 && o->step.purpose == SL_PURPOSE_TRAIN;
+    *epoch = trains ? o->step.epoch : p->trained;
+    *batches_done = trains ? cells_done(p, o) : 0;
+    return trains;
 }
 
 bool sl_phases_digest(const struct sl_phases *p, char hex[33])

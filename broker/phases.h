@@ -5,20 +5,23 @@
  * while some steps need the broker in between: an evaluation's result decides whether the
  * parameters it was made with are the best so far, and the next update would overwrite them.
  *
- * DESIGN. The plan is a fixed sequence
- *
- *     train 0 | evaluate 0 | train 1 | ... | train E-1 | evaluate E-1 | test
- *
- * where an evaluation is one phase (sampled) or one a layer (all neighbours). Phases are opened in
- * this order as long as the ledger's ring and the two banks of the epoch order have room. What
- * follows an evaluation is opened with its gate closed: samplers draw its batches already, trainers
- * wait until the evaluation has been read and, if it was the best, its parameters copied.
+ * DESIGN. Phases of the plan (plan.h) are opened in its order as long as the ledger's ring and the
+ * two banks of the epoch order have room. What follows an evaluation is opened with its gate
+ * closed: samplers draw its batches already, trainers wait until the evaluation has been read and,
+ * if it was the best, its parameters copied.
  *
  * Phases complete strictly in order. A complete phase is read at once, since the ledger reuses its
  * entries once the phase eight numbers later is opened, and only this file opens phases.
  *
- * The order of epoch e goes to bank e & 1, so it is prepared once epoch e - 2 is complete: on
- * libuv's thread pool, because a large training set takes seconds.
+ * The first ranked epoch is opened when the hotness order has been published. The vertices are
+ * ranked as soon as the epochs before it are *sampled*, not when they are trained: trainers go on
+ * meanwhile. Nothing rings then, so the next tick sees it. The visits are forgotten with the
+ * ranking and counted again in ranked epochs where the job asks for the optimal hit rate. That is
+ * computed when a ranked epoch ends, from all visits so far; as samplers are ahead by then, batches
+ * of the next epochs may be among them. The last one's value covers exactly all ranked epochs.
+ *
+ * An order goes to the bank of its number's lowest bit, so it is prepared once the phase of the
+ * order two before is complete: on libuv's thread pool, because a large training set takes seconds.
  */
 #ifndef SL_BROKER_PHASES_H
 #define SL_BROKER_PHASES_H
@@ -30,26 +33,25 @@
 #include <xxhash.h>
 
 #include "broker/figures.h"
+#include "broker/plan.h"
+#include "broker/ranking.h"
 #include "common/data/dataset.h"
 #include "common/ipc/ledger.h"
 #include "config/config.h"
 
-enum sl_purpose { SL_PURPOSE_TRAIN, SL_PURPOSE_VALIDATE, SL_PURPOSE_TEST, SL_PURPOSE_END };
-
-// A place in the plan.
-struct sl_plan_step {
-    enum sl_purpose purpose;
-    uint32_t epoch;
-    uint32_t layer; // of a layer-wise evaluation
-};
-
 struct sl_phases_events {
-    // An epoch, with its evaluation if it has one, is complete.
+    // Whether trainers may begin with an epoch; call sl_phases_open_gates() when the answer has
+    // changed. May be NULL: always.
+    bool (*may_begin)(void *ctx, uint32_t epoch);
+    // An epoch, with its evaluation if it has one, is complete; where its optimal hit rate is asked
+    // for, once that is known. In the order of epochs.
     void (*on_epoch)(void *ctx, const struct sl_epoch_figures *figures);
     // The last phase is complete.
     void (*on_complete)(void *ctx);
     // The recorded error ends the job.
     void (*on_error)(void *ctx);
+    // The hotness order has been published; it took so many seconds to make. May be NULL.
+    void (*on_ranked)(void *ctx, double seconds);
 };
 
 // What the job is about; outlives the phases.
@@ -57,6 +59,10 @@ struct sl_phases_setup {
     uv_loop_t *loop;
     const struct sl_config *config;
     uint64_t n_nodes;
+    // Sources of all edges (n_edges), for the policy degree; may be NULL otherwise.
+    uint64_t n_edges;
+    const void *indices;
+    enum sl_dtype indices_dtype;
     struct sl_vertex_list split[SL_SPLIT_COUNT];
     struct sl_phases_events events;
     void *ctx;
@@ -68,10 +74,11 @@ struct sl_open_phase {
     struct sl_plan_step step;
     bool ends_evaluation;
     bool gated;
+    uint32_t sampled; // leading cells that are known to have been drawn, once or more
 };
 
 struct sl_order_bank {
-    uint32_t epoch;
+    uint32_t order;
     enum { SL_ORDER_NONE, SL_ORDER_BUSY, SL_ORDER_READY } state;
 };
 
@@ -87,10 +94,20 @@ struct sl_phases {
     bool stopped;
 
     struct sl_order_bank bank[2];
-    uint32_t next_order; // epoch
-    uint32_t trained;    // epochs whose TRAIN phase has been read
+    uint32_t next_order;  // to be prepared
+    uint32_t orders_open; // whose phases have been opened
+    uint32_t orders_read; // whose phases have been read
+    uint32_t trained;     // epochs whose TRAIN phase has been read
     uv_work_t shuffle;
     atomic_bool cancel;
+
+    struct sl_ranking ranking; // seconds: what making the order took
+    bool ranked;               // it has been published
+    struct sl_optimum optimum;
+    bool epoch_waits; // the epoch is complete but for its optimal hit rate
+    uint64_t
+        seen_switches[SL_CONFIG_MAX_DEVICES]; // of each device's trainer seat, at the last look
+    uint64_t switches;                        // since the last epoch ended
 
     struct sl_epoch_figures epoch; // being filled
     uint64_t correct, counted;     // of the evaluation being read
@@ -99,6 +116,7 @@ struct sl_phases {
 
     // results
     uint64_t scheduled, done; // training batches
+    double presample_seconds; // in PRESAMPLE phases
     bool has_best;
     double best_accuracy;
     uint32_t best_epoch;
@@ -107,7 +125,7 @@ struct sl_phases {
     double test_seconds;
 
     // live view
-    uint64_t first_ns;             // the first phase began
+    uint64_t first_ns;             // the first epoch began
     uint64_t seen_seq, seen_cells; // up to where loss has been summed
     double seen_loss;
     uint64_t seen_counted;
@@ -115,25 +133,15 @@ struct sl_phases {
 };
 
 struct sl_phases_view {
-    const char *phase; // "train", "evaluate", "test"
+    const char *phase; // "presample", "rank", "train", "evaluate", "test"
     uint32_t epoch;
     uint64_t done, total; // cells
     double loss;          // mean of this epoch so far
     double seconds_left;  // negative: not known yet
 };
 
-// Cells of the largest phase that this job will open.
-uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup);
-// Mini-batches and updates of a training epoch.
-uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train);
-uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
-
-// Whether an evaluation follows training epoch `epoch`.
-bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch);
-// The step after `step`.
-struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step);
-// What the ledger is told of a step (not SL_PURPOSE_END); gated is left 0.
-struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step);
+// What a setup says of its data set.
+void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_dataset *dataset);
 
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup,
                    struct sl_arena *arena);
@@ -145,7 +153,19 @@ void sl_phases_start(struct sl_phases *p);
 // worker may die between its last batch and the ring) and after a reclaim.
 void sl_phases_poll(struct sl_phases *p);
 
-// Opens nothing more; a shuffle under way ends soon, before the loop does.
+/*
+ * Where training is: true while an epoch is being trained, with *epoch and the number of its
+ * leading batches that are done. False in between (evaluation, pre-sampling, test): *epoch is then
+ * the next one to be trained, config->epochs after the last one, and *batches_done 0. So what is to
+ * happen at (e, b) is due as soon as (*epoch, *batches_done) is not below it.
+ */
+bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done);
+
+// Lets trainers begin with what they may begin with.
+void sl_phases_open_gates(struct sl_phases *p);
+
+// Opens nothing more. What is under way on the thread pool ends soon, before the loop does; an
+// epoch that waits for its optimal hit rate is told without it.
 void sl_phases_stop(struct sl_phases *p);
 void sl_phases_fini(struct sl_phases *p); // after the loop has ended; safe on a zeroed struct
 

@@ -2,14 +2,20 @@
 
 #include <stdio.h>
 
-uint32_t sl_placement_sampler(const struct sl_config *config, uint32_t sampler)
+enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
+                               enum sl_role role, uint32_t device)
 {
-    return sampler % config->n_devices;
+    bool samples = device < split.samplers;
+    if (role == SL_ROLE_SAMPLER)
+        return samples ? SL_DUTY_WORK : SL_DUTY_NONE;
+    if (device >= n_devices - split.trainers)
+        return SL_DUTY_WORK;
+    return samples && switching ? SL_DUTY_STANDBY : SL_DUTY_NONE;
 }
 
-uint32_t sl_placement_trainer(const struct sl_config *config, uint32_t trainer)
+uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t device)
 {
-    return (config->allocation.samplers + trainer) % config->n_devices;
+    return role == SL_ROLE_SAMPLER ? device : n_devices - 1 - device;
 }
 
 char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
@@ -36,19 +42,15 @@ char *sl_placement_device_text(const struct sl_config *config, uint32_t device, 
 
 char *sl_placement_reason(const struct sl_config *config, char *buf, size_t bytes)
 {
-    uint32_t s = config->allocation.samplers, t = config->allocation.trainers;
     bool sa = config->allocation.samplers_auto, ta = config->allocation.trainers_auto;
-    const char *shared = s + t > config->n_devices ? ", some devices are shared" : "";
     if (!sa && !ta)
-        snprintf(buf, bytes, "fixed by the job file%s", shared);
+        snprintf(buf, bytes, "fixed by the job file");
+    else if (config->n_devices == 1)
+        snprintf(buf, bytes, "one device: it samples an epoch, then its standby trainer trains it");
     else if (sa && ta)
-        snprintf(buf, bytes,
-                 "auto: a quarter of the %u device%s sample%s, at least one; the others train%s",
-                 config->n_devices, config->n_devices == 1 ? "" : "s",
-                 config->n_devices == 1 ? "s" : "", shared);
+        snprintf(buf, bytes, "auto: a first guess, decided by what the first batches take");
     else
-        snprintf(buf, bytes, "%s fixed by the job file, %s auto: what the %u device%s leave%s",
-                 sa ? "trainers" : "samplers", sa ? "samplers" : "trainers", config->n_devices,
-                 config->n_devices == 1 ? "" : "s", shared);
+        snprintf(buf, bytes, "%s fixed by the job file, the others of the %u devices %s",
+                 sa ? "trainers" : "samplers", config->n_devices, sa ? "sample" : "train");
     return buf;
 }

@@ -1,24 +1,38 @@
-// placement.h - which device each worker of a job runs on.
+/*
+ * placement.h - which device each role of a job runs on.
+ *
+ * Samplers take the devices from the first one up, trainers from the last one down: sampler i sits
+ * on device i, trainer k on device n - 1 - k, and every split of the same devices is a prefix and a
+ * suffix. A change of the split thus touches only the devices in the middle, and names stay what
+ * they are. With switching, the device of every sampler has a standby trainer too.
+ */
 #ifndef SL_BROKER_PLACEMENT_H
 #define SL_BROKER_PLACEMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "broker/supervise.h"
+#include "common/ipc/seat.h"
 #include "config/config.h"
 
-/*
- * Round-robin over the devices: samplers from device 0 up, trainers after them. Where there are
- * fewer devices than workers, several workers share one.
- */
-uint32_t sl_placement_sampler(const struct sl_config *config, uint32_t sampler);
-uint32_t sl_placement_trainer(const struct sl_config *config, uint32_t trainer);
+struct sl_roles {
+    uint32_t samplers, trainers;
+};
+
+// What the seat of a role on a device is for under a split of n_devices.
+enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
+                               enum sl_role role, uint32_t device);
+
+// 0 for "sampler 0".
+uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t device);
 
 // "cpu 0: cores 0,2" for people. Returns buf.
 char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
                                size_t bytes);
 
-// Why there are so many samplers and trainers, for the report. Returns buf.
+// How the split of a job file comes about, before anything is measured. Returns buf.
 char *sl_placement_reason(const struct sl_config *config, char *buf, size_t bytes);
 
 #endif

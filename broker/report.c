@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "broker/placement.h"
-#include "broker/supervise.h"
+#include "broker/ranking.h"
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/atomic_file.h"
@@ -16,18 +16,22 @@
 int sl_report_init(struct sl_report *r)
 {
     memset(r, 0, sizeof *r);
-    r->epochs = cJSON_CreateArray();
-    r->restarts = cJSON_CreateArray();
-    r->processes = cJSON_CreateArray();
-    if (r->epochs && r->restarts && r->processes)
-        return SL_OK;
-    sl_report_fini(r);
-    return sl_fail(SL_ENOMEM, "no memory for the report");
+    cJSON **lists[] = {&r->epochs, &r->allocations, &r->scales, &r->restarts, &r->processes};
+    for (size_t i = 0; i < SL_COUNT_OF(lists); i++) {
+        *lists[i] = cJSON_CreateArray();
+        if (*lists[i])
+            continue;
+        sl_report_fini(r);
+        return sl_fail(SL_ENOMEM, "no memory for the report");
+    }
+    return SL_OK;
 }
 
 void sl_report_fini(struct sl_report *r)
 {
     cJSON_Delete(r->epochs);
+    cJSON_Delete(r->allocations);
+    cJSON_Delete(r->scales);
     cJSON_Delete(r->restarts);
     cJSON_Delete(r->processes);
     memset(r, 0, sizeof *r);
@@ -36,6 +40,17 @@ void sl_report_fini(struct sl_report *r)
 static void add_number(cJSON *to, const char *key, double value)
 {
     cJSON_AddNumberToObject(to, key, value); // NaN and infinity become null
+}
+
+// A time or ratio of which 0 means that it is not known.
+static void add_known(cJSON *to, const char *key, double value)
+{
+    add_number(to, key, value > 0 ? value : NAN);
+}
+
+static double ratio_of(uint64_t part, uint64_t rest)
+{
+    return part + rest ? (double)part / (double)(part + rest) : 0;
 }
 
 static void add_stage(cJSON *stages, const char *name, const struct sl_stage_figures *stage)
@@ -47,9 +62,41 @@ static void add_stage(cJSON *stages, const char *name, const struct sl_stage_fig
     add_number(s, "p99", stage->p99);
 }
 
+static void add_cache(cJSON *epoch, const struct sl_epoch_figures *f)
+{
+    cJSON *cache = cJSON_AddObjectToObject(epoch, "cache");
+    cJSON_AddBoolToObject(cache, "ranked", f->ranked);
+    add_number(cache, "rows", (double)f->cache_rows);
+    add_number(cache, "hits", (double)f->hits);
+    add_number(cache, "misses", (double)f->misses);
+    add_number(cache, "hit_rate", sl_figures_hit_rate(f));
+    if (f->has_optimal)
+        add_number(cache, "optimal_hit_rate", f->optimal_hit_rate);
+    add_number(cache, "hit_bytes", (double)f->hit_bytes);
+    add_number(cache, "miss_bytes", (double)f->miss_bytes);
+}
+
+static void add_scheduling(cJSON *epoch, const struct sl_epoch_figures *f)
+{
+    add_number(epoch, "samplers", f->samplers);
+    add_number(epoch, "trainers", f->trainers);
+    cJSON *profile = cJSON_AddObjectToObject(epoch, "profile");
+    add_known(profile, "t_sample", f->t_sample);
+    add_known(profile, "t_train", f->t_train);
+    add_known(profile, "t_standby", f->t_standby);
+    add_number(epoch, "switches", (double)f->switches);
+    cJSON *switching = cJSON_AddObjectToObject(epoch, "switching");
+    add_number(switching, "batches", (double)f->standby_batches);
+    add_number(switching, "seconds_saved", f->seconds_saved);
+    if (!f->async)
+        return;
+    cJSON *updates = cJSON_AddObjectToObject(epoch, "updates");
+    add_number(updates, "staleness_mean", f->staleness_mean);
+    add_number(updates, "staleness_max", (double)f->staleness_max);
+}
+
 static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
 {
-    static const struct sl_stage_figures nothing;
     cJSON *e = cJSON_CreateObject();
     add_number(e, "epoch", f->epoch);
     add_number(e, "seconds", f->seconds);
@@ -71,18 +118,15 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     add_number(queue, "depth_max", (double)f->queue_max);
     cJSON *stages = cJSON_AddObjectToObject(e, "stages");
     add_stage(stages, "sample", &f->sample);
-    add_stage(stages, "mark", &nothing); // there is no cache whose slots could be marked,
-    add_stage(stages, "copy", &nothing); // and blocks are drawn where trainers read them
+    add_stage(stages, "mark", &f->mark);
+    add_stage(stages, "copy", &f->copy);
     add_stage(stages, "extract", &f->extract);
     add_stage(stages, "train", &f->train);
     add_stage(stages, "wait", &f->wait);
     add_stage(stages, "backpressure", &f->backpressure);
     add_stage(stages, "evaluate", &f->evaluate);
-    cJSON *cache = cJSON_AddObjectToObject(e, "cache");
-    add_number(cache, "hits", 0);
-    add_number(cache, "misses", (double)f->input_nodes);
-    add_number(cache, "hit_rate", 0);
-    add_number(e, "switches", 0);
+    add_cache(e, f);
+    add_scheduling(e, f);
     add_number(e, "resampled", (double)f->resampled);
     add_number(e, "retrained", (double)f->retrained);
     add_number(e, "evicted", (double)f->evicted);
@@ -90,16 +134,76 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     return e;
 }
 
+static void add_to_sums(struct sl_report *r, const struct sl_epoch_figures *f)
+{
+    r->evicted += f->evicted;
+    r->switches += f->switches;
+    r->standby_batches += f->standby_batches;
+    if (isfinite(f->seconds_saved) && f->standby_batches > 0) {
+        r->has_saved = true;
+        r->seconds_saved += f->seconds_saved;
+    }
+    if (!f->ranked) {
+        r->n_unranked++;
+        r->unranked_seconds += f->seconds;
+        return;
+    }
+    r->n_ranked++;
+    r->ranked_seconds += f->seconds;
+    r->hits += f->hits;
+    r->misses += f->misses;
+    if (f->has_optimal && isfinite(f->optimal_hit_rate)) {
+        r->has_optimal = true;
+        r->optimal_hit_rate = f->optimal_hit_rate;
+    }
+}
+
 char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch_figures *f)
 {
     cJSON *e = epoch_to_json(f);
     char *text = cJSON_PrintUnformatted(e);
     cJSON_AddItemToArray(r->epochs, e);
-    r->batches += f->batches;
-    r->sample_seconds += f->sample.seconds;
-    r->train_seconds += f->extract.seconds + f->train.seconds;
-    r->evicted += f->evicted;
+    add_to_sums(r, f);
     return text;
+}
+
+void sl_report_add_allocation(struct sl_report *r, const struct sl_report_allocation *a)
+{
+    cJSON *e = cJSON_CreateObject();
+    add_number(e, "epoch", a->epoch);
+    add_number(e, "samplers", a->samplers);
+    add_number(e, "trainers", a->trainers);
+    add_known(e, "t_sample", a->t_sample);
+    add_known(e, "t_train", a->t_train);
+    add_known(e, "t_standby", a->t_standby);
+    add_known(e, "k", a->k);
+    add_known(e, "formula_samplers", a->formula_samplers);
+    cJSON_AddBoolToObject(e, "moved", a->moved);
+    add_number(e, "gain_seconds", a->gain_seconds);
+    add_number(e, "cost_seconds", a->cost_seconds);
+    cJSON_AddStringToObject(e, "reason", a->reason);
+    cJSON_AddItemToArray(r->allocations, e);
+}
+
+static void add_split(cJSON *to, const char *key, uint32_t samplers, uint32_t trainers)
+{
+    cJSON *split = cJSON_AddObjectToObject(to, key);
+    add_number(split, "samplers", samplers);
+    add_number(split, "trainers", trainers);
+}
+
+void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s)
+{
+    cJSON *e = cJSON_CreateObject();
+    add_number(e, "seconds", s->seconds);
+    add_number(e, "epoch", s->epoch);
+    cJSON_AddStringToObject(e, "by", s->by);
+    add_split(e, "from", s->from_samplers, s->from_trainers);
+    add_split(e, "to", s->to_samplers, s->to_trainers);
+    add_number(e, "took_seconds", s->took_seconds);
+    cJSON_AddBoolToObject(e, "ok", s->ok);
+    cJSON_AddStringToObject(e, "message", s->message);
+    cJSON_AddItemToArray(r->scales, e);
 }
 
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart)
@@ -133,22 +237,20 @@ void sl_report_add_process(struct sl_report *r, const char *name, int64_t pid, u
 
 // --- the whole -----------------------------------------------------------------------------------
 
-static void add_workers(cJSON *list, const struct sl_config *config, uint32_t device)
+static void add_workers(cJSON *device, const struct sl_report_outcome *o, uint32_t index)
 {
-    char name[32];
-    for (uint32_t i = 0; i < config->allocation.samplers; i++) {
-        snprintf(name, sizeof name, "%s %u", sl_role_name(SL_ROLE_SAMPLER), i);
-        if (sl_placement_sampler(config, i) == device)
-            cJSON_AddItemToArray(list, cJSON_CreateString(name));
-    }
-    for (uint32_t i = 0; i < config->allocation.trainers; i++) {
-        snprintf(name, sizeof name, "%s %u", sl_role_name(SL_ROLE_TRAINER), i);
-        if (sl_placement_trainer(config, i) == device)
-            cJSON_AddItemToArray(list, cJSON_CreateString(name));
+    cJSON *workers = cJSON_AddArrayToObject(device, "workers");
+    cJSON *roles = cJSON_AddArrayToObject(device, "roles");
+    for (uint32_t i = 0; i < o->n_seats; i++) {
+        if (o->seats[i].device != index)
+            continue;
+        cJSON_AddItemToArray(workers, cJSON_CreateString(o->seats[i].name));
+        cJSON_AddItemToArray(roles, cJSON_CreateString(o->seats[i].role));
     }
 }
 
-static void add_devices(cJSON *report, const struct sl_config *config)
+static void add_devices(cJSON *report, const struct sl_config *config,
+                        const struct sl_report_outcome *o)
 {
     cJSON *devices = cJSON_AddArrayToObject(report, "devices");
     for (uint32_t i = 0; i < config->n_devices; i++) {
@@ -163,25 +265,110 @@ static void add_devices(cJSON *report, const struct sl_config *config)
             add_number(e, "memory", (double)d->memory_bytes);
         else
             cJSON_AddNullToObject(e, "memory");
-        add_workers(cJSON_AddArrayToObject(e, "workers"), config, i);
+        add_workers(e, o, i);
         cJSON_AddItemToArray(devices, e);
     }
 }
 
-static void add_allocations(cJSON *report, const struct sl_report *r,
-                            const struct sl_config *config, const char *reason)
+static const char *policy_word(enum sl_cache_policy policy)
 {
-    cJSON *e = cJSON_CreateObject();
-    double t_sample = r->batches ? r->sample_seconds / (double)r->batches : NAN;
-    double t_train = r->batches ? r->train_seconds / (double)r->batches : NAN;
-    add_number(e, "epoch", 0);
-    add_number(e, "samplers", config->allocation.samplers);
-    add_number(e, "trainers", config->allocation.trainers);
-    add_number(e, "t_sample", t_sample);
-    add_number(e, "t_train", t_train);
-    add_number(e, "k", t_sample > 0 ? t_train / t_sample : NAN);
-    cJSON_AddStringToObject(e, "reason", reason);
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(report, "allocations"), e);
+    switch (policy) {
+    case SL_CACHE_NONE: break;
+    case SL_CACHE_RANDOM: return "random";
+    case SL_CACHE_DEGREE: return "degree";
+    case SL_CACHE_PRESC: return "presc";
+    case SL_CACHE_OPTIMAL: return "optimal";
+    }
+    return "none";
+}
+
+// Fills the list and returns how long the slowest cache took to fill: they are filled side by side.
+static double add_caches(cJSON *list, const struct sl_report_outcome *o)
+{
+    double slowest = 0;
+    for (uint32_t i = 0; i < o->n_seats; i++) {
+        const struct sl_report_seat *seat = &o->seats[i];
+        if (!seat->has_cache)
+            continue;
+        cJSON *e = cJSON_CreateObject();
+        add_number(e, "device", seat->device);
+        cJSON_AddStringToObject(e, "worker", seat->name);
+        cJSON_AddStringToObject(e, "role", seat->role);
+        add_number(e, "ratio",
+                   o->cache.n_nodes ? (double)seat->cache_rows / (double)o->cache.n_nodes : NAN);
+        add_number(e, "rows", (double)seat->cache_rows);
+        add_number(e, "bytes", (double)(seat->cache_rows * o->cache.row_bytes));
+        add_number(e, "load_seconds", seat->load_seconds);
+        cJSON_AddItemToArray(list, e);
+        slowest = SL_MAX(slowest, seat->load_seconds);
+    }
+    return slowest;
+}
+
+/*
+ * What the cache cost before it was of use, in epochs with it: the epochs without it took longer,
+ * and there was ranking, filling and sampling ahead. At most so much, since ranking and filling go
+ * on beside training.
+ */
+static double cost_in_epochs(const struct sl_report *r, const struct sl_report_cache *cache,
+                             double load_seconds)
+{
+    if (r->n_ranked == 0 || !(r->ranked_seconds > 0))
+        return NAN;
+    double spent =
+        r->unranked_seconds + cache->presample_seconds + cache->rank_seconds + load_seconds;
+    return spent / (r->ranked_seconds / r->n_ranked) - r->n_unranked;
+}
+
+static void add_cache_summary(cJSON *report, const struct sl_report *r,
+                              const struct sl_config *config, const struct sl_report_outcome *o)
+{
+    cJSON *cache = cJSON_AddObjectToObject(report, "cache");
+    cJSON_AddStringToObject(cache, "policy", policy_word(config->cache.policy));
+    if (config->cache.policy == SL_CACHE_NONE)
+        return;
+    uint32_t presampled = config->cache.policy == SL_CACHE_PRESC
+                              ? config->cache.presample_epochs
+                              : sl_ranking_presample_phases(config);
+    add_number(cache, "presample_epochs", presampled);
+    add_number(cache, "row_bytes", (double)o->cache.row_bytes);
+    double load_seconds = add_caches(cJSON_AddArrayToObject(cache, "trainers"), o);
+    add_number(cache, "presample_seconds", o->cache.presample_seconds);
+    add_number(cache, "rank_seconds", o->cache.rank_seconds);
+    add_number(cache, "load_seconds", load_seconds);
+    add_number(cache, "presample_cost_epochs", cost_in_epochs(r, &o->cache, load_seconds));
+    add_number(cache, "hit_rate", r->n_ranked ? ratio_of(r->hits, r->misses) : NAN);
+    if (r->has_optimal)
+        add_number(cache, "optimal_hit_rate", r->optimal_hit_rate);
+}
+
+// Optimal knows all epochs: each of the ranked ones gets what was found after the last of them.
+static void settle_optimal(struct sl_report *r)
+{
+    cJSON *epoch;
+    cJSON_ArrayForEach(epoch, r->epochs)
+    {
+        cJSON *cache = cJSON_GetObjectItemCaseSensitive(epoch, "cache");
+        if (r->has_optimal && cJSON_HasObjectItem(cache, "optimal_hit_rate"))
+            cJSON_ReplaceItemInObjectCaseSensitive(cache, "optimal_hit_rate",
+                                                   cJSON_CreateNumber(r->optimal_hit_rate));
+    }
+}
+
+static void add_switching(cJSON *report, const struct sl_report *r)
+{
+    cJSON *switching = cJSON_AddObjectToObject(report, "switching");
+    add_number(switching, "switches", (double)r->switches);
+    add_number(switching, "batches", (double)r->standby_batches);
+    bool known = r->has_saved || r->standby_batches == 0;
+    add_number(switching, "seconds_saved", known ? r->seconds_saved : NAN);
+}
+
+// Hands a list over to the report.
+static void give(cJSON *report, const char *key, cJSON **list)
+{
+    cJSON_AddItemToObject(report, key, *list);
+    *list = NULL;
 }
 
 static void add_results(cJSON *report, const struct sl_report_outcome *o)
@@ -216,24 +403,25 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     if (o->message)
         cJSON_AddStringToObject(report, "message", o->message);
     cJSON_AddItemToObject(report, "config", cJSON_Parse(o->config_json));
-    add_devices(report, config);
-    add_allocations(report, r, config, o->reason);
-    cJSON_AddItemToObject(report, "epochs", r->epochs);
-    r->epochs = NULL;
+    add_devices(report, config, o);
+    give(report, "allocations", &r->allocations);
+    give(report, "scales", &r->scales);
+    settle_optimal(r);
+    give(report, "epochs", &r->epochs);
+    add_cache_summary(report, r, config, o);
+    add_switching(report, r);
     cJSON *batches = cJSON_AddObjectToObject(report, "batches");
     add_number(batches, "scheduled", (double)o->scheduled);
     add_number(batches, "trained", (double)o->trained);
     add_number(batches, "resampled", (double)r->resampled);
     add_number(batches, "retrained", (double)r->retrained);
     add_number(batches, "evicted", (double)r->evicted);
-    cJSON_AddItemToObject(report, "restarts", r->restarts);
-    r->restarts = NULL;
+    give(report, "restarts", &r->restarts);
     add_results(report, o);
     add_number(report, "start_seconds", o->start_seconds);
     add_number(report, "wall_seconds", o->wall_seconds);
     add_number(report, "peak_memory", (double)o->peak_memory);
-    cJSON_AddItemToObject(report, "processes", r->processes);
-    r->processes = NULL;
+    give(report, "processes", &r->processes);
     cJSON *arena = cJSON_AddObjectToObject(report, "arena");
     add_number(arena, "bytes", (double)o->arena_bytes);
     add_number(arena, "payload_bytes", (double)o->payload_bytes);

@@ -17,11 +17,67 @@
 #include "config/config.h"
 
 struct sl_report {
-    cJSON *epochs;                        // owned
-    cJSON *restarts;                      // owned
-    cJSON *processes;                     // owned
-    double sample_seconds, train_seconds; // over all epochs, for the rates of the allocation
-    uint64_t batches, resampled, retrained, evicted;
+    cJSON *epochs;      // owned
+    cJSON *allocations; // owned
+    cJSON *scales;      // owned
+    cJSON *restarts;    // owned
+    cJSON *processes;   // owned
+    uint64_t resampled, retrained, evicted;
+
+    // cache
+    uint32_t n_unranked, n_ranked; // epochs
+    double unranked_seconds, ranked_seconds;
+    uint64_t hits, misses; // of ranked epochs
+    bool has_optimal;
+    double optimal_hit_rate; // the last one known: over all ranked epochs
+
+    // switching
+    uint64_t switches, standby_batches;
+    bool has_saved; // seconds_saved is known of an epoch at least
+    double seconds_saved;
+};
+
+// One decision on the split. Times are seconds; 0 or NaN = not known (null in the report).
+struct sl_report_allocation {
+    uint32_t epoch;              // from which it holds, or would have
+    uint32_t samplers, trainers; // the split from then on
+    double t_sample, t_train, t_standby;
+    double k;                  // t_train / t_sample
+    uint32_t formula_samplers; // what the formula alone gives; 0 = it was not asked
+    bool moved;                // other than before
+    double gain_seconds;       // expected, over what is left of the job
+    double cost_seconds;       // expected, of moving
+    const char *reason;        // in words
+};
+
+// A change of the split while the job ran, or a refused one.
+struct sl_report_scale {
+    double seconds; // since the job began
+    uint32_t epoch;
+    const char *by; // "user", "schedule", "profile"
+    uint32_t from_samplers, from_trainers;
+    uint32_t to_samplers, to_trainers;
+    double took_seconds; // until the new split held
+    bool ok;
+    const char *message; // what was done, or why not
+};
+
+// Who sits on a device.
+struct sl_report_seat {
+    uint32_t device;
+    const char *name;    // "sampler 0"
+    const char *role;    // "sampler", "trainer", "standby"
+    bool has_cache;      // the rest is about it
+    uint64_t cache_rows; // capacity
+    double load_seconds; // filling it took, in all
+};
+
+// What the report can not tell from epochs and seats.
+struct sl_report_cache {
+    uint64_t n_nodes;
+    uint64_t row_bytes;
+    double rank_seconds;      // making the hotness order took (sl_phases.ranking.seconds)
+    double presample_seconds; // sampling ahead of training took (sl_phases.presample_seconds)
 };
 
 // A worker that died and was replaced, or was not.
@@ -39,7 +95,9 @@ struct sl_report_outcome {
     const char *status;  // "done", "failed", "stopped"
     const char *message; // why, or NULL
     const char *config_json;
-    const char *reason; // of the allocation
+    const struct sl_report_seat *seats; // (n_seats), as they are at the end
+    uint32_t n_seats;
+    struct sl_report_cache cache; // of use only with a cache policy
     uint64_t scheduled, trained;
     bool has_best;
     uint32_t best_epoch;
@@ -58,6 +116,8 @@ void sl_report_fini(struct sl_report *r); // safe on a zeroed struct
 
 // Adds an epoch and returns its entry as one line of JSON (owned: free()); NULL without memory.
 char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch_figures *f);
+void sl_report_add_allocation(struct sl_report *r, const struct sl_report_allocation *a);
+void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s);
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart);
 void sl_report_add_process(struct sl_report *r, const char *name, int64_t pid, uint64_t peak_bytes,
                            uint32_t starts);

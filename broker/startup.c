@@ -4,7 +4,11 @@
  * The arena can not be sized before samplers have measured their largest block and trainers have
  * said what their parameters are, and neither can be known to the broker, which knows no sampler
  * and no model. So workers are started first, with an arena descriptor that has no size yet; once
- * the last one has said Hello the arena is made and all are told to map it.
+ * the last one has said Hello the arena is made and all are told to map it. A trainer then measures
+ * a training step on a probe batch of the samplers' before it says Ready.
+ *
+ * Where the job leaves the split to the broker and there is a choice, only one of each role is
+ * started at first, the scouts; what they measure decides how many there will be of each.
  */
 #include "broker/job.h"
 
@@ -23,6 +27,7 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/ipc/board.h"
+#include "common/ipc/seat.h"
 
 enum { START_SECONDS_MAX = 900 }; // for the slowest worker to load a data set from a cold disk
 
@@ -41,10 +46,26 @@ static int config_memfd(const char *text, int *out)
     return SL_OK;
 }
 
+// The split that the job begins with, or the scouts'.
+static void choose_split(struct sl_job *job)
+{
+    const struct sl_config *config = &job->config;
+    job->split = (struct sl_roles){config->allocation.samplers, config->allocation.trainers};
+    if (config->n_schedule && config->schedule[0].epoch == 0 && config->schedule[0].batch == 0) {
+        job->split = (struct sl_roles){config->schedule[0].samplers, config->schedule[0].trainers};
+        job->next_schedule = 1;
+        job->pinned = true;
+    } else if (config->allocation.samplers_auto && config->allocation.trainers_auto &&
+               config->n_devices > 2) {
+        job->split = (struct sl_roles){1, 1};
+        job->scouting = true;
+    }
+}
+
 static int place_crew(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
-    uint32_t samplers = config->allocation.samplers, trainers = config->allocation.trainers;
+    uint32_t n = config->n_devices;
     struct sl_crew_setup setup = {
         .loop = &job->loop.uv,
         .endpoint = job->options.endpoint,
@@ -59,15 +80,16 @@ static int place_crew(struct sl_job *job)
         snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
     else
         SL_TRY(sl_crew_own_directory(setup.directory, sizeof setup.directory));
-    job->deaths = calloc(samplers + trainers, sizeof *job->deaths);
+    job->deaths = calloc(2 * (size_t)n, sizeof *job->deaths);
     if (!job->deaths)
-        return sl_fail(SL_ENOMEM, "no memory for %u workers", samplers + trainers);
-    SL_TRY(sl_crew_init(&job->crew, &setup, samplers + trainers));
-    for (uint32_t i = 0; i < samplers; i++)
-        sl_crew_place(&job->crew, i, SL_ROLE_SAMPLER, i, sl_placement_sampler(config, i));
-    for (uint32_t i = 0; i < trainers; i++)
-        sl_crew_place(&job->crew, samplers + i, SL_ROLE_TRAINER, i,
-                      sl_placement_trainer(config, i));
+        return sl_fail(SL_ENOMEM, "no memory for %u workers", 2 * n);
+    SL_TRY(sl_crew_init(&job->crew, &setup, 2 * n));
+    for (uint32_t d = 0; d < n; d++) {
+        sl_crew_place(&job->crew, d, SL_ROLE_SAMPLER,
+                      sl_placement_role_index(n, SL_ROLE_SAMPLER, d), d);
+        sl_crew_place(&job->crew, n + d, SL_ROLE_TRAINER,
+                      sl_placement_role_index(n, SL_ROLE_TRAINER, d), d);
+    }
     job->crew_placed = true;
     return SL_OK;
 }
@@ -86,20 +108,25 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(config_memfd(job->config_json, &job->config_fd));
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
+    job->need.n_nodes = job->dataset.n_nodes;
+    job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
+    job->available_bytes = sl_device_memory_available();
+    choose_split(job);
     SL_TRY(place_crew(job));
-    SL_TRY(sl_crew_start(&job->crew));
-    sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u samplers, %u trainers on %u devices",
-                    job->config.name, job->config.allocation.samplers,
-                    job->config.allocation.trainers, job->config.n_devices);
+    SL_TRY(sl_job_settle(job));
+    sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u device%s%s", job->config.name,
+                    job->config.n_devices, job->config.n_devices == 1 ? "" : "s",
+                    job->scouting ? ", one sampler and one trainer measure first" : "");
     return SL_OK;
 }
 
 // --- the arena -----------------------------------------------------------------------------------
 
+// Of the members that are wanted.
 static bool all(const struct sl_job *job, bool (*is)(const struct sl_member *))
 {
     for (uint32_t i = 0; i < job->crew.n; i++)
-        if (!is(&job->crew.members[i]))
+        if (job->crew.members[i].wanted && !is(&job->crew.members[i]))
             return false;
     return true;
 }
@@ -131,11 +158,10 @@ static int make_arena(struct sl_job *job)
     struct sl_phases_setup setup = {
         .loop = &job->loop.uv,
         .config = &job->config,
-        .n_nodes = job->dataset.n_nodes,
         .events = sl_job_phases_events,
         .ctx = job,
     };
-    memcpy(setup.split, job->dataset.split, sizeof setup.split);
+    sl_phases_setup_dataset(&setup, &job->dataset);
     uint64_t cells = sl_phases_cells_max(&setup);
     if (cells >= 1u << 24)
         return sl_fail(SL_ERANGE,
@@ -143,7 +169,11 @@ static int make_arena(struct sl_job *job)
                        "take a larger batch_size",
                        (unsigned long long)cells, (1u << 24) - 1);
     const struct sl_capacity_need need = {
+        .samplers = job->split.samplers,
+        .trainers = job->split.trainers,
         .block_bytes_max = job->block_bytes_max,
+        .block_bytes_mean = job->block_bytes_mean,
+        .probe_bytes = job->probe_bytes,
         .n_nodes = job->dataset.n_nodes,
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
@@ -151,11 +181,14 @@ static int make_arena(struct sl_job *job)
         .n_cells = (uint32_t)cells,
     };
     struct sl_arena_spec spec;
+    // A device that can not hold a mini-batch is known before anything is made for it.
+    SL_TRY(sl_job_check_budgets(job, job->split));
     SL_TRY(sl_capacity_plan(&job->config, &need, sl_device_memory_available(), &spec));
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);
     sl_params_initialise(&job->params, job->config.seed, sl_board_params(&job->arena, 0));
+    SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
     sl_joblog_write(
         &job->log, SL_LOG_INFO, "arena: %llu bytes, %llu of them for mini-batches of at most %llu",
         (unsigned long long)job->arena.bytes, (unsigned long long)job->arena.h->spec.payload_bytes,
@@ -170,7 +203,17 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
         return sl_fail(SL_EPROTO, "%s says that it is of another role", m->name);
     if (!trainer) {
+        job->sampler_load_seconds =
+            SL_MAX(job->sampler_load_seconds, (double)hello->load_ns * 1e-9);
+        job->need.resident_bytes = SL_MAX(job->need.resident_bytes, hello->resident_bytes);
+        if (job->arena.base)
+            return SL_OK; // of the start alone: the arena has been sized by now
         job->block_bytes_max = SL_MAX(job->block_bytes_max, hello->block_bytes_max);
+        job->block_bytes_mean = SL_MAX(job->block_bytes_mean, hello->block_bytes_mean);
+        job->probe_bytes = SL_MAX(job->probe_bytes, hello->probe_bytes);
+        job->need.block_bytes = job->block_bytes_max;
+        job->profile.t_sample =
+            SL_MAX((double)hello->t_sample_ns * 1e-9, job->config.throttle.sample);
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
@@ -206,7 +249,8 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
         return;
     }
     for (uint32_t i = 0; i < job->crew.n; i++)
-        send_attach(job, &job->crew.members[i]);
+        if (job->crew.members[i].wanted)
+            send_attach(job, &job->crew.members[i]);
 }
 
 // --- ready ---------------------------------------------------------------------------------------
@@ -220,24 +264,57 @@ static int begin(struct sl_job *job)
     return SL_OK;
 }
 
-void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer)
+static void take_ready(struct sl_job *job, const struct sl_member *m,
+                       const Sl__Control__Ready *ready)
 {
-    struct sl_member *m = sl_crew_by_peer(&job->crew, peer);
-    if (!m || !m->alive)
+    if (m->role != SL_ROLE_TRAINER)
         return;
-    m->ready = true;
-    if (job->state != SL_JOB_STARTING || !all(job, is_ready))
-        return;
-    if (begin(job) < 0) {
-        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
-        return;
+    double seconds = (double)ready->t_train_ns * 1e-9;
+    job->trainer_load_seconds = SL_MAX(job->trainer_load_seconds, (double)ready->ready_ns * 1e-9);
+    job->need.step_bytes = SL_MAX(job->need.step_bytes, ready->step_bytes);
+    if (job->state == SL_JOB_STARTING) {
+        job->profile.t_train = SL_MAX(seconds, job->config.throttle.train);
+        job->profile.t_standby = SL_MAX(seconds, job->config.throttle.standby);
     }
+}
+
+// Every worker that is wanted is ready: the scouts, or all.
+static int go_on(struct sl_job *job)
+{
+    if (job->scouting || !job->split_chosen) {
+        job->scouting = false;
+        SL_TRY(sl_job_choose_first_split(job));
+        job->split_chosen = true;
+    }
+    // Caches are given out now that a step's memory is known; what is missing is started.
+    sl_job_assign_caches(job);
+    SL_TRY(sl_job_settle(job));
+    if (!all(job, is_ready) || !sl_job_is_settled(job))
+        return SL_OK;
+    SL_TRY(begin(job));
     job->state = SL_JOB_RUNNING;
     job->running_ns = sl_now_ns();
     sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     sl_phases_start(&job->phases);
+    return SL_OK;
+}
+
+void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Ready *ready)
+{
+    struct sl_member *m = sl_crew_by_peer(&job->crew, peer);
+    if (!m || !m->alive)
+        return;
+    m->ready = true;
+    take_ready(job, m, ready);
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_poll_split(job);
+    if (job->state != SL_JOB_STARTING || !all(job, is_ready))
+        return;
+    if (go_on(job) < 0)
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
 }
 
 void sl_job_check_start(struct sl_job *job)
@@ -246,7 +323,7 @@ void sl_job_check_start(struct sl_job *job)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        if (m->ready)
+        if (m->ready || !m->wanted)
             continue;
         sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
                    START_SECONDS_MAX);

@@ -93,6 +93,14 @@ static void tell_if_gone(struct sl_crew *crew)
 
 static void on_respawn(uv_timer_t *timer);
 
+// From the loop, so that nobody's answer to it comes in the middle of a death.
+static void on_left(uv_timer_t *timer)
+{
+    struct sl_member *m = timer->data;
+    if (!m->crew->stopping && !m->alive)
+        m->crew->setup.events.on_left(m->crew->setup.ctx, m);
+}
+
 static void schedule_replacement(struct sl_member *m, bool worked)
 {
     m->deaths_in_row = worked ? 1 : m->deaths_in_row + 1;
@@ -124,10 +132,17 @@ static void handle_death(struct sl_crew_process *p, struct sl_death *death)
     m->alive = m->attached = m->ready = false;
     m->process = NULL;
 
+    bool left = m->leaving;
     bool worked = crew->setup.events.on_death(crew->setup.ctx, m, death);
-    if (!crew->stopping)
+    m->leaving = false;
+    if (crew->stopping)
+        tell_if_gone(crew);
+    else if (m->wanted && left)
+        uv_timer_start(&m->respawn, on_respawn, 0, 0); // wanted again meanwhile
+    else if (m->wanted)
         schedule_replacement(m, worked);
-    tell_if_gone(crew);
+    else
+        uv_timer_start(&m->respawn, on_left, 0, 0);
 }
 
 static void on_pidfd(uv_poll_t *handle, int status, int events)
@@ -290,7 +305,7 @@ static void on_respawn(uv_timer_t *timer)
 {
     struct sl_member *m = timer->data;
     struct sl_crew *crew = m->crew;
-    if (crew->stopping || m->alive)
+    if (crew->stopping || m->alive || !m->wanted)
         return;
     if (m->deaths_in_row >= SL_CREW_DEATHS_MAX) {
         char why[160];
@@ -343,17 +358,43 @@ void sl_crew_place(struct sl_crew *crew, uint32_t slot, enum sl_role role, uint3
     sl_stream_init(&m->log, log_name, on_stream_line, m);
 }
 
-int sl_crew_start(struct sl_crew *crew)
-{
-    for (uint32_t i = 0; i < crew->n; i++)
-        SL_TRY(start_member(&crew->members[i]));
-    return SL_OK;
-}
-
 static void kill_member(struct sl_member *m)
 {
     if (m->alive)
         sl_death_send(m->process->pidfd, m->pid, SIGKILL);
+}
+
+static void on_leave_over(uv_timer_t *timer)
+{
+    struct sl_member *m = timer->data;
+    if (m->leaving)
+        kill_member(m);
+}
+
+int sl_crew_want(struct sl_member *m)
+{
+    m->wanted = true;
+    if (m->alive)
+        return SL_OK;
+    m->deaths_in_row = 0;
+    uv_timer_stop(&m->respawn);
+    int rc = start_member(m);
+    m->wanted = rc == SL_OK;
+    return rc;
+}
+
+void sl_crew_release(struct sl_member *m)
+{
+    m->wanted = false;
+    if (!m->alive) {
+        uv_timer_start(&m->respawn, on_left, 0, 0);
+        return;
+    }
+    m->leaving = true;
+    if (m->attached)
+        uv_timer_start(&m->respawn, on_leave_over, SL_CREW_LEAVE_MS, 0);
+    else
+        kill_member(m);
 }
 
 static void on_patience_over(uv_timer_t *timer)
@@ -378,14 +419,6 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
     }
     // Through the loop even when nobody is left, so that on_gone never comes from inside this call.
     uv_timer_start(&crew->patience, on_patience_over, any ? patience_ms : 0, 0);
-}
-
-uint32_t sl_crew_alive(const struct sl_crew *crew, enum sl_role role)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < crew->n; i++)
-        n += crew->members[i].role == role && crew->members[i].alive;
-    return n;
 }
 
 struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker)

@@ -6,7 +6,8 @@
  * and must say afterwards who died, how, and over what. A worker that can not live must not be
  * started for ever.
  *
- * DESIGN. A *member* is a place in the crew ("sampler 0 on device 0"); the *process* that fills it
+ * DESIGN. A *member* is a place in the crew ("sampler 0 on device 0"), one for each seat of the
+ * arena (common/ipc/seat.h), whether somebody is wanted there or not; the *process* that fills it
  * comes and goes, each with a fresh worker id. A process is watched through its pidfd; libuv's own
  * SIGCHLD handling, which reaps it, is a second witness, and whichever comes first counts. Its
  * standard error is a pipe that is read until the end before the death is told.
@@ -15,6 +16,9 @@
  * work starts the count anew; SL_CREW_DEATHS_MAX deaths without any work in between are hopeless.
  * The verdict falls when the back-off ends, not at the death: a message in which the worker says
  * why it failed may still be under way, and it explains more than an exit status does.
+ *
+ * A member that is no longer wanted is asked to leave (by the caller, who knows the messages), and
+ * killed when it has not left within SL_CREW_LEAVE_MS. It is not replaced.
  *
  * Workers get a session of their own, so the terminal's Ctrl-C is the broker's business alone.
  */
@@ -36,6 +40,7 @@ enum {
     SL_CREW_BACKOFF_MS = 50,
     SL_CREW_BACKOFF_MAX_MS = 5000,
     SL_CREW_DEATHS_MAX = 5,
+    SL_CREW_LEAVE_MS = 10000, // for a worker to finish the batch in hand
 };
 
 struct sl_crew_process; // private
@@ -44,8 +49,10 @@ struct sl_member {
     enum sl_role role;
     uint32_t role_index; // "sampler 0"
     uint32_t device;     // index into the configuration's devices
-    uint32_t slot;       // of the arena's statistics
+    uint32_t slot;       // seat, and slot of the arena's statistics
     char name[32];       // "sampler 0"
+    bool wanted;         // it is kept filled
+    bool leaving;        // it is not: its process has been told to go
 
     // the process that fills it, or filled it last
     uint32_t worker; // id
@@ -64,12 +71,14 @@ struct sl_member {
 
     struct sl_crew *crew;
     struct sl_crew_process *process; // NULL when none runs
-    uv_timer_t respawn;
+    uv_timer_t respawn; // the replacement, the end of the time to leave, or the word that it left
 };
 
 struct sl_crew_events {
     // A process is dead and its last words are read. True when it had completed work.
     bool (*on_death)(void *ctx, struct sl_member *m, const struct sl_death *death);
+    // The process of a member that is not wanted any more has ended.
+    void (*on_left)(void *ctx, struct sl_member *m);
     // The member died too often, or can not even be started; `why` says how it went.
     void (*on_hopeless)(void *ctx, struct sl_member *m, const char *why);
     void (*on_line)(void *ctx, struct sl_member *m, int level, const char *text);
@@ -108,14 +117,17 @@ int sl_crew_init(struct sl_crew *crew, const struct sl_crew_setup *setup, uint32
 void sl_crew_place(struct sl_crew *crew, uint32_t slot, enum sl_role role, uint32_t role_index,
                    uint32_t device);
 
-// Starts every member. On an error those started so far run on: stop the crew.
-int sl_crew_start(struct sl_crew *crew);
+// Fills the member from now on; starts its process unless one runs. One that is leaving is followed
+// by another. An error is that of the start; the member is then not wanted.
+int sl_crew_want(struct sl_member *m);
+
+// Does not fill the member any more. Its process, if it has one, is given SL_CREW_LEAVE_MS to
+// leave; one that is not attached yet is killed at once. on_left comes from the loop.
+void sl_crew_release(struct sl_member *m);
 
 // No replacements from now on. Whoever is not attached is killed at once, all others after
 // patience_ms (0: at once too). on_gone comes from the loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
-
-uint32_t sl_crew_alive(const struct sl_crew *crew, enum sl_role role);
 
 // The member that a process with this id fills or filled last; NULL for an unknown one.
 struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker);

@@ -25,6 +25,7 @@ struct sl_command {
 };
 
 int sl_command_run(int argc, char **argv);
+int sl_command_scale(int argc, char **argv);
 int sl_command_generate(int argc, char **argv);
 int sl_command_import(int argc, char **argv);
 int sl_command_inspect(int argc, char **argv);

@@ -14,7 +14,7 @@ enum { CHUNK = 16384 };
 struct csc {
     struct sl_npy_writer *indptr, *indices, *weight;
     bool wide; // indices are int64
-    uint64_t n_nodes;
+    const struct sl_csc_plan *plan;
     uint64_t next_row; // rows below it have their start in indptr
     uint64_t row_begin;
     struct sl_csc_summary *summary;
@@ -79,15 +79,15 @@ static int put_edge(struct csc *c, uint32_t source, float weight)
     return c->n == CHUNK ? flush_edges(c) : SL_OK;
 }
 
-static int open_files(struct csc *c, const struct sl_staging *st, bool weighted)
+static int open_files(struct csc *c, const struct sl_staging *st)
 {
     char path[SL_STAGING_PATH_BYTES];
-    uint64_t n_starts = c->n_nodes + 1, later = SL_NPY_ROWS_LATER;
+    uint64_t n_starts = c->plan->n_nodes + 1, later = SL_NPY_ROWS_LATER;
     SL_TRY(sl_npy_writer_open(sl_staging_file(st, "indptr.npy", path), SL_DTYPE_I64, 1, &n_starts,
                               &c->indptr));
     SL_TRY(sl_npy_writer_open(sl_staging_file(st, "indices.npy", path),
                               c->wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later, &c->indices));
-    if (weighted)
+    if (c->plan->weighted)
         SL_TRY(sl_npy_writer_open(sl_staging_file(st, "edge_weight.npy", path), SL_DTYPE_F32, 1,
                                   &later, &c->weight));
     return SL_OK;
@@ -100,9 +100,9 @@ static int commit(struct sl_npy_writer **w)
     return writer ? sl_npy_writer_commit(writer) : SL_OK;
 }
 
-static int write_all(struct csc *c, struct sl_edge_sort *edges, bool dedup,
-                     const struct sl_id_map *map, struct sl_progress *progress)
+static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progress *progress)
 {
+    const struct sl_csc_plan *plan = c->plan;
     uint64_t last = UINT64_MAX;
     const uint64_t *keys;
     const float *weights;
@@ -114,24 +114,27 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, bool dedup,
             break;
         for (size_t i = 0; i < n; i++) {
             uint64_t key = keys[i];
-            if (dedup && key == last) {
+            if (plan->dedup && key == last) {
                 c->summary->n_duplicates++;
                 continue;
             }
             uint32_t row = (uint32_t)(key >> 32), source = (uint32_t)key;
-            if (map) {
-                row = sl_id_map_rank(map, row);
-                source = sl_id_map_rank(map, source);
+            if (plan->map) {
+                row = sl_id_map_rank(plan->map, row);
+                source = sl_id_map_rank(plan->map, source);
             }
             // The first edge of a row opens it; last == UINT64_MAX has no row of its own.
             if (row >= c->next_row)
                 SL_TRY(open_rows(c, row));
             last = key;
-            SL_TRY(put_edge(c, source, weights ? weights[i] : 0));
+            float weight = weights ? weights[i] : 0;
+            if (plan->weight)
+                weight = plan->weight(plan->context, source, row);
+            SL_TRY(put_edge(c, source, weight));
         }
         sl_progress_add(progress, n);
     }
-    SL_TRY(open_rows(c, c->n_nodes)); // closes the last row; its start is the end of all
+    SL_TRY(open_rows(c, plan->n_nodes)); // closes the last row; its start is the end of all
     SL_TRY(flush_edges(c));
     SL_TRY(flush_starts(c));
     SL_TRY(commit(&c->indices));
@@ -139,21 +142,21 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, bool dedup,
     return commit(&c->indptr);
 }
 
-int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges, uint64_t n_nodes,
-                 bool weighted, bool dedup, const struct sl_id_map *map,
-                 struct sl_progress *progress, struct sl_csc_summary *out)
+int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
+                 const struct sl_csc_plan *plan, struct sl_progress *progress,
+                 struct sl_csc_summary *out)
 {
     memset(out, 0, sizeof *out);
-    out->n_nodes = n_nodes;
+    out->n_nodes = plan->n_nodes;
     struct csc *c = calloc(1, sizeof *c);
     if (!c)
         return sl_fail(SL_ENOMEM, "write %s: no memory", st->final);
-    c->n_nodes = n_nodes;
-    c->wide = n_nodes > INT32_MAX;
+    c->plan = plan;
+    c->wide = plan->n_nodes > INT32_MAX;
     c->summary = out;
-    int rc = open_files(c, st, weighted);
+    int rc = open_files(c, st);
     if (rc == SL_OK)
-        rc = write_all(c, edges, dedup, map, progress);
+        rc = write_all(c, edges, progress);
     sl_npy_writer_abort(c->indptr);
     sl_npy_writer_abort(c->indices);
     sl_npy_writer_abort(c->weight);

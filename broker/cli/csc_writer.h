@@ -20,13 +20,22 @@ struct sl_csc_summary {
     uint64_t n_isolated;   // vertices without in-edges
 };
 
+struct sl_csc_plan {
+    uint64_t n_nodes;
+    bool dedup;                  // keep the first of equal edges (and its weight)
+    const struct sl_id_map *map; // renumbers both ends, keeping their order; or NULL
+    bool weighted;               // write edge_weight.npy: the sort's weights,
+    // or, where this is set, a function of an edge's ends.
+    float (*weight)(const void *context, uint32_t source, uint32_t destination);
+    const void *context;
+};
+
 /*
- * Takes every edge of a finished sort and writes the topology files. `dedup` keeps the first of
- * equal edges (and its weight); `weighted` writes edge_weight.npy; `map` (or NULL) renumbers both
- * ends, keeping their order. indices are int32 where n_nodes is below 2^31. SL_EIO, SL_EABORTED.
+ * Takes every edge of a finished sort and writes the topology files. indices are int32 where
+ * n_nodes is below 2^31. SL_EIO, SL_EABORTED.
  */
-int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges, uint64_t n_nodes,
-                 bool weighted, bool dedup, const struct sl_id_map *map,
-                 struct sl_progress *progress, struct sl_csc_summary *out);
+int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
+                 const struct sl_csc_plan *plan, struct sl_progress *progress,
+                 struct sl_csc_summary *out);
 
 #endif

@@ -18,6 +18,10 @@ enum sl_draw_purpose {
     SL_DRAW_CLASS_MEAN = 4, // item: class; group: dimension / 4
     SL_DRAW_FEATURE = 5,    // item: vertex; group: dimension / 4
     SL_DRAW_ESTIMATE = 6,   // item: running number
+    SL_DRAW_YEAR = 7,       // item: vertex
+    SL_DRAW_REFERENCES = 8, // item: vertex
+    SL_DRAW_ROUND = 9,      // item: round of topics
+    SL_DRAW_FAME = 10,      // item: era of papers << 32 | topic
 };
 
 static inline struct sl_rng_block sl_draw(uint64_t seed, enum sl_draw_purpose purpose,

@@ -10,6 +10,7 @@
 #include "broker/cli/generate.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,7 @@ size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option
          .value = &c->classes,
          .placeholder = "C",
          .max = 1e6,
+         .no_default = c->classes == SL_GENERATE_CLASSES_AUTO,
          .help = "labels 0 to C - 1, 0 for none"},
         {.name = "train-ratio",
          .type = SL_OPTION_REAL,
@@ -131,6 +133,12 @@ size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option
     };
     memcpy(options, common, sizeof common);
     return SL_COUNT_OF(common);
+}
+
+float sl_generate_year_weight(uint32_t year)
+{
+    static const float quarters[4] = {1, 1.18920711f, 1.41421356f, 1.68179283f}; // 2^(i / 4)
+    return ldexpf(quarters[year % 4], (int)(year / 4));
 }
 
 // ---- edges --------------------------------------------------------------------------------------
@@ -183,7 +191,14 @@ static int make_topology(const struct sl_generator *g, const struct sl_generate_
         rc = sl_edge_sort_finish(work.sort);
     if (rc == SL_OK) {
         sl_progress_begin(progress, "topology", g->n_edges * (g->both_ways ? 2 : 1), "edges");
-        rc = sl_csc_write(st, work.sort, g->n_nodes, false, g->dedup, NULL, progress, summary);
+        const struct sl_csc_plan plan = {
+            .n_nodes = g->n_nodes,
+            .dedup = g->dedup,
+            .weighted = g->weight != NULL,
+            .weight = g->weight,
+            .context = g->context,
+        };
+        rc = sl_csc_write(st, work.sort, &plan, progress, summary);
     }
     sl_edge_sort_destroy(work.sort);
     return rc;
@@ -210,6 +225,7 @@ static int write_metadata(const struct sl_generator *g, const struct sl_generate
     cJSON_AddRawToObject(parameters, "seed", text); // all 64 bits, which a double does not hold
     cJSON_AddNumberToObject(parameters, "edges_drawn", (double)g->n_edges);
     cJSON_AddBoolToObject(parameters, "dedup", g->dedup);
+    cJSON_AddBoolToObject(parameters, "weights", g->weight != NULL);
     g->describe(g->context, parameters);
     if (g->n_classes) {
         cJSON_AddNumberToObject(parameters, "train_ratio", c->train_ratio);
@@ -226,8 +242,8 @@ static void print_summary(const struct sl_generator *g, const struct sl_staging 
     sl_table_init(&t, "l l", NULL);
     sl_table_row(&t, "data set|%s", st->final);
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, s->n_nodes));
-    sl_table_row(&t, "edges|%s stored%s", sl_units_grouped(a, s->n_edges),
-                 g->both_ways ? " (both directions)" : "");
+    sl_table_row(&t, "edges|%s stored%s%s", sl_units_grouped(a, s->n_edges),
+                 g->both_ways ? " (both directions)" : "", g->weight ? ", with weights" : "");
     if (g->dedup)
         sl_table_row(&t, "duplicates|%s dropped", sl_units_grouped(a, s->n_duplicates));
     sl_table_row(&t, "in-degree|mean %.1f, largest %s, %s vertices without",
@@ -259,7 +275,10 @@ static int make_all(const struct sl_generator *g, const struct sl_generate_commo
         SL_TRY(sl_vertex_write_features(&job, g->feat_dim, g->features, g->context));
     if (g->n_classes) {
         SL_TRY(sl_vertex_write_labels(&job, g->label, g->context));
-        SL_TRY(sl_vertex_write_split(&job, g->seed, c->train_ratio, c->val_ratio));
+        if (g->list)
+            SL_TRY(sl_vertex_write_lists(&job, g->list, g->context));
+        else
+            SL_TRY(sl_vertex_write_split(&job, g->seed, c->train_ratio, c->val_ratio));
     }
     sl_progress_end(progress);
     return write_metadata(g, c, st, summary);
@@ -298,6 +317,8 @@ int sl_generate_dataset(const struct sl_generator *g, const struct sl_generate_c
 int sl_command_generate(int argc, char **argv)
 {
     static const struct sl_command kinds[] = {
+        {"citation", "papers that cite earlier ones of their topic; training on a few topics",
+         sl_generate_citation},
         {"planted", "communities with power-law degrees; labels that can be learnt",
          sl_generate_planted},
         {"rmat", "R-MAT: power-law degrees, random features and labels", sl_generate_rmat},

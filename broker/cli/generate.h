@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/data/dataset.h"
 #include "broker/cli/options.h"
 
 struct sl_generator {
@@ -29,11 +30,18 @@ struct sl_generator {
 
     // Keys (edge_sort.h) of edges first .. first + n, two for each when both_ways.
     void (*draw_edges)(const void *context, uint64_t first, size_t n, uint64_t *keys);
+    // Weight of an edge, a function of its ends; NULL = edges have none.
+    float (*weight)(const void *context, uint32_t source, uint32_t destination);
     int32_t (*label)(const void *context, uint64_t vertex);
+    // Which list a vertex is in, SL_SPLIT_COUNT for none; NULL = drawn, by the ratios.
+    enum sl_split (*list)(const void *context, uint64_t vertex);
     void (*features)(const void *context, uint64_t vertex, float *row); // (feat_dim)
     // Adds the kind's parameters to metadata.json's "generator".
     void (*describe)(const void *context, cJSON *parameters);
 };
+
+// A default of `classes`: as many as the kind has of what its labels name.
+#define SL_GENERATE_CLASSES_AUTO UINT64_MAX
 
 // Options that all kinds share.
 struct sl_generate_common {
@@ -59,6 +67,15 @@ size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option
 // Makes the data set and prints a summary. Returns as a command does.
 int sl_generate_dataset(const struct sl_generator *g, const struct sl_generate_common *c);
 
+/*
+ * Weights by age, as FGNN's experiments have them: every vertex has a year from 0 to YEARS - 1, and
+ * the weight of an edge doubles with every four years of its source, so sampling by weight prefers
+ * new vertices.
+ */
+enum { SL_GENERATE_YEARS = 32 };
+float sl_generate_year_weight(uint32_t year);
+
+int sl_generate_citation(int argc, char **argv);
 int sl_generate_rmat(int argc, char **argv);
 int sl_generate_planted(int argc, char **argv);
 

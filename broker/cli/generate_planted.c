@@ -19,10 +19,10 @@
 #include "broker/cli/generate.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "broker/cli/class_features.h"
 #include "broker/cli/draw.h"
 #include "broker/cli/edge_sort.h"
 #include "broker/cli/scramble.h"
@@ -31,14 +31,14 @@ enum { MAX_ATTEMPTS = 32 };
 
 struct planted {
     uint64_t seed, n_nodes;
-    uint32_t n_classes, feat_dim;
+    uint32_t n_classes;
     double exponent, homophily, noise;
     bool directed;
     // Of the inverse: rank = (1 + u * span)^power - 1; span for the larger and the smaller classes.
     double power, span_large, span_small;
     uint64_t n_large; // classes that have one vertex more
     struct sl_scramble scramble;
-    float *means; // (n_classes, feat_dim)
+    struct sl_class_features features;
 };
 
 static uint64_t class_size(const struct planted *p, uint32_t class)
@@ -109,36 +109,10 @@ static int32_t label(const void *context, uint64_t vertex)
     return (int32_t)class_of(context, vertex);
 }
 
-// Two independent standard normal numbers from two words (Box and Muller).
-static void gaussian_pair(uint32_t w0, uint32_t w1, float *x, float *y)
-{
-    float radius = sqrtf(-2 * logf(1 - sl_rng_unit(w0)));
-    float angle = (float)(2 * M_PI) * sl_rng_unit(w1);
-    *x = radius * cosf(angle);
-    *y = radius * sinf(angle);
-}
-
-static void gaussian_row(uint64_t seed, enum sl_draw_purpose purpose, uint64_t item, uint32_t dim,
-                         float *row)
-{
-    for (uint32_t d = 0; d < dim; d += 4) {
-        float x[4];
-        struct sl_rng_block b = sl_draw(seed, purpose, item, d / 4);
-        gaussian_pair(b.w[0], b.w[1], &x[0], &x[1]);
-        gaussian_pair(b.w[2], b.w[3], &x[2], &x[3]);
-        for (uint32_t k = 0; k < 4 && d + k < dim; k++)
-            row[d + k] = x[k];
-    }
-}
-
 static void features(const void *context, uint64_t vertex, float *row)
 {
     const struct planted *p = context;
-    const float *mean = &p->means[(size_t)class_of(p, vertex) * p->feat_dim];
-    float noise = (float)p->noise;
-    gaussian_row(p->seed, SL_DRAW_FEATURE, vertex, p->feat_dim, row);
-    for (uint32_t d = 0; d < p->feat_dim; d++)
-        row[d] = mean[d] + noise * row[d];
+    sl_class_features_row(&p->features, class_of(p, vertex), vertex, row);
 }
 
 static void describe(const void *context, cJSON *parameters)
@@ -149,30 +123,11 @@ static void describe(const void *context, cJSON *parameters)
     cJSON_AddNumberToObject(parameters, "noise", p->noise);
 }
 
-static int make_means(struct planted *p)
-{
-    p->means = calloc((size_t)p->n_classes * p->feat_dim + 1, sizeof *p->means);
-    if (!p->means)
-        return sl_fail(SL_ENOMEM, "generate planted: no memory for %u class means", p->n_classes);
-    for (uint32_t c = 0; c < p->n_classes; c++) {
-        float *row = &p->means[(size_t)c * p->feat_dim];
-        double sum = 0;
-        gaussian_row(p->seed, SL_DRAW_CLASS_MEAN, c, p->feat_dim, row);
-        for (uint32_t d = 0; d < p->feat_dim; d++)
-            sum += (double)row[d] * row[d];
-        float scale = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
-        for (uint32_t d = 0; d < p->feat_dim; d++)
-            row[d] *= scale;
-    }
-    return SL_OK;
-}
-
 static int prepare(struct planted *p, const struct sl_generate_common *common)
 {
     p->seed = common->seed;
     p->n_nodes = common->nodes;
     p->n_classes = (uint32_t)common->classes;
-    p->feat_dim = (uint32_t)common->feat_dim;
     if (p->n_classes < 1 || p->n_nodes < 2 * common->classes)
         return sl_fail(SL_EINVAL,
                        "generate planted: --classes %u with --nodes %llu: wanted 1 class or more, "
@@ -185,7 +140,8 @@ static int prepare(struct planted *p, const struct sl_generate_common *common)
     p->span_small = pow((double)small + 1, 1 - steepness) - 1;
     p->span_large = pow((double)small + 2, 1 - steepness) - 1;
     sl_scramble_init(&p->scramble, p->n_nodes, p->seed, 0);
-    return make_means(p);
+    return sl_class_features_init(&p->features, p->seed, p->n_classes, (uint32_t)common->feat_dim,
+                                  p->noise);
 }
 
 int sl_generate_planted(int argc, char **argv)
@@ -266,7 +222,7 @@ int sl_generate_planted(int argc, char **argv)
             .n_edges = common.edges ? common.edges : (uint64_t)SL_MAX(llround(wanted), 1ll),
             .both_ways = !p.directed,
             .dedup = !multi_edges,
-            .feat_dim = p.feat_dim,
+            .feat_dim = p.features.dim,
             .n_classes = p.n_classes,
             .context = &p,
             .draw_edges = draw_edges,
@@ -276,6 +232,6 @@ int sl_generate_planted(int argc, char **argv)
         };
         rc = sl_generate_dataset(&g, &common);
     }
-    free(p.means);
+    sl_class_features_fini(&p.features);
     return rc;
 }

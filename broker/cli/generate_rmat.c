@@ -94,6 +94,13 @@ static int32_t label(const void *context, uint64_t vertex)
     return (int32_t)((uint64_t)b.w[0] * r->n_classes >> 32);
 }
 
+static float weight(const void *context, uint32_t source, uint32_t destination)
+{
+    const struct rmat *r = context;
+    struct sl_rng_block b = sl_draw(r->seed, SL_DRAW_YEAR, source, 0);
+    return sl_generate_year_weight(b.w[0] % SL_GENERATE_YEARS);
+}
+
 // Uniform in [-1, 1): features that say nothing, of the right size.
 static void features(const void *context, uint64_t vertex, float *row)
 {
@@ -125,7 +132,7 @@ int sl_generate_rmat(int argc, char **argv)
     struct sl_generate_common common = SL_GENERATE_DEFAULTS;
     struct rmat r = {.a = 0.57, .b = 0.19, .c = 0.19};
     uint64_t scale = 0, edge_factor = 16;
-    bool dedup = false, edge_factor_given = false;
+    bool dedup = false, weights = false, edge_factor_given = false;
     common.feat_dim = common.classes = 0;
     struct sl_option options[SL_GENERATE_MAX_OPTIONS];
     size_t n = sl_generate_common_options(&common, options);
@@ -171,6 +178,10 @@ int sl_generate_rmat(int argc, char **argv)
          .type = SL_OPTION_FLAG,
          .value = &dedup,
          .help = "keep each edge once (fewer edges than asked for)"},
+        {.name = "weights",
+         .type = SL_OPTION_FLAG,
+         .value = &weights,
+         .help = "write edge_weight.npy: vertices have a random year, newer ones weigh more"},
     };
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)
         options[n++] = own[i];
@@ -216,6 +227,7 @@ int sl_generate_rmat(int argc, char **argv)
         .n_classes = r.n_classes,
         .context = &r,
         .draw_edges = draw_edges,
+        .weight = weights ? weight : NULL,
         .label = label,
         .features = features,
         .describe = describe,

@@ -79,8 +79,13 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
     SL_TRY(sl_edge_intake_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
     sl_progress_begin(&im->progress, "topology", n_stored, "edges");
-    SL_TRY(sl_csc_write(&im->st, in->sort, n_nodes, in->weighted, im->dedup || im->symmetrise, map,
-                        &im->progress, &im->csc));
+    const struct sl_csc_plan plan = {
+        .n_nodes = n_nodes,
+        .dedup = im->dedup || im->symmetrise,
+        .map = map,
+        .weighted = in->weighted,
+    };
+    SL_TRY(sl_csc_write(&im->st, in->sort, &plan, &im->progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
     return SL_OK;

@@ -34,7 +34,9 @@ struct inspection {
     uint64_t bins[DEGREE_BINS];
     uint32_t n_bins;
     uint64_t min_degree, max_degree;
-    uint64_t *classes; // (n_classes) vertices of each
+    double min_weight, mean_weight, max_weight; // where edges have weights
+    uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
+    uint64_t *classes;                          // (n_classes) vertices of each
     uint64_t n_unlabelled;
     struct sl_batch_estimate batch;
 };
@@ -54,6 +56,28 @@ static void count_degrees(struct inspection *in)
     for (uint32_t b = 0; b < DEGREE_BINS; b++)
         if (in->bins[b])
             in->n_bins = b + 1;
+}
+
+// Sampling by weight finds no neighbours of a vertex whose edges all weigh nothing.
+static void count_weights(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    double sum = 0;
+    if (!ds->edge_weight || ds->n_edges == 0)
+        return;
+    in->min_weight = in->max_weight = (double)ds->edge_weight[0];
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        double of_vertex = 0;
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+            double w = (double)ds->edge_weight[e] + 0.0; // makes -0 a 0
+            in->min_weight = SL_MIN(in->min_weight, w);
+            in->max_weight = SL_MAX(in->max_weight, w);
+            of_vertex += w;
+        }
+        in->n_weightless += of_vertex == 0 && sl_dataset_degree(ds, v) > 0;
+        sum += of_vertex;
+    }
+    in->mean_weight = sum / (double)ds->n_edges;
 }
 
 static int count_classes(struct inspection *in)
@@ -122,6 +146,10 @@ static void print_overview(const struct inspection *in)
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
     sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),
                  ds->edge_weight ? ", with weights" : "");
+    if (ds->edge_weight)
+        sl_table_row(&t, "weights|min %g, mean %.4g, max %g, %s vertices whose edges weigh nothing",
+                     in->min_weight, in->mean_weight, in->max_weight,
+                     sl_units_grouped(a, in->n_weightless));
     sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s vertices without",
                  sl_units_grouped(a, in->min_degree), mean_degree(in),
                  sl_units_grouped(b, in->max_degree),
@@ -249,6 +277,13 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddNumberToObject(root, "num_nodes", (double)ds->n_nodes);
     cJSON_AddNumberToObject(root, "num_edges", (double)ds->n_edges);
     cJSON_AddBoolToObject(root, "edge_weight", ds->edge_weight != NULL);
+    if (ds->edge_weight) {
+        cJSON *weights = cJSON_AddObjectToObject(root, "edge_weights");
+        cJSON_AddNumberToObject(weights, "min", in->min_weight);
+        cJSON_AddNumberToObject(weights, "mean", in->mean_weight);
+        cJSON_AddNumberToObject(weights, "max", in->max_weight);
+        cJSON_AddNumberToObject(weights, "weightless_vertices", (double)in->n_weightless);
+    }
     cJSON *degree = cJSON_AddObjectToObject(root, "in_degree");
     cJSON_AddNumberToObject(degree, "min", (double)in->min_degree);
     cJSON_AddNumberToObject(degree, "mean", mean_degree(in));
@@ -302,6 +337,7 @@ static int inspect(struct inspection *in, const char *path, bool json)
     SL_TRY(sl_dataset_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
+    count_weights(in);
     SL_TRY(count_classes(in));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (json)

@@ -62,9 +62,11 @@ static void become_broker(char **argv, pid_t parent, int config_fd)
     execv(argv[0], argv);
 }
 
-int sl_launch_broker(const char *config_json, const char *report_path, struct sl_launch *out)
+int sl_launch_broker(const char *config_json, const char *job, const char *output,
+                     const char *report_path, struct sl_launch *out)
 {
     char program[4200], directory[4096], token[32], config[16];
+    char where[2 * PATH_MAX], here[PATH_MAX];
     int config_fd, status[2];
     memset(out, 0, sizeof *out);
     out->pidfd = -1;
@@ -73,14 +75,19 @@ int sl_launch_broker(const char *config_json, const char *report_path, struct sl
     sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, &out->token);
     snprintf(token, sizeof token, "%" PRIu64, out->token);
     snprintf(config, sizeof config, "%d", CONFIG_FD);
-    char *argv[] = {
-        program,       "--private", "--endpoint", out->endpoint, "--token", token,
-        "--config-fd", config,      NULL,         NULL,          NULL,
-    };
+    char *argv[] =
+        {
+            program,       "--private", "--endpoint", out->endpoint, "--token",  token,
+            "--config-fd", config,      "--job",      (char *)job,   "--output", where,
+            NULL,          NULL,        NULL, // execv() writes to none of them
+        };
     if (report_path) {
-        argv[8] = "--report";
-        argv[9] = (char *)report_path; // execv() does not write to it
+        argv[12] = "--report";
+        argv[13] = (char *)report_path;
     }
+    // Relative to this process's directory, which is the broker's too, but not the next terminal's.
+    bool relative = output[0] != '/' && getcwd(here, sizeof here);
+    snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", output);
     SL_TRY(config_memfd(config_json, &config_fd));
     // Closed by a successful exec; else it brings the reason.
     if (pipe2(status, O_CLOEXEC) != 0) {

@@ -21,8 +21,9 @@ struct sl_launch {
 };
 
 // Starts the broker that stands beside this program, with the resolved job; report_path may be
-// NULL. SL_ESYS, SL_ENOENT with a message.
-int sl_launch_broker(const char *config_json, const char *report_path, struct sl_launch *out);
+// NULL; job and output are what find_job.h finds it by. SL_ESYS, SL_ENOENT with a message.
+int sl_launch_broker(const char *config_json, const char *job, const char *output,
+                     const char *report_path, struct sl_launch *out);
 
 void sl_launch_kill(const struct sl_launch *launch);
 

@@ -10,6 +10,7 @@
 
 static const struct sl_command commands[] = {
     {"run", "run a job in the foreground: progress, then a summary", sl_command_run},
+    {"scale", "change how many devices of a running job sample and train", sl_command_scale},
     {"generate", "make a synthetic data set", sl_command_generate},
     {"import", "make a data set from files in another format", sl_command_import},
     {"inspect", "validate and describe a data set", sl_command_inspect},

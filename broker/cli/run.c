@@ -104,7 +104,10 @@ static int open_dataset(struct run *r)
     pthread_mutex_init(&p.lock, NULL);
     pthread_cond_init(&p.over, NULL);
     bool speaks = !r->options.quiet && pthread_create(&p.thread, NULL, say_after_a_while, &p) == 0;
-    int rc = sl_dataset_open(r->config.dataset, SL_NEED_TRAINING, SL_CHECK_CACHED, 0, &r->dataset);
+    unsigned need = SL_NEED_TRAINING;
+    if (r->config.sampler.kind == SL_SAMPLER_WEIGHTED)
+        need |= SL_NEED_WEIGHTS;
+    int rc = sl_dataset_open(r->config.dataset, need, SL_CHECK_CACHED, 0, &r->dataset);
     if (speaks) {
         pthread_mutex_lock(&p.lock);
         p.done = true;
@@ -133,6 +136,19 @@ static int load_config(struct run *r)
     return rc;
 }
 
+// How many batches an epoch has only the data set can tell.
+static int check_schedule(const struct run *r)
+{
+    uint64_t batches = sl_phases_batches(&r->config, r->dataset.split[SL_SPLIT_TRAIN].n);
+    for (uint32_t i = 0; i < r->config.n_schedule; i++)
+        if (r->config.schedule[i].batch > batches)
+            return sl_fail(SL_EINVAL,
+                           "%s: schedule[%u].batch: found %u, wanted at most %" PRIu64
+                           ", the mini-batches of an epoch: correct it",
+                           r->options.job, i, r->config.schedule[i].batch, batches);
+    return SL_OK;
+}
+
 // Nothing has a side effect here but the record of a data set that was checked.
 static int validate(struct run *r)
 {
@@ -142,6 +158,7 @@ static int validate(struct run *r)
     if (r->options.report)
         SL_TRY(sl_rundir_check_file(r->options.report, "--report"));
     SL_TRY(open_dataset(r));
+    SL_TRY(check_schedule(r));
     r->config_json = sl_config_to_json(&r->config);
     if (!r->config_json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
@@ -156,11 +173,40 @@ static int validate(struct run *r)
 
 // --- dry run -------------------------------------------------------------------------------------
 
+enum { ROLES_BYTES = 96 };
+
+// "sampler 0, standby trainer 1"
+static const char *roles_text(const struct sl_config *c, uint32_t device, char out[ROLES_BYTES])
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    int n = 0;
+    out[0] = '\0';
+    for (enum sl_role role = SL_ROLE_SAMPLER; role < SL_ROLE_COUNT; role++) {
+        enum sl_duty duty =
+            sl_placement_duty(split, c->n_devices, c->allocation.switching, role, device);
+        if (duty != SL_DUTY_NONE)
+            n += snprintf(out + n, ROLES_BYTES - (size_t)n, "%s%s%s %u", n ? ", " : "",
+                          duty == SL_DUTY_STANDBY ? "standby " : "", sl_role_name(role),
+                          sl_placement_role_index(c->n_devices, role, device));
+    }
+    return out[0] ? out : "nothing";
+}
+
+static void add_role_devices(cJSON *to, const char *key, const struct sl_config *c,
+                             enum sl_role role, enum sl_duty duty)
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    cJSON *list = cJSON_AddArrayToObject(to, key);
+    for (uint32_t i = 0; i < c->n_devices; i++)
+        if (sl_placement_duty(split, c->n_devices, c->allocation.switching, role, i) == duty)
+            cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
+}
+
 static void print_plan_text(const struct run *r)
 {
     const struct sl_config *c = &r->config;
     const struct sl_dataset *ds = &r->dataset;
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES];
     uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
     printf("job         %s\n", c->name);
     printf("data set    %s: %s vertices, %s edges, %u features, %u classes\n", c->dataset,
@@ -169,14 +215,12 @@ static void print_plan_text(const struct run *r)
     printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
            sl_units_grouped(a, sl_phases_batches(c, n_train)),
            sl_units_grouped(b, sl_phases_updates(c, n_train)));
-    printf("split       %u samplers, %u trainers (%s)\n", c->allocation.samplers,
-           c->allocation.trainers, sl_placement_reason(c, reason, sizeof reason));
-    for (uint32_t i = 0; i < c->allocation.samplers; i++)
-        printf("  sampler %u on %s\n", i,
-               sl_placement_device_text(c, sl_placement_sampler(c, i), device, sizeof device));
-    for (uint32_t i = 0; i < c->allocation.trainers; i++)
-        printf("  trainer %u on %s\n", i,
-               sl_placement_device_text(c, sl_placement_trainer(c, i), device, sizeof device));
+    printf("split       %u sampler%s, %u trainer%s (%s)\n", c->allocation.samplers,
+           c->allocation.samplers == 1 ? "" : "s", c->allocation.trainers,
+           c->allocation.trainers == 1 ? "" : "s", sl_placement_reason(c, reason, sizeof reason));
+    for (uint32_t i = 0; i < c->n_devices; i++)
+        printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
+               roles_text(c, i, roles));
     printf("output      %s\n\n%s\n", c->output, r->config_json);
 }
 
@@ -193,12 +237,9 @@ static int print_plan_json(const struct run *r)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
-    cJSON *samplers = cJSON_AddArrayToObject(split, "sampler_devices");
-    for (uint32_t i = 0; i < c->allocation.samplers; i++)
-        cJSON_AddItemToArray(samplers, cJSON_CreateNumber(sl_placement_sampler(c, i)));
-    cJSON *trainers = cJSON_AddArrayToObject(split, "trainer_devices");
-    for (uint32_t i = 0; i < c->allocation.trainers; i++)
-        cJSON_AddItemToArray(trainers, cJSON_CreateNumber(sl_placement_trainer(c, i)));
+    add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
+    add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
+    add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
     char *text = cJSON_Print(plan);
     cJSON_Delete(plan);
     if (!text)
@@ -357,7 +398,8 @@ static int run_job(struct run *r)
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (r->signal_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
-    SL_TRY(sl_launch_broker(r->config_json, r->options.report, &r->broker));
+    SL_TRY(sl_launch_broker(r->config_json, r->config.name, r->config.output, r->options.report,
+                            &r->broker));
     sl_run_view_init(&r->view, r->options.quiet, r->config.epochs);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->bus);
     if (rc < 0) {

@@ -36,6 +36,9 @@ void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress 
         snprintf(stage, sizeof stage, "%s", starts ? "starting workers" : "finishing");
     else if (strcmp(m->phase, "train") == 0)
         snprintf(stage, sizeof stage, "epoch %*u/%u", digits(m->epochs), m->epoch + 1, m->epochs);
+    else if (strcmp(m->phase, "presample") == 0 || strcmp(m->phase, "rank") == 0)
+        snprintf(stage, sizeof stage, "%s",
+                 *m->phase == 'p' ? "pre-sampling" : "ordering vertices");
     else if (strcmp(m->phase, "evaluate") == 0)
         snprintf(stage, sizeof stage, "evaluate %u/%u", m->epoch + 1, m->epochs);
     else
@@ -44,8 +47,8 @@ void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress 
         snprintf(view->stage, sizeof view->stage, "%s", stage);
         view->total = m->total;
         sl_progress_clear(&view->progress); // its last line would only repeat the epoch's
-        sl_progress_begin(&view->progress, stage, m->total,
-                          strcmp(m->phase, "train") == 0 ? "batches" : "steps");
+        bool batches = strcmp(m->phase, "train") == 0 || strcmp(m->phase, "presample") == 0;
+        sl_progress_begin(&view->progress, stage, m->total, batches ? "batches" : "steps");
     }
     if (m->total == 0)
         return;
@@ -70,31 +73,52 @@ static const char *text(const cJSON *object, const char *key)
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+// What caches and standby trainers did, where they did anything.
+static void describe_epoch(const cJSON *epoch, char *out, size_t bytes)
+{
+    const cJSON *cache = member(epoch, "cache");
+    double helped = number(member(epoch, "switching"), "batches");
+    char hits[32] = "", standby[32] = "";
+    if (cJSON_IsTrue(member(cache, "ranked")))
+        snprintf(hits, sizeof hits, "  hits %.1f %%", 100 * number(cache, "hit_rate"));
+    if (helped > 0)
+        snprintf(standby, sizeof standby, "  standby %.0f", helped);
+    snprintf(out, bytes, "%s%s", hits, standby);
+}
+
 void sl_run_view_epoch(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
     if (!e)
         return;
-    char validation[32] = "", evaluation[64] = "", time[SL_UNITS_BYTES];
+    char validation[32] = "", evaluation[64] = "", extras[64], time[SL_UNITS_BYTES];
     if (!isnan(number(e, "val_accuracy"))) {
         snprintf(validation, sizeof validation, "  val %.4f", number(e, "val_accuracy"));
         snprintf(evaluation, sizeof evaluation, " + %s evaluation",
                  sl_units_seconds(time, number(e, "evaluate_seconds")));
     }
+    describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = text(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f  train %.4f%s  %s%s  limit: %.*s",
-                     n_epoch, number(e, "epoch") + 1, view->epochs, number(e, "loss"),
-                     number(e, "train_accuracy"), validation,
-                     sl_units_seconds(time, number(e, "seconds")), evaluation,
-                     (int)strcspn(bottleneck, ":"), bottleneck);
+    sl_progress_line(
+        &view->progress, "epoch %*.0f/%u  loss %.4f  train %.4f%s  %s%s%s  limit: %.*s", n_epoch,
+        number(e, "epoch") + 1, view->epochs, number(e, "loss"), number(e, "train_accuracy"),
+        validation, sl_units_seconds(time, number(e, "seconds")), evaluation, extras,
+        (int)strcspn(bottleneck, ":"), bottleneck);
     cJSON_Delete(e);
 }
 
 void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line)
 {
-    sl_progress_line(&view->progress, "sluice: %s: %s",
-                     line->level == SL_LOG_ERROR ? "error" : "warning", line->text);
+    const char *what = line->level == SL_LOG_ERROR  ? "sluice: error: "
+                       : line->level == SL_LOG_WARN ? "sluice: warning: "
+                                                    : ""; // how the job goes, like an epoch's line
+    sl_progress_line(&view->progress, "%s%s", what, line->text);
 }
 
 void sl_run_view_end(struct sl_run_view *view)
@@ -113,8 +137,8 @@ struct stage_sum {
 
 static void add_epoch(struct stage_sum *sum, const cJSON *epoch)
 {
-    const cJSON *stages = cJSON_GetObjectItemCaseSensitive(epoch, "stages");
-    const cJSON *stage = cJSON_GetObjectItemCaseSensitive(stages, sum->name);
+    const cJSON *stages = member(epoch, "stages");
+    const cJSON *stage = member(stages, sum->name);
     double count = number(stage, "count");
     if (!(count > 0))
         return;
@@ -128,6 +152,8 @@ static void print_stages(const cJSON *epochs, double wall)
 {
     struct stage_sum sums[] = {
         {.name = "sample", .what = "samplers draw"},
+        {.name = "mark", .what = "samplers look up ranks"},
+        {.name = "copy", .what = "samplers copy vertex lists"},
         {.name = "backpressure", .what = "samplers wait for memory"},
         {.name = "extract", .what = "trainers gather features"},
         {.name = "train", .what = "trainers compute"},
@@ -142,7 +168,7 @@ static void print_stages(const cJSON *epochs, double wall)
                   (const char *[]){"stage", "seconds", "of wall", "p50", "p99", ""});
     for (size_t i = 0; i < SL_COUNT_OF(sums); i++) {
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
-        if (sums[i].count == 0)
+        if (sums[i].count == 0 || sums[i].seconds == 0)
             continue;
         sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", sums[i].name, sums[i].seconds,
                      wall > 0 ? 100 * sums[i].seconds / wall : 0,
@@ -153,10 +179,105 @@ static void print_stages(const cJSON *epochs, double wall)
     sl_table_fini(&t);
 }
 
+static double sum_of(const cJSON *epochs, const char *object, const char *key)
+{
+    double sum = 0;
+    const cJSON *epoch;
+    cJSON_ArrayForEach(epoch, epochs)
+    {
+        double value = number(member(epoch, object), key);
+        sum += isnan(value) ? 0 : value;
+    }
+    return sum;
+}
+
+static void print_cache(const cJSON *report)
+{
+    const cJSON *cache = member(report, "cache"), *epochs = member(report, "epochs");
+    const cJSON *first = cJSON_GetArrayItem(member(cache, "trainers"), 0);
+    char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES];
+    printf("features    %s from the store",
+           sl_units_bytes(miss, (uint64_t)sum_of(epochs, "cache", "miss_bytes")));
+    if (isnan(number(cache, "hit_rate"))) {
+        printf("\n");
+        return;
+    }
+    printf(", %s from caches\n",
+           sl_units_bytes(hit, (uint64_t)sum_of(epochs, "cache", "hit_bytes")));
+    printf("cache       %s: %.1f %% hits", text(cache, "policy"), 100 * number(cache, "hit_rate"));
+    if (!isnan(number(cache, "optimal_hit_rate")))
+        printf(" (optimal %.1f %%)", 100 * number(cache, "optimal_hit_rate"));
+    if (first)
+        printf(", %.3g %% of the vertices, %s", 100 * number(first, "ratio"),
+               sl_units_bytes(kept, (uint64_t)SL_MAX(number(first, "bytes"), 0)));
+    if (!isnan(number(cache, "presample_cost_epochs")))
+        printf("; it cost %.2g epochs", SL_MAX(number(cache, "presample_cost_epochs"), 0));
+    printf("\n");
+}
+
+static void print_switching(const cJSON *report)
+{
+    const cJSON *switching = member(report, "switching");
+    char time[SL_UNITS_BYTES];
+    if (!(number(switching, "batches") > 0))
+        return;
+    printf("switching   %.0f batches by standby trainers in %.0f turns",
+           number(switching, "batches"), number(switching, "switches"));
+    if (!isnan(number(switching, "seconds_saved")))
+        printf(", about %s saved", sl_units_seconds(time, number(switching, "seconds_saved")));
+    printf("\n");
+}
+
+static void print_allocation(const cJSON *a)
+{
+    char t_sample[SL_UNITS_BYTES], t_train[SL_UNITS_BYTES];
+    double samplers = number(a, "samplers"), trainers = number(a, "trainers");
+    printf("allocation  from epoch %.0f: %.0f sampler%s, %.0f trainer%s", number(a, "epoch") + 1,
+           samplers, samplers == 1 ? "" : "s", trainers, trainers == 1 ? "" : "s");
+    if (!isnan(number(a, "t_sample")) && !isnan(number(a, "t_train")))
+        printf("; T_s %s, T_t %s, K %.2g", sl_units_seconds(t_sample, number(a, "t_sample")),
+               sl_units_seconds(t_train, number(a, "t_train")), number(a, "k"));
+    printf("\n");
+}
+
+static void print_scale(const cJSON *scale)
+{
+    const cJSON *from = member(scale, "from"), *to = member(scale, "to");
+    const char *by = text(scale, "by");
+    char took[SL_UNITS_BYTES];
+    printf("scale       in epoch %.0f, by the %s: ", number(scale, "epoch") + 1, by);
+    if (cJSON_IsTrue(member(scale, "ok")))
+        printf("%.0f+%.0f -> %.0f+%.0f in %s\n", number(from, "samplers"), number(from, "trainers"),
+               number(to, "samplers"), number(to, "trainers"),
+               sl_units_seconds(took, number(scale, "took_seconds")));
+    else
+        printf("refused, %s\n", text(scale, "message"));
+}
+
+// The first decision on the split and those that changed it; changes that were asked for. The
+// reasons are in the report.
+static void print_decisions(const cJSON *report)
+{
+    const cJSON *e;
+    bool first = true;
+    cJSON_ArrayForEach(e, member(report, "allocations"))
+    {
+        if (first || cJSON_IsTrue(member(e, "moved")))
+            print_allocation(e);
+        first = false;
+    }
+    cJSON_ArrayForEach(e, member(report, "scales"))
+    {
+        // A move by the profile that worked has been told above.
+        if (strcmp(text(e, "by"), "profile") != 0 || !cJSON_IsTrue(member(e, "ok")))
+            print_scale(e);
+    }
+}
+
 static void print_restarts(const cJSON *report)
 {
-    const cJSON *restarts = cJSON_GetObjectItemCaseSensitive(report, "restarts");
-    const cJSON *batches = cJSON_GetObjectItemCaseSensitive(report, "batches");
+    const cJSON *restarts = member(report, "restarts");
+    const cJSON *batches = member(report, "batches");
     int n = cJSON_GetArraySize(restarts);
     if (n > 0)
         printf("workers     %d died and were replaced; %.0f batches drawn again, %.0f trained "
@@ -169,9 +290,9 @@ void sl_run_view_summary(const char *report_json, const char *run_directory)
     cJSON *report = cJSON_Parse(report_json);
     if (!report)
         return;
-    const cJSON *epochs = cJSON_GetObjectItemCaseSensitive(report, "epochs");
+    const cJSON *epochs = member(report, "epochs");
     const cJSON *last = cJSON_GetArrayItem(epochs, cJSON_GetArraySize(epochs) - 1);
-    const cJSON *batches = cJSON_GetObjectItemCaseSensitive(report, "batches");
+    const cJSON *batches = member(report, "batches");
     char wall[SL_UNITS_BYTES], start[SL_UNITS_BYTES], n[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
     double wall_seconds = number(report, "wall_seconds");
 
@@ -190,6 +311,9 @@ void sl_run_view_summary(const char *report_json, const char *run_directory)
         printf("test        %.4f\n", number(report, "test_accuracy"));
     if (last)
         printf("limit       %s\n", text(last, "bottleneck"));
+    print_cache(report);
+    print_switching(report);
+    print_decisions(report);
     print_restarts(report);
     printf("started in  %s\n", sl_units_seconds(start, number(report, "start_seconds")));
     printf("memory      %s at most\n",

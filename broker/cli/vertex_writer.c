@@ -10,7 +10,7 @@
 #include "broker/cli/threads.h"
 #include "broker/cli/scramble.h"
 
-enum { SPLITS = 3, IDS_PER_CHUNK = 8192 };
+enum { IDS_PER_CHUNK = 8192 };
 
 // ---- rows made in parallel, written in order ----------------------------------------------------
 
@@ -127,55 +127,78 @@ static int put_id(struct id_file *f, uint64_t v)
     return ++f->n == IDS_PER_CHUNK ? flush_ids(f) : SL_OK;
 }
 
-static int fill_split(const struct sl_vertex_job *job, struct id_file *files, uint64_t seed,
-                      uint64_t n_train, uint64_t n_val)
+static int fill_lists(const struct sl_vertex_job *job, struct id_file *files,
+                      enum sl_split (*list)(const void *context, uint64_t vertex),
+                      const void *context)
 {
-    struct sl_scramble permutation;
-    sl_scramble_init(&permutation, job->n_nodes, seed, 1);
     for (uint64_t v = 0; v < job->n_nodes; v++) {
-        uint64_t place = sl_scramble_apply(&permutation, v);
-        int which = place < n_train ? 0 : place < n_train + n_val ? 1 : 2;
-        SL_TRY(put_id(&files[which], v));
+        enum sl_split which = list(context, v);
+        if (which < SL_SPLIT_COUNT)
+            SL_TRY(put_id(&files[which], v));
         if (v % 65536 == 65535) {
             SL_TRY(sl_interrupt_check());
             sl_progress_set(job->progress, v);
         }
     }
     sl_progress_set(job->progress, job->n_nodes);
-    for (int i = 0; i < SPLITS; i++)
+    for (int i = 0; i < SL_SPLIT_COUNT; i++)
         SL_TRY(flush_ids(&files[i]));
     return SL_OK;
+}
+
+int sl_vertex_write_lists(const struct sl_vertex_job *job,
+                          enum sl_split (*list)(const void *context, uint64_t vertex),
+                          const void *context)
+{
+    static const char *const names[SL_SPLIT_COUNT] = {"train_idx.npy", "val_idx.npy",
+                                                      "test_idx.npy"};
+    char path[SL_STAGING_PATH_BYTES];
+    uint64_t later = SL_NPY_ROWS_LATER;
+    struct id_file *files = calloc(SL_SPLIT_COUNT, sizeof *files);
+    if (!files)
+        return sl_fail(SL_ENOMEM, "write %s: no memory for the split", job->st->final);
+    sl_progress_begin(job->progress, "split", job->n_nodes, "vertices");
+    int rc = SL_OK;
+    for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++) {
+        files[i].wide = job->n_nodes > INT32_MAX;
+        rc =
+            sl_npy_writer_open(sl_staging_file(job->st, names[i], path),
+                               files[i].wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later, &files[i].w);
+    }
+    if (rc == SL_OK)
+        rc = fill_lists(job, files, list, context);
+    for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++) {
+        struct sl_npy_writer *w = files[i].w;
+        files[i].w = NULL;
+        rc = sl_npy_writer_commit(w);
+    }
+    for (int i = 0; i < SL_SPLIT_COUNT; i++)
+        sl_npy_writer_abort(files[i].w);
+    free(files);
+    return rc;
+}
+
+// A seeded permutation; who comes first in it trains.
+struct random_split {
+    struct sl_scramble permutation;
+    uint64_t n_train, n_val;
+};
+
+static enum sl_split list_of(const void *context, uint64_t vertex)
+{
+    const struct random_split *s = context;
+    uint64_t place = sl_scramble_apply(&s->permutation, vertex);
+    return place < s->n_train              ? SL_SPLIT_TRAIN
+           : place < s->n_train + s->n_val ? SL_SPLIT_VAL
+                                           : SL_SPLIT_TEST;
 }
 
 int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double train_ratio,
                           double val_ratio)
 {
-    static const char *const names[SPLITS] = {"train_idx.npy", "val_idx.npy", "test_idx.npy"};
-    char path[SL_STAGING_PATH_BYTES];
-    uint64_t n_train = SL_MIN((uint64_t)llround(train_ratio * (double)job->n_nodes), job->n_nodes);
-    uint64_t n_val =
-        SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes), job->n_nodes - n_train);
-    uint64_t sizes[SPLITS] = {n_train, n_val, job->n_nodes - n_train - n_val};
-    struct id_file *files = calloc(SPLITS, sizeof *files);
-    if (!files)
-        return sl_fail(SL_ENOMEM, "write %s: no memory for the split", job->st->final);
-    sl_progress_begin(job->progress, "split", job->n_nodes, "vertices");
-    int rc = SL_OK;
-    for (int i = 0; i < SPLITS && rc == SL_OK; i++) {
-        files[i].wide = job->n_nodes > INT32_MAX;
-        rc = sl_npy_writer_open(sl_staging_file(job->st, names[i], path),
-                                files[i].wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &sizes[i],
-                                &files[i].w);
-    }
-    if (rc == SL_OK)
-        rc = fill_split(job, files, seed, n_train, n_val);
-    for (int i = 0; i < SPLITS && rc == SL_OK; i++) {
-        struct sl_npy_writer *w = files[i].w;
-        files[i].w = NULL;
-        rc = sl_npy_writer_commit(w);
-    }
-    for (int i = 0; i < SPLITS; i++)
-        sl_npy_writer_abort(files[i].w);
-    free(files);
-    return rc;
+    struct random_split s;
+    s.n_train = SL_MIN((uint64_t)llround(train_ratio * (double)job->n_nodes), job->n_nodes);
+    s.n_val = SL_MIN((uint64_t)llround(val_ratio * (double)job->n_nodes), job->n_nodes - s.n_train);
+    sl_scramble_init(&s.permutation, job->n_nodes, seed, 1);
+    return sl_vertex_write_lists(job, list_of, &s);
 }

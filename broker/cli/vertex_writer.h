@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/data/dataset.h"
 #include "broker/cli/progress.h"
 #include "broker/cli/staging.h"
 
@@ -29,7 +30,15 @@ int sl_vertex_write_labels(const struct sl_vertex_job *job,
                            const void *context);
 
 /*
- * train_idx.npy, val_idx.npy and test_idx.npy, ascending: round(ratio * n_nodes) vertices each,
+ * train_idx.npy, val_idx.npy and test_idx.npy, ascending; list(context, vertex) says in which one a
+ * vertex is: an enum sl_split, or SL_SPLIT_COUNT for none.
+ */
+int sl_vertex_write_lists(const struct sl_vertex_job *job,
+                          enum sl_split (*list)(const void *context, uint64_t vertex),
+                          const void *context);
+
+/*
+ * The same: round(ratio * n_nodes) vertices each,
  * the test set gets the rest. Which vertex goes where is a seeded permutation.
  */
 int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double train_ratio,

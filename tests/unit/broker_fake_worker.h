@@ -36,6 +36,7 @@
 #include "common/base/log.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
 
 struct fake {
@@ -90,7 +91,7 @@ static inline int fake_sample(struct fake *f)
     struct sl_arena *a = &f->w.arena;
     struct sl_lease l;
     struct sl_extent e;
-    int rc = sl_ledger_claim_sample(a, f->w.id, 50, &l);
+    int rc = sl_ledger_claim_sample(a, f->w.id, SL_AHEAD_ALL, 50, &l);
     if (rc < 0)
         return rc == SL_ETIMEDOUT ? SL_OK : rc;
     fake_with_lease(f);
@@ -109,7 +110,7 @@ static inline int fake_sample(struct fake *f)
     uint64_t first = (uint64_t)l.cell * l.phase->spec.batch_size;
     if (l.phase->spec.kind == SL_PHASE_TRAIN)
         for (uint32_t i = 0; i < l.entry->n_seeds; i++)
-            digest = digest * 1000003 + sl_arena_order(a, l.phase->spec.epoch)[first + i] + 1;
+            digest = digest * 1000003 + sl_arena_order(a, l.phase->spec.order_bank)[first + i] + 1;
     l.entry->digest = digest;
     l.entry->sampler = f->w.id;
     l.entry->ready_at_ns = sl_now_ns();
@@ -146,6 +147,12 @@ static inline int fake_train(struct fake *f)
 {
     struct sl_arena *a = &f->w.arena;
     struct sl_lease l;
+    // A standby trainer that never finds a reason to wake.
+    if (atomic_load(&sl_seat(a, f->w.slot)->duty) == SL_DUTY_STANDBY &&
+        atomic_load(&sl_schedule_of(a)->trainers) > 0) {
+        usleep(2000);
+        return SL_OK;
+    }
     fake_update(f);
     int rc = sl_ledger_claim_train(a, f->w.id, 50, &l);
     if (rc < 0)

@@ -12,13 +12,14 @@ static struct sl_arena_spec spec;
 static void setup(void)
 {
     memset(&config, 0, sizeof config);
-    config.allocation.samplers = 2;
-    config.allocation.trainers = 3;
+    config.n_devices = 5;
     config.model.layers = 3;
     config.updates.batches_per_update = 4;
     config.optimizer.kind = SL_OPTIMIZER_ADAM;
     config.evaluate.full = true;
-    need = (struct sl_capacity_need){.block_bytes_max = 1 << 20,
+    need = (struct sl_capacity_need){.samplers = 2,
+                                     .trainers = 3,
+                                     .block_bytes_max = 1 << 20,
                                      .n_nodes = 1000,
                                      .n_train = 100,
                                      .n_params = 5000,
@@ -30,12 +31,40 @@ START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
 {
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
     ck_assert_uint_eq(spec.payload_bytes, (2 * 3 + 2 + 16) << 20);
-    ck_assert_uint_eq(spec.n_workers, 5);
+    ck_assert_uint_eq(spec.n_devices, 5);
     ck_assert_uint_eq(spec.n_cells, 10);
     ck_assert_uint_eq(spec.n_state, 2);
     ck_assert_uint_eq(spec.batches_per_update, 4);
     ck_assert_uint_eq(spec.act_rows, 1000);
     ck_assert_uint_eq(spec.act_width, 16);
+}
+END_TEST
+
+START_TEST(switching_takes_a_whole_epoch)
+{
+    config.allocation.switching = true;
+    config.sampler.batch_size = 1;
+    need.block_bytes_mean = 500000; // eight chunks, and one more for the spread
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, (100 + 16) * 9 * (64 << 10));
+    must(sl_capacity_plan(&config, &need, 64 << 20, &spec));
+    ck_assert_uint_eq(spec.payload_bytes, 16 << 20);
+}
+END_TEST
+
+START_TEST(a_cache_needs_ranks_and_visits)
+{
+    config.cache.policy = SL_CACHE_DEGREE;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.hot_rows, 1000);
+    ck_assert_uint_eq(spec.visit_rows, 0);
+    config.cache.report_optimal = true;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.visit_rows, 1000);
+    config.cache.policy = SL_CACHE_PRESC;
+    config.cache.report_optimal = false;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.visit_rows, 1000);
 }
 END_TEST
 
@@ -132,6 +161,8 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_set_timeout(c, 10);
     tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
+    tcase_add_test(c, switching_takes_a_whole_epoch);
+    tcase_add_test(c, a_cache_needs_ranks_and_visits);
     tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);
     tcase_add_test(c, a_given_size_is_taken);
     tcase_add_test(c, less_than_the_workers_hold_is_refused_with_the_number);

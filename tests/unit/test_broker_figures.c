@@ -1,11 +1,14 @@
 // The mathematics of the report: percentiles, queue depth, sums, and who is named the bottleneck.
 #include "tests/unit/test_data_fixture.h"
 
+#include <math.h>
+
 #include "broker/figures.h"
 
 #define MS 1000000ull
 
 static struct sl_figures_scratch room;
+static const struct sl_update_rule ordered_by_1 = {.batches_per_update = 1};
 
 static void setup(void)
 {
@@ -49,7 +52,13 @@ static void make_entries(struct sl_batch_entry *e, uint64_t n)
         e[i].n_edges = 100 + i;
         e[i].n_input = 50;
         e[i].payload_bytes = 65536;
-        e[i].extract_bytes = 400;
+        e[i].hits = i < 20 ? 0 : 30;
+        e[i].hit_bytes = i < 20 ? 0 : 240;
+        e[i].miss_bytes = i < 20 ? 400 : 160;
+        e[i].mark_ns = MS / 10;
+        e[i].copy_ns = MS / 5;
+        e[i].sampler = 1;
+        e[i].trainer = 2;
         e[i].loss = 20.0;
         e[i].correct = 4;
         e[i].counted = 10;
@@ -70,6 +79,14 @@ START_TEST(an_epoch_is_summed_up)
     ck_assert_uint_eq(f.input_nodes, 5000);
     ck_assert_uint_eq(f.block_bytes, 6553600);
     ck_assert_uint_eq(f.feature_bytes, 40000);
+    ck_assert_uint_eq(f.hits, 2400);
+    ck_assert_uint_eq(f.misses, 2600);
+    ck_assert_uint_eq(f.hit_bytes, 19200);
+    ck_assert_uint_eq(f.miss_bytes, 20800);
+    ck_assert_double_eq_tol(sl_figures_hit_rate(&f), 0.48, 1e-12);
+    ck_assert_double_eq_tol(f.mark.seconds, 0.01, 1e-9);
+    ck_assert_double_eq_tol(f.copy.seconds, 0.02, 1e-9);
+    ck_assert_double_eq_tol(f.copy.p99, 0.0002, 1e-9);
     ck_assert_double_eq_tol(f.sample.seconds, 0.2, 1e-9);
     ck_assert_double_eq_tol(f.train.seconds, 5.05, 1e-9);
     ck_assert_double_eq_tol(f.train.p50, 0.050, 1e-9);
@@ -121,7 +138,7 @@ START_TEST(nothing_counted_and_no_time_divide_by_nothing)
     struct sl_batch_entry e = {0};
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
     sl_figures_take_training(&f, &e, 1, (struct sl_span){5, 5}, &room);
-    sl_figures_name_bottleneck(&f, 1);
+    sl_figures_name_bottleneck(&f, &ordered_by_1);
     ck_assert_double_eq(f.loss, 0);
     ck_assert_double_eq(f.train_accuracy, 0);
     ck_assert_double_eq(f.queue_mean, 0);
@@ -145,6 +162,135 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
 }
 END_TEST
 
+// --- the profile ---
+
+// Takes an epoch of n entries that are the same but for what `set` does to them.
+static struct sl_epoch_figures take(uint64_t n, uint32_t trainers, bool async,
+                                    void (*set)(struct sl_batch_entry *, uint64_t))
+{
+    static struct sl_batch_entry e[1000];
+    struct sl_epoch_figures f = {.samplers = 1, .trainers = trainers, .async = async};
+    memset(e, 0, n * sizeof *e);
+    for (uint64_t i = 0; i < n; i++) {
+        e[i].sampler = 1;
+        e[i].trainer = 2;
+        set(&e[i], i);
+    }
+    sl_figures_take_training(&f, e, n, (struct sl_span){0, 1000 * MS}, &room);
+    return f;
+}
+
+static void slow_at_first(struct sl_batch_entry *e, uint64_t i)
+{
+    e->sample_ns = (i < SL_FIGURES_WARM_UP ? 100 : 2) * MS;
+    e->mark_ns = e->copy_ns = MS / 2;
+    e->train_ns = (i < SL_FIGURES_WARM_UP ? 500 : 7) * MS;
+    e->extract_ns = 5 * MS;
+}
+
+START_TEST(a_worker_warms_up_once_in_its_life)
+{
+    // Three of five batches are cold: with them the median would be theirs.
+    struct sl_epoch_figures f = take(5, 1, false, slow_at_first);
+    ck_assert_double_eq_tol(f.t_sample, 0.003, 1e-9);
+    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-9);
+    ck_assert_double_eq(f.t_standby, 0);
+    f = take(5, 1, false, slow_at_first); // the same workers: slow for another reason
+    ck_assert_double_eq_tol(f.t_sample, 0.101, 1e-9);
+    ck_assert_double_eq_tol(f.t_train, 0.5, 1e-9);
+}
+END_TEST
+
+START_TEST(cold_batches_tell_when_there_are_no_others)
+{
+    struct sl_epoch_figures f = take(2, 1, false, slow_at_first);
+    ck_assert_double_eq_tol(f.t_sample, 0.101, 1e-9);
+    ck_assert_double_eq_tol(f.t_train, 0.5, 1e-9);
+}
+END_TEST
+
+static void extraction_bound(struct sl_batch_entry *e, uint64_t i)
+{
+    e->extract_ns = (i % 2 ? 9 : 30) * MS;
+    e->train_ns = (i % 2 ? 20 : 10) * MS;
+}
+
+START_TEST(a_batch_takes_as_long_as_the_longer_of_extraction_and_training)
+{
+    struct sl_epoch_figures f = take(13, 1, false, extraction_bound); // ten warm ones
+    ck_assert_double_eq_tol(f.t_train, 0.020, 1e-9);
+}
+END_TEST
+
+// Every fourth batch is trained by one of two standby trainers.
+static void helped(struct sl_batch_entry *e, uint64_t i)
+{
+    e->standby = i % 4 == 0;
+    e->trainer = e->standby ? 3 + (uint32_t)(i / 4 % 2) : 2;
+    e->train_ns = (e->standby ? 30 : 10) * MS;
+    e->train_wait_ns = (e->standby ? 4 : 1) * MS;
+    e->extract_ns = 2 * MS;
+}
+
+START_TEST(standby_trainers_are_told_apart)
+{
+    struct sl_epoch_figures f = take(100, 5, false, helped);
+    ck_assert_uint_eq(f.standby_batches, 25);
+    ck_assert_double_eq_tol(f.t_train, 0.010, 1e-9);
+    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
+    ck_assert_double_eq_tol(f.seconds_saved, 25 * 0.010 / 5, 1e-9);
+    ck_assert_double_eq_tol(f.normal_train, 0.75, 1e-9);
+    ck_assert_double_eq_tol(f.normal_wait, 0.075, 1e-9);
+    ck_assert_double_eq_tol(f.normal_extract, 0.15, 1e-9);
+    ck_assert_double_eq_tol(f.train.seconds, 1.5, 1e-9);
+}
+END_TEST
+
+static void all_by_standby(struct sl_batch_entry *e, uint64_t i)
+{
+    e->standby = 1;
+    e->train_ns = 30 * MS;
+}
+
+START_TEST(without_normal_trainers_nothing_is_known_to_be_saved)
+{
+    struct sl_epoch_figures f = take(10, 0, false, all_by_standby);
+    ck_assert_double_eq(f.t_train, 0);
+    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
+    ck_assert(isnan(f.seconds_saved));
+    f = take(10, 2, false, all_by_standby); // trainers that came to nothing: T_t' has to do
+    ck_assert_double_eq_tol(f.seconds_saved, 0.15, 1e-9);
+    f = take(10, 0, false, slow_at_first);
+    ck_assert_double_eq(f.seconds_saved, 0);
+}
+END_TEST
+
+START_TEST(a_full_epoch_of_either_kind_fits_the_scratch)
+{
+    struct sl_epoch_figures f = take(1000, 1, false, all_by_standby);
+    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
+    f = take(1000, 1, false, slow_at_first);
+    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-9);
+}
+END_TEST
+
+static void stale(struct sl_batch_entry *e, uint64_t i)
+{
+    e->base_version = i;
+    e->applied_version = i + i % 5;
+}
+
+START_TEST(staleness_is_of_async_updates)
+{
+    struct sl_epoch_figures f = take(100, 2, true, stale);
+    ck_assert_double_eq_tol(f.staleness_mean, 2, 1e-12);
+    ck_assert_uint_eq(f.staleness_max, 4);
+    f = take(100, 2, false, stale);
+    ck_assert_double_eq(f.staleness_mean, 0);
+    ck_assert_uint_eq(f.staleness_max, 0);
+}
+END_TEST
+
 // --- the bottleneck ---
 
 static struct sl_epoch_figures one_second(void)
@@ -152,20 +298,27 @@ static struct sl_epoch_figures one_second(void)
     return (struct sl_epoch_figures){.seconds = 1, .samplers = 1, .trainers = 1, .batches = 10};
 }
 
+static void expect_rule(struct sl_epoch_figures *f, const struct sl_update_rule *rule,
+                        const char *who, const char *evidence)
+{
+    sl_figures_name_bottleneck(f, rule);
+    ck_assert_msg(strncmp(f->bottleneck, who, strlen(who)) == 0 && strstr(f->bottleneck, evidence),
+                  "wanted %s with %s, found: %s", who, evidence, f->bottleneck);
+}
+
 static void expect(struct sl_epoch_figures *f, uint32_t batches_per_update, const char *who,
                    const char *evidence)
 {
-    sl_figures_name_bottleneck(f, batches_per_update);
-    ck_assert_msg(strncmp(f->bottleneck, who, strlen(who)) == 0 && strstr(f->bottleneck, evidence),
-                  "wanted %s with %s, found: %s", who, evidence, f->bottleneck);
+    expect_rule(f, &(struct sl_update_rule){.batches_per_update = batches_per_update}, who,
+                evidence);
 }
 
 START_TEST(trainers_that_starve_accuse_the_samplers)
 {
     struct sl_epoch_figures f = one_second();
-    f.wait.seconds = 0.62;
+    f.normal_wait = 0.62;
     f.sample.seconds = 0.98;
-    f.train.seconds = 0.35;
+    f.normal_train = 0.35;
     f.queue_mean = 0.1;
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
 }
@@ -175,8 +328,8 @@ START_TEST(samplers_without_memory_accuse_the_trainers)
 {
     struct sl_epoch_figures f = one_second();
     f.backpressure.seconds = 0.4;
-    f.train.seconds = 0.97;
-    f.extract.seconds = 0.2;
+    f.normal_train = 0.97;
+    f.normal_extract = 0.2;
     f.queue_mean = 12;
     expect(&f, 4, "trainers:", "samplers waited for memory 40 %");
 }
@@ -185,8 +338,8 @@ END_TEST
 START_TEST(extraction_is_named_when_it_dominates)
 {
     struct sl_epoch_figures f = one_second();
-    f.train.seconds = 0.3;
-    f.extract.seconds = 0.9;
+    f.normal_train = 0.3;
+    f.normal_extract = 0.9;
     expect(&f, 4, "trainers:", "extraction took 90 %");
 }
 END_TEST
@@ -195,8 +348,8 @@ START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
 {
     struct sl_epoch_figures f = one_second();
     f.trainers = 2;
-    f.wait.seconds = 0.9; // of two trainers: 45 %
-    f.train.seconds = 1.0;
+    f.normal_wait = 0.9; // of two trainers: 45 %
+    f.normal_train = 1.0;
     f.queue_mean = 6;
     expect(&f, 1, "updates:", "45 %");
 }
@@ -205,9 +358,87 @@ END_TEST
 START_TEST(a_long_evaluation_is_named)
 {
     struct sl_epoch_figures f = one_second();
-    f.train.seconds = 0.9;
+    f.normal_train = 0.9;
     f.evaluate_seconds = 3;
     expect(&f, 1, "evaluation:", "75 %");
+}
+END_TEST
+
+START_TEST(marking_and_copying_count_as_sampling)
+{
+    struct sl_epoch_figures f = one_second();
+    f.normal_wait = 0.62;
+    f.sample.seconds = 0.5;
+    f.mark.seconds = 0.2;
+    f.copy.seconds = 0.1;
+    expect(&f, 4, "samplers:", "samplers drew 80 %");
+}
+END_TEST
+
+START_TEST(standby_trainers_time_is_not_the_normal_ones)
+{
+    struct sl_epoch_figures f = one_second();
+    f.samplers = 4;
+    f.normal_train = 0.9;
+    f.train.seconds = 3.5;
+    f.wait.seconds = 2; // of standby trainers, in four devices' spare time
+    f.standby_batches = 7;
+    expect(&f, 1, "trainers:", "forward and backward took 90 %");
+    expect(&f, 1, "trainers:", "standby trainers trained 70 % of the batches");
+}
+END_TEST
+
+START_TEST(extraction_tells_what_the_cache_did)
+{
+    struct sl_epoch_figures f = one_second();
+    f.normal_train = 0.3;
+    f.normal_extract = 0.9;
+    f.hits = 41;
+    f.misses = 59;
+    expect(&f, 4, "trainers:", "41 % of the rows came from a cache");
+}
+END_TEST
+
+START_TEST(a_single_device_takes_turns)
+{
+    struct sl_epoch_figures f = one_second();
+    f.trainers = 0;
+    f.standby_batches = 10;
+    f.sample.seconds = 0.3;
+    f.train.seconds = 0.65;
+    expect(&f, 1, "trainers:", "65 % of the devices' time, in turn with sampling, 30 %");
+    f.sample.seconds = 0.7;
+    f.train.seconds = 0.2;
+    expect(&f, 1, "samplers:", "70 % of the devices' time");
+    f.extract.seconds = 0.71;
+    expect(&f, 1, "trainers:", "extraction took 71 % of the devices' time");
+}
+END_TEST
+
+START_TEST(async_trainers_that_wait_wait_for_the_bound)
+{
+    const struct sl_update_rule rule = {.async = true, .batches_per_update = 1, .staleness = 2};
+    struct sl_epoch_figures f = one_second();
+    f.trainers = 4;
+    f.normal_wait = 2;
+    f.queue_mean = 3;
+    f.staleness_mean = 1.9;
+    expect_rule(&f, &rule, "updates:", "bound on staleness (2, gradients were 1.9");
+    f.queue_mean = 0.2; // nothing to train: it is not the bound
+    expect_rule(&f, &rule, "samplers:", "50 %");
+}
+END_TEST
+
+START_TEST(the_longest_sentence_fits)
+{
+    struct sl_epoch_figures f = one_second();
+    f.normal_train = 0.99;
+    f.normal_extract = 1;
+    f.hits = 1;
+    f.batches = f.standby_batches = 1000000000;
+    f.queue_mean = 1e9;
+    f.misses = 1;
+    expect(&f, 1, "trainers:", "standby trainers trained 100 % of the batches");
 }
 END_TEST
 
@@ -229,6 +460,19 @@ int main(void)
     tcase_add_test(t, extraction_is_named_when_it_dominates);
     tcase_add_test(t, trainers_that_wait_before_a_full_queue_wait_for_updates);
     tcase_add_test(t, a_long_evaluation_is_named);
+    tcase_add_test(t, a_worker_warms_up_once_in_its_life);
+    tcase_add_test(t, cold_batches_tell_when_there_are_no_others);
+    tcase_add_test(t, a_batch_takes_as_long_as_the_longer_of_extraction_and_training);
+    tcase_add_test(t, standby_trainers_are_told_apart);
+    tcase_add_test(t, without_normal_trainers_nothing_is_known_to_be_saved);
+    tcase_add_test(t, a_full_epoch_of_either_kind_fits_the_scratch);
+    tcase_add_test(t, staleness_is_of_async_updates);
+    tcase_add_test(t, marking_and_copying_count_as_sampling);
+    tcase_add_test(t, standby_trainers_time_is_not_the_normal_ones);
+    tcase_add_test(t, extraction_tells_what_the_cache_did);
+    tcase_add_test(t, a_single_device_takes_turns);
+    tcase_add_test(t, async_trainers_that_wait_wait_for_the_bound);
+    tcase_add_test(t, the_longest_sentence_fits);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -146,15 +146,19 @@ static void *client_main(void *arg)
 
 static int run_job(const char *extra, const char *report)
 {
+#define DEVICE "{\"kind\": \"cpu\", \"cores\": \"0\"}"
+    // A job that names its split may ask for up to five roles.
+    static const char two[] = DEVICE "," DEVICE;
+    static const char five[] = DEVICE "," DEVICE "," DEVICE "," DEVICE "," DEVICE;
     char text[8192];
     snprintf(text, sizeof text,
              "{\"name\": \"fake\", \"dataset\": \"%s\", \"output\": \"%s\", \"digest\": true, "
              "\"model\": {\"kind\": \"graphsage\", %s}, "
              "\"sampler\": {\"fanout\": %s, \"batch_size\": 8}, "
              "\"updates\": {\"batches_per_update\": 2}, "
-             "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\"}, "
-             "{\"kind\": \"cpu\", \"cores\": \"0\"}], \"seed\": 5%s%s}",
-             dir, output, model, fanout, *extra ? ", " : "", extra);
+             "\"devices\": [%s], \"seed\": 5%s%s}",
+             dir, output, model, fanout, strstr(extra, "allocation") ? five : two,
+             *extra ? ", " : "", extra);
     sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
     const struct sl_job_options options = {
         .endpoint = client.endpoint,
@@ -254,7 +258,7 @@ START_TEST(a_job_runs_to_its_report)
     ck_assert_str_eq(words(r, "schema"), "sluice.report/1");
     ck_assert_str_eq(words(r, "status"), "done");
     ck_assert_str_eq(words(r, "job"), "fake");
-    ck_assert_int_eq(cJSON_GetArraySize(at(r, "devices")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(r, "devices")), 5);
     ck_assert_int_eq(cJSON_GetArraySize(at(r, "restarts")), 0);
     ck_assert_double_eq(number(at(r, "config"), "epochs"), 3);
     const cJSON *allocation = cJSON_GetArrayItem(at(r, "allocations"), 0);
@@ -396,7 +400,7 @@ START_TEST(the_split_does_not_change_digests)
     snprintf(params_before, sizeof params_before, "%s", words(client.report, "params_sha256"));
     reset_client();
     snprintf(output, sizeof output, "%s/again", dir);
-    setenv("FAKE_WORKER", "sampler:hold3<1 trainer:hold3<1", 1);
+    setenv("FAKE_WORKER", "sampler:hold3<1 trainer:hold3<3", 1);
     ck_assert_int_eq(run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 2, \"trainers\": 3}", NULL),
                      0);
     ck_assert_str_eq(words(client.report, "samples_digest"), digest_before);
@@ -427,7 +431,7 @@ END_TEST
 
 START_TEST(a_killed_trainer_is_replaced_and_its_batch_trained_again)
 {
-    setenv("FAKE_WORKER", "trainer:hold3<1", 1);
+    setenv("FAKE_WORKER", "trainer:hold3<2", 1);
     ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
     assert_exactly_once(3);
     ck_assert_double_eq(number(at(client.report, "batches"), "retrained"), 1);

@@ -1,11 +1,15 @@
 // The plan of a job, and how its phases are opened ahead, gated and read, without any worker.
 #include "tests/unit/test_data_fixture.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "broker/phases.h"
 #include "broker/shuffle.h"
 #include "common/ipc/board.h"
+#include "common/ipc/hot.h"
+#include "common/ipc/ledger_internal.h"
+#include "common/ipc/seat.h"
 
 static struct sl_config config;
 static struct sl_phases_setup plan;
@@ -19,6 +23,7 @@ static struct {
     int epochs;
     bool complete;
     struct sl_epoch_figures last;
+    int ranked; // calls of on_ranked
 } t;
 
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
@@ -30,6 +35,12 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
 static void on_complete(void *ctx)
 {
     t.complete = true;
+}
+
+static void on_ranked(void *ctx, double seconds)
+{
+    ck_assert_double_ge(seconds, 0);
+    t.ranked++;
 }
 
 static void on_error(void *ctx)
@@ -56,7 +67,10 @@ static void setup(void)
         .config = &config,
         .n_nodes = 5000,
         .split = {{35, vertices}, {20, vertices}, {30, vertices}},
-        .events = {on_epoch, on_complete, on_error},
+        .events = {.on_epoch = on_epoch,
+                   .on_complete = on_complete,
+                   .on_error = on_error,
+                   .on_ranked = on_ranked},
     };
 }
 
@@ -64,9 +78,9 @@ static void setup(void)
 
 static void expect_plan(const char *want)
 {
-    static const char letter[] = "tvx";
+    static const char letter[] = "ptvx";
     char got[512] = "";
-    struct sl_plan_step s = {SL_PURPOSE_TRAIN, 0, 0};
+    struct sl_plan_step s = sl_plan_first(&plan);
     for (size_t n = 0; s.purpose != SL_PURPOSE_END; s = sl_plan_after(&plan, s))
         n += (size_t)snprintf(got + n, sizeof got - n, "%c%u%s", letter[s.purpose], s.epoch,
                               s.layer == 0   ? " "
@@ -174,12 +188,16 @@ END_TEST
 static void make_arena(void)
 {
     const struct sl_arena_spec spec = {
-        .n_workers = 2,
+        .n_devices = 2,
         .n_cells = (uint32_t)sl_phases_cells_max(&plan),
         .n_train = plan.split[SL_SPLIT_TRAIN].n,
         .n_params = 3,
         .n_state = 2,
         .batches_per_update = config.updates.batches_per_update,
+        .async = config.updates.mode == SL_UPDATE_ASYNC,
+        .staleness = config.updates.staleness,
+        .visit_rows = sl_ranking_needs_visits(&config) ? plan.n_nodes : 0,
+        .hot_rows = sl_ranking_is_needed(&config) ? plan.n_nodes : 0,
         .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
     };
     t.fd = sl_arena_memfd();
@@ -205,34 +223,53 @@ static bool gated(uint64_t seq)
     return atomic_load(&sl_ledger_phase(&t.arena, seq)->gate) != 0;
 }
 
-// Does all work of the current phase, as one sampler and one trainer would.
+// Draws one cell of the current phase. Vertex 7 is an input node of every batch, vertex 9 of those
+// of even epochs.
+static void sample_one(void)
+{
+    struct sl_lease l;
+    must(sl_ledger_claim_sample(&t.arena, 1, SL_AHEAD_ALL, 1, &l));
+    const struct sl_phase_spec *spec = &l.phase->spec;
+    l.entry->digest = l.cell + 1;
+    l.entry->n_input = 2;
+    if (spec->count_visits)
+        sl_hot_count(&t.arena, (uint32_t[]){7, spec->epoch % 2 ? 8 : 9}, 2);
+    if (spec->kind == SL_PHASE_PRESAMPLE)
+        must(sl_ledger_complete(&t.arena, &l));
+    else
+        must(sl_ledger_publish(&t.arena, &l));
+}
+
+static void train_one(uint64_t correct)
+{
+    struct sl_lease l;
+    struct sl_update u;
+    uint32_t items;
+    must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
+    sl_phase_range(l.phase, l.cell, &items);
+    l.entry->counted = items;
+    l.entry->correct = correct;
+    l.entry->loss = items;
+    l.entry->hits = l.phase->spec.rank_generation ? 1 : 0;
+    must(sl_ledger_complete(&t.arena, &l));
+    while (sl_board_begin_update(&t.arena, 2, &u) == SL_OK) {
+        sl_board_params(&t.arena, u.version + 1)[0] = (float)(u.version + 1);
+        sl_board_commit_update(&t.arena, &u);
+    }
+}
+
+// Does all work of the current phase that is left, as one sampler and one trainer would.
 static void work_through(uint64_t correct_each)
 {
     uint64_t seq = atomic_load(&t.arena.h->current);
     struct sl_phase_spec spec = phase(seq)->spec;
-    uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
-    struct sl_lease l;
-    struct sl_update u;
-    for (uint64_t i = 0; spec.kind != SL_PHASE_INFER && i < n; i++) {
-        must(sl_ledger_claim_sample(&t.arena, 1, 1, &l));
-        ck_assert_uint_eq(l.seq, seq);
-        l.entry->digest = l.cell + 1;
-        must(sl_ledger_publish(&t.arena, &l));
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
-        ck_assert_uint_eq(l.seq, seq);
-        uint32_t items;
-        sl_phase_range(l.phase, l.cell, &items);
-        l.entry->counted = items;
-        l.entry->correct = correct_each;
-        l.entry->loss = items;
-        must(sl_ledger_complete(&t.arena, &l));
-        while (sl_board_begin_update(&t.arena, 2, &u) == SL_OK) {
-            sl_board_params(&t.arena, u.version + 1)[0] = (float)(u.version + 1);
-            sl_board_commit_update(&t.arena, &u);
-        }
-    }
+    uint32_t n = (uint32_t)sl_div_up(spec.n_items, spec.batch_size);
+    for (uint32_t i = 0; i < n; i++)
+        if (sl_cell_state(sl_ledger_word(&t.arena, seq, i)) == SL_CELL_PENDING)
+            sample_one();
+    for (uint32_t i = 0; spec.kind != SL_PHASE_PRESAMPLE && i < n; i++)
+        train_one(correct_each);
+    ck_assert_uint_eq(atomic_load(&t.arena.h->current), seq + 1);
 }
 
 START_TEST(phases_are_opened_ahead_and_gated_behind_an_evaluation)
@@ -391,6 +428,400 @@ START_TEST(nothing_is_opened_after_a_stop)
 }
 END_TEST
 
+// --- ranking ---
+
+static const struct sl_phase_spec *spec_of(uint64_t seq)
+{
+    return &phase(seq)->spec;
+}
+
+static void cached(enum sl_cache_policy policy)
+{
+    config.cache.policy = policy;
+    config.cache.presample_epochs = policy == SL_CACHE_PRESC ? 1 : 0;
+    config.evaluate.every = 0;
+    config.epochs = 3;
+    plan.split[SL_SPLIT_VAL].n = plan.split[SL_SPLIT_TEST].n = 0;
+}
+
+static void work_and_poll(void)
+{
+    work_through(1);
+    sl_phases_poll(&t.phases);
+}
+
+START_TEST(the_oracle_samples_all_epochs_ahead)
+{
+    cached(SL_CACHE_OPTIMAL);
+    expect_plan("p0 p1 p2 t0 t1 t2 ");
+    config.cache.policy = SL_CACHE_PRESC;
+    expect_plan("t0 t1 t2 ");
+}
+END_TEST
+
+START_TEST(pre_sampling_draws_the_batches_of_training)
+{
+    uint32_t want[35];
+    cached(SL_CACHE_OPTIMAL);
+    make_arena();
+    static const uint64_t open_before[] = {2, 3, 3, 5, 6, 6};
+    for (uint32_t i = 0; i < 6; i++) {
+        uint64_t seq = i + 1;
+        ck_assert_uint_eq(opened(), open_before[i]);
+        const struct sl_phase_spec *spec = spec_of(seq);
+        ck_assert_uint_eq(spec->kind, i < 3 ? SL_PHASE_PRESAMPLE : SL_PHASE_TRAIN);
+        ck_assert_uint_eq(spec->epoch, i % 3);
+        ck_assert_uint_eq(spec->order_bank, i & 1);
+        ck_assert_uint_eq(spec->count_visits, i < 3);
+        ck_assert_uint_eq(spec->rank_generation, i < 3 ? 0 : 1);
+        ck_assert(sl_shuffle_order(11, i % 3, vertices, 35, NULL, want));
+        const uint32_t *got = sl_arena_order(&t.arena, spec->order_bank);
+        ck_assert_int_eq(memcmp(want, got, sizeof want), 0);
+        work_and_poll();
+    }
+    ck_assert(t.complete);
+    ck_assert_int_eq(t.epochs, 3);
+    ck_assert_uint_eq(t.phases.done, 12); // what was drawn ahead is not trained
+    ck_assert_uint_eq(t.phases.scheduled, 12);
+    ck_assert_double_gt(t.phases.presample_seconds, 0);
+}
+END_TEST
+
+START_TEST(presc_ranks_when_its_epochs_are_sampled_not_trained)
+{
+    cached(SL_CACHE_PRESC);
+    config.cache.presample_epochs = 2;
+    make_arena();
+    ck_assert_uint_eq(opened(), 2);
+    ck_assert(spec_of(1)->count_visits && spec_of(2)->count_visits);
+    for (int i = 0; i < 7; i++)
+        sample_one();
+    work_through(1); // epoch 0; of epoch 1 one batch is not drawn yet
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.ranked, 0);
+    ck_assert_uint_eq(opened(), 2);
+    sample_one();
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.ranked, 1);
+    ck_assert_uint_eq(opened(), 3);
+    ck_assert_uint_eq(spec_of(3)->rank_generation, 1);
+    ck_assert_uint_eq(spec_of(3)->count_visits, 0);
+    ck_assert_uint_eq(spec_of(2)->rank_generation, 0);
+}
+END_TEST
+
+START_TEST(the_order_is_by_visits_which_are_then_forgotten)
+{
+    cached(SL_CACHE_PRESC);
+    config.cache.presample_epochs = 2;
+    config.cache.report_optimal = true;
+    make_arena();
+    work_and_poll();
+    ck_assert_uint_eq(sl_hot_generation(&t.arena), 0);
+    for (int i = 0; i < 4; i++)
+        sample_one();
+    sl_phases_poll(&t.phases);
+    ck_assert_uint_eq(sl_hot_generation(&t.arena), 1);
+    const uint32_t *order = sl_hot_order(&t.arena), *rank = sl_hot_rank(&t.arena);
+    ck_assert_uint_eq(order[0], 7); // 8 visits
+    ck_assert_uint_eq(order[1], 8); // 4, as 9 has
+    ck_assert_uint_eq(order[2], 9);
+    ck_assert_uint_eq(order[3], 0);
+    ck_assert_uint_eq(rank[7], 0);
+    ck_assert_uint_eq(rank[4999], 4999);
+    ck_assert_uint_eq(atomic_load(&sl_hot_visits(&t.arena)[7]), 0);
+    ck_assert_uint_eq(spec_of(3)->count_visits, 1);
+}
+END_TEST
+
+START_TEST(a_batch_given_up_for_memory_counts_as_sampled)
+{
+    struct sl_lease again, last;
+    struct sl_evicted evicted;
+    cached(SL_CACHE_PRESC);
+    make_arena();
+    for (int i = 0; i < 3; i++)
+        sample_one();
+    sl_phases_poll(&t.phases);
+    sl_ledger_entry(&t.arena, 1, 2)->payload_bytes = SL_ARENA_CHUNK_BYTES;
+    must(sl_ledger_evict(&t.arena, sl_tag_make(1, 0, 0), &evicted));
+    must(sl_ledger_claim_sample(&t.arena, 1, SL_AHEAD_ALL, 1, &again));
+    ck_assert_uint_eq(again.cell, 2);
+    must(sl_ledger_claim_sample(&t.arena, 1, SL_AHEAD_ALL, 1, &last));
+    ck_assert_uint_eq(last.cell, 3);
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.ranked, 0);
+    must(sl_ledger_publish(&t.arena, &last));
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.ranked, 1);
+}
+END_TEST
+
+START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
+{
+    static const int64_t sources[] = {3, 3, 3, 4, 4, 0};
+    cached(SL_CACHE_DEGREE);
+    plan.indices = sources;
+    plan.n_edges = SL_COUNT_OF(sources);
+    plan.indices_dtype = SL_DTYPE_I64;
+    make_arena();
+    ck_assert_int_eq(t.ranked, 1);
+    ck_assert_uint_eq(spec_of(1)->rank_generation, 1);
+    ck_assert_uint_eq(spec_of(1)->count_visits, 0);
+    const uint32_t *order = sl_hot_order(&t.arena);
+    ck_assert_uint_eq(order[0], 3);
+    ck_assert_uint_eq(order[1], 4);
+    ck_assert_uint_eq(order[2], 0);
+    ck_assert_uint_eq(order[3], 1);
+}
+END_TEST
+
+START_TEST(a_random_order_depends_on_the_seed)
+{
+    cached(SL_CACHE_RANDOM);
+    make_arena();
+    ck_assert_int_eq(t.ranked, 1);
+    uint32_t first = sl_hot_order(&t.arena)[0], second = sl_hot_order(&t.arena)[1];
+    memset(&t, 0, sizeof t);
+    config.seed = 12;
+    make_arena();
+    ck_assert(first != sl_hot_order(&t.arena)[0] || second != sl_hot_order(&t.arena)[1]);
+}
+END_TEST
+
+START_TEST(too_few_epochs_for_presc_are_not_ranked)
+{
+    cached(SL_CACHE_PRESC);
+    config.epochs = config.cache.presample_epochs = 2;
+    ck_assert(!sl_ranking_is_needed(&config) && !sl_ranking_needs_visits(&config));
+    make_arena();
+    work_and_poll();
+    work_and_poll();
+    ck_assert(t.complete);
+    ck_assert_int_eq(t.ranked, 0);
+}
+END_TEST
+
+START_TEST(a_large_graph_is_ranked_on_the_thread_pool)
+{
+    struct sl_phases_view view;
+    cached(SL_CACHE_RANDOM);
+    plan.n_nodes = 100000;
+    make_arena();
+    ck_assert_uint_eq(opened(), 0);
+    sl_phases_view(&t.phases, &view);
+    ck_assert_str_eq(view.phase, "rank");
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.ranked, 1);
+    ck_assert_uint_eq(opened(), 2);
+    ck_assert_double_gt(t.phases.ranking.seconds, 0);
+}
+END_TEST
+
+START_TEST(a_stop_ends_a_ranking_under_way)
+{
+    cached(SL_CACHE_RANDOM);
+    plan.n_nodes = 3000000;
+    make_arena();
+    sl_phases_stop(&t.phases);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.ranked, 0);
+    ck_assert_uint_eq(opened(), 0);
+    ck_assert_uint_eq(sl_hot_generation(&t.arena), 0);
+}
+END_TEST
+
+START_TEST(sampled_evaluations_of_ranked_epochs_carry_ranks)
+{
+    cached(SL_CACHE_PRESC);
+    config.evaluate.full = false;
+    config.evaluate.every = 1;
+    plan.split[SL_SPLIT_VAL].n = plan.split[SL_SPLIT_TEST].n = 20;
+    for (uint32_t e = 0; e < 3; e++) {
+        struct sl_plan_step step = {SL_PURPOSE_VALIDATE, e, 0};
+        ck_assert_uint_eq(sl_plan_spec(&plan, step).rank_generation, e > 0);
+        ck_assert_uint_eq(sl_plan_spec(&plan, step).count_visits, 0);
+    }
+    ck_assert_uint_eq(
+        sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TEST, 2, 0}).rank_generation, 1);
+}
+END_TEST
+
+// --- the optimal hit rate ---
+
+static void set_seat(uint32_t device, enum sl_duty duty, uint64_t rows)
+{
+    struct sl_seat *seat = sl_seat(&t.arena, sl_seat_trainer(&t.arena, device));
+    sl_seat_set_duty(&t.arena, sl_seat_trainer(&t.arena, device), duty);
+    atomic_store(&seat->cache_rows, rows);
+}
+
+START_TEST(the_optimal_hit_rate_is_that_of_the_trainers_capacity)
+{
+    cached(SL_CACHE_PRESC);
+    config.cache.report_optimal = true;
+    make_arena();
+    set_seat(0, SL_DUTY_STANDBY, 5000);
+    set_seat(1, SL_DUTY_WORK, 1);
+    work_and_poll();
+    ck_assert(!t.last.ranked && !t.last.has_optimal);
+    ck_assert_uint_eq(t.last.cache_rows, 0);
+    work_and_poll();
+    ck_assert(t.last.ranked && t.last.has_optimal);
+    ck_assert_uint_eq(t.last.cache_rows, 1);
+    ck_assert_double_eq_tol(t.last.optimal_hit_rate, 0.5, 1e-12); // vertex 7 is half of all visits
+    ck_assert_uint_eq(t.last.hits, 4);
+    set_seat(1, SL_DUTY_WORK, 2);
+    work_and_poll();
+    // Epochs 1 and 2 together: 8 visits of vertex 7, 4 of 8 and of 9.
+    ck_assert_double_eq_tol(t.last.optimal_hit_rate, 0.75, 1e-12);
+    ck_assert_int_eq(t.epochs, 3);
+    ck_assert(t.complete);
+}
+END_TEST
+
+START_TEST(without_normal_trainers_the_standby_caches_count)
+{
+    cached(SL_CACHE_RANDOM);
+    make_arena();
+    set_seat(0, SL_DUTY_STANDBY, 77);
+    set_seat(1, SL_DUTY_NONE, 99);
+    work_and_poll();
+    ck_assert_uint_eq(t.last.cache_rows, 77);
+    ck_assert(!t.last.has_optimal);
+}
+END_TEST
+
+// Trains as if nothing had to wait for the broker, which looks only at the end.
+START_TEST(epochs_are_told_in_order_while_the_optimum_is_sought)
+{
+    cached(SL_CACHE_RANDOM);
+    config.cache.report_optimal = true;
+    plan.n_nodes = 100000;
+    make_arena();
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_uint_eq(opened(), 2);
+    work_through(1);
+    work_through(1);
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.epochs, 0); // the thread is at it
+    ck_assert(!t.complete);
+    sl_phases_poll(&t.phases);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.epochs, 2);
+    ck_assert_uint_eq(t.last.epoch, 1);
+    ck_assert(t.last.has_optimal && t.last.optimal_hit_rate >= 0);
+    work_and_poll();
+    ck_assert(!t.complete);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.epochs, 3);
+    ck_assert(t.complete);
+}
+END_TEST
+
+START_TEST(a_stop_tells_the_epoch_that_waits)
+{
+    cached(SL_CACHE_RANDOM);
+    config.cache.report_optimal = true;
+    plan.n_nodes = 1000000;
+    make_arena();
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    work_and_poll();
+    ck_assert_int_eq(t.epochs, 0);
+    sl_phases_stop(&t.phases);
+    ck_assert_int_eq(t.epochs, 1);
+    ck_assert(t.last.has_optimal && isnan(t.last.optimal_hit_rate));
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.epochs, 1);
+}
+END_TEST
+
+// --- scheduling ---
+
+START_TEST(an_epoch_has_the_split_and_the_switches_of_its_end)
+{
+    config.evaluate.every = 0;
+    make_arena();
+    struct sl_schedule *schedule = sl_schedule_of(&t.arena);
+    _Atomic uint64_t *switches = &sl_seat(&t.arena, sl_seat_trainer(&t.arena, 1))->switches;
+    atomic_store(&schedule->samplers, 3);
+    atomic_store(&schedule->trainers, 5);
+    atomic_store(switches, 2);
+    work_and_poll();
+    ck_assert_uint_eq(t.last.samplers, 3);
+    ck_assert_uint_eq(t.last.trainers, 5);
+    ck_assert_uint_eq(t.last.switches, 2);
+    atomic_store(switches, 3);
+    sl_phases_poll(&t.phases);
+    atomic_store(switches, 1); // its worker died; another one was switched on once
+    work_and_poll();
+    ck_assert_uint_eq(t.last.switches, 2);
+}
+END_TEST
+
+START_TEST(one_knows_where_training_is)
+{
+    uint32_t epoch;
+    uint64_t done;
+    config.epochs = 2;
+    make_arena();
+    ck_assert(sl_phases_trains(&t.phases, &epoch, &done));
+    ck_assert_uint_eq(epoch, 0);
+    ck_assert_uint_eq(done, 0);
+    for (int i = 0; i < 4; i++)
+        sample_one();
+    train_one(1);
+    train_one(1);
+    sl_ledger_phase_complete(&t.arena, 1); // looks
+    ck_assert(sl_phases_trains(&t.phases, &epoch, &done));
+    ck_assert_uint_eq(done, 2);
+    train_one(1);
+    train_one(1);
+    sl_phases_poll(&t.phases);
+    ck_assert(!sl_phases_trains(&t.phases, &epoch, &done)); // evaluates
+    ck_assert_uint_eq(epoch, 1);
+    ck_assert_uint_eq(done, 0);
+    for (int i = 0; i < 3; i++)
+        work_and_poll();
+    ck_assert(sl_phases_trains(&t.phases, &epoch, &done));
+    ck_assert_uint_eq(epoch, 1);
+    for (int i = 0; i < 7; i++)
+        work_and_poll();
+    ck_assert(t.complete);
+    ck_assert(!sl_phases_trains(&t.phases, &epoch, &done));
+    ck_assert_uint_eq(epoch, 2);
+}
+END_TEST
+
+START_TEST(async_updates_are_as_many_as_batches)
+{
+    config.updates.mode = SL_UPDATE_ASYNC;
+    ck_assert_uint_eq(sl_phases_updates(&config, 35), 4);
+    ck_assert_uint_eq(
+        sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TRAIN, 3, 0}).first_version, 12);
+}
+END_TEST
+
+START_TEST(pre_sampling_is_shown)
+{
+    struct sl_phases_view view;
+    cached(SL_CACHE_OPTIMAL);
+    make_arena();
+    work_and_poll();
+    sample_one();
+    sl_phases_view(&t.phases, &view);
+    ck_assert_str_eq(view.phase, "presample");
+    ck_assert_uint_eq(view.epoch, 1);
+    ck_assert_uint_eq(view.done, 5);
+    ck_assert_uint_eq(view.total, 12);
+    work_and_poll();
+    work_and_poll();
+    sl_phases_view(&t.phases, &view);
+    ck_assert_str_eq(view.phase, "train");
+    ck_assert_uint_eq(view.epoch, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker phases");
@@ -414,6 +845,25 @@ int main(void)
     tcase_add_test(c, the_view_follows_the_work);
     tcase_add_test(c, digests_depend_on_the_order_of_batches);
     tcase_add_test(c, nothing_is_opened_after_a_stop);
+    tcase_add_test(c, the_oracle_samples_all_epochs_ahead);
+    tcase_add_test(c, pre_sampling_draws_the_batches_of_training);
+    tcase_add_test(c, presc_ranks_when_its_epochs_are_sampled_not_trained);
+    tcase_add_test(c, the_order_is_by_visits_which_are_then_forgotten);
+    tcase_add_test(c, a_batch_given_up_for_memory_counts_as_sampled);
+    tcase_add_test(c, random_and_degree_are_ranked_before_the_first_epoch);
+    tcase_add_test(c, a_random_order_depends_on_the_seed);
+    tcase_add_test(c, too_few_epochs_for_presc_are_not_ranked);
+    tcase_add_test(c, a_large_graph_is_ranked_on_the_thread_pool);
+    tcase_add_test(c, a_stop_ends_a_ranking_under_way);
+    tcase_add_test(c, sampled_evaluations_of_ranked_epochs_carry_ranks);
+    tcase_add_test(c, the_optimal_hit_rate_is_that_of_the_trainers_capacity);
+    tcase_add_test(c, without_normal_trainers_the_standby_caches_count);
+    tcase_add_test(c, epochs_are_told_in_order_while_the_optimum_is_sought);
+    tcase_add_test(c, a_stop_tells_the_epoch_that_waits);
+    tcase_add_test(c, an_epoch_has_the_split_and_the_switches_of_its_end);
+    tcase_add_test(c, one_knows_where_training_is);
+    tcase_add_test(c, async_updates_are_as_many_as_batches);
+    tcase_add_test(c, pre_sampling_is_shown);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

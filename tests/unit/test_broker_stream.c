@@ -1,7 +1,6 @@
 // Standard error of a worker: lines, levels, what is kept before there is a file and for the end.
 #include "tests/unit/test_data_fixture.h"
 
-#include "broker/report.h"
 #include "broker/stream.h"
 
 static struct sl_stream stream;
@@ -124,69 +123,6 @@ START_TEST(the_last_lines_are_joined)
 }
 END_TEST
 
-// --- report files ---
-
-START_TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
-{
-    char target[1100], link[1100], text[64];
-    snprintf(target, sizeof target, "%s", in_dir("target.json"));
-    snprintf(link, sizeof link, "%s", in_dir("link.json"));
-    must(sl_report_write(target, "{\"old\": 1}"));
-    ck_assert_int_eq(symlink("target.json", link), 0);
-    must(sl_report_write(link, "{\"new\": 2}"));
-    struct stat st;
-    ck_assert_int_eq(lstat(link, &st), 0);
-    ck_assert_msg(S_ISLNK(st.st_mode), "the link was replaced");
-    FILE *f = fopen(target, "r");
-    ck_assert_ptr_nonnull(fgets(text, sizeof text, f));
-    fclose(f);
-    ck_assert_str_eq(text, "{\"new\": 2}\n");
-    must(sl_report_write("/dev/null", "{}"));
-    ck_assert_int_eq(stat("/dev/null", &st), 0);
-    ck_assert_msg(S_ISCHR(st.st_mode), "/dev/null was replaced");
-    ck_assert_int_eq(count_entries(), 2);
-}
-END_TEST
-
-START_TEST(a_report_without_results_has_all_its_keys)
-{
-    struct sl_report r;
-    struct sl_config config = {.n_devices = 1, .name = "none"};
-    config.allocation.samplers = config.allocation.trainers = 1;
-    const struct sl_report_outcome outcome = {
-        .status = "stopped", .message = "why", .config_json = "{}", .reason = "because"};
-    must(sl_report_init(&r));
-    char *text = sl_report_finish(&r, &config, &outcome);
-    cJSON *json = cJSON_Parse(text);
-    ck_assert_ptr_nonnull(json);
-    static const char *const keys[] = {
-        "schema",       "job",           "status",        "message",
-        "config",       "devices",       "allocations",   "epochs",
-        "batches",      "restarts",      "test_accuracy", "params_sha256",
-        "wall_seconds", "start_seconds", "peak_memory",   "best_epoch"};
-    for (size_t i = 0; i < SL_COUNT_OF(keys); i++)
-        ck_assert_msg(cJSON_HasObjectItem(json, keys[i]), "no '%s'", keys[i]);
-    ck_assert(!cJSON_HasObjectItem(json, "samples_digest"));
-    ck_assert(cJSON_IsNull(cJSON_GetObjectItem(json, "test_accuracy")));
-    cJSON_Delete(json);
-    free(text);
-    sl_report_fini(&r);
-}
-END_TEST
-
-START_TEST(a_loss_that_is_no_number_is_null)
-{
-    struct sl_report r;
-    struct sl_epoch_figures f = {.loss = 0.0 / 0.0};
-    must(sl_report_init(&r));
-    char *line = sl_report_add_epoch(&r, &f);
-    ck_assert_msg(strstr(line, "\"loss\":null") != NULL, "%s", line);
-    ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
-    free(line);
-    sl_report_fini(&r);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("broker stream");
@@ -201,9 +137,6 @@ int main(void)
     tcase_add_test(c, a_line_without_end_is_cut_and_nothing_overruns);
     tcase_add_test(c, zero_bytes_do_not_hide_the_rest);
     tcase_add_test(c, the_last_lines_are_joined);
-    tcase_add_test(c, a_report_replaces_a_file_and_not_a_link_or_a_device);
-    tcase_add_test(c, a_report_without_results_has_all_its_keys);
-    tcase_add_test(c, a_loss_that_is_no_number_is_null);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

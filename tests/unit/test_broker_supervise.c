@@ -24,6 +24,8 @@ static struct {
     uint64_t at_ns[DEATHS_MAX];
     uint64_t started_ns;
     char hopeless[256];
+    int n_left;
+    bool want_again; // on_left fills the member once more
     bool gone;
     char lines[4096];
 } t;
@@ -39,6 +41,15 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
     if (t.stop_after && t.n_deaths == t.stop_after)
         sl_crew_stop(&t.crew, 0);
     return t.worked;
+}
+
+static void on_left(void *ctx, struct sl_member *m)
+{
+    t.n_left++;
+    if (t.want_again && sl_crew_want(m) == SL_OK)
+        t.want_again = false;
+    else
+        sl_crew_stop(&t.crew, 0);
 }
 
 static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
@@ -88,7 +99,11 @@ static void setup(void)
         .arena_fd = t.fd,
         .config_fd = t.fd,
         .doorbell_fd = t.fd,
-        .events = {on_death, on_hopeless, on_line, on_gone},
+        .events = {.on_death = on_death,
+                   .on_left = on_left,
+                   .on_hopeless = on_hopeless,
+                   .on_line = on_line,
+                   .on_gone = on_gone},
     };
     snprintf(t.setup.directory, sizeof t.setup.directory, "%s", dir);
 }
@@ -99,7 +114,8 @@ static void begin(uint32_t n_samplers)
     for (uint32_t i = 0; i < n_samplers; i++)
         sl_crew_place(&t.crew, i, SL_ROLE_SAMPLER, i, 0);
     t.started_ns = sl_now_ns();
-    must(sl_crew_start(&t.crew));
+    for (uint32_t i = 0; i < n_samplers; i++)
+        must(sl_crew_want(&t.crew.members[i]));
 }
 
 static void run_to_the_end(void)
@@ -232,11 +248,87 @@ START_TEST(a_missing_program_is_an_error_that_names_it)
 {
     must(sl_crew_init(&t.crew, &t.setup, 1));
     sl_crew_place(&t.crew, 0, SL_ROLE_TRAINER, 0, 0);
-    ck_assert_int_eq(sl_crew_start(&t.crew), SL_ESYS);
+    ck_assert_int_eq(sl_crew_want(&t.crew.members[0]), SL_ESYS);
+    ck_assert(!t.crew.members[0].wanted);
     assert_message_has("sluice-trainer");
     assert_message_has("no such file");
     sl_crew_stop(&t.crew, 0);
     run_to_the_end();
+}
+END_TEST
+
+// --- members that are not wanted any more ---
+
+static void on_release(uv_timer_t *timer)
+{
+    sl_crew_release(&t.crew.members[0]);
+}
+
+static void release_after(uint32_t ms, const char *body)
+{
+    uv_timer_t timer;
+    make_script("sluice-sampler", body);
+    uv_timer_init(&t.loop, &timer);
+    uv_timer_start(&timer, on_release, ms, 0);
+    uv_unref((uv_handle_t *)&timer);
+    begin(1);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert(t.gone);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    sl_crew_fini(&t.crew);
+    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
+}
+
+START_TEST(a_released_worker_is_not_replaced)
+{
+    // It has not attached, so nobody waits for it to finish anything.
+    release_after(50, "sleep 100");
+    ck_assert_int_eq(t.n_deaths, 1);
+    ck_assert_int_eq(t.n_left, 1);
+}
+END_TEST
+
+START_TEST(a_released_member_can_be_wanted_again)
+{
+    t.want_again = true;
+    make_script("sluice-sampler", "sleep 100");
+    begin(1);
+    sl_crew_release(&t.crew.members[0]);
+    t.stop_after = 0;
+    // The second process is released too, by the timer.
+    uv_timer_t timer;
+    uv_timer_init(&t.loop, &timer);
+    uv_timer_start(&timer, on_release, 300, 0);
+    uv_unref((uv_handle_t *)&timer);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.n_deaths, 2);
+    ck_assert_int_eq(t.n_left, 2);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    sl_crew_fini(&t.crew);
+    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
+}
+END_TEST
+
+START_TEST(wanted_again_while_it_leaves)
+{
+    make_script("sluice-sampler", "sleep 100");
+    begin(1);
+    sl_crew_release(&t.crew.members[0]);
+    must(sl_crew_want(&t.crew.members[0])); // it has been killed, but its death is not seen yet
+    t.stop_after = 2;
+    uv_timer_t timer;
+    uv_timer_init(&t.loop, &timer);
+    uv_timer_start(&timer, on_release, 300, 0);
+    uv_unref((uv_handle_t *)&timer);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.n_deaths, 2);
+    ck_assert_uint_eq(t.crew.members[0].starts, 2);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    sl_crew_fini(&t.crew);
+    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
 }
 END_TEST
 
@@ -349,6 +441,9 @@ int main(void)
     tcase_add_test(c, work_in_between_starts_the_count_anew);
     tcase_add_test(c, a_replacement_is_another_worker);
     tcase_add_test(c, a_missing_program_is_an_error_that_names_it);
+    tcase_add_test(c, a_released_worker_is_not_replaced);
+    tcase_add_test(c, a_released_member_can_be_wanted_again);
+    tcase_add_test(c, wanted_again_while_it_leaves);
     tcase_add_test(c, a_worker_has_a_session_of_its_own);
     tcase_add_test(c, a_worker_inherits_exactly_its_descriptors);
     tcase_add_test(c, stopping_an_idle_crew_tells_so);

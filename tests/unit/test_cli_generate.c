@@ -7,13 +7,15 @@
 
 #include "broker/cli/batch_estimate.h"
 #include "broker/cli/command.h"
+#include "broker/cli/generate.h"
 #include "broker/cli/staging.h"
 #include "common/data/dataset.h"
 #include "tests/unit/cli_fixture.h"
 
-static const char *const planted_files[] = {
-    "indptr.npy",    "indices.npy", "node_feat.npy", "node_label.npy",
-    "train_idx.npy", "val_idx.npy", "test_idx.npy",  "metadata.json",
+static const char *const all_files[] = {
+    "indptr.npy",      "indices.npy", "node_feat.npy", "node_label.npy",
+    "train_idx.npy",   "val_idx.npy", "test_idx.npy",  "metadata.json",
+    "edge_weight.npy", // the last: planted graphs have none
 };
 
 static void generated(int rc)
@@ -56,7 +58,7 @@ START_TEST(planted_bytes_do_not_depend_on_threads_or_memory)
     generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("b"), "--nodes",
                   "20011", "--degree", "12", "--feat-dim", "5", "--name", "x", "-q", "--threads",
                   ways[_i].threads, "--memory", ways[_i].memory));
-    same_datasets("a", "b", SL_COUNT_OF(planted_files), planted_files);
+    same_datasets("a", "b", SL_COUNT_OF(all_files) - 1, all_files);
 }
 END_TEST
 
@@ -64,11 +66,23 @@ START_TEST(rmat_bytes_do_not_depend_on_threads_or_memory)
 {
     generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--nodes", "10000",
                   "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
-                  "--threads", "2"));
+                  "--weights", "--threads", "2"));
     generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("b"), "--nodes", "10000",
                   "--edges", "300k", "--feat-dim", "3", "--classes", "4", "--name", "x", "-q",
+                  "--weights", "--threads", ways[_i].threads, "--memory", ways[_i].memory));
+    same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
+}
+END_TEST
+
+START_TEST(citation_bytes_do_not_depend_on_threads_or_memory)
+{
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "20011", "--topics", "17", "--feat-dim", "5", "--name", "x", "-q", "--weights",
+                  "--threads", "2"));
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
+                  "20011", "--topics", "17", "--feat-dim", "5", "--name", "x", "-q", "--weights",
                   "--threads", ways[_i].threads, "--memory", ways[_i].memory));
-    same_datasets("a", "b", SL_COUNT_OF(planted_files), planted_files);
+    same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
 END_TEST
 
@@ -171,6 +185,206 @@ START_TEST(rmat_dedup_keeps_each_edge_once)
         for (uint64_t e = ds.indptr[v] + 1; e < ds.indptr[v + 1]; e++)
             ck_assert_uint_lt(source_of(&ds, e - 1), source_of(&ds, e));
     sl_dataset_close(&ds);
+}
+END_TEST
+
+// A weight is a function of the source alone, and takes one of 32 values.
+START_TEST(rmat_weights_belong_to_sources)
+{
+    struct sl_dataset ds;
+    float of[1 << 10] = {0};
+    uint32_t n_of_year[SL_GENERATE_YEARS] = {0};
+    generated(RUN(sl_command_generate, "generate", "rmat", "--out", in_dir("a"), "--scale", "10",
+                  "--edge-factor", "200", "-q", "--weights"));
+    open_dataset("a", SL_NEED_WEIGHTS, &ds);
+    for (uint64_t e = 0; e < ds.n_edges; e++) {
+        uint32_t u = source_of(&ds, e);
+        ck_assert(of[u] == 0 || of[u] == ds.edge_weight[e]);
+        of[u] = ds.edge_weight[e];
+    }
+    for (uint32_t u = 0; u < 1 << 10; u++)
+        for (uint32_t year = 0; year < SL_GENERATE_YEARS; year++)
+            n_of_year[year] += of[u] == sl_generate_year_weight(year);
+    uint32_t sum = 0, n_sources = 0;
+    for (uint32_t year = 0; year < SL_GENERATE_YEARS; year++) {
+        ck_assert_uint_gt(n_of_year[year], 5); // of about 30
+        sum += n_of_year[year];
+    }
+    for (uint32_t u = 0; u < 1 << 10; u++)
+        n_sources += of[u] > 0;
+    ck_assert_uint_eq(sum, n_sources);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(year_weights_double_every_four_years)
+{
+    for (uint32_t year = 0; year < SL_GENERATE_YEARS; year++) {
+        double wanted = exp2(year / 4.0);
+        ck_assert_double_eq_tol((double)sl_generate_year_weight(year) / wanted, 1, 1e-6);
+    }
+}
+END_TEST
+
+// ---- shape: citations ---------------------------------------------------------------------------
+
+START_TEST(papers_cite_earlier_ones_once)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "30000", "--topics", "30", "--feat-dim", "0", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    for (uint64_t v = 0; v < ds.n_nodes; v++) {
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
+            ck_assert_uint_lt(source_of(&ds, e), v);
+            if (e > ds.indptr[v])
+                ck_assert_uint_lt(source_of(&ds, e - 1), source_of(&ds, e));
+        }
+    }
+    double mean = (double)ds.n_edges / (double)ds.n_nodes; // of 15 drawn
+    ck_assert_msg(mean > 13 && mean <= 15, "%.2f references a paper", mean);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(papers_cite_their_topic_as_often_as_asked_for)
+{
+    static const char *const wanted[] = {"0", "0.5", "0.8", "1"};
+    struct sl_dataset ds;
+    uint64_t same = 0, near = 0, all = 0;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "100k", "--topics", "20", "--feat-dim", "0", "--homophily", wanted[_i], "-q"));
+    open_dataset("a", SL_NEED_LABELS, &ds);
+    // From the middle on, where few are dropped as duplicates.
+    for (uint64_t v = ds.n_nodes / 2; v < ds.n_nodes; v++) {
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
+            int apart = abs(ds.label[v] - ds.label[source_of(&ds, e)]);
+            same += apart == 0;
+            near += apart == 1 || apart == 19;
+            all++;
+        }
+    }
+    double found = (double)same / (double)all, homophily = strtod(wanted[_i], NULL);
+    ck_assert_msg(fabs(found - homophily) < 0.02, "wanted %s, found %.4f", wanted[_i], found);
+    // Topics beside it on the ring: ln 2 / ln 11 of the rest.
+    double beside = (double)near / (double)all, expected = (1 - homophily) * log(2) / log(11);
+    ck_assert_msg(fabs(beside - expected) < 0.02, "%.4f beside it, wanted %.4f", beside, expected);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(papers_cite_recent_and_famous_ones)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "100k", "--topics", "10", "--feat-dim", "0", "--homophily", "1", "-q"));
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    uint64_t *cited = calloc(ds.n_nodes, sizeof *cited), top = 0;
+    double age = 0, n_late = 0;
+    for (uint64_t v = 0; v < ds.n_nodes; v++) {
+        for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++) {
+            uint32_t u = source_of(&ds, e);
+            cited[u]++;
+            if (v > ds.n_nodes * 9 / 10) {
+                age += (double)(v - u);
+                n_late++;
+            }
+        }
+    }
+    // Exponential with a mean of an eighth of all (cut off at the first paper, and taken to eras).
+    double share = age / n_late / (double)ds.n_nodes;
+    ck_assert_msg(share > 0.11 && share < 0.15, "mean age of %.3f of all", share);
+    qsort(cited, ds.n_nodes, sizeof *cited, descending);
+    for (uint64_t i = 0; i < ds.n_nodes / 100; i++)
+        top += cited[i];
+    // An era's 512 papers: the first hundredth of ranks has sqrt(1 / 100) of the citations.
+    double skew = (double)top / (double)ds.n_edges;
+    ck_assert_msg(skew > 0.07 && skew < 0.2, "the top hundredth has %.3f of the citations", skew);
+    free(cited);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(only_papers_of_the_training_topics_are_listed)
+{
+    enum { NODES = 10050, TOPICS = 25, ROUNDS = 402 };
+    struct sl_dataset ds;
+    uint32_t last[SL_SPLIT_COUNT] = {0}, first[SL_SPLIT_COUNT], of_topic[TOPICS] = {0};
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "10050", "--topics", "25", "--train-topics", "3", "--train-ratio", "0.5",
+                  "--val-ratio", "0.25", "--feat-dim", "4", "-q"));
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    ck_assert_uint_eq(ds.n_classes, TOPICS);
+    for (uint32_t v = 0; v < NODES; v++)
+        of_topic[ds.label[v]]++;
+    for (uint32_t topic = 0; topic < TOPICS; topic++)
+        ck_assert_uint_eq(of_topic[topic], ROUNDS);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 3 * 201);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_VAL].n, 3 * 101);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TEST].n, 3 * 100);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        const struct sl_vertex_list *list = &ds.split[s];
+        for (uint64_t i = 0; i < list->n; i++)
+            ck_assert_int_lt(ds.label[list->ids[i]], 3);
+        first[s] = list->ids[0];
+        last[s] = list->ids[list->n - 1];
+    }
+    // In the order of time.
+    ck_assert_uint_lt(last[SL_SPLIT_TRAIN], first[SL_SPLIT_VAL]);
+    ck_assert_uint_lt(last[SL_SPLIT_VAL], first[SL_SPLIT_TEST]);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+START_TEST(newer_papers_weigh_more)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "3200", "--topics", "4", "--feat-dim", "0", "--weights", "-q"));
+    open_dataset("a", SL_NEED_WEIGHTS, &ds);
+    for (uint64_t e = 0; e < ds.n_edges; e++)
+        ck_assert_float_eq(ds.edge_weight[e], sl_generate_year_weight(source_of(&ds, e) / 100));
+    sl_dataset_close(&ds);
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
+                  "3200", "--topics", "4", "--feat-dim", "0", "-q"));
+    ck_assert(!exists("b/edge_weight.npy"));
+    ck_assert(same_file("a/indices.npy", "b/indices.npy"));
+}
+END_TEST
+
+START_TEST(classes_group_topics)
+{
+    struct sl_dataset one, some;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "1000", "--topics", "20", "-q"));
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("b"), "--nodes",
+                  "1000", "--topics", "20", "--classes", "6", "-q"));
+    open_dataset("a", SL_NEED_TRAINING, &one);
+    open_dataset("b", SL_NEED_TRAINING, &some);
+    ck_assert_uint_eq(some.n_classes, 6);
+    for (uint32_t v = 0; v < 1000; v++)
+        ck_assert_int_eq(some.label[v], one.label[v] % 6);
+    ck_assert(same_file("a/node_feat.npy", "b/node_feat.npy")); // of topics
+    sl_dataset_close(&one);
+    sl_dataset_close(&some);
+}
+END_TEST
+
+START_TEST(citation_works_at_its_smallest)
+{
+    static const char *const sizes[][2] = {{"2", "1"}, {"4", "2"}, {"5", "2"}, {"40", "20"}};
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
+        struct sl_dataset ds;
+        generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--force",
+                      "--nodes", sizes[i][0], "--topics", sizes[i][1], "--train-topics", "1",
+                      "--edges", "500", "--weights", "-q"));
+        open_dataset("a", SL_NEED_TRAINING | SL_NEED_WEIGHTS, &ds);
+        for (uint64_t v = 0; v < ds.n_nodes; v++)
+            for (uint64_t e = ds.indptr[v]; e < ds.indptr[v + 1]; e++)
+                ck_assert_uint_lt(source_of(&ds, e), v);
+        ck_assert_uint_ge(ds.n_edges, 1);
+        sl_dataset_close(&ds);
+    }
 }
 END_TEST
 
@@ -327,6 +541,21 @@ START_TEST(planted_labels_are_learnt_better_with_structure)
 }
 END_TEST
 
+START_TEST(citation_topics_are_learnt_better_with_structure)
+{
+    struct sl_dataset ds;
+    generated(RUN(sl_command_generate, "generate", "citation", "--out", in_dir("a"), "--nodes",
+                  "40000", "--topics", "12", "--train-topics", "12", "-q"));
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    float *one = neighbour_mean(&ds, ds.feat);
+    double alone = nearest_mean_accuracy(&ds, ds.feat), with = nearest_mean_accuracy(&ds, one);
+    ck_assert_msg(alone > 0.4 && alone < 0.62, "features alone: %.3f", alone);
+    ck_assert_msg(with > 0.8, "mean over references: %.3f", with);
+    free(one);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
 START_TEST(split_has_the_sizes_asked_for_and_no_overlap)
 {
     struct sl_dataset ds;
@@ -350,7 +579,7 @@ END_TEST
 // ---- refusals -----------------------------------------------------------------------------------
 
 static const struct {
-    const char *words[8];
+    const char *words[8]; // a NULL ends them
     int code;
     const char *message;
 } refused[] = {
@@ -366,6 +595,15 @@ static const struct {
     {{"rmat", "--scale", "3", "--nodes", "8"}, SL_EINVAL, "both given"},
     {{"rmat", "--scale", "3", "--a", "0.9"}, SL_EINVAL, "wanted at most 1"},
     {{"rmat", "--scale", "3", "--edges", "4", "--edge-factor", "2"}, SL_EINVAL, "leave one out"},
+    {{"citation", "--topics", "5", "--train-topics", "6"}, SL_EINVAL, "no more than there are"},
+    {{"citation", "--topics", "5", "--classes", "6"}, SL_EINVAL, "a class is a topic"},
+    {{"citation", "--nodes", "199"}, SL_EINVAL, "2 papers a topic"},
+    {{"citation", "--nodes", "1", "--topics", "1", "--train-topics", "1"}, SL_EINVAL, "2 papers"},
+    {{"citation", "--edges", "5", "--avg-degree", "3"}, SL_EINVAL, "leave one out"},
+    {{"citation", "--train-ratio", "0.9", "--val-ratio", "0.2"}, SL_EINVAL, "wanted at most 1"},
+    {{"citation", "--exponent", "2"}, SL_ERANGE, "--exponent"},
+    {{"citation", "--avg-degree", "0"}, SL_ERANGE, "--avg-degree"},
+    {{"citation", "--topics", "0"}, SL_ERANGE, "--topics"},
     {{"rmta", "--scale", "3"}, SL_EINVAL, "did you mean 'rmat'?"},
 };
 
@@ -528,12 +766,23 @@ int main(void)
     TCase *t = add_case(s, "determinism");
     tcase_add_loop_test(t, planted_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
     tcase_add_loop_test(t, rmat_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
+    tcase_add_loop_test(t, citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways));
     tcase_add_test(t, another_seed_makes_another_graph);
     t = add_case(s, "shape");
     tcase_add_test(t, rmat_degrees_are_skewed);
     tcase_add_test(t, rmat_ids_tell_nothing_about_degrees);
     tcase_add_test(t, rmat_takes_any_number_of_vertices);
     tcase_add_test(t, rmat_dedup_keeps_each_edge_once);
+    tcase_add_test(t, rmat_weights_belong_to_sources);
+    tcase_add_test(t, year_weights_double_every_four_years);
+    tcase_add_test(t, papers_cite_earlier_ones_once);
+    tcase_add_loop_test(t, papers_cite_their_topic_as_often_as_asked_for, 0, 4);
+    tcase_add_test(t, papers_cite_recent_and_famous_ones);
+    tcase_add_test(t, only_papers_of_the_training_topics_are_listed);
+    tcase_add_test(t, newer_papers_weigh_more);
+    tcase_add_test(t, classes_group_topics);
+    tcase_add_test(t, citation_works_at_its_smallest);
+    tcase_add_test(t, citation_topics_are_learnt_better_with_structure);
     tcase_add_loop_test(t, planted_homophily_is_what_was_asked_for, 0, 4);
     tcase_add_test(t, planted_degrees_follow_a_power_law);
     tcase_add_test(t, planted_is_undirected_and_simple);

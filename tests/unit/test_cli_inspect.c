@@ -60,6 +60,9 @@ START_TEST(inspect_describes_a_data_set)
     ck_assert_str_eq(string(json, "name"), "tiny");
     ck_assert(number(json, "num_nodes") == 5 && number(json, "num_edges") == 7);
     ck_assert(cJSON_IsTrue(at(json, "edge_weight")));
+    ck_assert(number(json, "edge_weights.min") == 0 && number(json, "edge_weights.mean") == 2);
+    ck_assert(number(json, "edge_weights.max") == 6);
+    ck_assert(number(json, "edge_weights.weightless_vertices") == 0);
     ck_assert(number(json, "in_degree.min") == 0 && number(json, "in_degree.max") == 3);
     ck_assert(number(json, "in_degree.zero") == 1 && number(json, "in_degree.mean") == 1.4);
     // Degrees 0, 3, 2, 1, 1: bins 0, 1, 2 to 3.
@@ -78,6 +81,27 @@ START_TEST(inspect_describes_a_data_set)
     const cJSON *files = at(json, "files"); // names have dots in them
     ck_assert(cJSON_GetObjectItem(files, "node_feat.npy")->valuedouble == (double)st.st_size);
     ck_assert(number(json, "batch.edges") == 4);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(inspect_counts_vertices_whose_edges_weigh_nothing)
+{
+    int rc;
+    tiny_begin(); // in-edges of vertices 1 to 4: 3, 2, 1, 1
+    WRITE_F32("edge_weight.npy", 1, 0, 0, 0, -0.0f, 0, 4);
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert(number(json, "edge_weights.weightless_vertices") == 2);
+    cJSON_Delete(json);
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    char *text = capture_end();
+    assert_has(text, "min 0, mean 0.7143, max 4, 2 vertices whose edges weigh nothing");
+    free(text);
+    ck_assert_int_eq(remove(in_dir("edge_weight.npy")), 0);
+    json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert(cJSON_IsFalse(at(json, "edge_weight")));
+    ck_assert_ptr_null(cJSON_GetObjectItem(json, "edge_weights"));
     cJSON_Delete(json);
 }
 END_TEST
@@ -221,6 +245,7 @@ int main(void)
     Suite *s = suite_create("cli_inspect");
     TCase *t = add_case(s, "inspect");
     tcase_add_test(t, inspect_describes_a_data_set);
+    tcase_add_test(t, inspect_counts_vertices_whose_edges_weigh_nothing);
     tcase_add_test(t, inspect_remembers_a_validation);
     tcase_add_test(t, inspect_prints_tables);
     tcase_add_test(t, inspect_needs_topology_alone);

@@ -9,9 +9,11 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/arena.h"
+#include "common/ipc/board.h"
+#include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 
-static const struct sl_arena_spec spec = {.n_workers = 3,
+static const struct sl_arena_spec spec = {.n_devices = 3,
                                           .n_cells = 100,
                                           .n_train = 1001,
                                           .n_params = 77,
@@ -19,6 +21,9 @@ static const struct sl_arena_spec spec = {.n_workers = 3,
                                           .batches_per_update = 3,
                                           .act_rows = 50,
                                           .act_width = 7,
+                                          .visit_rows = 999,
+                                          .hot_rows = 1003,
+                                          .probe_bytes = 5000,
                                           .payload_bytes = 3 * SL_ARENA_CHUNK_BYTES + 1};
 
 START_TEST(regions_are_page_aligned_and_apart)
@@ -35,6 +40,45 @@ START_TEST(regions_are_page_aligned_and_apart)
     ck_assert_uint_eq(h.n_chunks, 4);
     ck_assert_uint_ge(h.region[SL_REGION_ORDER].bytes, 2 * 1001 * 4);
     ck_assert_uint_ge(h.region[SL_REGION_ACTS].bytes, 2 * 50 * 7 * 4);
+    ck_assert_uint_ge(h.region[SL_REGION_WORKERS].bytes, 6 * sizeof(struct sl_worker_slot));
+    ck_assert_uint_ge(h.region[SL_REGION_SEATS].bytes,
+                      sizeof(struct sl_schedule) + 6 * sizeof(struct sl_seat));
+    ck_assert_uint_ge(h.region[SL_REGION_BOARD].bytes,
+                      sizeof(struct sl_board) + 3 * sizeof(struct sl_board_seat));
+    ck_assert_uint_ge(h.region[SL_REGION_VISITS].bytes, 999 * 4);
+    ck_assert_uint_ge(h.region[SL_REGION_HOT].bytes, 2 * 1003 * 4);
+    ck_assert_uint_ge(h.region[SL_REGION_PROBE].bytes, 5000);
+    // Two banks of parameters and two states, the best ones, three gradients: strides of 80.
+    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 1 + 3) * 80 * 4);
+}
+END_TEST
+
+START_TEST(async_mode_has_a_gradient_for_each_device)
+{
+    struct sl_arena_spec async = spec;
+    struct sl_arena_header h;
+    async.async = 1;
+    async.batches_per_update = 1;
+    async.n_devices = 5;
+    sl_arena_layout(&async, &h);
+    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 1 + 5) * 80 * 4);
+}
+END_TEST
+
+START_TEST(a_spec_that_can_not_be_is_refused)
+{
+    struct sl_arena_spec bad = spec;
+    struct sl_arena a;
+    int fd = sl_arena_memfd();
+    bad.n_devices = 0;
+    ck_assert_int_eq(sl_arena_create(fd, &bad, &a), SL_EINVAL);
+    bad = spec;
+    bad.async = 1;
+    ck_assert_int_eq(sl_arena_create(fd, &bad, &a), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "3 batches"));
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK); // nothing was touched
+    sl_arena_detach(&a);
+    close(fd);
 }
 END_TEST
 
@@ -137,6 +181,8 @@ int main(void)
     TCase *c = tcase_create("arena");
     tcase_set_timeout(c, 60);
     tcase_add_test(c, regions_are_page_aligned_and_apart);
+    tcase_add_test(c, async_mode_has_a_gradient_for_each_device);
+    tcase_add_test(c, a_spec_that_can_not_be_is_refused);
     tcase_add_test(c, two_views_see_the_same_memory);
     tcase_add_test(c, attaching_to_something_else_is_refused);
     tcase_add_test(c, an_event_wakes_its_waiter_and_a_wait_is_bounded);

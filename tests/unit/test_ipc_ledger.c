@@ -1,64 +1,19 @@
 // The ledger in one process: order of claims, leases, reclaim, gates, reuse of slots.
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/base/error.h"
-#include "common/ipc/board.h"
-#include "common/ipc/extent.h"
-#include "common/ipc/ledger.h"
-
-static struct sl_arena arena;
-static int fd;
+#include "tests/unit/test_ipc_fixture.h"
 
 static void setup(void)
 {
-    struct sl_arena_spec spec = {.n_workers = 4,
+    struct sl_arena_spec spec = {.n_devices = 2,
                                  .n_cells = 16,
                                  .n_train = 8,
                                  .n_params = 5,
                                  .n_state = 2,
                                  .batches_per_update = 2,
                                  .payload_bytes = 8 * SL_ARENA_CHUNK_BYTES};
-    fd = sl_arena_memfd();
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(sl_arena_create(fd, &spec, &arena), SL_OK);
-}
-
-static void teardown(void)
-{
-    sl_arena_detach(&arena);
-    close(fd);
-}
-
-static uint64_t open_train(uint64_t n, uint64_t first_version, uint32_t gated)
-{
-    struct sl_phase_spec p = {.kind = SL_PHASE_TRAIN,
-                              .gated = gated,
-                              .batch_size = 10,
-                              .n_items = n * 10 - 3,
-                              .first_version = first_version};
-    uint64_t seq = 0;
-    ck_assert_int_eq(sl_ledger_open_phase(&arena, &p, &seq), SL_OK);
-    return seq;
-}
-
-static struct sl_lease sample(uint32_t worker)
-{
-    struct sl_lease l;
-    struct sl_extent e;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, worker, 0, &l), SL_OK);
-    ck_assert_int_eq(sl_extent_alloc(&arena, &l, 100, 10, &e), SL_OK);
-    l.entry->payload_offset = e.offset;
-    l.entry->payload_bytes = e.bytes;
-    return l;
-}
-
-static void sample_and_publish(uint32_t worker)
-{
-    struct sl_lease l = sample(worker);
-    ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
+    create_arena(&spec);
 }
 
 static void apply_all(uint32_t worker)
@@ -81,7 +36,7 @@ START_TEST(claims_go_in_batch_order_and_cover_every_vertex)
     }
     ck_assert_uint_eq(vertices, 27);
     struct sl_lease none;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, 1, &none), SL_ETIMEDOUT);
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, 1, &none), SL_ETIMEDOUT);
 }
 END_TEST
 
@@ -151,9 +106,9 @@ START_TEST(a_returned_lease_is_claimed_by_the_next)
 {
     open_train(1, 0, 0);
     struct sl_lease l, again;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, 0, &l), SL_OK);
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, 0, &l), SL_OK);
     sl_ledger_return(&arena, &l);
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 2, 0, &again), SL_OK);
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 2, SL_AHEAD_ALL, 0, &again), SL_OK);
     ck_assert_uint_eq(again.cell, l.cell);
 }
 END_TEST
@@ -224,7 +179,7 @@ START_TEST(an_abort_ends_every_wait)
     open_train(1, 0, 0);
     sl_arena_abort(&arena, SL_ABORT_STOP);
     struct sl_lease l;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, 60000, &l), SL_EABORTED);
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_ALL, 60000, &l), SL_EABORTED);
     ck_assert_int_eq(sl_ledger_claim_train(&arena, 1, 60000, &l), SL_EABORTED);
 }
 END_TEST
@@ -239,14 +194,217 @@ START_TEST(a_phase_of_too_many_or_no_cells_is_refused)
 }
 END_TEST
 
-// --- payload memory ---
-
-static struct sl_lease claim(uint32_t worker)
+START_TEST(a_sampler_held_to_the_current_phase_draws_nothing_ahead)
 {
+    uint64_t first = open_train(1, 0, 0);
+    uint64_t second = open_train(1, 1, 1);
     struct sl_lease l;
-    ck_assert_int_eq(sl_ledger_claim_sample(&arena, worker, 0, &l), SL_OK);
-    return l;
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_CURRENT_ONLY, 0, &l), SL_OK);
+    ck_assert_uint_eq(l.seq, first);
+    struct sl_lease none;
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_CURRENT_ONLY, 1, &none),
+                     SL_ETIMEDOUT);
+    ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
+    l = claim_train(2);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
+    uint32_t seen = sl_event_read(&arena.h->work);
+    apply_all(2);
+    ck_assert(rang(&arena.h->work, &seen)); // it waits for the phase's end
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_CURRENT_ONLY, 0, &l), SL_OK);
+    ck_assert_uint_eq(l.seq, second);
 }
+END_TEST
+
+START_TEST(nothing_is_current_before_a_phase_is_open)
+{
+    struct sl_lease none;
+    struct sl_ledger_ahead look;
+    ck_assert_int_eq(sl_ledger_claim_sample(&arena, 1, SL_AHEAD_CURRENT_ONLY, 1, &none),
+                     SL_ETIMEDOUT);
+    sl_ledger_look_ahead(&arena, &look);
+    ck_assert_uint_eq(look.seq, 0);
+    ck_assert_uint_eq(look.unsampled, 0);
+    ck_assert_uint_eq(look.unclaimed, 0);
+}
+END_TEST
+
+static void expect_ahead(uint64_t seq, uint32_t unsampled, uint32_t unclaimed)
+{
+    struct sl_ledger_ahead look;
+    sl_ledger_look_ahead(&arena, &look);
+    ck_assert_uint_eq(look.seq, seq);
+    ck_assert_uint_eq(look.unsampled, unsampled);
+    ck_assert_uint_eq(look.unclaimed, unclaimed);
+}
+
+START_TEST(looking_ahead_counts_what_is_left)
+{
+    uint64_t first = open_train(3, 0, 1);
+    struct sl_ledger_ahead look;
+    expect_ahead(first, 3, 3);
+    sl_ledger_look_ahead(&arena, &look);
+    ck_assert_uint_eq(look.kind, SL_PHASE_TRAIN);
+    ck_assert(look.gated);
+    sample_and_publish(1);
+    expect_ahead(first, 2, 3);
+    sample_and_publish(1);
+    struct sl_lease last = sample(1);
+    expect_ahead(first, 0, 3);
+    sl_ledger_open_gate(&arena, first);
+    sl_ledger_look_ahead(&arena, &look);
+    ck_assert(!look.gated);
+    struct sl_lease l[3];
+    l[0] = claim_train(2);
+    expect_ahead(first, 0, 2);
+    ck_assert_int_eq(sl_ledger_publish(&arena, &last), SL_OK);
+    l[1] = claim_train(2);
+    l[2] = claim_train(3);
+    expect_ahead(first, 0, 0);
+    reclaim(3); // its batch is to be trained again
+    expect_ahead(first, 0, 1);
+    l[2] = claim_train(2);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(sl_ledger_complete(&arena, &l[i]), SL_OK);
+    struct sl_phase_spec infer = {.kind = SL_PHASE_INFER, .batch_size = 1, .n_items = 4};
+    uint64_t second;
+    ck_assert_int_eq(sl_ledger_open_phase(&arena, &infer, &second), SL_OK);
+    expect_ahead(first, 0, 0);
+    apply_all(2);
+    expect_ahead(second, 0, 4);
+    reclaim(9); // rewinds all cursors
+    expect_ahead(second, 0, 4);
+}
+END_TEST
+
+START_TEST(the_last_claim_of_a_phase_wakes_standby_trainers)
+{
+    uint32_t seen = sl_event_read(&arena.h->standby);
+    open_train(3, 0, 0);
+    ck_assert(rang(&arena.h->standby, &seen));
+    claim(1);
+    struct sl_lease second = claim(2);
+    ck_assert(!rang(&arena.h->standby, &seen));
+    claim(1);
+    ck_assert(rang(&arena.h->standby, &seen));
+    // A hole in the middle is the last one then.
+    sl_ledger_return(&arena, &second);
+    ck_assert(rang(&arena.h->standby, &seen));
+    expect_ahead(1, 2, 3);
+    claim(1);
+    ck_assert(rang(&arena.h->standby, &seen));
+    expect_ahead(1, 0, 3);
+}
+END_TEST
+
+START_TEST(ends_gates_deaths_and_aborts_wake_standby_trainers)
+{
+    uint64_t seq = open_train(1, 0, 1);
+    uint32_t seen = sl_event_read(&arena.h->standby);
+    sl_ledger_open_gate(&arena, seq);
+    ck_assert(rang(&arena.h->standby, &seen));
+    sample_and_publish(1);
+    struct sl_lease l = claim_train(2);
+    rang(&arena.h->standby, &seen);
+    reclaim(2);
+    ck_assert(rang(&arena.h->standby, &seen));
+    l = claim_train(3);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
+    ck_assert(!rang(&arena.h->standby, &seen));
+    apply_all(3);
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+    ck_assert(rang(&arena.h->standby, &seen));
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    ck_assert(rang(&arena.h->standby, &seen));
+}
+END_TEST
+
+// --- pre-sampling ---
+
+START_TEST(pre_sampling_ends_with_its_last_sample)
+{
+    uint64_t seq = open_phase(SL_PHASE_PRESAMPLE, 3, 0, 0);
+    uint64_t train = open_train(1, 0, 0);
+    struct sl_ledger_ahead look;
+    struct sl_lease l, none;
+    for (uint32_t i = 0; i < 3; i++) {
+        expect_ahead(seq, 3 - i, 0);
+        l = claim(1);
+        ck_assert_uint_eq(l.seq, seq);
+        ck_assert_uint_eq(l.cell, i);
+        ck_assert_int_eq(sl_ledger_claim_train(&arena, 2, 0, &none), SL_ETIMEDOUT);
+        ck_assert(!sl_ledger_phase_complete(&arena, seq));
+        ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
+    }
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+    ck_assert_uint_eq(sl_board_version(&arena), 0);
+    sl_ledger_look_ahead(&arena, &look);
+    ck_assert_uint_eq(look.seq, train);
+    sample_and_publish(1);
+    l = claim_train(2);
+    ck_assert_uint_eq(l.seq, train);
+}
+END_TEST
+
+START_TEST(a_dead_samplers_pre_sample_is_drawn_again)
+{
+    uint64_t seq = open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
+    struct sl_lease lost = claim(1), again;
+    struct sl_reclaimed r;
+    lost.entry->visits_counted = 1;
+    sl_ledger_reclaim(&arena, 1, &r);
+    ck_assert_uint_eq(r.resample, 1);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &lost), SL_ESTALE);
+    again = claim(2);
+    ck_assert_uint_eq(again.entry->visits_counted, 1); // and is not counted again
+    ck_assert_int_eq(sl_ledger_complete(&arena, &again), SL_OK);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &again), SL_ESTALE);
+    ck_assert(sl_ledger_phase_complete(&arena, seq));
+}
+END_TEST
+
+START_TEST(payload_memory_of_a_pre_sample_is_freed)
+{
+    open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
+    struct sl_lease l = sample(1);
+    struct sl_ledger_depth d;
+    sl_ledger_depth(&arena, &d);
+    ck_assert_uint_eq(d.payload_bytes, SL_ARENA_CHUNK_BYTES);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
+    sl_ledger_depth(&arena, &d);
+    ck_assert_uint_eq(d.payload_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_sample_is_published_or_completed_by_its_phase)
+{
+    open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
+    open_train(1, 0, 0);
+    struct sl_lease counted = claim(1), kept = sample(1);
+    ck_assert_int_eq(sl_ledger_publish(&arena, &counted), SL_EINVAL);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &kept), SL_EINVAL);
+    ck_assert_int_eq(sl_ledger_complete(&arena, &counted), SL_OK);
+    ck_assert_int_eq(sl_ledger_publish(&arena, &kept), SL_OK);
+}
+END_TEST
+
+START_TEST(a_pre_sample_that_is_next_evicts_for_memory)
+{
+    open_phase(SL_PHASE_PRESAMPLE, 1, 0, 0);
+    open_train(2, 0, 0);
+    struct sl_lease oldest = claim(1);
+    struct sl_extent e;
+    for (int i = 0; i < 2; i++) {
+        struct sl_lease l = claim(2);
+        ck_assert_int_eq(sl_extent_alloc(&arena, &l, 4 * SL_ARENA_CHUNK_BYTES, 10, &e), SL_OK);
+        l.entry->payload_offset = e.offset;
+        l.entry->payload_bytes = e.bytes;
+        ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
+    }
+    ck_assert_int_eq(sl_extent_alloc(&arena, &oldest, 1, 10, &e), SL_OK);
+}
+END_TEST
+
+// --- payload memory ---
 
 START_TEST(extents_do_not_overlap_and_trimmed_ends_are_reused)
 {
@@ -384,7 +542,7 @@ int main(void)
 {
     Suite *s = suite_create("ipc_ledger");
     TCase *c = tcase_create("ledger");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, claims_go_in_batch_order_and_cover_every_vertex);
     tcase_add_test(c, a_trainer_waits_for_the_oldest_batch);
     tcase_add_test(c, a_dead_samplers_batch_is_drawn_again_and_its_memory_is_free);
@@ -397,6 +555,16 @@ int main(void)
     tcase_add_test(c, samplers_run_ahead_into_open_phases);
     tcase_add_test(c, an_abort_ends_every_wait);
     tcase_add_test(c, a_phase_of_too_many_or_no_cells_is_refused);
+    tcase_add_test(c, a_sampler_held_to_the_current_phase_draws_nothing_ahead);
+    tcase_add_test(c, nothing_is_current_before_a_phase_is_open);
+    tcase_add_test(c, looking_ahead_counts_what_is_left);
+    tcase_add_test(c, the_last_claim_of_a_phase_wakes_standby_trainers);
+    tcase_add_test(c, ends_gates_deaths_and_aborts_wake_standby_trainers);
+    tcase_add_test(c, pre_sampling_ends_with_its_last_sample);
+    tcase_add_test(c, a_dead_samplers_pre_sample_is_drawn_again);
+    tcase_add_test(c, payload_memory_of_a_pre_sample_is_freed);
+    tcase_add_test(c, a_sample_is_published_or_completed_by_its_phase);
+    tcase_add_test(c, a_pre_sample_that_is_next_evicts_for_memory);
     tcase_add_test(c, extents_do_not_overlap_and_trimmed_ends_are_reused);
     tcase_add_test(c, a_late_free_does_not_hit_the_next_owner);
     tcase_add_test(c, a_block_that_can_never_fit_is_an_error_with_the_numbers);
@@ -406,9 +574,5 @@ int main(void)
     tcase_add_test(c, a_dead_workers_update_is_applied_by_another);
     tcase_add_test(c, banks_best_and_slots_are_apart);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

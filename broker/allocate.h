@@ -1,0 +1,74 @@
+/*
+ * allocate.h - how many devices sample and how many train (FGNN 5.3), and whether to move.
+ *
+ *      K = T_t / T_s          N_s = ceil(N_g / (K + 1))          N_t = N_g - N_s
+ *
+ * T_s and T_t are the medians of what a batch took on a sampler and on a normal trainer, T_t' on a
+ * standby trainer. The ceiling prefers samplers, since a sampler's device can help to train at once
+ * and not the other way round. At least one device samples, and with two devices or more at least
+ * one trains; a single device samples and its standby trainer trains.
+ *
+ * WHEN TO MOVE. The first split is the formula's, from the probe batches. Later ones cost: a
+ * sampler loads the topology, a trainer its cache. After each epoch the formula is evaluated again
+ * with what was measured in it, and the split moves only when the epoch's expected time falls by
+ * more than SL_ALLOCATE_GAIN_MIN of it (hysteresis: two splits that are as good never alternate)
+ * and what is gained over the epochs that are left is more than the move costs.
+ *
+ * EXPECTED TIME of an epoch of M batches under a split, for comparing splits:
+ *
+ *      sampling   S = M T_s / N_s
+ *      without switching      max(S, M T_t / N_t)
+ *      with switching         trainers work from the start, and when all is sampled the samplers'
+ *                             devices too:  S + (M - S N_t / T_t) / (N_t / T_t + N_s / T_t')
+ *                             when that is more than S, else S
+ *
+ * where N_t counts only as many trainers as an update lets work at once. Everything here is a
+ * function of its arguments.
+ */
+#ifndef SL_BROKER_ALLOCATE_H
+#define SL_BROKER_ALLOCATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "broker/placement.h"
+
+#define SL_ALLOCATE_GAIN_MIN 0.05
+
+struct sl_profile {
+    double t_sample, t_train, t_standby; // seconds a batch; t_standby 0 = not measured
+};
+
+struct sl_allocation_question {
+    struct sl_profile profile;
+    uint32_t n_devices;
+    bool switching;
+    uint64_t batches;     // of an epoch
+    uint32_t epochs_left; // after this one
+    uint32_t at_once;     // trainers that can work at the same time: batches of an update
+    struct sl_roles now;
+    double move_seconds; // what a change of the split costs
+};
+
+enum { SL_ALLOCATION_REASON_BYTES = 512 };
+
+struct sl_allocation {
+    struct sl_roles split; // what to do
+    bool moves;            // differs from `now`
+    double k;
+    struct sl_roles formula;
+    double seconds_now, seconds_formula; // expected, an epoch
+    double gain_seconds;                 // of the move over the epochs that are left
+    char reason[SL_ALLOCATION_REASON_BYTES];
+};
+
+struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n_devices);
+double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split);
+
+// The first split, from probe batches: the formula's, whatever `now` is.
+void sl_allocate_first(const struct sl_allocation_question *q, struct sl_allocation *out);
+// After an epoch.
+void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocation *out);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * budget.h - what a device's memory is spent on, and how much is left for the feature cache.
+ *
+ * A device has a budget (devices[].memory; a CPU device's stands for a GPU's memory). A sampler
+ * takes the topology and its scratch, a trainer what a training step took at its peak, measured on
+ * the probe batch (FGNN 6.1: "simulate one-time model training ... and record the peak memory
+ * usage"), with a quarter more since real batches differ from the probe. The rest is the cache's:
+ *
+ *      normal trainer    budget - 5/4 step
+ *      standby trainer   budget - topology - block - 5/4 step     (its device samples as well)
+ *
+ * cache.ratio "auto" takes all that is left, a number takes that share of the vertices: a normal
+ * trainer that can not hold it is an error that names the ratio which would fit, a standby trainer
+ * takes what there is. Without a budget the rest is a quarter of the machine's available memory,
+ * divided among the devices.
+ */
+#ifndef SL_BROKER_BUDGET_H
+#define SL_BROKER_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc/seat.h"
+#include "config/config.h"
+
+// What the workers measured; the largest of all.
+struct sl_budget_need {
+    uint64_t resident_bytes; // sampler: topology and scratch
+    uint64_t block_bytes;    // largest mini-batch
+    uint64_t step_bytes;     // trainer: peak of a training step
+    uint64_t row_bytes;      // of one vertex's features in the store
+    uint64_t n_nodes;
+};
+
+// SL_OK when the device can hold a sampler; SL_ENOMEM with the numbers.
+int sl_budget_check_sampler(const struct sl_config *config, uint32_t device,
+                            const struct sl_budget_need *need);
+
+/*
+ * Rows that the cache of a trainer of this duty on the device may hold (0 without a cache policy).
+ * SL_OK; SL_ENOMEM with the numbers when the step itself does not fit, or the ratio that the job
+ * asks for does not.
+ */
+int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum sl_duty duty,
+                         const struct sl_budget_need *need, uint64_t available_bytes,
+                         uint64_t *rows);
+
+#endif

@@ -1,0 +1,168 @@
+#include "broker/plan.h"
+
+#include "broker/phases.h"
+#include "common/base/bits.h"
+
+enum {
+    INFER_CELLS_MAX = 4096, // enough to balance and to lose little with a dead trainer
+    INFER_ROWS_MIN = 1024,
+};
+
+uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train)
+{
+    return sl_div_up(n_train, config->sampler.batch_size);
+}
+
+uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train)
+{
+    uint64_t batches = sl_phases_batches(config, n_train);
+    if (config->updates.mode == SL_UPDATE_ASYNC)
+        return batches; // each gradient is an update
+    return sl_div_up(batches, config->updates.batches_per_update);
+}
+
+bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch)
+{
+    uint32_t every = setup->config->evaluate.every;
+    if (setup->split[SL_SPLIT_VAL].n == 0)
+        return false;
+    return epoch + 1 == setup->config->epochs || (every != 0 && (epoch + 1) % every == 0);
+}
+
+uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup)
+{
+    return setup->config->evaluate.full ? setup->config->model.layers : 1;
+}
+
+struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup)
+{
+    bool presample = sl_ranking_presample_phases(setup->config) > 0;
+    return (struct sl_plan_step){presample ? SL_PURPOSE_PRESAMPLE : SL_PURPOSE_TRAIN, 0, 0};
+}
+
+struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step)
+{
+    uint32_t last_layer = sl_plan_evaluation_phases(setup) - 1;
+    switch (step.purpose) {
+    case SL_PURPOSE_PRESAMPLE:
+        if (step.epoch + 1 < sl_ranking_presample_phases(setup->config))
+            return (struct sl_plan_step){SL_PURPOSE_PRESAMPLE, step.epoch + 1, 0};
+        return (struct sl_plan_step){SL_PURPOSE_TRAIN, 0, 0};
+    case SL_PURPOSE_TRAIN:
+        if (sl_plan_validates(setup, step.epoch))
+            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, 0};
+        break;
+    case SL_PURPOSE_VALIDATE:
+    case SL_PURPOSE_TEST:
+        if (step.layer < last_layer)
+            return (struct sl_plan_step){step.purpose, step.epoch, step.layer + 1};
+        break;
+    case SL_PURPOSE_END: return step;
+    }
+    if (step.purpose != SL_PURPOSE_TEST && step.epoch + 1 < setup->config->epochs)
+        return (struct sl_plan_step){SL_PURPOSE_TRAIN, step.epoch + 1, 0};
+    if (step.purpose != SL_PURPOSE_TEST && setup->split[SL_SPLIT_TEST].n != 0)
+        return (struct sl_plan_step){SL_PURPOSE_TEST, step.epoch, 0};
+    return (struct sl_plan_step){SL_PURPOSE_END, step.epoch, 0};
+}
+
+bool sl_plan_has_order(struct sl_plan_step step)
+{
+    return step.purpose == SL_PURPOSE_PRESAMPLE || step.purpose == SL_PURPOSE_TRAIN;
+}
+
+uint32_t sl_plan_order(const struct sl_phases_setup *setup, struct sl_plan_step step)
+{
+    return step.epoch +
+           (step.purpose == SL_PURPOSE_TRAIN ? sl_ranking_presample_phases(setup->config) : 0);
+}
+
+uint32_t sl_plan_orders(const struct sl_phases_setup *setup)
+{
+    return setup->config->epochs + sl_ranking_presample_phases(setup->config);
+}
+
+uint32_t sl_plan_counted_orders(const struct sl_phases_setup *setup)
+{
+    const struct sl_config *config = setup->config;
+    return sl_ranking_presample_phases(config) +
+           (sl_ranking_is_needed(config) ? sl_ranking_first_epoch(config) : 0);
+}
+
+bool sl_plan_is_ranked(const struct sl_phases_setup *setup, struct sl_plan_step step)
+{
+    return step.purpose != SL_PURPOSE_PRESAMPLE &&
+           step.epoch >= sl_ranking_first_epoch(setup->config);
+}
+
+static struct sl_phase_spec sampling_spec(const struct sl_phases_setup *setup,
+                                          struct sl_plan_step step)
+{
+    const struct sl_config *config = setup->config;
+    uint32_t order = sl_plan_order(setup, step);
+    bool ranked = sl_plan_is_ranked(setup, step);
+    struct sl_phase_spec spec = {
+        .kind = step.purpose == SL_PURPOSE_TRAIN ? SL_PHASE_TRAIN : SL_PHASE_PRESAMPLE,
+        .set = SL_SET_TRAIN,
+        .epoch = step.epoch,
+        .order_bank = order & 1,
+        .count_visits =
+            order < sl_plan_counted_orders(setup) || (ranked && sl_ranking_reports_optimal(config)),
+        .rank_generation = ranked ? SL_PLAN_RANK_GENERATION : 0,
+        .batch_size = (uint32_t)config->sampler.batch_size,
+        .n_items = setup->split[SL_SPLIT_TRAIN].n,
+    };
+    if (step.purpose == SL_PURPOSE_TRAIN)
+        spec.first_version = step.epoch * sl_phases_updates(config, spec.n_items);
+    return spec;
+}
+
+struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step)
+{
+    const struct sl_config *config = setup->config;
+    struct sl_phase_spec spec = {.epoch = step.epoch};
+    if (sl_plan_has_order(step))
+        return sampling_spec(setup, step);
+    bool test = step.purpose == SL_PURPOSE_TEST;
+    // Without any validation there is no best: then the final parameters are tested.
+    bool best = test && setup->split[SL_SPLIT_VAL].n != 0;
+    spec.params = best ? SL_PARAMS_BEST : SL_PARAMS_CURRENT;
+    spec.set = test ? SL_SET_TEST : SL_SET_VAL;
+    spec.n_items = setup->split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL].n;
+    if (!config->evaluate.full) {
+        spec.kind = SL_PHASE_EVAL;
+        spec.rank_generation = sl_plan_is_ranked(setup, step) ? SL_PLAN_RANK_GENERATION : 0;
+        spec.batch_size = (uint32_t)config->evaluate.batch_size;
+        if (spec.batch_size == 0)
+            spec.batch_size = (uint32_t)config->sampler.batch_size;
+        return spec;
+    }
+    spec.kind = SL_PHASE_INFER;
+    spec.layer = step.layer;
+    spec.last_layer = step.layer + 1 == config->model.layers;
+    if (!spec.last_layer) {
+        spec.set = SL_SET_ALL;
+        spec.n_items = setup->n_nodes;
+    }
+    spec.batch_size =
+        (uint32_t)SL_MAX(sl_div_up(spec.n_items, INFER_CELLS_MAX), (uint64_t)INFER_ROWS_MIN);
+    return spec;
+}
+
+uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup)
+{
+    // One step of each kind; layers in between have the cells of the first.
+    const struct sl_plan_step steps[] = {
+        {SL_PURPOSE_TRAIN, 0, 0},
+        {SL_PURPOSE_VALIDATE, 0, 0},
+        {SL_PURPOSE_VALIDATE, 0, sl_plan_evaluation_phases(setup) - 1},
+        {SL_PURPOSE_TEST, 0, 0},
+        {SL_PURPOSE_TEST, 0, sl_plan_evaluation_phases(setup) - 1},
+    };
+    uint64_t most = 1;
+    for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
+        struct sl_phase_spec spec = sl_plan_spec(setup, steps[i]);
+        most = SL_MAX(most, sl_div_up(spec.n_items, spec.batch_size));
+    }
+    return most;
+}

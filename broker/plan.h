@@ -1,0 +1,69 @@
+/*
+ * plan.h - which phases a job is made of, in which order: a function of the job alone.
+ *
+ *     train 0 | evaluate 0 | train 1 | ... | train E-1 | evaluate E-1 | test
+ *
+ * where an evaluation is one phase (sampled) or one a layer (all neighbours). A cache needs the
+ * hotness order (ranking.h), and blocks carry ranks of it from the first *ranked* epoch on:
+ *
+ *     random, degree   rank | train 0 | ...
+ *     presc, K         train 0 | ... | train K-1 | rank | train K | ...
+ *     optimal          presample 0 | ... | presample E-1 | rank | train 0 | ...
+ *
+ * Pre-sampling draws the very batches of training once more: same epoch, same shuffled order.
+ * Shuffled orders are numbered in the order of their phases, those of pre-sampling first.
+ */
+#ifndef SL_BROKER_PLAN_H
+#define SL_BROKER_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc/ledger.h"
+#include "config/config.h"
+
+enum sl_purpose {
+    SL_PURPOSE_PRESAMPLE,
+    SL_PURPOSE_TRAIN,
+    SL_PURPOSE_VALIDATE,
+    SL_PURPOSE_TEST,
+    SL_PURPOSE_END,
+};
+
+enum { SL_PLAN_RANK_GENERATION = 1 }; // of the one hotness order that a job makes
+
+// A place in the plan.
+struct sl_plan_step {
+    enum sl_purpose purpose;
+    uint32_t epoch;
+    uint32_t layer; // of a layer-wise evaluation
+};
+
+struct sl_phases_setup; // phases.h
+
+// Cells of the largest phase that this job will open.
+uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup);
+// Mini-batches and updates of a training epoch.
+uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train);
+uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
+
+struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup);
+// The step after `step`.
+struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step);
+// What the ledger is told of a step (not SL_PURPOSE_END); gated is left 0.
+struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step);
+
+// Whether an evaluation follows training epoch `epoch`, and of how many phases it is.
+bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch);
+uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup);
+
+// Whether a step walks through a shuffled order, and the number of that order.
+bool sl_plan_has_order(struct sl_plan_step step);
+uint32_t sl_plan_order(const struct sl_phases_setup *setup, struct sl_plan_step step);
+uint32_t sl_plan_orders(const struct sl_phases_setup *setup); // in all
+// The first so many orders are those whose batches' visits make the hotness order.
+uint32_t sl_plan_counted_orders(const struct sl_phases_setup *setup);
+// Whether a step's blocks carry ranks. Evaluations read features through the caches too.
+bool sl_plan_is_ranked(const struct sl_phases_setup *setup, struct sl_plan_step step);
+
+#endif

@@ -1,0 +1,175 @@
+#include "broker/ranking.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/data/hotness.h"
+#include "common/ipc/hot.h"
+
+enum { INLINE_MAX = 1 << 16 }; // vertices and edges below which it takes no millisecond
+
+// --- what a policy asks for ----------------------------------------------------------------------
+
+uint32_t sl_ranking_first_epoch(const struct sl_config *config)
+{
+    switch (config->cache.policy) {
+    case SL_CACHE_NONE: return config->epochs;
+    case SL_CACHE_PRESC:
+        return config->cache.presample_epochs < config->epochs ? config->cache.presample_epochs
+                                                               : config->epochs;
+    case SL_CACHE_RANDOM:
+    case SL_CACHE_DEGREE:
+    case SL_CACHE_OPTIMAL: break;
+    }
+    return 0;
+}
+
+bool sl_ranking_is_needed(const struct sl_config *config)
+{
+    return sl_ranking_first_epoch(config) < config->epochs;
+}
+
+uint32_t sl_ranking_presample_phases(const struct sl_config *config)
+{
+    return config->cache.policy == SL_CACHE_OPTIMAL ? config->epochs : 0;
+}
+
+bool sl_ranking_reports_optimal(const struct sl_config *config)
+{
+    return config->cache.report_optimal && sl_ranking_is_needed(config);
+}
+
+static bool counts_to_rank(enum sl_cache_policy policy)
+{
+    return policy == SL_CACHE_PRESC || policy == SL_CACHE_OPTIMAL;
+}
+
+bool sl_ranking_needs_visits(const struct sl_config *config)
+{
+    return sl_ranking_is_needed(config) &&
+           (counts_to_rank(config->cache.policy) || config->cache.report_optimal);
+}
+
+// --- the order -----------------------------------------------------------------------------------
+
+// Hotness that no sampler counts, into memory of its own (n_nodes).
+static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
+{
+    const struct sl_ranking_setup *s = &r->setup;
+    if (s->policy == SL_CACHE_RANDOM)
+        return sl_hotness_random(s->seed, s->n_nodes, &r->cancel, hotness);
+    return sl_hotness_degree(s->indices, s->indices_dtype, s->n_edges, s->n_nodes, &r->cancel,
+                             hotness);
+}
+
+static int rank_vertices(struct sl_ranking *r)
+{
+    const struct sl_ranking_setup *s = &r->setup;
+    uint32_t *order = sl_hot_order(s->arena), *rank = sl_hot_rank(s->arena);
+    if (counts_to_rank(s->policy)) {
+        // Every block whose visits count has been drawn, so nobody writes any more.
+        const uint32_t *visits = (const uint32_t *)sl_hot_visits(s->arena);
+        SL_TRY(sl_hotness_order(visits, s->n_nodes, &r->cancel, order, rank));
+        sl_hot_forget_visits(s->arena);
+        return SL_OK;
+    }
+    uint32_t *hotness = malloc(s->n_nodes * sizeof *hotness);
+    if (!hotness)
+        return sl_fail(SL_ENOMEM, "no memory for the hotness of %llu vertices",
+                       (unsigned long long)s->n_nodes);
+    int rc = compute_hotness(r, hotness);
+    if (rc == SL_OK)
+        rc = sl_hotness_order(hotness, s->n_nodes, &r->cancel, order, rank);
+    free(hotness);
+    return rc;
+}
+
+// On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.
+static void ranking_work(uv_work_t *work)
+{
+    struct sl_ranking *r = work->data;
+    uint64_t began = sl_now_ns();
+    r->rc = rank_vertices(r);
+    if (r->rc < 0)
+        snprintf(r->message, sizeof r->message, "%s", sl_error_message());
+    r->seconds = (double)(sl_now_ns() - began) * 1e-9;
+}
+
+static void ranking_done(uv_work_t *work, int status)
+{
+    struct sl_ranking *r = work->data;
+    r->state = SL_RANKING_DONE;
+    r->setup.on_done(r->setup.ctx);
+}
+
+void sl_ranking_start(struct sl_ranking *r, const struct sl_ranking_setup *setup)
+{
+    r->setup = *setup;
+    r->state = SL_RANKING_BUSY;
+    r->work.data = r;
+    uint64_t size = setup->n_nodes + (setup->policy == SL_CACHE_DEGREE ? setup->n_edges : 0);
+    if (size > INLINE_MAX && uv_queue_work(setup->loop, &r->work, ranking_work, ranking_done) == 0)
+        return;
+    ranking_work(&r->work);
+    ranking_done(&r->work, 0);
+}
+
+void sl_ranking_cancel(struct sl_ranking *r)
+{
+    atomic_store(&r->cancel, true);
+}
+
+// --- the best there could have been --------------------------------------------------------------
+
+// From a copy: the search passes over the visits more than once and relies on their not changing.
+static double best_hit_rate(const struct sl_optimum *o)
+{
+    const _Atomic uint32_t *visits = sl_hot_visits(o->arena);
+    uint32_t *copy = malloc(o->n_nodes * sizeof *copy);
+    double rate;
+    if (!copy)
+        return NAN;
+    for (uint64_t v = 0; v < o->n_nodes; v++)
+        copy[v] = atomic_load_explicit(&visits[v], memory_order_relaxed);
+    if (sl_hotness_optimal_hit_rate(copy, o->n_nodes, o->capacity, &rate) < 0)
+        rate = NAN;
+    free(copy);
+    return rate;
+}
+
+static void optimum_work(uv_work_t *work)
+{
+    struct sl_optimum *o = work->data;
+    o->hit_rate = best_hit_rate(o);
+}
+
+static void optimum_done(uv_work_t *work, int status)
+{
+    struct sl_optimum *o = work->data;
+    o->busy = false;
+    o->on_done(o->ctx);
+}
+
+bool sl_optimum_start(struct sl_optimum *o, uv_loop_t *loop, struct sl_arena *arena,
+                      uint64_t n_nodes, uint64_t capacity, void (*on_done)(void *), void *ctx)
+{
+    *o = (struct sl_optimum){
+        .arena = arena,
+        .n_nodes = n_nodes,
+        .capacity = capacity,
+        .hit_rate = NAN,
+        .busy = true,
+        .on_done = on_done,
+        .ctx = ctx,
+    };
+    o->work.data = o;
+    if (n_nodes > INLINE_MAX && uv_queue_work(loop, &o->work, optimum_work, optimum_done) == 0)
+        return false;
+    optimum_work(&o->work);
+    o->busy = false;
+    return true;
+}

@@ -1,0 +1,363 @@
+/*
+ * scale.c - changes of the split: the first one, those that the profile, the schedule and the user
+ * ask for.
+ *
+ * One change at a time. It is refused with the reason when it can not be (more roles than devices,
+ * nobody left to train, a device without the memory, another change under way); otherwise the new
+ * split becomes the wanted one, settle.c brings the seats there while the job goes on, and whoever
+ * asked is answered once it holds. Nothing is lost: a worker that has to leave finishes or returns
+ * what it has in hand, and one that is killed instead has its batches taken back.
+ *
+ * A split that the user or the schedule asked for stays: the profile does not move it any more.
+ */
+#include "broker/job.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+enum { SPLIT_BYTES = 64, HOLD_SECONDS_MAX = 900 }; // for the slowest worker to load
+
+static const char *by_name(enum sl_rebalance_by by)
+{
+    return by == SL_BY_USER ? "user" : by == SL_BY_SCHEDULE ? "schedule" : "profile";
+}
+
+// "1 sampler and 3 trainers"
+static const char *split_text(struct sl_roles split, char out[SPLIT_BYTES])
+{
+    snprintf(out, SPLIT_BYTES, "%u sampler%s and %u trainer%s", split.samplers,
+             split.samplers == 1 ? "" : "s", split.trainers, split.trainers == 1 ? "" : "s");
+    return out;
+}
+
+static double seconds_since(uint64_t ns)
+{
+    return (double)(sl_now_ns() - ns) * 1e-9;
+}
+
+static uint32_t current_epoch(struct sl_job *job)
+{
+    uint32_t epoch;
+    uint64_t batch;
+    sl_phases_trains(&job->phases, &epoch, &batch);
+    return epoch;
+}
+
+// --- answers -------------------------------------------------------------------------------------
+
+static void answer(struct sl_job *job, const struct sl_bus_peer *peer, bool ok, double seconds,
+                   const char *text)
+{
+    Sl__Control__ScaleDone done = SL__CONTROL__SCALE_DONE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    if (peer->n == 0)
+        return;
+    done.ok = ok;
+    done.message = (char *)text; // only read
+    done.samplers = job->split.samplers;
+    done.trainers = job->split.trainers;
+    done.seconds = seconds;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
+    e.scale_done = &done;
+    sl_bus_send(job->bus, peer, &e); // who asked may have gone
+}
+
+static void report(struct sl_job *job, enum sl_rebalance_by by, uint32_t epoch,
+                   struct sl_roles from, struct sl_roles to, double seconds, bool ok,
+                   const char *text)
+{
+    const struct sl_report_scale scale = {
+        .seconds = seconds_since(job->start_ns),
+        .epoch = epoch,
+        .by = by_name(by),
+        .from_samplers = from.samplers,
+        .from_trainers = from.trainers,
+        .to_samplers = to.samplers,
+        .to_trainers = to.trainers,
+        .took_seconds = seconds,
+        .ok = ok,
+        .message = text,
+    };
+    sl_report_add_scale(&job->report, &scale);
+}
+
+static void add_to_report(struct sl_job *job, const struct sl_allocation *a, uint32_t epoch,
+                          const char *reason)
+{
+    const struct sl_report_allocation entry = {
+        .epoch = epoch,
+        .samplers = a->split.samplers,
+        .trainers = a->split.trainers,
+        .t_sample = job->profile.t_sample,
+        .t_train = job->profile.t_train,
+        .t_standby = job->profile.t_standby,
+        .k = a->k,
+        .formula_samplers = a->formula.samplers,
+        .moved = a->moves,
+        .gain_seconds = a->gain_seconds,
+        .cost_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
+        .reason = reason,
+    };
+    sl_report_add_allocation(&job->report, &entry);
+}
+
+// A split that somebody asked for stands in the list of allocations too.
+static void record_request(struct sl_job *job)
+{
+    char reason[64];
+    struct sl_allocation a = {
+        .split = job->split,
+        .moves = true,
+        .k = job->profile.t_sample > 0 ? job->profile.t_train / job->profile.t_sample : NAN,
+    };
+    snprintf(reason, sizeof reason, "asked for by the %s", by_name(job->rebalance.by));
+    add_to_report(job, &a, job->rebalance.epoch, reason);
+}
+
+static void finish(struct sl_job *job, bool ok, const char *text)
+{
+    struct sl_rebalance *r = &job->rebalance;
+    double took = seconds_since(r->began_ns);
+    r->active = false;
+    report(job, r->by, r->epoch, r->from, job->split, took, ok, text);
+    if (ok && r->by != SL_BY_PROFILE)
+        record_request(job);
+    sl_joblog_announce(&job->log, "split: %s", text);
+    answer(job, &r->peer, ok, took, text);
+}
+
+// --- requests ------------------------------------------------------------------------------------
+
+static int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int refuse(const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return sl_fail(SL_EINVAL, "%s", text);
+}
+
+static int check(struct sl_job *job, struct sl_roles to)
+{
+    char a[SPLIT_BYTES], b[SPLIT_BYTES];
+    uint32_t n = job->config.n_devices;
+    if (job->state != SL_JOB_RUNNING)
+        return refuse("the job is %s: try again while it trains",
+                      job->state == SL_JOB_STARTING ? "still starting" : "ending");
+    if (job->rebalance.active)
+        return refuse("a change from %s to %s is under way since %.1f s: wait until it holds",
+                      split_text(job->rebalance.from, a), split_text(job->split, b),
+                      seconds_since(job->rebalance.began_ns));
+    if (to.samplers == 0)
+        return refuse("found samplers=0, wanted at least 1: nobody would draw batches");
+    if (to.trainers == 0)
+        return refuse("found trainers=0, wanted at least 1: nobody would train");
+    if (to.samplers > n || to.trainers > n || to.samplers + to.trainers > n)
+        return refuse("found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
+                      "more devices in the job file (several may name the same core)",
+                      split_text(to, a), n, n, n == 1 ? "" : "s");
+    return sl_job_check_budgets(job, to);
+}
+
+static int begin(struct sl_job *job, struct sl_roles to, enum sl_rebalance_by by,
+                 const struct sl_bus_peer *peer)
+{
+    SL_TRY(check(job, to));
+    job->rebalance = (struct sl_rebalance){
+        .active = true,
+        .by = by,
+        .from = job->split,
+        .epoch = current_epoch(job),
+        .began_ns = sl_now_ns(),
+    };
+    if (peer)
+        job->rebalance.peer = *peer;
+    job->split = to;
+    job->pinned |= by != SL_BY_PROFILE;
+    char from_text[SPLIT_BYTES], to_text[SPLIT_BYTES];
+    sl_joblog_announce(&job->log, "split: from %s to %s, asked for by the %s",
+                       split_text(job->rebalance.from, from_text), split_text(to, to_text),
+                       by_name(by));
+    SL_FAILPOINT(BROKER_SCALE);
+    return SL_OK;
+}
+
+void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
+                     const Sl__Control__Scale *scale)
+{
+    struct sl_roles to = job->split;
+    if (scale->has_samplers)
+        to.samplers = scale->samplers;
+    if (scale->has_trainers)
+        to.trainers = scale->trainers;
+    if (begin(job, to, SL_BY_USER, peer) < 0) {
+        sl_joblog_write(&job->log, SL_LOG_INFO, "scaling refused: %s", sl_error_message());
+        answer(job, peer, false, 0, sl_error_message());
+        return;
+    }
+    sl_job_poll_split(job);
+}
+
+void sl_job_cancel_rebalance(struct sl_job *job)
+{
+    if (job->rebalance.active)
+        finish(job, false, "the job ended before the new split held");
+}
+
+// --- the schedule --------------------------------------------------------------------------------
+
+static void follow_schedule(struct sl_job *job)
+{
+    const struct sl_config *config = &job->config;
+    uint32_t epoch;
+    uint64_t batch;
+    if (job->next_schedule == config->n_schedule || job->rebalance.active)
+        return;
+    sl_phases_trains(&job->phases, &epoch, &batch);
+    const struct sl_schedule_config *s = &config->schedule[job->next_schedule];
+    if (epoch < s->epoch || (epoch == s->epoch && batch < s->batch))
+        return;
+    job->next_schedule++;
+    struct sl_roles to = {.samplers = s->samplers, .trainers = s->trainers};
+    if (to.samplers == job->split.samplers && to.trainers == job->split.trainers) {
+        job->pinned = true;
+        return;
+    }
+    if (begin(job, to, SL_BY_SCHEDULE, NULL) == SL_OK) {
+        job->rebalance.epoch = s->epoch;
+        job->rebalance.holds_epoch = s->batch == 0;
+        return;
+    }
+    sl_joblog_write(&job->log, SL_LOG_WARN, "schedule of epoch %u: %s", s->epoch,
+                    sl_error_message());
+    report(job, SL_BY_SCHEDULE, epoch, job->split, to, 0, false, sl_error_message());
+}
+
+bool sl_job_may_begin(struct sl_job *job, uint32_t epoch)
+{
+    const struct sl_rebalance *r = &job->rebalance;
+    const struct sl_schedule_config *next = &job->config.schedule[job->next_schedule];
+    if (r->active && r->holds_epoch && r->epoch == epoch)
+        return false;
+    return job->next_schedule == job->config.n_schedule || next->epoch != epoch || next->batch != 0;
+}
+
+void sl_job_poll_split(struct sl_job *job)
+{
+    struct sl_rebalance *r = &job->rebalance;
+    char text[256], split[SPLIT_BYTES];
+    uint32_t next = job->next_schedule;
+    follow_schedule(job);
+    if (job->next_schedule != next)
+        sl_phases_open_gates(&job->phases); // of an epoch whose entry changes nothing
+    if (sl_job_settle(job) < 0) {
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
+        return;
+    }
+    if (!r->active)
+        return;
+    if (sl_job_is_settled(job)) {
+        snprintf(text, sizeof text, "%s work now, after %.2f s", split_text(job->split, split),
+                 seconds_since(r->began_ns));
+        finish(job, true, text);
+        sl_phases_open_gates(&job->phases);
+    } else if (seconds_since(r->began_ns) > HOLD_SECONDS_MAX) {
+        finish(job, false, "the new split did not hold within 900 s: see the job's log directory");
+        sl_phases_open_gates(&job->phases);
+    }
+}
+
+// --- the profile ---------------------------------------------------------------------------------
+
+static struct sl_allocation_question question(struct sl_job *job, uint32_t epochs_left)
+{
+    const struct sl_config *config = &job->config;
+    bool async = config->updates.mode == SL_UPDATE_ASYNC;
+    return (struct sl_allocation_question){
+        .profile = job->profile,
+        .n_devices = config->n_devices,
+        .switching = config->allocation.switching,
+        .batches = sl_phases_batches(config, job->dataset.split[SL_SPLIT_TRAIN].n),
+        .epochs_left = epochs_left,
+        .at_once = async ? config->updates.staleness + 1 : config->updates.batches_per_update,
+        .now = job->split,
+        .move_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
+    };
+}
+
+static bool may_choose(const struct sl_job *job)
+{
+    return job->config.allocation.samplers_auto && job->config.allocation.trainers_auto &&
+           !job->pinned;
+}
+
+int sl_job_choose_first_split(struct sl_job *job)
+{
+    struct sl_allocation a;
+    char reason[SL_ALLOCATION_REASON_BYTES + 128], fixed[192];
+    struct sl_allocation_question q = question(job, job->config.epochs);
+    // Switching tells nothing of a split that nobody chooses: what the formula says is reported.
+    sl_allocate_first(&q, &a);
+    if (may_choose(job)) {
+        job->split = a.split;
+        snprintf(reason, sizeof reason, "%s", a.reason);
+    } else {
+        a.split = job->split;
+        a.moves = false;
+        snprintf(reason, sizeof reason, "%s; %s",
+                 sl_placement_reason(&job->config, fixed, sizeof fixed), a.reason);
+    }
+    a.moves = false; // nothing was there before
+    SL_TRY(sl_job_check_budgets(job, job->split));
+    char split[SPLIT_BYTES];
+    split_text(job->split, split);
+    if (may_choose(job))
+        sl_joblog_announce(&job->log, "split: %s: %s", split, reason);
+    else
+        sl_joblog_write(&job->log, SL_LOG_INFO, "split: %s: %s", split, reason);
+    add_to_report(job, &a, 0, reason);
+    return SL_OK;
+}
+
+void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
+{
+    struct sl_profile *p = &job->profile;
+    if (figures->t_sample > 0)
+        p->t_sample = figures->t_sample;
+    if (figures->t_train > 0)
+        p->t_train = figures->t_train;
+    if (figures->t_standby > 0)
+        p->t_standby = figures->t_standby;
+    bool first = !job->profiled;
+    job->profiled = true;
+    struct sl_allocation a;
+    struct sl_allocation_question q =
+        question(job, job->config.epochs - SL_MIN(figures->epoch + 1, job->config.epochs));
+    sl_allocate_again(&q, &a);
+    if (!may_choose(job) || job->rebalance.active) {
+        a.split = job->split;
+        a.moves = false;
+        if (first)
+            add_to_report(job, &a, figures->epoch + 1, a.reason);
+        return;
+    }
+    sl_joblog_write(&job->log, SL_LOG_INFO, "after epoch %u: %s", figures->epoch + 1, a.reason);
+    if (a.moves && begin(job, a.split, SL_BY_PROFILE, NULL) < 0) {
+        sl_joblog_write(&job->log, SL_LOG_WARN, "the split stays: %s", sl_error_message());
+        a.split = job->split;
+        a.moves = false;
+    }
+    if (first || a.moves)
+        add_to_report(job, &a, figures->epoch + 1, a.reason);
+    if (a.moves)
+        sl_joblog_announce(&job->log, "split: %s", a.reason);
+}

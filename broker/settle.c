@@ -1,0 +1,184 @@
+/*
+ * settle.c - from the split that is wanted to seats that are filled accordingly.
+ *
+ * Each device is looked at by itself and moved one step towards its duties; what can not be done
+ * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
+ * order the steps, both because a device's memory is spent once:
+ *
+ *   a sampler starts     once the trainer of the device has left, or has shrunk its cache to what
+ *                        stays beside the topology
+ *   a trainer's cache    grows, and its duty becomes WORK, once the sampler of the device has left
+ *
+ * Devices in the middle change hands while those at both ends work on, so there is always somebody
+ * who samples and somebody who trains.
+ */
+#include "broker/job.h"
+
+#include "common/base/error.h"
+
+struct sl_member *sl_job_member(struct sl_job *job, enum sl_role role, uint32_t device)
+{
+    uint32_t n = job->config.n_devices;
+    return &job->crew.members[role == SL_ROLE_SAMPLER ? device : n + device];
+}
+
+enum sl_duty sl_job_duty(const struct sl_job *job, enum sl_role role, uint32_t device)
+{
+    bool switching = job->config.allocation.switching && !job->scouting && !job->no_standby[device];
+    return sl_placement_duty(job->split, job->config.n_devices, switching, role, device);
+}
+
+static struct sl_seat *seat_of(struct sl_job *job, const struct sl_member *m)
+{
+    return sl_seat(&job->arena, m->slot);
+}
+
+static void set_duty(struct sl_job *job, const struct sl_member *m, enum sl_duty duty)
+{
+    if (atomic_load(&seat_of(job, m)->duty) != (uint32_t)duty)
+        sl_seat_set_duty(&job->arena, m->slot, duty);
+}
+
+static void assign_cache(struct sl_job *job, const struct sl_member *m, enum sl_duty duty)
+{
+    uint64_t rows = 0;
+    // A split whose budgets do not fit is refused before it is wanted; then it is a smaller cache.
+    sl_budget_cache_rows(&job->config, m->device, duty, &job->need, job->available_bytes, &rows);
+    atomic_store(&seat_of(job, m)->cache_rows, rows);
+}
+
+// The cache's size before the duty, which wakes whoever sits there.
+static void assign_trainer(struct sl_job *job, const struct sl_member *m, enum sl_duty duty)
+{
+    if (job->need.step_bytes)
+        assign_cache(job, m, duty);
+    sl_seat_set_duty(&job->arena, m->slot, duty);
+}
+
+void sl_job_assign_caches(struct sl_job *job)
+{
+    for (uint32_t d = 0; d < job->config.n_devices; d++) {
+        enum sl_duty duty = sl_job_duty(job, SL_ROLE_TRAINER, d);
+        if (duty != SL_DUTY_NONE)
+            assign_cache(job, sl_job_member(job, SL_ROLE_TRAINER, d), duty);
+    }
+}
+
+static void let_go(struct sl_job *job, struct sl_member *m)
+{
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    if (job->arena.base)
+        set_duty(job, m, SL_DUTY_NONE);
+    if (m->alive && m->greeted)
+        sl_bus_send(job->bus, &m->peer, &e);
+    sl_crew_release(m);
+}
+
+// Whether a trainer leaves the room that a sampler beside it needs.
+static bool makes_room(struct sl_job *job, const struct sl_member *trainer, enum sl_duty duty)
+{
+    if (duty == SL_DUTY_NONE)
+        return !trainer->alive;
+    const struct sl_seat *seat = seat_of(job, trainer);
+    return !trainer->alive || atomic_load(&seat->cache_loaded) <= atomic_load(&seat->cache_rows);
+}
+
+static int settle_device(struct sl_job *job, uint32_t device)
+{
+    struct sl_member *sampler = sl_job_member(job, SL_ROLE_SAMPLER, device);
+    struct sl_member *trainer = sl_job_member(job, SL_ROLE_TRAINER, device);
+    enum sl_duty samples = sl_job_duty(job, SL_ROLE_SAMPLER, device);
+    enum sl_duty trains = sl_job_duty(job, SL_ROLE_TRAINER, device);
+    bool arena = job->arena.base != NULL;
+
+    if (samples == SL_DUTY_NONE && sampler->wanted)
+        let_go(job, sampler);
+    if (trains == SL_DUTY_NONE && trainer->wanted)
+        let_go(job, trainer);
+
+    if (trains == SL_DUTY_STANDBY || (trains == SL_DUTY_WORK && !sampler->alive)) {
+        if (arena && atomic_load(&seat_of(job, trainer)->duty) != (uint32_t)trains)
+            assign_trainer(job, trainer, trains);
+        if (!trainer->wanted)
+            SL_TRY(sl_crew_want(trainer));
+    }
+    if (samples == SL_DUTY_WORK && !sampler->wanted && (!arena || makes_room(job, trainer, trains)))
+        SL_TRY(sl_crew_want(sampler));
+    if (samples == SL_DUTY_WORK && sampler->wanted && arena)
+        set_duty(job, sampler, SL_DUTY_WORK);
+    return SL_OK;
+}
+
+// What standby trainers judge by.
+static void publish_split(struct sl_job *job)
+{
+    struct sl_schedule *schedule = sl_schedule_of(&job->arena);
+    uint32_t n = job->config.n_devices, count[SL_ROLE_COUNT] = {0};
+    for (uint32_t d = 0; d < n; d++) {
+        count[SL_ROLE_SAMPLER] +=
+            atomic_load(&sl_seat(&job->arena, sl_seat_sampler(&job->arena, d))->duty) ==
+            SL_DUTY_WORK;
+        count[SL_ROLE_TRAINER] +=
+            atomic_load(&sl_seat(&job->arena, sl_seat_trainer(&job->arena, d))->duty) ==
+            SL_DUTY_WORK;
+    }
+    atomic_store(&schedule->samplers, count[SL_ROLE_SAMPLER]);
+    atomic_store(&schedule->trainers, count[SL_ROLE_TRAINER]);
+    atomic_store(&schedule->t_sample_ns, (uint64_t)(job->profile.t_sample * 1e9));
+    atomic_store(&schedule->t_train_ns, (uint64_t)(job->profile.t_train * 1e9));
+    atomic_store(&schedule->t_standby_ns, (uint64_t)(job->profile.t_standby * 1e9));
+}
+
+int sl_job_settle(struct sl_job *job)
+{
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        SL_TRY(settle_device(job, d));
+    if (job->arena.base)
+        publish_split(job);
+    return SL_OK;
+}
+
+static bool is_settled(struct sl_job *job, enum sl_role role, uint32_t device)
+{
+    const struct sl_member *m = sl_job_member(job, role, device);
+    enum sl_duty duty = sl_job_duty(job, role, device);
+    if (duty == SL_DUTY_NONE)
+        return !m->wanted && !m->alive;
+    return m->wanted && m->alive && m->ready && !m->leaving &&
+           atomic_load(&seat_of(job, m)->duty) == (uint32_t)duty;
+}
+
+bool sl_job_is_settled(struct sl_job *job)
+{
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        if (!is_settled(job, SL_ROLE_SAMPLER, d) || !is_settled(job, SL_ROLE_TRAINER, d))
+            return false;
+    return true;
+}
+
+int sl_job_check_budgets(struct sl_job *job, struct sl_roles split)
+{
+    const struct sl_config *config = &job->config;
+    uint64_t rows;
+    for (uint32_t d = 0; d < config->n_devices; d++) {
+        enum sl_duty trains = sl_placement_duty(split, config->n_devices,
+                                                config->allocation.switching && !job->no_standby[d],
+                                                SL_ROLE_TRAINER, d);
+        if (d < split.samplers)
+            SL_TRY(sl_budget_check_sampler(config, d, &job->need));
+        if (trains == SL_DUTY_NONE || job->need.step_bytes == 0)
+            continue;
+        int rc = sl_budget_cache_rows(config, d, trains, &job->need, job->available_bytes, &rows);
+        if (rc < 0 && (trains == SL_DUTY_WORK || split.trainers == 0))
+            return rc;
+        if (rc < 0) {
+            job->no_standby[d] = true;
+            sl_joblog_announce(&job->log, "split: device %u gets no standby trainer: %s", d,
+                               sl_error_message());
+        }
+    }
+    return SL_OK;
+}

@@ -1,0 +1,222 @@
+// The allocation formula, the expected time of an epoch, and when a split moves.
+#include "broker/allocate.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sl_allocation_question question(uint32_t n, double t_sample, double t_train)
+{
+    return (struct sl_allocation_question){
+        .profile = {t_sample, t_train, t_train},
+        .n_devices = n,
+        .switching = true,
+        .batches = 1000,
+        .epochs_left = 10,
+        .at_once = 1024,
+        .now = {1, n - 1},
+        .move_seconds = 1,
+    };
+}
+
+static struct sl_roles formula(uint32_t n, double t_sample, double t_train)
+{
+    const struct sl_profile p = {t_sample, t_train, t_train};
+    return sl_allocate_formula(&p, n);
+}
+
+START_TEST(formula_by_hand)
+{
+    // K = 10, 8 devices: 8 / 11 rounds up to one sampler.
+    ck_assert_uint_eq(formula(8, 1, 10).samplers, 1);
+    ck_assert_uint_eq(formula(8, 1, 10).trainers, 7);
+    // K = 3: 8 / 4 = 2 exactly.
+    ck_assert_uint_eq(formula(8, 1, 3).samplers, 2);
+    // K = 2.9: a little more than 2.
+    ck_assert_uint_eq(formula(8, 1, 2.9).samplers, 3);
+    ck_assert_uint_eq(formula(8, 1, 1).samplers, 4);
+    ck_assert_uint_eq(formula(8, 1, 0.5).samplers, 6);
+    ck_assert_uint_eq(formula(4, 2, 6).samplers, 1);
+}
+END_TEST
+
+START_TEST(formula_leaves_somebody_to_train)
+{
+    ck_assert_uint_eq(formula(8, 1, 0.01).samplers, 7);
+    ck_assert_uint_eq(formula(8, 1, 0.01).trainers, 1);
+    ck_assert_uint_eq(formula(2, 1, 0.01).samplers, 1);
+    ck_assert_uint_eq(formula(2, 1, 100).samplers, 1);
+}
+END_TEST
+
+START_TEST(formula_with_one_device)
+{
+    ck_assert_uint_eq(formula(1, 1, 5).samplers, 1);
+    ck_assert_uint_eq(formula(1, 1, 5).trainers, 0);
+}
+END_TEST
+
+START_TEST(formula_without_a_measurement)
+{
+    ck_assert_uint_eq(formula(8, 0, 5).samplers, 1);
+    ck_assert_uint_eq(formula(8, 0, 0).samplers, 1);
+}
+END_TEST
+
+START_TEST(expected_time_by_hand)
+{
+    struct sl_allocation_question q = question(8, 0.010, 0.069);
+    q.switching = false;
+    // One sampler: 10 s of sampling, 69 s of training over 7 trainers.
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 10, 1e-9);
+    // Two: 5 s, 69 / 6.
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){2, 6}), 11.5, 1e-9);
+    // With switching everybody works until the end: 79 s of work over 8 devices.
+    q.switching = true;
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){2, 6}), 79.0 / 8, 1e-9);
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 10, 1e-9);
+}
+END_TEST
+
+START_TEST(expected_time_of_one_device)
+{
+    struct sl_allocation_question q = question(1, 0.010, 0.050);
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 0}), 60, 1e-9);
+}
+END_TEST
+
+START_TEST(expected_time_counts_trainers_that_can_work_at_once)
+{
+    struct sl_allocation_question q = question(8, 0.001, 0.080);
+    q.switching = false;
+    q.at_once = 2;
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 40, 1e-9);
+    // Standby trainers could only wait for the others.
+    q.switching = true;
+    ck_assert_double_eq_tol(sl_allocate_epoch_seconds(&q, (struct sl_roles){1, 7}), 40, 1e-9);
+}
+END_TEST
+
+// With switching no split is expected to be much better than the formula's (the claim of 5.3).
+START_TEST(formula_is_near_the_best_split)
+{
+    srand(5);
+    for (int i = 0; i < 2000; i++) {
+        double t_sample = 0.001 + 0.05 * rand() / RAND_MAX;
+        double t_train = 0.001 + 0.3 * rand() / RAND_MAX;
+        uint32_t n = 2 + (uint32_t)rand() % 15;
+        struct sl_allocation_question q = question(n, t_sample, t_train);
+        double best = INFINITY;
+        for (uint32_t s = 1; s < n; s++)
+            best = fmin(best, sl_allocate_epoch_seconds(&q, (struct sl_roles){s, n - s}));
+        double chosen = sl_allocate_epoch_seconds(&q, formula(n, t_sample, t_train));
+        // Where sampling takes more than n - 1 devices could do, one still trains.
+        ck_assert_msg(chosen <= best * 1.0001 || t_train < t_sample / (n - 1), "%g %g %u: %g, %g",
+                      t_sample, t_train, n, chosen, best);
+    }
+}
+END_TEST
+
+START_TEST(first_split_is_the_formulas)
+{
+    struct sl_allocation a;
+    struct sl_allocation_question q = question(8, 0.01, 0.029);
+    q.move_seconds = 1e9;
+    sl_allocate_first(&q, &a);
+    ck_assert_uint_eq(a.split.samplers, 3);
+    ck_assert_uint_eq(a.split.trainers, 5);
+    ck_assert_double_eq_tol(a.k, 2.9, 1e-9);
+    ck_assert_msg(strstr(a.reason, "K = 2.9") && strstr(a.reason, "3 samplers"), "%s", a.reason);
+}
+END_TEST
+
+START_TEST(moves_when_it_pays)
+{
+    struct sl_allocation a;
+    struct sl_allocation_question q = question(8, 0.01, 0.01); // formula: 4, 4
+    sl_allocate_again(&q, &a);
+    ck_assert(a.moves);
+    ck_assert_uint_eq(a.split.samplers, 4);
+    ck_assert_msg(strstr(a.reason, "instead of 1 and 7"), "%s", a.reason);
+}
+END_TEST
+
+START_TEST(stays_when_the_move_costs_more)
+{
+    struct sl_allocation a;
+    struct sl_allocation_question q = question(8, 0.01, 0.01);
+    q.move_seconds = 1000;
+    sl_allocate_again(&q, &a);
+    ck_assert(!a.moves);
+    ck_assert_uint_eq(a.split.samplers, 1);
+    ck_assert_msg(strstr(a.reason, "the move costs"), "%s", a.reason);
+}
+END_TEST
+
+START_TEST(stays_when_little_is_gained)
+{
+    struct sl_allocation a;
+    struct sl_allocation_question q = question(8, 0.010, 0.069); // formula 2, 6: 1.25 % sooner
+    q.now = (struct sl_roles){1, 7};
+    q.move_seconds = 0;
+    sl_allocate_again(&q, &a);
+    ck_assert_uint_eq(a.formula.samplers, 2);
+    ck_assert(!a.moves);
+    ck_assert_msg(strstr(a.reason, "less than 5 %"), "%s", a.reason);
+}
+END_TEST
+
+START_TEST(stays_in_the_last_epoch)
+{
+    struct sl_allocation a;
+    struct sl_allocation_question q = question(8, 0.01, 0.01);
+    q.epochs_left = 0;
+    sl_allocate_again(&q, &a);
+    ck_assert(!a.moves);
+}
+END_TEST
+
+// Two profiles that alternate around a border must not make the split alternate.
+START_TEST(hysteresis)
+{
+    struct sl_allocation a;
+    struct sl_roles now = {2, 6};
+    int moves = 0;
+    for (int epoch = 0; epoch < 20; epoch++) {
+        struct sl_allocation_question q = question(8, 0.010, epoch & 1 ? 0.0299 : 0.0301);
+        q.now = now;
+        q.move_seconds = 0;
+        sl_allocate_again(&q, &a);
+        moves += a.moves;
+        now = a.split;
+    }
+    ck_assert_int_le(moves, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker allocate");
+    TCase *t = tcase_create("allocate");
+    tcase_add_test(t, formula_by_hand);
+    tcase_add_test(t, formula_leaves_somebody_to_train);
+    tcase_add_test(t, formula_with_one_device);
+    tcase_add_test(t, formula_without_a_measurement);
+    tcase_add_test(t, expected_time_by_hand);
+    tcase_add_test(t, expected_time_of_one_device);
+    tcase_add_test(t, expected_time_counts_trainers_that_can_work_at_once);
+    tcase_add_test(t, formula_is_near_the_best_split);
+    tcase_add_test(t, first_split_is_the_formulas);
+    tcase_add_test(t, moves_when_it_pays);
+    tcase_add_test(t, stays_when_the_move_costs_more);
+    tcase_add_test(t, stays_when_little_is_gained);
+    tcase_add_test(t, stays_in_the_last_epoch);
+    tcase_add_test(t, hysteresis);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

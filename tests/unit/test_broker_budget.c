@@ -1,0 +1,193 @@
+// What is left of a device's memory for the cache, and which duty a device has.
+#include "broker/budget.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/placement.h"
+#include "common/base/error.h"
+
+static struct sl_config config;
+static const struct sl_budget_need need = {
+    .resident_bytes = 1000000,
+    .block_bytes = 100000,
+    .step_bytes = 400000, // 500000 with its margin
+    .row_bytes = 100,
+    .n_nodes = 10000,
+};
+
+static void setup(void)
+{
+    memset(&config, 0, sizeof config);
+    config.n_devices = 2;
+    config.cache.policy = SL_CACHE_PRESC;
+    config.cache.ratio_auto = true;
+    config.devices[0].memory_bytes = config.devices[1].memory_bytes = 2000000;
+}
+
+static uint64_t rows_of(enum sl_duty duty)
+{
+    uint64_t rows = 7777777;
+    ck_assert_int_eq(sl_budget_cache_rows(&config, 0, duty, &need, 1 << 30, &rows), SL_OK);
+    return rows;
+}
+
+static const char *error_of(enum sl_duty duty)
+{
+    uint64_t rows;
+    ck_assert_int_eq(sl_budget_cache_rows(&config, 0, duty, &need, 1 << 30, &rows), SL_ENOMEM);
+    ck_assert_uint_eq(rows, config.cache.ratio_auto ? 0 : rows);
+    return sl_error_message();
+}
+
+START_TEST(auto_takes_what_is_left)
+{
+    config.devices[0].memory_bytes = 1000000;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 5000);
+    config.devices[0].memory_bytes = 500000;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
+    config.devices[0].memory_bytes = 500099;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
+    config.devices[0].memory_bytes = 500100;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 1);
+    config.devices[0].memory_bytes = 1u << 30;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
+}
+END_TEST
+
+START_TEST(a_standby_trainer_leaves_room_for_the_topology)
+{
+    // 2000000 - 1000000 - 100000 - 500000
+    ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 4000);
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
+}
+END_TEST
+
+START_TEST(a_ratio_that_fits_is_taken)
+{
+    config.cache.ratio_auto = false;
+    config.cache.ratio = 0.25;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 2500);
+    ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 2500);
+}
+END_TEST
+
+START_TEST(a_ratio_that_does_not_fit_names_the_one_that_would)
+{
+    config.cache.ratio_auto = false;
+    config.cache.ratio = 0.8;
+    config.devices[0].memory_bytes = 1000000;
+    const char *why = error_of(SL_DUTY_WORK);
+    ck_assert_msg(strstr(why, "cache.ratio: found 0.8, wanted at most 0.5000"), "%s", why);
+    // A standby trainer takes what there is.
+    config.devices[0].memory_bytes = 2000000;
+    ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 4000);
+}
+END_TEST
+
+START_TEST(a_step_that_does_not_fit)
+{
+    config.devices[0].memory_bytes = 499999;
+    const char *why = error_of(SL_DUTY_WORK);
+    ck_assert_msg(strstr(why, "devices[0].memory: found 499999 bytes") &&
+                      strstr(why, "wanted at least 500000 bytes"),
+                  "%s", why);
+    config.devices[0].memory_bytes = 1599999;
+    why = error_of(SL_DUTY_STANDBY);
+    ck_assert_msg(strstr(why, "wanted at least 1600000 bytes") && strstr(why, "standby"), "%s",
+                  why);
+}
+END_TEST
+
+START_TEST(a_sampler_needs_the_topology_and_a_block)
+{
+    config.devices[0].memory_bytes = 1100000;
+    ck_assert_int_eq(sl_budget_check_sampler(&config, 0, &need), SL_OK);
+    config.devices[0].memory_bytes = 1099999;
+    ck_assert_int_eq(sl_budget_check_sampler(&config, 0, &need), SL_ENOMEM);
+    ck_assert_msg(strstr(sl_error_message(), "wanted at least 1100000 bytes"), "%s",
+                  sl_error_message());
+    config.devices[0].memory_bytes = 0;
+    ck_assert_int_eq(sl_budget_check_sampler(&config, 0, &need), SL_OK);
+}
+END_TEST
+
+START_TEST(without_a_policy_there_is_no_cache)
+{
+    config.cache.policy = SL_CACHE_NONE;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
+}
+END_TEST
+
+START_TEST(without_a_budget_a_share_of_the_machine)
+{
+    uint64_t rows;
+    config.devices[0].memory_bytes = 0;
+    // A quarter of 1600000 for two devices.
+    ck_assert_int_eq(sl_budget_cache_rows(&config, 0, SL_DUTY_WORK, &need, 1600000, &rows), SL_OK);
+    ck_assert_uint_eq(rows, 2000);
+}
+END_TEST
+
+// --- placement -----------------------------------------------------------------------------------
+
+START_TEST(duties_of_every_split)
+{
+    for (uint32_t n = 1; n < 6; n++) {
+        for (uint32_t s = 1; s <= n; s++) {
+            for (uint32_t t = 0; s + t <= n; t++) {
+                const struct sl_roles split = {s, t};
+                uint32_t work[2] = {0}, standby = 0;
+                for (uint32_t d = 0; d < n; d++) {
+                    enum sl_duty a = sl_placement_duty(split, n, true, SL_ROLE_SAMPLER, d);
+                    enum sl_duty b = sl_placement_duty(split, n, true, SL_ROLE_TRAINER, d);
+                    work[0] += a == SL_DUTY_WORK;
+                    work[1] += b == SL_DUTY_WORK;
+                    standby += b == SL_DUTY_STANDBY;
+                    ck_assert(!(a == SL_DUTY_WORK && b == SL_DUTY_WORK));
+                    ck_assert(b != SL_DUTY_STANDBY || a == SL_DUTY_WORK);
+                    ck_assert(sl_placement_duty(split, n, false, SL_ROLE_TRAINER, d) !=
+                              SL_DUTY_STANDBY);
+                }
+                ck_assert_uint_eq(work[0], s);
+                ck_assert_uint_eq(work[1], t);
+                ck_assert_uint_eq(standby, s);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(names_count_from_both_ends)
+{
+    ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_SAMPLER, 0), 0);
+    ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_TRAINER, 3), 0);
+    ck_assert_uint_eq(sl_placement_role_index(4, SL_ROLE_TRAINER, 0), 3);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker budget");
+    TCase *t = tcase_create("budget");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, auto_takes_what_is_left);
+    tcase_add_test(t, a_standby_trainer_leaves_room_for_the_topology);
+    tcase_add_test(t, a_ratio_that_fits_is_taken);
+    tcase_add_test(t, a_ratio_that_does_not_fit_names_the_one_that_would);
+    tcase_add_test(t, a_step_that_does_not_fit);
+    tcase_add_test(t, a_sampler_needs_the_topology_and_a_block);
+    tcase_add_test(t, without_a_policy_there_is_no_cache);
+    tcase_add_test(t, without_a_budget_a_share_of_the_machine);
+    suite_add_tcase(s, t);
+    t = tcase_create("placement");
+    tcase_add_test(t, duties_of_every_split);
+    tcase_add_test(t, names_count_from_both_ends);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

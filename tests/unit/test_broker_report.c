@@ -1,0 +1,427 @@
+// What report.json and metrics.jsonl say.
+#include "tests/unit/test_data_fixture.h"
+
+#include <math.h>
+
+#include <cjson/cJSON.h>
+
+#include "broker/report.h"
+
+static struct sl_report r;
+static struct sl_config config;
+static struct sl_report_outcome outcome;
+static cJSON *report; // owned; after finish()
+
+static void setup(void)
+{
+    dir_begin();
+    memset(&config, 0, sizeof config);
+    config.n_devices = 2;
+    config.epochs = 4;
+    snprintf(config.name, sizeof config.name, "job");
+    outcome = (struct sl_report_outcome){.status = "done", .config_json = "{}"};
+    must(sl_report_init(&r));
+}
+
+static void teardown(void)
+{
+    cJSON_Delete(report);
+    sl_report_fini(&r);
+}
+
+static void finish(void)
+{
+    char *text = sl_report_finish(&r, &config, &outcome);
+    ck_assert_ptr_nonnull(text);
+    report = cJSON_Parse(text);
+    ck_assert_msg(report != NULL, "%s", text);
+    free(text);
+}
+
+// "epochs.1.cache.hits"
+static const cJSON *at(const cJSON *json, const char *path)
+{
+    char keys[256], *save = NULL;
+    snprintf(keys, sizeof keys, "%s", path);
+    for (char *key = strtok_r(keys, ".", &save); key; key = strtok_r(NULL, ".", &save)) {
+        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(key))
+                                   : cJSON_GetObjectItemCaseSensitive(json, key);
+        ck_assert_msg(json != NULL, "no '%s' of %s", key, path);
+    }
+    return json;
+}
+
+static double number(const char *path)
+{
+    ck_assert_msg(cJSON_IsNumber(at(report, path)), "%s is no number", path);
+    return at(report, path)->valuedouble;
+}
+
+#define EXPECT(path, value)      ck_assert_double_eq_tol(number(path), value, 1e-9)
+#define EXPECT_NULL(path)        ck_assert(cJSON_IsNull(at(report, path)))
+#define EXPECT_TEXT(path, value) ck_assert_str_eq(at(report, path)->valuestring, value)
+
+// Adds an epoch and parses its line.
+static cJSON *add_epoch(const struct sl_epoch_figures *f)
+{
+    char *line = sl_report_add_epoch(&r, f);
+    cJSON *json = cJSON_Parse(line);
+    ck_assert_ptr_nonnull(json);
+    free(line);
+    return json;
+}
+
+START_TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
+{
+    char target[1100], link[1100], text[64];
+    snprintf(target, sizeof target, "%s", in_dir("target.json"));
+    snprintf(link, sizeof link, "%s", in_dir("link.json"));
+    must(sl_report_write(target, "{\"old\": 1}"));
+    ck_assert_int_eq(symlink("target.json", link), 0);
+    must(sl_report_write(link, "{\"new\": 2}"));
+    struct stat st;
+    ck_assert_int_eq(lstat(link, &st), 0);
+    ck_assert_msg(S_ISLNK(st.st_mode), "the link was replaced");
+    FILE *f = fopen(target, "r");
+    ck_assert_ptr_nonnull(fgets(text, sizeof text, f));
+    fclose(f);
+    ck_assert_str_eq(text, "{\"new\": 2}\n");
+    must(sl_report_write("/dev/null", "{}"));
+    ck_assert_int_eq(stat("/dev/null", &st), 0);
+    ck_assert_msg(S_ISCHR(st.st_mode), "/dev/null was replaced");
+    ck_assert_int_eq(count_entries(), 2);
+}
+END_TEST
+
+START_TEST(a_report_without_results_has_all_its_keys)
+{
+    outcome.status = "stopped";
+    outcome.message = "why";
+    finish();
+    static const char *const keys[] = {
+        "schema",       "job",           "status",      "message",       "config",
+        "devices",      "allocations",   "scales",      "epochs",        "batches",
+        "cache",        "switching",     "restarts",    "test_accuracy", "params_sha256",
+        "wall_seconds", "start_seconds", "peak_memory", "best_epoch"};
+    for (size_t i = 0; i < SL_COUNT_OF(keys); i++)
+        ck_assert_msg(cJSON_HasObjectItem(report, keys[i]), "no '%s'", keys[i]);
+    ck_assert(!cJSON_HasObjectItem(report, "samples_digest"));
+    EXPECT_NULL("test_accuracy");
+    EXPECT_TEXT("cache.policy", "none");
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "allocations")), 0);
+    EXPECT("switching.seconds_saved", 0);
+}
+END_TEST
+
+START_TEST(a_loss_that_is_no_number_is_null)
+{
+    const struct sl_epoch_figures f = {.loss = NAN};
+    char *line = sl_report_add_epoch(&r, &f);
+    ck_assert_msg(strstr(line, "\"loss\":null") != NULL, "%s", line);
+    ck_assert_msg(strchr(line, '\n') == NULL, "more than one line");
+    free(line);
+}
+END_TEST
+
+START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
+{
+    const struct sl_epoch_figures f = {
+        .ranked = true,
+        .cache_rows = 100,
+        .hits = 30,
+        .misses = 10,
+        .hit_bytes = 300,
+        .miss_bytes = 200,
+        .mark = {.seconds = 0.5, .count = 4},
+        .copy = {.seconds = 0.25, .count = 4},
+        .samplers = 1,
+        .trainers = 3,
+        .t_sample = 0.011,
+        .t_train = 0.06,
+        .switches = 2,
+        .standby_batches = 7,
+        .seconds_saved = 0.14,
+    };
+    report = add_epoch(&f);
+    EXPECT("stages.mark.seconds", 0.5);
+    EXPECT("stages.copy.seconds", 0.25);
+    EXPECT("cache.rows", 100);
+    EXPECT("cache.hits", 30);
+    EXPECT("cache.misses", 10);
+    EXPECT("cache.hit_rate", 0.75);
+    EXPECT("cache.hit_bytes", 300);
+    EXPECT("cache.miss_bytes", 200);
+    ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "optimal_hit_rate"));
+    EXPECT("samplers", 1);
+    EXPECT("trainers", 3);
+    EXPECT("profile.t_sample", 0.011);
+    EXPECT("profile.t_train", 0.06);
+    EXPECT_NULL("profile.t_standby");
+    EXPECT("switches", 2);
+    EXPECT("switching.batches", 7);
+    EXPECT("switching.seconds_saved", 0.14);
+    ck_assert(!cJSON_HasObjectItem(report, "updates"));
+}
+END_TEST
+
+START_TEST(an_epoch_of_async_updates_has_its_staleness)
+{
+    report = add_epoch(
+        &(struct sl_epoch_figures){.async = true, .staleness_mean = 1.5, .staleness_max = 4});
+    EXPECT("updates.staleness_mean", 1.5);
+    EXPECT("updates.staleness_max", 4);
+}
+END_TEST
+
+START_TEST(decisions_are_listed)
+{
+    const struct sl_report_allocation first = {.epoch = 0,
+                                               .samplers = 2,
+                                               .trainers = 6,
+                                               .t_sample = 0.01,
+                                               .t_train = 0.03,
+                                               .k = 3,
+                                               .formula_samplers = 2,
+                                               .reason = "because"};
+    const struct sl_report_allocation second = {.epoch = 3,
+                                                .samplers = 3,
+                                                .trainers = 5,
+                                                .t_standby = 0.05,
+                                                .k = INFINITY,
+                                                .moved = true,
+                                                .gain_seconds = 12,
+                                                .cost_seconds = 2,
+                                                .reason = "since"};
+    sl_report_add_allocation(&r, &first);
+    sl_report_add_allocation(&r, &second);
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "allocations")), 2);
+    EXPECT("allocations.0.samplers", 2);
+    EXPECT("allocations.0.trainers", 6);
+    EXPECT("allocations.0.t_sample", 0.01);
+    EXPECT("allocations.0.t_train", 0.03);
+    EXPECT_NULL("allocations.0.t_standby");
+    EXPECT("allocations.0.k", 3);
+    EXPECT("allocations.0.formula_samplers", 2);
+    ck_assert(cJSON_IsFalse(at(report, "allocations.0.moved")));
+    EXPECT_TEXT("allocations.0.reason", "because");
+    EXPECT("allocations.1.epoch", 3);
+    EXPECT("allocations.1.t_standby", 0.05);
+    EXPECT_NULL("allocations.1.k");
+    EXPECT_NULL("allocations.1.formula_samplers");
+    ck_assert(cJSON_IsTrue(at(report, "allocations.1.moved")));
+    EXPECT("allocations.1.gain_seconds", 12);
+    EXPECT("allocations.1.cost_seconds", 2);
+}
+END_TEST
+
+START_TEST(changes_of_the_split_are_listed)
+{
+    const struct sl_report_scale s = {.seconds = 3.5,
+                                      .epoch = 2,
+                                      .by = "user",
+                                      .from_samplers = 1,
+                                      .from_trainers = 3,
+                                      .to_samplers = 2,
+                                      .to_trainers = 2,
+                                      .took_seconds = 0.25,
+                                      .ok = false,
+                                      .message = "why not"};
+    sl_report_add_scale(&r, &s);
+    finish();
+    EXPECT("scales.0.seconds", 3.5);
+    EXPECT("scales.0.epoch", 2);
+    EXPECT_TEXT("scales.0.by", "user");
+    EXPECT("scales.0.from.samplers", 1);
+    EXPECT("scales.0.from.trainers", 3);
+    EXPECT("scales.0.to.samplers", 2);
+    EXPECT("scales.0.to.trainers", 2);
+    EXPECT("scales.0.took_seconds", 0.25);
+    ck_assert(cJSON_IsFalse(at(report, "scales.0.ok")));
+    EXPECT_TEXT("scales.0.message", "why not");
+}
+END_TEST
+
+// --- cache ---
+
+static const struct sl_report_seat seats[] = {
+    {.device = 0, .name = "sampler 0", .role = "sampler"},
+    {.device = 1,
+     .name = "trainer 0",
+     .role = "trainer",
+     .has_cache = true,
+     .cache_rows = 250,
+     .load_seconds = 0.5},
+    {.device = 0,
+     .name = "standby trainer 0",
+     .role = "standby",
+     .has_cache = true,
+     .cache_rows = 100,
+     .load_seconds = 0.2},
+};
+
+static void with_cache(enum sl_cache_policy policy)
+{
+    config.cache.policy = policy;
+    config.cache.presample_epochs = 1;
+    outcome.seats = seats;
+    outcome.n_seats = SL_COUNT_OF(seats);
+    outcome.cache = (struct sl_report_cache){.n_nodes = 1000, .row_bytes = 64, .rank_seconds = 0.3};
+}
+
+START_TEST(devices_name_who_sits_there)
+{
+    with_cache(SL_CACHE_NONE);
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "devices.0.workers")), 2);
+    EXPECT_TEXT("devices.0.workers.0", "sampler 0");
+    EXPECT_TEXT("devices.0.workers.1", "standby trainer 0");
+    EXPECT_TEXT("devices.0.roles.1", "standby");
+    EXPECT_TEXT("devices.1.workers.0", "trainer 0");
+    EXPECT_TEXT("devices.1.roles.0", "trainer");
+    ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "trainers"));
+}
+END_TEST
+
+// One epoch of 3 s without ranks and three of 1 s with them.
+static void add_epochs(bool optimal)
+{
+    static const double found[] = {NAN, 0.8, 0.85, 0.9};
+    for (uint32_t e = 0; e < 4; e++)
+        cJSON_Delete(add_epoch(&(struct sl_epoch_figures){
+            .epoch = e,
+            .seconds = e == 0 ? 3 : 1,
+            .ranked = e > 0,
+            .hits = e > 0 ? 60 + 10 * e : 0,
+            .misses = e > 0 ? 40 - 10 * e : 100,
+            .has_optimal = optimal && e > 0,
+            .optimal_hit_rate = found[e],
+            .switches = e,
+            .standby_batches = e > 1 ? 5 : 0,
+            .seconds_saved = e == 2   ? 0.5
+                             : e == 3 ? NAN
+                                      : 0,
+        }));
+}
+
+START_TEST(the_cache_is_summed_up_over_ranked_epochs)
+{
+    with_cache(SL_CACHE_PRESC);
+    add_epochs(false);
+    finish();
+    EXPECT_TEXT("cache.policy", "presc");
+    EXPECT("cache.presample_epochs", 1);
+    EXPECT("cache.row_bytes", 64);
+    EXPECT("cache.rank_seconds", 0.3);
+    EXPECT("cache.load_seconds", 0.5); // caches are filled side by side
+    EXPECT("cache.hit_rate", 0.8);
+    EXPECT("cache.presample_cost_epochs", 3 + 0.3 + 0.5 - 1);
+    ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "optimal_hit_rate"));
+    EXPECT_TEXT("cache.trainers.0.worker", "trainer 0");
+    EXPECT_TEXT("cache.trainers.0.role", "trainer");
+    EXPECT("cache.trainers.0.device", 1);
+    EXPECT("cache.trainers.0.ratio", 0.25);
+    EXPECT("cache.trainers.0.rows", 250);
+    EXPECT("cache.trainers.0.bytes", 16000);
+    EXPECT("cache.trainers.1.load_seconds", 0.2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "cache.trainers")), 2);
+}
+END_TEST
+
+START_TEST(the_optimum_of_all_ranked_epochs_is_that_of_each)
+{
+    with_cache(SL_CACHE_PRESC);
+    config.cache.report_optimal = true;
+    add_epochs(true);
+    finish();
+    ck_assert(!cJSON_HasObjectItem(at(report, "epochs.0.cache"), "optimal_hit_rate"));
+    EXPECT("epochs.1.cache.optimal_hit_rate", 0.9);
+    EXPECT("epochs.2.cache.optimal_hit_rate", 0.9);
+    EXPECT("epochs.3.cache.optimal_hit_rate", 0.9);
+    EXPECT("cache.optimal_hit_rate", 0.9);
+}
+END_TEST
+
+START_TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
+{
+    with_cache(SL_CACHE_RANDOM);
+    cJSON_Delete(add_epoch(
+        &(struct sl_epoch_figures){.ranked = true, .has_optimal = true, .optimal_hit_rate = 0.7}));
+    report = add_epoch(&(struct sl_epoch_figures){
+        .epoch = 1, .ranked = true, .has_optimal = true, .optimal_hit_rate = NAN});
+    EXPECT_NULL("cache.optimal_hit_rate");
+    cJSON_Delete(report);
+    finish();
+    EXPECT("epochs.1.cache.optimal_hit_rate", 0.7);
+    EXPECT("cache.optimal_hit_rate", 0.7);
+    EXPECT("cache.presample_epochs", 0);
+    EXPECT_NULL("cache.presample_cost_epochs"); // epochs of no length
+}
+END_TEST
+
+START_TEST(the_oracle_costs_its_pre_sampling)
+{
+    with_cache(SL_CACHE_OPTIMAL);
+    outcome.cache.presample_seconds = 5;
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.ranked = true, .seconds = 2}));
+    finish();
+    EXPECT("cache.presample_epochs", 4);
+    EXPECT("cache.presample_seconds", 5);
+    EXPECT("cache.presample_cost_epochs", (5 + 0.3 + 0.5) / 2);
+}
+END_TEST
+
+START_TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
+{
+    with_cache(SL_CACHE_PRESC);
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.seconds = 2, .misses = 10}));
+    finish();
+    EXPECT_NULL("cache.hit_rate");
+    EXPECT_NULL("cache.presample_cost_epochs");
+}
+END_TEST
+
+START_TEST(switching_is_summed_up)
+{
+    add_epochs(false);
+    finish();
+    EXPECT("switching.switches", 6);
+    EXPECT("switching.batches", 10);
+    EXPECT("switching.seconds_saved", 0.5); // of the epochs of which it is known
+    EXPECT_NULL("epochs.3.switching.seconds_saved");
+}
+END_TEST
+
+START_TEST(what_a_single_device_saves_is_not_known)
+{
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.standby_batches = 4, .seconds_saved = NAN}));
+    finish();
+    EXPECT_NULL("switching.seconds_saved");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker report");
+    TCase *c = tcase_create("report");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 10);
+    tcase_add_test(c, a_report_replaces_a_file_and_not_a_link_or_a_device);
+    tcase_add_test(c, a_report_without_results_has_all_its_keys);
+    tcase_add_test(c, a_loss_that_is_no_number_is_null);
+    tcase_add_test(c, an_epoch_says_what_the_cache_and_the_standby_trainers_did);
+    tcase_add_test(c, an_epoch_of_async_updates_has_its_staleness);
+    tcase_add_test(c, decisions_are_listed);
+    tcase_add_test(c, changes_of_the_split_are_listed);
+    tcase_add_test(c, devices_name_who_sits_there);
+    tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
+    tcase_add_test(c, the_optimum_of_all_ranked_epochs_is_that_of_each);
+    tcase_add_test(c, an_optimum_that_was_not_found_out_is_not_passed_on);
+    tcase_add_test(c, the_oracle_costs_its_pre_sampling);
+    tcase_add_test(c, a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate);
+    tcase_add_test(c, switching_is_summed_up);
+    tcase_add_test(c, what_a_single_device_saves_is_not_known);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

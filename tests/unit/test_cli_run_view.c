@@ -1,0 +1,197 @@
+// What `sluice run` shows of epochs and of the whole run.
+#include "broker/cli/run_view.h"
+#include "broker/report.h"
+#include "tests/unit/cli_fixture.h"
+
+// --- an epoch's line -----------------------------------------------------------------------------
+
+static char *shown;
+
+static void show_epoch(const char *json)
+{
+    struct sl_run_view view;
+    size_t n;
+    sl_run_view_init(&view, false, 20);
+    view.progress.out = open_memstream(&shown, &n);
+    view.progress.style = SL_PROGRESS_PLAIN;
+    sl_run_view_epoch(&view, json);
+    fclose(view.progress.out);
+}
+
+#define EPOCH                                                                                      \
+    "\"epoch\": 6, \"loss\": 0.5, \"train_accuracy\": 0.75, \"seconds\": 1.5, "                    \
+    "\"bottleneck\": \"samplers: they are slow\""
+
+START_TEST(an_epoch_is_one_short_line)
+{
+    show_epoch("{" EPOCH "}");
+    ck_assert_str_eq(shown, "epoch  7/20  loss 0.5000  train 0.7500  1.5 s  limit: samplers\n");
+}
+END_TEST
+
+START_TEST(hits_and_standby_batches_are_shown_where_there_are_any)
+{
+    show_epoch("{" EPOCH ", \"cache\": {\"ranked\": true, \"hit_rate\": 0.9123}, "
+               "\"switching\": {\"batches\": 12}}");
+    assert_has(shown, "1.5 s  hits 91.2 %  standby 12  limit: samplers\n");
+    show_epoch("{" EPOCH ", \"cache\": {\"ranked\": false, \"hit_rate\": 0}, "
+               "\"switching\": {\"batches\": 0}}");
+    assert_has(shown, "1.5 s  limit: samplers\n");
+}
+END_TEST
+
+START_TEST(pre_sampling_and_ranking_are_stages)
+{
+    struct sl_run_view view;
+    size_t n;
+    Sl__Control__Progress m = SL__CONTROL__PROGRESS__INIT;
+    sl_run_view_init(&view, false, 3);
+    view.progress.out = open_memstream(&shown, &n);
+    view.progress.style = SL_PROGRESS_PLAIN;
+    view.progress.interval_ns = 0;
+    m.phase = "presample";
+    m.total = 12;
+    m.done = 6;
+    sl_run_view_progress(&view, &m);
+    ck_assert_str_eq(view.stage, "pre-sampling");
+    fflush(view.progress.out);
+    assert_has(shown, "pre-sampling:  50 %, 6 of 12 batches");
+    m.phase = "rank";
+    m.total = m.done = 0;
+    sl_run_view_progress(&view, &m);
+    ck_assert_str_eq(view.stage, "ordering vertices");
+    fclose(view.progress.out);
+}
+END_TEST
+
+// --- the summary ---------------------------------------------------------------------------------
+
+static struct sl_report r;
+static struct sl_config config;
+static struct sl_report_outcome outcome;
+
+static void begin(void)
+{
+    snprintf(config.name, sizeof config.name, "job");
+    config.n_devices = 2;
+    config.epochs = 2;
+    outcome = (struct sl_report_outcome){.status = "done", .config_json = "{}", .trained = 20};
+    must(sl_report_init(&r));
+}
+
+static void add_epoch(const struct sl_epoch_figures *f)
+{
+    free(sl_report_add_epoch(&r, f));
+}
+
+static char *summary(void)
+{
+    char *json = sl_report_finish(&r, &config, &outcome);
+    capture_begin();
+    sl_run_view_summary(json, "");
+    free(json);
+    return capture_end();
+}
+
+START_TEST(a_plain_job_says_what_it_read)
+{
+    begin();
+    add_epoch(&(struct sl_epoch_figures){.batches = 10, .miss_bytes = 3 << 20});
+    add_epoch(&(struct sl_epoch_figures){.epoch = 1, .batches = 10, .miss_bytes = 1 << 20});
+    char *text = summary();
+    assert_has(text, "job: done in ");
+    assert_has(text, "features    4.00 MiB from the store\n");
+    ck_assert_ptr_null(strstr(text, "cache"));
+    ck_assert_ptr_null(strstr(text, "switching"));
+    ck_assert_ptr_null(strstr(text, "allocation"));
+}
+END_TEST
+
+START_TEST(a_cache_is_told_in_a_line)
+{
+    const struct sl_report_seat seat = {.device = 1,
+                                        .name = "trainer 0",
+                                        .role = "trainer",
+                                        .has_cache = true,
+                                        .cache_rows = 1 << 14};
+    begin();
+    config.cache.policy = SL_CACHE_PRESC;
+    config.cache.presample_epochs = 1;
+    outcome.seats = &seat;
+    outcome.n_seats = 1;
+    outcome.cache = (struct sl_report_cache){.n_nodes = 1 << 17, .row_bytes = 1024};
+    add_epoch(&(struct sl_epoch_figures){.seconds = 3, .miss_bytes = 3 << 20});
+    add_epoch(&(struct sl_epoch_figures){.epoch = 1,
+                                         .seconds = 1,
+                                         .ranked = true,
+                                         .hits = 9,
+                                         .misses = 1,
+                                         .hit_bytes = 9 << 20,
+                                         .miss_bytes = 1 << 20,
+                                         .has_optimal = true,
+                                         .optimal_hit_rate = 0.95,
+                                         .mark = {.seconds = 0.25, .count = 1}});
+    char *text = summary();
+    assert_has(text, "features    4.00 MiB from the store, 9.00 MiB from caches\n");
+    assert_has(text, "cache       presc: 90.0 % hits (optimal 95.0 %), 12.5 % of the vertices, "
+                     "16.0 MiB; it cost 2 epochs\n");
+    assert_has(text, "samplers look up ranks\n");
+    ck_assert_ptr_null(strstr(text, "samplers copy")); // that took no time
+}
+END_TEST
+
+START_TEST(switching_and_decisions_are_told_in_a_line_each)
+{
+    struct sl_report_allocation a = {.samplers = 2,
+                                     .trainers = 6,
+                                     .t_sample = 0.01,
+                                     .t_train = 0.03,
+                                     .k = 3,
+                                     .reason = "a very long story"};
+    struct sl_report_scale s = {.epoch = 1,
+                                .by = "user",
+                                .from_samplers = 1,
+                                .from_trainers = 7,
+                                .to_samplers = 3,
+                                .to_trainers = 5,
+                                .took_seconds = 0.5,
+                                .ok = true,
+                                .message = "done"};
+    begin();
+    add_epoch(
+        &(struct sl_epoch_figures){.standby_batches = 8, .switches = 2, .seconds_saved = 0.25});
+    sl_report_add_allocation(&r, &a);
+    a.epoch = 1; // looked at again, and left
+    sl_report_add_allocation(&r, &a);
+    a = (struct sl_report_allocation){
+        .epoch = 2, .samplers = 1, .trainers = 7, .moved = true, .reason = "another story"};
+    sl_report_add_allocation(&r, &a);
+    sl_report_add_scale(&r, &s);
+    s.by = "profile"; // the move above
+    sl_report_add_scale(&r, &s);
+    s.by = "schedule";
+    s.ok = false;
+    s.message = "there are 8 devices";
+    sl_report_add_scale(&r, &s);
+    char *text = summary();
+    assert_has(text, "switching   8 batches by standby trainers in 2 turns, about 250 ms saved\n");
+    assert_has(text,
+               "allocation  from epoch 1: 2 samplers, 6 trainers; T_s 10.0 ms, T_t 30.0 ms, K 3\n"
+               "allocation  from epoch 3: 1 sampler, 7 trainers\n"
+               "scale       in epoch 2, by the user: 1+7 -> 3+5 in 500 ms\n"
+               "scale       in epoch 2, by the schedule: refused, there are 8 devices\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli run view");
+    TCase *t = add_case(s, "run view");
+    tcase_add_test(t, an_epoch_is_one_short_line);
+    tcase_add_test(t, hits_and_standby_batches_are_shown_where_there_are_any);
+    tcase_add_test(t, pre_sampling_and_ranking_are_stages);
+    tcase_add_test(t, a_plain_job_says_what_it_read);
+    tcase_add_test(t, a_cache_is_told_in_a_line);
+    tcase_add_test(t, switching_and_decisions_are_told_in_a_line_each);
+    return run_suite(s);
+}

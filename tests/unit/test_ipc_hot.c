@@ -1,0 +1,249 @@
+// Visits, the hotness order and the probe block, between processes and across deaths.
+#include "common/ipc/hot.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "tests/unit/test_ipc_fixture.h"
+
+enum { ROWS = 100003, PROBE_BYTES = 8 << 20 };
+
+static struct sl_arena_spec spec = {.n_devices = 2,
+                                    .n_cells = 4,
+                                    .n_params = 1,
+                                    .batches_per_update = 1,
+                                    .visit_rows = ROWS,
+                                    .hot_rows = ROWS,
+                                    .probe_bytes = PROBE_BYTES,
+                                    .payload_bytes = SL_ARENA_CHUNK_BYTES};
+
+static void setup(void)
+{
+    create_arena(&spec);
+}
+
+// --- visits ---
+
+static void *count_some(void *arg)
+{
+    uint32_t nodes[] = {0, 5, 5, ROWS - 1};
+    for (int i = 0; i < 10000; i++)
+        sl_hot_count(&arena, nodes, 4);
+    return arg;
+}
+
+START_TEST(concurrent_visits_are_all_counted)
+{
+    pthread_t t;
+    pthread_create(&t, NULL, count_some, NULL);
+    count_some(NULL);
+    pthread_join(t, NULL);
+    _Atomic uint32_t *visits = sl_hot_visits(&arena);
+    ck_assert_uint_eq(visits[0], 20000);
+    ck_assert_uint_eq(visits[5], 40000);
+    ck_assert_uint_eq(visits[ROWS - 1], 20000);
+    ck_assert_uint_eq(visits[1], 0);
+}
+END_TEST
+
+START_TEST(forgotten_visits_are_zero_and_take_no_memory)
+{
+    _Atomic uint32_t *visits = sl_hot_visits(&arena);
+    uint32_t *order = sl_hot_order(&arena);
+    struct stat before, full, after;
+    fstat(arena_fd, &before);
+    for (uint32_t v = 0; v < ROWS; v++)
+        sl_hot_count(&arena, &v, 1);
+    order[0] = 77; // the next region
+    fstat(arena_fd, &full);
+    sl_hot_forget_visits(&arena);
+    fstat(arena_fd, &after);
+    for (uint32_t v = 0; v < ROWS; v++)
+        ck_assert_uint_eq(visits[v], 0);
+    ck_assert_uint_eq(order[0], 77);
+    ck_assert_int_gt(full.st_blocks - before.st_blocks, ROWS * 4 / 512);
+    ck_assert_int_lt(after.st_blocks - before.st_blocks, 64);
+    uint32_t node = 3;
+    sl_hot_count(&arena, &node, 1);
+    ck_assert_uint_eq(visits[3], 1);
+}
+END_TEST
+
+// --- order ---
+
+START_TEST(order_and_rank_are_seen_once_published)
+{
+    struct sl_arena other;
+    ck_assert_uint_eq(sl_hot_generation(&arena), 0);
+    uint32_t *order = sl_hot_order(&arena), *rank = sl_hot_rank(&arena);
+    const struct sl_region *r = &arena.h->region[SL_REGION_HOT];
+    ck_assert(order + ROWS <= rank);
+    ck_assert((char *)(rank + ROWS) <= arena.base + r->offset + r->bytes);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        order[i] = ROWS - 1 - i;
+        rank[ROWS - 1 - i] = i;
+    }
+    uint32_t standby = sl_event_read(&arena.h->standby);
+    sl_hot_publish(&arena, 1);
+    ck_assert(rang(&arena.h->standby, &standby));
+    ck_assert_int_eq(sl_arena_attach(arena_fd, &other), SL_OK);
+    ck_assert_uint_eq(sl_hot_generation(&other), 1);
+    for (uint32_t i = 0; i < ROWS; i++)
+        ck_assert_uint_eq(sl_hot_rank(&other)[sl_hot_order(&other)[i]], i);
+    sl_arena_detach(&other);
+}
+END_TEST
+
+START_TEST(without_a_cache_there_is_nothing)
+{
+    struct sl_arena_spec none = spec;
+    none.visit_rows = none.hot_rows = none.probe_bytes = 0;
+    destroy_arena();
+    create_arena(&none);
+    uint32_t node = 0;
+    struct sl_block block = {.bytes = sizeof block};
+    const struct sl_block *found;
+    ck_assert_ptr_null(sl_hot_visits(&arena));
+    ck_assert_ptr_null(sl_hot_order(&arena));
+    ck_assert_ptr_null(sl_hot_rank(&arena));
+    sl_hot_count(&arena, &node, 1);
+    sl_hot_forget_visits(&arena);
+    sl_probe_offer(&arena, 1, &block); // too large: not taken
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &found), SL_ETIMEDOUT);
+}
+END_TEST
+
+// --- probe ---
+
+static struct sl_block *make_block(uint64_t bytes, int fill)
+{
+    struct sl_block *b = malloc(bytes);
+    memset(b, fill, bytes);
+    b->magic = SL_BLOCK_MAGIC;
+    b->bytes = bytes;
+    return b;
+}
+
+START_TEST(the_first_probe_stays)
+{
+    struct sl_block *first = make_block(5000, 1), *second = make_block(6000, 2);
+    const struct sl_block *found;
+    sl_probe_offer(&arena, 1, first);
+    sl_probe_offer(&arena, 2, second);
+    ck_assert_int_eq(sl_probe_wait(&arena, 0, &found), SL_OK);
+    ck_assert_int_eq(memcmp(found, first, 5000), 0);
+    sl_probe_reclaim(&arena, 1); // it is written: its death changes nothing
+    ck_assert_int_eq(sl_probe_wait(&arena, 0, &found), SL_OK);
+    free(first);
+    free(second);
+}
+END_TEST
+
+static void *offer_later(void *arg)
+{
+    usleep(30000);
+    sl_probe_offer(&arena, 1, arg);
+    return NULL;
+}
+
+START_TEST(a_trainer_waits_for_the_probe)
+{
+    pthread_t t;
+    const struct sl_block *found;
+    struct sl_block *b = make_block(5000, 3);
+    ck_assert_int_eq(sl_probe_wait(&arena, 5, &found), SL_ETIMEDOUT);
+    pthread_create(&t, NULL, offer_later, b);
+    ck_assert_int_eq(sl_probe_wait(&arena, 20000, &found), SL_OK);
+    ck_assert_int_eq(memcmp(found, b, 5000), 0);
+    pthread_join(t, NULL);
+    free(b);
+}
+END_TEST
+
+START_TEST(an_abort_ends_the_wait_for_the_probe)
+{
+    const struct sl_block *found;
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    ck_assert_int_eq(sl_probe_wait(&arena, 60000, &found), SL_EABORTED);
+}
+END_TEST
+
+START_TEST(another_sampler_writes_the_probe_of_a_dead_one)
+{
+    struct sl_block *b = make_block(PROBE_BYTES, 4), *c = make_block(7000, 5);
+    const struct sl_block *found;
+    // Killed in the middle: the word stands as the writer left it.
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint64_t none = 0;
+        atomic_compare_exchange_strong(&arena.h->probe, &none, (uint64_t)41 << 8 | 1);
+        memcpy(sl_arena_region(&arena, SL_REGION_PROBE), b, PROBE_BYTES / 2);
+        raise(SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+    sl_probe_offer(&arena, 42, c); // its death is not known yet
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &found), SL_ETIMEDOUT);
+    reclaim(40); // somebody else
+    sl_probe_offer(&arena, 42, c);
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &found), SL_ETIMEDOUT);
+    reclaim(41);
+    sl_probe_offer(&arena, 42, c);
+    ck_assert_int_eq(sl_probe_wait(&arena, 1, &found), SL_OK);
+    ck_assert_int_eq(memcmp(found, c, 7000), 0);
+    free(b);
+    free(c);
+}
+END_TEST
+
+START_TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
+{
+    struct sl_block *b = make_block(PROBE_BYTES, 6);
+    const struct sl_block *found;
+    int whole = 0, none = 0;
+    for (uint32_t i = 0; i < 40; i++) {
+        atomic_store(&arena.h->probe, 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            sl_probe_offer(&arena, i + 1, b);
+            _exit(0);
+        }
+        usleep(i * 150);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        reclaim(i + 1);
+        if (sl_probe_wait(&arena, 0, &found) == SL_OK) {
+            ck_assert_int_eq(memcmp(found, b, PROBE_BYTES), 0);
+            whole++;
+        } else {
+            ck_assert_uint_eq(atomic_load(&arena.h->probe), 0);
+            none++;
+        }
+    }
+    ck_assert_int_eq(whole + none, 40);
+    free(b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ipc_hot");
+    TCase *c = tcase_create("hot");
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, setup, destroy_arena);
+    tcase_add_test(c, concurrent_visits_are_all_counted);
+    tcase_add_test(c, forgotten_visits_are_zero_and_take_no_memory);
+    tcase_add_test(c, order_and_rank_are_seen_once_published);
+    tcase_add_test(c, without_a_cache_there_is_nothing);
+    tcase_add_test(c, the_first_probe_stays);
+    tcase_add_test(c, a_trainer_waits_for_the_probe);
+    tcase_add_test(c, an_abort_ends_the_wait_for_the_probe);
+    tcase_add_test(c, another_sampler_writes_the_probe_of_a_dead_one);
+    tcase_add_test(c, a_writer_killed_anywhere_leaves_a_whole_probe_or_none);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,168 @@
+// A worker's life outside its work: attached, ready with what it measured, gone at once on Stop.
+#include "common/ipc/worker.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "common/ipc/seat.h"
+#include "tests/unit/test_ipc_fixture.h"
+
+enum { SOON_MS = 10000, STEP_BYTES = 12345, T_TRAIN_NS = 678 };
+
+static const char job[] = "{\"name\": \"job\"}";
+static char endpoint[128];
+static uint64_t token;
+static struct sl_bus *broker;
+static pid_t child;
+
+// What a standby trainer does when it has nothing to do. Its exit status says what went wrong.
+static int sleep_until_stopped(struct sl_worker *w, char *slot)
+{
+    char id[32], name[128];
+    snprintf(id, sizeof id, "%llu", (unsigned long long)token);
+    snprintf(name, sizeof name, "%s", endpoint);
+    char *argv[] = {"trainer",      "--worker", "7",        "--slot", slot,
+                    "--role-index", "0",        "--device", "0",      "--endpoint",
+                    name,           "--token",  id,         NULL};
+    if (sl_worker_init(w, "trainer", 13, argv) < 0)
+        return 10;
+    Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
+    int rc = sl_worker_attach(w, &hello, SOON_MS);
+    if (rc == SL_EFORMAT)
+        return 11;
+    if (rc < 0)
+        return 12;
+    w->step_bytes = STEP_BYTES;
+    w->t_train_ns = T_TRAIN_NS;
+    if (strcmp(w->config_json, job) != 0 || sl_worker_ready(w) < 0)
+        return 13;
+    uint64_t began = sl_now_ns();
+    for (;;) {
+        uint32_t seen = sl_event_read(&w->arena.h->standby);
+        if (sl_worker_stopping(w))
+            break;
+        sl_event_wait(&w->arena.h->standby, seen, SL_STANDBY_WAIT_MS);
+    }
+    return sl_now_ns() - began < SL_STANDBY_WAIT_MS * 500000ull ? 0 : 14;
+}
+
+static void start_child(char *slot)
+{
+    struct sl_arena_spec spec = {.n_devices = 2,
+                                 .n_cells = 4,
+                                 .n_params = 1,
+                                 .batches_per_update = 1,
+                                 .payload_bytes = SL_ARENA_CHUNK_BYTES};
+    create_arena(&spec);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    int config = memfd_create("config", 0);
+    ck_assert_int_eq(write(config, job, strlen(job)), (ssize_t)strlen(job));
+    child = fork();
+    if (child == 0) {
+        // Out of the way first: these may stand where the worker expects others.
+        int arena_at = fcntl(arena_fd, F_DUPFD, 20), config_at = fcntl(config, F_DUPFD, 20);
+        int bell = fcntl(eventfd(0, 0), F_DUPFD, 20);
+        dup2(arena_at, SL_WORKER_FD_ARENA);
+        dup2(config_at, SL_WORKER_FD_CONFIG);
+        dup2(bell, SL_WORKER_FD_DOORBELL);
+        struct sl_worker w;
+        int status = sleep_until_stopped(&w, slot);
+        sl_worker_fini(&w);
+        _exit(status);
+    }
+    close(config);
+    ck_assert_int_eq(sl_bus_bind(endpoint, token, &broker), SL_OK);
+}
+
+static Sl__Control__Envelope *expect(struct sl_bus_peer *from, int body_case)
+{
+    Sl__Control__Envelope *m;
+    ck_assert_int_eq(sl_bus_receive(broker, SOON_MS, from, &m), SL_OK);
+    ck_assert_int_eq((int)m->body_case, body_case);
+    return m;
+}
+
+static void attach(struct sl_bus_peer *peer)
+{
+    sl_bus_message_free(expect(peer, SL__CONTROL__ENVELOPE__BODY_HELLO));
+    Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ATTACH;
+    e.attach = &attach;
+    ck_assert_int_eq(sl_bus_send(broker, peer, &e), SL_OK);
+}
+
+static int exit_status(void)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void finish(void)
+{
+    sl_bus_close(broker, 0);
+    destroy_arena();
+}
+
+START_TEST(a_stop_wakes_a_sleeping_standby_trainer_at_once)
+{
+    struct sl_bus_peer peer;
+    start_child("3"); // the last of two devices' seats
+    attach(&peer);
+    Sl__Control__Envelope *m = expect(NULL, SL__CONTROL__ENVELOPE__BODY_READY);
+    ck_assert_uint_eq(m->ready->step_bytes, STEP_BYTES);
+    ck_assert_uint_eq(m->ready->t_train_ns, T_TRAIN_NS);
+    sl_bus_message_free(m);
+    usleep(100000);
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
+    ck_assert_int_eq(exit_status(), 0);
+    finish();
+}
+END_TEST
+
+START_TEST(an_abort_wakes_it_too)
+{
+    struct sl_bus_peer peer;
+    start_child("0");
+    attach(&peer);
+    sl_bus_message_free(expect(NULL, SL__CONTROL__ENVELOPE__BODY_READY));
+    usleep(100000);
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    ck_assert_int_eq(exit_status(), 0);
+    finish();
+}
+END_TEST
+
+START_TEST(a_seat_that_the_arena_does_not_have_is_refused)
+{
+    struct sl_bus_peer peer;
+    start_child("4");
+    attach(&peer);
+    ck_assert_int_eq(exit_status(), 11);
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ipc_worker");
+    TCase *c = tcase_create("worker");
+    tcase_set_timeout(c, 30);
+    tcase_add_test(c, a_stop_wakes_a_sleeping_standby_trainer_at_once);
+    tcase_add_test(c, an_abort_wakes_it_too);
+    tcase_add_test(c, a_seat_that_the_arena_does_not_have_is_refused);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
