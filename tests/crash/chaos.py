@@ -2,9 +2,10 @@
 """Random jobs under random deaths, for as long as you like: chaos.py [--seconds 60] [--seed N]
 
 Each round draws a job (model, fanout, batch size, updates, evaluation, arena, split), runs it in
-peace on one sampler and one trainer, and again on a random split while random workers are killed
-from outside and at failpoints. Parameters, samples and accuracies must be equal, every batch must
-have been trained exactly once, and nothing may be left. Prints a line a round; a failing round
+peace on one sampler and one trainer, and again on a random split, with standby trainers, a cache
+and changes of the split, while random workers are killed from outside and at failpoints.
+Parameters, samples and accuracies must be equal, every batch must have been trained exactly once,
+and nothing may be left. Prints a line a round; a failing round
 prints the command line that repeats it. `make check` has the chosen cases (test_workers.py); this
 looks for those that nobody thought of.
 """
@@ -34,6 +35,17 @@ WORKER_POINTS = [
     "trainer_apply",
     "trainer_flipped",
     "trainer_infer",
+    "trainer_cache",
+    "sampler_marked",
+    "standby_asleep",
+    "standby_woken",
+]
+
+CACHES = [
+    {"policy": "none"},
+    {"policy": "degree", "ratio": 0.2},
+    {"policy": "random", "ratio": 1.0},
+    {"policy": "optimal", "ratio": 0.01, "report_optimal": True},
 ]
 
 
@@ -51,6 +63,7 @@ def random_job(chance, dataset):
                 "dropout": chance.choice([0, 0.3, 0.6]),
                 "input_dropout": chance.choice([0, 0.2]),
             },
+            "sampler.kind": chance.choice(["khop", "khop", "walk"]),
             "sampler.fanout": fanout,
             "sampler.batch_size": chance.choice([1, 7, 32, 64, 300]),
             "updates.batches_per_update": chance.choice([1, 1, 2, 3, 8]),
@@ -82,10 +95,23 @@ def fingerprint(report):
 def disturbed(box, chance, job):
     """The job again on another split, with deaths; (result, report, kills from outside)."""
     job = dict(job, output="runs/disturbed")
+    job["devices"] = harness.cpu_devices(6)
     job["allocation"] = {
         "samplers": chance.choice([1, 2, 3]),
         "trainers": chance.choice([1, 2, 3]),
+        "switching": chance.random() < 0.7,
     }
+    if chance.random() < 0.2:
+        job["allocation"] = {"samplers": "auto", "trainers": "auto"}
+        job["devices"] = harness.cpu_devices(chance.choice([1, 2, 5]))
+    elif chance.random() < 0.5:
+        job["schedule"] = [
+            {"epoch": e, "samplers": chance.choice([1, 2, 3]), "trainers": 1 + e % 3}
+            for e in range(job["epochs"])
+        ]
+    job["cache"] = chance.choice(CACHES)
+    if job["epochs"] > 1 and chance.random() < 0.4:
+        job["cache"] = {"policy": "presc", "ratio": chance.choice([0.1, 0.5, "auto"])}
     if chance.random() < 0.3:
         job["arena"] = {"memory": "4MiB"}
     points = []
@@ -124,7 +150,8 @@ def one_round(suite, number, seed):
         wanted = fingerprint(report)
         result, report, kills, job, points = disturbed(box, chance, job)
         said = f"{job['model']} {job['sampler']} {job['updates']} {job['evaluate']} "
-        said += f"{job['allocation']} {job.get('arena')} {points}, {kills} kills"
+        said += f"{job['allocation']} {job.get('arena')} {job['cache']} {job.get('schedule')} "
+        said += f"{points}, {kills} kills"
         assert result.rc == 0, f"{said}\n{result}"
         batches = report["batches"]
         assert batches["trained"] == batches["scheduled"], f"{said}\n{batches}\n{result}"

@@ -96,6 +96,45 @@ def test_failpoint(box, name, count, again):
         assert report["batches"][again] >= 1, report["batches"]
 
 
+# The same with a cache, standby trainers and a change of the split in the middle of an epoch.
+SCHEDULED = {
+    "cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2},
+    "throttle": {"train": 0.04, "standby": 0.04},
+    "schedule": [
+        {"epoch": 1, "batch": 3, "samplers": 1, "trainers": 3},
+        {"epoch": 2, "batch": 5, "samplers": 2, "trainers": 1},
+    ],
+    "updates.batches_per_update": 4,
+}
+SCHEDULED_POINTS = [
+    "sampler_marked:20",
+    "sampler_drawn:17",
+    "sampler_published:30",
+    "trainer_claimed:14",
+    "trainer_extracted:20",
+    "trainer_gradient:21",
+    "trainer_done:25",
+    "trainer_apply:7",
+    "trainer_flipped:8",
+    "trainer_cache:1",
+    "standby_asleep:1",
+    "standby_asleep:3",
+    "standby_woken:1",
+    "standby_woken:2",
+]
+
+
+@timeout(90)
+@cases(*SCHEDULED_POINTS)
+def test_failpoint_while_everything_changes(box, point):
+    wanted = undisturbed(box, "crash-four", **{"updates.batches_per_update": 4})
+    config = crash_job(box.shared_dataset("small"), **SCHEDULED)
+    result, report = box.run(config, env={"SLUICE_FAILPOINT": point})
+    survived(box, result, report, wanted)
+    assert [s["ok"] for s in report["scales"]] == [True, True], report["scales"]
+    assert len(report["restarts"]) == 1, report["restarts"]
+
+
 @timeout(120)
 @cases("sampler_drawn", "trainer_gradient", "trainer_apply", "trainer_infer")
 def test_failpoint_in_every_epoch(box, name):
@@ -154,6 +193,7 @@ def long_job(box, **changes):
             "model.hidden": 192,
             "sampler.fanout": [15, 10],
             "sampler.batch_size": 32,
+            "throttle": {"train": 0.008},
             "allocation": {"samplers": 2, "trainers": 2},
             "updates.batches_per_update": 2,
             **changes,
@@ -210,7 +250,9 @@ def test_kill_9_from_outside_in_every_epoch(box):
 
 @not_under("address", "it catches the signal itself")
 def test_segmentation_fault_is_named(box):
-    config = small_job(box.shared_dataset("small"), epochs=1000000)
+    config = small_job(
+        box.shared_dataset("small"), epochs=1000000, **{"allocation.switching": False}
+    )
     running = box.start("run", box.job(config))
     metrics = box.path("runs/job/metrics.jsonl")
     running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")

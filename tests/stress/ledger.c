@@ -10,7 +10,19 @@
  *     counted twice, reduced out of order or computed on another version shows;
  *   - every payload carried the pattern of its batch when it was read, so no two batches ever
  *     shared memory;
- *   - every inference cell was done once; all payload memory is free in the end.
+ *   - every inference and pre-sampling cell was done once; all payload memory is free in the end.
+ *
+ * --async lets gradients be applied as they come, within --staleness. Order is not fixed then, so
+ * they are small integers, whose sums in floats are exact whatever the order, and what must hold is
+ *
+ *   - the parameters equal the sum over all batches, each once; within a phase every version was
+ *     made by exactly one batch;
+ *   - no gradient was applied to parameters more than `staleness` newer than those it was computed
+ *     on, and no trainer ever saw half an update (a version's parameters add up to zero).
+ *
+ * --standby lets trainers change between duty and standby at random, down to none on duty. A
+ * standby trainer works only while its device is free of sampling, and sleeps otherwise. It must
+ * be woken: one that finds work to do when its own time-out wakes it counts as an error.
  *
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
@@ -30,12 +42,14 @@
 #include "common/base/error.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/seat.h"
 
 enum {
     WORKERS_MAX = 32,
     PARAMS = 24,
     CELLS = 1000,
     INFER_CELLS = 37,
+    PRESAMPLE_CELLS = 200,
     HOLD = 2, // leases a trainer holds at once, as its extraction thread makes it do
     CHUNKS = 96,
     BLOCK_CHUNKS_MAX = 7,
@@ -46,13 +60,14 @@ struct options {
     uint64_t batches;
     uint32_t samplers, trainers, per_update;
     uint32_t kill_every_us; // mean time between kills, 0 = none
-    bool threads;
+    uint32_t staleness;
+    bool async, standby, threads;
     uint64_t seed;
 };
 
 struct worker {
     struct sl_arena *arena;
-    uint32_t id;
+    uint32_t id, device;
     bool trainer;
     pid_t pid;
     pthread_t thread;
@@ -63,9 +78,15 @@ static struct options opt = {.batches = 200000,
                              .trainers = 3,
                              .per_update = 4,
                              .kill_every_us = 3000,
+                             .staleness = 4,
                              .seed = 1};
-static _Atomic uint64_t bad_payloads_local;
-static _Atomic uint64_t *bad_payloads = &bad_payloads_local; // shared word when processes
+
+// What workers of all processes find wrong. It lies in the order region, which is not used here.
+struct findings {
+    _Atomic uint64_t payloads, torn, lost_wakes;
+    _Atomic uint64_t switches; // not wrong: times a standby trainer began to work
+};
+static struct findings *found;
 
 static uint64_t mix(uint64_t x)
 {
@@ -86,6 +107,17 @@ static void gradient(uint32_t epoch, uint32_t cell, const float *params, float *
     }
 }
 
+// The same for --async: integers that add up to zero, independent of the parameters.
+static void gradient_async(uint32_t epoch, uint32_t cell, float *g)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i + 1 < PARAMS; i++) {
+        g[i] = (float)(mix((uint64_t)epoch << 40 | (uint64_t)cell << 8 | i) % 3) - 1;
+        sum += g[i];
+    }
+    g[PARAMS - 1] = -sum;
+}
+
 static void step(const float *const *slots, uint32_t n, const float *from, float *to)
 {
     for (uint32_t i = 0; i < PARAMS; i++) {
@@ -96,76 +128,194 @@ static void step(const float *const *slots, uint32_t n, const float *from, float
     }
 }
 
+// --- sampler ---
+
+// True when the standby trainer on this device has it: then nothing is drawn ahead.
+static bool is_beside_work(const struct worker *w)
+{
+    const struct sl_seat *s = sl_seat(w->arena, sl_seat_trainer(w->arena, w->device));
+    return atomic_load(&s->duty) == SL_DUTY_STANDBY &&
+           atomic_load(&s->activity) == SL_ACTIVITY_BUSY;
+}
+
+// As a real sampler does: ask for more than needed, trim, sometimes give up and ask again.
+static int take_memory(struct worker *w, const struct sl_lease *lease, uint64_t random,
+                       struct sl_extent *extent)
+{
+    struct sl_arena *a = w->arena;
+    uint64_t bytes = (1 + random % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
+    int rc;
+    while ((rc = sl_extent_alloc(a, lease, bytes, 10, extent)) == SL_ETIMEDOUT)
+        sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BLOCKED);
+    sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BUSY);
+    if (rc < 0)
+        return rc;
+    sl_extent_trim(a, lease->tag, extent, SL_MAX(bytes / 2, (uint64_t)SL_ARENA_CHUNK_BYTES));
+    lease->entry->payload_offset = extent->offset;
+    lease->entry->payload_bytes = extent->bytes;
+    return SL_OK;
+}
+
 static void *sampler_body(void *arg)
 {
     struct worker *w = arg;
     struct sl_arena *a = w->arena;
     uint64_t random = mix(opt.seed + w->id);
+    sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BUSY);
     for (;;) {
         struct sl_lease lease;
-        int rc = sl_ledger_claim_sample(a, w->id, 100, &lease);
+        enum sl_ahead ahead = is_beside_work(w) ? SL_AHEAD_CURRENT_ONLY : SL_AHEAD_ALL;
+        int rc = sl_ledger_claim_sample(a, w->id, ahead, 100, &lease);
         if (rc == SL_EABORTED)
             return NULL;
         if (rc < 0)
             continue;
         random = mix(random + 1);
-        // As a real sampler does: ask for more than needed, trim, sometimes give up and ask again.
-        uint64_t bytes = (1 + random % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
+        bool presample = lease.phase->spec.kind == SL_PHASE_PRESAMPLE;
+        if (presample && random & 8) { // one that draws into memory of its own
+            lease.entry->counted = 1;
+            sl_ledger_complete(a, &lease);
+            continue;
+        }
         struct sl_extent extent;
-        do
-            rc = sl_extent_alloc(a, &lease, bytes, 50, &extent);
-        while (rc == SL_ETIMEDOUT);
-        if (rc == SL_EABORTED)
+        if (take_memory(w, &lease, random >> 8, &extent) < 0)
             return NULL;
         uint64_t *block = (uint64_t *)(a->base + extent.offset);
-        uint64_t used = SL_MAX(bytes / 2, (uint64_t)SL_ARENA_CHUNK_BYTES);
-        sl_extent_trim(a, lease.tag, &extent, used);
         for (uint64_t at = 0; at < extent.bytes / 8; at += 1024)
             block[at] = lease.tag ^ at;
-        lease.entry->payload_offset = extent.offset;
-        lease.entry->payload_bytes = extent.bytes;
-        if (sl_ledger_publish(a, &lease) < 0)
+        lease.entry->counted = presample;
+        rc = presample ? sl_ledger_complete(a, &lease) : sl_ledger_publish(a, &lease);
+        if (rc < 0)
             sl_extent_free(a, lease.tag, extent.offset, extent.bytes);
     }
 }
+
+// --- trainer ---
 
 static void help(struct sl_arena *a, uint32_t id)
 {
     struct sl_update u;
     while (sl_board_begin_update(a, id, &u) == SL_OK) {
         const float *slots[64];
+        const float *from = sl_board_params(a, u.version);
+        float *to = sl_board_params(a, u.version + 1);
         for (uint32_t i = 0; i < u.n_cells; i++)
-            slots[i] = sl_board_gradient(a, u.first_cell + i);
-        step(slots, u.n_cells, sl_board_params(a, u.version), sl_board_params(a, u.version + 1));
+            slots[i] = sl_board_update_gradient(a, &u, i);
+        if (opt.async)
+            for (uint32_t i = 0; i < PARAMS; i++)
+                to[i] = from[i] + slots[0][i];
+        else
+            step(slots, u.n_cells, from, to);
         sl_board_commit_update(a, &u);
     }
 }
 
-static void train_one(struct sl_arena *a, uint32_t id, const struct sl_lease *lease)
+static void check_payload(const struct sl_arena *a, const struct sl_batch_entry *e)
 {
-    const struct sl_phase_spec *spec = &lease->phase->spec;
-    if (spec->kind == SL_PHASE_TRAIN) {
-        const struct sl_batch_entry *e = lease->entry;
-        const uint64_t *block = (const uint64_t *)(a->base + e->payload_offset);
-        for (uint64_t at = 0; at < e->payload_bytes / 8; at += 1024)
-            if (block[at] != (e->payload_tag ^ at))
-                atomic_fetch_add(bad_payloads, 1);
-        uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
-        for (;;) {
-            uint32_t seen = sl_event_read(&a->h->update);
-            help(a, id);
-            if (sl_board_version(a) == version)
-                break;
-            if (sl_arena_aborted(a))
-                return;
-            sl_event_wait(&a->h->update, seen, SL_ARENA_WAIT_MS);
-        }
-        gradient(spec->epoch, lease->cell, sl_board_params(a, version),
-                 sl_board_gradient(a, lease->cell));
+    const uint64_t *block = (const uint64_t *)(a->base + e->payload_offset);
+    for (uint64_t at = 0; at < e->payload_bytes / 8; at += 1024)
+        if (block[at] != (e->payload_tag ^ at))
+            atomic_fetch_add(&found->payloads, 1);
+}
+
+// Waits for the version that the batch needs, or until the bound admits its gradient. False: leave.
+static bool wait_for_turn(struct worker *w, const struct sl_lease *lease, float *params)
+{
+    struct sl_arena *a = w->arena;
+    uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
+    for (;;) {
+        uint32_t seen = sl_event_read(&a->h->update);
+        help(a, w->id);
+        if (opt.async ? sl_board_join(a, w->device, w->id, params, &version) == SL_OK
+                      : sl_board_version(a) == version)
+            return true;
+        if (sl_arena_aborted(a))
+            return false;
+        sl_event_wait(&a->h->update, seen, SL_ARENA_WAIT_MS);
     }
+}
+
+static void train_async(struct worker *w, const struct sl_lease *lease, uint64_t random)
+{
+    struct sl_arena *a = w->arena;
+    float params[PARAMS], sum = 0;
+    if (!wait_for_turn(w, lease, params))
+        return;
+    for (uint32_t i = 0; i < PARAMS; i++)
+        sum += params[i];
+    if (sum != 0)
+        atomic_fetch_add(&found->torn, 1);
+    if (random % 64 == 0)
+        usleep(random >> 8 & 1023); // a slow one holds the others back
+    if (random % 256 == 1) {        // one that has to leave
+        sl_board_withdraw(a, w->device, w->id);
+        sl_ledger_return(a, lease);
+        return;
+    }
+    gradient_async(lease->phase->spec.epoch, lease->cell, sl_board_device_gradient(a, w->device));
     lease->entry->counted = 1;
-    sl_ledger_complete(a, lease);
-    help(a, id);
+    sl_board_offer(a, w->device, lease);
+    if (sl_ledger_complete(a, lease) < 0)
+        sl_board_withdraw(a, w->device, w->id);
+}
+
+static void train_one(struct worker *w, const struct sl_lease *lease, uint64_t random)
+{
+    struct sl_arena *a = w->arena;
+    bool train = lease->phase->spec.kind == SL_PHASE_TRAIN;
+    if (train)
+        check_payload(a, lease->entry);
+    if (train && opt.async) {
+        train_async(w, lease, random);
+    } else {
+        if (train && !wait_for_turn(w, lease, NULL))
+            return;
+        if (train)
+            gradient(lease->phase->spec.epoch, lease->cell,
+                     sl_board_params(a, sl_board_cell_version(a, lease->phase, lease->cell)),
+                     sl_board_gradient(a, lease->cell));
+        lease->entry->counted = 1;
+        sl_ledger_complete(a, lease);
+    }
+    help(a, w->id);
+}
+
+// On duty; or, on standby, its device is free of sampling and it would be of use (FGNN 5.3).
+static bool may_work(const struct worker *w)
+{
+    struct sl_arena *a = w->arena;
+    if (atomic_load(&sl_seat(a, sl_seat_trainer(a, w->device))->duty) == SL_DUTY_WORK)
+        return true;
+    struct sl_ledger_ahead look;
+    sl_ledger_look_ahead(a, &look);
+    if (look.seq == 0 || look.gated || look.unclaimed == 0)
+        return false;
+    const struct sl_seat *sampler = sl_seat(a, sl_seat_sampler(a, w->device));
+    bool is_free = w->device >= opt.samplers || look.unsampled == 0 ||
+                   atomic_load(&sampler->activity) == SL_ACTIVITY_BLOCKED;
+    uint32_t n = atomic_load(&sl_schedule_of(a)->trainers);
+    return is_free && (n == 0 || look.unclaimed > n); // T_t' = T_t
+}
+
+// A standby trainer's way to its next fetch. False: nothing to fetch now, look again.
+static bool stand_by(struct worker *w)
+{
+    struct sl_arena *a = w->arena;
+    uint32_t seat = sl_seat_trainer(a, w->device), seen = sl_event_read(&a->h->standby);
+    if (may_work(w)) {
+        if (atomic_load(&sl_seat(a, seat)->activity) != SL_ACTIVITY_BUSY)
+            atomic_fetch_add(&found->switches, 1);
+        sl_seat_set_activity(a, seat, SL_ACTIVITY_BUSY);
+        return true;
+    }
+    sl_seat_set_activity(a, seat, SL_ACTIVITY_ASLEEP);
+    if (sl_arena_aborted(a))
+        return false;
+    uint64_t began = sl_now_ns();
+    sl_event_wait(&a->h->standby, seen, SL_STANDBY_WAIT_MS);
+    if (sl_now_ns() - began > SL_STANDBY_WAIT_MS * 900000ull && may_work(w))
+        atomic_fetch_add(&found->lost_wakes, 1);
+    return false;
 }
 
 static void *trainer_body(void *arg)
@@ -173,20 +323,26 @@ static void *trainer_body(void *arg)
     struct worker *w = arg;
     struct sl_arena *a = w->arena;
     struct sl_lease held[HOLD];
+    uint64_t random = mix(opt.seed + w->id);
     uint32_t n = 0;
     for (;;) {
-        int rc = sl_ledger_claim_train(a, w->id, n ? 0 : 20, &held[n]);
+        bool fetch = !opt.standby || (n > 0 ? may_work(w) : stand_by(w));
+        int rc = fetch ? sl_ledger_claim_train(a, w->id, n ? 0 : 20, &held[n])
+                       : (sl_arena_aborted(a) ? SL_EABORTED : SL_ETIMEDOUT);
         if (rc == SL_EABORTED)
             return NULL;
         n += rc == SL_OK;
         help(a, w->id);
         if (n == 0 || (rc == SL_OK && n < HOLD))
             continue;
-        train_one(a, w->id, &held[0]);
+        random = mix(random + 1);
+        train_one(w, &held[0], random);
         memmove(&held[0], &held[1], (HOLD - 1) * sizeof held[0]);
         n--;
     }
 }
+
+// --- the broker's part ---
 
 static void start(struct worker *w)
 {
@@ -206,7 +362,7 @@ static void start(struct worker *w)
     }
 }
 
-static void reference(uint64_t epochs, float *out)
+static void reference_ordered(uint64_t epochs, float *out)
 {
     float bank[2][PARAMS] = {{0}};
     static float slot[64][PARAMS];
@@ -225,11 +381,29 @@ static void reference(uint64_t epochs, float *out)
     memcpy(out, bank[version & 1], sizeof bank[0]);
 }
 
+static void reference_async(uint64_t epochs, float *out)
+{
+    float g[PARAMS];
+    memset(out, 0, sizeof g);
+    for (uint32_t epoch = 0; epoch < epochs; epoch++)
+        for (uint32_t cell = 0; cell < CELLS; cell++) {
+            gradient_async(epoch, cell, g);
+            for (uint32_t i = 0; i < PARAMS; i++)
+                out[i] += g[i];
+        }
+}
+
 static uint32_t next_id = 1;
 
 struct tally {
-    uint64_t kills, resampled, retrained, infer_errors, train_errors;
+    uint64_t kills, resampled, retrained, bad_phases, late, duties;
+    uint64_t stale_max, stale_sum;
 };
+
+static uint32_t seat_of(const struct worker *w)
+{
+    return w->trainer ? sl_seat_trainer(w->arena, w->device) : sl_seat_sampler(w->arena, w->device);
+}
 
 static void reap(struct sl_arena *a, struct worker *workers, uint32_t n, struct tally *t)
 {
@@ -239,6 +413,7 @@ static void reap(struct sl_arena *a, struct worker *workers, uint32_t n, struct 
             if (workers[i].pid == pid) {
                 struct sl_reclaimed r;
                 sl_ledger_reclaim(a, workers[i].id, &r);
+                sl_seat_vacate(a, seat_of(&workers[i]));
                 t->resampled += r.resample;
                 t->retrained += r.retrain;
                 workers[i].id = next_id++;
@@ -246,23 +421,63 @@ static void reap(struct sl_arena *a, struct worker *workers, uint32_t n, struct 
             }
 }
 
+static uint32_t cells_of(uint32_t kind)
+{
+    return kind == SL_PHASE_INFER ? INFER_CELLS
+                                  : (kind == SL_PHASE_PRESAMPLE ? PRESAMPLE_CELLS : CELLS);
+}
+
+// Every cell was done, and with --async every version of the phase was made once and in time.
 static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tally *t)
 {
-    uint32_t n = kind == SL_PHASE_INFER ? INFER_CELLS : CELLS, counted = 0;
-    for (uint32_t i = 0; i < n; i++)
-        counted += sl_ledger_entry(a, seq, i)->counted == 1;
-    if (kind == SL_PHASE_INFER)
-        t->infer_errors += counted != n;
-    else
-        t->train_errors += counted != n;
+    uint32_t n = cells_of(kind), counted = 0, distinct = 0;
+    uint64_t first = atomic_load(&sl_ledger_phase(a, seq)->first_version);
+    static bool made[CELLS];
+    memset(made, 0, sizeof made);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(a, seq, i);
+        counted += e->counted == 1;
+        if (!opt.async || kind != SL_PHASE_TRAIN)
+            continue;
+        uint64_t by = e->applied_version - e->base_version, k = e->applied_version - first;
+        t->late += by > opt.staleness;
+        t->stale_max = SL_MAX(t->stale_max, by);
+        t->stale_sum += by;
+        distinct += k < n && !made[k];
+        if (k < n)
+            made[k] = true;
+    }
+    bool versions_differ = opt.async && kind == SL_PHASE_TRAIN && distinct != n;
+    t->bad_phases += counted != n || versions_differ;
+}
+
+// Somebody goes on duty or on standby.
+static void change_duty(struct sl_arena *a, uint64_t random, struct tally *t)
+{
+    uint32_t seat = sl_seat_trainer(a, (uint32_t)(random % opt.trainers)), on_duty = 0;
+    bool standby = random >> 32 & 1;
+    for (uint32_t k = 0; k < opt.trainers; k++) {
+        uint32_t s = sl_seat_trainer(a, k);
+        on_duty += s == seat ? !standby : atomic_load(&sl_seat(a, s)->duty) == SL_DUTY_WORK;
+    }
+    atomic_store(&sl_schedule_of(a)->trainers, on_duty);
+    sl_seat_set_duty(a, seat, standby ? SL_DUTY_STANDBY : SL_DUTY_WORK);
+    t->duties++;
 }
 
 static int parse(int argc, char **argv)
 {
-    static const struct option longs[] = {{"batches", 1, 0, 'b'},  {"samplers", 1, 0, 's'},
-                                          {"trainers", 1, 0, 't'}, {"kill-us", 1, 0, 'k'},
-                                          {"threads", 0, 0, 'T'},  {"per-update", 1, 0, 'u'},
-                                          {"seed", 1, 0, 'S'},     {0}};
+    static const struct option longs[] = {{"batches", 1, 0, 'b'},
+                                          {"samplers", 1, 0, 's'},
+                                          {"trainers", 1, 0, 't'},
+                                          {"kill-us", 1, 0, 'k'},
+                                          {"threads", 0, 0, 'T'},
+                                          {"per-update", 1, 0, 'u'},
+                                          {"seed", 1, 0, 'S'},
+                                          {"async", 0, 0, 'A'},
+                                          {"staleness", 1, 0, 'L'},
+                                          {"standby", 0, 0, 'B'},
+                                          {0}};
     int c;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
@@ -272,16 +487,23 @@ static int parse(int argc, char **argv)
         case 'k': opt.kill_every_us = (uint32_t)atoi(optarg); break;
         case 'u': opt.per_update = (uint32_t)atoi(optarg); break;
         case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
+        case 'A': opt.async = true; break;
+        case 'L': opt.staleness = (uint32_t)atoi(optarg); break;
+        case 'B': opt.standby = true; break;
         case 'T': opt.threads = true; break;
         default:
             fprintf(stderr, "usage: ledger [--batches N] [--samplers N] [--trainers N] "
-                            "[--per-update N<=64] [--kill-us N] [--threads] [--seed N]\n");
+                            "[--per-update N<=64] [--kill-us N] [--threads] [--seed N] "
+                            "[--async [--staleness N]] [--standby]\n");
             return -1;
         }
     }
     if (opt.threads)
         opt.kill_every_us = 0;
-    return opt.samplers + opt.trainers <= WORKERS_MAX && opt.per_update <= 64 && opt.per_update
+    if (opt.async)
+        opt.per_update = 1;
+    return opt.samplers + opt.trainers <= WORKERS_MAX && opt.per_update <= 64 && opt.per_update &&
+                   opt.samplers && opt.trainers
                ? 0
                : -1;
 }
@@ -291,10 +513,12 @@ int main(int argc, char **argv)
     if (parse(argc, argv) < 0)
         return 2;
     struct sl_arena_spec spec = {
-        .n_workers = WORKERS_MAX,
+        .n_devices = SL_MAX(opt.samplers, opt.trainers),
         .n_cells = CELLS,
-        .n_train = 1,
+        .n_train = sizeof(struct findings) / sizeof(uint32_t),
         .n_params = PARAMS,
+        .async = opt.async,
+        .staleness = opt.staleness,
         .batches_per_update = opt.per_update,
         .payload_bytes = (uint64_t)CHUNKS * SL_ARENA_CHUNK_BYTES,
     };
@@ -304,47 +528,55 @@ int main(int argc, char **argv)
         fprintf(stderr, "ledger: %s\n", sl_error_message());
         return 1;
     }
-    // The order region is not used here: its first word counts damaged payloads for all processes.
-    bad_payloads = (_Atomic uint64_t *)sl_arena_region(&arena, SL_REGION_ORDER);
+    found = (struct findings *)sl_arena_region(&arena, SL_REGION_ORDER);
 
     struct worker workers[WORKERS_MAX];
     uint32_t n_workers = opt.samplers + opt.trainers;
     for (uint32_t i = 0; i < n_workers; i++) {
-        workers[i] =
-            (struct worker){.arena = &arena, .id = next_id++, .trainer = i >= opt.samplers};
+        bool trainer = i >= opt.samplers;
+        workers[i] = (struct worker){.arena = &arena,
+                                     .id = next_id++,
+                                     .device = trainer ? i - opt.samplers : i,
+                                     .trainer = trainer};
+        sl_seat_set_duty(&arena, seat_of(&workers[i]), SL_DUTY_WORK);
         start(&workers[i]);
     }
 
     uint64_t epochs = SL_MAX(opt.batches / CELLS, (uint64_t)1), opened_epochs = 0, closed = 0;
     uint64_t updates = sl_div_up(CELLS, opt.per_update), random = opt.seed;
-    uint64_t began = sl_now_ns(), next_kill = began, seq = 0;
+    uint64_t began = sl_now_ns(), next_kill = began, next_duty = began, seq = 0;
     struct tally t = {0};
     uint32_t kinds[SL_ARENA_PHASES] = {0};
-    bool infer_next = false;
+    // Every third epoch is followed by a phase of inference and one of pre-sampling; every TRAIN
+    // phase is gated.
+    static const uint32_t cycle[] = {SL_PHASE_TRAIN, SL_PHASE_TRAIN, SL_PHASE_TRAIN, SL_PHASE_INFER,
+                                     SL_PHASE_PRESAMPLE};
+    uint64_t n_opened = 0;
     int failed = 0;
-    // Every third epoch is followed by a phase of inference; every TRAIN phase is gated.
+    atomic_store(&sl_schedule_of(&arena)->trainers, opt.trainers);
     for (;;) {
         while (closed < seq && sl_ledger_phase_complete(&arena, closed + 1)) {
             closed++;
             harvest(&arena, closed, kinds[closed % SL_ARENA_PHASES], &t);
         }
-        if (closed == seq && opened_epochs == epochs && !infer_next)
+        uint32_t kind = cycle[n_opened % SL_COUNT_OF(cycle)];
+        bool more = opened_epochs < epochs || kind != SL_PHASE_TRAIN;
+        if (closed == seq && !more)
             break;
-        while (seq - closed < SL_ARENA_PHASES - 1 && (opened_epochs < epochs || infer_next)) {
-            struct sl_phase_spec p = {.kind = infer_next ? SL_PHASE_INFER : SL_PHASE_TRAIN,
+        if (seq - closed < SL_ARENA_PHASES - 1 && more) {
+            struct sl_phase_spec p = {.kind = kind,
                                       .epoch = (uint32_t)opened_epochs,
-                                      .gated = !infer_next,
+                                      .gated = kind == SL_PHASE_TRAIN,
                                       .batch_size = 1,
-                                      .n_items = infer_next ? INFER_CELLS : CELLS,
+                                      .n_items = cells_of(kind),
                                       .first_version = opened_epochs * updates};
-            if (sl_ledger_open_phase(&arena, &p, &seq) < 0)
-                break;
-            kinds[seq % SL_ARENA_PHASES] = p.kind;
-            sl_ledger_open_gate(&arena, seq);
-            if (infer_next)
-                infer_next = false;
-            else
-                infer_next = opened_epochs++ % 3 == 2;
+            if (sl_ledger_open_phase(&arena, &p, &seq) == SL_OK) {
+                kinds[seq % SL_ARENA_PHASES] = p.kind;
+                sl_ledger_open_gate(&arena, seq);
+                opened_epochs += kind == SL_PHASE_TRAIN;
+                n_opened++;
+                continue;
+            }
         }
         uint64_t now = sl_now_ns();
         if (opt.kill_every_us && now >= next_kill) {
@@ -353,6 +585,11 @@ int main(int argc, char **argv)
             if (next_id < 60000 && kill(workers[random % n_workers].pid, SIGKILL) == 0)
                 t.kills++;
             next_kill = now + (random >> 20) % (2000ull * opt.kill_every_us);
+        }
+        if (opt.standby && now >= next_duty) {
+            random = mix(random + 1);
+            change_duty(&arena, random, &t);
+            next_duty = now + (random >> 20) % 10000000;
         }
         if (!opt.threads)
             reap(&arena, workers, n_workers, &t);
@@ -382,24 +619,33 @@ int main(int argc, char **argv)
     }
 
     float want[PARAMS];
-    reference(epochs, want);
+    if (opt.async)
+        reference_async(epochs, want);
+    else
+        reference_ordered(epochs, want);
     const float *got = sl_board_params(&arena, sl_board_version(&arena));
     bool equal = memcmp(want, got, sizeof want) == 0;
-    uint64_t total = epochs * CELLS;
+    uint64_t total = epochs * CELLS, bad_payloads = atomic_load(&found->payloads);
+    uint64_t torn = atomic_load(&found->torn), lost_wakes = atomic_load(&found->lost_wakes);
     printf("ledger: %llu batches in %.2f s (%.0f ns a batch), %u samplers, %u trainers, %s\n",
            (unsigned long long)total, seconds, seconds * 1e9 / (double)total, opt.samplers,
            opt.trainers, opt.threads ? "threads" : "processes");
     printf("ledger: %llu kills, %llu resampled, %llu retrained, %llu evicted\n",
            (unsigned long long)t.kills, (unsigned long long)t.resampled,
            (unsigned long long)t.retrained, (unsigned long long)atomic_load(&arena.h->evicted));
-    failed += !equal + (atomic_load(bad_payloads) != 0) + (left != 0) + (t.infer_errors != 0) +
-              (t.train_errors != 0) + (sl_board_version(&arena) != epochs * updates);
-    printf(
-        "ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu + %llu bad phases: "
-        "%s\n",
-        equal ? "equal" : "DIFFER", (unsigned long long)atomic_load(bad_payloads),
-        (unsigned long long)left, (unsigned long long)t.train_errors,
-        (unsigned long long)t.infer_errors, failed ? "FAILED" : "ok");
+    if (opt.async)
+        printf("ledger: staleness %u: %llu too late, %.2f in the mean, %llu at most, %llu torn\n",
+               opt.staleness, (unsigned long long)t.late, (double)t.stale_sum / (double)total,
+               (unsigned long long)t.stale_max, (unsigned long long)torn);
+    if (opt.standby)
+        printf("ledger: %llu changes of duty, %llu switches, %llu lost wakes\n",
+               (unsigned long long)t.duties, (unsigned long long)atomic_load(&found->switches),
+               (unsigned long long)lost_wakes);
+    failed += !equal + (bad_payloads != 0) + (left != 0) + (t.bad_phases != 0) + (t.late != 0) +
+              (torn != 0) + (lost_wakes != 0) + (sl_board_version(&arena) != epochs * updates);
+    printf("ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu bad phases: %s\n",
+           equal ? "equal" : "DIFFER", (unsigned long long)bad_payloads, (unsigned long long)left,
+           (unsigned long long)t.bad_phases, failed ? "FAILED" : "ok");
     sl_arena_detach(&arena);
     return failed ? 1 : 0;
 }
