@@ -1,0 +1,223 @@
+"""What the parts of scripts/bench share: paths, commands, jobs, and the table of results."""
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.path.abspath(os.environ.get("BIN") or os.path.join(ROOT, "build", "bin"))
+SHARED_DATA = os.path.abspath(
+    os.environ.get("SLUICE_TEST_DATA") or os.path.join(ROOT, "..", "shared", "data")
+)
+# Tiny parameters: shows that a part works, its figures mean nothing.
+QUICK = os.environ.get("BENCH_QUICK", "") not in ("", "0")
+ROWS = []  # (metric, value, other, ratio, aim, at most?)
+
+
+def row(metric, value, other="", ratio=None, aim=None, at_most=False):
+    ROWS.append((metric, value, other, ratio, aim, at_most))
+
+
+def run(*command, quiet=False):
+    """Standard output of a command, shown as it comes; None when it failed."""
+    print(
+        f"$ {' '.join(os.path.relpath(c) if c.startswith(BIN) else c for c in command)}", flush=True
+    )
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=None,
+        text=True,
+        errors="replace",
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if not quiet:
+            print("  " + line, end="", flush=True)
+    if process.wait() != 0:
+        print(f"bench: {command[0]} ended with status {process.returncode}", file=sys.stderr)
+        return None
+    return "".join(lines)
+
+
+@functools.lru_cache(maxsize=None)
+def ledger_ns():
+    """Nanoseconds of queue and control a batch: one sampler, one trainer, nothing to compute."""
+    text = run(
+        os.path.join(BIN, "tests", "stress", "ledger"),
+        *f"--batches {20000 if QUICK else 200000} --samplers 1 --trainers 1 --kill-us 0".split(),
+    )
+    match = re.search(r"\((\d+) ns a batch\)", text or "")
+    return float(match[1]) if match else None
+
+
+def epoch_dataset():
+    """ogbn_arxiv, else the demo's graph: (path, name); (None, None) where neither is."""
+    dataset = os.path.join(SHARED_DATA, "ogbn_arxiv")
+    if os.path.isdir(dataset):
+        return dataset, "ogbn_arxiv"
+    print(f"SKIP: {dataset} is not there; the demo's graph instead")
+    dataset = os.path.join(ROOT, "data", "demo")
+    if os.path.isdir(dataset):
+        return dataset, "demo"
+    print("SKIP: nor is data/demo (`make demo` makes it)")
+    return None, None
+
+
+# ---- jobs ---------------------------------------------------------------------------------------
+
+
+class Failed(Exception):
+    """A command failed and has said why; the part ends."""
+
+
+def cpu_devices(n):
+    """n devices that share two cores, as far as there are two."""
+    cores = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    return [{"kind": "cpu", "cores": str(cores[i % 2])} for i in range(n)]
+
+
+def epoch_job(dataset, **changes):
+    """The job that times are told of: three layers of 256, fanout 15,10,5, 1024 seeds a batch."""
+    return {
+        "dataset": dataset,
+        "model": {"kind": "graphsage", "layers": 3, "hidden": 256, "dropout": 0.5},
+        "sampler": {"kind": "khop", "fanout": [15, 10, 5], "batch_size": 1024},
+        "optimizer": {"kind": "adam", "lr": 0.003},
+        "seed": 7,
+        "evaluate": {"every": 0, "fanout": [5, 5, 5]},
+        **changes,
+    }
+
+
+class Jobs:
+    """Runs jobs in a folder of its own; `with Jobs() as jobs:` removes it and what still runs."""
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="sluice-bench-")
+        self.count, self.processes = 0, []
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()  # sluice stops its job and takes its workers along
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def start(self, job, stderr=None):
+        """The process of a job; it has the paths `report` and `output`."""
+        self.count += 1
+        path, output = self.path(f"{self.count}.json"), self.path(f"run-{self.count}")
+        with open(path, "w") as file:
+            json.dump({"name": f"bench-{self.count}", **job, "output": output}, file)
+        report = self.path(f"{self.count}.report.json")
+        process = subprocess.Popen(
+            [os.path.join(BIN, "sluice"), "run", path, "--report", report, "--quiet"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+        process.report, process.output = report, output
+        self.processes.append(process)
+        return process
+
+    def finish(self, process):
+        if process.wait() != 0:
+            raise Failed(f"`sluice run` ended with status {process.returncode}")
+        with open(process.report) as file:
+            report = json.load(file)
+        batches = report["batches"]
+        if report["status"] != "done" or batches["trained"] != batches["scheduled"]:
+            raise Failed(f"a job ended {report['status']}, its batches {batches}")
+        shutil.rmtree(process.output, ignore_errors=True)
+        return report
+
+    def run(self, jobs, at_once):
+        """Reports of jobs in their order, at most so many at a time."""
+        reports = []
+        for begin in range(0, len(jobs), at_once):
+            started = [self.start(job) for job in jobs[begin : begin + at_once]]
+            reports += [self.finish(process) for process in started]
+        return reports
+
+    def generate(self, name, arguments):
+        path = self.path(name)
+        command = [os.path.join(BIN, "sluice"), "generate", *arguments.split(), "--out", path]
+        if run(*command, "--quiet") is None:
+            raise Failed(f"{name} could not be generated")
+        return path
+
+
+def epoch_times(report):
+    """Seconds of the epochs after the first, which pays for page faults and first touches."""
+    return [epoch["seconds"] for epoch in report["epochs"][1:]]
+
+
+def part(function):
+    """Decorator of a part: Failed becomes a message and the status False."""
+
+    @functools.wraps(function)
+    def guarded():
+        try:
+            function()
+        except Failed as why:
+            print(f"bench: {why}", file=sys.stderr)
+            return False
+        return True
+
+    return guarded
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+
+def machine():
+    model = "unknown processor"
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    with open("/proc/meminfo") as file:
+        memory = int(file.readline().split()[1]) / 2**20
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
+
+
+def print_table():
+    heading = ("metric", "value", "ceiling or other, same run", "ratio", "aim", "")
+    lines = [heading]
+    for metric, value, other, ratio, aim, at_most in ROWS:
+        missed = ratio is not None and aim is not None and (ratio > aim if at_most else ratio < aim)
+        lines.append(
+            (
+                metric,
+                value,
+                other,
+                "" if ratio is None else f"{ratio:.3f}" if ratio >= 0.1 else f"{ratio:.4f}",
+                "" if aim is None else f"{'<=' if at_most else '>='} {aim:g}",
+                "missed" if missed else "",
+            )
+        )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heading))]
+    print()
+    for number, line in enumerate(lines):
+        cells = [
+            cell.rjust(width) if i in (1, 3) else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths))
+        ]
+        print("  ".join(cells).rstrip())
+        if number == 0:
+            print("-" * (sum(widths) + 2 * len(widths)))
