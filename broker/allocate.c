@@ -46,9 +46,10 @@ static int describe(const struct sl_allocation_question *q, const struct sl_allo
 {
     const struct sl_profile *p = &q->profile;
     return snprintf(out, bytes,
-                    "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %u devices / "
+                    "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %u device%s / "
                     "(K + 1) rounded up gives %u sampler%s and %u trainer%s",
-                    p->t_sample * 1e3, p->t_train * 1e3, a->k, q->n_devices, a->formula.samplers,
+                    p->t_sample * 1e3, p->t_train * 1e3, a->k, q->n_devices,
+                    q->n_devices == 1 ? "" : "s", a->formula.samplers,
                     a->formula.samplers == 1 ? "" : "s", a->formula.trainers,
                     a->formula.trainers == 1 ? "" : "s");
 }
@@ -62,6 +63,12 @@ static void evaluate(const struct sl_allocation_question *q, struct sl_allocatio
     out->gain_seconds = (out->seconds_now - out->seconds_formula) * q->epochs_left;
     out->split = q->now;
     out->moves = false;
+}
+
+void sl_allocate_explain(const struct sl_allocation_question *q, struct sl_allocation *out)
+{
+    evaluate(q, out);
+    describe(q, out, out->reason, sizeof out->reason);
 }
 
 void sl_allocate_first(const struct sl_allocation_question *q, struct sl_allocation *out)
@@ -89,6 +96,9 @@ void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocat
     } else if (q->epochs_left == 0) {
         snprintf(rest, room, "; %u and %u stay, no epoch is left", q->now.samplers,
                  q->now.trainers);
+    } else if (!(gain > 0)) {
+        snprintf(rest, room, "; %u and %u stay, since no epoch is expected to be sooner over",
+                 q->now.samplers, q->now.trainers);
     } else if (!(gain > SL_ALLOCATE_GAIN_MIN * out->seconds_now)) {
         snprintf(rest, room,
                  "; %u and %u stay, since an epoch is expected to take %.3g s instead of %.3g s, "

@@ -66,6 +66,8 @@ struct sl_allocation {
 struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n_devices);
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split);
 
+// What was measured and what the formula makes of it; the split stays what it is.
+void sl_allocate_explain(const struct sl_allocation_question *q, struct sl_allocation *out);
 // The first split, from probe batches: the formula's, whatever `now` is.
 void sl_allocate_first(const struct sl_allocation_question *q, struct sl_allocation *out);
 // After an epoch.

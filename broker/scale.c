@@ -328,36 +328,59 @@ int sl_job_choose_first_split(struct sl_job *job)
     return SL_OK;
 }
 
-void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
+// Why the split is what it is, where nobody may move it.
+static const char *fixed_by(const struct sl_job *job, char *buf, size_t bytes)
 {
-    struct sl_profile *p = &job->profile;
+    if (!job->pinned)
+        return sl_placement_reason(&job->config, buf, bytes);
+    snprintf(buf, bytes, "%s", "asked for while the job ran");
+    return buf;
+}
+
+static void keep_profile(struct sl_profile *p, const struct sl_epoch_figures *figures)
+{
     if (figures->t_sample > 0)
         p->t_sample = figures->t_sample;
     if (figures->t_train > 0)
         p->t_train = figures->t_train;
     if (figures->t_standby > 0)
         p->t_standby = figures->t_standby;
-    bool first = !job->profiled;
-    job->profiled = true;
+}
+
+// After an epoch in which the broker may choose: the split moves if that pays.
+static void choose_again(struct sl_job *job, const struct sl_allocation_question *q, uint32_t epoch,
+                         bool first)
+{
     struct sl_allocation a;
-    struct sl_allocation_question q =
-        question(job, job->config.epochs - SL_MIN(figures->epoch + 1, job->config.epochs));
-    sl_allocate_again(&q, &a);
-    if (!may_choose(job) || job->rebalance.active) {
-        a.split = job->split;
-        a.moves = false;
-        if (first)
-            add_to_report(job, &a, figures->epoch + 1, a.reason);
-        return;
-    }
-    sl_joblog_write(&job->log, SL_LOG_INFO, "after epoch %u: %s", figures->epoch + 1, a.reason);
+    sl_allocate_again(q, &a);
     if (a.moves && begin(job, a.split, SL_BY_PROFILE, NULL) < 0) {
         sl_joblog_write(&job->log, SL_LOG_WARN, "the split stays: %s", sl_error_message());
         a.split = job->split;
         a.moves = false;
     }
-    if (first || a.moves)
-        add_to_report(job, &a, figures->epoch + 1, a.reason);
     if (a.moves)
-        sl_joblog_announce(&job->log, "split: %s", a.reason);
+        sl_joblog_announce(&job->log, "split: after epoch %u: %s", epoch, a.reason);
+    else
+        sl_joblog_write(&job->log, SL_LOG_INFO, "split: after epoch %u: %s", epoch, a.reason);
+    if (first || a.moves)
+        add_to_report(job, &a, epoch, a.reason);
+}
+
+void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
+{
+    uint32_t epoch = figures->epoch + 1; // the next one
+    bool first = !job->profiled;
+    keep_profile(&job->profile, figures);
+    job->profiled = true;
+    struct sl_allocation_question q =
+        question(job, job->config.epochs - SL_MIN(epoch, job->config.epochs));
+    if (may_choose(job) && !job->rebalance.active) {
+        choose_again(job, &q, epoch, first);
+    } else if (first) {
+        struct sl_allocation a;
+        char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192];
+        sl_allocate_explain(&q, &a);
+        snprintf(reason, sizeof reason, "%s; %s", fixed_by(job, fixed, sizeof fixed), a.reason);
+        add_to_report(job, &a, epoch, reason);
+    }
 }

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "broker/bytes_text.h"
 #include "broker/capacity.h"
 #include "broker/placement.h"
 #include "common/base/bits.h"
@@ -189,10 +190,11 @@ static int make_arena(struct sl_job *job)
     sl_failpoint_bind(job->arena.h->failpoint);
     sl_params_initialise(&job->params, job->config.seed, sl_board_params(&job->arena, 0));
     SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
-    sl_joblog_write(
-        &job->log, SL_LOG_INFO, "arena: %llu bytes, %llu of them for mini-batches of at most %llu",
-        (unsigned long long)job->arena.bytes, (unsigned long long)job->arena.h->spec.payload_bytes,
-        (unsigned long long)job->block_bytes_max);
+    char all[SL_BYTES_TEXT], payload[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
+    sl_joblog_write(&job->log, SL_LOG_INFO, "arena: %s, %s of them for mini-batches of at most %s",
+                    sl_bytes_text(all, job->arena.bytes),
+                    sl_bytes_text(payload, job->arena.h->spec.payload_bytes),
+                    sl_bytes_text(block, job->block_bytes_max));
     return sl_phases_init(&job->phases, &setup, &job->arena);
 }
 

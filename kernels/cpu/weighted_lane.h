@@ -12,9 +12,9 @@
  * there with x < prefix - gone. The first is a count over a short array, the second a binary
  * search. All sums are exact (the grid), so this is the definition's edge, found another way.
  *
- * One array costs k / 2 moves an insertion, the square of the fanout in all. Beyond CHUNK drawn edges
- * it is therefore cut into chunks, whose start and gone count from the chunk's first edge on; a
- * chunk that is full is cut in two. A draw then looks at each chunk once. From hubs of 600 000
+ * One array costs k / 2 moves an insertion, the square of the fanout in all. Beyond CHUNK drawn
+ * edges it is therefore cut into chunks, whose start and gone count from the chunk's first edge on;
+ * a chunk that is full is cut in two. A draw then looks at each chunk once. From hubs of 600 000
  * edges on 4 KiB pages a draw takes 0.4 us at a fanout of 64, 0.9 at 1024, 1.0 at 4096 and 1.5 at
  * SL_KHOP_FANOUT_MAX (Cascade Lake).
  */
@@ -84,7 +84,7 @@ static inline void sl_weighted_lane_init(struct sl_weighted_lane *lane, uint32_t
     lane->pool = memory;
     lane->chunks = (struct sl_weighted_chunk **)(lane->pool + chunks);
     double *doubles = (double *)(lane->chunks + chunks);
-    uint32_t *words = (uint32_t *)(doubles + (size_t)chunks * (2 * (size_t)capacity + 1));
+    uint32_t *words = (void *)(doubles + (size_t)chunks * (2 * (size_t)capacity + 1));
     for (uint32_t c = 0; c < chunks; c++) {
         lane->pool[c].start = doubles;
         lane->pool[c].gone = doubles + capacity;
