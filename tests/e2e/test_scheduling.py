@@ -111,7 +111,8 @@ def test_the_result_does_not_depend_on(box, way):
 @timeout(90)
 def test_scaling_by_hand_in_the_middle_of_epochs(box):
     wanted = reference(box)
-    path = box.job(job(box, name="by-hand", throttle={"train": 0.05}))
+    slow = {"train": 0.12, "standby": 0.12}
+    path = box.job(job(box, name="by-hand", throttle=slow))
     running = box.start("run", path, "--report", box.path("report.json"))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
     for samplers, trainers in ((1, 3), (2, 1), (3, 1), (1, 1)):
