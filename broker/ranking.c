@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/hotness.h"
@@ -66,14 +67,43 @@ static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
                              hotness);
 }
 
+// Puts the vertices of each tier in the order of their ids: through a set of all vertices, whose
+// members come out sorted.
+static int sort_tiers(struct sl_ranking *r, uint32_t *order)
+{
+    const struct sl_ranking_setup *s = &r->setup;
+    const struct sl_hot_tiers *tiers = sl_hot_tiers(s->arena);
+    uint64_t n_words = sl_div_up(s->n_nodes, 64), i = 0;
+    uint64_t *set = calloc(n_words, sizeof *set);
+    if (!set)
+        return sl_fail(SL_ENOMEM, "no memory for a set of %llu vertices",
+                       (unsigned long long)s->n_nodes);
+    for (uint32_t t = 0; t < tiers->n && !atomic_load(&r->cancel); t++) {
+        for (uint64_t at = i; at < tiers->end[t]; at++)
+            set[order[at] / 64] |= 1ull << order[at] % 64;
+        for (uint64_t w = 0; w < n_words; w++) {
+            for (; set[w]; set[w] &= set[w] - 1)
+                order[i++] = (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(set[w]);
+        }
+    }
+    free(set);
+    return atomic_load(&r->cancel) ? SL_EABORTED : SL_OK;
+}
+
+static int order_vertices(struct sl_ranking *r, const uint32_t *hotness)
+{
+    uint32_t *order = sl_hot_order(r->setup.arena);
+    SL_TRY(sl_hotness_order(hotness, r->setup.n_nodes, &r->cancel, order, NULL));
+    return sort_tiers(r, order);
+}
+
 static int rank_vertices(struct sl_ranking *r)
 {
     const struct sl_ranking_setup *s = &r->setup;
-    uint32_t *order = sl_hot_order(s->arena), *rank = sl_hot_rank(s->arena);
     if (counts_to_rank(s->policy)) {
         // Every block whose visits count has been drawn, so nobody writes any more.
         const uint32_t *visits = (const uint32_t *)sl_hot_visits(s->arena);
-        SL_TRY(sl_hotness_order(visits, s->n_nodes, &r->cancel, order, rank));
+        SL_TRY(order_vertices(r, visits));
         sl_hot_forget_visits(s->arena);
         return SL_OK;
     }
@@ -83,7 +113,7 @@ static int rank_vertices(struct sl_ranking *r)
                        (unsigned long long)s->n_nodes);
     int rc = compute_hotness(r, hotness);
     if (rc == SL_OK)
-        rc = sl_hotness_order(hotness, s->n_nodes, &r->cancel, order, rank);
+        rc = order_vertices(r, hotness);
     free(hotness);
     return rc;
 }

@@ -4,10 +4,11 @@
  * PROBLEM. Ordering a hundred million vertices takes seconds, and the broker must not block.
  *
  * DESIGN. Both computations run on libuv's thread pool and end in a call back on the loop; where
- * the graph is so small that a thread costs more than the work, they run at once. Order and rank
- * are written in place, into the arena's hot region: nobody reads it before its generation is
- * published, which is the caller's to do. The visits that an order was made from are forgotten in
- * the same go, so that what is counted afterwards is of ranked epochs alone.
+ * the graph is so small that a thread costs more than the work, they run at once. The order is
+ * written in place, into the arena's hot region, and cut into the arena's tiers (common/ipc/hot.h):
+ * nobody reads it before its generation is published, which is the caller's to do. The visits that
+ * an order was made from are forgotten in the same go, so that what is counted afterwards is of
+ * ranked epochs alone.
  *
  *   policy    hotness of a vertex                       known
  *   random    a Philox draw                             at once
@@ -69,7 +70,8 @@ struct sl_ranking {
     atomic_bool cancel;
 };
 
-// Fills order and rank of the arena and forgets the visits. The struct must stay where it is.
+// Fills the order of the arena, tier by tier, and forgets the visits. The struct must stay where it
+// is.
 void sl_ranking_start(struct sl_ranking *r, const struct sl_ranking_setup *setup);
 // Ends it soon, with SL_EABORTED.
 void sl_ranking_cancel(struct sl_ranking *r);

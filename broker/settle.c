@@ -14,7 +14,9 @@
  */
 #include "broker/job.h"
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/ipc/hot.h"
 
 struct sl_member *sl_job_member(struct sl_job *job, enum sl_role role, uint32_t device)
 {
@@ -55,8 +57,25 @@ static void assign_trainer(struct sl_job *job, const struct sl_member *m, enum s
     sl_seat_set_duty(&job->arena, m->slot, duty);
 }
 
+/*
+ * The sizes that a cache may ever have, under whatever split: nothing behind the largest can be a
+ * hit. They are set while the job starts, and what devices need only grows from then on.
+ */
+static void set_tiers(struct sl_job *job)
+{
+    static const enum sl_duty duties[] = {SL_DUTY_STANDBY, SL_DUTY_WORK};
+    uint64_t rows[SL_CONFIG_MAX_DEVICES * SL_COUNT_OF(duties)];
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        for (size_t i = 0; i < SL_COUNT_OF(duties); i++) // where it does not fit: what would
+            sl_budget_cache_rows(&job->config, d, duties[i], &job->need, job->available_bytes,
+                                 &rows[n++]);
+    sl_hot_set_tiers(&job->arena, rows, n);
+}
+
 void sl_job_assign_caches(struct sl_job *job)
 {
+    set_tiers(job);
     for (uint32_t d = 0; d < job->config.n_devices; d++) {
         enum sl_duty duty = sl_job_duty(job, SL_ROLE_TRAINER, d);
         if (duty != SL_DUTY_NONE)

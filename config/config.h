@@ -151,6 +151,12 @@ int sl_config_load(const char *path, const struct sl_config_override *overrides,
 // does not: its last part without ".json").
 int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
 
+// For a worker, `who` in messages: reads the configuration that the broker resolved, then pins the
+// calling thread, and all that it starts, to the cores of that device. SL_EINVAL when the job has
+// no such device or a core can not be had; else as sl_config_parse().
+int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
+                          struct sl_config *out);
+
 // The resolved configuration as JSON text (owned by the caller: free(); NULL without memory). It
 // parses back to the same but for devices_auto. "auto" in "allocation" stays, since the number is
 // a function of the devices and the broker must know that it may choose.

@@ -98,10 +98,14 @@ int sl_check_fail_weight(const struct sl_topology_view *topology, const float *w
                    (unsigned long long)edge, (unsigned long long)low, (double)weight[edge]);
 }
 
-int sl_check_mark_ranks(const uint32_t *rank_of, const uint32_t *nodes, uint32_t n,
+int sl_check_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                         const uint32_t *ranks)
 {
-    WANT("mark_ranks", n == 0 || (rank_of && nodes && ranks), "rank_of, nodes or ranks is NULL");
+    WANT("mark_ranks", index, "there is no index");
+    WANT("mark_ranks", index->n_tiers <= SL_RANK_TIERS_MAX, "%u tiers: wanted at most %d",
+         index->n_tiers, SL_RANK_TIERS_MAX);
+    WANT("mark_ranks", n == 0 || (nodes && ranks), "nodes or ranks is NULL");
+    WANT("mark_ranks", n == 0 || index->n_tiers == 0 || index->words, "the index has no words");
     return SL_OK;
 }
 

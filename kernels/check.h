@@ -23,7 +23,7 @@ int sl_check_weight_prefix(const struct sl_topology_view *topology, const float 
 // Fails, naming the edge and its row: its weight is negative or no finite number.
 int sl_check_fail_weight(const struct sl_topology_view *topology, const float *weight,
                          uint64_t edge);
-int sl_check_mark_ranks(const uint32_t *rank_of, const uint32_t *nodes, uint32_t n,
+int sl_check_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                         const uint32_t *ranks);
 // Names the first vertex that is not below n_nodes.
 int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes);

@@ -129,6 +129,26 @@ struct sl_row_split {
     uint32_t *miss_row, *miss_to; // row of the store (vertex id); row of the batch
 };
 
+// No cache has it, whatever its capacity.
+#define SL_RANK_NONE UINT32_MAX
+enum { SL_RANK_TIERS_MAX = 8 };
+
+/*
+ * Which vertices are the hottest, and their ranks, in V/4 bytes a tier. The hottest vertices are
+ * cut into tiers (common/ipc/hot.h) within which they stand by rising id: a vertex's rank is the
+ * first rank of its tier and the number of vertices of the tier before it. Word (w, t) has
+ *
+ *     low half    bit v % 32: whether vertex v = 32 w + v % 32 is in tier t
+ *     high half   the rank of the first of these; anything where there is none
+ *
+ * All tiers of a vertex are side by side: one cache line a vertex.
+ */
+struct sl_rank_index {
+    uint64_t n_nodes;
+    uint32_t n_tiers;      // 0: nothing is hot. At most SL_RANK_TIERS_MAX
+    const uint64_t *words; // (ceil(n_nodes / 32), n_tiers)
+};
+
 struct sl_kernels {
     const char *name; // "ref", "cpu"
 
@@ -192,8 +212,9 @@ struct sl_kernels {
     int (*weight_prefix)(const struct sl_topology_view *topology, const float *weight,
                          double *prefix);
 
-    // ranks[i] = rank_of[nodes[i]]: marks a batch's vertices with their place in the hotness order.
-    int (*mark_ranks)(const uint32_t *rank_of, uint64_t n_nodes, const uint32_t *nodes, uint32_t n,
+    // ranks[i] = rank of nodes[i], or SL_RANK_NONE: marks a batch's vertices with their place in
+    // the hotness order. SL_ERANGE for what is no vertex; ranks then hold anything.
+    int (*mark_ranks)(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                       uint32_t *ranks);
 
     // Hits and misses of a batch, without a branch a row. nodes and ranks (n).

@@ -48,8 +48,8 @@ extern "C" {
     int sl_##backend##_random_walk(const struct sl_walk_args *args);                               \
     int sl_##backend##_weight_prefix(const struct sl_topology_view *topology, const float *weight, \
                                      double *prefix);                                              \
-    int sl_##backend##_mark_ranks(const uint32_t *rank_of, uint64_t n_nodes,                       \
-                                  const uint32_t *nodes, uint32_t n, uint32_t *ranks);             \
+    int sl_##backend##_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes,        \
+                                  uint32_t n, uint32_t *ranks);                                    \
     int sl_##backend##_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,        \
                                   uint32_t capacity, struct sl_row_split *out);                    \
     int sl_##backend##_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows,     \

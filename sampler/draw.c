@@ -258,8 +258,8 @@ uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
     return sl_align_up(block->bytes, ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
 }
 
-int sl_drawer_mark(const struct sl_drawer *d, const uint32_t *rank_of, uint32_t generation,
-                   struct sl_block *block, uint64_t capacity_bytes)
+int sl_drawer_mark(const struct sl_drawer *d, const struct sl_rank_index *index,
+                   uint32_t generation, struct sl_block *block, uint64_t capacity_bytes)
 {
     struct cursor c = {.base = (char *)block, .at = block->bytes, .capacity = capacity_bytes};
     uint64_t offset;
@@ -269,8 +269,7 @@ int sl_drawer_mark(const struct sl_drawer *d, const uint32_t *rank_of, uint32_t 
                        "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
                        " bytes",
                        block->batch, block->epoch, capacity_bytes);
-    SL_TRY(d->kernels->mark_ranks(rank_of, d->topology->view.n_nodes, sl_block_nodes(block),
-                                  block->n_input, ranks));
+    SL_TRY(d->kernels->mark_ranks(index, sl_block_nodes(block), block->n_input, ranks));
     block->flags |= SL_BLOCK_HAS_RANKS;
     block->rank_generation = generation;
     block->rank_offset = offset;

@@ -71,11 +71,11 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
 uint64_t sl_drawer_marked_bytes(const struct sl_block *block);
 
 /*
- * Appends to a block that has no ranks those of its input nodes: rank_of (n_nodes of the graph) is
- * the hotness order's inverse, generation its number. SL_ERANGE when it does not fit: the block
+ * Appends to a block that has no ranks those of its input nodes, as `index` (of the graph's
+ * vertices) has them; generation is its order's number. SL_ERANGE when it does not fit: the block
  * then stays as it was.
  */
-int sl_drawer_mark(const struct sl_drawer *d, const uint32_t *rank_of, uint32_t generation,
-                   struct sl_block *block, uint64_t capacity_bytes);
+int sl_drawer_mark(const struct sl_drawer *d, const struct sl_rank_index *index,
+                   uint32_t generation, struct sl_block *block, uint64_t capacity_bytes);
 
 #endif

@@ -181,17 +181,30 @@ static int count_visits(struct sl_sampler *s, struct task *t)
     return SL_OK;
 }
 
-static int mark(struct sl_sampler *s, struct task *t)
+static bool is_marked(const struct task *t)
+{
+    return t->lease.phase->spec.rank_generation != 0 && t->keep;
+}
+
+// What the task will be marked with, if it will be.
+static int find_ranks(struct sl_sampler *s, const struct task *t)
 {
     const struct sl_phase_spec *spec = &t->lease.phase->spec;
-    if (spec->rank_generation == 0 || !t->keep)
+    if (!is_marked(t))
         return SL_OK;
     // Ranks of another order would send trainers to other rows of their caches.
     if (s->arena->h->spec.hot_rows < s->drawer->topology->view.n_nodes ||
         sl_hot_generation(s->arena) != spec->rank_generation)
         return fail_hot(spec, "ranks");
-    return sl_drawer_mark(s->drawer, sl_hot_rank(s->arena), spec->rank_generation, t->block,
-                          t->capacity);
+    return sl_marker_refresh(&s->marker, s->arena, s->drawer->topology->view.n_nodes);
+}
+
+static int mark(struct sl_sampler *s, struct task *t)
+{
+    if (!is_marked(t))
+        return SL_OK;
+    return sl_drawer_mark(s->drawer, &s->marker.index, t->lease.phase->spec.rank_generation,
+                          t->block, t->capacity);
 }
 
 // Draws, counts and marks. SL_ERANGE with *wanted_bytes when memory is too small for it.
@@ -275,6 +288,7 @@ static int perform(struct sl_sampler *s, struct task *t)
     e->sample_ns = e->mark_ns = e->copy_ns = e->sample_wait_ns = 0;
     e->digest = 0;
     SL_TRY(find_seeds(s, t));
+    SL_TRY(find_ranks(s, t));
     SL_TRY(draw(s, t));
     throttle(s, e);
     e->payload_offset = t->extent.offset;
@@ -337,5 +351,6 @@ int sl_sampler_run(struct sl_sampler *s)
     sl_pages_free(s->scratch, s->scratch_bytes);
     s->scratch = NULL;
     s->scratch_bytes = 0;
+    sl_marker_fini(&s->marker);
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -13,12 +13,14 @@
  * BLOCKED, so that the trainer may use the device and free some.
  *
  * Counting and marking together are mark_ns, which is thus what caching costs a sampler: what it
- * takes beyond looking ranks up shows in the epochs that are counted.
+ * takes beyond looking ranks up shows in the epochs that are counted. The index that ranks are
+ * looked up in (sampler/mark.h) is made before the first batch that is marked, in no stage of it.
  */
 #ifndef SL_SAMPLER_LOOP_H
 #define SL_SAMPLER_LOOP_H
 
 #include "common/ipc/stats.h"
+#include "sampler/mark.h"
 #include "sampler/plan.h"
 
 struct sl_sampler {
@@ -33,6 +35,7 @@ struct sl_sampler {
     struct sl_worker_figures figures;
     struct sl_block *scratch; // private: pre-sampled batches
     uint64_t scratch_bytes;
+    struct sl_marker marker;
 };
 
 // Works until the job stops: SL_OK. Any other error ends the job.

@@ -7,7 +7,6 @@
  */
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/device/cores.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
@@ -25,17 +24,12 @@ struct program {
 static int prepare(struct program *p)
 {
     struct sl_worker *w = &p->worker;
-    SL_TRY(sl_config_parse(w->config_json, w->config_bytes, "job from the broker", &p->config));
-    if (w->device >= p->config.n_devices)
-        return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", w->name, w->device,
-                       p->config.n_devices);
-    const struct sl_device_config *device = &p->config.devices[w->device];
-    SL_TRY(sl_device_pin(device->cores, device->n_cores));
-    sl_kernels_set_threads((int)device->n_cores);
+    SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
+    int threads = (int)p->config.devices[w->device].n_cores;
+    sl_kernels_set_threads(threads);
     const struct sl_kernels *kernels = sl_kernels_cpu();
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
-                            p->config.sampler.kind == SL_SAMPLER_WEIGHTED, kernels,
-                            (int)device->n_cores));
+                            p->config.sampler.kind == SL_SAMPLER_WEIGHTED, kernels, threads));
     SL_TRY(sl_drawer_init(&p->drawer, &p->topology, kernels));
     return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
 }
@@ -48,6 +42,10 @@ static int work(void *ctx)
     hello.block_bytes_max = p->estimate.max_bytes;
     hello.block_bytes_mean = p->estimate.mean_bytes;
     hello.resident_bytes = sl_topology_resident_bytes(&p->topology) + sl_drawer_bytes(&p->drawer);
+    // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
+    // have one or two, and each is less than a hundredth of what a graph takes.
+    if (p->config.cache.policy != SL_CACHE_NONE)
+        hello.resident_bytes += sl_marker_bytes(p->topology.view.n_nodes, 1);
     hello.t_sample_ns = p->estimate.t_sample_ns;
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);

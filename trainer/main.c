@@ -9,7 +9,6 @@
 
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/device/cores.h"
 #include "common/ipc/worker.h"
 #include "trainer/loop.h"
 #include "trainer/probe.h"
@@ -26,15 +25,11 @@ struct program {
 static int prepare(struct program *p)
 {
     struct sl_worker *w = &p->worker;
-    SL_TRY(sl_config_parse(w->config_json, w->config_bytes, "job from the broker", &p->config));
-    if (w->device >= p->config.n_devices)
-        return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", w->name, w->device,
-                       p->config.n_devices);
-    const struct sl_device_config *device = &p->config.devices[w->device];
-    SL_TRY(sl_device_pin(device->cores, device->n_cores));
-    sl_kernels_set_threads((int)device->n_cores);
-    SL_TRY(sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST,
-                           (int)device->n_cores, &p->dataset));
+    SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
+    int threads = (int)p->config.devices[w->device].n_cores;
+    sl_kernels_set_threads(threads);
+    SL_TRY(
+        sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, threads, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, p->dataset.n_classes,
                          sl_kernels_cpu());
 }

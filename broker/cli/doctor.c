@@ -241,6 +241,24 @@ static void check_limit(struct doctor *d, __rlimit_resource_t which, const char 
 
 // ---- the kernel's parts that a job is built on --------------------------------------------------
 
+// `err` is what the call `call` left in errno, or 0; `needed` says what for, and what to do.
+static void add_descriptor(struct doctor *d, const char *key, const char *name, const char *call,
+                           int err, const char *needed)
+{
+    struct check *c = add(d, key, name, "%s %s", key, err ? "does not work" : "works");
+    if (err)
+        advise(c, VERDICT_PROBLEM, "%s: %s: %s", call, strerror(err), needed);
+}
+
+// Closes what a call gave; returns errno when that was no descriptor, else 0.
+static int close_descriptor(int fd)
+{
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
 static void check_memfd(struct doctor *d)
 {
     int err = 0;
@@ -258,38 +276,23 @@ static void check_memfd(struct doctor *d)
     }
     if (fd >= 0)
         close(fd);
-    struct check *c = add(d, "memfd", "shared memory", "memfd %s", err ? "does not work" : "works");
-    if (err)
-        advise(c, VERDICT_PROBLEM,
-               "memfd_create: %s: a job's memory is one memfd: allow it in the sandbox, or use "
-               "Linux 3.17 or newer",
-               strerror(err));
+    add_descriptor(d, "memfd", "shared memory", "memfd_create", err,
+                   "a job's memory is one memfd: allow it in the sandbox, or use Linux 3.17 or "
+                   "newer");
 }
 
 static void check_pidfd(struct doctor *d)
 {
-    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    int err = fd < 0 ? errno : 0;
-    if (fd >= 0)
-        close(fd);
-    struct check *c = add(d, "pidfd", "supervision", "pidfd %s", err ? "does not work" : "works");
-    if (err)
-        advise(c, VERDICT_PROBLEM,
-               "pidfd_open: %s: dead workers are noticed through it: allow it in the sandbox, or "
-               "use Linux 5.3 or newer",
-               strerror(err));
+    int err = close_descriptor((int)syscall(SYS_pidfd_open, getpid(), 0));
+    add_descriptor(d, "pidfd", "supervision", "pidfd_open", err,
+                   "dead workers are noticed through it: allow it in the sandbox, or use Linux 5.3 "
+                   "or newer");
 }
 
 static void check_eventfd(struct doctor *d)
 {
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int err = fd < 0 ? errno : 0;
-    if (fd >= 0)
-        close(fd);
-    struct check *c = add(d, "eventfd", "doorbell", "eventfd %s", err ? "does not work" : "works");
-    if (err)
-        advise(c, VERDICT_PROBLEM, "eventfd: %s: workers wake the broker through it",
-               strerror(err));
+    int err = close_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    add_descriptor(d, "eventfd", "doorbell", "eventfd", err, "workers wake the broker through it");
 }
 
 // ---- files --------------------------------------------------------------------------------------

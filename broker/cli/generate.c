@@ -31,6 +31,7 @@
 #include "broker/cli/vertex_writer.h"
 
 enum { EDGES_PER_CHUNK = 16384, THREADS_MAX = 256 };
+enum { COMMON_OPTIONS = 13, KIND_OPTIONS_MAX = 10 };
 
 // More vertices would not fit 32-bit ids (2^32 - 1 is kept free).
 #define NODES_MAX 4294967294.0
@@ -44,9 +45,11 @@ const struct sl_generate_common SL_GENERATE_DEFAULTS = {
     .val_ratio = 0.25,
 };
 
-size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option *options)
+// ---- options ------------------------------------------------------------------------------------
+
+static void common_options(struct sl_generate_common *c, struct sl_option *options)
 {
-    const struct sl_option common[SL_GENERATE_COMMON_OPTIONS] = {
+    const struct sl_option common[COMMON_OPTIONS] = {
         {.name = "out",
          .type = SL_OPTION_TEXT,
          .value = &c->out,
@@ -132,8 +135,66 @@ size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option
          .help = "no progress and no summary"},
     };
     memcpy(options, common, sizeof common);
-    return SL_COUNT_OF(common);
 }
+
+int sl_generate_parse(struct sl_generate_common *c, const struct sl_command_usage *kind, int argc,
+                      char **argv)
+{
+    struct sl_option options[COMMON_OPTIONS + KIND_OPTIONS_MAX];
+    common_options(c, options);
+    memcpy(options + COMMON_OPTIONS, kind->options, kind->n_options * sizeof *options);
+    struct sl_command_usage usage = *kind;
+    usage.options = options;
+    usage.n_options = COMMON_OPTIONS + kind->n_options;
+    return sl_options_parse(&usage, argc, argv);
+}
+
+int sl_generate_check_edges(const struct sl_generate_common *c, const char *kind,
+                            const char *option, bool given)
+{
+    if (c->edges && given)
+        return sl_fail(SL_EINVAL, "generate %s: --edges and --%s both given: leave one out", kind,
+                       option);
+    return SL_OK;
+}
+
+static struct sl_option real_option(const char *name, const char *placeholder, double *value,
+                                    double min, double max, const char *help)
+{
+    return (struct sl_option){.name = name,
+                              .type = SL_OPTION_REAL,
+                              .value = value,
+                              .placeholder = placeholder,
+                              .min = min,
+                              .max = max,
+                              .help = help};
+}
+
+struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
+                                           const char *help)
+{
+    struct sl_option o = real_option(name, "D", value, 1e-3, 1e6, help);
+    o.given = given;
+    return o;
+}
+
+// Well above 2: to draw a rank is to divide by exponent - 2.
+struct sl_option sl_generate_exponent_option(double *value, const char *help)
+{
+    return real_option("exponent", "X", value, 2.05, 100, help);
+}
+
+struct sl_option sl_generate_homophily_option(double *value, const char *help)
+{
+    return real_option("homophily", "P", value, 0, 1, help);
+}
+
+struct sl_option sl_generate_noise_option(double *value, const char *help)
+{
+    return real_option("noise", "SD", value, 0, 1e6, help);
+}
+
+// ---- weights ------------------------------------------------------------------------------------
 
 float sl_generate_year_weight(uint32_t year)
 {

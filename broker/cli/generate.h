@@ -59,10 +59,22 @@ struct sl_generate_common {
 
 extern const struct sl_generate_common SL_GENERATE_DEFAULTS;
 
-enum { SL_GENERATE_COMMON_OPTIONS = 13, SL_GENERATE_MAX_OPTIONS = 24 };
+// Reads the command line: the common options, whose defaults are in *c, and behind them the kind's
+// own, which are those of `kind` (10 at most). Returns as sl_options_parse().
+int sl_generate_parse(struct sl_generate_common *c, const struct sl_command_usage *kind, int argc,
+                      char **argv);
 
-// Fills `options` with the common ones; a kind puts its own behind them. Returns how many.
-size_t sl_generate_common_options(struct sl_generate_common *c, struct sl_option *options);
+// SL_EINVAL when --edges was given and so was the kind's own option that decides their number.
+int sl_generate_check_edges(const struct sl_generate_common *c, const char *kind,
+                            const char *option, bool given);
+
+// Options of the kinds that draw by a power law and whose features tell classes apart; *value is
+// the default, `help` says whose they are.
+struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
+                                           const char *help);
+struct sl_option sl_generate_exponent_option(double *value, const char *help);
+struct sl_option sl_generate_homophily_option(double *value, const char *help);
+struct sl_option sl_generate_noise_option(double *value, const char *help);
 
 // Makes the data set and prints a summary. Returns as a command does.
 int sl_generate_dataset(const struct sl_generator *g, const struct sl_generate_common *c);

@@ -232,8 +232,6 @@ int sl_generate_citation(int argc, char **argv)
     common.classes = SL_GENERATE_CLASSES_AUTO;
     common.train_ratio = 0.8;
     common.val_ratio = 0.1;
-    struct sl_option options[SL_GENERATE_MAX_OPTIONS];
-    size_t n = sl_generate_common_options(&common, options);
     const struct sl_option own[] = {
         {.name = "topics",
          .type = SL_OPTION_UINT,
@@ -250,43 +248,20 @@ int sl_generate_citation(int argc, char **argv)
          .max = 1e6,
          .help = "topics whose papers are trained on (the oldest), validated and tested on; the "
                  "ratios are shares of these papers"},
-        {.name = "avg-degree",
-         .type = SL_OPTION_REAL,
-         .value = &degree,
-         .placeholder = "D",
-         .min = 1e-3,
-         .max = 1e6,
-         .given = &degree_given,
-         .help = "mean number of references of a paper before duplicates are dropped, unless "
-                 "--edges is given"},
-        {.name = "exponent",
-         .type = SL_OPTION_REAL,
-         .value = &c.exponent,
-         .placeholder = "X",
-         .min = 2.05,
-         .max = 100,
-         .help = "of the power law of citations within an era of a topic"},
-        {.name = "homophily",
-         .type = SL_OPTION_REAL,
-         .value = &c.homophily,
-         .placeholder = "P",
-         .min = 0,
-         .max = 1,
-         .help = "probability that a reference is to the paper's own topic"},
-        {.name = "noise",
-         .type = SL_OPTION_REAL,
-         .value = &c.noise,
-         .placeholder = "SD",
-         .min = 0,
-         .max = 1e6,
-         .help = "of the features, against topic means of length 1"},
+        sl_generate_degree_option(
+            "avg-degree", &degree, &degree_given,
+            "mean number of references of a paper before duplicates are dropped, unless "
+            "--edges is given"),
+        sl_generate_exponent_option(&c.exponent,
+                                    "of the power law of citations within an era of a topic"),
+        sl_generate_homophily_option(&c.homophily,
+                                     "probability that a reference is to the paper's own topic"),
+        sl_generate_noise_option(&c.noise, "of the features, against topic means of length 1"),
         {.name = "weights",
          .type = SL_OPTION_FLAG,
          .value = &weights,
          .help = "write edge_weight.npy: newer papers weigh more"},
     };
-    for (size_t i = 0; i < SL_COUNT_OF(own); i++)
-        options[n++] = own[i];
     const struct sl_command_usage usage = {
         .command = "generate citation",
         .about =
@@ -296,15 +271,13 @@ int sl_generate_citation(int argc, char **argv)
         .example = "sluice generate citation --nodes 1M --feat-dim 128 --out data/citation\n"
                    "sluice generate citation --nodes 10M --topics 400 --train-topics 8 --weights "
                    "--out data/citation10m",
-        .options = options,
-        .n_options = n,
+        .options = own,
+        .n_options = SL_COUNT_OF(own),
     };
-    int rc = sl_options_parse(&usage, argc, argv);
+    int rc = sl_generate_parse(&common, &usage, argc, argv);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? 0 : rc;
-    if (common.edges && degree_given)
-        return sl_fail(SL_EINVAL,
-                       "generate citation: --edges and --avg-degree both given: leave one out");
+    SL_TRY(sl_generate_check_edges(&common, "citation", "avg-degree", degree_given));
     rc = prepare(&c, &common);
     if (rc == SL_OK) {
         double wanted = degree * (double)c.n_nodes;

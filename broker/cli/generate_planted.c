@@ -151,39 +151,15 @@ int sl_generate_planted(int argc, char **argv)
     double degree = 18;
     bool multi_edges = false, degree_given = false;
     common.nodes = 100000;
-    struct sl_option options[SL_GENERATE_MAX_OPTIONS];
-    size_t n = sl_generate_common_options(&common, options);
     const struct sl_option own[] = {
-        {.name = "degree",
-         .type = SL_OPTION_REAL,
-         .value = &degree,
-         .placeholder = "D",
-         .min = 1e-3,
-         .max = 1e6,
-         .given = &degree_given,
-         .help = "mean number of in-neighbours before duplicates are dropped, unless --edges is "
-                 "given"},
-        {.name = "exponent",
-         .type = SL_OPTION_REAL,
-         .value = &p.exponent,
-         .placeholder = "X",
-         .min = 2.05,
-         .max = 100,
-         .help = "of the power law of the degrees"},
-        {.name = "homophily",
-         .type = SL_OPTION_REAL,
-         .value = &p.homophily,
-         .placeholder = "P",
-         .min = 0,
-         .max = 1,
-         .help = "probability that both ends of an edge are of one class"},
-        {.name = "noise",
-         .type = SL_OPTION_REAL,
-         .value = &p.noise,
-         .placeholder = "SD",
-         .min = 0,
-         .max = 1e6,
-         .help = "of the features, against class means of length 1"},
+        sl_generate_degree_option(
+            "degree", &degree, &degree_given,
+            "mean number of in-neighbours before duplicates are dropped, unless --edges is "
+            "given"),
+        sl_generate_exponent_option(&p.exponent, "of the power law of the degrees"),
+        sl_generate_homophily_option(&p.homophily,
+                                     "probability that both ends of an edge are of one class"),
+        sl_generate_noise_option(&p.noise, "of the features, against class means of length 1"),
         {.name = "directed",
          .type = SL_OPTION_FLAG,
          .value = &p.directed,
@@ -193,8 +169,6 @@ int sl_generate_planted(int argc, char **argv)
          .value = &multi_edges,
          .help = "keep edges that were drawn more than once"},
     };
-    for (size_t i = 0; i < SL_COUNT_OF(own); i++)
-        options[n++] = own[i];
     const struct sl_command_usage usage = {
         .command = "generate planted",
         .about = "Communities with power-law degrees (degree-corrected planted partition). Labels "
@@ -203,15 +177,13 @@ int sl_generate_planted(int argc, char **argv)
         .example = "sluice generate planted --nodes 100000 --classes 12 --out data/planted\n"
                    "sluice generate planted --nodes 10M --edges 100M --feat-dim 128 --memory 2GiB "
                    "--out data/planted10m",
-        .options = options,
-        .n_options = n,
+        .options = own,
+        .n_options = SL_COUNT_OF(own),
     };
-    int rc = sl_options_parse(&usage, argc, argv);
+    int rc = sl_generate_parse(&common, &usage, argc, argv);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? 0 : rc;
-    if (common.edges && degree_given)
-        return sl_fail(SL_EINVAL,
-                       "generate planted: --edges and --degree both given: leave one out");
+    SL_TRY(sl_generate_check_edges(&common, "planted", "degree", degree_given));
     rc = prepare(&p, &common);
     if (rc == SL_OK) {
         double wanted = degree * (double)p.n_nodes / (p.directed ? 1 : 2);

@@ -134,8 +134,6 @@ int sl_generate_rmat(int argc, char **argv)
     uint64_t scale = 0, edge_factor = 16;
     bool dedup = false, weights = false, edge_factor_given = false;
     common.feat_dim = common.classes = 0;
-    struct sl_option options[SL_GENERATE_MAX_OPTIONS];
-    size_t n = sl_generate_common_options(&common, options);
     const struct sl_option own[] = {
         {.name = "scale",
          .type = SL_OPTION_UINT,
@@ -183,8 +181,6 @@ int sl_generate_rmat(int argc, char **argv)
          .value = &weights,
          .help = "write edge_weight.npy: vertices have a random year, newer ones weigh more"},
     };
-    for (size_t i = 0; i < SL_COUNT_OF(own); i++)
-        options[n++] = own[i];
     const struct sl_command_usage usage = {
         .command = "generate rmat",
         .about = "A directed graph with power-law degrees (R-MAT). Vertex ids are independent of "
@@ -192,19 +188,17 @@ int sl_generate_rmat(int argc, char **argv)
         .example = "sluice generate rmat --scale 20 --edge-factor 16 --out data/rmat20\n"
                    "sluice generate rmat --nodes 1e6 --edges 100M --feat-dim 128 --classes 40 "
                    "--out data/rmat1m",
-        .options = options,
-        .n_options = n,
+        .options = own,
+        .n_options = SL_COUNT_OF(own),
     };
-    int rc = sl_options_parse(&usage, argc, argv);
+    int rc = sl_generate_parse(&common, &usage, argc, argv);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? 0 : rc;
 
     if ((scale == 0) == (common.nodes == 0))
         return sl_fail(SL_EINVAL, "generate rmat: %s: give one of --scale S and --nodes N",
                        scale ? "--scale and --nodes both given" : "no number of vertices given");
-    if (common.edges && edge_factor_given)
-        return sl_fail(SL_EINVAL,
-                       "generate rmat: --edges and --edge-factor both given: leave one out");
+    SL_TRY(sl_generate_check_edges(&common, "rmat", "edge-factor", edge_factor_given));
     if (r.a + r.b + r.c > 1 + 1e-9)
         return sl_fail(SL_EINVAL, "generate rmat: --a %g + --b %g + --c %g is %g: wanted at most 1",
                        r.a, r.b, r.c, r.a + r.b + r.c);

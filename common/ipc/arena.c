@@ -50,7 +50,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
         [SL_REGION_ACTS] = 2 * spec->act_rows * spec->act_width * sizeof(float),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
-        [SL_REGION_HOT] = 2 * sl_hot_array_bytes(spec->hot_rows),
+        [SL_REGION_HOT] = spec->hot_rows * sizeof(uint32_t),
         [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };

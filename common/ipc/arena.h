@@ -18,7 +18,7 @@
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
  *   acts       two activations of all vertices for layer-wise inference
  *   visits     how often each vertex was sampled      hot.h
- *   hot        the hotness order and its inverse      hot.h
+ *   hot        the hotness order                      hot.h
  *   probe      one mini-batch to measure a training step with
  *   payload    the blocks
  */
@@ -36,10 +36,11 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 2,
+    SL_ARENA_VERSION = 3,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
+    SL_HOT_TIERS_MAX = 8,           // hot.h
 };
 
 // What the abort word says; not 0 means: stop what you are doing and leave.
@@ -86,6 +87,12 @@ struct sl_arena_spec {
     uint64_t payload_bytes;      // rounded up to chunks
 };
 
+// Sizes that a cache may have: tier t of the hotness order is [end[t - 1], end[t]) (hot.h).
+struct sl_hot_tiers {
+    uint32_t n;
+    uint64_t end[SL_HOT_TIERS_MAX]; // rising
+};
+
 struct sl_arena_header {
     uint64_t magic;
     uint32_t version;
@@ -96,6 +103,7 @@ struct sl_arena_header {
     uint64_t n_chunks;
     struct sl_region region[SL_REGION_COUNT];
 
+    struct sl_hot_tiers hot_tiers;       // by the broker before hot_generation
     _Atomic uint32_t hot_generation;     // hot.h
     _Alignas(64) _Atomic uint32_t abort; // enum sl_abort, written by the broker
     struct sl_event work;                // a batch became pending, a phase opened

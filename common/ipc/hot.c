@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
@@ -11,7 +12,7 @@
  *
  *   visits            relaxed: sums, read once the phase that counted them is complete, which
  *                     orders them
- *   hot_generation    release by publish     acquire by sl_hot_generation: order and rank
+ *   hot_generation    release by publish     acquire by sl_hot_generation: tiers and order
  *   probe             release by offer       acquire by wait: the block
  */
 
@@ -48,10 +49,37 @@ uint32_t *sl_hot_order(const struct sl_arena *a)
     return a->h->spec.hot_rows ? sl_arena_region(a, SL_REGION_HOT) : NULL;
 }
 
-uint32_t *sl_hot_rank(const struct sl_arena *a)
+// The smallest of the capacities that is above `last`, 0 when there is none.
+static uint64_t next_capacity(const uint64_t *capacity, uint32_t n, uint64_t most, uint64_t last)
 {
-    uint64_t rows = a->h->spec.hot_rows;
-    return rows ? sl_hot_order(a) + sl_hot_array_bytes(rows) / sizeof(uint32_t) : NULL;
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t c = SL_MIN(capacity[i], most);
+        if (c > last && (next == 0 || c < next))
+            next = c;
+    }
+    return next;
+}
+
+void sl_hot_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n)
+{
+    struct sl_hot_tiers *tiers = &a->h->hot_tiers;
+    uint64_t most = a->h->spec.hot_rows, c = 0;
+    uint32_t different = 0, seen = 0;
+    while ((c = next_capacity(capacity, n, most, c)) != 0)
+        different++;
+    uint32_t n_tiers = SL_MIN(different, (uint32_t)SL_HOT_TIERS_MAX);
+    tiers->n = 0;
+    while ((c = next_capacity(capacity, n, most, c)) != 0) {
+        seen++;
+        if (seen * n_tiers / different > tiers->n)
+            tiers->end[tiers->n++] = c;
+    }
+}
+
+const struct sl_hot_tiers *sl_hot_tiers(const struct sl_arena *a)
+{
+    return &a->h->hot_tiers;
 }
 
 uint32_t sl_hot_generation(const struct sl_arena *a)

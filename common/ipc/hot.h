@@ -6,9 +6,18 @@
  * (a dead sampler's, an evicted one) is not counted again, since its ledger entry remembers; one
  * whose sampler died while it counted may be counted partly twice, which an estimate can bear.
  *
- * ORDER. The broker computes order and rank (common/data/hotness.h) into the hot region and then
+ * ORDER. The broker computes the order (common/data/hotness.h) into the hot region and then
  * publishes a generation > 0. From then on phases are opened with rank_generation set: their blocks
  * carry ranks, and trainers fill their caches with order[0 .. capacity).
+ *
+ * TIERS. Caches have few different sizes: what cache.ratio says, or what the devices' budgets leave
+ * a normal and a standby trainer. Between two of these sizes it makes no difference to any cache
+ * which vertex stands where, so the order is by hotness from tier to tier and by vertex id within
+ * one. A rank is then a count of vertices, for which a quarter of a byte a vertex is enough
+ * (struct sl_rank_index in kernels/kernels.h), and a cache is filled by reading the store forwards.
+ * Behind the last tier nothing can be a hit: such vertices have no rank, and the order is by
+ * hotness alone. A cache of a size in between (there was no memory for more) is a good one still,
+ * but holds an arbitrary part of its last tier and not the hottest.
  *
  * PROBE. The largest probe batch a sampler measured with, kept for as long as the job: a trainer
  * simulates one training step on it when it starts (FGNN 6.1), and so knows what a step takes of
@@ -20,7 +29,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "common/base/bits.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/block.h"
 
@@ -31,18 +39,17 @@ void sl_hot_count(struct sl_arena *a, const uint32_t *nodes, uint32_t n);
 // Broker: all counts to zero; gives the memory back.
 void sl_hot_forget_visits(struct sl_arena *a);
 
-// Bytes of the order, and of the ranks behind it: arrays on cache lines of their own.
-static inline uint64_t sl_hot_array_bytes(uint64_t rows)
-{
-    return sl_align_up(rows * sizeof(uint32_t), 64);
-}
-
-// Both NULL without a cache.
-uint32_t *sl_hot_order(const struct sl_arena *a); // (hot_rows) vertices, hottest first
-uint32_t *sl_hot_rank(const struct sl_arena *a);  // (hot_rows) place of each vertex
+// (hot_rows) vertices, the hottest tier first; NULL without a cache.
+uint32_t *sl_hot_order(const struct sl_arena *a);
+// Broker, before it orders: the sizes that caches may have, as often and in whatever order they
+// come. 0 is none, hot_rows the largest; of more than SL_HOT_TIERS_MAX different ones the largest
+// and an even choice of the others become tiers.
+void sl_hot_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n);
+// As they were set; none to begin with. They stay as they are once a generation is published.
+const struct sl_hot_tiers *sl_hot_tiers(const struct sl_arena *a);
 // The order that is there: 0 = none yet.
 uint32_t sl_hot_generation(const struct sl_arena *a);
-// Broker: order and rank are written and stay as they are from now on. Wakes standby trainers, so
+// Broker: tiers and order are written and stay as they are from now on. Wakes standby trainers, so
 // that they can fill their caches before they are needed.
 void sl_hot_publish(struct sl_arena *a, uint32_t generation);
 

@@ -64,9 +64,10 @@ uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
 
 // ---- rank.c -------------------------------------------------------------------------------------
 
-// The instructions that split_rows uses: AUTO takes the best the processor has. Set by tests.
-enum sl_cpu_split_path { SL_CPU_SPLIT_AUTO, SL_CPU_SPLIT_PLAIN };
-void sl_cpu_split_set_path(enum sl_cpu_split_path path);
+// The instructions that mark_ranks and split_rows use: AUTO takes the best the processor has. Set
+// by tests.
+enum sl_cpu_rank_path { SL_CPU_RANK_AUTO, SL_CPU_RANK_PLAIN };
+void sl_cpu_rank_set_path(enum sl_cpu_rank_path path);
 
 // ---- gemm.c, gemm_bf16.c, gemm_primitive.c ------------------------------------------------------
 

@@ -11,22 +11,7 @@
 #include "kernels/idmap_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/khop_internal.h"
-
-static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
-{
-    if (sl_dtype_bytes(t->indices_dtype) == 4)
-        return ((const uint32_t *)t->indices)[position];
-    return (uint32_t)((const uint64_t *)t->indices)[position];
-}
-
-static int add_edge(const struct sl_khop_args *args, uint64_t position, uint64_t *n_edges)
-{
-    if (*n_edges >= args->indices_capacity || *n_edges >= UINT32_MAX)
-        return sl_khop_fail_indices(args, *n_edges + 1);
-    uint32_t *local = &args->indices[(*n_edges)++];
-    return sl_idmap_insert(args->map, neighbour(args->topology, position), args->nodes,
-                           args->n_nodes, args->nodes_capacity, local);
-}
+#include "kernels/ref/edge.h"
 
 // Floyd's position of `slot`; taken[0 .. slot) are those of the slots before.
 static uint32_t draw_position(const struct sl_khop_args *args, uint32_t row, uint32_t slot,
@@ -50,12 +35,12 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *t
         return sl_khop_fail_degree(args, row, degree);
     if (args->fanout == -1 || degree <= (uint64_t)args->fanout) {
         for (uint64_t j = 0; j < degree; j++)
-            SL_TRY(add_edge(args, indptr[0] + j, n_edges));
+            SL_TRY(sl_ref_add_edge(args, indptr[0] + j, n_edges));
         return SL_OK;
     }
     for (uint32_t slot = 0; slot < (uint32_t)args->fanout; slot++) {
         taken[slot] = draw_position(args, row, slot, (uint32_t)degree, taken);
-        SL_TRY(add_edge(args, indptr[0] + taken[slot], n_edges));
+        SL_TRY(sl_ref_add_edge(args, indptr[0] + taken[slot], n_edges));
     }
     return SL_OK;
 }

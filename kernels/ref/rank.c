@@ -4,13 +4,27 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 
-int sl_ref_mark_ranks(const uint32_t *rank_of, uint64_t n_nodes, const uint32_t *nodes, uint32_t n,
+static uint32_t rank_of(const struct sl_rank_index *index, uint32_t node)
+{
+    for (uint32_t t = 0; t < index->n_tiers; t++) {
+        uint64_t word = index->words[(uint64_t)(node / 32) * index->n_tiers + t];
+        uint32_t members = (uint32_t)word, rank = (uint32_t)(word >> 32);
+        if (!(members >> node % 32 & 1))
+            continue;
+        for (uint32_t before = 0; before < node % 32; before++)
+            rank += members >> before & 1;
+        return rank;
+    }
+    return SL_RANK_NONE;
+}
+
+int sl_ref_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                       uint32_t *ranks)
 {
-    SL_TRY(sl_check_mark_ranks(rank_of, nodes, n, ranks));
-    SL_TRY(sl_check_node_range(nodes, n, n_nodes));
+    SL_TRY(sl_check_mark_ranks(index, nodes, n, ranks));
+    SL_TRY(sl_check_node_range(nodes, n, index->n_nodes));
     for (uint32_t i = 0; i < n; i++)
-        ranks[i] = rank_of[nodes[i]];
+        ranks[i] = rank_of(index, nodes[i]);
     return SL_OK;
 }
 

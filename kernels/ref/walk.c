@@ -13,19 +13,13 @@
 #include "kernels/kernels_internal.h"
 #include "kernels/khop_internal.h"
 #include "kernels/walk_internal.h"
+#include "kernels/ref/edge.h"
 
 struct met {
     uint32_t n;
     uint32_t *vertex; // (paths * length) in the order of first meeting
     uint32_t *count;  // (paths * length)
 };
-
-static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
-{
-    if (sl_dtype_bytes(t->indices_dtype) == 4)
-        return ((const uint32_t *)t->indices)[position];
-    return (uint32_t)((const uint64_t *)t->indices)[position];
-}
 
 static void count(struct met *met, uint32_t vertex)
 {
@@ -58,8 +52,8 @@ static int walk_path(const struct sl_walk_args *args, uint32_t i, uint32_t p, st
             return SL_OK;
         block = sl_philox(hop->seed, sl_rng_word0(hop->stream, hop->hop, group), i, hop->batch,
                           hop->epoch);
-        at = neighbour(hop->topology,
-                       first + sl_walk_move(hop, i, group, s, block.w[s & 3], (uint32_t)degree));
+        at = sl_ref_neighbour(hop->topology, first + sl_walk_move(hop, i, group, s, block.w[s & 3],
+                                                                  (uint32_t)degree));
         if (at != start)
             count(met, at);
     }
@@ -79,13 +73,9 @@ static int sample_row(const struct sl_walk_args *args, uint32_t i, struct met *m
         for (uint32_t m = 1; m < met->n; m++)
             if (met->count[m] > met->count[best])
                 best = m;
-        if (*n_edges >= hop->indices_capacity || *n_edges >= UINT32_MAX)
-            return sl_khop_fail_indices(hop, *n_edges + 1);
-        args->visits[*n_edges] = (float)met->count[best];
-        SL_TRY(sl_idmap_insert(hop->map, met->vertex[best], hop->nodes, hop->n_nodes,
-                               hop->nodes_capacity, &hop->indices[*n_edges]));
+        SL_TRY(sl_ref_add_neighbour(hop, met->vertex[best], n_edges));
+        args->visits[*n_edges - 1] = (float)met->count[best];
         met->count[best] = 0; // taken
-        ++*n_edges;
     }
     return SL_OK;
 }

@@ -13,6 +13,7 @@
 #include "kernels/kernels_internal.h"
 #include "kernels/khop_internal.h"
 #include "kernels/weighted_internal.h"
+#include "kernels/ref/edge.h"
 
 struct row {
     const double *prefix; // (degree)
@@ -25,22 +26,6 @@ struct row {
 static double weight_of(const struct row *row, uint32_t edge)
 {
     return row->prefix[edge] - (edge > 0 ? row->prefix[edge - 1] : 0.0);
-}
-
-static uint32_t neighbour(const struct sl_topology_view *t, uint64_t position)
-{
-    if (sl_dtype_bytes(t->indices_dtype) == 4)
-        return ((const uint32_t *)t->indices)[position];
-    return (uint32_t)((const uint64_t *)t->indices)[position];
-}
-
-static int add_edge(const struct sl_khop_args *args, uint64_t position, uint64_t *n_edges)
-{
-    if (*n_edges >= args->indices_capacity || *n_edges >= UINT32_MAX)
-        return sl_khop_fail_indices(args, *n_edges + 1);
-    uint32_t *local = &args->indices[(*n_edges)++];
-    return sl_idmap_insert(args->map, neighbour(args->topology, position), args->nodes,
-                           args->n_nodes, args->nodes_capacity, local);
 }
 
 // The edge over which x lies; x is below the length that is left.
@@ -82,7 +67,7 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
     if (args->fanout == -1) {
         for (uint32_t edge = 0; edge < row->degree; edge++)
             if (weight_of(row, edge) > 0)
-                SL_TRY(add_edge(args, first + edge, n_edges));
+                SL_TRY(sl_ref_add_edge(args, first + edge, n_edges));
         return SL_OK;
     }
     double left = degree > 0 ? row->prefix[degree - 1] : 0.0;
@@ -95,7 +80,7 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
     }
     const uint32_t *order = left > 0 ? row->drawn : row->sorted;
     for (uint32_t slot = 0; slot < row->n_drawn; slot++)
-        SL_TRY(add_edge(args, first + order[slot], n_edges));
+        SL_TRY(sl_ref_add_edge(args, first + order[slot], n_edges));
     return SL_OK;
 }
 

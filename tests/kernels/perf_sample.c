@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -115,15 +116,48 @@ static struct batch make_batch(struct perf *p, const struct sl_topology_view *to
 
 struct mark {
     const struct batch *batch; // sampled in the same round
-    uint32_t *rank_of, *ranks;
+    struct sl_rank_index index;
+    uint32_t *ranks;
+    char name[48];
 };
 
 static void run_mark(void *context)
 {
     const struct mark *m = context;
     const struct batch *b = m->batch;
-    perf_check(b->p, b->p->kernels->mark_ranks(m->rank_of, b->topology->n_nodes, b->nodes,
-                                               b->n_nodes, m->ranks));
+    perf_check(b->p, b->p->kernels->mark_ranks(&m->index, b->nodes, b->n_nodes, m->ranks));
+}
+
+// The first `share` of the vertices that make_graph() makes the source of most edges.
+static struct mark make_mark(struct perf *p, const struct batch *b, double share)
+{
+    uint32_t n = (uint32_t)b->topology->n_nodes, limit = (uint32_t)(share * n), next = 0;
+    uint64_t *words = perf_alloc(p, (n / 32 + 1) * sizeof *words);
+    for (uint32_t r = 0; r < limit; r++) {
+        uint32_t v = (r * 0x9E3779B1u) % n;
+        words[v / 32] |= 1ull << v % 32;
+    }
+    for (uint32_t w = 0; w <= n / 32; w++) {
+        uint32_t members = (uint32_t)words[w];
+        words[w] |= (uint64_t)next << 32;
+        next += (uint32_t)__builtin_popcount(members);
+    }
+    struct mark m = {.batch = b, .index = {.n_nodes = n, .n_tiers = 1, .words = words}};
+    m.ranks = perf_alloc(p, NODES_MAX * sizeof *m.ranks);
+    run_mark(&m);
+    uint32_t hits = 0;
+    for (uint32_t i = 0; i < b->n_nodes; i++)
+        hits += m.ranks[i] != SL_RANK_NONE;
+    snprintf(m.name, sizeof m.name, "mark_ranks, %.0f %% hot, %.0f %% hits", 100 * share,
+             100.0 * hits / b->n_nodes);
+    return m;
+}
+
+// What a sampler does with a batch's vertices besides marking them.
+static void run_copy(void *context)
+{
+    const struct mark *m = context;
+    memcpy(m->ranks, m->batch->nodes, m->batch->n_nodes * sizeof *m->ranks);
 }
 
 static void khop_case(struct perf *p, uint32_t n)
@@ -137,25 +171,29 @@ static void khop_case(struct perf *p, uint32_t n)
     struct batch b[] = {make_batch(p, &topology, UNIFORM, wide),
                         make_batch(p, &topology, WEIGHTED, wide),
                         make_batch(p, &topology, WALK, five)};
-    struct mark m = {.batch = &b[0]};
-    m.rank_of = perf_ids(p, n, n);
-    m.ranks = perf_alloc(p, NODES_MAX * sizeof(uint32_t));
     struct perf_words words = {.n_words = n, .n_reads = 1u << 22, .threads = p->threads};
-    words.words = m.rank_of;
+    words.words = perf_ids(p, n, n);
     for (size_t i = 0; i < SL_COUNT_OF(b); i++)
         run_batch(&b[i]); // how much there is of it
+    struct mark m[] = {make_mark(p, &b[0], 0.01), make_mark(p, &b[0], 0.1),
+                       make_mark(p, &b[0], 0.5)};
+    enum { SAMPLE = 1, COPY, MARK, WEIGHTED_RUN = MARK + 2 * SL_COUNT_OF(m) - 1, WALK_RUN };
+    // A batch before each marking, so that it finds the caches as a sampler leaves them.
     struct perf_run runs[] = {
         perf_word_ceiling(&words),
         {.name = "khop_uniform 15,10,5", .run = run_batch, .context = &b[0]},
-        {.name = "mark_ranks of that batch", .run = run_mark, .context = &m},
+        {.name = "copy of its vertices", .run = run_copy, .context = &m[0]},
+        {.name = m[0].name, .run = run_mark, .context = &m[0]},
+        {.name = "khop_uniform 15,10,5", .run = run_batch, .context = &b[0]},
+        {.name = m[1].name, .run = run_mark, .context = &m[1]},
+        {.name = "khop_uniform 15,10,5", .run = run_batch, .context = &b[0]},
+        {.name = m[2].name, .run = run_mark, .context = &m[2]},
         {.name = "khop_weighted 15,10,5", .run = run_batch, .context = &b[1]},
         {.name = "random_walk 5 of 4 x 3, steps", .run = run_batch, .context = &b[2]},
     };
-    runs[1].amount = (double)b[0].n_edges;
-    runs[2].amount = b[0].n_nodes;
-    runs[3].amount = (double)b[1].n_edges;
-    runs[4].amount = (double)b[2].n_edges;
-    for (size_t i = 1; i < SL_COUNT_OF(runs); i++) {
+    for (size_t i = SAMPLE; i < SL_COUNT_OF(runs); i++) {
+        const struct batch *its = i == WEIGHTED_RUN ? &b[1] : i == WALK_RUN ? &b[2] : &b[0];
+        runs[i].amount = runs[i].run == run_batch ? (double)its->n_edges : its->n_nodes;
         runs[i].unit = "M/s";
         runs[i].scale = 1e6;
         runs[i].ceiling = "random 4-byte";
@@ -166,8 +204,12 @@ static void khop_case(struct perf *p, uint32_t n)
              "reads from %u MiB)",
              N_SEEDS, HOPS, n >> 20, (unsigned long long)topology.indptr[n] >> 20, n >> 18);
     perf_measure(p, title, runs, SL_COUNT_OF(runs));
-    printf("  marking costs %.1f %% of sampling the batch\n",
-           100 * runs[2].seconds / runs[1].seconds);
+    double sample = runs[SAMPLE].seconds;
+    printf("  of sampling the batch, copying its vertices costs %.1f %%, marking",
+           100 * runs[COPY].seconds / sample);
+    for (size_t i = 0; i < SL_COUNT_OF(m); i++)
+        printf("%s %.1f", i ? "," : "", 100 * runs[MARK + 2 * i].seconds / sample);
+    printf(" %%\n");
     for (size_t i = 0; i < SL_COUNT_OF(b); i++)
         sl_idmap_destroy(b[i].map);
     perf_release(p);

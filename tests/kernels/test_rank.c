@@ -1,6 +1,8 @@
 // mark_ranks, split_rows and gather_rows_to: from a batch's vertices to its rows in two tiers.
 #include "tests/kernels/harness.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -12,55 +14,119 @@ static const uint32_t sizes[] = {0,  1,  2,  15, 16,  17,  31,  32,   33,   47,
 
 // ---- mark_ranks ---------------------------------------------------------------------------------
 
-static void compare_mark(struct suite *t, uint32_t n_nodes, uint32_t n)
+// An index of `limit` vertices out of n_nodes, as evenly as they go in tiers, anywhere; and what
+// rank it gives to each (n_nodes).
+static struct sl_rank_index random_index(struct suite *t, uint32_t n_nodes, uint32_t limit,
+                                         uint32_t n_tiers, uint32_t **rank_of)
 {
-    t_begin(t, "mark_ranks of %u of %u vertices", n, n_nodes);
-    uint32_t *rank_of = t_random_ids(t, n_nodes, n_nodes), *nodes = t_random_ids(t, n, n_nodes);
+    uint32_t *rank = t_alloc(t, n_nodes * sizeof *rank, 0);
+    uint32_t *tier = t_alloc(t, n_nodes * sizeof *tier, 0);
+    uint64_t n_words = ((uint64_t)n_nodes + 31) / 32 * n_tiers;
+    uint64_t *words =
+        t_alloc(t, n_words * sizeof *words, 0); // what stands in front of nothing: any
+    for (uint64_t w = 0; w < n_words; w++)
+        words[w] = (uint64_t)t_random_below(t, UINT32_MAX) << 32;
+    for (uint32_t v = 0, left = limit; v < n_nodes; v++) {
+        bool is_hot = t_random_below(t, n_nodes - v) < left;
+        left -= is_hot;
+        tier[v] = is_hot ? t_random_below(t, n_tiers) : n_tiers;
+        rank[v] = SL_RANK_NONE;
+    }
+    uint32_t next = 0;
+    for (uint32_t k = 0; k < n_tiers; k++)
+        for (uint32_t v = 0; v < n_nodes; v++) {
+            if (tier[v] != k)
+                continue;
+            uint64_t *word = &words[(uint64_t)(v / 32) * n_tiers + k];
+            if ((uint32_t)*word == 0)
+                *word = (uint64_t)next << 32;
+            *word |= 1ull << v % 32;
+            rank[v] = next++;
+        }
+    t_expect(t, next == limit, "%u vertices are hot, wanted %u", next, limit);
+    *rank_of = rank;
+    return (struct sl_rank_index){.n_nodes = n_nodes, .n_tiers = n_tiers, .words = words};
+}
+
+static void compare_mark(struct suite *t, uint32_t n_nodes, uint32_t limit, uint32_t n_tiers,
+                         uint32_t n)
+{
+    t_begin(t, "mark_ranks of %u vertices, %u of %u hot in %u tiers", n, limit, n_nodes, n_tiers);
+    uint32_t *rank_of;
+    const struct sl_rank_index index = random_index(t, n_nodes, limit, n_tiers, &rank_of);
+    uint32_t *nodes = t_random_ids(t, n, n_nodes), *want = t_alloc(t, n * sizeof *want, 0);
     if (n > 0)
         nodes[n - 1] = n_nodes - 1;
-    uint32_t *want = t_alloc(t, n * sizeof *want, 0);
-    t_expect_ok(t, t->ref->mark_ranks(rank_of, n_nodes, nodes, n, want), "ref");
+    t_expect_ok(t, t->ref->mark_ranks(&index, nodes, n, want), "ref");
     for (uint32_t i = 0; i < n; i++)
         t_expect(t, want[i] == rank_of[nodes[i]], "rank %u", i);
-    for (const int *threads = t_threads; *threads; threads++) {
-        uint32_t *got = t_alloc(t, n * sizeof *got, 4);
-        sl_kernels_set_threads(*threads);
-        t_expect_ok(t, t->dev->mark_ranks(rank_of, n_nodes, nodes, n, got), "dev");
-        t_same_bits(t, "ranks", got, want, n * sizeof *want);
-    }
+    for (int path = SL_CPU_RANK_AUTO; path <= SL_CPU_RANK_PLAIN; path++)
+        for (const int *threads = t_threads; *threads; threads++) {
+            uint32_t *got = t_alloc(t, n * sizeof *got, 4);
+            sl_cpu_rank_set_path((enum sl_cpu_rank_path)path);
+            sl_kernels_set_threads(*threads);
+            t_expect_ok(t, t->dev->mark_ranks(&index, nodes, n, got), "dev");
+            t_same_bits(t, "ranks", got, want, n * sizeof *want);
+        }
+    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
     t_end(t);
 }
 
+// Beyond the bound by little, and by as much as there is: nothing outside the words is read.
 static void bad_mark(struct suite *t)
 {
+    static const uint32_t beyond[] = {33, 34, 64, 1u << 31, UINT32_MAX};
     t_begin(t, "mark_ranks refuses what is no vertex");
-    uint32_t rank_of[4] = {3, 2, 1, 0}, nodes[40] = {0}, ranks[40];
-    const struct sl_kernels *both[] = {t->ref, t->dev};
-    for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
-        for (uint32_t at = 0; at < 40; at += 13) {
-            memset(ranks, 0xee, sizeof ranks);
-            nodes[at] = 4;
-            t_expect_code(t, both[k]->mark_ranks(rank_of, 4, nodes, 40, ranks), SL_ERANGE,
-                          both[k]->name);
-            t_expect(t, strstr(sl_error_message(), "vertex 4 ") != NULL, "the message: %s",
-                     sl_error_message());
-            t_expect(t, ranks[0] == 0xeeeeeeee, "something was written");
-            nodes[at] = 3;
+    uint32_t *rank_of, *nodes = t_alloc(t, 40 * sizeof *nodes, 0), ranks[40];
+    memset(nodes, 0, 40 * sizeof *nodes);
+    const struct sl_kernels *both[] = {t->ref, t->dev, t->dev};
+    for (uint32_t n_tiers = 0; n_tiers <= 3; n_tiers++) {
+        struct sl_rank_index index = random_index(t, 33, n_tiers ? 20 : 0, n_tiers, &rank_of);
+        for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
+            sl_cpu_rank_set_path(k == 2 ? SL_CPU_RANK_PLAIN : SL_CPU_RANK_AUTO);
+            for (uint32_t at = 0; at < 40; at += 13)
+                for (size_t b = 0; b < SL_COUNT_OF(beyond); b++) {
+                    char name[40];
+                    snprintf(name, sizeof name, "vertex %u ", beyond[b]);
+                    nodes[at] = beyond[b];
+                    t_expect_code(t, both[k]->mark_ranks(&index, nodes, 40, ranks), SL_ERANGE,
+                                  both[k]->name);
+                    t_expect(t, strstr(sl_error_message(), name) != NULL, "the message: %s",
+                             sl_error_message());
+                    nodes[at] = 32;
+                }
+            t_expect_ok(t, both[k]->mark_ranks(&index, nodes, 40, ranks), both[k]->name);
+            t_expect_ok(t, both[k]->mark_ranks(&index, NULL, 0, NULL), "nothing");
+            t_expect_code(t, both[k]->mark_ranks(&index, NULL, 1, ranks), SL_EINVAL, "NULL");
+            t_expect_code(t, both[k]->mark_ranks(NULL, nodes, 1, ranks), SL_EINVAL, "no index");
+            struct sl_rank_index bad = index;
+            bad.n_tiers = SL_RANK_TIERS_MAX + 1;
+            t_expect_code(t, both[k]->mark_ranks(&bad, nodes, 1, ranks), SL_EINVAL, "tiers");
+            bad = (struct sl_rank_index){.n_nodes = 33, .n_tiers = 1};
+            t_expect_code(t, both[k]->mark_ranks(&bad, nodes, 1, ranks), SL_EINVAL, "no words");
+            bad = (struct sl_rank_index){.n_nodes = 0, .n_tiers = 1, .words = index.words};
+            t_expect(t, both[k]->mark_ranks(&bad, nodes, 1, ranks) < 0, "a graph of nothing");
+            memset(nodes, 0, 40 * sizeof *nodes);
         }
-        t_expect_ok(t, both[k]->mark_ranks(rank_of, 4, nodes, 40, ranks), both[k]->name);
-        t_expect_ok(t, both[k]->mark_ranks(NULL, 0, NULL, 0, NULL), "nothing");
-        t_expect_code(t, both[k]->mark_ranks(NULL, 4, nodes, 1, ranks), SL_EINVAL, "NULL");
-        memset(nodes, 0, sizeof nodes);
     }
+    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
     t_end(t);
 }
 
 void test_mark_ranks(struct suite *t)
 {
+    static const uint32_t limits[] = {0, 1, 31, 32, 33, 64, 1000, 5000};
     for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
-        compare_mark(t, 1, sizes[s]);
-        compare_mark(t, 100000, sizes[s]);
+        compare_mark(t, 1, 0, 1, sizes[s]);
+        compare_mark(t, 1, 1, 1, sizes[s]);
+        compare_mark(t, 100003, 10000, 1, sizes[s]);
+        compare_mark(t, 100003, 60000, 2, sizes[s]);
     }
+    for (size_t l = 0; l < SL_COUNT_OF(limits); l++)
+        for (uint32_t n_tiers = 1; n_tiers <= SL_RANK_TIERS_MAX; n_tiers++) {
+            compare_mark(t, 5000, limits[l], n_tiers, 1000);
+            compare_mark(t, limits[l] + 1, limits[l], n_tiers, 100);
+        }
     bad_mark(t);
 }
 
@@ -99,8 +165,8 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
         }
     t_expect(t, want.n_hits == h && want.n_misses == m, "ref: %u hits, %u misses", want.n_hits,
              want.n_misses);
-    for (int path = SL_CPU_SPLIT_AUTO; path <= SL_CPU_SPLIT_PLAIN; path++) {
-        sl_cpu_split_set_path((enum sl_cpu_split_path)path);
+    for (int path = SL_CPU_RANK_AUTO; path <= SL_CPU_RANK_PLAIN; path++) {
+        sl_cpu_rank_set_path((enum sl_cpu_rank_path)path);
         struct sl_row_split got = split_room(t, n);
         t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, capacity, &got), "dev");
         t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
@@ -110,7 +176,7 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
         t_same_bits(t, "miss_row", got.miss_row, want.miss_row, m * sizeof(uint32_t));
         t_same_bits(t, "miss_to", got.miss_to, want.miss_to, m * sizeof(uint32_t));
     }
-    sl_cpu_split_set_path(SL_CPU_SPLIT_AUTO);
+    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
     t_end(t);
 }
 

@@ -1,5 +1,5 @@
-// khop_weighted and random_walk: one hop over a random graph, integer for integer the reference's;
-// weight_prefix, bit for bit.
+// khop_uniform, khop_weighted and random_walk: one hop over a random graph, integer for integer the
+// reference's; weight_prefix, bit for bit.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
@@ -16,6 +16,16 @@ struct graph {
     struct sl_topology_view topology;
     uint64_t n_edges;
     float *weight;
+};
+
+enum law { UNIFORM, BY_WEIGHT, WALK };
+
+struct ask {
+    enum law law;
+    uint32_t n_seeds;
+    int64_t fanout;
+    uint32_t paths, length; // of a walk
+    float restart;
 };
 
 struct hop {
@@ -67,20 +77,30 @@ static struct graph make_graph(struct suite *t, int wide, enum weights kind)
     return g;
 }
 
-// `paths` = 0: by weight.
+static int sample(const struct sl_kernels *kernels, enum law law, const struct sl_walk_args *args)
+{
+    switch (law) {
+    case UNIFORM: return kernels->khop_uniform(&args->hop);
+    case BY_WEIGHT: return kernels->khop_weighted(&args->hop);
+    case WALK: break;
+    }
+    return kernels->random_walk(args);
+}
+
 static struct hop run(struct suite *t, const struct sl_kernels *kernels, const struct graph *g,
-                      uint32_t n_seeds, int64_t fanout, uint32_t paths, uint32_t length,
-                      float restart)
+                      const struct ask *ask)
 {
     struct hop h = {0};
     struct sl_idmap *map = NULL;
-    uint64_t capacity = paths ? (uint64_t)n_seeds * paths * length : g->n_edges;
+    uint32_t n_seeds = ask->n_seeds;
+    uint64_t capacity =
+        ask->law == WALK ? (uint64_t)n_seeds * ask->paths * ask->length : g->n_edges;
     h.nodes = t_alloc(t, N_NODES * sizeof(uint32_t), 0);
     h.indptr = t_alloc(t, (n_seeds + 1) * sizeof(uint32_t), 0);
     h.indices = t_alloc(t, capacity * sizeof(uint32_t), 0);
     h.visits = t_alloc(t, capacity * sizeof(float), 0);
     t_expect_ok(t, sl_idmap_create(64, &map), "idmap");
-    for (uint32_t i = 0; i < n_seeds; i++) {
+    for (uint32_t i = 0; i < n_seeds; i++) { // different ones, the hub 0 among them
         uint32_t local;
         t_expect_ok(
             t, sl_idmap_insert(map, i * (N_NODES / n_seeds), h.nodes, &h.n_nodes, N_NODES, &local),
@@ -92,7 +112,7 @@ static struct hop run(struct suite *t, const struct sl_kernels *kernels, const s
                                         .epoch = 3,
                                         .batch = 5,
                                         .hop = 1,
-                                        .fanout = fanout,
+                                        .fanout = ask->fanout,
                                         .n_dst = n_seeds,
                                         .nodes = h.nodes,
                                         .n_nodes = &h.n_nodes,
@@ -102,32 +122,45 @@ static struct hop run(struct suite *t, const struct sl_kernels *kernels, const s
                                         .indices = h.indices,
                                         .indices_capacity = capacity,
                                         .n_edges = &h.n_edges},
-                                .paths = paths,
-                                .length = length,
-                                .restart = restart,
+                                .paths = ask->paths,
+                                .length = ask->length,
+                                .restart = ask->restart,
                                 .visits = h.visits};
-    t_expect_ok(t, paths ? kernels->random_walk(&args) : kernels->khop_weighted(&args.hop),
-                kernels->name);
+    t_expect_ok(t, sample(kernels, ask->law, &args), kernels->name);
     sl_idmap_destroy(map);
     return h;
 }
 
-static void compare(struct suite *t, const struct graph *g, uint32_t n_seeds, int64_t fanout,
-                    uint32_t paths, uint32_t length, float restart)
+static void compare(struct suite *t, const struct graph *g, const struct ask *ask)
 {
-    struct hop want = run(t, t->ref, g, n_seeds, fanout, paths, length, restart);
+    struct hop want = run(t, t->ref, g, ask);
     for (const int *threads = t_threads; *threads; threads++) {
         sl_kernels_set_threads(*threads);
-        struct hop got = run(t, t->dev, g, n_seeds, fanout, paths, length, restart);
+        struct hop got = run(t, t->dev, g, ask);
         t_expect(t, got.n_nodes == want.n_nodes && got.n_edges == want.n_edges,
                  "%u nodes and %u edges, wanted %u and %u", got.n_nodes, got.n_edges, want.n_nodes,
                  want.n_edges);
-        t_same_bits(t, "indptr", got.indptr, want.indptr, (n_seeds + 1) * sizeof(uint32_t));
+        t_same_bits(t, "indptr", got.indptr, want.indptr, (ask->n_seeds + 1) * sizeof(uint32_t));
         t_same_bits(t, "indices", got.indices, want.indices, want.n_edges * sizeof(uint32_t));
         t_same_bits(t, "nodes", got.nodes, want.nodes, want.n_nodes * sizeof(uint32_t));
-        if (paths)
+        if (ask->law == WALK)
             t_same_bits(t, "visits", got.visits, want.visits, want.n_edges * sizeof(float));
     }
+}
+
+void test_khop(struct suite *t)
+{
+    static const int64_t fanouts[] = {1, 2, 5, 15, 64, 65, 300, -1};
+    static const uint32_t seeds[] = {1, 15, 33, 1000};
+    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
+        for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
+            t_begin(t, "khop_uniform seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
+                    s & 1 ? "i64" : "i32");
+            struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
+            const struct ask ask = {.law = UNIFORM, .n_seeds = seeds[s], .fanout = fanouts[f]};
+            compare(t, &g, &ask);
+            t_end(t);
+        }
 }
 
 void test_khop_weighted(struct suite *t)
@@ -140,7 +173,9 @@ void test_khop_weighted(struct suite *t)
                 t_begin(t, "khop_weighted seeds=%u fanout=%lld %s %s", seeds[s],
                         (long long)fanouts[f], weight_names[kind], s & 1 ? "i64" : "i32");
                 struct graph g = make_graph(t, (int)(s & 1), (enum weights)kind);
-                compare(t, &g, seeds[s], fanouts[f], 0, 0, 0);
+                const struct ask ask = {
+                    .law = BY_WEIGHT, .n_seeds = seeds[s], .fanout = fanouts[f]};
+                compare(t, &g, &ask);
                 t_end(t);
             }
 }
@@ -161,8 +196,13 @@ void test_random_walk(struct suite *t)
                         seeds[s], (long long)fanouts[f], walks[w].paths, walks[w].length,
                         (double)walks[w].restart, s & 1 ? "i64" : "i32");
                 struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-                compare(t, &g, seeds[s], fanouts[f], walks[w].paths, walks[w].length,
-                        walks[w].restart);
+                const struct ask ask = {.law = WALK,
+                                        .n_seeds = seeds[s],
+                                        .fanout = fanouts[f],
+                                        .paths = walks[w].paths,
+                                        .length = walks[w].length,
+                                        .restart = walks[w].restart};
+                compare(t, &g, &ask);
                 t_end(t);
             }
 }

@@ -1,6 +1,6 @@
 /*
- * kernels_fixture.h - what the tests of weighted sampling and of random walks share: small graphs,
- * one hop between guards, the chi-square test.
+ * kernels_fixture.h - what the tests of the samplers share: small graphs, one hop between guards,
+ * the chi-square test.
  */
 #ifndef SL_TESTS_UNIT_KERNELS_FIXTURE_H
 #define SL_TESTS_UNIT_KERNELS_FIXTURE_H
@@ -63,6 +63,21 @@ static inline struct graph graph_of_degrees(uint32_t n, const uint32_t *degree)
     return g;
 }
 
+// Empty rows, short ones of fewer than `most` edges, and hubs; the edges are to be set.
+static inline struct graph graph_of_random_degrees(uint32_t n, uint32_t salt, uint32_t most)
+{
+    uint32_t *degrees = calloc(n, sizeof *degrees);
+    for (uint32_t v = 0; v < n; v++) {
+        uint32_t r = random_word(v, salt);
+        degrees[v] = r % 7 == 0 ? 0 : r % most;
+        if (r % 53 == 1)
+            degrees[v] = 300 + r % 3000;
+    }
+    struct graph g = graph_of_degrees(n, degrees);
+    free(degrees);
+    return g;
+}
+
 static inline void set_neighbour(struct graph *g, uint64_t position, uint32_t v)
 {
     g->narrow[position] = v;
@@ -95,19 +110,26 @@ static inline void sum_weights(struct graph *g)
     ck_assert_int_eq(sl_kernels_ref()->weight_prefix(&view, g->weight, g->prefix), SL_OK);
 }
 
-// Each of n vertices has the neighbours 0 .. degree - 1, in this order, of these weights.
-static inline struct graph graph_of_weights(uint32_t n, uint32_t degree, const float *weight)
+// Each of n vertices has the neighbours 0 .. degree - 1, in this order.
+static inline struct graph graph_of_equals(uint32_t n, uint32_t degree)
 {
     uint32_t *degrees = calloc(n, sizeof *degrees);
     for (uint32_t v = 0; v < n; v++)
         degrees[v] = degree;
     struct graph g = graph_of_degrees(n, degrees);
-    for (uint64_t e = 0; e < g.n_edges; e++) {
+    for (uint64_t e = 0; e < g.n_edges; e++)
         set_neighbour(&g, e, (uint32_t)(e % degree));
-        g.weight[e] = weight[e % degree];
-    }
-    sum_weights(&g);
     free(degrees);
+    return g;
+}
+
+// The same with these weights.
+static inline struct graph graph_of_weights(uint32_t n, uint32_t degree, const float *weight)
+{
+    struct graph g = graph_of_equals(n, degree);
+    for (uint64_t e = 0; e < g.n_edges; e++)
+        g.weight[e] = weight[e % degree];
+    sum_weights(&g);
     return g;
 }
 
@@ -120,21 +142,36 @@ struct key {
 
 static const struct key key_of_tests = {SEED, SL_RNG_SAMPLE, 3, 5, 2};
 
-// What is asked for; paths = 0 samples by weight.
+enum law { UNIFORM, BY_WEIGHT, WALK };
+
+// What is asked for.
 struct ask {
+    enum law law;
     const struct sl_kernels *kernels;
     const struct graph *graph;
     bool wide;
     struct key key;
-    uint32_t n_dst; // vertices 0 .. n_dst - 1
+    uint32_t first, n_dst; // vertices first .. first + n_dst - 1
     int64_t fanout;
-    uint32_t paths, length;
+    uint32_t paths, length; // of a walk
     float restart;
     uint32_t nodes_capacity;   // 0: roomy
     uint64_t indices_capacity; // 0: roomy
     bool no_room;              // capacities of 0 are meant
     struct sl_idmap *map;      // NULL: a fresh one
 };
+
+// With room for everything.
+static inline struct ask ask_for(enum law law, int i, const struct graph *g, uint32_t n_dst,
+                                 int64_t fanout)
+{
+    return (struct ask){.law = law,
+                        .kernels = back_end(i),
+                        .graph = g,
+                        .key = key_of_tests,
+                        .n_dst = n_dst,
+                        .fanout = fanout};
+}
 
 struct hop {
     int rc;
@@ -167,7 +204,7 @@ static inline struct hop draw(struct ask ask)
         ask.nodes_capacity = g->n;
     if (!ask.indices_capacity && !ask.no_room)
         ask.indices_capacity =
-            ask.paths ? (uint64_t)ask.n_dst * ask.paths * ask.length : g->n_edges;
+            ask.law == WALK ? (uint64_t)ask.n_dst * ask.paths * ask.length : g->n_edges;
     if (!ask.map) {
         EXPECT(sl_idmap_create(1, &own) == SL_OK, "no map");
         ask.map = own;
@@ -176,11 +213,11 @@ static inline struct hop draw(struct ask ask)
     h.nodes = guarded(ask.nodes_capacity);
     h.indptr = guarded((uint64_t)ask.n_dst + 1);
     h.indices = guarded(ask.indices_capacity);
-    h.visits = (float *)guarded(ask.indices_capacity);
+    h.visits = (float *)(void *)guarded(ask.indices_capacity);
     for (uint32_t i = 0; i < ask.n_dst; i++) {
         uint32_t local;
-        EXPECT(sl_idmap_insert(ask.map, i, h.nodes, &h.n_nodes, ask.nodes_capacity, &local) ==
-                   SL_OK,
+        EXPECT(sl_idmap_insert(ask.map, ask.first + i, h.nodes, &h.n_nodes, ask.nodes_capacity,
+                               &local) == SL_OK,
                "seed");
     }
     struct sl_topology_view topology = view_of(g, ask.wide);
@@ -209,7 +246,11 @@ static inline struct hop draw(struct ask ask)
         .restart = ask.restart,
         .visits = h.visits,
     };
-    h.rc = ask.paths ? ask.kernels->random_walk(&args) : ask.kernels->khop_weighted(&args.hop);
+    switch (ask.law) {
+    case UNIFORM: h.rc = ask.kernels->khop_uniform(&args.hop); break;
+    case BY_WEIGHT: h.rc = ask.kernels->khop_weighted(&args.hop); break;
+    case WALK: h.rc = ask.kernels->random_walk(&args); break;
+    }
     expect_guard(h.nodes, ask.nodes_capacity, "nodes");
     expect_guard(h.indptr, (uint64_t)ask.n_dst + 1, "indptr");
     expect_guard(h.indices, ask.indices_capacity, "indices");
@@ -236,6 +277,71 @@ static inline void expect_same(const struct hop *a, const struct hop *b, uint32_
     ck_assert_mem_eq(a->indices, b->indices, a->n_edges * sizeof *a->indices);
     ck_assert_mem_eq(a->visits, b->visits, a->n_edges * sizeof *a->visits);
     ck_assert_mem_eq(a->nodes, b->nodes, a->n_nodes * sizeof *a->nodes);
+}
+
+// Exactly enough room is enough, and with less of either kind the hop fails.
+static inline void expect_capacities_are_kept(struct ask ask)
+{
+    struct hop want = draw(ask);
+    uint32_t n = want.n_nodes, e = want.n_edges;
+    ck_assert_uint_gt(n, ask.n_dst);
+    ask.nodes_capacity = n;
+    ask.indices_capacity = e;
+    struct hop exact = draw(ask);
+    expect_same(&want, &exact, ask.n_dst);
+    hop_free(&exact);
+    for (uint32_t less = 1; less <= n - ask.n_dst; less *= 5) {
+        ask.nodes_capacity = n - less;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_ERANGE);
+        hop_free(&h);
+    }
+    ask.nodes_capacity = n;
+    ask.no_room = true;
+    for (uint32_t less = 1; less <= e; less *= 5) {
+        ask.indices_capacity = e - less;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_ERANGE);
+        hop_free(&h);
+    }
+    hop_free(&want);
+}
+
+// `want` is what `ask` draws: it draws the same after others, with a map that these have used.
+static inline void expect_same_after(struct ask ask, const struct hop *want,
+                                     const struct ask *others, uint32_t n_others)
+{
+    struct sl_idmap *used;
+    ck_assert_int_eq(sl_idmap_create(100000, &used), SL_OK); // another size, another history
+    ask.map = used;
+    for (uint32_t i = 0; i < n_others; i++) {
+        struct ask other = others[i];
+        other.map = used;
+        struct hop h = draw(other);
+        hop_free(&h);
+        h = draw(ask);
+        expect_same(want, &h, ask.n_dst);
+        hop_free(&h);
+    }
+    sl_idmap_destroy(used);
+}
+
+// Of the key: `want` is what `ask` draws, another key draws something else.
+static inline void expect_every_part_matters(struct ask ask, const struct hop *want)
+{
+    const struct key key = ask.key;
+    for (uint32_t part = 0; part < 5; part++) {
+        ask.key = key;
+        ask.key.seed += part == 0 ? UINT64_C(1) << 32 : 0;
+        ask.key.stream = part == 1 ? SL_RNG_EVAL_SAMPLE : key.stream;
+        ask.key.epoch += part == 2;
+        ask.key.batch += part == 3;
+        ask.key.hop += part == 4;
+        struct hop h = draw(ask);
+        ck_assert(h.n_nodes != want->n_nodes ||
+                  memcmp(h.nodes, want->nodes, h.n_nodes * sizeof *h.nodes) != 0);
+        hop_free(&h);
+    }
 }
 
 static inline uint32_t neighbour_of(const struct hop *h, uint32_t row, uint32_t slot)
@@ -289,6 +395,12 @@ static inline void cells_free(struct cells *c)
     free(c->count);
 }
 
+// How many standard deviations a chi-square value is off (Wilson and Hilferty's cube root).
+static inline double chi_square_deviations(double x, double dof)
+{
+    return (cbrt(x / dof) - (1 - 2 / (9 * dof))) / sqrt(2 / (9 * dof));
+}
+
 // Chi-square of the counts; cells that are expected less than 8 times are taken as one. An outcome
 // that can not be must not have come.
 static inline void judge(const struct cells *c, const char *what)
@@ -320,8 +432,7 @@ static inline void judge(const struct cells *c, const char *what)
     }
     if (dof < 1)
         return; // one outcome alone
-    // Standard deviations (Wilson and Hilferty's cube root).
-    double z = (cbrt(x / dof) - (1 - 2 / (9 * dof))) / sqrt(2 / (9 * dof));
+    double z = chi_square_deviations(x, dof);
     ck_assert_msg(fabs(z) < 4.5 || (dof < 4 && z < 4.5),
                   "%s: chi-square %.1f with %.0f degrees of freedom is %.1f deviations off", what,
                   x, dof, z);

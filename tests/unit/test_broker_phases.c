@@ -522,15 +522,41 @@ START_TEST(the_order_is_by_visits_which_are_then_forgotten)
         sample_one();
     sl_phases_poll(&t.phases);
     ck_assert_uint_eq(sl_hot_generation(&t.arena), 1);
-    const uint32_t *order = sl_hot_order(&t.arena), *rank = sl_hot_rank(&t.arena);
+    const uint32_t *order = sl_hot_order(&t.arena);
     ck_assert_uint_eq(order[0], 7); // 8 visits
     ck_assert_uint_eq(order[1], 8); // 4, as 9 has
     ck_assert_uint_eq(order[2], 9);
     ck_assert_uint_eq(order[3], 0);
-    ck_assert_uint_eq(rank[7], 0);
-    ck_assert_uint_eq(rank[4999], 4999);
+    ck_assert_uint_eq(order[4999], 4999);
     ck_assert_uint_eq(atomic_load(&sl_hot_visits(&t.arena)[7]), 0);
     ck_assert_uint_eq(spec_of(3)->count_visits, 1);
+}
+END_TEST
+
+START_TEST(within_a_tier_vertices_stand_by_id)
+{
+    static const uint64_t ends[][2] = {{1, 3}, {2, 5000}, {3, 3}, {4, 700}};
+    static const uint32_t wanted[][5] = {
+        {9, 7, 8, 0, 1}, {8, 9, 0, 1, 2}, {7, 8, 9, 0, 1}, {0, 7, 8, 9, 1}};
+    cached(SL_CACHE_PRESC);
+    config.cache.presample_epochs = 2;
+    make_arena();
+    // 9 is the hottest, then 8, then 7.
+    sl_hot_count(&t.arena, (uint32_t[]){9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8}, 16);
+    sl_hot_set_tiers(&t.arena, ends[_i], 2);
+    work_and_poll();
+    for (int i = 0; i < 4; i++)
+        sample_one();
+    sl_phases_poll(&t.phases);
+    ck_assert_uint_eq(sl_hot_generation(&t.arena), 1);
+    const uint32_t *order = sl_hot_order(&t.arena);
+    for (uint32_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(order[i], wanted[_i][i]);
+    static bool seen[5000]; // whatever the tiers, every vertex has its place
+    for (uint32_t i = 0; i < 5000; i++) {
+        ck_assert(order[i] < 5000 && !seen[order[i]]);
+        seen[order[i]] = true;
+    }
 }
 END_TEST
 
@@ -582,6 +608,8 @@ START_TEST(a_random_order_depends_on_the_seed)
     make_arena();
     ck_assert_int_eq(t.ranked, 1);
     uint32_t first = sl_hot_order(&t.arena)[0], second = sl_hot_order(&t.arena)[1];
+    static __typeof__(t) before; // still reachable: its test ends soon
+    memcpy(&before, &t, sizeof t);
     memset(&t, 0, sizeof t);
     config.seed = 12;
     make_arena();
@@ -849,6 +877,7 @@ int main(void)
     tcase_add_test(c, pre_sampling_draws_the_batches_of_training);
     tcase_add_test(c, presc_ranks_when_its_epochs_are_sampled_not_trained);
     tcase_add_test(c, the_order_is_by_visits_which_are_then_forgotten);
+    tcase_add_loop_test(c, within_a_tier_vertices_stand_by_id, 0, 4);
     tcase_add_test(c, a_batch_given_up_for_memory_counts_as_sampled);
     tcase_add_test(c, random_and_degree_are_ranked_before_the_first_epoch);
     tcase_add_test(c, a_random_order_depends_on_the_seed);

@@ -12,6 +12,7 @@ static void show_epoch(const char *json)
     struct sl_run_view view;
     size_t n;
     sl_run_view_init(&view, false, 20);
+    free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
     sl_run_view_epoch(&view, json);
@@ -46,6 +47,7 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     size_t n;
     Sl__Control__Progress m = SL__CONTROL__PROGRESS__INIT;
     sl_run_view_init(&view, false, 3);
+    free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
     view.progress.interval_ns = 0;
@@ -61,6 +63,8 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     sl_run_view_progress(&view, &m);
     ck_assert_str_eq(view.stage, "ordering vertices");
     fclose(view.progress.out);
+    free(shown);
+    shown = NULL;
 }
 END_TEST
 
@@ -84,13 +88,17 @@ static void add_epoch(const struct sl_epoch_figures *f)
     free(sl_report_add_epoch(&r, f));
 }
 
-static char *summary(void)
+static const char *summary(void)
 {
+    static char text[1 << 16];
     char *json = sl_report_finish(&r, &config, &outcome);
     capture_begin();
     sl_run_view_summary(json, "");
     free(json);
-    return capture_end();
+    char *all = capture_end();
+    snprintf(text, sizeof text, "%s", all);
+    free(all);
+    return text;
 }
 
 START_TEST(a_plain_job_says_what_it_read)
@@ -98,7 +106,7 @@ START_TEST(a_plain_job_says_what_it_read)
     begin();
     add_epoch(&(struct sl_epoch_figures){.batches = 10, .miss_bytes = 3 << 20});
     add_epoch(&(struct sl_epoch_figures){.epoch = 1, .batches = 10, .miss_bytes = 1 << 20});
-    char *text = summary();
+    const char *text = summary();
     assert_has(text, "job: done in ");
     assert_has(text, "features    4.00 MiB from the store\n");
     ck_assert_ptr_null(strstr(text, "cache"));
@@ -131,7 +139,7 @@ START_TEST(a_cache_is_told_in_a_line)
                                          .has_optimal = true,
                                          .optimal_hit_rate = 0.95,
                                          .mark = {.seconds = 0.25, .count = 1}});
-    char *text = summary();
+    const char *text = summary();
     assert_has(text, "features    4.00 MiB from the store, 9.00 MiB from caches\n");
     assert_has(text, "cache       presc: 90.0 % hits (optimal 95.0 %), 12.5 % of the vertices, "
                      "16.0 MiB; it cost 2 epochs\n");
@@ -173,7 +181,7 @@ START_TEST(switching_and_decisions_are_told_in_a_line_each)
     s.ok = false;
     s.message = "there are 8 devices";
     sl_report_add_scale(&r, &s);
-    char *text = summary();
+    const char *text = summary();
     assert_has(text, "switching   8 batches by standby trainers in 2 turns, about 250 ms saved\n");
     assert_has(text,
                "allocation  from epoch 1: 2 samplers, 6 trainers; T_s 10.0 ms, T_t 30.0 ms, K 3\n"

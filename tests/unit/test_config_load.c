@@ -226,6 +226,27 @@ START_TEST(auto_devices_stay_inside_the_affinity)
 }
 END_TEST
 
+START_TEST(a_worker_runs_on_the_cores_of_its_device)
+{
+    parse(MINIMAL);
+    uint32_t n = config.n_devices;
+    struct sl_device_config last = config.devices[n - 1];
+    int rc = sl_config_take_device(MINIMAL, strlen(MINIMAL), n, "trainer 3", &config);
+    ck_assert_int_eq(rc, SL_EINVAL);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "trainer 3: device %u of a job with %u", n, n);
+    assert_message(wanted);
+    rc = sl_config_take_device(MINIMAL, strlen(MINIMAL), n - 1, "trainer 3", &config);
+    ck_assert_int_eq(rc, SL_OK);
+    ck_assert_str_eq(config.dataset, "data/x");
+    struct sl_cores own;
+    ck_assert_int_eq(sl_cores_allowed(&own), SL_OK);
+    ck_assert_uint_eq(sl_cores_count(&own), last.n_cores);
+    for (uint32_t i = 0; i < last.n_cores; i++)
+        ck_assert(sl_cores_has(&own, last.cores[i]));
+}
+END_TEST
+
 // What a job on one core asks for, and the devices and the split that it gets.
 static const struct {
     const char *rest;
@@ -535,6 +556,7 @@ int main(void)
     tcase_add_test(t, the_name_decides_the_run_directory);
     tcase_add_test(t, auto_devices_are_the_physical_cores);
     tcase_add_test(t, auto_devices_stay_inside_the_affinity);
+    tcase_add_test(t, a_worker_runs_on_the_cores_of_its_device);
     tcase_add_loop_test(t, auto_devices_use_a_core_again_when_the_split_needs_more, 0,
                         sizeof one_core / sizeof one_core[0]);
     tcase_add_test(t, auto_devices_use_all_cores_in_turn);

@@ -76,26 +76,68 @@ END_TEST
 
 // --- order ---
 
-START_TEST(order_and_rank_are_seen_once_published)
+START_TEST(tiers_and_order_are_seen_once_published)
 {
     struct sl_arena other;
     ck_assert_uint_eq(sl_hot_generation(&arena), 0);
-    uint32_t *order = sl_hot_order(&arena), *rank = sl_hot_rank(&arena);
+    uint32_t *order = sl_hot_order(&arena);
     const struct sl_region *r = &arena.h->region[SL_REGION_HOT];
-    ck_assert(order + ROWS <= rank);
-    ck_assert((char *)(rank + ROWS) <= arena.base + r->offset + r->bytes);
-    for (uint32_t i = 0; i < ROWS; i++) {
+    ck_assert((char *)(order + ROWS) <= arena.base + r->offset + r->bytes);
+    ck_assert_uint_eq(sl_hot_tiers(&arena)->n, 0);
+    sl_hot_set_tiers(&arena, (const uint64_t[]){70, 7}, 2);
+    for (uint32_t i = 0; i < ROWS; i++)
         order[i] = ROWS - 1 - i;
-        rank[ROWS - 1 - i] = i;
-    }
     uint32_t standby = sl_event_read(&arena.h->standby);
     sl_hot_publish(&arena, 1);
     ck_assert(rang(&arena.h->standby, &standby));
     ck_assert_int_eq(sl_arena_attach(arena_fd, &other), SL_OK);
     ck_assert_uint_eq(sl_hot_generation(&other), 1);
     for (uint32_t i = 0; i < ROWS; i++)
-        ck_assert_uint_eq(sl_hot_rank(&other)[sl_hot_order(&other)[i]], i);
+        ck_assert_uint_eq(sl_hot_order(&other)[i], ROWS - 1 - i);
+    ck_assert_uint_eq(sl_hot_tiers(&other)->n, 2);
+    ck_assert_uint_eq(sl_hot_tiers(&other)->end[0], 7);
+    ck_assert_uint_eq(sl_hot_tiers(&other)->end[1], 70);
     sl_arena_detach(&other);
+}
+END_TEST
+
+static void expect_tiers(const uint64_t *end, uint32_t n)
+{
+    const struct sl_hot_tiers *tiers = sl_hot_tiers(&arena);
+    ck_assert_uint_eq(tiers->n, n);
+    for (uint32_t t = 0; t < n; t++)
+        ck_assert_uint_eq(tiers->end[t], end[t]);
+}
+
+START_TEST(tiers_are_the_different_sizes_of_caches)
+{
+    sl_hot_set_tiers(&arena, (const uint64_t[]){9, 0, 4, 9, ROWS + 5ull, 4, 0}, 7);
+    expect_tiers((const uint64_t[]){4, 9, ROWS}, 3);
+    sl_hot_set_tiers(&arena, (const uint64_t[]){0, 0}, 2);
+    expect_tiers(NULL, 0);
+    sl_hot_set_tiers(&arena, NULL, 0);
+    expect_tiers(NULL, 0);
+    sl_hot_set_tiers(&arena, (const uint64_t[]){8, 7, 6, 5, 4, 3, 2, UINT64_MAX}, 8);
+    expect_tiers((const uint64_t[]){2, 3, 4, 5, 6, 7, 8, ROWS}, 8);
+}
+END_TEST
+
+START_TEST(more_sizes_than_tiers_keep_the_largest)
+{
+    uint64_t capacity[128];
+    for (uint32_t n = SL_HOT_TIERS_MAX + 1; n <= 128; n++) {
+        for (uint32_t i = 0; i < n; i++)
+            capacity[i] = 10 * (n - i);
+        sl_hot_set_tiers(&arena, capacity, n);
+        const struct sl_hot_tiers *tiers = sl_hot_tiers(&arena);
+        ck_assert_uint_eq(tiers->n, SL_HOT_TIERS_MAX);
+        ck_assert_uint_eq(tiers->end[SL_HOT_TIERS_MAX - 1], 10 * n);
+        for (uint32_t t = 0; t < SL_HOT_TIERS_MAX; t++) {
+            uint64_t below = t ? tiers->end[t - 1] : 0;
+            ck_assert_uint_gt(tiers->end[t], below);
+            ck_assert_uint_le(tiers->end[t] - below, 10 * (n / SL_HOT_TIERS_MAX + 1));
+        }
+    }
 }
 END_TEST
 
@@ -110,7 +152,8 @@ START_TEST(without_a_cache_there_is_nothing)
     const struct sl_block *found;
     ck_assert_ptr_null(sl_hot_visits(&arena));
     ck_assert_ptr_null(sl_hot_order(&arena));
-    ck_assert_ptr_null(sl_hot_rank(&arena));
+    sl_hot_set_tiers(&arena, (const uint64_t[]){5}, 1);
+    ck_assert_uint_eq(sl_hot_tiers(&arena)->n, 0);
     sl_hot_count(&arena, &node, 1);
     sl_hot_forget_visits(&arena);
     sl_probe_offer(&arena, 1, &block); // too large: not taken
@@ -237,7 +280,9 @@ int main(void)
     tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, concurrent_visits_are_all_counted);
     tcase_add_test(c, forgotten_visits_are_zero_and_take_no_memory);
-    tcase_add_test(c, order_and_rank_are_seen_once_published);
+    tcase_add_test(c, tiers_and_order_are_seen_once_published);
+    tcase_add_test(c, tiers_are_the_different_sizes_of_caches);
+    tcase_add_test(c, more_sizes_than_tiers_keep_the_largest);
     tcase_add_test(c, without_a_cache_there_is_nothing);
     tcase_add_test(c, the_first_probe_stays);
     tcase_add_test(c, a_trainer_waits_for_the_probe);

@@ -1,215 +1,24 @@
 // One hop of k-hop sampling: what it draws, that it is fair, that both back ends agree, its limits.
-#include <check.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/base/bits.h"
-#include "common/base/error.h"
-#include "common/base/philox.h"
 #include "kernels/cpu/khop_lanes.h"
-#include "kernels/idmap_internal.h"
-#include "kernels/kernels.h"
 #include "kernels/khop_internal.h"
-
-// In loops: a ck_assert that holds costs a system call.
-#define EXPECT(cond, ...)                                                                          \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            ck_abort_msg(__VA_ARGS__);                                                             \
-    } while (0)
-
-enum { GUARD = 16 };
-#define GUARD_WORD 0x5afe5afeu
-#define SEED       UINT64_C(0x123456789abcdef0)
-
-static const struct sl_kernels *back_end(int i)
-{
-    return i ? sl_kernels_cpu() : sl_kernels_ref();
-}
-
-static uint32_t random_word(uint32_t a, uint32_t b)
-{
-    return sl_philox(99, sl_rng_word0(SL_RNG_GENERATE, 2, 0), a, b, 0).w[0];
-}
-
-// ---- graphs -------------------------------------------------------------------------------------
-
-struct graph {
-    uint32_t n;
-    uint64_t n_edges;
-    uint64_t *indptr;
-    uint32_t *narrow;
-    uint64_t *wide;
-};
-
-static struct graph graph_of_degrees(uint32_t n, const uint32_t *degree)
-{
-    struct graph g = {.n = n, .indptr = malloc((n + 1) * sizeof(uint64_t))};
-    g.indptr[0] = 0;
-    for (uint32_t v = 0; v < n; v++)
-        g.indptr[v + 1] = g.indptr[v] + degree[v];
-    g.n_edges = g.indptr[n];
-    g.narrow = malloc((g.n_edges + 1) * sizeof *g.narrow);
-    g.wide = malloc((g.n_edges + 1) * sizeof *g.wide);
-    return g;
-}
-
-static void set_neighbour(struct graph *g, uint64_t position, uint32_t v)
-{
-    g->narrow[position] = v;
-    g->wide[position] = v;
-}
-
-// Every vertex has the neighbours 0 .. degree - 1, in this order.
-static struct graph graph_of_equals(uint32_t n, uint32_t degree)
-{
-    uint32_t *degrees = calloc(n, sizeof *degrees);
-    for (uint32_t v = 0; v < n; v++)
-        degrees[v] = degree;
-    struct graph g = graph_of_degrees(n, degrees);
-    for (uint64_t e = 0; e < g.n_edges; e++)
-        set_neighbour(&g, e, (uint32_t)(e % degree));
-    free(degrees);
-    return g;
-}
+#include "tests/unit/kernels_fixture.h"
 
 // Empty rows, short ones, hubs, self loops and edges that are there twice.
 static struct graph random_graph(uint32_t n, uint32_t salt)
 {
-    uint32_t *degrees = calloc(n, sizeof *degrees);
-    for (uint32_t v = 0; v < n; v++) {
-        uint32_t r = random_word(v, salt);
-        degrees[v] = r % 7 == 0 ? 0 : r % 40;
-        if (r % 53 == 1)
-            degrees[v] = 300 + r % 3000;
-    }
-    struct graph g = graph_of_degrees(n, degrees);
+    struct graph g = graph_of_random_degrees(n, salt, 40);
     for (uint32_t v = 0; v < n; v++)
         for (uint64_t e = g.indptr[v]; e < g.indptr[v + 1]; e++) {
             uint32_t r = random_word((uint32_t)e, salt + 1);
             uint32_t u = r % 11 == 0 ? v : (r >> 4) % n;
             set_neighbour(&g, e, r % 13 == 0 && e > g.indptr[v] ? g.narrow[e - 1] : u);
         }
-    free(degrees);
     return g;
 }
 
-static void graph_free(struct graph *g)
+static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
-    free(g->indptr);
-    free(g->narrow);
-    free(g->wide);
-}
-
-// ---- hops ---------------------------------------------------------------------------------------
-
-struct key {
-    uint64_t seed;
-    uint32_t stream, epoch, batch, hop;
-};
-
-static const struct key key_of_tests = {SEED, SL_RNG_SAMPLE, 3, 5, 2};
-
-struct hop {
-    int rc;
-    uint32_t n_nodes, n_edges;
-    uint32_t *nodes, *indptr, *indices; // with GUARD words behind each
-    uint32_t nodes_capacity;
-    uint64_t indices_capacity;
-};
-
-static uint32_t *guarded(uint64_t n)
-{
-    uint32_t *p = malloc((n + GUARD) * sizeof *p);
-    for (uint64_t i = 0; i < n + GUARD; i++)
-        p[i] = GUARD_WORD;
-    return p;
-}
-
-static void expect_guard(const uint32_t *p, uint64_t n, const char *what)
-{
-    for (uint32_t i = 0; i < GUARD; i++)
-        EXPECT(p[n + i] == GUARD_WORD, "%s: written %u behind the end", what, i);
-}
-
-// One hop for the vertices first .. first + n_dst - 1 of the graph.
-static struct hop draw(const struct sl_kernels *kernels, const struct graph *g, bool wide,
-                       const struct key *key, uint32_t first, uint32_t n_dst, int64_t fanout,
-                       uint32_t nodes_capacity, uint64_t indices_capacity, struct sl_idmap *map)
-{
-    struct hop h = {.nodes_capacity = nodes_capacity, .indices_capacity = indices_capacity};
-    struct sl_idmap *own = NULL;
-    if (!map) {
-        EXPECT(sl_idmap_create(1, &own) == SL_OK, "no map");
-        map = own;
-    }
-    EXPECT(sl_idmap_reset(map, 1) == SL_OK, "no map");
-    h.nodes = guarded(nodes_capacity);
-    h.indptr = guarded((uint64_t)n_dst + 1);
-    h.indices = guarded(indices_capacity);
-    for (uint32_t i = 0; i < n_dst; i++) {
-        uint32_t local;
-        EXPECT(sl_idmap_insert(map, first + i, h.nodes, &h.n_nodes, nodes_capacity, &local) ==
-                   SL_OK,
-               "seed");
-    }
-    struct sl_topology_view topology = {
-        .n_nodes = g->n,
-        .indptr = g->indptr,
-        .indices = wide ? (const void *)g->wide : (const void *)g->narrow,
-        .indices_dtype = wide ? SL_DTYPE_I64 : SL_DTYPE_I32,
-    };
-    struct sl_khop_args args = {
-        .topology = &topology,
-        .seed = key->seed,
-        .stream = key->stream,
-        .epoch = key->epoch,
-        .batch = key->batch,
-        .hop = key->hop,
-        .fanout = fanout,
-        .n_dst = n_dst,
-        .nodes = h.nodes,
-        .n_nodes = &h.n_nodes,
-        .nodes_capacity = nodes_capacity,
-        .map = map,
-        .indptr = h.indptr,
-        .indices = h.indices,
-        .indices_capacity = indices_capacity,
-        .n_edges = &h.n_edges,
-    };
-    h.rc = kernels->khop_uniform(&args);
-    expect_guard(h.nodes, nodes_capacity, "nodes");
-    expect_guard(h.indptr, (uint64_t)n_dst + 1, "indptr");
-    expect_guard(h.indices, indices_capacity, "indices");
-    sl_idmap_destroy(own);
-    return h;
-}
-
-static struct hop draw_roomy(const struct sl_kernels *kernels, const struct graph *g, bool wide,
-                             const struct key *key, uint32_t n_dst, int64_t fanout)
-{
-    return draw(kernels, g, wide, key, 0, n_dst, fanout, g->n, g->n_edges, NULL);
-}
-
-static void hop_free(struct hop *h)
-{
-    free(h->nodes);
-    free(h->indptr);
-    free(h->indices);
-}
-
-static void expect_same(const struct hop *a, const struct hop *b, uint32_t n_dst)
-{
-    ck_assert_int_eq(a->rc, SL_OK);
-    ck_assert_int_eq(b->rc, SL_OK);
-    ck_assert_uint_eq(a->n_nodes, b->n_nodes);
-    ck_assert_uint_eq(a->n_edges, b->n_edges);
-    ck_assert_mem_eq(a->indptr, b->indptr, (n_dst + 1) * sizeof *a->indptr);
-    ck_assert_mem_eq(a->indices, b->indices, a->n_edges * sizeof *a->indices);
-    ck_assert_mem_eq(a->nodes, b->nodes, a->n_nodes * sizeof *a->nodes);
+    return ask_for(UNIFORM, i, g, n_dst, fanout);
 }
 
 // ---- the definition, written down once more -----------------------------------------------------
@@ -240,12 +49,13 @@ static const uint32_t fanouts[] = {1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 17, 31, 63, 
 
 START_TEST(rows_follow_the_definition)
 {
-    const struct sl_kernels *kernels = back_end(_i % 2);
     const uint32_t degree = 1009, n = 1100;
     struct graph g = graph_of_equals(n, degree);
     for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++) {
         uint32_t k = fanouts[f], position[1009];
-        struct hop h = draw_roomy(kernels, &g, _i / 2, &key_of_tests, n, k);
+        struct ask ask = ask_of(_i % 2, &g, n, k);
+        ask.wide = _i / 2;
+        struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
         for (uint32_t i = 0; i < n; i++) {
             define_row(&key_of_tests, i, degree, k, position);
@@ -267,7 +77,7 @@ START_TEST(golden_rows)
 {
     static const uint32_t row0[] = {70, 3, 43, 28, 69}, row1[] = {16, 61, 62, 26, 58};
     struct graph g = graph_of_equals(100, 100);
-    struct hop h = draw_roomy(back_end(_i), &g, false, &key_of_tests, 2, 5);
+    struct hop h = draw(ask_of(_i, &g, 2, 5));
     // Vertices 0 and 1 are known, the others are numbered as they come.
     for (uint32_t slot = 0; slot < 5; slot++) {
         ck_assert_uint_eq(h.nodes[h.indices[slot]], row0[slot]);
@@ -348,10 +158,9 @@ END_TEST
 
 // ---- fairness -----------------------------------------------------------------------------------
 
-// How many standard deviations a chi-square value is off (Wilson and Hilferty's cube root).
 static void expect_chi_square(const char *what, uint32_t degree, uint32_t k, double x, double dof)
 {
-    double z = (cbrt(x / dof) - (1 - 2 / (9 * dof))) / sqrt(2 / (9 * dof));
+    double z = chi_square_deviations(x, dof);
     ck_assert_msg(fabs(z) < 4.5,
                   "%s, degree %u fanout %u: chi-square %.1f with %.0f degrees of "
                   "freedom is %.1f deviations off",
@@ -397,7 +206,7 @@ static void count_rows(struct tally *t, const struct hop *h, uint32_t n, uint32_
     }
 }
 
-static void judge(const struct tally *t)
+static void judge_tally(const struct tally *t)
 {
     // Draws of one row exclude each other: variance rows p (1 - p), correlation -1 / (degree - 1).
     double p = (double)t->k / t->degree, x = 0, want = t->rows * p;
@@ -435,7 +244,6 @@ static void judge(const struct tally *t)
 
 START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
 {
-    const struct sl_kernels *kernels = back_end(_i % 2);
     struct fair_case c = fair_cases[_i / 2];
     const uint32_t n = 1000, batches = 60;
     struct tally t = {.degree = c.degree, .k = c.k};
@@ -444,13 +252,14 @@ START_TEST(every_neighbour_pair_and_subset_is_equally_likely)
     t.subset = c.degree <= 9 ? calloc(1u << c.degree, sizeof *t.subset) : NULL;
     struct graph g = graph_of_equals(n, c.degree);
     for (uint32_t batch = 0; batch < batches; batch++) {
-        struct key key = {SEED, SL_RNG_SAMPLE, 1, batch, 0};
-        struct hop h = draw_roomy(kernels, &g, false, &key, n, c.k);
+        struct ask ask = ask_of(_i % 2, &g, n, c.k);
+        ask.key = (struct key){SEED, SL_RNG_SAMPLE, 1, batch, 0};
+        struct hop h = draw(ask);
         ck_assert_int_eq(h.rc, SL_OK);
         count_rows(&t, &h, n, batch);
         hop_free(&h);
     }
-    judge(&t);
+    judge_tally(&t);
     graph_free(&g);
     free(t.one);
     free(t.pair);
@@ -467,8 +276,11 @@ START_TEST(every_part_of_a_hub_is_equally_likely)
         set_neighbour(&g, e, (uint32_t)e); // not vertices of this graph: nobody looks
     uint32_t count[64] = {0}, rows = 0;
     for (uint32_t batch = 0; batch < 3000; batch++, rows++) {
-        struct key key = {SEED, SL_RNG_SAMPLE, 0, batch, 1};
-        struct hop h = draw(back_end(_i % 2), &g, false, &key, 0, 1, k, 1 + k, k, NULL);
+        struct ask ask = ask_of(_i % 2, &g, 1, k);
+        ask.key = (struct key){SEED, SL_RNG_SAMPLE, 0, batch, 1};
+        ask.nodes_capacity = 1 + k;
+        ask.indices_capacity = k;
+        struct hop h = draw(ask);
         EXPECT(h.rc == SL_OK && h.n_edges == k, "hub");
         for (uint32_t slot = 0; slot < k; slot++)
             count[h.nodes[h.indices[slot]] / (degree / parts)]++;
@@ -515,14 +327,16 @@ static const uint32_t row_counts[] = {0,  1,  2,  15, 16, 17,  31,  32,
 
 START_TEST(rows_are_valid_and_ref_equals_cpu)
 {
-    bool wide = _i % 2;
     uint32_t n_dst = row_counts[_i / 2 % (int)SL_COUNT_OF(row_counts)];
     uint32_t n = SL_MAX(n_dst, 1u) + (uint32_t)_i % 5;
     struct graph g = random_graph(n, (uint32_t)_i);
     for (size_t f = 0; f <= SL_COUNT_OF(fanouts); f++) {
         int64_t fanout = f < SL_COUNT_OF(fanouts) ? (int64_t)fanouts[f] : -1;
-        struct hop a = draw_roomy(sl_kernels_ref(), &g, wide, &key_of_tests, n_dst, fanout);
-        struct hop b = draw_roomy(sl_kernels_cpu(), &g, wide, &key_of_tests, n_dst, fanout);
+        struct ask ask = ask_of(0, &g, n_dst, fanout);
+        ask.wide = _i % 2;
+        struct hop a = draw(ask);
+        ask.kernels = sl_kernels_cpu();
+        struct hop b = draw(ask);
         expect_same(&a, &b, n_dst);
         expect_valid_rows(&g, &b, n_dst, fanout);
         hop_free(&a);
@@ -540,7 +354,7 @@ START_TEST(one_vertex_with_itself)
             g.indptr[1] = 0;
         for (uint64_t e = 0; e < g.n_edges; e++)
             set_neighbour(&g, e, 0);
-        struct hop h = draw_roomy(back_end(_i), &g, false, &key_of_tests, 1, 2);
+        struct hop h = draw(ask_of(_i, &g, 1, 2));
         ck_assert_int_eq(h.rc, SL_OK);
         ck_assert_uint_eq(h.n_nodes, 1);
         ck_assert_uint_eq(h.n_edges, SL_MIN(degree, 2u));
@@ -562,10 +376,11 @@ START_TEST(hubs_are_handed_out_in_pieces)
         set_neighbour(&g, e, random_word((uint32_t)e, 8) % (1 << 20));
     g.n = 1 << 20; // room for all of them
     for (int64_t fanout = -1; fanout <= 4097; fanout = fanout < 0 ? 3000 : fanout + 1097) {
-        struct hop a =
-            draw(sl_kernels_ref(), &g, _i, &key_of_tests, 0, 40, fanout, g.n, g.n_edges, NULL);
-        struct hop b =
-            draw(sl_kernels_cpu(), &g, _i, &key_of_tests, 0, 40, fanout, g.n, g.n_edges, NULL);
+        struct ask ask = ask_of(0, &g, 40, fanout);
+        ask.wide = _i;
+        struct hop a = draw(ask);
+        ask.kernels = sl_kernels_cpu();
+        struct hop b = draw(ask);
         expect_same(&a, &b, 40);
         ck_assert_uint_gt(b.n_nodes, 30000); // the map grew on the way
         hop_free(&a);
@@ -580,24 +395,21 @@ END_TEST
 START_TEST(the_result_depends_on_the_key_alone)
 {
     struct graph g = random_graph(2000, 1);
-    struct hop want = draw_roomy(back_end(_i), &g, false, &key_of_tests, 500, 10);
-    struct sl_idmap *used;
-    ck_assert_int_eq(sl_idmap_create(100000, &used), SL_OK); // another size, another history
+    struct ask ask = ask_of(_i, &g, 500, 10);
+    struct hop want = draw(ask);
+    struct ask others[5];
     for (uint32_t batch = 0; batch < 5; batch++) {
-        struct key other = {SEED + batch, SL_RNG_SAMPLE, batch, batch, 0};
-        struct hop h = draw(back_end(_i), &g, false, &other, 700, 1000, 7, g.n, g.n_edges, used);
-        hop_free(&h);
-        h = draw(back_end(_i), &g, false, &key_of_tests, 0, 500, 10, g.n, g.n_edges, used);
-        expect_same(&want, &h, 500);
-        hop_free(&h);
+        others[batch] = ask_of(_i, &g, 1000, 7);
+        others[batch].key = (struct key){SEED + batch, SL_RNG_SAMPLE, batch, batch, 0};
+        others[batch].first = 700;
     }
+    expect_same_after(ask, &want, others, 5);
     // A row does not depend on the rows behind it.
-    struct hop fewer =
-        draw(back_end(_i), &g, false, &key_of_tests, 0, 123, 10, g.n, g.n_edges, used);
+    ask.n_dst = 123;
+    struct hop fewer = draw(ask);
     for (uint32_t j = 0; j < fewer.n_edges; j++)
         EXPECT(fewer.nodes[fewer.indices[j]] == want.nodes[want.indices[j]], "edge %u", j);
     hop_free(&fewer);
-    sl_idmap_destroy(used);
     hop_free(&want);
     graph_free(&g);
 }
@@ -615,9 +427,11 @@ START_TEST(every_part_of_the_key_matters)
     keys[3].epoch++;
     keys[4].batch++;
     keys[5].hop++;
-    struct hop base = draw_roomy(back_end(_i), &g, false, &keys[0], n, 10);
+    struct ask ask = ask_of(_i, &g, n, 10);
+    struct hop base = draw(ask);
     for (uint32_t i = 1; i < 6; i++) {
-        struct hop h = draw_roomy(back_end(_i), &g, false, &keys[i], n, 10);
+        ask.key = keys[i];
+        struct hop h = draw(ask);
         uint32_t same = 0;
         for (uint32_t j = 0; j < base.n_edges; j++)
             same += base.indices[j] == h.indices[j];
@@ -633,26 +447,11 @@ END_TEST
 
 START_TEST(capacities_are_kept)
 {
-    const struct sl_kernels *kernels = back_end(_i % 2);
     static const int64_t some[] = {1, 5, 40, 64, 200, -1};
-    int64_t fanout = some[_i / 2];
     struct graph g = random_graph(3000, 4);
-    struct hop want = draw_roomy(kernels, &g, true, &key_of_tests, 200, fanout);
-    uint32_t n = want.n_nodes, e = want.n_edges;
-    struct hop exact = draw(kernels, &g, true, &key_of_tests, 0, 200, fanout, n, e, NULL);
-    expect_same(&want, &exact, 200);
-    hop_free(&exact);
-    for (uint32_t less = 1; less <= n - 200; less = less * 5) {
-        struct hop h = draw(kernels, &g, true, &key_of_tests, 0, 200, fanout, n - less, e, NULL);
-        ck_assert_int_eq(h.rc, SL_ERANGE);
-        hop_free(&h);
-    }
-    for (uint32_t less = 1; less <= e; less = less * 5) {
-        struct hop h = draw(kernels, &g, true, &key_of_tests, 0, 200, fanout, n, e - less, NULL);
-        ck_assert_int_eq(h.rc, SL_ERANGE);
-        hop_free(&h);
-    }
-    hop_free(&want);
+    struct ask ask = ask_of(_i % 2, &g, 200, some[_i / 2]);
+    ask.wide = true;
+    expect_capacities_are_kept(ask);
     graph_free(&g);
 }
 END_TEST
@@ -662,11 +461,15 @@ START_TEST(a_failed_hop_can_be_drawn_again)
     struct graph g = random_graph(3000, 4);
     struct sl_idmap *map;
     ck_assert_int_eq(sl_idmap_create(1, &map), SL_OK);
-    struct hop want = draw_roomy(back_end(_i), &g, false, &key_of_tests, 300, 10);
-    struct hop h = draw(back_end(_i), &g, false, &key_of_tests, 0, 300, 10, 1000, g.n_edges, map);
+    struct ask ask = ask_of(_i, &g, 300, 10);
+    struct hop want = draw(ask);
+    ask.map = map;
+    ask.nodes_capacity = 1000;
+    struct hop h = draw(ask);
     ck_assert_int_eq(h.rc, SL_ERANGE);
     hop_free(&h);
-    h = draw(back_end(_i), &g, false, &key_of_tests, 0, 300, 10, g.n, g.n_edges, map);
+    ask.nodes_capacity = 0;
+    h = draw(ask);
     expect_same(&want, &h, 300);
     hop_free(&h);
     hop_free(&want);
@@ -678,26 +481,29 @@ END_TEST
 START_TEST(what_can_not_be_is_refused)
 {
     struct graph g = graph_of_equals(20, 3);
-    struct key key = key_of_tests;
     static const int64_t bad[] = {0, -2, INT64_MIN, SL_KHOP_FANOUT_MAX + 1, INT64_MAX};
     for (size_t f = 0; f < SL_COUNT_OF(bad); f++) {
-        struct hop h = draw_roomy(back_end(_i), &g, false, &key, 5, bad[f]);
+        struct hop h = draw(ask_of(_i, &g, 5, bad[f]));
         ck_assert_int_eq(h.rc, SL_EINVAL);
         ck_assert_ptr_nonnull(strstr(sl_error_message(), "fanout"));
         hop_free(&h);
     }
-    struct hop h = draw_roomy(back_end(_i), &g, false, &key, 5, SL_KHOP_FANOUT_MAX);
+    struct hop h = draw(ask_of(_i, &g, 5, SL_KHOP_FANOUT_MAX));
     ck_assert_int_eq(h.rc, SL_OK);
     hop_free(&h);
-    key.hop = SL_KHOP_HOPS;
-    h = draw_roomy(back_end(_i), &g, false, &key, 5, 2);
+    struct ask ask = ask_of(_i, &g, 5, 2);
+    ask.key.hop = SL_KHOP_HOPS;
+    h = draw(ask);
     ck_assert_int_eq(h.rc, SL_EINVAL);
     hop_free(&h);
     // A row too long for 32-bit positions: nothing of it is read.
     uint64_t indptr[2] = {0, UINT32_MAX};
     struct graph endless = {.n = 1, .indptr = indptr, .narrow = g.narrow, .wide = g.wide};
     for (int64_t fanout = -1; fanout <= 199; fanout += 100) {
-        h = draw(back_end(_i), &endless, false, &key_of_tests, 0, 1, fanout, 10, 1000, NULL);
+        ask = ask_of(_i, &endless, 1, fanout);
+        ask.nodes_capacity = 10;
+        ask.indices_capacity = 1000;
+        h = draw(ask);
         ck_assert_int_eq(h.rc, SL_EUNSUPPORTED);
         hop_free(&h);
     }

@@ -6,8 +6,7 @@
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
-    return (struct ask){
-        .kernels = back_end(i), .graph = g, .key = key_of_tests, .n_dst = n_dst, .fanout = fanout};
+    return ask_for(BY_WEIGHT, i, g, n_dst, fanout);
 }
 
 // ---- the running sums ---------------------------------------------------------------------------
@@ -297,14 +296,7 @@ END_TEST
 // Empty rows, short ones, hubs, rows without weight, weights over all scales, edges twice.
 static struct graph random_graph(uint32_t n, uint32_t salt)
 {
-    uint32_t *degrees = calloc(n, sizeof *degrees);
-    for (uint32_t v = 0; v < n; v++) {
-        uint32_t r = random_word(v, salt);
-        degrees[v] = r % 7 == 0 ? 0 : r % 40;
-        if (r % 53 == 1)
-            degrees[v] = 300 + r % 3000;
-    }
-    struct graph g = graph_of_degrees(n, degrees);
+    struct graph g = graph_of_random_degrees(n, salt, 40);
     for (uint32_t v = 0; v < n; v++)
         for (uint64_t e = g.indptr[v]; e < g.indptr[v + 1]; e++) {
             uint32_t r = random_word((uint32_t)e, salt + 1), kind = random_word(v, salt + 2) % 5;
@@ -315,7 +307,6 @@ static struct graph random_graph(uint32_t n, uint32_t salt)
                                       : (float)(r >> 8) * 0x1p-24f;
         }
     sum_weights(&g);
-    free(degrees);
     return g;
 }
 
@@ -442,36 +433,15 @@ END_TEST
 START_TEST(the_result_depends_on_the_key_alone)
 {
     struct graph g = random_graph(2000, 1);
-    struct hop want = draw(ask_of(_i, &g, 500, 10));
-    struct sl_idmap *used;
-    ck_assert_int_eq(sl_idmap_create(100000, &used), SL_OK); // another size, another history
+    struct ask ask = ask_of(_i, &g, 500, 10);
+    struct hop want = draw(ask);
+    struct ask others[5];
     for (uint32_t batch = 0; batch < 5; batch++) {
-        struct ask other = ask_of(_i, &g, 700, 7 + 100 * (int64_t)batch);
-        other.key.batch = batch;
-        other.map = used;
-        struct hop h = draw(other);
-        hop_free(&h);
-        struct ask again = ask_of(_i, &g, 500, 10);
-        again.map = used;
-        h = draw(again);
-        expect_same(&want, &h, 500);
-        hop_free(&h);
+        others[batch] = ask_of(_i, &g, 700, 7 + 100 * (int64_t)batch);
+        others[batch].key.batch = batch;
     }
-    sl_idmap_destroy(used);
-    struct key keys[5] = {key_of_tests, key_of_tests, key_of_tests, key_of_tests, key_of_tests};
-    keys[0].seed += UINT64_C(1) << 32;
-    keys[1].stream = SL_RNG_EVAL_SAMPLE;
-    keys[2].epoch++;
-    keys[3].batch++;
-    keys[4].hop++;
-    for (uint32_t i = 0; i < 5; i++) {
-        struct ask ask = ask_of(_i, &g, 500, 10);
-        ask.key = keys[i];
-        struct hop h = draw(ask);
-        ck_assert(h.n_nodes != want.n_nodes ||
-                  memcmp(h.nodes, want.nodes, h.n_nodes * sizeof *h.nodes) != 0);
-        hop_free(&h);
-    }
+    expect_same_after(ask, &want, others, 5);
+    expect_every_part_matters(ask, &want);
     hop_free(&want);
     graph_free(&g);
 }
@@ -481,29 +451,7 @@ START_TEST(capacities_are_kept)
 {
     static const int64_t some[] = {1, 5, 40, 200, -1};
     struct graph g = random_graph(3000, 4);
-    struct ask ask = ask_of(_i % 2, &g, 200, some[_i / 2]);
-    struct hop want = draw(ask);
-    uint32_t n = want.n_nodes, e = want.n_edges;
-    ask.nodes_capacity = n;
-    ask.indices_capacity = e;
-    struct hop exact = draw(ask);
-    expect_same(&want, &exact, 200);
-    hop_free(&exact);
-    for (uint32_t less = 1; less <= n - 200; less *= 5) {
-        ask.nodes_capacity = n - less;
-        struct hop h = draw(ask);
-        ck_assert_int_eq(h.rc, SL_ERANGE);
-        hop_free(&h);
-    }
-    ask.nodes_capacity = n;
-    for (uint32_t less = 1; less <= e; less *= 5) {
-        ask.indices_capacity = e - less;
-        ask.no_room = true;
-        struct hop h = draw(ask);
-        ck_assert_int_eq(h.rc, SL_ERANGE);
-        hop_free(&h);
-    }
-    hop_free(&want);
+    expect_capacities_are_kept(ask_of(_i % 2, &g, 200, some[_i / 2]));
     graph_free(&g);
 }
 END_TEST

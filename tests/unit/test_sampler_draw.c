@@ -358,13 +358,19 @@ START_TEST(memory_that_is_too_small)
 }
 END_TEST
 
-// rank_of of an order in which vertex v stands at (a v + c) mod N.
-static const uint32_t *some_ranks(uint32_t a, uint32_t c)
+// Every third vertex is hot: ranks (N), and the index that says so.
+static struct sl_rank_index some_ranks(uint32_t *rank_of)
 {
-    static uint32_t rank_of[N];
-    for (uint32_t v = 0; v < N; v++)
-        rank_of[v] = (uint32_t)(((uint64_t)a * v + c) % N);
-    return rank_of;
+    static uint64_t words[N / 32 + 1];
+    memset(words, 0, sizeof words);
+    for (uint32_t v = 0; v < N; v++) {
+        rank_of[v] = v % 3 == 0 ? v / 3 : SL_RANK_NONE;
+        if (v % 32 == 0)
+            words[v / 32] = (uint64_t)((v + 2) / 3) << 32;
+        if (v % 3 == 0)
+            words[v / 32] |= 1ull << v % 32;
+    }
+    return (struct sl_rank_index){.n_nodes = N, .n_tiers = 1, .words = words};
 }
 
 // The sample's digest, from a block with or without ranks: the bytes before them, under a header
@@ -392,7 +398,8 @@ START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
 {
     const struct sl_draw_plan *plan = &plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    const uint32_t *rank_of = some_ranks(1607, 5);
+    static uint32_t rank_of[N];
+    const struct sl_rank_index index = some_ranks(rank_of);
     for (uint32_t n = 1; n < 20; n++) { // so that the end falls on all sorts of places
         struct sl_block *plain = fixture_draw(&drawer, plan, 2, n, seeds + n, n);
         uint64_t bytes = sl_drawer_marked_bytes(plain), before = plain->bytes;
@@ -401,12 +408,12 @@ START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
         memset(memory, 0x5a, bytes + 64);
         memcpy(memory, plain, before);
         // A byte too few: as it was.
-        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, bytes - 1), SL_ERANGE);
-        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, before), SL_ERANGE);
+        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, bytes - 1), SL_ERANGE);
+        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, before), SL_ERANGE);
         ck_assert_int_eq(memcmp(b, plain, before), 0);
         for (uint64_t i = before; i < bytes + 64; i++)
             EXPECT(memory[i] == 0x5a, "written behind the end");
-        ck_assert_int_eq(sl_drawer_mark(&drawer, rank_of, 3, b, bytes), SL_OK);
+        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, b, bytes), SL_OK);
         ck_assert_uint_eq(b->bytes, bytes);
         ck_assert_uint_eq(b->rank_generation, 3);
         for (uint32_t i = 0; i < 64; i++)

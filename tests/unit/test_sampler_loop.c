@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
@@ -161,6 +162,37 @@ static uint64_t used_bytes(void)
     return depth.payload_bytes;
 }
 
+// Of vertices 0 .. N - 1 the last HOT are hot, the more the larger: in two tiers, by id within one.
+enum { HOTTEST = 37, HOT = 331 };
+
+static void rank_backwards(uint32_t generation)
+{
+    for (uint32_t i = 0; i < N; i++)
+        sl_hot_order(&arena)[i] = i < HOTTEST ? N - HOTTEST + i
+                                  : i < HOT   ? N - HOT + i - HOTTEST
+                                              : N - 1 - i;
+    sl_hot_set_tiers(&arena, (const uint64_t[]){HOTTEST, HOT}, 2);
+    sl_hot_publish(&arena, generation);
+}
+
+static uint32_t rank_of(uint32_t v)
+{
+    if (v >= N - HOTTEST)
+        return v - (N - HOTTEST);
+    return v >= N - HOT ? v - (N - HOT) + HOTTEST : SL_RANK_NONE;
+}
+
+static void mark_cell(const struct sl_drawer *d, uint32_t generation, struct sl_block *b,
+                      uint64_t bytes)
+{
+    struct sl_marker m = {0};
+    EXPECT(sl_marker_refresh(&m, &arena, N) == SL_OK, "index");
+    EXPECT(sl_drawer_mark(d, &m.index, generation, b, bytes) == SL_OK, "marking");
+    for (uint32_t i = 0; i < b->n_input; i++)
+        EXPECT(sl_block_ranks(b)[i] == rank_of(sl_block_nodes(b)[i]), "rank of row %u", i);
+    sl_marker_fini(&m);
+}
+
 // The block that cell `cell` of a phase must be, with ranks where it asks for them (free()); also
 // adds what its input nodes count to visits_wanted.
 static struct sl_block *draw_cell(struct sl_drawer *d, const struct sl_phase_spec *spec,
@@ -176,8 +208,7 @@ static struct sl_block *draw_cell(struct sl_drawer *d, const struct sl_phase_spe
     *digest = XXH3_64bits(plain, plain->bytes);
     free(plain);
     if (spec->rank_generation)
-        EXPECT(sl_drawer_mark(d, sl_hot_rank(&arena), spec->rank_generation, b, bytes) == SL_OK,
-               "marking");
+        mark_cell(d, spec->rank_generation, b, bytes);
     for (uint32_t i = 0; i < b->n_input; i++)
         visits_wanted[sl_block_nodes(b)[i]]++;
     return b;
@@ -412,13 +443,6 @@ static void expect_visits(void)
     for (uint32_t v = 0; v < N; v++)
         EXPECT(visits[v] == visits_wanted[v], "vertex %u: %u visits, wanted %u", v, visits[v],
                visits_wanted[v]);
-}
-
-static void rank_backwards(uint32_t generation)
-{
-    for (uint32_t v = 0; v < N; v++)
-        sl_hot_rank(&arena)[v] = N - 1 - v;
-    sl_hot_publish(&arena, generation);
 }
 
 START_TEST(a_pre_sampled_epoch_is_counted_and_not_kept)
@@ -718,6 +742,7 @@ END_TEST
 
 int main(void)
 {
+    sl_log_set_level(SL_LOG_WARN);
     Suite *s = suite_create("sampler_loop");
     TCase *c = tcase_create("loop");
     tcase_set_timeout(c, 60);

@@ -4,8 +4,6 @@
 
 #include "common/base/log.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4 };
-
 static struct sl_config async_job(uint32_t staleness)
 {
     struct sl_config c = farm_job(1);
@@ -49,10 +47,9 @@ static double mean_loss(struct farm *f, uint64_t seq)
 // One trainer always has the newest parameters, so it does what the ordered mode does.
 START_TEST(one_trainer_gives_the_bits_of_a_plain_loop)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = async_job((uint32_t)_i);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
@@ -65,7 +62,6 @@ START_TEST(one_trainer_gives_the_bits_of_a_plain_loop)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
@@ -73,13 +69,12 @@ END_TEST
 START_TEST(every_gradient_is_applied_once_and_within_the_bound)
 {
     static const uint32_t staleness[] = {0, 1, 2, 4, 100};
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = async_job(staleness[_i]);
     c.sampler.batch_size = 2; // 25 batches
     c.model.dropout = c.model.input_dropout = 0;
     c.throttle.train = 0.001; // so that they meet
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start_sampler(&f);
     for (int i = 0; i < FARM_TRAINERS; i++)
         farm_start_trainer(&f);
@@ -100,17 +95,15 @@ START_TEST(every_gradient_is_applied_once_and_within_the_bound)
     if (staleness[_i] > 0)
         ck_assert_uint_gt(furthest, 0); // they did run side by side
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = async_job(2);
     c.throttle.train = 0.003;
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start_sampler(&f);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
@@ -125,17 +118,15 @@ START_TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
         check_bound(&f, seq, first);
     }
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // A gradient is outstanding that nobody computes: joining waits until its trainer is proved dead.
 START_TEST(joining_is_bounded_and_goes_on_after_a_death)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = async_job(0);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *params = fixture_alloc(f.model.n_params * sizeof *params);
     uint64_t version;
     ck_assert_int_eq(sl_board_join(&f.arena, 2, 9, params, &version), SL_OK);
@@ -160,7 +151,6 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
     sl_sync_fini(&sync);
     free(params);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
@@ -232,16 +222,15 @@ static void reap(struct farm *f, struct victim *v)
 // a trainer on duty that nobody kills.
 static void kill_at(const char *point, const struct sl_config *config, bool alone)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = *config;
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     bool ordered = c.updates.mode == SL_UPDATE_ORDERED;
     float *wanted = ordered ? oracle_train(&f) : NULL;
     bool standby = strncmp(point, "standby", 7) == 0;
     struct victim v = {.device = standby ? 0 : FARM_DEVICES - 1,
                        .duty = standby ? SL_DUTY_STANDBY : SL_DUTY_WORK};
-    atomic_store(&farm_seat(&f, v.device)->cache_rows, NODES / 2);
+    atomic_store(&farm_seat(&f, v.device)->cache_rows, FARM_NODES / 2);
     if (strncmp(point, "trainer_cache", 13) == 0)
         farm_publish_order(&f, 1);
     replace(&f, &v, point);
@@ -266,7 +255,6 @@ static void kill_at(const char *point, const struct sl_config *config, bool alon
     reap(&f, &v);
     free(wanted);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 
 START_TEST(killed_in_ordered_mode_no_bit_changes)

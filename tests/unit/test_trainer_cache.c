@@ -149,8 +149,7 @@ END_TEST
 static struct sl_block *ranked_block(struct scene *s, uint32_t generation)
 {
     const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
-    return fixture_rank(farm_block(&s->f, list->ids, 20, 0, 0), sl_hot_rank(&s->f.arena),
-                        generation);
+    return fixture_rank(farm_block(&s->f, list->ids, 20, 0, 0), s->f.rank_of, generation);
 }
 
 START_TEST(ranks_of_another_order_are_misses)

@@ -3,8 +3,6 @@
 
 #include "trainer/extract.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4 };
-
 static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_cell_state state)
 {
     uint64_t until = sl_now_ns() + 5000000000ull;
@@ -14,56 +12,58 @@ static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_
     }
 }
 
-// All cells of one phase sampled; the extracting thread of worker 1 runs. per_update 0: async.
-static void extract_init(struct farm *f, struct fixture_graph *g, struct sl_extract *x,
-                         uint32_t per_update, uint32_t trainers, uint64_t *seq)
+// The extracting thread of worker 1.
+static void start(struct farm *f, struct sl_extract *x)
 {
-    struct sl_config c = farm_job(SL_MAX(per_update, 1u));
-    c.updates.mode = per_update ? SL_UPDATE_ORDERED : SL_UPDATE_ASYNC;
-    farm_init(f, &c, g, sl_kernels_ref());
-    sl_seat_set_duty(&f->arena, sl_seat_trainer(&f->arena, 3), SL_DUTY_WORK);
-    atomic_store(&sl_schedule_of(&f->arena)->trainers, trainers);
-    *seq = farm_open_train(f, 0);
-    for (uint32_t i = 0; i < farm_batches(f); i++) {
-        struct sl_lease lease;
-        ck_assert_int_eq(sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
-                         SL_OK);
-        farm_publish(f, &lease);
-    }
     const struct sl_extract_spec spec = {.arena = &f->arena,
                                          .worker = 1,
                                          .device = 3,
-                                         .dataset = &g->ds,
+                                         .dataset = &f->g->ds,
                                          .kernels = sl_kernels_ref(),
                                          .model = &f->model};
     ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
 }
 
-static void assert_features(const struct fixture_graph *g, const struct sl_work *work)
+// All cells of one phase sampled; the extracting thread runs. per_update 0: async.
+static void extract_init(struct farm *f, struct sl_extract *x, uint32_t per_update,
+                         uint32_t trainers, uint64_t *seq)
 {
-    float *wanted = fixture_input(&g->ds, work->block);
+    struct sl_config c = farm_job(SL_MAX(per_update, 1u));
+    c.updates.mode = per_update ? SL_UPDATE_ORDERED : SL_UPDATE_ASYNC;
+    farm_init_small(f, &c, sl_kernels_ref());
+    sl_seat_set_duty(&f->arena, sl_seat_trainer(&f->arena, 3), SL_DUTY_WORK);
+    atomic_store(&sl_schedule_of(&f->arena)->trainers, trainers);
+    *seq = farm_open_train(f, 0);
+    for (uint32_t i = 0; i < farm_batches(f); i++)
+        farm_sample_one(f);
+    start(f, x);
+}
+
+static void assert_features(const struct farm *f, const struct sl_work *work)
+{
+    float *wanted = fixture_input(&f->g->ds, work->block);
     ck_assert_int_eq(
-        memcmp(work->x, wanted, (uint64_t)work->block->n_input * FEATURES * sizeof *wanted), 0);
+        memcmp(work->x, wanted, (uint64_t)work->block->n_input * FARM_FEATURES * sizeof *wanted),
+        0);
     free(wanted);
 }
 
 START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 8, 1, &seq);
+    extract_init(&f, &x, 8, 1, &seq);
     struct sl_work a, b;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 0);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
     farm_sleep_ms(20);
-    assert_features(&g, &a); // the batch ahead has not touched it
+    assert_features(&f, &a); // the batch ahead has not touched it
     ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
     ck_assert_uint_eq(b.lease.cell, 1);
-    assert_features(&g, &a);
-    assert_features(&g, &b);
+    assert_features(&f, &a);
+    assert_features(&f, &b);
     ck_assert_ptr_ne(a.x, b.x);
     // Both buffers are in use: nothing more is claimed.
     farm_sleep_ms(30);
@@ -83,17 +83,15 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
     sl_extract_stop(&x);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 2, 2, &seq);
+    extract_init(&f, &x, 2, 2, &seq);
     struct sl_work a, b;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     farm_sleep_ms(50);
@@ -112,36 +110,32 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     ck_assert_uint_eq(a.lease.cell, 3);
     sl_extract_stop(&x);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // In async mode each batch is an update of its own, and none waits for another one.
 START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 0, 3, &seq);
+    extract_init(&f, &x, 0, 3, &seq);
     struct sl_work a;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
     sl_extract_release(&x, &a);
     sl_extract_stop(&x);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // A standby trainer that is switched on is one to share with.
 START_TEST(share_counts_those_that_work_now)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct farm f;
     struct sl_extract x;
     uint64_t seq;
-    extract_init(&f, &g, &x, 2, 1, &seq);
+    extract_init(&f, &x, 2, 1, &seq);
     struct sl_work a, b;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING); // alone it takes both batches of the update
@@ -160,37 +154,25 @@ START_TEST(share_counts_those_that_work_now)
     sl_extract_release(&x, &a);
     sl_extract_stop(&x);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(broken_block_is_an_error_with_its_message)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     sl_seat_set_duty(&f.arena, sl_seat_trainer(&f.arena, 3), SL_DUTY_WORK);
     farm_open_train(&f, 0);
-    struct sl_lease lease;
-    ck_assert_int_eq(sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
-                     SL_OK);
-    farm_publish(&f, &lease);
+    struct sl_lease lease = farm_sample_one(&f);
     memset(f.arena.base + lease.entry->payload_offset, 0x5a, sizeof(struct sl_block));
     struct sl_extract x;
-    const struct sl_extract_spec spec = {.arena = &f.arena,
-                                         .worker = 1,
-                                         .device = 3,
-                                         .dataset = &g.ds,
-                                         .kernels = sl_kernels_ref(),
-                                         .model = &f.model};
-    ck_assert_int_eq(sl_extract_start(&x, &spec), SL_OK);
+    start(&f, &x);
     struct sl_work work;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &work), SL_EPROTO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
     sl_extract_stop(&x);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 

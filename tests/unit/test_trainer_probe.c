@@ -3,10 +3,9 @@
 
 #include "trainer/probe.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
+enum { DEVICE = 2 };
 
 struct scene {
-    struct fixture_graph g;
     struct farm f;
     struct farm_trainer t;
     struct sl_block *block;
@@ -14,11 +13,11 @@ struct scene {
 
 static void scene_init(struct scene *s, const struct sl_config *c)
 {
-    *s = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 31)};
-    farm_init(&s->f, c, &s->g, sl_kernels_ref());
+    *s = (struct scene){0};
+    farm_init_small(&s->f, c, sl_kernels_ref());
     farm_prepare(&s->f, &s->t, DEVICE);
     farm_set_duty(&s->f, DEVICE, SL_DUTY_WORK);
-    s->block = farm_block(&s->f, s->g.ds.split[SL_SPLIT_TRAIN].ids, 20, 0, 0);
+    s->block = farm_block(&s->f, s->f.g->ds.split[SL_SPLIT_TRAIN].ids, 20, 0, 0);
 }
 
 static void scene_fini(struct scene *s)
@@ -26,7 +25,6 @@ static void scene_fini(struct scene *s)
     sl_model_fini(&s->t.model);
     free(s->block);
     farm_fini(&s->f);
-    fixture_graph_free(&s->g);
 }
 
 static int probe(struct scene *s, struct sl_trainer_probe *out)
@@ -61,7 +59,7 @@ START_TEST(step_is_measured_once_there_is_a_block)
     pthread_join(sampler, NULL);
     ck_assert_uint_gt(out.train_ns, 0);
     ck_assert_uint_lt(out.train_ns, 140000000); // waiting is not part of it
-    uint64_t features = (uint64_t)s.block->n_input * FEATURES * sizeof(float);
+    uint64_t features = (uint64_t)s.block->n_input * FARM_FEATURES * sizeof(float);
     ck_assert_uint_ge(out.step_bytes, 2 * features + s.t.model.pool.peak_bytes +
                                           s.block->n_input * 4ull * sizeof(uint32_t) +
                                           (_i ? params_bytes : 0));

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "trainer/standby.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4, DEVICE = 0 };
+enum { DEVICE = 0 };
 
 // --- the metric ---
 
@@ -39,7 +39,6 @@ END_TEST
 // --- the decision, on an arena where nothing moves ---
 
 struct scene {
-    struct fixture_graph g;
     struct farm f;
     struct sl_standby s;
     uint64_t seq;
@@ -48,8 +47,8 @@ struct scene {
 
 static void scene_init(struct scene *t, const struct sl_config *c)
 {
-    *t = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 31)};
-    farm_init(&t->f, c, &t->g, sl_kernels_ref());
+    *t = (struct scene){0};
+    farm_init_small(&t->f, c, sl_kernels_ref());
     sl_standby_init(&t->s, &t->f.arena, DEVICE);
     sl_seat_set_duty(&t->f.arena, t->s.number, SL_DUTY_STANDBY);
     sl_seat_set_activity(&t->f.arena, t->s.number, SL_ACTIVITY_ASLEEP);
@@ -61,19 +60,13 @@ static void scene_init(struct scene *t, const struct sl_config *c)
 static void scene_fini(struct scene *t)
 {
     farm_fini(&t->f);
-    fixture_graph_free(&t->g);
 }
 
 // Samples n more cells.
 static void sample(struct scene *t, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        struct sl_lease lease;
-        ck_assert_int_eq(
-            sl_ledger_claim_sample(&t->f.arena, FARM_SAMPLER, SL_AHEAD_CURRENT_ONLY, 0, &lease),
-            SL_OK);
-        farm_publish(&t->f, &lease);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        farm_sample_one(&t->f);
 }
 
 static void claim(struct scene *t, uint32_t n)
@@ -198,7 +191,7 @@ START_TEST(gated_and_presampling_phases_are_none_of_its_business)
     struct sl_phase_spec spec = {.kind = SL_PHASE_PRESAMPLE,
                                  .set = SL_SET_TRAIN,
                                  .batch_size = 50,
-                                 .n_items = t.g.ds.split[SL_SPLIT_TRAIN].n};
+                                 .n_items = t.f.g->ds.split[SL_SPLIT_TRAIN].n};
     farm_open(&t.f, &spec);
     struct sl_lease lease;
     ck_assert_int_eq(sl_ledger_claim_sample(&t.f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
@@ -325,19 +318,14 @@ static uint64_t cpu_us(struct rusage *r)
 // One without work, one after it had some, one that waits for an epoch to be sampled.
 START_TEST(asleep_it_uses_no_processor)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     if (_i > 0) {
         uint64_t seq = farm_open_train(&f, 0);
-        for (uint32_t i = 0; i < farm_batches(&f); i++) {
-            struct sl_lease lease;
-            ck_assert_int_eq(
-                sl_ledger_claim_sample(&f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease), SL_OK);
-            farm_publish(&f, &lease);
-        }
+        for (uint32_t i = 0; i < farm_batches(&f); i++)
+            farm_sample_one(&f);
         farm_wait(&f, seq);
         ck_assert_uint_eq(trained_by_standby(&f, seq), farm_batches(&f));
     }
@@ -358,33 +346,29 @@ START_TEST(asleep_it_uses_no_processor)
     farm_stop_trainer(&f, &f.trainer[0]);
     ck_assert_uint_lt(sl_now_ns() - stop, 500000000);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(abort_wakes_it)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     farm_until(is_asleep(&f, DEVICE));
     farm_sleep_ms(150);
     uint64_t start = sl_now_ns();
     farm_fini(&f);
     ck_assert_uint_lt(sl_now_ns() - start, 500000000);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // A single device: sampler and standby trainer in turn, once an epoch.
 START_TEST(alone_it_trains_every_epoch_once_it_is_sampled)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(3);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     farm_start_sampler(&f);
@@ -402,19 +386,17 @@ START_TEST(alone_it_trains_every_epoch_once_it_is_sampled)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // A slow trainer and standby trainers that wake and sleep as it pays.
 START_TEST(standby_trainers_that_come_and_go_change_no_bit)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(4);
     c.throttle.train = 0.005;
     c.throttle.standby = 0.002;
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     atomic_store(&sl_schedule_of(&f.arena)->t_train_ns, 5000000);
     atomic_store(&sl_schedule_of(&f.arena)->t_standby_ns, 2000000);
     float *wanted = oracle_train(&f);
@@ -443,7 +425,6 @@ START_TEST(standby_trainers_that_come_and_go_change_no_bit)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
@@ -451,11 +432,10 @@ END_TEST
 // trainer leaves for good.
 START_TEST(changes_of_duty_change_no_bit)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(2);
     c.throttle.train = 0.003;
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
@@ -475,18 +455,16 @@ START_TEST(changes_of_duty_change_no_bit)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(caches_of_any_size_change_no_bit)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(4);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
-    atomic_store(&farm_seat(&f, 3)->cache_rows, NODES);
+    atomic_store(&farm_seat(&f, 3)->cache_rows, FARM_NODES);
     atomic_store(&farm_seat(&f, 2)->cache_rows, 20);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
@@ -496,7 +474,7 @@ START_TEST(caches_of_any_size_change_no_bit)
     for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
         if (epoch == 1) { // as after pre-sampling
             farm_publish_order(&f, 1);
-            farm_until(atomic_load(&farm_seat(&f, 3)->cache_loaded) == NODES &&
+            farm_until(atomic_load(&farm_seat(&f, 3)->cache_loaded) == FARM_NODES &&
                        atomic_load(&farm_seat(&f, 2)->cache_loaded) == 20);
         }
         if (epoch == 2) // the standby trainer's device has room too; a big one gives up
@@ -521,16 +499,14 @@ START_TEST(caches_of_any_size_change_no_bit)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(it_helps_with_evaluation)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(1); // no place for it in training
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start_trainer(&f);
     struct sl_model_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
@@ -544,7 +520,6 @@ START_TEST(it_helps_with_evaluation)
     } while (atomic_load(&farm_seat(&f, DEVICE)->switches) < 3);
     farm_until(is_asleep(&f, DEVICE));
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 

@@ -4,16 +4,13 @@
 #include "tests/unit/trainer_oracle.h"
 #include "trainer/evaluate.h"
 
-enum { NODES = 150, FEATURES = 6, CLASSES = 4 };
-
 static void train_like_plain(const struct sl_config *config, const struct sl_kernels *kernels,
                              uint32_t n_trainers)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = *config;
     c.allocation.trainers = n_trainers;
     struct farm f;
-    farm_init(&f, &c, &g, kernels);
+    farm_init_small(&f, &c, kernels);
     float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     for (uint32_t i = 0; i < n_trainers; i++)
@@ -22,7 +19,6 @@ static void train_like_plain(const struct sl_config *config, const struct sl_ker
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 
 // 50 training vertices in batches of 8: 7 batches, the last of 2; updates of 1, 2, 3 and 16.
@@ -49,10 +45,9 @@ END_TEST
 
 START_TEST(trainer_that_joins_half_way_changes_nothing)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(2);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     farm_start_trainer(&f);
@@ -66,7 +61,6 @@ START_TEST(trainer_that_joins_half_way_changes_nothing)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
@@ -74,10 +68,9 @@ END_TEST
 // two: it must give way, or nobody could ever train the first batch.
 START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
     farm_start_sampler(&f);
     uint64_t seq = farm_open_train(&f, 0);
@@ -85,11 +78,7 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 9, 5000, &dead), SL_OK);
     ck_assert_uint_eq(dead.cell, 0);
     farm_start_trainer(&f);
-    uint64_t until = sl_now_ns() + 5000000000ull;
-    while (sl_cell_state(sl_ledger_word(&f.arena, seq, 2)) != SL_CELL_TRAINING) {
-        ck_assert(sl_now_ns() < until);
-        farm_sleep_ms(1);
-    }
+    farm_until(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)) == SL_CELL_TRAINING);
     ck_assert_uint_eq(sl_board_version(&f.arena), 0);
     struct sl_reclaimed reclaimed;
     sl_ledger_reclaim(&f.arena, 9, &reclaimed);
@@ -100,14 +89,12 @@ START_TEST(batches_of_a_dead_trainer_are_trained_by_the_only_other_one)
     oracle_compare(&f, wanted);
     farm_fini(&f);
     free(wanted);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 // --- updates alone ---
 
 struct updates {
-    struct fixture_graph g;
     struct farm f;
     struct sl_sync sync;
     struct sl_lease lease[2];
@@ -126,20 +113,16 @@ static struct sl_sync_spec sync_spec(struct farm *f, const struct sl_config *con
 // A farm without threads with one phase, and a sync for worker 1. n cells are sampled and claimed.
 static void updates_init(struct updates *u, uint32_t per_update, uint32_t n)
 {
-    u->g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(per_update);
     c.optimizer.kind = SL_OPTIMIZER_SGD;
     c.optimizer.lr = 1;
     c.optimizer.weight_decay = 0;
-    farm_init(&u->f, &c, &u->g, sl_kernels_ref());
+    farm_init_small(&u->f, &c, sl_kernels_ref());
     const struct sl_sync_spec spec = sync_spec(&u->f, &c);
     ck_assert_int_eq(sl_sync_init(&u->sync, &spec), SL_OK);
     farm_open_train(&u->f, 0);
     for (uint32_t i = 0; i < n; i++) {
-        ck_assert_int_eq(
-            sl_ledger_claim_sample(&u->f.arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &u->lease[i]),
-            SL_OK);
-        farm_publish(&u->f, &u->lease[i]);
+        farm_sample_one(&u->f);
         ck_assert_int_eq(sl_ledger_claim_train(&u->f.arena, 1, 0, &u->lease[i]), SL_OK);
     }
 }
@@ -148,7 +131,6 @@ static void updates_fini(struct updates *u)
 {
     sl_sync_fini(&u->sync);
     farm_fini(&u->f);
-    fixture_graph_free(&u->g);
 }
 
 // Completes batch i with a constant gradient.
@@ -293,13 +275,12 @@ static void assert_same_result(struct sl_model_result found, struct sl_model_res
 START_TEST(evaluation_phases_count_with_the_parameters_they_name)
 {
     static const int64_t all[] = {-1, -1, -1};
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(2);
     c.model.kind = _i ? SL_MODEL_GCN : SL_MODEL_GRAPHSAGE;
     c.model.layers = 3;
     c.sampler.fanout[2] = 2;
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     float *best = fixture_params(&f.model, 77);
     memcpy(sl_board_best(&f.arena), best, f.model.n_params * sizeof *best);
     farm_start_sampler(&f);
@@ -315,7 +296,7 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
                                        .set = SL_SET_VAL,
                                        .params = SL_PARAMS_CURRENT,
                                        .batch_size = (uint32_t)c.sampler.batch_size,
-                                       .n_items = g.ds.split[SL_SPLIT_VAL].n};
+                                       .n_items = f.g->ds.split[SL_SPLIT_VAL].n};
     uint64_t seq = farm_open(&f, &spec);
     farm_wait(&f, seq);
     struct sl_model_result sum = {0};
@@ -335,20 +316,18 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     ck_assert_uint_ge(batches, farm_batches(&f) + sl_div_up(spec.n_items, spec.batch_size));
     free(best);
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
 START_TEST(impossible_phase_of_inference_is_refused)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(1);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     const struct sl_phase_spec wrong[] = {
         {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .layer = 2, .batch_size = 10, .n_items = 20},
         {.kind = SL_PHASE_INFER, .set = SL_SET_TRAIN, .batch_size = 10, .n_items = 20},
-        {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .batch_size = 1000, .n_items = NODES + 1},
+        {.kind = SL_PHASE_INFER, .set = SL_SET_ALL, .batch_size = 1000, .n_items = FARM_NODES + 1},
     };
     for (size_t i = 0; i < SL_COUNT_OF(wrong); i++) {
         struct sl_lease lease;
@@ -356,13 +335,13 @@ START_TEST(impossible_phase_of_inference_is_refused)
         uint64_t edges;
         farm_open(&f, &wrong[i]);
         while (sl_ledger_claim_train(&f.arena, 1, 0, &lease) == SL_OK) {
-            ck_assert_int_eq(sl_evaluate_infer(&f.model, &g.ds, &f.arena, &lease, &result, &edges),
-                             SL_EPROTO);
+            ck_assert_int_eq(
+                sl_evaluate_infer(&f.model, &f.g->ds, &f.arena, &lease, &result, &edges),
+                SL_EPROTO);
             ck_assert_int_eq(sl_ledger_complete(&f.arena, &lease), SL_OK);
         }
     }
     farm_fini(&f);
-    fixture_graph_free(&g);
 }
 END_TEST
 
@@ -417,10 +396,9 @@ END_TEST
 
 START_TEST(stop_is_quick)
 {
-    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 31);
     struct sl_config c = farm_job(2);
     struct farm f;
-    farm_init(&f, &c, &g, sl_kernels_ref());
+    farm_init_small(&f, &c, sl_kernels_ref());
     farm_start_trainer(&f);
     farm_start_trainer(&f);
     // One trainer waits for a version that never comes, all wait for batches.
@@ -429,7 +407,6 @@ START_TEST(stop_is_quick)
     uint64_t start = sl_now_ns();
     farm_fini(&f); // aborts and joins
     ck_assert_uint_lt(sl_now_ns() - start, 1000000000);
-    fixture_graph_free(&g);
 }
 END_TEST
 

@@ -34,6 +34,10 @@ enum {
     FARM_SAMPLER = 100,
     FARM_WAIT_MS = 20000,
     FARM_PROBE_BYTES = 1 << 20,
+    // The small graph.
+    FARM_NODES = 150,
+    FARM_FEATURES = 6,
+    FARM_CLASSES = 4,
 };
 
 struct farm_trainer {
@@ -48,10 +52,11 @@ struct farm_trainer {
 
 struct farm {
     struct sl_config config;
-    struct fixture_graph *g;
+    struct fixture_graph *g, small; // `small` is used by farm_init_small()
     const struct sl_kernels *kernels;
     int fd;
     struct sl_arena arena;
+    uint32_t *rank_of;     // of the published order
     struct sl_model model; // for its layout
     _Atomic bool stop;
     pthread_t sampler;
@@ -113,13 +118,23 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
     sl_seat_set_duty(&f->arena, 0, SL_DUTY_WORK);
 }
 
+// The same on a small graph of the farm's own.
+static inline void farm_init_small(struct farm *f, const struct sl_config *config,
+                                   const struct sl_kernels *kernels)
+{
+    struct fixture_graph g = fixture_graph(FARM_NODES, FARM_FEATURES, FARM_CLASSES, 31);
+    farm_init(f, config, &g, kernels);
+    f->small = g;
+    f->g = &f->small;
+}
+
 // --- the hotness order ---
 
 // Some order of the vertices becomes the hotness order; phases opened from now on have its ranks.
 static inline void farm_publish_order(struct farm *f, uint32_t generation)
 {
     uint32_t n = (uint32_t)f->g->ds.n_nodes;
-    uint32_t *order = sl_hot_order(&f->arena), *rank = sl_hot_rank(&f->arena);
+    uint32_t *order = sl_hot_order(&f->arena), *rank = fixture_alloc(n * sizeof *rank);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     struct fixture_rng r = {.seed = generation};
@@ -130,6 +145,8 @@ static inline void farm_publish_order(struct farm *f, uint32_t generation)
     }
     for (uint32_t i = 0; i < n; i++)
         rank[order[i]] = i;
+    free(f->rank_of);
+    f->rank_of = rank;
     f->rank_generation = generation;
     sl_hot_publish(&f->arena, generation);
 }
@@ -164,7 +181,7 @@ static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
     const uint32_t *seeds = farm_seeds(f, lease, &n);
     struct sl_block *b = farm_block(f, seeds, n, lease->phase->spec.epoch, lease->cell);
     if (lease->phase->spec.rank_generation)
-        b = fixture_rank(b, sl_hot_rank(&f->arena), lease->phase->spec.rank_generation);
+        b = fixture_rank(b, f->rank_of, lease->phase->spec.rank_generation);
     struct sl_extent extent;
     int rc;
     while ((rc = sl_extent_alloc(&f->arena, lease, b->bytes, 100, &extent)) == SL_ETIMEDOUT)
@@ -180,6 +197,16 @@ static inline void farm_publish(struct farm *f, const struct sl_lease *lease)
         sl_ledger_publish(&f->arena, lease);
     }
     free(b);
+}
+
+// One batch, drawn and published by the caller.
+static inline struct sl_lease farm_sample_one(struct farm *f)
+{
+    struct sl_lease lease;
+    ck_assert_int_eq(sl_ledger_claim_sample(&f->arena, FARM_SAMPLER, SL_AHEAD_ALL, 0, &lease),
+                     SL_OK);
+    farm_publish(f, &lease);
+    return lease;
 }
 
 static inline void *farm_sample(void *arg)
@@ -331,9 +358,11 @@ static inline void farm_fini(struct farm *f)
     }
     if (f->sampling)
         pthread_join(f->sampler, NULL);
+    free(f->rank_of);
     sl_model_fini(&f->model);
     sl_arena_detach(&f->arena);
     close(f->fd);
+    fixture_graph_free(&f->small);
 }
 
 // --- the broker ---

@@ -1,0 +1,14 @@
+// device.c - a worker's first step: the job that the broker gave it, and the cores of its device.
+#include "config/config.h"
+
+#include "common/base/error.h"
+#include "common/device/cores.h"
+
+int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
+                          struct sl_config *out)
+{
+    SL_TRY(sl_config_parse(text, length, "job from the broker", out));
+    if (device >= out->n_devices)
+        return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", who, device, out->n_devices);
+    return sl_device_pin(out->devices[device].cores, out->devices[device].n_cores);
+}

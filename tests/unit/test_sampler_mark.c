@@ -1,0 +1,189 @@
+// The index that ranks are looked up in: made from the arena's order, compared with it.
+#include "sampler/mark.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/ipc/hot.h"
+#include "tests/unit/test_ipc_fixture.h"
+
+enum { N_MAX = 4099 };
+
+static struct sl_marker marker;
+
+static void open_order(uint32_t n)
+{
+    const struct sl_arena_spec spec = {.n_devices = 1,
+                                       .n_cells = 1,
+                                       .n_params = 1,
+                                       .batches_per_update = 1,
+                                       .hot_rows = n,
+                                       .payload_bytes = SL_ARENA_CHUNK_BYTES};
+    create_arena(&spec);
+    memset(&marker, 0, sizeof marker);
+}
+
+static void teardown(void)
+{
+    sl_marker_fini(&marker);
+    destroy_arena();
+}
+
+static void must(int rc)
+{
+    ck_assert_msg(rc == SL_OK, "%d: %s", rc, sl_error_message());
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Any order of n vertices, by id within its tiers.
+static void publish(uint32_t n, const uint64_t *end, uint32_t n_tiers, uint32_t generation)
+{
+    uint32_t *order = sl_hot_order(&arena);
+    srandom(generation);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (uint32_t i = n; i-- > 1;) {
+        uint32_t j = (uint32_t)random() % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+    sl_hot_set_tiers(&arena, end, n_tiers);
+    const struct sl_hot_tiers *tiers = sl_hot_tiers(&arena);
+    uint64_t first = 0;
+    for (uint32_t t = 0; t < tiers->n; t++) {
+        qsort(order + first, tiers->end[t] - first, sizeof *order, compare_ids);
+        first = tiers->end[t];
+    }
+    sl_hot_publish(&arena, generation);
+}
+
+// Looks every vertex up.
+static void expect_ranks(uint32_t n, uint64_t limit)
+{
+    static uint32_t nodes[N_MAX], ranks[N_MAX], wanted[N_MAX];
+    memset(wanted, 0xff, sizeof wanted);
+    for (uint32_t r = 0; r < limit; r++)
+        wanted[sl_hot_order(&arena)[r]] = r;
+    for (uint32_t v = 0; v < n; v++)
+        nodes[v] = v;
+    const struct sl_kernels *both[] = {sl_kernels_ref(), sl_kernels_cpu()};
+    for (size_t k = 0; k < 2; k++) {
+        must(both[k]->mark_ranks(&marker.index, nodes, n, ranks));
+        ck_assert_int_eq(memcmp(ranks, wanted, n * sizeof *ranks), 0);
+    }
+}
+
+static const uint32_t sizes[] = {1, 31, 32, 33, 64, 1000, N_MAX};
+
+START_TEST(one_tier_of_any_size)
+{
+    uint32_t n = sizes[_i];
+    const uint64_t limits[] = {0, 1, 31, 32, 33, n / 2, n - 1, n};
+    open_order(n);
+    for (uint32_t i = 0; i < SL_COUNT_OF(limits); i++) {
+        uint64_t limit = SL_MIN(limits[i], (uint64_t)n);
+        publish(n, &limit, 1, i + 1);
+        must(sl_marker_refresh(&marker, &arena, n));
+        ck_assert_uint_eq(marker.generation, i + 1);
+        ck_assert_uint_eq(marker.bytes, limit ? sl_marker_bytes(n, 1) : 0);
+        expect_ranks(n, limit);
+    }
+}
+END_TEST
+
+START_TEST(tiers_side_by_side)
+{
+    uint32_t n = sizes[_i];
+    open_order(n);
+    uint64_t ends[SL_HOT_TIERS_MAX];
+    for (uint32_t n_tiers = 1; n_tiers <= SL_HOT_TIERS_MAX; n_tiers++) {
+        for (uint32_t t = 0; t < n_tiers; t++) // the same ones twice where the graph is small
+            ends[t] = 1 + (uint64_t)(n - 1) * (t + 1) / (n_tiers + 1);
+        publish(n, ends, n_tiers, n_tiers);
+        must(sl_marker_refresh(&marker, &arena, n));
+        expect_ranks(n, ends[n_tiers - 1]);
+    }
+}
+END_TEST
+
+START_TEST(it_is_made_once_a_generation)
+{
+    uint64_t limit = 100;
+    open_order(1000);
+    must(sl_marker_refresh(&marker, &arena, 1000)); // nothing is published
+    ck_assert_ptr_null(marker.words);
+    publish(1000, &limit, 1, 1);
+    must(sl_marker_refresh(&marker, &arena, 1000));
+    const uint64_t *words = marker.words;
+    ck_assert_ptr_nonnull(words);
+    memset(sl_hot_order(&arena), 0xff, 1000 * sizeof(uint32_t)); // nobody looks
+    must(sl_marker_refresh(&marker, &arena, 1000));
+    ck_assert_ptr_eq(marker.words, words);
+    publish(1000, &limit, 1, 2);
+    must(sl_marker_refresh(&marker, &arena, 1000));
+    expect_ranks(1000, limit);
+}
+END_TEST
+
+START_TEST(what_is_no_order_is_refused)
+{
+    uint64_t ends[] = {50, 100};
+    open_order(1000);
+    publish(1000, ends, 2, 1);
+    uint32_t *order = sl_hot_order(&arena);
+    switch (_i) {
+    case 0: order[99] = 1000; break;             // no vertex
+    case 1: order[60] = order[59]; break;        // twice
+    case 2: order[0] = UINT32_MAX; break;        // no vertex, and the next one is smaller
+    case 3: arena.h->spec.hot_rows = 999; break; // of another graph
+    case 4: arena.h->hot_tiers.end[1] = 1001; break;
+    default: arena.h->hot_tiers.n = SL_HOT_TIERS_MAX + 1; break;
+    }
+    ck_assert_int_eq(sl_marker_refresh(&marker, &arena, 1000), SL_EPROTO);
+    ck_assert_uint_eq(marker.generation, 0);
+    ck_assert_ptr_null(marker.words);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "hotness order"));
+}
+END_TEST
+
+// A graph of more vertices than there is memory for: only its tier's end is real.
+START_TEST(without_memory_it_says_what_it_wanted)
+{
+    uint64_t n = 4000000000, limit = 10;
+    open_order(1000);
+    publish(1000, &limit, 1, 1);
+    arena.h->spec.hot_rows = n;
+    ck_assert_int_eq(
+        setrlimit(RLIMIT_AS, &(struct rlimit){.rlim_cur = 1 << 28, .rlim_max = 1 << 28}), 0);
+    ck_assert_int_eq(sl_marker_refresh(&marker, &arena, n), SL_ENOMEM);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "1000000000 bytes"));
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "cache.policy"));
+    ck_assert_uint_eq(marker.generation, 0);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_WARN);
+    Suite *s = suite_create("sampler_mark");
+    TCase *c = tcase_create("mark");
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, NULL, teardown);
+    tcase_add_loop_test(c, one_tier_of_any_size, 0, SL_COUNT_OF(sizes));
+    tcase_add_loop_test(c, tiers_side_by_side, 0, SL_COUNT_OF(sizes));
+    tcase_add_test(c, it_is_made_once_a_generation);
+    tcase_add_loop_test(c, what_is_no_order_is_refused, 0, 6);
+#ifndef SL_SANITIZED // which need more address space than the test leaves
+    tcase_add_test(c, without_memory_it_says_what_it_wanted);
+#endif
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
