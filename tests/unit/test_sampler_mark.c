@@ -154,9 +154,14 @@ START_TEST(what_is_no_order_is_refused)
 }
 END_TEST
 
-// A graph of more vertices than there is memory for: only its tier's end is real.
+// A graph of more vertices than there is memory for: only its tier's end is real. Sanitizers need
+// more address space than the test leaves.
 START_TEST(without_memory_it_says_what_it_wanted)
 {
+#ifdef SL_SANITIZED
+    printf("SKIP: a sanitizer needs more address space than this leaves\n");
+    return;
+#endif
     uint64_t n = 4000000000, limit = 10;
     open_order(1000);
     publish(1000, &limit, 1, 1);
@@ -181,9 +186,7 @@ int main(void)
     tcase_add_loop_test(c, tiers_side_by_side, 0, SL_COUNT_OF(sizes));
     tcase_add_test(c, it_is_made_once_a_generation);
     tcase_add_loop_test(c, what_is_no_order_is_refused, 0, 6);
-#ifndef SL_SANITIZED // which need more address space than the test leaves
     tcase_add_test(c, without_memory_it_says_what_it_wanted);
-#endif
     suite_add_tcase(s, c);
     return run_suite(s);
 }
