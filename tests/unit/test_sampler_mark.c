@@ -1,6 +1,7 @@
 // The index that ranks are looked up in: made from the arena's order, compared with it.
 #include "sampler/mark.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
