@@ -353,15 +353,15 @@ static void choose_again(struct sl_job *job, const struct sl_allocation_question
 {
     struct sl_allocation a;
     sl_allocate_again(q, &a);
+    if (a.moves)
+        sl_joblog_announce(&job->log, "split: after epoch %u: %s", epoch, a.reason);
+    else
+        sl_joblog_write(&job->log, SL_LOG_INFO, "split: after epoch %u: %s", epoch, a.reason);
     if (a.moves && begin(job, a.split, SL_BY_PROFILE, NULL) < 0) {
         sl_joblog_write(&job->log, SL_LOG_WARN, "the split stays: %s", sl_error_message());
         a.split = job->split;
         a.moves = false;
     }
-    if (a.moves)
-        sl_joblog_announce(&job->log, "split: after epoch %u: %s", epoch, a.reason);
-    else
-        sl_joblog_write(&job->log, SL_LOG_INFO, "split: after epoch %u: %s", epoch, a.reason);
     if (first || a.moves)
         add_to_report(job, &a, epoch, a.reason);
 }
