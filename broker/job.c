@@ -145,8 +145,9 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
         job->phases.retrained += back.retrain;
     }
     // One that was asked to leave is no restart.
-    if (m->leaving && !death->signal && death->exit_status == 0) {
-        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) has left", m->name, (int)m->pid);
+    if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0))) {
+        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", m->name, (int)m->pid,
+                        m->dismissed ? "was not needed any more" : "has left");
         if (job->state == SL_JOB_RUNNING)
             sl_phases_poll(&job->phases);
         return worked;

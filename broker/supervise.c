@@ -271,6 +271,7 @@ static int start_member(struct sl_member *m)
     // Only our end: the worker's writes wait when we are slow.
     fcntl(pipe_fd[0], F_SETFL, O_NONBLOCK);
     m->worker = crew->next_worker++;
+    m->dismissed = false;
     m->greeted = m->attached = m->ready = false;
     m->peer.n = 0;
     p->member = m;
@@ -364,11 +365,17 @@ static void kill_member(struct sl_member *m)
         sl_death_send(m->process->pidfd, m->pid, SIGKILL);
 }
 
+static void dismiss(struct sl_member *m)
+{
+    m->dismissed = true;
+    kill_member(m);
+}
+
 static void on_leave_over(uv_timer_t *timer)
 {
     struct sl_member *m = timer->data;
     if (m->leaving)
-        kill_member(m);
+        dismiss(m);
 }
 
 int sl_crew_want(struct sl_member *m)
@@ -394,7 +401,7 @@ void sl_crew_release(struct sl_member *m)
     if (m->attached)
         uv_timer_start(&m->respawn, on_leave_over, SL_CREW_LEAVE_MS, 0);
     else
-        kill_member(m);
+        dismiss(m);
 }
 
 static void on_patience_over(uv_timer_t *timer)
