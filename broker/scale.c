@@ -13,7 +13,6 @@
 #include "broker/job.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "common/base/bits.h"
@@ -135,36 +134,27 @@ static void finish(struct sl_job *job, bool ok, const char *text)
 
 // --- requests ------------------------------------------------------------------------------------
 
-static int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int refuse(const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return sl_fail(SL_EINVAL, "%s", text);
-}
-
 static int check(struct sl_job *job, struct sl_roles to)
 {
     char a[SPLIT_BYTES], b[SPLIT_BYTES];
     uint32_t n = job->config.n_devices;
     if (job->state != SL_JOB_RUNNING)
-        return refuse("the job is %s: try again while it trains",
-                      job->state == SL_JOB_STARTING ? "still starting" : "ending");
+        return sl_fail(SL_EINVAL, "the job is %s: try again while it trains",
+                       job->state == SL_JOB_STARTING ? "still starting" : "ending");
     if (job->rebalance.active)
-        return refuse("a change from %s to %s is under way since %.1f s: wait until it holds",
-                      split_text(job->rebalance.from, a), split_text(job->split, b),
-                      seconds_since(job->rebalance.began_ns));
+        return sl_fail(SL_EINVAL,
+                       "a change from %s to %s is under way since %.1f s: wait until it holds",
+                       split_text(job->rebalance.from, a), split_text(job->split, b),
+                       seconds_since(job->rebalance.began_ns));
     if (to.samplers == 0)
-        return refuse("found samplers=0, wanted at least 1: nobody would draw batches");
+        return sl_fail(SL_EINVAL, "found samplers=0, wanted at least 1: nobody would draw batches");
     if (to.trainers == 0)
-        return refuse("found trainers=0, wanted at least 1: nobody would train");
+        return sl_fail(SL_EINVAL, "found trainers=0, wanted at least 1: nobody would train");
     if (to.samplers > n || to.trainers > n || to.samplers + to.trainers > n)
-        return refuse("found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
-                      "more devices in the job file (several may name the same core)",
-                      split_text(to, a), n, n, n == 1 ? "" : "s");
+        return sl_fail(SL_EINVAL,
+                       "found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
+                       "more devices in the job file (several may name the same core)",
+                       split_text(to, a), n, n, n == 1 ? "" : "s");
     return sl_job_check_budgets(job, to);
 }
 
@@ -303,22 +293,23 @@ static bool may_choose(const struct sl_job *job)
 int sl_job_choose_first_split(struct sl_job *job)
 {
     struct sl_allocation a;
-    char reason[SL_ALLOCATION_REASON_BYTES + 128], fixed[192];
+    char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192], split[SPLIT_BYTES];
+    struct sl_profile *p = &job->profile;
+    // Whichever kind of trainer there is tells of the other one too.
+    p->t_train = p->t_train > 0 ? p->t_train : p->t_standby;
+    p->t_standby = p->t_standby > 0 ? p->t_standby : p->t_train;
     struct sl_allocation_question q = question(job, job->config.epochs);
-    // Switching tells nothing of a split that nobody chooses: what the formula says is reported.
     sl_allocate_first(&q, &a);
     if (may_choose(job)) {
         job->split = a.split;
         snprintf(reason, sizeof reason, "%s", a.reason);
     } else {
         a.split = job->split;
-        a.moves = false;
         snprintf(reason, sizeof reason, "%s; %s",
                  sl_placement_reason(&job->config, fixed, sizeof fixed), a.reason);
     }
     a.moves = false; // nothing was there before
     SL_TRY(sl_job_check_budgets(job, job->split));
-    char split[SPLIT_BYTES];
     split_text(job->split, split);
     if (may_choose(job))
         sl_joblog_announce(&job->log, "split: %s: %s", split, reason);

@@ -145,10 +145,13 @@ static void publish_split(struct sl_job *job)
             SL_DUTY_WORK;
     }
     atomic_store(&schedule->samplers, count[SL_ROLE_SAMPLER]);
-    atomic_store(&schedule->trainers, count[SL_ROLE_TRAINER]);
+    uint32_t before = atomic_exchange(&schedule->trainers, count[SL_ROLE_TRAINER]);
     atomic_store(&schedule->t_sample_ns, (uint64_t)(job->profile.t_sample * 1e9));
     atomic_store(&schedule->t_train_ns, (uint64_t)(job->profile.t_train * 1e9));
     atomic_store(&schedule->t_standby_ns, (uint64_t)(job->profile.t_standby * 1e9));
+    // The changes of duty that made the difference were signalled before it could be seen.
+    if (before != count[SL_ROLE_TRAINER])
+        sl_event_signal(&job->arena.h->standby);
 }
 
 int sl_job_settle(struct sl_job *job)

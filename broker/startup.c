@@ -226,6 +226,17 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     return SL_OK;
 }
 
+static int attach_all(struct sl_job *job)
+{
+    SL_TRY(make_arena(job));
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        if (job->crew.members[i].wanted)
+            send_attach(job, &job->crew.members[i]);
+    return SL_OK;
+}
+
+static void go_on(struct sl_job *job);
+
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello)
 {
@@ -240,19 +251,10 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
     }
     sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %lld) loaded in %.3f s", m->name,
                     (long long)hello->pid, (double)hello->load_ns * 1e-9);
-    if (job->arena.base) {
-        send_attach(job, m); // a replacement
-        return;
-    }
-    if (!all(job, is_greeted))
-        return;
-    if (make_arena(job) < 0) {
-        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
-        return;
-    }
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (job->crew.members[i].wanted)
-            send_attach(job, &job->crew.members[i]);
+    if (job->arena.base)
+        send_attach(job, m); // one that came later, or a replacement
+    else
+        go_on(job);
 }
 
 // --- ready ---------------------------------------------------------------------------------------
@@ -274,14 +276,16 @@ static void take_ready(struct sl_job *job, const struct sl_member *m,
     double seconds = (double)ready->t_train_ns * 1e-9;
     job->trainer_load_seconds = SL_MAX(job->trainer_load_seconds, (double)ready->ready_ns * 1e-9);
     job->need.step_bytes = SL_MAX(job->need.step_bytes, ready->step_bytes);
-    if (job->state == SL_JOB_STARTING) {
-        job->profile.t_train = SL_MAX(seconds, job->config.throttle.train);
-        job->profile.t_standby = SL_MAX(seconds, job->config.throttle.standby);
-    }
+    if (job->state != SL_JOB_STARTING || job->split_chosen)
+        return;
+    // The least disturbed of several: they all measure at the same time.
+    double *t = sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY ? &job->profile.t_standby
+                                                                        : &job->profile.t_train;
+    *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
 }
 
 // Every worker that is wanted is ready: the scouts, or all.
-static int go_on(struct sl_job *job)
+static int start_work(struct sl_job *job)
 {
     if (job->scouting || !job->split_chosen) {
         job->scouting = false;
@@ -303,6 +307,20 @@ static int go_on(struct sl_job *job)
     return SL_OK;
 }
 
+// Takes the next step of the start once everybody who is wanted has come so far.
+static void go_on(struct sl_job *job)
+{
+    int rc = SL_OK;
+    if (job->state != SL_JOB_STARTING)
+        return;
+    if (!job->arena.base && all(job, is_greeted))
+        rc = attach_all(job);
+    else if (job->arena.base && all(job, is_ready))
+        rc = start_work(job);
+    if (rc < 0)
+        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+}
+
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Ready *ready)
 {
@@ -313,14 +331,14 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
     take_ready(job, m, ready);
     if (job->state == SL_JOB_RUNNING)
         sl_job_poll_split(job);
-    if (job->state != SL_JOB_STARTING || !all(job, is_ready))
-        return;
-    if (go_on(job) < 0)
-        sl_job_end(job, SL_OUTCOME_REFUSED, "%s", sl_error_message());
+    go_on(job);
 }
 
 void sl_job_check_start(struct sl_job *job)
 {
+    go_on(job); // somebody who was waited for may not be wanted any more
+    if (job->state != SL_JOB_STARTING)
+        return;
     if (sl_now_ns() - job->start_ns < START_SECONDS_MAX * 1000000000ull)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {

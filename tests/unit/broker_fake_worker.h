@@ -11,6 +11,7 @@
  *   failed              says Failed instead of Hello
  *   hold                dies by SIGKILL with its first lease in hand
  *   hold3               ... with its fourth
+ *   (role "standby": the trainer on device 0)
  *   late                says Failed after its first batch
  *   slow                takes 20 ms for each cell
  *   deaf                does not leave when told
@@ -43,6 +44,7 @@ struct fake {
     struct sl_worker w;
     const char *role;
     unsigned long start;
+    bool standby; // the trainer of the first device, where samplers sit
     struct sl_worker_figures figures;
 };
 
@@ -55,7 +57,9 @@ static inline bool fake_does(const struct fake *f, const char *action)
         char *colon = strchr(d, ':'), *less = strchr(d, '<');
         if (less)
             *less++ = '\0';
-        if (!colon || strncmp(d, f->role, (size_t)(colon - d)) != 0)
+        bool mine = colon && (strncmp(d, f->role, (size_t)(colon - d)) == 0 ||
+                              (f->standby && strncmp(d, "standby", (size_t)(colon - d)) == 0));
+        if (!mine)
             continue;
         if (strcmp(colon + 1, action) == 0 && (!less || f->start < strtoul(less, NULL, 10)))
             return true;
@@ -242,9 +246,12 @@ static inline int fake_worker_main(int argc, char **argv)
     if (strncmp(name, "sluice-", 7) != 0)
         return -1;
     f.role = name + 7;
-    for (int i = 1; i + 1 < argc; i++)
+    for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--start") == 0)
             f.start = strtoul(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--device") == 0)
+            f.standby = strcmp(f.role, "trainer") == 0 && strcmp(argv[i + 1], "0") == 0;
+    }
     int rc = sl_worker_init(&f.w, f.role, argc, argv);
     if (rc == SL_OK)
         rc = fake_work(&f);

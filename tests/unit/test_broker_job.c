@@ -441,6 +441,18 @@ START_TEST(a_killed_trainer_is_replaced_and_its_batch_trained_again)
 }
 END_TEST
 
+START_TEST(a_job_does_without_a_standby_trainer_that_can_not_live)
+{
+    setenv("FAKE_WORKER", "standby:exit", 1);
+    ck_assert_int_eq(run_job(EPOCHS_3 ", \"allocation\": {\"samplers\": 1, \"trainers\": 1}", NULL),
+                     0);
+    assert_exactly_once(3);
+    assert_nobody_lives();
+    ck_assert_msg(strstr(client.lines, "device 0 gets no standby trainer any more") != NULL, "%s",
+                  client.lines);
+}
+END_TEST
+
 START_TEST(a_worker_that_dies_at_the_start_is_tried_again)
 {
     setenv("FAKE_WORKER", "sampler:segv<2 trainer:exit<1", 1);
@@ -699,6 +711,7 @@ int main(int argc, char **argv)
     tcase_add_test(c, the_split_does_not_change_digests);
     tcase_add_test(c, a_killed_sampler_is_replaced_and_its_batch_drawn_again);
     tcase_add_test(c, a_killed_trainer_is_replaced_and_its_batch_trained_again);
+    tcase_add_test(c, a_job_does_without_a_standby_trainer_that_can_not_live);
     tcase_add_test(c, a_worker_that_dies_at_the_start_is_tried_again);
     tcase_add_test(c, a_worker_that_always_dies_at_the_start_ends_the_job);
     tcase_add_test(c, a_worker_that_always_dies_at_work_ends_the_job_with_a_report);
