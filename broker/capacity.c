@@ -56,18 +56,21 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         .n_cells = need->n_cells,
         .n_train = need->n_train,
         .n_params = need->n_params,
-        .n_state = config->optimizer.kind == SL_OPTIMIZER_ADAM ? 2 : 1,
+        .n_state = config->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2,
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .staleness = config->updates.staleness,
         .batches_per_update = config->updates.batches_per_update,
         .probe_bytes = need->probe_bytes,
+        .predict_rows = need->n_evaluated,
+        .predict_words = need->predict_words,
         .payload_bytes = payload,
     };
     // Layer-wise inference keeps the hidden activations of all vertices; the last layer's output
     // is only counted.
-    if (config->evaluate.full && config->model.layers > 1) {
+    if (config->evaluate.full && (config->model.layers > 1 || need->jumping_width)) {
         out->act_rows = need->n_nodes;
         out->act_width = need->infer_width;
+        out->jumping_width = need->jumping_width;
     }
     if (config->cache.policy != SL_CACHE_NONE) {
         bool counts = config->cache.policy == SL_CACHE_PRESC ||
@@ -75,7 +78,8 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }
-    uint64_t acts = 8 * saturating_product(out->act_rows, out->act_width);
+    uint64_t acts =
+        4 * saturating_product(out->act_rows, 2 * (uint64_t)out->act_width + out->jumping_width);
     uint64_t total = acts >= UINT64_MAX / 4 ? acts : sl_arena_layout(out, NULL);
     if (total <= available_bytes)
         return SL_OK;

@@ -21,8 +21,11 @@ struct sl_capacity_need {
     uint64_t block_bytes_max, block_bytes_mean; // of the mini-batches measured
     uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
-    uint32_t infer_width; // widest hidden activation
-    uint32_t n_cells;     // of the largest phase
+    uint32_t infer_width;   // widest hidden activation
+    uint32_t jumping_width; // what jumping knowledge gathers of a vertex, 0 without
+    uint64_t n_evaluated;   // vertices of the larger one of validation and test set
+    uint32_t predict_words; // that an evaluation leaves for each of them
+    uint32_t n_cells;       // of the largest phase
 };
 
 /*

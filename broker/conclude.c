@@ -48,26 +48,6 @@ static const char *status_word(enum sl_outcome outcome)
     }
 }
 
-// model.safetensors holds the final parameters, model.best.safetensors those of the best epoch.
-static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
-{
-    char path[4200], note[96];
-    const float *last = sl_board_params(&job->arena, sl_board_version(&job->arena));
-    const struct sl_phases *p = &job->phases;
-    SL_TRY(sl_params_sha256(&job->params, last, sha256));
-    snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
-    SL_TRY(sl_params_save(&job->params, last,
-                          sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
-                          job->config.name, note));
-    if (!p->has_best)
-        return SL_OK;
-    snprintf(note, sizeof note, "epoch %u, the best validation accuracy (%.4f)", p->best_epoch,
-             p->best_accuracy);
-    return sl_params_save(&job->params, sl_board_best(&job->arena),
-                          sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
-                          job->config.name, note);
-}
-
 // Batches trained so far, those of an unfinished epoch included.
 static uint64_t batches_trained(struct sl_job *job)
 {
@@ -81,6 +61,29 @@ static uint64_t batches_trained(struct sl_job *job)
             n += sl_cell_state(sl_ledger_word(a, o->seq, i)) == SL_CELL_DONE;
     }
     return n;
+}
+
+// model.safetensors holds the final parameters, model.best.safetensors those of the best epoch.
+static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
+{
+    char path[4200], note[96];
+    const float *last = sl_board_params(&job->arena, sl_board_version(&job->arena));
+    const struct sl_phases *p = &job->phases;
+    uint64_t per_epoch = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
+    uint64_t batches = sl_phases_batches_of(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n,
+                                            sl_board_version(&job->arena));
+    SL_TRY(sl_params_sha256(&job->params, last, batches, sha256));
+    snprintf(note, sizeof note, "after %u of %u epochs", p->trained, job->config.epochs);
+    SL_TRY(sl_params_save(&job->params, last, batches,
+                          sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
+                          job->config.name, note));
+    if (!p->best.has)
+        return SL_OK;
+    snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch,
+             sl_measure_name(p->measure), p->best.value);
+    return sl_params_save(&job->params, sl_board_best(&job->arena), (p->best.epoch + 1) * per_epoch,
+                          sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
+                          job->config.name, note);
 }
 
 static void add_processes(struct sl_job *job)
@@ -119,7 +122,7 @@ static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
-    char path[4200], digest[33];
+    char path[4200], digest[33], reason[160];
     const struct sl_phases *p = &job->phases;
     const struct sl_report_outcome outcome = {
         .status = status_word(job->outcome),
@@ -133,11 +136,11 @@ static int write_report(struct sl_job *job, const char *sha256)
                   .presample_seconds = p->presample_seconds},
         .scheduled = p->scheduled,
         .trained = batches_trained(job),
-        .has_best = p->has_best,
-        .best_epoch = p->best_epoch,
-        .best_val_accuracy = p->best_accuracy,
-        .has_test = p->has_test,
-        .test_accuracy = p->test_accuracy,
+        .best = &p->best,
+        .measure = p->measure,
+        .stop_reason = p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
+        .trained_epochs = p->trained,
+        .test = p->has_test ? &p->test : NULL,
         .test_seconds = p->test_seconds,
         .params_sha256 = *sha256 ? sha256 : NULL,
         .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
@@ -169,11 +172,39 @@ static void note_error(struct sl_job *job)
     snprintf(job->message, sizeof job->message, "%s", sl_error_message());
 }
 
+// Writing may take longer than clients wait for the end of a job.
+static void tell_saving(struct sl_job *job)
+{
+    Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    progress.phase = "save";
+    progress.epochs = job->config.epochs;
+    progress.seconds_left = -1;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+    e.progress = &progress;
+    sl_clients_send(&job->clients, &e);
+}
+
+static void say_where_it_goes_on(struct sl_job *job)
+{
+    size_t n = strlen(job->message);
+    if (job->saving.n_written)
+        snprintf(job->message + n, sizeof job->message - n,
+                 " after update %llu, where the same command goes on",
+                 (unsigned long long)job->saving.written_version);
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
+    if (!sl_saving_is_idle(job))
+        return; // called again once that checkpoint is written
     // Without a run directory nothing has run, and nothing is left behind.
     if (job->rundir.path[0] && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
+        tell_saving(job);
+        sl_saving_finish(job, status_word(job->outcome));
+        if (job->outcome == SL_OUTCOME_STOPPED)
+            say_where_it_goes_on(job);
         if (save_parameters(job, sha256) < 0)
             note_error(job);
         if (job->outcome != SL_OUTCOME_DONE)

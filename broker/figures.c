@@ -49,6 +49,8 @@ uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p)
 static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
 {
     uint64_t sum = 0;
+    if (n == 0)
+        return;
     for (uint64_t i = 0; i < n; i++)
         sum += ns[i];
     qsort(ns, n, sizeof *ns, compare);
@@ -60,9 +62,11 @@ static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
 
 #define TAKE_STAGE(stage_, field_)                                                                 \
     do {                                                                                           \
+        uint64_t known = 0;                                                                        \
         for (uint64_t i = 0; i < n; i++)                                                           \
-            scratch->a[i] = entries[i].field_;                                                     \
-        take_stage(&f->stage_, scratch->a, n);                                                     \
+            if (!entries[i].restored)                                                              \
+                scratch->a[known++] = entries[i].field_;                                           \
+        take_stage(&f->stage_, scratch->a, known);                                                 \
     } while (0)
 
 /*
@@ -74,18 +78,20 @@ static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
 static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *entries, uint64_t n,
                        struct sl_span when, struct sl_figures_scratch *scratch)
 {
-    uint64_t lain = 0, *ready = scratch->a, *claimed = scratch->b;
+    uint64_t lain = 0, known = 0, *ready = scratch->a, *claimed = scratch->b;
     for (uint64_t i = 0; i < n; i++) {
+        if (entries[i].restored)
+            continue;
         uint64_t from = SL_MAX(entries[i].ready_at_ns, when.from_ns);
         if (entries[i].claimed_at_ns > from)
             lain += entries[i].claimed_at_ns - from;
-        ready[i] = entries[i].ready_at_ns;
-        claimed[i] = SL_MAX(entries[i].claimed_at_ns, entries[i].ready_at_ns);
+        ready[known] = entries[i].ready_at_ns;
+        claimed[known++] = SL_MAX(entries[i].claimed_at_ns, entries[i].ready_at_ns);
     }
-    qsort(ready, n, sizeof *ready, compare);
-    qsort(claimed, n, sizeof *claimed, compare);
+    qsort(ready, known, sizeof *ready, compare);
+    qsort(claimed, known, sizeof *claimed, compare);
     uint64_t depth = 0, deepest = 0;
-    for (uint64_t i = 0, j = 0; i < n;) {
+    for (uint64_t i = 0, j = 0; i < known;) {
         if (ready[i] <= claimed[j]) {
             depth++;
             i++;
@@ -134,6 +140,8 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
     uint64_t *warm = scratch->a, *cold = scratch->b, n_warm = 0, n_cold = 0;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t ns = sampling_ns(&entries[i]);
+        if (entries[i].restored)
+            continue;
         if (warms_up(scratch, entries[i].sampler))
             cold[n_cold++] = ns;
         else
@@ -147,6 +155,8 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
     for (uint64_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = &entries[i];
         uint64_t ns = SL_MAX(e->extract_ns, e->train_ns);
+        if (e->restored)
+            continue;
         bool is_cold = warms_up(scratch, e->trainer);
         if (e->standby && is_cold)
             cold[--cold_back] = ns;
@@ -177,11 +187,12 @@ static void take_switching(struct sl_epoch_figures *f)
 
 static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *entries, uint64_t n)
 {
-    double loss = 0;
+    double loss = 0, weight = 0;
     uint64_t correct = 0, counted = 0, staleness = 0;
     for (uint64_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = &entries[i];
         loss += e->loss;
+        weight += e->weight;
         correct += e->correct;
         counted += e->counted;
         f->sampled_edges += e->n_edges;
@@ -203,8 +214,8 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
     }
     f->misses = f->input_nodes - SL_MIN(f->hits, f->input_nodes);
     f->feature_bytes = f->hit_bytes + f->miss_bytes;
-    f->loss = counted ? loss / (double)counted : 0;
-    f->train_accuracy = counted ? (double)correct / (double)counted : 0;
+    f->loss = weight > 0 ? loss / weight : 0;
+    f->train_accuracy = counted ? (double)correct / (double)counted : weight > 0 ? NAN : 0;
     if (f->async && n > 0)
         f->staleness_mean = (double)staleness / (double)n;
     else

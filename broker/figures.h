@@ -13,7 +13,9 @@
  *   wait          trainers waiting for a batch or for a version  one a batch
  *   evaluate      all cells of the epoch's evaluation, sampling and extraction included
  *
- * A stage's seconds are summed over workers, so they may exceed the epoch's wall-clock time.
+ * A stage's seconds are summed over workers, so they may exceed the epoch's wall-clock time. Of a
+ * batch that was trained before the job was resumed no times are known: it counts in losses, bytes
+ * and numbers of batches alone, and a stage's count says of how many batches its times are.
  *
  * THE PROFILE. T_s, T_t and T_t' of FGNN 5.3 are medians over the epoch's batches, so that a batch
  * that was preempted does not count; the first SL_FIGURES_WARM_UP batches of each worker's life are
@@ -34,6 +36,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "broker/metrics.h"
 #include "common/ipc/ledger.h"
 
 enum {
@@ -52,10 +55,10 @@ struct sl_epoch_figures {
     uint64_t batches;
     double seconds;          // wall-clock, training alone
     double evaluate_seconds; // wall-clock, evaluation
-    double loss;             // mean over counted seeds
-    double train_accuracy;
+    double loss;             // mean
+    double train_accuracy;   // NaN where nothing can be right or wrong (regression)
     bool evaluated;
-    double val_accuracy;
+    struct sl_evaluation val;
 
     uint64_t sampled_edges, input_nodes;
     uint64_t block_bytes, feature_bytes;

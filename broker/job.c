@@ -234,6 +234,13 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
 
 // --- phases --------------------------------------------------------------------------------------
 
+static void tell_early_stop(struct sl_job *job, uint32_t epoch)
+{
+    char reason[160];
+    sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
+                    job->config.epochs, sl_phases_stop_reason(&job->phases, reason, sizeof reason));
+}
+
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
 {
     struct sl_job *job = ctx;
@@ -258,7 +265,10 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     e.epoch_done = &done;
     sl_clients_send(&job->clients, &e);
     free(json);
-    sl_job_profile(job, figures);
+    if (job->phases.stopped_early)
+        tell_early_stop(job, figures->epoch);
+    else if (job->state == SL_JOB_RUNNING)
+        sl_job_profile(job, figures);
 }
 
 static void on_complete(void *ctx)
@@ -318,6 +328,7 @@ static void send_progress(struct sl_job *job)
 static void close_loop(struct sl_job *job)
 {
     sl_crew_close(&job->crew);
+    sl_saving_close(job);
     sl_loop_close(&job->loop);
 }
 
@@ -358,6 +369,8 @@ static void on_doorbell(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     if (job->state == SL_JOB_RUNNING)
+        sl_saving_poll(job);
+    if (job->state == SL_JOB_RUNNING)
         sl_job_poll_split(job);
 }
 
@@ -369,6 +382,8 @@ static void on_tick(void *ctx)
         sl_job_check_start(job);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
+    if (job->state == SL_JOB_RUNNING)
+        sl_saving_poll(job);
     if (job->state == SL_JOB_RUNNING)
         sl_job_poll_split(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
@@ -390,6 +405,8 @@ static void on_signal(void *ctx, int signum)
 
 static void release(struct sl_job *job)
 {
+    sl_saving_fini(job);
+    sl_checkpoint_close(&job->resumed);
     sl_phases_fini(&job->phases);
     sl_crew_fini(&job->crew);
     free(job->deaths);

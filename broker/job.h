@@ -36,6 +36,7 @@
 #include "broker/phases.h"
 #include "broker/report.h"
 #include "broker/rundir.h"
+#include "broker/saving.h"
 #include "broker/supervise.h"
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
@@ -59,6 +60,7 @@ struct sl_job_options {
     const char *config_text; // resolved job file
     size_t config_bytes;
     const char *report_path; // NULL for none but the run directory's
+    const char *resume;      // the checkpoint to go on from, NULL to begin anew
     const char *worker_directory;
 };
 
@@ -118,12 +120,14 @@ struct sl_job {
     double sampler_load_seconds, trainer_load_seconds; // the longest so far
 
     uint64_t block_bytes_max, block_bytes_mean, probe_bytes;
-    uint32_t infer_width;
+    uint32_t infer_width, jumping_width;
     struct sl_params params;
     struct sl_arena arena; // base is NULL until every worker has said Hello
     struct sl_phases phases;
     struct sl_report report;
     struct sl_rundir rundir;
+    struct sl_checkpoint resumed; // path is "" for a job that begins
+    struct sl_saving saving;
 
     uint64_t ticks;
     uint64_t peak_memory, broker_peak_bytes;

@@ -46,7 +46,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 
 static int start(struct sl_loop *loop, int bus_fd)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     int err = 0;
     uv_prepare_init(&loop->uv, &loop->before);
     uv_check_init(&loop->uv, &loop->after);

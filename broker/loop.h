@@ -5,7 +5,7 @@
  *              edge, so the bus is read before and after every wait, whatever woke the loop
  *   doorbell   an eventfd that workers ring when a phase is over
  *   tick       ten times a second: progress, and everything that a dying worker may not have said
- *   signals    SIGINT, SIGTERM and SIGHUP
+ *   signals    SIGINT, SIGTERM, SIGHUP and SIGUSR1
  *
  * The handlers never block and never sleep. libuv's own handles of others (workers, timers, thread
  * pool) live on the same loop.
@@ -35,7 +35,7 @@ struct sl_loop {
     uv_check_t after;
     uv_poll_t bus, doorbell;
     uv_timer_t tick;
-    uv_signal_t signals[3];
+    uv_signal_t signals[4];
 };
 
 // bus_fd and doorbell_fd are borrowed.

@@ -32,6 +32,7 @@ static const char usage[] =
     "  --token T       number that every message must carry\n"
     "  --config-fd N   descriptor with the resolved job file\n"
     "  --report FILE   write the report here too\n"
+    "  --resume NAME   go on from this checkpoint of the job's output directory\n"
     "  --job NAME, --output DIR   what 'sluice scale' finds this process by\n"
     "  --help          this text\n"
     "\n"
@@ -39,7 +40,7 @@ static const char usage[] =
 
 struct options {
     bool private, help;
-    const char *endpoint, *token, *config_fd, *report, *job, *output;
+    const char *endpoint, *token, *config_fd, *report, *resume, *job, *output;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -53,7 +54,7 @@ static int parse(int argc, char **argv, struct options *o)
         {"-h", NULL, &o->help},           {"--endpoint", &o->endpoint, NULL},
         {"--token", &o->token, NULL},     {"--config-fd", &o->config_fd, NULL},
         {"--report", &o->report, NULL},   {"--job", &o->job, NULL},
-        {"--output", &o->output, NULL},
+        {"--output", &o->output, NULL},   {"--resume", &o->resume, NULL},
     };
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
@@ -114,7 +115,8 @@ static int run(const struct options *o, int *status)
 {
     unsigned long long token, fd;
     char *text = NULL;
-    struct sl_job_options job = {.endpoint = o->endpoint, .report_path = o->report};
+    struct sl_job_options job = {
+        .endpoint = o->endpoint, .report_path = o->report, .resume = o->resume};
     if (!o->private)
         return sl_fail(SL_EINVAL,
                        "only --private is offered: a broker runs the one job of the `sluice run` "

@@ -2,7 +2,9 @@
  * params.h - the model's parameters as the broker knows them: names, shapes, initial values.
  *
  * The broker knows no model. A trainer's Hello lists the tensors in the order of the parameter
- * file; on the board they lie one after another in that order, without gaps.
+ * file; on the board they lie one after another in that order, without gaps. A counter (batch
+ * norm's num_batches_tracked) has no place there: it is the number of batches trained, and becomes
+ * an int64 scalar in the file.
  */
 #ifndef SL_BROKER_PARAMS_H
 #define SL_BROKER_PARAMS_H
@@ -14,9 +16,19 @@
 #include "common/data/safetensors.h"
 #include "common/ipc/control.pb-c.h"
 
+// What an update does to a tensor: the values that trainers send (their enum sl_tensor_role).
+enum sl_param_role {
+    SL_PARAM_LEARNED,
+    SL_PARAM_RUNNING, // a running statistic
+    SL_PARAM_FIXED,
+    SL_PARAM_COUNTER, // no floats: batches trained
+    SL_PARAM_ROLES,
+};
+
 struct sl_param_tensor {
     char name[128];
-    uint32_t rank;
+    enum sl_param_role role;
+    uint32_t rank; // 0 for a counter alone
     uint64_t shape[SL_SAFETENSORS_MAX_DIMS];
     uint64_t offset, n; // floats
     float init_constant, init_bound;
@@ -38,10 +50,28 @@ bool sl_params_agree(const struct sl_params *params, const Sl__Control__Hello *h
 // out (n): constant + uniform(-bound, bound), keyed by (seed; tensor, element).
 void sl_params_initialise(const struct sl_params *params, uint64_t seed, float *out);
 
-// values (n) as a .safetensors file; `note` says what they are ("epoch 7, best validation").
-int sl_params_save(const struct sl_params *params, const float *values, const char *path,
-                   const char *job, const char *note);
-int sl_params_sha256(const struct sl_params *params, const float *values,
+/*
+ * values (n) as a .safetensors file; `note` says what they are ("epoch 7, best validation").
+ * batches: how many have been trained, which is what counters say.
+ */
+int sl_params_save(const struct sl_params *params, const float *values, uint64_t batches,
+                   const char *path, const char *job, const char *note);
+int sl_params_sha256(const struct sl_params *params, const float *values, uint64_t batches,
                      char hex[SL_SHA256_HEX_BYTES]);
+
+/*
+ * Reads values (n) from a .safetensors file that has exactly these tensors, in any order. Whatever
+ * differs in names, shapes and types is counted, and the first ones are named: SL_EFORMAT, and
+ * values are untouched. SL_ENOENT, SL_EACCESS. What counters say is not asked, nor whether they are
+ * there.
+ */
+int sl_params_load(const struct sl_params *params, const char *path, float *values);
+
+// The optimizer's arrays (n_state, each n): "exp_avg.convs.0.bias" and so on, as PyTorch calls
+// them, of learned tensors.
+int sl_params_save_state(const struct sl_params *params, const float *const *state,
+                         uint32_t n_state, const char *path, const char *job, const char *note);
+int sl_params_load_state(const struct sl_params *params, const char *path, float *const *state,
+                         uint32_t n_state);
 
 #endif

@@ -1,7 +1,7 @@
 #include "broker/phases.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "broker/shuffle.h"
@@ -16,6 +16,7 @@ enum { SHUFFLE_INLINE_MAX = 1 << 16 }; // below a millisecond
 
 void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_dataset *dataset)
 {
+    setup->dataset = dataset;
     setup->n_nodes = dataset->n_nodes;
     setup->n_edges = dataset->n_edges;
     setup->indices = dataset->indices;
@@ -31,10 +32,8 @@ static void prepare_orders(struct sl_phases *p);
 static void shuffle_bank(struct sl_phases *p, uint32_t order)
 {
     const struct sl_vertex_list *train = &p->setup.split[SL_SPLIT_TRAIN];
-    uint32_t presample = sl_ranking_presample_phases(p->setup.config);
-    uint32_t epoch = order < presample ? order : order - presample;
-    sl_shuffle_order(p->setup.config->seed, epoch, train->ids, train->n, &p->cancel,
-                     sl_arena_order(p->arena, order & 1));
+    sl_shuffle_order(p->setup.config->seed, sl_plan_order_epoch(&p->setup, order), train->ids,
+                     train->n, &p->cancel, sl_arena_order(p->arena, order & 1));
 }
 
 // On a thread of libuv's pool.
@@ -80,11 +79,6 @@ static void prepare_orders(struct sl_phases *p)
 
 // --- ranking -------------------------------------------------------------------------------------
 
-static struct sl_open_phase *open_at(struct sl_phases *p, uint32_t i)
-{
-    return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
-}
-
 static void end_with_error(struct sl_phases *p)
 {
     p->stopped = true;
@@ -124,10 +118,11 @@ static void rank_when_due(struct sl_phases *p)
 {
     uint32_t counted = sl_plan_counted_orders(&p->setup);
     if (p->stopped || p->ranking.state != SL_RANKING_NONE ||
-        !sl_ranking_is_needed(p->setup.config) || p->orders_open < counted)
+        !sl_ranking_is_needed(p->setup.config) || p->orders_open < counted ||
+        sl_plan_first_ranked(&p->setup) >= p->setup.config->epochs)
         return;
     for (uint32_t i = 0; i < p->n_open; i++) {
-        struct sl_open_phase *o = open_at(p, i);
+        struct sl_open_phase *o = sl_phases_at(p, i);
         if (sl_plan_has_order(o->step) && sl_plan_order(&p->setup, o->step) < counted &&
             !is_sampled(p, o))
             return;
@@ -149,17 +144,28 @@ static void rank_when_due(struct sl_phases *p)
 
 // --- opening -------------------------------------------------------------------------------------
 
-static bool evaluation_is_open(struct sl_phases *p)
+// Evaluations that have not been judged.
+static uint32_t evaluations_open(struct sl_phases *p)
 {
+    uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_open; i++)
-        if (open_at(p, i)->ends_evaluation)
-            return true;
-    return false;
+        n += sl_phases_at(p, i)->ends_evaluation;
+    return n;
+}
+
+// Whether the next epoch will perhaps not be trained: one of the evaluations before it may be the
+// one at which patience runs out.
+static bool is_doubtful(struct sl_phases *p)
+{
+    uint32_t patience = p->setup.config->early_stopping.patience, n = evaluations_open(p);
+    return patience > 0 && p->next.purpose == SL_PURPOSE_TRAIN && n > 0 &&
+           p->best.waited + n >= patience;
 }
 
 static bool can_open(struct sl_phases *p)
 {
-    if (p->stopped || p->next.purpose == SL_PURPOSE_END || p->n_open == SL_ARENA_PHASES)
+    if (p->stopped || p->next.purpose == SL_PURPOSE_END || p->n_open == SL_ARENA_PHASES ||
+        is_doubtful(p))
         return false;
     if (!sl_plan_has_order(p->next))
         return true;
@@ -174,7 +180,7 @@ static bool can_open(struct sl_phases *p)
 static void begin_oldest(struct sl_phases *p)
 {
     p->began_ns = sl_now_ns();
-    if (p->first_ns == 0 && p->n_open > 0 && open_at(p, 0)->step.purpose == SL_PURPOSE_TRAIN)
+    if (p->first_ns == 0 && p->n_open > 0 && sl_phases_at(p, 0)->step.purpose == SL_PURPOSE_TRAIN)
         p->first_ns = p->began_ns;
 }
 
@@ -184,6 +190,14 @@ static bool may_begin(struct sl_phases *p, struct sl_plan_step step)
     const struct sl_phases_events *events = &p->setup.events;
     return step.purpose != SL_PURPOSE_TRAIN || !events->may_begin ||
            events->may_begin(p->setup.ctx, step.epoch);
+}
+
+static int open_phase(struct sl_phases *p, struct sl_open_phase *o)
+{
+    const struct sl_resume_point *r = &p->setup.resume;
+    bool restored = o->step.purpose == SL_PURPOSE_TRAIN && o->step.epoch == r->epoch;
+    return sl_ledger_open_restored(p->arena, &o->spec, r->records, restored ? r->n_records : 0,
+                                   &o->seq);
 }
 
 static void open_more(struct sl_phases *p)
@@ -197,10 +211,10 @@ static void open_more(struct sl_phases *p)
         // write over the parameters that were evaluated, the test wants the best ones.
         bool follows = p->next.purpose == SL_PURPOSE_TRAIN ||
                        (p->next.purpose == SL_PURPOSE_TEST && p->next.layer == 0);
-        o.gated = follows && (evaluation_is_open(p) || !may_begin(p, p->next));
+        o.gated = follows && (evaluations_open(p) > 0 || !may_begin(p, p->next));
         o.spec.gated = o.gated;
         SL_FAILPOINT(BROKER_PHASE);
-        int rc = sl_ledger_open_phase(p->arena, &o.spec, &o.seq);
+        int rc = open_phase(p, &o);
         if (rc == SL_EAGAIN)
             return;
         if (rc < 0) {
@@ -210,7 +224,7 @@ static void open_more(struct sl_phases *p)
         p->orders_open += sl_plan_has_order(p->next);
         if (p->next.purpose == SL_PURPOSE_TRAIN)
             p->scheduled += sl_div_up(o.spec.n_items, o.spec.batch_size);
-        *open_at(p, p->n_open++) = o;
+        *sl_phases_at(p, p->n_open++) = o;
         if (p->n_open == 1)
             begin_oldest(p);
         p->next = after;
@@ -253,6 +267,20 @@ static void read_presample(struct sl_phases *p, struct sl_span when)
     p->orders_read++;
 }
 
+static void add_to_digest(struct sl_phases *p, const struct sl_batch_entry *entries, uint64_t n)
+{
+    XXH128_canonical_t sum;
+    if (!p->digest_state)
+        return;
+    memcpy(p->digest_before, p->digest, sizeof p->digest);
+    XXH3_128bits_reset(p->digest_state);
+    XXH3_128bits_update(p->digest_state, p->digest, sizeof p->digest);
+    for (uint64_t i = 0; i < n; i++)
+        XXH3_128bits_update(p->digest_state, &entries[i].digest, sizeof entries[i].digest);
+    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(p->digest_state));
+    memcpy(p->digest, sum.digest, sizeof p->digest);
+}
+
 static void read_training(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                           struct sl_span when)
 {
@@ -270,8 +298,9 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->switches = p->switches;
     p->switches = 0;
     sl_figures_take_training(f, entries, n, when, &p->scratch);
-    for (uint64_t i = 0; p->digest && i < n; i++)
-        XXH3_128bits_update(p->digest, &entries[i].digest, sizeof entries[i].digest);
+    add_to_digest(p, entries, n);
+    for (uint64_t i = 0; p->records && i < n; i++)
+        sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);
     p->done += n;
     p->trained = o->step.epoch + 1;
     p->orders_read++;
@@ -296,7 +325,55 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     return first;
 }
 
-static void read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
+// The oldest open phase ended an evaluation, of which everything is known now.
+static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
+{
+    const struct sl_config *config = p->setup.config;
+    const struct sl_evaluation *found = &p->metrics.found;
+    if (o->step.purpose == SL_PURPOSE_TEST) {
+        p->has_test = true;
+        p->test = *found;
+        return;
+    }
+    p->epoch.evaluated = true;
+    p->epoch.val = *found;
+    if (sl_best_take(&p->best, p->measure, config->early_stopping.min_delta, o->step.epoch,
+                     found->value[p->measure]))
+        memcpy(sl_board_best(p->arena), sl_board_params(p->arena, sl_board_version(p->arena)),
+               p->arena->h->spec.n_params * sizeof(float));
+    if (!sl_best_is_stale(&p->best, config->early_stopping.patience) ||
+        o->step.epoch + 1 >= config->epochs)
+        return;
+    p->stopped_early = true;
+    p->next = sl_plan_after_training(&p->setup, o->step.epoch);
+}
+
+static void on_judged(void *ctx);
+
+// Judges the evaluation that the phase ends. False when that goes on: on_judged() ends it.
+static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n)
+{
+    const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
+    bool test = o->step.purpose == SL_PURPOSE_TEST;
+    struct sl_metrics *m = &p->metrics;
+    *m = (struct sl_metrics){
+        .dataset = p->setup.dataset,
+        .list = &p->setup.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
+        .predictions = sl_arena_predictions(p->arena),
+        .on_done = on_judged,
+        .ctx = p,
+    };
+    for (uint64_t i = 0; i < n; i++) {
+        m->sums.loss += entries[i].loss;
+        m->sums.weight += entries[i].weight;
+        m->sums.correct += entries[i].correct;
+        m->sums.counted += entries[i].counted;
+    }
+    return sl_metrics_start(m, p->setup.loop);
+}
+
+// False while the evaluation that it ends is being judged: the phase stays open.
+static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                             struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
@@ -306,34 +383,13 @@ static void read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
         p->test_seconds += sl_span_seconds(when);
     else
         sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
-    if (!o->ends_evaluation)
-        return;
-    uint64_t correct = 0, counted = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        correct += entries[i].correct;
-        counted += entries[i].counted;
-    }
-    double accuracy = counted ? (double)correct / (double)counted : 0;
-    if (test) {
-        p->has_test = true;
-        p->test_accuracy = accuracy;
-        return;
-    }
-    p->epoch.evaluated = true;
-    p->epoch.val_accuracy = accuracy;
-    if (p->has_best && accuracy <= p->best_accuracy)
-        return;
-    p->has_best = true;
-    p->best_accuracy = accuracy;
-    p->best_epoch = o->step.epoch;
-    memcpy(sl_board_best(p->arena), sl_board_params(p->arena, sl_board_version(p->arena)),
-           p->arena->h->spec.n_params * sizeof(float));
+    return !o->ends_evaluation || judge(p, o, n);
 }
 
 void sl_phases_open_gates(struct sl_phases *p)
 {
     for (uint32_t i = 0; i < p->n_open; i++) {
-        struct sl_open_phase *o = open_at(p, i);
+        struct sl_open_phase *o = sl_phases_at(p, i);
         if (o->gated && may_begin(p, o->step)) {
             o->gated = false;
             sl_ledger_open_gate(p->arena, o->seq);
@@ -346,6 +402,7 @@ void sl_phases_open_gates(struct sl_phases *p)
 static void tell_epoch(struct sl_phases *p)
 {
     p->epoch_waits = false;
+    p->told = p->epoch.epoch + 1;
     p->setup.events.on_epoch(p->setup.ctx, &p->epoch);
 }
 
@@ -382,6 +439,11 @@ static void epoch_is_over(struct sl_phases *p)
         return;
     }
     f->has_optimal = true;
+    f->optimal_hit_rate = NAN;
+    if (p->stopped) {
+        tell_epoch(p);
+        return;
+    }
     p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.n_nodes,
                                        f->cache_rows, on_optimum, p);
     if (p->epoch_waits)
@@ -397,17 +459,17 @@ static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
     return o->step.purpose == SL_PURPOSE_TRAIN && !sl_plan_validates(&p->setup, o->step.epoch);
 }
 
-// The oldest open phase is complete.
-static void read_oldest(struct sl_phases *p)
+// The oldest open phase has been read.
+static void close_oldest(struct sl_phases *p)
 {
-    struct sl_open_phase o = *open_at(p, 0);
-    struct sl_span when = {p->began_ns, sl_now_ns()};
-    uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
-    switch (o.step.purpose) {
-    case SL_PURPOSE_PRESAMPLE: read_presample(p, when); break;
-    case SL_PURPOSE_TRAIN: read_training(p, &o, n, when); break;
-    default: read_evaluation(p, &o, n, when); break;
+    struct sl_open_phase o = *sl_phases_at(p, 0);
+    if (o.ends_evaluation && p->metrics.rc < 0) {
+        sl_fail(p->metrics.rc, "%s", p->metrics.message);
+        end_with_error(p);
+        return;
     }
+    if (o.ends_evaluation)
+        take_judgement(p, &o);
     p->first_open = (p->first_open + 1) % SL_ARENA_PHASES;
     p->n_open--;
     if (o.ends_evaluation)
@@ -417,11 +479,54 @@ static void read_oldest(struct sl_phases *p)
         epoch_is_over(p);
 }
 
+// The oldest open phase is complete.
+static void read_oldest(struct sl_phases *p)
+{
+    struct sl_open_phase o = *sl_phases_at(p, 0);
+    struct sl_span when = {p->began_ns, sl_now_ns()};
+    uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
+    switch (o.step.purpose) {
+    case SL_PURPOSE_PRESAMPLE: read_presample(p, when); break;
+    case SL_PURPOSE_TRAIN: read_training(p, &o, n, when); break;
+    default:
+        if (!read_evaluation(p, &o, n, when))
+            return;
+        break;
+    }
+    close_oldest(p);
+}
+
+// What a phase that has been read makes possible.
+static void go_on(struct sl_phases *p)
+{
+    rank_when_due(p);
+    prepare_orders(p);
+    open_more(p);
+}
+
+static void on_judged(void *ctx)
+{
+    struct sl_phases *p = ctx;
+    if (p->stopped)
+        return; // the evaluation will be made once more, should the job go on
+    close_oldest(p);
+    if (!p->stopped)
+        go_on(p);
+    sl_phases_poll(p); // what has been completed meanwhile was left unread
+}
+
+void sl_phases_read_rest(struct sl_phases *p)
+{
+    while (p->n_open > 0 && sl_phases_at(p, 0)->step.purpose == SL_PURPOSE_TRAIN &&
+           sl_ledger_phase_complete(p->arena, sl_phases_at(p, 0)->seq))
+        read_oldest(p);
+}
+
 static bool can_read(struct sl_phases *p)
 {
     // The figures of an epoch are kept in one place, so the next one waits until they are told.
-    return !p->stopped && !p->epoch_waits && p->n_open > 0 &&
-           sl_ledger_phase_complete(p->arena, open_at(p, 0)->seq);
+    return !p->stopped && !p->epoch_waits && !p->metrics.busy && p->n_open > 0 &&
+           sl_ledger_phase_complete(p->arena, sl_phases_at(p, 0)->seq);
 }
 
 void sl_phases_poll(struct sl_phases *p)
@@ -430,9 +535,8 @@ void sl_phases_poll(struct sl_phases *p)
     rank_when_due(p);
     while (can_read(p)) {
         read_oldest(p);
-        rank_when_due(p);
-        prepare_orders(p);
-        open_more(p);
+        if (!p->metrics.busy && !p->stopped)
+            go_on(p);
     }
     if (!p->stopped && !p->epoch_waits && p->n_open == 0 && p->next.purpose == SL_PURPOSE_END) {
         p->stopped = true;
@@ -442,6 +546,16 @@ void sl_phases_poll(struct sl_phases *p)
 
 // --- life ----------------------------------------------------------------------------------------
 
+// What is known of the epochs before.
+static void go_on_from(struct sl_phases *p, const struct sl_resume_point *r, uint64_t batches)
+{
+    p->trained = p->told = r->epoch;
+    p->scheduled = p->done = r->epoch * batches;
+    p->best = r->best;
+    p->stopped_early = r->epoch < p->setup.config->epochs && p->next.purpose >= SL_PURPOSE_TEST;
+    memcpy(p->digest, r->digest, sizeof p->digest);
+}
+
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, struct sl_arena *arena)
 {
     memset(p, 0, sizeof *p);
@@ -449,13 +563,15 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     p->arena = arena;
     p->next = sl_plan_first(setup);
     p->train_share = 1;
+    p->measure = sl_measure_of(setup->config->evaluate.metric, setup->dataset->task);
     SL_TRY(sl_figures_scratch_init(&p->scratch, sl_phases_cells_max(setup)));
-    if (setup->config->digest) {
-        p->digest = XXH3_createState();
-        if (!p->digest)
-            return sl_fail(SL_ENOMEM, "no memory for the digest");
-        XXH3_128bits_reset(p->digest);
-    }
+    uint64_t batches = sl_phases_batches(setup->config, setup->split[SL_SPLIT_TRAIN].n);
+    if (setup->keeps_records && !(p->records = calloc(batches, sizeof *p->records)))
+        return sl_fail(SL_ENOMEM, "no memory for the records of %llu batches",
+                       (unsigned long long)batches);
+    if (setup->config->digest && !(p->digest_state = XXH3_createState()))
+        return sl_fail(SL_ENOMEM, "no memory for the digest");
+    go_on_from(p, &setup->resume, batches);
     return SL_OK;
 }
 
@@ -480,106 +596,8 @@ void sl_phases_stop(struct sl_phases *p)
 void sl_phases_fini(struct sl_phases *p)
 {
     sl_figures_scratch_fini(&p->scratch);
-    XXH3_freeState(p->digest);
-    p->digest = NULL;
-}
-
-// --- the live view -------------------------------------------------------------------------------
-
-static uint64_t cells_done(struct sl_phases *p, const struct sl_open_phase *o)
-{
-    uint64_t cursor = atomic_load(&sl_ledger_phase(p->arena, o->seq)->done_cursor);
-    return cursor >> 32 == o->seq ? (uint32_t)cursor : 0;
-}
-
-// Sums the loss of batches that have become done since the last look.
-static double running_loss(struct sl_phases *p, const struct sl_open_phase *o, uint64_t done)
-{
-    if (p->seen_seq != o->seq) {
-        p->seen_seq = o->seq;
-        p->seen_cells = p->seen_counted = 0;
-        p->seen_loss = 0;
-    }
-    for (; p->seen_cells < done; p->seen_cells++) {
-        const struct sl_batch_entry *e = sl_ledger_entry(p->arena, o->seq, (uint32_t)p->seen_cells);
-        p->seen_loss += e->loss;
-        p->seen_counted += e->counted;
-    }
-    return p->seen_counted ? p->seen_loss / (double)p->seen_counted : 0;
-}
-
-// Pre-sampling, ranking: what comes before the first epoch.
-static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
-{
-    const struct sl_open_phase *o = p->n_open ? open_at(p, 0) : NULL;
-    if (!o) {
-        out->phase = "rank";
-        return;
-    }
-    uint64_t n = sl_div_up(o->spec.n_items, o->spec.batch_size);
-    out->phase = "presample";
-    out->epoch = o->step.epoch;
-    out->done = o->step.epoch * n + cells_done(p, o);
-    out->total = sl_ranking_presample_phases(p->setup.config) * n;
-}
-
-void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
-{
-    uint32_t last = p->setup.config->epochs - 1;
-    *out = (struct sl_phases_view){
-        .phase = "train", .epoch = SL_MIN(p->trained, last), .seconds_left = -1};
-    const struct sl_open_phase *o = open_at(p, 0);
-    if (p->n_open == 0 || o->step.purpose == SL_PURPOSE_PRESAMPLE) {
-        if (p->n_open || p->ranking.state == SL_RANKING_BUSY)
-            view_preparation(p, out);
-        return;
-    }
-    struct sl_plan_step step = o->step;
-    out->epoch = step.epoch;
-    out->done = cells_done(p, o);
-    out->total = sl_div_up(o->spec.n_items, o->spec.batch_size);
-    double within = out->total ? (double)out->done / (double)out->total : 0;
-    if (step.purpose == SL_PURPOSE_TRAIN) {
-        out->loss = running_loss(p, o, out->done);
-        within *= p->train_share;
-    } else {
-        // The layers of one evaluation are shown as one stage.
-        out->phase = step.purpose == SL_PURPOSE_TEST ? "test" : "evaluate";
-        out->loss = p->epoch.loss;
-        uint64_t before = 0, all = 0;
-        for (uint32_t l = 0; l < sl_plan_evaluation_phases(&p->setup); l++) {
-            step.layer = l;
-            struct sl_phase_spec spec = sl_plan_spec(&p->setup, step);
-            uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
-            before += l < o->step.layer ? n : 0;
-            all += n;
-        }
-        out->done += before;
-        out->total = all;
-        within = p->train_share + (1 - p->train_share) * (double)out->done / (double)all;
-    }
-    if (step.purpose == SL_PURPOSE_TEST)
-        return;
-    double fraction = (step.epoch + within) / p->setup.config->epochs;
-    double elapsed = (double)(sl_now_ns() - p->first_ns) * 1e-9;
-    if (fraction > 0 && elapsed > 0.5)
-        out->seconds_left = elapsed * (1 - fraction) / fraction;
-}
-
-bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)
-{
-    const struct sl_open_phase *o = open_at(p, 0);
-    bool trains = p->n_open > 0 && o->step.purpose == SL_PURPOSE_TRAIN;
-    *epoch = trains ? o->step.epoch : p->trained;
-    *batches_done = trains ? cells_done(p, o) : 0;
-    return trains;
-}
-
-bool sl_phases_digest(const struct sl_phases *p, char hex[33])
-{
-    if (!p->digest || p->done == 0)
-        return false;
-    XXH128_hash_t h = XXH3_128bits_digest(p->digest);
-    snprintf(hex, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
-    return true;
+    XXH3_freeState(p->digest_state);
+    p->digest_state = NULL;
+    free(p->records);
+    p->records = NULL;
 }

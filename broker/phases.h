@@ -7,8 +7,10 @@
  *
  * DESIGN. Phases of the plan (plan.h) are opened in its order as long as the ledger's ring and the
  * two banks of the epoch order have room. What follows an evaluation is opened with its gate
- * closed: samplers draw its batches already, trainers wait until the evaluation has been read and,
- * if it was the best, its parameters copied.
+ * closed: samplers draw its batches already, trainers wait until the evaluation has been judged
+ * (metrics.h, on libuv's thread pool; the phase counts as open until then) and, if it was the best,
+ * its parameters copied. With early stopping no epoch is opened behind an evaluation that may be
+ * the one at which patience runs out: so nothing is ever begun that would have to be taken back.
  *
  * Phases complete strictly in order. A complete phase is read at once, since the ledger reuses its
  * entries once the phase eight numbers later is opened, and only this file opens phases.
@@ -32,12 +34,16 @@
 #include <uv.h>
 #include <xxhash.h>
 
+#include "broker/best.h"
 #include "broker/figures.h"
+#include "broker/metrics.h"
 #include "broker/plan.h"
 #include "broker/ranking.h"
 #include "common/data/dataset.h"
 #include "common/ipc/ledger.h"
 #include "config/config.h"
+
+enum { SL_PHASES_DIGEST_BYTES = 16 };
 
 struct sl_phases_events {
     // Whether trainers may begin with an epoch; call sl_phases_open_gates() when the answer has
@@ -54,16 +60,28 @@ struct sl_phases_events {
     void (*on_ranked)(void *ctx, double seconds);
 };
 
+// Where a job goes on from, as its checkpoint says; all zero for a job that begins.
+struct sl_resume_point {
+    uint32_t epoch;     // those before it are complete, evaluations and all
+    uint32_t n_records; // batches of it whose gradients are applied
+    const struct sl_cell_record *records;
+    struct sl_best best;
+    uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the epochs before
+};
+
 // What the job is about; outlives the phases.
 struct sl_phases_setup {
     uv_loop_t *loop;
     const struct sl_config *config;
+    const struct sl_dataset *dataset; // for the labels of the evaluated vertices
     uint64_t n_nodes;
     // Sources of all edges (n_edges), for the policy degree; may be NULL otherwise.
     uint64_t n_edges;
     const void *indices;
     enum sl_dtype indices_dtype;
     struct sl_vertex_list split[SL_SPLIT_COUNT];
+    struct sl_resume_point resume;
+    bool keeps_records; // of the last training epoch, for checkpoints
     struct sl_phases_events events;
     void *ctx;
 };
@@ -94,10 +112,12 @@ struct sl_phases {
     bool stopped;
 
     struct sl_order_bank bank[2];
-    uint32_t next_order;  // to be prepared
-    uint32_t orders_open; // whose phases have been opened
-    uint32_t orders_read; // whose phases have been read
-    uint32_t trained;     // epochs whose TRAIN phase has been read
+    uint32_t next_order;            // to be prepared
+    uint32_t orders_open;           // whose phases have been opened
+    uint32_t orders_read;           // whose phases have been read
+    uint32_t trained;               // epochs whose TRAIN phase has been read
+    uint32_t told;                  // epochs that on_epoch has been called for
+    struct sl_cell_record *records; // keeps_records: of the TRAIN phase that was read last
     uv_work_t shuffle;
     atomic_bool cancel;
 
@@ -110,27 +130,36 @@ struct sl_phases {
     uint64_t switches;                        // since the last epoch ended
 
     struct sl_epoch_figures epoch; // being filled
-    uint64_t correct, counted;     // of the evaluation being read
+    enum sl_measure measure;       // what evaluations are judged by
+    struct sl_metrics metrics;     // of the evaluation being judged
     uint64_t evicted_before, resampled, retrained;
-    XXH3_state_t *digest; // over all training blocks; NULL unless asked for
+    // Digest of all training blocks of the epochs that were read, each with the one before it, and
+    // of those before the last of these. The state is NULL unless the job asks for digests.
+    XXH3_state_t *digest_state;
+    uint8_t digest[SL_PHASES_DIGEST_BYTES], digest_before[SL_PHASES_DIGEST_BYTES];
 
     // results
     uint64_t scheduled, done; // training batches
     double presample_seconds; // in PRESAMPLE phases
-    bool has_best;
-    double best_accuracy;
-    uint32_t best_epoch;
+    struct sl_best best;
+    bool stopped_early; // before the last epoch, because no evaluation was better any more
     bool has_test;
-    double test_accuracy;
+    struct sl_evaluation test;
     double test_seconds;
 
     // live view
     uint64_t first_ns;             // the first epoch began
     uint64_t seen_seq, seen_cells; // up to where loss has been summed
     double seen_loss;
-    uint64_t seen_counted;
+    double seen_weight;
     double train_share; // of an epoch's time, from the last complete one
 };
+
+// Open phase i, the oldest is 0.
+static inline struct sl_open_phase *sl_phases_at(struct sl_phases *p, uint32_t i)
+{
+    return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
+}
 
 struct sl_phases_view {
     const char *phase; // "presample", "rank", "train", "evaluate", "test"
@@ -164,15 +193,22 @@ bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_do
 // Lets trainers begin with what they may begin with.
 void sl_phases_open_gates(struct sl_phases *p);
 
+// After a stop, once no worker is left: reads training phases that have been completed meanwhile.
+void sl_phases_read_rest(struct sl_phases *p);
+
 // Opens nothing more. What is under way on the thread pool ends soon, before the loop does; an
 // epoch that waits for its optimal hit rate is told without it.
 void sl_phases_stop(struct sl_phases *p);
 void sl_phases_fini(struct sl_phases *p); // after the loop has ended; safe on a zeroed struct
 
-void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out);
+void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out); // phases_view.c
+
+// Why training has stopped early, in words. Returns buf.
+char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes);
 
 // Digest of all training blocks of complete epochs in batch order, 32 hexadecimal digits; false
-// when the job did not ask for it or no epoch is complete.
+// when the job did not ask for it or no epoch is complete. It is a chain, an epoch's being made of
+// the one before and of its blocks', so that these 16 bytes are enough to go on with.
 bool sl_phases_digest(const struct sl_phases *p, char hex[33]);
 
 #endif

@@ -21,6 +21,16 @@ uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train)
     return sl_div_up(batches, config->updates.batches_per_update);
 }
 
+uint64_t sl_phases_batches_of(const struct sl_config *config, uint64_t n_train, uint64_t version)
+{
+    uint64_t batches = sl_phases_batches(config, n_train);
+    uint64_t updates = SL_MAX(sl_phases_updates(config, n_train), 1u);
+    uint64_t per_update =
+        config->updates.mode == SL_UPDATE_ASYNC ? 1 : config->updates.batches_per_update;
+    // An epoch's last update may be of fewer.
+    return version / updates * batches + SL_MIN(version % updates * per_update, batches);
+}
+
 bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch)
 {
     uint32_t every = setup->config->evaluate.every;
@@ -34,10 +44,39 @@ uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup)
     return setup->config->evaluate.full ? setup->config->model.layers : 1;
 }
 
+uint32_t sl_plan_presample_phases(const struct sl_phases_setup *setup)
+{
+    uint32_t n = sl_ranking_presample_phases(setup->config);
+    return n - SL_MIN(n, setup->resume.epoch);
+}
+
+uint32_t sl_plan_first_ranked(const struct sl_phases_setup *setup)
+{
+    const struct sl_config *config = setup->config;
+    uint32_t counted = sl_ranking_first_epoch(config), first = setup->resume.epoch;
+    // Of an epoch that was begun before only the rest is drawn: it is counted beside the K.
+    if (counted > 0 && counted < config->epochs && setup->resume.n_records > 0)
+        first++;
+    return SL_MIN(first + counted, config->epochs);
+}
+
+struct sl_plan_step sl_plan_after_training(const struct sl_phases_setup *setup, uint32_t epoch)
+{
+    bool tests = setup->split[SL_SPLIT_TEST].n != 0;
+    return (struct sl_plan_step){tests ? SL_PURPOSE_TEST : SL_PURPOSE_END, epoch, 0};
+}
+
 struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup)
 {
-    bool presample = sl_ranking_presample_phases(setup->config) > 0;
-    return (struct sl_plan_step){presample ? SL_PURPOSE_PRESAMPLE : SL_PURPOSE_TRAIN, 0, 0};
+    uint32_t first = setup->resume.epoch;
+    if (first >= setup->config->epochs)
+        return sl_plan_after_training(setup, setup->config->epochs - 1);
+    // It had stopped early, and was killed before it was tested.
+    if (first > 0 && setup->resume.n_records == 0 &&
+        sl_best_is_stale(&setup->resume.best, setup->config->early_stopping.patience))
+        return sl_plan_after_training(setup, first - 1);
+    bool presample = sl_plan_presample_phases(setup) > 0;
+    return (struct sl_plan_step){presample ? SL_PURPOSE_PRESAMPLE : SL_PURPOSE_TRAIN, first, 0};
 }
 
 struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step)
@@ -47,7 +86,7 @@ struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl
     case SL_PURPOSE_PRESAMPLE:
         if (step.epoch + 1 < sl_ranking_presample_phases(setup->config))
             return (struct sl_plan_step){SL_PURPOSE_PRESAMPLE, step.epoch + 1, 0};
-        return (struct sl_plan_step){SL_PURPOSE_TRAIN, 0, 0};
+        return (struct sl_plan_step){SL_PURPOSE_TRAIN, setup->resume.epoch, 0};
     case SL_PURPOSE_TRAIN:
         if (sl_plan_validates(setup, step.epoch))
             return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, 0};
@@ -61,8 +100,8 @@ struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl
     }
     if (step.purpose != SL_PURPOSE_TEST && step.epoch + 1 < setup->config->epochs)
         return (struct sl_plan_step){SL_PURPOSE_TRAIN, step.epoch + 1, 0};
-    if (step.purpose != SL_PURPOSE_TEST && setup->split[SL_SPLIT_TEST].n != 0)
-        return (struct sl_plan_step){SL_PURPOSE_TEST, step.epoch, 0};
+    if (step.purpose != SL_PURPOSE_TEST)
+        return sl_plan_after_training(setup, step.epoch);
     return (struct sl_plan_step){SL_PURPOSE_END, step.epoch, 0};
 }
 
@@ -73,26 +112,32 @@ bool sl_plan_has_order(struct sl_plan_step step)
 
 uint32_t sl_plan_order(const struct sl_phases_setup *setup, struct sl_plan_step step)
 {
-    return step.epoch +
-           (step.purpose == SL_PURPOSE_TRAIN ? sl_ranking_presample_phases(setup->config) : 0);
+    return step.epoch - setup->resume.epoch +
+           (step.purpose == SL_PURPOSE_TRAIN ? sl_plan_presample_phases(setup) : 0);
+}
+
+uint32_t sl_plan_order_epoch(const struct sl_phases_setup *setup, uint32_t order)
+{
+    uint32_t presample = sl_plan_presample_phases(setup);
+    return setup->resume.epoch + (order < presample ? order : order - presample);
 }
 
 uint32_t sl_plan_orders(const struct sl_phases_setup *setup)
 {
-    return setup->config->epochs + sl_ranking_presample_phases(setup->config);
+    uint32_t epochs = setup->config->epochs;
+    return epochs - SL_MIN(epochs, setup->resume.epoch) + sl_plan_presample_phases(setup);
 }
 
 uint32_t sl_plan_counted_orders(const struct sl_phases_setup *setup)
 {
-    const struct sl_config *config = setup->config;
-    return sl_ranking_presample_phases(config) +
-           (sl_ranking_is_needed(config) ? sl_ranking_first_epoch(config) : 0);
+    uint32_t ranked = sl_plan_first_ranked(setup), first = setup->resume.epoch;
+    bool needed = sl_ranking_is_needed(setup->config);
+    return sl_plan_presample_phases(setup) + (needed ? ranked - SL_MIN(ranked, first) : 0);
 }
 
 bool sl_plan_is_ranked(const struct sl_phases_setup *setup, struct sl_plan_step step)
 {
-    return step.purpose != SL_PURPOSE_PRESAMPLE &&
-           step.epoch >= sl_ranking_first_epoch(setup->config);
+    return step.purpose != SL_PURPOSE_PRESAMPLE && step.epoch >= sl_plan_first_ranked(setup);
 }
 
 static struct sl_phase_spec sampling_spec(const struct sl_phases_setup *setup,

@@ -3,7 +3,8 @@
  *
  *     train 0 | evaluate 0 | train 1 | ... | train E-1 | evaluate E-1 | test
  *
- * where an evaluation is one phase (sampled) or one a layer (all neighbours). A cache needs the
+ * where an evaluation is one phase (sampled) or one a layer (all neighbours). With early stopping
+ * the test may follow an earlier evaluation. A cache needs the
  * hotness order (ranking.h), and blocks carry ranks of it from the first *ranked* epoch on:
  *
  *     random, degree   rank | train 0 | ...
@@ -12,6 +13,10 @@
  *
  * Pre-sampling draws the very batches of training once more: same epoch, same shuffled order.
  * Shuffled orders are numbered in the order of their phases, those of pre-sampling first.
+ *
+ * A job that goes on from a checkpoint has the same plan from its epoch on; a cache begins anew:
+ * presc counts its K epochs from the first one that is drawn as a whole, optimal pre-samples what
+ * is left.
  */
 #ifndef SL_BROKER_PLAN_H
 #define SL_BROKER_PLAN_H
@@ -46,7 +51,11 @@ uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup);
 // Mini-batches and updates of a training epoch.
 uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train);
 uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
+// Mini-batches whose gradients are in the parameters of a version.
+uint64_t sl_phases_batches_of(const struct sl_config *config, uint64_t n_train, uint64_t version);
 
+// What follows the last epoch that is trained.
+struct sl_plan_step sl_plan_after_training(const struct sl_phases_setup *setup, uint32_t epoch);
 struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup);
 // The step after `step`.
 struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step);
@@ -61,6 +70,11 @@ uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup);
 bool sl_plan_has_order(struct sl_plan_step step);
 uint32_t sl_plan_order(const struct sl_phases_setup *setup, struct sl_plan_step step);
 uint32_t sl_plan_orders(const struct sl_phases_setup *setup); // in all
+// The epoch whose order it is, and how many phases of pre-sampling there are.
+uint32_t sl_plan_order_epoch(const struct sl_phases_setup *setup, uint32_t order);
+uint32_t sl_plan_presample_phases(const struct sl_phases_setup *setup);
+// The first training epoch whose blocks carry ranks; `epochs` when none does.
+uint32_t sl_plan_first_ranked(const struct sl_phases_setup *setup);
 // The first so many orders are those whose batches' visits make the hotness order.
 uint32_t sl_plan_counted_orders(const struct sl_phases_setup *setup);
 // Whether a step's blocks carry ranks. Evaluations read features through the caches too.

@@ -16,7 +16,8 @@
 int sl_report_init(struct sl_report *r)
 {
     memset(r, 0, sizeof *r);
-    cJSON **lists[] = {&r->epochs, &r->allocations, &r->scales, &r->restarts, &r->processes};
+    cJSON **lists[] = {&r->epochs,   &r->allocations, &r->scales,
+                       &r->restarts, &r->processes,   &r->resumes};
     for (size_t i = 0; i < SL_COUNT_OF(lists); i++) {
         *lists[i] = cJSON_CreateArray();
         if (*lists[i])
@@ -34,6 +35,7 @@ void sl_report_fini(struct sl_report *r)
     cJSON_Delete(r->scales);
     cJSON_Delete(r->restarts);
     cJSON_Delete(r->processes);
+    cJSON_Delete(r->resumes);
     memset(r, 0, sizeof *r);
 }
 
@@ -95,6 +97,19 @@ static void add_scheduling(cJSON *epoch, const struct sl_epoch_figures *f)
     add_number(updates, "staleness_max", (double)f->staleness_max);
 }
 
+// null where there was none; in it, null what is not defined.
+static void add_evaluation(cJSON *to, const char *key, const struct sl_evaluation *found)
+{
+    if (!found) {
+        cJSON_AddNullToObject(to, key);
+        return;
+    }
+    cJSON *e = cJSON_AddObjectToObject(to, key);
+    for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
+        if (found->applies[m])
+            add_number(e, sl_measure_key(m), found->value[m]);
+}
+
 static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
 {
     cJSON *e = cJSON_CreateObject();
@@ -103,10 +118,8 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     add_number(e, "evaluate_seconds", f->evaluate_seconds);
     add_number(e, "loss", f->loss);
     add_number(e, "train_accuracy", f->train_accuracy);
-    if (f->evaluated)
-        add_number(e, "val_accuracy", f->val_accuracy);
-    else
-        cJSON_AddNullToObject(e, "val_accuracy");
+    add_number(e, "val_accuracy", f->evaluated ? f->val.value[SL_MEASURE_ACCURACY] : NAN);
+    add_evaluation(e, "val", f->evaluated ? &f->val : NULL);
     add_number(e, "batches", (double)f->batches);
     add_number(e, "sampled_edges", (double)f->sampled_edges);
     add_number(e, "input_nodes", (double)f->input_nodes);
@@ -371,19 +384,54 @@ static void give(cJSON *report, const char *key, cJSON **list)
     *list = NULL;
 }
 
-static void add_results(cJSON *report, const struct sl_report_outcome *o)
+// A number that an epoch's entry has; NaN where there is none.
+static double number_of_epoch(const cJSON *report, uint32_t epoch, const char *key)
 {
-    if (o->has_test)
-        add_number(report, "test_accuracy", o->test_accuracy);
-    else
-        cJSON_AddNullToObject(report, "test_accuracy");
-    if (o->has_best) {
-        add_number(report, "best_epoch", o->best_epoch);
-        add_number(report, "best_val_accuracy", o->best_val_accuracy);
-    } else {
+    const cJSON *e;
+    cJSON_ArrayForEach(e, cJSON_GetObjectItemCaseSensitive(report, "epochs"))
+    {
+        const cJSON *which = cJSON_GetObjectItemCaseSensitive(e, "epoch");
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(e, key);
+        if (cJSON_IsNumber(which) && which->valuedouble == epoch)
+            return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    }
+    return NAN;
+}
+
+static void add_best(cJSON *report, const struct sl_report_outcome *o)
+{
+    if (!o->best || !o->best->has) {
         cJSON_AddNullToObject(report, "best_epoch");
         cJSON_AddNullToObject(report, "best_val_accuracy");
+        cJSON_AddNullToObject(report, "best_metric");
+        return;
     }
+    add_number(report, "best_epoch", o->best->epoch);
+    add_number(report, "best_val_accuracy",
+               number_of_epoch(report, o->best->epoch, "val_accuracy"));
+    cJSON *metric = cJSON_AddObjectToObject(report, "best_metric");
+    cJSON_AddStringToObject(metric, "name", sl_measure_key(o->measure));
+    add_number(metric, "value", o->best->value);
+    add_number(metric, "epoch", o->best->epoch);
+}
+
+static void add_early_stop(cJSON *report, const struct sl_report_outcome *o)
+{
+    if (!o->stop_reason) {
+        cJSON_AddNullToObject(report, "stopped_early");
+        return;
+    }
+    cJSON *stop = cJSON_AddObjectToObject(report, "stopped_early");
+    add_number(stop, "epoch", o->trained_epochs - 1);
+    cJSON_AddStringToObject(stop, "reason", o->stop_reason);
+}
+
+static void add_results(cJSON *report, const struct sl_report_outcome *o)
+{
+    add_number(report, "test_accuracy", o->test ? o->test->value[SL_MEASURE_ACCURACY] : NAN);
+    add_evaluation(report, "test", o->test);
+    add_best(report, o);
+    add_early_stop(report, o);
     add_number(report, "test_seconds", o->test_seconds);
     if (o->params_sha256)
         cJSON_AddStringToObject(report, "params_sha256", o->params_sha256);
@@ -417,6 +465,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_number(batches, "retrained", (double)r->retrained);
     add_number(batches, "evicted", (double)r->evicted);
     give(report, "restarts", &r->restarts);
+    give(report, "resumes", &r->resumes);
     add_results(report, o);
     add_number(report, "start_seconds", o->start_seconds);
     add_number(report, "wall_seconds", o->wall_seconds);

@@ -12,7 +12,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "broker/best.h"
 #include "broker/figures.h"
+#include "broker/metrics.h"
 #include "common/data/safetensors.h"
 #include "config/config.h"
 
@@ -22,6 +24,7 @@ struct sl_report {
     cJSON *scales;      // owned
     cJSON *restarts;    // owned
     cJSON *processes;   // owned
+    cJSON *resumes;     // owned; times that the job went on from a checkpoint
     uint64_t resampled, retrained, evicted;
 
     // cache
@@ -99,11 +102,12 @@ struct sl_report_outcome {
     uint32_t n_seats;
     struct sl_report_cache cache; // of use only with a cache policy
     uint64_t scheduled, trained;
-    bool has_best;
-    uint32_t best_epoch;
-    double best_val_accuracy;
-    bool has_test;
-    double test_accuracy, test_seconds;
+    const struct sl_best *best;
+    enum sl_measure measure; // that `best` is of
+    const char *stop_reason; // of an early stop; NULL: there was none
+    uint32_t trained_epochs;
+    const struct sl_evaluation *test; // NULL: there was none
+    double test_seconds;
     const char *params_sha256;  // NULL: no parameters
     const char *samples_digest; // NULL: not asked for
     double start_seconds, wall_seconds;

@@ -2,11 +2,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "broker/checkpoint.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
 
@@ -24,32 +31,121 @@ static void parent_of(const char *path, char *out, size_t bytes)
         *(slash == out ? slash + 1 : slash) = '\0';
 }
 
+// --- what is there -------------------------------------------------------------------------------
+
+// What a run leaves from its beginning on, whatever becomes of it.
+static bool is_of_a_beginning(const char *name)
+{
+    static const char *const names[] = {"config.json", "metrics.jsonl", "log", "checkpoints"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < SL_COUNT_OF(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0; // atomic_file.h
+}
+
+// The first entry of a directory that `expected` does not expect; "" without one.
+static int find_unexpected(const char *path, bool (*expected)(const char *), char found[256],
+                           bool *any)
+{
+    const struct dirent *entry;
+    DIR *dir = opendir(path);
+    *any = false;
+    found[0] = '\0';
+    if (!dir)
+        return sl_fail_errno(SL_EACCESS, errno, "output: reading directory '%s'", path);
+    while (!found[0] && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        *any = true;
+        if (!expected || !expected(entry->d_name))
+            snprintf(found, 256, "%s", entry->d_name);
+    }
+    closedir(dir);
+    return SL_OK;
+}
+
+static int refuse_earlier(const char *path, const char *found)
+{
+    return sl_fail(SL_EEXIST,
+                   "output: '%s' holds an earlier run (found %s): choose another directory with "
+                   "--set output=DIR, or remove this one",
+                   path, found);
+}
+
+static int refuse_filled(const char *path, const char *found)
+{
+    return sl_fail(SL_EEXIST,
+                   "output: directory '%s' is not empty (found '%s'), wanted a new or empty one: "
+                   "choose another with --set output=DIR",
+                   path, found);
+}
+
+static bool has_file(const char *path, const char *name)
+{
+    char file[4200];
+    snprintf(file, sizeof file, "%s/%s", path, name);
+    return access(file, F_OK) == 0;
+}
+
 static int check_empty(const char *path)
 {
     static const char *const ours[] = {"config.json", "report.json", "model.safetensors"};
-    char file[4200];
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        snprintf(file, sizeof file, "%s/%s", path, ours[i]);
-        if (access(file, F_OK) == 0)
+    char found[256];
+    bool any;
+    for (size_t i = 0; i < SL_COUNT_OF(ours); i++)
+        if (has_file(path, ours[i]))
+            return refuse_earlier(path, ours[i]);
+    SL_TRY(find_unexpected(path, NULL, found, &any));
+    return any ? refuse_filled(path, found) : SL_OK;
+}
+
+static int look_inside(const char *path, enum sl_rundir_content *content)
+{
+    struct sl_checkpoint_list list;
+    char found[256];
+    bool any;
+    SL_TRY(sl_checkpoint_list(path, &list));
+    bool checkpoints = list.n > 0;
+    sl_checkpoint_list_fini(&list);
+    *content = SL_RUNDIR_CHECKPOINTS;
+    if (checkpoints)
+        return SL_OK;
+    if (has_file(path, "report.json") || has_file(path, "model.safetensors"))
+        return check_empty(path);
+    SL_TRY(find_unexpected(path, is_of_a_beginning, found, &any));
+    *content = any ? SL_RUNDIR_BEGUN : SL_RUNDIR_NEW;
+    return found[0] ? refuse_filled(path, found) : SL_OK;
+}
+
+// --- the lock ------------------------------------------------------------------------------------
+
+enum { LOCK_WAIT_MS = 5000, LOCK_LOOK_MS = 20 };
+
+/*
+ * Locks the directory: SL_EEXIST when another process has held it for so long. File systems without
+ * locks are taken as they are: then nobody notices a second job.
+ */
+static int lock_directory(const char *path, int wait_ms, int *out)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_LOOK_MS * 1000000};
+    uint64_t until = sl_now_ns() + (uint64_t)wait_ms * 1000000;
+    *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out < 0)
+        return sl_fail_errno(SL_EACCESS, errno, "output: opening directory '%s'", path);
+    while (flock(*out, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return SL_OK;
+        if (sl_now_ns() >= until) {
+            close(*out);
+            *out = -1;
             return sl_fail(SL_EEXIST,
-                           "output: '%s' holds an earlier run (found %s): choose another directory "
-                           "with --set output=DIR, or remove this one",
-                           path, ours[i]);
+                           "output: '%s' is in use by a job that is running: stop that one first, "
+                           "or choose another directory with --set output=DIR",
+                           path);
+        }
+        nanosleep(&pause, NULL);
     }
-    DIR *dir = opendir(path);
-    if (!dir)
-        return sl_fail_errno(SL_EACCESS, errno, "output: reading directory '%s'", path);
-    const struct dirent *entry;
-    char found[256] = "";
-    while (!found[0] && (entry = readdir(dir)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            snprintf(found, sizeof found, "%s", entry->d_name);
-    closedir(dir);
-    if (found[0])
-        return sl_fail(SL_EEXIST,
-                       "output: directory '%s' is not empty (found '%s'), wanted a new or empty "
-                       "one: choose another with --set output=DIR",
-                       path, found);
     return SL_OK;
 }
 
@@ -69,10 +165,34 @@ static int check_writable_directory(const char *path, const char *what)
     return SL_OK;
 }
 
+static int check_place(const char *path, bool *exists);
+
 int sl_rundir_check(const char *path)
+{
+    bool exists;
+    SL_TRY(check_place(path, &exists));
+    return exists ? check_empty(path) : SL_OK;
+}
+
+int sl_rundir_examine(const char *path, enum sl_rundir_content *content)
+{
+    bool exists;
+    int lock;
+    *content = SL_RUNDIR_NEW;
+    SL_TRY(check_place(path, &exists));
+    if (!exists)
+        return SL_OK;
+    SL_TRY(lock_directory(path, LOCK_WAIT_MS, &lock));
+    int rc = look_inside(path, content);
+    close(lock);
+    return rc;
+}
+
+static int check_place(const char *path, bool *exists)
 {
     char above[4096];
     struct stat st;
+    *exists = false;
     if (!*path)
         return sl_fail(SL_EINVAL, "output: the directory's name is empty");
     if (strlen(path) >= sizeof above - 64)
@@ -80,8 +200,8 @@ int sl_rundir_check(const char *path)
     if (lstat(path, &st) == 0) {
         if (stat(path, &st) != 0)
             return sl_fail_errno(SL_EACCESS, errno, "output: '%s'", path);
-        SL_TRY(check_writable_directory(path, "output"));
-        return check_empty(path);
+        *exists = true;
+        return check_writable_directory(path, "output");
     }
     if (errno != ENOENT)
         return sl_fail_errno(errno == ENOTDIR ? SL_EINVAL : SL_EACCESS, errno, "output: '%s'",
@@ -160,43 +280,78 @@ static void remove_directories(const char *path, size_t first)
     }
 }
 
-static int fill(struct sl_rundir *dir, const char *config_json)
+// metrics.jsonl begins with these lines.
+static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics)
 {
     char file[4200];
     sl_rundir_file(dir, "metrics.jsonl", file, sizeof file);
-    dir->metrics = fopen(file, "wxe");
+    SL_TRY(sl_atomic_file_write(file, metrics, strlen(metrics)));
+    dir->metrics = fopen(file, "ae");
     if (!dir->metrics)
-        return sl_fail_errno(SL_EIO, errno, "output: creating '%s'", file);
+        return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
     sl_rundir_file(dir, "config.json", file, sizeof file);
     return sl_atomic_file_write(file, config_json, strlen(config_json));
+}
+
+static int make_log(const struct sl_rundir *dir)
+{
+    if (mkdir(dir->log, 0777) == 0 || errno == EEXIST)
+        return SL_OK;
+    return sl_fail_errno(SL_EIO, errno, "output: creating directory '%s'", dir->log);
 }
 
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json)
 {
     size_t first = 0;
+    bool exists;
+    enum sl_rundir_content content = SL_RUNDIR_NEW;
     memset(dir, 0, sizeof *dir);
-    SL_TRY(sl_rundir_check(path));
+    SL_TRY(check_place(path, &exists));
     snprintf(dir->path, sizeof dir->path, "%s", path);
     snprintf(dir->log, sizeof dir->log, "%s/log", path);
     int rc = make_directories(path, &first);
-    // Making log/ is the claim: of two jobs that chose the same directory one fails here, and
-    // removes nothing of the other's.
-    bool claimed = rc == SL_OK && mkdir(dir->log, 0777) == 0;
-    if (rc == SL_OK && !claimed)
-        rc = sl_fail_errno(errno == EEXIST ? SL_EEXIST : SL_EIO, errno,
-                           "output: creating directory '%s'", dir->log);
-    if (rc == SL_OK)
-        rc = fill(dir, config_json);
+    dir->lock = -1;
+    // The lock is the claim: of two jobs that chose the same directory one fails here, and removes
+    // nothing of the other's.
+    bool claimed = rc == SL_OK && (rc = lock_directory(path, 0, &dir->lock)) == SL_OK &&
+                   (rc = look_inside(path, &content)) == SL_OK;
+    if (claimed && content == SL_RUNDIR_CHECKPOINTS)
+        rc = refuse_earlier(path, "checkpoints");
+    claimed = claimed && rc == SL_OK;
+    if (claimed && (rc = make_log(dir)) == SL_OK)
+        rc = fill(dir, config_json, "");
     if (rc == SL_OK)
         return SL_OK;
     char file[4200];
-    sl_rundir_close(dir);
-    if (claimed) {
+    if (claimed && content == SL_RUNDIR_NEW) {
         unlink(sl_rundir_file(dir, "metrics.jsonl", file, sizeof file));
         unlink(sl_rundir_file(dir, "config.json", file, sizeof file));
         rmdir(dir->log);
     }
+    if (dir->lock >= 0 && !dir->metrics)
+        close(dir->lock);
+    sl_rundir_close(dir);
     remove_directories(path, first);
+    memset(dir, 0, sizeof *dir);
+    return rc;
+}
+
+int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
+                     const char *metrics)
+{
+    memset(dir, 0, sizeof *dir);
+    snprintf(dir->path, sizeof dir->path, "%s", path);
+    snprintf(dir->log, sizeof dir->log, "%s/log", path);
+    SL_TRY(lock_directory(path, 0, &dir->lock));
+    sl_checkpoint_clear_leftovers(path);
+    int rc = make_log(dir);
+    if (rc == SL_OK)
+        rc = fill(dir, config_json, metrics);
+    if (rc == SL_OK)
+        return SL_OK;
+    if (!dir->metrics)
+        close(dir->lock);
+    sl_rundir_close(dir);
     memset(dir, 0, sizeof *dir);
     return rc;
 }
@@ -216,7 +371,9 @@ char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, s
 
 void sl_rundir_close(struct sl_rundir *dir)
 {
-    if (dir->metrics)
-        fclose(dir->metrics);
+    if (!dir->metrics)
+        return;
+    fclose(dir->metrics);
+    close(dir->lock);
     dir->metrics = NULL;
 }

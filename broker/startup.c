@@ -22,7 +22,9 @@
 
 #include "broker/bytes_text.h"
 #include "broker/capacity.h"
+#include "broker/history.h"
 #include "broker/placement.h"
+#include "broker/resume.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -47,14 +49,43 @@ static int config_memfd(const char *text, int *out)
     return SL_OK;
 }
 
+// Whether the job that a checkpoint is of had these devices, and left the split to the same.
+static bool has_same_devices(const struct sl_job *job)
+{
+    static const char *const keys[] = {"devices", "allocation", "schedule"};
+    const cJSON *before = cJSON_GetObjectItemCaseSensitive(job->resumed.state, "config");
+    cJSON *now = cJSON_Parse(job->config_json);
+    bool same = now != NULL;
+    for (size_t i = 0; i < SL_COUNT_OF(keys) && same; i++) {
+        const cJSON *a = cJSON_GetObjectItemCaseSensitive(now, keys[i]);
+        const cJSON *b = cJSON_GetObjectItemCaseSensitive(before, keys[i]);
+        same = (!a && !b) || cJSON_Compare(a, b, true);
+    }
+    cJSON_Delete(now);
+    return same;
+}
+
 // The split that the job begins with, or the scouts'.
 static void choose_split(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
+    const struct sl_checkpoint *c = &job->resumed; // all zero for a job that begins
     job->split = (struct sl_roles){config->allocation.samplers, config->allocation.trainers};
-    if (config->n_schedule && config->schedule[0].epoch == 0 && config->schedule[0].batch == 0) {
-        job->split = (struct sl_roles){config->schedule[0].samplers, config->schedule[0].trainers};
-        job->next_schedule = 1;
+    // Of a schedule's entries before where the job is the last one holds.
+    uint32_t n = 0;
+    while (n < config->n_schedule &&
+           (config->schedule[n].epoch < c->epoch ||
+            (config->schedule[n].epoch == c->epoch && config->schedule[n].batch <= c->n_records)))
+        n++;
+    bool asked = c->samplers > 0 && c->trainers > 0 && has_same_devices(job);
+    if (n > 0) {
+        job->split =
+            (struct sl_roles){config->schedule[n - 1].samplers, config->schedule[n - 1].trainers};
+        job->next_schedule = n;
+        job->pinned = true;
+    } else if (asked) {
+        // What the user asked for while it ran.
+        job->split = (struct sl_roles){c->samplers, c->trainers};
         job->pinned = true;
     } else if (config->allocation.samplers_auto && config->allocation.trainers_auto &&
                config->n_devices > 2) {
@@ -95,6 +126,23 @@ static int place_crew(struct sl_job *job)
     return SL_OK;
 }
 
+// Where a checkpoint says to go on; what it says of the job has been compared by whoever sent it.
+static int check_resumed(struct sl_job *job)
+{
+    struct sl_checkpoint *c = &job->resumed;
+    char where[96];
+    if (!c->path[0])
+        return SL_OK;
+    uint64_t batches = sl_phases_batches(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n);
+    if (c->n_batches != batches || c->dataset_digest != job->dataset.digest)
+        return sl_fail(SL_EFORMAT, "checkpoint '%s' is of another job or data set", c->path);
+    SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
+    sl_history_add_resume(&job->report, c->version, c->epoch, c->n_records, c->seconds);
+    sl_joblog_write(&job->log, SL_LOG_INFO, "going on from %s",
+                    sl_resume_text(c, where, sizeof where));
+    return SL_OK;
+}
+
 int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
@@ -103,15 +151,19 @@ int sl_job_prepare(struct sl_job *job)
     if (!job->config_json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
     SL_TRY(sl_report_init(&job->report));
+    if (job->options.resume)
+        SL_TRY(sl_checkpoint_open(job->config.output, job->options.resume, &job->resumed));
     // Whoever sent the job has validated the data set.
     SL_TRY(
         sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset));
+    SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(config_memfd(job->config_json, &job->config_fd));
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     job->need.n_nodes = job->dataset.n_nodes;
     job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
     job->available_bytes = sl_device_memory_available();
+    SL_TRY(check_resumed(job));
     choose_split(job);
     SL_TRY(place_crew(job));
     SL_TRY(sl_job_settle(job));
@@ -154,6 +206,26 @@ static void send_attach(struct sl_job *job, struct sl_member *m)
         m->attached = true;
 }
 
+// The values that training begins with: drawn, given, or of the checkpoint.
+static int set_parameters(struct sl_job *job)
+{
+    struct sl_arena *a = &job->arena;
+    const struct sl_checkpoint *c = &job->resumed;
+    if (!c->path[0] && job->config.model.weights[0])
+        return sl_params_load(&job->params, job->config.model.weights, sl_board_params(a, 0));
+    if (!c->path[0]) {
+        sl_params_initialise(&job->params, job->config.seed, sl_board_params(a, 0));
+        return SL_OK;
+    }
+    float *state[SL_SNAPSHOT_STATES];
+    uint32_t n_state = SL_MIN(a->h->spec.n_state, (uint32_t)SL_SNAPSHOT_STATES);
+    for (uint32_t i = 0; i < n_state; i++)
+        state[i] = sl_board_state(a, c->version, i);
+    sl_board_restore(a, c->version);
+    return sl_checkpoint_load(c, &job->params, sl_board_params(a, c->version), state, n_state,
+                              sl_board_best(a));
+}
+
 static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
@@ -163,6 +235,9 @@ static int make_arena(struct sl_job *job)
         .ctx = job,
     };
     sl_phases_setup_dataset(&setup, &job->dataset);
+    setup.keeps_records = sl_saving_is_wanted(&job->config);
+    if (job->resumed.path[0])
+        setup.resume = sl_checkpoint_resume_point(&job->resumed);
     uint64_t cells = sl_phases_cells_max(&setup);
     if (cells >= 1u << 24)
         return sl_fail(SL_ERANGE,
@@ -179,6 +254,10 @@ static int make_arena(struct sl_job *job)
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
         .infer_width = job->infer_width,
+        .jumping_width = job->jumping_width,
+        .n_evaluated =
+            SL_MAX(job->dataset.split[SL_SPLIT_VAL].n, job->dataset.split[SL_SPLIT_TEST].n),
+        .predict_words = sl_dataset_predict_words(&job->dataset),
         .n_cells = (uint32_t)cells,
     };
     struct sl_arena_spec spec;
@@ -188,14 +267,15 @@ static int make_arena(struct sl_job *job)
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);
-    sl_params_initialise(&job->params, job->config.seed, sl_board_params(&job->arena, 0));
+    SL_TRY(set_parameters(job));
     SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
     char all[SL_BYTES_TEXT], payload[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
     sl_joblog_write(&job->log, SL_LOG_INFO, "arena: %s, %s of them for mini-batches of at most %s",
                     sl_bytes_text(all, job->arena.bytes),
                     sl_bytes_text(payload, job->arena.h->spec.payload_bytes),
                     sl_bytes_text(block, job->block_bytes_max));
-    return sl_phases_init(&job->phases, &setup, &job->arena);
+    SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));
+    return sl_saving_init(job);
 }
 
 static int take_hello(struct sl_job *job, const struct sl_member *m,
@@ -219,6 +299,7 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
+    job->jumping_width = SL_MAX(job->jumping_width, hello->jumping_width);
     if (job->params.n_tensors == 0)
         return sl_params_from_hello(&job->params, hello);
     if (!sl_params_agree(&job->params, hello))
@@ -259,9 +340,22 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
 
 // --- ready ---------------------------------------------------------------------------------------
 
+static int make_rundir(struct sl_job *job)
+{
+    if (!job->resumed.path[0])
+        return sl_rundir_create(&job->rundir, job->config.output, job->config_json);
+    char *metrics =
+        sl_history_metrics(cJSON_GetObjectItemCaseSensitive(job->resumed.state, "history"));
+    if (!metrics)
+        return sl_fail(SL_ENOMEM, "no memory for the epochs before");
+    int rc = sl_rundir_reopen(&job->rundir, job->config.output, job->config_json, metrics);
+    free(metrics);
+    return rc;
+}
+
 static int begin(struct sl_job *job)
 {
-    SL_TRY(sl_rundir_create(&job->rundir, job->config.output, job->config_json));
+    SL_TRY(make_rundir(job));
     SL_TRY(sl_stream_open(&job->log.stream, job->rundir.log));
     for (uint32_t i = 0; i < job->crew.n; i++)
         SL_TRY(sl_stream_open(&job->crew.members[i].log, job->rundir.log));

@@ -27,7 +27,7 @@
 #include "config/parse_internal.h"
 #include "config/text_internal.h"
 
-enum { MAX_FILE_BYTES = 1 << 20, ORIGIN_BYTES = 256 };
+enum { MAX_FILE_BYTES = 1 << 20 };
 
 // Whether an override that was given as "path=value" decides the value at `path`.
 static bool override_decides(const char *text, const char *path)
@@ -36,9 +36,18 @@ static bool override_decides(const char *text, const char *path)
     return strncmp(text, path, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
 }
 
+char *sl_parse_origin(const struct sl_parse *p, char out[SL_PARSE_ORIGIN_BYTES])
+{
+    // The end of a long file name says more than its beginning.
+    const size_t room = SL_PARSE_ORIGIN_BYTES - sizeof "...", n = strlen(p->origin);
+    snprintf(out, SL_PARSE_ORIGIN_BYTES, "%s%s", n > room ? "..." : "",
+             p->origin + (n > room ? n - room : 0));
+    return out;
+}
+
 int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, ...)
 {
-    char why[1200], set[SL_TEXT_QUOTE_BYTES + 16] = "";
+    char why[1200], set[SL_TEXT_QUOTE_BYTES + 16] = "", origin[SL_PARSE_ORIGIN_BYTES];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
@@ -52,12 +61,8 @@ int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, .
             break;
         }
     }
-    // The end of a long file name says more than its beginning.
-    size_t length = strlen(p->origin);
-    bool cut = length > ORIGIN_BYTES;
-    return sl_fail(SL_EINVAL, "%s%s%s: %s%s%s", cut ? "..." : "",
-                   p->origin + (cut ? length - ORIGIN_BYTES : 0), set, path, path[0] ? ": " : "",
-                   why);
+    return sl_fail(SL_EINVAL, "%s%s: %s%s%s", sl_parse_origin(p, origin), set, path,
+                   path[0] ? ": " : "", why);
 }
 
 cJSON *sl_parse_find(const cJSON *node, const char *path)

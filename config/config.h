@@ -22,11 +22,36 @@ enum {
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
     SL_CONFIG_MAX_SCHEDULE = 64,
+    SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
 };
 
-enum sl_model_kind { SL_MODEL_GRAPHSAGE, SL_MODEL_GCN };
+enum sl_model_kind {
+    SL_MODEL_GRAPHSAGE,
+    SL_MODEL_GCN,
+    SL_MODEL_GAT,
+    SL_MODEL_GIN,
+    SL_MODEL_PINSAGE,
+};
+enum sl_aggregator { SL_AGGREGATOR_MEAN, SL_AGGREGATOR_MAX, SL_AGGREGATOR_GCN };
+enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
+enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
+enum sl_jumping_kind { SL_JUMPING_NONE, SL_JUMPING_LAST, SL_JUMPING_CAT, SL_JUMPING_MAX };
+enum sl_degrees_kind { SL_DEGREES_GRAPH, SL_DEGREES_BLOCK };
 enum sl_sampler_kind { SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED, SL_SAMPLER_WALK };
-enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM };
+enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLASS_WEIGHTS_LIST };
+enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW };
+enum sl_decay_on { SL_DECAY_ALL, SL_DECAY_FIRST_LAYER };
+enum sl_lr_schedule { SL_LR_CONSTANT, SL_LR_STEP, SL_LR_COSINE };
+// What validation is judged by. AUTO: accuracy (multiclass), micro_f1 (multilabel), loss
+// (regression). Loss is the only one of which less is better.
+enum sl_metric {
+    SL_METRIC_AUTO,
+    SL_METRIC_ACCURACY,
+    SL_METRIC_MICRO_F1,
+    SL_METRIC_MACRO_F1,
+    SL_METRIC_ROC_AUC,
+    SL_METRIC_LOSS,
+};
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
 enum sl_cache_policy {
     SL_CACHE_NONE,
@@ -63,7 +88,25 @@ struct sl_config {
         uint32_t hidden;
         double dropout;
         double input_dropout;
+        enum sl_activation_kind activation;
+        enum sl_norm_kind norm;
+        enum sl_jumping_kind jumping;
+        enum sl_aggregator aggregator;      // graphsage
+        uint32_t heads;                     // gat
+        double attention_dropout;           // gat; resolved: dropout unless given
+        bool residual;                      // gat
+        double eps;                         // gin
+        bool train_eps;                     // gin
+        bool self_loops;                    // gcn
+        enum sl_degrees_kind degrees;       // gcn
+        char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
+
+    struct {
+        enum sl_class_weights class_weights;
+        uint32_t n_class_weights; // LIST
+        double class_weight[SL_CONFIG_MAX_CLASS_WEIGHTS];
+    } loss;
 
     struct {
         enum sl_sampler_kind kind;
@@ -78,8 +121,15 @@ struct sl_config {
         enum sl_optimizer_kind kind;
         double lr;
         double weight_decay;
+        enum sl_decay_on decay_on;
+        double clip_norm;         // 0 = gradients are not clipped
         double momentum;          // sgd
-        double beta1, beta2, eps; // adam
+        double beta1, beta2, eps; // adam, adamw
+        enum sl_lr_schedule schedule;
+        double warmup_epochs; // 0 = none; may be a fraction
+        uint32_t step_epochs; // step
+        double gamma;         // step
+        double min_lr;        // cosine
     } optimizer;
 
     struct {
@@ -127,7 +177,20 @@ struct sl_config {
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
+        enum sl_metric metric;
     } evaluate;
+
+    struct {
+        uint32_t patience; // evaluations without a better metric; 0 = train all epochs
+        double min_delta;
+    } early_stopping;
+
+    // Both intervals 0: no checkpoints. Otherwise one is also made at the end and at a stop.
+    struct {
+        uint64_t every_updates;
+        double every_seconds;
+        uint32_t keep; // newest ones
+    } checkpoint;
 
     char output[SL_CONFIG_PATH_BYTES];
 };

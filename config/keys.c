@@ -27,14 +27,46 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FLAG(field)    .word_flag = offsetof(struct sl_config, field)
 #define ENTRY(struct_) .entry_bytes = sizeof(struct struct_)
 
-static const char *const model_kinds[] = {
-    [SL_MODEL_GRAPHSAGE] = "graphsage", [SL_MODEL_GCN] = "gcn", NULL};
+static const char *const model_kinds[] = {[SL_MODEL_GRAPHSAGE] = "graphsage",
+                                          [SL_MODEL_GCN] = "gcn",
+                                          [SL_MODEL_GAT] = "gat",
+                                          [SL_MODEL_GIN] = "gin",
+                                          [SL_MODEL_PINSAGE] = "pinsage",
+                                          NULL};
+static const char *const aggregators[] = {
+    [SL_AGGREGATOR_MEAN] = "mean", [SL_AGGREGATOR_MAX] = "max", [SL_AGGREGATOR_GCN] = "gcn", NULL};
+static const char *const activations[] = {[SL_CONFIG_RELU] = "relu",
+                                          [SL_CONFIG_ELU] = "elu",
+                                          [SL_CONFIG_LEAKY_RELU] = "leaky_relu",
+                                          NULL};
+static const char *const norms[] = {
+    [SL_NORM_NONE] = "none", [SL_NORM_BATCH] = "batch", [SL_NORM_LAYER] = "layer", NULL};
+static const char *const jumpings[] = {[SL_JUMPING_NONE] = "none",
+                                       [SL_JUMPING_LAST] = "last",
+                                       [SL_JUMPING_CAT] = "cat",
+                                       [SL_JUMPING_MAX] = "max",
+                                       NULL};
+static const char *const degree_kinds[] = {
+    [SL_DEGREES_GRAPH] = "graph", [SL_DEGREES_BLOCK] = "block", NULL};
+static const char *const decay_ons[] = {
+    [SL_DECAY_ALL] = "all", [SL_DECAY_FIRST_LAYER] = "first_layer", NULL};
+static const char *const lr_schedules[] = {
+    [SL_LR_CONSTANT] = "constant", [SL_LR_STEP] = "step", [SL_LR_COSINE] = "cosine", NULL};
+static const char *const metrics[] = {[SL_METRIC_AUTO] = "auto",
+                                      [SL_METRIC_ACCURACY] = "accuracy",
+                                      [SL_METRIC_MICRO_F1] = "micro_f1",
+                                      [SL_METRIC_MACRO_F1] = "macro_f1",
+                                      [SL_METRIC_ROC_AUC] = "roc_auc",
+                                      [SL_METRIC_LOSS] = "loss",
+                                      NULL};
+static const char *const class_weights[] = {
+    [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
 static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop",
                                             [SL_SAMPLER_WEIGHTED] = "weighted",
                                             [SL_SAMPLER_WALK] = "walk",
                                             NULL};
 static const char *const optimizer_kinds[] = {
-    [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", NULL};
+    [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
 static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
 static const char *const cache_policies[] = {
@@ -62,7 +94,7 @@ const struct sl_key sl_keys[] = {
      .doc = "The network that is trained."},
     {.path = "model.kind", .type = SL_KEY_WORD, .required = true, AT(model.kind),
      .words = model_kinds,
-     .doc = "Kind of layer: GraphSAGE with mean aggregation, or GCN."},
+     .doc = "Kind of layer: those of PyTorch Geometric's models of these names, or PinSAGE's."},
     {.path = "model.layers", .type = SL_KEY_INTEGER, AT(model.layers),
      .min = 1, .max = SL_CONFIG_MAX_LAYERS, .fallback = "3",
      .doc = "Number of layers, which is the number of hops that are sampled."},
@@ -75,6 +107,65 @@ const struct sl_key sl_keys[] = {
     {.path = "model.input_dropout", .type = SL_KEY_NUMBER, AT(model.input_dropout),
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
      .doc = "Share of the input features that is dropped."},
+    {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation),
+     .words = activations, .fallback = "\"relu\"",
+     .doc = "What follows each hidden layer (and its norm)."},
+    {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm),
+     .words = norms, .fallback = "\"none\"",
+     .doc = "Normalisation between a hidden layer and its activation: batch keeps running "
+            "statistics for evaluation, layer normalises each vertex by itself."},
+    {.path = "model.jumping", .type = SL_KEY_WORD, AT(model.jumping),
+     .words = jumpings, .fallback = "\"none\"",
+     .doc = "Jumping knowledge: a final linear layer on the last hidden layer, on all of them side "
+            "by side (cat), or on their element-wise maximum (max)."},
+    {.path = "model.aggregator", .type = SL_KEY_WORD, AT(model.aggregator),
+     .words = aggregators, .fallback = "\"mean\"",
+     .only_key = "model.kind", .only_word = "graphsage",
+     .doc = "How GraphSAGE sums up neighbours: their mean, their element-wise maximum, or the mean "
+            "of neighbours and vertex under one weight matrix (gcn). Only with graphsage."},
+    {.path = "model.heads", .type = SL_KEY_INTEGER, AT(model.heads),
+     .min = 1, .max = 256, .fallback = "8",
+     .only_key = "model.kind", .only_word = "gat",
+     .doc = "Attention heads; hidden layers put them side by side, so model.hidden is a multiple, "
+            "and the last layer takes their mean. Only with gat."},
+    {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout),
+     .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
+     .only_key = "model.kind", .only_word = "gat",
+     .doc = "Share of the attention coefficients that is dropped. Only with gat."},
+    {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false",
+     .only_key = "model.kind", .only_word = "gat",
+     .doc = "Whether each layer adds a linear map of its input to its output. Only with gat."},
+    {.path = "model.eps", .type = SL_KEY_NUMBER, AT(model.eps),
+     .min = -1000, .max = 1000, .fallback = "0",
+     .only_key = "model.kind", .only_word = "gin",
+     .doc = "GIN counts the vertex itself 1 + eps times among its neighbours. Only with gin."},
+    {.path = "model.train_eps", .type = SL_KEY_BOOL, AT(model.train_eps), .fallback = "false",
+     .only_key = "model.kind", .only_word = "gin",
+     .doc = "Whether eps is learned, from model.eps on. Only with gin."},
+    {.path = "model.self_loops", .type = SL_KEY_BOOL, AT(model.self_loops), .fallback = "true",
+     .only_key = "model.kind", .only_word = "gcn",
+     .doc = "Whether every vertex is its own neighbour once, whether or not the graph says so. "
+            "Only with gcn."},
+    {.path = "model.degrees", .type = SL_KEY_WORD, AT(model.degrees),
+     .words = degree_kinds, .fallback = "\"graph\"",
+     .only_key = "model.kind", .only_word = "gcn",
+     .doc = "Which degrees normalise neighbours: those of the whole graph, so that sampled sums "
+            "are unbiased and full ones exact, or those of the sampled block. Only with gcn."},
+    {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights),
+     .fallback_note = "random values that depend on seed",
+     .doc = "A .safetensors file with the parameters to begin with, named and shaped as this "
+            "model's."},
+
+    {.path = "loss", .type = SL_KEY_OBJECT,
+     .doc = "What training makes small: cross-entropy (multiclass), sigmoid cross-entropy "
+            "(multilabel) or the squared error (regression), as the data set's task says."},
+    {.path = "loss.class_weights", .type = SL_KEY_NUMBERS, AT(loss.class_weight),
+     BESIDE(loss.n_class_weights), .min = 0, .max = 1000000,
+     .choices = class_weights, .choice = offsetof(struct sl_config, loss.class_weights),
+     .fallback = "\"none\"",
+     .doc = "How much each class counts in the loss (of a multi-label task: each label's "
+            "positives): a list with one number for each, balanced for the inverse of how often "
+            "it occurs in the training set, or none."},
 
     {.path = "sampler", .type = SL_KEY_OBJECT,
      .doc = "How mini-batches are drawn."},
@@ -109,29 +200,55 @@ const struct sl_key sl_keys[] = {
      .doc = "How gradients change the parameters."},
     {.path = "optimizer.kind", .type = SL_KEY_WORD, AT(optimizer.kind),
      .words = optimizer_kinds, .fallback = "\"adam\"",
-     .doc = "Adam, or stochastic gradient descent."},
+     .doc = "Adam, AdamW, or stochastic gradient descent; as PyTorch's."},
     {.path = "optimizer.lr", .type = SL_KEY_NUMBER, AT(optimizer.lr),
      .min = 0, .above_min = true, .max = 1000, .fallback = "0.003",
      .doc = "Learning rate."},
     {.path = "optimizer.weight_decay", .type = SL_KEY_NUMBER, AT(optimizer.weight_decay),
      .min = 0, .max = 1000, .fallback = "0",
-     .doc = "L2 penalty on all parameters, added to the gradient."},
+     .doc = "L2 penalty, added to the gradient; adamw shrinks the parameters themselves."},
+    {.path = "optimizer.decay_on", .type = SL_KEY_WORD, AT(optimizer.decay_on),
+     .words = decay_ons, .fallback = "\"all\"",
+     .doc = "Which parameters weight_decay is for: all, or only those of the first layer, as the "
+            "GCN paper has it."},
+    {.path = "optimizer.clip_norm", .type = SL_KEY_NUMBER, AT(optimizer.clip_norm),
+     .min = 0, .max = 1e9, .fallback = "0",
+     .doc = "An update's gradient whose norm is larger is scaled down to it; 0 leaves it."},
     {.path = "optimizer.momentum", .type = SL_KEY_NUMBER, AT(optimizer.momentum),
      .min = 0, .max = 1, .below_max = true, .fallback = "0",
      .only_key = "optimizer.kind", .only_word = "sgd",
      .doc = "Share of the last step that is kept in the next one. Only with sgd."},
     {.path = "optimizer.beta1", .type = SL_KEY_NUMBER, AT(optimizer.beta1),
      .min = 0, .max = 1, .below_max = true, .fallback = "0.9",
-     .only_key = "optimizer.kind", .only_word = "adam",
-     .doc = "Decay of the running mean of gradients. Only with adam."},
+     .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
+     .doc = "Decay of the running mean of gradients. Not with sgd."},
     {.path = "optimizer.beta2", .type = SL_KEY_NUMBER, AT(optimizer.beta2),
      .min = 0, .max = 1, .below_max = true, .fallback = "0.999",
-     .only_key = "optimizer.kind", .only_word = "adam",
-     .doc = "Decay of the running mean of squared gradients. Only with adam."},
+     .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
+     .doc = "Decay of the running mean of squared gradients. Not with sgd."},
     {.path = "optimizer.eps", .type = SL_KEY_NUMBER, AT(optimizer.eps),
      .min = 0, .above_min = true, .max = 1, .fallback = "1e-08",
-     .only_key = "optimizer.kind", .only_word = "adam",
-     .doc = "Keeps the division in a step finite. Only with adam."},
+     .only_key = "optimizer.kind", .only_word = "sgd", .only_not = true,
+     .doc = "Keeps the division in a step finite. Not with sgd."},
+    {.path = "optimizer.schedule", .type = SL_KEY_WORD, AT(optimizer.schedule),
+     .words = lr_schedules, .fallback = "\"constant\"",
+     .doc = "How the learning rate changes: not at all, by optimizer.gamma every "
+            "optimizer.step_epochs, or along half a cosine down to optimizer.min_lr."},
+    {.path = "optimizer.warmup_epochs", .type = SL_KEY_NUMBER, AT(optimizer.warmup_epochs),
+     .min = 0, .max = 1000000, .fallback = "0",
+     .doc = "Epochs, or a part of one, in which the learning rate rises evenly from nearly 0."},
+    {.path = "optimizer.step_epochs", .type = SL_KEY_INTEGER, AT(optimizer.step_epochs),
+     .min = 1, .max = 1000000, .fallback = "10",
+     .only_key = "optimizer.schedule", .only_word = "step",
+     .doc = "Epochs between two steps of the learning rate. Only with step."},
+    {.path = "optimizer.gamma", .type = SL_KEY_NUMBER, AT(optimizer.gamma),
+     .min = 0, .above_min = true, .max = 1, .fallback = "0.1",
+     .only_key = "optimizer.schedule", .only_word = "step",
+     .doc = "Factor of each step of the learning rate. Only with step."},
+    {.path = "optimizer.min_lr", .type = SL_KEY_NUMBER, AT(optimizer.min_lr),
+     .min = 0, .max = 1000, .fallback = "0",
+     .only_key = "optimizer.schedule", .only_word = "cosine",
+     .doc = "Learning rate that the cosine ends at. Only with cosine."},
 
     {.path = "updates", .type = SL_KEY_OBJECT,
      .doc = "When parameters change."},
@@ -273,6 +390,33 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",
      .doc = "Vertices in a mini-batch of a sampled evaluation."},
+    {.path = "evaluate.metric", .type = SL_KEY_WORD, AT(evaluate.metric),
+     .words = metrics, .fallback = "\"auto\"",
+     .doc = "What the best epoch is the best in. auto is accuracy, micro_f1 where a vertex has "
+            "several labels, loss for numbers."},
+
+    {.path = "early_stopping", .type = SL_KEY_OBJECT,
+     .doc = "When training ends before its last epoch."},
+    {.path = "early_stopping.patience", .type = SL_KEY_INTEGER, AT(early_stopping.patience),
+     .min = 0, .max = 1000000, .fallback = "0",
+     .doc = "Training ends after so many evaluations without a better evaluate.metric; 0 trains "
+            "all epochs."},
+    {.path = "early_stopping.min_delta", .type = SL_KEY_NUMBER, AT(early_stopping.min_delta),
+     .min = 0, .max = 1000000, .fallback = "0",
+     .doc = "By how much a metric must be better to count as better."},
+
+    {.path = "checkpoint", .type = SL_KEY_OBJECT,
+     .doc = "What a job leaves on the way, to go on from after a stop or a crash. With both "
+            "intervals 0 there are none."},
+    {.path = "checkpoint.every_updates", .type = SL_KEY_INTEGER, AT(checkpoint.every_updates),
+     .min = 0, .max = 9007199254740991.0, .fallback = "0",
+     .doc = "Updates between two checkpoints; 0 leaves it to checkpoint.every_seconds."},
+    {.path = "checkpoint.every_seconds", .type = SL_KEY_NUMBER, AT(checkpoint.every_seconds),
+     .min = 0, .max = 1e9, .fallback = "300",
+     .doc = "Seconds between two checkpoints; 0 leaves it to checkpoint.every_updates."},
+    {.path = "checkpoint.keep", .type = SL_KEY_INTEGER, AT(checkpoint.keep),
+     .min = 1, .max = 1000, .fallback = "2",
+     .doc = "How many of the newest checkpoints are kept."},
 
     {.path = "output", .type = SL_KEY_STRING, AT(output),
      .fallback_note = "runs/ and the name of the job",

@@ -28,6 +28,7 @@ enum sl_key_type {
     SL_KEY_SIZE,    // uint64_t of bytes: a whole number, or "512MiB"
     SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t)
     SL_KEY_CORES,   // uint16_t[] of core numbers and, at `companion`, their number (uint32_t)
+    SL_KEY_NUMBERS, // double[] and, at `companion`, their number (uint32_t); or one of `choices`
     SL_KEY_LIST,    // structs of entry_bytes and, at `companion`, their number (uint32_t)
 };
 
@@ -44,6 +45,11 @@ struct sl_key {
     const char *const *words; // SL_KEY_WORD: NULL-terminated, in the order of the enum
     const char *word;         // a word that may stand in the value's place: "auto", "full"
     uint32_t word_flag;       // offset of the bool that says so; 0: the value is then 0
+
+    // SL_KEY_NUMBERS: words that may stand in the list's place, in the order of the enum at
+    // `choice`; a list is the value behind the last of them.
+    const char *const *choices;
+    uint32_t choice;
 
     uint32_t entry_bytes; // SL_KEY_LIST: of the struct that an entry fills
     const char *entries;  // ... what messages call them: "devices"

@@ -17,19 +17,19 @@
 #include "common/base/error.h"
 #include "config/text_internal.h"
 
-// Fails with "--set TEXT: why".
-static int fail_set(int code, const char *text, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+// Fails with "ORIGIN with --set TEXT: why".
+static int fail_set(const struct sl_parse *p, int code, const char *text, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
-static int fail_set(int code, const char *text, const char *fmt, ...)
+static int fail_set(const struct sl_parse *p, int code, const char *text, const char *fmt, ...)
 {
-    char why[1024], excerpt[SL_TEXT_QUOTE_BYTES];
+    char why[1024], excerpt[SL_TEXT_QUOTE_BYTES], origin[SL_PARSE_ORIGIN_BYTES];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
     sl_text_excerpt(text, excerpt);
-    return sl_fail(code, "--set %s: %s", excerpt, why);
+    return sl_fail(code, "%s with --set %s: %s", sl_parse_origin(p, origin), excerpt, why);
 }
 
 // The row of a path whose indices are filled in; NULL with advice when there is none.
@@ -113,7 +113,7 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
     char path[SL_KEY_PATH_BYTES], advice[600], excerpt[SL_TEXT_QUOTE_BYTES];
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
-        return fail_set(SL_EINVAL, text, "found no %s, wanted path=value such as --set epochs=5",
+        return fail_set(p, SL_EINVAL, text, "found no %s, wanted path=value such as --set epochs=5",
                         equals ? "path" : "\"=\"");
     struct sl_json_fault fault;
     char *probe = NULL;
@@ -122,7 +122,7 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
     sl_text_excerpt(path, excerpt);
     const struct sl_key *key = key_of(path, advice, sizeof advice);
     if (!key || n >= sizeof path)
-        return fail_set(SL_EINVAL, text, "%s: unknown key: %s", excerpt, advice);
+        return fail_set(p, SL_EINVAL, text, "%s: unknown key: %s", excerpt, advice);
 
     // Text that is not UTF-8 would come out broken in config.json: check it as a JSON string.
     struct sl_text quoted = {0};
@@ -131,7 +131,7 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
     bool utf8 = probe && sl_json_check(probe, strlen(probe), &fault);
     free(probe);
     if (!utf8)
-        return fail_set(SL_EINVAL, text, "%s: found a value that is not UTF-8, wanted UTF-8",
+        return fail_set(p, SL_EINVAL, text, "%s: found a value that is not UTF-8, wanted UTF-8",
                         excerpt);
 
     cJSON *node = p->root, *list = NULL;
@@ -142,7 +142,7 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
             char found[SL_PARSE_FOUND_BYTES] = "nothing";
             if (list)
                 sl_parse_found(list, found);
-            return fail_set(SL_EINVAL, text,
+            return fail_set(p, SL_EINVAL, text,
                             "%s: found %s, wanted a list that has this entry: set %.*s as a "
                             "whole",
                             excerpt, found, (int)strcspn(segment, "["), segment);
@@ -150,18 +150,18 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
         if (!child)
             child = cJSON_AddObjectToObject(node, segment);
         if (!child)
-            return fail_set(SL_ENOMEM, text, "out of memory");
+            return fail_set(p, SL_ENOMEM, text, "out of memory");
         node = child;
     }
     cJSON *value = value_of(key, equals + 1);
     if (!value)
-        return fail_set(SL_ENOMEM, text, "out of memory");
+        return fail_set(p, SL_ENOMEM, text, "out of memory");
     bool placed = cJSON_GetObjectItemCaseSensitive(node, segment)
                       ? cJSON_ReplaceItemInObjectCaseSensitive(node, segment, value)
                       : cJSON_AddItemToObject(node, segment, value);
     if (!placed) {
         cJSON_Delete(value);
-        return fail_set(SL_ENOMEM, text, "out of memory");
+        return fail_set(p, SL_ENOMEM, text, "out of memory");
     }
     return SL_OK;
 }

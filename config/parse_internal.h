@@ -19,6 +19,10 @@ struct sl_parse {
     struct sl_config *out;
 };
 
+// How messages name the text; cut when it is long. Returns out.
+enum { SL_PARSE_ORIGIN_BYTES = 260 };
+char *sl_parse_origin(const struct sl_parse *p, char out[SL_PARSE_ORIGIN_BYTES]);
+
 // Records "ORIGIN: PATH: message" and returns SL_EINVAL. An empty path is left out.
 int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -46,6 +46,66 @@ static int resolve_names(const struct sl_parse *p)
     return SL_OK;
 }
 
+// Attention heads stand side by side in hidden layers.
+static int resolve_model(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    if (c->model.kind != SL_MODEL_GAT)
+        return SL_OK;
+    if (!sl_parse_find(p->root, "model.attention_dropout"))
+        c->model.attention_dropout = c->model.dropout;
+    uint32_t heads = c->model.heads, rest = c->model.hidden % heads;
+    if (rest == 0)
+        return SL_OK;
+    uint32_t below = c->model.hidden - rest, above = below + heads;
+    char nearest[64];
+    if (below)
+        snprintf(nearest, sizeof nearest, "%u or %u", below, above);
+    else
+        snprintf(nearest, sizeof nearest, "%u", above);
+    return sl_parse_fail(p, "model.hidden",
+                         "found %u with %u heads, wanted a multiple of model.heads: take %s, or "
+                         "change model.heads",
+                         c->model.hidden, heads, nearest);
+}
+
+// Without any weight there is nothing to learn from.
+static int check_class_weights(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (c->loss.class_weights != SL_CLASS_WEIGHTS_LIST)
+        return SL_OK;
+    for (uint32_t i = 0; i < c->loss.n_class_weights; i++)
+        if (c->loss.class_weight[i] > 0)
+            return SL_OK;
+    return sl_parse_fail(p, "loss.class_weights",
+                         "found %u numbers that are all 0, wanted at least one above 0: correct "
+                         "them, or take \"none\" for equal weights",
+                         c->loss.n_class_weights);
+}
+
+// Keys of training that must agree with one another.
+static int check_training(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    SL_TRY(check_class_weights(p));
+    if (c->early_stopping.patience > 0 && c->evaluate.every == 0)
+        return sl_parse_fail(p, "early_stopping.patience",
+                             "found %u with evaluate.every 0, wanted evaluations while it trains: "
+                             "set evaluate.every to 1",
+                             c->early_stopping.patience);
+    if (c->optimizer.warmup_epochs > c->epochs)
+        return sl_parse_fail(p, "optimizer.warmup_epochs",
+                             "found %g with %u epoch%s, wanted at most as many: lower it, or raise "
+                             "epochs",
+                             c->optimizer.warmup_epochs, c->epochs, c->epochs == 1 ? "" : "s");
+    if (c->optimizer.schedule == SL_LR_COSINE && c->optimizer.min_lr > c->optimizer.lr)
+        return sl_parse_fail(p, "optimizer.min_lr",
+                             "found %g with optimizer.lr %g, wanted at most that: lower it",
+                             c->optimizer.min_lr, c->optimizer.lr);
+    return SL_OK;
+}
+
 // One number for each layer.
 static int check_fanout(const struct sl_parse *p, const char *path, uint32_t found)
 {
@@ -134,8 +194,10 @@ static int check_presampling(const struct sl_parse *p)
 int sl_parse_resolve(const struct sl_parse *p)
 {
     SL_TRY(resolve_names(p));
+    SL_TRY(resolve_model(p));
     SL_TRY(resolve_fanouts(p));
     SL_TRY(check_only_keys(p));
     SL_TRY(check_presampling(p));
+    SL_TRY(check_training(p));
     return sl_parse_resolve_split(p);
 }

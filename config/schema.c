@@ -77,6 +77,21 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
         sl_text_put(t, "{\"type\": \"string\", \"pattern\": "
                        "\"^[0-9]+(-[0-9]+)?(, ?[0-9]+(-[0-9]+)?)*$\"}");
         break;
+    case SL_KEY_NUMBERS: // inside anyOf
+        sl_text_put(t, "{\"enum\": [");
+        for (size_t i = 0; key->choices[i]; i++) {
+            sl_text_put(t, i ? ", " : "");
+            sl_text_put_quoted(t, key->choices[i]);
+        }
+        sl_text_put(t, "]},");
+        put_line(t, depth);
+        sl_text_put(t,
+                    "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": %u, \"items\": "
+                    "{\"type\": \"number\"",
+                    key->bytes / (uint32_t)sizeof(double));
+        put_bounds(t, key);
+        sl_text_put(t, "}}");
+        break;
     case SL_KEY_LIST:
         snprintf(entry, sizeof entry, "%s[]", key->path);
         sl_text_put(t, "\"type\": \"array\", \"minItems\": %.0f, \"maxItems\": %.0f, \"items\": {",
@@ -102,7 +117,8 @@ static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
     sl_text_put(t, ",");
     put_line(t, depth + 1);
 
-    bool several = key->type == SL_KEY_SIZE || key->type == SL_KEY_CORES;
+    bool several =
+        key->type == SL_KEY_SIZE || key->type == SL_KEY_CORES || key->type == SL_KEY_NUMBERS;
     if (several || key->word) {
         sl_text_put(t, "\"anyOf\": [");
         put_line(t, depth + 2);

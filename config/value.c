@@ -130,6 +130,7 @@ void sl_key_words(const struct sl_key *key, const char *word, bool without, char
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
 {
     char min[32], max[32];
+    size_t n;
     switch (key->type) {
     case SL_KEY_OBJECT: snprintf(out, bytes, "an object {...}"); break;
     case SL_KEY_NOTE: snprintf(out, bytes, "text"); break;
@@ -152,12 +153,19 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
     case SL_KEY_CORES:
         snprintf(out, bytes, "a core number, or text such as \"0\", \"0-3\" or \"0,2\"");
         break;
+    case SL_KEY_NUMBERS:
+        n = (size_t)snprintf(out, bytes, "a list of 1 to %u numbers from %.10g to %.10g",
+                             key->bytes / (uint32_t)sizeof(double), key->min, key->max);
+        for (size_t i = 0; key->choices && key->choices[i]; i++)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"",
+                                  key->choices[i + 1] ? ", " : " or ", key->choices[i]);
+        break;
     case SL_KEY_LIST:
         snprintf(out, bytes, "a list of %.0f to %.0f %s such as [%s]", key->min, key->max,
                  key->entries, key->entry_eg);
         break;
     }
-    size_t n = strlen(out);
+    n = strlen(out);
     if (key->word)
         snprintf(out + n, bytes - n, ", or \"%s\"", key->word);
 }
@@ -276,6 +284,39 @@ static int read_fanout(const struct sl_parse *p, const struct sl_key *key, const
     return SL_OK;
 }
 
+// A list of numbers, or a word in its place.
+static int read_numbers(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                        const cJSON *item, void *base)
+{
+    unsigned choice = 0;
+    uint32_t n = 0, most = key->bytes / (uint32_t)sizeof(double);
+    double *numbers = (double *)(void *)((char *)base + key->offset);
+    for (; key->choices[choice]; choice++)
+        if (cJSON_IsString(item) && strcmp(item->valuestring, key->choices[choice]) == 0)
+            break;
+    if (!key->choices[choice]) {
+        const cJSON *entry;
+        uint32_t found = (uint32_t)cJSON_GetArraySize(item);
+        if (!cJSON_IsArray(item) || found == 0 || found > most)
+            return wrong(p, key, path, item);
+        cJSON_ArrayForEach(entry, item)
+        {
+            if (!cJSON_IsNumber(entry) || !in_bounds(key, entry->valuedouble)) {
+                char text[SL_PARSE_FOUND_BYTES];
+                sl_parse_found(entry, text);
+                return sl_parse_fail(p, path,
+                                     "entry %u: found %s, wanted a number from %.10g to %.10g: "
+                                     "correct it",
+                                     n, text, key->min, key->max);
+            }
+            numbers[n++] = entry->valuedouble;
+        }
+    }
+    memcpy((char *)base + key->choice, &choice, sizeof choice);
+    memcpy((char *)base + key->companion, &n, sizeof n);
+    return SL_OK;
+}
+
 static int read_cores(const struct sl_parse *p, const struct sl_key *key, const char *path,
                       const cJSON *item, char *field, uint32_t *n)
 {
@@ -372,6 +413,7 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
     case SL_KEY_SIZE: return read_size(p, key, path, item, field);
     case SL_KEY_FANOUT: return read_fanout(p, key, path, item, field, companion);
     case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
+    case SL_KEY_NUMBERS: return read_numbers(p, key, path, item, base);
     case SL_KEY_LIST: return read_list(p, key, path, item, field, companion);
     }
     return SL_OK;

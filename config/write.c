@@ -42,6 +42,8 @@ static bool is_absent(const struct sl_key *key, const void *base)
     if (key->type == SL_KEY_SIZE && !key->word &&
         integer_at(key, (const char *)base + key->offset) == 0)
         return true;
+    if (key->type == SL_KEY_STRING && *((const char *)base + key->offset) == '\0')
+        return true;
     return key->only_key && !sl_key_applies(key, base); // no key of a list's entry has an only_key
 }
 
@@ -98,6 +100,19 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         sl_text_put_quoted(t, text);
         break;
     }
+    case SL_KEY_NUMBERS:
+        memcpy(&word, (const char *)base + key->choice, sizeof word);
+        if (count_at(key, base) == 0) {
+            sl_text_put_quoted(t, key->choices[word]);
+            break;
+        }
+        sl_text_put(t, "[");
+        for (uint32_t i = 0; i < count_at(key, base); i++) {
+            sl_text_put(t, i ? ", " : "");
+            sl_text_put_number(t, ((const double *)(const void *)field)[i]);
+        }
+        sl_text_put(t, "]");
+        break;
     case SL_KEY_LIST:
         sl_text_put(t, "[");
         for (uint32_t i = 0; i < count_at(key, base); i++) {

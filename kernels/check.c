@@ -2,6 +2,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "kernels/kernels_internal.h"
 
 // Every message begins with the operation's name, so a caller's prefix can say which layer it was.
 #define WANT(op, cond, ...)                                                                        \
@@ -145,6 +146,132 @@ int sl_check_aggregate(const struct sl_aggregate_args *args)
     return SL_OK;
 }
 
+// Attention reads several weights an edge: how many edges there are decides what may be NULL.
+static bool has_edges(const struct sl_csr_view *csr)
+{
+    return csr->indptr[csr->n_dst] > csr->indptr[0];
+}
+
+// That a transposed adjacency and the way back to its edges can be those of csr.
+static int check_transposed(const char *op, const struct sl_csr_view *csr,
+                            const struct sl_csr_view *transposed, const uint32_t *t_edge)
+{
+    SL_TRY(check_csr(op, csr));
+    SL_TRY(check_csr(op, transposed));
+    if (transposed->n_dst != csr->n_src || transposed->n_src != csr->n_dst)
+        return sl_fail(SL_EINVAL,
+                       "%s: the transposed adjacency is %u x %u: wanted %u x %u, since the "
+                       "adjacency is %u x %u",
+                       op, transposed->n_dst, transposed->n_src, csr->n_src, csr->n_dst, csr->n_dst,
+                       csr->n_src);
+    uint32_t n_edges = csr->indptr[csr->n_dst] - csr->indptr[0];
+    uint32_t n_transposed = transposed->indptr[transposed->n_dst] - transposed->indptr[0];
+    if (n_transposed != n_edges)
+        return sl_fail(SL_EINVAL, "%s: the transposed adjacency has %u edges: wanted %u", op,
+                       n_transposed, n_edges);
+    if (n_edges > 0 && !t_edge)
+        return sl_fail(SL_EINVAL, "%s: t_edge is NULL", op);
+    return SL_OK;
+}
+
+// Scratch rows of heads are kept on the stack.
+static int check_n_heads(const char *op, uint32_t heads)
+{
+    if (heads == 0 || heads > SL_HEADS_MAX)
+        return sl_fail(SL_EINVAL, "%s: %u heads: wanted 1 to %d", op, heads, SL_HEADS_MAX);
+    return SL_OK;
+}
+
+// Rows are `heads` runs of `dim` columns, and columns are counted in 32 bits.
+static int check_heads(const char *op, uint32_t heads, uint32_t dim)
+{
+    if (heads == 0 || dim == 0 || (uint64_t)heads * dim > UINT32_MAX)
+        return sl_fail(SL_EINVAL, "%s: %u heads of %u columns: wanted 1 to %u columns a row", op,
+                       heads, dim, UINT32_MAX);
+    return SL_OK;
+}
+
+int sl_check_edge_softmax(const struct sl_edge_softmax_args *args)
+{
+    SL_TRY(check_csr("edge_softmax", &args->csr));
+    SL_TRY(check_n_heads("edge_softmax", args->heads));
+    WANT("edge_softmax",
+         !has_edges(&args->csr) || (args->score_src && args->score_dst && args->alpha),
+         "score_src, score_dst or alpha is NULL");
+    return SL_OK;
+}
+
+int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
+{
+    SL_TRY(check_transposed("edge_softmax_backward", &args->csr, &args->transposed, args->t_edge));
+    SL_TRY(check_n_heads("edge_softmax_backward", args->heads));
+    WANT("edge_softmax_backward",
+         !has_edges(&args->csr) ||
+             (args->score_src && args->score_dst && args->alpha && args->dalpha),
+         "score_src, score_dst, alpha or dalpha is NULL");
+    WANT("edge_softmax_backward", args->csr.n_src == 0 || args->dscore_src, "dscore_src is NULL");
+    WANT("edge_softmax_backward", args->csr.n_dst == 0 || args->dscore_dst, "dscore_dst is NULL");
+    return SL_OK;
+}
+
+int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args)
+{
+    SL_TRY(check_csr("aggregate_heads", &args->csr));
+    SL_TRY(check_heads("aggregate_heads", args->heads, args->dim));
+    WANT("aggregate_heads", args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT("aggregate_heads", !has_edges(&args->csr) || (args->x && args->weight),
+         "x or weight is NULL");
+    return SL_OK;
+}
+
+int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
+                      const float *b, const float *out)
+{
+    WANT("edge_dot", csr, "there is no adjacency");
+    SL_TRY(check_csr("edge_dot", csr));
+    SL_TRY(check_heads("edge_dot", heads, dim));
+    WANT("edge_dot", !has_edges(csr) || (a && b && out), "a, b or out is NULL");
+    return SL_OK;
+}
+
+int sl_check_aggregate_max(const struct sl_aggregate_max_args *args)
+{
+    SL_TRY(check_csr("aggregate_max", &args->csr));
+    WANT("aggregate_max", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
+         "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
+    WANT("aggregate_max", args->dim > 0, "rows of dimension 0");
+    WANT("aggregate_max", args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT("aggregate_max", !has_edges(&args->csr) || args->x, "x is NULL");
+    return SL_OK;
+}
+
+int sl_check_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)
+{
+    SL_TRY(check_transposed("aggregate_max_backward", &args->csr, &args->transposed, args->t_edge));
+    WANT("aggregate_max_backward", args->dim > 0, "rows of dimension 0");
+    WANT("aggregate_max_backward", args->csr.n_src == 0 || args->dx, "dx is NULL");
+    WANT("aggregate_max_backward", !has_edges(&args->csr) || (args->from && args->dy),
+         "from or dy is NULL");
+    return SL_OK;
+}
+
+int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, const float *y,
+                            const float *inverse)
+{
+    WANT("normalize_rows", dim > 0, "rows of dimension 0");
+    WANT("normalize_rows", rows == 0 || (x && y && inverse), "x, y or inverse is NULL");
+    return SL_OK;
+}
+
+int sl_check_normalize_rows_backward(const float *dy, const float *y, const float *inverse,
+                                     uint64_t rows, uint32_t dim, const float *dx)
+{
+    WANT("normalize_rows_backward", dim > 0, "rows of dimension 0");
+    WANT("normalize_rows_backward", rows == 0 || (dy && y && inverse && dx),
+         "dy, y, inverse or dx is NULL");
+    return SL_OK;
+}
+
 int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
                        const uint32_t *t_indices)
 {
@@ -175,21 +302,29 @@ int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64
     return SL_OK;
 }
 
-int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, const float *bias,
+static int check_activation(const char *op, enum sl_activation act)
+{
+    if ((int)act < SL_ACT_NONE || (int)act > SL_ACT_LEAKY_RELU)
+        return sl_fail(SL_EINVAL, "%s: %d is no activation", op, (int)act);
+    return SL_OK;
+}
+
+int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activation act,
                       const struct sl_dropout *dropout)
 {
+    SL_TRY(check_activation("bias_act", act));
     WANT("bias_act", dim > 0, "rows of dimension 0");
-    WANT("bias_act", bias, "bias is NULL");
     WANT("bias_act", rows == 0 || y, "y is NULL");
     return check_dropout("bias_act", dropout);
 }
 
 int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
-                               int relu, const struct sl_dropout *dropout)
+                               enum sl_activation act, const struct sl_dropout *dropout)
 {
+    SL_TRY(check_activation("bias_act_backward", act));
     WANT("bias_act_backward", dim > 0, "rows of dimension 0");
     WANT("bias_act_backward", rows == 0 || dy, "dy is NULL");
-    WANT("bias_act_backward", rows == 0 || !relu || y, "y is NULL and relu asks for it");
+    WANT("bias_act_backward", rows == 0 || !act || y, "y is NULL and the activation asks for it");
     return check_dropout("bias_act_backward", dropout);
 }
 
@@ -202,17 +337,112 @@ int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct s
 }
 
 int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
-                          uint32_t classes, const double *loss, const uint64_t *correct,
-                          const uint64_t *counted)
+                          uint32_t classes, const struct sl_loss_result *out)
 {
     WANT("softmax_xent", classes > 0 && classes <= INT32_MAX, "%u classes", classes);
-    WANT("softmax_xent", loss && correct && counted, "loss, correct or counted is NULL");
+    WANT("softmax_xent", out, "there is no result");
     WANT("softmax_xent", rows == 0 || (logits && labels), "logits or labels is NULL");
     for (uint64_t i = 0; i < rows; i++)
         if (labels[i] < -1 || labels[i] >= (int32_t)classes)
             return sl_fail(SL_ERANGE,
                            "softmax_xent: label %d of row %llu: wanted 0 to %u, or -1 for none",
                            labels[i], (unsigned long long)i, classes - 1);
+    return SL_OK;
+}
+
+static int check_elements(const char *op, const float *outputs, const float *targets, uint64_t rows,
+                          uint32_t dim, const struct sl_loss_result *out)
+{
+    if (dim == 0)
+        return sl_fail(SL_EINVAL, "%s: rows of dimension 0", op);
+    if (!out)
+        return sl_fail(SL_EINVAL, "%s: there is no result", op);
+    if (rows > 0 && (!outputs || !targets))
+        return sl_fail(SL_EINVAL, "%s: the outputs or the targets are NULL", op);
+    return SL_OK;
+}
+
+int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
+                         const struct sl_loss_result *out)
+{
+    SL_TRY(check_elements("sigmoid_bce", logits, targets, rows, dim, out));
+    uint32_t bad = 0; // counted without a branch, so that the loop vectorises
+    for (uint64_t e = 0; e < rows * dim; e++)
+        bad |= (uint32_t)(targets[e] < 0.0f) | (uint32_t)(targets[e] > 1.0f);
+    for (uint64_t e = 0; bad && e < rows * dim; e++)
+        if (targets[e] < 0.0f || targets[e] > 1.0f)
+            return sl_fail(SL_ERANGE,
+                           "sigmoid_bce: target %g of row %llu, column %llu: wanted 0 to 1, or NaN "
+                           "for none",
+                           (double)targets[e], (unsigned long long)(e / dim),
+                           (unsigned long long)(e % dim));
+    return SL_OK;
+}
+
+int sl_check_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
+                           const struct sl_loss_result *out)
+{
+    return check_elements("squared_error", outputs, targets, rows, dim, out);
+}
+
+int sl_check_batch_norm(const struct sl_batch_norm_args *args)
+{
+    WANT("batch_norm", args->dim > 0, "rows of dimension 0");
+    WANT("batch_norm", args->rows > 0, "no rows: there is no mean of them");
+    WANT("batch_norm", args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
+    WANT("batch_norm", args->x && args->gamma && args->beta && args->y, "an array is NULL");
+    WANT("batch_norm", args->mean && args->inverse && args->variance,
+         "mean, inverse or variance is NULL");
+    return SL_OK;
+}
+
+int sl_check_batch_norm_backward(const struct sl_batch_norm_grad_args *args)
+{
+    WANT("batch_norm_backward", args->dim > 0, "rows of dimension 0");
+    WANT("batch_norm_backward", args->rows > 0, "no rows: forward refused them");
+    WANT("batch_norm_backward",
+         args->x && args->gamma && args->mean && args->inverse && args->dy && args->dx,
+         "an array is NULL");
+    WANT("batch_norm_backward", !args->dgamma == !args->dbeta,
+         "dgamma or dbeta alone is NULL: wanted both or none");
+    return SL_OK;
+}
+
+int sl_check_layer_norm(const struct sl_layer_norm_args *args)
+{
+    WANT("layer_norm", args->dim > 0, "rows of dimension 0");
+    WANT("layer_norm", args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
+    WANT("layer_norm", args->gamma && args->beta, "gamma or beta is NULL");
+    WANT("layer_norm", args->rows == 0 || (args->x && args->y), "x or y is NULL");
+    WANT("layer_norm", !args->mean == !args->inverse || args->rows == 0,
+         "mean or inverse alone is NULL: wanted both or none");
+    return SL_OK;
+}
+
+int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args)
+{
+    WANT("layer_norm_backward", args->dim > 0, "rows of dimension 0");
+    WANT("layer_norm_backward", args->gamma && args->dgamma && args->dbeta,
+         "gamma, dgamma or dbeta is NULL");
+    WANT("layer_norm_backward",
+         args->rows == 0 || (args->x && args->mean && args->inverse && args->dy && args->dx),
+         "an array is NULL");
+    return SL_OK;
+}
+
+int sl_check_scale_columns(const float *x, uint64_t rows, uint32_t dim, const float *scale,
+                           const float *shift)
+{
+    WANT("scale_columns", dim > 0, "rows of dimension 0");
+    WANT("scale_columns", scale && shift, "scale or shift is NULL");
+    WANT("scale_columns", rows == 0 || x, "x is NULL");
+    return SL_OK;
+}
+
+int sl_check_sum_squares(uint64_t n, const float *x, const double *out)
+{
+    WANT("sum_squares", out, "out is NULL");
+    WANT("sum_squares", n == 0 || x, "x is NULL");
     return SL_OK;
 }
 

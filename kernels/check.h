@@ -30,20 +30,42 @@ int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes);
 int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
                         const struct sl_row_split *out);
 int sl_check_aggregate(const struct sl_aggregate_args *args);
+int sl_check_edge_softmax(const struct sl_edge_softmax_args *args);
+int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args);
+int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args);
+int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
+                      const float *b, const float *out);
+int sl_check_aggregate_max(const struct sl_aggregate_max_args *args);
+int sl_check_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args);
+int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, const float *y,
+                            const float *inverse);
+int sl_check_normalize_rows_backward(const float *dy, const float *y, const float *inverse,
+                                     uint64_t rows, uint32_t dim, const float *dx);
 int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
                        const uint32_t *t_indices);
 int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
                   const float *a, uint64_t lda, const float *b, uint64_t ldb, float beta,
                   const float *c, uint64_t ldc);
-int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, const float *bias,
+int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activation act,
                       const struct sl_dropout *dropout);
 int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
-                               int relu, const struct sl_dropout *dropout);
+                               enum sl_activation act, const struct sl_dropout *dropout);
 int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
 // Also looks at every label: -1 or below `classes`.
 int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
-                          uint32_t classes, const double *loss, const uint64_t *correct,
-                          const uint64_t *counted);
+                          uint32_t classes, const struct sl_loss_result *out);
+// Also looks at every target: 0 to 1 or NaN.
+int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
+                         const struct sl_loss_result *out);
+int sl_check_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
+                           const struct sl_loss_result *out);
+int sl_check_batch_norm(const struct sl_batch_norm_args *args);
+int sl_check_batch_norm_backward(const struct sl_batch_norm_grad_args *args);
+int sl_check_layer_norm(const struct sl_layer_norm_args *args);
+int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args);
+int sl_check_scale_columns(const float *x, uint64_t rows, uint32_t dim, const float *scale,
+                           const float *shift);
+int sl_check_sum_squares(uint64_t n, const float *x, const double *out);
 int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, const float *out);
 int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
                   const float *m, const float *v, const float *p_out, const float *m_out,

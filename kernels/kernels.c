@@ -9,11 +9,23 @@
 #define TABLE(backend)                                                                             \
     {                                                                                              \
         .name = #backend, .gather_rows = sl_##backend##_gather_rows,                               \
+        .edge_softmax = sl_##backend##_edge_softmax,                                               \
+        .edge_softmax_backward = sl_##backend##_edge_softmax_backward,                             \
+        .aggregate_heads = sl_##backend##_aggregate_heads, .edge_dot = sl_##backend##_edge_dot,    \
+        .aggregate_max = sl_##backend##_aggregate_max,                                             \
+        .aggregate_max_backward = sl_##backend##_aggregate_max_backward,                           \
+        .normalize_rows = sl_##backend##_normalize_rows,                                           \
+        .normalize_rows_backward = sl_##backend##_normalize_rows_backward,                         \
         .aggregate = sl_##backend##_aggregate, .transpose = sl_##backend##_transpose,              \
         .gemm = sl_##backend##_gemm, .bias_act = sl_##backend##_bias_act,                          \
         .bias_act_backward = sl_##backend##_bias_act_backward, .dropout = sl_##backend##_dropout,  \
-        .softmax_xent = sl_##backend##_softmax_xent, .reduce = sl_##backend##_reduce,              \
-        .adam = sl_##backend##_adam, .sgd = sl_##backend##_sgd,                                    \
+        .softmax_xent = sl_##backend##_softmax_xent, .sigmoid_bce = sl_##backend##_sigmoid_bce,    \
+        .squared_error = sl_##backend##_squared_error, .batch_norm = sl_##backend##_batch_norm,    \
+        .batch_norm_backward = sl_##backend##_batch_norm_backward,                                 \
+        .layer_norm = sl_##backend##_layer_norm,                                                   \
+        .layer_norm_backward = sl_##backend##_layer_norm_backward,                                 \
+        .scale_columns = sl_##backend##_scale_columns, .sum_squares = sl_##backend##_sum_squares,  \
+        .reduce = sl_##backend##_reduce, .adam = sl_##backend##_adam, .sgd = sl_##backend##_sgd,   \
         .khop_uniform = sl_##backend##_khop_uniform,                                               \
         .khop_weighted = sl_##backend##_khop_weighted, .random_walk = sl_##backend##_random_walk,  \
         .weight_prefix = sl_##backend##_weight_prefix, .mark_ranks = sl_##backend##_mark_ranks,    \

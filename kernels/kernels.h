@@ -15,6 +15,7 @@
 #ifndef SL_KERNELS_KERNELS_H
 #define SL_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,14 +69,132 @@ struct sl_dropout {
     uint32_t epoch, batch, layer;
 };
 
+// The values are those of model.activation (config.h), with none before them.
+enum sl_activation {
+    SL_ACT_NONE,
+    SL_ACT_RELU,
+    SL_ACT_ELU,        // alpha 1, as torch.nn.ELU
+    SL_ACT_LEAKY_RELU, // slope 0.01, as torch.nn.LeakyReLU
+};
+
 // One step's constants of the optimizer; t counts from 1.
 struct sl_adam_step {
-    float lr, beta1, beta2, eps, weight_decay; // coupled L2, as torch.optim.Adam
+    float lr, beta1, beta2, eps, weight_decay;
+    bool decoupled; // false: coupled L2, as torch.optim.Adam; true: as torch.optim.AdamW
     uint64_t t;
 };
 
 struct sl_sgd_step {
     float lr, momentum, weight_decay; // as torch.optim.SGD without dampening or Nesterov
+};
+
+// What a loss says of a batch: summed, not averaged. What is averaged in the end is loss / weight.
+struct sl_loss_result {
+    double loss;
+    double weight;             // what PyTorch's reduction="mean" divides by
+    uint64_t correct, counted; // predictions: rows of softmax_xent, elements of sigmoid_bce
+};
+
+/*
+ * Several weights an edge, one a head: the sums and products that attention is made of (Velickovic
+ * et al., ICLR 2018). Rows of features are `heads` runs of `dim` floats; per-edge arrays are
+ * (n_edges, heads).
+ */
+struct sl_edge_softmax_args {
+    struct sl_csr_view csr;
+    uint32_t heads;
+    float negative_slope;   // of the leaky relu on the scores
+    const float *score_src; // (n_src, heads)
+    const float *score_dst; // (n_dst, heads)
+    float *alpha;           // out (n_edges, heads)
+};
+
+struct sl_edge_softmax_grad_args {
+    struct sl_csr_view csr;
+    struct sl_csr_view transposed; // of csr, with
+    const uint32_t *t_edge;        // (n_edges) each transposed edge's position in csr
+    uint32_t heads;
+    float negative_slope;
+    const float *score_src, *score_dst, *alpha; // as in forward
+    float *dalpha;     // (n_edges, heads) in: gradient of alpha; out: that of the scores' sums
+    float *dscore_src; // out (n_src, heads)
+    float *dscore_dst; // out (n_dst, heads)
+};
+
+// y[i, h, :] = sum over e of weight[edge[e], h] * x[indices[e], h, :], assigned.
+struct sl_aggregate_heads_args {
+    struct sl_csr_view csr;
+    uint32_t heads, dim;
+    const float *x;       // (n_src, heads * dim)
+    const float *weight;  // (n_edges, heads)
+    const uint32_t *edge; // (n_edges) where an edge's weights are; NULL: at its own position
+    float *y;             // (n_dst, heads * dim)
+};
+
+// Element-wise maximum over the neighbours; 0 for a row without any.
+struct sl_aggregate_max_args {
+    struct sl_csr_view csr;
+    uint32_t dim;
+    enum sl_dtype x_dtype; // F32 or F16
+    const void *x;         // (n_src, dim)
+    float *y;              // out (n_dst, dim)
+    // out (n_dst, dim) the edge that an element came from, the first of equals; UINT32_MAX for
+    // none. NULL where backward is not asked for.
+    uint32_t *from;
+};
+
+struct sl_aggregate_max_grad_args {
+    struct sl_csr_view csr, transposed;
+    const uint32_t *t_edge; // (n_edges) each transposed edge's position in csr
+    uint32_t dim;
+    const uint32_t *from; // (n_dst, dim)
+    const float *dy;      // (n_dst, dim)
+    float *dx;            // (n_src, dim), assigned
+};
+
+// torch.nn.BatchNorm1d in training, and its backward. All (dim) but x, y, dy, dx (rows, dim).
+struct sl_batch_norm_args {
+    uint64_t rows;
+    uint32_t dim;
+    float eps;
+    const float *x;
+    const float *gamma, *beta;
+    float *y;        // may be x
+    float *mean;     // out
+    float *inverse;  // out, 1 / sqrt(biased variance + eps)
+    float *variance; // out, unbiased (biased where rows is 1): for the running average
+};
+
+struct sl_batch_norm_grad_args {
+    uint64_t rows;
+    uint32_t dim;
+    const float *x; // as forward got it
+    const float *gamma, *mean, *inverse;
+    const float *dy;
+    float *dx;             // assigned; may be dy
+    float *dgamma, *dbeta; // += ; both or none
+};
+
+// torch.nn.LayerNorm over the last axis (PyG's LayerNorm with mode="node").
+struct sl_layer_norm_args {
+    uint64_t rows;
+    uint32_t dim;
+    float eps;
+    const float *x;
+    const float *gamma, *beta; // (dim)
+    float *y;                  // may be x
+    float *mean, *inverse;     // out (rows); both NULL where backward is not asked for
+};
+
+struct sl_layer_norm_grad_args {
+    uint64_t rows;
+    uint32_t dim;
+    const float *x;
+    const float *gamma;          // (dim)
+    const float *mean, *inverse; // (rows)
+    const float *dy;
+    float *dx;             // assigned; may be dy
+    float *dgamma, *dbeta; // (dim) +=
 };
 
 struct sl_topology_view {
@@ -169,26 +288,68 @@ struct sl_kernels {
                 uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
 
-    // y (rows, dim) += bias (dim); then relu when `relu`; then dropout. In place.
-    int (*bias_act)(float *y, uint64_t rows, uint32_t dim, const float *bias, int relu,
-                    const struct sl_dropout *dropout);
+    // y (rows, dim) += bias (dim, NULL for none); then the activation; then dropout. In place.
+    int (*bias_act)(float *y, uint64_t rows, uint32_t dim, const float *bias,
+                    enum sl_activation act, const struct sl_dropout *dropout);
 
-    // Backward of bias_act from its output y: dy = dy * mask * (y > 0 when relu), in place;
-    // dbias (dim) += column sums of the result when dbias is not NULL.
-    int (*bias_act_backward)(float *dy, const float *y, uint64_t rows, uint32_t dim, int relu,
-                             const struct sl_dropout *dropout, float *dbias);
+    // Backward of bias_act from its output y: dy = dy * mask * act', in place; dbias (dim) +=
+    // column sums of the result when dbias is not NULL.
+    int (*bias_act_backward)(float *dy, const float *y, uint64_t rows, uint32_t dim,
+                             enum sl_activation act, const struct sl_dropout *dropout,
+                             float *dbias);
 
     // x (rows, dim) masked and scaled in place.
     int (*dropout)(float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
 
-    // Softmax cross-entropy, summed (not averaged) over labelled rows: *loss in f64, *correct and
-    // *counted as numbers of rows; dlogits (rows, classes) = softmax - onehot (0 for label -1),
-    // or NULL for evaluation. dlogits may be logits.
+    // Softmax cross-entropy over labelled rows, each times class_weight[label] (classes; NULL: 1).
+    // dlogits (rows, classes) = gradient of the summed loss (0 for label -1), or NULL for
+    // evaluation; may be logits. weight: sum of the labelled rows' class weights.
     int (*softmax_xent)(const float *logits, const int32_t *labels, uint64_t rows, uint32_t classes,
-                        float *dlogits, double *loss, uint64_t *correct, uint64_t *counted);
+                        const float *class_weight, float *dlogits, struct sl_loss_result *out);
+
+    // Sigmoid cross-entropy (torch's BCEWithLogitsLoss) over labelled elements of targets
+    // (rows, dim), 0 to 1, NaN = unlabelled; positives count pos_weight[column] times (dim; NULL:
+    // 1). dlogits as above. weight: number of labelled elements. correct: (logit > 0) agrees with
+    // (target > 0.5).
+    int (*sigmoid_bce)(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
+                       const float *pos_weight, float *dlogits, struct sl_loss_result *out);
+
+    // (output - target)^2 over labelled elements, NaN = unlabelled; doutputs likewise. weight:
+    // number of labelled elements; correct and counted are 0.
+    int (*squared_error)(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
+                         float *doutputs, struct sl_loss_result *out);
+
+    int (*edge_softmax)(const struct sl_edge_softmax_args *args);
+    int (*edge_softmax_backward)(const struct sl_edge_softmax_grad_args *args);
+    int (*aggregate_heads)(const struct sl_aggregate_heads_args *args);
+    // out[e, h] = <a[i, h, :], b[indices[e], h, :]> for the edges e of each row i; a (n_dst,
+    // heads * dim), b (n_src, heads * dim): the gradient of aggregate_heads in its weights.
+    int (*edge_dot)(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
+                    const float *b, float *out);
+    int (*aggregate_max)(const struct sl_aggregate_max_args *args);
+    int (*aggregate_max_backward)(const struct sl_aggregate_max_grad_args *args);
+
+    int (*batch_norm)(const struct sl_batch_norm_args *args, struct sl_mempool *ws);
+    int (*batch_norm_backward)(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws);
+    int (*layer_norm)(const struct sl_layer_norm_args *args);
+    int (*layer_norm_backward)(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws);
+    // x (rows, dim) = x * scale (dim) + shift (dim): a batch norm with running statistics.
+    int (*scale_columns)(float *x, uint64_t rows, uint32_t dim, const float *scale,
+                         const float *shift);
+
+    // y[i] = x[i] * inverse[i], inverse (rows) = 1 / max(|x[i]|, 1e-12): torch.nn.functional's
+    // normalize. y may be x.
+    int (*normalize_rows)(const float *x, uint64_t rows, uint32_t dim, float *y, float *inverse);
+    // dx[i] = inverse[i] * (dy[i] - y[i] <y[i], dy[i]>); dx may be dy. Rows that the bound of
+    // forward applied to are taken as constant in their norm.
+    int (*normalize_rows_backward)(const float *dy, const float *y, const float *inverse,
+                                   uint64_t rows, uint32_t dim, float *dx);
 
     // out[i] = scale * (slot[0][i] + slot[1][i] + ... in this order), n_slots >= 1.
     int (*reduce)(const float *const *slots, uint32_t n_slots, uint64_t n, float scale, float *out);
+
+    // Sum of squares in f64, in an order that depends on n alone.
+    int (*sum_squares)(uint64_t n, const float *x, double *out);
 
     // p_out = step(p, g); optimizer state m, v read and m_out, v_out written; in and out differ.
     int (*adam)(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,

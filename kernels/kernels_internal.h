@@ -20,6 +20,18 @@ extern "C" {
     int sl_##backend##_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows,        \
                                    uint32_t dim, const uint32_t *rows, uint64_t n, float *out);    \
     int sl_##backend##_aggregate(const struct sl_aggregate_args *args);                            \
+    int sl_##backend##_edge_softmax(const struct sl_edge_softmax_args *args);                      \
+    int sl_##backend##_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args);        \
+    int sl_##backend##_aggregate_heads(const struct sl_aggregate_heads_args *args);                \
+    int sl_##backend##_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim,       \
+                                const float *a, const float *b, float *out);                       \
+    int sl_##backend##_aggregate_max(const struct sl_aggregate_max_args *args);                    \
+    int sl_##backend##_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args);      \
+    int sl_##backend##_normalize_rows(const float *x, uint64_t rows, uint32_t dim, float *y,       \
+                                      float *inverse);                                             \
+    int sl_##backend##_normalize_rows_backward(const float *dy, const float *y,                    \
+                                               const float *inverse, uint64_t rows, uint32_t dim,  \
+                                               float *dx);                                         \
     int sl_##backend##_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr,                \
                                  uint32_t *t_indices, uint32_t *t_edge, struct sl_mempool *ws);    \
     int sl_##backend##_gemm(enum sl_precision precision, enum sl_transpose ta,                     \
@@ -27,15 +39,29 @@ extern "C" {
                             const float *a, uint64_t lda, const float *b, uint64_t ldb,            \
                             float beta, float *c, uint64_t ldc, struct sl_mempool *ws);            \
     int sl_##backend##_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,          \
-                                int relu, const struct sl_dropout *dropout);                       \
+                                enum sl_activation act, const struct sl_dropout *dropout);         \
     int sl_##backend##_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,   \
-                                         int relu, const struct sl_dropout *dropout,               \
+                                         enum sl_activation act, const struct sl_dropout *dropout, \
                                          float *dbias);                                            \
     int sl_##backend##_dropout(float *x, uint64_t rows, uint32_t dim,                              \
                                const struct sl_dropout *dropout);                                  \
     int sl_##backend##_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,     \
-                                    uint32_t classes, float *dlogits, double *loss,                \
-                                    uint64_t *correct, uint64_t *counted);                         \
+                                    uint32_t classes, const float *class_weight, float *dlogits,   \
+                                    struct sl_loss_result *out);                                   \
+    int sl_##backend##_sigmoid_bce(const float *logits, const float *targets, uint64_t rows,       \
+                                   uint32_t dim, const float *pos_weight, float *dlogits,          \
+                                   struct sl_loss_result *out);                                    \
+    int sl_##backend##_squared_error(const float *outputs, const float *targets, uint64_t rows,    \
+                                     uint32_t dim, float *doutputs, struct sl_loss_result *out);   \
+    int sl_##backend##_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws);   \
+    int sl_##backend##_batch_norm_backward(const struct sl_batch_norm_grad_args *args,             \
+                                           struct sl_mempool *ws);                                 \
+    int sl_##backend##_layer_norm(const struct sl_layer_norm_args *args);                          \
+    int sl_##backend##_layer_norm_backward(const struct sl_layer_norm_grad_args *args,             \
+                                           struct sl_mempool *ws);                                 \
+    int sl_##backend##_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *scale,    \
+                                     const float *shift);                                          \
+    int sl_##backend##_sum_squares(uint64_t n, const float *x, double *out);                       \
     int sl_##backend##_reduce(const float *const *slots, uint32_t n_slots, uint64_t n,             \
                               float scale, float *out);                                            \
     int sl_##backend##_adam(const struct sl_adam_step *step, uint64_t n, const float *g,           \
@@ -59,6 +85,15 @@ extern "C" {
 SL_KERNELS_DECLARE(ref)
 SL_KERNELS_DECLARE(cpu)
 #undef SL_KERNELS_DECLARE
+
+// torch.nn.LeakyReLU's.
+#define SL_LEAKY_RELU_SLOPE 0.01f
+
+enum { SL_HEADS_MAX = 1024 }; // of edge_softmax
+
+// normalize_rows: the least norm that a row is divided by, and what such a row is multiplied with.
+#define SL_NORMALIZE_BOUND       1e-12f
+#define SL_NORMALIZE_INVERSE_MAX 1e12f
 
 // Threads of the cpu back end, at least 1; set by sl_kernels_set_threads.
 int sl_cpu_threads(void);

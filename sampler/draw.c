@@ -180,10 +180,22 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
 
 static bool put_labels(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
 {
+    const struct sl_dataset *ds = &d->topology->dataset;
     int32_t *labels = place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
     for (uint32_t i = 0; labels && i < block->n_seeds; i++)
-        labels[i] = d->topology->dataset.label[d->nodes[i]];
+        labels[i] = ds->label[d->nodes[i]];
     return labels != NULL;
+}
+
+static bool put_targets(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+{
+    const struct sl_dataset *ds = &d->topology->dataset;
+    uint64_t width = ds->n_classes;
+    float *targets = place(c, block->n_seeds * width * sizeof *targets, &block->label_offset);
+    for (uint32_t i = 0; targets && i < block->n_seeds; i++)
+        sl_dataset_targets(ds, d->nodes[i], targets + i * width);
+    block->n_targets = (uint32_t)width;
+    return targets != NULL;
 }
 
 static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct cursor *c)
@@ -201,8 +213,13 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struc
 {
     uint32_t n = block->n_input;
     uint32_t *degrees = place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
-    for (uint32_t i = 0; degrees && i < n; i++)
-        degrees[i] = (uint32_t)SL_MIN(degree_of(d, i, n), (uint64_t)UINT32_MAX);
+    const struct sl_self_loops *loops = &d->topology->self_loops;
+    for (uint32_t i = 0; degrees && i < n; i++) {
+        uint64_t degree = degree_of(d, i, n);
+        if (loops->has)
+            degree = sl_self_loops_degree(loops, d->nodes[i]);
+        degrees[i] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
+    }
     return degrees != NULL;
 }
 
@@ -211,7 +228,7 @@ static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_
 {
     if (plan->kind == SL_SAMPLER_WALK)
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
-    if (!put_labels(d, block, c))
+    if (!(d->topology->dataset.target ? put_targets : put_labels)(d, block, c))
         return SL_EAGAIN;
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));

@@ -37,7 +37,8 @@ struct sl_draw_plan {
     int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
     uint32_t stream;             // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
     uint64_t seed;
-    bool degrees;           // the block carries the in-degrees of its input nodes
+    bool degrees;           // the block carries the in-degrees of its input nodes, without
+                            // self-loops where the topology has looked for them
     uint32_t paths, length; // random walks: of each vertex, steps of each
     float restart;          // ... probability of starting over
 };

@@ -30,6 +30,9 @@ static int prepare(struct program *p)
     const struct sl_kernels *kernels = sl_kernels_cpu();
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
                             p->config.sampler.kind == SL_SAMPLER_WEIGHTED, kernels, threads));
+    if (p->config.model.kind == SL_MODEL_GCN && p->config.model.degrees == SL_DEGREES_GRAPH &&
+        p->config.model.self_loops)
+        SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(sl_drawer_init(&p->drawer, &p->topology, kernels));
     return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
 }

@@ -9,13 +9,17 @@
 #include "common/base/error.h"
 #include "common/base/mempool.h"
 
-// Neighbours are read here and there: reading ahead would only push other pages out.
-static void advise_random(const void *p, uint64_t bytes)
+static void advise(const void *p, uint64_t bytes, int advice)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = (uintptr_t)p & ~(page - 1);
     if (p && bytes)
-        madvise((void *)from, (uintptr_t)p + bytes - from, MADV_RANDOM); // a hint
+        madvise((void *)from, (uintptr_t)p + bytes - from, advice); // a hint
+}
+
+static void advise_neighbours(const struct sl_dataset *ds, int advice)
+{
+    advise(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype), advice);
 }
 
 static uint64_t prefix_bytes(const struct sl_topology *t)
@@ -54,15 +58,26 @@ int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
         .indices = ds->indices,
         .indices_dtype = ds->indices_dtype,
     };
-    advise_random(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
+    // Neighbours are read here and there: reading ahead would only push other pages out.
+    advise_neighbours(ds, MADV_RANDOM);
     int rc = weighted ? sum_weights(t, kernels) : SL_OK;
     if (rc < 0)
         sl_topology_close(t);
     return rc;
 }
 
+int sl_topology_find_self_loops(struct sl_topology *t, int threads)
+{
+    sl_self_loops_free(&t->self_loops);
+    advise_neighbours(&t->dataset, MADV_SEQUENTIAL);
+    int rc = sl_self_loops_find(&t->dataset, threads, &t->self_loops);
+    advise_neighbours(&t->dataset, MADV_RANDOM);
+    return rc;
+}
+
 void sl_topology_close(struct sl_topology *t)
 {
+    sl_self_loops_free(&t->self_loops);
     if (t->weight_prefix)
         sl_pages_free(t->weight_prefix, prefix_bytes(t));
     sl_dataset_close(&t->dataset);
@@ -72,10 +87,13 @@ void sl_topology_close(struct sl_topology *t)
 uint64_t sl_topology_resident_bytes(const struct sl_topology *t)
 {
     const struct sl_dataset *ds = &t->dataset;
-    uint64_t bytes = (ds->n_nodes + 1) * sizeof *ds->indptr +
-                     ds->n_edges * sl_dtype_bytes(ds->indices_dtype) +
-                     ds->n_nodes * sizeof *ds->label;
+    uint64_t bytes =
+        (ds->n_nodes + 1) * sizeof *ds->indptr + ds->n_edges * sl_dtype_bytes(ds->indices_dtype) +
+        ds->n_nodes *
+            (ds->target ? ds->n_classes * sl_dtype_bytes(ds->target_dtype) : sizeof *ds->label);
     if (t->view.weight_prefix)
         bytes += ds->n_edges * sizeof *t->view.weight_prefix;
+    if (t->self_loops.has)
+        bytes += ds->n_nodes / 8;
     return bytes;
 }

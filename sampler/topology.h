@@ -3,12 +3,14 @@
 #define SL_SAMPLER_TOPOLOGY_H
 
 #include "common/data/dataset.h"
+#include "common/data/self_loops.h"
 #include "kernels/kernels.h"
 
 struct sl_topology {
     struct sl_dataset dataset;
-    struct sl_topology_view view; // of the data set's arrays
-    double *weight_prefix;        // (n_edges) owned, NULL where nothing samples by weight
+    struct sl_topology_view view;    // of the data set's arrays
+    double *weight_prefix;           // (n_edges) owned, NULL where nothing samples by weight
+    struct sl_self_loops self_loops; // none unless they were looked for
 };
 
 /*
@@ -18,6 +20,8 @@ struct sl_topology {
  */
 int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
                      const struct sl_kernels *kernels, int threads);
+// Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
+int sl_topology_find_self_loops(struct sl_topology *t, int threads);
 void sl_topology_close(struct sl_topology *t); // safe on a zeroed struct
 
 // What a device that samples would hold of it: offsets, neighbours, running sums, labels.

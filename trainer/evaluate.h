@@ -1,39 +1,43 @@
 /*
- * evaluate.h - layer-wise inference over all neighbours, a range of vertices at a time.
+ * evaluate.h - layer-wise inference, a range of vertices at a time.
  *
  * One layer after the other over all vertices costs one pass over the edges a layer, where the
- * neighbourhoods of a batch would cost them many times over. Activations of all vertices lie in the
- * arena's two banks: layer l reads the features (l = 0) or bank (l - 1) & 1 and writes its rows of
- * bank l & 1; the last layer runs over the vertices of a split and only counts.
+ * neighbourhoods of a batch would cost them many times over. Activations of all vertices lie in two
+ * banks: layer l reads the features (l = 0) or bank (l - 1) & 1 and writes its rows of bank l & 1;
+ * the last layer runs over the vertices of a list and leaves losses and predictions. What jumping
+ * knowledge takes of the layers on the way is gathered in a third bank (jumping.h). In a job the
+ * banks are the arena's; sl_evaluate_layer() takes any memory.
  *
- * MEMORY. A cell is worked through in pieces of at most SL_INFER_PIECE_ROWS vertices and
- * SL_INFER_PIECE_EDGES edges, so what a piece needs does not grow with the graph. A single vertex
- * with more in-edges than that is a piece of its own, and needs 4 to 8 bytes for each of them.
+ * A range may be computed twice, when its trainer died half way: it only writes what no range of
+ * the same layer reads.
+ *
+ * MEMORY. A cell is worked through in pieces of bounded memory (piece.h).
  */
 #ifndef SL_TRAINER_EVALUATE_H
 #define SL_TRAINER_EVALUATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
 #include "common/ipc/ledger.h"
 #include "trainer/model.h"
+#include "trainer/piece.h"
 
-enum { SL_INFER_PIECE_ROWS = 8192, SL_INFER_PIECE_EDGES = 1 << 20 };
-
-// The vertices of one cell: ids[0 .. n), or first .. first + n - 1 where ids is NULL.
-struct sl_infer_range {
-    const uint32_t *ids;
-    uint64_t first;
-    uint32_t n;
-};
-
-// Where the rows of a layer come from and go to.
+// Where the rows of a layer come from and go to; NULL for what is not wanted. A row of the result
+// has the layer's d_out floats, of the last layer the model's n_outputs.
 struct sl_infer_io {
     enum sl_dtype x_dtype;
-    const void *x;                  // (n_nodes, d_in)
-    float *y;                       // (n_nodes, d_out), or NULL for the last layer
-    struct sl_model_result *result; // counts of the last layer, added up; or NULL
+    const void *x;  // (n_nodes, d_in)
+    float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
+    float *y;       // (n_nodes, ...): rows of the result at their vertices' ids
+    float *rows;    // (range->n, ...): rows of the result in the order of the range
+    // No layer follows: nothing is gathered for jumping knowledge, and the last layer of a model
+    // with it stops before lin(): the result is that layer's own output, of d_out floats.
+    bool hidden;
+    // Of the last layer.
+    uint32_t *predictions;         // (range->n, sl_dataset_predict_words)
+    struct sl_loss_result *result; // losses, added up
 };
 
 // Computes one layer for the vertices of `range`. SL_EABORTED when the job stops half way.
@@ -43,8 +47,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
 
 // One INFER cell, as its phase's specification says; *edges counts what it went through.
 int sl_evaluate_infer(struct sl_model *model, const struct sl_dataset *ds, struct sl_arena *a,
-                      const struct sl_lease *lease, struct sl_model_result *result,
-                      uint64_t *edges);
+                      const struct sl_lease *lease, struct sl_loss_result *result, uint64_t *edges);
 
 // The parameters that a phase of evaluation uses. (n_params)
 const float *sl_evaluate_params(const struct sl_arena *a, const struct sl_phase_spec *spec);

@@ -1,6 +1,7 @@
 #include "trainer/layer.h"
 
-#include <string.h>
+#include <math.h>
+#include <stdio.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -13,6 +14,34 @@
  */
 static const double FLOP_PER_NS = 100.0;
 static const double BYTE_PER_NS = 8.0;
+
+struct sl_tensor sl_layer_matrix(const struct sl_layer *layer, const char *name, uint64_t rows,
+                                 uint64_t columns, float init_bound)
+{
+    struct sl_tensor t = {
+        .role = SL_TENSOR_LEARNED, .rank = 2, .shape = {rows, columns}, .init_bound = init_bound};
+    snprintf(t.name, sizeof t.name, "convs.%u.%s", layer->index, name);
+    return t;
+}
+
+struct sl_tensor sl_layer_vector(const struct sl_layer *layer, const char *name, uint64_t n,
+                                 float init_bound)
+{
+    struct sl_tensor t = sl_layer_matrix(layer, name, n, 0, init_bound);
+    t.rank = 1;
+    return t;
+}
+
+// kaiming_uniform(a = sqrt(5)) over the inputs is U(-1/sqrt(inputs), 1/sqrt(inputs)).
+float sl_layer_linear_bound(uint64_t inputs)
+{
+    return 1.0f / sqrtf((float)inputs);
+}
+
+float sl_layer_glorot_bound(uint64_t rows, uint64_t columns)
+{
+    return sqrtf(6.0f / (float)(rows + columns));
+}
 
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n)
 {
@@ -90,9 +119,88 @@ float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_vi
     return sums;
 }
 
-// y (n_dst, dim) = A x.
-static int aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                     const float *x, uint32_t dim, float *y)
+float *sl_layer_mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                           const float *weights)
+{
+    float *scale = sl_layer_edge_sums(env, csr, weights);
+    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
+        scale[i] = scale[i] > 0 ? 1.0f / scale[i] : 0.0f;
+    return scale;
+}
+
+static bool is_loop(const struct sl_csr_view *csr, uint32_t row, uint32_t edge)
+{
+    return csr->indices[edge] == row; // destinations are the first sources
+}
+
+static uint32_t count_loops(const struct sl_csr_view *csr)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < csr->n_dst; i++)
+        for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++)
+            n += is_loop(csr, i, e);
+    return n;
+}
+
+int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self)
+{
+    const struct sl_csr_view *csr = &hop->csr;
+    uint32_t loops = count_loops(csr);
+    if (loops == 0 && !append_self)
+        return SL_OK;
+    uint64_t n_edges = (uint64_t)csr->indptr[csr->n_dst] - loops + (append_self ? csr->n_dst : 0);
+    if (n_edges > UINT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "a hop of %llu edges with the vertices themselves: wanted less than 2^32; "
+                       "make sampler.batch_size or the fanout smaller",
+                       (unsigned long long)n_edges);
+    uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_dst + 1);
+    uint32_t *indices = sl_layer_words(env, n_edges);
+    float *weights = hop->weights ? sl_layer_floats(env, n_edges) : NULL;
+    if (!indptr || !indices || (hop->weights && !weights))
+        return SL_ENOMEM;
+    uint32_t to = 0;
+    for (uint32_t i = 0; i < csr->n_dst; i++) {
+        float sum = 0;
+        indptr[i] = to;
+        for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++) {
+            if (is_loop(csr, i, e))
+                continue;
+            if (weights)
+                sum += weights[to] = hop->weights[e];
+            indices[to++] = csr->indices[e];
+        }
+        if (!append_self)
+            continue;
+        if (weights)
+            weights[to] = to > indptr[i] ? sum / (float)(to - indptr[i]) : 1.0f;
+        indices[to++] = i;
+    }
+    indptr[csr->n_dst] = to;
+    hop->csr.indptr = indptr;
+    hop->csr.indices = indices;
+    hop->weights = weights;
+    return SL_OK;
+}
+
+int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                       struct sl_csr_view *transposed, uint32_t **edge)
+{
+    uint32_t n_edges = csr->indptr[csr->n_dst];
+    uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_src + 1);
+    uint32_t *indices = sl_layer_words(env, n_edges);
+    uint32_t *from = edge ? sl_layer_words(env, n_edges) : NULL;
+    if (!indptr || !indices || (edge && !from))
+        return SL_ENOMEM;
+    *transposed = (struct sl_csr_view){
+        .n_dst = csr->n_src, .n_src = csr->n_dst, .indptr = indptr, .indices = indices};
+    if (edge)
+        *edge = from;
+    return env->kernels->transpose(csr, indptr, indices, from, env->pool);
+}
+
+int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                       const float *x, uint32_t dim, float *y)
 {
     struct sl_aggregate_args args = {
         .csr = tape->hop.csr,
@@ -109,30 +217,25 @@ static int aggregate(const struct sl_layer_env *env, const struct sl_layer_tape 
     return env->kernels->aggregate(&args);
 }
 
-// dx (n_src, dim) = A' dy: the same sum over the transposed hop, rows and columns exchanged.
-static int aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                              const float *dy, uint32_t dim, float *dx)
+// The same sum over the transposed hop, rows and columns exchanged.
+int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                                const float *dy, uint32_t dim, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_src + 1);
-    uint32_t n_edges = csr->indptr[csr->n_dst];
-    uint32_t *indices = sl_layer_words(env, n_edges);
+    struct sl_csr_view transposed;
     uint32_t *edge = NULL;
     float *weights = NULL;
-    if (!indptr || !indices)
-        return SL_ENOMEM;
-    if (tape->hop.weights) {
-        edge = sl_layer_words(env, n_edges);
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, tape->hop.weights ? &edge : NULL));
+    if (edge) {
+        uint32_t n_edges = csr->indptr[csr->n_dst];
         weights = sl_layer_floats(env, n_edges);
-        if (!edge || !weights)
+        if (!weights)
             return SL_ENOMEM;
-    }
-    SL_TRY(env->kernels->transpose(csr, indptr, indices, edge, env->pool));
-    if (weights)
         for (uint32_t e = 0; e < n_edges; e++)
             weights[e] = tape->hop.weights[edge[e]];
+    }
     struct sl_aggregate_args args = {
-        .csr = {.n_dst = csr->n_src, .n_src = csr->n_dst, .indptr = indptr, .indices = indices},
+        .csr = transposed,
         .dim = dim,
         .x_dtype = SL_DTYPE_F32,
         .x = dy,
@@ -159,12 +262,12 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         if (!z)
             return SL_ENOMEM;
         SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, weight, 0, z));
-        return aggregate(env, tape, z, layer->d_out, tape->y);
+        return sl_layer_aggregate(env, tape, z, layer->d_out, tape->y);
     }
     tape->aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
     if (!tape->aggregated)
         return SL_ENOMEM;
-    SL_TRY(aggregate(env, tape, tape->x, layer->d_in, tape->aggregated));
+    SL_TRY(sl_layer_aggregate(env, tape, tape->x, layer->d_in, tape->aggregated));
     return sl_layer_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y);
 }
 
@@ -177,7 +280,7 @@ int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_
         float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
         if (!dz)
             return SL_ENOMEM;
-        SL_TRY(aggregate_backward(env, tape, dy, layer->d_out, dz));
+        SL_TRY(sl_layer_aggregate_backward(env, tape, dy, layer->d_out, dz));
         SL_TRY(sl_layer_product_gradient(env, layer, dz, tape->x, csr->n_src, dweight));
         return dx ? sl_layer_product_backward(env, layer, dz, csr->n_src, weight, 0, dx) : SL_OK;
     }
@@ -188,5 +291,5 @@ int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_
     if (!d_aggregated)
         return SL_ENOMEM;
     SL_TRY(sl_layer_product_backward(env, layer, dy, csr->n_dst, weight, 0, d_aggregated));
-    return aggregate_backward(env, tape, d_aggregated, layer->d_in, dx);
+    return sl_layer_aggregate_backward(env, tape, d_aggregated, layer->d_in, dx);
 }

@@ -3,13 +3,15 @@
  *
  * A layer maps the rows of its source vertices x (n_src, d_in) to rows of its destination vertices
  * y (n_dst, d_out); the destinations are the first n_dst sources. One kind of layer is one file
- * (layer_graphsage.c, layer_gcn.c) that fills a struct sl_layer_kind, and one line in the table of
- * model.c. Layers own no memory: parameters lie in the flat vector of the board, everything else
- * in the pool of the mini-batch.
+ * (layer_*.c) that fills a struct sl_layer_kind, and one line in the table of model.c. Layers own
+ * no memory: parameters lie in the flat vector of the board, everything else in the pool of the
+ * mini-batch. What surrounds a layer, its bias among it, is the model's (model.h): a layer is
+ * PyTorch Geometric's `conv` without the bias that it adds last.
  *
- * ORDER OF OPERATIONS. Both kinds aggregate linearly, out = (A x) W', so the product may come
- * first or last. sl_layer_transform_first() picks the cheaper one from the shapes of the hop alone:
- * equal blocks take equal ways, and so give equal bits, wherever they are computed.
+ * ORDER OF OPERATIONS. GraphSAGE's means, GCN and the first half of GIN's MLP aggregate linearly,
+ * out = (A x) W', so the product may come first or last. sl_layer_transform_first() picks the
+ * cheaper one from the shapes of the hop alone: equal blocks take equal ways, and so give equal
+ * bits, wherever they are computed.
  */
 #ifndef SL_TRAINER_LAYER_H
 #define SL_TRAINER_LAYER_H
@@ -18,35 +20,73 @@
 #include <stdint.h>
 
 #include "common/base/mempool.h"
+#include "config/config.h"
 #include "kernels/kernels.h"
 
-enum { SL_LAYER_TENSORS = 4, SL_TENSOR_NAME_BYTES = 48 };
+struct sl_self_loops;
+
+enum { SL_LAYER_TENSORS = 12, SL_TENSOR_RANK = 3, SL_TENSOR_NAME_BYTES = 64 };
+
+// What an update does to a tensor.
+enum sl_tensor_role {
+    SL_TENSOR_LEARNED, // the optimizer's step
+    // A running statistic (batch norm): the gradient's place holds the batch's own statistic s, and
+    // each batch in order makes of it (1 - momentum) * value + momentum * s.
+    SL_TENSOR_RUNNING,
+    SL_TENSOR_FIXED, // nothing
+    // Has no value in the vector: in the file an int64 scalar, the number of batches trained.
+    SL_TENSOR_COUNTER,
+};
+
+#define SL_RUNNING_MOMENTUM 0.1f // of torch.nn.BatchNorm1d
+#define SL_TENSOR_NO_LAYER  UINT32_MAX
 
 // One parameter tensor, row-major. It starts at values[offset] of the flat parameter vector.
 struct sl_tensor {
     char name[SL_TENSOR_NAME_BYTES]; // PyTorch Geometric's
-    uint32_t rank;                   // 1 or 2
-    uint64_t shape[2];
+    enum sl_tensor_role role;
+    uint32_t layer; // set by the model; SL_TENSOR_NO_LAYER for the final linear layer's
+    uint32_t rank;  // 0 (COUNTER) to SL_TENSOR_RANK
+    uint64_t shape[SL_TENSOR_RANK];
     uint64_t offset; // floats; set by the model
     // Initial value: init_constant + uniform(-init_bound, init_bound).
     float init_constant, init_bound;
 };
 
+// Floats in the vector.
 static inline uint64_t sl_tensor_count(const struct sl_tensor *t)
 {
-    return t->shape[0] * (t->rank > 1 ? t->shape[1] : 1);
+    uint64_t n = t->role == SL_TENSOR_COUNTER ? 0 : 1;
+    for (uint32_t d = 0; d < t->rank; d++)
+        n *= t->shape[d];
+    return n;
 }
 
 // Which way a layer goes; AUTO is what jobs use, the others are for tests.
 enum sl_layer_order { SL_LAYER_AUTO, SL_LAYER_AGGREGATE_FIRST, SL_LAYER_TRANSFORM_FIRST };
 
+// What the job says of layers (config.h, "model").
+struct sl_layer_options {
+    enum sl_aggregator aggregator;
+    uint32_t heads;
+    float attention_dropout;
+    bool residual;
+    float eps;
+    bool train_eps;
+    bool self_loops;
+    enum sl_degrees_kind degrees;
+    enum sl_activation activation;
+    enum sl_norm_kind norm;
+};
+
 struct sl_layer {
     const struct sl_layer_kind *kind;
     uint32_t index; // within the model
     uint32_t d_in, d_out;
-    bool relu; // hidden layers
+    bool last; // its output is the model's: no norm and activation follow
     enum sl_layer_order order;
-    uint64_t offset[SL_LAYER_TENSORS]; // of its tensors, in the order of describe()
+    const struct sl_layer_options *options; // of the model
+    uint64_t offset[SL_LAYER_TENSORS];      // of its tensors, in the order of describe()
 };
 
 // One hop of a block as a layer reads it.
@@ -67,37 +107,53 @@ struct sl_layer_env {
 struct sl_layer_tape {
     struct sl_hop hop;
     const float *x;            // (n_src, d_in)
-    float *y;                  // (n_dst, d_out), after the activation
-    float *aggregated;         // (n_dst, d_in), NULL when the product came first
-    float *row_scale;          // (n_dst)
-    float *col_scale;          // (n_src) or NULL
-    float *self_scale;         // (n_dst) or NULL
-    struct sl_dropout dropout; // after the activation; rate 0 = none
+    bool training;             // batch statistics and dropout
+    struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
+    // (n_dst, d_out), without the bias. The model adds what follows in place: backward must not
+    // read it.
+    float *y;
+    void *own; // what the kind alone knows, in the pool
+    // Of sl_layer_propagate():
+    float *aggregated; // (n_dst, d_in), NULL when the product came first
+    float *row_scale;  // (n_dst)
+    float *col_scale;  // (n_src) or NULL
+    float *self_scale; // (n_dst) or NULL
 };
 
 /*
  * Rows of layer-wise inference: all neighbours of some vertices, straight from the topology.
- * The list of a row ends with the vertex itself where the kind says self_edge.
+ * Where the kind says self_edge the row's own self-loops are left out and its list ends with the
+ * vertex itself.
  */
 struct sl_infer_piece {
-    struct sl_csr_view csr; // source = all vertices
-    const uint32_t *ids;    // (n_dst) the rows' vertices
-    const uint64_t *indptr; // whole graph: in-degrees
-    enum sl_dtype x_dtype;  // F32 or F16
-    const void *x;          // (n_src, d_in)
-    float *y;               // (n_dst, d_out)
+    struct sl_csr_view csr;                 // source = all vertices
+    const uint32_t *ids;                    // (n_dst) the rows' vertices
+    const uint64_t *indptr;                 // whole graph: in-degrees
+    const struct sl_self_loops *self_loops; // of the graph (common/data/self_loops.h); NULL: none
+    // (n_edges) how much each neighbour counts, or NULL: all the same. What stands there for the
+    // vertex itself is not looked at.
+    const float *weights;
+    enum sl_dtype x_dtype; // F32 or F16
+    const void *x;         // (n_src, d_in)
+    float *y;              // (n_dst, d_out), without the bias
 };
+
+#define SL_LAYER_NO_BIAS UINT32_MAX
 
 struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // blocks carry the in-degrees of their input nodes
-    bool self_edge;     // inference lists name the vertex itself
+    bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex itself
+    uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
+
+    // SL_EINVAL when a layer of these widths can not be (heads that do not divide them); NULL:
+    // all can.
+    int (*check)(const struct sl_layer *layer);
 
     // Fills the tensors of a layer in the order of its state_dict; returns how many.
-    uint32_t (*describe)(uint32_t index, uint32_t d_in, uint32_t d_out,
-                         struct sl_tensor tensors[SL_LAYER_TENSORS]);
+    uint32_t (*describe)(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS]);
 
-    // tape: hop, x and dropout are given; the rest is filled. input_gradient says whether
+    // tape: hop, x, training and dropout are given; the rest is filled. input_gradient says whether
     // backward will be asked for dx.
     int (*forward)(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape);
@@ -114,6 +170,20 @@ struct sl_layer_kind {
 
 extern const struct sl_layer_kind sl_layer_graphsage;
 extern const struct sl_layer_kind sl_layer_gcn;
+extern const struct sl_layer_kind sl_layer_gat;
+extern const struct sl_layer_kind sl_layer_gin;
+extern const struct sl_layer_kind sl_layer_pinsage;
+
+// Learned tensors of a layer, named convs.INDEX.NAME, that begin as uniform(-init_bound,
+// init_bound).
+struct sl_tensor sl_layer_matrix(const struct sl_layer *layer, const char *name, uint64_t rows,
+                                 uint64_t columns, float init_bound);
+struct sl_tensor sl_layer_vector(const struct sl_layer *layer, const char *name, uint64_t n,
+                                 float init_bound);
+// Bounds of torch_geometric.nn.dense.Linear's default, which is also that of its bias, and of
+// "glorot".
+float sl_layer_linear_bound(uint64_t inputs);
+float sl_layer_glorot_bound(uint64_t rows, uint64_t columns);
 
 // Pool memory for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
@@ -127,6 +197,29 @@ bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_
 // weights is NULL. NULL without memory.
 float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                           const float *weights);
+
+// (n_dst, in the pool) one over those, 0 for a row without edges: what makes a mean of a sum.
+float *sl_layer_mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                           const float *weights);
+
+/*
+ * Leaves out the hop's edges from a row to itself; with `append_self` each row's list then ends
+ * with the row, which counts as much as its average neighbour. Nothing is copied where nothing
+ * changes.
+ */
+int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self);
+
+// The hop the other way round, in the pool: for each source its destinations in ascending order,
+// and each edge's position in csr. *edge may be asked for or not (NULL).
+int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                       struct sl_csr_view *transposed, uint32_t **edge);
+
+// y (n_dst, dim) = A x, where A is the hop under its edges' weights and the tape's scales.
+int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                       const float *x, uint32_t dim, float *y);
+// dx (n_src, dim) = A' dy.
+int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                                const float *dy, uint32_t dim, float *dx);
 
 /*
  * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W', where A is

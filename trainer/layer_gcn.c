@@ -3,61 +3,119 @@
  *
  *   bias (d_out), lin.weight (d_out, d_in)
  *
- * With d the in-degree in the whole graph and d~ = d + 1 for the self loop,
+ *   y_i = r_i sum over in-neighbours j of c_j W x_j  +  r_i c_i W x_i,      r, c = 1 / sqrt(degree)
  *
- *   y_i = W ( x_i / d~_i + sum over in-neighbours j of x_j / sqrt(d~_i d~_j) ) + b.
+ * WHICH SELF-LOOPS (model.self_loops). true: the graph's own self-loops, one or several a vertex,
+ * are dropped and every vertex is its own neighbour exactly once: the second term, which PyTorch
+ * Geometric's add_remaining_self_loops() and DGL's add_self_loop() after remove_self_loop() come
+ * to. false: the second term is absent and self-loops of the graph are edges like any other.
  *
- * A sampled row sees s_i of its d_i neighbours, each equally likely, so its sum is scaled by
- * d_i / s_i: an unbiased estimate, and at full fanout exactly the formula. The self term is exact
- * and is not scaled. Degrees travel with the block; in inference they come from the topology.
+ * WHICH DEGREES (model.degrees).
+ *   graph   in-degrees in the whole graph for both r and c: without own self-loops and plus 1, or
+ *           with them, as they stand. Blocks carry them; in inference they come from the topology.
+ *           A sampled row sees s_i of its d_i neighbours, each equally likely, so its sum is scaled
+ *           by d_i / s_i: an unbiased estimate, and at full fanout exactly the formula. So batches
+ *           of full fanout equal training on the whole graph. The self term is not scaled. Where
+ *           self-loops are dropped s_i are the others among the sampled; a row of which nothing but
+ *           self-loops was sampled has no sum to scale.
+ *   block   those of the hop, DGL's norm="both" on a block: r from the in-edges of i and c from the
+ *           out-edges of j in this hop; with self_loops each destination has one of both more. In
+ *           inference the hop is the whole graph, with its in- and out-degrees.
+ * A vertex of degree 0 has r = c = 0.
+ *
+ * Where edges carry weights (visits of random walks) the row's weighted mean takes the place of the
+ * mean of its sampled neighbours.
  */
 #include "trainer/layer.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "common/base/error.h"
+#include "common/data/self_loops.h"
 
 enum { BIAS, LIN_WEIGHT, N_TENSORS };
 
-static uint32_t describe(uint32_t index, uint32_t d_in, uint32_t d_out,
-                         struct sl_tensor tensors[SL_LAYER_TENSORS])
+static bool own_loop(const struct sl_layer *layer)
 {
-    tensors[BIAS] = (struct sl_tensor){.rank = 1, .shape = {d_out, 0}}; // zeros
-    snprintf(tensors[BIAS].name, SL_TENSOR_NAME_BYTES, "convs.%u.bias", index);
-    tensors[LIN_WEIGHT] = (struct sl_tensor){
-        .rank = 2,
-        .shape = {d_out, d_in},
-        .init_bound = sqrtf(6.0f / ((float)d_in + (float)d_out)), // glorot
-    };
-    snprintf(tensors[LIN_WEIGHT].name, SL_TENSOR_NAME_BYTES, "convs.%u.lin.weight", index);
+    return layer->options->self_loops;
+}
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    uint32_t d_in = layer->d_in, d_out = layer->d_out;
+    tensors[BIAS] = sl_layer_vector(layer, "bias", d_out, 0);
+    tensors[LIN_WEIGHT] =
+        sl_layer_matrix(layer, "lin.weight", d_out, d_in, sl_layer_glorot_bound(d_out, d_in));
     return N_TENSORS;
 }
 
 static float inverse_root(uint64_t degree)
 {
-    return 1.0f / sqrtf((float)(degree + 1));
+    return degree ? 1.0f / sqrtf((float)degree) : 0.0f;
 }
 
-static int scales(const struct sl_layer_env *env, struct sl_layer_tape *tape)
+// col_scale = c, row_root = r and full = the degrees that sampled rows are scaled to.
+static int graph_degrees(const struct sl_layer *layer, struct sl_layer_tape *tape, float *row_root,
+                         float *full)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     const uint32_t *degrees = tape->hop.degrees;
+    uint64_t own = own_loop(layer);
     if (!degrees)
         return sl_fail(SL_EPROTO, "a block for a GCN carries no in-degrees: sampler and trainer "
                                   "are not of the same build");
-    tape->row_scale = sl_layer_edge_sums(env, csr, tape->hop.weights);
-    tape->self_scale = sl_layer_floats(env, csr->n_dst);
-    tape->col_scale = sl_layer_floats(env, csr->n_src);
-    if (!tape->row_scale || !tape->self_scale || !tape->col_scale)
-        return SL_ENOMEM;
     for (uint32_t j = 0; j < csr->n_src; j++)
-        tape->col_scale[j] = inverse_root(degrees[j]);
+        tape->col_scale[j] = inverse_root(degrees[j] + own);
+    for (uint32_t i = 0; i < csr->n_dst; i++) {
+        row_root[i] = tape->col_scale[i];
+        full[i] = (float)degrees[i];
+    }
+    return SL_OK;
+}
+
+static int block_degrees(const struct sl_layer_env *env, const struct sl_layer *layer,
+                         struct sl_layer_tape *tape, float *row_root, float *full)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    uint64_t own = own_loop(layer);
+    uint32_t *out = sl_layer_words(env, csr->n_src);
+    if (!out)
+        return SL_ENOMEM;
+    memset(out, 0, csr->n_src * sizeof *out);
+    for (uint32_t e = 0; e < csr->indptr[csr->n_dst]; e++)
+        out[csr->indices[e]]++;
+    for (uint32_t j = 0; j < csr->n_src; j++)
+        tape->col_scale[j] = inverse_root(out[j] + (j < csr->n_dst ? own : 0));
+    for (uint32_t i = 0; i < csr->n_dst; i++) {
+        uint32_t in = csr->indptr[i + 1] - csr->indptr[i];
+        row_root[i] = inverse_root(in + own);
+        full[i] = (float)in;
+    }
+    return SL_OK;
+}
+
+static int scales(const struct sl_layer_env *env, const struct sl_layer *layer,
+                  struct sl_layer_tape *tape)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    float *row_root = sl_layer_floats(env, csr->n_dst), *full = sl_layer_floats(env, csr->n_dst);
+    tape->row_scale = sl_layer_edge_sums(env, csr, tape->hop.weights);
+    tape->col_scale = sl_layer_floats(env, csr->n_src);
+    tape->self_scale = own_loop(layer) ? sl_layer_floats(env, csr->n_dst) : NULL;
+    if (!row_root || !full || !tape->row_scale || !tape->col_scale ||
+        (own_loop(layer) && !tape->self_scale))
+        return SL_ENOMEM;
+    if (layer->options->degrees == SL_DEGREES_GRAPH)
+        SL_TRY(graph_degrees(layer, tape, row_root, full));
+    else
+        SL_TRY(block_degrees(env, layer, tape, row_root, full));
     for (uint32_t i = 0; i < csr->n_dst; i++) {
         float sampled = tape->row_scale[i];
-        float up = sampled > 0 ? (float)degrees[i] / sampled : 0.0f;
-        tape->row_scale[i] = up * tape->col_scale[i];
-        tape->self_scale[i] = tape->col_scale[i] * tape->col_scale[i];
+        float up = sampled > 0 ? full[i] / sampled : 0.0f;
+        tape->row_scale[i] = up * row_root[i];
+        if (tape->self_scale)
+            tape->self_scale[i] = row_root[i] * tape->col_scale[i];
     }
     return SL_OK;
 }
@@ -65,46 +123,78 @@ static int scales(const struct sl_layer_env *env, struct sl_layer_tape *tape)
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
-    SL_TRY(scales(env, tape));
-    SL_TRY(
-        sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], input_gradient, tape));
-    return env->kernels->bias_act(tape->y, tape->hop.csr.n_dst, layer->d_out,
-                                  params + layer->offset[BIAS], layer->relu, &tape->dropout);
+    if (own_loop(layer))
+        SL_TRY(sl_layer_fix_loops(env, &tape->hop, false));
+    SL_TRY(scales(env, layer, tape));
+    return sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], input_gradient, tape);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                     const float *params, const struct sl_layer_tape *tape, float *dy,
                     float *gradient, float *dx)
 {
-    SL_TRY(env->kernels->bias_act_backward(dy, tape->y, tape->hop.csr.n_dst, layer->d_out,
-                                           layer->relu, &tape->dropout,
-                                           gradient + layer->offset[BIAS]));
     return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_WEIGHT], tape, dy,
                                        gradient + layer->offset[LIN_WEIGHT], dx);
 }
 
-// The vertex itself is the last entry of its list, so both terms of the formula are edges with
-// the weight 1/sqrt(d~_j) under the row's 1/sqrt(d~_i). A weight an edge of the piece, rather than
-// a scale for each vertex of the graph, keeps the memory bounded.
+// In-degree of v in the whole graph, as the layer counts self-loops of the graph.
+static uint64_t in_degree(const struct sl_layer *layer, const struct sl_infer_piece *piece,
+                          uint64_t v)
+{
+    return own_loop(layer) && piece->self_loops ? sl_self_loops_degree(piece->self_loops, v)
+                                                : piece->indptr[v + 1] - piece->indptr[v];
+}
+
+// c of vertex v in the whole graph.
+static float column_scale(const struct sl_layer *layer, const struct sl_infer_piece *piece,
+                          uint64_t v)
+{
+    if (layer->options->degrees == SL_DEGREES_GRAPH)
+        return inverse_root(in_degree(layer, piece, v) + own_loop(layer));
+    uint64_t loops =
+        piece->indptr[v + 1] - piece->indptr[v] - sl_self_loops_degree(piece->self_loops, v);
+    return inverse_root(piece->self_loops->out_degree[v] + (own_loop(layer) ? 1 : loops));
+}
+
+/*
+ * Both terms of the formula as edges of row i: the weights of its neighbours under row_scale, and
+ * of the vertex itself, where it is the last entry of its list. A weight an edge of the piece,
+ * rather than a scale for each vertex of the graph, keeps the memory bounded.
+ */
+static float weigh_row(const struct sl_layer *layer, const struct sl_infer_piece *piece, uint32_t i,
+                       float *weight)
+{
+    const struct sl_csr_view *csr = &piece->csr;
+    uint32_t first = csr->indptr[i], end = csr->indptr[i + 1] - own_loop(layer);
+    uint64_t v = piece->ids[i], degree = in_degree(layer, piece, v);
+    float sum = piece->weights ? 0 : (float)(end - first);
+    for (uint32_t e = first; piece->weights && e < end; e++)
+        sum += piece->weights[e];
+    float up = sum > 0 ? (float)degree / sum : 0.0f;
+    for (uint32_t e = first; e < end; e++)
+        weight[e] = (piece->weights ? piece->weights[e] : 1.0f) * up *
+                    column_scale(layer, piece, csr->indices[e]);
+    if (own_loop(layer))
+        weight[end] = column_scale(layer, piece, v);
+    return inverse_root(degree + own_loop(layer));
+}
+
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                  const struct sl_infer_piece *piece)
 {
     const struct sl_csr_view *csr = &piece->csr;
-    uint32_t n_edges = csr->indptr[csr->n_dst];
+    if (layer->options->degrees == SL_DEGREES_BLOCK &&
+        (!piece->self_loops || !piece->self_loops->out_degree))
+        return sl_fail(SL_EINVAL, "inference of a GCN with model.degrees \"block\": the graph's "
+                                  "out-degrees were not counted");
     float *row_scale = sl_layer_floats(env, csr->n_dst);
-    float *edge_weight = sl_layer_floats(env, n_edges);
+    float *edge_weight = sl_layer_floats(env, csr->indptr[csr->n_dst]);
     float *sum = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
     if (!row_scale || !edge_weight || !sum)
         return SL_ENOMEM;
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        uint64_t v = piece->ids[i];
-        row_scale[i] = inverse_root(piece->indptr[v + 1] - piece->indptr[v]);
-    }
-    for (uint32_t e = 0; e < n_edges; e++) {
-        uint64_t v = csr->indices[e];
-        edge_weight[e] = inverse_root(piece->indptr[v + 1] - piece->indptr[v]);
-    }
-    struct sl_aggregate_args args = {
+    for (uint32_t i = 0; i < csr->n_dst; i++)
+        row_scale[i] = weigh_row(layer, piece, i, edge_weight);
+    const struct sl_aggregate_args args = {
         .csr = *csr,
         .dim = layer->d_in,
         .x_dtype = piece->x_dtype,
@@ -114,17 +204,15 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         .y = sum,
     };
     SL_TRY(env->kernels->aggregate(&args));
-    SL_TRY(sl_layer_product(env, layer, sum, csr->n_dst, params + layer->offset[LIN_WEIGHT], 0,
-                            piece->y));
-    const struct sl_dropout none = {0};
-    return env->kernels->bias_act(piece->y, csr->n_dst, layer->d_out, params + layer->offset[BIAS],
-                                  layer->relu, &none);
+    return sl_layer_product(env, layer, sum, csr->n_dst, params + layer->offset[LIN_WEIGHT], 0,
+                            piece->y);
 }
 
 const struct sl_layer_kind sl_layer_gcn = {
     .name = "gcn",
     .needs_degrees = true,
-    .self_edge = true,
+    .self_edge = own_loop,
+    .bias = BIAS,
     .describe = describe,
     .forward = forward,
     .backward = backward,

@@ -1,67 +1,137 @@
 /*
- * layer_graphsage.c - GraphSAGE with the mean aggregator (Hamilton et al., 2017), as
- * torch_geometric.nn.SAGEConv: y_i = lin_l(mean of x_j over the sampled neighbours) + lin_r(x_i).
+ * layer_graphsage.c - GraphSAGE (Hamilton et al., 2017), as torch_geometric.nn.SAGEConv:
+ * y_i = lin_l(aggregate of x_j over the sampled neighbours) + lin_r(x_i).
  *
  *   lin_l.weight (d_out, d_in), lin_l.bias (d_out), lin_r.weight (d_out, d_in)
  *
- * The mean of no neighbours is zero. Where the block's edges carry weights (how often random walks
- * met a neighbour) it is the weighted mean, as in PinSAGE's importance pooling. The rows of the
- * vertices themselves are the first n_dst rows of the source, so the second product needs no
- * gathering.
+ *   mean   the mean of no neighbours is zero. Where the block's edges carry weights (how often
+ *          random walks met a neighbour) it is the weighted mean, PinSAGE's importance pooling
+ *   max    the element-wise maximum, zero without neighbours; weights are not looked at
+ *   gcn    the mean of the neighbours and the vertex itself, and no lin_r: SAGEConv(root_weight =
+ *          False) on a graph whose vertices all have one self-loop, DGL's aggregator of this name.
+ *          Self-loops of the graph are dropped first. Under weights the vertex itself counts as
+ *          much as its average neighbour
+ *
+ * The rows of the vertices themselves are the first n_dst rows of the source, so the second product
+ * needs no gathering. Means are linear and the product with lin_l may come first
+ * (sl_layer_propagate); a maximum is not, and always comes first.
  */
 #include "trainer/layer.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "common/base/error.h"
 
-enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT, N_TENSORS };
+enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT };
 
-static uint32_t describe(uint32_t index, uint32_t d_in, uint32_t d_out,
-                         struct sl_tensor tensors[SL_LAYER_TENSORS])
+// What forward leaves for backward, with the aggregator max.
+struct own {
+    float *max;     // (n_dst, d_in)
+    uint32_t *from; // (n_dst, d_in) the edges that it came from
+};
+
+static bool is_gcn(const struct sl_layer *layer)
 {
-    // kaiming_uniform(a = sqrt(5)) over fan_in is U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and so is
-    // the default of a bias.
-    float bound = 1.0f / sqrtf((float)d_in);
-    for (uint32_t t = 0; t < N_TENSORS; t++) {
-        static const char *const names[] = {"lin_l.weight", "lin_l.bias", "lin_r.weight"};
-        struct sl_tensor *out = &tensors[t];
-        *out = (struct sl_tensor){.rank = 2, .shape = {d_out, d_in}, .init_bound = bound};
-        if (t == LIN_L_BIAS) {
-            out->rank = 1;
-            out->shape[1] = 0;
-        }
-        snprintf(out->name, sizeof out->name, "convs.%u.%s", index, names[t]);
-    }
-    return N_TENSORS;
+    return layer->options->aggregator == SL_AGGREGATOR_GCN;
 }
 
-// (n_dst) what makes a mean of a row's sum.
-static float *mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                         const float *weights)
+static bool is_max(const struct sl_layer *layer)
 {
-    float *scale = sl_layer_edge_sums(env, csr, weights);
-    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
-        scale[i] = scale[i] > 0 ? 1.0f / scale[i] : 0.0f;
-    return scale;
+    return layer->options->aggregator == SL_AGGREGATOR_MAX;
+}
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    uint32_t d_in = layer->d_in, d_out = layer->d_out;
+    float bound = sl_layer_linear_bound(d_in);
+    tensors[LIN_L_WEIGHT] = sl_layer_matrix(layer, "lin_l.weight", d_out, d_in, bound);
+    tensors[LIN_L_BIAS] = sl_layer_vector(layer, "lin_l.bias", d_out, bound);
+    if (is_gcn(layer))
+        return LIN_R_WEIGHT;
+    tensors[LIN_R_WEIGHT] = sl_layer_matrix(layer, "lin_r.weight", d_out, d_in, bound);
+    return LIN_R_WEIGHT + 1;
+}
+
+static int forward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    if (!own)
+        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+    tape->own = own;
+    uint64_t n = (uint64_t)csr->n_dst * layer->d_in;
+    own->max = sl_layer_floats(env, n);
+    own->from = input_gradient ? sl_layer_words(env, n) : NULL;
+    tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
+    if (!own->max || (input_gradient && !own->from) || !tape->y)
+        return SL_ENOMEM;
+    const struct sl_aggregate_max_args args = {
+        .csr = *csr,
+        .dim = layer->d_in,
+        .x_dtype = SL_DTYPE_F32,
+        .x = tape->x,
+        .y = own->max,
+        .from = own->from,
+    };
+    SL_TRY(env->kernels->aggregate_max(&args));
+    return sl_layer_product(env, layer, own->max, csr->n_dst, params + layer->offset[LIN_L_WEIGHT],
+                            0, tape->y);
+}
+
+static int backward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const float *params, const struct sl_layer_tape *tape, const float *dy,
+                        float *gradient, float *dx)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct own *own = tape->own;
+    SL_TRY(sl_layer_product_gradient(env, layer, dy, own->max, csr->n_dst,
+                                     gradient + layer->offset[LIN_L_WEIGHT]));
+    if (!dx)
+        return SL_OK;
+    float *dmax = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
+    if (!dmax)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product_backward(env, layer, dy, csr->n_dst,
+                                     params + layer->offset[LIN_L_WEIGHT], 0, dmax));
+    struct sl_csr_view transposed;
+    uint32_t *edge;
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
+    const struct sl_aggregate_max_grad_args args = {
+        .csr = *csr,
+        .transposed = transposed,
+        .t_edge = edge,
+        .dim = layer->d_in,
+        .from = own->from,
+        .dy = dmax,
+        .dx = dx,
+    };
+    return env->kernels->aggregate_max_backward(&args);
+}
+
+static int forward_mean(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    if (is_gcn(layer))
+        SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
+    tape->row_scale = sl_layer_mean_scale(env, &tape->hop.csr, tape->hop.weights);
+    if (!tape->row_scale)
+        return SL_ENOMEM;
+    tape->col_scale = NULL;
+    tape->self_scale = NULL;
+    return sl_layer_propagate(env, layer, params + layer->offset[LIN_L_WEIGHT], input_gradient,
+                              tape);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
-    uint32_t n_dst = tape->hop.csr.n_dst;
-    tape->row_scale = mean_scale(env, &tape->hop.csr, tape->hop.weights);
-    if (!tape->row_scale)
-        return SL_ENOMEM;
-    tape->col_scale = NULL;
-    tape->self_scale = NULL;
-    SL_TRY(
-        sl_layer_propagate(env, layer, params + layer->offset[LIN_L_WEIGHT], input_gradient, tape));
-    SL_TRY(sl_layer_product(env, layer, tape->x, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
-                            tape->y));
-    return env->kernels->bias_act(tape->y, n_dst, layer->d_out, params + layer->offset[LIN_L_BIAS],
-                                  layer->relu, &tape->dropout);
+    if (is_max(layer))
+        SL_TRY(forward_max(env, layer, params, input_gradient, tape));
+    else
+        SL_TRY(forward_mean(env, layer, params, input_gradient, tape));
+    if (is_gcn(layer))
+        return SL_OK;
+    return sl_layer_product(env, layer, tape->x, tape->hop.csr.n_dst,
+                            params + layer->offset[LIN_R_WEIGHT], 1, tape->y);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -69,49 +139,95 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                     float *gradient, float *dx)
 {
     uint32_t n_dst = tape->hop.csr.n_dst;
-    SL_TRY(env->kernels->bias_act_backward(dy, tape->y, n_dst, layer->d_out, layer->relu,
-                                           &tape->dropout, gradient + layer->offset[LIN_L_BIAS]));
+    if (is_max(layer))
+        SL_TRY(backward_max(env, layer, params, tape, dy, gradient, dx));
+    else
+        SL_TRY(sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_L_WEIGHT], tape,
+                                           dy, gradient + layer->offset[LIN_L_WEIGHT], dx));
+    if (is_gcn(layer))
+        return SL_OK;
     SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, n_dst,
                                      gradient + layer->offset[LIN_R_WEIGHT]));
-    SL_TRY(sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_L_WEIGHT], tape, dy,
-                                       gradient + layer->offset[LIN_L_WEIGHT], dx));
     if (!dx)
         return SL_OK;
     return sl_layer_product_backward(env, layer, dy, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
                                      dx);
 }
 
-static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
-                 const struct sl_infer_piece *piece)
+static int infer_max(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const struct sl_infer_piece *piece, float *y)
 {
-    uint32_t n_dst = piece->csr.n_dst;
-    float *scale = mean_scale(env, &piece->csr, NULL);
-    float *mean = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    float *self = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!scale || !mean || !self)
+    const struct sl_aggregate_max_args args = {
+        .csr = piece->csr, .dim = layer->d_in, .x_dtype = piece->x_dtype, .x = piece->x, .y = y};
+    return env->kernels->aggregate_max(&args);
+}
+
+// Edge weights (n_edges) of a piece whose lists end with the vertex itself, which counts as much as
+// its average neighbour.
+static const float *weights_with_self(const struct sl_layer_env *env,
+                                      const struct sl_infer_piece *piece)
+{
+    const uint32_t *indptr = piece->csr.indptr;
+    float *weights = sl_layer_floats(env, indptr[piece->csr.n_dst]);
+    for (uint32_t i = 0; weights && i < piece->csr.n_dst; i++) {
+        uint32_t self = indptr[i + 1] - 1;
+        float sum = 0;
+        for (uint32_t e = indptr[i]; e < self; e++)
+            sum += weights[e] = piece->weights[e];
+        weights[self] = self > indptr[i] ? sum / (float)(self - indptr[i]) : 1.0f;
+    }
+    return weights;
+}
+
+static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const struct sl_infer_piece *piece, float *y)
+{
+    const float *weights = piece->weights;
+    if (weights && is_gcn(layer)) {
+        weights = weights_with_self(env, piece);
+        if (!weights)
+            return SL_ENOMEM;
+    }
+    const float *scale = sl_layer_mean_scale(env, &piece->csr, weights);
+    if (!scale)
         return SL_ENOMEM;
-    struct sl_aggregate_args args = {
+    const struct sl_aggregate_args args = {
         .csr = piece->csr,
         .dim = layer->d_in,
         .x_dtype = piece->x_dtype,
         .x = piece->x,
         .row_scale = scale,
-        .y = mean,
+        .edge_weight = weights,
+        .y = y,
     };
-    SL_TRY(env->kernels->aggregate(&args));
+    return env->kernels->aggregate(&args);
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    uint32_t n_dst = piece->csr.n_dst;
+    float *rows = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
+    if (!rows)
+        return SL_ENOMEM;
+    if (is_max(layer))
+        SL_TRY(infer_max(env, layer, piece, rows));
+    else
+        SL_TRY(infer_mean(env, layer, piece, rows));
+    SL_TRY(sl_layer_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT], 0,
+                            piece->y));
+    if (is_gcn(layer))
+        return SL_OK;
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->ids, n_dst, self));
-    SL_TRY(sl_layer_product(env, layer, mean, n_dst, params + layer->offset[LIN_L_WEIGHT], 0,
-                            piece->y));
-    SL_TRY(sl_layer_product(env, layer, self, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
-                            piece->y));
-    const struct sl_dropout none = {0};
-    return env->kernels->bias_act(piece->y, n_dst, layer->d_out, params + layer->offset[LIN_L_BIAS],
-                                  layer->relu, &none);
+                                     piece->ids, n_dst, rows));
+    return sl_layer_product(env, layer, rows, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
+                            piece->y);
 }
 
 const struct sl_layer_kind sl_layer_graphsage = {
     .name = "graphsage",
+    .self_edge = is_gcn,
+    .bias = LIN_L_BIAS,
     .describe = describe,
     .forward = forward,
     .backward = backward,

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "trainer/evaluate.h"
 #include "trainer/extract.h"
+#include "trainer/objective.h"
 #include "trainer/sync.h"
 
 struct loop {
@@ -31,7 +32,7 @@ static void publish(struct loop *t, uint64_t current_tag)
 }
 
 // Writes the cell's entry and hands it over.
-static int complete(struct loop *t, struct sl_work *work, const struct sl_model_result *result,
+static int complete(struct loop *t, struct sl_work *work, const struct sl_loss_result *result,
                     uint64_t wait_ns, uint64_t compute_ns)
 {
     struct sl_batch_entry *entry = work->lease.entry;
@@ -44,6 +45,7 @@ static int complete(struct loop *t, struct sl_work *work, const struct sl_model_
     entry->standby = work->standby;
     entry->train_ns = compute_ns;
     entry->loss = result->loss;
+    entry->weight = result->weight;
     entry->correct = result->correct;
     entry->counted = result->counted;
     entry->trainer = t->spec->worker;
@@ -139,7 +141,7 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         return rc == SL_EAGAIN || rc == SL_ESTALE ? SL_OK : rc;
     }
     uint64_t began = sl_now_ns();
-    struct sl_model_result result;
+    struct sl_loss_result result;
     rc = sl_model_train(t->spec->model, ground.params, work->block, work->x, ground.gradient,
                         &result);
     sl_extract_release(&t->extract, work);
@@ -152,15 +154,37 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     return help(t);
 }
 
+// Sampled evaluation of one block: its loss, and its seeds' predictions at their places in the
+// list. A block that is evaluated again writes the same.
+static int evaluate_block(struct loop *t, const struct sl_work *work, struct sl_loss_result *result)
+{
+    struct sl_arena *a = t->spec->arena;
+    struct sl_model *model = t->spec->model;
+    const struct sl_phase *phase = work->lease.phase;
+    const struct sl_arena_spec *room = &a->h->spec;
+    uint32_t n, words = sl_dataset_predict_words(t->spec->dataset);
+    uint64_t first = sl_phase_range(phase, work->lease.cell, &n);
+    if (first + n > room->predict_rows || words != room->predict_words || n != work->block->n_seeds)
+        return sl_fail(SL_EPROTO,
+                       "the arena has room for %llu predictions of %u words, wanted %llu of %u",
+                       (unsigned long long)room->predict_rows, room->predict_words,
+                       (unsigned long long)(first + n), words);
+    const float *outputs;
+    SL_TRY(sl_model_evaluate(model, sl_evaluate_params(a, &phase->spec), work->block, work->x,
+                             result, &outputs));
+    sl_objective_predict(model->objective, outputs, n,
+                         (uint32_t *)sl_arena_predictions(a) + first * words);
+    return SL_OK;
+}
+
 static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
 {
     struct sl_arena *a = t->spec->arena;
     const struct sl_phase_spec *spec = &work->lease.phase->spec;
-    struct sl_model_result result;
+    struct sl_loss_result result;
     uint64_t began = sl_now_ns();
     if (spec->kind == SL_PHASE_EVAL) {
-        int rc = sl_model_evaluate(t->spec->model, sl_evaluate_params(a, spec), work->block,
-                                   work->x, &result);
+        int rc = evaluate_block(t, work, &result);
         sl_extract_release(&t->extract, work);
         SL_TRY(rc);
     } else {
@@ -207,6 +231,8 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     const struct sl_sync_spec sync = {
         .config = spec->config,
         .n_params = spec->model->n_params,
+        .tensors = spec->model->tensor,
+        .n_tensors = spec->model->n_tensors,
         .arena = spec->arena,
         .worker = spec->worker,
         .device = spec->device,

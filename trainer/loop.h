@@ -6,7 +6,7 @@
  *
  *   TRAIN   wait for the batch's version, or join (sync.h), forward and backward into the batch's
  *           or the device's gradient slot, complete the lease, apply the update if it is due
- *   EVAL    forward without dropout over a sampled block, count correct predictions
+ *   EVAL    forward without dropout over a sampled block, leave its seeds' predictions
  *   INFER   one layer for a range of vertices, all neighbours (evaluate.h)
  *
  * One process serves both duties of its seat, WORK and STANDBY, and may be given the other one at

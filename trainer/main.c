@@ -1,16 +1,19 @@
 /*
- * main.c - the trainer process: started by the broker, never by hand (common/ipc/worker.h).
+ * main.c - the trainer process: started by the broker (common/ipc/worker.h), or for predictions by
+ * the command line (predict.h); never by hand.
  *
  * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, measure a
  * training step, work.
  * Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
-#include <string.h>
-
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/data/self_loops.h"
 #include "common/ipc/worker.h"
+#include "trainer/announce.h"
 #include "trainer/loop.h"
+#include "trainer/neighbours.h"
+#include "trainer/predict.h"
 #include "trainer/probe.h"
 
 enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
@@ -19,8 +22,27 @@ struct program {
     struct sl_worker worker;
     struct sl_config config;
     struct sl_dataset dataset;
+    struct sl_objective objective;
+    struct sl_self_loops self_loops;
+    struct sl_neighbours neighbours;
     struct sl_model model;
 };
+
+// What layer-wise inference looks up in the graph beside its edges.
+static int prepare_inference(struct program *p, int threads)
+{
+    if (sl_model_needs_self_loops(&p->model)) {
+        SL_TRY(sl_self_loops_find(&p->dataset, threads, &p->self_loops));
+        if (sl_model_needs_out_degrees(&p->model))
+            SL_TRY(sl_self_loops_count_out(&p->self_loops, threads));
+        p->model.self_loops = &p->self_loops;
+    }
+    if (sl_neighbours_walks(&p->config)) {
+        SL_TRY(sl_neighbours_init(&p->neighbours, &p->config, &p->dataset, p->model.env.kernels));
+        p->model.neighbours = &p->neighbours;
+    }
+    return SL_OK;
+}
 
 static int prepare(struct program *p)
 {
@@ -30,32 +52,18 @@ static int prepare(struct program *p)
     sl_kernels_set_threads(threads);
     SL_TRY(
         sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, threads, &p->dataset));
-    return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, p->dataset.n_classes,
-                         sl_kernels_cpu());
+    SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
+    SL_TRY(
+        sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective, sl_kernels_cpu()));
+    return prepare_inference(p, threads);
 }
 
 // Says Hello with the parameter tensors and waits for the arena.
 static int attach(struct program *p)
 {
-    enum { MAX = SL_CONFIG_MAX_LAYERS * SL_LAYER_TENSORS };
-    const struct sl_model *m = &p->model;
-    Sl__Control__Tensor tensor[MAX], *list[MAX];
-    uint64_t shape[MAX][2];
-    for (uint32_t t = 0; t < m->n_tensors; t++) {
-        sl__control__tensor__init(&tensor[t]);
-        memcpy(shape[t], m->tensor[t].shape, sizeof shape[t]);
-        tensor[t].name = (char *)m->tensor[t].name; // only read
-        tensor[t].n_shape = m->tensor[t].rank;
-        tensor[t].shape = shape[t];
-        tensor[t].init_constant = m->tensor[t].init_constant;
-        tensor[t].init_bound = m->tensor[t].init_bound;
-        list[t] = &tensor[t];
-    }
+    static struct sl_announcement announcement; // too large for a stack
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
-    hello.n_tensors = m->n_tensors;
-    hello.tensors = list;
-    hello.infer_width = sl_model_infer_width(m);
-    hello.n_layers = m->n_layers;
+    sl_announce_model(&p->model, &announcement, &hello);
     SL_FAILPOINT(TRAINER_START);
     return sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS);
 }
@@ -87,11 +95,16 @@ static void release(void *ctx)
 {
     struct program *p = ctx;
     sl_model_fini(&p->model);
+    sl_neighbours_fini(&p->neighbours);
+    sl_self_loops_free(&p->self_loops);
+    sl_objective_fini(&p->objective);
     sl_dataset_close(&p->dataset);
 }
 
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
+    if (sl_predict_asked(argc, argv))
+        return sl_predict_main(argc, argv);
     return sl_worker_main(&p.worker, "trainer", argc, argv, work, release, &p);
 }

@@ -1,5 +1,6 @@
 #include "trainer/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -10,51 +11,127 @@
 static const struct sl_layer_kind *const KINDS[] = {
     [SL_MODEL_GRAPHSAGE] = &sl_layer_graphsage,
     [SL_MODEL_GCN] = &sl_layer_gcn,
+    [SL_MODEL_GAT] = &sl_layer_gat,
+    [SL_MODEL_GIN] = &sl_layer_gin,
+    [SL_MODEL_PINSAGE] = &sl_layer_pinsage,
 };
 
-static void add_layer(struct sl_model *model, const struct sl_layer_kind *kind, uint32_t d_in,
-                      uint32_t d_out, bool hidden)
+// Gives the next `n` tensors, which have been described, their place in the vector.
+static void place_tensors(struct sl_model *model, uint32_t n, uint32_t layer, uint64_t *offset)
 {
-    struct sl_layer *layer = &model->layer[model->n_layers];
-    *layer = (struct sl_layer){
-        .kind = kind, .index = model->n_layers, .d_in = d_in, .d_out = d_out, .relu = hidden};
-    struct sl_tensor *tensors = &model->tensor[model->n_tensors];
-    uint32_t n = kind->describe(layer->index, d_in, d_out, tensors);
     for (uint32_t t = 0; t < n; t++) {
-        tensors[t].offset = layer->offset[t] = model->n_params;
-        model->n_params += sl_tensor_count(&tensors[t]);
+        struct sl_tensor *tensor = &model->tensor[model->n_tensors++];
+        tensor->layer = layer;
+        tensor->offset = offset[t] = model->n_params;
+        model->n_params += sl_tensor_count(tensor);
     }
-    model->n_tensors += n;
-    model->n_layers++;
 }
 
-int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  uint32_t n_classes, const struct sl_kernels *kernels)
+static int add_layer(struct sl_model *model, const struct sl_layer_kind *kind, uint32_t d_in,
+                     uint32_t d_out, bool last)
 {
-    memset(model, 0, sizeof *model);
+    uint32_t l = model->n_layers++;
+    struct sl_layer *layer = &model->layer[l];
+    *layer = (struct sl_layer){.kind = kind,
+                               .index = l,
+                               .d_in = d_in,
+                               .d_out = d_out,
+                               .last = last,
+                               .options = &model->options};
+    if (kind->check)
+        SL_TRY(kind->check(layer));
+    place_tensors(model, kind->describe(layer, &model->tensor[model->n_tensors]), l, layer->offset);
+    return SL_OK;
+}
+
+static void add_surround(struct sl_model *model, uint32_t l)
+{
+    const struct sl_layer *layer = &model->layer[l];
+    struct sl_surround *around = &model->around[l];
+    *around = (struct sl_surround){.hidden = !layer->last,
+                                   .activation = model->options.activation,
+                                   .norm = model->options.norm};
+    if (layer->last)
+        return;
+    char prefix[24];
+    snprintf(prefix, sizeof prefix, "norms.%u", l);
+    uint32_t n =
+        sl_norm_describe(around->norm, layer->d_out, prefix, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, l, around->norm_offset);
+}
+
+static enum sl_activation activation_of(enum sl_activation_kind kind)
+{
+    switch (kind) {
+    case SL_CONFIG_RELU: return SL_ACT_RELU;
+    case SL_CONFIG_ELU: return SL_ACT_ELU;
+    case SL_CONFIG_LEAKY_RELU: return SL_ACT_LEAKY_RELU;
+    }
+    return SL_ACT_NONE;
+}
+
+static struct sl_layer_options options_of(const struct sl_config *config)
+{
+    return (struct sl_layer_options){
+        .aggregator = config->model.aggregator,
+        .heads = config->model.heads,
+        .attention_dropout = (float)config->model.attention_dropout,
+        .residual = config->model.residual,
+        .eps = (float)config->model.eps,
+        .train_eps = config->model.train_eps,
+        .self_loops = config->model.self_loops,
+        .degrees = config->model.degrees,
+        .activation = activation_of(config->model.activation),
+        .norm = config->model.norm,
+    };
+}
+
+static int check_config(const struct sl_config *config, uint32_t feat_dim, uint32_t n_outputs)
+{
     if ((size_t)config->model.kind >= SL_COUNT_OF(KINDS) || !KINDS[config->model.kind])
         return sl_fail(SL_EUNSUPPORTED, "model.kind number %d: this build knows no such model",
                        (int)config->model.kind);
-    uint32_t layers = config->model.layers;
-    if (layers == 0 || layers > SL_CONFIG_MAX_LAYERS)
-        return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", layers,
+    if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
+        return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
-    if (feat_dim == 0 || n_classes == 0)
+    if (feat_dim == 0 || n_outputs == 0)
         return sl_fail(SL_EINVAL,
                        "a model over %u features and %u classes: the data set must have both",
-                       feat_dim, n_classes);
+                       feat_dim, n_outputs);
+    return SL_OK;
+}
+
+int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
+                  const struct sl_objective *objective, const struct sl_kernels *kernels)
+{
+    memset(model, 0, sizeof *model);
+    SL_TRY(check_config(config, feat_dim, objective->n_outputs));
+    uint32_t layers = config->model.layers, hidden = config->model.hidden;
     model->dropout = (float)config->model.dropout;
     model->input_dropout = (float)config->model.input_dropout;
     model->seed = config->seed;
+    model->options = options_of(config);
+    model->objective = objective;
+    model->n_outputs = objective->n_outputs;
     sl_mempool_init(&model->pool);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .precision = config->precision == SL_CONFIG_BF16 ? SL_PRECISION_BF16 : SL_PRECISION_F32,
         .pool = &model->pool,
     };
+    model->jumping = (struct sl_jumping){.kind = config->model.jumping,
+                                         .n_layers = layers,
+                                         .hidden = hidden,
+                                         .n_outputs = model->n_outputs};
+    for (uint32_t l = 0; l < layers; l++) {
+        bool last = l + 1 == layers && model->jumping.kind == SL_JUMPING_NONE;
+        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : hidden,
+                         last ? model->n_outputs : hidden, last));
+    }
     for (uint32_t l = 0; l < layers; l++)
-        add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : config->model.hidden,
-                  l + 1 == layers ? n_classes : config->model.hidden, l + 1 < layers);
+        add_surround(model, l);
+    uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
     return SL_OK;
 }
 
@@ -69,6 +146,16 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
     return width;
+}
+
+bool sl_model_needs_self_loops(const struct sl_model *model)
+{
+    return model->layer[0].kind->needs_degrees;
+}
+
+bool sl_model_needs_out_degrees(const struct sl_model *model)
+{
+    return sl_model_needs_self_loops(model) && model->options.degrees == SL_DEGREES_BLOCK;
 }
 
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
@@ -87,6 +174,12 @@ int sl_model_check_block(const struct sl_model *model, const struct sl_block *bl
                        "hops that begin and end with these",
                        (unsigned long long)block->batch, block->n_hops, block->n_seeds,
                        block->n_input, model->n_layers);
+    uint32_t wanted = model->objective->task == SL_TASK_MULTICLASS ? 0 : model->n_outputs;
+    if (block->n_targets != wanted)
+        return sl_fail(SL_EPROTO,
+                       "block of batch %llu has %u targets a seed, wanted %u: sampler and trainer "
+                       "do not agree on the data set's task",
+                       (unsigned long long)block->batch, block->n_targets, wanted);
     for (uint32_t h = 0; h < block->n_hops; h++)
         if (block->hop[h].n_dst != block->n_nodes[h] || block->n_nodes[h] > block->n_nodes[h + 1])
             return sl_fail(SL_EPROTO, "block of batch %llu: hop %u has %u rows, wanted %u",
@@ -114,51 +207,82 @@ static struct sl_hop hop_of(const struct sl_block *block, uint32_t h)
     };
 }
 
-int sl_model_forward(struct sl_model *model, const float *params, const struct sl_block *block,
-                     float *x, bool training, float **logits)
+// One layer and what surrounds it; the output is model->around_tape[l].y.
+static int forward_layer(struct sl_model *model, const float *params, const struct sl_block *block,
+                         uint32_t l, const float *x, bool training)
 {
-    sl_mempool_reset(&model->pool);
+    const struct sl_layer *layer = &model->layer[l];
+    struct sl_layer_tape *tape = &model->tape[l];
     struct sl_dropout dropout = {
+        .rate = training ? model->options.attention_dropout : 0,
         .seed = model->seed,
         .epoch = block->epoch,
         .batch = (uint32_t)block->batch,
+        .layer = SL_MODEL_OWN_DROPOUT + l,
     };
+    *tape = (struct sl_layer_tape){.hop = hop_of(block, model->n_layers - 1 - l),
+                                   .x = x,
+                                   .training = training,
+                                   .dropout = dropout};
+    SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
+    dropout.rate = model->dropout;
+    dropout.layer = l + 1;
+    return sl_surround_forward(&model->env, &model->around[l], layer, params, tape->y,
+                               tape->hop.csr.n_dst, training, &dropout, &model->around_tape[l]);
+}
+
+int sl_model_forward(struct sl_model *model, const float *params, const struct sl_block *block,
+                     float *x, bool training, float **outputs)
+{
+    sl_mempool_reset(&model->pool);
     if (training && model->input_dropout > 0) {
-        struct sl_dropout input = dropout;
-        input.rate = model->input_dropout;
+        const struct sl_dropout input = {.rate = model->input_dropout,
+                                         .seed = model->seed,
+                                         .epoch = block->epoch,
+                                         .batch = (uint32_t)block->batch};
         SL_TRY(model->env.kernels->dropout(x, block->n_input, model->layer[0].d_in, &input));
     }
     const float *source = x;
     for (uint32_t l = 0; l < model->n_layers; l++) {
         SL_TRY(check_abort(model));
-        const struct sl_layer *layer = &model->layer[l];
-        struct sl_layer_tape *tape = &model->tape[l];
-        *tape = (struct sl_layer_tape){
-            .hop = hop_of(block, model->n_layers - 1 - l), .x = source, .dropout = dropout};
-        tape->dropout.layer = l + 1;
-        tape->dropout.rate = training && l + 1 < model->n_layers ? model->dropout : 0;
-        SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
-        source = tape->y;
+        SL_TRY(forward_layer(model, params, block, l, source, training));
+        source = model->jumping_tape.h[l] = model->around_tape[l].y;
     }
-    *logits = model->tape[model->n_layers - 1].y;
-    return SL_OK;
+    *outputs = model->around_tape[model->n_layers - 1].y;
+    if (model->jumping.kind == SL_JUMPING_NONE)
+        return SL_OK;
+    model->jumping_tape.rows = block->n_seeds;
+    return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
 }
 
-int sl_model_backward(struct sl_model *model, const float *params, float *dlogits, float *gradient)
+static float *gradient_of_output(const struct sl_model *model, uint32_t l)
+{
+    return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);
+}
+
+int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
 {
     memset(gradient, 0, model->n_params * sizeof *gradient);
-    float *dy = dlogits;
+    bool jumps = model->jumping.kind != SL_JUMPING_NONE;
+    float *dy = jumps ? gradient_of_output(model, model->n_layers - 1) : doutputs;
+    if (!dy)
+        return SL_ENOMEM;
+    if (jumps)
+        SL_TRY(sl_jumping_gradient(&model->env, &model->jumping, &model->jumping_tape, doutputs,
+                                   gradient));
     for (uint32_t l = model->n_layers; l-- > 0;) {
         SL_TRY(check_abort(model));
         const struct sl_layer *layer = &model->layer[l];
-        const struct sl_layer_tape *tape = &model->tape[l];
-        float *dx = NULL;
-        if (l > 0) {
-            dx = sl_layer_floats(&model->env, (uint64_t)tape->hop.csr.n_src * layer->d_in);
-            if (!dx)
-                return SL_ENOMEM;
-        }
-        SL_TRY(layer->kind->backward(&model->env, layer, params, tape, dy, gradient, dx));
+        if (jumps)
+            SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
+                                       l, doutputs, dy));
+        SL_TRY(sl_surround_backward(&model->env, &model->around[l], layer, params,
+                                    &model->around_tape[l], dy, gradient));
+        float *dx = l > 0 ? gradient_of_output(model, l - 1) : NULL;
+        if (l > 0 && !dx)
+            return SL_ENOMEM;
+        SL_TRY(
+            layer->kind->backward(&model->env, layer, params, &model->tape[l], dy, gradient, dx));
         if (l + 1 == model->n_layers)
             SL_FAILPOINT(TRAINER_GRADIENT);
         dy = dx;
@@ -166,32 +290,31 @@ int sl_model_backward(struct sl_model *model, const float *params, float *dlogit
     return SL_OK;
 }
 
-static int loss_of(struct sl_model *model, const struct sl_block *block, const float *logits,
-                   float *dlogits, struct sl_model_result *result)
+static int loss_of(struct sl_model *model, const struct sl_block *block, const float *outputs,
+                   float *doutputs, struct sl_loss_result *result)
 {
-    const struct sl_layer *last = &model->layer[model->n_layers - 1];
-    return model->env.kernels->softmax_xent(logits, sl_block_labels(block), block->n_seeds,
-                                            last->d_out, dlogits, &result->loss, &result->correct,
-                                            &result->counted);
+    return sl_objective_loss(model->objective, model->env.kernels, sl_objective_targets(block),
+                             block->n_seeds, outputs, doutputs, result);
 }
 
 int sl_model_train(struct sl_model *model, const float *params, const struct sl_block *block,
-                   float *x, float *gradient, struct sl_model_result *result)
+                   float *x, float *gradient, struct sl_loss_result *result)
 {
-    float *logits;
-    SL_TRY(sl_model_forward(model, params, block, x, true, &logits));
-    const struct sl_layer *last = &model->layer[model->n_layers - 1];
-    float *dlogits = sl_layer_floats(&model->env, (uint64_t)block->n_seeds * last->d_out);
-    if (!dlogits)
+    float *outputs;
+    SL_TRY(sl_model_forward(model, params, block, x, true, &outputs));
+    float *doutputs = sl_layer_floats(&model->env, (uint64_t)block->n_seeds * model->n_outputs);
+    if (!doutputs)
         return SL_ENOMEM;
-    SL_TRY(loss_of(model, block, logits, dlogits, result));
-    return sl_model_backward(model, params, dlogits, gradient);
+    SL_TRY(loss_of(model, block, outputs, doutputs, result));
+    return sl_model_backward(model, params, doutputs, gradient);
 }
 
 int sl_model_evaluate(struct sl_model *model, const float *params, const struct sl_block *block,
-                      float *x, struct sl_model_result *result)
+                      float *x, struct sl_loss_result *result, const float **outputs)
 {
-    float *logits;
-    SL_TRY(sl_model_forward(model, params, block, x, false, &logits));
-    return loss_of(model, block, logits, NULL, result);
+    float *y;
+    SL_TRY(sl_model_forward(model, params, block, x, false, &y));
+    if (outputs)
+        *outputs = y;
+    return loss_of(model, block, y, NULL, result);
 }

@@ -2,13 +2,19 @@
  * model.h - a stack of layers with its parameter layout, forward, backward and the memory of a
  * mini-batch.
  *
+ * A model is PyTorch Geometric's BasicGNN: layers (layer.h), what surrounds each of them
+ * (surround.h), and where the job asks for it jumping knowledge and a linear layer behind it
+ * (jumping.h). Without jumping knowledge the last layer maps to the outputs and nothing but its
+ * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
+ * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
+ *
  * A model owns no parameters: they are the flat vector of a board version, read where it lies,
  * and the gradient is a slot of the board, written where it lies. What it owns is a pool that
  * holds the activations of one mini-batch and grows to the largest one.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
- * is layer l + 1; epoch and batch come from the block. A mask thus depends on what it is for and
- * never on which trainer computes it.
+ * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
+ * from the block. A mask thus depends on what it is for and never on which trainer computes it.
  */
 #ifndef SL_TRAINER_MODEL_H
 #define SL_TRAINER_MODEL_H
@@ -19,60 +25,86 @@
 #include "common/ipc/arena.h"
 #include "common/ipc/block.h"
 #include "config/config.h"
+#include "trainer/jumping.h"
 #include "trainer/layer.h"
+#include "trainer/neighbours.h"
+#include "trainer/objective.h"
+#include "trainer/surround.h"
+
+enum {
+    SL_MODEL_MAX_TENSORS =
+        SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) + SL_JUMPING_TENSORS,
+    SL_MODEL_OWN_DROPOUT = 128,
+};
 
 struct sl_model {
     uint32_t n_layers;
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
+    struct sl_surround around[SL_CONFIG_MAX_LAYERS];
+    struct sl_jumping jumping;
+    uint32_t n_outputs;
     uint32_t n_tensors;
-    struct sl_tensor tensor[SL_CONFIG_MAX_LAYERS * SL_LAYER_TENSORS]; // order of the file
+    struct sl_tensor tensor[SL_MODEL_MAX_TENSORS]; // order of the file
     uint64_t n_params;
 
     float dropout, input_dropout;
     uint64_t seed;
+    struct sl_layer_options options;
     struct sl_layer_env env;
+    const struct sl_objective *objective; // borrowed
+    // For inference; set by the caller.
+    const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
+    struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
     const struct sl_arena *arena; // its abort word is looked at between layers; NULL for none
 
     struct sl_mempool pool;
-    struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS]; // of the last forward
+    // Of the last forward.
+    struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_surround_tape around_tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_jumping_tape jumping_tape;
 };
 
-struct sl_model_result {
-    double loss; // sum over counted seeds
-    uint64_t correct, counted;
-};
-
-// Layers and tensors for this job and data set. SL_EUNSUPPORTED for a kind that is not in the
-// table. The configuration is not kept. The struct must not move afterwards.
+// Layers and tensors for this job, with the objective's outputs. SL_EUNSUPPORTED for a kind that is
+// not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
+// move afterwards.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  uint32_t n_classes, const struct sl_kernels *kernels);
+                  const struct sl_objective *objective, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
-// Floats a row of the widest hidden activation; 0 for a model of one layer.
+// Floats a row of the widest activation that layer-wise inference keeps of all vertices; 0 for a
+// model of one layer.
 uint32_t sl_model_infer_width(const struct sl_model *model);
+
+// True when degrees are counted without the graph's own self-loops: inference then needs
+// model->self_loops; with its out-degrees too where the second is true.
+bool sl_model_needs_self_loops(const struct sl_model *model);
+bool sl_model_needs_out_degrees(const struct sl_model *model);
 
 // SL_EPROTO when the block's header can not belong to this model.
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
                          uint64_t payload_bytes);
 
 /*
- * Logits (n_seeds, n_classes) of a block, in the pool, valid until the next call that resets it.
- * x (n_input, feat_dim) are the features of its input nodes; training masks them in place and
- * applies dropout. SL_EABORTED when the arena's abort word is set half way.
+ * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
+ * x (n_input, feat_dim) are the features of its input nodes; training masks them in place, applies
+ * dropout and takes the batch's own statistics in batch norms. SL_EABORTED when the arena's abort
+ * word is set half way.
  */
 int sl_model_forward(struct sl_model *model, const float *params, const struct sl_block *block,
-                     float *x, bool training, float **logits);
+                     float *x, bool training, float **outputs);
 
-// Gradient (n_params, assigned) of the last training forward for dlogits (n_seeds, n_classes),
-// which is overwritten.
-int sl_model_backward(struct sl_model *model, const float *params, float *dlogits, float *gradient);
+// Gradient (n_params, assigned) of the last training forward for doutputs (n_seeds, n_outputs),
+// which is overwritten. In the places of running statistics it has the batch's own (norm.h).
+int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
+                      float *gradient);
 
 // Forward, loss and backward: gradient (n_params, assigned) of the summed loss.
 int sl_model_train(struct sl_model *model, const float *params, const struct sl_block *block,
-                   float *x, float *gradient, struct sl_model_result *result);
+                   float *x, float *gradient, struct sl_loss_result *result);
 
-// Forward without dropout and loss: counts correct predictions.
+// Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
+// where they are not wanted.
 int sl_model_evaluate(struct sl_model *model, const float *params, const struct sl_block *block,
-                      float *x, struct sl_model_result *result);
+                      float *x, struct sl_loss_result *result, const float **outputs);
 
 #endif

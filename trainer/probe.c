@@ -36,7 +36,9 @@ static uint64_t peak_bytes(const struct sl_trainer_spec *spec, const struct sl_b
                            const struct sl_feature_buffer *buffer)
 {
     uint64_t lists = (uint64_t)block->n_input * SL_GATHER_LISTS * sizeof(uint32_t);
-    uint64_t copied = spec->arena->h->spec.async ? spec->model->n_params * sizeof(float) : 0;
+    uint64_t copies = (spec->arena->h->spec.async ? 1 : 0) +           // of parameters, and
+                      (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
+    uint64_t copied = copies * spec->model->n_params * sizeof(float);
     return spec->model->pool.peak_bytes + SL_EXTRACT_BUFFERS * buffer->bytes + lists + copied;
 }
 
@@ -78,7 +80,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     model->arena = spec->arena;
     for (int i = 0; i < STEPS; i++) {
         struct sl_gathered gathered;
-        struct sl_model_result ignored;
+        struct sl_loss_result ignored;
         SL_TRY_OUT(sl_gather_block(&gather, NULL, block, &buffer, &gathered));
         uint64_t start = sl_now_ns();
         SL_TRY_OUT(sl_model_train(model, params, block, buffer.p, gradient, &ignored));

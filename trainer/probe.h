@@ -17,7 +17,8 @@
 
 struct sl_trainer_probe {
     uint64_t step_bytes; // activations, two batches' features, lists of hits and misses, parameters
-                         // that are copied in async mode; the cache left out
+                         // that are copied in async mode, the gradient where it is clipped; the
+                         // cache left out
     uint64_t train_ns;   // extraction, forward and backward; not less than the job's throttle
 };
 

@@ -1,5 +1,6 @@
 #include "trainer/sync.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ enum { PIECE_FLOATS = 128 * 1024 };
 
 uint32_t sl_sync_state_arrays(enum sl_optimizer_kind kind)
 {
-    return kind == SL_OPTIMIZER_ADAM ? 2 : 1;
+    return kind == SL_OPTIMIZER_SGD ? 1 : 2;
 }
 
 static int check_shape(const struct sl_sync *s)
@@ -38,6 +39,60 @@ static int check_shape(const struct sl_sync *s)
     return SL_OK;
 }
 
+static enum sl_sync_rule rule_of(const struct sl_config *config, const struct sl_tensor *t)
+{
+    switch (t->role) {
+    case SL_TENSOR_LEARNED: break;
+    case SL_TENSOR_RUNNING: return SL_SYNC_RUNNING;
+    case SL_TENSOR_FIXED:
+    case SL_TENSOR_COUNTER: return SL_SYNC_KEEP;
+    }
+    bool first_only = config->optimizer.decay_on == SL_DECAY_FIRST_LAYER;
+    return first_only && config->optimizer.weight_decay > 0 && t->layer != 0
+               ? SL_SYNC_STEP_UNDECAYED
+               : SL_SYNC_STEP;
+}
+
+// Neighbours with the same rule are one run: long ones, since most tensors are simply learned.
+static int make_runs(struct sl_sync *s, const struct sl_sync_spec *spec)
+{
+    s->runs = calloc(spec->n_tensors + 1, sizeof *s->runs);
+    if (!s->runs)
+        return sl_fail(SL_ENOMEM, "trainer: no memory for the list of %u tensors", spec->n_tensors);
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < spec->n_tensors; i++) {
+        const struct sl_tensor *t = &spec->tensors[i];
+        uint64_t n = sl_tensor_count(t);
+        if (n == 0)
+            continue;
+        enum sl_sync_rule rule = rule_of(spec->config, t);
+        if (t->offset != at)
+            return sl_fail(SL_EINVAL, "trainer: tensor %s begins at %llu, wanted %llu", t->name,
+                           (unsigned long long)t->offset, (unsigned long long)at);
+        if (s->n_runs == 0 || s->runs[s->n_runs - 1].rule != rule)
+            s->runs[s->n_runs++] = (struct sl_sync_run){.rule = rule, .at = at};
+        s->runs[s->n_runs - 1].n += n;
+        at += n;
+    }
+    if (at != s->n_params)
+        return sl_fail(SL_EINVAL, "trainer: the model's tensors have %llu parameters, wanted %llu",
+                       (unsigned long long)at, (unsigned long long)s->n_params);
+    return SL_OK;
+}
+
+static int take_memory(struct sl_sync *s)
+{
+    s->scratch = aligned_alloc(SL_CACHE_LINE, PIECE_FLOATS * sizeof *s->scratch);
+    s->slots = calloc(s->arena->h->spec.batches_per_update, sizeof *s->slots);
+    if (s->async)
+        s->joined = sl_pages_alloc(s->n_params * sizeof *s->joined);
+    if (s->clip_norm > 0)
+        s->whole = sl_pages_alloc(s->n_params * sizeof *s->whole);
+    if (!s->scratch || !s->slots || (s->async && !s->joined) || (s->clip_norm > 0 && !s->whole))
+        return sl_fail(SL_ENOMEM, "trainer: no memory for the reduction of gradients");
+    return SL_OK;
+}
+
 int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
 {
     const struct sl_config *config = spec->config;
@@ -52,68 +107,160 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
                  .beta1 = (float)config->optimizer.beta1,
                  .beta2 = (float)config->optimizer.beta2,
                  .eps = (float)config->optimizer.eps,
-                 .weight_decay = (float)config->optimizer.weight_decay},
+                 .weight_decay = (float)config->optimizer.weight_decay,
+                 .decoupled = config->optimizer.kind == SL_OPTIMIZER_ADAMW},
         .sgd = {.lr = (float)config->optimizer.lr,
                 .momentum = (float)config->optimizer.momentum,
                 .weight_decay = (float)config->optimizer.weight_decay},
+        .clip_norm = config->optimizer.clip_norm,
         .n_params = spec->n_params,
         .stop = spec->stop,
     };
     SL_TRY(check_shape(s));
-    s->scratch = aligned_alloc(SL_CACHE_LINE, PIECE_FLOATS * sizeof *s->scratch);
-    s->slots = calloc(spec->arena->h->spec.batches_per_update, sizeof *s->slots);
-    if (s->async)
-        s->joined = sl_pages_alloc(s->n_params * sizeof *s->joined);
-    if (!s->scratch || !s->slots || (s->async && !s->joined)) {
+    sl_learning_rate_init(&s->rate, config, spec->arena->h->spec.n_train);
+    int rc = make_runs(s, spec);
+    if (rc == SL_OK)
+        rc = take_memory(s);
+    if (rc < 0)
         sl_sync_fini(s);
-        return sl_fail(SL_ENOMEM, "trainer: no memory for the reduction of gradients");
-    }
-    return SL_OK;
+    return rc;
 }
 
 void sl_sync_fini(struct sl_sync *s)
 {
+    free(s->runs);
     free(s->scratch);
     free(s->slots);
     sl_pages_free(s->joined, s->n_params * sizeof *s->joined);
+    sl_pages_free(s->whole, s->n_params * sizeof *s->whole);
+    s->runs = NULL;
     s->scratch = NULL;
     s->slots = NULL;
     s->joined = NULL;
+    s->whole = NULL;
+}
+
+// ---- one update ---------------------------------------------------------------------------------
+
+// What is known before the first piece.
+struct constants {
+    float scale; // of the sum of the slots
+    float clip;  // of the scaled gradient, which is in s->whole; not used where nothing is clipped
+    float lr;
+};
+
+static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n,
+                  float scale, float *out)
+{
+    for (uint32_t i = 0; i < u->n_cells; i++)
+        s->slots[i] = sl_board_update_gradient(s->arena, u, i) + at;
+    return s->kernels->reduce(s->slots, u->n_cells, n, scale, out);
+}
+
+/*
+ * The first of two passes where gradients are clipped: the whole gradient, and the factor that
+ * brings its norm down to clip_norm (torch.nn.utils.clip_grad_norm_'s). Sums of runs are added in
+ * their order, so the factor is the same whoever computes it.
+ */
+static int measure_norm(struct sl_sync *s, const struct sl_update *u, struct constants *c)
+{
+    double squares = 0;
+    for (uint32_t r = 0; r < s->n_runs; r++) {
+        const struct sl_sync_run *run = &s->runs[r];
+        if (run->rule != SL_SYNC_STEP && run->rule != SL_SYNC_STEP_UNDECAYED)
+            continue;
+        double part;
+        SL_TRY(reduce(s, u, run->at, run->n, c->scale, s->whole + run->at));
+        SL_TRY(s->kernels->sum_squares(run->n, s->whole + run->at, &part));
+        squares += part;
+    }
+    double factor = s->clip_norm / (sqrt(squares) + 1e-6);
+    c->clip = factor < 1 ? (float)factor : 1.0f;
+    return SL_OK;
+}
+
+static int gradient_piece(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n,
+                          const struct constants *c, const float **out)
+{
+    *out = s->scratch;
+    if (!s->whole)
+        return reduce(s, u, at, n, c->scale, s->scratch);
+    const float *slot = s->whole + at;
+    if (c->clip < 1.0f)
+        return s->kernels->reduce(&slot, 1, n, c->clip, s->scratch);
+    *out = slot;
+    return SL_OK;
 }
 
 // One piece of the step from version u->version to the next.
-static int step_piece(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n)
+static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync_rule rule,
+                      uint64_t at, uint64_t n, const struct constants *c)
 {
     struct sl_arena *a = s->arena;
     uint64_t now = u->version, next = now + 1;
-    const float *p = sl_board_params(a, now) + at;
+    const float *g, *p = sl_board_params(a, now) + at;
     float *p_out = sl_board_params(a, next) + at;
-    if (s->optimizer == SL_OPTIMIZER_SGD)
-        return s->kernels->sgd(&s->sgd, n, s->scratch, p, sl_board_state(a, now, 0) + at, p_out,
+    SL_TRY(gradient_piece(s, u, at, n, c, &g));
+    if (s->optimizer == SL_OPTIMIZER_SGD) {
+        struct sl_sgd_step step = s->sgd;
+        step.lr = c->lr;
+        if (rule == SL_SYNC_STEP_UNDECAYED)
+            step.weight_decay = 0;
+        return s->kernels->sgd(&step, n, g, p, sl_board_state(a, now, 0) + at, p_out,
                                sl_board_state(a, next, 0) + at);
+    }
     struct sl_adam_step step = s->adam;
+    step.lr = c->lr;
     step.t = next;
-    return s->kernels->adam(&step, n, s->scratch, p, sl_board_state(a, now, 0) + at,
+    if (rule == SL_SYNC_STEP_UNDECAYED)
+        step.weight_decay = 0;
+    return s->kernels->adam(&step, n, g, p, sl_board_state(a, now, 0) + at,
                             sl_board_state(a, now, 1) + at, p_out, sl_board_state(a, next, 0) + at,
                             sl_board_state(a, next, 1) + at);
 }
 
+// Runs without a step: running statistics are a few numbers a channel.
+static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync_rule rule,
+                        uint64_t at, uint64_t n)
+{
+    struct sl_arena *a = s->arena;
+    uint64_t now = u->version, next = now + 1;
+    float *p = sl_board_params(a, next) + at;
+    memcpy(p, sl_board_params(a, now) + at, n * sizeof *p);
+    for (uint32_t i = 0; i < a->h->spec.n_state; i++)
+        memcpy(sl_board_state(a, next, i) + at, sl_board_state(a, now, i) + at, n * sizeof *p);
+    for (uint32_t i = 0; rule == SL_SYNC_RUNNING && i < u->n_cells; i++) {
+        const float *batch = sl_board_update_gradient(a, u, i) + at;
+        // In this form the values themselves, which a batch without statistics of its own gives,
+        // are a fixed point.
+        for (uint64_t k = 0; k < n; k++)
+            p[k] += SL_RUNNING_MOMENTUM * (batch[k] - p[k]);
+    }
+}
+
 static int apply(struct sl_sync *s, const struct sl_update *u)
 {
-    uint64_t counted = 0;
+    double weight = 0;
     for (uint32_t i = 0; i < u->n_cells; i++)
-        counted += sl_ledger_entry(s->arena, u->seq, u->first_cell + i)->counted;
+        weight += sl_ledger_entry(s->arena, u->seq, u->first_cell + i)->weight;
     // Batches without a labelled seed have no gradient; the step is then weight decay alone.
-    float scale = counted ? (float)(1.0 / (double)counted) : 0.0f;
+    struct constants c = {.scale = weight > 0 ? (float)(1.0 / weight) : 0.0f,
+                          .lr = (float)sl_learning_rate_at(&s->rate, u->version)};
+    if (s->clip_norm > 0)
+        SL_TRY(measure_norm(s, u, &c));
     uint64_t half = s->n_params / 2;
-    for (uint64_t at = 0; at < s->n_params; at += PIECE_FLOATS) {
-        uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, s->n_params - at);
-        for (uint32_t i = 0; i < u->n_cells; i++)
-            s->slots[i] = sl_board_update_gradient(s->arena, u, i) + at;
-        SL_TRY(s->kernels->reduce(s->slots, u->n_cells, n, scale, s->scratch));
-        if (at <= half && half < at + n)
-            SL_FAILPOINT(TRAINER_APPLY);
-        SL_TRY(step_piece(s, u, at, n));
+    for (uint32_t r = 0; r < s->n_runs; r++) {
+        const struct sl_sync_run *run = &s->runs[r];
+        bool steps = run->rule == SL_SYNC_STEP || run->rule == SL_SYNC_STEP_UNDECAYED;
+        for (uint64_t at = run->at; at < run->at + run->n; at += PIECE_FLOATS) {
+            uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, run->at + run->n - at);
+            if (at <= half && half < at + n)
+                SL_FAILPOINT(TRAINER_APPLY);
+            if (steps)
+                SL_TRY(step_piece(s, u, run->rule, at, n, &c));
+            else
+                carry_piece(s, u, run->rule, at, n);
+        }
     }
     return SL_OK;
 }

@@ -19,6 +19,18 @@
  * device's slot and is *offered* before the lease is completed; then it is applied by whoever comes
  * first, in any order that keeps the bound.
  *
+ * WHAT AN UPDATE DOES. The flat vector is cut into runs of tensors that have the same rule
+ * (sl_tensor_role, and which of them decay):
+ *
+ *   step      gradient = (sum over batches of the gradient of the summed loss) / (sum of weights),
+ *             scaled down where its norm over all learned tensors is above clip_norm; then the
+ *             optimizer's step with the learning rate of this update (learning_rate.h)
+ *   running   a statistic r: r += momentum (s - r) for each batch's own s, in batch order
+ *   keep      is copied
+ *
+ * All of it is a function of version, slots, weights and bank: the same whoever does it, and after
+ * a resume.
+ *
  * HELPING. A trainer that waits, for a version or to join, tries to make the next version each time
  * it wakes: the one that held the apply lock may have died, and the broker only releases the lock.
  */
@@ -32,16 +44,28 @@
 #include "common/ipc/board.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
+#include "trainer/layer.h"
+#include "trainer/learning_rate.h"
 
 // Borrowed for as long as the sync lives, but for the config.
 struct sl_sync_spec {
     const struct sl_config *config;
-    uint64_t n_params; // of the model
+    uint64_t n_params;               // of the model
+    const struct sl_tensor *tensors; // (n_tensors) of the model, in the order of their offsets
+    uint32_t n_tensors;
     struct sl_arena *arena;
     uint32_t worker; // id
     uint32_t device;
     const struct sl_kernels *kernels;
     const _Atomic bool *stop; // NULL for none
+};
+
+enum sl_sync_rule { SL_SYNC_STEP, SL_SYNC_STEP_UNDECAYED, SL_SYNC_RUNNING, SL_SYNC_KEEP };
+
+// Parameters [at, at + n) that an update treats alike.
+struct sl_sync_run {
+    enum sl_sync_rule rule;
+    uint64_t at, n;
 };
 
 struct sl_sync {
@@ -53,8 +77,13 @@ struct sl_sync {
     enum sl_optimizer_kind optimizer;
     struct sl_adam_step adam;
     struct sl_sgd_step sgd;
+    struct sl_learning_rate rate;
+    double clip_norm; // 0 = gradients are not clipped
     uint64_t n_params;
+    struct sl_sync_run *runs;
+    uint32_t n_runs;
     float *scratch;      // one piece of the reduced gradient
+    float *whole;        // (n_params) all of it, where it is clipped; else NULL
     const float **slots; // (batches_per_update)
     uint64_t applied;    // updates this trainer made
     uint64_t apply_ns;   // time it took

@@ -22,7 +22,7 @@ struct frontier {
     uint64_t drawn;  // random words used
 };
 
-int sl_batch_estimate_parse(const char *text, struct sl_batch_estimate *e)
+int sl_batch_estimate_parse(const char *command, const char *text, struct sl_batch_estimate *e)
 {
     const char *p = text;
     e->n_hops = 0;
@@ -33,9 +33,9 @@ int sl_batch_estimate_parse(const char *text, struct sl_batch_estimate *e)
         if (end == p || errno || isspace((unsigned char)*p) || (*end && *end != ',') ||
             !(x == -1 || (x >= 1 && x <= 100000)) || e->n_hops == SL_ESTIMATE_MAX_HOPS)
             return sl_fail(SL_EINVAL,
-                           "inspect: --fanout '%s': wanted 1 to %d numbers as in 15,10,5, each -1 "
+                           "%s: --fanout '%s': wanted 1 to %d numbers as in 15,10,5, each -1 "
                            "(all neighbours) or 1 to 100000",
-                           text, SL_ESTIMATE_MAX_HOPS);
+                           command, text, SL_ESTIMATE_MAX_HOPS);
         e->fanout[e->n_hops++] = x;
         if (*end == '\0')
             return SL_OK;

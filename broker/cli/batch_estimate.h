@@ -24,8 +24,8 @@ struct sl_batch_estimate {
     double block_bytes; // ids, offsets and local indices
 };
 
-// "15,10,5" into e->fanout. SL_EINVAL.
-int sl_batch_estimate_parse(const char *text, struct sl_batch_estimate *e);
+// "15,10,5" into e->fanout; `command` begins the message. SL_EINVAL.
+int sl_batch_estimate_parse(const char *command, const char *text, struct sl_batch_estimate *e);
 
 /*
  * Draws batches of training vertices (of any, where there is no training set), uniformly without

@@ -16,11 +16,12 @@
 #include "common/data/npy.h"
 #include "broker/cli/batch_estimate.h"
 #include "broker/cli/command.h"
+#include "broker/cli/inspect_labels.h"
 #include "broker/cli/options.h"
 #include "broker/cli/table.h"
 #include "broker/cli/units.h"
 
-enum { DEGREE_BINS = 66, CLASSES_SHOWN = 20, HISTOGRAM_COLUMNS = 40 };
+enum { DEGREE_BINS = 66, HISTOGRAM_COLUMNS = 40 };
 
 #define ESTIMATE_EDGES UINT64_C(5000000)
 
@@ -36,8 +37,7 @@ struct inspection {
     uint64_t min_degree, max_degree;
     double min_weight, mean_weight, max_weight; // where edges have weights
     uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
-    uint64_t *classes;                          // (n_classes) vertices of each
-    uint64_t n_unlabelled;
+    struct sl_label_summary labels;
     struct sl_batch_estimate batch;
 };
 
@@ -78,24 +78,6 @@ static void count_weights(struct inspection *in)
         sum += of_vertex;
     }
     in->mean_weight = sum / (double)ds->n_edges;
-}
-
-static int count_classes(struct inspection *in)
-{
-    const struct sl_dataset *ds = &in->ds;
-    if (!ds->label || ds->n_classes == 0)
-        return SL_OK;
-    in->classes = calloc(ds->n_classes, sizeof *in->classes);
-    if (!in->classes)
-        return sl_fail(SL_ENOMEM, "inspect %s: no memory for %" PRIu32 " classes", ds->path,
-                       ds->n_classes);
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        if (ds->label[v] < 0)
-            in->n_unlabelled++;
-        else
-            in->classes[ds->label[v]]++;
-    }
-    return SL_OK;
 }
 
 static double mean_degree(const struct inspection *in)
@@ -160,11 +142,7 @@ static void print_overview(const struct inspection *in)
                      sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
     else
         sl_table_row(&t, "features|none");
-    if (in->classes)
-        sl_table_row(&t, "classes|%" PRIu32 ", %s vertices unlabelled", ds->n_classes,
-                     sl_units_grouped(a, in->n_unlabelled));
-    else
-        sl_table_row(&t, "classes|none");
+    sl_label_summary_row(&in->labels, &t);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (ds->split[s].n)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
@@ -202,23 +180,6 @@ static void print_degrees(const struct inspection *in)
     printf("\n");
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
-}
-
-static void print_classes(const struct inspection *in)
-{
-    char a[SL_UNITS_BYTES];
-    struct sl_table t;
-    uint32_t shown = SL_MIN(in->ds.n_classes, (uint32_t)CLASSES_SHOWN);
-    sl_table_init(&t, "r r r", (const char *[]){"class", "vertices", "share"});
-    for (uint32_t c = 0; c < shown; c++)
-        sl_table_row(&t, "%" PRIu32 "|%s|%.1f %%", c, sl_units_grouped(a, in->classes[c]),
-                     100.0 * (double)in->classes[c] / (double)in->ds.n_nodes);
-    printf("\n");
-    sl_table_print(&t, stdout);
-    sl_table_fini(&t);
-    if (shown < in->ds.n_classes)
-        printf("... and %" PRIu32 " more classes ('-o json' has them all)\n",
-               in->ds.n_classes - shown);
 }
 
 static void print_batch(const struct inspection *in)
@@ -300,12 +261,7 @@ static cJSON *to_json(const struct inspection *in)
     if (ds->feat)
         cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
     cJSON_AddNumberToObject(root, "num_classes", ds->n_classes);
-    if (in->classes) {
-        cJSON *classes = cJSON_AddArrayToObject(root, "class_counts");
-        for (uint32_t c = 0; c < ds->n_classes; c++)
-            cJSON_AddItemToArray(classes, cJSON_CreateNumber((double)in->classes[c]));
-        cJSON_AddNumberToObject(root, "unlabelled", (double)in->n_unlabelled);
-    }
+    sl_label_summary_to_json(&in->labels, root);
     cJSON *split = cJSON_AddObjectToObject(root, "split");
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
@@ -338,14 +294,13 @@ static int inspect(struct inspection *in, const char *path, bool json)
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
     count_weights(in);
-    SL_TRY(count_classes(in));
+    SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (json)
         return print_json(in);
     print_overview(in);
     print_degrees(in);
-    if (in->classes)
-        print_classes(in);
+    sl_label_summary_print(&in->labels);
     print_batch(in);
     return SL_EXIT_OK;
 }
@@ -394,11 +349,11 @@ int sl_command_inspect(int argc, char **argv)
     };
     int rc = sl_options_parse(&usage, argc, argv);
     if (rc == SL_OK)
-        rc = sl_batch_estimate_parse(fanout, &in->batch);
+        rc = sl_batch_estimate_parse("inspect", fanout, &in->batch);
     if (rc == SL_OK)
         rc = inspect(in, path, output == 1);
     sl_dataset_close(&in->ds);
-    free(in->classes);
+    sl_label_summary_fini(&in->labels);
     free(in);
     return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
 }

@@ -40,7 +40,7 @@ static void become_broker(char **argv, pid_t parent, int config_fd)
 {
     // First out of the terminal's reach. What it sent to both of us until here is for the parent,
     // which has it too: ignoring a signal drops it while it is still blocked.
-    static const int from_terminal[] = {SIGINT, SIGHUP, SIGTERM};
+    static const int from_terminal[] = {SIGINT, SIGHUP, SIGTERM, SIGUSR1};
     sigset_t none;
     setsid();
     for (size_t i = 0; i < SL_COUNT_OF(from_terminal); i++) {
@@ -62,8 +62,7 @@ static void become_broker(char **argv, pid_t parent, int config_fd)
     execv(argv[0], argv);
 }
 
-int sl_launch_broker(const char *config_json, const char *job, const char *output,
-                     const char *report_path, struct sl_launch *out)
+int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out)
 {
     char program[4200], directory[4096], token[32], config[16];
     char where[2 * PATH_MAX], here[PATH_MAX];
@@ -75,20 +74,23 @@ int sl_launch_broker(const char *config_json, const char *job, const char *outpu
     sl_bus_new_endpoint(out->endpoint, sizeof out->endpoint, &out->token);
     snprintf(token, sizeof token, "%" PRIu64, out->token);
     snprintf(config, sizeof config, "%d", CONFIG_FD);
-    char *argv[] =
-        {
-            program,       "--private", "--endpoint", out->endpoint, "--token",  token,
-            "--config-fd", config,      "--job",      (char *)job,   "--output", where,
-            NULL,          NULL,        NULL, // execv() writes to none of them
-        };
-    if (report_path) {
-        argv[12] = "--report";
-        argv[13] = (char *)report_path;
+    // execv() writes to none of them
+    char *argv[20] = {program,    "--private",   "--endpoint", out->endpoint, "--token",
+                      token,      "--config-fd", config,       "--job",       (char *)job->name,
+                      "--output", where};
+    int n = 12;
+    if (job->report_path) {
+        argv[n++] = "--report";
+        argv[n++] = (char *)job->report_path;
+    }
+    if (job->resume) {
+        argv[n++] = "--resume";
+        argv[n++] = (char *)job->resume;
     }
     // Relative to this process's directory, which is the broker's too, but not the next terminal's.
-    bool relative = output[0] != '/' && getcwd(here, sizeof here);
-    snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", output);
-    SL_TRY(config_memfd(config_json, &config_fd));
+    bool relative = job->output[0] != '/' && getcwd(here, sizeof here);
+    snprintf(where, sizeof where, "%s%s%s", relative ? here : "", relative ? "/" : "", job->output);
+    SL_TRY(config_memfd(job->config_json, &config_fd));
     // Closed by a successful exec; else it brings the reason.
     if (pipe2(status, O_CLOEXEC) != 0) {
         int err = errno;
@@ -110,9 +112,9 @@ int sl_launch_broker(const char *config_json, const char *job, const char *outpu
     close(config_fd);
     close(status[1]);
     if (pid > 0) {
-        ssize_t n = read(status[0], &err, sizeof err);
+        ssize_t got = read(status[0], &err, sizeof err);
         close(status[0]);
-        if (n != (ssize_t)sizeof err) {
+        if (got != (ssize_t)sizeof err) {
             out->pid = pid;
             out->pidfd = sl_death_open(pid);
             return SL_OK;

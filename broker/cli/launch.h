@@ -20,10 +20,16 @@ struct sl_launch {
     uint64_t token;
 };
 
-// Starts the broker that stands beside this program, with the resolved job; report_path may be
-// NULL; job and output are what find_job.h finds it by. SL_ESYS, SL_ENOENT with a message.
-int sl_launch_broker(const char *config_json, const char *job, const char *output,
-                     const char *report_path, struct sl_launch *out);
+// What a broker is told on its command line. Strings are borrowed.
+struct sl_launch_job {
+    const char *config_json;   // the resolved job
+    const char *name, *output; // what find_job.h finds it by
+    const char *report_path;   // NULL for none
+    const char *resume;        // the checkpoint to go on from, NULL for none
+};
+
+// Starts the broker that stands beside this program. SL_ESYS, SL_ENOENT with a message.
+int sl_launch_broker(const struct sl_launch_job *job, struct sl_launch *out);
 
 void sl_launch_kill(const struct sl_launch *launch);
 

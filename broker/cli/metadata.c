@@ -15,7 +15,7 @@ cJSON *sl_metadata_to_json(const struct sl_metadata *m)
     cJSON_AddNumberToObject(root, "feat_dim", m->feat_dim);
     if (m->n_classes) {
         cJSON_AddNumberToObject(root, "num_classes", m->n_classes);
-        cJSON_AddStringToObject(root, "task", "multiclass");
+        cJSON_AddStringToObject(root, "task", m->task ? m->task : "multiclass");
     }
     cJSON_AddBoolToObject(root, "directed", m->directed);
     return root;

@@ -16,6 +16,7 @@ struct sl_metadata {
     uint64_t n_nodes, n_edges;
     uint32_t feat_dim;  // 0 = none
     uint32_t n_classes; // 0 = no labels, and no task
+    const char *task;   // NULL = "multiclass"
     bool directed;
 };
 

@@ -5,7 +5,8 @@
  * set, where the results go. Then the private broker is started (launch.h) and this process is its
  * client: it shows what the broker tells, hands Ctrl-C on, and ends with the job.
  *
- *   first SIGINT, SIGTERM or SIGHUP    Stop: workers leave, the report is written
+ *   first SIGINT, SIGTERM, SIGHUP or   Stop: workers leave, a checkpoint and the report are
+ *   SIGUSR1                            written
  *   second                             Stop with kill: workers are killed first
  *   third, or no answer in time        the broker is killed; its workers die with it
  */
@@ -30,12 +31,14 @@
 #include "broker/cli/units.h"
 #include "broker/phases.h"
 #include "broker/placement.h"
+#include "broker/resume.h"
 #include "broker/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/dataset.h"
+#include "common/data/safetensors.h"
 #include "common/ipc/bus.h"
 #include "config/config.h"
 
@@ -43,12 +46,13 @@ enum {
     VALIDATION_NOTE_MS = 700, // longer checks say that they are going on
     STOP_MS = 8000,           // for the broker to answer a Stop
     KILL_MS = 1500,           // ... one with kill
+    SAVE_MS = 120000,         // ... which says that it writes the last checkpoint
     LEAVE_MS = 3000,          // for the broker to end after its last word
     LAST_WORD_MS = 300,       // for a message of a dead broker to arrive
 };
 
 struct run_options {
-    const char *job, *report;
+    const char *job, *report, *checkpoint;
     struct sl_text_list set;
     bool dry_run, quiet;
     int format; // 0 text, 1 json
@@ -58,7 +62,9 @@ struct run {
     struct run_options options;
     struct sl_config config;
     struct sl_dataset dataset;
+    enum sl_measure measure; // what its evaluations are judged by
     char *config_json;
+    struct sl_resume resume;
     struct sl_launch broker;
     struct sl_bus *bus;
     struct sl_run_view view;
@@ -149,19 +155,78 @@ static int check_schedule(const struct run *r)
     return SL_OK;
 }
 
+// One weight for each class of the data set.
+static int check_class_weights(const struct run *r)
+{
+    enum sl_class_weights kind = r->config.loss.class_weights;
+    const struct sl_dataset *ds = &r->dataset;
+    if (kind != SL_CLASS_WEIGHTS_NONE && ds->task == SL_TASK_REGRESSION)
+        return sl_fail(SL_EINVAL,
+                       "%s: loss.class_weights: found it with the data set '%s', which is of a "
+                       "regression and has no classes: take it out",
+                       r->options.job, r->config.dataset);
+    if (kind != SL_CLASS_WEIGHTS_LIST || r->config.loss.n_class_weights == ds->n_classes)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "%s: loss.class_weights: found %u numbers, wanted %u, one for each %s of the "
+                   "data set '%s': give as many, or \"balanced\" or \"none\"",
+                   r->options.job, r->config.loss.n_class_weights, ds->n_classes,
+                   ds->task == SL_TASK_MULTILABEL ? "label" : "class", r->config.dataset);
+}
+
+// Initial parameters: whether the file is one. Which model it is of only the trainers can tell.
+static int check_weights(const struct run *r)
+{
+    struct sl_safetensors_file file;
+    if (!r->config.model.weights[0] || r->resume.content == SL_RUNDIR_CHECKPOINTS)
+        return SL_OK;
+    int rc = sl_safetensors_open(r->config.model.weights, &file);
+    if (rc == SL_ENOENT)
+        return sl_fail(rc,
+                       "%s: model.weights: found \"%s\", wanted a .safetensors file, and there is "
+                       "none of that name: correct the path, or leave it out for random values",
+                       r->options.job, r->config.model.weights);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "model.weights");
+    sl_safetensors_close(&file);
+    return SL_OK;
+}
+
+// Says that it is not the beginning, before the first line of progress.
+static void tell_resume(const struct run *r)
+{
+    char where[96];
+    if (r->options.quiet)
+        return;
+    if (r->resume.content == SL_RUNDIR_BEGUN)
+        fprintf(stderr,
+                "sluice: note: '%s' is of a run that was killed before its first checkpoint: the "
+                "job begins anew there\n",
+                r->config.output);
+    if (r->resume.content == SL_RUNDIR_CHECKPOINTS)
+        fprintf(stderr, "going on from %s\n",
+                sl_resume_text(&r->resume.checkpoint, where, sizeof where));
+}
+
 // Nothing has a side effect here but the record of a data set that was checked.
 static int validate(struct run *r)
 {
     SL_TRY(sl_failpoint_init()); // for the processes to come
     SL_TRY(load_config(r));
-    SL_TRY(sl_rundir_check(r->config.output));
-    if (r->options.report)
-        SL_TRY(sl_rundir_check_file(r->options.report, "--report"));
-    SL_TRY(open_dataset(r));
-    SL_TRY(check_schedule(r));
     r->config_json = sl_config_to_json(&r->config);
     if (!r->config_json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    SL_TRY(sl_resume_find(&r->config, r->config_json, r->options.checkpoint, &r->resume));
+    if (r->options.report)
+        SL_TRY(sl_rundir_check_file(r->options.report, "--report"));
+    SL_TRY(check_weights(r));
+    SL_TRY(open_dataset(r));
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
+    SL_TRY(sl_measure_check(&r->config, &r->dataset));
+    r->measure = sl_measure_of(r->config.evaluate.metric, r->dataset.task);
+    SL_TRY(check_class_weights(r));
+    SL_TRY(check_schedule(r));
+    tell_resume(r);
     uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
     if (r->config.sampler.batch_size > n_train && !r->options.quiet)
         fprintf(stderr,
@@ -292,7 +357,11 @@ static void on_signal(struct run *r)
 static void on_message(struct run *r, Sl__Control__Envelope *m)
 {
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: sl_run_view_progress(&r->view, m->progress); break;
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
+        if (r->kill_at_ns && strcmp(m->progress->phase, "save") == 0)
+            r->kill_at_ns = sl_now_ns() + SAVE_MS * 1000000ull;
+        sl_run_view_progress(&r->view, m->progress);
+        break;
     case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
         sl_run_view_epoch(&r->view, m->epoch_done->json);
         break;
@@ -359,6 +428,7 @@ static int report_result(struct run *r)
     const Sl__Control__Finished *f = r->last_word->finished;
     const char *where = *f->run_directory ? f->run_directory : NULL;
     bool has_report = *f->report_json != '\0';
+    bool resumed = r->resume.content == SL_RUNDIR_CHECKPOINTS;
     if (has_report && r->options.format == 1)
         printf("%s\n", f->report_json);
     switch (f->exit_status) {
@@ -369,7 +439,9 @@ static int report_result(struct run *r)
     case 2: return sl_fail(SL_EINVAL, "job '%s': %s", r->config.name, f->message);
     case 130:
         return sl_fail(SL_EABORTED, "job '%s': %s%s%s", r->config.name, f->message,
-                       where ? ": what was done is in " : " before it began; nothing was left",
+                       where     ? ": what was done is in "
+                       : resumed ? " before it went on; the run is as it was"
+                                 : " before it began; nothing was left",
                        where ? where : "");
     default:
         return sl_fail(SL_EFAILED, "job '%s': %s%s%s", r->config.name, f->message,
@@ -380,7 +452,7 @@ static int report_result(struct run *r)
 // The signals that stop a job, but for those that whoever started us wants ignored (nohup).
 static void stop_signals(sigset_t *out)
 {
-    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigemptyset(out);
     for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
         struct sigaction now;
@@ -398,9 +470,15 @@ static int run_job(struct run *r)
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (r->signal_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
-    SL_TRY(sl_launch_broker(r->config_json, r->config.name, r->config.output, r->options.report,
-                            &r->broker));
-    sl_run_view_init(&r->view, r->options.quiet, r->config.epochs);
+    const struct sl_launch_job job = {
+        .config_json = r->config_json,
+        .name = r->config.name,
+        .output = r->config.output,
+        .report_path = r->options.report,
+        .resume = r->resume.content == SL_RUNDIR_CHECKPOINTS ? r->resume.checkpoint.name : NULL,
+    };
+    SL_TRY(sl_launch_broker(&job, &r->broker));
+    sl_run_view_init(&r->view, r->options.quiet, r->config.epochs, r->measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);
@@ -435,6 +513,11 @@ static int parse(int argc, char **argv, struct run_options *o)
          .value = &o->report,
          .placeholder = "FILE",
          .help = "write the report here too"},
+        {.name = "checkpoint",
+         .type = SL_OPTION_TEXT,
+         .value = &o->checkpoint,
+         .placeholder = "NAME",
+         .help = "go on from this checkpoint of the output directory, not from its newest"},
         {.name = "dry-run",
          .type = SL_OPTION_FLAG,
          .value = &o->dry_run,
@@ -455,7 +538,9 @@ static int parse(int argc, char **argv, struct run_options *o)
         .command = "run",
         .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
                  "how far they\nare, and ends with a summary. The results go to the job's output "
-                 "directory.\nCtrl-C stops the job and keeps what was done; a second one kills.",
+                 "directory; a run that was\nstopped there is gone on with from its newest "
+                 "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
+                 "done; a second one kills.",
         .example = "sluice run job.json --set epochs=5 --report report.json",
         .operands = operands,
         .n_operands = SL_COUNT_OF(operands),
@@ -496,6 +581,7 @@ int sl_command_run(int argc, char **argv)
     sl_bus_message_free(r->last_word);
     sl_bus_close(r->bus, 0);
     sl_dataset_close(&r->dataset);
+    sl_resume_fini(&r->resume);
     sl_text_list_fini(&r->options.set);
     if (r->signal_fd >= 0)
         close(r->signal_fd);

@@ -11,11 +11,13 @@
 #include "common/base/bits.h"
 #include "common/base/log.h"
 
-void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs)
+void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
+                      enum sl_measure measure)
 {
     memset(view, 0, sizeof *view);
     sl_progress_init(&view->progress, quiet);
     view->epochs = epochs;
+    view->measure = measure;
 }
 
 static int digits(uint32_t n)
@@ -96,20 +98,26 @@ void sl_run_view_epoch(struct sl_run_view *view, const char *json)
     cJSON *e = cJSON_Parse(json);
     if (!e)
         return;
-    char validation[32] = "", evaluation[64] = "", extras[64], time[SL_UNITS_BYTES];
-    if (!isnan(number(e, "val_accuracy"))) {
-        snprintf(validation, sizeof validation, "  val %.4f", number(e, "val_accuracy"));
+    char validation[48] = "", training[32] = "", evaluation[64] = "", extras[64],
+         time[SL_UNITS_BYTES];
+    if (cJSON_IsObject(member(e, "val"))) {
+        // Accuracy is what a number without a name is.
+        bool named = view->measure != SL_MEASURE_ACCURACY;
+        snprintf(validation, sizeof validation, "  val %s%s%.4f",
+                 named ? sl_measure_name(view->measure) : "", named ? " " : "",
+                 number(member(e, "val"), sl_measure_key(view->measure)));
         snprintf(evaluation, sizeof evaluation, " + %s evaluation",
                  sl_units_seconds(time, number(e, "evaluate_seconds")));
     }
+    if (!isnan(number(e, "train_accuracy")))
+        snprintf(training, sizeof training, "  train %.4f", number(e, "train_accuracy"));
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = text(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(
-        &view->progress, "epoch %*.0f/%u  loss %.4f  train %.4f%s  %s%s%s  limit: %.*s", n_epoch,
-        number(e, "epoch") + 1, view->epochs, number(e, "loss"), number(e, "train_accuracy"),
-        validation, sl_units_seconds(time, number(e, "seconds")), evaluation, extras,
-        (int)strcspn(bottleneck, ":"), bottleneck);
+    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s  %s%s%s  limit: %.*s", n_epoch,
+                     number(e, "epoch") + 1, view->epochs, number(e, "loss"), training, validation,
+                     sl_units_seconds(time, number(e, "seconds")), evaluation, extras,
+                     (int)strcspn(bottleneck, ":"), bottleneck);
     cJSON_Delete(e);
 }
 
@@ -285,6 +293,40 @@ static void print_restarts(const cJSON *report)
                n, number(batches, "resampled"), number(batches, "retrained"));
 }
 
+// "accuracy 0.8140, micro-F1 0.8140, macro-F1 0.8011, loss 0.6203"
+static void print_evaluation(const cJSON *found)
+{
+    const char *separator = "";
+    for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++) {
+        if (isnan(number(found, sl_measure_key(m))))
+            continue;
+        printf("%s%s %.4f", separator, sl_measure_name(m), number(found, sl_measure_key(m)));
+        separator = ", ";
+    }
+}
+
+static void print_results(const cJSON *report)
+{
+    const cJSON *best = member(report, "best_metric"), *stop = member(report, "stopped_early");
+    const cJSON *epoch;
+    if (cJSON_IsObject(stop))
+        printf("stopped     early, after epoch %.0f: %s\n", number(stop, "epoch") + 1,
+               text(stop, "reason"));
+    cJSON_ArrayForEach(epoch, member(report, "epochs"))
+    {
+        if (!cJSON_IsObject(best) || number(epoch, "epoch") != number(best, "epoch"))
+            continue;
+        printf("validation  ");
+        print_evaluation(member(epoch, "val"));
+        printf(" (epoch %.0f, the best by %s)\n", number(best, "epoch") + 1, text(best, "name"));
+    }
+    if (!cJSON_IsObject(member(report, "test")))
+        return;
+    printf("test        ");
+    print_evaluation(member(report, "test"));
+    printf("\n");
+}
+
 void sl_run_view_summary(const char *report_json, const char *run_directory)
 {
     cJSON *report = cJSON_Parse(report_json);
@@ -304,11 +346,7 @@ void sl_run_view_summary(const char *report_json, const char *run_directory)
     printf("\n");
     if (last)
         printf("loss        %.4f after the last epoch\n", number(last, "loss"));
-    if (!isnan(number(report, "best_val_accuracy")))
-        printf("validation  %.4f (epoch %.0f, the best)\n", number(report, "best_val_accuracy"),
-               number(report, "best_epoch") + 1);
-    if (!isnan(number(report, "test_accuracy")))
-        printf("test        %.4f\n", number(report, "test_accuracy"));
+    print_results(report);
     if (last)
         printf("limit       %s\n", text(last, "bottleneck"));
     print_cache(report);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "broker/cli/progress.h"
+#include "broker/metrics.h"
 #include "common/ipc/control.pb-c.h"
 
 struct sl_run_view {
@@ -16,9 +17,12 @@ struct sl_run_view {
     char stage[48];
     uint64_t total; // of the stage
     uint32_t epochs;
+    enum sl_measure measure;
 };
 
-void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs);
+// measure: what the job's evaluations are judged by.
+void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
+                      enum sl_measure measure);
 
 void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress *progress);
 void sl_run_view_epoch(struct sl_run_view *view, const char *json);

@@ -36,6 +36,9 @@
     X(TRAINER_INFER, "trainer_infer", "trainer: in the middle of a chunk of inference")            \
     X(BROKER_SCALE, "broker_scale", "broker: in the middle of a change of the split")              \
     X(BROKER_PHASE, "broker_phase", "broker: about to open a phase")                               \
+    X(BROKER_CHECKPOINT, "broker_checkpoint", "broker: checkpoint half written, still hidden")     \
+    X(BROKER_CHECKPOINT_NAMED, "broker_checkpoint_named",                                          \
+      "broker: checkpoint has its name, older ones not yet removed")                               \
     X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")
 
 enum sl_failpoint {

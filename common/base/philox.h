@@ -15,8 +15,10 @@
  *   INIT      -        element / 4          tensor           -
  *   GENERATE  purpose  low word             high word        -
  *   HOTNESS   -        vertex / 4           its high word    -
+ *   INFER_SAMPLE       as SAMPLE            vertex           0
  *
- * A job samples in one way, and SAMPLE (like EVAL_SAMPLE) says what the words mean for it:
+ * A job samples in one way, and SAMPLE (like EVAL_SAMPLE and INFER_SAMPLE) says what the words mean
+ * for it:
  *
  *   uniform   tag = hop | attempt << 3: a rejected word is drawn again; group = slot / 4
  *             (kernels/khop_internal.h)
@@ -44,8 +46,9 @@ enum sl_rng_stream {
     SL_RNG_DROPOUT = 3,
     SL_RNG_INIT = 4,
     SL_RNG_GENERATE = 5,
-    SL_RNG_EVAL_SAMPLE = 6, // like SAMPLE, for sampled evaluation
-    SL_RNG_HOTNESS = 7,     // the random cache policy
+    SL_RNG_EVAL_SAMPLE = 6,  // like SAMPLE, for sampled evaluation
+    SL_RNG_HOTNESS = 7,      // the random cache policy
+    SL_RNG_INFER_SAMPLE = 8, // like SAMPLE, for layer-wise inference: one vertex a batch
 };
 
 struct sl_rng_block {

@@ -45,11 +45,12 @@ static const struct {
                       "training needs features (num_nodes x feat_dim, float32 or float16)"},
     [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
                        "training needs labels (num_nodes, int32 or another integer type, -1 = "
-                       "none)"},
+                       "none; of a multilabel or regression task num_nodes x num_classes)"},
     [SL_FILE_TRAIN] = {"train_idx.npy", SL_NEED_TRAIN,
                        "training needs the ids of the training vertices (int32 or int64)"},
     [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
     [SL_FILE_TEST] = {"test_idx.npy", 0, ""},
+    [SL_FILE_VERTEX_MAP] = {"vertex_map.npy", 0, ""},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)
@@ -115,19 +116,9 @@ static bool is_id_type(enum sl_dtype t)
     return t == SL_DTYPE_I32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U32 || t == SL_DTYPE_U64;
 }
 
-static bool is_float_type(enum sl_dtype t)
+struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f)
 {
-    return t == SL_DTYPE_F32 || t == SL_DTYPE_F16 || t == SL_DTYPE_F64;
-}
-
-// The part of an error that says where and what: "DIR/FILE: float64 (3, 4)".
-struct found {
-    char text[sizeof(((struct sl_dataset *)0)->path) + 256];
-};
-
-static struct found describe(const struct sl_dataset *ds, enum sl_dataset_file f)
-{
-    struct found out;
+    struct sl_dataset_found out;
     char shape[128];
     const struct sl_npy_header *h = &ds->files->npy[f].head;
     snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file_specs[f].name,
@@ -140,8 +131,9 @@ static int check_ids(const struct sl_dataset *ds, enum sl_dataset_file f)
     const struct sl_npy_header *h = &ds->files->npy[f].head;
     if (is_id_type(h->dtype) && h->ndim == 1)
         return SL_OK;
-    bool mask = f >= SL_FILE_TRAIN && sl_dtype_bytes(h->dtype) == 1;
-    return sl_fail(SL_EFORMAT, "%s, wanted one dimension of int32 or int64%s", describe(ds, f).text,
+    bool mask = f >= SL_FILE_TRAIN && f <= SL_FILE_TEST && sl_dtype_bytes(h->dtype) == 1;
+    return sl_fail(SL_EFORMAT, "%s, wanted one dimension of int32 or int64%s",
+                   sl_dataset_describe(ds, f).text,
                    mask ? ": if it is a mask, save numpy.flatnonzero(mask)" : "");
 }
 
@@ -155,11 +147,11 @@ static int check_topology(struct sl_dataset *ds)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted %" PRIu64 " elements: metadata.json says num_nodes = %" PRIu64
                        ", which needs one more",
-                       describe(ds, SL_FILE_INDPTR).text, ds->n_nodes + 1, ds->n_nodes);
+                       sl_dataset_describe(ds, SL_FILE_INDPTR).text, ds->n_nodes + 1, ds->n_nodes);
     if (npy[SL_FILE_INDICES].n_elems != ds->n_edges)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted %" PRIu64 " elements: metadata.json says num_edges = %" PRIu64,
-                       describe(ds, SL_FILE_INDICES).text, ds->n_edges, ds->n_edges);
+                       sl_dataset_describe(ds, SL_FILE_INDICES).text, ds->n_edges, ds->n_edges);
     ds->indices = npy[SL_FILE_INDICES].data;
     ds->indices_dtype = npy[SL_FILE_INDICES].head.dtype;
 
@@ -169,10 +161,10 @@ static int check_topology(struct sl_dataset *ds)
     if (w->head.dtype != SL_DTYPE_F32 || w->head.ndim != 1)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted one dimension of float32: save w.astype(numpy.float32)",
-                       describe(ds, SL_FILE_EDGE_WEIGHT).text);
+                       sl_dataset_describe(ds, SL_FILE_EDGE_WEIGHT).text);
     if (w->n_elems != ds->n_edges)
         return sl_fail(SL_EFORMAT, "%s, wanted one weight an edge: num_edges = %" PRIu64,
-                       describe(ds, SL_FILE_EDGE_WEIGHT).text, ds->n_edges);
+                       sl_dataset_describe(ds, SL_FILE_EDGE_WEIGHT).text, ds->n_edges);
     ds->edge_weight = w->data;
     return SL_OK;
 }
@@ -184,49 +176,30 @@ static int check_features(struct sl_dataset *ds, const struct sl_dataset_metadat
         return SL_OK;
     if (x->head.dtype != SL_DTYPE_F32 && x->head.dtype != SL_DTYPE_F16)
         return sl_fail(SL_EFORMAT, "%s, wanted float32 or float16: save x.astype(numpy.float32)",
-                       describe(ds, SL_FILE_FEAT).text);
+                       sl_dataset_describe(ds, SL_FILE_FEAT).text);
     if (x->head.ndim != 2 || x->head.shape[0] != ds->n_nodes || x->head.shape[1] != m->feat_dim ||
         m->feat_dim == 0)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted (num_nodes, feat_dim) with feat_dim > 0: metadata.json says "
                        "(%" PRIu64 ", %" PRIu64 ")",
-                       describe(ds, SL_FILE_FEAT).text, ds->n_nodes, m->feat_dim);
+                       sl_dataset_describe(ds, SL_FILE_FEAT).text, ds->n_nodes, m->feat_dim);
     ds->feat_dim = (uint32_t)m->feat_dim;
     ds->feat_dtype = x->head.dtype;
     ds->feat = x->data;
     return SL_OK;
 }
 
-static int check_labels(struct sl_dataset *ds, const struct sl_dataset_metadata *m)
+static int check_vertex_map(const struct sl_dataset *ds)
 {
-    const struct sl_npy *y = &ds->files->npy[SL_FILE_LABEL];
-    if (!y->map)
+    const struct sl_npy *map = &ds->files->npy[SL_FILE_VERTEX_MAP];
+    if (!map->map)
         return SL_OK;
-    const struct sl_npy_header *h = &y->head;
-    if (h->ndim == 2 && h->shape[0] == ds->n_nodes && h->shape[1] > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "%s, a matrix: several labels a vertex (multi-label) are not supported: "
-                       "wanted one class number a vertex (num_nodes)",
-                       describe(ds, SL_FILE_LABEL).text);
-    if (is_float_type(h->dtype))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "%s, wanted integer class numbers (regression is not supported): where NaN "
-                       "means no label, save numpy.nan_to_num(y, nan=-1).astype(numpy.int32)",
-                       describe(ds, SL_FILE_LABEL).text);
-    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != ds->n_nodes || y->n_elems != ds->n_nodes)
-        return sl_fail(SL_EFORMAT, "%s, wanted one label a vertex: num_nodes = %" PRIu64,
-                       describe(ds, SL_FILE_LABEL).text, ds->n_nodes);
-    if (m->has_task && ds->task == SL_TASK_NONE)
+    SL_TRY(check_ids(ds, SL_FILE_VERTEX_MAP));
+    if (map->n_elems != ds->n_nodes)
         return sl_fail(SL_EFORMAT,
-                       "%s/metadata.json: \"task\" is \"none\", but there is a node_label.npy: set "
-                       "\"task\" to \"multiclass\", or move the labels away",
-                       ds->path);
-    if (ds->n_classes == 0)
-        return sl_fail(SL_EFORMAT,
-                       "%s/metadata.json: \"num_classes\" is 0 or missing, but there is a "
-                       "node_label.npy: set it to the number of classes",
-                       ds->path);
-    ds->task = SL_TASK_MULTICLASS;
+                       "%s, wanted the earlier id of each vertex: num_nodes = %" PRIu64
+                       ": move the file away if it belongs to another data set",
+                       sl_dataset_describe(ds, SL_FILE_VERTEX_MAP).text, ds->n_nodes);
     return SL_OK;
 }
 
@@ -255,22 +228,27 @@ static bool convert_block(void *ctx, uint64_t block)
     return false;
 }
 
-// A private copy of file f as 32-bit or 64-bit integers; truncates what does not fit.
-static int convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, int threads)
+int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out)
+{
+    uint64_t n = ds->files->npy[f].n_elems;
+    // One more than needed, so that an empty list is no special case.
+    *out = calloc(n + 1, elem_bytes);
+    if (!*out)
+        return sl_fail(SL_ENOMEM, "%s/%s: no memory for a copy of %" PRIu64 " elements", ds->path,
+                       file_specs[f].name, n);
+    ds->files->owned[f] = *out;
+    return SL_OK;
+}
+
+void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes,
+                        int threads)
 {
     struct conversion c = {.from = &ds->files->npy[f]};
-    // One more than needed, so that an empty list is no special case.
-    void *to = calloc(c.from->n_elems + 1, elem_bytes);
-    if (!to)
-        return sl_fail(SL_ENOMEM, "%s/%s: no memory for a copy of %" PRIu64 " elements", ds->path,
-                       file_specs[f].name, c.from->n_elems);
-    ds->files->owned[f] = to;
     if (elem_bytes == 8)
-        c.to64 = to;
+        c.to64 = ds->files->owned[f];
     else
-        c.to32 = to;
+        c.to32 = ds->files->owned[f];
     sl_parallel_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
-    return SL_OK;
 }
 
 static int take_offsets(struct sl_dataset *ds, int threads)
@@ -280,26 +258,41 @@ static int take_offsets(struct sl_dataset *ds, int threads)
         ds->indptr = npy->data;
         return SL_OK;
     }
-    SL_TRY(convert(ds, SL_FILE_INDPTR, 8, threads));
-    ds->indptr = ds->files->owned[SL_FILE_INDPTR];
+    void *owned;
+    SL_TRY(sl_dataset_own(ds, SL_FILE_INDPTR, 8, &owned));
+    sl_dataset_convert(ds, SL_FILE_INDPTR, 8, threads);
+    ds->indptr = owned;
     return SL_OK;
 }
 
-static int take_labels_and_lists(struct sl_dataset *ds, int threads)
+static int take_lists(struct sl_dataset *ds, int threads)
 {
-    const struct sl_npy *y = &ds->files->npy[SL_FILE_LABEL];
-    if (y->map && y->head.dtype != SL_DTYPE_I32)
-        SL_TRY(convert(ds, SL_FILE_LABEL, 4, threads));
-    if (y->map)
-        ds->label = ds->files->owned[SL_FILE_LABEL] ? ds->files->owned[SL_FILE_LABEL] : y->data;
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
         if (!ds->files->npy[f].map)
             continue;
-        SL_TRY(convert(ds, f, 4, threads));
+        void *owned;
+        SL_TRY(sl_dataset_own(ds, f, 4, &owned));
+        sl_dataset_convert(ds, f, 4, threads);
         ds->split[s].n = ds->files->npy[f].n_elems;
-        ds->split[s].ids = ds->files->owned[f];
+        ds->split[s].ids = owned;
     }
+    return SL_OK;
+}
+
+static int take_vertex_map(struct sl_dataset *ds, int threads)
+{
+    const struct sl_npy *map = &ds->files->npy[SL_FILE_VERTEX_MAP];
+    if (!map->map)
+        return SL_OK;
+    if (sl_dtype_bytes(map->head.dtype) == 4) {
+        ds->vertex_map = map->data;
+        return SL_OK;
+    }
+    void *owned;
+    SL_TRY(sl_dataset_own(ds, SL_FILE_VERTEX_MAP, 4, &owned));
+    sl_dataset_convert(ds, SL_FILE_VERTEX_MAP, 4, threads);
+    ds->vertex_map = owned;
     return SL_OK;
 }
 
@@ -317,13 +310,13 @@ static int check_training_set(const struct sl_dataset *ds, unsigned need)
     if (!(need & SL_NEED_LABELS))
         return SL_OK;
     uint64_t i = 0;
-    while (i < train->n && ds->label[train->ids[i]] < 0)
+    while (i < train->n && !sl_dataset_is_labelled(ds, train->ids[i]))
         i++;
     if (i == train->n)
         return sl_fail(SL_EFORMAT,
                        "%s/train_idx.npy: none of its %" PRIu64
-                       " vertices has a label (all are -1 in node_label.npy)",
-                       ds->path, train->n);
+                       " vertices has a label (all are %s in node_label.npy)",
+                       ds->path, train->n, ds->label ? "-1 or NaN" : "negative or NaN");
     return SL_OK;
 }
 
@@ -338,10 +331,11 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     SL_TRY(open_files(ds, need));
     SL_TRY(check_topology(ds));
     SL_TRY(check_features(ds, m));
-    SL_TRY(check_labels(ds, m));
+    SL_TRY(sl_dataset_check_labels(ds, m));
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
         if (ds->files->npy[f].map)
             SL_TRY(check_ids(ds, (enum sl_dataset_file)f));
+    SL_TRY(check_vertex_map(ds));
 
     SL_TRY(take_offsets(ds, threads));
     ds->digest = sl_dataset_digest(ds, m);
@@ -353,7 +347,9 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
         ds->validated_now = true;
         sl_dataset_record_save(ds);
     }
-    SL_TRY(take_labels_and_lists(ds, threads));
+    SL_TRY(sl_dataset_take_labels(ds, threads));
+    SL_TRY(take_lists(ds, threads));
+    SL_TRY(take_vertex_map(ds, threads));
     if (check != SL_CHECK_TRUST)
         SL_TRY(check_training_set(ds, need));
     return SL_OK;

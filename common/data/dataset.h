@@ -3,10 +3,10 @@
  *
  * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
- * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy. Files are mapped
- * read-only and shared, so every process of a job uses the same page-cache pages; nothing is
- * copied. Only indptr given as 32-bit integers, labels not given as int32 and the index lists are
- * converted into private memory.
+ * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy. Files
+ * are mapped read-only and shared, so every process of a job uses the same page-cache pages;
+ * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, the index
+ * lists and a 64-bit vertex map are converted into private memory.
  */
 #ifndef SL_COMMON_DATA_DATASET_H
 #define SL_COMMON_DATA_DATASET_H
@@ -19,7 +19,12 @@
 
 enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VAL, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 
-enum sl_task { SL_TASK_NONE, SL_TASK_MULTICLASS };
+enum sl_task {
+    SL_TASK_NONE,
+    SL_TASK_MULTICLASS, // node_label.npy (n_nodes) class ids, negative = unlabelled
+    SL_TASK_MULTILABEL, // (n_nodes, n_classes) 0 or 1; negative or NaN = unlabelled
+    SL_TASK_REGRESSION, // (n_nodes) or (n_nodes, n_classes) numbers; NaN = unlabelled
+};
 
 struct sl_vertex_list {
     uint64_t n;
@@ -43,10 +48,17 @@ struct sl_dataset {
     enum sl_dtype feat_dtype; // F32 or F16
     const void *feat;         // (n_nodes, feat_dim) or NULL
 
-    uint32_t n_classes;
-    const int32_t *label; // (n_nodes) or NULL; -1 = unlabelled
+    uint32_t n_classes;   // of MULTILABEL the labels, of REGRESSION the numbers of a vertex
+    const int32_t *label; // MULTICLASS: (n_nodes) or NULL; -1 = unlabelled
+    // Others: (n_nodes, n_classes) or NULL, as the file has it (mapped); sl_dataset_targets().
+    enum sl_dtype target_dtype; // F32, F64, I8, U8, I32, I64
+    const void *target;
 
     struct sl_vertex_list split[SL_SPLIT_COUNT];
+
+    // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id
+    // that each had before, a permutation of 0 .. n_nodes - 1; else NULL.
+    const uint32_t *vertex_map;
 
     // Found by validation (or remembered from it).
     uint64_t max_degree;
@@ -85,6 +97,15 @@ void sl_dataset_close(struct sl_dataset *ds); // safe on a zeroed struct
 // The directory in which passed validations are remembered, or NULL where there is none (owned:
 // free()). It need not exist yet.
 char *sl_dataset_cache_dir(void);
+
+// Targets of vertex v as floats, NaN = unlabelled. out (n_classes). MULTILABEL and REGRESSION.
+void sl_dataset_targets(const struct sl_dataset *ds, uint64_t v, float *out);
+
+// 4-byte words that an evaluation leaves for each vertex (sl_arena_predictions).
+static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
+{
+    return ds->task == SL_TASK_MULTICLASS ? 1 : ds->n_classes;
+}
 
 // In-degree of v.
 static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v)

@@ -1,4 +1,5 @@
-// dataset_internal.h - what the parts of dataset.h share: files, metadata, validation, record.
+// dataset_internal.h - what the parts of dataset.h share: files, metadata, labels, validation,
+// record.
 #ifndef SL_COMMON_DATA_DATASET_INTERNAL_H
 #define SL_COMMON_DATA_DATASET_INTERNAL_H
 
@@ -18,6 +19,7 @@ enum sl_dataset_file {
     SL_FILE_TRAIN, // SL_FILE_TRAIN + enum sl_split
     SL_FILE_VAL,
     SL_FILE_TEST,
+    SL_FILE_VERTEX_MAP,
     SL_FILE_COUNT,
 };
 
@@ -27,7 +29,21 @@ struct sl_dataset_files {
     uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
 };
 
+// ---- dataset.c ----------------------------------------------------------------------------------
+
 const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
+
+// The part of an error that says where and what: "DIR/FILE: is float64 (3, 4)".
+struct sl_dataset_found {
+    char text[sizeof(((struct sl_dataset *)0)->path) + 256];
+};
+struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f);
+
+// Private memory for a copy of file f, freed with the data set. SL_ENOMEM.
+int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out);
+// Fills it from an integer file, as 32-bit or 64-bit integers; truncates what does not fit.
+void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes,
+                        int threads);
 
 // ---- dataset_metadata.c -------------------------------------------------------------------------
 
@@ -42,6 +58,16 @@ struct sl_dataset_metadata {
 int sl_dataset_metadata_read(struct sl_dataset *ds, struct sl_dataset_metadata *out);
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 
+// ---- dataset_labels.c ---------------------------------------------------------------------------
+
+// Type and shape of node_label.npy; sets ds->task, and for targets n_classes, target and its type.
+int sl_dataset_check_labels(struct sl_dataset *ds, const struct sl_dataset_metadata *m);
+int sl_dataset_validate_labels(const struct sl_dataset *ds, int threads);
+// Sets ds->label where there is one class number a vertex.
+int sl_dataset_take_labels(struct sl_dataset *ds, int threads);
+// Whether anything is known of vertex v.
+bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
+
 // ---- dataset_validate.c -------------------------------------------------------------------------
 
 /*
@@ -52,6 +78,9 @@ int sl_dataset_validate(struct sl_dataset *ds, int threads);
 
 // The part of it that sets ds->max_degree.
 int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads);
+
+// Integer element `i` as the user wrote it.
+const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32]);
 
 // ---- dataset_record.c ---------------------------------------------------------------------------
 

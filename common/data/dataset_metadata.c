@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/dataset_internal.h"
 
@@ -114,6 +115,14 @@ static int get_count(const cJSON *json, const char *path, const char *key, bool 
     return SL_OK;
 }
 
+static const char *const task_names[] = {
+    [SL_TASK_NONE] = "none",
+    [SL_TASK_MULTICLASS] = "multiclass",
+    [SL_TASK_MULTILABEL] = "multilabel",
+    [SL_TASK_REGRESSION] = "regression",
+};
+#define TASKS "\"multiclass\", \"multilabel\", \"regression\" or \"none\""
+
 static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
                     struct sl_dataset_metadata *m)
 {
@@ -124,17 +133,15 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
         return SL_OK;
     const char *task = cJSON_GetStringValue(item);
     if (!task)
-        return sl_fail(SL_EFORMAT,
-                       "%s: \"task\" is not a string: wanted \"multiclass\" or \"none\"", path);
-    if (strcmp(task, "multiclass") == 0)
-        ds->task = SL_TASK_MULTICLASS;
-    else if (strcmp(task, "none") != 0)
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "%s: \"task\" is \"%.60s\", which is not supported: wanted \"multiclass\" or "
-            "\"none\"",
-            path, task);
-    return SL_OK;
+        return sl_fail(SL_EFORMAT, "%s: \"task\" is not a string: wanted " TASKS, path);
+    for (size_t t = 0; t < SL_COUNT_OF(task_names); t++) {
+        if (strcmp(task, task_names[t]) == 0) {
+            ds->task = (enum sl_task)t;
+            return SL_OK;
+        }
+    }
+    return sl_fail(SL_EUNSUPPORTED,
+                   "%s: \"task\" is \"%.60s\", which is not supported: wanted " TASKS, path, task);
 }
 
 static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)

@@ -23,8 +23,7 @@ static bool is_signed(enum sl_dtype dtype)
            dtype == SL_DTYPE_I64;
 }
 
-// Integer element `i` as the user wrote it.
-static const char *int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32])
+const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, char buf[32])
 {
     uint64_t x = sl_scan_load(v, dtype, i);
     if (is_signed(dtype))
@@ -43,11 +42,11 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
     // Words come from the file itself: a negative int32 is shown as it was written.
     if (p[0] != 0)
         return sl_fail(SL_EFORMAT, "%s/indptr.npy: element 0 is %s, wanted 0: offsets start at 0",
-                       ds->path, int_text(npy->data, npy->head.dtype, 0, found));
+                       ds->path, sl_dataset_int_text(npy->data, npy->head.dtype, 0, found));
     uint64_t bad = sl_scan_offsets(p, n + 1, ds->n_edges, threads, &ds->max_degree);
     if (bad != SL_SCAN_OK) {
-        int_text(npy->data, npy->head.dtype, bad, found);
-        int_text(npy->data, npy->head.dtype, bad - 1, before);
+        sl_dataset_int_text(npy->data, npy->head.dtype, bad, found);
+        sl_dataset_int_text(npy->data, npy->head.dtype, bad - 1, before);
         bool negative = is_signed(npy->head.dtype) && (int64_t)p[bad] < 0;
         if (negative || p[bad] < p[bad - 1])
             return sl_fail(SL_EFORMAT,
@@ -66,11 +65,11 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
                        ds->path, bad - 1, p[bad] - p[bad - 1]);
     }
     if (p[n] != ds->n_edges)
-        return sl_fail(SL_EFORMAT,
-                       "%s/indptr.npy: element %" PRIu64
-                       " (the last) is %s, wanted num_edges = %" PRIu64
-                       ": correct metadata.json, indptr.npy or indices.npy",
-                       ds->path, n, int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
+        return sl_fail(
+            SL_EFORMAT,
+            "%s/indptr.npy: element %" PRIu64 " (the last) is %s, wanted num_edges = %" PRIu64
+            ": correct metadata.json, indptr.npy or indices.npy",
+            ds->path, n, sl_dataset_int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
     return SL_OK;
 }
 
@@ -92,7 +91,8 @@ static int validate_indices(const struct sl_dataset *ds, int threads)
     return sl_fail(SL_EFORMAT,
                    "%s/indices.npy: element %" PRIu64 " (an in-neighbour of vertex %" PRIu64
                    ") is %s, wanted a vertex id from 0 to %" PRIu64 ": ids must be below num_nodes",
-                   ds->path, bad, low, int_text(ds->indices, ds->indices_dtype, bad, found),
+                   ds->path, bad, low,
+                   sl_dataset_int_text(ds->indices, ds->indices_dtype, bad, found),
                    ds->n_nodes - 1);
 }
 
@@ -135,22 +135,6 @@ static int validate_features(const struct sl_dataset *ds, int threads)
                               : "Inf");
 }
 
-static int validate_labels(const struct sl_dataset *ds, int threads)
-{
-    const struct sl_npy *npy = &ds->files->npy[SL_FILE_LABEL];
-    if (!npy->map)
-        return SL_OK;
-    uint64_t bad = sl_scan_labels(npy->data, npy->head.dtype, npy->n_elems, ds->n_classes, threads);
-    if (bad == SL_SCAN_OK)
-        return SL_OK;
-    char found[32];
-    return sl_fail(SL_EFORMAT,
-                   "%s/node_label.npy: element %" PRIu64 " is %s, wanted 0 to %" PRIu32
-                   " (num_classes - 1), or -1 for a vertex without a label",
-                   ds->path, bad, int_text(npy->data, npy->head.dtype, bad, found),
-                   ds->n_classes - 1);
-}
-
 static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
 {
     const struct sl_npy *npy = &ds->files->npy[f];
@@ -164,7 +148,7 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                        "%s/%s: element %" PRIu64
                        " is %s, wanted a vertex id below num_nodes = %" PRIu64,
                        ds->path, sl_dataset_file_name(f), bad,
-                       int_text(npy->data, dtype, bad, found), ds->n_nodes);
+                       sl_dataset_int_text(npy->data, dtype, bad, found), ds->n_nodes);
     int rc = sl_scan_duplicates(npy->data, dtype, npy->n_elems, ds->n_nodes, threads, &bad);
     if (rc < 0)
         return sl_fail_prefix(rc, "%s/%s", ds->path, sl_dataset_file_name(f));
@@ -186,8 +170,9 @@ int sl_dataset_validate(struct sl_dataset *ds, int threads)
     SL_TRY(validate_indices(ds, threads));
     SL_TRY(validate_weights(ds, threads));
     SL_TRY(validate_features(ds, threads));
-    SL_TRY(validate_labels(ds, threads));
-    for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
+    SL_TRY(sl_dataset_validate_labels(ds, threads));
+    // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.
+    for (int f = SL_FILE_TRAIN; f <= SL_FILE_VERTEX_MAP; f++)
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
     double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
     for (int f = 0; f < SL_FILE_COUNT; f++)

@@ -11,6 +11,7 @@
 #ifndef SL_COMMON_DATA_NPY_H
 #define SL_COMMON_DATA_NPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ struct sl_npy_header {
     uint64_t shape[SL_NPY_MAX_DIMS];
     uint64_t data_offset; // bytes from the start of the file
     uint64_t data_bytes;  // product of the shape times the element's size
+    // What only sl_npy_parse_foreign accepts.
+    bool fortran;    // column order, of two dimensions or more
+    bool big_endian; // never of one-byte types
 };
 
 // A mapped file. A zeroed struct is a closed one.
@@ -46,6 +50,14 @@ struct sl_npy {
  */
 int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
                         struct sl_npy_header *out);
+
+/*
+ * The same for arrays that are converted while they are read, not mapped: big-endian and Fortran
+ * order are accepted and noted in *out, data may be unaligned, and text ('S3', 'U3') is read as
+ * bytes with one more dimension: 3, or 4 * 3 of UTF-32.
+ */
+int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                         struct sl_npy_header *out);
 
 // Maps a file read-only and shared. SL_ENOENT, SL_EACCESS, SL_EIO, or as sl_npy_parse_header.
 int sl_npy_open(const char *path, struct sl_npy *out);

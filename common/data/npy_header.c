@@ -23,6 +23,8 @@ enum { MAX_HEADER_BYTES = 65536, DESCR_BYTES = 32 };
 
 struct cursor {
     const char *p, *end;
+    bool foreign;        // the caller converts
+    uint64_t text_bytes; // of an element of text, else 0
 };
 
 static const struct {
@@ -129,6 +131,23 @@ static bool take_number(struct cursor *c, uint64_t *out)
     return true;
 }
 
+// 'S3' and 'U3': the bytes of an element.
+static bool parse_text_type(struct cursor *c, const char *code, struct sl_npy_header *out)
+{
+    enum { MAX_TEXT = 1 << 20 };
+    uint64_t n = 0;
+    if (!c->foreign || (*code != 'S' && *code != 'U') || !code[1])
+        return false;
+    for (const char *p = code + 1; *p; p++) {
+        if (*p < '0' || *p > '9' || n > MAX_TEXT)
+            return false;
+        n = n * 10 + (uint64_t)(*p - '0');
+    }
+    out->dtype = SL_DTYPE_U8;
+    c->text_bytes = *code == 'U' ? 4 * n : n;
+    return n > 0 && n <= MAX_TEXT;
+}
+
 static int parse_descr(struct cursor *c, const char *name, struct sl_npy_header *out)
 {
     char descr[DESCR_BYTES];
@@ -152,17 +171,20 @@ static int parse_descr(struct cursor *c, const char *name, struct sl_npy_header 
         if (strcmp(code, types[i].code) != 0)
             continue;
         bool one_byte = sl_dtype_bytes(types[i].dtype) == 1;
-        if (order == '>' && !one_byte)
+        out->big_endian = order == '>' && !one_byte;
+        if (out->big_endian && !c->foreign)
             return sl_fail(SL_EUNSUPPORTED,
                            "%s: big-endian ('%s'), wanted little-endian: save "
                            "a.astype(a.dtype.newbyteorder('<'))",
                            name, descr);
-        if (!one_byte && order != '<')
+        if (!one_byte && order != '<' && order != '>')
             return sl_fail(SL_EFORMAT, "%s: malformed npy header: type '%s' has no byte order",
                            name, descr);
         out->dtype = types[i].dtype;
         return SL_OK;
     }
+    if (parse_text_type(c, code, out))
+        return SL_OK;
     return sl_fail(SL_EUNSUPPORTED,
                    "%s: element type '%s' is not supported: save as float32, float16 or an integer "
                    "type",
@@ -232,8 +254,13 @@ static int parse_dict(struct cursor *c, const char *name, struct sl_npy_header *
     skip_space(c);
     if (c->p != c->end)
         return sl_fail(SL_EFORMAT, "%s: malformed npy header: text after the dictionary", name);
+    if (c->text_bytes && out->ndim == SL_NPY_MAX_DIMS)
+        return sl_fail(SL_EUNSUPPORTED, "%s: has more than %d dimensions", name, SL_NPY_MAX_DIMS);
+    if (c->text_bytes)
+        out->shape[out->ndim++] = c->text_bytes;
     // With one dimension the two orders are the same.
-    if (fortran && out->ndim > 1)
+    out->fortran = fortran && out->ndim > 1;
+    if (out->fortran && !c->foreign)
         return sl_fail(SL_EUNSUPPORTED,
                        "%s: is in Fortran (column) order, wanted C order: save "
                        "numpy.ascontiguousarray(a)",
@@ -242,7 +269,7 @@ static int parse_dict(struct cursor *c, const char *name, struct sl_npy_header *
 }
 
 // Bounds the data by the file: exactly as many bytes as the header says, aligned for its type.
-static int check_extent(const char *name, uint64_t file_bytes, struct sl_npy_header *h)
+static int check_extent(const char *name, uint64_t file_bytes, bool mapped, struct sl_npy_header *h)
 {
     uint64_t elem = sl_dtype_bytes(h->dtype), bytes = elem, want;
     bool overflow = false, empty = false;
@@ -270,7 +297,7 @@ static int check_extent(const char *name, uint64_t file_bytes, struct sl_npy_hea
                        "%s: has %" PRIu64 " bytes after the data that its header (%s %s) "
                        "describes: save it again",
                        name, file_bytes - want, sl_npy_dtype_name(h->dtype), shape);
-    if (h->data_offset % elem != 0)
+    if (mapped && h->data_offset % elem != 0)
         return sl_fail(SL_EUNSUPPORTED,
                        "%s: its data starts at byte %" PRIu64 ", which is not aligned for %s: save "
                        "it again with numpy.save",
@@ -279,8 +306,8 @@ static int check_extent(const char *name, uint64_t file_bytes, struct sl_npy_hea
     return SL_OK;
 }
 
-int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
-                        struct sl_npy_header *out)
+static int parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                        bool foreign, struct sl_npy_header *out)
 {
     *out = (struct sl_npy_header){0};
     const unsigned char *b = bytes;
@@ -303,8 +330,20 @@ int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, 
     if (n_bytes < prefix || n_bytes - prefix < len)
         return sl_fail(SL_EFORMAT, "%s: truncated inside its npy header: has %" PRIu64 " bytes",
                        name, file_bytes);
-    struct cursor c = {(const char *)b + prefix, (const char *)b + prefix + len};
+    struct cursor c = {(const char *)b + prefix, (const char *)b + prefix + len, foreign, 0};
     SL_TRY(parse_dict(&c, name, out));
     out->data_offset = prefix + len;
-    return check_extent(name, file_bytes, out);
+    return check_extent(name, file_bytes, !foreign, out);
+}
+
+int sl_npy_parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                        struct sl_npy_header *out)
+{
+    return parse_header(bytes, n_bytes, file_bytes, name, false, out);
+}
+
+int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes, const char *name,
+                         struct sl_npy_header *out)
+{
+    return parse_header(bytes, n_bytes, file_bytes, name, true, out);
 }

@@ -16,10 +16,24 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written a
 
 enum { HEADER_ALIGN = 8 };
 
-// Bytes of a tensor's data; SL_EINVAL for a shape that is none.
+/*
+ * The data's order: integers before floats, each in the order given, so that every tensor lies at
+ * a multiple of its element's size. The format does not ask for that, but readers that map the file
+ * like it.
+ */
+static const bool passes[] = {true, false};
+
+static bool is_wide(const struct sl_safetensor *t)
+{
+    return t->dtype == SL_DTYPE_I64;
+}
+
+// Bytes of a tensor's data; SL_EINVAL for a type that is not written and a shape that is none.
 static int size_of(const struct sl_safetensor *t, uint64_t *bytes)
 {
-    *bytes = sizeof(float);
+    if (!is_wide(t) && t->dtype != SL_DTYPE_F32 && t->dtype != SL_DTYPE_NONE)
+        return sl_fail(SL_EINVAL, "tensor %s: neither float32 nor int64", t->name);
+    *bytes = is_wide(t) ? sizeof(int64_t) : sizeof(float);
     bool bad = t->ndim < 0 || t->ndim > SL_SAFETENSORS_MAX_DIMS;
     for (int i = 0; !bad && i < t->ndim; i++)
         bad = __builtin_mul_overflow(*bytes, t->shape[i], bytes);
@@ -38,7 +52,7 @@ static int add_tensor(cJSON *json, const struct sl_safetensor *t, uint64_t *offs
         return sl_fail(SL_EINVAL, "tensor %s: two tensors of this name", t->name);
     SL_TRY(size_of(t, &bytes));
     cJSON *item = cJSON_AddObjectToObject(json, t->name);
-    bool ok = item && cJSON_AddStringToObject(item, "dtype", "F32");
+    bool ok = item && cJSON_AddStringToObject(item, "dtype", is_wide(t) ? "I64" : "F32");
     cJSON *shape = cJSON_AddArrayToObject(item, "shape");
     for (int i = 0; i < t->ndim; i++)
         ok &= cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->shape[i]));
@@ -60,8 +74,10 @@ static int make_header(const struct sl_safetensor *tensors, size_t n_tensors,
     for (size_t i = 0; i < n_notes && rc == SL_OK; i++)
         if (!cJSON_AddStringToObject(meta, notes[i].key, notes[i].value))
             rc = sl_fail(SL_ENOMEM, "out of memory");
-    for (size_t i = 0; i < n_tensors && rc == SL_OK; i++)
-        rc = add_tensor(json, &tensors[i], &offset);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < n_tensors && rc == SL_OK; i++)
+            if (is_wide(&tensors[i]) == passes[pass])
+                rc = add_tensor(json, &tensors[i], &offset);
     *text = rc == SL_OK ? cJSON_PrintUnformatted(json) : NULL;
     if (rc == SL_OK && !*text)
         rc = sl_fail(SL_ENOMEM, "out of memory");
@@ -78,9 +94,13 @@ static int append_all(struct sl_atomic_file *f, const char *header,
     SL_TRY(sl_atomic_file_append(f, &padded, sizeof padded));
     SL_TRY(sl_atomic_file_append(f, header, n));
     SL_TRY(sl_atomic_file_append(f, spaces, padded - n));
-    for (size_t i = 0; i < n_tensors; i++) {
-        SL_TRY(size_of(&tensors[i], &bytes));
-        SL_TRY(sl_atomic_file_append(f, tensors[i].data, bytes));
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < n_tensors; i++) {
+            if (is_wide(&tensors[i]) != passes[pass])
+                continue;
+            SL_TRY(size_of(&tensors[i], &bytes));
+            SL_TRY(sl_atomic_file_append(f, tensors[i].data, bytes));
+        }
     }
     return SL_OK;
 }
@@ -107,13 +127,17 @@ int sl_safetensors_sha256(const struct sl_safetensor *tensors, size_t n_tensors,
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
     crypto_hash_sha256_state state;
-    uint64_t bytes;
+    uint64_t bytes = 0;
     if (sodium_init() < 0)
         return sl_fail(SL_ESYS, "libsodium can not be initialised");
     crypto_hash_sha256_init(&state);
-    for (size_t i = 0; i < n_tensors; i++) {
-        SL_TRY(size_of(&tensors[i], &bytes));
-        crypto_hash_sha256_update(&state, (const unsigned char *)tensors[i].data, bytes);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < n_tensors; i++) {
+            if (is_wide(&tensors[i]) != passes[pass])
+                continue;
+            SL_TRY(size_of(&tensors[i], &bytes));
+            crypto_hash_sha256_update(&state, (const unsigned char *)tensors[i].data, bytes);
+        }
     }
     crypto_hash_sha256_final(&state, hash);
     sodium_bin2hex(hex, SL_SHA256_HEX_BYTES, hash, sizeof hash);

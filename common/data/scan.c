@@ -13,6 +13,7 @@
 #include "common/data/scan.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -75,6 +76,44 @@ SCAN(f16, uint16_t, (v[i] & 0x7c00u) == 0x7c00u)
 SCAN(offset, uint64_t, (v[i] - v[i - 1] > UINT32_MAX) | (v[i] > max))
 SCAN(descent32, uint32_t, v[i] <= v[i - 1])
 SCAN(descent64, uint64_t, v[i] <= v[i - 1])
+
+// The same for floating point, whose accumulator is an integer of its size. NaN compares false.
+#define SCAN_REAL(name, type, word, bad)                                                           \
+    static SL_SIMD bool any_##name(const void *data, uint64_t n, uint64_t limit)                   \
+    {                                                                                              \
+        const type *v = data;                                                                      \
+        const type max = (type)limit;                                                              \
+        word acc = 0;                                                                              \
+        (void)max;                                                                                 \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            acc |= (word)(bad);                                                                    \
+        return acc != 0;                                                                           \
+    }                                                                                              \
+    static uint64_t first_##name(const void *data, uint64_t n, uint64_t limit)                     \
+    {                                                                                              \
+        const type *v = data;                                                                      \
+        const type max = (type)limit;                                                              \
+        uint64_t i = 0;                                                                            \
+        (void)max;                                                                                 \
+        while (i < n && !(bad))                                                                    \
+            i++;                                                                                   \
+        return i;                                                                                  \
+    }
+
+// The limit is rounded to the type. Where that makes it larger, no value lies between the two;
+// where smaller, from 2^24 classes in float32 on, the last class is refused.
+SCAN_REAL(class_f32, float, uint32_t,
+          (v[i] < -1) | (v[i] >= max) | ((truncf(v[i]) != v[i]) & (v[i] == v[i])))
+SCAN_REAL(class_f64, double, uint64_t,
+          (v[i] < -1) | (v[i] >= max) | ((trunc(v[i]) != v[i]) & (v[i] == v[i])))
+SCAN_REAL(flag_f32, float, uint32_t, (v[i] > 0) & (v[i] != 1))
+SCAN_REAL(flag_f64, double, uint64_t, (v[i] > 0) & (v[i] != 1))
+SCAN_REAL(number_f32, float, uint32_t, (v[i] > FLT_MAX) | (v[i] < -FLT_MAX))
+SCAN_REAL(number_f64, double, uint64_t, (v[i] > (double)FLT_MAX) | (v[i] < -(double)FLT_MAX))
+SCAN(flag8, int8_t, v[i] > 1)
+SCAN(uflag8, uint8_t, v[i] > 1)
+SCAN(flag32, int32_t, v[i] > 1)
+SCAN(flag64, int64_t, v[i] > 1)
 
 // Written out: the accumulator is not of the data's type. -0.0 is not negative.
 static SL_SIMD bool any_weight(const void *data, uint64_t n, uint64_t limit)
@@ -203,6 +242,40 @@ uint64_t sl_scan_labels(const void *labels, enum sl_dtype dtype, uint64_t n, uin
     case SL_DTYPE_U64: p.check = (struct check){any_id64, first_id64}; break;
     default: return 0; // not an integer: nothing in it is a label
     }
+    return run_pass(&p, threads);
+}
+
+uint64_t sl_scan_class_numbers(const void *x, enum sl_dtype dtype, uint64_t n, uint32_t n_classes,
+                               int threads)
+{
+    struct pass p = {.data = x, .n = n, .limit = n_classes, .elem_bytes = sl_dtype_bytes(dtype)};
+    p.check = dtype == SL_DTYPE_F32 ? (struct check){any_class_f32, first_class_f32}
+                                    : (struct check){any_class_f64, first_class_f64};
+    return run_pass(&p, threads);
+}
+
+uint64_t sl_scan_flags(const void *x, enum sl_dtype dtype, uint64_t n, int threads)
+{
+    struct pass p = {.data = x, .n = n, .elem_bytes = sl_dtype_bytes(dtype)};
+    switch (dtype) {
+    case SL_DTYPE_F32: p.check = (struct check){any_flag_f32, first_flag_f32}; break;
+    case SL_DTYPE_F64: p.check = (struct check){any_flag_f64, first_flag_f64}; break;
+    case SL_DTYPE_I8: p.check = (struct check){any_flag8, first_flag8}; break;
+    case SL_DTYPE_U8: p.check = (struct check){any_uflag8, first_uflag8}; break;
+    case SL_DTYPE_I32: p.check = (struct check){any_flag32, first_flag32}; break;
+    case SL_DTYPE_I64: p.check = (struct check){any_flag64, first_flag64}; break;
+    default: return 0; // nothing in it is 0 or 1
+    }
+    return run_pass(&p, threads);
+}
+
+uint64_t sl_scan_numbers(const void *x, enum sl_dtype dtype, uint64_t n, int threads)
+{
+    struct pass p = {.data = x, .n = n, .elem_bytes = sl_dtype_bytes(dtype)};
+    if (dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_F64)
+        return SL_SCAN_OK; // every integer is a finite float
+    p.check = dtype == SL_DTYPE_F32 ? (struct check){any_number_f32, first_number_f32}
+                                    : (struct check){any_number_f64, first_number_f64};
     return run_pass(&p, threads);
 }
 

@@ -21,6 +21,16 @@ uint64_t sl_scan_ids(const void *ids, enum sl_dtype dtype, uint64_t n, uint64_t 
 uint64_t sl_scan_labels(const void *labels, enum sl_dtype dtype, uint64_t n, uint32_t n_classes,
                         int threads);
 
+// First element of type F32 or F64 that is neither NaN nor a whole number in [-1, n_classes).
+uint64_t sl_scan_class_numbers(const void *x, enum sl_dtype dtype, uint64_t n, uint32_t n_classes,
+                               int threads);
+
+// First element that is neither 0, 1, negative nor NaN: types F32, F64, I8, U8, I32 and I64.
+uint64_t sl_scan_flags(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
+
+// First element that is infinite, or is when it becomes a float32; NaN passes. The same types.
+uint64_t sl_scan_numbers(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
+
 // First element of type F32 or F16 that is NaN or infinite.
 uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
 

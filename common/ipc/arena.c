@@ -48,7 +48,9 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_BOARD] =
             sizeof(struct sl_board) + spec->n_devices * sizeof(struct sl_board_seat),
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
-        [SL_REGION_ACTS] = 2 * spec->act_rows * spec->act_width * sizeof(float),
+        [SL_REGION_ACTS] =
+            spec->act_rows * (2 * (uint64_t)spec->act_width + spec->jumping_width) * sizeof(float),
+        [SL_REGION_PREDICT] = spec->predict_rows * spec->predict_words * sizeof(uint32_t),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
         [SL_REGION_HOT] = spec->hot_rows * sizeof(uint32_t),
         [SL_REGION_PROBE] = spec->probe_bytes,
@@ -170,4 +172,15 @@ float *sl_arena_acts(const struct sl_arena *a, uint32_t bank)
 {
     return (float *)sl_arena_region(a, SL_REGION_ACTS) +
            (bank & 1) * a->h->spec.act_rows * a->h->spec.act_width;
+}
+
+float *sl_arena_jumping(const struct sl_arena *a)
+{
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) +
+           2 * a->h->spec.act_rows * a->h->spec.act_width;
+}
+
+void *sl_arena_predictions(const struct sl_arena *a)
+{
+    return sl_arena_region(a, SL_REGION_PREDICT);
 }

@@ -16,7 +16,9 @@
  *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
- *   acts       two activations of all vertices for layer-wise inference
+ *   acts       two activations of all vertices for layer-wise inference, and with jumping
+ *              knowledge a third one
+ *   predict    what an evaluation predicted for its vertices
  *   visits     how often each vertex was sampled      hot.h
  *   hot        the hotness order                      hot.h
  *   probe      one mini-batch to measure a training step with
@@ -36,7 +38,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 3,
+    SL_ARENA_VERSION = 4,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -58,6 +60,7 @@ enum sl_region_id {
     SL_REGION_BOARD,
     SL_REGION_PARAMS,
     SL_REGION_ACTS,
+    SL_REGION_PREDICT,
     SL_REGION_VISITS,
     SL_REGION_HOT,
     SL_REGION_PROBE,
@@ -81,6 +84,9 @@ struct sl_arena_spec {
     uint32_t batches_per_update; // ordered: gradient slots; async: 1, and a slot for each device
     uint64_t act_rows;           // vertices, 0 without layer-wise inference
     uint32_t act_width;          // floats a row
+    uint32_t jumping_width;      // floats a row of the third bank (jumping knowledge), 0 without
+    uint64_t predict_rows;       // vertices of the larger one of validation and test set
+    uint32_t predict_words;      // 4-byte words that an evaluation leaves for each of them
     uint64_t visit_rows;         // vertices, 0 when nobody counts visits
     uint64_t hot_rows;           // vertices, 0 without a cache
     uint64_t probe_bytes;        // of the probe block
@@ -164,5 +170,15 @@ uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank);
 
 // Activations for layer-wise inference, bank 0 or 1. (act_rows, act_width)
 float *sl_arena_acts(const struct sl_arena *a, uint32_t bank);
+
+// What jumping knowledge has gathered of all layers so far. (act_rows, jumping_width)
+float *sl_arena_jumping(const struct sl_arena *a);
+
+/*
+ * Predictions of the evaluation under way, in the order of the validation or test list.
+ * (predict_rows, predict_words) For a multi-class task the class (uint32_t), of two classes the
+ * difference of the logits (float); otherwise the outputs (float), one for each label or number.
+ */
+void *sl_arena_predictions(const struct sl_arena *a);
 
 #endif

@@ -48,10 +48,13 @@ struct sl_block {
     uint32_t n_nodes[SL_MAX_HOPS + 1];
     uint32_t rank_generation; // which hotness order the ranks are of (arena.h)
     uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
-    uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled
-    uint64_t degree_offset;   // u32 (n_input) in-degrees in the whole graph, when flagged
-    uint64_t rank_offset;     // u32 (n_input) places in the hotness order, when flagged. The last
-                              // array: what is before it is the sample, and what the digest covers
+    uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled; where n_targets is not 0
+                              // f32 (n_seeds, n_targets), NaN = unlabelled
+    uint32_t n_targets;
+    uint32_t reserved;
+    uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
+    uint64_t rank_offset;   // u32 (n_input) places in the hotness order, when flagged. The last
+                            // array: what is before it is the sample, and what the digest covers
     struct sl_block_hop hop[SL_MAX_HOPS];
 };
 
@@ -68,6 +71,11 @@ static inline const uint32_t *sl_block_nodes(const struct sl_block *b)
 static inline const int32_t *sl_block_labels(const struct sl_block *b)
 {
     return (const int32_t *)sl_block_at(b, b->label_offset);
+}
+
+static inline const float *sl_block_targets(const struct sl_block *b)
+{
+    return b->n_targets ? (const float *)sl_block_at(b, b->label_offset) : (const float *)0;
 }
 
 static inline const uint32_t *sl_block_degrees(const struct sl_block *b)

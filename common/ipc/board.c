@@ -378,3 +378,46 @@ void sl_board_reclaim(struct sl_arena *a, uint32_t worker)
     if (lock_word != 0 && (lock_word & 0xffff) == worker)
         atomic_compare_exchange_strong(&board->apply, &lock_word, 0);
 }
+
+// --- checkpoints ---
+
+enum { BROKER = 0 }; // no worker has this id
+
+int sl_board_freeze(struct sl_arena *a, bool alone)
+{
+    if (alone)
+        atomic_store(&sl_board_of(a)->apply, 0);
+    if (!lock(a, sl_board_version(a), BROKER))
+        return SL_EAGAIN;
+    if (a->h->spec.async)
+        settle(a);
+    return SL_OK;
+}
+
+void sl_board_thaw(struct sl_arena *a)
+{
+    unlock(a);
+}
+
+bool sl_board_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t cell)
+{
+    if (!all_done(a, seq, cell, 1))
+        return false;
+    if (!a->h->spec.async)
+        return sl_board_cell_version(a, sl_ledger_phase(a, seq), cell) < sl_board_version(a);
+    // Done, so its gradient was offered before: it is in a seat until it is applied, and it can not
+    // be while the lock is ours.
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        struct sl_board_seat *s = seat_of(a, d);
+        if (base_of(s) != 0 && is_finished(a, s) &&
+            atomic_load_explicit(&s->seq, memory_order_relaxed) == seq &&
+            atomic_load_explicit(&s->cell, memory_order_relaxed) == cell)
+            return false;
+    }
+    return true;
+}
+
+void sl_board_restore(struct sl_arena *a, uint64_t version)
+{
+    atomic_store_explicit(&sl_board_of(a)->version, version, memory_order_release);
+}

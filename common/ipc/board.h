@@ -31,6 +31,7 @@
 #ifndef SL_COMMON_IPC_BOARD_H
 #define SL_COMMON_IPC_BOARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/ipc/ledger.h"
@@ -109,6 +110,22 @@ int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update 
 // Commits: version + 1, releases the lock, wakes the waiters. Async: the batch's entry learns its
 // base_version and applied_version before.
 void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u);
+
+// --- the broker's: what a checkpoint is made of ---
+
+/*
+ * Takes the apply lock for the broker: until sl_board_thaw() no version is made and no bank is
+ * written. Does not wait: SL_EAGAIN while somebody has it. `alone`: no worker is left, so whoever
+ * has it is dead.
+ */
+int sl_board_freeze(struct sl_arena *a, bool alone);
+void sl_board_thaw(struct sl_arena *a);
+// While frozen: whether the current version contains this cell's gradient. The TRAIN phase is open
+// or has been complete since it was.
+bool sl_board_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+// Before the first phase is opened: the version that the run goes on from. The caller writes its
+// parameters and state.
+void sl_board_restore(struct sl_arena *a, uint64_t version);
 
 // Broker, for a dead worker: releases its apply lock if it has it, and takes a gradient that it
 // had not finished off the list.

@@ -111,7 +111,74 @@ static void signal_all(struct sl_arena *a)
     sl_event_signal(&a->h->standby);
 }
 
+void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
+                      struct sl_cell_record *out)
+{
+    const struct sl_batch_entry *e = sl_ledger_entry(a, seq, cell);
+    *out = (struct sl_cell_record){
+        .cell = cell,
+        .n_seeds = e->n_seeds,
+        .n_input = e->n_input,
+        .standby = e->standby,
+        .digest = e->digest,
+        .n_edges = e->n_edges,
+        .payload_bytes = e->payload_bytes,
+        .hits = e->hits,
+        .hit_bytes = e->hit_bytes,
+        .miss_bytes = e->miss_bytes,
+        .base_version = e->base_version,
+        .applied_version = e->applied_version,
+        .loss = e->loss,
+        .weight = e->weight,
+        .correct = e->correct,
+        .counted = e->counted,
+    };
+}
+
+// The phase is not open yet: nobody looks.
+static void restore_cell(struct sl_arena *a, uint64_t seq, const struct sl_cell_record *r)
+{
+    struct sl_batch_entry *e = sl_ledger_entry(a, seq, r->cell);
+    *e = (struct sl_batch_entry){
+        .restored = 1,
+        .n_seeds = r->n_seeds,
+        .n_input = r->n_input,
+        .standby = r->standby,
+        .digest = r->digest,
+        .n_edges = r->n_edges,
+        .payload_bytes = r->payload_bytes,
+        .hits = r->hits,
+        .hit_bytes = r->hit_bytes,
+        .miss_bytes = r->miss_bytes,
+        .base_version = r->base_version,
+        .applied_version = r->applied_version,
+        .loss = r->loss,
+        .weight = r->weight,
+        .correct = r->correct,
+        .counted = r->counted,
+    };
+    atomic_store_explicit(sl_ledger_cell(a, seq, r->cell), sl_cell_word(seq, 0, 0, SL_CELL_DONE),
+                          memory_order_release);
+}
+
+static int check_records(const struct sl_phase_spec *spec, const struct sl_cell_record *records,
+                         uint32_t n, uint64_t n_cells)
+{
+    bool bad = n > 0 && spec->kind != SL_PHASE_TRAIN;
+    for (uint32_t i = 0; i < n && !bad; i++)
+        bad = records[i].cell >= n_cells || (i > 0 && records[i].cell <= records[i - 1].cell);
+    return bad ? sl_fail(SL_EINVAL, "ledger: a phase of %llu cells can not have begun as said",
+                         (unsigned long long)n_cells)
+               : SL_OK;
+}
+
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq)
+{
+    return sl_ledger_open_restored(a, spec, NULL, 0, seq);
+}
+
+int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec,
+                            const struct sl_cell_record *records, uint32_t n_records, uint64_t *seq)
 {
     uint64_t next = load_opened(a) + 1;
     uint64_t n_cells = sl_div_up(spec->n_items, SL_MAX(spec->batch_size, 1u));
@@ -121,6 +188,7 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
     if (next > SL_SEQ_MASK)
         return sl_fail(SL_ERANGE, "ledger: more than %llu phases in one job",
                        (unsigned long long)SL_SEQ_MASK);
+    SL_TRY(check_records(spec, records, n_records, n_cells));
     if (next > SL_ARENA_PHASES && !sl_ledger_phase_complete(a, next - SL_ARENA_PHASES))
         return SL_EAGAIN;
 
@@ -134,6 +202,8 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
         atomic_store_explicit(sl_ledger_cell(a, next, i),
                               sl_cell_word(next, 0, 0, sampled ? SL_CELL_PENDING : SL_CELL_READY),
                               memory_order_release);
+    for (uint32_t i = 0; i < n_records; i++)
+        restore_cell(a, next, &records[i]);
     uint64_t updates = sl_div_up(n_cells, a->h->spec.batches_per_update);
     atomic_store(&phase->n_cells, (uint32_t)n_cells);
     atomic_store(&phase->kind, spec->kind);

@@ -124,10 +124,25 @@ struct sl_batch_entry {
     uint64_t applied_version;       // async: of those it was applied to
     uint32_t standby;               // 1: trained by a standby trainer
     uint64_t train_ns; // forward, backward, and applying the update where it was this one's turn
-    double loss;       // sum over counted seeds
-    uint64_t correct, counted;
+    double loss;       // summed, not averaged
+    double weight;     // what the summed loss and its gradient are divided by (kernels.h)
+    uint64_t correct, counted; // predictions
+    uint32_t restored;         // 1: trained before the job was resumed; times are not known
     uint32_t sampler, trainer; // worker ids
 };
+
+// What a checkpoint keeps of a cell that was trained. Written to files: fixed-width, no padding.
+struct sl_cell_record {
+    uint32_t cell;
+    uint32_t n_seeds, n_input;
+    uint32_t standby;
+    uint64_t digest, n_edges, payload_bytes;
+    uint64_t hits, hit_bytes, miss_bytes;
+    uint64_t base_version, applied_version;
+    double loss, weight;
+    uint64_t correct, counted;
+};
+_Static_assert(sizeof(struct sl_cell_record) == 112, "checkpoints hold it as it lies");
 
 struct sl_lease {
     uint64_t seq; // phase
@@ -153,6 +168,11 @@ static inline uint32_t sl_cell_owner(uint64_t word)
 // Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES,
 // whose entries the caller must have read by then. SL_EAGAIN while that one is not complete.
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
+// The same for a TRAIN phase of which these cells (n, rising) were trained before the job was
+// resumed: they are done from the start, their entries `restored`. The board's version must be the
+// one that their gradients made. SL_EINVAL for cells that the phase does not have.
+int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec,
+                            const struct sl_cell_record *records, uint32_t n, uint64_t *seq);
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
 // Every cell done, and for TRAIN every update applied. Advances `current` past complete phases.
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
@@ -211,6 +231,9 @@ void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out)
 
 struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
 struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+// What is to be remembered of a cell that is done.
+void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
+                      struct sl_cell_record *out);
 uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 // Vertices of a cell: [first, first + *n).
 uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n);

@@ -107,8 +107,18 @@ static int parse_arguments(const char *role, int argc, char **argv, struct argum
     return SL_OK;
 }
 
+// A batch system tells a whole job at once that its time is over; what follows is the broker's to
+// decide, and a worker that dies of it would only be replaced.
+static void leave_stopping_to_the_broker(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+}
+
 static int arm_death_signal(pid_t broker)
 {
+    leave_stopping_to_the_broker();
     if (broker == 0)
         broker = getppid();
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)

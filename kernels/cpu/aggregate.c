@@ -35,8 +35,6 @@
 enum {
     CHUNK = 4 * SL_LANES, // columns
     PREFETCH_EDGES = 12,
-    PARTS_PER_THREAD = 8,     // hub rows and other processes on the core disturb a static split
-    PART_MIN_BYTES = 1 << 16, // of source rows: less is not worth a thread
 };
 
 // The compile-time flags of one variant.
@@ -234,11 +232,8 @@ int sl_cpu_aggregate(const struct sl_aggregate_args *args)
     const struct sl_csr_view *csr = &args->csr;
     if (csr->n_dst == 0)
         return SL_OK;
-    uint64_t work = (uint64_t)(csr->indptr[csr->n_dst] - csr->indptr[0]) + csr->n_dst;
-    uint64_t bytes = work * args->dim * sl_dtype_bytes(args->x_dtype);
-    uint64_t most = (uint64_t)sl_cpu_threads() * PARTS_PER_THREAD;
-    uint64_t parts = sl_cpu_threads() == 1 ? 1 : SL_MIN(most, bytes / PART_MIN_BYTES + 1);
-    struct job job = {.args = args, .n_parts = (uint32_t)SL_MIN(parts, csr->n_dst)};
+    uint64_t edge_bytes = args->dim * sl_dtype_bytes(args->x_dtype);
+    struct job job = {.args = args, .n_parts = sl_cpu_row_parts(csr, edge_bytes)};
     sl_cpu_parallel_parts(job.n_parts, run_part, &job);
     return SL_OK;
 }

@@ -1,10 +1,15 @@
 /*
  * Bias, activation and dropout in one pass over memory, and their backward.
  *
- * Forward goes through blocks of whole rows that fit the first-level cache: bias and activation
- * row by row, then the mask over the block as one span of elements, whatever the row length.
+ * Forward goes through blocks of whole rows that fit the first-level cache: the bias row by row
+ * (relu in the same loop), then the activation and the mask over the block as one span of elements,
+ * whatever the row length.
  *
- * Backward needs no mask when the activation is relu: y > 0 says that the element survived both.
+ * Backward knows the activation's derivative from the output. It needs no mask when the activation
+ * is relu: y > 0 says that the element survived both. The others draw the mask again, because a y
+ * of 0 may be a dropped element or the activation of 0, which is what an empty row without a bias
+ * has everywhere. elu' = elu + 1 where elu < 0: the output's scale has to be undone first.
+ *
  * dbias is a column sum; it is taken in SEGMENTS row ranges that depend on the number of rows
  * alone, each into its own accumulators, which are then added in order. So the result does not
  * depend on the number of threads. Rows wider than STRIP columns take further passes over the
@@ -18,6 +23,8 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/exp.h"
+#include "kernels/cpu/vector.h"
 
 enum {
     BLOCK_ELEMENTS = 2048,
@@ -36,10 +43,10 @@ static uint64_t block_rows(uint32_t dim)
 
 struct forward {
     float *y;
-    const float *bias;
+    const float *bias;                // NULL for none
     const struct sl_dropout *dropout; // NULL when off
     uint32_t dim;
-    int relu;
+    enum sl_activation act;
 };
 
 SL_SIMD static void add_bias(float *restrict y, uint64_t rows, uint32_t dim,
@@ -61,6 +68,63 @@ SL_SIMD static void add_bias_relu(float *restrict y, uint64_t rows, uint32_t dim
         }
 }
 
+SL_SIMD static void relu_span(float *restrict y, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = y[i] < 0.0f ? 0.0f : y[i];
+}
+
+SL_SIMD static void leaky_relu_span(float *restrict y, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float leaked = y[i] * SL_LEAKY_RELU_SLOPE;
+        y[i] = y[i] > 0.0f ? y[i] : leaked;
+    }
+}
+
+SL_INLINE void elu_lanes(sl_v16 *v)
+{
+    const sl_v16 zero = {0};
+    sl_v16_i32 above = *v > zero;
+    sl_v16 low;
+    sl_v16_choose(&above, &zero, v, &low); // a NaN stays in both branches
+    sl_v16_expm1_negative(&low, &low);
+    sl_v16_choose(&above, v, &low, v);
+}
+
+SL_SIMD static void elu_span(float *y, uint64_t n)
+{
+    uint64_t i = 0;
+    sl_v16 v;
+    for (; i + SL_LANES <= n; i += SL_LANES) {
+        v = *(const sl_v16_at *)(y + i);
+        elu_lanes(&v);
+        *(sl_v16_at *)(y + i) = v;
+    }
+    if (i < n) {
+        v = (sl_v16){0};
+        memcpy(&v, y + i, (n - i) * sizeof *y);
+        elu_lanes(&v);
+        memcpy(y + i, &v, (n - i) * sizeof *y);
+    }
+}
+
+static void activate(const struct forward *f, float *y, uint64_t rows)
+{
+    if (f->bias && f->act == SL_ACT_RELU) {
+        add_bias_relu(y, rows, f->dim, f->bias);
+        return;
+    }
+    if (f->bias)
+        add_bias(y, rows, f->dim, f->bias);
+    if (f->act == SL_ACT_RELU)
+        relu_span(y, rows * f->dim);
+    else if (f->act == SL_ACT_LEAKY_RELU)
+        leaky_relu_span(y, rows * f->dim);
+    else if (f->act == SL_ACT_ELU)
+        elu_span(y, rows * f->dim);
+}
+
 static void forward_rows(void *context, uint64_t begin, uint64_t end)
 {
     const struct forward *f = context;
@@ -68,22 +132,20 @@ static void forward_rows(void *context, uint64_t begin, uint64_t end)
     for (uint64_t row = begin; row < end; row += step) {
         uint64_t rows = SL_MIN(step, end - row);
         float *y = f->y + row * f->dim;
-        if (f->relu)
-            add_bias_relu(y, rows, f->dim, f->bias);
-        else
-            add_bias(y, rows, f->dim, f->bias);
+        activate(f, y, rows);
         if (f->dropout)
             sl_cpu_dropout_span(f->dropout, row * f->dim, rows * f->dim, y);
     }
 }
 
-int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias, int relu,
-                    const struct sl_dropout *dropout)
+int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
+                    enum sl_activation act, const struct sl_dropout *dropout)
 {
-    SL_TRY(sl_check_bias_act(y, rows, dim, bias, dropout));
-    struct forward f = {.y = y, .bias = bias, .dim = dim, .relu = relu};
+    SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
+    struct forward f = {.y = y, .bias = bias, .dim = dim, .act = act};
     f.dropout = sl_cpu_dropout_is_on(dropout) ? dropout : NULL;
-    sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / dim, 1, forward_rows, &f);
+    if (bias || act != SL_ACT_NONE || f.dropout)
+        sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / dim, 1, forward_rows, &f);
     return SL_OK;
 }
 
@@ -97,8 +159,8 @@ struct backward {
     uint32_t dim;
     uint32_t first, width; // this pass's columns of dbias
     uint32_t n_segments;
-    int relu;
-    int masks;            // this pass multiplies by the mask
+    enum sl_activation act;
+    int masks;            // this pass multiplies by the mask and the derivative
     float (*sums)[STRIP]; // (n_segments, STRIP) or NULL
 };
 
@@ -108,6 +170,37 @@ SL_SIMD static void relu_mask(float *restrict dy, const float *restrict y, uint6
         float scaled = dy[i] * scale;
         dy[i] = y[i] > 0.0f ? scaled : 0.0f;
     }
+}
+
+SL_SIMD static void leaky_relu_slope(float *restrict dy, const float *restrict y, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dy[i] *= y[i] > 0.0f ? 1.0f : SL_LEAKY_RELU_SLOPE;
+}
+
+// keep: what undoes the survivors' scale.
+SL_SIMD static void elu_slope(float *restrict dy, const float *restrict y, uint64_t n, float keep)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float slope = y[i] * keep + 1.0f;
+        dy[i] *= y[i] > 0.0f ? 1.0f : slope;
+    }
+}
+
+// dy = dy * mask * act' for n elements from `at` on.
+static void mask_span(const struct backward *b, uint64_t at, uint64_t n)
+{
+    float *dy = b->dy + at, rate = b->dropout ? b->dropout->rate : 0.0f;
+    if (b->act == SL_ACT_RELU) {
+        relu_mask(dy, b->y + at, n, 1.0f / (1.0f - rate));
+        return;
+    }
+    if (b->dropout)
+        sl_cpu_dropout_span(b->dropout, at, n, dy);
+    if (b->act == SL_ACT_LEAKY_RELU)
+        leaky_relu_slope(dy, b->y + at, n);
+    else if (b->act == SL_ACT_ELU)
+        elu_slope(dy, b->y + at, n, 1.0f - rate);
 }
 
 // sums[c] += column c of (rows, width) at dy; four rows a step so that sums are loaded less often.
@@ -135,25 +228,22 @@ static void backward_segment(void *context, uint32_t segment)
         memset(b->sums[segment], 0, b->width * sizeof(float));
     for (uint64_t row = begin; row < end; row += step) {
         uint64_t rows = SL_MIN(step, end - row), at = row * b->dim;
-        if (b->masks && b->relu)
-            relu_mask(b->dy + at, b->y + at, rows * b->dim,
-                      b->dropout ? 1.0f / (1.0f - b->dropout->rate) : 1.0f);
-        else if (b->masks && b->dropout)
-            sl_cpu_dropout_span(b->dropout, at, rows * b->dim, b->dy + at);
+        if (b->masks)
+            mask_span(b, at, rows * b->dim);
         if (b->sums)
             add_columns(b->dy + at + b->first, rows, b->dim, b->width, b->sums[segment]);
     }
 }
 
-int sl_cpu_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim, int relu,
-                             const struct sl_dropout *dropout, float *dbias)
+int sl_cpu_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+                             enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, relu, dropout));
+    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout));
     float sums[SEGMENTS][STRIP];
-    struct backward b = {.dy = dy, .y = y, .rows = rows, .dim = dim, .relu = relu, .masks = 1};
+    struct backward b = {.dy = dy, .y = y, .rows = rows, .dim = dim, .act = act, .masks = 1};
     b.dropout = sl_cpu_dropout_is_on(dropout) ? dropout : NULL;
     b.n_segments = (uint32_t)SL_MIN(SL_MAX(rows / SEGMENT_ROWS_MIN, 1), SEGMENTS);
-    if (rows == 0 || (!dbias && !b.relu && !b.dropout))
+    if (rows == 0 || (!dbias && act == SL_ACT_NONE && !b.dropout))
         return SL_OK;
     b.sums = dbias ? sums : NULL;
     for (b.first = 0; b.first < dim; b.first += STRIP) {

@@ -32,6 +32,13 @@ void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
  */
 uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_parts);
 
+/*
+ * Into how many such parts to cut work that moves `edge_bytes` an edge and a row: one where a
+ * single thread does it all or the work is small, otherwise several a thread, because hub rows and
+ * other processes on the cores disturb a static split. At most the number of rows.
+ */
+uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes);
+
 // ---- philox.c -----------------------------------------------------------------------------------
 
 enum { SL_CPU_PHILOX_LANES = 32 };

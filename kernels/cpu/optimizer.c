@@ -17,7 +17,8 @@ enum { GRAIN = 1 << 14 };
 struct adam {
     const float *g, *p, *m, *v;
     float *p_out, *m_out, *v_out;
-    float decay;
+    float decay;        // of the gradient: coupled
+    float kept;         // of the parameter: decoupled
     float beta1, rest1; // rest = 1 - beta
     float beta2, rest2;
     float rate;         // lr / (1 - beta1^t)
@@ -35,7 +36,7 @@ SL_SIMD static void adam_span(const struct adam *a, uint64_t begin, uint64_t end
         float mean = k.beta1 * m[i] + k.rest1 * grad;
         float square = k.beta2 * v[i] + k.rest2 * (grad * grad);
         float denominator = sqrtf(square) * k.square_scale + k.eps;
-        p_out[i] = p[i] - k.rate * (mean / denominator);
+        p_out[i] = k.kept * p[i] - k.rate * (mean / denominator);
         m_out[i] = mean;
         v_out[i] = square;
     }
@@ -59,7 +60,8 @@ int sl_cpu_adam(const struct sl_adam_step *step, uint64_t n, const float *g, con
         .p_out = p_out,
         .m_out = m_out,
         .v_out = v_out,
-        .decay = step->weight_decay,
+        .decay = step->decoupled ? 0.0f : step->weight_decay,
+        .kept = step->decoupled ? (float)(1.0 - (double)step->lr * step->weight_decay) : 1.0f,
         .beta1 = step->beta1,
         .rest1 = (float)(1.0 - beta1),
         .beta2 = step->beta2,

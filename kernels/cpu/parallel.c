@@ -2,6 +2,11 @@
 
 #include "common/base/bits.h"
 
+enum {
+    PARTS_PER_THREAD = 8,
+    PART_MIN_BYTES = 1 << 16, // less is not worth a thread
+};
+
 void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_t part),
                            void *context)
 {
@@ -55,4 +60,14 @@ uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_
             high = middle;
     }
     return low;
+}
+
+uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
+{
+    if (sl_cpu_threads() == 1)
+        return SL_MIN(csr->n_dst, 1);
+    uint64_t work = (uint64_t)(csr->indptr[csr->n_dst] - csr->indptr[0]) + csr->n_dst;
+    uint64_t most = (uint64_t)sl_cpu_threads() * PARTS_PER_THREAD;
+    uint64_t parts = SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + 1);
+    return (uint32_t)SL_MIN(parts, csr->n_dst);
 }

@@ -1,29 +1,55 @@
 #include "kernels/kernels_internal.h"
 
+#include <math.h>
+
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/ref/mask.h"
 
-int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias, int relu,
-                    const struct sl_dropout *dropout)
+// Written so that a NaN passes and is seen in the loss.
+static float activate(enum sl_activation act, float v)
 {
-    SL_TRY(sl_check_bias_act(y, rows, dim, bias, dropout));
+    switch (act) {
+    case SL_ACT_RELU: return v < 0.0f ? 0.0f : v;
+    case SL_ACT_ELU: return v > 0.0f ? v : (float)expm1((double)v);
+    case SL_ACT_LEAKY_RELU: return v > 0.0f ? v : v * SL_LEAKY_RELU_SLOPE;
+    case SL_ACT_NONE: break;
+    }
+    return v;
+}
+
+// The activation's derivative from its output, dropout undone: y may be scaled, never dropped.
+static float derivative(enum sl_activation act, float y, float keep)
+{
+    switch (act) {
+    case SL_ACT_RELU: return y > 0.0f ? 1.0f : 0.0f;
+    case SL_ACT_ELU: return y > 0.0f ? 1.0f : (float)((double)y * (double)keep + 1.0);
+    case SL_ACT_LEAKY_RELU: return y > 0.0f ? 1.0f : SL_LEAKY_RELU_SLOPE;
+    case SL_ACT_NONE: break;
+    }
+    return 1.0f;
+}
+
+int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
+                    enum sl_activation act, const struct sl_dropout *dropout)
+{
+    SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
     for (uint64_t e = 0; e < rows * dim; e++) {
-        float v = y[e] + bias[e % dim];
-        if (relu && v < 0.0f) // written so that a NaN passes and is seen in the loss
-            v = 0.0f;
+        float v = activate(act, bias ? y[e] + bias[e % dim] : y[e]);
         y[e] = sl_ref_survives(dropout, e) ? v * sl_ref_survivor_scale(dropout) : 0.0f;
     }
     return SL_OK;
 }
 
-int sl_ref_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim, int relu,
-                             const struct sl_dropout *dropout, float *dbias)
+int sl_ref_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+                             enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, relu, dropout));
+    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout));
+    float keep = dropout ? 1.0f - dropout->rate : 1.0f;
     for (uint64_t e = 0; e < rows * dim; e++) {
-        int alive = sl_ref_survives(dropout, e) && (!relu || y[e] > 0.0f);
-        dy[e] = alive ? dy[e] * sl_ref_survivor_scale(dropout) : 0.0f;
+        float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, y[e], keep);
+        int alive = sl_ref_survives(dropout, e) && slope != 0.0f;
+        dy[e] = alive ? dy[e] * sl_ref_survivor_scale(dropout) * slope : 0.0f;
     }
     for (uint32_t c = 0; dbias && c < dim; c++) {
         double sum = 0.0;

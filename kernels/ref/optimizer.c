@@ -13,11 +13,15 @@ int sl_ref_adam(const struct sl_adam_step *step, uint64_t n, const float *g, con
     double correction1 = 1.0 - pow(beta1, (double)step->t);
     double correction2 = 1.0 - pow(beta2, (double)step->t);
     for (uint64_t i = 0; i < n; i++) {
-        double grad = g[i] + (double)step->weight_decay * p[i];
+        double grad = g[i], kept = p[i];
+        if (step->decoupled)
+            kept -= (double)step->lr * (double)step->weight_decay * p[i];
+        else
+            grad += (double)step->weight_decay * p[i];
         double mean = beta1 * m[i] + (1.0 - beta1) * grad;
         double square = beta2 * v[i] + (1.0 - beta2) * grad * grad;
         double denominator = sqrt(square) / sqrt(correction2) + step->eps;
-        p_out[i] = (float)(p[i] - step->lr / correction1 * mean / denominator);
+        p_out[i] = (float)(kept - step->lr / correction1 * mean / denominator);
         m_out[i] = (float)mean;
         v_out[i] = (float)square;
     }

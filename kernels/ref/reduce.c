@@ -15,3 +15,13 @@ int sl_ref_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float
     }
     return SL_OK;
 }
+
+int sl_ref_sum_squares(uint64_t n, const float *x, double *out)
+{
+    SL_TRY(sl_check_sum_squares(n, x, out));
+    double sum = 0.0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    *out = sum;
+    return SL_OK;
+}

@@ -17,6 +17,7 @@ def test_every_failpoint_has_a_test(box):
     from test_workers import POINTS, SCHEDULED_POINTS
 
     tested = {point[0] for point in POINTS} | {"broker_phase", "broker_report", "broker_scale"}
+    tested |= {"broker_checkpoint", "broker_checkpoint_named"}  # test_resume.py
     tested |= {point.split(":")[0] for point in SCHEDULED_POINTS}
     tested |= {"trainer_joined", "trainer_offered"}  # e2e/test_scheduling.py: async updates
     assert (

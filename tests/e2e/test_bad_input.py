@@ -389,6 +389,16 @@ def metadata(**changes):
     return mutate
 
 
+def labels_of(task, function):
+    """A mutation: other labels, and the task in metadata that they are of."""
+
+    def mutate(folder, arrays):
+        metadata(task=task)(folder, arrays)
+        change("node_label", function)(folder, arrays)
+
+    return mutate
+
+
 def swap_offsets(array):
     array[100], array[101] = array[101] + 3, array[100]
     return array
@@ -451,7 +461,31 @@ BAD_DATA = [
         ["node_feat.npy", "float64", "float32"],
     ),
     ("features-ints", change("node_feat", lambda a: a.astype(np.int32)), ["node_feat.npy"]),
-    ("labels-floats", change("node_label", lambda a: a.astype(np.float32)), ["node_label.npy"]),
+    (
+        "labels-floats",
+        change("node_label", lambda a: a.astype(np.float32) + 0.5),
+        ["node_label.npy", "whole number", "regression"],
+    ),
+    (
+        "labels-matrix",
+        change("node_label", lambda a: np.eye(4, dtype=np.int8)[a % 4]),
+        ["node_label.npy", "multilabel"],
+    ),
+    (
+        "labels-not-binary",
+        labels_of("multilabel", lambda a: np.repeat(a[:, None], 4, axis=1)),
+        ["node_label.npy", "vertex", "0 or 1"],
+    ),
+    (
+        "labels-other-columns",
+        labels_of("multilabel", lambda a: np.zeros((len(a), 7), np.int8)),
+        ["node_label.npy", "7 labels", "num_classes = 4"],
+    ),
+    (
+        "targets-infinite",
+        labels_of("regression", lambda a: np.where(a[:, None] == 1, np.inf, [0.0, 1, 2, 3])),
+        ["node_label.npy", "inf", "NaN"],
+    ),
     ("big-endian", change("indices", lambda a: a.astype(">i4")), ["indices.npy"]),
     (
         "fortran-order",

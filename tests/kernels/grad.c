@@ -4,7 +4,7 @@
  * For a forward y = f(x) and random weights w, L(x) = sum(w * y) in f64. The backward of dy = w
  * must equal (L(x + h) - L(x - h)) / 2h for each element of x.
  */
-#include "tests/kernels/harness.h"
+#include "tests/kernels/grad.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,11 +12,8 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-// L as a function of whatever `context` holds; x is one of its arrays.
-typedef double loss_function(struct suite *t, void *context);
-
-static void check_gradient(struct suite *t, const char *what, loss_function *loss, void *context,
-                           float *x, const float *dx, size_t n, float h, double tolerance)
+void check_gradient(struct suite *t, const char *what, loss_function *loss, void *context, float *x,
+                    const float *dx, size_t n, float h, double tolerance)
 {
     for (size_t i = 0; i < n; i++) {
         float kept = x[i], above = kept + h, below = kept - h;
@@ -34,7 +31,7 @@ static void check_gradient(struct suite *t, const char *what, loss_function *los
     }
 }
 
-static double weighted_sum(const float *w, const float *y, size_t n)
+double weighted_sum(const float *w, const float *y, size_t n)
 {
     double sum = 0.0;
     for (size_t i = 0; i < n; i++)
@@ -48,7 +45,7 @@ struct bias_act {
     float *x, *bias, *w, *y;
     uint64_t rows;
     uint32_t dim;
-    int relu;
+    enum sl_activation act;
     const struct sl_dropout *dropout;
 };
 
@@ -57,31 +54,33 @@ static double bias_act_loss(struct suite *t, void *context)
     struct bias_act *c = context;
     size_t n = c->rows * c->dim;
     memcpy(c->y, c->x, n * sizeof *c->y);
-    t_expect_ok(t, t->ref->bias_act(c->y, c->rows, c->dim, c->bias, c->relu, c->dropout), "ref");
+    t_expect_ok(t, t->ref->bias_act(c->y, c->rows, c->dim, c->bias, c->act, c->dropout), "ref");
     return weighted_sum(c->w, c->y, n);
 }
 
 void grad_bias_act(struct suite *t)
 {
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 8; kind++) {
+        static const char *const names[] = {"none", "relu", "elu", "leaky_relu"};
+        enum sl_activation act = (enum sl_activation)(kind >> 1);
         struct sl_dropout dropout = {.rate = 0.4f, .seed = 3, .epoch = 1, .batch = 2, .layer = 1};
         struct bias_act c = {
-            .rows = 9, .dim = 13, .relu = kind & 1, .dropout = kind & 2 ? &dropout : NULL};
-        t_begin(t, "gradient of bias_act relu=%d dropout=%d", kind & 1, kind >> 1);
+            .rows = 9, .dim = 13, .act = act, .dropout = kind & 1 ? &dropout : NULL};
+        t_begin(t, "gradient of bias_act act=%s dropout=%d", names[act], kind & 1);
         size_t n = c.rows * c.dim;
         c.x = t_random_floats(t, n);
         c.bias = t_random_floats(t, c.dim);
         c.w = t_random_floats(t, n);
         c.y = t_alloc(t, n * sizeof(float), 0);
         const float h = 1e-2f;
-        for (size_t i = 0; i < n; i++) // away from the kink of relu
+        for (size_t i = 0; i < n; i++) // away from the kinks
             while (fabsf(c.x[i] + c.bias[i % c.dim]) < 4 * h)
                 c.x[i] = t_random_float(t);
         bias_act_loss(t, &c);
         float *dx = t_copy(t, c.w, n * sizeof(float), 0);
         float *dbias = t_alloc(t, c.dim * sizeof(float), 0);
         memset(dbias, 0, c.dim * sizeof(float));
-        int rc = t->ref->bias_act_backward(dx, c.y, c.rows, c.dim, c.relu, c.dropout, dbias);
+        int rc = t->ref->bias_act_backward(dx, c.y, c.rows, c.dim, c.act, c.dropout, dbias);
         t_expect_ok(t, rc, "ref backward");
         check_gradient(t, "dx", bias_act_loss, &c, c.x, dx, n, h, 1e-4);
         check_gradient(t, "dbias", bias_act_loss, &c, c.bias, dbias, c.dim, h, 1e-4);
@@ -96,38 +95,89 @@ struct xent {
     int32_t *labels;
     uint64_t rows;
     uint32_t classes;
+    const float *weight;
 };
 
 static double xent_loss(struct suite *t, void *context)
 {
     struct xent *c = context;
-    double loss = 0;
-    uint64_t correct, counted;
-    t_expect_ok(t,
-                t->ref->softmax_xent(c->logits, c->labels, c->rows, c->classes, NULL, &loss,
-                                     &correct, &counted),
-                "ref");
-    return loss;
+    struct sl_loss_result r = {0};
+    t_expect_ok(
+        t, t->ref->softmax_xent(c->logits, c->labels, c->rows, c->classes, c->weight, NULL, &r),
+        "ref");
+    return r.loss;
 }
 
 void grad_softmax_xent(struct suite *t)
 {
-    struct xent c = {.rows = 12, .classes = 9};
-    t_begin(t, "gradient of softmax_xent");
-    size_t n = c.rows * c.classes;
-    c.logits = t_random_floats(t, n);
-    c.labels = t_alloc(t, c.rows * sizeof *c.labels, 0);
-    for (uint64_t i = 0; i < c.rows; i++)
-        c.labels[i] = (int32_t)t_random_below(t, c.classes + 1) - 1;
+    for (int weighted = 0; weighted < 2; weighted++) {
+        struct xent c = {.rows = 12, .classes = 9};
+        t_begin(t, "gradient of softmax_xent weighted=%d", weighted);
+        size_t n = c.rows * c.classes;
+        c.logits = t_random_floats(t, n);
+        c.weight = weighted ? t_random_floats(t, c.classes) : NULL;
+        c.labels = t_alloc(t, c.rows * sizeof *c.labels, 0);
+        for (uint64_t i = 0; i < c.rows; i++)
+            c.labels[i] = (int32_t)t_random_below(t, c.classes + 1) - 1;
+        float *dx = t_alloc(t, n * sizeof *dx, 0);
+        struct sl_loss_result r;
+        t_expect_ok(t,
+                    t->ref->softmax_xent(c.logits, c.labels, c.rows, c.classes, c.weight, dx, &r),
+                    "ref");
+        check_gradient(t, "dlogits", xent_loss, &c, c.logits, dx, n, 1e-2f, 1e-4);
+        t_end(t);
+    }
+}
+
+// ---- sigmoid_bce, squared_error -----------------------------------------------------------------
+
+struct elements {
+    float *x, *targets, *pos_weight;
+    uint64_t rows;
+    uint32_t dim;
+    int is_bce;
+};
+
+static int elements_slot(struct suite *t, struct elements *c, float *dx, struct sl_loss_result *r)
+{
+    if (c->is_bce)
+        return t->ref->sigmoid_bce(c->x, c->targets, c->rows, c->dim, c->pos_weight, dx, r);
+    return t->ref->squared_error(c->x, c->targets, c->rows, c->dim, dx, r);
+}
+
+static double elements_loss(struct suite *t, void *context)
+{
+    struct sl_loss_result r = {0};
+    t_expect_ok(t, elements_slot(t, context, NULL, &r), "ref");
+    return r.loss;
+}
+
+static void grad_elements(struct suite *t, const char *name, int is_bce, int weighted)
+{
+    struct elements c = {.rows = 11, .dim = 7, .is_bce = is_bce};
+    t_begin(t, "gradient of %s weighted=%d", name, weighted);
+    size_t n = c.rows * c.dim;
+    c.x = t_random_floats(t, n);
+    c.targets = t_random_floats(t, n);
+    for (size_t i = 0; i < n; i++)
+        c.targets[i] = i % 6 == 5 ? NAN : fabsf(c.targets[i]);
+    c.pos_weight = weighted ? t_random_floats(t, c.dim) : NULL;
     float *dx = t_alloc(t, n * sizeof *dx, 0);
-    double loss;
-    uint64_t correct, counted;
-    t_expect_ok(
-        t,
-        t->ref->softmax_xent(c.logits, c.labels, c.rows, c.classes, dx, &loss, &correct, &counted),
-        "ref");
-    check_gradient(t, "dlogits", xent_loss, &c, c.logits, dx, n, 1e-2f, 1e-4);
+    struct sl_loss_result r;
+    t_expect_ok(t, elements_slot(t, &c, dx, &r), "ref");
+    check_gradient(t, "dx", elements_loss, &c, c.x, dx, n, 1e-2f, 1e-4);
     t_end(t);
+}
+
+void grad_sigmoid_bce(struct suite *t)
+{
+    grad_elements(t, "sigmoid_bce", 1, 0);
+    grad_elements(t, "sigmoid_bce", 1, 1);
+}
+
+void grad_squared_error(struct suite *t)
+{
+    grad_elements(t, "squared_error", 0, 0);
 }
 
 // ---- aggregate ----------------------------------------------------------------------------------

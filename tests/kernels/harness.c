@@ -211,3 +211,21 @@ struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src,
     uint32_t *indices = t_random_ids(t, indptr[n_dst], n_src ? n_src : 1);
     return (struct sl_csr_view){n_dst, n_src, indptr, indices};
 }
+
+struct sl_csr_view t_transpose(struct suite *t, const struct sl_csr_view *csr, uint32_t **t_edge)
+{
+    size_t n_edges = csr->indptr[csr->n_dst] - csr->indptr[0];
+    uint32_t *indptr = t_alloc(t, ((size_t)csr->n_src + 1) * sizeof *indptr, 0);
+    uint32_t *indices = t_alloc(t, n_edges * sizeof *indices, 0);
+    *t_edge = t_alloc(t, n_edges * sizeof **t_edge, 0);
+    t_expect_ok(t, t->ref->transpose(csr, indptr, indices, *t_edge, &t->ws), "transpose");
+    return (struct sl_csr_view){csr->n_src, csr->n_dst, indptr, indices};
+}
+
+uint32_t t_longest_row(const struct sl_csr_view *csr)
+{
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < csr->n_dst; i++)
+        longest = SL_MAX(longest, csr->indptr[i + 1] - csr->indptr[i]);
+    return longest;
+}

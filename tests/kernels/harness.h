@@ -60,6 +60,12 @@ float *t_random_floats(struct suite *t, size_t n);
 uint16_t *t_random_halves(struct suite *t, size_t n); // finite, subnormals among them
 uint32_t *t_random_ids(struct suite *t, size_t n, uint32_t below);
 
+// The transpose of an adjacency, by the reference, and each edge's old position.
+struct sl_csr_view t_transpose(struct suite *t, const struct sl_csr_view *csr, uint32_t **t_edge);
+
+// The most edges that a row has.
+uint32_t t_longest_row(const struct sl_csr_view *csr);
+
 /*
  * A random adjacency with about `degree` edges a row; some rows are empty, and row 0 is a hub with
  * `hub` edges when that is not 0.
@@ -74,10 +80,21 @@ extern const int t_threads[];
 void test_gather_rows(struct suite *t);
 void test_aggregate(struct suite *t);
 void test_transpose(struct suite *t);
+void test_edge_softmax(struct suite *t);
+void test_aggregate_heads(struct suite *t);
+void test_edge_dot(struct suite *t);
+void test_aggregate_max(struct suite *t);
+void test_normalize_rows(struct suite *t);
 void test_gemm(struct suite *t);
 void test_bias_act(struct suite *t);
 void test_dropout(struct suite *t);
 void test_softmax_xent(struct suite *t);
+void test_sigmoid_bce(struct suite *t);
+void test_squared_error(struct suite *t);
+void test_batch_norm(struct suite *t);
+void test_layer_norm(struct suite *t);
+void test_scale_columns(struct suite *t);
+void test_sum_squares(struct suite *t);
 void test_reduce(struct suite *t);
 void test_adam(struct suite *t);
 void test_sgd(struct suite *t);
@@ -92,7 +109,15 @@ void test_gather_rows_to(struct suite *t);
 // Finite differences of one operation on the reference back end (grad.c).
 void grad_bias_act(struct suite *t);
 void grad_softmax_xent(struct suite *t);
+void grad_sigmoid_bce(struct suite *t);
+void grad_squared_error(struct suite *t);
+void grad_batch_norm(struct suite *t);
+void grad_layer_norm(struct suite *t);
 void grad_aggregate(struct suite *t);
+void grad_edge_softmax(struct suite *t);
+void grad_aggregate_heads(struct suite *t);
+void grad_aggregate_max(struct suite *t);
+void grad_normalize_rows(struct suite *t);
 void grad_gemm(struct suite *t);
 
 #endif

@@ -95,16 +95,32 @@ struct perf_words {
 // "random 4-byte": independent reads with sixteen prefetches in flight; reads.
 struct perf_run perf_word_ceiling(struct perf_words *words);
 
-// ---- the operations (perf_memory.c, perf_math.c, perf_sample.c) ---------------------------------
+// ---- adjacencies (perf_memory.c) ----------------------------------------------------------------
+
+/*
+ * A block as a sampler leaves it: sources are numbered in the order of their first appearance, so
+ * the share `fresh` of the edges walks forward through the sources and the rest goes back to some
+ * earlier one. fresh = 0: every edge goes anywhere.
+ */
+struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degree, double fresh);
+
+// ---- the operations (perf_memory.c, perf_math.c, perf_norm.c, perf_sample.c) --------------------
 
 void perf_gather_rows(struct perf *p);
 void perf_gather_rows_to(struct perf *p);
 void perf_aggregate(struct perf *p);
 void perf_transpose(struct perf *p);
+void perf_edge_softmax(struct perf *p);
+void perf_aggregate_heads(struct perf *p);
+void perf_edge_dot(struct perf *p);
+void perf_aggregate_max(struct perf *p);
+void perf_normalize_rows(struct perf *p);
 void perf_gemm(struct perf *p);
 void perf_bias_act(struct perf *p);
 void perf_dropout(struct perf *p);
 void perf_softmax_xent(struct perf *p);
+void perf_sigmoid_bce(struct perf *p); // and squared_error
+void perf_norm(struct perf *p);        // and scale_columns, sum_squares
 void perf_reduce(struct perf *p);
 void perf_adam(struct perf *p);
 void perf_sgd(struct perf *p);

@@ -113,7 +113,7 @@ struct pass {
     float *dbias;
     uint64_t rows;
     uint32_t dim;
-    int relu;
+    enum sl_activation act;
     const struct sl_dropout *dropout;
     const int32_t *labels;
 };
@@ -121,13 +121,13 @@ struct pass {
 static void run_bias_act(void *context)
 {
     const struct pass *c = context;
-    perf_check(c->p, c->p->kernels->bias_act(c->y, c->rows, c->dim, c->bias, c->relu, c->dropout));
+    perf_check(c->p, c->p->kernels->bias_act(c->y, c->rows, c->dim, c->bias, c->act, c->dropout));
 }
 
 static void run_bias_act_backward(void *context)
 {
     const struct pass *c = context;
-    perf_check(c->p, c->p->kernels->bias_act_backward(c->x, c->y, c->rows, c->dim, c->relu,
+    perf_check(c->p, c->p->kernels->bias_act_backward(c->x, c->y, c->rows, c->dim, c->act,
                                                       c->dropout, c->dbias));
 }
 
@@ -165,14 +165,17 @@ static struct pass make_pass(struct perf *p, uint64_t rows, uint32_t dim)
 
 void perf_bias_act(struct perf *p)
 {
-    struct pass plain = make_pass(p, 100000, 256), relu = plain, masked = plain, linear = plain;
-    relu.relu = masked.relu = 1;
+    struct pass plain = make_pass(p, 100000, 256), relu = plain, masked = plain, linear = plain,
+                elu = plain;
+    elu.act = SL_ACT_ELU;
+    relu.act = masked.act = SL_ACT_RELU;
     masked.dropout = linear.dropout = &half_dropped;
     double bytes = 8.0 * (double)plain.rows * plain.dim;
     struct perf_run runs[] = {
         perf_copy_ceiling(p),
         {"bias", run_bias_act, &plain, bytes, "GB/s", 1e9, "copy", 0},
         {"bias, relu", run_bias_act, &relu, bytes, "GB/s", 1e9, "copy", 0},
+        {"bias, elu", run_bias_act, &elu, bytes, "GB/s", 1e9, "copy", 0},
         {"bias, relu, dropout", run_bias_act, &masked, bytes, "GB/s", 1e9, "copy", 0},
         {"backward, relu, dropout", run_bias_act_backward, &masked, 1.5 * bytes, "GB/s", 1e9,
          "copy", 0},
@@ -203,10 +206,9 @@ void perf_dropout(struct perf *p)
 static void run_xent(void *context)
 {
     const struct pass *c = context;
-    double loss;
-    uint64_t correct, counted;
-    perf_check(c->p, c->p->kernels->softmax_xent(c->y, c->labels, c->rows, c->dim, c->x, &loss,
-                                                 &correct, &counted));
+    struct sl_loss_result result;
+    perf_check(c->p,
+               c->p->kernels->softmax_xent(c->y, c->labels, c->rows, c->dim, NULL, c->x, &result));
 }
 
 void perf_softmax_xent(struct perf *p)

@@ -103,12 +103,7 @@ void perf_gather_rows_to(struct perf *p)
 
 // ---- adjacencies --------------------------------------------------------------------------------
 
-/*
- * A block as a sampler leaves it: sources are numbered in the order of their first appearance, so
- * the share `fresh` of the edges walks forward through the sources and the rest goes back to some
- * earlier one. fresh = 0: every edge goes anywhere.
- */
-static struct sl_csr_view make_block(struct perf *p, uint32_t n_dst, uint32_t degree, double fresh)
+struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degree, double fresh)
 {
     uint32_t n_edges = n_dst * degree;
     uint32_t *indptr = perf_alloc(p, ((size_t)n_dst + 1) * sizeof *indptr);
@@ -144,7 +139,7 @@ static void aggregate_case(struct perf *p, uint32_t dim, uint32_t degree, double
                            enum sl_dtype dtype, int scaled)
 {
     uint32_t n_dst = 600000 / degree;
-    struct sl_csr_view csr = make_block(p, n_dst, degree, fresh);
+    struct sl_csr_view csr = perf_block_csr(p, n_dst, degree, fresh);
     size_t row_bytes = dim * sl_dtype_bytes(dtype);
     uint32_t n_edges = csr.indptr[n_dst];
     struct aggregate a = {.p = p, .args = {.csr = csr, .dim = dim, .x_dtype = dtype}};
@@ -214,7 +209,7 @@ static void run_transpose(void *context)
 
 static void transpose_case(struct perf *p, double fresh, int with_edge)
 {
-    struct transpose t = {.p = p, .csr = make_block(p, 100000, 10, fresh)};
+    struct transpose t = {.p = p, .csr = perf_block_csr(p, 100000, 10, fresh)};
     uint32_t n_edges = t.csr.indptr[t.csr.n_dst];
     t.t_indptr = perf_alloc(p, ((size_t)t.csr.n_src + 1) * 4);
     t.t_indices = perf_alloc(p, (size_t)n_edges * 4);

@@ -1,4 +1,4 @@
-// bias_act and its backward, dropout, softmax_xent.
+// bias_act and its backward, dropout.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
@@ -21,40 +21,102 @@ static struct sl_dropout random_dropout(struct suite *t, float rate)
                                .layer = t_random_below(t, 256)};
 }
 
-static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, int relu, float rate)
+static const char *const act_names[] = {"none", "relu", "elu", "leaky_relu"};
+
+/*
+ * What is selected and multiplied has the same bits; elu's polynomial is good to a few units in the
+ * last place, and its slope is a sum with 1, so that its error is absolute.
+ */
+static void same_or_close(struct suite *t, const char *what, enum sl_activation act,
+                          const float *got, const float *want, size_t n, double scale)
 {
-    t_begin(t, "bias_act rows=%llu dim=%u relu=%d rate=%g", (unsigned long long)rows, dim, relu,
-            (double)rate);
+    if (act == SL_ACT_ELU)
+        t_close(t, what, got, want, n, 5e-7, 3e-7 * scale);
+    else
+        t_same_bits(t, what, got, want, n * sizeof *got);
+}
+
+static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum sl_activation act,
+                             int has_bias, float rate)
+{
+    t_begin(t, "bias_act rows=%llu dim=%u act=%s bias=%d rate=%g", (unsigned long long)rows, dim,
+            act_names[act], has_bias, (double)rate);
     struct sl_dropout dropout = random_dropout(t, rate);
     const struct sl_dropout *mask = rate < 0 ? NULL : &dropout;
     size_t count = rows * dim, bytes = count * sizeof(float);
-    float *x = t_random_floats(t, count), *bias = t_random_floats(t, dim);
+    float *x = t_random_floats(t, count), *bias = has_bias ? t_random_floats(t, dim) : NULL;
+    for (size_t i = 0; i < count; i++)
+        if (t_random_below(t, 8) == 0) // where the activations bend, and far out
+            x[i] = i & 1 ? 0.0f : 40.0f * x[i];
+    double scale = rate > 0 ? 1.0 / (1.0 - (double)rate) : 1.0;
     float *grad = t_random_floats(t, count), *dbias = t_random_floats(t, dim);
     float *want = t_copy(t, x, bytes, 0), *want_dx = t_copy(t, grad, bytes, 0);
     float *want_dbias = t_copy(t, dbias, dim * sizeof(float), 0), *first_dbias = NULL;
-    t_expect_ok(t, t->ref->bias_act(want, rows, dim, bias, relu, mask), "ref");
-    t_expect_ok(t, t->ref->bias_act_backward(want_dx, want, rows, dim, relu, mask, want_dbias),
+    t_expect_ok(t, t->ref->bias_act(want, rows, dim, bias, act, mask), "ref");
+    t_expect_ok(t, t->ref->bias_act_backward(want_dx, want, rows, dim, act, mask, want_dbias),
                 "ref backward");
     for (const int *threads = t_threads; *threads; threads++) {
         size_t skew = t_random_below(t, 4) * 4;
         float *y = t_copy(t, x, bytes, skew), *dx = t_copy(t, grad, bytes, skew);
         float *db = t_copy(t, dbias, dim * sizeof(float), 0);
         sl_kernels_set_threads(*threads);
-        t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, relu, mask), "dev");
-        t_same_bits(t, "y", y, want, bytes);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, relu, mask, db), "dev backward");
-        t_same_bits(t, "dx", dx, want_dx, bytes);
-        t_close(t, "dbias", db, want_dbias, dim, 1e-5, 1e-6 * (double)(rows + 1));
+        t_expect_ok(t, t->dev->bias_act(y, rows, dim, bias, act, mask), "dev");
+        same_or_close(t, "y", act, y, want, count, 0.0);
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, act, mask, db), "dev backward");
+        same_or_close(t, "dx", act, dx, want_dx, count, scale);
+        t_close(t, "dbias", db, want_dbias, dim, 1e-5, 1e-6 * scale * (double)(rows + 1));
         if (first_dbias)
             t_same_bits(t, "dbias with more threads", db, first_dbias, dim * sizeof(float));
         first_dbias = db;
         // Without a bias gradient the rest is the same.
         dx = t_copy(t, grad, bytes, skew);
-        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, relu, mask, NULL),
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, rows, dim, act, mask, NULL),
                     "dev backward without dbias");
-        t_same_bits(t, "dx without dbias", dx, want_dx, bytes);
+        same_or_close(t, "dx without dbias", act, dx, want_dx, count, scale);
     }
     t_end(t);
+}
+
+// elu(x) is about x there: the relative error must not grow as exp(x) - 1 would let it.
+static void elu_near_zero(struct suite *t)
+{
+    t_begin(t, "elu from -1e-30 to -100");
+    for (float x = -1e-30f; x > -100.0f; x *= 1.37f) {
+        float y[17];
+        for (int i = 0; i < 17; i++)
+            y[i] = x;
+        t_expect_ok(t, t->dev->bias_act(y, 1, 17, NULL, SL_ACT_ELU, NULL), "dev");
+        double want = expm1((double)x);
+        for (int i = 0; i < 17; i++)
+            t_expect(t, fabs((double)y[i] - want) <= 3e-7 * fabs(want),
+                     "elu(%.9g) is %.9g at lane %d, wanted %.9g", (double)x, (double)y[i], i, want);
+    }
+    t_end(t);
+}
+
+// torch.nn.functional.elu and leaky_relu (1.0, 0.01) of these, and their gradients, by torch 2.15.
+static void known_activations(struct suite *t)
+{
+    static const float x[6] = {-20.0f, -2.5f, -0.5f, 0.0f, 0.25f, 3.0f};
+    static const float want[2][6] = {
+        {-1, -0.917914987f, -0.393469334f, 0, 0.25f, 3},
+        {-0.199999988f, -0.0249999985f, -0.00499999989f, 0, 0.25f, 3},
+    };
+    static const float slope[2][6] = {
+        {2.06115369e-09f, 0.0820849985f, 0.606530666f, 1, 1, 1},
+        {0.01f, 0.01f, 0.01f, 0.01f, 1, 1},
+    };
+    static const enum sl_activation acts[2] = {SL_ACT_ELU, SL_ACT_LEAKY_RELU};
+    for (int a = 0; a < 2; a++) {
+        t_begin(t, "%s as torch", act_names[acts[a]]);
+        float y[6], dx[6] = {1, 1, 1, 1, 1, 1};
+        memcpy(y, x, sizeof y);
+        t_expect_ok(t, t->dev->bias_act(y, 2, 3, NULL, acts[a], NULL), "dev");
+        t_close(t, "y", y, want[a], 6, 3e-7, 0);
+        t_expect_ok(t, t->dev->bias_act_backward(dx, y, 2, 3, acts[a], NULL, NULL), "dev backward");
+        t_close(t, "dx", dx, slope[a], 6, 3e-7, 6e-8);
+        t_end(t);
+    }
 }
 
 void test_bias_act(struct suite *t)
@@ -62,24 +124,38 @@ void test_bias_act(struct suite *t)
     static const float rates[] = {-1.0f, 0.0f, 0.5f, 0.1f, 0.999f}; // -1: no dropout at all
     for (size_t d = 0; d < SL_COUNT_OF(dims); d++)
         for (size_t r = 0; r < SL_COUNT_OF(row_counts); r++)
-            for (int relu = 0; relu < 2; relu++)
-                compare_bias_act(t, row_counts[r], dims[d], relu,
-                                 rates[t_random_below(t, SL_COUNT_OF(rates))]);
-    for (size_t i = 0; i < SL_COUNT_OF(rates); i++) {
-        compare_bias_act(t, 900, 65, 1, rates[i]);
-        compare_bias_act(t, 900, 65, 0, rates[i]);
-        compare_bias_act(t, 20, 2500, 0, rates[i]); // several strips of columns
-    }
+            for (size_t act = 0; act < SL_COUNT_OF(act_names); act++)
+                compare_bias_act(t, row_counts[r], dims[d], (enum sl_activation)act,
+                                 (int)(d + r) & 1, rates[t_random_below(t, SL_COUNT_OF(rates))]);
+    for (size_t i = 0; i < SL_COUNT_OF(rates); i++)
+        for (size_t act = 0; act < SL_COUNT_OF(act_names); act++)
+            for (int has_bias = 0; has_bias < 2; has_bias++) {
+                compare_bias_act(t, 900, 65, (enum sl_activation)act, has_bias, rates[i]);
+                // several strips of columns
+                compare_bias_act(t, 20, 2500, (enum sl_activation)act, has_bias, rates[i]);
+            }
+    elu_near_zero(t);
+    known_activations(t);
 
     t_begin(t, "bias_act lets a NaN through and refuses bad arguments");
     float y[2] = {NAN, -1.0f}, bias[2] = {0, 0};
-    t_expect_ok(t, t->dev->bias_act(y, 1, 2, bias, 1, NULL), "dev");
-    t_expect(t, isnan(y[0]) && y[1] == 0.0f, "relu gave %g and %g", (double)y[0], (double)y[1]);
+    for (int act = SL_ACT_RELU; act <= SL_ACT_LEAKY_RELU; act++)
+        for (int has_bias = 0; has_bias < 2; has_bias++) {
+            y[0] = NAN;
+            y[1] = 1.0f;
+            int rc =
+                t->dev->bias_act(y, 1, 2, has_bias ? bias : NULL, (enum sl_activation)act, NULL);
+            t_expect_ok(t, rc, "dev");
+            t_expect(t, isnan(y[0]) && y[1] == 1.0f, "%s gave %g and %g", act_names[act],
+                     (double)y[0], (double)y[1]);
+        }
     struct sl_dropout bad = {.rate = 1.0f};
-    t_expect_code(t, t->dev->bias_act(y, 1, 2, bias, 1, &bad), SL_EINVAL, "a rate of 1");
+    t_expect_code(t, t->dev->bias_act(y, 1, 2, bias, SL_ACT_RELU, &bad), SL_EINVAL, "a rate of 1");
     bad = (struct sl_dropout){.rate = 0.5f, .layer = 256};
-    t_expect_code(t, t->dev->bias_act(y, 1, 2, bias, 1, &bad), SL_EINVAL, "layer 256");
-    t_expect_code(t, t->dev->bias_act(y, 1, 2, NULL, 1, NULL), SL_EINVAL, "bias of NULL");
+    t_expect_code(t, t->dev->bias_act(y, 1, 2, bias, SL_ACT_RELU, &bad), SL_EINVAL, "layer 256");
+    t_expect_code(t, t->dev->bias_act(NULL, 1, 2, bias, SL_ACT_RELU, NULL), SL_EINVAL, "y of NULL");
+    enum sl_activation none_such = (enum sl_activation)4;
+    t_expect_code(t, t->dev->bias_act(y, 1, 2, bias, none_such, NULL), SL_EINVAL, "activation 4");
     t_end(t);
 }
 
@@ -211,103 +287,4 @@ void test_dropout(struct suite *t)
     philox_words(t);
     draw_equal_to_the_rate(t);
     far_elements(t);
-}
-
-enum { PLAIN, TIES, LARGE, KINDS };
-
-static void compare_xent(struct suite *t, uint64_t rows, uint32_t classes, int kind, int in_place)
-{
-    t_begin(t, "softmax_xent rows=%llu classes=%u kind=%d in_place=%d", (unsigned long long)rows,
-            classes, kind, in_place);
-    size_t count = rows * classes, bytes = count * sizeof(float);
-    float *logits = t_random_floats(t, count);
-    for (size_t i = 0; i < count; i++) {
-        if (kind == TIES)
-            logits[i] = (float)t_random_below(t, 3);
-        else if (kind == LARGE)
-            logits[i] *= 1e4f;
-    }
-    int32_t *labels = t_alloc(t, rows * sizeof *labels, 0);
-    for (uint64_t i = 0; i < rows; i++)
-        labels[i] = (int32_t)t_random_below(t, classes + 1) - 1;
-    float *want = t_alloc(t, bytes, 0);
-    double want_loss, loss, first_loss = 0;
-    uint64_t want_correct, want_counted, correct, counted;
-    t_expect_ok(t,
-                t->ref->softmax_xent(logits, labels, rows, classes, want, &want_loss, &want_correct,
-                                     &want_counted),
-                "ref");
-    for (const int *threads = t_threads; *threads; threads++) {
-        float *x = t_copy(t, logits, bytes, t_random_below(t, 4) * 4);
-        float *got = in_place ? x : t_alloc(t, bytes, 0);
-        sl_kernels_set_threads(*threads);
-        t_expect_ok(t,
-                    t->dev->softmax_xent(x, labels, rows, classes, NULL, &loss, &correct, &counted),
-                    "dev evaluation");
-        t_same_bits(t, "logits after an evaluation", x, logits, bytes);
-        double evaluated = loss;
-        t_expect_ok(t,
-                    t->dev->softmax_xent(x, labels, rows, classes, got, &loss, &correct, &counted),
-                    "dev");
-        t_close(t, "dlogits", got, want, count, 2e-5, 1e-6);
-        t_expect(t, correct == want_correct && counted == want_counted,
-                 "%llu of %llu correct, wanted %llu of %llu", (unsigned long long)correct,
-                 (unsigned long long)counted, (unsigned long long)want_correct,
-                 (unsigned long long)want_counted);
-        t_expect(t, fabs(loss - want_loss) <= 1e-6 * (fabs(want_loss) + (double)rows),
-                 "loss %.12g, wanted %.12g", loss, want_loss);
-        t_expect(t, loss == evaluated, "loss %.17g, without gradient %.17g", loss, evaluated);
-        if (threads != t_threads)
-            t_expect(t, loss == first_loss, "loss %.17g with %d threads, %.17g with one", loss,
-                     *threads, first_loss);
-        first_loss = loss;
-    }
-    t_end(t);
-}
-
-// Small probabilities to a relative error, which the sums of other cases would hide.
-static void small_probabilities(struct suite *t)
-{
-    enum { CLASSES = 45 };
-    t_begin(t, "softmax_xent of logits far below the largest");
-    float x[CLASSES], dx[CLASSES];
-    double sum = 0, loss;
-    int32_t label = 0;
-    uint64_t correct, counted;
-    for (int c = 0; c < CLASSES; c++)
-        sum += exp(x[c] = -1.96875f * (float)c); // the difference from the largest is exact
-    t_expect_ok(t, t->dev->softmax_xent(x, &label, 1, CLASSES, dx, &loss, &correct, &counted),
-                "dev");
-    for (int c = 1; c < CLASSES; c++) {
-        double want = exp(x[c]) / sum;
-        t_expect(t, fabs(dx[c] - want) <= 1e-6 * want, "dlogits[%d] is %.9g, wanted %.9g", c,
-                 (double)dx[c], want);
-    }
-    t_end(t);
-}
-
-void test_softmax_xent(struct suite *t)
-{
-    static const uint32_t classes[] = {1, 2, 3, 7, 15, 16, 17, 31, 40, 47, 64, 128, 172, 257};
-    for (size_t c = 0; c < SL_COUNT_OF(classes); c++)
-        for (size_t r = 0; r < SL_COUNT_OF(row_counts); r++)
-            for (int kind = 0; kind < KINDS; kind++)
-                compare_xent(t, row_counts[r], classes[c], kind, (int)(r & 1));
-
-    small_probabilities(t);
-    t_begin(t, "softmax_xent refuses a bad label, passes NaN on");
-    float x[6] = {1, 2, 3, NAN, 0, 0}, dx[6];
-    int32_t labels[2] = {2, 3};
-    double loss;
-    uint64_t correct, counted;
-    int rc = t->dev->softmax_xent(x, labels, 2, 3, dx, &loss, &correct, &counted);
-    t_expect_code(t, rc, SL_ERANGE, "label 3 of 3 classes");
-    labels[1] = -2;
-    rc = t->dev->softmax_xent(x, labels, 2, 3, dx, &loss, &correct, &counted);
-    t_expect_code(t, rc, SL_ERANGE, "label -2");
-    labels[1] = 0;
-    rc = t->dev->softmax_xent(x, labels, 2, 3, dx, &loss, &correct, &counted);
-    t_expect_ok(t, rc, "a NaN logit");
-    t_expect(t, isnan(loss), "the loss of a NaN is %g", loss);
-    t_end(t);
 }

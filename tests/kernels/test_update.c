@@ -1,7 +1,8 @@
-// reduce, adam, sgd.
+// reduce, sum_squares, adam, sgd.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -40,10 +41,47 @@ void test_reduce(struct suite *t)
     t_end(t);
 }
 
-// Several steps, each from the state that the reference reached, so errors do not pile up.
-static void compare_adam(struct suite *t, uint64_t n, float decay)
+static void compare_sum_squares(struct suite *t, uint64_t n)
 {
-    t_begin(t, "adam n=%llu weight_decay=%g", (unsigned long long)n, (double)decay);
+    t_begin(t, "sum_squares n=%llu", (unsigned long long)n);
+    float *x = t_random_floats(t, n);
+    double want, first = 0.0, rounding = 1.2e-16 * (double)(n + 1); // a step of each addition
+    t_expect_ok(t, t->ref->sum_squares(n, x, &want), "ref");
+    for (const int *threads = t_threads; *threads; threads++) {
+        double got = NAN;
+        float *copy = t_copy(t, x, n * sizeof *x, t_random_below(t, 4) * 4);
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, t->dev->sum_squares(n, copy, &got), "dev");
+        t_expect(t, fabs(got - want) <= rounding * want, "%.17g, wanted %.17g", got, want);
+        if (threads != t_threads)
+            t_expect(t, got == first, "%.17g with %d threads, %.17g with one", got, *threads,
+                     first);
+        first = got;
+    }
+    t_end(t);
+}
+
+void test_sum_squares(struct suite *t)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(counts); i++)
+        compare_sum_squares(t, counts[i]);
+    compare_sum_squares(t, 1 << 21); // more than all segments
+    t_begin(t, "sum_squares of what an f32 can not square; NaN; NULL");
+    const float large[2] = {3e30f, 4e30f}, bad[20] = {[19] = NAN};
+    double sum;
+    t_expect_ok(t, t->dev->sum_squares(2, large, &sum), "dev");
+    t_expect(t, fabs(sum / 25e60 - 1) < 1e-6, "%g, wanted 2.5e61", sum);
+    t_expect_ok(t, t->dev->sum_squares(20, bad, &sum), "dev");
+    t_expect(t, isnan(sum), "a NaN gave %g", sum);
+    t_expect_code(t, t->dev->sum_squares(1, NULL, &sum), SL_EINVAL, "x of NULL");
+    t_end(t);
+}
+
+// Several steps, each from the state that the reference reached, so errors do not pile up.
+static void compare_adam(struct suite *t, uint64_t n, float decay, bool decoupled)
+{
+    t_begin(t, "adam n=%llu weight_decay=%g decoupled=%d", (unsigned long long)n, (double)decay,
+            decoupled);
     size_t bytes = n * sizeof(float);
     float *p = t_random_floats(t, n), *m = t_alloc(t, bytes, 0), *v = t_alloc(t, bytes, 0);
     for (uint64_t i = 0; i < n; i++)
@@ -54,6 +92,7 @@ static void compare_adam(struct suite *t, uint64_t n, float decay)
                                  .beta2 = 0.999f,
                                  .eps = 1e-8f,
                                  .weight_decay = decay,
+                                 .decoupled = decoupled,
                                  .t = step == 5 ? 100000 : step};
         float *g = t_random_floats(t, n), *want[3], *first[3] = {0};
         if (n > 0)
@@ -121,13 +160,41 @@ static void known_adam(struct suite *t)
     t_end(t);
 }
 
+// torch.optim.AdamW(lr=0.1, weight_decay=0.5) over three steps, by torch 2.15.
+static void known_adamw(struct suite *t)
+{
+    t_begin(t, "adam with decoupled weight decay over three steps as torch's AdamW");
+    static const float grads[3][2] = {{0.5f, -0.25f}, {-1, 0.75f}, {0.1f, 2}};
+    static const float want[3][2] = {
+        {0.850000024f, -1.79999995f}, {0.84411037f, -1.75941885f}, {0.824397683f, -1.74489701f}};
+    float p[2] = {1, -2}, m[2] = {0, 0}, v[2] = {0, 0};
+    for (uint64_t step = 1; step <= 3; step++) {
+        struct sl_adam_step s = {.lr = 0.1f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.999f,
+                                 .eps = 1e-8f,
+                                 .weight_decay = 0.5f,
+                                 .decoupled = true,
+                                 .t = step};
+        float np[2], nm[2], nv[2];
+        t_expect_ok(t, t->dev->adam(&s, 2, grads[step - 1], p, m, v, np, nm, nv), "dev");
+        memcpy(p, np, sizeof p);
+        memcpy(m, nm, sizeof m);
+        memcpy(v, nv, sizeof v);
+        t_close(t, "p", p, want[step - 1], 2, 5e-7, 0);
+    }
+    t_end(t);
+}
+
 void test_adam(struct suite *t)
 {
     for (size_t i = 0; i < SL_COUNT_OF(counts); i++) {
-        compare_adam(t, counts[i], 0.0f);
-        compare_adam(t, counts[i], 5e-4f);
+        compare_adam(t, counts[i], 0.0f, false);
+        compare_adam(t, counts[i], 5e-4f, false);
+        compare_adam(t, counts[i], 5e-2f, true);
     }
     known_adam(t);
+    known_adamw(t);
 }
 
 static void compare_sgd(struct suite *t, uint64_t n, float momentum)

@@ -173,6 +173,7 @@ static inline int fake_train(struct fake *f)
             usleep(100);
         }
         l.entry->counted = l.entry->n_seeds;
+        l.entry->weight = l.entry->n_seeds;
         l.entry->loss = 2.0 * l.entry->n_seeds;
     } else {
         fake_evaluate(f, &l);

@@ -40,6 +40,26 @@ START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
 }
 END_TEST
 
+START_TEST(predictions_and_jumping_knowledge_have_their_rows)
+{
+    need.n_evaluated = 300;
+    need.predict_words = 5;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.predict_rows, 300);
+    ck_assert_uint_eq(spec.predict_words, 5);
+    ck_assert_uint_eq(spec.jumping_width, 0);
+    need.jumping_width = 48;
+    config.model.layers = 1; // jumping knowledge is gathered of one layer too
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.jumping_width, 48);
+    ck_assert_uint_eq(spec.act_rows, 1000);
+    config.evaluate.full = false;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.jumping_width, 0);
+    ck_assert_uint_eq(spec.predict_rows, 300); // sampled evaluations leave predictions too
+}
+END_TEST
+
 START_TEST(switching_takes_a_whole_epoch)
 {
     config.allocation.switching = true;
@@ -161,6 +181,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_set_timeout(c, 10);
     tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
+    tcase_add_test(c, predictions_and_jumping_knowledge_have_their_rows);
     tcase_add_test(c, switching_takes_a_whole_epoch);
     tcase_add_test(c, a_cache_needs_ranks_and_visits);
     tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);

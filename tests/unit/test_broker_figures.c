@@ -62,6 +62,7 @@ static void make_entries(struct sl_batch_entry *e, uint64_t n)
         e[i].loss = 20.0;
         e[i].correct = 4;
         e[i].counted = 10;
+        e[i].weight = 10;
     }
 }
 
@@ -123,7 +124,8 @@ END_TEST
 
 START_TEST(an_epoch_of_one_batch_has_figures)
 {
-    struct sl_batch_entry e = {.train_ns = 5 * MS, .loss = 3, .counted = 3, .correct = 3};
+    struct sl_batch_entry e = {
+        .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
     sl_figures_take_training(&f, &e, 1, (struct sl_span){0, 10 * MS}, &room);
     ck_assert_double_eq_tol(f.train.p50, 0.005, 1e-12);
@@ -159,6 +161,46 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
     ck_assert_uint_eq(f.evaluate.count, 6);
     ck_assert_double_eq_tol(f.evaluate.p50, 0.1, 1e-9);
     ck_assert_double_eq_tol(f.evaluate.p99, 0.2, 1e-9);
+}
+END_TEST
+
+// The first `restored` of ten batches were trained before the job was resumed.
+static struct sl_epoch_figures take_restored(uint64_t restored)
+{
+    struct sl_batch_entry e[10];
+    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
+    make_entries(e, 10);
+    for (uint64_t i = 0; i < restored; i++)
+        e[i] = (struct sl_batch_entry){
+            .restored = 1, .n_edges = 100, .n_input = 50, .loss = 20, .weight = 10, .counted = 10};
+    sl_figures_take_training(&f, e, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    return f;
+}
+
+START_TEST(restored_batches_have_losses_and_no_times)
+{
+    struct sl_epoch_figures f = take_restored(6);
+    ck_assert_uint_eq(f.batches, 10);
+    ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
+    ck_assert_uint_eq(f.sampled_edges, 600 + 106 + 107 + 108 + 109);
+    ck_assert_uint_eq(f.sample.count, 4);
+    ck_assert_double_eq_tol(f.sample.p50, 0.002, 1e-9);
+    ck_assert_double_eq_tol(f.train.p50, 0.008, 1e-9); // of 7, 8, 9 and 10 ms
+    ck_assert_double_eq_tol(f.t_sample, 0.0023, 1e-9);
+    ck_assert_double_gt(f.t_train, 0.006);
+    ck_assert_uint_eq(f.queue_max, 3); // one comes every 10 ms and stays for 25
+}
+END_TEST
+
+START_TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
+{
+    struct sl_epoch_figures f = take_restored(10);
+    ck_assert_uint_eq(f.batches, 10);
+    ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
+    ck_assert_uint_eq(f.sample.count + f.train.count + f.queue_max, 0);
+    ck_assert_double_eq(f.sample.p50, 0);
+    ck_assert_double_eq(f.queue_mean, 0);
+    ck_assert_double_eq(f.t_sample + f.t_train + f.t_standby, 0);
 }
 END_TEST
 
@@ -455,6 +497,8 @@ int main(void)
     tcase_add_test(t, an_epoch_of_one_batch_has_figures);
     tcase_add_test(t, nothing_counted_and_no_time_divide_by_nothing);
     tcase_add_test(t, an_evaluation_keeps_the_percentiles_of_its_heaviest_phase);
+    tcase_add_test(t, restored_batches_have_losses_and_no_times);
+    tcase_add_test(t, an_epoch_that_was_restored_as_a_whole_has_no_times);
     tcase_add_test(t, trainers_that_starve_accuse_the_samplers);
     tcase_add_test(t, samplers_without_memory_accuse_the_trainers);
     tcase_add_test(t, extraction_is_named_when_it_dominates);

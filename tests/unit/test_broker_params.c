@@ -114,9 +114,9 @@ START_TEST(the_files_data_is_what_was_hashed)
     must(sl_params_from_hello(&params, &hello));
     float *v = calloc(params.n, sizeof *v);
     sl_params_initialise(&params, 99, v);
-    must(sl_params_sha256(&params, v, hex));
+    must(sl_params_sha256(&params, v, 0, hex));
     snprintf(path, sizeof path, "%s", in_dir("m.safetensors"));
-    must(sl_params_save(&params, v, path, "job", "final"));
+    must(sl_params_save(&params, v, 0, path, "job", "final"));
     FILE *f = fopen(path, "rb");
     ck_assert_ptr_nonnull(f);
     uint64_t header;
@@ -127,10 +127,128 @@ START_TEST(the_files_data_is_what_was_hashed)
     fclose(f);
     ck_assert_int_eq(memcmp(back, v, params.n * 4), 0);
     v[params.n - 1] = 2.5f;
-    must(sl_params_sha256(&params, v, other));
+    must(sl_params_sha256(&params, v, 0, other));
     ck_assert_str_ne(hex, other);
     free(v);
     free(back);
+    sl_params_fini(&params);
+}
+END_TEST
+
+// --- reading ---
+
+// The model's two tensors, of other shapes or names, in a file.
+static const char *write_tensors(const char *first, uint64_t rows, uint64_t columns,
+                                 const char *second, uint64_t n)
+{
+    static float data[10000];
+    for (size_t i = 0; i < SL_COUNT_OF(data); i++)
+        data[i] = (float)i;
+    const struct sl_safetensor given[] = {
+        {.name = second, .ndim = 1, .shape = {n}, .data = data + 5000},
+        {.name = first, .ndim = 2, .shape = {rows, columns}, .data = data},
+    };
+    const char *path = in_dir("w.safetensors");
+    must(sl_safetensors_write(path, given, 2, NULL, 0));
+    return path;
+}
+
+START_TEST(a_file_is_read_by_names_in_any_order)
+{
+    must(sl_params_from_hello(&params, &hello));
+    float *v = calloc(params.n, sizeof *v);
+    must(
+        sl_params_load(&params, write_tensors("convs.0.lin.weight", 70, 33, "convs.0.bias", 7), v));
+    ck_assert_float_eq(v[0], 0);
+    ck_assert_float_eq(v[70 * 33 - 1], 70 * 33 - 1);
+    ck_assert_float_eq(v[70 * 33], 5000);
+    ck_assert_float_eq(v[params.n - 1], 5006);
+    free(v);
+    sl_params_fini(&params);
+}
+END_TEST
+
+START_TEST(a_file_of_another_model_is_refused_with_all_differences)
+{
+    must(sl_params_from_hello(&params, &hello));
+    float *v = calloc(params.n, sizeof *v);
+    ck_assert_int_eq(
+        sl_params_load(&params, write_tensors("convs.0.lin.weight", 33, 70, "convs.0.bias", 8), v),
+        SL_EFORMAT);
+    assert_message_has("2 differences");
+    assert_message_has("'convs.0.lin.weight': found shape (33, 70), wanted (70, 33)");
+    assert_message_has("'convs.0.bias': found shape (8), wanted (7)");
+    ck_assert_int_eq(
+        sl_params_load(&params, write_tensors("convs.0.lin_l.weight", 70, 33, "convs.0.bias", 7),
+                       v),
+        SL_EFORMAT);
+    assert_message_has("'convs.0.lin.weight' (70, 33) is missing");
+    assert_message_has("'convs.0.lin_l.weight' is not a tensor of this model");
+    ck_assert_int_eq(sl_params_load(&params, in_dir("none"), v), SL_ENOENT);
+    for (uint64_t i = 0; i < params.n; i++)
+        ck_assert_float_eq(v[i], 0);
+    free(v);
+    sl_params_fini(&params);
+}
+END_TEST
+
+START_TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
+{
+    struct sl_safetensors_file f;
+    tensor[1].role = SL_PARAM_COUNTER;
+    ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO); // it has a shape
+    tensor[1].n_shape = 0;
+    must(sl_params_from_hello(&params, &hello));
+    ck_assert_uint_eq(params.n, 70 * 33);
+    float *v = calloc(params.n, sizeof *v);
+    v[0] = 3;
+    must(sl_params_save(&params, v, 1234, in_dir("c.safetensors"), "job", "note"));
+    must(sl_safetensors_open(in_dir("c.safetensors"), &f));
+    const struct sl_safetensor *t = sl_safetensors_find(&f, "convs.0.bias");
+    ck_assert(t && t->ndim == 0 && t->dtype == SL_DTYPE_I64);
+    ck_assert_int_eq(*(const int64_t *)t->data, 1234);
+    sl_safetensors_close(&f);
+    v[0] = 0;
+    must(sl_params_load(&params, in_dir("c.safetensors"), v));
+    ck_assert_float_eq(v[0], 3);
+    sl_params_fini(&params);
+    tensor[0].n_shape = 0; // only counters are scalars
+    ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO);
+    tensor[0].n_shape = 2;
+    tensor[0].role = 9;
+    ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO);
+    free(v);
+}
+END_TEST
+
+START_TEST(the_optimizers_arrays_are_named_as_pytorch_names_them)
+{
+    struct sl_safetensors_file f;
+    tensor[1].role = SL_PARAM_RUNNING;
+    must(sl_params_from_hello(&params, &hello));
+    float *a = calloc(params.n, sizeof *a), *b = calloc(params.n, sizeof *b);
+    for (uint64_t i = 0; i < params.n; i++) {
+        a[i] = (float)i;
+        b[i] = -(float)i;
+    }
+    const float *from[2] = {a, b};
+    must(sl_params_save_state(&params, from, 2, in_dir("o.safetensors"), "job", "note"));
+    must(sl_safetensors_open(in_dir("o.safetensors"), &f));
+    ck_assert_uint_eq(f.n_tensors, 2);
+    ck_assert_ptr_nonnull(sl_safetensors_find(&f, "exp_avg.convs.0.lin.weight"));
+    sl_safetensors_close(&f);
+    float *c = calloc(params.n, sizeof *c), *d = calloc(params.n, sizeof *d);
+    float *into[2] = {c, d};
+    must(sl_params_load_state(&params, in_dir("o.safetensors"), into, 2));
+    ck_assert_int_eq(memcmp(a, c, 70 * 33 * sizeof *a), 0);
+    ck_assert_int_eq(memcmp(b, d, 70 * 33 * sizeof *a), 0);
+    // Another optimizer's file does not fit.
+    ck_assert_int_eq(sl_params_load_state(&params, in_dir("o.safetensors"), into, 1), SL_EFORMAT);
+    assert_message_has("momentum_buffer.convs.0.lin.weight");
+    free(a);
+    free(b);
+    free(c);
+    free(d);
     sl_params_fini(&params);
 }
 END_TEST
@@ -147,6 +265,10 @@ int main(void)
     tcase_add_test(c, every_tensor_has_draws_of_its_own);
     tcase_add_test(c, nonsense_is_refused);
     tcase_add_test(c, the_files_data_is_what_was_hashed);
+    tcase_add_test(c, a_file_is_read_by_names_in_any_order);
+    tcase_add_test(c, a_file_of_another_model_is_refused_with_all_differences);
+    tcase_add_test(c, a_counter_takes_no_floats_and_is_an_integer_in_the_file);
+    tcase_add_test(c, the_optimizers_arrays_are_named_as_pytorch_names_them);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

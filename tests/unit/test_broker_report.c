@@ -107,9 +107,54 @@ START_TEST(a_report_without_results_has_all_its_keys)
         ck_assert_msg(cJSON_HasObjectItem(report, keys[i]), "no '%s'", keys[i]);
     ck_assert(!cJSON_HasObjectItem(report, "samples_digest"));
     EXPECT_NULL("test_accuracy");
+    EXPECT_NULL("test");
+    EXPECT_NULL("best_metric");
+    EXPECT_NULL("stopped_early");
     EXPECT_TEXT("cache.policy", "none");
     ck_assert_int_eq(cJSON_GetArraySize(at(report, "allocations")), 0);
     EXPECT("switching.seconds_saved", 0);
+}
+END_TEST
+
+static struct sl_evaluation evaluation(double accuracy, double macro_f1, double loss)
+{
+    return (struct sl_evaluation){
+        .applies =
+            {[SL_MEASURE_ACCURACY] = true, [SL_MEASURE_MACRO_F1] = true, [SL_MEASURE_LOSS] = true},
+        .value = {[SL_MEASURE_ACCURACY] = accuracy,
+                  [SL_MEASURE_MACRO_F1] = macro_f1,
+                  [SL_MEASURE_LOSS] = loss}};
+}
+
+START_TEST(evaluations_have_their_tasks_metrics)
+{
+    struct sl_epoch_figures f = {.epoch = 0};
+    const struct sl_best best = {.has = true, .epoch = 1, .value = 0.6};
+    const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
+    cJSON_Delete(add_epoch(&f));
+    f = (struct sl_epoch_figures){.epoch = 1, .evaluated = true, .val = evaluation(0.8, 0.6, 2)};
+    cJSON_Delete(add_epoch(&f));
+    outcome.best = &best;
+    outcome.measure = SL_MEASURE_MACRO_F1;
+    outcome.test = &test;
+    outcome.stop_reason = "enough";
+    outcome.trained_epochs = 2;
+    finish();
+    const cJSON *epochs = at(report, "epochs");
+    const cJSON *first = cJSON_GetArrayItem(epochs, 0), *second = cJSON_GetArrayItem(epochs, 1);
+    ck_assert(cJSON_IsNull(at(first, "val")) && cJSON_IsNull(at(first, "val_accuracy")));
+    ck_assert_double_eq(at(second, "val_accuracy")->valuedouble, 0.8);
+    ck_assert_double_eq(at(second, "val.macro_f1")->valuedouble, 0.6);
+    ck_assert(!cJSON_HasObjectItem(at(second, "val"), "mae"));
+    EXPECT("test.accuracy", 0.75);
+    EXPECT("test_accuracy", 0.75);
+    EXPECT_NULL("test.loss");
+    EXPECT_TEXT("best_metric.name", "macro_f1");
+    EXPECT("best_metric.value", 0.6);
+    EXPECT("best_metric.epoch", 1);
+    EXPECT("best_val_accuracy", 0.8); // of the best epoch, whatever made it the best
+    EXPECT("stopped_early.epoch", 1);
+    EXPECT_TEXT("stopped_early.reason", "enough");
 }
 END_TEST
 
@@ -409,6 +454,7 @@ int main(void)
     tcase_set_timeout(c, 10);
     tcase_add_test(c, a_report_replaces_a_file_and_not_a_link_or_a_device);
     tcase_add_test(c, a_report_without_results_has_all_its_keys);
+    tcase_add_test(c, evaluations_have_their_tasks_metrics);
     tcase_add_test(c, a_loss_that_is_no_number_is_null);
     tcase_add_test(c, an_epoch_says_what_the_cache_and_the_standby_trainers_did);
     tcase_add_test(c, an_epoch_of_async_updates_has_its_staleness);

@@ -72,8 +72,11 @@ END_TEST
 START_TEST(an_earlier_run_is_refused_and_kept)
 {
     struct sl_rundir run;
+    enum sl_rundir_content content;
     must(sl_rundir_create(&run, path, "{\"first\": true}"));
     sl_rundir_close(&run);
+    write_text("run/report.json", "{}");
+    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST);
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     assert_message_has("earlier run");
     assert_message_has("--set output=");
@@ -141,15 +144,83 @@ END_TEST
 
 START_TEST(of_two_jobs_one_gets_the_directory)
 {
-    // Both have checked; the other one has made log/ a moment ago.
-    struct sl_rundir run;
+    // Both have checked; the other one has taken it a moment ago.
+    struct sl_rundir run, other;
     char file[1300];
-    ck_assert_int_eq(mkdir(path, 0777), 0);
     must(sl_rundir_check(path));
-    snprintf(file, sizeof file, "%s/log", path);
-    ck_assert_int_eq(mkdir(file, 0777), 0);
+    must(sl_rundir_create(&other, path, "{\"other\": true}"));
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
+    assert_message_has("in use by a job that is running");
+    snprintf(file, sizeof file, "%s/log", path);
     ck_assert_msg(exists(file), "the other job's log/ is gone");
+    snprintf(file, sizeof file, "%s/config.json", path);
+    ck_assert_str_eq(read_all(file), "{\"other\": true}");
+    sl_rundir_close(&other);
+    must(sl_rundir_create(&run, path, "{}"));
+    sl_rundir_close(&run);
+}
+END_TEST
+
+START_TEST(a_run_that_was_killed_early_is_begun_anew)
+{
+    struct sl_rundir run;
+    enum sl_rundir_content content;
+    char file[1300];
+    must(sl_rundir_create(&run, path, "{\"first\": true}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":0}"));
+    sl_rundir_close(&run);
+    write_text("run/log/broker.log", "as it was\n");
+    write_text("run/.report.json.17-0.tmp", "half a rep");
+    must(sl_rundir_examine(path, &content));
+    ck_assert_int_eq(content, SL_RUNDIR_BEGUN);
+    must(sl_rundir_create(&run, path, "{\"second\": true}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":0,\"again\":1}"));
+    sl_rundir_close(&run);
+    snprintf(file, sizeof file, "%s/config.json", path);
+    ck_assert_str_eq(read_all(file), "{\"second\": true}");
+    snprintf(file, sizeof file, "%s/metrics.jsonl", path);
+    ck_assert_str_eq(read_all(file), "{\"epoch\":0,\"again\":1}\n");
+    snprintf(file, sizeof file, "%s/log/broker.log", path);
+    ck_assert_str_eq(read_all(file), "as it was\n");
+    // Something of somebody's beside it, and it is his.
+    write_text("run/notes.txt", "precious");
+    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST);
+    assert_message_has("notes.txt");
+}
+END_TEST
+
+START_TEST(a_run_with_checkpoints_is_gone_on_with)
+{
+    struct sl_rundir run;
+    enum sl_rundir_content content;
+    char file[1300];
+    must(sl_rundir_create(&run, path, "{\"epochs\": 2}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":0}"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":1}"));
+    sl_rundir_close(&run);
+    write_text("run/report.json", "{}");
+    snprintf(file, sizeof file, "%s/checkpoints", path);
+    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST); // none there
+    snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
+    ck_assert_int_eq(mkdir(file, 0777), 0);
+    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST); // none that is whole
+    snprintf(file, sizeof file, "%s/checkpoints/000000000006", path);
+    ck_assert_int_eq(mkdir(file, 0777), 0);
+    must(sl_rundir_examine(path, &content));
+    ck_assert_int_eq(content, SL_RUNDIR_CHECKPOINTS);
+    ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
+    ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
+    // metrics.jsonl is cut back to what the checkpoint knows.
+    must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n"));
+    must(sl_rundir_add_metrics(&run, "{\"epoch\":1,\"again\":1}"));
+    sl_rundir_close(&run);
+    snprintf(file, sizeof file, "%s/metrics.jsonl", path);
+    ck_assert_str_eq(read_all(file), "{\"epoch\":0}\n{\"epoch\":1,\"again\":1}\n");
+    snprintf(file, sizeof file, "%s/config.json", path);
+    ck_assert_str_eq(read_all(file), "{\"epochs\": 4}");
+    snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
+    ck_assert_msg(!exists(file), "what a crash had left is still there");
 }
 END_TEST
 
@@ -184,6 +255,8 @@ int main(void)
     tcase_add_test(t, an_empty_name_is_refused);
     tcase_add_test(t, a_dangling_link_is_refused);
     tcase_add_test(t, of_two_jobs_one_gets_the_directory);
+    tcase_add_test(t, a_run_that_was_killed_early_is_begun_anew);
+    tcase_add_test(t, a_run_with_checkpoints_is_gone_on_with);
     tcase_add_test(t, a_report_needs_a_directory_that_exists);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -733,14 +733,14 @@ START_TEST(an_estimate_with_all_neighbours_counts_exactly)
     struct sl_batch_estimate e = {.batch_size = 100};
     tiny_begin(); // 5 vertices, 7 edges
     must(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 1, &ds));
-    must(sl_batch_estimate_parse("-1,-1", &e));
+    must(sl_batch_estimate_parse("inspect", "-1,-1", &e));
     must(sl_batch_estimate_run(&ds, 1, &e));
     // Training vertices 3 and 1 have the in-neighbours {0} and {0, 2, 3}: 4 edges, inputs 0 to 3.
     // The second hop adds those of 0 (none) and 2 (1 and 3): 4 + 6 edges.
     ck_assert(e.edges == 10 && e.input_nodes == 4);
     ck_assert(e.feature_bytes == 4 * 3 * 4);
     ck_assert(e.block_bytes == 4 * (2 * 4 + 2 + 4 + 10));
-    must(sl_batch_estimate_parse("1", &e));
+    must(sl_batch_estimate_parse("inspect", "1", &e));
     must(sl_batch_estimate_run(&ds, 1, &e));
     ck_assert(e.edges == 2);
     sl_dataset_close(&ds);
@@ -752,10 +752,10 @@ START_TEST(a_malformed_fanout_is_refused)
     static const char *const bad[] = {"", "5,", "5,,5", "0", "-2", "a", "1,2,3,4,5,6,7,8,9", "5 5"};
     struct sl_batch_estimate e = {0};
     for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
-        ck_assert_msg(sl_batch_estimate_parse(bad[i], &e) == SL_EINVAL, "'%s'", bad[i]);
+        ck_assert_msg(sl_batch_estimate_parse("inspect", bad[i], &e) == SL_EINVAL, "'%s'", bad[i]);
         assert_message_has("wanted 1 to 8 numbers");
     }
-    must(sl_batch_estimate_parse("15,-1", &e));
+    must(sl_batch_estimate_parse("inspect", "15,-1", &e));
     ck_assert(e.n_hops == 2 && e.fanout[0] == 15 && e.fanout[1] == -1);
 }
 END_TEST

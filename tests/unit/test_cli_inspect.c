@@ -1,5 +1,6 @@
 // What `sluice inspect`, `doctor` and `schema` print.
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <sys/resource.h>
 
 #include "broker/cli/command.h"
@@ -74,6 +75,7 @@ START_TEST(inspect_describes_a_data_set)
     ck_assert_str_eq(string(json, "feat_dtype"), "float32");
     ck_assert(number(json, "feat_dim") == 3);
     ck_assert(number(json, "class_counts.0") == 2 && number(json, "class_counts.1") == 2);
+    ck_assert_str_eq(string(json, "task"), "multiclass");
     ck_assert(number(json, "unlabelled") == 1);
     ck_assert(number(json, "split.train") == 2 && number(json, "split.test") == 1);
     struct stat st;
@@ -82,6 +84,54 @@ START_TEST(inspect_describes_a_data_set)
     ck_assert(cJSON_GetObjectItem(files, "node_feat.npy")->valuedouble == (double)st.st_size);
     ck_assert(number(json, "batch.edges") == 4);
     cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(inspect_describes_several_labels)
+{
+    int rc;
+    tiny_begin();
+    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
+                                "\"num_classes\": 2, \"task\": \"multilabel\"}");
+    write_npy("node_label.npy", SL_DTYPE_I8, 2, (uint64_t[]){5, 2},
+              (int8_t[]){1, 0, 1, -1, -1, -1, 0, 1, 1, 0});
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert_str_eq(string(json, "task"), "multilabel");
+    ck_assert(number(json, "labels.0.known") == 4 && number(json, "labels.0.positive") == 3);
+    ck_assert(number(json, "labels.1.known") == 3 && number(json, "labels.1.positive") == 1);
+    ck_assert(number(json, "unlabelled") == 1);
+    cJSON_Delete(json);
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    char *text = capture_end();
+    assert_has(text, "2, of which a labelled vertex has 1.00, 1 vertices unlabelled");
+    assert_has(text, "75.0 %");
+    free(text);
+}
+END_TEST
+
+START_TEST(inspect_describes_numbers)
+{
+    int rc;
+    tiny_begin();
+    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"feat_dim\": 3, "
+                                "\"task\": \"regression\"}");
+    WRITE_F32("node_label.npy", 1000000, 1000002, NAN, 1000001, 1000005);
+    cJSON *json = JSON_OF(&rc, sl_command_inspect, "inspect", dir, "-o", "json");
+    ck_assert_str_eq(string(json, "task"), "regression");
+    ck_assert(number(json, "num_classes") == 1);
+    ck_assert(number(json, "targets.0.known") == 4 && number(json, "unlabelled") == 1);
+    ck_assert(number(json, "targets.0.min") == 1000000);
+    ck_assert(number(json, "targets.0.max") == 1000005);
+    ck_assert(number(json, "targets.0.mean") == 1000002);
+    ck_assert_double_eq_tol(number(json, "targets.0.deviation"), sqrt(14.0 / 4), 1e-9);
+    cJSON_Delete(json);
+    capture_begin();
+    ck_assert_int_eq(RUN(sl_command_inspect, "inspect", dir), 0);
+    char *text = capture_end();
+    assert_has(text, "1 number a vertex, 1 vertices unlabelled");
+    assert_has(text, "1.87083");
+    free(text);
 }
 END_TEST
 
@@ -245,6 +295,8 @@ int main(void)
     Suite *s = suite_create("cli_inspect");
     TCase *t = add_case(s, "inspect");
     tcase_add_test(t, inspect_describes_a_data_set);
+    tcase_add_test(t, inspect_describes_several_labels);
+    tcase_add_test(t, inspect_describes_numbers);
     tcase_add_test(t, inspect_counts_vertices_whose_edges_weigh_nothing);
     tcase_add_test(t, inspect_remembers_a_validation);
     tcase_add_test(t, inspect_prints_tables);

@@ -11,7 +11,7 @@ static void show_epoch(const char *json)
 {
     struct sl_run_view view;
     size_t n;
-    sl_run_view_init(&view, false, 20);
+    sl_run_view_init(&view, false, 20, SL_MEASURE_ACCURACY);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
@@ -46,7 +46,7 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     struct sl_run_view view;
     size_t n;
     Sl__Control__Progress m = SL__CONTROL__PROGRESS__INIT;
-    sl_run_view_init(&view, false, 3);
+    sl_run_view_init(&view, false, 3, SL_MEASURE_ACCURACY);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;

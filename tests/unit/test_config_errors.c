@@ -11,6 +11,8 @@
 // A job with `rest` behind the keys that must be there.
 #define JOB(rest)         "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}" rest "}"
 #define MODEL(rest)       "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"" rest "}}"
+#define KIND(kind, rest)  "{\"dataset\": \"d\", \"model\": {\"kind\": \"" kind "\"" rest "}}"
+#define OPTIMIZER(rest)   JOB(", \"optimizer\": {" rest "}")
 #define CACHE(rest)       JOB(", \"cache\": {\"policy\": " rest "}")
 #define WALK(rest)        JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
 #define SCHEDULE(entries) JOB(", \"schedule\": [" entries "]")
@@ -72,7 +74,9 @@ static const struct mistake mistakes[] = {
 
     // keys
     {"{}", SL_EINVAL, {"dataset: missing", "add it"}},
-    {"{\"dataset\": \"d\"}", SL_EINVAL, {"model.kind: missing", "\"graphsage\" or \"gcn\""}},
+    {"{\"dataset\": \"d\"}",
+     SL_EINVAL,
+     {"model.kind: missing", "\"graphsage\", \"gcn\", \"gat\", \"gin\" or \"pinsage\""}},
     {"{\"dataset\": \"d\", \"model\": {}}", SL_EINVAL, {"model.kind: missing"}},
     {JOB(", \"epocs\": 1"), SL_EINVAL, {"t.json: epocs: unknown key", "did you mean epochs?"}},
     {JOB(", \"Epochs\": 1"), SL_EINVAL, {"Epochs: unknown key", "did you mean epochs?"}},
@@ -170,11 +174,13 @@ static const struct mistake mistakes[] = {
     // words
     {"{\"dataset\": \"d\", \"model\": {\"kind\": \"grapsage\"}}",
      SL_EINVAL,
-     {"model.kind: found string \"grapsage\"", "wanted \"graphsage\" or \"gcn\"",
+     {"model.kind: found string \"grapsage\"",
+      "wanted \"graphsage\", \"gcn\", \"gat\", \"gin\" or \"pinsage\"",
       "did you mean \"graphsage\"?"}},
     {"{\"dataset\": \"d\", \"model\": {\"kind\": \"transformer\"}}",
      SL_EINVAL,
-     {"found string \"transformer\"", "wanted \"graphsage\" or \"gcn\""}},
+     {"found string \"transformer\"",
+      "wanted \"graphsage\", \"gcn\", \"gat\", \"gin\" or \"pinsage\""}},
     {JOB(", \"optimizer\": {\"kind\": \"Adam\"}"), SL_EINVAL, {"did you mean \"adam\"?"}},
     {JOB(", \"updates\": {\"mode\": \"asynch\"}"),
      SL_EINVAL,
@@ -373,6 +379,63 @@ static const struct mistake mistakes[] = {
     {CPU("\"cores\": 0, \"memory\": \"99999999TiB\""), SL_EINVAL, {"devices[0].memory"}},
     {CPU("\"cores\": 0, \"memory\": \"auto\""), SL_EINVAL, {"found string \"auto\""}},
     {JOB(", \"arena\": {\"memory\": \"lots\"}"), SL_EINVAL, {"arena.memory", "or \"auto\""}},
+
+    // models
+    {KIND("gat", ", \"hidden\": 30, \"heads\": 8"),
+     SL_EINVAL,
+     {"model.hidden: found 30 with 8 heads", "a multiple of model.heads", "take 24 or 32"}},
+    {KIND("gat", ", \"hidden\": 3, \"heads\": 4"), SL_EINVAL, {"take 4, or change model.heads"}},
+    {KIND("gat", ", \"heads\": 0"), SL_EINVAL, {"model.heads: found number 0", "from 1 to 256"}},
+    {KIND("gat", ", \"attention_dropout\": 1"), SL_EINVAL, {"model.attention_dropout: found"}},
+    {KIND("gcn", ", \"heads\": 4"), SL_EINVAL, {"model.heads: found", "only with \"gat\""}},
+    {KIND("gin", ", \"residual\": true"), SL_EINVAL, {"model.residual", "only with \"gat\""}},
+    {KIND("gat", ", \"train_eps\": true"), SL_EINVAL, {"model.train_eps", "only with \"gin\""}},
+    {KIND("gat", ", \"aggregator\": \"max\""),
+     SL_EINVAL,
+     {"model.aggregator", "only with \"graphsage\""}},
+    {KIND("graphsage", ", \"aggregator\": \"lstm\""),
+     SL_EINVAL,
+     {"model.aggregator: found string \"lstm\"", "\"mean\", \"max\" or \"gcn\""}},
+    {KIND("graphsage", ", \"self_loops\": false"), SL_EINVAL, {"only with \"gcn\""}},
+    {KIND("pinsage", ", \"degrees\": \"block\""), SL_EINVAL, {"only with \"gcn\""}},
+    {MODEL(", \"norm\": \"instance\""), SL_EINVAL, {"\"none\", \"batch\" or \"layer\""}},
+    {MODEL(", \"jumping\": \"lstm\""), SL_EINVAL, {"\"last\", \"cat\" or \"max\""}},
+    {MODEL(", \"activation\": \"gelu\""), SL_EINVAL, {"\"relu\", \"elu\" or \"leaky_relu\""}},
+    {MODEL(", \"weights\": \"\""), SL_EINVAL, {"model.weights: found string \"\""}},
+
+    // what training makes small, and how
+    {JOB(", \"loss\": {\"class_weights\": \"even\"}"),
+     SL_EINVAL,
+     {"loss.class_weights: found string \"even\"", "a list of 1 to 256 numbers",
+      "\"none\" or \"balanced\""}},
+    {JOB(", \"loss\": {\"class_weights\": []}"), SL_EINVAL, {"loss.class_weights: found list []"}},
+    {JOB(", \"loss\": {\"class_weights\": [1, -2]}"),
+     SL_EINVAL,
+     {"loss.class_weights: entry 1: found number -2", "from 0 to"}},
+    {JOB(", \"loss\": {\"class_weights\": [1, \"2\"]}"), SL_EINVAL, {"entry 1: found string"}},
+    {JOB(", \"loss\": {\"class_weights\": 3}"), SL_EINVAL, {"found number 3"}},
+    {OPTIMIZER("\"kind\": \"sgd\", \"beta1\": 0.5"), SL_EINVAL, {"optimizer.beta1", "\"adamw\""}},
+    {OPTIMIZER("\"kind\": \"adamw\", \"momentum\": 0.5"), SL_EINVAL, {"only with \"sgd\""}},
+    {OPTIMIZER("\"gamma\": 0.5"), SL_EINVAL, {"optimizer.gamma", "only with \"step\""}},
+    {OPTIMIZER("\"min_lr\": 0.5"), SL_EINVAL, {"optimizer.min_lr", "only with \"cosine\""}},
+    {OPTIMIZER("\"schedule\": \"cosine\", \"lr\": 0.1, \"min_lr\": 0.2"),
+     SL_EINVAL,
+     {"optimizer.min_lr: found 0.2 with optimizer.lr 0.1", "at most that"}},
+    {OPTIMIZER("\"schedule\": \"step\", \"step_epochs\": 0"), SL_EINVAL, {"step_epochs: found"}},
+    {OPTIMIZER("\"warmup_epochs\": 10.5"),
+     SL_EINVAL,
+     {"optimizer.warmup_epochs: found 10.5 with 10 epochs", "lower it, or raise epochs"}},
+    {OPTIMIZER("\"clip_norm\": -1"), SL_EINVAL, {"optimizer.clip_norm: found number -1"}},
+    {JOB(", \"early_stopping\": {\"patience\": 3}, \"evaluate\": {\"every\": 0}"),
+     SL_EINVAL,
+     {"early_stopping.patience: found 3 with evaluate.every 0", "set evaluate.every to 1"}},
+    {JOB(", \"early_stopping\": {\"min_delta\": -1}"), SL_EINVAL, {"min_delta: found number -1"}},
+    {JOB(", \"evaluate\": {\"metric\": \"f1\"}"),
+     SL_EINVAL,
+     {"evaluate.metric: found string \"f1\"", "\"micro_f1\""}},
+    {JOB(", \"patience\": 3"), SL_EINVAL, {"did you mean early_stopping.patience?"}},
+    {JOB(", \"checkpoint\": {\"keep\": 0}"), SL_EINVAL, {"checkpoint.keep: found number 0"}},
+    {JOB(", \"checkpoint\": {\"every_updates\": 1.5}"), SL_EINVAL, {"found number 1.5"}},
 
     // names become paths
     {JOB(", \"name\": \"a/b\""), SL_EINVAL, {"name: found string \"a/b\"", "without \"/\""}},

@@ -44,6 +44,19 @@ static const char *const jobs[] = {
     " \"throttle\": {\"sample\": 0.001, \"train\": 0.1, \"standby\": 10}}",
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"sampler\": {\"kind\": \"weighted\"},"
     " \"cache\": {\"policy\": \"optimal\", \"ratio\": \"auto\"}, \"schedule\": []}",
+    // every key of models and training
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"hidden\": 64, \"heads\": 4,"
+    "   \"attention_dropout\": 0.1, \"residual\": true, \"activation\": \"leaky_relu\","
+    "   \"norm\": \"batch\", \"jumping\": \"max\", \"weights\": \"w\"},"
+    " \"loss\": {\"class_weights\": [0.1, 1e-9, 1000000]},"
+    " \"optimizer\": {\"kind\": \"adamw\", \"decay_on\": \"first_layer\", \"clip_norm\": 0.1,"
+    "   \"schedule\": \"cosine\", \"min_lr\": 1e-7, \"warmup_epochs\": 1.5},"
+    " \"evaluate\": {\"metric\": \"roc_auc\"},"
+    " \"early_stopping\": {\"patience\": 3, \"min_delta\": 0.001},"
+    " \"checkpoint\": {\"every_updates\": 9007199254740991, \"every_seconds\": 0, \"keep\": 9}}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gin\", \"eps\": 0.1, \"train_eps\": true},"
+    " \"loss\": {\"class_weights\": \"balanced\"},"
+    " \"optimizer\": {\"schedule\": \"step\", \"gamma\": 0.3, \"step_epochs\": 7}}",
     // devices that the split and the schedule make
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"cache\": {\"policy\": \"random\"},"
     " \"allocation\": {\"samplers\": 5},"

@@ -134,6 +134,64 @@ START_TEST(every_key_reaches_its_field)
 }
 END_TEST
 
+START_TEST(every_key_of_models_and_training_reaches_its_field)
+{
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"hidden\": 64, \"heads\": 4,"
+          "   \"attention_dropout\": 0.25, \"residual\": true, \"activation\": \"elu\","
+          "   \"norm\": \"layer\", \"jumping\": \"cat\", \"weights\": \"a.safetensors\"},"
+          " \"loss\": {\"class_weights\": [1, 0.5, 1e6]},"
+          " \"optimizer\": {\"kind\": \"adamw\", \"beta1\": 0.8, \"decay_on\": \"first_layer\","
+          "   \"clip_norm\": 2.5, \"schedule\": \"cosine\", \"min_lr\": 0.001,"
+          "   \"warmup_epochs\": 0.5},"
+          " \"evaluate\": {\"metric\": \"macro_f1\"},"
+          " \"early_stopping\": {\"patience\": 7, \"min_delta\": 0.125},"
+          " \"checkpoint\": {\"every_updates\": 100, \"every_seconds\": 0.5, \"keep\": 3}}");
+    ck_assert_int_eq(config.model.kind, SL_MODEL_GAT);
+    ck_assert_uint_eq(config.model.heads, 4);
+    ck_assert(config.model.attention_dropout == 0.25 && config.model.residual);
+    ck_assert_int_eq(config.model.activation, SL_CONFIG_ELU);
+    ck_assert_int_eq(config.model.norm, SL_NORM_LAYER);
+    ck_assert_int_eq(config.model.jumping, SL_JUMPING_CAT);
+    ck_assert_str_eq(config.model.weights, "a.safetensors");
+    ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_LIST);
+    ck_assert_uint_eq(config.loss.n_class_weights, 3);
+    ck_assert(config.loss.class_weight[1] == 0.5 && config.loss.class_weight[2] == 1e6);
+    ck_assert_int_eq(config.optimizer.kind, SL_OPTIMIZER_ADAMW);
+    ck_assert(config.optimizer.beta1 == 0.8 && config.optimizer.clip_norm == 2.5);
+    ck_assert_int_eq(config.optimizer.decay_on, SL_DECAY_FIRST_LAYER);
+    ck_assert_int_eq(config.optimizer.schedule, SL_LR_COSINE);
+    ck_assert(config.optimizer.min_lr == 0.001 && config.optimizer.warmup_epochs == 0.5);
+    ck_assert_int_eq(config.evaluate.metric, SL_METRIC_MACRO_F1);
+    ck_assert_uint_eq(config.early_stopping.patience, 7);
+    ck_assert(config.early_stopping.min_delta == 0.125);
+    ck_assert_uint_eq(config.checkpoint.every_updates, 100);
+    ck_assert(config.checkpoint.every_seconds == 0.5);
+    ck_assert_uint_eq(config.checkpoint.keep, 3);
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gin\", \"eps\": -0.5,"
+          "   \"train_eps\": true}, \"loss\": {\"class_weights\": \"balanced\"},"
+          " \"optimizer\": {\"schedule\": \"step\", \"step_epochs\": 5, \"gamma\": 0.5}}");
+    ck_assert(config.model.eps == -0.5 && config.model.train_eps);
+    ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_BALANCED);
+    ck_assert_uint_eq(config.loss.n_class_weights, 0);
+    ck_assert_uint_eq(config.optimizer.step_epochs, 5);
+    ck_assert(config.optimizer.gamma == 0.5);
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"self_loops\": false,"
+          "   \"degrees\": \"block\"}}");
+    ck_assert(!config.model.self_loops);
+    ck_assert_int_eq(config.model.degrees, SL_DEGREES_BLOCK);
+}
+END_TEST
+
+START_TEST(attention_is_dropped_like_the_rest_unless_it_is_said)
+{
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"dropout\": 0.25}}");
+    ck_assert(config.model.attention_dropout == 0.25);
+    parse("{\"dataset\": \"d\", \"model\": {\"kind\": \"gat\", \"dropout\": 0.25,"
+          " \"attention_dropout\": 0}}");
+    ck_assert(config.model.attention_dropout == 0);
+}
+END_TEST
+
 START_TEST(left_out_keys_have_their_defaults)
 {
     parse(MINIMAL);
@@ -177,6 +235,21 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert_uint_eq(config.evaluate.every, 1);
     ck_assert(config.evaluate.full);
     ck_assert_uint_eq(config.evaluate.batch_size, 1024);
+    ck_assert_int_eq(config.evaluate.metric, SL_METRIC_AUTO);
+    ck_assert_int_eq(config.model.activation, SL_CONFIG_RELU);
+    ck_assert_int_eq(config.model.norm, SL_NORM_NONE);
+    ck_assert_int_eq(config.model.jumping, SL_JUMPING_NONE);
+    ck_assert_int_eq(config.model.degrees, SL_DEGREES_GRAPH);
+    ck_assert(config.model.self_loops);
+    ck_assert_str_eq(config.model.weights, "");
+    ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_NONE);
+    ck_assert_int_eq(config.optimizer.schedule, SL_LR_CONSTANT);
+    ck_assert_int_eq(config.optimizer.decay_on, SL_DECAY_ALL);
+    ck_assert(config.optimizer.clip_norm == 0 && config.optimizer.warmup_epochs == 0);
+    ck_assert_uint_eq(config.early_stopping.patience, 0);
+    ck_assert_uint_eq(config.checkpoint.every_updates, 0);
+    ck_assert(config.checkpoint.every_seconds == 300);
+    ck_assert_uint_eq(config.checkpoint.keep, 2);
 }
 END_TEST
 
@@ -398,6 +471,13 @@ static const struct {
     {"sampler\": {\"kind", "weighted", offsetof(struct sl_config, sampler.kind),
      SL_SAMPLER_WEIGHTED},
     {"sampler\": {\"kind", "walk", offsetof(struct sl_config, sampler.kind), SL_SAMPLER_WALK},
+    {"optimizer\": {\"kind", "adamw", offsetof(struct sl_config, optimizer.kind),
+     SL_OPTIMIZER_ADAMW},
+    {"evaluate\": {\"metric", "roc_auc", offsetof(struct sl_config, evaluate.metric),
+     SL_METRIC_ROC_AUC},
+    {"evaluate\": {\"metric", "loss", offsetof(struct sl_config, evaluate.metric), SL_METRIC_LOSS},
+    {"evaluate\": {\"metric", "accuracy", offsetof(struct sl_config, evaluate.metric),
+     SL_METRIC_ACCURACY},
     {"updates\": {\"mode", "ordered", offsetof(struct sl_config, updates.mode), SL_UPDATE_ORDERED},
     {"updates\": {\"mode", "async", offsetof(struct sl_config, updates.mode), SL_UPDATE_ASYNC},
     {"cache\": {\"policy", "none", offsetof(struct sl_config, cache.policy), SL_CACHE_NONE},
@@ -552,6 +632,8 @@ int main(void)
     tcase_set_timeout(t, 20);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, every_key_reaches_its_field);
+    tcase_add_test(t, every_key_of_models_and_training_reaches_its_field);
+    tcase_add_test(t, attention_is_dropped_like_the_rest_unless_it_is_said);
     tcase_add_test(t, left_out_keys_have_their_defaults);
     tcase_add_test(t, the_name_decides_the_run_directory);
     tcase_add_test(t, auto_devices_are_the_physical_cores);

@@ -128,6 +128,16 @@ START_TEST(an_entry_of_a_list_can_be_reached)
 }
 END_TEST
 
+START_TEST(class_weights_can_be_set)
+{
+    ck_assert_int_eq(load("loss.class_weights=[2,0.5]", NULL), SL_OK);
+    ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_LIST);
+    ck_assert(config.loss.n_class_weights == 2 && config.loss.class_weight[0] == 2);
+    ck_assert_int_eq(load("loss.class_weights=balanced", NULL), SL_OK);
+    ck_assert_int_eq(config.loss.class_weights, SL_CLASS_WEIGHTS_BALANCED);
+}
+END_TEST
+
 START_TEST(a_schedule_can_be_set_and_changed)
 {
     must_load("devices=auto", "schedule=[{\"epoch\": 1, \"samplers\": 2, \"trainers\": 3}]");
@@ -149,7 +159,9 @@ static const struct {
     {"epochs", {"--set epochs: ", "no \"=\"", "wanted path=value"}},
     {"=5", {"--set =5: ", "no path"}},
     {"", {"no \"=\""}},
-    {"epoch=5", {"--set epoch=5: ", "epoch: unknown key", "did you mean epochs?"}},
+    {"epoch=5", {"with --set epoch=5: ", "epoch: unknown key", "did you mean epochs?"}},
+    {"loss.class_weights=[1, x]", {"loss.class_weights: found string", "a list of 1 to 256"}},
+    {"loss.class_weights=[1, -1]", {"with --set loss.class_weights=[1, -1]", "entry 1: found"}},
     {"model.layer=5", {"model.layer: unknown key", "did you mean model.layers?"}},
     {"modle.layers=5", {"did you mean model?"}},
     {"opt.lr=5", {"did you mean optimizer.lr?"}},
@@ -189,6 +201,8 @@ START_TEST(a_mistake_is_explained)
 {
     int rc = load(mistakes[_i].set, NULL);
     ck_assert_msg(rc == SL_EINVAL, "%s: %s", mistakes[_i].set, sl_strerror(rc));
+    ck_assert_msg(strncmp(sl_error_message(), path, strlen(path)) == 0, "no file's name: %s",
+                  sl_error_message());
     for (int i = 0; i < 3 && mistakes[_i].parts[i]; i++)
         ck_assert_msg(strstr(sl_error_message(), mistakes[_i].parts[i]) != NULL,
                       "\"%s\" is not in: %s", mistakes[_i].parts[i], sl_error_message());
@@ -235,6 +249,7 @@ int main(void)
     tcase_add_test(t, a_later_one_mends_an_earlier_one);
     tcase_add_test(t, devices_can_be_set);
     tcase_add_test(t, an_entry_of_a_list_can_be_reached);
+    tcase_add_test(t, class_weights_can_be_set);
     tcase_add_test(t, a_schedule_can_be_set_and_changed);
     tcase_add_loop_test(t, a_mistake_is_explained, 0, sizeof mistakes / sizeof mistakes[0]);
     tcase_add_test(t, the_message_names_the_override_that_decided);

@@ -131,6 +131,26 @@ START_TEST(half_precision_features_are_mapped)
 }
 END_TEST
 
+START_TEST(the_earlier_order_is_seen)
+{
+    static const uint32_t before[] = {4, 0, 3, 1, 2};
+    struct sl_dataset ds;
+    open_with(&ds, SL_CHECK_FULL);
+    ck_assert_ptr_null(ds.vertex_map);
+    uint64_t digest = ds.digest;
+    sl_dataset_close(&ds);
+    WRITE_I32("vertex_map.npy", 4, 0, 3, 1, 2);
+    open_with(&ds, SL_CHECK_FULL);
+    ck_assert_mem_eq(ds.vertex_map, before, sizeof before);
+    ck_assert_uint_ne(ds.digest, digest);
+    sl_dataset_close(&ds);
+    WRITE_I64("vertex_map.npy", 4, 0, 3, 1, 2);
+    open_with(&ds, SL_CHECK_TRUST);
+    ck_assert_mem_eq(ds.vertex_map, before, sizeof before);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
 START_TEST(a_graph_may_be_empty)
 {
     struct sl_dataset ds;
@@ -447,6 +467,7 @@ int main(void)
     tcase_add_test(t, labels_may_be_of_any_integer_type);
     tcase_add_test(t, narrow_labels_with_more_classes_than_they_can_name);
     tcase_add_test(t, half_precision_features_are_mapped);
+    tcase_add_test(t, the_earlier_order_is_seen);
     tcase_add_test(t, a_graph_may_be_empty);
     tcase_add_test(t, the_path_is_made_canonical);
     tcase_add_test(t, trusting_reads_no_contents);

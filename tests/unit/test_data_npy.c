@@ -103,6 +103,44 @@ START_TEST(types_of_numpy_are_refused_with_a_way_out)
 }
 END_TEST
 
+static void foreign(const char *dict, size_t n_data, struct sl_npy_header *h)
+{
+    struct image m = image_of(1, dict, n_data); // not aligned
+    must(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", h));
+}
+
+START_TEST(who_converts_may_have_other_orders_and_text)
+{
+    struct sl_npy_header h;
+    foreign("{'descr': '>i8', 'fortran_order': True, 'shape': (2, 3), } \n", 48, &h);
+    ck_assert(h.big_endian && h.fortran && h.dtype == SL_DTYPE_I64);
+    foreign("{'descr': '>f4', 'fortran_order': True, 'shape': (3,), }\n", 12, &h);
+    ck_assert(h.big_endian && !h.fortran); // one dimension has one order
+    foreign("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n", 3, &h);
+    ck_assert(!h.big_endian && !h.fortran);
+    foreign("{'descr': '|S3', 'fortran_order': False, 'shape': (), }\n", 3, &h);
+    ck_assert(h.dtype == SL_DTYPE_U8 && h.ndim == 1 && h.shape[0] == 3 && h.data_bytes == 3);
+    foreign("{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }\n", 24, &h);
+    ck_assert(h.dtype == SL_DTYPE_U8 && h.ndim == 2 && h.shape[0] == 2 && h.shape[1] == 12);
+    // What is refused stays refused.
+    static const char *const bad[] = {
+        "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '|S0', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '|Sx', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '|S99999999999', 'fortran_order': False, 'shape': (3,), }\n",
+        "{'descr': '|S2', 'fortran_order': False, 'shape': (1, 1, 1, 24), }\n",
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
+        struct image m = image_of(1, bad[i], 24);
+        ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EUNSUPPORTED);
+    }
+    struct image m = image_of(1, "{'descr': '>i8', 'fortran_order': False, 'shape': (9,), }\n", 24);
+    ck_assert_int_eq(sl_npy_parse_foreign(m.bytes, m.n, m.n, "file.npy", &h), SL_EFORMAT);
+    assert_message_has("truncated");
+}
+END_TEST
+
 START_TEST(malformed_headers_are_refused)
 {
     static const char *const dicts[] = {
@@ -413,6 +451,7 @@ int main(void)
     tcase_add_test(t, versions_are_read);
     tcase_add_test(t, spelling_may_vary);
     tcase_add_test(t, types_of_numpy_are_refused_with_a_way_out);
+    tcase_add_test(t, who_converts_may_have_other_orders_and_text);
     tcase_add_test(t, malformed_headers_are_refused);
     tcase_add_test(t, not_an_npy_file_is_said);
     tcase_add_test(t, size_must_be_exactly_what_the_header_says);

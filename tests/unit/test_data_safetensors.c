@@ -9,8 +9,8 @@ static const float weight[6] = {1, 2, 3, 4, 5, 6};
 static const float bias[2] = {-1, 0.5f};
 
 static const struct sl_safetensor two[] = {
-    {"convs.0.lin_l.weight", 2, {2, 3}, weight},
-    {"convs.0.lin_l.bias", 1, {2}, bias},
+    {"convs.0.lin_l.weight", SL_DTYPE_F32, 2, {2, 3}, weight},
+    {"convs.0.lin_l.bias", SL_DTYPE_F32, 1, {2}, bias},
 };
 
 // The whole file (free() it); its header's JSON and where its data starts.
@@ -74,7 +74,7 @@ START_TEST(every_header_length_is_padded)
         size_t n, at;
         cJSON *json;
         strcat(name, "x");
-        struct sl_safetensor t = {name, 1, {2}, bias};
+        struct sl_safetensor t = {name, SL_DTYPE_F32, 1, {2}, bias};
         must(sl_safetensors_write(in_dir("p"), &t, 1, NULL, 0));
         unsigned char *bytes = read_back("p", &n, &json, &at);
         assert_tensor(json->child, name, 1, (double[]){2}, 0, 8);
@@ -90,7 +90,7 @@ START_TEST(notes_and_odd_names_are_escaped)
     size_t n, at;
     cJSON *json;
     const struct sl_safetensors_note notes[] = {{"format", "pt"}, {"job", "a \"b\"\n"}};
-    const struct sl_safetensor t = {"quote\" back\\slash", 1, {2}, bias};
+    const struct sl_safetensor t = {"quote\" back\\slash", SL_DTYPE_F32, 1, {2}, bias};
     must(sl_safetensors_write(in_dir("n"), &t, 1, notes, 2));
     unsigned char *bytes = read_back("n", &n, &json, &at);
     const cJSON *meta = cJSON_GetObjectItem(json, "__metadata__");
@@ -106,7 +106,8 @@ START_TEST(scalars_empty_tensors_and_no_tensors_are_files)
 {
     size_t n, at;
     cJSON *json;
-    const struct sl_safetensor some[] = {{"scalar", 0, {0}, bias}, {"none", 2, {0, 7}, NULL}};
+    const struct sl_safetensor some[] = {{"scalar", SL_DTYPE_F32, 0, {0}, bias},
+                                         {"none", SL_DTYPE_F32, 2, {0, 7}, NULL}};
     must(sl_safetensors_write(in_dir("s"), some, 2, NULL, 0));
     unsigned char *bytes = read_back("s", &n, &json, &at);
     assert_tensor(json->child, "scalar", 0, NULL, 0, 4);
@@ -122,13 +123,45 @@ START_TEST(scalars_empty_tensors_and_no_tensors_are_files)
 }
 END_TEST
 
+START_TEST(integers_lie_before_floats)
+{
+    // So that they are aligned whatever the floats' sizes.
+    size_t n, at;
+    cJSON *json;
+    const int64_t count = 77;
+    char hex[SL_SHA256_HEX_BYTES], moved[SL_SHA256_HEX_BYTES];
+    const struct sl_safetensor some[] = {{"w", SL_DTYPE_F32, 1, {1}, bias},
+                                         {"n", SL_DTYPE_I64, 0, {0}, &count},
+                                         {"v", SL_DTYPE_NONE, 1, {2}, bias}};
+    const struct sl_safetensor half = {"h", SL_DTYPE_F16, 1, {2}, bias};
+    must(sl_safetensors_write(in_dir("i"), some, 3, NULL, 0));
+    unsigned char *bytes = read_back("i", &n, &json, &at);
+    ck_assert_str_eq(json->child->string, "n");
+    ck_assert_str_eq(cJSON_GetObjectItem(json->child, "dtype")->valuestring, "I64");
+    assert_tensor(json->child->next, "w", 1, (double[]){1}, 8, 12);
+    assert_tensor(json->child->next->next, "v", 1, (double[]){2}, 12, 20);
+    ck_assert_mem_eq(bytes + at, &count, 8);
+    ck_assert_uint_eq(n, at + 20);
+    cJSON_Delete(json);
+    free(bytes);
+    const struct sl_safetensor in_order[] = {some[1], some[0], some[2]};
+    must(sl_safetensors_sha256(some, 3, hex));
+    must(sl_safetensors_sha256(in_order, 3, moved));
+    ck_assert_str_eq(hex, moved);
+    ck_assert_int_eq(sl_safetensors_write(in_dir("i"), &half, 1, NULL, 0), SL_EINVAL);
+}
+END_TEST
+
 START_TEST(names_must_be_unique_and_there)
 {
-    const struct sl_safetensor twice[] = {{"w", 1, {2}, bias}, {"w", 1, {2}, bias}};
-    const struct sl_safetensor cases[] = {{"w", 1, {2}, bias}, {"W", 1, {2}, bias}};
-    const struct sl_safetensor unnamed = {"", 1, {2}, bias};
-    const struct sl_safetensor reserved = {"__metadata__", 1, {2}, bias};
-    const struct sl_safetensor huge = {"h", 2, {(uint64_t)1 << 40, (uint64_t)1 << 40}, bias};
+    const struct sl_safetensor twice[] = {{"w", SL_DTYPE_F32, 1, {2}, bias},
+                                          {"w", SL_DTYPE_F32, 1, {2}, bias}};
+    const struct sl_safetensor cases[] = {{"w", SL_DTYPE_F32, 1, {2}, bias},
+                                          {"W", SL_DTYPE_F32, 1, {2}, bias}};
+    const struct sl_safetensor unnamed = {"", SL_DTYPE_F32, 1, {2}, bias};
+    const struct sl_safetensor reserved = {"__metadata__", SL_DTYPE_F32, 1, {2}, bias};
+    const struct sl_safetensor huge = {
+        "h", SL_DTYPE_F32, 2, {(uint64_t)1 << 40, (uint64_t)1 << 40}, bias};
     ck_assert_int_eq(sl_safetensors_write(in_dir("a"), twice, 2, NULL, 0), SL_EINVAL);
     assert_message_has("two tensors of this name");
     ck_assert_int_eq(sl_safetensors_write(in_dir("a"), &unnamed, 1, NULL, 0), SL_EINVAL);
@@ -146,8 +179,10 @@ START_TEST(hash_is_sha256_of_the_data)
     char hex[SL_SHA256_HEX_BYTES], again[SL_SHA256_HEX_BYTES];
     float f[14];
     memcpy(f, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", sizeof f);
-    const struct sl_safetensor whole = {"x", 2, {2, 7}, f};
-    const struct sl_safetensor split[] = {{"a", 1, {5}, f}, {"b", 1, {0}, f}, {"c", 1, {9}, f + 5}};
+    const struct sl_safetensor whole = {"x", SL_DTYPE_F32, 2, {2, 7}, f};
+    const struct sl_safetensor split[] = {{"a", SL_DTYPE_F32, 1, {5}, f},
+                                          {"b", SL_DTYPE_F32, 1, {0}, f},
+                                          {"c", SL_DTYPE_F32, 1, {9}, f + 5}};
     must(sl_safetensors_sha256(&whole, 1, hex));
     ck_assert_str_eq(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     must(sl_safetensors_sha256(split, 3, again));
@@ -168,6 +203,7 @@ int main(void)
     tcase_add_test(t, every_header_length_is_padded);
     tcase_add_test(t, notes_and_odd_names_are_escaped);
     tcase_add_test(t, scalars_empty_tensors_and_no_tensors_are_files);
+    tcase_add_test(t, integers_lie_before_floats);
     tcase_add_test(t, names_must_be_unique_and_there);
     tcase_add_test(t, hash_is_sha256_of_the_data);
     suite_add_tcase(s, t);

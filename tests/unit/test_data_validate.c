@@ -152,8 +152,8 @@ START_TEST(what_is_not_supported_yet)
     refused(SL_EFORMAT, "indptr.npy", "wanted 4294967295 elements"); // past that check
     write_text("metadata.json", "{\"num_nodes\": 1e300, \"num_edges\": 7}");
     refused(SL_EUNSUPPORTED, "num_nodes", NULL);
-    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"task\": \"regression\"}");
-    refused(SL_EUNSUPPORTED, "\"task\" is \"regression\"", "wanted \"multiclass\" or \"none\"");
+    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"task\": \"link\"}");
+    refused(SL_EUNSUPPORTED, "\"task\" is \"link\"", "\"multilabel\", \"regression\" or \"none\"");
 }
 END_TEST
 
@@ -338,13 +338,11 @@ START_TEST(labels_must_be_classes)
 }
 END_TEST
 
-START_TEST(labels_of_other_tasks)
+START_TEST(labels_and_metadata_must_agree)
 {
     int8_t many[15] = {0};
-    WRITE_F32("node_label.npy", 0, 1, NAN, 0, NAN);
-    refused(SL_EUNSUPPORTED, "node_label.npy: is float32 (5,)", "NaN");
     write_npy("node_label.npy", SL_DTYPE_I8, 2, (uint64_t[]){5, 3}, many);
-    refused(SL_EUNSUPPORTED, "node_label.npy: is int8 (5, 3)", "multi-label");
+    refused(SL_EFORMAT, "node_label.npy: is int8 (5, 3)", "\"multilabel\"");
     write_npy("node_label.npy", SL_DTYPE_I8, 2, (uint64_t[]){5, 0}, many);
     refused(SL_EFORMAT, "node_label.npy: is int8 (5, 0)", NULL);
     WRITE_I32("node_label.npy", 0, 1, 1, 0, -1);
@@ -369,6 +367,24 @@ START_TEST(lists_must_hold_vertices_once)
     WRITE_I32("val_idx.npy", 2, 2);
     refused(SL_EFORMAT, "val_idx.npy: element 1 is 2, which element 0 is already", NULL);
     WRITE_I64("val_idx.npy", 4, 0, 3, 2, 1); // in no order, each once
+    accepted();
+}
+END_TEST
+
+START_TEST(a_vertex_map_must_be_a_permutation)
+{
+    WRITE_I32("vertex_map.npy", 0, 1, 2, 3);
+    refused(SL_EFORMAT, "vertex_map.npy: is int32 (4,)",
+            "earlier id of each vertex: num_nodes = 5");
+    WRITE_F32("vertex_map.npy", 0, 1, 2, 3, 4);
+    refused(SL_EFORMAT, "vertex_map.npy: is float32 (5,)", "one dimension of int32 or int64");
+    WRITE_I32("vertex_map.npy", 0, 1, 5, 3, 4);
+    refused(SL_EFORMAT, "vertex_map.npy: element 2 is 5", "below num_nodes = 5");
+    WRITE_I64("vertex_map.npy", 0, 1, -1, 3, 4);
+    refused(SL_EFORMAT, "vertex_map.npy: element 2 is -1", "below num_nodes = 5");
+    WRITE_I32("vertex_map.npy", 0, 1, 4, 3, 1);
+    refused(SL_EFORMAT, "vertex_map.npy: element 4 is 1, which element 1 is", NULL);
+    WRITE_I32("vertex_map.npy", 0, 1, 4, 3, 2);
     accepted();
 }
 END_TEST
@@ -538,8 +554,9 @@ int main(void)
     tcase_add_test(t, weights_must_be_finite_and_not_negative);
     tcase_add_test(t, features_must_be_finite);
     tcase_add_test(t, labels_must_be_classes);
-    tcase_add_test(t, labels_of_other_tasks);
+    tcase_add_test(t, labels_and_metadata_must_agree);
     tcase_add_test(t, lists_must_hold_vertices_once);
+    tcase_add_test(t, a_vertex_map_must_be_a_permutation);
     tcase_add_test(t, training_set_must_hold_something);
     tcase_add_test(t, first_bad_neighbour_in_a_large_file);
     tcase_add_test(t, first_bad_offset_and_feature_in_a_large_file);

@@ -21,6 +21,9 @@ static const struct sl_arena_spec spec = {.n_devices = 3,
                                           .batches_per_update = 3,
                                           .act_rows = 50,
                                           .act_width = 7,
+                                          .jumping_width = 5,
+                                          .predict_rows = 333,
+                                          .predict_words = 3,
                                           .visit_rows = 999,
                                           .hot_rows = 1003,
                                           .probe_bytes = 5000,
@@ -39,7 +42,8 @@ START_TEST(regions_are_page_aligned_and_apart)
     ck_assert_uint_le(end, total);
     ck_assert_uint_eq(h.n_chunks, 4);
     ck_assert_uint_ge(h.region[SL_REGION_ORDER].bytes, 2 * 1001 * 4);
-    ck_assert_uint_ge(h.region[SL_REGION_ACTS].bytes, 2 * 50 * 7 * 4);
+    ck_assert_uint_eq(h.region[SL_REGION_ACTS].bytes, 50 * (2 * 7 + 5) * 4);
+    ck_assert_uint_eq(h.region[SL_REGION_PREDICT].bytes, 333 * 3 * 4);
     ck_assert_uint_ge(h.region[SL_REGION_WORKERS].bytes, 6 * sizeof(struct sl_worker_slot));
     ck_assert_uint_ge(h.region[SL_REGION_SEATS].bytes,
                       sizeof(struct sl_schedule) + 6 * sizeof(struct sl_seat));
@@ -95,6 +99,28 @@ START_TEST(two_views_see_the_same_memory)
     ck_assert_int_ne(ftruncate(fd, 4096), 0);
     sl_arena_detach(&a);
     sl_arena_detach(&b);
+    close(fd);
+}
+END_TEST
+
+// Each is written to its last element; a neighbour would see it.
+START_TEST(activations_and_predictions_do_not_overlap)
+{
+    struct sl_arena a;
+    int fd = sl_arena_memfd();
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK);
+    float *acts[] = {sl_arena_acts(&a, 0), sl_arena_acts(&a, 1), sl_arena_jumping(&a)};
+    const int n[] = {50 * 7, 50 * 7, 50 * 5};
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < n[b]; i++)
+            acts[b][i] = (float)(b + 1);
+    memset(sl_arena_predictions(&a), 0x7f, 333 * 3 * 4);
+    *(uint32_t *)sl_arena_region(&a, SL_REGION_VISITS) = 77;
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < n[b]; i++)
+            ck_assert_float_eq(acts[b][i], (float)(b + 1));
+    ck_assert_uint_eq(((uint32_t *)sl_arena_predictions(&a))[333 * 3 - 1], 0x7f7f7f7f);
+    sl_arena_detach(&a);
     close(fd);
 }
 END_TEST
@@ -184,6 +210,7 @@ int main(void)
     tcase_add_test(c, async_mode_has_a_gradient_for_each_device);
     tcase_add_test(c, a_spec_that_can_not_be_is_refused);
     tcase_add_test(c, two_views_see_the_same_memory);
+    tcase_add_test(c, activations_and_predictions_do_not_overlap);
     tcase_add_test(c, attaching_to_something_else_is_refused);
     tcase_add_test(c, an_event_wakes_its_waiter_and_a_wait_is_bounded);
     tcase_add_test(c, a_reader_never_sees_half_a_set_of_figures);

@@ -79,7 +79,8 @@ static void expect_compact(const struct sl_block *b)
         uint64_t offset, bytes;
     } arrays[4 + 3 * SL_MAX_HOPS];
     uint32_t n = 0;
-    arrays[n++] = (struct array){b->label_offset, b->n_seeds * 4ull};
+    uint64_t row = SL_MAX(b->n_targets, 1u) * 4ull;
+    arrays[n++] = (struct array){b->label_offset, b->n_seeds * row};
     for (uint32_t h = 0; h < b->n_hops; h++) {
         arrays[n++] = (struct array){b->hop[h].indptr_offset, (b->hop[h].n_dst + 1) * 4ull};
         arrays[n++] = (struct array){b->hop[h].indices_offset, b->hop[h].n_edges * 4ull};
@@ -198,6 +199,27 @@ static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan
     EXPECT(seen == b->n_nodes[h + 1], "hop %u: vertices that nobody names", h);
 }
 
+enum { TARGETS = 3 };
+
+// Vertex v's label k as the file has it; -1 = unlabelled.
+static int8_t target_of(uint32_t v, uint32_t k)
+{
+    return (int8_t)(fixture_word(v, k) % 3) - 1;
+}
+
+// Seed i is vertex v.
+static void expect_label(const struct sl_block *b, uint32_t i, uint32_t v)
+{
+    const float *targets = sl_block_targets(b);
+    if (!targets)
+        EXPECT(sl_block_labels(b)[i] == fx.label[v], "label of %u", v);
+    for (uint32_t k = 0; targets && k < TARGETS; k++) {
+        float found = targets[(uint64_t)i * TARGETS + k];
+        int8_t wanted = target_of(v, k);
+        EXPECT(wanted < 0 ? found != found : found == (float)wanted, "label %u of %u", k, v);
+    }
+}
+
 static void expect_block(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t epoch,
                          uint32_t batch, const uint32_t *seeds, uint32_t n_seeds)
 {
@@ -221,8 +243,9 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
         there[nodes[i]] = true;
         EXPECT(!degrees || degrees[i] == degree_of(nodes[i]), "degree of %u", nodes[i]);
     }
+    ck_assert_uint_eq(b->n_targets, fx.topology.dataset.target ? TARGETS : 0);
     for (uint32_t i = 0; i < n_seeds; i++)
-        EXPECT(sl_block_labels(b)[i] == fx.label[seeds[i]], "label of %u", seeds[i]);
+        expect_label(b, i, seeds[i]);
     uint64_t n_edges = 0;
     for (uint32_t h = 0; h < plan->n_hops; h++) {
         expect_hop(b, plan, h);
@@ -247,6 +270,62 @@ START_TEST(a_block_keeps_what_the_format_promises)
     struct sl_block *b = fixture_draw(&drawer, plan, 0, 0, odd, 3);
     expect_block(b, plan, 0, 0, odd, 3);
     free(b);
+}
+END_TEST
+
+// What a GCN that drops a graph's own self-loops asks for; what is drawn stays the same.
+START_TEST(degrees_are_without_self_loops_that_were_looked_for)
+{
+    const struct sl_draw_plan *plan = &plans[1];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    for (uint32_t v = 0; v < N; v++)
+        for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1] && e < fx.indptr[v] + v % 3; e++)
+            fx.indices[e] = (int32_t)v;
+    ck_assert(plan->degrees);
+    struct sl_block *with = fixture_draw(&drawer, plan, 2, 1, seeds, 50);
+    expect_block(with, plan, 2, 1, seeds, 50);
+    ck_assert_int_eq(sl_topology_find_self_loops(&fx.topology, 2), SL_OK);
+    struct sl_block *without = fixture_draw(&drawer, plan, 2, 1, seeds, 50);
+    ck_assert_uint_eq(with->bytes, without->bytes);
+    ck_assert_mem_eq(with, without, with->degree_offset);
+    uint32_t different = 0;
+    for (uint32_t i = 0; i < without->n_input; i++) {
+        uint32_t v = sl_block_nodes(without)[i], loops = 0;
+        for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++)
+            loops += (uint32_t)fx.indices[e] == v;
+        EXPECT(sl_block_degrees(without)[i] == degree_of(v) - loops, "degree of %u", v);
+        different += loops > 0;
+    }
+    ck_assert_uint_gt(different, 10);
+    sl_self_loops_free(&fx.topology.self_loops);
+    free(with);
+    free(without);
+}
+END_TEST
+
+// In the place of class numbers, and of no influence on what is drawn.
+START_TEST(several_labels_a_seed_are_a_row_of_floats)
+{
+    const struct sl_draw_plan *plan = &plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 3;
+    struct sl_dataset *ds = &fx.topology.dataset;
+    struct sl_block *plain = fixture_draw(&drawer, plan, 2, 1, seeds, 50);
+    int8_t *flags = fixture_alloc((size_t)N * TARGETS);
+    for (uint32_t v = 0; v < N; v++)
+        for (uint32_t k = 0; k < TARGETS; k++)
+            flags[v * TARGETS + k] = target_of(v, k);
+    ds->task = SL_TASK_MULTILABEL;
+    ds->n_classes = TARGETS;
+    ds->target = flags;
+    ds->target_dtype = SL_DTYPE_I8;
+    ds->label = NULL;
+    struct sl_block *b = fixture_draw(&drawer, plan, 2, 1, seeds, 50);
+    expect_block(b, plan, 2, 1, seeds, 50);
+    ck_assert_uint_eq(b->n_input, plain->n_input);
+    ck_assert_mem_eq(sl_block_nodes(b), sl_block_nodes(plain), b->n_input * sizeof(uint32_t));
+    free(plain);
+    free(b);
+    free(flags);
 }
 END_TEST
 
@@ -535,6 +614,8 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, a_block_keeps_what_the_format_promises, 0, n_plans);
+    tcase_add_test(c, degrees_are_without_self_loops_that_were_looked_for);
+    tcase_add_loop_test(c, several_labels_a_seed_are_a_row_of_floats, 0, n_plans);
     tcase_add_loop_test(c, equal_batches_are_equal_bytes, 0, n_plans);
     tcase_add_test(c, other_batches_are_other_blocks);
     tcase_add_test(c, hops_draw_on_their_own);

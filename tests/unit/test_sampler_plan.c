@@ -68,6 +68,10 @@ START_TEST(training_and_evaluation_have_plans_of_their_own)
     train = sl_plan_of(&config, SL_PHASE_TRAIN);
     eval = sl_plan_of(&config, SL_PHASE_EVAL);
     ck_assert(train.degrees && eval.degrees);
+    config.model.degrees = SL_DEGREES_BLOCK; // those the trainer counts
+    train = sl_plan_of(&config, SL_PHASE_TRAIN);
+    eval = sl_plan_of(&config, SL_PHASE_EVAL);
+    ck_assert(!train.degrees && !eval.degrees);
 }
 END_TEST
 

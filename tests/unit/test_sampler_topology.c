@@ -48,6 +48,21 @@ START_TEST(a_data_set_without_weights_can_not_be_sampled_by_weight)
 }
 END_TEST
 
+START_TEST(self_loops_are_found_when_asked_for)
+{
+    WRITE_I32("indices.npy", 1, 2, 1, 1, 3, 0, 0); // vertex 1 twice
+    struct sl_topology t;
+    must(open_tiny(&t, false));
+    ck_assert_uint_eq(t.self_loops.n_vertices, 0);
+    must(sl_topology_find_self_loops(&t, 1));
+    ck_assert_uint_eq(t.self_loops.n_vertices, 1);
+    ck_assert_uint_eq(sl_self_loops_degree(&t.self_loops, 1), 1);
+    ck_assert_uint_eq(sl_self_loops_degree(&t.self_loops, 2), 2);
+    sl_topology_close(&t);
+    ck_assert_ptr_null(t.self_loops.has);
+}
+END_TEST
+
 // The broker has looked at them; a file that was exchanged since is still no way to wrong batches.
 START_TEST(weights_that_can_not_be_are_refused_with_their_file)
 {
@@ -71,6 +86,7 @@ int main(void)
     tcase_add_checked_fixture(c, tiny_begin, NULL);
     tcase_add_test(c, uniform_sampling_asks_for_no_weights);
     tcase_add_test(c, running_sums_are_made_for_weighted_sampling);
+    tcase_add_test(c, self_loops_are_found_when_asked_for);
     tcase_add_test(c, a_data_set_without_weights_can_not_be_sampled_by_weight);
     tcase_add_loop_test(c, weights_that_can_not_be_are_refused_with_their_file, 0, 4);
     suite_add_tcase(s, c);

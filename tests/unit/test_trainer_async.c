@@ -133,6 +133,8 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
     struct sl_sync sync;
     const struct sl_sync_spec spec = {.config = &c,
                                       .n_params = f.model.n_params,
+                                      .tensors = f.model.tensor,
+                                      .n_tensors = f.model.n_tensors,
                                       .arena = &f.arena,
                                       .worker = 1,
                                       .device = 3,

@@ -5,18 +5,19 @@
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/evaluate.h"
 
-enum { FEATURES = 6, CLASSES = 4, HIDDEN = 5, LAYERS = 3 };
+enum { FEATURES = 6, CLASSES = 4, HIDDEN = 6, LAYERS = 3 };
 
 static const int64_t ALL[] = {-1, -1, -1};
 
 struct banks {
-    float *act[2];
-    uint64_t bytes;
+    float *act[2], *jumping;
+    uint64_t bytes; // of an activation bank
 };
 
 static struct banks banks_make(const struct sl_dataset *ds)
 {
-    struct banks b = {.bytes = ds->n_nodes * HIDDEN * sizeof(float)};
+    struct banks b = {.bytes = ds->n_nodes * HIDDEN * sizeof(float),
+                      .jumping = fixture_alloc(ds->n_nodes * 2 * HIDDEN * sizeof(float))};
     for (int i = 0; i < 2; i++)
         b.act[i] = fixture_alloc(b.bytes);
     return b;
@@ -26,51 +27,84 @@ static void banks_free(struct banks *b)
 {
     free(b->act[0]);
     free(b->act[1]);
+    free(b->jumping);
 }
 
-// Hidden layers over all vertices in cells of `step`; the last one counts over `list`.
-static struct sl_model_result infer(struct sl_model *m, const struct sl_dataset *ds,
-                                    const float *params, struct banks *banks, uint32_t step,
-                                    const struct sl_vertex_list *list)
+// What the last layer leaves of a list.
+struct found {
+    struct sl_loss_result result;
+    float *outputs;        // (n, CLASSES)
+    uint32_t *predictions; // (n)
+};
+
+static void found_free(struct found *f)
 {
-    struct sl_model_result result = {0};
+    free(f->outputs);
+    free(f->predictions);
+}
+
+// Hidden layers over all vertices in cells of `step`, each of them `times` times; the last layer
+// over `list`.
+static struct found infer(struct sl_model *m, const struct sl_dataset *ds, const float *params,
+                          struct banks *banks, uint32_t step, uint32_t times,
+                          const struct sl_vertex_list *list)
+{
+    struct found found = {.outputs = fixture_alloc(list->n * CLASSES * sizeof(float)),
+                          .predictions = fixture_alloc(list->n * sizeof(uint32_t))};
     for (uint32_t l = 0; l < m->n_layers; l++) {
         bool last = l + 1 == m->n_layers;
         uint64_t n = last ? list->n : ds->n_nodes;
-        struct sl_infer_io io = {.x_dtype = l ? SL_DTYPE_F32 : ds->feat_dtype,
-                                 .x = l ? (const void *)banks->act[(l - 1) & 1] : ds->feat,
-                                 .y = last ? NULL : banks->act[l & 1],
-                                 .result = last ? &result : NULL};
         for (uint64_t first = 0; first < n; first += step) {
-            struct sl_infer_range range = {.first = first,
-                                           .ids = last ? list->ids + first : NULL,
-                                           .n = (uint32_t)SL_MIN((uint64_t)step, n - first)};
-            ck_assert_int_eq(sl_evaluate_layer(m, ds, params, l, &range, &io), SL_OK);
+            const struct sl_infer_io io = {.x_dtype = l ? SL_DTYPE_F32 : ds->feat_dtype,
+                                           .x =
+                                               l ? (const void *)banks->act[(l - 1) & 1] : ds->feat,
+                                           .jumping = banks->jumping,
+                                           .y = last ? NULL : banks->act[l & 1],
+                                           .rows = last ? found.outputs + first * CLASSES : NULL,
+                                           .predictions = last ? found.predictions + first : NULL,
+                                           .result = last ? &found.result : NULL};
+            const struct sl_infer_range range = {.first = first,
+                                                 .ids = last ? list->ids + first : NULL,
+                                                 .n = (uint32_t)SL_MIN((uint64_t)step, n - first)};
+            for (uint32_t k = 0; k < (last ? 1 : times); k++)
+                ck_assert_msg(sl_evaluate_layer(m, ds, params, l, &range, &io) == SL_OK, "%s",
+                              sl_error_message());
         }
     }
-    return result;
+    return found;
 }
 
-static void compare_with_blocks(struct fixture_graph *g, enum sl_model_kind kind, uint32_t layers,
-                                const struct sl_kernels *kernels, uint32_t step)
+static void compare_with_blocks(struct fixture_graph *g, const struct sl_config *c,
+                                const struct sl_kernels *kernels, uint32_t step, uint32_t times)
 {
-    struct sl_config c = fixture_config(kind, layers, HIDDEN);
-    c.model.dropout = c.model.input_dropout = 0.5; // not in evaluation
     struct sl_model m;
-    ck_assert_int_eq(sl_model_init(&m, &c, FEATURES, CLASSES, kernels), SL_OK);
+    ck_assert_int_eq(fixture_model(&m, c, FEATURES, CLASSES, kernels), SL_OK);
     float *params = fixture_params(&m, 3);
     struct banks banks = banks_make(&g->ds);
     const struct sl_vertex_list *test = &g->ds.split[SL_SPLIT_TEST];
-    struct sl_model_result found = infer(&m, &g->ds, params, &banks, step, test);
+    struct found found = infer(&m, &g->ds, params, &banks, step, times, test);
 
-    struct sl_block *b = fixture_block(&g->ds, test->ids, (uint32_t)test->n, layers, ALL, 0, 0);
+    struct sl_block *b =
+        fixture_block(&g->ds, test->ids, (uint32_t)test->n, c->model.layers, ALL, 0, 0);
     float *x = fixture_input(&g->ds, b);
-    struct sl_model_result wanted;
-    ck_assert_int_eq(sl_model_evaluate(&m, params, b, x, &wanted), SL_OK);
-    ck_assert_uint_eq(found.counted, wanted.counted);
-    ck_assert_uint_gt(found.counted, 0);
-    ck_assert_uint_eq(found.correct, wanted.correct);
-    ck_assert_double_eq_tol(found.loss, wanted.loss, 1e-4 * fabs(wanted.loss));
+    struct sl_loss_result wanted;
+    const float *outputs;
+    ck_assert_int_eq(sl_model_evaluate(&m, params, b, x, &wanted, &outputs), SL_OK);
+    for (uint64_t i = 0; i < test->n * CLASSES; i++)
+        ck_assert_float_eq_tol(found.outputs[i], outputs[i], 1e-4f * (1 + fabsf(outputs[i])));
+    for (uint64_t i = 0; i < test->n; i++) {
+        uint32_t best = 0;
+        for (uint32_t k = 1; k < CLASSES; k++)
+            if (found.outputs[i * CLASSES + k] > found.outputs[i * CLASSES + best])
+                best = k;
+        ck_assert_uint_eq(found.predictions[i], best);
+    }
+    ck_assert_uint_eq(found.result.counted, wanted.counted);
+    ck_assert_uint_gt(found.result.counted, 0);
+    ck_assert_uint_eq(found.result.correct, wanted.correct);
+    ck_assert_double_eq_tol(found.result.weight, wanted.weight, 1e-9);
+    ck_assert_double_eq_tol(found.result.loss, wanted.loss, 1e-4 * fabs(wanted.loss));
+    found_free(&found);
     free(x);
     free(b);
     banks_free(&banks);
@@ -78,16 +112,130 @@ static void compare_with_blocks(struct fixture_graph *g, enum sl_model_kind kind
     sl_model_fini(&m);
 }
 
+static struct sl_config config_of(int kind, uint32_t layers)
+{
+    struct sl_config c = fixture_config((enum sl_model_kind)kind, layers, HIDDEN);
+    c.model.dropout = c.model.input_dropout = c.model.attention_dropout = 0.5; // not in evaluation
+    c.model.heads = 2;
+    c.model.self_loops = true;
+    return c;
+}
+
+// Every kind, depth, norm and jumping knowledge; cells that are the graph, some vertices, one.
 START_TEST(inference_equals_blocks_of_full_fanout)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
-    const struct sl_kernels *kernels = _i ? sl_kernels_cpu() : sl_kernels_ref();
-    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_GCN; kind++)
-        for (uint32_t layers = 1; layers <= LAYERS; layers++) {
-            compare_with_blocks(&g, (enum sl_model_kind)kind, layers, kernels, 60);
-            compare_with_blocks(&g, (enum sl_model_kind)kind, layers, kernels, 7);
-            compare_with_blocks(&g, (enum sl_model_kind)kind, layers, kernels, 1);
+    const struct sl_kernels *kernels = _i % 2 ? sl_kernels_cpu() : sl_kernels_ref();
+    static const uint32_t steps[] = {60, 7, 1};
+    for (uint32_t layers = 1; layers <= LAYERS; layers++)
+        for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++)
+            for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++) {
+                struct sl_config c = config_of(_i / 2, layers);
+                c.model.norm = (enum sl_norm_kind)norm;
+                c.model.jumping = (enum sl_jumping_kind)jumping;
+                c.model.activation = (enum sl_activation_kind)(jumping % 3);
+                c.model.residual = jumping == SL_JUMPING_CAT;
+                c.model.aggregator = (enum sl_aggregator)(norm % 3);
+                compare_with_blocks(&g, &c, kernels, steps[(layers + (uint32_t)norm) % 3], 1);
+            }
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A trainer died when it had computed a cell, and another one computes it again.
+START_TEST(cells_may_be_computed_again)
+{
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
+        for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++) {
+            struct sl_config c = config_of(kind, 3);
+            c.model.jumping = (enum sl_jumping_kind)jumping;
+            compare_with_blocks(&g, &c, sl_kernels_cpu(), 13, 3);
         }
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// A list gives what the run of all vertices gives, of hidden layers and before lin() too.
+START_TEST(lists_and_runs_agree)
+{
+    static const uint32_t list[] = {41, 3, 0, 59, 17};
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, 2);
+        c.model.jumping = SL_JUMPING_CAT;
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+        float *params = fixture_params(&m, 3);
+        struct banks all = banks_make(&g.ds), some = banks_make(&g.ds);
+        const struct sl_infer_range everybody = {.n = 60},
+                                    few = {.ids = list, .n = SL_COUNT_OF(list)};
+        float rows[SL_COUNT_OF(list) * HIDDEN];
+        for (uint32_t l = 0; l < 2; l++) {
+            const struct sl_infer_io whole = {.x_dtype = SL_DTYPE_F32,
+                                              .x = l ? all.act[0] : g.feat,
+                                              .jumping = all.jumping,
+                                              .y = all.act[l],
+                                              .hidden = true};
+            struct sl_infer_io part = whole;
+            part.jumping = some.jumping;
+            part.y = some.act[l];
+            part.rows = rows;
+            ck_assert_int_eq(sl_evaluate_layer(&m, &g.ds, params, l, &everybody, &whole), SL_OK);
+            ck_assert_int_eq(sl_evaluate_layer(&m, &g.ds, params, l, &few, &part), SL_OK);
+            for (size_t i = 0; i < SL_COUNT_OF(list) * HIDDEN; i++) {
+                size_t at = list[i / HIDDEN] * HIDDEN + i % HIDDEN;
+                ck_assert_float_eq_tol(rows[i], all.act[l][at], 1e-5f);
+                ck_assert(rows[i] == some.act[l][at]);
+            }
+            for (size_t i = 0; l == 0 && i < SL_COUNT_OF(list) * CLASSES; i++) {
+                size_t at = list[i / CLASSES] * CLASSES + i % CLASSES;
+                ck_assert_float_eq_tol(some.jumping[at], all.jumping[at], 1e-5f);
+            }
+            ck_assert(some.act[l][5 * HIDDEN] == 0); // not of the list: not written
+        }
+        banks_free(&all);
+        banks_free(&some);
+        free(params);
+        sl_model_fini(&m);
+    }
+    fixture_graph_free(&g);
+}
+END_TEST
+
+// Where a job samples by random walks a vertex has the same neighbourhood in every piece.
+START_TEST(walks_do_not_depend_on_the_pieces)
+{
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    const struct sl_vertex_list *val = &g.ds.split[SL_SPLIT_VAL];
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, 2);
+        c.sampler.kind = SL_SAMPLER_WALK;
+        c.sampler.n_fanout = 2;
+        c.sampler.fanout[0] = 3;
+        c.sampler.fanout[1] = 2;
+        c.sampler.paths = 5;
+        c.sampler.length = 3;
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+        float *params = fixture_params(&m, 3);
+        struct banks banks = banks_make(&g.ds);
+        struct found all = infer(&m, &g.ds, params, &banks, 60, 1, val);
+        struct sl_neighbours neighbours;
+        ck_assert_int_eq(sl_neighbours_init(&neighbours, &c, &g.ds, sl_kernels_ref()), SL_OK);
+        m.neighbours = &neighbours;
+        struct found once = infer(&m, &g.ds, params, &banks, 60, 1, val);
+        struct found pieces = infer(&m, &g.ds, params, &banks, 7, 2, val);
+        ck_assert_mem_eq(once.outputs, pieces.outputs, val->n * CLASSES * sizeof(float));
+        ck_assert_mem_ne(once.outputs, all.outputs, val->n * CLASSES * sizeof(float));
+        found_free(&all);
+        found_free(&once);
+        found_free(&pieces);
+        sl_neighbours_fini(&neighbours);
+        banks_free(&banks);
+        free(params);
+        sl_model_fini(&m);
+    }
     fixture_graph_free(&g);
 }
 END_TEST
@@ -109,17 +257,19 @@ START_TEST(sixty_four_bit_neighbours_and_half_features)
     other.indices_dtype = SL_DTYPE_I64;
     other.feat = half;
     other.feat_dtype = SL_DTYPE_F16;
-    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_GCN; kind++) {
-        struct sl_config c = fixture_config((enum sl_model_kind)kind, 2, HIDDEN);
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, 2);
         struct sl_model m;
-        ck_assert_int_eq(sl_model_init(&m, &c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+        ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
         float *params = fixture_params(&m, 3);
         struct banks a = banks_make(&g.ds), b = banks_make(&g.ds);
         const struct sl_vertex_list *val = &g.ds.split[SL_SPLIT_VAL];
-        struct sl_model_result ra = infer(&m, &g.ds, params, &a, 16, val);
-        struct sl_model_result rb = infer(&m, &other, params, &b, 16, val);
+        struct found ra = infer(&m, &g.ds, params, &a, 16, 1, val);
+        struct found rb = infer(&m, &other, params, &b, 16, 1, val);
         ck_assert_int_eq(memcmp(a.act[0], b.act[0], a.bytes), 0);
-        ck_assert_uint_eq(ra.correct, rb.correct);
+        ck_assert_uint_eq(ra.result.correct, rb.result.correct);
+        found_free(&ra);
+        found_free(&rb);
         banks_free(&a);
         banks_free(&b);
         free(params);
@@ -160,10 +310,12 @@ START_TEST(pieces_are_bounded_and_hubs_fit)
                             .feat_dtype = SL_DTYPE_F32,
                             .feat = feat,
                             .n_classes = 2};
-    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_GCN; kind++) {
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
         struct sl_config c = fixture_config((enum sl_model_kind)kind, 2, 3);
+        c.model.heads = 1;
+        c.model.self_loops = true;
         struct sl_model m;
-        ck_assert_int_eq(sl_model_init(&m, &c, 2, 2, sl_kernels_cpu()), SL_OK);
+        ck_assert_int_eq(fixture_model(&m, &c, 2, 2, sl_kernels_cpu()), SL_OK);
         float *params = fixture_params(&m, 8);
         float *whole = fixture_alloc((uint64_t)N * 3 * sizeof *whole);
         float *single = fixture_alloc((uint64_t)N * 3 * sizeof *single);
@@ -171,7 +323,9 @@ START_TEST(pieces_are_bounded_and_hubs_fit)
         struct sl_infer_range all = {.n = N};
         ck_assert_int_eq(sl_evaluate_layer(&m, &ds, params, 0, &all, &io), SL_OK);
         // The pool held one piece at a time: the hub's, not the hub's and its neighbours'.
-        ck_assert_uint_lt(m.pool.peak_bytes, 2 * (hub_degree * 8 + 4096));
+        // Kinds that transform each source first need some more arrays of that size.
+        const uint64_t arrays = kind <= SL_MODEL_GCN ? 2 : 6;
+        ck_assert_uint_lt(m.pool.peak_bytes, arrays * (hub_degree * 8 + 4096));
         static const uint32_t some[] = {0, HUB - 1, HUB, HUB + 1, SL_INFER_PIECE_ROWS, N - 1};
         io.y = single;
         struct sl_infer_range list = {.ids = some, .n = SL_COUNT_OF(some)};
@@ -209,9 +363,9 @@ START_TEST(empty_range_is_nothing)
     struct fixture_graph g = fixture_graph(10, FEATURES, CLASSES, 2);
     struct sl_config c = fixture_config(SL_MODEL_GCN, 1, HIDDEN);
     struct sl_model m;
-    ck_assert_int_eq(sl_model_init(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+    ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
     float *params = fixture_params(&m, 3);
-    struct sl_model_result result = {0};
+    struct sl_loss_result result = {0};
     struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32, .x = g.feat, .result = &result};
     struct sl_infer_range none = {0};
     ck_assert_int_eq(sl_evaluate_layer(&m, &g.ds, params, 0, &none, &io), SL_OK);
@@ -227,7 +381,10 @@ int main(void)
     Suite *suite = suite_create("trainer evaluate");
     TCase *tc = tcase_create("evaluate");
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, inference_equals_blocks_of_full_fanout, 0, 2);
+    tcase_add_loop_test(tc, inference_equals_blocks_of_full_fanout, 0, 2 * (SL_MODEL_PINSAGE + 1));
+    tcase_add_test(tc, cells_may_be_computed_again);
+    tcase_add_test(tc, lists_and_runs_agree);
+    tcase_add_test(tc, walks_do_not_depend_on_the_pieces);
     tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
     tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
     tcase_add_test(tc, empty_range_is_nothing);

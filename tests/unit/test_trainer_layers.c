@@ -2,7 +2,7 @@
 #include <check.h>
 
 #include "common/base/error.h"
-#include "tests/unit/trainer_fixture.h"
+#include "tests/unit/trainer_naive.h"
 
 enum { NODES = 40, FEATURES = 6, CLASSES = 4, SEEDS = 9 };
 
@@ -27,7 +27,7 @@ static void scene_init(struct scene *s, const struct sl_config *config, const in
     *s = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 5), .config = *config};
     s->block = fixture_block(&s->g.ds, SEED_IDS, SEEDS, config->model.layers, fanout, 3, 17);
     s->x = fixture_input(&s->g.ds, s->block);
-    ck_assert_int_eq(sl_model_init(&s->model, &s->config, FEATURES, CLASSES, kernels), SL_OK);
+    ck_assert_int_eq(fixture_model(&s->model, &s->config, FEATURES, CLASSES, kernels), SL_OK);
     for (uint32_t l = 0; l < s->model.n_layers; l++)
         s->model.layer[l].order = order;
     s->params = fixture_params(&s->model, 11);
@@ -63,7 +63,7 @@ static void assert_near(const char *what, uint64_t i, double found, double wante
 
 static void check_against_naive(struct scene *s)
 {
-    struct sl_model_result result;
+    struct sl_loss_result result;
     ck_assert_int_eq(sl_model_train(&s->model, s->params, s->block, s->x, s->gradient, &result),
                      SL_OK);
     double *p = fixture_alloc(s->model.n_params * sizeof *p);
@@ -140,7 +140,7 @@ START_TEST(equal_edge_weights_change_nothing)
         struct sl_config c = fixture_config((enum sl_model_kind)kind, 2, 5);
         struct scene s;
         scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
-        struct sl_model_result with, without;
+        struct sl_loss_result with, without;
         ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, s.gradient, &without),
                          SL_OK);
         float *weighed = fixture_alloc(s.model.n_params * sizeof *weighed);
@@ -180,8 +180,8 @@ START_TEST(forward_without_training_ignores_dropout)
             }
             correct += (int32_t)best == sl_block_labels(s.block)[i];
         }
-        struct sl_model_result result;
-        ck_assert_int_eq(sl_model_evaluate(&s.model, s.params, s.block, s.x, &result), SL_OK);
+        struct sl_loss_result result;
+        ck_assert_int_eq(sl_model_evaluate(&s.model, s.params, s.block, s.x, &result, NULL), SL_OK);
         ck_assert_uint_eq(result.correct, correct);
         assert_near("loss", 0, result.loss, naive_loss(&plain, p), 1e-5);
         free(wanted);
@@ -197,7 +197,7 @@ START_TEST(gradient_slot_is_assigned_not_added_to)
     struct sl_config c = fixture_config(SL_MODEL_GRAPHSAGE, 2, 5);
     struct scene s;
     scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
-    struct sl_model_result result;
+    struct sl_loss_result result;
     ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, s.gradient, &result), SL_OK);
     float *again = fixture_alloc(s.model.n_params * sizeof *again);
     for (uint64_t i = 0; i < s.model.n_params; i++)
@@ -215,7 +215,7 @@ static void compare_back_ends(const struct sl_config *c, double tolerance)
     scene_init(&a, c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
     struct scene b;
     scene_init(&b, c, FANOUT, sl_kernels_cpu(), SL_LAYER_AUTO);
-    struct sl_model_result ra, rb;
+    struct sl_loss_result ra, rb;
     ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
     ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
     assert_near("loss", 0, rb.loss, ra.loss, tolerance);
@@ -246,7 +246,7 @@ START_TEST(bf16_products_stay_close)
     struct scene b;
     scene_init(&b, &c, FANOUT, sl_kernels_cpu(), SL_LAYER_AUTO);
     ck_assert_int_eq(b.model.env.precision, SL_PRECISION_BF16);
-    struct sl_model_result ra, rb;
+    struct sl_loss_result ra, rb;
     ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
     ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
     assert_near("loss", 0, rb.loss, ra.loss, 0.02);
@@ -284,7 +284,7 @@ START_TEST(tensors_have_the_names_shapes_and_bounds_of_pyg)
 {
     struct sl_config c = fixture_config(SL_MODEL_GRAPHSAGE, 2, 16);
     struct sl_model m;
-    ck_assert_int_eq(sl_model_init(&m, &c, 100, 7, sl_kernels_ref()), SL_OK);
+    ck_assert_int_eq(fixture_model(&m, &c, 100, 7, sl_kernels_ref()), SL_OK);
     ck_assert_uint_eq(m.n_tensors, 6);
     ck_assert_uint_eq(m.n_params, 2 * 16 * 100 + 16 + 2 * 7 * 16 + 7);
     ck_assert_str_eq(m.tensor[0].name, "convs.0.lin_l.weight");
@@ -301,7 +301,7 @@ START_TEST(tensors_have_the_names_shapes_and_bounds_of_pyg)
     sl_model_fini(&m);
 
     c = fixture_config(SL_MODEL_GCN, 1, 16);
-    ck_assert_int_eq(sl_model_init(&m, &c, 47, 7, sl_kernels_ref()), SL_OK);
+    ck_assert_int_eq(fixture_model(&m, &c, 47, 7, sl_kernels_ref()), SL_OK);
     ck_assert_uint_eq(m.n_tensors, 2);
     ck_assert_str_eq(m.tensor[0].name, "convs.0.bias");
     ck_assert_str_eq(m.tensor[1].name, "convs.0.lin.weight");
@@ -339,13 +339,13 @@ START_TEST(models_that_can_not_be_are_refused)
 {
     struct sl_model m;
     struct sl_config c = fixture_config(SL_MODEL_GCN, 2, 4);
-    ck_assert_int_eq(sl_model_init(&m, &c, 0, 3, sl_kernels_ref()), SL_EINVAL);
-    ck_assert_int_eq(sl_model_init(&m, &c, 3, 0, sl_kernels_ref()), SL_EINVAL);
+    ck_assert_int_eq(fixture_model(&m, &c, 0, 3, sl_kernels_ref()), SL_EINVAL);
+    ck_assert_int_eq(fixture_model(&m, &c, 3, 0, sl_kernels_ref()), SL_EINVAL);
     c.model.layers = SL_CONFIG_MAX_LAYERS + 1;
-    ck_assert_int_eq(sl_model_init(&m, &c, 3, 3, sl_kernels_ref()), SL_EINVAL);
+    ck_assert_int_eq(fixture_model(&m, &c, 3, 3, sl_kernels_ref()), SL_EINVAL);
     c.model.layers = 1;
     c.model.kind = (enum sl_model_kind)77;
-    ck_assert_int_eq(sl_model_init(&m, &c, 3, 3, sl_kernels_ref()), SL_EUNSUPPORTED);
+    ck_assert_int_eq(fixture_model(&m, &c, 3, 3, sl_kernels_ref()), SL_EUNSUPPORTED);
 }
 END_TEST
 

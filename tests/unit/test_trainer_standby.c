@@ -508,12 +508,12 @@ START_TEST(it_helps_with_evaluation)
     struct farm f;
     farm_init_small(&f, &c, sl_kernels_ref());
     farm_start_trainer(&f);
-    struct sl_model_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
+    struct sl_loss_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
     farm_start(&f, DEVICE, SL_DUTY_STANDBY);
     farm_until(is_asleep(&f, DEVICE));
     uint32_t rounds = 0;
     do { // it takes a while to wake: sooner or later it has its share
-        struct sl_model_result with = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
+        struct sl_loss_result with = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 3);
         ck_assert_uint_eq(with.correct, before.correct);
         ck_assert_double_eq_tol(with.loss, before.loss, 1e-9 * before.loss);
         ck_assert_uint_lt(++rounds, 1000);

@@ -43,6 +43,17 @@ START_TEST(cpu_kernels_gcn_and_sgd_too)
 }
 END_TEST
 
+// Running statistics are chained in the order of the batches, whoever trains them.
+START_TEST(running_statistics_too)
+{
+    sl_kernels_set_threads(1);
+    struct sl_config c = farm_job(2);
+    c.model.norm = SL_NORM_BATCH;
+    c.optimizer.kind = SL_OPTIMIZER_ADAMW;
+    train_like_plain(&c, _i ? sl_kernels_cpu() : sl_kernels_ref(), 1 + (uint32_t)_i);
+}
+END_TEST
+
 START_TEST(trainer_that_joins_half_way_changes_nothing)
 {
     struct sl_config c = farm_job(2);
@@ -104,6 +115,8 @@ static struct sl_sync_spec sync_spec(struct farm *f, const struct sl_config *con
 {
     return (struct sl_sync_spec){.config = config,
                                  .n_params = f->model.n_params,
+                                 .tensors = f->model.tensor,
+                                 .n_tensors = f->model.n_tensors,
                                  .arena = &f->arena,
                                  .worker = 1,
                                  .device = 1,
@@ -134,12 +147,12 @@ static void updates_fini(struct updates *u)
 }
 
 // Completes batch i with a constant gradient.
-static void updates_complete(struct updates *u, uint32_t i, float gradient, uint64_t counted)
+static void updates_complete(struct updates *u, uint32_t i, float gradient, double weight)
 {
     float *g = sl_board_gradient(&u->f.arena, u->lease[i].cell);
     for (uint64_t k = 0; k < u->f.model.n_params; k++)
         g[k] = gradient;
-    u->lease[i].entry->counted = counted;
+    u->lease[i].entry->weight = weight;
     ck_assert_int_eq(sl_ledger_complete(&u->f.arena, &u->lease[i]), SL_OK);
 }
 
@@ -244,18 +257,18 @@ END_TEST
 
 // --- phases of evaluation through the loop ---
 
-static struct sl_model_result direct(struct farm *f, const float *params, enum sl_split split,
-                                     const int64_t *fanout)
+static struct sl_loss_result direct(struct farm *f, const float *params, enum sl_split split,
+                                    const int64_t *fanout)
 {
-    struct sl_model_result sum = {0};
+    struct sl_loss_result sum = {0};
     const struct sl_vertex_list *list = &f->g->ds.split[split];
     for (uint64_t first = 0; first < list->n; first += f->config.sampler.batch_size) {
         uint32_t n = (uint32_t)SL_MIN(f->config.sampler.batch_size, list->n - first);
         struct sl_block *b =
             fixture_block(&f->g->ds, list->ids + first, n, f->config.model.layers, fanout, 0, 0);
         float *x = fixture_input(&f->g->ds, b);
-        struct sl_model_result part;
-        ck_assert_int_eq(sl_model_evaluate(&f->model, params, b, x, &part), SL_OK);
+        struct sl_loss_result part;
+        ck_assert_int_eq(sl_model_evaluate(&f->model, params, b, x, &part, NULL), SL_OK);
         sum.loss += part.loss;
         sum.correct += part.correct;
         sum.counted += part.counted;
@@ -265,11 +278,24 @@ static struct sl_model_result direct(struct farm *f, const float *params, enum s
     return sum;
 }
 
-static void assert_same_result(struct sl_model_result found, struct sl_model_result wanted)
+static void assert_same_result(struct sl_loss_result found, struct sl_loss_result wanted)
 {
     ck_assert_uint_eq(found.counted, wanted.counted);
     ck_assert_uint_eq(found.correct, wanted.correct);
     ck_assert_double_eq_tol(found.loss, wanted.loss, 1e-4 * wanted.loss);
+}
+
+// What was left for the validation list has as many right as were counted.
+static void assert_predictions(struct farm *f, uint64_t correct)
+{
+    const uint32_t *class = sl_arena_predictions(&f->arena);
+    const struct sl_vertex_list *list = &f->g->ds.split[SL_SPLIT_VAL];
+    uint64_t right = 0;
+    for (uint64_t i = 0; i < list->n; i++) {
+        ck_assert_uint_lt(class[i], FARM_CLASSES);
+        right += (int32_t) class[i] == f->g->label[list->ids[i]];
+    }
+    ck_assert_uint_eq(right, correct);
 }
 
 START_TEST(evaluation_phases_count_with_the_parameters_they_name)
@@ -288,8 +314,9 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
     farm_start_trainer(&f);
     farm_wait(&f, farm_open_train(&f, 0));
     const float *now = sl_board_params(&f.arena, f.version);
-    assert_same_result(farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 11),
-                       direct(&f, now, SL_SPLIT_VAL, all));
+    struct sl_loss_result val = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 11);
+    assert_same_result(val, direct(&f, now, SL_SPLIT_VAL, all));
+    assert_predictions(&f, val.correct);
     assert_same_result(farm_infer(&f, SL_SET_TEST, SL_PARAMS_BEST, 40),
                        direct(&f, best, SL_SPLIT_TEST, all));
     const struct sl_phase_spec spec = {.kind = SL_PHASE_EVAL,
@@ -297,15 +324,17 @@ START_TEST(evaluation_phases_count_with_the_parameters_they_name)
                                        .params = SL_PARAMS_CURRENT,
                                        .batch_size = (uint32_t)c.sampler.batch_size,
                                        .n_items = f.g->ds.split[SL_SPLIT_VAL].n};
+    memset(sl_arena_predictions(&f.arena), 0xff, spec.n_items * sizeof(uint32_t));
     uint64_t seq = farm_open(&f, &spec);
     farm_wait(&f, seq);
-    struct sl_model_result sum = {0};
+    struct sl_loss_result sum = {0};
     for (uint32_t i = 0; i < sl_div_up(spec.n_items, spec.batch_size); i++) {
         sum.loss += sl_ledger_entry(&f.arena, seq, i)->loss;
         sum.correct += sl_ledger_entry(&f.arena, seq, i)->correct;
         sum.counted += sl_ledger_entry(&f.arena, seq, i)->counted;
     }
     assert_same_result(sum, direct(&f, now, SL_SPLIT_VAL, c.sampler.fanout));
+    assert_predictions(&f, sum.correct);
     struct sl_worker_figures figures;
     uint64_t batches = 0;
     for (uint32_t d = 1; d <= 2; d++) {
@@ -331,7 +360,7 @@ START_TEST(impossible_phase_of_inference_is_refused)
     };
     for (size_t i = 0; i < SL_COUNT_OF(wrong); i++) {
         struct sl_lease lease;
-        struct sl_model_result result;
+        struct sl_loss_result result;
         uint64_t edges;
         farm_open(&f, &wrong[i]);
         while (sl_ledger_claim_train(&f.arena, 1, 0, &lease) == SL_OK) {
@@ -381,10 +410,10 @@ START_TEST(planted_classes_are_learnt)
     farm_start_sampler(&f);
     farm_start_trainer(&f);
     farm_start_trainer(&f);
-    struct sl_model_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
+    struct sl_loss_result before = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
     for (uint32_t epoch = 0; epoch < 40; epoch++)
         farm_wait(&f, farm_open_train(&f, epoch));
-    struct sl_model_result after = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
+    struct sl_loss_result after = farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
     ck_assert_msg(after.correct >= after.counted * 9 / 10, "validation: %llu of %llu, before %llu",
                   (unsigned long long)after.correct, (unsigned long long)after.counted,
                   (unsigned long long)before.correct);
@@ -417,6 +446,7 @@ int main(void)
     tcase_set_timeout(tc, 90);
     tcase_add_loop_test(tc, any_number_of_trainers_gives_the_same_bits, 1, FARM_TRAINERS + 1);
     tcase_add_test(tc, cpu_kernels_gcn_and_sgd_too);
+    tcase_add_loop_test(tc, running_statistics_too, 0, 3);
     tcase_add_test(tc, trainer_that_joins_half_way_changes_nothing);
     tcase_add_test(tc, batches_of_a_dead_trainer_are_trained_by_the_only_other_one);
     tcase_add_test(tc, update_divides_the_summed_gradient_by_the_seeds);

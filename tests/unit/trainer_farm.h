@@ -92,7 +92,7 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
                              struct fixture_graph *g, const struct sl_kernels *kernels)
 {
     *f = (struct farm){.config = *config, .g = g, .kernels = kernels};
-    ck_assert_int_eq(sl_model_init(&f->model, &f->config, g->ds.feat_dim, g->ds.n_classes, kernels),
+    ck_assert_int_eq(fixture_model(&f->model, &f->config, g->ds.feat_dim, g->ds.n_classes, kernels),
                      SL_OK);
     struct sl_arena_spec spec = {
         .n_devices = FARM_DEVICES,
@@ -107,6 +107,9 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
         .probe_bytes = FARM_PROBE_BYTES,
         .act_rows = g->ds.n_nodes,
         .act_width = sl_model_infer_width(&f->model),
+        .jumping_width = sl_jumping_width(&f->model.jumping),
+        .predict_rows = SL_MAX(g->ds.split[SL_SPLIT_VAL].n, g->ds.split[SL_SPLIT_TEST].n),
+        .predict_words = sl_dataset_predict_words(&g->ds),
         .payload_bytes = 24 * SL_ARENA_CHUNK_BYTES,
     };
     f->fd = sl_arena_memfd();
@@ -263,7 +266,7 @@ static inline void farm_prepare(struct farm *f, struct farm_trainer *t, uint32_t
     t->worker = ++f->n_workers;
     t->device = device;
     ck_assert_int_eq(
-        sl_model_init(&t->model, &f->config, f->g->ds.feat_dim, f->g->ds.n_classes, f->kernels),
+        fixture_model(&t->model, &f->config, f->g->ds.feat_dim, f->g->ds.n_classes, f->kernels),
         SL_OK);
 }
 
@@ -426,8 +429,8 @@ static inline void farm_wait(struct farm *f, uint64_t seq)
 }
 
 // Full-neighbour inference of a split with the given parameters.
-static inline struct sl_model_result farm_infer(struct farm *f, enum sl_vertex_set set,
-                                                enum sl_param_set params, uint32_t rows)
+static inline struct sl_loss_result farm_infer(struct farm *f, enum sl_vertex_set set,
+                                               enum sl_param_set params, uint32_t rows)
 {
     uint32_t layers = f->config.model.layers;
     uint64_t seq = 0, n_cells = 0;
@@ -447,7 +450,7 @@ static inline struct sl_model_result farm_infer(struct farm *f, enum sl_vertex_s
         seq = farm_open(f, &spec);
     }
     farm_wait(f, seq);
-    struct sl_model_result sum = {0};
+    struct sl_loss_result sum = {0};
     for (uint32_t c = 0; c < n_cells; c++) {
         const struct sl_batch_entry *e = sl_ledger_entry(&f->arena, seq, c);
         sum.loss += e->loss;

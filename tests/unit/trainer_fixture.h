@@ -1,11 +1,11 @@
 /*
- * trainer_fixture.h - what the tests of the trainer share: small graphs as data sets in memory,
- * blocks made by hand, and a model written a second time, naively and in double precision, that
- * shares no code with trainer/ or kernels/.
+ * trainer_fixture.h - what the tests of the trainer share: small graphs as data sets in memory and
+ * blocks made by hand.
  */
 #ifndef SL_TESTS_TRAINER_FIXTURE_H
 #define SL_TESTS_TRAINER_FIXTURE_H
 
+#include <check.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,6 +84,7 @@ static inline struct fixture_graph fixture_graph(uint32_t n, uint32_t feat_dim, 
     for (uint32_t v = 0; v < n; v++)
         g.label[v] = v % 8 == 5 ? -1 : (int32_t)(fixture_word(&r) % classes);
     g.ds = (struct sl_dataset){
+        .task = SL_TASK_MULTICLASS,
         .n_nodes = n,
         .n_edges = e,
         .indptr = g.indptr,
@@ -105,6 +106,40 @@ static inline struct fixture_graph fixture_graph(uint32_t n, uint32_t feat_dim, 
         g.ds.split[s] = (struct sl_vertex_list){.n = k, .ids = g.split[s]};
     }
     return g;
+}
+
+// Adds self-loops: one at every third vertex, three at every seventh; vertices that had no in-edges
+// keep none, but those that are a multiple of four get one as their only one.
+static inline void fixture_add_loops(struct fixture_graph *g)
+{
+    uint32_t n = (uint32_t)g->ds.n_nodes, *indices = fixture_alloc((uint64_t)n * 12 * 4);
+    uint64_t e = 0, first = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        uint64_t end = g->indptr[v + 1];
+        uint32_t loops = first == end ? v % 4 == 0 : v % 7 == 0 ? 3 : v % 3 == 0;
+        g->indptr[v] = e;
+        for (uint64_t k = first; k < end; k++) {
+            indices[e++] = g->indices[k];
+            if (k == first) // not all at the end
+                while (loops > 1 && loops--)
+                    indices[e++] = v;
+        }
+        if (loops)
+            indices[e++] = v;
+        first = end;
+    }
+    g->indptr[n] = e;
+    free(g->indices);
+    g->ds.indices = g->indices = indices;
+    g->ds.n_edges = e;
+}
+
+static inline uint32_t fixture_own_loops(const struct sl_dataset *ds, uint32_t v)
+{
+    uint32_t loops = 0;
+    for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+        loops += ((const uint32_t *)ds->indices)[e] == v;
+    return loops;
 }
 
 static inline void fixture_graph_free(struct fixture_graph *g)
@@ -162,13 +197,20 @@ static inline uint64_t fixture_write(char *base, struct sl_block *b, const struc
 {
     uint64_t at = sl_align_up(sizeof *b, 64);
     int32_t *labels = fixture_alloc(b->n_seeds * sizeof *labels);
+    b->n_targets = ds->target ? ds->n_classes : 0;
+    float *targets = fixture_alloc((uint64_t)b->n_seeds * b->n_targets * sizeof *targets);
     uint32_t *degrees = fixture_alloc(t->n_nodes * sizeof *degrees);
     for (uint32_t i = 0; i < b->n_seeds; i++)
-        labels[i] = ds->label[t->nodes[i]];
+        if (ds->target)
+            sl_dataset_targets(ds, t->nodes[i], targets + (uint64_t)i * ds->n_classes);
+        else
+            labels[i] = ds->label[t->nodes[i]];
     for (uint32_t i = 0; i < t->n_nodes; i++)
-        degrees[i] = (uint32_t)sl_dataset_degree(ds, t->nodes[i]);
+        degrees[i] =
+            (uint32_t)sl_dataset_degree(ds, t->nodes[i]) - fixture_own_loops(ds, t->nodes[i]);
     b->nodes_offset = fixture_put(base, &at, t->nodes, t->n_nodes * 4ull);
-    b->label_offset = fixture_put(base, &at, labels, b->n_seeds * 4ull);
+    b->label_offset = ds->target ? fixture_put(base, &at, targets, b->n_seeds * b->n_targets * 4ull)
+                                 : fixture_put(base, &at, labels, b->n_seeds * 4ull);
     b->degree_offset = fixture_put(base, &at, degrees, t->n_nodes * 4ull);
     for (uint32_t h = 0; h < b->n_hops; h++) {
         struct sl_block_hop *hop = &b->hop[h];
@@ -179,6 +221,7 @@ static inline uint64_t fixture_write(char *base, struct sl_block *b, const struc
     if (base)
         memcpy(base, b, sizeof *b);
     free(labels);
+    free(targets);
     free(degrees);
     return at;
 }
@@ -298,6 +341,8 @@ static inline struct sl_config fixture_config(enum sl_model_kind kind, uint32_t 
     c.model.kind = kind;
     c.model.layers = layers;
     c.model.hidden = hidden;
+    c.model.self_loops = true;
+    c.model.heads = 2;
     c.seed = 42;
     c.sampler.n_fanout = layers;
     c.sampler.batch_size = 8;
@@ -311,158 +356,34 @@ static inline struct sl_config fixture_config(enum sl_model_kind kind, uint32_t 
     return c;
 }
 
+// An objective over that many classes, without class weights; lives as long as the program.
+static inline const struct sl_objective *fixture_objective(uint32_t n_outputs)
+{
+    static struct sl_objective objective[1024];
+    ck_assert_uint_lt(n_outputs, SL_COUNT_OF(objective));
+    objective[n_outputs] =
+        (struct sl_objective){.task = SL_TASK_MULTICLASS, .n_outputs = n_outputs};
+    return &objective[n_outputs];
+}
+
+static inline int fixture_model(struct sl_model *m, const struct sl_config *c, uint32_t feat_dim,
+                                uint32_t n_classes, const struct sl_kernels *kernels)
+{
+    return sl_model_init(m, c, feat_dim, fixture_objective(n_classes), kernels);
+}
+
 static inline float *fixture_params(const struct sl_model *m, uint64_t seed)
 {
     struct fixture_rng r = {.seed = seed};
     float *p = fixture_alloc(m->n_params * sizeof *p);
     for (uint64_t i = 0; i < m->n_params; i++)
         p[i] = fixture_float(&r, 0.7f);
+    // Running statistics: a variance is positive.
+    for (uint32_t t = 0; t < m->n_tensors; t++)
+        for (uint64_t i = 0; m->tensor[t].role == SL_TENSOR_RUNNING && i < m->tensor[t].shape[0];
+             i++)
+            p[m->tensor[t].offset + i] = 1.0f + p[m->tensor[t].offset + i];
     return p;
-}
-
-// --- the same model, naively ---
-
-struct naive {
-    enum sl_model_kind kind;
-    uint32_t layers, dims[SL_CONFIG_MAX_LAYERS + 1]; // features, hidden ..., classes
-    const struct sl_block *block;
-    const float *x; // features before dropout
-    // Dropout masks, 0 or 1 / (1 - rate): of the input and of each hidden layer's output; or NULL.
-    float *mask[SL_CONFIG_MAX_LAYERS];
-};
-
-// The factors that dropout multiplies (rows, dim) with.
-static inline float *naive_mask(uint64_t rows, uint32_t dim, float rate, uint64_t seed,
-                                const struct sl_block *b, uint32_t layer)
-{
-    float *mask = fixture_alloc(rows * dim * sizeof *mask);
-    for (uint64_t e = 0; e < rows * dim; e++) {
-        struct sl_rng_block w = sl_philox(seed, sl_rng_word0(SL_RNG_DROPOUT, layer, 0),
-                                          (uint32_t)(e / 4), (uint32_t)b->batch, b->epoch);
-        mask[e] = sl_rng_unit(w.w[e % 4]) >= rate ? 1 / (1 - rate) : 0;
-    }
-    return mask;
-}
-
-static inline struct naive naive_make(const struct sl_config *c, const struct sl_dataset *ds,
-                                      const struct sl_block *b, const float *x, bool training)
-{
-    struct naive n = {.kind = c->model.kind, .layers = c->model.layers, .block = b, .x = x};
-    n.dims[0] = ds->feat_dim;
-    for (uint32_t l = 1; l < n.layers; l++)
-        n.dims[l] = c->model.hidden;
-    n.dims[n.layers] = ds->n_classes;
-    if (training && c->model.input_dropout > 0)
-        n.mask[0] = naive_mask(b->n_input, n.dims[0], (float)c->model.input_dropout, c->seed, b, 0);
-    for (uint32_t l = 1; training && c->model.dropout > 0 && l < n.layers; l++)
-        n.mask[l] =
-            naive_mask(b->n_nodes[n.layers - l], n.dims[l], (float)c->model.dropout, c->seed, b, l);
-    return n;
-}
-
-static inline void naive_free(struct naive *n)
-{
-    for (uint32_t l = 0; l < n->layers; l++)
-        free(n->mask[l]);
-}
-
-// out (d_in) = what row i of hop h receives from its neighbours (and, in a GCN, from itself).
-static inline void naive_neighbours(const struct naive *n, uint32_t h, uint32_t i, uint32_t d,
-                                    const double *x, double *out)
-{
-    const uint32_t *indptr = sl_block_indptr(n->block, h), *indices = sl_block_indices(n->block, h);
-    const uint32_t *degrees = sl_block_degrees(n->block);
-    const float *weights = sl_block_weights(n->block, h);
-    double sampled = 0;
-    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++)
-        sampled += weights ? weights[e] : 1;
-    memset(out, 0, d * sizeof *out);
-    for (uint32_t e = indptr[i]; e < indptr[i + 1]; e++) {
-        uint32_t j = indices[e];
-        double w = (weights ? weights[e] : 1) / sampled;
-        if (n->kind == SL_MODEL_GCN)
-            w *= degrees[i] / sqrt((degrees[i] + 1.0) * (degrees[j] + 1.0));
-        for (uint32_t k = 0; k < d; k++)
-            out[k] += w * x[(uint64_t)j * d + k];
-    }
-    if (n->kind == SL_MODEL_GCN)
-        for (uint32_t k = 0; k < d; k++)
-            out[k] += x[(uint64_t)i * d + k] / (degrees[i] + 1.0);
-}
-
-// Logits (n_seeds, classes); to be freed. params in the order of the file.
-static inline double *naive_forward(const struct naive *n, const double *params)
-{
-    const struct sl_block *b = n->block;
-    double *x = fixture_alloc((uint64_t)b->n_input * n->dims[0] * sizeof *x);
-    for (uint64_t e = 0; e < (uint64_t)b->n_input * n->dims[0]; e++)
-        x[e] = (double)n->x[e] * (n->mask[0] ? n->mask[0][e] : 1);
-    for (uint32_t l = 0; l < n->layers; l++) {
-        uint32_t d_in = n->dims[l], d_out = n->dims[l + 1], h = n->layers - 1 - l;
-        bool sage = n->kind == SL_MODEL_GRAPHSAGE;
-        uint64_t matrix = (uint64_t)d_in * d_out;
-        const double *w = sage ? params : params + d_out;
-        const double *bias = sage ? params + matrix : params;
-        const double *w_self = params + matrix + d_out;
-        double *y = fixture_alloc((uint64_t)b->n_nodes[h] * d_out * sizeof *y);
-        double *from = fixture_alloc(d_in * sizeof *from);
-        for (uint32_t i = 0; i < b->n_nodes[h]; i++) {
-            naive_neighbours(n, h, i, d_in, x, from);
-            for (uint32_t o = 0; o < d_out; o++) {
-                double s = bias[o];
-                for (uint32_t k = 0; k < d_in; k++)
-                    s += w[(uint64_t)o * d_in + k] * from[k] +
-                         (sage ? w_self[(uint64_t)o * d_in + k] * x[(uint64_t)i * d_in + k] : 0);
-                uint64_t at = (uint64_t)i * d_out + o;
-                if (l + 1 < n->layers)
-                    s = (s > 0 ? s : 0) * (n->mask[l + 1] ? n->mask[l + 1][at] : 1);
-                y[at] = s;
-            }
-        }
-        params += (sage ? 2 : 1) * matrix + d_out;
-        free(from);
-        free(x);
-        x = y;
-    }
-    return x;
-}
-
-// Summed cross-entropy of the labelled seeds.
-static inline double naive_loss(const struct naive *n, const double *params)
-{
-    double *logits = naive_forward(n, params), loss = 0;
-    uint32_t classes = n->dims[n->layers];
-    for (uint32_t i = 0; i < n->block->n_seeds; i++) {
-        int32_t label = sl_block_labels(n->block)[i];
-        const double *row = logits + (uint64_t)i * classes;
-        double max = row[0], sum = 0;
-        for (uint32_t c = 1; c < classes; c++)
-            max = fmax(max, row[c]);
-        for (uint32_t c = 0; c < classes; c++)
-            sum += exp(row[c] - max);
-        if (label >= 0)
-            loss += log(sum) + max - row[label];
-    }
-    free(logits);
-    return loss;
-}
-
-// Central differences of the loss for every parameter; to be freed.
-static inline double *naive_gradient(const struct naive *n, const float *params, uint64_t n_params)
-{
-    const double step = 1e-5;
-    double *p = fixture_alloc(n_params * sizeof *p), *g = fixture_alloc(n_params * sizeof *g);
-    for (uint64_t i = 0; i < n_params; i++)
-        p[i] = params[i];
-    for (uint64_t i = 0; i < n_params; i++) {
-        p[i] = params[i] + step;
-        double up = naive_loss(n, p);
-        p[i] = params[i] - step;
-        g[i] = (up - naive_loss(n, p)) / (2 * step);
-        p[i] = params[i];
-    }
-    free(p);
-    return g;
 }
 
 #endif

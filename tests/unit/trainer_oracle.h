@@ -14,13 +14,30 @@ struct oracle {
     float **slot;
 };
 
+// What is not learned: statistics take in those of one batch after the other, the rest stays.
+static inline void oracle_carry(struct farm *f, struct oracle *t, uint64_t version, uint32_t n)
+{
+    int from = version & 1, to = !from;
+    for (uint32_t i = 0; i < f->model.n_tensors; i++) {
+        const struct sl_tensor *tensor = &f->model.tensor[i];
+        if (tensor->role == SL_TENSOR_LEARNED)
+            continue;
+        for (uint64_t k = tensor->offset; k < tensor->offset + sl_tensor_count(tensor); k++) {
+            float value = t->p[from][k];
+            for (uint32_t b = 0; tensor->role == SL_TENSOR_RUNNING && b < n; b++)
+                value += 0.1f * (t->slot[b][k] - value);
+            t->p[to][k] = value;
+            t->m[to][k] = t->v[to][k] = 0;
+        }
+    }
+}
+
 static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t version, uint32_t n,
-                                 uint64_t counted)
+                                 double weight)
 {
     const struct sl_config *c = &f->config;
     uint64_t n_params = f->model.n_params;
-    f->kernels->reduce((const float *const *)t->slot, n, n_params, (float)(1.0 / (double)counted),
-                       t->sum);
+    f->kernels->reduce((const float *const *)t->slot, n, n_params, (float)(1.0 / weight), t->sum);
     int from = version & 1, to = !from;
     if (c->optimizer.kind == SL_OPTIMIZER_SGD) {
         const struct sl_sgd_step step = {.lr = (float)c->optimizer.lr,
@@ -34,6 +51,7 @@ static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t vers
                                       .beta2 = (float)c->optimizer.beta2,
                                       .eps = (float)c->optimizer.eps,
                                       .weight_decay = (float)c->optimizer.weight_decay,
+                                      .decoupled = c->optimizer.kind == SL_OPTIMIZER_ADAMW,
                                       .t = version + 1};
     f->kernels->adam(&step, n_params, t->sum, t->p[from], t->m[from], t->v[from], t->p[to],
                      t->m[to], t->v[to]);
@@ -60,22 +78,23 @@ static inline float *oracle_train(struct farm *f)
     uint32_t *order = fixture_alloc(n_train * sizeof *order);
     for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
         farm_order(f, epoch, order);
-        uint64_t counted = 0;
+        double weight = 0;
         for (uint32_t b = 0; b < batches; b++) {
             uint64_t first = b * f->config.sampler.batch_size;
             uint32_t n = (uint32_t)SL_MIN(f->config.sampler.batch_size, n_train - first);
             struct sl_block *block = farm_block(f, order + first, n, epoch, b);
             float *x = fixture_input(&f->g->ds, block);
-            struct sl_model_result result;
+            struct sl_loss_result result;
             ck_assert_int_eq(sl_model_train(&f->model, t.p[version & 1], block, x,
                                             t.slot[b % per_update], &result),
                              SL_OK);
-            counted += result.counted;
+            weight += result.weight;
             free(x);
             free(block);
             if (b % per_update + 1 == per_update || b + 1 == batches) {
-                oracle_update(f, &t, version++, b % per_update + 1, counted);
-                counted = 0;
+                oracle_update(f, &t, version, b % per_update + 1, weight);
+                oracle_carry(f, &t, version++, b % per_update + 1);
+                weight = 0;
             }
         }
     }

@@ -1,0 +1,33 @@
+#include "broker/best.h"
+
+#include <math.h>
+
+// By how much `value` is better than `other`; infinite when only `other` is not a number.
+static double gain(enum sl_measure measure, double value, double other)
+{
+    if (isnan(value))
+        return -INFINITY;
+    if (isnan(other))
+        return INFINITY;
+    if (value == other)
+        return 0; // infinite ones too
+    return measure == SL_MEASURE_LOSS ? other - value : value - other;
+}
+
+bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delta, uint32_t epoch,
+                  double value)
+{
+    bool better = !best->has || gain(measure, value, best->value) > 0;
+    if (!best->has || gain(measure, value, best->mark) > min_delta) {
+        best->mark = value;
+        best->waited = 0;
+    } else {
+        best->waited++;
+    }
+    if (better) {
+        best->has = true;
+        best->epoch = epoch;
+        best->value = value;
+    }
+    return better;
+}

@@ -1,0 +1,38 @@
+/*
+ * best.h - which evaluation was the best one, and whether it is time to stop.
+ *
+ * The best parameters are those of the best value that there was, of equals the first. Patience is
+ * measured otherwise: an evaluation is progress when it is better by more than min_delta than the
+ * last one that was progress, so that many small steps are progress once they add up. After
+ * `patience` evaluations in a row without progress training stops.
+ *
+ * A value that is not a number is worse than any number; the first evaluation is the best one
+ * whatever its value, so that there is always something to test.
+ */
+#ifndef SL_BROKER_BEST_H
+#define SL_BROKER_BEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/metrics.h"
+
+struct sl_best {
+    bool has;
+    uint32_t epoch;
+    double value;
+    double mark;     // of the last evaluation that was progress
+    uint32_t waited; // evaluations since that one
+};
+
+// Takes an evaluation's value. True when it is the best one so far.
+bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delta, uint32_t epoch,
+                  double value);
+
+// Whether patience (0: without end) has run out.
+static inline bool sl_best_is_stale(const struct sl_best *best, uint32_t patience)
+{
+    return patience > 0 && best->waited >= patience;
+}
+
+#endif

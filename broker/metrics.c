@@ -1,0 +1,461 @@
+#include "broker/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum {
+    INLINE_MAX = 1 << 16, // predictions below which it takes no millisecond
+    GROUP = 8,            // columns that are taken out of the rows in one go
+    DIGIT_BITS = 11,      // of the radix sort: three passes over a score
+    DIGITS = 1 << DIGIT_BITS,
+};
+
+static const struct {
+    const char *key, *name;
+} words[] = {
+    [SL_MEASURE_ACCURACY] = {"accuracy", "accuracy"},
+    [SL_MEASURE_MICRO_F1] = {"micro_f1", "micro-F1"},
+    [SL_MEASURE_MACRO_F1] = {"macro_f1", "macro-F1"},
+    [SL_MEASURE_ROC_AUC] = {"roc_auc", "ROC-AUC"},
+    [SL_MEASURE_LOSS] = {"loss", "loss"},
+    [SL_MEASURE_MAE] = {"mae", "MAE"},
+    [SL_MEASURE_R2] = {"r2", "R2"},
+};
+
+const char *sl_measure_key(enum sl_measure measure)
+{
+    return words[measure].key;
+}
+
+const char *sl_measure_name(enum sl_measure measure)
+{
+    return words[measure].name;
+}
+
+enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task)
+{
+    switch (metric) {
+    case SL_METRIC_ACCURACY: return SL_MEASURE_ACCURACY;
+    case SL_METRIC_MICRO_F1: return SL_MEASURE_MICRO_F1;
+    case SL_METRIC_MACRO_F1: return SL_MEASURE_MACRO_F1;
+    case SL_METRIC_ROC_AUC: return SL_MEASURE_ROC_AUC;
+    case SL_METRIC_LOSS: return SL_MEASURE_LOSS;
+    case SL_METRIC_AUTO: break;
+    }
+    return task == SL_TASK_MULTILABEL   ? SL_MEASURE_MICRO_F1
+           : task == SL_TASK_REGRESSION ? SL_MEASURE_LOSS
+                                        : SL_MEASURE_ACCURACY;
+}
+
+static bool is_of_task(enum sl_measure measure, enum sl_task task, uint32_t n_classes)
+{
+    switch (measure) {
+    case SL_MEASURE_LOSS: return true;
+    case SL_MEASURE_ROC_AUC:
+        return task == SL_TASK_MULTILABEL || (task == SL_TASK_MULTICLASS && n_classes == 2);
+    case SL_MEASURE_MAE:
+    case SL_MEASURE_R2: return task == SL_TASK_REGRESSION;
+    default: return task != SL_TASK_REGRESSION;
+    }
+}
+
+int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset)
+{
+    enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
+    if (is_of_task(measure, dataset->task, dataset->n_classes))
+        return SL_OK;
+    if (dataset->task == SL_TASK_REGRESSION)
+        return sl_fail(SL_EINVAL,
+                       "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
+                       "where nothing is right or wrong: take \"loss\" or \"auto\"",
+                       sl_measure_key(measure), config->dataset);
+    return sl_fail(SL_EINVAL,
+                   "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
+                   "of two (or of several labels a vertex): take \"accuracy\", \"micro_f1\", "
+                   "\"macro_f1\" or \"loss\"",
+                   sl_measure_key(measure), config->dataset, dataset->n_classes);
+}
+
+static void set(struct sl_evaluation *e, enum sl_measure measure, double value)
+{
+    e->applies[measure] = true;
+    e->value[measure] = value;
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
+
+// --- F1 ------------------------------------------------------------------------------------------
+
+// Predictions of one class: those that are right, those that are not, and those that should be.
+struct hits {
+    uint64_t right, wrong, missed;
+};
+
+static uint64_t occurrences(const struct hits *h)
+{
+    return h->right + h->wrong + h->missed;
+}
+
+// 0 where nothing occurs.
+static double f1_of(const struct hits *h)
+{
+    double all = 2 * (double)h->right + (double)h->wrong + (double)h->missed;
+    return all > 0 ? 2 * (double)h->right / all : 0;
+}
+
+static double micro_f1(const struct hits *h, uint32_t n)
+{
+    struct hits all = {0};
+    for (uint32_t c = 0; c < n; c++) {
+        all.right += h[c].right;
+        all.wrong += h[c].wrong;
+        all.missed += h[c].missed;
+    }
+    return f1_of(&all);
+}
+
+// --- ROC-AUC -------------------------------------------------------------------------------------
+
+// A score in the low half, as an integer of the same order, and in the high one whether its element
+// is a positive.
+static uint64_t scored(float score, bool positive)
+{
+    uint32_t bits;
+    score += 0.0f; // -0 is 0
+    memcpy(&bits, &score, sizeof bits);
+    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (uint64_t)positive << 32 | bits;
+}
+
+// By score; `spare` is as long. The result is in `items`.
+static void sort_scored(uint64_t *items, uint64_t *spare, uint64_t n)
+{
+    uint64_t *from = items, *to = spare;
+    for (uint32_t shift = 0; shift < 32; shift += DIGIT_BITS) {
+        uint64_t at[DIGITS] = {0}, sum = 0;
+        for (uint64_t i = 0; i < n; i++)
+            at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++;
+        for (uint32_t d = 0; d < DIGITS; d++) {
+            uint64_t count = at[d];
+            at[d] = sum;
+            sum += count;
+        }
+        for (uint64_t i = 0; i < n; i++)
+            to[at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++] = from[i];
+        uint64_t *other = from;
+        from = to;
+        to = other;
+    }
+    memcpy(items, from, n * sizeof *items); // an odd number of passes
+}
+
+// Probability that a positive has a higher score than a negative, ties being half. Sorts. NaN
+// without both.
+static double roc_auc(uint64_t *items, uint64_t *spare, uint64_t n)
+{
+    double ranks = 0, positives = 0;
+    sort_scored(items, spare, n);
+    for (uint64_t i = 0, j; i < n; i = j) {
+        uint64_t of_tie = 0;
+        for (j = i; j < n && (uint32_t)items[j] == (uint32_t)items[i]; j++)
+            of_tie += items[j] >> 32;
+        positives += (double)of_tie;
+        ranks += (double)of_tie * ((double)(i + 1) + (double)j) / 2; // ranks count from 1
+    }
+    double negatives = (double)n - positives;
+    return ratio(ranks - positives * (positives + 1) / 2, positives * negatives);
+}
+
+// --- multi-class ---------------------------------------------------------------------------------
+
+static float as_float(uint32_t word)
+{
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static double two_class_auc(const struct sl_dataset *ds, const struct sl_vertex_list *list,
+                            const uint32_t *predicted, uint64_t *items, uint64_t *spare)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < list->n; i++) {
+        int32_t label = ds->label[list->ids[i]];
+        float score = as_float(predicted[i]);
+        if (label < 0)
+            continue;
+        if (isnan(score))
+            return NAN;
+        items[n++] = scored(score, label == 1);
+    }
+    return roc_auc(items, spare, n);
+}
+
+static double macro_over_occurring(const struct hits *h, uint32_t n)
+{
+    double sum = 0;
+    uint32_t occur = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        occur += occurrences(&h[c]) > 0;
+        sum += f1_of(&h[c]);
+    }
+    return ratio(sum, occur);
+}
+
+static int judge_classes(const struct sl_dataset *ds, const struct sl_vertex_list *list,
+                         const uint32_t *predicted, struct sl_evaluation *out)
+{
+    const bool two = ds->n_classes == 2;
+    struct hits *hits = calloc(ds->n_classes, sizeof *hits);
+    uint64_t *items = two ? malloc(2 * list->n * sizeof *items) : NULL;
+    if (!hits || (two && !items)) {
+        free(hits);
+        free(items);
+        return sl_fail(SL_ENOMEM, "metrics: no memory for %llu predictions",
+                       (unsigned long long)list->n);
+    }
+    uint64_t labelled = 0;
+    for (uint64_t i = 0; i < list->n; i++) {
+        int32_t label = ds->label[list->ids[i]];
+        uint32_t class = two ? as_float(predicted[i]) > 0 : predicted[i];
+        if (label < 0 || class >= ds->n_classes)
+            continue;
+        labelled++;
+        hits[label].right += class == (uint32_t)label;
+        hits[label].missed += class != (uint32_t)label;
+        hits[class].wrong += class != (uint32_t)label;
+    }
+    set(out, SL_MEASURE_MICRO_F1, labelled ? micro_f1(hits, ds->n_classes) : NAN);
+    set(out, SL_MEASURE_MACRO_F1, macro_over_occurring(hits, ds->n_classes));
+    if (two)
+        set(out, SL_MEASURE_ROC_AUC, two_class_auc(ds, list, predicted, items, items + list->n));
+    free(hits);
+    free(items);
+    return SL_OK;
+}
+
+// --- multi-label ---------------------------------------------------------------------------------
+
+enum mark { NEGATIVE, POSITIVE, UNLABELLED };
+
+// Labels of the list's vertices, a byte each (list->n, n_classes): conversion and mapped pages are
+// paid for once, not once a column.
+static int take_marks(const struct sl_dataset *ds, const struct sl_vertex_list *list,
+                      uint8_t *marks)
+{
+    float *target = malloc(ds->n_classes * sizeof *target);
+    if (!target)
+        return SL_ENOMEM;
+    for (uint64_t i = 0; i < list->n; i++) {
+        sl_dataset_targets(ds, list->ids[i], target);
+        for (uint32_t c = 0; c < ds->n_classes; c++)
+            marks[i * ds->n_classes + c] = isnan(target[c]) ? UNLABELLED : target[c] > 0.5f;
+    }
+    free(target);
+    return SL_OK;
+}
+
+static void count_hits(const uint8_t *marks, const float *logits, uint64_t rows, uint32_t n,
+                       struct hits *hits, uint64_t *labelled)
+{
+    for (uint64_t i = 0; i < rows; i++) {
+        for (uint32_t c = 0; c < n; c++) {
+            uint8_t mark = marks[i * n + c];
+            bool positive = logits[i * n + c] > 0;
+            if (mark == UNLABELLED)
+                continue;
+            labelled[c]++;
+            hits[c].right += positive && mark == POSITIVE;
+            hits[c].wrong += positive && mark == NEGATIVE;
+            hits[c].missed += !positive && mark == POSITIVE;
+        }
+    }
+}
+
+// ROC-AUC of the columns from `first`, GROUP of them at most, summed; *n_defined counts those that
+// have both classes. room: (GROUP + 1, rows)
+static double sum_auc(const uint8_t *marks, const float *logits, uint64_t rows, uint32_t n,
+                      uint32_t first, uint64_t *room, uint32_t *n_defined)
+{
+    uint64_t counts[GROUP] = {0};
+    uint32_t group = SL_MIN(n - first, (uint32_t)GROUP);
+    double sum = 0;
+    for (uint64_t i = 0; i < rows; i++) {
+        for (uint32_t g = 0; g < group; g++) {
+            uint64_t at = i * n + first + g;
+            if (marks[at] == UNLABELLED)
+                continue;
+            if (isnan(logits[at]))
+                sum = NAN;
+            room[g * rows + counts[g]++] = scored(logits[at], marks[at] == POSITIVE);
+        }
+    }
+    for (uint32_t g = 0; g < group; g++) {
+        double auc = roc_auc(room + g * rows, room + GROUP * rows, counts[g]);
+        if (isnan(auc))
+            continue;
+        sum += auc;
+        ++*n_defined;
+    }
+    return sum;
+}
+
+// Room for all of it.
+struct label_room {
+    uint8_t *marks;
+    struct hits *hits;
+    uint64_t *labelled, *scores;
+};
+
+static void judge_label_room(const struct label_room *r, const float *logits, uint64_t rows,
+                             uint32_t n, struct sl_evaluation *out)
+{
+    double macro = 0, auc = 0;
+    uint32_t known = 0, defined = 0;
+    count_hits(r->marks, logits, rows, n, r->hits, r->labelled);
+    for (uint32_t c = 0; c < n; c++) {
+        known += r->labelled[c] > 0;
+        macro += f1_of(&r->hits[c]); // 0 of a label that nobody has
+    }
+    for (uint32_t c = 0; c < n; c += GROUP)
+        auc += sum_auc(r->marks, logits, rows, n, c, r->scores, &defined);
+    set(out, SL_MEASURE_MICRO_F1, known ? micro_f1(r->hits, n) : NAN);
+    set(out, SL_MEASURE_MACRO_F1, ratio(macro, known));
+    set(out, SL_MEASURE_ROC_AUC, ratio(auc, defined));
+}
+
+static int judge_labels(const struct sl_dataset *ds, const struct sl_vertex_list *list,
+                        const float *logits, struct sl_evaluation *out)
+{
+    const uint32_t n = ds->n_classes;
+    struct label_room r = {
+        .marks = malloc(list->n * n + 1),
+        .hits = calloc(n, sizeof *r.hits),
+        .labelled = calloc(n, sizeof *r.labelled),
+        .scores = malloc((GROUP + 1) * list->n * sizeof *r.scores + 1),
+    };
+    int rc =
+        r.marks && r.hits && r.labelled && r.scores ? take_marks(ds, list, r.marks) : SL_ENOMEM;
+    if (rc == SL_OK)
+        judge_label_room(&r, logits, list->n, n, out);
+    else
+        rc = sl_fail(rc, "metrics: no memory for %llu predictions of %u labels",
+                     (unsigned long long)list->n, n);
+    free(r.marks);
+    free(r.hits);
+    free(r.labelled);
+    free(r.scores);
+    return rc;
+}
+
+// --- regression ----------------------------------------------------------------------------------
+
+struct column {
+    double mean, m2; // of the targets: Welford's sums, since means may be large
+    double squares;  // of the errors
+    double absolutes;
+    uint64_t n;
+};
+
+static double r2_of(const struct column *column, uint32_t n)
+{
+    double sum = 0;
+    uint32_t defined = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        if (!(column[c].m2 > 0))
+            continue;
+        sum += 1 - column[c].squares / column[c].m2;
+        defined++;
+    }
+    return ratio(sum, defined);
+}
+
+static int judge_numbers(const struct sl_dataset *ds, const struct sl_vertex_list *list,
+                         const float *outputs, struct sl_evaluation *out)
+{
+    const uint32_t n = ds->n_classes;
+    struct column *column = calloc(n, sizeof *column);
+    float *target = malloc(n * sizeof *target);
+    if (!column || !target) {
+        free(column);
+        free(target);
+        return sl_fail(SL_ENOMEM, "metrics: no memory for %u columns", n);
+    }
+    for (uint64_t i = 0; i < list->n; i++) {
+        sl_dataset_targets(ds, list->ids[i], target);
+        for (uint32_t c = 0; c < n; c++) {
+            struct column *to = &column[c];
+            double y = target[c], error = (double)outputs[i * n + c] - y;
+            if (isnan(y))
+                continue;
+            double away = y - to->mean;
+            to->mean += away / (double)++to->n;
+            to->m2 += away * (y - to->mean);
+            to->squares += error * error;
+            to->absolutes += fabs(error);
+        }
+    }
+    double absolutes = 0, labelled = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        absolutes += column[c].absolutes;
+        labelled += (double)column[c].n;
+    }
+    set(out, SL_MEASURE_MAE, ratio(absolutes, labelled));
+    set(out, SL_MEASURE_R2, r2_of(column, n));
+    free(column);
+    free(target);
+    return SL_OK;
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
+int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
+                       const void *predictions, const struct sl_evaluation_sums *sums,
+                       struct sl_evaluation *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < SL_MEASURE_COUNT; i++)
+        out->value[i] = NAN;
+    set(out, SL_MEASURE_LOSS, ratio(sums->loss, sums->weight));
+    if (dataset->task == SL_TASK_REGRESSION)
+        return judge_numbers(dataset, list, predictions, out);
+    set(out, SL_MEASURE_ACCURACY, ratio((double)sums->correct, (double)sums->counted));
+    return dataset->task == SL_TASK_MULTILABEL ? judge_labels(dataset, list, predictions, out)
+                                               : judge_classes(dataset, list, predictions, out);
+}
+
+// On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.
+static void work(uv_work_t *request)
+{
+    struct sl_metrics *m = request->data;
+    m->rc = sl_metrics_compute(m->dataset, m->list, m->predictions, &m->sums, &m->found);
+    if (m->rc < 0)
+        snprintf(m->message, sizeof m->message, "%s", sl_error_message());
+}
+
+static void done(uv_work_t *request, int status)
+{
+    struct sl_metrics *m = request->data;
+    m->busy = false;
+    m->on_done(m->ctx);
+}
+
+bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop)
+{
+    m->work.data = m;
+    m->busy = true;
+    uint64_t size = m->list->n * sl_dataset_predict_words(m->dataset);
+    if (size > INLINE_MAX && uv_queue_work(loop, &m->work, work, done) == 0)
+        return false;
+    work(&m->work);
+    m->busy = false;
+    return true;
+}

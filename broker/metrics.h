@@ -1,0 +1,92 @@
+/*
+ * metrics.h - how good the predictions of an evaluation are.
+ *
+ * PROBLEM. Which metric says something depends on the task, and most of them are no sums over
+ * vertices: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of scores
+ * must not block the broker.
+ *
+ * DESIGN. Trainers leave a prediction for each vertex of the list (sl_arena_predictions), and what
+ * is a sum - loss, weight, predictions that are right - in the cells' entries. The rest is computed
+ * here from the predictions and the data set's labels, on libuv's thread pool, or at once where
+ * there are few. While that goes on no trainer writes predictions: what follows an evaluation is
+ * gated.
+ *
+ *   multiclass   accuracy, micro and macro F1, of two classes ROC-AUC of class 1, loss
+ *   multilabel   the same over labelled (vertex, label) pairs; macro F1 and ROC-AUC are means over
+ *                labels
+ *   regression   loss (mean squared error), MAE over labelled elements, R2 as a mean over columns
+ *
+ * Definitions are scikit-learn's, zero_division=0: macro F1 of a multi-class task is a mean over
+ * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank.
+ * Unlabelled elements are left out. What is not defined is NaN: ROC-AUC without both classes
+ * (a label without both is left out of the mean), R2 of targets that do not vary (likewise), all of
+ * them without labelled elements, and ROC-AUC of scores that are NaN.
+ */
+#ifndef SL_BROKER_METRICS_H
+#define SL_BROKER_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "common/data/dataset.h"
+#include "config/config.h"
+
+enum sl_measure {
+    SL_MEASURE_ACCURACY,
+    SL_MEASURE_MICRO_F1,
+    SL_MEASURE_MACRO_F1,
+    SL_MEASURE_ROC_AUC,
+    SL_MEASURE_LOSS,
+    SL_MEASURE_MAE,
+    SL_MEASURE_R2,
+    SL_MEASURE_COUNT,
+};
+
+// What an evaluation has found.
+struct sl_evaluation {
+    bool applies[SL_MEASURE_COUNT]; // to the task
+    double value[SL_MEASURE_COUNT]; // NaN: not defined, or does not apply
+};
+
+// "micro_f1", as the job file and the report have it; "micro-F1", as people read it.
+const char *sl_measure_key(enum sl_measure measure);
+const char *sl_measure_name(enum sl_measure measure);
+// What a job is judged by: evaluate.metric, or the task's usual one.
+enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task);
+// SL_EINVAL when the job is to be judged by what the data set's task does not have.
+int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset);
+
+// Sums that the cells of an evaluation have.
+struct sl_evaluation_sums {
+    double loss, weight;
+    uint64_t correct, counted;
+};
+
+/*
+ * Everything at once. predictions: (list->n, sl_dataset_predict_words) as the arena has them.
+ * SL_ENOMEM.
+ */
+int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
+                       const void *predictions, const struct sl_evaluation_sums *sums,
+                       struct sl_evaluation *out);
+
+struct sl_metrics {
+    const struct sl_dataset *dataset;
+    const struct sl_vertex_list *list;
+    const void *predictions;
+    struct sl_evaluation_sums sums;
+    bool busy;
+    int rc;
+    char message[256];          // when rc < 0
+    struct sl_evaluation found; // when rc == SL_OK
+    void (*on_done)(void *ctx); // on the loop
+    void *ctx;
+    uv_work_t work;
+};
+
+// The caller has set dataset, list, predictions, sums, on_done and ctx; the struct must stay where
+// it is. True when it is done already; false when on_done will say so.
+bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * resume.h - whether a job may go on in a run directory, and from where.
+ *
+ * A run goes on from its newest checkpoint when the job is the same in everything that its result
+ * depends on. What may differ is where and how fast it runs (devices, allocation, cache, schedule,
+ * arena, throttle), for how long (epochs, early_stopping, evaluate.every), what it leaves
+ * (checkpoint, output, name) and where the data set lies. Whatever else differs is refused by name,
+ * with both values; so is another data set, a finished run, and a checkpoint that is damaged: then
+ * the one before it is named, and --checkpoint takes it.
+ */
+#ifndef SL_BROKER_RESUME_H
+#define SL_BROKER_RESUME_H
+
+#include <stdint.h>
+
+#include "broker/checkpoint.h"
+#include "broker/rundir.h"
+#include "config/config.h"
+
+struct sl_resume {
+    enum sl_rundir_content content;  // CHECKPOINTS: the run goes on from
+    struct sl_checkpoint checkpoint; // (owned)
+};
+
+/*
+ * Looks at config->output. `wanted` names a checkpoint; NULL takes the newest. config_json is the
+ * resolved job. SL_EEXIST: there is a run that this job can not go on with, the message says why
+ * and what to do. SL_EFORMAT: the checkpoint is damaged.
+ */
+int sl_resume_find(const struct sl_config *config, const char *config_json, const char *wanted,
+                   struct sl_resume *out);
+void sl_resume_fini(struct sl_resume *r); // safe on a zeroed struct
+
+// Whether the data set is the checkpoint's. SL_EEXIST.
+int sl_resume_check_dataset(const struct sl_resume *r, const struct sl_config *config,
+                            uint64_t dataset_digest);
+
+// Where it is, in words. Returns buf.
+char *sl_resume_text(const struct sl_checkpoint *c, char *buf, size_t bytes);
+
+#endif

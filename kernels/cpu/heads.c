@@ -1,0 +1,362 @@
+/*
+ * The two products of attention with the rows of features: aggregate_heads, a weighted sum of rows
+ * with a weight a head, and edge_dot, its gradient in the weights.
+ *
+ * Problem. As in aggregate.c a row of 0.2 to 4 KiB is read for every edge, from anywhere, and must
+ * be in flight before it is asked for; but a vector of sixteen columns now has its own factor, and
+ * where the width of a head is no multiple of sixteen, several.
+ *
+ * Design of aggregate_heads. Chunks of 64 columns, prefetch and the overlapping last chunk are those
+ * of aggregate.c, where the reasons are. The factors of a vector of columns are made in one of three
+ * ways, chosen by the width of a head alone:
+ *
+ *     ONE    every vector lies in one head (width a multiple of 16, or one head): a broadcast
+ *     TWO    a vector touches at most two heads (width 8, or above 16): two broadcasts under a mask
+ *     MANY   narrower heads: sixteen table look-ups
+ *
+ * Which heads, and the mask, are found once a chunk of a row by counting columns, without division.
+ *
+ * Design of edge_dot. The other row, a[i], stays in the first-level cache for all edges of row i.
+ * The products of a head are summed in lanes and the lanes in a tree; heads of 8 columns go two to a
+ * vector and the tree stops a level early. The columns behind a head's last whole vector are one
+ * more vector that ends at its last column, with the lanes that were there before cleared.
+ *
+ * Invariant. A sum's order depends on the shapes alone; threads own whole rows.
+ */
+#include "kernels/kernels_internal.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/exp.h"
+#include "kernels/cpu/vector.h"
+
+enum {
+    CHUNK_VECTORS = 4,
+    CHUNK = CHUNK_VECTORS * SL_LANES, // columns
+    PREFETCH_EDGES = 12,              // of a chunk's columns
+};
+
+enum kind { ONE, TWO, MANY };
+
+static const sl_v16_i32 lane_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// ---- aggregate_heads ----------------------------------------------------------------------------
+
+// A column: its head, and its place within the head.
+struct place {
+    uint32_t head, at;
+};
+
+// Where the factors of one vector of columns are.
+struct spot {
+    uint32_t first, second;   // heads
+    sl_v16_i32 in_first;      // TWO: mask of the lanes of the first head
+    uint32_t heads[SL_LANES]; // MANY
+};
+
+// The place of `n` columns further on.
+SL_INLINE void step(struct place *place, uint32_t n, uint32_t dim)
+{
+    place->at += n;
+    while (place->at >= dim) {
+        place->at -= dim;
+        place->head++;
+    }
+}
+
+SL_INLINE void find_spots(const struct sl_aggregate_heads_args *args, enum kind kind,
+                          struct place *place, int n_vectors, struct spot *spots)
+{
+    if (kind == ONE && args->heads == 1) {
+        for (int v = 0; v < n_vectors; v++)
+            spots[v].first = 0;
+        return;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < n_vectors; v++) {
+        struct spot *spot = &spots[v];
+        spot->first = place->head;
+        if (kind == TWO) {
+            spot->second = SL_MIN(place->head + 1, args->heads - 1); // the same where it is last
+            spot->in_first = lane_numbers < (int32_t)SL_MIN(args->dim - place->at, SL_LANES);
+        }
+        if (kind == MANY) {
+            for (int l = 0; l < SL_LANES; l++) {
+                spot->heads[l] = place->head;
+                step(place, 1, args->dim);
+            }
+        } else {
+            step(place, SL_LANES, args->dim);
+        }
+    }
+}
+
+// The factors of a vector of columns, from the weights of an edge.
+SL_INLINE void load_factors(enum kind kind, const float *weight, const struct spot *spot,
+                            sl_v16 *out)
+{
+    if (kind == ONE) {
+        *out = (sl_v16){0} + weight[spot->first];
+    } else if (kind == TWO) {
+        sl_v16 first = (sl_v16){0} + weight[spot->first];
+        sl_v16 second = (sl_v16){0} + weight[spot->second];
+        sl_v16_choose(&spot->in_first, &first, &second, out);
+    } else {
+        float lanes[SL_LANES];
+        for (int l = 0; l < SL_LANES; l++)
+            lanes[l] = weight[spot->heads[l]];
+        memcpy(out, lanes, sizeof lanes);
+    }
+}
+
+// Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant up to 4.
+SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
+                           uint32_t row, uint32_t first, const struct spot *spots, int n_vectors)
+{
+    const uint32_t *indices = args->csr.indices;
+    uint64_t heads = args->heads, width = heads * args->dim;
+    uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
+    uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
+    sl_v16 sum[CHUNK_VECTORS];
+
+#pragma GCC unroll 4
+    for (int v = 0; v < n_vectors; v++)
+        sum[v] = (sl_v16){0};
+    for (uint32_t e = begin; e < end; e++) {
+        uint32_t ahead = SL_MIN(e + PREFETCH_EDGES, last);
+        const float *next = args->x + indices[ahead] * width + first;
+#pragma GCC unroll 4
+        for (int v = 0; v < n_vectors; v++)
+            __builtin_prefetch(next + v * SL_LANES, 0, 3);
+        if (indirect)
+            __builtin_prefetch(args->weight + args->edge[ahead] * heads, 0, 3);
+        const float *weight = args->weight + (indirect ? args->edge[e] : e) * heads;
+        const float *x = args->x + indices[e] * width + first;
+#pragma GCC unroll 4
+        for (int v = 0; v < n_vectors; v++) {
+            sl_v16 factors;
+            load_factors(kind, weight, &spots[v], &factors);
+            sum[v] += factors * *(const sl_v16_at *)(x + v * SL_LANES);
+        }
+    }
+    float *y = args->y + row * width + first;
+#pragma GCC unroll 4
+    for (int v = 0; v < n_vectors; v++)
+        *(sl_v16_at *)(y + v * SL_LANES) = sum[v];
+}
+
+// The same for a number of vectors that is not a constant.
+SL_INLINE void heads_rest(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
+                          uint32_t row, uint32_t first, const struct spot *spots,
+                          uint32_t n_vectors)
+{
+    switch (n_vectors) {
+    case 1: heads_chunk(args, kind, indirect, row, first, spots, 1); break;
+    case 2: heads_chunk(args, kind, indirect, row, first, spots, 2); break;
+    case 3: heads_chunk(args, kind, indirect, row, first, spots, 3); break;
+    case 4: heads_chunk(args, kind, indirect, row, first, spots, 4); break;
+    }
+}
+
+// Rows of fewer columns than one vector has.
+SL_INLINE void heads_narrow(const struct sl_aggregate_heads_args *args, uint32_t begin,
+                            uint32_t end)
+{
+    uint64_t heads = args->heads, width = heads * args->dim;
+    for (uint32_t row = begin; row < end; row++) {
+        float sum[SL_LANES] = {0};
+        for (uint32_t e = args->csr.indptr[row]; e < args->csr.indptr[row + 1]; e++) {
+            const float *weight = args->weight + (args->edge ? args->edge[e] : e) * heads;
+            const float *x = args->x + args->csr.indices[e] * width;
+            uint32_t c = 0;
+            for (uint32_t h = 0; h < heads; h++)
+                for (uint32_t k = 0; k < args->dim; k++, c++)
+                    sum[c] += weight[h] * x[c];
+        }
+        memcpy(args->y + row * width, sum, width * sizeof *sum);
+    }
+}
+
+SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
+                          uint32_t begin, uint32_t end)
+{
+    uint32_t width = args->heads * args->dim;
+    if (width < SL_LANES) {
+        heads_narrow(args, begin, end);
+        return;
+    }
+    // As in aggregate.c: behind the full chunks one that ends at the last column; in rows of fewer
+    // than 64 columns its whole vectors first, then one for the rest.
+    uint32_t chunks_end = width / CHUNK * CHUNK, rest = width - chunks_end, whole = 0;
+    if (rest % SL_LANES != 0 && chunks_end == 0) {
+        whole = rest / SL_LANES;
+        rest = SL_LANES;
+    }
+    rest = (rest + SL_LANES - 1) / SL_LANES;
+    uint32_t first_rest = width - rest * SL_LANES;
+    struct spot spots[CHUNK_VECTORS] = {{0}}, whole_spots[CHUNK_VECTORS] = {{0}},
+                rest_spots[CHUNK_VECTORS] = {{0}};
+    struct place place = {0, 0};
+    find_spots(args, kind, &place, (int)whole, whole_spots);
+    place = (struct place){first_rest / args->dim, first_rest % args->dim};
+    find_spots(args, kind, &place, (int)rest, rest_spots);
+    for (uint32_t row = begin; row < end; row++) {
+        place = (struct place){0, 0};
+        for (uint32_t c = 0; c < chunks_end; c += CHUNK) {
+            find_spots(args, kind, &place, CHUNK_VECTORS, spots);
+            heads_chunk(args, kind, indirect, row, c, spots, CHUNK_VECTORS);
+        }
+        heads_rest(args, kind, indirect, row, 0, whole_spots, whole);
+        heads_rest(args, kind, indirect, row, first_rest, rest_spots, rest);
+    }
+}
+
+#define VARIANT(name, kind, indirect)                                                              \
+    SL_SIMD static void rows_##name(const struct sl_aggregate_heads_args *args, uint32_t begin,    \
+                                    uint32_t end)                                                  \
+    {                                                                                              \
+        heads_rows(args, kind, indirect, begin, end);                                              \
+    }
+VARIANT(one, ONE, 0)
+VARIANT(one_indirect, ONE, 1)
+VARIANT(two, TWO, 0)
+VARIANT(two_indirect, TWO, 1)
+VARIANT(many, MANY, 0)
+VARIANT(many_indirect, MANY, 1)
+
+struct job {
+    const struct sl_aggregate_heads_args *args;
+    enum kind kind;
+    uint32_t n_parts;
+};
+
+static void run_part(void *context, uint32_t part)
+{
+    const struct job *job = context;
+    const struct sl_aggregate_heads_args *args = job->args;
+    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
+    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
+    switch (job->kind << 1 | (args->edge != NULL)) {
+    case ONE << 1: rows_one(args, begin, end); break;
+    case ONE << 1 | 1: rows_one_indirect(args, begin, end); break;
+    case TWO << 1: rows_two(args, begin, end); break;
+    case TWO << 1 | 1: rows_two_indirect(args, begin, end); break;
+    case MANY << 1: rows_many(args, begin, end); break;
+    case MANY << 1 | 1: rows_many_indirect(args, begin, end); break;
+    }
+}
+
+int sl_cpu_aggregate_heads(const struct sl_aggregate_heads_args *args)
+{
+    SL_TRY(sl_check_aggregate_heads(args));
+    struct job job = {.args = args, .kind = MANY};
+    if (args->heads == 1 || args->dim % SL_LANES == 0)
+        job.kind = ONE;
+    else if (args->dim == SL_LANES / 2 || args->dim > SL_LANES)
+        job.kind = TWO;
+    job.n_parts = sl_cpu_row_parts(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float));
+    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+    return SL_OK;
+}
+
+// ---- edge_dot -----------------------------------------------------------------------------------
+
+struct dot {
+    const struct sl_csr_view *csr;
+    uint32_t heads, dim;
+    const float *a, *b;
+    float *out;
+    uint32_t n_parts;
+};
+
+// Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 8 as that of
+// the upper one.
+SL_INLINE void sum_halves(sl_v16 *x)
+{
+    *x += __builtin_shuffle(*x, (sl_v16_i32){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+    *x += __builtin_shuffle(*x, (sl_v16_i32){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+    *x += __builtin_shuffle(*x, (sl_v16_i32){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+}
+
+// <a, b> over `dim` >= 16 columns, of which `rest` lie behind the last whole vector; what is at the
+// same place of `next` is fetched.
+SL_INLINE float dot_wide(const float *a, const float *b, const float *next, uint32_t dim,
+                         const sl_v16_i32 *is_rest, uint32_t rest)
+{
+    sl_v16 sum = {0};
+    uint32_t whole = dim - rest;
+    for (uint32_t c = 0; c < whole; c += SL_LANES) {
+        __builtin_prefetch(next + c, 0, 3);
+        sum += *(const sl_v16_at *)(a + c) * *(const sl_v16_at *)(b + c);
+    }
+    if (rest) {
+        uint32_t c = dim - SL_LANES;
+        __builtin_prefetch(next + c, 0, 3);
+        sl_v16 product = *(const sl_v16_at *)(a + c) * *(const sl_v16_at *)(b + c);
+        sum += (sl_v16)(*is_rest & (sl_v16_i32)product);
+    }
+    sum_halves(&sum);
+    return sum[0] + sum[SL_LANES / 2];
+}
+
+SL_INLINE void dot_heads(const struct dot *dot, const float *a, const float *b, const float *next,
+                         const sl_v16_i32 *is_rest, float *out)
+{
+    uint32_t dim = dot->dim;
+    if (dim >= SL_LANES) {
+        for (uint32_t h = 0; h < dot->heads; h++, a += dim, b += dim, next += dim)
+            out[h] = dot_wide(a, b, next, dim, is_rest, dim % SL_LANES);
+        return;
+    }
+    uint32_t h = 0;
+    for (; dim == SL_LANES / 2 && h + 1 < dot->heads; h += 2) {
+        __builtin_prefetch(next + h * dim, 0, 3);
+        sl_v16 sum = *(const sl_v16_at *)(a + h * dim) * *(const sl_v16_at *)(b + h * dim);
+        sum_halves(&sum);
+        out[h] = sum[0];
+        out[h + 1] = sum[SL_LANES / 2];
+    }
+    for (; h < dot->heads; h++) {
+        __builtin_prefetch(next + h * dim, 0, 3);
+        float sum = 0.0f;
+        for (uint32_t c = h * dim; c < (h + 1) * dim; c++)
+            sum += a[c] * b[c];
+        out[h] = sum;
+    }
+}
+
+SL_SIMD static void dot_rows(const struct dot *dot, uint32_t begin, uint32_t end)
+{
+    const struct sl_csr_view *csr = dot->csr;
+    uint64_t heads = dot->heads, width = heads * dot->dim;
+    uint32_t last = csr->indptr[csr->n_dst] - 1; // unused when there is no edge
+    // As many lines in flight as the chunks of aggregate have.
+    uint32_t ahead = (uint32_t)SL_MAX((uint64_t)PREFETCH_EDGES * CHUNK / SL_MAX(width, CHUNK), 1);
+    sl_v16_i32 is_rest = lane_numbers >= (int32_t)(SL_LANES - dot->dim % SL_LANES);
+    for (uint32_t row = begin; row < end; row++)
+        for (uint32_t e = csr->indptr[row]; e < csr->indptr[row + 1]; e++)
+            dot_heads(dot, dot->a + row * width, dot->b + csr->indices[e] * width,
+                      dot->b + csr->indices[SL_MIN(e + ahead, last)] * width, &is_rest,
+                      dot->out + e * heads);
+}
+
+static void dot_part(void *context, uint32_t part)
+{
+    const struct dot *dot = context;
+    dot_rows(dot, sl_cpu_row_split(dot->csr, part, dot->n_parts),
+             sl_cpu_row_split(dot->csr, part + 1, dot->n_parts));
+}
+
+int sl_cpu_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
+                    const float *b, float *out)
+{
+    SL_TRY(sl_check_edge_dot(csr, heads, dim, a, b, out));
+    struct dot dot = {.csr = csr, .heads = heads, .dim = dim, .a = a, .b = b, .out = out};
+    dot.n_parts = sl_cpu_row_parts(csr, (uint64_t)heads * dim * sizeof(float));
+    sl_cpu_parallel_parts(dot.n_parts, dot_part, &dot);
+    return SL_OK;
+}

@@ -1,0 +1,228 @@
+/*
+ * Element-wise maximum over the neighbours, and its gradient.
+ *
+ * Forward is aggregate.c with a comparison in place of an addition: chunks of columns that stay in
+ * registers, the largest so far and the edge that it came from, prefetch some edges ahead, a last
+ * chunk that overlaps the one before. (The reasons are there.) The first of equals stays, and the
+ * first NaN stays for good: an element is replaced where it is neither >= the new one nor a NaN.
+ *
+ * The chunks are plain loops over constant numbers of columns, 64 or 32, for the vectoriser, not
+ * the vectors of vector.h: GCC 12 takes the comparison of a vector that is wider than a register,
+ * and every "and" of two comparisons, apart into scalars. (16 columns it unrolls before it
+ * vectorises.) The arrays of a chunk become registers.
+ *
+ * Backward goes through the transposed adjacency, so that a source's row has one writer: from each
+ * destination that the source is a neighbour of, the elements that came by this edge are added.
+ * That reads two rows an edge, most of whose elements came from elsewhere. To scatter each
+ * destination's elements reads them once, but it writes to the rows of all its sources, clears them
+ * all before, and can not be split between threads without an order that depends on them.
+ *
+ * Invariant. A source's sum runs in the order of the transposed edges; threads own whole rows.
+ */
+#include "kernels/kernels_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/vector.h"
+
+enum {
+    CHUNK = 64, // columns
+    HALF_CHUNK = 32,
+    PREFETCH_EDGES = 12,
+};
+
+/*
+ * Cuts a row of at least 32 columns into chunks and calls each(first column, columns): the full
+ * ones, then for the rest one of 64 or 32 columns that ends at the last and overlaps the one before.
+ */
+#define FOR_CHUNKS(dim, each)                                                                      \
+    do {                                                                                           \
+        uint32_t at = 0;                                                                           \
+        for (; (dim)-at >= CHUNK; at += CHUNK)                                                     \
+            each(at, CHUNK);                                                                       \
+        if ((dim)-at > HALF_CHUNK && at > 0) {                                                     \
+            each((dim)-CHUNK, CHUNK);                                                              \
+        } else if (at < (dim)) {                                                                   \
+            if ((dim)-at > HALF_CHUNK)                                                             \
+                each(at, HALF_CHUNK);                                                              \
+            each((dim)-HALF_CHUNK, HALF_CHUNK);                                                    \
+        }                                                                                          \
+    } while (0)
+
+// ---- forward ------------------------------------------------------------------------------------
+
+// Elements at .. at + n of x as f32: where they are, or converted into room.
+SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, int half, uint64_t at,
+                               uint32_t n, float *room)
+{
+    if (!half)
+        return (const float *)args->x + at;
+    const uint16_t *x = (const uint16_t *)args->x + at;
+    uint32_t c = 0;
+    for (; c + SL_LANES <= n; c += SL_LANES) {
+        sl_v16 v;
+        sl_v16_from_half(x + c, &v);
+        *(sl_v16_at *)(room + c) = v;
+    }
+    for (; c < n; c++)
+        room[c] = sl_half_to_float(x[c]);
+    return room;
+}
+
+SL_INLINE void prefetch(const struct sl_aggregate_max_args *args, int half, uint64_t at, uint32_t n)
+{
+    const char *p = (const char *)args->x + at * (half ? 2 : 4);
+    uint32_t n_bytes = n * (half ? 2 : 4);
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < n_bytes; i += SL_CACHE_LINE)
+        __builtin_prefetch(p + i, 0, 3);
+}
+
+// Columns first .. first + n of destination `row`; n <= CHUNK, a constant but in narrow rows.
+SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, int half, int traced,
+                         uint32_t row, uint32_t first, uint32_t n)
+{
+    const uint32_t *indices = args->csr.indices;
+    uint64_t dim = args->dim;
+    uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
+    uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
+    float best[CHUNK], room[CHUNK];
+    uint32_t from[CHUNK];
+
+    // A first element that is -infinity changes nothing, and is where the row's maximum came from.
+    for (uint32_t c = 0; c < n; c++) {
+        best[c] = begin < end ? -INFINITY : 0.0f;
+        from[c] = begin < end ? begin : UINT32_MAX;
+    }
+    for (uint32_t e = begin; e < end; e++) {
+        prefetch(args, half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first, n);
+        const float *x = columns(args, half, indices[e] * dim + first, n, room);
+        for (uint32_t c = 0; c < n; c++) {
+            int wins = !(x[c] <= best[c]) & (best[c] == best[c]);
+            best[c] = wins ? x[c] : best[c];
+            if (traced)
+                from[c] = wins ? e : from[c];
+        }
+    }
+    memcpy(args->y + row * dim + first, best, n * sizeof *best);
+    if (traced)
+        memcpy(args->from + row * dim + first, from, n * sizeof *from);
+}
+
+SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, int half, int traced,
+                        uint32_t begin, uint32_t end)
+{
+#define CHUNK_MAX(first, n) max_chunk(args, half, traced, row, first, n)
+    for (uint32_t row = begin; row < end; row++) {
+        if (args->dim < HALF_CHUNK)
+            CHUNK_MAX(0, args->dim);
+        else
+            FOR_CHUNKS(args->dim, CHUNK_MAX);
+    }
+#undef CHUNK_MAX
+}
+
+#define VARIANT(name, half, traced)                                                                \
+    SL_SIMD static void rows_##name(const struct sl_aggregate_max_args *args, uint32_t begin,      \
+                                    uint32_t end)                                                  \
+    {                                                                                              \
+        max_rows(args, half, traced, begin, end);                                                  \
+    }
+VARIANT(f32, 0, 0)
+VARIANT(f32_traced, 0, 1)
+VARIANT(f16, 1, 0)
+VARIANT(f16_traced, 1, 1)
+
+struct job {
+    const struct sl_aggregate_max_args *args;
+    const struct sl_aggregate_max_grad_args *grad;
+    uint32_t n_parts;
+};
+
+static void run_part(void *context, uint32_t part)
+{
+    const struct job *job = context;
+    const struct sl_aggregate_max_args *args = job->args;
+    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
+    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
+    switch ((args->x_dtype == SL_DTYPE_F16) << 1 | (args->from != NULL)) {
+    case 0: rows_f32(args, begin, end); break;
+    case 1: rows_f32_traced(args, begin, end); break;
+    case 2: rows_f16(args, begin, end); break;
+    case 3: rows_f16_traced(args, begin, end); break;
+    }
+}
+
+int sl_cpu_aggregate_max(const struct sl_aggregate_max_args *args)
+{
+    SL_TRY(sl_check_aggregate_max(args));
+    struct job job = {.args = args};
+    job.n_parts = sl_cpu_row_parts(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype));
+    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+    return SL_OK;
+}
+
+// ---- backward -----------------------------------------------------------------------------------
+
+// Columns first .. first + n of `source`; n as in max_chunk.
+SL_INLINE void grad_chunk(const struct sl_aggregate_max_grad_args *args, uint32_t source,
+                          uint32_t first, uint32_t n)
+{
+    const struct sl_csr_view *t = &args->transposed;
+    uint64_t dim = args->dim;
+    uint32_t last = t->indptr[t->n_dst] - 1; // unused when there is no edge
+    float sum[CHUNK];
+
+    for (uint32_t c = 0; c < n; c++)
+        sum[c] = 0.0f;
+    for (uint32_t e = t->indptr[source]; e < t->indptr[source + 1]; e++) {
+        uint64_t ahead = t->indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first;
+#pragma GCC unroll 4
+        for (uint32_t c = 0; c < n; c += SL_CACHE_LINE / 4) {
+            __builtin_prefetch(args->from + ahead + c, 0, 3);
+            __builtin_prefetch(args->dy + ahead + c, 0, 3);
+        }
+        uint64_t at = t->indices[e] * dim + first;
+        const uint32_t *from = args->from + at;
+        const float *dy = args->dy + at;
+        uint32_t edge = args->t_edge[e];
+        for (uint32_t c = 0; c < n; c++)
+            sum[c] += from[c] == edge ? dy[c] : 0.0f;
+    }
+    memcpy(args->dx + source * dim + first, sum, n * sizeof *sum);
+}
+
+SL_SIMD static void grad_rows(const struct sl_aggregate_max_grad_args *args, uint32_t begin,
+                              uint32_t end)
+{
+#define CHUNK_GRAD(first, n) grad_chunk(args, source, first, n)
+    for (uint32_t source = begin; source < end; source++) {
+        if (args->dim < HALF_CHUNK)
+            CHUNK_GRAD(0, args->dim);
+        else
+            FOR_CHUNKS(args->dim, CHUNK_GRAD);
+    }
+#undef CHUNK_GRAD
+}
+
+static void grad_part(void *context, uint32_t part)
+{
+    const struct job *job = context;
+    const struct sl_csr_view *t = &job->grad->transposed;
+    grad_rows(job->grad, sl_cpu_row_split(t, part, job->n_parts),
+              sl_cpu_row_split(t, part + 1, job->n_parts));
+}
+
+int sl_cpu_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)
+{
+    SL_TRY(sl_check_aggregate_max_backward(args));
+    struct job job = {.grad = args};
+    job.n_parts = sl_cpu_row_parts(&args->transposed, args->dim * (uint64_t)8);
+    sl_cpu_parallel_parts(job.n_parts, grad_part, &job);
+    return SL_OK;
+}

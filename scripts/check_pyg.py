@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Are a run's parameters those of PyTorch Geometric's models?
+
+    scripts/check_pyg.py RUN... [--data DATA]    the runs that are named
+    scripts/check_pyg.py --all DATA              trains each of the five models a little, and checks it
+
+For each run: model.safetensors is loaded into the matching class of torch_geometric.nn.models with
+load_state_dict(strict=True), the model is built from config.json alone. Its logits over the whole
+graph, in double precision, are compared with those of `sluice predict` (or of --logits FILE.npy).
+Prints the largest difference, and how large it is beside the largest logit; exit status 1 when that
+is more than 1e-5 or a file does not load, 2 when something is missing.
+
+Needs torch and torch_geometric, which sluice itself does not:
+
+    python3 -m venv VENV && VENV/bin/pip install numpy torch torch_geometric
+    VENV/bin/python scripts/check_pyg.py --all DATA
+"""
+import argparse
+import functools
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+
+warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own parts
+
+try:
+    import numpy as np
+    import torch
+    import torch_geometric
+    from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE
+    from torch_geometric.nn.models.basic_gnn import BasicGNN
+    from torch_geometric.utils import add_remaining_self_loops, remove_self_loops
+except ImportError as error:
+    print(
+        f"check_pyg: {error.name} is not installed for {sys.executable}: make a virtual environment "
+        "and install numpy, torch and torch_geometric there (see the top of this file)",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOLERANCE = 1e-5
+NORMS = {"none": None, "batch": "BatchNorm", "layer": "LayerNorm"}
+ACTIVATIONS = {"relu": "relu", "elu": "elu", "leaky_relu": "leaky_relu"}
+
+
+class Problem(Exception):
+    """Something that keeps a run from being checked."""
+
+
+class PinSAGEConv(torch.nn.Module):
+    """Algorithm 1 of Ying et al., KDD 2018, with the mean over all neighbours: PyG has no such."""
+
+    def __init__(self, d_in, d_out, last):
+        super().__init__()
+        self.last = last
+        self.lin_q = torch.nn.Linear(d_in, d_out)
+        self.lin_self = torch.nn.Linear(d_in, d_out, bias=False)
+        self.lin_nbr = torch.nn.Linear(d_out, d_out)
+
+    def forward(self, x, edge_index):
+        q = self.lin_q(x).relu()
+        source, target = edge_index
+        n = x.new_zeros(x.size(0), q.size(1)).index_add(0, target, q[source])
+        count = x.new_zeros(x.size(0)).index_add(0, target, x.new_ones(target.numel()))
+        z = self.lin_self(x) + self.lin_nbr(n / count.clamp(min=1).unsqueeze(1))
+        return z if self.last else torch.nn.functional.normalize(z.relu(), dim=1)
+
+
+class PinSAGE(BasicGNN):
+    """PinSAGEConv within what PyG's models have around their layers."""
+
+    supports_edge_weight = False
+    supports_edge_attr = False
+
+    def init_conv(self, in_channels, out_channels, **kwargs):
+        return PinSAGEConv(in_channels, out_channels, getattr(self, "_is_conv_to_out", False))
+
+
+class GraphSAGEGCN(GraphSAGE):
+    """aggregator "gcn": the mean over the neighbours and the vertex itself, no second weight."""
+
+    def forward(self, x, edge_index):
+        edge_index, _ = add_remaining_self_loops(
+            remove_self_loops(edge_index)[0], num_nodes=x.size(0)
+        )
+        return super().forward(x, edge_index)
+
+
+def build(model, feat_dim, outputs):
+    """The torch module for "model" of a job's resolved configuration."""
+    kind = model["kind"]
+    norm = NORMS[model.get("norm", "none")]
+    jumping = model.get("jumping", "none")
+    options = {
+        "act": ACTIVATIONS[model.get("activation", "relu")],
+        "norm": norm,
+        "norm_kwargs": {"mode": "node"} if norm == "LayerNorm" else None,
+        "jk": None if jumping == "none" else jumping,
+    }
+    make = {"gcn": GCN, "graphsage": GraphSAGE, "gat": GAT, "gin": GIN, "pinsage": PinSAGE}[kind]
+    if kind == "gcn":
+        if model.get("degrees", "graph") != "graph":
+            raise Problem('model.degrees "block" is DGL\'s formula, which PyG has not')
+        options["add_self_loops"] = model.get("self_loops", True)
+    elif kind == "graphsage":
+        aggregator = model.get("aggregator", "mean")
+        options["aggr"] = "max" if aggregator == "max" else "mean"
+        if aggregator == "gcn":
+            make = GraphSAGEGCN
+            options["root_weight"] = False
+    elif kind == "gat":
+        options["heads"] = model.get("heads", 8)
+        options["residual"] = model.get("residual", False)
+    elif kind == "gin":
+        options["eps"] = model.get("eps", 0.0)
+        options["train_eps"] = model.get("train_eps", False)
+    return make(feat_dim, model["hidden"], model["layers"], outputs, **options)
+
+
+def read_safetensors(path):
+    """{name: tensor} of a .safetensors file."""
+    types = {"F32": np.float32, "I64": np.int64}
+    with open(path, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(n))
+        data = f.read()
+    out = {}
+    for name, t in header.items():
+        if name == "__metadata__":
+            continue
+        if t["dtype"] not in types:
+            raise Problem(f"{path}: {name} is {t['dtype']}, wanted F32 or I64")
+        begin, end = t["data_offsets"]
+        values = np.frombuffer(data[begin:end], types[t["dtype"]]).reshape(t["shape"])
+        out[name] = torch.from_numpy(values.copy())
+    return out
+
+
+class Graph:
+    """What a data set directory has: edges as PyG wants them, and features."""
+
+    def __init__(self, path):
+        def load(name):
+            return np.load(os.path.join(path, name), mmap_mode="r")
+
+        with open(os.path.join(path, "metadata.json"), encoding="utf-8") as f:
+            self.outputs = json.load(f)["num_classes"]
+        indptr = np.asarray(load("indptr.npy"), np.int64)
+        source = np.array(load("indices.npy"), np.int64)
+        target = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        self.edge_index = torch.from_numpy(np.stack([source, target]))
+        self.x = torch.from_numpy(np.array(load("node_feat.npy"), np.float64))
+
+
+def run_sluice(arguments):
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Problem(f"$ {' '.join(arguments)}\nexit status {done.returncode}\n{done.stderr}")
+
+
+def predict(args, run, weights):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "logits.npy")
+        run_sluice([args.sluice, "predict", run, "--weights", weights, "--out", out, "--quiet"])
+        return np.load(out)
+
+
+@functools.lru_cache(maxsize=1)
+def graph_of(path):
+    return Graph(path)
+
+
+def check(args, run, data):
+    """True when the run's logits are those of PyG's model."""
+    with open(os.path.join(run, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    graph = graph_of(data or config["dataset"])
+    if config["sampler"]["kind"] == "walk":
+        raise Problem("sampler.kind walk: predictions are over random walks, not all neighbours")
+    weights = os.path.join(run, "model.safetensors")
+    model = build(config["model"], graph.x.size(1), graph.outputs)
+    try:
+        model.load_state_dict(read_safetensors(weights), strict=True)
+    except RuntimeError as error:
+        print(f"{run}: DOES NOT LOAD: {error}")
+        return False
+    model = model.double().eval()
+    with torch.no_grad():
+        wanted = model(graph.x, graph.edge_index).numpy()
+    found = np.load(args.logits) if args.logits else predict(args, run, weights)
+    if found.shape != wanted.shape:
+        raise Problem(f"logits have shape {found.shape}, PyG's model gives {wanted.shape}")
+    difference = np.abs(found - wanted).max()
+    relative = difference / np.abs(wanted).max()
+    agrees = bool(relative <= TOLERANCE)  # false for NaN
+    name = type(model).__name__
+    print(
+        f"{run}: strict load into {name}; largest difference of {wanted.size} logits "
+        f"{difference:.3g}, {relative:.2g} of the largest: {'ok' if agrees else 'DIFFERENT'}",
+        flush=True,
+    )
+    return agrees
+
+
+MODELS = {
+    "gcn": {"kind": "gcn", "layers": 2, "hidden": 16},
+    "graphsage": {"kind": "graphsage", "layers": 2, "hidden": 32},
+    "gat": {"kind": "gat", "layers": 2, "hidden": 64, "heads": 8, "activation": "elu"},
+    "gin": {"kind": "gin", "layers": 3, "hidden": 32, "norm": "batch", "jumping": "cat"},
+    "pinsage": {"kind": "pinsage", "layers": 2, "hidden": 32},
+}
+
+
+def train(args, name, folder):
+    """Trains a model for a few epochs; returns its run directory."""
+    run = os.path.join(folder, name)
+    model = dict(MODELS[name], dropout=0.5)
+    job = {
+        "name": f"check-{name}",
+        "dataset": os.path.abspath(args.all),
+        "model": model,
+        "sampler": {"kind": "khop", "fanout": [10] * model["layers"], "batch_size": 256},
+        "optimizer": {"kind": "adam", "lr": 0.01},
+        "epochs": args.epochs,
+        "seed": 7,
+        "output": run,
+    }
+    path = os.path.join(folder, f"{name}.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(job, f)
+    run_sluice([args.sluice, "run", path, "--quiet"])
+    return run
+
+
+def check_all(args):
+    agrees = True
+    with tempfile.TemporaryDirectory(prefix="sluice-pyg-") as folder:
+        for name in MODELS:
+            agrees &= check(args, train(args, name, folder), args.all)
+    return agrees
+
+
+def main():
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("runs", nargs="*", metavar="RUN", help="run directories")
+    p.add_argument("--data", metavar="DATA", help="data set (default: config.json's)")
+    p.add_argument("--all", metavar="DATA", help="train each of the five models on this data set")
+    p.add_argument("--epochs", type=int, default=5, help="of --all (default 5)")
+    p.add_argument("--logits", metavar="FILE.npy", help="instead of running `sluice predict`")
+    p.add_argument(
+        "--sluice",
+        default=os.path.join(os.environ.get("BIN", os.path.join(ROOT, "build", "bin")), "sluice"),
+        help="the program (default: $BIN/sluice, else build/bin/sluice)",
+    )
+    args = p.parse_args()
+    if bool(args.all) == bool(args.runs):
+        p.error("wanted either --all DATA, or run directories")
+    print(f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}")
+    try:
+        if args.all:
+            agrees = check_all(args)
+        else:
+            agrees = all([check(args, run, args.data) for run in args.runs])
+    except (Problem, OSError) as error:
+        print(f"check_pyg: {error}", file=sys.stderr)
+        return 2
+    return 0 if agrees else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""Going on with a run: which jobs may, from which checkpoint, and what is refused and why."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+
+from harness import cases, planted, read_json, small_job, write_dataset
+
+
+def job(box, **changes):
+    return small_job(
+        box.shared_dataset("small"), **{"checkpoint": {"every_updates": 5, "keep": 3}, **changes}
+    )
+
+
+def names(box, output="runs/job"):
+    return sorted(n for n in os.listdir(box.path(output, "checkpoints")) if n[0] != ".")
+
+
+def unfinished(box, **changes):
+    """A run that was killed when its report was half written; its job."""
+    config = job(box, **changes)
+    result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
+    assert result.rc == 1, str(result)
+    box.gone_within(2)
+    assert not os.path.exists(box.path("runs/job/report.json"))
+    return config
+
+
+def times(folder):
+    return {name: os.path.getmtime(os.path.join(folder, name)) for name in os.listdir(folder)}
+
+
+def refused(box, config, *words, arguments=()):
+    before = times(box.path("runs/job"))
+    result, _ = box.run(config, *arguments)
+    assert result.rc == 2, str(result)
+    (error,) = result.errors()
+    for word in words:
+        assert word in error, f"'{word}' is not in: {error}"
+    assert before == times(box.path("runs/job")), "a refused job has changed the run directory"
+    return error
+
+
+def test_a_finished_run_is_refused(box):
+    config = job(box)
+    box.run(config)[0].ok()
+    refused(box, config, "holds an earlier run (found report.json)", "finished after 3 epochs",
+            "more epochs", "--set output=DIR")
+
+
+def test_the_end_alone_is_done_again(box):
+    config = unfinished(box)
+    result, report = box.run(config)
+    result.ok()
+    assert "going on from update 36, after epoch 3" in result.err, str(result)
+    alone, wanted = box.run(dict(config, output="runs/alone"), name="alone")
+    alone.ok()
+    for key in ("params_sha256", "samples_digest", "test_accuracy", "best_epoch"):
+        assert report[key] == wanted[key], key
+    assert [e["loss"] for e in report["epochs"]] == [e["loss"] for e in wanted["epochs"]]
+
+
+def test_more_epochs_go_on_with_a_finished_run(box):
+    config = job(box)
+    box.run(config)[0].ok()
+    result, report = box.run(dict(config, epochs=5))
+    result.ok()
+    assert "going on from update 36, after epoch 3" in result.err, str(result)
+    assert [e["epoch"] for e in report["epochs"]] == list(range(5))
+    alone, wanted = box.run(dict(config, epochs=5, output="runs/alone"), name="alone")
+    alone.ok()
+    assert report["params_sha256"] == wanted["params_sha256"]
+    assert report["samples_digest"] == wanted["samples_digest"]
+    assert report["batches"]["trained"] == 60
+    refused(box, config, "finished after 5 epochs")
+
+
+def test_more_epochs_under_a_cosine_are_refused(box):
+    config = job(box, **{"optimizer.schedule": "cosine"})
+    box.run(config)[0].ok()
+    refused(box, dict(config, epochs=5), "epochs: found 5", "has 3", "cosine")
+
+
+def test_fewer_epochs_than_were_trained_are_refused(box):
+    config = unfinished(box)
+    refused(box, dict(config, epochs=2), "epochs: found 2", "has trained 3 already")
+
+
+@cases(
+    ("seed", 8, "seed: found 8, the run has 7"),
+    ("sampler.batch_size", 32, "sampler.batch_size: found 32, the run has 64"),
+    ("sampler.fanout", [5, 4], "sampler.fanout: found [5,4], the run has [5,5]"),
+    ("model.hidden", 17, "model.hidden: found 17, the run has 16"),
+    ("optimizer.lr", 0.02, "optimizer.lr: found 0.02, the run has 0.01"),
+    ("updates.batches_per_update", 2, "updates.batches_per_update: found 2, the run has 1"),
+    ("digest", False, "digest: found false, the run has true"),
+)
+def test_another_job_is_refused_by_name(box, key, value, words):
+    unfinished(box)
+    refused(box, job(box, **{key: value}), "run of another job, ", words)
+
+
+def test_several_differences_are_counted(box):
+    unfinished(box)
+    other = job(box, **{"seed": 8, "model.hidden": 8, "optimizer.kind": "sgd"})
+    error = refused(box, other, "differences, the first ones", "model.hidden", "optimizer.beta1")
+    assert len(error) < 1200, error
+
+
+@cases(
+    ("allocation", {"samplers": 2, "trainers": 2}),
+    ("cache", {"policy": "degree", "ratio": 0.2}),
+    ("evaluate.every", 2),
+    ("name", "other"),
+    ("checkpoint", {"every_updates": 100, "keep": 1}),
+    ("arena", {"memory": "4MiB"}),
+    ("throttle", {"train": 0.001}),
+)
+def test_what_the_result_does_not_depend_on_may_differ(box, key, value):
+    config = unfinished(box)
+    wanted = read_json(box.path("runs/job/checkpoints/000000000036/state.json"))
+    result, report = box.run(job(box, **{key: value}))
+    result.ok()
+    assert report["resumes"][0]["update"] == 36
+    with open(box.path("runs/job/checkpoints/000000000036/state.json")) as file:
+        found = json.load(file)
+    assert found["samples_digest"] == wanted["samples_digest"]
+    del config
+
+
+def test_another_data_set_is_refused(box):
+    write_dataset(box.path("a"), planted(n=600))
+    write_dataset(box.path("b"), planted(n=600, seed=2))
+    config = small_job(box.path("a"), checkpoint={"every_updates": 2})
+    result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
+    assert result.rc == 1, str(result)
+    box.gone_within(2)
+    refused(box, dict(config, dataset=box.path("b")), "dataset:", "not the data set", "digest")
+    # The same one somewhere else is the same one.
+    os.rename(box.path("a"), box.path("moved"))
+    box.run(dict(config, dataset=box.path("moved")))[0].ok()
+
+
+@cases(
+    "model.safetensors", "optimizer.safetensors", "best.safetensors", "batches.bin", "state.json"
+)
+def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
+    config = unfinished(box)
+    older, newest = names(box)[-2:]
+    path = box.path("runs/job/checkpoints", newest, name)
+    with open(path, "r+b") as file:
+        if os.path.getsize(path):
+            file.truncate(os.path.getsize(path) // 2)
+        else:
+            file.write(b"x")
+    refused(box, config, f"checkpoint {newest}", name, f"--checkpoint {older}")
+    result, report = box.run(config, "--checkpoint", older)
+    result.ok()
+    assert f"going on from update {int(older)}," in result.err, str(result)
+    alone, wanted = box.run(dict(config, output="runs/alone"), name="alone")
+    alone.ok()
+    assert report["params_sha256"] == wanted["params_sha256"]
+    assert report["samples_digest"] == wanted["samples_digest"]
+
+
+def test_damage_without_an_older_one(box):
+    config = unfinished(box)
+    for name in names(box)[:-1]:
+        shutil.rmtree(box.path("runs/job/checkpoints", name))
+    (left,) = names(box)
+    os.remove(box.path("runs/job/checkpoints", left, "model.safetensors"))
+    refused(box, config, f"checkpoint {left}", "model.safetensors", "no older one")
+
+
+def test_a_checkpoint_that_is_not_there(box):
+    config = unfinished(box)
+    refused(box, config, "has no checkpoint '000000000099'", names(box)[-1],
+            arguments=("--checkpoint", "000000000099"))
+
+
+def test_a_directory_in_use_is_refused(box):
+    config = job(box, epochs=1000000, **{"checkpoint": {"every_updates": 5, "keep": 1}})
+    running = box.start("run", box.job(config))
+    running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")), "a checkpoint")
+    result, _ = box.run(config)
+    assert result.rc == 2, str(result)
+    assert "in use by a job that is running" in result.errors()[0], str(result)
+    running.interrupt()
+    assert running.wait(20).rc == 130
+    # While it was still ending, the next one would have waited for it.
+    result, _ = box.run(dict(config, epochs=100000), "--dry-run")
+    result.ok()
+
+
+def test_without_checkpoints_nothing_is_left_to_go_on_from(box):
+    config = job(box, **{"checkpoint": {"every_updates": 0, "every_seconds": 0}})
+    box.run(config)[0].ok()
+    assert not os.path.exists(box.path("runs/job/checkpoints"))
+    refused(box, dict(config, epochs=5), "holds an earlier run")
+
+
+# ---- initial parameters -------------------------------------------------------------------------
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
+        for name, t in header.items()
+    }
+
+
+def test_training_begins_with_given_parameters(box):
+    first = job(box, epochs=1, output="runs/first")
+    box.run(first, name="first")[0].ok()
+    weights = box.path("runs/first/model.safetensors")
+    # With a learning rate of nearly nothing they stay what they were.
+    config = job(box, epochs=1, **{"model.weights": weights, "optimizer.lr": 1e-30})
+    result, report = box.run(config)
+    result.ok()
+    given, found = read_tensors(weights), read_tensors(box.path("runs/job/model.safetensors"))
+    assert given.keys() == found.keys()
+    for name, tensor in given.items():
+        assert np.array_equal(tensor, found[name]), name
+    assert report["test_accuracy"] > 0.5
+
+
+@cases(
+    ({"model.hidden": 8}, ("convs.0", "found shape", "wanted")),
+    ({"model.layers": 3, "sampler.fanout": [5, 5, 5]}, ("convs.2", "is missing")),
+    ({"model.kind": "gcn"}, ("convs.0.lin.weight", "is missing")),
+)
+def test_parameters_of_another_model_are_refused(box, changes, words):
+    first = job(box, epochs=1, output="runs/first")
+    box.run(first, name="first")[0].ok()
+    config = job(box, **{"model.weights": box.path("runs/first/model.safetensors"), **changes})
+    result, _ = box.run(config)
+    assert result.rc == 2, str(result)
+    (error,) = result.errors()
+    for word in (*words, "does not fit the model of this job", "differences"):
+        assert word in error, f"'{word}' is not in: {error}"
+    assert not os.path.exists(box.path("runs/job"))
+
+
+def test_a_file_that_is_no_parameters_is_refused(box):
+    with open(box.path("w.safetensors"), "wb") as file:
+        file.write(b"not a safetensors file at all")
+    result, _ = box.run(job(box, **{"model.weights": box.path("w.safetensors")}))
+    assert result.rc == 2 and "model.weights" in result.errors()[0], str(result)
+    result, _ = box.run(job(box, **{"model.weights": box.path("none.safetensors")}))
+    assert result.rc == 2 and "none.safetensors" in result.errors()[0], str(result)
+    assert not os.path.exists(box.path("runs/job"))

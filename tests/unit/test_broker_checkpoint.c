@@ -1,0 +1,387 @@
+// Checkpoints on the disk: what is written comes back, and nothing that was damaged is believed.
+#include "tests/unit/test_data_fixture.h"
+
+#include <stdbool.h>
+
+#include "broker/checkpoint.h"
+
+enum { N = 6 };
+
+static struct sl_params params;
+static struct sl_snapshot snapshot;
+static struct sl_checkpoint_content content;
+static float values[N], state[2][N], best[N];
+static struct sl_cell_record records[3];
+
+// A matrix, a running statistic and a counter.
+static void make_params(void)
+{
+    static Sl__Control__Hello hello;
+    static Sl__Control__Tensor tensors[3];
+    static Sl__Control__Tensor *list[3] = {&tensors[0], &tensors[1], &tensors[2]};
+    static uint64_t shapes[2][2] = {{2, 2}, {2}};
+    sl__control__hello__init(&hello);
+    for (int i = 0; i < 3; i++)
+        sl__control__tensor__init(&tensors[i]);
+    tensors[0].name = "convs.0.lin.weight";
+    tensors[0].shape = shapes[0];
+    tensors[0].n_shape = 2;
+    tensors[1].name = "norms.0.module.running_mean";
+    tensors[1].shape = shapes[1];
+    tensors[1].n_shape = 1;
+    tensors[1].role = SL_PARAM_RUNNING;
+    tensors[2].name = "norms.0.module.num_batches_tracked";
+    tensors[2].role = SL_PARAM_COUNTER;
+    hello.tensors = list;
+    hello.n_tensors = 3;
+    must(sl_params_from_hello(&params, &hello));
+    ck_assert_uint_eq(params.n, N);
+}
+
+static void setup(void)
+{
+    dir_begin();
+    make_params();
+    for (int i = 0; i < N; i++) {
+        values[i] = (float)i + 0.1f;
+        // Only learned tensors have an optimizer's state.
+        state[0][i] = i < 4 ? (float)i * 2 : 0;
+        state[1][i] = i < 4 ? (float)i * 3 : 0;
+        best[i] = -(float)i;
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        records[i] = (struct sl_cell_record){.cell = 2 * i, .digest = ~0ull - i, .loss = 0.1 * i};
+    snapshot = (struct sl_snapshot){.version = 41,
+                                    .epoch = 5,
+                                    .n_batches = 8,
+                                    .n_records = 3,
+                                    .records = records,
+                                    .n_params = N,
+                                    .params = values,
+                                    .n_state = 2,
+                                    .state = {state[0], state[1]},
+                                    .best = {true, 3, 1.0 / 3, 0.1, 2},
+                                    .best_params = best,
+                                    .has_digest = true};
+    for (int i = 0; i < SL_PHASES_DIGEST_BYTES; i++)
+        snapshot.digest[i] = (uint8_t)(250 + i);
+    content = (struct sl_checkpoint_content){.snapshot = &snapshot,
+                                             .params = &params,
+                                             .job = "test",
+                                             .status = "running",
+                                             .config_json = "{\"epochs\": 9, \"lr\": 0.1}",
+                                             .epochs = 9,
+                                             .dataset_digest = 0xfedcba9876543210ull,
+                                             .history_json = "{\"epochs\": [{\"loss\": 0.3}]}",
+                                             .samplers = 1,
+                                             .trainers = 3,
+                                             .seconds = 12.5};
+}
+
+static void write_version(uint64_t version, uint32_t keep)
+{
+    snapshot.version = version;
+    must(sl_checkpoint_write(dir, &content, keep));
+}
+
+static bool exists(const char *name)
+{
+    return access(in_dir(name), F_OK) == 0;
+}
+
+START_TEST(what_is_written_comes_back)
+{
+    struct sl_checkpoint c;
+    float p[N], s[2][N], b[N];
+    write_version(41, 2);
+    must(sl_checkpoint_open(dir, "000000000041", &c));
+    ck_assert_uint_eq(c.version, 41);
+    ck_assert_uint_eq(c.epoch, 5);
+    ck_assert_uint_eq(c.epochs, 9);
+    ck_assert_uint_eq(c.n_batches, 8);
+    ck_assert_uint_eq(c.n_records, 3);
+    ck_assert_int_eq(memcmp(c.records, records, sizeof records), 0);
+    ck_assert_uint_eq(c.dataset_digest, 0xfedcba9876543210ull);
+    ck_assert(c.best.has && c.has_digest);
+    ck_assert_uint_eq(c.best.epoch, 3);
+    ck_assert_double_eq(c.best.value, 1.0 / 3); // to the last bit
+    ck_assert_double_eq(c.best.mark, 0.1);
+    ck_assert_uint_eq(c.best.waited, 2);
+    ck_assert_int_eq(memcmp(c.digest, snapshot.digest, sizeof c.digest), 0);
+    ck_assert_uint_eq(c.samplers, 1);
+    ck_assert_uint_eq(c.trainers, 3);
+    ck_assert_str_eq(c.status, "running");
+    ck_assert_double_eq(c.seconds, 12.5);
+    float *into[2] = {s[0], s[1]};
+    memset(p, 0, sizeof p);
+    memset(s, 0, sizeof s);
+    must(sl_checkpoint_load(&c, &params, p, into, 2, b));
+    ck_assert_int_eq(memcmp(p, values, sizeof p), 0);
+    ck_assert_int_eq(memcmp(s, state, sizeof s), 0);
+    ck_assert_int_eq(memcmp(b, best, sizeof b), 0);
+    sl_checkpoint_close(&c);
+}
+END_TEST
+
+START_TEST(counters_are_the_batches_trained)
+{
+    struct sl_safetensors_file f;
+    char path[1200];
+    write_version(41, 2);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000041/model.safetensors", dir);
+    must(sl_safetensors_open(path, &f));
+    const struct sl_safetensor *t = sl_safetensors_find(&f, "norms.0.module.num_batches_tracked");
+    ck_assert_ptr_nonnull(t);
+    ck_assert_int_eq(t->ndim, 0);
+    ck_assert_int_eq(*(const int64_t *)t->data, 5 * 8 + 3);
+    sl_safetensors_close(&f);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000041/optimizer.safetensors", dir);
+    must(sl_safetensors_open(path, &f));
+    ck_assert_uint_eq(f.n_tensors, 2); // of the learned tensor alone
+    ck_assert_ptr_nonnull(sl_safetensors_find(&f, "exp_avg_sq.convs.0.lin.weight"));
+    sl_safetensors_close(&f);
+}
+END_TEST
+
+START_TEST(nothing_but_the_beginning_may_be_there)
+{
+    struct sl_checkpoint c;
+    snapshot.n_records = 0;
+    snapshot.best.has = snapshot.has_digest = false;
+    content.samplers = content.trainers = 0;
+    write_version(0, 2);
+    must(sl_checkpoint_open(dir, "000000000000", &c));
+    ck_assert(!c.best.has && !c.has_digest && c.samplers == 0);
+    ck_assert(!exists("checkpoints/000000000000/best.safetensors"));
+    sl_checkpoint_close(&c);
+}
+END_TEST
+
+START_TEST(the_newest_are_kept)
+{
+    static const uint64_t versions[] = {5, 1000000000000ull, 7, 6, 1000000000001ull};
+    struct sl_checkpoint_list list;
+    for (size_t i = 0; i < SL_COUNT_OF(versions); i++)
+        write_version(versions[i], 100);
+    write_text("checkpoints/notes", "no checkpoint");
+    must(sl_checkpoint_list(dir, &list));
+    ck_assert_uint_eq(list.n, 5);
+    ck_assert_str_eq(list.names[0], "1000000000001");
+    ck_assert_str_eq(list.names[2], "000000000007");
+    sl_checkpoint_list_fini(&list);
+    write_version(1000000000002ull, 2);
+    must(sl_checkpoint_list(dir, &list));
+    ck_assert_uint_eq(list.n, 2);
+    ck_assert_str_eq(list.names[0], "1000000000002");
+    ck_assert_str_eq(list.names[1], "1000000000001");
+    ck_assert(exists("checkpoints/notes"));
+    sl_checkpoint_list_fini(&list);
+}
+END_TEST
+
+START_TEST(one_of_the_same_update_takes_its_place)
+{
+    struct sl_checkpoint c;
+    struct sl_checkpoint_list list;
+    write_version(41, 1);
+    content.status = "done";
+    snapshot.epoch = 6;
+    snapshot.n_records = 0;
+    write_version(41, 1);
+    must(sl_checkpoint_open(dir, "000000000041", &c));
+    ck_assert_str_eq(c.status, "done");
+    ck_assert_uint_eq(c.epoch, 6);
+    sl_checkpoint_close(&c);
+    must(sl_checkpoint_list(dir, &list));
+    ck_assert_uint_eq(list.n, 1);
+    sl_checkpoint_list_fini(&list);
+    sl_checkpoint_clear_leftovers(dir);
+    DIR *folder = opendir(in_dir("checkpoints"));
+    int n = 0;
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    ck_assert_int_eq(n, 3); // with . and ..
+}
+END_TEST
+
+START_TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
+{
+    struct sl_checkpoint_list list;
+    write_version(41, 2);
+    ck_assert_int_eq(mkdir(in_dir("checkpoints/.000000000050.77.tmp"), 0777), 0);
+    write_text("checkpoints/.000000000050.77.tmp/model.safetensors", "half");
+    must(sl_checkpoint_list(dir, &list));
+    ck_assert_uint_eq(list.n, 1);
+    sl_checkpoint_list_fini(&list);
+    sl_checkpoint_clear_leftovers(dir);
+    ck_assert(!exists("checkpoints/.000000000050.77.tmp"));
+    ck_assert(exists("checkpoints/000000000041/state.json"));
+}
+END_TEST
+
+// --- damage ---
+
+static const char *const files[] = {"model.safetensors", "optimizer.safetensors",
+                                    "best.safetensors", "batches.bin", "state.json"};
+
+static void change(const char *name, size_t at, bool cut, bool grow)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/checkpoints/000000000041/%s", dir, name);
+    FILE *f = fopen(path, "r+b");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
+    size_t n = (size_t)ftell(f);
+    at = at % n;
+    if (grow) {
+        fputc('x', f);
+    } else if (cut) {
+        ck_assert_int_eq(ftruncate(fileno(f), (off_t)at), 0);
+    } else {
+        ck_assert_int_eq(fseek(f, (long)at, SEEK_SET), 0);
+        int byte = fgetc(f);
+        ck_assert_int_eq(fseek(f, (long)at, SEEK_SET), 0);
+        fputc(byte ^ 1, f);
+    }
+    fclose(f);
+}
+
+static void expect_refused(const char *name)
+{
+    struct sl_checkpoint c;
+    int rc = sl_checkpoint_open(dir, "000000000041", &c);
+    ck_assert_msg(rc == SL_EFORMAT || rc == SL_ENOENT, "a damaged %s was taken (%d)", name, rc);
+    assert_message_has(name);
+    ck_assert_ptr_null(c.state);
+    ck_assert_ptr_null(c.records);
+}
+
+START_TEST(a_flipped_bit_anywhere_is_seen)
+{
+    const char *name = files[_i];
+    for (size_t at = 1; at < 4000; at = at * 2 + 3) {
+        write_version(41, 2);
+        change(name, at, false, false);
+        // Of JSON a change of white space alone changes nothing.
+        struct sl_checkpoint c;
+        int rc = sl_checkpoint_open(dir, "000000000041", &c);
+        if (rc == SL_OK) {
+            ck_assert_str_eq(name, "state.json");
+            ck_assert_uint_eq(c.version, 41);
+            sl_checkpoint_close(&c);
+        } else {
+            expect_refused(name);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_file_cut_short_is_seen)
+{
+    for (size_t at = 0; at < 1000; at = at * 3 + 1) {
+        write_version(41, 2);
+        change(files[_i], at, true, false);
+        expect_refused(files[_i]);
+    }
+}
+END_TEST
+
+START_TEST(a_longer_or_a_missing_file_is_seen)
+{
+    char path[1200];
+    write_version(41, 2);
+    change(files[_i], 0, false, true);
+    expect_refused(files[_i]);
+    write_version(41, 2);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000041/%s", dir, files[_i]);
+    ck_assert_int_eq(unlink(path), 0);
+    expect_refused(files[_i]);
+}
+END_TEST
+
+START_TEST(a_checkpoint_under_another_name_is_refused)
+{
+    struct sl_checkpoint c;
+    write_version(41, 2);
+    ck_assert_int_eq(rename(in_dir("checkpoints/000000000041"), in_dir("checkpoints/000000000043")),
+                     0);
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
+    assert_message_has("version: found 41");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "../../etc", &c), SL_EINVAL);
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000099", &c), SL_ENOENT);
+}
+END_TEST
+
+START_TEST(something_of_another_kind_is_refused)
+{
+    struct sl_checkpoint c;
+    write_version(41, 2);
+    write_text("checkpoints/000000000041/state.json", "{\"schema\": \"other/2\"}");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
+    assert_message_has("found \"other/2\", wanted \"sluice.checkpoint/1\"");
+    write_text("checkpoints/000000000041/state.json", "[]");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
+    write_text("checkpoints/000000000041/state.json", "{}");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
+    assert_message_has("schema: found none");
+}
+END_TEST
+
+START_TEST(another_models_checkpoint_is_not_loaded)
+{
+    struct sl_checkpoint c;
+    float p[N] = {7}, s[2][N], b[N];
+    float *into[2] = {s[0], s[1]};
+    write_version(41, 2);
+    must(sl_checkpoint_open(dir, "000000000041", &c));
+    params.tensors[0].shape[0] = 4;
+    params.tensors[0].shape[1] = 1;
+    ck_assert_int_eq(sl_checkpoint_load(&c, &params, p, into, 2, b), SL_EFORMAT);
+    assert_message_has("'convs.0.lin.weight': found shape (2, 2), wanted (4, 1)");
+    ck_assert_float_eq(p[0], 7);
+    sl_checkpoint_close(&c);
+}
+END_TEST
+
+START_TEST(what_can_not_be_written_leaves_nothing)
+{
+    write_version(41, 2);
+    ck_assert_int_eq(chmod(scratch, 0755), 0);
+    ck_assert_int_eq(chmod(dir, 0755), 0);
+    ck_assert_int_eq(chmod(in_dir("checkpoints"), 0555), 0);
+    if (geteuid() == 0)
+        ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
+    snapshot.version = 42;
+    ck_assert_int_lt(sl_checkpoint_write(dir, &content, 1), 0);
+    struct sl_checkpoint_list list;
+    must(sl_checkpoint_list(dir, &list));
+    ck_assert_uint_eq(list.n, 1);
+    ck_assert_str_eq(list.names[0], "000000000041");
+    sl_checkpoint_list_fini(&list);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker checkpoint");
+    TCase *c = tcase_create("checkpoint");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 30);
+    tcase_add_test(c, what_is_written_comes_back);
+    tcase_add_test(c, counters_are_the_batches_trained);
+    tcase_add_test(c, nothing_but_the_beginning_may_be_there);
+    tcase_add_test(c, the_newest_are_kept);
+    tcase_add_test(c, one_of_the_same_update_takes_its_place);
+    tcase_add_test(c, leftovers_of_a_crash_are_no_checkpoints_and_are_cleared);
+    tcase_add_loop_test(c, a_flipped_bit_anywhere_is_seen, 0, SL_COUNT_OF(files));
+    tcase_add_loop_test(c, a_file_cut_short_is_seen, 0, SL_COUNT_OF(files));
+    tcase_add_loop_test(c, a_longer_or_a_missing_file_is_seen, 0, SL_COUNT_OF(files));
+    tcase_add_test(c, a_checkpoint_under_another_name_is_refused);
+    tcase_add_test(c, something_of_another_kind_is_refused);
+    tcase_add_test(c, another_models_checkpoint_is_not_loaded);
+    tcase_add_test(c, what_can_not_be_written_leaves_nothing);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,194 @@
+// What an evaluation decides: the best parameters, the gate behind it, whether training goes on.
+#include "tests/unit/broker_phases_fixture.h"
+
+START_TEST(the_best_parameters_are_those_that_were_evaluated)
+{
+    static const uint64_t found[] = {3, 9, 9, 5};
+    make_arena();
+    for (int e = 0; e < 4; e++) {
+        ck_assert(!t.complete);
+        for (int i = 0; i < 4; i++) {
+            work_through(i == 3 ? found[e] : 1);
+            sl_phases_poll(&t.phases);
+        }
+        ck_assert_int_eq(t.epochs, e + 1);
+        ck_assert_double_eq_tol(t.last.val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
+                                1e-12);
+    }
+    ck_assert_uint_eq(t.phases.best.epoch, 1); // of equals the first one
+    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    for (int i = 0; i < 3; i++) {
+        work_through(6);
+        sl_phases_poll(&t.phases);
+    }
+    ck_assert(t.complete);
+    ck_assert_double_eq_tol(t.phases.test.value[SL_MEASURE_ACCURACY], 0.2, 1e-12);
+    ck_assert_uint_eq(t.phases.done, 16);
+    ck_assert_uint_eq(t.phases.scheduled, 16);
+}
+END_TEST
+
+// One epoch and its sampled evaluation, of which so many vertices are right.
+static void epoch_with(uint64_t correct)
+{
+    for (int i = 0; i < 2; i++) {
+        work_through(i == 1 ? correct : 1);
+        sl_phases_poll(&t.phases);
+    }
+}
+
+static void stop_early_setup(uint32_t patience)
+{
+    config.evaluate.full = false;
+    config.evaluate.batch_size = 100;
+    config.epochs = 6;
+    config.early_stopping.patience = patience;
+}
+
+START_TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
+{
+    char reason[160];
+    uint32_t epoch;
+    uint64_t done;
+    stop_early_setup(2);
+    make_arena();
+    ck_assert_uint_eq(opened(), 4); // t0 v0 t1 v1: t2 may never be
+    epoch_with(5);
+    ck_assert_uint_eq(opened(), 6); // v1 and v2 may both be worse
+    epoch_with(9);
+    ck_assert_uint_eq(opened(), 8);
+    epoch_with(9);
+    ck_assert_uint_eq(opened(), 8);
+    ck_assert(!t.phases.stopped_early);
+    epoch_with(4);
+    ck_assert(t.phases.stopped_early);
+    ck_assert_int_eq(t.epochs, 4);
+    ck_assert(!sl_phases_trains(&t.phases, &epoch, &done));
+    ck_assert_uint_eq(epoch, 6); // nothing is due before the end any more
+    ck_assert_uint_eq(opened(), 9);
+    ck_assert_uint_eq(phase(9)->spec.set, SL_SET_TEST);
+    ck_assert_uint_eq(phase(9)->spec.params, SL_PARAMS_BEST);
+    ck_assert(!gated(9));
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete && t.phases.has_test);
+    ck_assert_uint_eq(t.phases.best.epoch, 1);
+    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    ck_assert_uint_eq(t.phases.scheduled, 16);
+    ck_assert_uint_eq(t.phases.done, 16);
+    ck_assert_str_eq(sl_phases_stop_reason(&t.phases, reason, sizeof reason),
+                     "2 evaluations without a better accuracy; the best is 0.4500, of epoch 2");
+}
+END_TEST
+
+START_TEST(patience_that_runs_out_with_the_last_epoch_stops_nothing)
+{
+    stop_early_setup(1);
+    config.epochs = 2;
+    make_arena();
+    epoch_with(5);
+    epoch_with(5);
+    ck_assert(!t.phases.stopped_early);
+    work_through(1);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete);
+    ck_assert_uint_eq(t.phases.best.epoch, 0);
+}
+END_TEST
+
+START_TEST(training_that_stops_early_without_a_test_is_complete)
+{
+    stop_early_setup(1);
+    plan.split[SL_SPLIT_TEST].n = 0;
+    make_arena();
+    epoch_with(5);
+    ck_assert(!t.complete);
+    epoch_with(5);
+    ck_assert(t.complete && t.phases.stopped_early);
+    ck_assert_uint_eq(opened(), 4);
+}
+END_TEST
+
+START_TEST(a_run_that_had_stopped_early_goes_on_with_its_test)
+{
+    stop_early_setup(2);
+    plan.resume = (struct sl_resume_point){
+        .epoch = 4, .best = {.has = true, .epoch = 1, .value = 0.5, .mark = 0.5, .waited = 2}};
+    expect_plan("x3 ");
+    make_arena();
+    ck_assert(t.phases.stopped_early);
+    ck_assert_uint_eq(opened(), 1);
+    config.early_stopping.patience = 3; // more of it, and there is more to train
+    expect_plan("t4 v4 t5 v5 x5 ");
+}
+END_TEST
+
+START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
+{
+    stop_early_setup(0);
+    plan.split[SL_SPLIT_VAL].n = SL_COUNT_OF(vertices);
+    config.evaluate.batch_size = 50000;
+    make_arena();
+    work_through(1);
+    sl_phases_poll(&t.phases);
+    uint64_t next = atomic_load(&t.arena.h->current) + 1;
+    work_through(40000);
+    sl_phases_poll(&t.phases);
+    ck_assert_int_eq(t.epochs, 0);
+    ck_assert(gated(next));
+    sl_phases_poll(&t.phases); // nothing is read twice
+    sl_phases_open_gates(&t.phases);
+    ck_assert(gated(next));
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(t.epochs, 1);
+    ck_assert(!gated(next));
+    ck_assert_double_eq(t.last.val.value[SL_MEASURE_ACCURACY], 0.8);
+    ck_assert_double_eq(t.last.val.value[SL_MEASURE_MICRO_F1], 1); // of predictions and labels: 0
+}
+END_TEST
+
+START_TEST(the_loss_may_be_what_is_judged)
+{
+    config.evaluate.metric = SL_METRIC_LOSS;
+    config.evaluate.full = false;
+    make_arena();
+    epoch_with(3);
+    epoch_with(9); // the loss is the same
+    ck_assert_uint_eq(t.phases.best.epoch, 0);
+    ck_assert_double_eq(t.phases.best.value, 1);
+}
+END_TEST
+
+START_TEST(a_gated_test_of_one_phase_opens)
+{
+    config.evaluate.full = false;
+    config.evaluate.batch_size = 100;
+    config.epochs = 1;
+    make_arena();
+    ck_assert_uint_eq(opened(), 3);
+    ck_assert(gated(3));
+    for (int i = 0; i < 3; i++) {
+        work_through(2);
+        sl_phases_poll(&t.phases);
+    }
+    ck_assert(t.complete);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker evaluation");
+    TCase *c = tcase_create("evaluation");
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 30);
+    tcase_add_test(c, the_best_parameters_are_those_that_were_evaluated);
+    tcase_add_test(c, patience_that_runs_out_ends_training_with_a_test_of_the_best);
+    tcase_add_test(c, patience_that_runs_out_with_the_last_epoch_stops_nothing);
+    tcase_add_test(c, training_that_stops_early_without_a_test_is_complete);
+    tcase_add_test(c, a_run_that_had_stopped_early_goes_on_with_its_test);
+    tcase_add_test(c, an_evaluation_judged_on_the_thread_pool_holds_its_gate);
+    tcase_add_test(c, the_loss_may_be_what_is_judged);
+    tcase_add_test(c, a_gated_test_of_one_phase_opens);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

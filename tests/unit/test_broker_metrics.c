@@ -1,0 +1,362 @@
+// Metrics of predictions against scikit-learn's values, their edges, and which evaluation is best.
+// The larger cases draw from the generator of take(); the expected values are scikit-learn's
+// (f1_score with zero_division=0, roc_auc_score, r2_score) on the same numbers.
+#include "broker/metrics.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/best.h"
+#include "common/base/bits.h"
+
+enum { ROWS_MAX = 70000 };
+
+static uint32_t ids[ROWS_MAX];
+static struct sl_evaluation found;
+
+static uint64_t state;
+static uint32_t take(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 40);
+}
+
+static void setup(void)
+{
+    for (uint32_t i = 0; i < ROWS_MAX; i++)
+        ids[i] = i;
+}
+
+static void judge(const struct sl_dataset *ds, uint64_t n, const void *predictions)
+{
+    const struct sl_vertex_list list = {n, ids};
+    const struct sl_evaluation_sums sums = {.loss = 3, .weight = 4, .correct = 1, .counted = 2};
+    ck_assert_int_eq(sl_metrics_compute(ds, &list, predictions, &sums, &found), 0);
+    ck_assert_double_eq_tol(found.value[SL_MEASURE_LOSS], 0.75, 1e-15);
+}
+
+static void expect(enum sl_measure measure, double value)
+{
+    ck_assert_msg(found.applies[measure], "%s does not apply", sl_measure_key(measure));
+    ck_assert_msg(
+        fabs(found.value[measure] - value) < 1e-12 || (isnan(value) && isnan(found.value[measure])),
+        "%s: found %.17g, wanted %.17g", sl_measure_key(measure), found.value[measure], value);
+}
+
+// --- multi-class ---
+
+START_TEST(classes_are_as_in_scikit_learn)
+{
+    static int32_t label[1000];
+    static uint32_t predicted[1000];
+    state = 1;
+    for (int i = 0; i < 1000; i++) {
+        label[i] = (int32_t)(take() % 7) - 1;
+        label[i] = label[i] == 5 ? 0 : label[i];
+    }
+    for (int i = 0; i < 1000; i++)
+        predicted[i] = take() % 5;
+    for (int i = 0; i < 1000; i++)
+        if (take() % 2 == 1 && label[i] >= 0)
+            predicted[i] = (uint32_t)label[i];
+    // Class 5 occurs nowhere and is no part of the mean.
+    const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 6, .label = label};
+    judge(&ds, 1000, predicted);
+    expect(SL_MEASURE_MICRO_F1, 0.5988235294117648);
+    expect(SL_MEASURE_MACRO_F1, 0.5849855747611746);
+    expect(SL_MEASURE_ACCURACY, 0.5); // what the cells have counted
+    ck_assert(!found.applies[SL_MEASURE_ROC_AUC]);
+    ck_assert(!found.applies[SL_MEASURE_MAE]);
+}
+END_TEST
+
+START_TEST(two_classes_have_an_auc_with_ties)
+{
+    static int32_t label[2000];
+    static float score[2000];
+    state = 2;
+    for (int i = 0; i < 2000; i++)
+        label[i] = take() % 10 == 0;
+    for (int i = 0; i < 2000; i++)
+        score[i] = (float)(((double)(take() % 33) - 16) / 16.0 + (double)label[i] * 0.5 - 0.25);
+    const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = label};
+    judge(&ds, 2000, score);
+    expect(SL_MEASURE_MICRO_F1, 0.638);
+    expect(SL_MEASURE_MACRO_F1, 0.510744695229085);
+    expect(SL_MEASURE_ROC_AUC, 0.7218019081182592);
+}
+END_TEST
+
+START_TEST(auc_of_few_by_hand)
+{
+    static const int32_t label[] = {0, 1, 1, 0, -1, 1};
+    const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = label};
+    static const float all_right[] = {-2, 1, 3, -INFINITY, 100, INFINITY};
+    judge(&ds, 6, all_right);
+    expect(SL_MEASURE_ROC_AUC, 1);
+    expect(SL_MEASURE_MACRO_F1, 1);
+    static const float all_wrong[] = {2, -1, -3, 9, 0, -1e-40f};
+    judge(&ds, 6, all_wrong);
+    expect(SL_MEASURE_ROC_AUC, 0);
+    static const float tied[] = {0.0f, -0.0f, 0, -0.0f, 7, 0}; // -0 is 0
+    judge(&ds, 6, tied);
+    expect(SL_MEASURE_ROC_AUC, 0.5);
+    static const float one_tie[] = {1, 1, 2, 0, 0, 3}; // 5 pairs right, one a tie, of 6
+    judge(&ds, 6, one_tie);
+    expect(SL_MEASURE_ROC_AUC, 5.5 / 6);
+}
+END_TEST
+
+START_TEST(what_is_not_defined_is_not_a_number)
+{
+    static const int32_t ones[] = {1, 1, -1}, none[] = {-1, -1, -1};
+    static const float score[] = {1, -1, 2}, bad[] = {1, NAN, 2};
+    struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 2, .label = ones};
+    judge(&ds, 3, score);
+    expect(SL_MEASURE_ROC_AUC, NAN);      // no negatives
+    expect(SL_MEASURE_MACRO_F1, 1.0 / 3); // of 2/3 and 0
+    judge(&ds, 3, bad);
+    expect(SL_MEASURE_ROC_AUC, NAN);
+    ds.label = none;
+    judge(&ds, 3, score);
+    expect(SL_MEASURE_MICRO_F1, NAN);
+    expect(SL_MEASURE_MACRO_F1, NAN);
+    judge(&ds, 0, score); // no vertices
+    expect(SL_MEASURE_MICRO_F1, NAN);
+}
+END_TEST
+
+START_TEST(a_list_picks_its_vertices)
+{
+    static const int32_t label[] = {0, 1, 2, 0, 1};
+    static const uint32_t some[] = {4, 2}, predicted[] = {1, 2};
+    const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
+    const struct sl_vertex_list list = {2, some};
+    const struct sl_evaluation_sums sums = {0};
+    ck_assert_int_eq(sl_metrics_compute(&ds, &list, predicted, &sums, &found), 0);
+    expect(SL_MEASURE_MACRO_F1, 1);
+    expect(SL_MEASURE_LOSS, NAN);
+    expect(SL_MEASURE_ACCURACY, NAN);
+}
+END_TEST
+
+// --- multi-label ---
+
+enum { L_ROWS = 300, L_LABELS = 19 };
+
+START_TEST(labels_are_as_in_scikit_learn)
+{
+    static float target[L_ROWS][L_LABELS], logit[L_ROWS][L_LABELS];
+    float *y = &target[0][0], *z = &logit[0][0];
+    const int n = L_ROWS * L_LABELS;
+    state = 3;
+    for (int i = 0; i < n; i++)
+        y[i] = take() % 4 == 0;
+    for (int i = 0; i < n; i++)
+        z[i] = (float)(((double)(take() % 65) - 32) / 32.0 + 0.5 * (double)y[i] - 0.25);
+    for (int i = 0; i < L_ROWS; i++) {
+        target[i][3] = 0;
+        target[i][4] = 1;
+    }
+    for (int i = 0; i < n; i++)
+        y[i] = take() % 11 == 0 ? NAN : y[i];
+    for (int i = 0; i < L_ROWS; i++)
+        target[i][7] = NAN; // a label that nobody knows is no part of any mean
+    const struct sl_dataset ds = {.task = SL_TASK_MULTILABEL,
+                                  .n_classes = L_LABELS,
+                                  .target_dtype = SL_DTYPE_F32,
+                                  .target = target};
+    judge(&ds, L_ROWS, logit);
+    expect(SL_MEASURE_MICRO_F1, 0.4551409854742239);
+    expect(SL_MEASURE_MACRO_F1, 0.43366476775297835);
+    expect(SL_MEASURE_ROC_AUC, 0.7195775429367381);
+    expect(SL_MEASURE_ACCURACY, 0.5);
+    logit[17][5] = NAN;
+    target[17][5] = 1;
+    judge(&ds, L_ROWS, logit);
+    expect(SL_MEASURE_ROC_AUC, NAN);
+}
+END_TEST
+
+START_TEST(integer_labels_have_a_sign_for_unlabelled)
+{
+    static const int8_t target[] = {1, -1, 0, 1, 1, -1}; // (3, 2)
+    static const float logit[] = {1, 1, -1, 2, -3, -9};
+    const struct sl_dataset ds = {
+        .task = SL_TASK_MULTILABEL, .n_classes = 2, .target_dtype = SL_DTYPE_I8, .target = target};
+    judge(&ds, 3, logit);
+    expect(SL_MEASURE_MICRO_F1, 2 * 2.0 / (2 * 2 + 1));
+    expect(SL_MEASURE_MACRO_F1, (2.0 / 3 + 1) / 2);
+    expect(SL_MEASURE_ROC_AUC, 0.5); // label 0: one of two pairs; label 1 has no negatives
+}
+END_TEST
+
+// --- regression ---
+
+START_TEST(numbers_are_as_in_scikit_learn)
+{
+    static float target[500][3], output[500][3];
+    float *y = &target[0][0], *o = &output[0][0];
+    const double unit = 1.0 / (1 << 24);
+    state = 4;
+    for (int i = 0; i < 1500; i++)
+        y[i] = (float)((double)take() * unit + (i % 3 == 1 ? 1000 : 0));
+    for (int i = 0; i < 1500; i++)
+        o[i] = y[i] + (float)(((double)take() * unit - 0.5) * 0.5);
+    for (int i = 0; i < 1500; i++)
+        y[i] = take() % 13 == 0 ? NAN : y[i];
+    struct sl_dataset ds = {
+        .task = SL_TASK_REGRESSION, .n_classes = 3, .target_dtype = SL_DTYPE_F32, .target = target};
+    judge(&ds, 500, output);
+    expect(SL_MEASURE_MAE, 0.1235876994810516);
+    ck_assert_double_eq_tol(found.value[SL_MEASURE_R2], 0.7590995994490792, 1e-9);
+    ck_assert(!found.applies[SL_MEASURE_ACCURACY]);
+    // A column that does not vary is no part of the mean; without any there is none.
+    static const float same[] = {2, 2}, near[] = {2, 3};
+    ds.n_classes = 1;
+    ds.target = same;
+    judge(&ds, 2, near);
+    expect(SL_MEASURE_MAE, 0.5);
+    expect(SL_MEASURE_R2, NAN);
+}
+END_TEST
+
+// --- on the loop ---
+
+static int calls;
+
+static void count_call(void *ctx)
+{
+    calls++;
+}
+
+START_TEST(many_are_judged_on_the_thread_pool)
+{
+    static int32_t label[ROWS_MAX];
+    static uint32_t predicted[ROWS_MAX];
+    uv_loop_t loop;
+    for (uint32_t i = 0; i < ROWS_MAX; i++)
+        predicted[i] = (uint32_t)(label[i] = (int32_t)(i % 3));
+    const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
+    struct sl_vertex_list list = {ROWS_MAX, ids};
+    struct sl_metrics m = {.dataset = &ds,
+                           .list = &list,
+                           .predictions = predicted,
+                           .sums = {.weight = 1},
+                           .on_done = count_call};
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert(!sl_metrics_start(&m, &loop));
+    ck_assert(m.busy);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(calls, 1);
+    ck_assert(!m.busy);
+    ck_assert_int_eq(m.rc, 0);
+    ck_assert_double_eq(m.found.value[SL_MEASURE_MACRO_F1], 1);
+    list.n = 1000;
+    ck_assert(sl_metrics_start(&m, &loop)); // few at once
+    ck_assert_int_eq(calls, 1);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+START_TEST(the_usual_measure_is_the_tasks)
+{
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTICLASS), SL_MEASURE_ACCURACY);
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTILABEL), SL_MEASURE_MICRO_F1);
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_REGRESSION), SL_MEASURE_LOSS);
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_ROC_AUC, SL_TASK_MULTICLASS), SL_MEASURE_ROC_AUC);
+    ck_assert_str_eq(sl_measure_key(SL_MEASURE_MACRO_F1), "macro_f1");
+}
+END_TEST
+
+// --- the best one ---
+
+static struct sl_best best;
+
+static bool feed(enum sl_measure measure, double min_delta, uint32_t epoch, double value)
+{
+    return sl_best_take(&best, measure, min_delta, epoch, value);
+}
+
+START_TEST(of_equals_the_first_is_the_best)
+{
+    memset(&best, 0, sizeof best);
+    ck_assert(feed(SL_MEASURE_ACCURACY, 0, 0, 0.5));
+    ck_assert(!feed(SL_MEASURE_ACCURACY, 0, 1, 0.5));
+    ck_assert_uint_eq(best.waited, 1);
+    ck_assert(feed(SL_MEASURE_ACCURACY, 0, 2, 0.6));
+    ck_assert_uint_eq(best.epoch, 2);
+    ck_assert_uint_eq(best.waited, 0);
+    ck_assert(!feed(SL_MEASURE_ACCURACY, 0, 3, 0.55));
+}
+END_TEST
+
+START_TEST(less_loss_is_better)
+{
+    memset(&best, 0, sizeof best);
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 0, INFINITY));
+    ck_assert(!feed(SL_MEASURE_LOSS, 0, 1, INFINITY));
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 2, 2));
+    ck_assert(!feed(SL_MEASURE_LOSS, 0, 3, 3));
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 4, 1));
+}
+END_TEST
+
+START_TEST(small_steps_are_progress_once_they_add_up)
+{
+    memset(&best, 0, sizeof best);
+    feed(SL_MEASURE_ACCURACY, 0.1, 0, 0.5);
+    ck_assert(feed(SL_MEASURE_ACCURACY, 0.1, 1, 0.5625)); // the best, and no progress
+    ck_assert_uint_eq(best.waited, 1);
+    ck_assert(!sl_best_is_stale(&best, 2));
+    ck_assert(!sl_best_is_stale(&best, 0));
+    ck_assert(sl_best_is_stale(&best, 1));
+    ck_assert(feed(SL_MEASURE_ACCURACY, 0.1, 2, 0.625));
+    ck_assert_uint_eq(best.waited, 0);
+    feed(SL_MEASURE_ACCURACY, 0.1, 3, 0.6875);
+    ck_assert_uint_eq(best.waited, 1);
+    ck_assert_uint_eq(best.epoch, 3);
+}
+END_TEST
+
+START_TEST(no_number_is_worse_than_any)
+{
+    memset(&best, 0, sizeof best);
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 0, NAN)); // there must be something to test
+    ck_assert(!feed(SL_MEASURE_LOSS, 0, 1, NAN));
+    ck_assert_uint_eq(best.waited, 1);
+    ck_assert(feed(SL_MEASURE_LOSS, 0, 2, 5));
+    ck_assert_uint_eq(best.waited, 0);
+    ck_assert(!feed(SL_MEASURE_LOSS, 0, 3, NAN));
+    ck_assert_uint_eq(best.epoch, 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker metrics");
+    TCase *t = tcase_create("metrics");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, classes_are_as_in_scikit_learn);
+    tcase_add_test(t, two_classes_have_an_auc_with_ties);
+    tcase_add_test(t, auc_of_few_by_hand);
+    tcase_add_test(t, what_is_not_defined_is_not_a_number);
+    tcase_add_test(t, a_list_picks_its_vertices);
+    tcase_add_test(t, labels_are_as_in_scikit_learn);
+    tcase_add_test(t, integer_labels_have_a_sign_for_unlabelled);
+    tcase_add_test(t, numbers_are_as_in_scikit_learn);
+    tcase_add_test(t, many_are_judged_on_the_thread_pool);
+    tcase_add_test(t, the_usual_measure_is_the_tasks);
+    tcase_add_test(t, of_equals_the_first_is_the_best);
+    tcase_add_test(t, less_loss_is_better);
+    tcase_add_test(t, small_steps_are_progress_once_they_add_up);
+    tcase_add_test(t, no_number_is_worse_than_any);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,427 @@
+// Where a job is at any moment, and the same job going on from there in an arena of its own.
+#include "tests/unit/test_data_fixture.h"
+
+#include <stdbool.h>
+
+#include "broker/snapshot.h"
+#include "common/ipc/board.h"
+
+static struct sl_config config;
+static struct sl_phases_setup plan;
+static uint32_t vertices[100];
+static int32_t label[100];
+static const struct sl_dataset dataset = {
+    .n_nodes = 100, .task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
+
+static struct world {
+    struct sl_phases phases;
+    struct sl_arena arena;
+    uv_loop_t loop;
+    int fd;
+    int epochs;
+    double loss[8];
+    bool complete;
+} t;
+
+static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
+{
+    t.loss[figures->epoch] = figures->loss;
+    t.epochs++;
+}
+
+static void on_complete(void *ctx)
+{
+    t.complete = true;
+}
+
+static void on_error(void *ctx)
+{
+    ck_abort_msg("%s", sl_error_message());
+}
+
+// 35 vertices in batches of 10: 4 batches and 2 updates an epoch.
+static void setup(void)
+{
+    memset(&config, 0, sizeof config);
+    memset(&t, 0, sizeof t);
+    config.model.layers = 2;
+    config.sampler.batch_size = 10;
+    config.updates.batches_per_update = 2;
+    config.epochs = 4;
+    config.seed = 11;
+    config.digest = true;
+    config.evaluate.every = 1;
+    for (uint32_t i = 0; i < SL_COUNT_OF(vertices); i++) {
+        vertices[i] = i;
+        label[i] = (int32_t)i % 3;
+    }
+    plan = (struct sl_phases_setup){
+        .loop = &t.loop,
+        .config = &config,
+        .n_nodes = 100,
+        .dataset = &dataset,
+        .split = {{35, vertices}, {20, vertices}, {30, vertices}},
+        .keeps_records = true,
+        .events = {.on_epoch = on_epoch, .on_complete = on_complete, .on_error = on_error},
+    };
+}
+
+static void make_arena(void)
+{
+    const struct sl_arena_spec spec = {
+        .n_devices = 2,
+        .n_cells = (uint32_t)sl_phases_cells_max(&plan),
+        .n_train = plan.split[SL_SPLIT_TRAIN].n,
+        .n_params = 3,
+        .n_state = 2,
+        .batches_per_update = config.updates.batches_per_update,
+        .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
+        .predict_rows = 30,
+        .predict_words = 1,
+    };
+    t.fd = sl_arena_memfd();
+    ck_assert_int_ge(t.fd, 0);
+    must(sl_arena_create(t.fd, &spec, &t.arena));
+    uv_loop_init(&t.loop);
+    must(sl_phases_init(&t.phases, &plan, &t.arena));
+}
+
+static void begin(void)
+{
+    make_arena();
+    sl_phases_start(&t.phases);
+}
+
+static void end(void)
+{
+    sl_phases_fini(&t.phases);
+    sl_arena_detach(&t.arena);
+    close(t.fd);
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&t.loop);
+}
+
+static void apply_all(void)
+{
+    struct sl_update u;
+    for (; sl_board_begin_update(&t.arena, 2, &u) == SL_OK; sl_board_commit_update(&t.arena, &u))
+        for (uint32_t i = 0; i < 3; i++) {
+            sl_board_params(&t.arena, u.version + 1)[i] = (float)(u.version + 1);
+            sl_board_state(&t.arena, u.version + 1, 0)[i] = (float)(u.version + 1) * 10;
+            sl_board_state(&t.arena, u.version + 1, 1)[i] = (float)(u.version + 1) * 100;
+        }
+}
+
+// One cell of the current phase, drawn and trained. The loss is of epoch and cell alone.
+static void work_one(bool apply)
+{
+    struct sl_lease l;
+    must(sl_ledger_claim_sample(&t.arena, 1, SL_AHEAD_ALL, 1, &l));
+    l.entry->digest = l.phase->spec.epoch * 100 + l.cell + 1;
+    l.entry->n_input = 2;
+    must(sl_ledger_publish(&t.arena, &l));
+    must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
+    uint64_t first = sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
+    // An evaluation is right about one vertex more in each epoch.
+    uint32_t *predicted = sl_arena_predictions(&t.arena);
+    for (uint64_t i = first; l.phase->spec.kind == SL_PHASE_EVAL && i < first + l.entry->n_seeds;
+         i++)
+        predicted[i] = (uint32_t)((i + (i > l.phase->spec.epoch)) % 3);
+    l.entry->counted = l.entry->n_seeds;
+    l.entry->correct = l.phase->spec.epoch + 1;
+    l.entry->weight = l.entry->n_seeds;
+    l.entry->loss = l.phase->spec.epoch * 7 + l.cell;
+    must(sl_ledger_complete(&t.arena, &l));
+    if (apply)
+        apply_all();
+}
+
+static void work_phase(void)
+{
+    uint64_t seq = atomic_load(&t.arena.h->current);
+    while (atomic_load(&t.arena.h->current) == seq)
+        work_one(true);
+}
+
+static void poll(void)
+{
+    sl_phases_poll(&t.phases);
+    // What was handed to the thread pool.
+    uv_run(&t.loop, UV_RUN_DEFAULT);
+    sl_phases_poll(&t.phases);
+}
+
+static void expect(struct sl_snapshot *s, uint64_t version, uint32_t epoch, uint32_t n_records)
+{
+    ck_assert_uint_eq(s->version, version);
+    ck_assert_uint_eq(s->epoch, epoch);
+    ck_assert_uint_eq(s->n_records, n_records);
+    for (uint32_t i = 0; i < n_records; i++) {
+        ck_assert_uint_eq(s->records[i].cell, i);
+        ck_assert_uint_eq(s->records[i].digest, epoch * 100 + i + 1);
+        ck_assert_double_eq(s->records[i].loss, epoch * 7 + i);
+    }
+    for (uint32_t i = 0; i < 3 && version; i++) {
+        ck_assert_float_eq(s->params[i], (float)version);
+        ck_assert_float_eq(s->state[0][i], (float)version * 10);
+        ck_assert_float_eq(s->state[1][i], (float)version * 100);
+    }
+}
+
+START_TEST(a_position_is_what_the_parameters_contain)
+{
+    struct sl_snapshot s;
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 0, 0, 0);
+    work_one(true); // one batch of an update of two
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 0, 0, 0);
+    work_one(false); // both, and nobody has applied it
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 0, 0, 0);
+    apply_all();
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 1, 0, 2);
+    ck_assert_uint_eq(sl_snapshot_batches(&s), 2);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+START_TEST(an_epoch_under_evaluation_is_all_of_its_batches)
+{
+    struct sl_snapshot s;
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_phase();
+    must(sl_snapshot_take(&s, &t.phases, false)); // complete and not read
+    expect(&s, 2, 0, 4);
+    poll();
+    must(sl_snapshot_take(&s, &t.phases, false)); // read and not evaluated
+    expect(&s, 2, 0, 4);
+    ck_assert(!s.best.has);
+    static const uint8_t none[SL_PHASES_DIGEST_BYTES];
+    ck_assert_int_eq(memcmp(s.digest, none, sizeof none), 0);
+    work_phase(); // the evaluation
+    poll();
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 2, 1, 0);
+    ck_assert(s.best.has && s.best.epoch == 0);
+    ck_assert_float_eq(s.best_params[0], 2);
+    ck_assert_int_ne(memcmp(s.digest, none, sizeof none), 0);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+START_TEST(what_has_not_been_read_has_no_position_yet)
+{
+    struct sl_snapshot s;
+    config.evaluate.every = 0;
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_phase();
+    work_one(true);
+    work_one(true); // an update of the next epoch, and the broker knows nothing of the first
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
+    poll();
+    must(sl_snapshot_take(&s, &t.phases, false));
+    expect(&s, 3, 1, 2);
+    // The same after a stop, when nothing is read any more but for this.
+    work_one(true);
+    work_one(true);
+    work_one(true);
+    work_one(true);
+    sl_phases_stop(&t.phases);
+    poll();
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, true), SL_EAGAIN);
+    sl_phases_read_rest(&t.phases);
+    must(sl_snapshot_take(&s, &t.phases, true));
+    expect(&s, 5, 2, 2);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+START_TEST(nobody_waits_for_an_update_that_is_being_applied)
+{
+    struct sl_snapshot s;
+    struct sl_update u;
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_one(false);
+    work_one(false);
+    must(sl_board_begin_update(&t.arena, 2, &u));
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
+    sl_board_commit_update(&t.arena, &u);
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_OK);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+// The same job again in a new arena, from a snapshot on.
+static void go_on(const struct sl_snapshot *s)
+{
+    end();
+    int epochs = t.epochs;
+    memset(&t, 0, sizeof t);
+    t.epochs = epochs;
+    plan.resume = (struct sl_resume_point){
+        .epoch = s->epoch, .n_records = s->n_records, .records = s->records, .best = s->best};
+    memcpy(plan.resume.digest, s->digest, sizeof s->digest);
+    make_arena();
+    sl_board_restore(&t.arena, s->version);
+    for (uint32_t i = 0; i < 3; i++) {
+        sl_board_params(&t.arena, s->version)[i] = s->params[i];
+        sl_board_state(&t.arena, s->version, 0)[i] = s->state[0][i];
+        sl_board_state(&t.arena, s->version, 1)[i] = s->state[1][i];
+        sl_board_best(&t.arena)[i] = s->best.has ? s->best_params[i] : 0;
+    }
+    sl_phases_start(&t.phases);
+}
+
+static void to_the_end(void)
+{
+    for (int i = 0; i < 1000 && !t.complete; i++) {
+        if (atomic_load(&t.arena.h->current) <= atomic_load(&t.arena.h->opened))
+            work_phase();
+        poll();
+    }
+    ck_assert(t.complete);
+}
+
+static struct {
+    bool there;
+    char digest[33];
+    double loss[8];
+    uint64_t scheduled;
+} calm;
+
+// What a job that nobody disturbs comes to.
+static void run_in_peace(void)
+{
+    begin();
+    to_the_end();
+    ck_assert(sl_phases_digest(&t.phases, calm.digest));
+    memcpy(calm.loss, t.loss, sizeof calm.loss);
+    calm.scheduled = t.phases.scheduled;
+    end();
+    memset(&t, 0, sizeof t);
+}
+
+// After `cells` cells of work, evaluations among them.
+START_TEST(it_goes_on_from_any_moment)
+{
+    struct sl_snapshot s;
+    char digest[33];
+    run_in_peace();
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    for (int i = 0; i < _i && !t.complete; i++) {
+        work_one(true);
+        poll();
+    }
+    must(sl_snapshot_take(&s, &t.phases, false));
+    go_on(&s);
+    to_the_end();
+    ck_assert_int_eq(t.epochs, 4);
+    ck_assert(sl_phases_digest(&t.phases, digest));
+    ck_assert_str_eq(digest, calm.digest);
+    for (uint32_t e = s.epoch; e < 4; e++)
+        ck_assert_double_eq(t.loss[e], calm.loss[e]);
+    ck_assert_uint_eq(t.phases.scheduled, calm.scheduled);
+    ck_assert_uint_eq(t.phases.done, calm.scheduled);
+    ck_assert_uint_eq(sl_board_version(&t.arena), 8);
+    ck_assert_uint_eq(t.phases.trained, 4);
+    ck_assert_uint_eq(t.phases.best.epoch, 3);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+// --- the plan ---
+
+static void expect_plan(const char *want)
+{
+    static const char letter[] = "ptvx";
+    char got[512] = "";
+    struct sl_plan_step s = sl_plan_first(&plan);
+    for (size_t n = 0; s.purpose != SL_PURPOSE_END; s = sl_plan_after(&plan, s))
+        n += (size_t)snprintf(got + n, sizeof got - n, "%c%u ", letter[s.purpose], s.epoch);
+    ck_assert_str_eq(got, want);
+}
+
+START_TEST(the_plan_begins_where_the_job_is)
+{
+    plan.resume.epoch = 2;
+    expect_plan("t2 v2 t3 v3 x3 ");
+    plan.resume.epoch = 4;
+    expect_plan("x3 ");
+    plan.split[SL_SPLIT_TEST].n = 0;
+    expect_plan("");
+}
+END_TEST
+
+START_TEST(a_cache_begins_anew)
+{
+    config.cache.policy = SL_CACHE_OPTIMAL;
+    plan.resume.epoch = 2;
+    expect_plan("p2 p3 t2 v2 t3 v3 x3 ");
+    ck_assert_uint_eq(sl_plan_orders(&plan), 4);
+    for (uint32_t order = 0; order < 4; order++)
+        ck_assert_uint_eq(sl_plan_order_epoch(&plan, order), 2 + order % 2);
+    ck_assert_uint_eq(sl_plan_order(&plan, (struct sl_plan_step){SL_PURPOSE_TRAIN, 2, 0}), 2);
+    ck_assert_uint_eq(sl_plan_counted_orders(&plan), 2);
+    config.cache.policy = SL_CACHE_PRESC;
+    config.cache.presample_epochs = 1;
+    ck_assert_uint_eq(sl_plan_first_ranked(&plan), 3);
+    // Of an epoch that was begun only the rest is drawn: the next one is counted as well.
+    plan.resume.epoch = 1;
+    plan.resume.n_records = 3;
+    ck_assert_uint_eq(sl_plan_first_ranked(&plan), 3);
+    ck_assert_uint_eq(sl_plan_counted_orders(&plan), 2);
+    plan.resume.epoch = 3;
+    ck_assert_uint_eq(sl_plan_first_ranked(&plan), 4); // none
+    config.cache.policy = SL_CACHE_DEGREE;
+    ck_assert_uint_eq(sl_plan_first_ranked(&plan), 3);
+    plan.resume.epoch = 4;
+    plan.resume.n_records = 0;
+    ck_assert(!sl_plan_is_ranked(&plan, sl_plan_first(&plan)));
+}
+END_TEST
+
+START_TEST(batches_of_a_version)
+{
+    static const uint64_t want[] = {0, 2, 4, 6, 8, 10};
+    for (uint64_t v = 0; v < SL_COUNT_OF(want); v++)
+        ck_assert_uint_eq(sl_phases_batches_of(&config, 35, v), want[v]);
+    config.updates.batches_per_update = 3; // 3 and 1
+    ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 1), 3);
+    ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 2), 4);
+    ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 5), 11);
+    config.updates.mode = SL_UPDATE_ASYNC;
+    ck_assert_uint_eq(sl_phases_batches_of(&config, 35, 5), 5);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker snapshot");
+    TCase *c = tcase_create("snapshot");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 20);
+    tcase_add_test(c, a_position_is_what_the_parameters_contain);
+    tcase_add_test(c, an_epoch_under_evaluation_is_all_of_its_batches);
+    tcase_add_test(c, what_has_not_been_read_has_no_position_yet);
+    tcase_add_test(c, nobody_waits_for_an_update_that_is_being_applied);
+    tcase_add_loop_test(c, it_goes_on_from_any_moment, 0, 28);
+    tcase_add_test(c, the_plan_begins_where_the_job_is);
+    tcase_add_test(c, a_cache_begins_anew);
+    tcase_add_test(c, batches_of_a_version);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,552 @@
+// Every kind of layer with its options: gradients against finite differences of the naive models,
+// and layer-wise inference against whole-graph blocks.
+#include <check.h>
+
+#include "common/base/error.h"
+#include "common/data/self_loops.h"
+#include "tests/unit/trainer_naive.h"
+#include "trainer/evaluate.h"
+#include "trainer/sources.h"
+
+enum { NODES = 40, FEATURES = 6, HIDDEN = 4, CLASSES = 3, SEEDS = 9 };
+
+static const int64_t FANOUT[] = {4, 3, 2};
+static const int64_t ALL[] = {-1, -1, -1};
+// The hub, one whose only in-edge is a self-loop (4), one without any (39), one unlabelled (5)
+static const uint32_t SEED_IDS[SEEDS] = {7, 0, 13, 4, 22, 39, 5, 1, 30};
+
+struct variant {
+    enum sl_model_kind kind;
+    enum sl_aggregator aggregator;
+    enum sl_degrees_kind degrees;
+    bool no_loops; // model.self_loops false
+    uint32_t heads;
+    bool residual, train_eps;
+    double eps;
+    enum sl_activation_kind activation;
+};
+
+static const struct variant VARIANTS[] = {
+    {.kind = SL_MODEL_GRAPHSAGE},
+    {.kind = SL_MODEL_GRAPHSAGE, .activation = SL_CONFIG_ELU},
+    {.kind = SL_MODEL_GRAPHSAGE, .aggregator = SL_AGGREGATOR_MAX},
+    {.kind = SL_MODEL_GRAPHSAGE, .aggregator = SL_AGGREGATOR_GCN},
+    {.kind = SL_MODEL_GCN},
+    {.kind = SL_MODEL_GCN, .no_loops = true},
+    {.kind = SL_MODEL_GCN, .degrees = SL_DEGREES_BLOCK},
+    {.kind = SL_MODEL_GCN, .degrees = SL_DEGREES_BLOCK, .no_loops = true},
+    {.kind = SL_MODEL_GAT, .heads = 1},
+    {.kind = SL_MODEL_GAT, .heads = 2, .activation = SL_CONFIG_ELU},
+    {.kind = SL_MODEL_GAT, .heads = 4, .residual = true},
+    {.kind = SL_MODEL_GIN},
+    {.kind = SL_MODEL_GIN, .train_eps = true, .eps = 0.25, .activation = SL_CONFIG_LEAKY_RELU},
+    {.kind = SL_MODEL_PINSAGE},
+};
+
+static struct sl_config config_of(const struct variant *v, uint32_t layers)
+{
+    struct sl_config c = fixture_config(v->kind, layers, HIDDEN);
+    c.model.aggregator = v->aggregator;
+    c.model.degrees = v->degrees;
+    c.model.self_loops = !v->no_loops;
+    c.model.heads = v->heads ? v->heads : 1;
+    c.model.residual = v->residual;
+    c.model.train_eps = v->train_eps;
+    c.model.eps = v->eps;
+    c.model.activation = v->activation;
+    return c;
+}
+
+struct scene {
+    struct fixture_graph g;
+    struct sl_config config;
+    struct sl_block *block;
+    float *x, *kept; // the model masks its input in place
+    struct sl_model model;
+    float *params, *gradient;
+};
+
+static struct fixture_graph graph_with_loops(void)
+{
+    struct fixture_graph g = fixture_graph(NODES, FEATURES, CLASSES, 5);
+    fixture_add_loops(&g);
+    return g;
+}
+
+// In a block for a model without self_loops degrees count own loops.
+static void fix_degrees(struct sl_block *b, const struct sl_config *c, const struct sl_dataset *ds)
+{
+    uint32_t *degrees = (uint32_t *)(void *)((char *)b + b->degree_offset);
+    for (uint32_t i = 0; !c->model.self_loops && i < b->n_input; i++)
+        degrees[i] = (uint32_t)sl_dataset_degree(ds, sl_block_nodes(b)[i]);
+}
+
+// The first of CPU kernels with two threads are the reference's.
+static const struct sl_kernels *table(int i)
+{
+    sl_kernels_set_threads(2);
+    return i ? sl_kernels_cpu() : sl_kernels_ref();
+}
+
+static void scene_of(struct scene *s, struct fixture_graph g, const struct sl_config *c,
+                     const uint32_t *seeds, uint32_t n_seeds, const int64_t *fanout,
+                     const struct sl_kernels *kernels)
+{
+    *s = (struct scene){.g = g, .config = *c};
+    s->block = fixture_block(&g.ds, seeds, n_seeds, c->model.layers, fanout, 3, 17);
+    fix_degrees(s->block, c, &g.ds);
+    s->x = fixture_input(&g.ds, s->block);
+    s->kept = fixture_input(&g.ds, s->block);
+    ck_assert_int_eq(fixture_model(&s->model, c, g.ds.feat_dim, CLASSES, kernels), SL_OK);
+    s->params = fixture_params(&s->model, 11);
+    s->gradient = fixture_alloc(s->model.n_params * sizeof *s->gradient);
+}
+
+static void scene_free(struct scene *s)
+{
+    sl_model_fini(&s->model);
+    free(s->params);
+    free(s->gradient);
+    free(s->x);
+    free(s->kept);
+    free(s->block);
+    fixture_graph_free(&s->g);
+}
+
+static void assert_near(const char *what, uint64_t i, double found, double wanted, double tolerance)
+{
+    ck_assert_msg(fabs(found - wanted) <= tolerance * fmax(1, fabs(wanted)),
+                  "%s[%llu]: found %.9g, wanted %.9g", what, (unsigned long long)i, found, wanted);
+}
+
+static const struct sl_tensor *tensor_at(const struct sl_model *m, uint64_t i)
+{
+    for (uint32_t t = 0; t < m->n_tensors; t++)
+        if (i >= m->tensor[t].offset && i - m->tensor[t].offset < sl_tensor_count(&m->tensor[t]))
+            return &m->tensor[t];
+    ck_abort_msg("parameter %llu is of no tensor", (unsigned long long)i);
+}
+
+static void check_against_naive(struct scene *s)
+{
+    struct naive naive = naive_make(&s->config, &s->g.ds, s->block, s->kept, true);
+    struct sl_loss_result result;
+    ck_assert_int_eq(sl_model_train(&s->model, s->params, s->block, s->x, s->gradient, &result),
+                     SL_OK);
+    double *p = fixture_alloc(s->model.n_params * sizeof *p);
+    for (uint64_t i = 0; i < s->model.n_params; i++)
+        p[i] = s->params[i];
+    assert_near("loss", 0, result.loss, naive_loss(&naive, p), 1e-5);
+    double *wanted = naive_gradient(&naive, s->params, s->model.n_params);
+    for (uint64_t i = 0; i < s->model.n_params; i++) {
+        const struct sl_tensor *t = tensor_at(&s->model, i);
+        assert_near(t->name, i - t->offset, s->gradient[i],
+                    t->role == SL_TENSOR_FIXED ? 0 : wanted[i], 2e-4);
+    }
+    free(wanted);
+    free(p);
+    naive_free(&naive);
+}
+
+START_TEST(gradients_of_sampled_blocks)
+{
+    for (uint32_t layers = 1; layers <= 3; layers++)
+        for (int back = 0; back < 2; back++) {
+            struct sl_config c = config_of(&VARIANTS[_i], layers);
+            c.model.dropout = 0.4;
+            c.model.input_dropout = 0.25;
+            c.model.attention_dropout = 0.3;
+            struct scene s;
+            scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(back));
+            check_against_naive(&s);
+            scene_free(&s);
+        }
+}
+END_TEST
+
+START_TEST(gradients_of_full_blocks)
+{
+    struct sl_config c = config_of(&VARIANTS[_i], 2);
+    struct scene s;
+    scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, ALL, table(1));
+    check_against_naive(&s);
+    scene_free(&s);
+}
+END_TEST
+
+START_TEST(gradients_under_visits)
+{
+    for (int back = 0; back < 2; back++) {
+        struct sl_config c = config_of(&VARIANTS[_i], 2);
+        struct scene s;
+        scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(back));
+        s.block = fixture_weigh(s.block, 9, 77);
+        check_against_naive(&s);
+        scene_free(&s);
+    }
+}
+END_TEST
+
+// One seed without in-edges, and a graph of a single vertex with and without a self-loop.
+START_TEST(gradients_of_lonely_vertices)
+{
+    static const uint32_t lonely[] = {39}, only[] = {0};
+    struct sl_config c = config_of(&VARIANTS[_i], 2);
+    struct scene s;
+    scene_of(&s, graph_with_loops(), &c, lonely, 1, ALL, table(1));
+    ck_assert_uint_eq(s.block->n_edges, 0);
+    check_against_naive(&s);
+    scene_free(&s);
+    for (int loop = 0; loop < 2; loop++) {
+        struct fixture_graph g = fixture_graph(2, FEATURES, CLASSES, 5);
+        g.ds.n_nodes = 1;
+        g.ds.n_edges = g.indptr[1] = (uint64_t)loop;
+        g.indices[0] = 0;
+        scene_of(&s, g, &c, only, 1, ALL, table(1));
+        check_against_naive(&s);
+        scene_free(&s);
+    }
+}
+END_TEST
+
+// Heads of one column, and a hub among the seeds with hundreds of in-edges.
+START_TEST(gradients_of_a_hub)
+{
+    static const uint32_t hub[] = {0, 3};
+    struct sl_config c = config_of(&VARIANTS[_i], 1);
+    struct fixture_graph g = fixture_graph(400, FEATURES, CLASSES, 9);
+    fixture_add_loops(&g);
+    struct scene s;
+    scene_of(&s, g, &c, hub, 2, ALL, table(1));
+    ck_assert_uint_gt(s.block->hop[0].n_edges, 400);
+    check_against_naive(&s);
+    scene_free(&s);
+}
+END_TEST
+
+START_TEST(runs_are_equal_to_the_bit)
+{
+    struct sl_config c = config_of(&VARIANTS[_i], 3);
+    c.model.dropout = c.model.attention_dropout = 0.5;
+    struct scene a, b;
+    scene_of(&a, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(1));
+    scene_of(&b, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(1));
+    struct sl_loss_result ra, rb;
+    for (int again = 0; again < 2; again++) { // the second time in memory that was used
+        memcpy(b.x, b.kept, (uint64_t)b.block->n_input * FEATURES * sizeof *b.x);
+        ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
+    }
+    ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
+    ck_assert_double_eq(ra.loss, rb.loss);
+    ck_assert_int_eq(memcmp(a.gradient, b.gradient, a.model.n_params * sizeof *a.gradient), 0);
+    scene_free(&a);
+    scene_free(&b);
+}
+END_TEST
+
+// Layer-wise inference over all vertices in cells of `cell`; (n_nodes, CLASSES), to be freed.
+static float *infer_all(struct sl_model *m, const struct sl_dataset *ds, const float *params,
+                        uint32_t cell)
+{
+    uint64_t bytes = ds->n_nodes * SL_MAX(HIDDEN, CLASSES) * sizeof(float);
+    float *bank[] = {fixture_alloc(bytes), fixture_alloc(bytes)};
+    for (uint32_t l = 0; l < m->n_layers; l++)
+        for (uint64_t at = 0; at < ds->n_nodes; at += cell) {
+            const struct sl_infer_range range = {.first = at,
+                                                 .n = (uint32_t)SL_MIN(cell, ds->n_nodes - at)};
+            const struct sl_infer_io io = {.x_dtype = l ? SL_DTYPE_F32 : ds->feat_dtype,
+                                           .x = l ? bank[(l - 1) & 1] : ds->feat,
+                                           .y = bank[l & 1]};
+            ck_assert_int_eq(sl_evaluate_layer(m, ds, params, l, &range, &io), SL_OK);
+        }
+    free(bank[m->n_layers & 1]);
+    return bank[(m->n_layers - 1) & 1];
+}
+
+// With all vertices as seeds even degrees of the block are those of the graph.
+START_TEST(inference_is_the_block_of_the_whole_graph)
+{
+    uint32_t everybody[NODES];
+    for (uint32_t v = 0; v < NODES; v++)
+        everybody[v] = v;
+    for (uint32_t layers = 1; layers <= 3; layers++)
+        for (int back = 0; back < 2; back++) {
+            struct sl_config c = config_of(&VARIANTS[_i], layers);
+            c.model.dropout = c.model.attention_dropout = 0.5; // not in evaluation
+            struct scene s;
+            scene_of(&s, graph_with_loops(), &c, everybody, NODES, ALL, table(back));
+            struct sl_self_loops loops;
+            ck_assert_int_eq(sl_self_loops_find(&s.g.ds, 1, &loops), SL_OK);
+            ck_assert_int_eq(sl_self_loops_count_out(&loops, 1), SL_OK);
+            s.model.self_loops = &loops;
+            float *wanted;
+            float *whole = infer_all(&s.model, &s.g.ds, s.params, NODES);
+            float *cells = infer_all(&s.model, &s.g.ds, s.params, 7);
+            ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &wanted),
+                             SL_OK);
+            for (uint32_t e = 0; e < NODES * CLASSES; e++) {
+                assert_near("output", e, whole[e], wanted[e], 2e-5);
+                assert_near("output of cells", e, cells[e], wanted[e], 2e-5);
+            }
+            sl_self_loops_free(&loops);
+            free(whole);
+            free(cells);
+            scene_free(&s);
+        }
+}
+END_TEST
+
+// The block of everybody, whose lists are what `n` draws for each layer.
+static struct sl_block *walk_block(struct sl_block *b, struct sl_neighbours *n)
+{
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        uint32_t indptr[NODES + 1] = {0}, *ids = fixture_alloc(NODES * NODES * sizeof *ids), e = 0;
+        float *visits = fixture_alloc(NODES * NODES * sizeof *visits);
+        uint64_t offset;
+        for (uint32_t v = 0; v < NODES; v++) {
+            uint32_t count;
+            ck_assert_int_eq(
+                sl_neighbours_draw(n, b->n_hops - 1 - h, v, ids + e, visits + e, &count), SL_OK);
+            indptr[v + 1] = e += count;
+        }
+        ck_assert_uint_gt(e, 0);
+        b = fixture_append(b, indptr, sizeof indptr, &offset);
+        b->hop[h].indptr_offset = offset;
+        b = fixture_append(b, ids, e * sizeof *ids, &offset);
+        b->hop[h].indices_offset = offset;
+        b = fixture_append(b, visits, e * sizeof *visits, &offset);
+        b->hop[h].weights_offset = offset;
+        b->hop[h].n_edges = e;
+        free(ids);
+        free(visits);
+    }
+    b->flags |= SL_BLOCK_HAS_WEIGHTS;
+    return b;
+}
+
+START_TEST(inference_by_walks_is_the_block_of_their_neighbourhoods)
+{
+    uint32_t everybody[NODES];
+    for (uint32_t v = 0; v < NODES; v++)
+        everybody[v] = v;
+    struct sl_config c = config_of(&VARIANTS[_i], 2);
+    if (c.model.kind == SL_MODEL_GCN && c.model.degrees == SL_DEGREES_BLOCK)
+        return; // in inference degrees are the graph's, which no block of walks has
+    c.sampler.kind = SL_SAMPLER_WALK;
+    c.sampler.paths = 6;
+    c.sampler.length = 3;
+    c.sampler.restart = 0.25;
+    c.sampler.fanout[0] = 4;
+    c.sampler.fanout[1] = -1;
+    for (int back = 0; back < 2; back++) {
+        struct scene s;
+        scene_of(&s, graph_with_loops(), &c, everybody, NODES, ALL, table(back));
+        struct sl_self_loops loops;
+        struct sl_neighbours n;
+        ck_assert_int_eq(sl_self_loops_find(&s.g.ds, 1, &loops), SL_OK);
+        ck_assert_int_eq(sl_neighbours_init(&n, &c, &s.g.ds, table(back)), SL_OK);
+        s.model.self_loops = &loops;
+        s.model.neighbours = &n;
+        s.block = walk_block(s.block, &n);
+        float *wanted, *found = infer_all(&s.model, &s.g.ds, s.params, 9);
+        ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &wanted), SL_OK);
+        for (uint32_t e = 0; e < NODES * CLASSES; e++)
+            assert_near("output", e, found[e], wanted[e], 2e-5);
+        free(found);
+        sl_neighbours_fini(&n);
+        sl_self_loops_free(&loops);
+        scene_free(&s);
+    }
+}
+END_TEST
+
+START_TEST(sources_are_numbered_once_and_in_order)
+{
+    enum { N_DST = 5, N_EDGES = 9 };
+    static const uint32_t indptr[N_DST + 1] = {0, 0, 4, 6, 9, 9};
+    static const uint32_t wide[N_EDGES] = {70000, 3, 4096, 3, 4294967293, 2048, 70000, 5, 4096};
+    static const uint32_t ids[] = {3, 5, 2048, 4096, 70000, 4294967293};
+    struct sl_mempool pool;
+    sl_mempool_init(&pool);
+    const struct sl_layer_env env = {.kernels = sl_kernels_ref(), .pool = &pool};
+    struct sl_infer_piece piece = {
+        .csr = {.n_dst = N_DST, .n_src = 4294967294, .indptr = indptr, .indices = wide}};
+    struct sl_sources sources;
+    ck_assert_int_eq(sl_sources_find(&env, &piece, &sources), SL_OK);
+    ck_assert_uint_eq(sources.n, SL_COUNT_OF(ids));
+    ck_assert_mem_eq(sources.ids, ids, sizeof ids);
+    for (uint32_t e = 0; e < N_EDGES; e++)
+        ck_assert_uint_eq(sources.ids[sources.csr.indices[e]], wide[e]);
+    piece.csr.n_dst = 1; // no edges
+    ck_assert_int_eq(sl_sources_find(&env, &piece, &sources), SL_OK);
+    ck_assert_uint_eq(sources.n, 0);
+    ck_assert_uint_eq(sl_sources_columns(&sources, 8, 32), 32);
+    sl_mempool_fini(&pool);
+}
+END_TEST
+
+// A piece with so many sources that their columns are computed in groups, against small pieces.
+START_TEST(inference_in_groups_of_columns)
+{
+    enum { N = 100000, ROWS = 4096, EDGES = 16, WIDTH = 640, CELL = 128 };
+    static const enum sl_model_kind kinds[] = {SL_MODEL_GAT, SL_MODEL_PINSAGE};
+    struct fixture_graph g = {.indptr = fixture_alloc((N + 1) * sizeof *g.indptr),
+                              .indices = fixture_alloc(ROWS * EDGES * sizeof *g.indices),
+                              .feat = fixture_alloc(N * 2 * sizeof *g.feat)};
+    struct fixture_rng r = {.seed = 3};
+    for (uint32_t v = 0; v <= N; v++)
+        g.indptr[v] = SL_MIN(v, (uint32_t)ROWS) * EDGES;
+    for (uint32_t e = 0; e < ROWS * EDGES; e++)
+        g.indices[e] = fixture_word(&r) % N;
+    for (uint32_t k = 0; k < N * 2; k++)
+        g.feat[k] = fixture_float(&r, 1);
+    g.ds = (struct sl_dataset){.n_nodes = N,
+                               .n_edges = ROWS * EDGES,
+                               .indptr = g.indptr,
+                               .indices = g.indices,
+                               .indices_dtype = SL_DTYPE_U32,
+                               .feat_dim = 2,
+                               .feat = g.feat,
+                               .feat_dtype = SL_DTYPE_F32};
+    struct sl_config c = fixture_config(kinds[_i], 2, WIDTH);
+    c.model.heads = 8;
+    struct sl_model m;
+    ck_assert_int_eq(fixture_model(&m, &c, 2, CLASSES, table(1)), SL_OK);
+    float *params = fixture_params(&m, 4);
+    float *whole = fixture_alloc(ROWS * WIDTH * 4ull), *cell = fixture_alloc(CELL * WIDTH * 4ull);
+    const struct sl_infer_range all = {.n = ROWS};
+    struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32, .x = g.feat, .rows = whole};
+    ck_assert_int_eq(sl_evaluate_layer(&m, &g.ds, params, 0, &all, &io), SL_OK);
+    for (uint32_t at = 0; at < ROWS; at += CELL) {
+        const struct sl_infer_range part = {.first = at, .n = CELL};
+        io.rows = cell;
+        ck_assert_int_eq(sl_evaluate_layer(&m, &g.ds, params, 0, &part, &io), SL_OK);
+        for (uint64_t e = 0; e < CELL * WIDTH; e++)
+            if (fabsf(cell[e] - whole[(uint64_t)at * WIDTH + e]) > 1e-5f)
+                ck_abort_msg("row %u: %g and %g", at + (uint32_t)(e / WIDTH), (double)cell[e],
+                             (double)whole[(uint64_t)at * WIDTH + e]);
+    }
+    sl_model_fini(&m);
+    free(params);
+    free(whole);
+    free(cell);
+    fixture_graph_free(&g);
+}
+END_TEST
+
+START_TEST(tensors_are_those_of_pyg)
+{
+    static const struct {
+        struct variant v;
+        const char *names[8];
+    } cases[] = {
+        {{.kind = SL_MODEL_GRAPHSAGE, .aggregator = SL_AGGREGATOR_GCN},
+         {"convs.0.lin_l.weight", "convs.0.lin_l.bias"}},
+        {{.kind = SL_MODEL_GAT, .heads = 2},
+         {"convs.0.att_src", "convs.0.att_dst", "convs.0.bias", "convs.0.lin.weight"}},
+        {{.kind = SL_MODEL_GAT, .heads = 2, .residual = true},
+         {"convs.0.att_src", "convs.0.att_dst", "convs.0.bias", "convs.0.lin.weight",
+          "convs.0.res.weight"}},
+        {{.kind = SL_MODEL_GIN},
+         {"convs.0.eps", "convs.0.nn.lins.0.weight", "convs.0.nn.lins.0.bias",
+          "convs.0.nn.lins.1.weight", "convs.0.nn.lins.1.bias"}},
+        {{.kind = SL_MODEL_PINSAGE},
+         {"convs.0.lin_q.weight", "convs.0.lin_q.bias", "convs.0.lin_self.weight",
+          "convs.0.lin_nbr.weight", "convs.0.lin_nbr.bias"}},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(cases); i++) {
+        struct sl_config c = config_of(&cases[i].v, 1);
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+        uint32_t n = 0;
+        while (n < SL_COUNT_OF(cases[i].names) && cases[i].names[n])
+            n++;
+        ck_assert_uint_eq(m.n_tensors, n);
+        for (uint32_t t = 0; t < n; t++)
+            ck_assert_str_eq(m.tensor[t].name, cases[i].names[t]);
+        sl_model_fini(&m);
+    }
+}
+END_TEST
+
+START_TEST(attention_has_the_shapes_and_bounds_of_pyg)
+{
+    struct sl_config c = fixture_config(SL_MODEL_GAT, 2, 8);
+    c.model.heads = 4;
+    struct sl_model m;
+    ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_OK);
+    const struct sl_tensor *hidden = &m.tensor[0], *last = &m.tensor[4];
+    ck_assert_uint_eq(hidden->rank, 3);
+    ck_assert_uint_eq(hidden->shape[0], 1);
+    ck_assert_uint_eq(hidden->shape[1], 4);
+    ck_assert_uint_eq(hidden->shape[2], 2); // side by side
+    ck_assert_uint_eq(last->shape[2], 3);   // their mean
+    ck_assert_float_eq_tol(hidden->init_bound, 1.0f, 1e-6f);
+    ck_assert_uint_eq(m.tensor[3].shape[0], 8);
+    ck_assert_uint_eq(m.tensor[7].shape[0], 12);
+    ck_assert_float_eq_tol(m.tensor[7].init_bound, sqrtf(6.0f / 20), 1e-6f);
+    ck_assert(m.tensor[6].init_bound == 0);
+    sl_model_fini(&m);
+    c.model.heads = 3; // does not divide 8
+    ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_EINVAL);
+    ck_assert(strstr(sl_error_message(), "model.heads"));
+}
+END_TEST
+
+START_TEST(eps_starts_as_told_and_is_fixed_unless_trained)
+{
+    for (int train = 0; train < 2; train++) {
+        struct sl_config c = fixture_config(SL_MODEL_GIN, 1, 4);
+        c.model.eps = 0.5;
+        c.model.train_eps = train;
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, &c, 5, 3, sl_kernels_ref()), SL_OK);
+        ck_assert(m.tensor[0].init_constant == 0.5f && m.tensor[0].init_bound == 0);
+        ck_assert_int_eq(m.tensor[0].role, train ? SL_TENSOR_LEARNED : SL_TENSOR_FIXED);
+        sl_model_fini(&m);
+    }
+}
+END_TEST
+
+// Inference needs the graph's out-degrees for degrees of the block.
+START_TEST(block_degrees_without_out_degrees_are_refused)
+{
+    const struct variant v = {.kind = SL_MODEL_GCN, .degrees = SL_DEGREES_BLOCK};
+    struct sl_config c = config_of(&v, 1);
+    struct scene s;
+    scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, ALL, table(0));
+    float y[CLASSES];
+    const struct sl_infer_range range = {.n = 1};
+    const struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32, .x = s.g.feat, .y = y};
+    ck_assert_int_eq(sl_evaluate_layer(&s.model, &s.g.ds, s.params, 0, &range, &io), SL_EINVAL);
+    scene_free(&s);
+}
+END_TEST
+
+int main(void)
+{
+    const int n = SL_COUNT_OF(VARIANTS);
+    Suite *suite = suite_create("trainer kinds");
+    TCase *tc = tcase_create("kinds");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, gradients_of_sampled_blocks, 0, n);
+    tcase_add_loop_test(tc, gradients_of_full_blocks, 0, n);
+    tcase_add_loop_test(tc, gradients_under_visits, 0, n);
+    tcase_add_loop_test(tc, gradients_of_lonely_vertices, 0, n);
+    tcase_add_loop_test(tc, gradients_of_a_hub, 0, n);
+    tcase_add_loop_test(tc, runs_are_equal_to_the_bit, 0, n);
+    tcase_add_loop_test(tc, inference_is_the_block_of_the_whole_graph, 0, n);
+    tcase_add_loop_test(tc, inference_by_walks_is_the_block_of_their_neighbourhoods, 0, n);
+    tcase_add_test(tc, sources_are_numbered_once_and_in_order);
+    tcase_add_loop_test(tc, inference_in_groups_of_columns, 0, 2);
+    tcase_add_test(tc, tensors_are_those_of_pyg);
+    tcase_add_test(tc, attention_has_the_shapes_and_bounds_of_pyg);
+    tcase_add_test(tc, eps_starts_as_told_and_is_fixed_unless_trained);
+    tcase_add_test(tc, block_degrees_without_out_degrees_are_refused);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,323 @@
+// Whole models with everything around their layers: gradients along random directions through
+// sampled blocks, the order of tensors, masks and statistics.
+#include <check.h>
+
+#include "common/base/error.h"
+#include "tests/unit/trainer_fixture.h"
+
+enum { NODES = 40, FEATURES = 6, CLASSES = 4, HIDDEN = 6, SEEDS = 9 };
+
+static const uint32_t SEED_IDS[SEEDS] = {7, 0, 13, 4, 22, 39, 5, 1, 30};
+
+struct scene {
+    struct fixture_graph g;
+    struct sl_block *block;
+    struct sl_model m;
+    float *params, *gradient;
+};
+
+static struct sl_config config_of(int kind, uint32_t layers)
+{
+    struct sl_config c = fixture_config((enum sl_model_kind)kind, layers, HIDDEN);
+    c.model.heads = 2;
+    c.model.self_loops = true;
+    return c;
+}
+
+static void scene_init(struct scene *s, const struct sl_config *c, uint32_t n_seeds,
+                       const struct sl_kernels *kernels)
+{
+    static const int64_t fanout[] = {4, 3, 2};
+    *s = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 5)};
+    s->block = fixture_block(&s->g.ds, SEED_IDS, n_seeds, c->model.layers, fanout, 3, 17);
+    ck_assert_msg(fixture_model(&s->m, c, FEATURES, CLASSES, kernels) == SL_OK, "%s",
+                  sl_error_message());
+    s->params = fixture_params(&s->m, 11);
+    s->gradient = fixture_alloc(s->m.n_params * sizeof *s->gradient);
+}
+
+static void scene_free(struct scene *s)
+{
+    sl_model_fini(&s->m);
+    free(s->params);
+    free(s->gradient);
+    free(s->block);
+    fixture_graph_free(&s->g);
+}
+
+static void train(struct scene *s, float *gradient, struct sl_loss_result *result)
+{
+    float *x = fixture_input(&s->g.ds, s->block);
+    ck_assert_msg(sl_model_train(&s->m, s->params, s->block, x, gradient, result) == SL_OK, "%s",
+                  sl_error_message());
+    free(x);
+}
+
+// Loss in training mode, in double precision from the outputs on.
+static double loss_at(struct scene *s, const float *params)
+{
+    float *x = fixture_input(&s->g.ds, s->block), *outputs;
+    ck_assert_int_eq(sl_model_forward(&s->m, params, s->block, x, true, &outputs), SL_OK);
+    struct sl_loss_result result;
+    ck_assert_int_eq(sl_objective_loss(s->m.objective, sl_kernels_ref(),
+                                       sl_objective_targets(s->block), s->block->n_seeds, outputs,
+                                       NULL, &result),
+                     SL_OK);
+    free(x);
+    return result.loss;
+}
+
+// The loss's derivative at params along `direction` (n_params), by differences of that step.
+static double slope(struct scene *s, const float *direction, float step)
+{
+    float *at = fixture_alloc(s->m.n_params * sizeof *at);
+    double loss[2];
+    for (int side = 0; side < 2; side++) {
+        for (uint64_t i = 0; i < s->m.n_params; i++)
+            at[i] = s->params[i] + (side ? step : -step) * direction[i];
+        loss[side] = loss_at(s, at);
+    }
+    free(at);
+    return (loss[1] - loss[0]) / (2 * (double)step);
+}
+
+/*
+ * Along random directions in which one tensor moves. Where two steps do not agree there
+ * is a kink (a relu, a maximum) between, and another direction is taken: it says nothing.
+ */
+static void check_tensor(struct scene *s, const char *name, const struct sl_tensor *tensor)
+{
+    enum { DIRECTIONS = 24 };
+    struct fixture_rng r = {.seed = tensor->offset};
+    float *direction = fixture_alloc(s->m.n_params * sizeof *direction);
+    bool smooth = false;
+    for (int k = 0; k < DIRECTIONS && !smooth; k++) {
+        double wanted = 0, norm = 0;
+        for (uint64_t i = tensor->offset; i < tensor->offset + sl_tensor_count(tensor); i++) {
+            direction[i] = fixture_float(&r, 1);
+            wanted += (double)direction[i] * (double)s->gradient[i];
+            norm += (double)s->gradient[i] * (double)s->gradient[i];
+        }
+        const double tolerance = 0.02 * (1 + sqrt(norm));
+        double found = slope(s, direction, 1.0f / 16384);
+        smooth = fabs(found - slope(s, direction, 1.0f / 8192)) <= tolerance / 2;
+        ck_assert_msg(!smooth || fabs(found - wanted) <= tolerance,
+                      "%s, %s: %.6g by differences, %.6g by backward", name, tensor->name, found,
+                      wanted);
+    }
+    ck_assert_msg(smooth, "%s, %s: kinks in all directions", name, tensor->name);
+    free(direction);
+}
+
+static void check_gradient(const struct sl_config *c, const struct sl_kernels *kernels)
+{
+    char name[96];
+    snprintf(name, sizeof name, "kind %d layers %u norm %d activation %d jumping %d residual %d",
+             (int)c->model.kind, c->model.layers, (int)c->model.norm, (int)c->model.activation,
+             (int)c->model.jumping, c->model.residual);
+    struct scene s;
+    struct sl_loss_result result;
+    scene_init(&s, c, SEEDS, kernels);
+    train(&s, s.gradient, &result);
+    ck_assert_double_eq_tol(result.loss, loss_at(&s, s.params), 1e-4);
+    for (uint32_t t = 0; t < s.m.n_tensors; t++)
+        if (s.m.tensor[t].role == SL_TENSOR_LEARNED)
+            check_tensor(&s, name, &s.m.tensor[t]);
+    scene_free(&s);
+}
+
+// One kind a loop: every norm, activation, jumping knowledge and depth, with dropout.
+START_TEST(gradient_is_that_of_finite_differences)
+{
+    for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++)
+        for (int activation = SL_CONFIG_RELU; activation <= SL_CONFIG_LEAKY_RELU; activation++)
+            for (int jumping = SL_JUMPING_NONE; jumping <= SL_JUMPING_MAX; jumping++)
+                for (uint32_t layers = 1; layers <= 3; layers++) {
+                    struct sl_config c = config_of(_i, layers);
+                    c.model.norm = (enum sl_norm_kind)norm;
+                    c.model.activation = (enum sl_activation_kind)activation;
+                    c.model.jumping = (enum sl_jumping_kind)jumping;
+                    c.model.residual = layers % 2;
+                    c.model.train_eps = true;
+                    c.model.dropout = 0.3;
+                    c.model.input_dropout = 0.1;
+                    c.model.attention_dropout = 0.2;
+                    c.model.aggregator = (enum sl_aggregator)(jumping % 3);
+                    check_gradient(&c, layers == 2 ? sl_kernels_cpu() : sl_kernels_ref());
+                }
+}
+END_TEST
+
+START_TEST(back_ends_agree)
+{
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, 3);
+        c.model.norm = _i ? SL_NORM_BATCH : SL_NORM_LAYER;
+        c.model.jumping = _i ? SL_JUMPING_CAT : SL_JUMPING_MAX;
+        c.model.activation = SL_CONFIG_ELU;
+        c.model.dropout = 0.5;
+        struct scene a, b;
+        struct sl_loss_result ra, rb;
+        scene_init(&a, &c, SEEDS, sl_kernels_ref());
+        scene_init(&b, &c, SEEDS, sl_kernels_cpu());
+        train(&a, a.gradient, &ra);
+        train(&b, b.gradient, &rb);
+        ck_assert_double_eq_tol(ra.loss, rb.loss, 1e-4);
+        for (uint64_t i = 0; i < a.m.n_params; i++)
+            ck_assert_float_eq_tol(a.gradient[i], b.gradient[i],
+                                   2e-4f * (1 + fabsf(a.gradient[i])));
+        scene_free(&a);
+        scene_free(&b);
+    }
+}
+END_TEST
+
+// Where a running statistic belongs the gradient holds the batch's own, however often it is asked.
+START_TEST(statistics_do_not_add_up)
+{
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, 2);
+        c.model.norm = SL_NORM_BATCH;
+        struct scene s;
+        struct sl_loss_result result;
+        scene_init(&s, &c, SEEDS, sl_kernels_ref());
+        train(&s, s.gradient, &result);
+        float *again = fixture_alloc(s.m.n_params * sizeof *again);
+        for (uint64_t i = 0; i < s.m.n_params; i++)
+            again[i] = 1e6f; // what the batch before left
+        train(&s, again, &result);
+        ck_assert_mem_eq(again, s.gradient, s.m.n_params * sizeof *again);
+        for (uint32_t t = 0; t < s.m.n_tensors; t++)
+            for (uint64_t i = 0;
+                 strstr(s.m.tensor[t].name, "running_var") && i < s.m.tensor[t].shape[0]; i++)
+                ck_assert_float_ge(s.gradient[s.m.tensor[t].offset + i], 0);
+        free(again);
+        scene_free(&s);
+    }
+}
+END_TEST
+
+// A last batch of one seed must train: the layer next to it has one row.
+START_TEST(one_seed_trains_under_every_norm)
+{
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
+        for (int norm = SL_NORM_NONE; norm <= SL_NORM_LAYER; norm++) {
+            struct sl_config c = config_of(kind, 2);
+            c.model.norm = (enum sl_norm_kind)norm;
+            c.model.jumping = SL_JUMPING_CAT;
+            struct scene s;
+            struct sl_loss_result result;
+            scene_init(&s, &c, 1, sl_kernels_cpu());
+            train(&s, s.gradient, &result);
+            ck_assert_uint_eq(result.counted, 1);
+            for (uint64_t i = 0; i < s.m.n_params; i++)
+                ck_assert(isfinite(s.gradient[i]));
+            scene_free(&s);
+        }
+}
+END_TEST
+
+START_TEST(tensors_stand_in_the_order_of_the_state_dict)
+{
+    static const char *const wanted[] = {
+        "convs.0.lin_l.weight",
+        "convs.0.lin_l.bias",
+        "convs.0.lin_r.weight",
+        "convs.1.lin_l.weight",
+        "convs.1.lin_l.bias",
+        "convs.1.lin_r.weight",
+        "norms.0.module.weight",
+        "norms.0.module.bias",
+        "norms.0.module.running_mean",
+        "norms.0.module.running_var",
+        "norms.0.module.num_batches_tracked",
+        "norms.1.module.weight",
+        "norms.1.module.bias",
+        "norms.1.module.running_mean",
+        "norms.1.module.running_var",
+        "norms.1.module.num_batches_tracked",
+        "lin.weight",
+        "lin.bias",
+    };
+    struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 2);
+    c.model.norm = SL_NORM_BATCH;
+    c.model.jumping = SL_JUMPING_CAT;
+    struct sl_model m;
+    ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+    ck_assert_uint_eq(m.n_tensors, SL_COUNT_OF(wanted));
+    uint64_t at = 0;
+    for (uint32_t t = 0; t < m.n_tensors; t++) {
+        ck_assert_str_eq(m.tensor[t].name, wanted[t]);
+        ck_assert_uint_eq(m.tensor[t].offset, at);
+        at += sl_tensor_count(&m.tensor[t]);
+    }
+    ck_assert_uint_eq(at, m.n_params);
+    ck_assert_uint_eq(m.tensor[0].layer, 0);
+    ck_assert_uint_eq(m.tensor[3].layer, 1);
+    ck_assert_uint_eq(m.tensor[6].layer, 0);
+    ck_assert_uint_eq(m.tensor[11].layer, 1);
+    ck_assert_uint_eq(m.tensor[16].layer, SL_TENSOR_NO_LAYER);
+    ck_assert_uint_eq(sl_model_infer_width(&m), HIDDEN);
+    sl_model_fini(&m);
+
+    // Without jumping knowledge the last layer has no norm and is as wide as the outputs.
+    c.model.jumping = SL_JUMPING_NONE;
+    ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+    ck_assert_uint_eq(m.n_tensors, 11);
+    ck_assert_uint_eq(m.layer[1].d_out, CLASSES);
+    ck_assert(m.layer[1].last && !m.layer[0].last);
+    sl_model_fini(&m);
+}
+END_TEST
+
+// The largest model of every kind has room for its tensors.
+START_TEST(deepest_models_fit)
+{
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++) {
+        struct sl_config c = config_of(kind, SL_CONFIG_MAX_LAYERS);
+        c.model.norm = SL_NORM_BATCH;
+        c.model.jumping = SL_JUMPING_CAT;
+        c.model.residual = true;
+        struct sl_model m;
+        ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
+        ck_assert_uint_le(m.n_tensors, SL_MODEL_MAX_TENSORS);
+        for (uint32_t t = 0; t < m.n_tensors; t++)
+            for (uint32_t u = 0; u < t; u++)
+                ck_assert_str_ne(m.tensor[t].name, m.tensor[u].name);
+        sl_model_fini(&m);
+    }
+}
+END_TEST
+
+START_TEST(blocks_of_another_task_are_refused)
+{
+    struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 2);
+    struct scene s;
+    scene_init(&s, &c, SEEDS, sl_kernels_ref());
+    ck_assert_int_eq(sl_model_check_block(&s.m, s.block, s.block->bytes), SL_OK);
+    s.block->n_targets = CLASSES;
+    ck_assert_int_eq(sl_model_check_block(&s.m, s.block, s.block->bytes), SL_EPROTO);
+    scene_free(&s);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("trainer model");
+    TCase *tc = tcase_create("model");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, gradient_is_that_of_finite_differences, SL_MODEL_GRAPHSAGE,
+                        SL_MODEL_PINSAGE + 1);
+    tcase_add_loop_test(tc, back_ends_agree, 0, 2);
+    tcase_add_test(tc, statistics_do_not_add_up);
+    tcase_add_test(tc, one_seed_trains_under_every_norm);
+    tcase_add_test(tc, tensors_stand_in_the_order_of_the_state_dict);
+    tcase_add_test(tc, deepest_models_fit);
+    tcase_add_test(tc, blocks_of_another_task_are_refused);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,437 @@
+/*
+ * layer_gat.c - graph attention (Velickovic et al., 2018), as torch_geometric.nn.GATConv.
+ *
+ *   att_src (1, H, C), att_dst (1, H, C), bias, lin.weight (H*C, d_in), and with model.residual
+ *   res.weight (d_out, d_in)
+ *
+ * With z = x lin', for each head h and each edge j -> i, the vertex i itself among them:
+ *
+ *   score_ij = leaky_relu(<att_src_h, z_jh> + <att_dst_h, z_ih>),  slope 0.2
+ *   alpha_ij = softmax of the scores over i's edges, then attention dropout
+ *   y_ih     = sum over j of alpha_ij z_jh
+ *
+ * Hidden layers put the heads side by side (H*C = d_out); the layer that gives the model's output
+ * takes their mean (C = d_out). The residual adds res(x_i). The graph's own self-loops are dropped
+ * and each vertex is its own neighbour once. Edge weights (visits of random walks) are not looked
+ * at: attention is what says how much a neighbour counts.
+ *
+ * SCORES are products: with the att vectors as the blocks of a block-diagonal matrix (H, H*C) they
+ * are z times its transpose, their way back into z is a product with it, and the gradient of att is
+ * the diagonal of a product. That is H times the arithmetic of a loop, still far less than that of
+ * lin, and takes the products' threads and SIMD. Scores are always computed in f32: the
+ * exponential multiplies what is rounded there.
+ *
+ * INFERENCE computes z for the different sources of a piece, a group of heads at a time
+ * (sources.h); heads are independent of each other, so a group goes all the way to columns of y.
+ */
+#include "trainer/layer.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/simd.h"
+#include "trainer/sources.h"
+
+enum { ATT_SRC, ATT_DST, BIAS, LIN_WEIGHT, RES_WEIGHT };
+
+static const float NEGATIVE_SLOPE = 0.2f;
+
+// What forward leaves for backward.
+struct own {
+    float *z;                     // (n_src, H*C)
+    float *score_src, *score_dst; // (n_src, H), (n_dst, H)
+    float *alpha;                 // (n_edges, H)
+    float *kept;                  // (n_edges, H) alpha after dropout; alpha itself without
+};
+
+static uint32_t heads_of(const struct sl_layer *layer)
+{
+    return layer->options->heads;
+}
+
+// Columns of a head.
+static uint32_t head_width(const struct sl_layer *layer)
+{
+    return layer->last ? layer->d_out : layer->d_out / heads_of(layer);
+}
+
+static uint32_t all_heads_width(const struct sl_layer *layer)
+{
+    return heads_of(layer) * head_width(layer);
+}
+
+// The layer as one whose output are all heads, for the products with lin.
+static struct sl_layer widened(const struct sl_layer *layer)
+{
+    struct sl_layer wide = *layer;
+    wide.d_out = all_heads_width(layer);
+    return wide;
+}
+
+static int check(const struct sl_layer *layer)
+{
+    uint32_t heads = heads_of(layer);
+    if (heads == 0)
+        return sl_fail(SL_EINVAL, "model.heads: found 0, wanted at least 1");
+    if (!layer->last && layer->d_out % heads != 0)
+        return sl_fail(SL_EINVAL,
+                       "model.hidden: found %u, wanted a multiple of model.heads, which is %u, "
+                       "since hidden layers put the heads side by side",
+                       layer->d_out, heads);
+    return SL_OK;
+}
+
+static bool self_edge(const struct sl_layer *layer)
+{
+    (void)layer;
+    return true;
+}
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    uint32_t heads = heads_of(layer), width = head_width(layer);
+    static const char *const att[] = {[ATT_SRC] = "att_src", [ATT_DST] = "att_dst"};
+    for (uint32_t t = ATT_SRC; t <= ATT_DST; t++) {
+        tensors[t] =
+            sl_layer_matrix(layer, att[t], heads, width, sl_layer_glorot_bound(heads, width));
+        tensors[t].rank = 3;
+        tensors[t].shape[0] = 1;
+        tensors[t].shape[1] = heads;
+        tensors[t].shape[2] = width;
+    }
+    tensors[BIAS] = sl_layer_vector(layer, "bias", layer->d_out, 0);
+    uint32_t all = heads * width;
+    tensors[LIN_WEIGHT] = sl_layer_matrix(layer, "lin.weight", all, layer->d_in,
+                                          sl_layer_glorot_bound(all, layer->d_in));
+    if (!layer->options->residual)
+        return RES_WEIGHT;
+    tensors[RES_WEIGHT] = sl_layer_matrix(layer, "res.weight", layer->d_out, layer->d_in,
+                                          sl_layer_glorot_bound(layer->d_out, layer->d_in));
+    return RES_WEIGHT + 1;
+}
+
+// (heads, heads * width, in the pool) att on the diagonal blocks, zero elsewhere.
+static float *attention_matrix(const struct sl_layer_env *env, const float *att, uint32_t heads,
+                               uint32_t width)
+{
+    uint64_t columns = (uint64_t)heads * width;
+    float *matrix = sl_layer_floats(env, heads * columns);
+    if (!matrix)
+        return NULL;
+    memset(matrix, 0, heads * columns * sizeof *matrix);
+    for (uint64_t h = 0; h < heads; h++)
+        memcpy(matrix + h * columns + h * width, att + h * width, width * sizeof *matrix);
+    return matrix;
+}
+
+// score (rows, heads) of z (rows, heads * width).
+static int scores(const struct sl_layer_env *env, const float *z, uint64_t rows, const float *att,
+                  uint32_t heads, uint32_t width, float *score)
+{
+    uint64_t columns = (uint64_t)heads * width;
+    const float *matrix = attention_matrix(env, att, heads, width);
+    if (!matrix)
+        return SL_ENOMEM;
+    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, rows, heads, columns, 1, z,
+                              columns, matrix, columns, 0, score, heads, env->pool);
+}
+
+// dz (rows, H*C) += what dscore (rows, H) gives it; datt (H, C) += .
+static int scores_backward(const struct sl_layer_env *env, const float *dscore, const float *z,
+                           uint64_t rows, const float *att, uint32_t heads, uint32_t width,
+                           float *dz, float *datt)
+{
+    uint64_t columns = (uint64_t)heads * width;
+    const float *matrix = attention_matrix(env, att, heads, width);
+    float *products = sl_layer_floats(env, heads * columns);
+    if (!matrix || !products)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, rows, columns, heads, 1,
+                              dscore, heads, matrix, columns, 1, dz, columns, env->pool));
+    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, heads, columns, rows, 1,
+                              dscore, heads, z, columns, 0, products, columns, env->pool));
+    for (uint64_t h = 0; h < heads; h++)
+        for (uint64_t c = 0; c < width; c++)
+            datt[h * width + c] += products[h * columns + h * width + c];
+    return SL_OK;
+}
+
+// out (rows, width) += scale * the sum of the heads of y (rows, heads * width).
+SL_SIMD static void add_heads(const float *y, uint64_t rows, uint32_t heads, uint32_t width,
+                              float scale, float *out)
+{
+    for (uint64_t i = 0; i < rows; i++)
+        for (uint64_t h = 0; h < heads; h++)
+            for (uint64_t c = 0; c < width; c++)
+                out[i * width + c] += scale * y[(i * heads + h) * width + c];
+}
+
+// out (rows, heads * width): each head gets scale * dy (rows, width).
+SL_SIMD static void spread_heads(const float *dy, uint64_t rows, uint32_t heads, uint32_t width,
+                                 float scale, float *out)
+{
+    for (uint64_t i = 0; i < rows; i++)
+        for (uint64_t h = 0; h < heads; h++)
+            for (uint64_t c = 0; c < width; c++)
+                out[(i * heads + h) * width + c] = scale * dy[i * width + c];
+}
+
+static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                  struct sl_layer_tape *tape, struct own *own)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    uint32_t heads = heads_of(layer), width = head_width(layer);
+    uint64_t n_alpha = (uint64_t)csr->indptr[csr->n_dst] * heads;
+    own->score_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
+    own->score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
+    own->alpha = sl_layer_floats(env, n_alpha);
+    if (!own->score_src || !own->score_dst || !own->alpha)
+        return SL_ENOMEM;
+    SL_TRY(scores(env, own->z, csr->n_src, params + layer->offset[ATT_SRC], heads, width,
+                  own->score_src));
+    SL_TRY(scores(env, own->z, csr->n_dst, params + layer->offset[ATT_DST], heads, width,
+                  own->score_dst));
+    const struct sl_edge_softmax_args args = {
+        .csr = *csr,
+        .heads = heads,
+        .negative_slope = NEGATIVE_SLOPE,
+        .score_src = own->score_src,
+        .score_dst = own->score_dst,
+        .alpha = own->alpha,
+    };
+    SL_TRY(env->kernels->edge_softmax(&args));
+    own->kept = own->alpha;
+    if (!tape->training || tape->dropout.rate <= 0)
+        return SL_OK;
+    own->kept = sl_layer_floats(env, n_alpha);
+    if (!own->kept)
+        return SL_ENOMEM;
+    memcpy(own->kept, own->alpha, n_alpha * sizeof *own->kept);
+    return env->kernels->dropout(own->kept, csr->indptr[csr->n_dst], heads, &tape->dropout);
+}
+
+static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                   const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    (void)input_gradient;
+    tape->hop.weights = NULL;
+    SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct sl_layer wide = widened(layer);
+    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    if (!own)
+        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+    tape->own = own;
+    own->z = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
+    tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
+    float *heads = layer->last ? sl_layer_floats(env, (uint64_t)csr->n_dst * wide.d_out) : tape->y;
+    if (!own->z || !tape->y || !heads)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product(env, &wide, tape->x, csr->n_src, params + layer->offset[LIN_WEIGHT], 0,
+                            own->z));
+    SL_TRY(attend(env, layer, params, tape, own));
+    const struct sl_aggregate_heads_args args = {
+        .csr = *csr,
+        .heads = heads_of(layer),
+        .dim = head_width(layer),
+        .x = own->z,
+        .weight = own->kept,
+        .y = heads,
+    };
+    SL_TRY(env->kernels->aggregate_heads(&args));
+    if (layer->last) {
+        memset(tape->y, 0, (uint64_t)csr->n_dst * layer->d_out * sizeof *tape->y);
+        add_heads(heads, csr->n_dst, heads_of(layer), layer->d_out, 1.0f / (float)heads_of(layer),
+                  tape->y);
+    }
+    if (!layer->options->residual)
+        return SL_OK;
+    return sl_layer_product(env, layer, tape->x, csr->n_dst, params + layer->offset[RES_WEIGHT], 1,
+                            tape->y);
+}
+
+// dz (n_src, H*C, assigned) and the gradient of att, for the gradient dheads of all heads.
+static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const float *params, const struct sl_layer_tape *tape,
+                           const float *dheads, float *gradient, float *dz)
+{
+    const struct own *own = tape->own;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    uint32_t heads = heads_of(layer), width = head_width(layer);
+    uint32_t n_edges = csr->indptr[csr->n_dst];
+    struct sl_csr_view transposed;
+    uint32_t *edge;
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
+    float *dalpha = sl_layer_floats(env, (uint64_t)n_edges * heads);
+    float *dscore_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
+    float *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
+    if (!dalpha || !dscore_src || !dscore_dst)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->edge_dot(csr, heads, width, dheads, own->z, dalpha));
+    if (own->kept != own->alpha)
+        SL_TRY(env->kernels->dropout(dalpha, n_edges, heads, &tape->dropout));
+    const struct sl_edge_softmax_grad_args softmax = {
+        .csr = *csr,
+        .transposed = transposed,
+        .t_edge = edge,
+        .heads = heads,
+        .negative_slope = NEGATIVE_SLOPE,
+        .score_src = own->score_src,
+        .score_dst = own->score_dst,
+        .alpha = own->alpha,
+        .dalpha = dalpha,
+        .dscore_src = dscore_src,
+        .dscore_dst = dscore_dst,
+    };
+    SL_TRY(env->kernels->edge_softmax_backward(&softmax));
+    const struct sl_aggregate_heads_args args = {
+        .csr = transposed,
+        .heads = heads,
+        .dim = width,
+        .x = dheads,
+        .weight = own->kept,
+        .edge = edge,
+        .y = dz,
+    };
+    SL_TRY(env->kernels->aggregate_heads(&args));
+    SL_TRY(scores_backward(env, dscore_src, own->z, csr->n_src, params + layer->offset[ATT_SRC],
+                           heads, width, dz, gradient + layer->offset[ATT_SRC]));
+    return scores_backward(env, dscore_dst, own->z, csr->n_dst, params + layer->offset[ATT_DST],
+                           heads, width, dz, gradient + layer->offset[ATT_DST]);
+}
+
+static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const float *params, const struct sl_layer_tape *tape, float *dy,
+                    float *gradient, float *dx)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct sl_layer wide = widened(layer);
+    bool residual = layer->options->residual;
+    float *dheads = dy;
+    if (layer->last) {
+        dheads = sl_layer_floats(env, (uint64_t)csr->n_dst * wide.d_out);
+        if (!dheads)
+            return SL_ENOMEM;
+        spread_heads(dy, csr->n_dst, heads_of(layer), layer->d_out, 1.0f / (float)heads_of(layer),
+                     dheads);
+    }
+    float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
+    if (!dz)
+        return SL_ENOMEM;
+    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dz));
+    SL_TRY(sl_layer_product_gradient(env, &wide, dz, tape->x, csr->n_src,
+                                     gradient + layer->offset[LIN_WEIGHT]));
+    if (residual)
+        SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst,
+                                         gradient + layer->offset[RES_WEIGHT]));
+    if (!dx)
+        return SL_OK;
+    SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src, params + layer->offset[LIN_WEIGHT],
+                                     0, dx));
+    if (!residual)
+        return SL_OK;
+    return sl_layer_product_backward(env, layer, dy, csr->n_dst, params + layer->offset[RES_WEIGHT],
+                                     1, dx);
+}
+
+// Memory for one group of heads of a piece.
+struct group {
+    uint32_t heads, width;
+    float *z;                     // (n sources, heads * width)
+    float *score_src, *score_dst; // (n sources, heads), (n_dst, heads)
+    float *alpha;                 // (n_edges, heads)
+    float *y;                     // (n_dst, heads * width)
+    float *chunk;
+};
+
+static int group_alloc(const struct sl_layer_env *env, const struct sl_sources *sources,
+                       struct group *g)
+{
+    uint64_t columns = (uint64_t)g->heads * g->width, n_dst = sources->csr.n_dst;
+    g->z = sl_layer_floats(env, sources->n * columns);
+    g->score_src = sl_layer_floats(env, (uint64_t)sources->n * g->heads);
+    g->score_dst = sl_layer_floats(env, n_dst * g->heads);
+    g->alpha = sl_layer_floats(env, (uint64_t)sources->csr.indptr[n_dst] * g->heads);
+    g->y = sl_layer_floats(env, n_dst * columns);
+    return g->z && g->score_src && g->score_dst && g->alpha && g->y ? SL_OK : SL_ENOMEM;
+}
+
+// g->y of the heads first .. first + g->heads - 1.
+static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const float *params, const struct sl_infer_piece *piece,
+                       const struct sl_sources *sources, uint32_t first, struct group *g)
+{
+    const struct sl_csr_view *csr = &sources->csr;
+    uint64_t column = (uint64_t)first * g->width;
+    SL_TRY(sl_sources_product(env, piece, sources, layer->d_in,
+                              params + layer->offset[LIN_WEIGHT] + column * layer->d_in,
+                              g->heads * g->width, &g->chunk, g->z));
+    SL_TRY(scores(env, g->z, sources->n, params + layer->offset[ATT_SRC] + column, g->heads,
+                  g->width, g->score_src));
+    // A row's list ends with the vertex itself, so its own z is there. Until the sums are made,
+    // g->y has room for those rows.
+    uint64_t row_bytes = (uint64_t)g->heads * g->width * sizeof *g->z;
+    for (uint32_t i = 0; i < csr->n_dst; i++)
+        memcpy((char *)g->y + i * row_bytes,
+               (const char *)g->z + csr->indices[csr->indptr[i + 1] - 1] * row_bytes, row_bytes);
+    SL_TRY(scores(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
+                  g->width, g->score_dst));
+    const struct sl_edge_softmax_args softmax = {
+        .csr = *csr,
+        .heads = g->heads,
+        .negative_slope = NEGATIVE_SLOPE,
+        .score_src = g->score_src,
+        .score_dst = g->score_dst,
+        .alpha = g->alpha,
+    };
+    SL_TRY(env->kernels->edge_softmax(&softmax));
+    const struct sl_aggregate_heads_args args = {
+        .csr = *csr, .heads = g->heads, .dim = g->width, .x = g->z, .weight = g->alpha, .y = g->y};
+    return env->kernels->aggregate_heads(&args);
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    uint32_t n_dst = piece->csr.n_dst, heads = heads_of(layer);
+    struct sl_sources sources;
+    SL_TRY(sl_sources_find(env, piece, &sources));
+    struct group g = {.width = head_width(layer)};
+    uint32_t step = sl_sources_columns(&sources, g.width, heads * g.width) / g.width;
+    g.heads = step;
+    SL_TRY(group_alloc(env, &sources, &g));
+    memset(piece->y, 0, (uint64_t)n_dst * layer->d_out * sizeof *piece->y);
+    for (uint32_t first = 0; first < heads; first += step) {
+        g.heads = SL_MIN(step, heads - first);
+        SL_TRY(infer_heads(env, layer, params, piece, &sources, first, &g));
+        if (layer->last) {
+            add_heads(g.y, n_dst, g.heads, g.width, 1.0f / (float)heads, piece->y);
+            continue;
+        }
+        uint64_t columns = (uint64_t)g.heads * g.width;
+        for (uint64_t i = 0; i < n_dst; i++)
+            memcpy(piece->y + i * layer->d_out + (uint64_t)first * g.width, g.y + i * columns,
+                   columns * sizeof *g.y);
+    }
+    if (!layer->options->residual)
+        return SL_OK;
+    float *own = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
+    if (!own)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
+                                     piece->ids, n_dst, own));
+    return sl_layer_product(env, layer, own, n_dst, params + layer->offset[RES_WEIGHT], 1,
+                            piece->y);
+}
+
+const struct sl_layer_kind sl_layer_gat = {
+    .name = "gat",
+    .self_edge = self_edge,
+    .bias = BIAS,
+    .check = check,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+    .infer = infer,
+};

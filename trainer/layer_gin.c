@@ -1,0 +1,239 @@
+/*
+ * layer_gin.c - graph isomorphism network (Xu et al., 2019), as torch_geometric.nn.GINConv with the
+ * MLP that torch_geometric.nn.models.GIN gives it.
+ *
+ *   eps (1), nn.lins.0.weight (d_out, d_in), nn.lins.0.bias, nn.lins.1.weight (d_out, d_out),
+ *   nn.lins.1.bias, and with a norm nn.norms.0.*
+ *
+ *   y_i = lins.1( act( norm( lins.0( (1 + eps) x_i + sum over in-neighbours j of x_j ))))
+ *
+ * The bias of lins.1 is the layer's: what follows it adds it. The MLP's first half is linear up to
+ * the norm, so the sum and lins.0 may change places (sl_layer_propagate).
+ *
+ * UNDER SAMPLING the sum is that of the neighbours that were sampled, as with PyTorch Geometric's
+ * NeighborLoader: it is not scaled up to the degree, and so is smaller than that of inference over
+ * all neighbours. GIN tells multisets by their sums; a fanout that keeps most rows whole suits it.
+ * Where edges carry weights (visits of random walks) each neighbour counts its weight over the
+ * row's mean weight, so a row's weights sum up to its number of neighbours. Self-loops of the graph
+ * are neighbours like any other.
+ *
+ * eps is learned with model.train_eps; otherwise it is a tensor of the file that no update touches.
+ */
+#include "trainer/layer.h"
+
+#include <stdio.h>
+
+#include "common/base/error.h"
+#include "trainer/norm.h"
+
+enum { EPS, LIN0_WEIGHT, LIN0_BIAS, LIN1_WEIGHT, LIN1_BIAS, NORM };
+
+static const struct sl_dropout NO_DROPOUT;
+
+// What forward leaves for backward.
+struct own {
+    float *before; // (n_dst, d_out) the sum after lins.0 with its bias; after the activation too
+                   // where there is no norm
+    float *after;  // (n_dst, d_out) the input of lins.1; `before` where there is no norm
+    struct sl_norm_tape norm;
+};
+
+static struct sl_norm norm_of(const struct sl_layer *layer)
+{
+    return (struct sl_norm){
+        .kind = layer->options->norm, .dim = layer->d_out, .offset = layer->offset + NORM};
+}
+
+// The second half of the MLP as a layer, for the products.
+static struct sl_layer second(const struct sl_layer *layer)
+{
+    struct sl_layer square = *layer;
+    square.d_in = layer->d_out;
+    return square;
+}
+
+static bool self_edge(const struct sl_layer *layer)
+{
+    (void)layer;
+    return false;
+}
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    const struct sl_layer_options *o = layer->options;
+    uint32_t d_in = layer->d_in, d_out = layer->d_out;
+    float bound0 = sl_layer_linear_bound(d_in), bound1 = sl_layer_linear_bound(d_out);
+    tensors[EPS] = sl_layer_vector(layer, "eps", 1, 0);
+    tensors[EPS].init_constant = o->eps;
+    tensors[EPS].role = o->train_eps ? SL_TENSOR_LEARNED : SL_TENSOR_FIXED;
+    tensors[LIN0_WEIGHT] = sl_layer_matrix(layer, "nn.lins.0.weight", d_out, d_in, bound0);
+    tensors[LIN0_BIAS] = sl_layer_vector(layer, "nn.lins.0.bias", d_out, bound0);
+    tensors[LIN1_WEIGHT] = sl_layer_matrix(layer, "nn.lins.1.weight", d_out, d_out, bound1);
+    tensors[LIN1_BIAS] = sl_layer_vector(layer, "nn.lins.1.bias", d_out, bound1);
+    char prefix[SL_TENSOR_NAME_BYTES];
+    snprintf(prefix, sizeof prefix, "convs.%u.nn.norms.0", layer->index);
+    return NORM + sl_norm_describe(o->norm, d_out, prefix, tensors + NORM);
+}
+
+// (n_dst, in the pool) what makes a row's mean weight 1.
+static float *weight_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                           const float *weights)
+{
+    float *scale = sl_layer_edge_sums(env, csr, weights);
+    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
+        scale[i] = scale[i] > 0 ? (float)(csr->indptr[i + 1] - csr->indptr[i]) / scale[i] : 0.0f;
+    return scale;
+}
+
+static int scales(const struct sl_layer_env *env, float self, struct sl_layer_tape *tape)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    tape->col_scale = NULL;
+    tape->row_scale = NULL;
+    if (tape->hop.weights) {
+        tape->row_scale = weight_scale(env, csr, tape->hop.weights);
+        if (!tape->row_scale)
+            return SL_ENOMEM;
+    }
+    tape->self_scale = sl_layer_floats(env, csr->n_dst);
+    if (!tape->self_scale)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < csr->n_dst; i++)
+        tape->self_scale[i] = self;
+    return SL_OK;
+}
+
+static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                   const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    const struct sl_kernels *k = env->kernels;
+    uint32_t n_dst = tape->hop.csr.n_dst, d_out = layer->d_out;
+    enum sl_activation act = layer->options->activation;
+    const float *bias = params + layer->offset[LIN0_BIAS];
+    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    if (!own)
+        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+    tape->own = own;
+    SL_TRY(scales(env, 1.0f + params[layer->offset[EPS]], tape));
+    SL_TRY(
+        sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], input_gradient, tape));
+    own->before = own->after = tape->y;
+    if (layer->options->norm == SL_NORM_NONE) {
+        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, act, &NO_DROPOUT));
+    } else {
+        const struct sl_norm norm = norm_of(layer);
+        own->after = sl_layer_floats(env, (uint64_t)n_dst * d_out);
+        if (!own->after)
+            return SL_ENOMEM;
+        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, SL_ACT_NONE, &NO_DROPOUT));
+        SL_TRY(sl_norm_forward(env, &norm, params, own->before, n_dst, tape->training, own->after,
+                               &own->norm));
+        SL_TRY(k->bias_act(own->after, n_dst, d_out, NULL, act, &NO_DROPOUT));
+    }
+    tape->y = sl_layer_floats(env, (uint64_t)n_dst * d_out);
+    if (!tape->y)
+        return SL_ENOMEM;
+    const struct sl_layer square = second(layer);
+    return sl_layer_product(env, &square, own->after, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
+                            tape->y);
+}
+
+// The sum of <dsum_i, x_i> over the destinations, where dsum = d lins.0.
+static int eps_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const float *params, const struct sl_layer_tape *tape, const float *d,
+                        float *gradient)
+{
+    uint64_t n_dst = tape->hop.csr.n_dst, n = n_dst * layer->d_in;
+    float *dsum = sl_layer_floats(env, n);
+    if (!dsum)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product_backward(env, layer, d, n_dst, params + layer->offset[LIN0_WEIGHT], 0,
+                                     dsum));
+    double sum = 0;
+    for (uint64_t e = 0; e < n; e++)
+        sum += (double)dsum[e] * (double)tape->x[e];
+    gradient[layer->offset[EPS]] += (float)sum;
+    return SL_OK;
+}
+
+static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const float *params, const struct sl_layer_tape *tape, float *dy,
+                    float *gradient, float *dx)
+{
+    const struct sl_kernels *k = env->kernels;
+    const struct own *own = tape->own;
+    uint32_t n_dst = tape->hop.csr.n_dst, d_out = layer->d_out;
+    enum sl_activation act = layer->options->activation;
+    const struct sl_layer square = second(layer);
+    float *dbias = gradient + layer->offset[LIN0_BIAS];
+    float *d = sl_layer_floats(env, (uint64_t)n_dst * d_out);
+    if (!d)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product_gradient(env, &square, dy, own->after, n_dst,
+                                     gradient + layer->offset[LIN1_WEIGHT]));
+    SL_TRY(sl_layer_product_backward(env, &square, dy, n_dst, params + layer->offset[LIN1_WEIGHT],
+                                     0, d));
+    if (layer->options->norm == SL_NORM_NONE) {
+        SL_TRY(k->bias_act_backward(d, own->after, n_dst, d_out, act, &NO_DROPOUT, dbias));
+    } else {
+        const struct sl_norm norm = norm_of(layer);
+        SL_TRY(k->bias_act_backward(d, own->after, n_dst, d_out, act, &NO_DROPOUT, NULL));
+        SL_TRY(sl_norm_backward(env, &norm, params, &own->norm, d, gradient, d));
+        SL_TRY(k->bias_act_backward(d, own->before, n_dst, d_out, SL_ACT_NONE, &NO_DROPOUT, dbias));
+    }
+    if (layer->options->train_eps)
+        SL_TRY(eps_gradient(env, layer, params, tape, d, gradient));
+    return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN0_WEIGHT], tape, d,
+                                       gradient + layer->offset[LIN0_WEIGHT], dx);
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    const struct sl_kernels *k = env->kernels;
+    uint32_t n_dst = piece->csr.n_dst, d_out = layer->d_out;
+    enum sl_activation act = layer->options->activation;
+    const float *bias = params + layer->offset[LIN0_BIAS];
+    uint64_t n = (uint64_t)n_dst * layer->d_in;
+    float *scale = piece->weights ? weight_scale(env, &piece->csr, piece->weights) : NULL;
+    float *sum = sl_layer_floats(env, n), *self = sl_layer_floats(env, n);
+    float *inner = sl_layer_floats(env, (uint64_t)n_dst * d_out);
+    if ((piece->weights && !scale) || !sum || !self || !inner)
+        return SL_ENOMEM;
+    const struct sl_aggregate_args args = {
+        .csr = piece->csr,
+        .dim = layer->d_in,
+        .x_dtype = piece->x_dtype,
+        .x = piece->x,
+        .row_scale = scale,
+        .edge_weight = piece->weights,
+        .y = sum,
+    };
+    SL_TRY(k->aggregate(&args));
+    SL_TRY(k->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in, piece->ids,
+                          n_dst, self));
+    float own = 1.0f + params[layer->offset[EPS]];
+    for (uint64_t e = 0; e < n; e++)
+        sum[e] += own * self[e];
+    SL_TRY(sl_layer_product(env, layer, sum, n_dst, params + layer->offset[LIN0_WEIGHT], 0, inner));
+    if (layer->options->norm != SL_NORM_NONE) {
+        const struct sl_norm norm = norm_of(layer);
+        SL_TRY(k->bias_act(inner, n_dst, d_out, bias, SL_ACT_NONE, &NO_DROPOUT));
+        SL_TRY(sl_norm_infer(env, &norm, params, inner, n_dst));
+        bias = NULL;
+    }
+    SL_TRY(k->bias_act(inner, n_dst, d_out, bias, act, &NO_DROPOUT));
+    const struct sl_layer square = second(layer);
+    return sl_layer_product(env, &square, inner, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
+                            piece->y);
+}
+
+const struct sl_layer_kind sl_layer_gin = {
+    .name = "gin",
+    .self_edge = self_edge,
+    .bias = LIN1_BIAS,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+    .infer = infer,
+};

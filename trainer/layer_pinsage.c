@@ -1,0 +1,225 @@
+/*
+ * layer_pinsage.c - PinSAGE's convolution (Ying et al., KDD 2018, Algorithm 1).
+ *
+ *   lin_q.weight (d_out, d_in), lin_q.bias (d_out), lin_self.weight (d_out, d_in),
+ *   lin_nbr.weight (d_out, d_out), lin_nbr.bias (d_out)
+ *
+ *   q_j = ReLU(Q x_j + q)
+ *   n_i = sum over j of w_ij q_j / sum over j of w_ij       importance pooling (section 3.2)
+ *   z_i = ReLU(W_self x_i + W_nbr n_i + b)
+ *   y_i = z_i / |z_i|
+ *
+ * w are the visits of the random walks that found the neighbours; from other samplers all are the
+ * same. A row without neighbours has n_i = 0. The layer that gives the model's output ends with the
+ * products: W_self x_i + W_nbr n_i + b, since logits are neither positive nor of length 1. PyTorch
+ * Geometric has no such layer: the names are sluice's, in the style of its modules. (W_self, W_nbr)
+ * is the paper's W on the concatenation of x_i and n_i.
+ *
+ * The bias is within the layer, not behind it, so the kind names none for the model to add.
+ *
+ * INFERENCE computes q for the different sources of a piece, a group of columns at a time
+ * (sources.h): the group's neighbours are summed up and multiplied by its columns of W_nbr.
+ */
+#include "trainer/layer.h"
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "trainer/sources.h"
+
+enum { Q_WEIGHT, Q_BIAS, SELF_WEIGHT, NBR_WEIGHT, NBR_BIAS, N_TENSORS };
+
+enum { COLUMN_UNIT = 16 };
+
+static const struct sl_dropout NO_DROPOUT;
+
+// What forward leaves for backward.
+struct own {
+    float *q;      // (n_src, d_out)
+    float *pooled; // (n_dst, d_out) n
+    float *z;      // (n_dst, d_out); NULL for the model's last layer
+};
+
+// W_nbr as a layer, for the products.
+static struct sl_layer neighbour(const struct sl_layer *layer)
+{
+    struct sl_layer square = *layer;
+    square.d_in = layer->d_out;
+    return square;
+}
+
+static bool self_edge(const struct sl_layer *layer)
+{
+    (void)layer;
+    return false;
+}
+
+static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
+{
+    uint32_t d_in = layer->d_in, d_out = layer->d_out;
+    float bound_in = sl_layer_linear_bound(d_in), bound_out = sl_layer_linear_bound(d_out);
+    tensors[Q_WEIGHT] = sl_layer_matrix(layer, "lin_q.weight", d_out, d_in, bound_in);
+    tensors[Q_BIAS] = sl_layer_vector(layer, "lin_q.bias", d_out, bound_in);
+    tensors[SELF_WEIGHT] = sl_layer_matrix(layer, "lin_self.weight", d_out, d_in, bound_in);
+    tensors[NBR_WEIGHT] = sl_layer_matrix(layer, "lin_nbr.weight", d_out, d_out, bound_out);
+    tensors[NBR_BIAS] = sl_layer_vector(layer, "lin_nbr.bias", d_out, bound_out);
+    return N_TENSORS;
+}
+
+// Everything behind the products, in place where `normal` is y. `normal` (rows, d_out) gets y.
+static int finish(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                  float *z, uint64_t rows, float *normal)
+{
+    enum sl_activation act = layer->last ? SL_ACT_NONE : SL_ACT_RELU;
+    SL_TRY(env->kernels->bias_act(z, rows, layer->d_out, params + layer->offset[NBR_BIAS], act,
+                                  &NO_DROPOUT));
+    if (layer->last)
+        return SL_OK;
+    float *inverse = sl_layer_floats(env, rows);
+    if (!inverse)
+        return SL_ENOMEM;
+    return env->kernels->normalize_rows(z, rows, layer->d_out, normal, inverse);
+}
+
+static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                   const float *params, bool input_gradient, struct sl_layer_tape *tape)
+{
+    (void)input_gradient;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct sl_layer square = neighbour(layer);
+    uint64_t n = (uint64_t)csr->n_dst * layer->d_out;
+    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    if (!own)
+        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+    tape->own = own;
+    tape->row_scale = sl_layer_mean_scale(env, csr, tape->hop.weights);
+    tape->col_scale = tape->self_scale = NULL;
+    own->q = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
+    own->pooled = sl_layer_floats(env, n);
+    own->z = sl_layer_floats(env, n);
+    tape->y = layer->last ? own->z : sl_layer_floats(env, n);
+    if (!tape->row_scale || !own->q || !own->pooled || !own->z || !tape->y)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT], 0,
+                            own->q));
+    SL_TRY(env->kernels->bias_act(own->q, csr->n_src, layer->d_out, params + layer->offset[Q_BIAS],
+                                  SL_ACT_RELU, &NO_DROPOUT));
+    SL_TRY(sl_layer_aggregate(env, tape, own->q, layer->d_out, own->pooled));
+    SL_TRY(sl_layer_product(env, &square, own->pooled, csr->n_dst,
+                            params + layer->offset[NBR_WEIGHT], 0, own->z));
+    SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_dst, params + layer->offset[SELF_WEIGHT], 1,
+                            own->z));
+    return finish(env, layer, params, own->z, csr->n_dst, tape->y);
+}
+
+// dy of y becomes that of W_self x + W_nbr n; the bias' gradient is added up. What follows the
+// layer has written over y: it is made again from z.
+static int finish_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_tape *tape, float *dy, float *dbias)
+{
+    const struct own *own = tape->own;
+    uint32_t n_dst = tape->hop.csr.n_dst;
+    enum sl_activation act = layer->last ? SL_ACT_NONE : SL_ACT_RELU;
+    if (!layer->last) {
+        float *y = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out);
+        float *inverse = sl_layer_floats(env, n_dst);
+        if (!y || !inverse)
+            return SL_ENOMEM;
+        SL_TRY(env->kernels->normalize_rows(own->z, n_dst, layer->d_out, y, inverse));
+        SL_TRY(env->kernels->normalize_rows_backward(dy, y, inverse, n_dst, layer->d_out, dy));
+    }
+    return env->kernels->bias_act_backward(dy, own->z, n_dst, layer->d_out, act, &NO_DROPOUT,
+                                           dbias);
+}
+
+static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const float *params, const struct sl_layer_tape *tape, float *dy,
+                    float *gradient, float *dx)
+{
+    const struct own *own = tape->own;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct sl_layer square = neighbour(layer);
+    SL_TRY(finish_backward(env, layer, tape, dy, gradient + layer->offset[NBR_BIAS]));
+    SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst,
+                                     gradient + layer->offset[SELF_WEIGHT]));
+    SL_TRY(sl_layer_product_gradient(env, &square, dy, own->pooled, csr->n_dst,
+                                     gradient + layer->offset[NBR_WEIGHT]));
+    float *dpooled = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
+    float *dq = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
+    if (!dpooled || !dq)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_product_backward(env, &square, dy, csr->n_dst,
+                                     params + layer->offset[NBR_WEIGHT], 0, dpooled));
+    SL_TRY(sl_layer_aggregate_backward(env, tape, dpooled, layer->d_out, dq));
+    SL_TRY(env->kernels->bias_act_backward(dq, own->q, csr->n_src, layer->d_out, SL_ACT_RELU,
+                                           &NO_DROPOUT, gradient + layer->offset[Q_BIAS]));
+    SL_TRY(sl_layer_product_gradient(env, layer, dq, tape->x, csr->n_src,
+                                     gradient + layer->offset[Q_WEIGHT]));
+    if (!dx)
+        return SL_OK;
+    SL_TRY(sl_layer_product_backward(env, layer, dq, csr->n_src, params + layer->offset[Q_WEIGHT],
+                                     0, dx));
+    return sl_layer_product_backward(env, layer, dy, csr->n_dst,
+                                     params + layer->offset[SELF_WEIGHT], 1, dx);
+}
+
+// y (n_dst, d_out) += W_nbr n, where n is made of `columns` columns of q at a time.
+static int infer_neighbours(const struct sl_layer_env *env, const struct sl_layer *layer,
+                            const float *params, const struct sl_infer_piece *piece)
+{
+    struct sl_sources sources;
+    SL_TRY(sl_sources_find(env, piece, &sources));
+    uint32_t n_dst = piece->csr.n_dst, d_out = layer->d_out;
+    uint32_t step = sl_sources_columns(&sources, COLUMN_UNIT, d_out);
+    float *scale = sl_layer_mean_scale(env, &sources.csr, piece->weights);
+    float *q = sl_layer_floats(env, (uint64_t)sources.n * step), *chunk = NULL;
+    float *pooled = sl_layer_floats(env, (uint64_t)n_dst * step);
+    if (!scale || !q || !pooled)
+        return SL_ENOMEM;
+    for (uint32_t first = 0; first < d_out; first += step) {
+        uint32_t columns = SL_MIN(step, d_out - first);
+        SL_TRY(sl_sources_product(env, piece, &sources, layer->d_in,
+                                  params + layer->offset[Q_WEIGHT] + (uint64_t)first * layer->d_in,
+                                  columns, &chunk, q));
+        SL_TRY(env->kernels->bias_act(q, sources.n, columns, params + layer->offset[Q_BIAS] + first,
+                                      SL_ACT_RELU, &NO_DROPOUT));
+        const struct sl_aggregate_args args = {
+            .csr = sources.csr,
+            .dim = columns,
+            .x_dtype = SL_DTYPE_F32,
+            .x = q,
+            .row_scale = scale,
+            .edge_weight = piece->weights,
+            .y = pooled,
+        };
+        SL_TRY(env->kernels->aggregate(&args));
+        SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, n_dst, d_out, columns, 1,
+                                  pooled, columns, params + layer->offset[NBR_WEIGHT] + first,
+                                  d_out, 1, piece->y, d_out, env->pool));
+    }
+    return SL_OK;
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    uint32_t n_dst = piece->csr.n_dst;
+    float *self = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
+    if (!self)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
+                                     piece->ids, n_dst, self));
+    SL_TRY(sl_layer_product(env, layer, self, n_dst, params + layer->offset[SELF_WEIGHT], 0,
+                            piece->y));
+    SL_TRY(infer_neighbours(env, layer, params, piece));
+    return finish(env, layer, params, piece->y, n_dst, piece->y);
+}
+
+const struct sl_layer_kind sl_layer_pinsage = {
+    .name = "pinsage",
+    .self_edge = self_edge,
+    .bias = SL_LAYER_NO_BIAS,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+    .infer = infer,
+};

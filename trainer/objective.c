@@ -1,0 +1,210 @@
+/*
+ * Class weights. "balanced" is scikit-learn's: n / (C * n_c), where n labelled training vertices
+ * are of C classes that occur, n_c of them of class c. A class that does not occur has no rows to
+ * weigh; it gets 0, and the log says so. Of a multi-label task the weight is that of a label's
+ * positives, and balanced is (labelled - positives) / positives, the usual pos_weight of
+ * BCEWithLogitsLoss. A list is taken as it is.
+ */
+#include "trainer/objective.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+// ---- class weights ------------------------------------------------------------------------------
+
+static int take_list(struct sl_objective *o, const struct sl_config *config)
+{
+    if (config->loss.n_class_weights != o->n_outputs)
+        return sl_fail(SL_EINVAL,
+                       "loss.class_weights: found %u numbers, wanted one for each of the data "
+                       "set's %u %s: give as many, or \"balanced\" or \"none\"",
+                       config->loss.n_class_weights, o->n_outputs,
+                       o->task == SL_TASK_MULTILABEL ? "labels" : "classes");
+    for (uint32_t c = 0; c < o->n_outputs; c++)
+        o->class_weight[c] = (float)config->loss.class_weight[c];
+    return SL_OK;
+}
+
+// Positives of each class or label among the training vertices, and labelled ones (of a multi-class
+// task the same number for all classes).
+struct counts {
+    uint64_t *positive, *labelled; // (n_outputs)
+};
+
+static void count_classes(const struct sl_dataset *ds, struct counts *counts)
+{
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    uint64_t labelled = 0;
+    for (uint64_t i = 0; i < train->n; i++) {
+        int32_t label = ds->label[train->ids[i]];
+        if (label < 0)
+            continue;
+        counts->positive[label]++;
+        labelled++;
+    }
+    for (uint32_t c = 0; c < ds->n_classes; c++)
+        counts->labelled[c] = labelled;
+}
+
+static int count_labels(const struct sl_dataset *ds, struct counts *counts)
+{
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    float *target = malloc(ds->n_classes * sizeof *target);
+    if (!target)
+        return sl_fail(SL_ENOMEM, "loss.class_weights: no memory for %u labels", ds->n_classes);
+    for (uint64_t i = 0; i < train->n; i++) {
+        sl_dataset_targets(ds, train->ids[i], target);
+        for (uint32_t c = 0; c < ds->n_classes; c++) {
+            counts->positive[c] += target[c] > 0.5f;
+            counts->labelled[c] += target[c] == target[c];
+        }
+    }
+    free(target);
+    return SL_OK;
+}
+
+static void weigh(struct sl_objective *o, const struct counts *counts)
+{
+    uint32_t occur = 0, missing = 0, first_missing = 0;
+    for (uint32_t c = 0; c < o->n_outputs; c++) {
+        occur += counts->positive[c] > 0;
+        if (counts->positive[c] == 0 && missing++ == 0)
+            first_missing = c;
+    }
+    for (uint32_t c = 0; c < o->n_outputs; c++) {
+        double positive = (double)counts->positive[c], labelled = (double)counts->labelled[c];
+        double weight = 0;
+        if (positive > 0)
+            weight = o->task == SL_TASK_MULTILABEL ? (labelled - positive) / positive
+                                                   : labelled / (occur * positive);
+        o->class_weight[c] = (float)weight;
+    }
+    if (missing)
+        sl_log_warn("loss.class_weights \"balanced\": %u of %u %s do not occur in the training "
+                    "set (the first is %u): their weight is 0",
+                    missing, o->n_outputs, o->task == SL_TASK_MULTILABEL ? "labels" : "classes",
+                    first_missing);
+}
+
+static int balance(struct sl_objective *o, const struct sl_dataset *ds)
+{
+    struct counts counts = {.positive = calloc(o->n_outputs, sizeof *counts.positive),
+                            .labelled = calloc(o->n_outputs, sizeof *counts.labelled)};
+    int rc = SL_OK;
+    if (!counts.positive || !counts.labelled)
+        rc = sl_fail(SL_ENOMEM, "loss.class_weights: no memory for %u classes", o->n_outputs);
+    else if (o->task == SL_TASK_MULTILABEL)
+        rc = count_labels(ds, &counts);
+    else
+        count_classes(ds, &counts);
+    if (rc == SL_OK)
+        weigh(o, &counts);
+    free(counts.positive);
+    free(counts.labelled);
+    return rc;
+}
+
+int sl_objective_init(struct sl_objective *o, const struct sl_config *config,
+                      const struct sl_dataset *dataset)
+{
+    // A data set that names no task and has no labels can be predicted for: then it is classes.
+    *o = (struct sl_objective){.task = dataset->task ? dataset->task : SL_TASK_MULTICLASS,
+                               .n_outputs = dataset->n_classes};
+    if (config->loss.class_weights == SL_CLASS_WEIGHTS_NONE)
+        return SL_OK;
+    if (o->task == SL_TASK_REGRESSION)
+        return sl_fail(SL_EINVAL, "loss.class_weights: the data set's task is regression, which "
+                                  "has no classes: remove the key");
+    if (config->loss.class_weights == SL_CLASS_WEIGHTS_BALANCED && !dataset->label &&
+        !dataset->target)
+        return sl_fail(SL_EINVAL, "loss.class_weights: \"balanced\" needs labels, and the data "
+                                  "set has none");
+    o->class_weight = malloc(o->n_outputs * sizeof *o->class_weight);
+    if (!o->class_weight)
+        return sl_fail(SL_ENOMEM, "loss.class_weights: no memory for %u classes", o->n_outputs);
+    int rc = config->loss.class_weights == SL_CLASS_WEIGHTS_LIST ? take_list(o, config)
+                                                                 : balance(o, dataset);
+    if (rc < 0)
+        sl_objective_fini(o);
+    return rc;
+}
+
+void sl_objective_fini(struct sl_objective *o)
+{
+    free(o->class_weight);
+    o->class_weight = NULL;
+}
+
+// ---- losses -------------------------------------------------------------------------------------
+
+int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
+                      const void *targets, uint64_t rows, const float *outputs, float *gradient,
+                      struct sl_loss_result *out)
+{
+    switch (o->task) {
+    case SL_TASK_MULTILABEL:
+        return kernels->sigmoid_bce(outputs, targets, rows, o->n_outputs, o->class_weight, gradient,
+                                    out);
+    case SL_TASK_REGRESSION:
+        return kernels->squared_error(outputs, targets, rows, o->n_outputs, gradient, out);
+    default:
+        return kernels->softmax_xent(outputs, targets, rows, o->n_outputs, o->class_weight,
+                                     gradient, out);
+    }
+}
+
+int sl_objective_loss_of(const struct sl_objective *o, const struct sl_kernels *kernels,
+                         const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
+                         const float *outputs, struct sl_mempool *pool, struct sl_loss_result *out)
+{
+    uint64_t words = o->task == SL_TASK_MULTICLASS ? 1 : o->n_outputs;
+    uint64_t bytes = rows * words * sizeof(float);
+    void *targets = sl_mempool_alloc(pool, bytes);
+    if (!targets)
+        return sl_fail(SL_ENOMEM, "no memory for the labels of %" PRIu64 " vertices", rows);
+    if (o->task == SL_TASK_MULTICLASS) {
+        int32_t *labels = targets;
+        for (uint64_t i = 0; i < rows; i++)
+            labels[i] = dataset->label[ids[i]];
+    } else {
+        float *values = targets;
+        for (uint64_t i = 0; i < rows; i++)
+            sl_dataset_targets(dataset, ids[i], values + i * o->n_outputs);
+    }
+    return sl_objective_loss(o, kernels, targets, rows, outputs, NULL, out);
+}
+
+// ---- predictions --------------------------------------------------------------------------------
+
+// Ties go to the lowest class, as in softmax_xent.
+static uint32_t largest(const float *row, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < n; c++)
+        if (row[c] > row[best])
+            best = c;
+    return best;
+}
+
+void sl_objective_predict(const struct sl_objective *o, const float *outputs, uint64_t rows,
+                          uint32_t *words)
+{
+    _Static_assert(sizeof(float) == sizeof *words, "a word holds a float");
+    if (o->task != SL_TASK_MULTICLASS) {
+        memcpy(words, outputs, rows * o->n_outputs * sizeof *words);
+        return;
+    }
+    for (uint64_t i = 0; i < rows; i++) {
+        const float *row = outputs + i * o->n_outputs;
+        if (o->n_outputs == 2) {
+            float difference = row[1] - row[0];
+            memcpy(&words[i], &difference, sizeof difference);
+        } else {
+            words[i] = largest(row, o->n_outputs);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/*
+ * objective.h - what training makes small, and what an evaluation leaves behind, by task.
+ *
+ *   multiclass   softmax cross-entropy, class weights        leaves the class (of two classes the
+ *                                                             difference of the logits)
+ *   multilabel   sigmoid cross-entropy, weights of positives  leaves the logits
+ *   regression   squared error                                leaves the outputs
+ *
+ * Losses are summed; result->weight is what the sum, and its gradient, are divided by.
+ */
+#ifndef SL_TRAINER_OBJECTIVE_H
+#define SL_TRAINER_OBJECTIVE_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/ipc/block.h"
+#include "config/config.h"
+#include "kernels/kernels.h"
+
+struct sl_objective {
+    enum sl_task task;
+    uint32_t n_outputs;  // of the model
+    float *class_weight; // (n_outputs), owned; NULL: 1
+};
+
+// "balanced" goes over the training vertices' labels once. SL_EINVAL for a list of another length,
+// SL_ENOMEM.
+int sl_objective_init(struct sl_objective *o, const struct sl_config *config,
+                      const struct sl_dataset *dataset);
+void sl_objective_fini(struct sl_objective *o); // safe on a zeroed struct
+
+// `targets` are those of `rows` vertices as a block has them: int32 classes, or floats. gradient
+// (rows, n_outputs), NULL for none; may be outputs.
+int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
+                      const void *targets, uint64_t rows, const float *outputs, float *gradient,
+                      struct sl_loss_result *out);
+
+// The same for vertices of the data set, whose targets are gathered into `pool` memory.
+int sl_objective_loss_of(const struct sl_objective *o, const struct sl_kernels *kernels,
+                         const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
+                         const float *outputs, struct sl_mempool *pool, struct sl_loss_result *out);
+
+// Words (sl_dataset_predict_words) for each of `rows` vertices.
+void sl_objective_predict(const struct sl_objective *o, const float *outputs, uint64_t rows,
+                          uint32_t *words);
+
+// Where the targets of a block are.
+static inline const void *sl_objective_targets(const struct sl_block *block)
+{
+    return sl_block_at(block, block->label_offset);
+}
+
+#endif

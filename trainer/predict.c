@@ -1,0 +1,513 @@
+#include "trainer/predict.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/data/npy.h"
+#include "common/data/self_loops.h"
+#include "common/ipc/worker.h"
+#include "kernels/kernels.h"
+#include "trainer/announce.h"
+#include "trainer/piece.h"
+#include "trainer/whole_graph.h"
+
+enum {
+    PARAMS_FD = 5,
+    CHUNK_ROWS = 65536,
+    PROGRESS_MS = 100,
+    CONFIG_BYTES_MAX = 16 << 20,
+};
+
+enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
+
+struct arguments {
+    bool describe;
+    enum kind kind;
+    const char *out, *scratch, *nodes, *set;
+    uint64_t layer, memory, chunk, threads, parent;
+    bool has_layer;
+};
+
+struct program {
+    struct arguments a;
+    struct sl_config config;
+    struct sl_dataset dataset;
+    struct sl_objective objective;
+    struct sl_self_loops self_loops;
+    struct sl_neighbours neighbours;
+    struct sl_model model;
+    struct sl_announcement announcement;
+    uint32_t *nodes;   // of --nodes
+    uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
+    struct sl_npy_writer *writer;
+    uint64_t next_progress_ns;
+    uint32_t width; // of a row of the output
+    enum sl_dtype dtype;
+    void *rows; // one chunk of it, converted
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+// ---- start --------------------------------------------------------------------------------------
+
+bool sl_predict_asked(int argc, char **argv)
+{
+    return argc > 1 && (strcmp(argv[1], "--predict") == 0 || strcmp(argv[1], "--describe") == 0);
+}
+
+static int parse_kind(const char *text, enum kind *out)
+{
+    static const char *const names[] = {"logits", "probabilities", "classes", "hidden"};
+    for (size_t k = 0; k < SL_COUNT_OF(names); k++)
+        if (strcmp(text, names[k]) == 0) {
+            *out = (enum kind)k;
+            return SL_OK;
+        }
+    return sl_fail(SL_EINVAL, "--kind '%s' is not known", text);
+}
+
+static int parse_number(const char *name, const char *text, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (errno || end == text || *end)
+        return sl_fail(SL_EINVAL, "%s '%s': wanted a number", name, text);
+    return SL_OK;
+}
+
+static int parse_arguments(struct arguments *a, int argc, char **argv)
+{
+    *a = (struct arguments){.describe = strcmp(argv[1], "--describe") == 0,
+                            .scratch = ".",
+                            .set = "all",
+                            .chunk = CHUNK_ROWS};
+    const struct {
+        const char *name;
+        const char **text;
+        uint64_t *number;
+    } options[] = {
+        {"--out", &a->out, NULL},       {"--scratch", &a->scratch, NULL},
+        {"--nodes", &a->nodes, NULL},   {"--set", &a->set, NULL},
+        {"--layer", NULL, &a->layer},   {"--memory", NULL, &a->memory},
+        {"--chunk", NULL, &a->chunk},   {"--threads", NULL, &a->threads},
+        {"--parent", NULL, &a->parent},
+    };
+    for (int i = 2; i < argc; i += 2) {
+        if (i + 1 == argc)
+            return sl_fail(SL_EINVAL, "option '%s' is without its value", argv[i]);
+        if (strcmp(argv[i], "--kind") == 0) {
+            SL_TRY(parse_kind(argv[i + 1], &a->kind));
+            continue;
+        }
+        size_t k = 0;
+        while (k < SL_COUNT_OF(options) && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (k == SL_COUNT_OF(options))
+            return sl_fail(SL_EINVAL,
+                           "option '%s' is not known: 'sluice predict' starts this program",
+                           argv[i]);
+        if (options[k].text)
+            *options[k].text = argv[i + 1];
+        else
+            SL_TRY(parse_number(argv[i], argv[i + 1], options[k].number));
+        a->has_layer |= options[k].number == &a->layer;
+    }
+    if (!a->describe && !a->out)
+        return sl_fail(SL_EINVAL, "--out is missing: 'sluice predict' starts this program");
+    if (a->chunk == 0 || a->chunk > INT32_MAX)
+        return sl_fail(SL_EINVAL, "--chunk %llu: wanted 1 to 2^31 - 1",
+                       (unsigned long long)a->chunk);
+    return SL_OK;
+}
+
+// The command line's death and its SIGTERM end this program, and so does Ctrl-C.
+static int follow_parent(uint64_t parent)
+{
+    const struct sigaction sa = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (parent == 0)
+        return SL_OK;
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
+        return sl_fail_errno(SL_ESYS, errno, "asking for a signal when the command line dies");
+    if ((uint64_t)getppid() != parent)
+        return sl_fail(SL_EABORTED, "the command line is gone already");
+    return SL_OK;
+}
+
+static int read_config(struct sl_config *config)
+{
+    struct stat st;
+    if (fstat(SL_WORKER_FD_CONFIG, &st) != 0 || st.st_size <= 0 || st.st_size > CONFIG_BYTES_MAX)
+        return sl_fail(SL_EINVAL, "no job on descriptor %d: 'sluice predict' starts this program",
+                       SL_WORKER_FD_CONFIG);
+    size_t bytes = (size_t)st.st_size;
+    char *text = malloc(bytes + 1);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "reading the job: no memory for %zu bytes", bytes);
+    int rc;
+    if (pread(SL_WORKER_FD_CONFIG, text, bytes, 0) != (ssize_t)bytes)
+        rc = sl_fail_errno(SL_EIO, errno, "reading the job");
+    else
+        rc = sl_config_parse(text, bytes, "config.json", config);
+    free(text);
+    return rc;
+}
+
+static int prepare(struct program *p)
+{
+    SL_TRY(read_config(&p->config));
+    if (p->a.threads)
+        sl_kernels_set_threads((int)p->a.threads);
+    SL_TRY(sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_TRUST,
+                           (int)p->a.threads, &p->dataset));
+    p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
+    SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
+    return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
+                         sl_kernels_cpu());
+}
+
+// What the graph has to tell beside its edges.
+static int prepare_graph(struct program *p)
+{
+    int threads = (int)p->a.threads;
+    if (sl_model_needs_self_loops(&p->model)) {
+        SL_TRY(sl_self_loops_find(&p->dataset, threads, &p->self_loops));
+        if (sl_model_needs_out_degrees(&p->model))
+            SL_TRY(sl_self_loops_count_out(&p->self_loops, threads));
+        p->model.self_loops = &p->self_loops;
+    }
+    if (sl_neighbours_walks(&p->config)) {
+        SL_TRY(sl_neighbours_init(&p->neighbours, &p->config, &p->dataset, p->model.env.kernels));
+        p->model.neighbours = &p->neighbours;
+    }
+    return SL_OK;
+}
+
+// ---- talking ------------------------------------------------------------------------------------
+
+static int say_hello(struct program *p)
+{
+    Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
+    sl_announce_model(&p->model, &p->announcement, &hello);
+    size_t bytes = sl__control__hello__get_packed_size(&hello);
+    uint8_t *packed = malloc(bytes);
+    if (!packed)
+        return sl_fail(SL_ENOMEM, "no memory for %zu bytes", bytes);
+    sl__control__hello__pack(&hello, packed);
+    printf("hello %zu\n", bytes);
+    fwrite(packed, 1, bytes, stdout);
+    free(packed);
+    return fflush(stdout) == 0 ? SL_OK : sl_fail(SL_EABORTED, "the command line is gone");
+}
+
+static int take_params(struct program *p, const float **params)
+{
+    char word[3];
+    ssize_t got = 0;
+    for (size_t n = 0; n < sizeof word; n += (size_t)got) { // "go\n"
+        got = read(STDIN_FILENO, word + n, sizeof word - n);
+        if (got <= 0)
+            return sl_fail(SL_EABORTED, "interrupted before the parameters were there");
+    }
+    uint64_t bytes = p->model.n_params * sizeof **params;
+    struct stat st;
+    if (fstat(PARAMS_FD, &st) != 0 || (uint64_t)st.st_size != bytes)
+        return sl_fail(SL_EPROTO, "the parameters are not %llu bytes", (unsigned long long)bytes);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, PARAMS_FD, 0);
+    if (map == MAP_FAILED)
+        return sl_fail_errno(SL_ENOMEM, errno, "mapping the parameters");
+    *params = map;
+    return SL_OK;
+}
+
+// ---- which vertices -----------------------------------------------------------------------------
+
+static int take_id(const char *path, const struct sl_npy *npy, uint64_t i, uint64_t n_nodes,
+                   uint32_t *out)
+{
+    int64_t v;
+    switch (npy->head.dtype) {
+    case SL_DTYPE_I32: v = ((const int32_t *)npy->data)[i]; break;
+    case SL_DTYPE_U32: v = ((const uint32_t *)npy->data)[i]; break;
+    case SL_DTYPE_I64: v = ((const int64_t *)npy->data)[i]; break;
+    case SL_DTYPE_U64:
+        v = (int64_t)SL_MIN(((const uint64_t *)npy->data)[i], (uint64_t)INT64_MAX);
+        break;
+    default:
+        return sl_fail(SL_EFORMAT, "%s: found %s, wanted vertex ids as int32 or int64", path,
+                       sl_npy_dtype_name(npy->head.dtype));
+    }
+    if (v < 0 || (uint64_t)v >= n_nodes)
+        return sl_fail(SL_EINVAL, "%s: entry %llu is %lld, wanted a vertex from 0 to %llu", path,
+                       (unsigned long long)i, (long long)v, (unsigned long long)(n_nodes - 1));
+    *out = (uint32_t)v;
+    return SL_OK;
+}
+
+static int read_nodes(struct program *p, uint64_t *n)
+{
+    char shape[128];
+    struct sl_npy npy;
+    const char *path = p->a.nodes;
+    SL_TRY(sl_npy_open(path, &npy));
+    int rc = SL_OK;
+    if (npy.head.ndim != 1)
+        rc = sl_fail(SL_EFORMAT, "%s: found shape %s, wanted one dimension of vertex ids", path,
+                     sl_npy_shape_text(&npy.head, shape, sizeof shape));
+    else if (!(p->nodes = malloc(SL_MAX(npy.n_elems, (uint64_t)1) * sizeof *p->nodes)))
+        rc =
+            sl_fail(SL_ENOMEM, "%s: no memory for %llu ids", path, (unsigned long long)npy.n_elems);
+    for (uint64_t i = 0; rc == SL_OK && i < npy.n_elems; i++) {
+        rc = take_id(path, &npy, i, p->dataset.n_nodes, &p->nodes[i]);
+        if (rc == SL_OK && p->renamed)
+            p->nodes[i] = p->renamed[p->nodes[i]];
+    }
+    *n = npy.n_elems;
+    sl_npy_close(&npy);
+    return rc;
+}
+
+// Users know the vertices of a reordered data set by the ids that they had before.
+static int undo_reordering(struct program *p)
+{
+    const struct sl_dataset *ds = &p->dataset;
+    if (!ds->vertex_map)
+        return SL_OK;
+    p->renamed = malloc(ds->n_nodes * sizeof *p->renamed);
+    if (!p->renamed)
+        return sl_fail(SL_ENOMEM, "data set %s: no memory for the order before its reordering",
+                       ds->path);
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        p->renamed[ds->vertex_map[v]] = (uint32_t)v;
+    return SL_OK;
+}
+
+static int choose_vertices(struct program *p, struct sl_whole_graph *g)
+{
+    static const char *const sets[] = {
+        [SL_SPLIT_TRAIN] = "train", [SL_SPLIT_VAL] = "val", [SL_SPLIT_TEST] = "test"};
+    SL_TRY(undo_reordering(p));
+    g->n = p->dataset.n_nodes;
+    g->ids = p->renamed;
+    if (p->a.nodes) {
+        SL_TRY(read_nodes(p, &g->n));
+        g->ids = p->nodes;
+        return SL_OK;
+    }
+    if (strcmp(p->a.set, "all") == 0)
+        return SL_OK;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        if (strcmp(p->a.set, sets[s]) != 0)
+            continue;
+        const struct sl_vertex_list *list = &p->dataset.split[s];
+        if (list->n == 0)
+            return sl_fail(SL_EINVAL, "data set %s has no %s set: use --set all or --nodes FILE",
+                           p->dataset.path, sets[s]);
+        g->ids = list->ids;
+        g->n = list->n;
+        return SL_OK;
+    }
+    return sl_fail(SL_EINVAL, "--set '%s': wanted train, val, test or all", p->a.set);
+}
+
+// The layer whose rows are wanted; --layer counts from 0, as the names of tensors do.
+static int choose_layer(struct program *p, struct sl_whole_graph *g)
+{
+    const struct sl_model *m = &p->model;
+    g->layer = m->n_layers - 1;
+    g->hidden = p->a.kind == HIDDEN;
+    if (!g->hidden)
+        return SL_OK;
+    // Without jumping knowledge the last layer's output is the model's.
+    uint32_t hidden = m->n_layers - (m->jumping.kind == SL_JUMPING_NONE);
+    if (hidden == 0)
+        return sl_fail(SL_EINVAL, "a model of one layer has no hidden one: use `sluice predict`");
+    if (p->a.has_layer && p->a.layer >= hidden)
+        return sl_fail(SL_EINVAL, "--layer %llu: the hidden layers of this model are 0 to %u",
+                       (unsigned long long)p->a.layer, hidden - 1);
+    g->layer = p->a.has_layer ? (uint32_t)p->a.layer : hidden - 1;
+    return SL_OK;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static void to_probabilities(const struct program *p, uint32_t n, const float *logits, float *out)
+{
+    for (uint32_t i = 0; i < n; i++, logits += p->width, out += p->width) {
+        double sum = 0, most = logits[0];
+        for (uint32_t c = 1; c < p->width; c++)
+            most = fmax(most, logits[c]);
+        for (uint32_t c = 0; c < p->width; c++) {
+            bool sigmoid = p->objective.task == SL_TASK_MULTILABEL;
+            double e = sigmoid ? 1 / (1 + exp(-(double)logits[c])) : exp(logits[c] - most);
+            out[c] = (float)e;
+            sum += e;
+        }
+        if (p->objective.task != SL_TASK_MULTILABEL)
+            for (uint32_t c = 0; c < p->width; c++)
+                out[c] = (float)(out[c] / sum);
+    }
+}
+
+// Ties go to the lowest class, as in training.
+static void to_classes(const struct program *p, uint32_t n, const float *logits)
+{
+    const uint32_t width = p->objective.n_outputs;
+    for (uint32_t i = 0; i < n; i++, logits += width) {
+        int32_t best = 0;
+        for (uint32_t c = 0; c < width; c++) {
+            if (p->objective.task == SL_TASK_MULTILABEL)
+                ((uint8_t *)p->rows)[(uint64_t)i * width + c] = logits[c] > 0;
+            else if (logits[c] > logits[best])
+                best = (int32_t)c;
+        }
+        if (p->objective.task != SL_TASK_MULTILABEL)
+            ((int32_t *)p->rows)[i] = best;
+    }
+}
+
+static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
+{
+    struct program *p = ctx;
+    const void *data = rows;
+    (void)first;
+    if (p->a.kind == PROBABILITIES) {
+        to_probabilities(p, n, rows, p->rows);
+        data = p->rows;
+    } else if (p->a.kind == CLASSES) {
+        to_classes(p, n, rows);
+        data = p->rows;
+    }
+    return sl_npy_writer_append(p->writer, data, (uint64_t)n * p->width * sl_dtype_bytes(p->dtype));
+}
+
+static int on_progress(void *ctx, uint32_t layer, uint64_t done, uint64_t total)
+{
+    struct program *p = ctx;
+    if (interrupted)
+        return sl_fail(SL_EABORTED, "interrupted");
+    uint64_t now = sl_now_ns();
+    if (now < p->next_progress_ns && done > 0 && done < total)
+        return SL_OK;
+    p->next_progress_ns = now + PROGRESS_MS * 1000000u;
+    printf("progress %u %u %llu %llu\n", layer, p->model.n_layers, (unsigned long long)done,
+           (unsigned long long)total);
+    return fflush(stdout) == 0 ? SL_OK : sl_fail(SL_EABORTED, "the command line is gone");
+}
+
+static int open_output(struct program *p, const struct sl_whole_graph *g)
+{
+    const enum sl_task task = p->objective.task;
+    p->width = sl_whole_graph_width(g);
+    p->dtype = SL_DTYPE_F32;
+    if (p->a.kind == PROBABILITIES || p->a.kind == CLASSES) {
+        if (task != SL_TASK_MULTICLASS && task != SL_TASK_MULTILABEL)
+            return sl_fail(SL_EINVAL,
+                           "data set %s is of a task (%s) that has no classes: write "
+                           "the outputs themselves, without --classes and "
+                           "--probabilities",
+                           p->dataset.path, task == SL_TASK_REGRESSION ? "regression" : "none");
+        uint64_t rows = p->a.chunk + SL_INFER_PIECE_ROWS;
+        p->rows = malloc(rows * p->width * sizeof(float));
+        if (!p->rows)
+            return sl_fail(SL_ENOMEM, "no memory for a chunk of %llu rows",
+                           (unsigned long long)rows);
+    }
+    uint64_t shape[2] = {g->n, p->width};
+    int ndim = 2;
+    if (p->a.kind == CLASSES) {
+        p->dtype = task == SL_TASK_MULTILABEL ? SL_DTYPE_U8 : SL_DTYPE_I32;
+        if (task == SL_TASK_MULTICLASS) {
+            ndim = 1;
+            p->width = 1;
+        }
+    }
+    return sl_npy_writer_open(p->a.out, p->dtype, ndim, shape, &p->writer);
+}
+
+static int predict(struct program *p)
+{
+    struct sl_whole_graph g = {
+        .model = &p->model,
+        .dataset = &p->dataset,
+        .scratch = p->a.scratch,
+        .memory_bytes = p->a.memory,
+        .on_rows = on_rows,
+        .on_progress = on_progress,
+        .ctx = p,
+    };
+    SL_TRY(choose_layer(p, &g));
+    SL_TRY(choose_vertices(p, &g));
+    p->a.chunk = SL_MIN(p->a.chunk, SL_MAX(p->dataset.n_nodes, (uint64_t)1));
+    g.chunk_rows = (uint32_t)p->a.chunk;
+    SL_TRY(take_params(p, &g.params));
+    SL_TRY(prepare_graph(p));
+    SL_TRY(open_output(p, &g));
+    uint64_t begin = sl_now_ns();
+    SL_TRY(sl_whole_graph_run(&g));
+    struct sl_npy_writer *writer = p->writer;
+    p->writer = NULL;
+    SL_TRY(sl_npy_writer_commit(writer));
+    printf("result rows %llu\nresult computed %llu\nresult layer %u\nresult seconds %.6f\n",
+           (unsigned long long)g.n, (unsigned long long)g.computed, g.layer,
+           (double)(sl_now_ns() - begin) * 1e-9);
+    return SL_OK;
+}
+
+// ---- the program --------------------------------------------------------------------------------
+
+static int run(struct program *p, int argc, char **argv)
+{
+    SL_TRY(parse_arguments(&p->a, argc, argv));
+    SL_TRY(follow_parent(p->a.parent));
+    SL_TRY(prepare(p));
+    SL_TRY(say_hello(p));
+    return p->a.describe ? SL_OK : predict(p);
+}
+
+static void release(struct program *p)
+{
+    sl_npy_writer_abort(p->writer);
+    free(p->rows);
+    free(p->nodes);
+    free(p->renamed);
+    sl_model_fini(&p->model);
+    sl_neighbours_fini(&p->neighbours);
+    sl_self_loops_free(&p->self_loops);
+    sl_objective_fini(&p->objective);
+    sl_dataset_close(&p->dataset);
+}
+
+int sl_predict_main(int argc, char **argv)
+{
+    static struct program p; // too large for a stack
+    sl_log_init("sluice");
+    int rc = run(&p, argc, argv);
+    release(&p);
+    if (rc < 0)
+        printf("error %d %s\n", rc, sl_error_message());
+    fflush(stdout);
+    return rc < 0;
+}

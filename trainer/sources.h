@@ -1,0 +1,42 @@
+/*
+ * sources.h - the different source vertices of a piece of inference, and products over them.
+ *
+ * PROBLEM. GAT and PinSAGE transform each source before the neighbours are summed up. A piece names
+ * its sources by their number in the whole graph, once for every edge: transformed edge by edge the
+ * same row would be computed many times over, and transformed for the whole graph it would need
+ * memory that grows with the graph.
+ *
+ * DESIGN. The piece's sources are sorted (radix sort, linear in the edges) and numbered; a product
+ * gathers their rows in ascending order of vertices, a few thousand at a time, so what is held is
+ * the result and one such chunk. Kinds that need many columns compute them in groups, each of which
+ * fits SL_SOURCES_FLOATS where one column (or head) of all sources does.
+ */
+#ifndef SL_TRAINER_SOURCES_H
+#define SL_TRAINER_SOURCES_H
+
+#include <stdint.h>
+
+#include "trainer/layer.h"
+
+enum { SL_SOURCES_FLOATS = 1 << 24 };
+
+struct sl_sources {
+    uint32_t n;
+    const uint32_t *ids;    // (n) vertices, ascending
+    struct sl_csr_view csr; // the piece's lists, with positions in ids; n_src = n
+};
+
+// All in pool memory. SL_ENOMEM.
+int sl_sources_find(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                    struct sl_sources *out);
+
+// Columns (a multiple of `unit`, at least one unit, at most n_columns) that one group should have.
+uint32_t sl_sources_columns(const struct sl_sources *sources, uint32_t unit, uint32_t n_columns);
+
+// y (n, columns) = x[ids] weight', weight (columns, d_in). Holds pool memory for a chunk of rows:
+// `chunk` is NULL before the first call and is used again by the next.
+int sl_sources_product(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                       const struct sl_sources *sources, uint32_t d_in, const float *weight,
+                       uint32_t columns, float **chunk, float *y);
+
+#endif

@@ -1,0 +1,87 @@
+#include "trainer/surround.h"
+
+#include "common/base/error.h"
+
+static const struct sl_dropout NO_DROPOUT;
+
+static struct sl_norm norm_of(const struct sl_surround *around, const struct sl_layer *layer)
+{
+    return (struct sl_norm){
+        .kind = around->norm, .dim = layer->d_out, .offset = around->norm_offset};
+}
+
+static bool normalises(const struct sl_surround *around)
+{
+    return around->hidden && around->norm != SL_NORM_NONE;
+}
+
+// The layer's bias within `values` (flat), or NULL where it has none.
+static const float *bias_of(const struct sl_layer *layer, const float *values)
+{
+    return layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : values + layer->offset[layer->kind->bias];
+}
+
+static enum sl_activation activation_of(const struct sl_surround *around)
+{
+    return around->hidden ? around->activation : SL_ACT_NONE;
+}
+
+static int add_bias(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const float *params, float *x, uint64_t rows)
+{
+    const float *bias = bias_of(layer, params);
+    return bias ? env->kernels->bias_act(x, rows, layer->d_out, bias, SL_ACT_NONE, &NO_DROPOUT)
+                : SL_OK;
+}
+
+int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,
+                        const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
+                        bool training, const struct sl_dropout *dropout,
+                        struct sl_surround_tape *tape)
+{
+    *tape = (struct sl_surround_tape){
+        .rows = rows, .dropout = training && around->hidden ? *dropout : NO_DROPOUT, .y = x};
+    if (!normalises(around))
+        return env->kernels->bias_act(x, rows, layer->d_out, bias_of(layer, params),
+                                      activation_of(around), &tape->dropout);
+    tape->y = sl_layer_floats(env, rows * layer->d_out);
+    if (!tape->y)
+        return SL_ENOMEM;
+    const struct sl_norm norm = norm_of(around, layer);
+    SL_TRY(add_bias(env, layer, params, x, rows));
+    SL_TRY(sl_norm_forward(env, &norm, params, x, rows, training, tape->y, &tape->norm));
+    return env->kernels->bias_act(tape->y, rows, layer->d_out, NULL, around->activation,
+                                  &tape->dropout);
+}
+
+int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surround *around,
+                         const struct sl_layer *layer, const float *params,
+                         const struct sl_surround_tape *tape, float *dy, float *gradient)
+{
+    const struct sl_kernels *k = env->kernels;
+    float *dbias =
+        layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : gradient + layer->offset[layer->kind->bias];
+    if (!normalises(around))
+        return k->bias_act_backward(dy, tape->y, tape->rows, layer->d_out, activation_of(around),
+                                    &tape->dropout, dbias);
+    const struct sl_norm norm = norm_of(around, layer);
+    SL_TRY(k->bias_act_backward(dy, tape->y, tape->rows, layer->d_out, around->activation,
+                                &tape->dropout, NULL));
+    SL_TRY(sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy));
+    return dbias ? k->bias_act_backward(dy, tape->norm.x, tape->rows, layer->d_out, SL_ACT_NONE,
+                                        &NO_DROPOUT, dbias)
+                 : SL_OK;
+}
+
+int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,
+                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows)
+{
+    const float *bias = bias_of(layer, params);
+    if (normalises(around)) {
+        const struct sl_norm norm = norm_of(around, layer);
+        SL_TRY(add_bias(env, layer, params, x, rows));
+        SL_TRY(sl_norm_infer(env, &norm, params, x, rows));
+        bias = NULL;
+    }
+    return env->kernels->bias_act(x, rows, layer->d_out, bias, activation_of(around), &NO_DROPOUT);
+}

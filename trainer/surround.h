@@ -1,0 +1,48 @@
+/*
+ * surround.h - what comes between two layers: bias, norm, activation, dropout, in this order.
+ *
+ * A layer's kind computes PyTorch Geometric's `conv` without the bias that it adds last; all that
+ * follows is here, the same for all kinds. A layer whose output is the model's gets its bias alone.
+ * Without a norm all is one pass over the rows, in place.
+ */
+#ifndef SL_TRAINER_SURROUND_H
+#define SL_TRAINER_SURROUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trainer/layer.h"
+#include "trainer/norm.h"
+
+struct sl_surround {
+    bool hidden; // norm, activation and dropout follow the bias
+    enum sl_activation activation;
+    enum sl_norm_kind norm;
+    uint64_t norm_offset[SL_NORM_TENSORS];
+};
+
+// What forward leaves for backward. Valid until the pool is reset.
+struct sl_surround_tape {
+    uint64_t rows;
+    struct sl_dropout dropout;
+    float *y; // (rows, d_out) the output
+    struct sl_norm_tape norm;
+};
+
+// x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
+// output: x itself where there is no norm. SL_ENOMEM.
+int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,
+                        const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
+                        bool training, const struct sl_dropout *dropout,
+                        struct sl_surround_tape *tape);
+
+// dy (rows, d_out) in: gradient of tape->y; out: of what the layer computed. gradient (flat) += .
+int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surround *around,
+                         const struct sl_layer *layer, const float *params,
+                         const struct sl_surround_tape *tape, float *dy, float *gradient);
+
+// The same as forward outside training, in place.
+int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,
+                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows);
+
+#endif
