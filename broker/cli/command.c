@@ -31,6 +31,8 @@ void sl_interrupt_catch(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    // A file beyond the limit (ulimit -f) is then a write that fails, after which all is removed.
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 bool sl_interrupt_seen(void)

@@ -26,8 +26,12 @@ struct sl_command {
 
 int sl_command_run(int argc, char **argv);
 int sl_command_scale(int argc, char **argv);
+int sl_command_predict(int argc, char **argv);
+int sl_command_embed(int argc, char **argv);
 int sl_command_generate(int argc, char **argv);
 int sl_command_import(int argc, char **argv);
+int sl_command_reorder(int argc, char **argv);
+int sl_command_import_weights(int argc, char **argv);
 int sl_command_inspect(int argc, char **argv);
 int sl_command_doctor(int argc, char **argv);
 int sl_command_schema(int argc, char **argv);
@@ -51,7 +55,8 @@ int sl_exit_status(int result);
 
 /*
  * From here on the first SIGINT or SIGTERM only sets a flag, so that a long command can remove
- * what it began; a second one kills. sl_interrupt_check() is SL_EABORTED once the flag is set.
+ * what it began; a second one kills. sl_interrupt_check() is SL_EABORTED once the flag is set. A
+ * file that may not grow (ulimit -f) is an error of its write, for the same reason.
  */
 void sl_interrupt_catch(void);
 bool sl_interrupt_seen(void);

@@ -17,6 +17,7 @@ struct csc {
     const struct sl_csc_plan *plan;
     uint64_t next_row; // rows below it have their start in indptr
     uint64_t row_begin;
+    bool has_loop; // that row, so far
     struct sl_csc_summary *summary;
     union {
         int32_t narrow[CHUNK];
@@ -45,28 +46,6 @@ static int flush_starts(struct csc *c)
     return SL_OK;
 }
 
-// Every row up to and including `row` begins at the present edge (or is empty before it).
-static int open_rows(struct csc *c, uint64_t row)
-{
-    struct sl_csc_summary *s = c->summary;
-    if (c->next_row > 0) {
-        uint64_t degree = s->n_edges - c->row_begin;
-        s->max_degree = SL_MAX(s->max_degree, degree);
-        s->n_isolated += degree == 0;
-        // Rows skipped on the way are empty.
-        s->n_isolated += row - c->next_row;
-    } else {
-        s->n_isolated += row;
-    }
-    for (; c->next_row <= row; c->next_row++) {
-        c->starts[c->n_starts++] = (int64_t)s->n_edges;
-        if (c->n_starts == CHUNK)
-            SL_TRY(flush_starts(c));
-    }
-    c->row_begin = s->n_edges;
-    return SL_OK;
-}
-
 static int put_edge(struct csc *c, uint32_t source, float weight)
 {
     if (c->wide)
@@ -77,6 +56,53 @@ static int put_edge(struct csc *c, uint32_t source, float weight)
     c->n++;
     c->summary->n_edges++;
     return c->n == CHUNK ? flush_edges(c) : SL_OK;
+}
+
+static int put_loop(struct csc *c)
+{
+    c->has_loop = true;
+    c->summary->n_loops_added++;
+    return put_edge(c, (uint32_t)(c->next_row - 1), 1);
+}
+
+// No more edges of the row that was opened last.
+static int close_row(struct csc *c)
+{
+    struct sl_csc_summary *s = c->summary;
+    if (c->plan->add_self_loops && !c->has_loop)
+        SL_TRY(put_loop(c));
+    uint64_t degree = s->n_edges - c->row_begin;
+    s->max_degree = SL_MAX(s->max_degree, degree);
+    s->n_isolated += degree == 0;
+    return SL_OK;
+}
+
+// Every row up to and including `row` begins at the present edge (or is empty before it).
+static int open_rows(struct csc *c, uint64_t row)
+{
+    while (c->next_row <= row) {
+        if (c->next_row > 0)
+            SL_TRY(close_row(c));
+        c->row_begin = c->summary->n_edges;
+        c->has_loop = false;
+        c->next_row++;
+        c->starts[c->n_starts++] = (int64_t)c->row_begin;
+        if (c->n_starts == CHUNK)
+            SL_TRY(flush_starts(c));
+    }
+    return SL_OK;
+}
+
+// The place of the row's self-loop among its sources, which rise, is not passed without one.
+static int pass_loop(struct csc *c, uint32_t source)
+{
+    uint64_t row = c->next_row - 1;
+    if (c->has_loop || source < row)
+        return SL_OK;
+    if (source > row)
+        SL_TRY(put_loop(c));
+    c->has_loop = true;
+    return SL_OK;
 }
 
 static int open_files(struct csc *c, const struct sl_staging *st)
@@ -126,6 +152,8 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progre
             // The first edge of a row opens it; last == UINT64_MAX has no row of its own.
             if (row >= c->next_row)
                 SL_TRY(open_rows(c, row));
+            if (plan->add_self_loops)
+                SL_TRY(pass_loop(c, source));
             last = key;
             float weight = weights ? weights[i] : 0;
             if (plan->weight)

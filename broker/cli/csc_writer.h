@@ -18,12 +18,14 @@ struct sl_csc_summary {
     uint64_t n_duplicates; // dropped
     uint64_t max_degree;   // in-degree
     uint64_t n_isolated;   // vertices without in-edges
+    uint64_t n_loops_added;
 };
 
 struct sl_csc_plan {
     uint64_t n_nodes;
     bool dedup;                  // keep the first of equal edges (and its weight)
     const struct sl_id_map *map; // renumbers both ends, keeping their order; or NULL
+    bool add_self_loops;         // an edge of weight 1 from every vertex to itself that has none
     bool weighted;               // write edge_weight.npy: the sort's weights,
     // or, where this is set, a function of an edge's ends.
     float (*weight)(const void *context, uint32_t source, uint32_t destination);

@@ -19,9 +19,11 @@ enum { SL_INTAKE_BATCH = 8192 };
 struct sl_edge_intake {
     // Set before the first edge.
     struct sl_edge_sort *sort;
+    int n_lanes; // of the sort; batches go to each in turn, so that several threads sort at the end
     struct sl_id_map *map; // collects the ids that occur; NULL = ids are kept
     bool weighted;
-    bool both_ways; // also the reverse of each edge (a self-loop has none)
+    bool both_ways;  // also the reverse of each edge; a self-loop has none,
+    bool twin_loops; // unless this is set: then it is there twice
     bool drop_self_loops;
 
     // Counted.
@@ -30,6 +32,7 @@ struct sl_edge_intake {
     uint64_t n_reversed;   // reverse edges added
     uint32_t max_id;
 
+    int lane; // the next
     size_t n;
     uint64_t keys[SL_INTAKE_BATCH];
     float weights[SL_INTAKE_BATCH];
@@ -56,7 +59,7 @@ static inline int sl_edge_intake_put(struct sl_edge_intake *in, uint32_t source,
         return 0;
     in->keys[in->n] = sl_edge_key(source, destination);
     in->weights[in->n++] = weight;
-    if (in->both_ways && !loop) {
+    if (in->both_ways && (!loop || in->twin_loops)) {
         in->keys[in->n] = sl_edge_key(destination, source);
         in->weights[in->n++] = weight;
         in->n_reversed++;

@@ -8,7 +8,11 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "broker/cli/command.h"
+#include "broker/cli/split_draw.h"
+#include "broker/cli/threads.h"
 #include "broker/cli/units.h"
+
+enum { MAX_LANES = 8 };
 
 void sl_import_init(struct sl_import *im)
 {
@@ -46,6 +50,22 @@ size_t sl_import_common_options(struct sl_import *im, struct sl_option *options)
          .type = SL_OPTION_FLAG,
          .value = &im->remove_self_loops,
          .help = "leave out edges from a vertex to itself"},
+        {.name = "add-self-loops",
+         .type = SL_OPTION_FLAG,
+         .value = &im->add_self_loops,
+         .help = "give every vertex without one an edge to itself, of weight 1 (with "
+                 "--remove-self-loops: every vertex exactly one)"},
+        {.name = "split",
+         .type = SL_OPTION_TEXT,
+         .value = &im->split,
+         .placeholder = "TRAIN,VAL[,TEST]",
+         .help = "draw the split from the labelled vertices by these shares, as in 0.6,0.2 (the "
+                 "rest is the test set), in place of the source's own"},
+        {.name = "seed",
+         .type = SL_OPTION_UINT,
+         .value = &im->seed,
+         .placeholder = "N",
+         .help = "of --split"},
         {.name = "memory",
          .type = SL_OPTION_SIZE,
          .value = &im->memory_bytes,
@@ -63,13 +83,37 @@ size_t sl_import_common_options(struct sl_import *im, struct sl_option *options)
     return SL_COUNT_OF(common);
 }
 
+size_t sl_import_feature_options(struct sl_import *im, struct sl_option *options, size_t n)
+{
+    const struct sl_option features[SL_IMPORT_FEATURE_OPTIONS] = {
+        {.name = "normalize-features",
+         .type = SL_OPTION_FLAG,
+         .value = &im->normalise_features,
+         .help = "as PyTorch Geometric's NormalizeFeatures: the smallest of all is subtracted, "
+                 "then each row divided by its sum, where that is above 1"},
+        {.name = "f16",
+         .type = SL_OPTION_FLAG,
+         .value = &im->half_features,
+         .help = "store features as float16; one beyond 65504 is an error"},
+    };
+    memcpy(options + n, features, sizeof features);
+    return n + SL_COUNT_OF(features);
+}
+
+int sl_import_check_options(struct sl_import *im, const char *command)
+{
+    return im->split ? sl_split_parse(command, im->split, im->split_share) : SL_OK;
+}
+
 int sl_import_start_edges(struct sl_import *im)
 {
     im->intake.both_ways = im->intake.both_ways || im->symmetrise;
     im->intake.drop_self_loops = im->remove_self_loops;
-    // One lane: equal edges then keep the order of the file, and the first weight wins.
-    return sl_edge_sort_create(im->st.dir, im->memory_bytes, 1, im->intake.weighted,
-                               &im->intake.sort);
+    // With weights one lane: equal edges then keep the order of the file, and the first weight
+    // wins. Without, equal edges are not told apart.
+    im->intake.n_lanes = im->intake.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
+    return sl_edge_sort_create(im->st.dir, im->memory_bytes, im->intake.n_lanes,
+                               im->intake.weighted, &im->intake.sort);
 }
 
 int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map)
@@ -84,6 +128,7 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
         .dedup = im->dedup || im->symmetrise,
         .map = map,
         .weighted = in->weighted,
+        .add_self_loops = im->add_self_loops,
     };
     SL_TRY(sl_csc_write(&im->st, in->sort, &plan, &im->progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
@@ -107,6 +152,9 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     if (in->n_self_loops)
         sl_table_row(t, "self-loops|%s %s", sl_units_grouped(a, in->n_self_loops),
                      in->drop_self_loops ? "dropped" : "kept (--remove-self-loops drops them)");
+    if (im->add_self_loops)
+        sl_table_row(t, "self-loops added|%s%s", sl_units_grouped(a, im->csc.n_loops_added),
+                     in->weighted ? ", of weight 1" : "");
     if (im->dedup || im->symmetrise)
         sl_table_row(t, "duplicates|%s dropped", sl_units_grouped(a, im->csc.n_duplicates));
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
@@ -156,8 +204,14 @@ int sl_command_import(int argc, char **argv)
     static const struct sl_command formats[] = {
         {"edgelist", "text with one edge a line (SNAP, KONECT and others), plain or gzip",
          sl_import_edgelist},
-        {"ogb", "a node property prediction data set of OGB as downloaded (raw csv.gz)",
+        {"ogb", "a node property prediction data set of OGB as downloaded (csv.gz or data.npz)",
          sl_import_ogb},
+        {"igb", "a homogeneous data set of the Illinois Graph Benchmark as downloaded",
+         sl_import_igb},
+        {"npz", "a graph in one .npz: the gnn-benchmark layout, or scipy's save_npz",
+         sl_import_npz},
+        {"graphbolt", "a raw OnDiskDataset of DGL's GraphBolt (metadata.yaml)",
+         sl_import_graphbolt},
     };
     const struct sl_command *format;
     SL_TRY(sl_command_choose(formats, SL_COUNT_OF(formats), "format",

@@ -25,8 +25,12 @@ struct sl_import {
     // Options.
     const char *source, *out, *name;
     bool force, quiet;
-    bool symmetrise, dedup, remove_self_loops;
+    bool symmetrise, dedup, remove_self_loops, add_self_loops;
     uint64_t memory_bytes;
+    const char *split; // NULL = the source's own
+    double split_share[3];
+    uint64_t seed; // of the split
+    bool normalise_features, half_features;
 
     // While it runs.
     struct sl_staging st;
@@ -34,13 +38,19 @@ struct sl_import {
     struct sl_edge_intake intake;
     struct sl_csc_summary csc;
     uint64_t begin_ns;
+    bool drawing_split; // lists of the source are over
 };
 
-enum { SL_IMPORT_COMMON_OPTIONS = 8, SL_IMPORT_MAX_OPTIONS = 20 };
+enum { SL_IMPORT_COMMON_OPTIONS = 11, SL_IMPORT_FEATURE_OPTIONS = 2, SL_IMPORT_MAX_OPTIONS = 20 };
 
 // The memory is the caller's; large, so not for the stack.
 void sl_import_init(struct sl_import *im);
 size_t sl_import_common_options(struct sl_import *im, struct sl_option *options);
+// Those of formats with features, for options[n ..]; returns the new n.
+size_t sl_import_feature_options(struct sl_import *im, struct sl_option *options, size_t n);
+
+// What the table can not check; `command` as in "import npz". After sl_options_parse.
+int sl_import_check_options(struct sl_import *im, const char *command);
 
 /*
  * Runs an import: makes the directory, calls read() and, when that succeeded, renames it and
@@ -60,6 +70,9 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
 void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r);
 
 int sl_import_edgelist(int argc, char **argv);
+int sl_import_graphbolt(int argc, char **argv);
+int sl_import_igb(int argc, char **argv);
+int sl_import_npz(int argc, char **argv);
 int sl_import_ogb(int argc, char **argv);
 
 #endif

@@ -20,6 +20,7 @@
 #include "broker/cli/command.h"
 #include "broker/cli/line_scan.h"
 #include "broker/cli/units.h"
+#include "broker/cli/vertex_intake.h"
 
 // Beyond this many vertices an id space with fewer than one edge in 64 ids is taken for sparse.
 #define SPARSE_NODES UINT64_C(1000000)
@@ -37,6 +38,7 @@ struct edgelist {
     uint64_t line;  // being parsed, from 1
     uint64_t n_comments, n_blank;
     uint32_t n_columns; // of the first edge: 2 or 3
+    struct sl_vertex_facts facts;
 };
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -225,21 +227,11 @@ static int count_nodes(const struct sl_import *im, const struct edgelist *e, uin
 
 static int write_metadata(struct sl_import *im, const struct edgelist *e)
 {
-    const struct sl_metadata m = {
-        .name = im->name ? im->name : im->st.name,
-        .n_nodes = im->csc.n_nodes,
-        .n_edges = im->csc.n_edges,
-        .directed = !im->intake.both_ways,
-    };
-    cJSON *root = sl_metadata_to_json(&m);
-    cJSON *source = cJSON_AddObjectToObject(root, "source");
+    cJSON *root = sl_vertex_facts_metadata(&e->facts, im, "edgelist");
+    cJSON *source = cJSON_GetObjectItem(root, "source");
     const char *slash = strrchr(im->source, '/');
-    cJSON_AddStringToObject(source, "format", "edgelist");
     cJSON_AddStringToObject(source, "file", slash ? slash + 1 : im->source);
-    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
     cJSON_AddBoolToObject(source, "undirected", e->undirected);
-    cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
-    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
     cJSON_AddBoolToObject(source, "relabelled", e->relabel);
     return sl_metadata_write(&im->st, root);
 }
@@ -264,6 +256,7 @@ static int read_edgelist(struct sl_import *im, void *context)
     SL_TRY(sl_import_finish_edges(im, n_nodes, e->relabel ? &e->map : NULL));
     if (e->relabel)
         SL_TRY(write_node_ids(im, &e->map));
+    SL_TRY(sl_vertex_facts_finish(im, n_nodes, &e->facts));
     return write_metadata(im, e);
 }
 
@@ -273,6 +266,7 @@ static void summarise(struct sl_import *im, void *context, struct sl_table *t)
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, e->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
+    sl_vertex_facts_summarise(&e->facts, t);
     if (e->relabel)
         sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
 }
@@ -335,6 +329,8 @@ int sl_import_edgelist(int argc, char **argv)
     if (rc == SL_OK && e.undirected && im->symmetrise)
         rc = sl_fail(SL_EINVAL, "import edgelist: --undirected and --symmetrise both given: "
                                 "--symmetrise is --undirected with --dedup: leave one out");
+    if (rc == SL_OK)
+        rc = sl_import_check_options(im, "import edgelist");
     if (rc == SL_OK) {
         e.limit = e.n_nodes ? e.n_nodes : (uint64_t)SL_IMPORT_MAX_ID + 1;
         im->intake.both_ways = e.undirected;

@@ -4,66 +4,51 @@
  *   SRC/raw/num-node-list.csv.gz, num-edge-list.csv.gz   one number: the graph's size
  *   SRC/raw/edge.csv.gz                                  source,destination
  *   SRC/raw/node-feat.csv.gz                             one row of numbers a vertex   (optional)
- *   SRC/raw/node-label.csv.gz                            one class a vertex            (optional)
+ *   SRC/raw/node-label.csv.gz                            one row of labels a vertex    (optional)
  *   SRC/split/SCHEME/{train,valid,test}.csv.gz           one vertex a line             (optional)
  *
- * Each file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
- * are checked against what the files hold, so an incomplete download is found here.
+ * or, in place of the csv files in raw/, data.npz and node-label.npz (import_ogb_binary.c). Each
+ * csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes are
+ * checked against what the files hold, so an incomplete download is found here.
+ *
+ * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
+ * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
+ * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. A label
+ * that several columns tell is a 0/1 matrix (ogbn-proteins).
  */
-#include "broker/cli/import.h"
+#include "broker/cli/import_ogb.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/data/npy.h"
 #include "broker/cli/command.h"
+#include "broker/cli/csv_reader.h"
 #include "broker/cli/line_scan.h"
-#include "broker/cli/units.h"
 
-enum { SPLITS = 3, PATH_BYTES = 4352, CLASSES_MAX = 1000000, DIM_MAX = 65536 };
+enum { PATH_BYTES = 4352 };
 
-static const char *const split_files[SPLITS] = {"train", "valid", "test"};
-static const char *const split_outputs[SPLITS] = {"train_idx.npy", "val_idx.npy", "test_idx.npy"};
-
-struct ogb {
-    const char *split; // scheme, NULL = the only one
-    uint64_t n_nodes, n_edges;
-    uint32_t feat_dim;
-    uint32_t n_classes;
-    uint64_t n_unlabelled;
-    uint64_t n_split[SPLITS];
-    bool has_split;
-    char scheme[256];
-};
-
-// One csv file being read.
-struct csv {
-    struct sl_import *im;
-    struct ogb *ogb;
-    char path[PATH_BYTES];
-    uint64_t line;
-    struct sl_npy_writer *w; // of the file that is made from it
-    float *row;              // (feat_dim)
-};
+static const char *const split_files[SL_SPLIT_COUNT] = {"train", "valid", "test"};
 
 // ---- files --------------------------------------------------------------------------------------
 
-static int fail_at(const struct csv *c, const char *found, const char *wanted)
+void sl_ogb_leave_out(struct sl_ogb *ogb, const char *name)
 {
-    char text[64];
-    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", c->path,
-                   c->line, sl_line_excerpt(found, text, sizeof text), wanted);
+    size_t used = strlen(ogb->left_out);
+    if (used + strlen(name) + 3 < sizeof ogb->left_out)
+        sprintf(ogb->left_out + used, "%s%s", used ? ", " : "", name);
 }
 
 // SRC/name.csv.gz or SRC/name.csv into c->path; false when neither is there.
-static bool find_csv(struct csv *c, const char *name)
+static bool find_csv(struct sl_csv *c, const char *name)
 {
     static const char *const suffixes[] = {"csv", "csv.gz"};
     for (size_t i = 0; i < SL_COUNT_OF(suffixes); i++) {
@@ -74,15 +59,22 @@ static bool find_csv(struct csv *c, const char *name)
     return false;
 }
 
-static int need_csv(struct csv *c, const char *name)
+static bool is_there(const struct sl_import *im, const char *name)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", im->source, name);
+    return access(path, F_OK) == 0;
+}
+
+static int need_csv(struct sl_csv *c, const char *name)
 {
     if (find_csv(c, name))
         return SL_OK;
-    char npz[PATH_BYTES];
-    snprintf(npz, sizeof npz, "%s/raw/data.npz", c->im->source);
-    if (access(npz, F_OK) == 0)
+    if (is_there(c->im, "raw/triplet-type-list.csv.gz") ||
+        is_there(c->im, "raw/edge_index_dict.npz"))
         return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: it is OGB's binary layout (raw/data.npz): wanted the csv.gz one",
+                       "import %s: it has several types of vertices and edges (such as ogbn-mag): "
+                       "wanted a data set with one of each",
                        c->im->source);
     return sl_fail(SL_ENOENT,
                    "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
@@ -90,111 +82,78 @@ static int need_csv(struct csv *c, const char *name)
                    c->im->source, name);
 }
 
-/*
- * Calls parse(c, &p) for every line, which leaves p behind the line's newline. A blank line is
- * skipped at the end of a file only: elsewhere it would shift rows.
- */
-static int read_csv(struct csv *c, const char *what, int (*parse)(struct csv *c, const char **p))
+// What lies in raw/ and is not read: further features of vertices and edges.
+static void list_left_out(const struct sl_import *im, struct sl_ogb *ogb)
 {
-    struct sl_text_reader *r;
-    const char *p, *end;
-    uint64_t blank = 0;
-    SL_TRY(sl_text_reader_open(c->path, &r));
-    sl_import_begin_stage(c->im, what, r);
-    int rc = SL_OK;
-    c->line = 0;
-    while (rc == SL_OK) {
-        rc = sl_text_reader_next(r, &p, &end);
-        if (rc < 0 || p == end)
-            break;
-        while (p < end && rc == SL_OK) {
-            c->line++;
-            const char *q = sl_line_skip_gap(p);
-            if (*q == '\n') {
-                blank++;
-                p = q + 1;
-                continue;
-            }
-            rc = blank ? fail_at(c, p, "no line behind a blank one") : parse(c, &p);
+    static const char *const used[] = {"num-node-list.csv", "num-edge-list.csv", "edge.csv",
+                                       "node-feat.csv",     "node-label.csv",    "data.npz",
+                                       "node-label.npz"};
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/raw", im->source);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        bool is_used = e->d_name[0] == '.';
+        for (size_t i = 0; i < SL_COUNT_OF(used); i++) {
+            size_t n = strlen(used[i]);
+            is_used |= strncmp(e->d_name, used[i], n) == 0 &&
+                       (!e->d_name[n] || strcmp(e->d_name + n, ".gz") == 0);
         }
-        sl_progress_set(&c->im->progress, sl_text_reader_position(r));
-        if (rc == SL_OK)
-            rc = sl_interrupt_check();
+        if (!is_used)
+            sl_ogb_leave_out(ogb, e->d_name);
     }
-    c->line -= blank; // rows
-    sl_text_reader_close(r);
-    return rc;
-}
-
-static int end_of_line(struct csv *c, const char **p, const char *wanted)
-{
-    const char *q = sl_line_skip_gap(*p);
-    if (*q != '\n')
-        return fail_at(c, q, wanted);
-    *p = q + 1;
-    return SL_OK;
-}
-
-static int scan_below(struct csv *c, const char **p, uint64_t limit, const char *what,
-                      uint64_t *out)
-{
-    char wanted[128];
-    bool fits;
-    const char *end = sl_line_scan_uint(*p, out, &fits);
-    if (end && fits && *out < limit && (sl_line_is_gap(*end) || *end == '\n')) {
-        *p = end;
-        return SL_OK;
-    }
-    snprintf(wanted, sizeof wanted, "%s from 0 to %" PRIu64, what, limit - 1);
-    return fail_at(c, *p, wanted);
+    if (d)
+        closedir(d);
 }
 
 // ---- sizes and edges ----------------------------------------------------------------------------
 
-static int parse_size(struct csv *c, const char **p, uint64_t limit, uint64_t *out)
+static int parse_size(struct sl_csv *c, const char **p, uint64_t limit, uint64_t *out)
 {
     if (c->line > 1)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: several graphs: wanted a node property prediction data set, "
                        "which has one",
                        c->path);
-    SL_TRY(scan_below(c, p, limit, "a size", out));
-    return end_of_line(c, p, "one number");
+    SL_TRY(sl_csv_scan_below(c, p, limit, "a size", out));
+    return sl_csv_end_line(c, p, "one number");
 }
 
-static int parse_n_nodes(struct csv *c, const char **p)
+static int parse_n_nodes(struct sl_csv *c, const char **p)
 {
-    return parse_size(c, p, (uint64_t)SL_IMPORT_MAX_ID + 2, &c->ogb->n_nodes);
+    struct sl_ogb *ogb = c->context;
+    return parse_size(c, p, (uint64_t)SL_IMPORT_MAX_ID + 2, &ogb->n_nodes);
 }
 
-static int parse_n_edges(struct csv *c, const char **p)
+static int parse_n_edges(struct sl_csv *c, const char **p)
 {
-    return parse_size(c, p, UINT64_C(1) << 50, &c->ogb->n_edges);
+    struct sl_ogb *ogb = c->context;
+    return parse_size(c, p, UINT64_C(1) << 50, &ogb->n_edges);
 }
 
-static int parse_edge(struct csv *c, const char **p)
+static int parse_edge(struct sl_csv *c, const char **p)
 {
+    const struct sl_ogb *ogb = c->context;
     uint64_t source, destination;
-    SL_TRY(scan_below(c, p, c->ogb->n_nodes, "a vertex", &source));
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &source));
     *p = sl_line_skip_gap(*p);
-    SL_TRY(scan_below(c, p, c->ogb->n_nodes, "a vertex", &destination));
-    SL_TRY(end_of_line(c, p, "two columns: source,destination"));
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &destination));
+    SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
     return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
 }
 
-static int read_topology(struct csv *c)
+static int read_topology(struct sl_csv *c)
 {
-    struct ogb *ogb = c->ogb;
+    struct sl_ogb *ogb = c->context;
     SL_TRY(need_csv(c, "raw/num-node-list"));
-    SL_TRY(read_csv(c, "sizes", parse_n_nodes));
+    SL_TRY(sl_csv_read(c, "sizes", parse_n_nodes));
     if (ogb->n_nodes == 0)
         return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them",
                        c->path);
     SL_TRY(need_csv(c, "raw/num-edge-list"));
-    SL_TRY(read_csv(c, "sizes", parse_n_edges));
+    SL_TRY(sl_csv_read(c, "sizes", parse_n_edges));
     SL_TRY(need_csv(c, "raw/edge"));
     SL_TRY(sl_import_start_edges(c->im));
-    SL_TRY(read_csv(c, "edges", parse_edge));
+    SL_TRY(sl_csv_read(c, "edges", parse_edge));
     if (c->im->intake.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: found %" PRIu64 " edges: wanted %" PRIu64
@@ -205,133 +164,127 @@ static int read_topology(struct csv *c)
 
 // ---- vertices -----------------------------------------------------------------------------------
 
-static int check_rows(struct csv *c)
+static int check_rows(const struct sl_csv *c, uint64_t n_rows)
 {
-    if (c->line == c->ogb->n_nodes)
+    const struct sl_ogb *ogb = c->context;
+    if (n_rows == ogb->n_nodes)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
                    " vertices: get the data set again",
-                   c->path, c->line, c->ogb->n_nodes);
+                   c->path, n_rows, ogb->n_nodes);
 }
 
-// Commits or aborts c->w.
-static int close_output(struct csv *c, int rc)
+static int make_row(struct sl_ogb *ogb, uint64_t n_columns, const char *path)
 {
-    struct sl_npy_writer *w = c->w;
-    c->w = NULL;
-    if (rc == SL_OK)
-        return sl_npy_writer_commit(w);
-    sl_npy_writer_abort(w);
-    return rc;
+    ogb->row = malloc(n_columns * sizeof *ogb->row);
+    ogb->narrow = malloc(n_columns * sizeof *ogb->narrow);
+    return ogb->row && ogb->narrow ? SL_OK
+                                   : sl_fail(SL_ENOMEM, "import %s: no memory for a row", path);
+}
+
+static void free_row(struct sl_ogb *ogb)
+{
+    free(ogb->row);
+    free(ogb->narrow);
+    ogb->row = NULL;
+    ogb->narrow = NULL;
+}
+
+// A whole line of n numbers into ogb->row; with nan, "nan" in any letters is one too.
+static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what)
+{
+    struct sl_ogb *ogb = c->context;
+    char wanted[128];
+    for (uint64_t d = 0; d < n; d++) {
+        double x = NAN;
+        const char *q = sl_line_skip_gap(*p), *end;
+        if (nan && strncasecmp(q, "nan", 3) == 0)
+            end = q + 3;
+        else
+            end = sl_line_scan_real(q, &x);
+        if (!end || !(sl_line_is_gap(*end) || *end == '\n') ||
+            !(isfinite((float)x) || (nan && isnan(x)))) {
+            if (n > 1)
+                snprintf(wanted, sizeof wanted, "%s in column %" PRIu64 " of %" PRIu64, what, d + 1,
+                         n);
+            return sl_csv_fail(c, q, n > 1 ? wanted : what);
+        }
+        ogb->row[d] = x;
+        *p = end;
+    }
+    return sl_csv_end_line(c, p, n > 1 ? "as many columns as in the first row" : "one column");
 }
 
 // The first row says how many columns there are.
-static int start_features(struct csv *c, const char *p)
+static int parse_features(struct sl_csv *c, const char **p)
 {
-    char path[SL_STAGING_PATH_BYTES];
-    uint32_t columns = 0;
-    for (p = sl_line_skip_gap(p); *p != '\n' && columns <= DIM_MAX; p = sl_line_skip_gap(p)) {
-        while (*p != '\n' && !sl_line_is_gap(*p))
-            p++;
-        columns++;
+    struct sl_ogb *ogb = c->context;
+    struct sl_feature_intake *in = &ogb->features;
+    if (c->line > ogb->n_nodes)
+        return check_rows(c, c->line);
+    if (!in->w) {
+        SL_TRY(sl_feature_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
+                                      c->path));
+        SL_TRY(make_row(ogb, in->dim, c->path));
     }
-    if (columns > DIM_MAX)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: found more than %d columns: wanted at most that", c->path,
-                       DIM_MAX);
-    c->ogb->feat_dim = columns;
-    c->row = malloc(columns * sizeof *c->row);
-    if (!c->row)
-        return sl_fail(SL_ENOMEM, "import %s: no memory for a row", c->path);
-    uint64_t shape[2] = {c->ogb->n_nodes, columns};
-    return sl_npy_writer_open(sl_staging_file(&c->im->st, "node_feat.npy", path), SL_DTYPE_F32, 2,
-                              shape, &c->w);
+    SL_TRY(scan_row(c, p, in->dim, false, "a finite number"));
+    for (uint32_t d = 0; d < in->dim; d++)
+        ogb->narrow[d] = (float)ogb->row[d];
+    return sl_feature_intake_put(in, ogb->narrow, c->path);
 }
 
-static int parse_features(struct csv *c, const char **p)
+static int read_features(struct sl_csv *c)
 {
-    char wanted[96];
-    if (!c->row)
-        SL_TRY(start_features(c, *p));
-    if (c->line > c->ogb->n_nodes)
-        return check_rows(c);
-    for (uint32_t d = 0; d < c->ogb->feat_dim; d++) {
-        double x;
-        *p = sl_line_skip_gap(*p);
-        const char *end = sl_line_scan_real(*p, &x);
-        if (!end || !(sl_line_is_gap(*end) || *end == '\n') || !isfinite((float)x)) {
-            snprintf(wanted, sizeof wanted, "a finite number in column %" PRIu32 " of %" PRIu32,
-                     d + 1, c->ogb->feat_dim);
-            return fail_at(c, *p, wanted);
-        }
-        c->row[d] = (float)x;
-        *p = end;
-    }
-    SL_TRY(end_of_line(c, p, "as many columns as in the first row"));
-    return sl_npy_writer_append(c->w, c->row, c->ogb->feat_dim * sizeof *c->row);
-}
-
-static int read_features(struct csv *c)
-{
+    struct sl_ogb *ogb = c->context;
     if (!find_csv(c, "raw/node-feat"))
         return SL_OK;
-    int rc = read_csv(c, "features", parse_features);
-    free(c->row);
-    c->row = NULL;
+    int rc = sl_csv_read(c, "features", parse_features);
+    free_row(ogb);
     if (rc == SL_OK)
-        rc = check_rows(c);
-    return close_output(c, rc);
+        rc = check_rows(c, c->line);
+    return sl_feature_intake_close(&ogb->features, rc, c->path, &ogb->facts);
 }
 
-static int parse_label(struct csv *c, const char **p)
+static int parse_label(struct sl_csv *c, const char **p)
 {
-    int32_t label = -1;
-    double x;
-    if (c->line > c->ogb->n_nodes)
-        return check_rows(c);
-    const char *q = sl_line_skip_gap(*p);
-    if (strncasecmp(q, "nan", 3) == 0) {
-        q += 3;
-        c->ogb->n_unlabelled++;
-    } else {
-        const char *end = sl_line_scan_real(q, &x);
-        if (!end || !(x >= 0 && x < CLASSES_MAX) || x != floor(x))
-            return fail_at(c, q, "a class from 0, or nan for a vertex without one");
-        label = (int32_t)x;
-        q = end;
+    struct sl_ogb *ogb = c->context;
+    struct sl_label_intake *in = &ogb->labels;
+    if (c->line > ogb->n_nodes)
+        return check_rows(c, c->line);
+    if (!in->w) {
+        SL_TRY(sl_label_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
+                                    (enum sl_task)ogb->task, c->path));
+        SL_TRY(make_row(ogb, in->n_columns, c->path));
     }
-    *p = q;
-    if (*sl_line_skip_gap(q) != '\n')
-        return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: line %" PRIu64 ": found several columns: wanted one class a "
-                       "vertex (multi-label data sets can not be imported yet)",
-                       c->path, c->line);
-    SL_TRY(end_of_line(c, p, "one class"));
-    c->ogb->n_classes = SL_MAX(c->ogb->n_classes, (uint32_t)(label + 1));
-    return sl_npy_writer_append(c->w, &label, sizeof label);
+    const char *wanted = in->task == SL_TASK_MULTICLASS
+                             ? "a class from 0, or nan for a vertex without one"
+                             : "a number, or nan for unknown";
+    const char *begin = *p;
+    SL_TRY(scan_row(c, p, in->n_columns, true, wanted));
+    double x = ogb->row[0];
+    if (in->task == SL_TASK_MULTICLASS && !isnan(x) &&
+        (x != floor(x) || x >= SL_INTAKE_MAX_CLASSES))
+        return sl_csv_fail(c, begin, wanted);
+    return sl_label_intake_put(in, c->line - 1, ogb->row, c->path);
 }
 
-static int read_labels(struct csv *c)
+static int read_labels(struct sl_csv *c)
 {
-    char path[SL_STAGING_PATH_BYTES];
+    struct sl_ogb *ogb = c->context;
     if (!find_csv(c, "raw/node-label"))
         return SL_OK;
-    SL_TRY(sl_npy_writer_open(sl_staging_file(&c->im->st, "node_label.npy", path), SL_DTYPE_I32, 1,
-                              &c->ogb->n_nodes, &c->w));
-    int rc = read_csv(c, "labels", parse_label);
+    int rc = sl_csv_read(c, "labels", parse_label);
+    free_row(ogb);
     if (rc == SL_OK)
-        rc = check_rows(c);
-    if (rc == SL_OK && c->ogb->n_classes == 0)
-        rc =
-            sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted classes from 0", c->path);
-    return close_output(c, rc);
+        rc = check_rows(c, c->line);
+    return sl_label_intake_close(&ogb->labels, rc, c->path, &ogb->facts);
 }
 
 // ---- the split ----------------------------------------------------------------------------------
 
 // The scheme's directory below split/: the one asked for, or the only one there is.
-static int choose_scheme(const struct sl_import *im, struct ogb *ogb)
+static int choose_scheme(const struct sl_import *im, struct sl_ogb *ogb)
 {
     char path[PATH_BYTES], found[512] = "";
     int n = 0;
@@ -354,75 +307,108 @@ static int choose_scheme(const struct sl_import *im, struct ogb *ogb)
     if (!ogb->split && n > 1)
         return sl_fail(SL_EINVAL, "import %s: it has %d splits: give --split with one of: %s",
                        im->source, n, found);
-    ogb->has_split = n > 0;
+    ogb->facts.has_split = n > 0;
     return SL_OK;
 }
 
-static int parse_split(struct csv *c, const char **p)
+static int parse_split(struct sl_csv *c, const char **p)
 {
+    struct sl_ogb *ogb = c->context;
     uint64_t v;
-    SL_TRY(scan_below(c, p, c->ogb->n_nodes, "a vertex", &v));
-    SL_TRY(end_of_line(c, p, "one vertex"));
-    if (c->ogb->n_nodes > INT32_MAX)
-        return sl_npy_writer_append(c->w, &v, sizeof v);
-    int32_t narrow = (int32_t)v;
-    return sl_npy_writer_append(c->w, &narrow, sizeof narrow);
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
+    SL_TRY(sl_csv_end_line(c, p, "one vertex"));
+    return sl_list_intake_put(&ogb->list, (int64_t)v, c->path);
 }
 
-static int read_split(struct csv *c)
+static int read_split(struct sl_csv *c)
 {
-    struct ogb *ogb = c->ogb;
-    for (int i = 0; i < SPLITS && ogb->has_split; i++) {
-        char name[320], path[SL_STAGING_PATH_BYTES];
-        uint64_t later = SL_NPY_ROWS_LATER;
+    struct sl_ogb *ogb = c->context;
+    for (int i = 0; i < SL_SPLIT_COUNT && ogb->scheme[0]; i++) {
+        char name[320], torch[320];
         snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
+        snprintf(torch, sizeof torch, "split/%s/split_dict.pt", ogb->scheme);
+        if (!find_csv(c, name) && is_there(c->im, torch))
+            return sl_fail(SL_EUNSUPPORTED,
+                           "import %s: %s is PyTorch's own format: wanted %s.csv and its like: in "
+                           "Python, for each part of torch.load('split_dict.pt'), "
+                           "numpy.savetxt('%s.csv', part, '%%d')",
+                           c->im->source, torch, split_files[i], split_files[i]);
         SL_TRY(need_csv(c, name));
-        SL_TRY(sl_npy_writer_open(sl_staging_file(&c->im->st, split_outputs[i], path),
-                                  ogb->n_nodes > INT32_MAX ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later,
-                                  &c->w));
-        SL_TRY(close_output(c, read_csv(c, "split", parse_split)));
-        ogb->n_split[i] = c->line;
+        SL_TRY(sl_list_intake_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
+        int rc = sl_csv_read(c, "split", parse_split);
+        SL_TRY(sl_list_intake_close(&ogb->list, rc, (enum sl_split)i, &ogb->facts));
     }
     return SL_OK;
 }
 
+// ---- inverse edges ------------------------------------------------------------------------------
+
+// OGB's node data sets with one type of vertices, and add_inverse_edge of each (its master list).
+static const struct {
+    const char *name;
+    bool inverse;
+} known_sets[] = {{"proteins", true}, {"products", true}, {"arxiv", false}, {"papers100M", false}};
+
+/*
+ * Looks SRC's name up: ogbn_products, ogbn-products, products, and with the suffixes that OGB gives
+ * (ogbn_products_pyg, papers100M-bin).
+ */
+static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
+{
+    char *path = realpath(im->source, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : im->source;
+    if (strncasecmp(name, "ogbn", 4) == 0 && (name[4] == '_' || name[4] == '-'))
+        name += 5;
+    for (size_t i = 0; i < SL_COUNT_OF(known_sets); i++) {
+        size_t n = strlen(known_sets[i].name);
+        if (strncasecmp(name, known_sets[i].name, n) != 0 || (name[n] && !strchr("_-", name[n])))
+            continue;
+        ogb->known = known_sets[i].name;
+        if (!ogb->inverse_given && !im->symmetrise)
+            ogb->inverse = known_sets[i].inverse;
+    }
+    free(path);
+    im->intake.both_ways = ogb->inverse;
+    im->intake.twin_loops = ogb->inverse;
+}
+
 // ---- the whole ----------------------------------------------------------------------------------
 
-static int write_metadata(struct sl_import *im, const struct ogb *ogb)
+static int write_metadata(struct sl_import *im, const struct sl_ogb *ogb)
 {
-    const struct sl_metadata m = {
-        .name = im->name ? im->name : im->st.name,
-        .n_nodes = im->csc.n_nodes,
-        .n_edges = im->csc.n_edges,
-        .feat_dim = ogb->feat_dim,
-        .n_classes = ogb->n_classes,
-        .directed = !im->intake.both_ways,
-    };
-    cJSON *root = sl_metadata_to_json(&m);
-    cJSON *source = cJSON_AddObjectToObject(root, "source");
-    cJSON_AddStringToObject(source, "format", "ogb");
-    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
-    cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
-    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
-    if (ogb->has_split)
+    cJSON *root = sl_vertex_facts_metadata(&ogb->facts, im, "ogb");
+    cJSON *source = cJSON_GetObjectItem(root, "source");
+    cJSON_AddStringToObject(source, "layout", ogb->binary ? "binary" : "csv");
+    cJSON_AddBoolToObject(source, "add_inverse_edge", ogb->inverse);
+    if (ogb->scheme[0])
         cJSON_AddStringToObject(source, "split", ogb->scheme);
     return sl_metadata_write(&im->st, root);
 }
 
 static int read_ogb(struct sl_import *im, void *context)
 {
-    struct ogb *ogb = context;
-    struct csv *c = calloc(1, sizeof *c);
+    struct sl_ogb *ogb = context;
+    struct sl_csv *c = calloc(1, sizeof *c);
     if (!c)
         return sl_fail(SL_ENOMEM, "import ogb: no memory");
     c->im = im;
-    c->ogb = ogb;
+    c->context = ogb;
+    ogb->binary = is_there(im, "raw/data.npz");
     int rc;
-    SL_TRY_OUT(choose_scheme(im, ogb));
-    SL_TRY_OUT(read_topology(c));
-    SL_TRY_OUT(read_features(c));
-    SL_TRY_OUT(read_labels(c));
-    SL_TRY_OUT(read_split(c));
+    if (!im->split)
+        SL_TRY_OUT(choose_scheme(im, ogb));
+    decide_inverse(im, ogb);
+    if (ogb->binary) {
+        SL_TRY_OUT(sl_ogb_read_binary(im, ogb));
+    } else {
+        SL_TRY_OUT(read_topology(c));
+        SL_TRY_OUT(read_features(c));
+        SL_TRY_OUT(read_labels(c));
+    }
+    if (!im->split)
+        SL_TRY_OUT(read_split(c));
+    SL_TRY_OUT(sl_vertex_facts_finish(im, ogb->n_nodes, &ogb->facts));
+    list_left_out(im, ogb);
     SL_TRY_OUT(write_metadata(im, ogb));
 out:
     free(c);
@@ -431,48 +417,85 @@ out:
 
 static void summarise(struct sl_import *im, void *context, struct sl_table *t)
 {
-    const struct ogb *ogb = context;
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
-    if (ogb->feat_dim)
-        sl_table_row(t, "features|%" PRIu32 " x float32", ogb->feat_dim);
-    if (ogb->n_classes)
-        sl_table_row(t, "classes|%" PRIu32 "%s%s%s", ogb->n_classes, ogb->n_unlabelled ? ", " : "",
-                     ogb->n_unlabelled ? sl_units_grouped(a, ogb->n_unlabelled) : "",
-                     ogb->n_unlabelled ? " vertices without" : "");
-    if (ogb->has_split)
-        sl_table_row(t, "split '%s'|%s train, %s validation, %s test", ogb->scheme,
-                     sl_units_grouped(a, ogb->n_split[0]), sl_units_grouped(b, ogb->n_split[1]),
-                     sl_units_grouped(c, ogb->n_split[2]));
-    if (!im->symmetrise)
-        sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
+    const struct sl_ogb *ogb = context;
+    sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
+    sl_vertex_facts_summarise(&ogb->facts, t);
+    if (ogb->scheme[0])
+        sl_table_row(t, "split from|%s", ogb->scheme);
+    if (ogb->inverse)
+        sl_table_row(t, "direction|inverse edges added%s%s%s",
+                     ogb->inverse_given ? " as asked" : " as OGB's loader does for ",
+                     ogb->inverse_given ? "" : "ogbn-", ogb->inverse_given ? "" : ogb->known);
+    else if (!im->symmetrise)
+        sl_table_row(t, "direction|as in the file%s (--symmetrise adds the reverse edges)",
+                     ogb->known ? ", as OGB's loader leaves it" : "");
+    if (ogb->left_out[0])
+        sl_table_row(t, "left out|%s", ogb->left_out);
+}
+
+// --split is also the name of one of the source's own.
+static void offer_schemes(struct sl_option *options, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(options[i].name, "split") != 0)
+            continue;
+        options[i].placeholder = "SCHEME|TRAIN,VAL[,TEST]";
+        options[i].help = "which directory of split/, where there are several; or shares, as in "
+                          "0.6,0.2 (the rest is the test set), by which a split is drawn from the "
+                          "labelled vertices";
+    }
 }
 
 int sl_import_ogb(int argc, char **argv)
 {
-    struct ogb ogb = {0};
+    struct sl_ogb ogb = {0};
     struct sl_import *im = malloc(sizeof *im);
     if (!im)
         return sl_fail(SL_ENOMEM, "import ogb: no memory");
     sl_import_init(im);
     struct sl_option options[SL_IMPORT_MAX_OPTIONS];
     size_t n = sl_import_common_options(im, options);
-    options[n++] = (struct sl_option){.name = "split",
-                                      .type = SL_OPTION_TEXT,
-                                      .value = &ogb.split,
-                                      .placeholder = "SCHEME",
-                                      .help = "which directory of split/, where there are several"};
+    n = sl_import_feature_options(im, options, n);
+    const struct sl_option own[] = {
+        {.name = "add-inverse-edge",
+         .type = SL_OPTION_FLAG,
+         .value = &ogb.inverse,
+         .given = &ogb.inverse_given,
+         .no_default = true,
+         .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, "
+                 "for ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
+        {.name = "task",
+         .type = SL_OPTION_CHOICE,
+         .value = &ogb.task,
+         .choices = sl_label_tasks,
+         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(own); i++)
+        options[n++] = own[i];
+    offer_schemes(options, n);
     const struct sl_operand operand = {"SRC", &im->source, false};
     const struct sl_command_usage usage = {
         .command = "import ogb",
-        .about = "Reads a node property prediction data set of OGB: SRC is its unpacked directory "
-                 "with raw/ and split/ in it. --symmetrise does what OGB calls add_inverse_edge.",
-        .example = "sluice import ogb dataset/ogbn_products --symmetrise --out data/products",
+        .about = "Reads a node property prediction data set of OGB, csv.gz or data.npz: SRC is its "
+                 "unpacked directory with raw/ and split/ in it. Inverse edges are added where "
+                 "OGB's own loader adds them, which goes by SRC's name.",
+        .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
+                   "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
         .operands = &operand,
         .n_operands = 1,
         .options = options,
         .n_options = n,
     };
     int rc = sl_options_parse(&usage, argc, argv);
+    if (rc == SL_OK && im->split && isalpha((unsigned char)im->split[0])) {
+        ogb.split = im->split;
+        im->split = NULL;
+    }
+    if (rc == SL_OK && ogb.inverse && im->symmetrise)
+        rc = sl_fail(SL_EINVAL, "import ogb: --symmetrise and --add-inverse-edge both given: "
+                                "--symmetrise also merges edges: leave one out");
+    if (rc == SL_OK)
+        rc = sl_import_check_options(im, "import ogb");
     if (rc == SL_OK)
         rc = sl_import_execute(im, &ogb, read_ogb, summarise);
     free(im);

@@ -148,6 +148,8 @@ static void print_overview(const struct inspection *in)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+    if (ds->vertex_map)
+        sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
     sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
     sl_table_row(&t, "files|");
     uint64_t sum = each_file(in, show_file, &t);
@@ -234,6 +236,7 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddStringToObject(root, "name", ds->name);
     cJSON_AddStringToObject(root, "digest", digest);
     cJSON_AddBoolToObject(root, "validated_now", ds->validated_now);
+    cJSON_AddBoolToObject(root, "reordered", ds->vertex_map != NULL);
     cJSON_AddNumberToObject(root, "open_seconds", in->open_seconds);
     cJSON_AddNumberToObject(root, "num_nodes", (double)ds->n_nodes);
     cJSON_AddNumberToObject(root, "num_edges", (double)ds->n_edges);

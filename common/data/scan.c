@@ -34,16 +34,16 @@ struct check {
     first_bad_fn *first;
 };
 
-// `type` is also the accumulator's, so that a lane of it is a lane of the data.
-#define SCAN(name, type, bad)                                                                      \
+// `word` is the accumulator's, an integer of the data's size: a lane of it is a lane of the data.
+#define SCAN_AS(name, type, word, bad)                                                             \
     static SL_SIMD bool any_##name(const void *data, uint64_t n, uint64_t limit)                   \
     {                                                                                              \
         const type *v = data;                                                                      \
         const type max = (type)limit;                                                              \
-        type acc = 0;                                                                              \
+        word acc = 0;                                                                              \
         (void)max;                                                                                 \
         for (uint64_t i = 0; i < n; i++)                                                           \
-            acc |= (type)(bad);                                                                    \
+            acc |= (word)(bad);                                                                    \
         return acc != 0;                                                                           \
     }                                                                                              \
     static uint64_t first_##name(const void *data, uint64_t n, uint64_t limit)                     \
@@ -56,6 +56,7 @@ struct check {
             i++;                                                                                   \
         return i;                                                                                  \
     }
+#define SCAN(name, type, bad) SCAN_AS(name, type, type, bad)
 
 SCAN(id32, uint32_t, v[i] >= max)
 SCAN(id64, uint64_t, v[i] >= max)
@@ -77,39 +78,17 @@ SCAN(offset, uint64_t, (v[i] - v[i - 1] > UINT32_MAX) | (v[i] > max))
 SCAN(descent32, uint32_t, v[i] <= v[i - 1])
 SCAN(descent64, uint64_t, v[i] <= v[i - 1])
 
-// The same for floating point, whose accumulator is an integer of its size. NaN compares false.
-#define SCAN_REAL(name, type, word, bad)                                                           \
-    static SL_SIMD bool any_##name(const void *data, uint64_t n, uint64_t limit)                   \
-    {                                                                                              \
-        const type *v = data;                                                                      \
-        const type max = (type)limit;                                                              \
-        word acc = 0;                                                                              \
-        (void)max;                                                                                 \
-        for (uint64_t i = 0; i < n; i++)                                                           \
-            acc |= (word)(bad);                                                                    \
-        return acc != 0;                                                                           \
-    }                                                                                              \
-    static uint64_t first_##name(const void *data, uint64_t n, uint64_t limit)                     \
-    {                                                                                              \
-        const type *v = data;                                                                      \
-        const type max = (type)limit;                                                              \
-        uint64_t i = 0;                                                                            \
-        (void)max;                                                                                 \
-        while (i < n && !(bad))                                                                    \
-            i++;                                                                                   \
-        return i;                                                                                  \
-    }
-
-// The limit is rounded to the type. Where that makes it larger, no value lies between the two;
-// where smaller, from 2^24 classes in float32 on, the last class is refused.
-SCAN_REAL(class_f32, float, uint32_t,
-          (v[i] < -1) | (v[i] >= max) | ((truncf(v[i]) != v[i]) & (v[i] == v[i])))
-SCAN_REAL(class_f64, double, uint64_t,
-          (v[i] < -1) | (v[i] >= max) | ((trunc(v[i]) != v[i]) & (v[i] == v[i])))
-SCAN_REAL(flag_f32, float, uint32_t, (v[i] > 0) & (v[i] != 1))
-SCAN_REAL(flag_f64, double, uint64_t, (v[i] > 0) & (v[i] != 1))
-SCAN_REAL(number_f32, float, uint32_t, (v[i] > FLT_MAX) | (v[i] < -FLT_MAX))
-SCAN_REAL(number_f64, double, uint64_t, (v[i] > (double)FLT_MAX) | (v[i] < -(double)FLT_MAX))
+// Floating point: NaN compares false. The limit is rounded to the type. Where that makes it larger,
+// no value lies between the two; where smaller, from 2^24 classes in float32 on, the last class is
+// refused.
+SCAN_AS(class_f32, float, uint32_t,
+        (v[i] < -1) | (v[i] >= max) | ((truncf(v[i]) != v[i]) & (v[i] == v[i])))
+SCAN_AS(class_f64, double, uint64_t,
+        (v[i] < -1) | (v[i] >= max) | ((trunc(v[i]) != v[i]) & (v[i] == v[i])))
+SCAN_AS(flag_f32, float, uint32_t, (v[i] > 0) & (v[i] != 1))
+SCAN_AS(flag_f64, double, uint64_t, (v[i] > 0) & (v[i] != 1))
+SCAN_AS(number_f32, float, uint32_t, (v[i] > FLT_MAX) | (v[i] < -FLT_MAX))
+SCAN_AS(number_f64, double, uint64_t, (v[i] > (double)FLT_MAX) | (v[i] < -(double)FLT_MAX))
 SCAN(flag8, int8_t, v[i] > 1)
 SCAN(uflag8, uint8_t, v[i] > 1)
 SCAN(flag32, int32_t, v[i] > 1)

@@ -457,6 +457,50 @@ START_TEST(ogb_inverse_edges_are_added_and_merged)
 }
 END_TEST
 
+START_TEST(ogb_edges_are_doubled_as_its_loader_does)
+{
+    // Nothing is merged, and a self-loop is there twice; of ogbn-products without being asked.
+    make_ogb();
+    imported(import_ogb("--add-inverse-edge", NULL));
+    ck_assert_str_eq(topology("a"), "0<1,1,2 1<0,0,2,3 2<0,1 3<1 4<4,4 of 5");
+    ck_assert_int_eq(import_ogb("--add-inverse-edge", "--symmetrise"), SL_EINVAL);
+    assert_message_has("leave one out");
+    ck_assert_int_eq(rename(in_dir("src"), in_dir("ogbn_products_pyg")), 0);
+    imported(RUN(sl_command_import, "import", "ogb", in_dir("ogbn_products_pyg"), "-q", "--out",
+                 in_dir("b")));
+    ck_assert_str_eq(topology("b"), "0<1,1,2 1<0,0,2,3 2<0,1 3<1 4<4,4 of 5");
+    imported(RUN(sl_command_import, "import", "ogb", in_dir("ogbn_products_pyg"), "-q", "--out",
+                 in_dir("c"), "--no-add-inverse-edge"));
+    ck_assert_str_eq(topology("c"), "0<2 1<0,0,3 2<1 4<4 of 5");
+    ck_assert_int_eq(rename(in_dir("ogbn_products_pyg"), in_dir("ogbn_arxiv")), 0);
+    imported(
+        RUN(sl_command_import, "import", "ogb", in_dir("ogbn_arxiv"), "-q", "--out", in_dir("d")));
+    ck_assert_str_eq(topology("d"), "0<2 1<0,0,3 2<1 4<4 of 5");
+}
+END_TEST
+
+START_TEST(several_label_columns_are_a_matrix)
+{
+    static const char labels[] = "1,0,1\n0,0,0\nnan,nan,nan\n1,1,1\n0,nan,1\n";
+    static const float wanted[5][3] = {
+        {1, 0, 1}, {0, 0, 0}, {NAN, NAN, NAN}, {1, 1, 1}, {0, NAN, 1}};
+    struct sl_dataset ds;
+    float row[3];
+    make_ogb();
+    write_gz("src/raw/node-label.csv.gz", labels, strlen(labels));
+    imported(import_ogb(NULL, NULL));
+    open_dataset("a", SL_NEED_TRAINING, &ds);
+    ck_assert_int_eq(ds.task, SL_TASK_MULTILABEL);
+    ck_assert_uint_eq(ds.n_classes, 3);
+    for (uint64_t v = 0; v < 5; v++) {
+        sl_dataset_targets(&ds, v, row);
+        for (int d = 0; d < 3; d++)
+            ck_assert(isnan(wanted[v][d]) ? isnan(row[d]) : row[d] == wanted[v][d]);
+    }
+    sl_dataset_close(&ds);
+}
+END_TEST
+
 START_TEST(ogb_without_features_labels_and_split_is_a_graph)
 {
     make_ogb();
@@ -496,9 +540,10 @@ static const struct {
     {"raw/node-feat", "1\n2\n", SL_EFORMAT, "found 2 rows: wanted one for each of the 5"},
     {"raw/node-feat", "1\n2\n3\n4\n5\n6\n", SL_EFORMAT, "wanted one for each of the 5"},
     {"raw/node-feat", "", SL_EFORMAT, "found 0 rows"},
-    {"raw/node-label", "1,0\n", SL_EUNSUPPORTED, "multi-label"},
+    {"raw/node-label", "1,0\n0,2\n", SL_EFORMAT, "vertex 1: found 2: wanted 0 or 1"},
+    {"raw/node-label", "1,0\n0\n", SL_EFORMAT, "line 2: found 'the end of the line'"},
     {"raw/node-label", "1\n2\n0.5\n", SL_EFORMAT, "line 3: found '0.5': wanted a class"},
-    {"raw/node-label", "-1\n", SL_EFORMAT, "found '-1': wanted a class"},
+    {"raw/node-label", "-0.5\n", SL_EFORMAT, "found '-0.5': wanted a class"},
     {"raw/node-label", "nan\nnan\nnan\nnan\nnan\n", SL_EFORMAT, "no vertex has a label"},
     {"split/time/valid", NULL, SL_ENOENT, "split/time/valid"},
     {"split/time/test", "5\n", SL_EFORMAT, "found '5': wanted a vertex from 0 to 4"},
@@ -538,8 +583,12 @@ START_TEST(other_layouts_are_named)
     assert_message_has("wanted the unpacked directory of an OGB node data set");
     ck_assert_int_eq(mkdir(in_dir("src/raw"), 0755), 0);
     write_text("src/raw/data.npz", "");
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_EFORMAT);
+    assert_message_has("raw/data.npz: is not a zip file (numpy's .npz): it is empty");
+    ck_assert_int_eq(remove(in_dir("src/raw/data.npz")), 0);
+    write_text("src/raw/triplet-type-list.csv.gz", "");
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);
-    assert_message_has("binary layout");
+    assert_message_has("several types of vertices and edges");
 }
 END_TEST
 
@@ -565,6 +614,8 @@ int main(void)
     t = add_case(s, "ogb");
     tcase_add_test(t, an_ogb_data_set_is_read);
     tcase_add_test(t, ogb_inverse_edges_are_added_and_merged);
+    tcase_add_test(t, ogb_edges_are_doubled_as_its_loader_does);
+    tcase_add_test(t, several_label_columns_are_a_matrix);
     tcase_add_test(t, ogb_without_features_labels_and_split_is_a_graph);
     tcase_add_loop_test(t, a_broken_ogb_data_set_is_explained, 0, SL_COUNT_OF(broken_ogb));
     tcase_add_test(t, one_of_several_splits_must_be_named);

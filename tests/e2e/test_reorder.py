@@ -1,0 +1,243 @@
+"""`sluice reorder`: the same graph under other numbers, and the same training."""
+
+import os
+
+import numpy as np
+
+from harness import cases, metadata_of, planted, read_json, small_job, timeout, write_dataset
+from test_bad_input import refused
+from test_data_tools import check_dataset, digest_of, leftovers
+
+KINDS = ("degree", "hotness", "bfs")
+
+
+def graph(**extra):
+    """A graph with weights, extra arrays, isolated vertices and self-loops."""
+    arrays = planted(n=700)
+    rng = np.random.default_rng(3)
+    arrays["edge_weight"] = rng.random(len(arrays["indices"])).astype(np.float32)
+    arrays["node_year"] = rng.integers(1990, 2020, 700).astype(np.int16)
+    arrays["train_idx"] = rng.permutation(arrays["train_idx"])  # an order that is to be kept
+    arrays.update(extra)
+    return arrays
+
+
+def rows_of(arrays):
+    return np.split(arrays["indices"], arrays["indptr"][1:-1])
+
+
+def assert_same_graph(old, new, order):
+    """`new` is `old` with vertex order[v] named v."""
+    n = len(order)
+    assert sorted(order) == list(range(n)), "the map is no permutation"
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    before, after = rows_of(old), rows_of(new)
+    for v in range(n):
+        assert (after[v] == rank[before[order[v]]]).all(), v
+    for name in ("node_feat", "node_year"):
+        assert new[name].dtype == old[name].dtype
+        assert (new[name] == old[name][order]).all(), name
+    assert (new["node_label"].reshape(-1) == old["node_label"][order]).all()
+    weights = np.split(old["edge_weight"], old["indptr"][1:-1])
+    assert (new["edge_weight"] == np.concatenate([weights[v] for v in order])).all()
+    for name in ("train_idx", "val_idx", "test_idx"):
+        assert (new[name] == rank[old[name]]).all(), name
+
+
+def degree_order(arrays):
+    out_degree = np.bincount(arrays["indices"], minlength=len(arrays["indptr"]) - 1)
+    return np.argsort(-out_degree, kind="stable")
+
+
+def bfs_order(arrays):
+    rows, n = rows_of(arrays), len(arrays["indptr"]) - 1
+    seen, order = np.zeros(n, bool), []
+    for start in np.argsort(-np.diff(arrays["indptr"]), kind="stable"):
+        if seen[start]:
+            continue
+        seen[start] = True
+        queue = [start]
+        while queue:
+            v = queue.pop(0)
+            order.append(v)
+            for u in rows[v]:
+                if not seen[u]:
+                    seen[u] = True
+                    queue.append(u)
+    return np.array(order)
+
+
+def expected_visits(arrays, fanout):
+    n, degree = len(arrays["indptr"]) - 1, np.diff(arrays["indptr"])
+    to = np.repeat(np.arange(n), degree)
+    p = np.zeros(n)
+    p[arrays["train_idx"]] = 1
+    total = p.copy()
+    for k in fanout:
+        share = p[to] * (1 if k < 0 else np.minimum(1, k / degree[to]))
+        p = np.bincount(arrays["indices"], share, n)
+        total += p
+    return total
+
+
+def reorder(box, by, source="old", out="new", *options):
+    return box.sluice("reorder", source, "--by", by, "--out", out, *options)
+
+
+@cases(*KINDS)
+def test_graph_is_the_same_under_other_numbers(box, by):
+    old = graph()
+    meta = {**metadata_of(old), "licence": "mine"}
+    write_dataset(box.path("old"), old, metadata=meta)
+    with open(box.path("old", "names.txt"), "w") as file:
+        file.write("of no data set\n")
+    result = reorder(box, by).ok()
+    meta, new = check_dataset(box.path("new"))
+    order = new["vertex_map"]
+    assert_same_graph(old, new, order)
+    assert meta["licence"] == "mine" and meta["name"] == "new" and meta["order"]["by"] == by
+    assert meta["order"]["of"] == "test", meta
+    assert "names.txt" in result.out and "left out" in result.out, result
+    assert not leftovers(box, "old", "new")
+    if by == "degree":
+        assert (order == degree_order(old)).all()
+    elif by == "bfs":
+        assert (order == bfs_order(old)).all()
+    else:
+        visits = expected_visits(old, [15, 10, 5])[order]
+        assert (np.diff(visits) <= 1e-6 * visits[:-1]).all(), "not by falling visits"
+
+
+def test_hotness_follows_the_fanout(box):
+    old = graph()
+    write_dataset(box.path("old"), old)
+    reorder(box, "hotness", "old", "new", "--fanout", "-1,2").ok()
+    visits = expected_visits(old, [-1, 2])[np.load(box.path("new", "vertex_map.npy"))]
+    assert (np.diff(visits) <= 1e-6 * visits[:-1]).all()
+    assert read_json(box.path("new", "metadata.json"))["order"]["fanout"] == [-1, 2]
+    assert visits[0] > 1
+
+
+def test_maps_compose_and_lead_back(box):
+    old = graph()
+    write_dataset(box.path("old"), old)
+    reorder(box, "bfs", "old", "once").ok()
+    result = reorder(box, "degree", "once", "twice").ok()
+    assert "earlier reordering" in result.out, result
+    _, twice = check_dataset(box.path("twice"))
+    assert_same_graph(old, twice, twice["vertex_map"])
+    assert box.sluice("inspect", "twice", "-o", "json").ok().json()["reordered"] is True
+    assert "vertex_map.npy has the ids" in box.sluice("inspect", "twice").ok().out
+    assert box.sluice("inspect", "old", "-o", "json").ok().json()["reordered"] is False
+    # In place: nothing is read after the directory has its name.
+    reorder(box, "hotness", "once", "once", "--force").ok()
+    _, once = check_dataset(box.path("once"))
+    assert_same_graph(old, once, once["vertex_map"])
+
+
+@cases(*KINDS)
+def test_threads_do_not_matter(box, by):
+    write_dataset(box.path("old"), graph())
+    reorder(box, by, "old", "a", "--threads", "1").ok()
+    reorder(box, by, "old", "b", "--threads", "4", "--quiet").ok()
+    assert digest_of(box.path("a")) == digest_of(box.path("b"))
+
+
+@timeout(120)
+@cases("graphsage", "gcn")
+def test_training_is_the_same_to_the_bit(box, kind):
+    """Lists and rows keep their order, so batches, samples and sums are those of the original."""
+    write_dataset(box.path("old"), graph())
+    reorder(box, "hotness").ok()
+    reports = {}
+    for name in ("old", "new"):
+        job = small_job(name, output=f"runs/{name}", **{"model.kind": kind})
+        result, reports[name] = box.run(job, name=name)
+        result.ok()
+    for key in ("params_sha256", "test_accuracy"):
+        assert reports["old"][key] == reports["new"][key], (key, reports)
+    assert reports["new"]["test_accuracy"] > 0.5
+
+
+@timeout(120)
+def test_predictions_come_in_the_order_from_before(box):
+    write_dataset(box.path("old"), graph())
+    reorder(box, "bfs", "old", "once").ok()
+    reorder(box, "hotness", "once", "new").ok()
+    result, _ = box.run(small_job("old"))
+    result.ok()
+    made = {}
+    for name in ("old", "new"):
+        box.sluice("predict", "runs/job", "--dataset", name, "--out", f"{name}.npy").ok()
+        made[name] = np.load(box.path(f"{name}.npy"))
+    assert (made["old"] == made["new"]).all(), "other bits, or another order"
+
+
+@cases("multilabel", "regression")
+def test_labels_of_other_tasks(box, task):
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, (700, 3)).astype(np.int8) if task == "multilabel" else None
+    labels = rng.random((700, 2)).astype(np.float64) if labels is None else labels
+    old = graph(node_label=labels)
+    meta = {**metadata_of(old), "task": task, "num_classes": labels.shape[1]}
+    write_dataset(box.path("old"), old, metadata=meta)
+    reorder(box, "degree").ok()
+    new = np.load(box.path("new", "node_label.npy"))
+    assert new.dtype == labels.dtype
+    assert (new == labels[np.load(box.path("new", "vertex_map.npy"))]).all()
+    box.sluice("inspect", "new").ok()
+
+
+@cases("wide", "topology", "empty", "half")
+def test_other_forms(box, form):
+    old = graph()
+    if form == "wide":
+        old["indices"] = old["indices"].astype(np.int64)
+    if form == "half":
+        old["node_feat"] = old["node_feat"].astype(np.float16)
+    if form in ("topology", "empty"):
+        old = {key: old[key] for key in ("indptr", "indices")}
+    if form == "empty":
+        old["indptr"], old["indices"] = np.zeros(6, np.int64), old["indices"][:0]
+    meta = {"num_nodes": len(old["indptr"]) - 1, "num_edges": len(old["indices"])}
+    if form in ("wide", "half"):
+        meta = metadata_of(old)
+    write_dataset(box.path("old"), old, metadata=meta)
+    reorder(box, "bfs").ok()
+    _, new = check_dataset(box.path("new"))
+    if form in ("wide", "half"):
+        assert_same_graph(old, new, new["vertex_map"])
+    else:
+        assert (new["vertex_map"] == bfs_order(old)).all()
+    box.sluice("inspect", "new").ok()
+
+
+BAD = {
+    "no training vertices": (["--by", "hotness"], "has none: add train_idx.npy"),
+    "fanout without hotness": (["--by", "bfs", "--fanout", "5"], "only hotness depends on it"),
+    "bad fanout": (["--by", "hotness", "--fanout", "5,x"], "reorder: --fanout '5,x': wanted"),
+    "unknown order": (["--by", "rabbit"], "degree"),
+    "exists": (["--by", "bfs", "--out", "taken"], "taken"),
+}
+
+
+@cases(*BAD)
+def test_refused(box, what):
+    arguments, message = BAD[what]
+    old = graph()
+    if what == "no training vertices":
+        del old["train_idx"]
+    write_dataset(box.path("old"), old)
+    os.makedirs(box.path("taken"))
+    result = box.sluice("reorder", "old", "--out", "new", *arguments)
+    refused(box, result, message)
+    assert not leftovers(box, "old", "taken")
+
+
+def test_damaged_map_is_refused(box):
+    old = graph(vertex_map=np.zeros(700, np.int32))
+    write_dataset(box.path("old"), old)
+    result = reorder(box, "degree")
+    refused(box, result, "vertex_map.npy: element 1 is 0, which element 0 is already")
+    assert not leftovers(box, "old")
