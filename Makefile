@@ -93,12 +93,18 @@ libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(NEED_$(1)))
 GEN_SRC := $(GEN)/common/ipc/control.pb-c.c
 GEN_HDR := $(GEN)/common/ipc/control.pb-c.h
 
+# An archive is also made again when it is of other sources than there are now, whatever their times
+# (a checkout brings and takes files): NAME.sources has the list it was made of.
 define library
 OBJ_$(1) := $$(patsubst %.c,$(OBJ)/%.o,$$(SRC_$(1)))
+ifneq ($$(strip $$(file <$(LIB)/$(1).sources)),$$(SRC_$(1)))
+$(LIB)/libsl_$(1).a: always
+endif
 $(LIB)/libsl_$(1).a: $$(OBJ_$(1)) $(if $(filter ipc,$(1)),$(OBJ)/control.pb-c.o)
 	@mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+	$$(Q)rm -f $$@ && ar rcs $$@ $$(filter %.o,$$^) && echo '$$(SRC_$(1))' >$(LIB)/$(1).sources
 endef
+.PHONY: always
 $(foreach l,$(LIBS),$(eval $(call library,$(l))))
 
 $(OBJ)/%.o: %.c | $(GEN_HDR)
@@ -178,4 +184,3 @@ help:
 	@sed -n '3,10s/^# \{0,1\}//p' Makefile
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
-.SECONDARY:

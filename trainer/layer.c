@@ -43,6 +43,13 @@ float sl_layer_glorot_bound(uint64_t rows, uint64_t columns)
     return sqrtf(6.0f / (float)(rows + columns));
 }
 
+struct sl_layer sl_layer_square(const struct sl_layer *layer)
+{
+    struct sl_layer square = *layer;
+    square.d_in = layer->d_out;
+    return square;
+}
+
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n)
 {
     float *p = sl_mempool_alloc(env->pool, n * sizeof *p);

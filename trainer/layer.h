@@ -143,7 +143,7 @@ struct sl_infer_piece {
 struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // blocks carry the in-degrees of their input nodes
-    bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex itself
+    bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
 
     // SL_EINVAL when a layer of these widths can not be (heads that do not divide them); NULL:
@@ -184,6 +184,9 @@ struct sl_tensor sl_layer_vector(const struct sl_layer *layer, const char *name,
 // "glorot".
 float sl_layer_linear_bound(uint64_t inputs);
 float sl_layer_glorot_bound(uint64_t rows, uint64_t columns);
+
+// The layer as one of d_out inputs, for the products with a weight that is (d_out, d_out).
+struct sl_layer sl_layer_square(const struct sl_layer *layer);
 
 // Pool memory for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);

@@ -44,20 +44,6 @@ static struct sl_norm norm_of(const struct sl_layer *layer)
         .kind = layer->options->norm, .dim = layer->d_out, .offset = layer->offset + NORM};
 }
 
-// The second half of the MLP as a layer, for the products.
-static struct sl_layer second(const struct sl_layer *layer)
-{
-    struct sl_layer square = *layer;
-    square.d_in = layer->d_out;
-    return square;
-}
-
-static bool self_edge(const struct sl_layer *layer)
-{
-    (void)layer;
-    return false;
-}
-
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
 {
     const struct sl_layer_options *o = layer->options;
@@ -133,7 +119,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     tape->y = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!tape->y)
         return SL_ENOMEM;
-    const struct sl_layer square = second(layer);
+    const struct sl_layer square = sl_layer_square(layer);
     return sl_layer_product(env, &square, own->after, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
                             tape->y);
 }
@@ -164,7 +150,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct own *own = tape->own;
     uint32_t n_dst = tape->hop.csr.n_dst, d_out = layer->d_out;
     enum sl_activation act = layer->options->activation;
-    const struct sl_layer square = second(layer);
+    const struct sl_layer square = sl_layer_square(layer);
     float *dbias = gradient + layer->offset[LIN0_BIAS];
     float *d = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!d)
@@ -223,14 +209,13 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         bias = NULL;
     }
     SL_TRY(k->bias_act(inner, n_dst, d_out, bias, act, &NO_DROPOUT));
-    const struct sl_layer square = second(layer);
+    const struct sl_layer square = sl_layer_square(layer);
     return sl_layer_product(env, &square, inner, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
                             piece->y);
 }
 
 const struct sl_layer_kind sl_layer_gin = {
     .name = "gin",
-    .self_edge = self_edge,
     .bias = LIN1_BIAS,
     .describe = describe,
     .forward = forward,

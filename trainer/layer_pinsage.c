@@ -39,20 +39,6 @@ struct own {
     float *z;      // (n_dst, d_out); NULL for the model's last layer
 };
 
-// W_nbr as a layer, for the products.
-static struct sl_layer neighbour(const struct sl_layer *layer)
-{
-    struct sl_layer square = *layer;
-    square.d_in = layer->d_out;
-    return square;
-}
-
-static bool self_edge(const struct sl_layer *layer)
-{
-    (void)layer;
-    return false;
-}
-
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
 {
     uint32_t d_in = layer->d_in, d_out = layer->d_out;
@@ -85,7 +71,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
 {
     (void)input_gradient;
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer square = neighbour(layer);
+    const struct sl_layer square = sl_layer_square(layer);
     uint64_t n = (uint64_t)csr->n_dst * layer->d_out;
     struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
     if (!own)
@@ -137,7 +123,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 {
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer square = neighbour(layer);
+    const struct sl_layer square = sl_layer_square(layer);
     SL_TRY(finish_backward(env, layer, tape, dy, gradient + layer->offset[NBR_BIAS]));
     SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst,
                                      gradient + layer->offset[SELF_WEIGHT]));
@@ -216,7 +202,6 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 
 const struct sl_layer_kind sl_layer_pinsage = {
     .name = "pinsage",
-    .self_edge = self_edge,
     .bias = SL_LAYER_NO_BIAS,
     .describe = describe,
     .forward = forward,

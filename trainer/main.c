@@ -28,22 +28,6 @@ struct program {
     struct sl_model model;
 };
 
-// What layer-wise inference looks up in the graph beside its edges.
-static int prepare_inference(struct program *p, int threads)
-{
-    if (sl_model_needs_self_loops(&p->model)) {
-        SL_TRY(sl_self_loops_find(&p->dataset, threads, &p->self_loops));
-        if (sl_model_needs_out_degrees(&p->model))
-            SL_TRY(sl_self_loops_count_out(&p->self_loops, threads));
-        p->model.self_loops = &p->self_loops;
-    }
-    if (sl_neighbours_walks(&p->config)) {
-        SL_TRY(sl_neighbours_init(&p->neighbours, &p->config, &p->dataset, p->model.env.kernels));
-        p->model.neighbours = &p->neighbours;
-    }
-    return SL_OK;
-}
-
 static int prepare(struct program *p)
 {
     struct sl_worker *w = &p->worker;
@@ -55,7 +39,8 @@ static int prepare(struct program *p)
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(
         sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective, sl_kernels_cpu()));
-    return prepare_inference(p, threads);
+    return sl_model_prepare_inference(&p->model, &p->config, &p->dataset, threads, &p->self_loops,
+                                      &p->neighbours);
 }
 
 // Says Hello with the parameter tensors and waits for the arena.

@@ -6,6 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/data/self_loops.h"
 
 // Adding a kind of model is a file that fills a struct sl_layer_kind, and a line here.
 static const struct sl_layer_kind *const KINDS[] = {
@@ -156,6 +157,23 @@ bool sl_model_needs_self_loops(const struct sl_model *model)
 bool sl_model_needs_out_degrees(const struct sl_model *model)
 {
     return sl_model_needs_self_loops(model) && model->options.degrees == SL_DEGREES_BLOCK;
+}
+
+int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
+                               const struct sl_dataset *ds, int threads,
+                               struct sl_self_loops *loops, struct sl_neighbours *neighbours)
+{
+    if (sl_model_needs_self_loops(model)) {
+        SL_TRY(sl_self_loops_find(ds, threads, loops));
+        if (sl_model_needs_out_degrees(model))
+            SL_TRY(sl_self_loops_count_out(loops, threads));
+        model->self_loops = loops;
+    }
+    if (sl_neighbours_walks(config)) {
+        SL_TRY(sl_neighbours_init(neighbours, config, ds, model->env.kernels));
+        model->neighbours = neighbours;
+    }
+    return SL_OK;
 }
 
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,

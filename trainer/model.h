@@ -80,6 +80,13 @@ uint32_t sl_model_infer_width(const struct sl_model *model);
 bool sl_model_needs_self_loops(const struct sl_model *model);
 bool sl_model_needs_out_degrees(const struct sl_model *model);
 
+// Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
+// over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
+// returned) are filled as needed, and the model points to them. The data set must outlive it.
+int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
+                               const struct sl_dataset *ds, int threads,
+                               struct sl_self_loops *loops, struct sl_neighbours *neighbours);
+
 // SL_EPROTO when the block's header can not belong to this model.
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
                          uint64_t payload_bytes);

@@ -188,23 +188,6 @@ static int prepare(struct program *p)
                          sl_kernels_cpu());
 }
 
-// What the graph has to tell beside its edges.
-static int prepare_graph(struct program *p)
-{
-    int threads = (int)p->a.threads;
-    if (sl_model_needs_self_loops(&p->model)) {
-        SL_TRY(sl_self_loops_find(&p->dataset, threads, &p->self_loops));
-        if (sl_model_needs_out_degrees(&p->model))
-            SL_TRY(sl_self_loops_count_out(&p->self_loops, threads));
-        p->model.self_loops = &p->self_loops;
-    }
-    if (sl_neighbours_walks(&p->config)) {
-        SL_TRY(sl_neighbours_init(&p->neighbours, &p->config, &p->dataset, p->model.env.kernels));
-        p->model.neighbours = &p->neighbours;
-    }
-    return SL_OK;
-}
-
 // ---- talking ------------------------------------------------------------------------------------
 
 static int say_hello(struct program *p)
@@ -463,7 +446,8 @@ static int predict(struct program *p)
     p->a.chunk = SL_MIN(p->a.chunk, SL_MAX(p->dataset.n_nodes, (uint64_t)1));
     g.chunk_rows = (uint32_t)p->a.chunk;
     SL_TRY(take_params(p, &g.params));
-    SL_TRY(prepare_graph(p));
+    SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
+                                      &p->self_loops, &p->neighbours));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));

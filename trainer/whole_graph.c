@@ -64,8 +64,11 @@ static int bank_open(struct bank *b, const struct sl_whole_graph *g, uint32_t wi
         return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
                              "activations: a file in '%s'", g->scratch);
     if (ftruncate(b->fd, (off_t)b->bytes) != 0)
-        return sl_fail_errno(SL_EIO, errno, "activations: %llu bytes in '%s'",
-                             (unsigned long long)b->bytes, g->scratch);
+        return sl_fail_errno(
+            SL_EIO, errno,
+            "activations: a file of %llu bytes in '%s': name another directory with "
+            "--scratch",
+            (unsigned long long)b->bytes, g->scratch);
     void *map = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
     if (map == MAP_FAILED)
         return sl_fail_errno(SL_ENOMEM, errno, "activations: mapping %llu bytes of '%s'",

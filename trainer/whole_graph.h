@@ -17,8 +17,8 @@
  * MEMORY. memory_bytes bounds what is resident of features, edges and activations in this process:
  * before a piece may bring it over the bound all pages are given back to the kernel, which still
  * has them in its cache for as long as it likes. A piece (piece.h) keeps what it touches itself,
- * even if that is more: a page for each of its edges at worst. Not in the bound: 8 bytes a vertex of
- * indptr, a bit a vertex of the needed rows, the rows of one chunk, and the pool of one piece.
+ * even if that is more: a page for each of its edges at worst. Not in the bound: 8 bytes a vertex
+ * of indptr, a bit a vertex of the needed rows, the rows of one chunk, and the pool of one piece.
  */
 #ifndef SL_TRAINER_WHOLE_GRAPH_H
 #define SL_TRAINER_WHOLE_GRAPH_H

@@ -1,7 +1,6 @@
 #include "broker/cli/array_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 #include "common/base/half.h"
 
 enum { NAME_BYTES = 4608, HEAD_BYTES = 66 << 10, BATCH_BYTES = 64 << 10 };
@@ -98,13 +98,9 @@ static int take_raw(struct sl_array_reader *r, const struct sl_npy_header *raw, 
 static int open_file(struct sl_array_reader *r, const char *path, const struct sl_npy_header *raw)
 {
     struct stat st;
-    // Non-blocking, so that a pipe of that name is an error and not a hang.
-    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    r->fd = sl_open_file(path);
     if (r->fd < 0)
-        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
-                             : errno == EACCES || errno == EPERM ? SL_EACCESS
-                                                                 : SL_EIO,
-                             errno, "%s: can not be opened", path);
+        return r->fd;
     if (fstat(r->fd, &st) < 0)
         return sl_fail_errno(SL_EIO, errno, "%s", path);
     if (!S_ISREG(st.st_mode))

@@ -229,8 +229,9 @@ static void print_switching(const cJSON *report)
     char time[SL_UNITS_BYTES];
     if (!(number(switching, "batches") > 0))
         return;
-    printf("switching   %.0f batches by standby trainers in %.0f turns",
-           number(switching, "batches"), number(switching, "switches"));
+    double turns = number(switching, "switches");
+    printf("switching   %.0f batches by standby trainers in %.0f turn%s",
+           number(switching, "batches"), turns, turns == 1 ? "" : "s");
     if (!isnan(number(switching, "seconds_saved")))
         printf(", about %s saved", sl_units_seconds(time, number(switching, "seconds_saved")));
     printf("\n");
@@ -305,6 +306,15 @@ static void print_evaluation(const cJSON *found)
     }
 }
 
+// The report names a metric as the job file does.
+static const char *metric_name(const char *key)
+{
+    for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
+        if (strcmp(sl_measure_key(m), key) == 0)
+            return sl_measure_name(m);
+    return key;
+}
+
 static void print_results(const cJSON *report)
 {
     const cJSON *best = member(report, "best_metric"), *stop = member(report, "stopped_early");
@@ -318,7 +328,8 @@ static void print_results(const cJSON *report)
             continue;
         printf("validation  ");
         print_evaluation(member(epoch, "val"));
-        printf(" (epoch %.0f, the best by %s)\n", number(best, "epoch") + 1, text(best, "name"));
+        printf(" (epoch %.0f, the best by %s)\n", number(best, "epoch") + 1,
+               metric_name(text(best, "name")));
     }
     if (!cJSON_IsObject(member(report, "test")))
         return;

@@ -11,7 +11,6 @@
 #include "broker/cli/yaml_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 
 enum { MAX_FILE_BYTES = 16 << 20, MAX_DEPTH = 64 };
 
@@ -482,12 +482,9 @@ int sl_yaml_parse(const char *text, size_t n, const char *name, cJSON **out)
 int sl_yaml_read(const char *path, cJSON **out)
 {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = sl_open_file(path);
     if (fd < 0)
-        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
-                             : errno == EACCES || errno == EPERM ? SL_EACCESS
-                                                                 : SL_EIO,
-                             errno, "%s: can not be opened", path);
+        return fd;
     struct stat st;
     char *text = NULL;
     size_t n = 0;

@@ -13,7 +13,6 @@
 #include "broker/cli/zip_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 
 enum {
     END_BYTES = 22,
@@ -305,13 +305,9 @@ int sl_zip_open(const char *path, struct sl_zip **out)
         free(z);
         return sl_fail(SL_ENOMEM, "%s: out of memory", path);
     }
-    // Non-blocking, so that a pipe of that name is an error and not a hang.
-    z->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    z->fd = sl_open_file(path);
     if (z->fd < 0)
-        rc = sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
-                           : errno == EACCES || errno == EPERM ? SL_EACCESS
-                                                               : SL_EIO,
-                           errno, "%s: can not be opened", path);
+        rc = z->fd;
     else if (fstat(z->fd, &st) < 0)
         rc = sl_fail_errno(SL_EIO, errno, "%s", path);
     else if (!S_ISREG(st.st_mode))

@@ -1,13 +1,13 @@
 #include "common/data/npy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 
 static uint64_t ns_of(struct timespec t)
 {
@@ -42,13 +42,9 @@ static int map_fd(int fd, const char *path, struct sl_npy *out)
 int sl_npy_open(const char *path, struct sl_npy *out)
 {
     *out = (struct sl_npy){0};
-    // Non-blocking, so that a pipe of that name is an error and not a hang.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = sl_open_file(path);
     if (fd < 0)
-        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
-                             : errno == EACCES || errno == EPERM ? SL_EACCESS
-                                                                 : SL_EIO,
-                             errno, "%s: can not be opened", path);
+        return fd;
     int rc = map_fd(fd, path, out);
     close(fd);
     if (rc < 0)

@@ -22,7 +22,6 @@
 #include "common/data/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,6 +35,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 #include "common/base/half.h"
 
 // 100,000 tensors need about 10 MiB; the format's own library stops at 100 MB.
@@ -69,13 +69,9 @@ static const char *type_name(enum sl_dtype dtype)
 
 static int map_file(const char *path, struct sl_safetensors_mapping *m)
 {
-    // Non-blocking, so that a pipe of that name is an error and not a hang.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = sl_open_file(path);
     if (fd < 0)
-        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
-                             : errno == EACCES || errno == EPERM ? SL_EACCESS
-                                                                 : SL_EIO,
-                             errno, "%s: can not be opened", path);
+        return fd;
     int rc = SL_OK;
     struct stat st;
     if (fstat(fd, &st) < 0) {

@@ -1,0 +1,52 @@
+/*
+ * model_child.h - the model, asked from the command line: `sluice-trainer --predict`, `--describe`.
+ *
+ * The command line links no model, so the program that does is started beside it and told the job
+ * on a memfd. It says Hello with the model's tensors, gets the parameters on another memfd, and
+ * reports progress and results in lines on a pipe; the protocol is in trainer/predict.h. It gets
+ * SIGTERM when this process dies, and then removes what it began.
+ */
+#ifndef SL_BROKER_CLI_MODEL_CHILD_H
+#define SL_BROKER_CLI_MODEL_CHILD_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "broker/params.h"
+
+enum { SL_MODEL_CHILD_OPTIONS = 24 };
+
+struct sl_model_child {
+    pid_t pid; // 0 = none
+    int to;    // its standard input; -1 = closed
+    int params_fd;
+    FILE *from; // its standard output
+};
+
+/*
+ * The job of a run directory (its config.json) or of a job file, made fit for this machine: what
+ * says where it trained (devices, split, schedule, arena, cache) is left out, and `dataset` takes
+ * the place of the job's unless it is NULL. *json is owned by the caller.
+ */
+int sl_model_child_job(const char *path, const char *dataset, char **json);
+
+// Starts it with options such as "--predict", NULL-terminated, at most SL_MODEL_CHILD_OPTIONS - 4.
+int sl_model_child_start(struct sl_model_child *c, const char *config_json,
+                         const char *const *options);
+
+// Waits for its Hello.
+int sl_model_child_hello(struct sl_model_child *c, struct sl_params *params);
+
+// Hands it the parameters, (n) floats.
+int sl_model_child_go(struct sl_model_child *c, const float *values, uint64_t n);
+
+/*
+ * The next line, without its end: SL_OK, SL_EAGAIN when it has said all and ended well, the error
+ * it told, SL_EFAILED when it died, SL_EABORTED after Ctrl-C (sl_interrupt_catch()).
+ */
+int sl_model_child_line(struct sl_model_child *c, char *line, size_t bytes);
+
+// Ends it if it still runs; waits for it.
+void sl_model_child_end(struct sl_model_child *c); // safe on a zeroed struct
+
+#endif

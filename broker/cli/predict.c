@@ -1,0 +1,534 @@
+/*
+ * predict.c - `sluice predict` and `sluice embed`: a run's model over a whole graph.
+ *
+ * The model runs in a program of its own (model_child.h), layer after layer over all neighbours,
+ * and writes the result itself, so what is here is small: which job, which parameters, which
+ * vertices, and how good it was where the data set has labels.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "broker/cli/command.h"
+#include "broker/cli/model_child.h"
+#include "broker/cli/options.h"
+#include "broker/cli/prediction_score.h"
+#include "broker/cli/progress.h"
+#include "broker/cli/threads.h"
+#include "broker/cli/units.h"
+#include "broker/rundir.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "config/config.h"
+
+struct options {
+    const char *run, *out, *nodes, *dataset, *weights, *scratch;
+    int set; // enum prediction_set
+    uint64_t layer, memory, chunk, threads;
+    bool layer_given, set_given;
+    bool classes, probabilities, best, last, force, quiet;
+    int format; // 0 text, 1 json
+};
+
+static const char *const set_names[] = {"train", "val", "test", "all", NULL};
+enum { SET_ALL = 3 };
+
+struct prediction {
+    struct options o;
+    struct sl_operand operand;
+    bool embeds;
+    char weights[4200];
+    const char *weights_are; // "best", "last", "given"
+    char *job;               // JSON
+    struct sl_config config;
+    struct sl_dataset dataset;
+    struct sl_model_child child;
+    struct sl_params params;
+    float *values;
+    struct sl_progress progress;
+    uint32_t stage; // layer that progress shows, + 1
+    // Told by the child.
+    uint64_t rows, computed;
+    uint32_t layer;
+    double seconds;
+    struct sl_prediction_score score;
+};
+
+// ---- what is asked ------------------------------------------------------------------------------
+
+static const char *command_name(const struct prediction *p)
+{
+    return p->embeds ? "embed" : "predict";
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+// The best parameters where the run has them, else the last ones.
+static int choose_weights(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    if (o->weights) {
+        snprintf(p->weights, sizeof p->weights, "%s", o->weights);
+        p->weights_are = "given";
+        return SL_OK;
+    }
+    snprintf(p->weights, sizeof p->weights, "%s/model.best.safetensors", o->run);
+    p->weights_are = "best";
+    if (o->best && !exists(p->weights))
+        return sl_fail(SL_ENOENT,
+                       "%s --best: run '%s' has no model.best.safetensors: it was not validated; "
+                       "leave --best out",
+                       command_name(p), o->run);
+    if (!o->last && exists(p->weights))
+        return SL_OK;
+    snprintf(p->weights, sizeof p->weights, "%s/model.safetensors", o->run);
+    p->weights_are = "last";
+    if (!exists(p->weights))
+        return sl_fail(SL_ENOENT,
+                       "%s: run '%s' has no model.safetensors: wait until it is finished, or name "
+                       "parameters with --weights (those of a checkpoint, for example)",
+                       command_name(p), o->run);
+    return SL_OK;
+}
+
+static int check_options(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    const char *name = command_name(p);
+    char path[4200];
+    if (o->classes && o->probabilities)
+        return sl_fail(SL_EINVAL, "%s: --classes and --probabilities: wanted one of them", name);
+    if (o->best + o->last + (o->weights != NULL) > 1)
+        return sl_fail(SL_EINVAL, "%s: --best, --last and --weights: wanted one of them", name);
+    if (o->nodes && o->set_given)
+        return sl_fail(SL_EINVAL, "%s: --nodes and --set: wanted one of them", name);
+    snprintf(path, sizeof path, "%s/config.json", o->run);
+    if (!exists(path))
+        return sl_fail(SL_ENOENT,
+                       "%s: '%s' is no run directory: it has no config.json: wanted what `sluice "
+                       "run` or `sluice import-weights` made",
+                       name, o->run);
+    SL_TRY(sl_rundir_check_file(o->out, "--out"));
+    if (exists(o->out) && !o->force)
+        return sl_fail(SL_EEXIST, "%s: '%s' exists: name another file or give --force", name,
+                       o->out);
+    if (o->scratch && access(o->scratch, W_OK | X_OK) != 0)
+        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT : SL_EACCESS, errno,
+                             "%s --scratch '%s': wanted a directory that can be written to", name,
+                             o->scratch);
+    return choose_weights(p);
+}
+
+static int open_job(struct prediction *p)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/config.json", p->o.run);
+    SL_TRY(sl_model_child_job(path, p->o.dataset, &p->job));
+    SL_TRY(sl_config_parse(p->job, strlen(p->job), path, &p->config));
+    int rc = sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
+                             SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
+    if (rc == SL_ENOENT && !p->o.dataset)
+        return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
+                              p->o.run);
+    return rc;
+}
+
+// ---- the child ----------------------------------------------------------------------------------
+
+// The directory of a file's name.
+static void directory_of(const char *file, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s", file);
+    char *slash = strrchr(out, '/');
+    if (!slash)
+        snprintf(out, bytes, ".");
+    else
+        slash[slash == out] = '\0';
+}
+
+static int start_child(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    char directory[4200], memory[24], chunk[24], threads[24], layer[24];
+    directory_of(o->out, directory, sizeof directory);
+    snprintf(memory, sizeof memory, "%" PRIu64, o->memory);
+    snprintf(chunk, sizeof chunk, "%" PRIu64, o->chunk);
+    snprintf(threads, sizeof threads, "%" PRIu64, o->threads);
+    snprintf(layer, sizeof layer, "%" PRIu64, o->layer);
+    const char *options[SL_MODEL_CHILD_OPTIONS] = {"--predict",
+                                                   "--out",
+                                                   o->out,
+                                                   "--kind",
+                                                   p->embeds          ? "hidden"
+                                                   : o->classes       ? "classes"
+                                                   : o->probabilities ? "probabilities"
+                                                                      : "logits",
+                                                   "--scratch",
+                                                   o->scratch ? o->scratch : directory,
+                                                   "--memory",
+                                                   memory,
+                                                   "--chunk",
+                                                   chunk,
+                                                   "--threads",
+                                                   threads,
+                                                   o->nodes ? "--nodes" : "--set",
+                                                   o->nodes ? o->nodes : set_names[o->set]};
+    size_t n = 15;
+    if (o->layer_given) {
+        options[n++] = "--layer";
+        options[n++] = layer;
+    }
+    return sl_model_child_start(&p->child, p->job, options);
+}
+
+static int hand_over_params(struct prediction *p)
+{
+    SL_TRY(sl_model_child_hello(&p->child, &p->params));
+    p->values = calloc(SL_MAX(p->params.n, (uint64_t)1), sizeof *p->values);
+    if (!p->values)
+        return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", p->params.n);
+    int rc = sl_params_load(&p->params, p->weights, p->values);
+    if (rc == SL_EFORMAT && p->o.dataset)
+        return sl_fail_prefix(rc,
+                              "data set '%s' has %u features and %u outputs, which must be those "
+                              "that the model was trained on",
+                              p->o.dataset, p->dataset.feat_dim, p->dataset.n_classes);
+    SL_TRY(rc);
+    return sl_model_child_go(&p->child, p->values, p->params.n);
+}
+
+static void take_line(struct prediction *p, const char *line)
+{
+    uint32_t layer, layers;
+    uint64_t done, total;
+    if (sscanf(line, "progress %" SCNu32 " %" SCNu32 " %" SCNu64 " %" SCNu64, &layer, &layers,
+               &done, &total) == 4) {
+        if (p->stage != layer + 1) {
+            char what[48];
+            snprintf(what, sizeof what, "layer %u of %u", layer + 1, layers);
+            sl_progress_begin(&p->progress, what, total, "vertices");
+            p->stage = layer + 1;
+        }
+        sl_progress_set(&p->progress, done);
+        return;
+    }
+    sscanf(line, "result rows %" SCNu64, &p->rows);
+    sscanf(line, "result computed %" SCNu64, &p->computed);
+    sscanf(line, "result layer %" SCNu32, &p->layer);
+    sscanf(line, "result seconds %lf", &p->seconds);
+}
+
+static int follow_child(struct prediction *p)
+{
+    char line[8192];
+    for (;;) {
+        int rc = sl_model_child_line(&p->child, line, sizeof line);
+        if (rc == SL_EAGAIN)
+            return SL_OK;
+        if (rc < 0)
+            sl_progress_clear(&p->progress);
+        SL_TRY(rc);
+        take_line(p, line);
+    }
+}
+
+// ---- the summary --------------------------------------------------------------------------------
+
+static int judge(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    if (p->embeds || o->nodes)
+        return SL_OK;
+    enum sl_prediction_kind kind = o->classes         ? SL_PREDICTION_CLASSES
+                                   : o->probabilities ? SL_PREDICTION_PROBABILITIES
+                                                      : SL_PREDICTION_LOGITS;
+    return sl_prediction_score(&p->score, &p->dataset, o->out, kind,
+                               o->set == SET_ALL ? SL_SPLIT_COUNT : (enum sl_split)o->set);
+}
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static void print_scores(const struct prediction *p)
+{
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        if (!p->score.has[s])
+            continue;
+        const struct sl_evaluation *e = &p->score.split[s];
+        const char *gap = " ";
+        printf("  %-10s", set_names[s]);
+        for (int m = 0; m < SL_MEASURE_COUNT; m++) {
+            if (!e->applies[m] || isnan(e->value[m]))
+                continue;
+            printf("%s%s %.4f", gap, sl_measure_name((enum sl_measure)m), e->value[m]);
+            gap = "  ";
+        }
+        printf("\n");
+    }
+}
+
+static void print_text(const struct prediction *p)
+{
+    char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES], took[SL_UNITS_BYTES], rate[SL_UNITS_BYTES];
+    char computed[SL_UNITS_BYTES];
+    const struct options *o = &p->o;
+    double seconds = SL_MAX(p->seconds, 1e-9);
+    printf("%s: %s rows, %s\n", o->out, sl_units_grouped(rows, p->rows),
+           sl_units_bytes(bytes, file_bytes(o->out)));
+    printf("  parameters %s (%s)\n", p->weights, p->weights_are);
+    if (p->embeds)
+        printf("  layer      %u\n", p->layer);
+    printf("  time       %s, %s vertices/s, %s rows computed in all layers\n",
+           sl_units_seconds(took, p->seconds), sl_units_count(rate, (double)p->rows / seconds),
+           sl_units_grouped(computed, p->computed));
+    print_scores(p);
+}
+
+static void add_scores(const struct prediction *p, cJSON *root)
+{
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        if (!p->score.has[s])
+            continue;
+        cJSON *split = cJSON_AddObjectToObject(root, set_names[s]);
+        const struct sl_evaluation *e = &p->score.split[s];
+        for (int m = 0; m < SL_MEASURE_COUNT; m++)
+            if (e->applies[m] && !isnan(e->value[m]))
+                cJSON_AddNumberToObject(split, sl_measure_key((enum sl_measure)m), e->value[m]);
+    }
+}
+
+static int print_json(const struct prediction *p)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "output", p->o.out);
+    cJSON_AddNumberToObject(root, "rows", (double)p->rows);
+    cJSON_AddNumberToObject(root, "bytes", (double)file_bytes(p->o.out));
+    cJSON_AddStringToObject(root, "weights", p->weights);
+    cJSON_AddStringToObject(root, "parameters", p->weights_are);
+    cJSON_AddNumberToObject(root, "layer", p->layer);
+    cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
+    cJSON_AddNumberToObject(root, "seconds", p->seconds);
+    add_scores(p, root);
+    char *text = cJSON_Print(root);
+    cJSON_Delete(root);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "%s: no memory", command_name(p));
+    printf("%s\n", text);
+    free(text);
+    return SL_OK;
+}
+
+// ---- the commands -------------------------------------------------------------------------------
+
+static int predict(struct prediction *p)
+{
+    SL_TRY(check_options(p));
+    if (p->o.threads == 0)
+        p->o.threads = (uint64_t)sl_threads_default();
+    SL_TRY(open_job(p));
+    sl_interrupt_catch();
+    sl_progress_init(&p->progress, p->o.quiet);
+    SL_TRY(start_child(p));
+    SL_TRY(hand_over_params(p));
+    SL_TRY(follow_child(p));
+    sl_progress_end(&p->progress);
+    SL_TRY(judge(p));
+    if (p->o.format == 1)
+        return print_json(p);
+    if (!p->o.quiet)
+        print_text(p);
+    return SL_EXIT_OK;
+}
+
+static void finish(struct prediction *p)
+{
+    sl_model_child_end(&p->child);
+    sl_params_fini(&p->params);
+    sl_dataset_close(&p->dataset);
+    free(p->values);
+    free(p->job);
+}
+
+static const char *const formats[] = {"text", "json", NULL};
+
+// What both commands have; returns how many.
+static size_t common_options(struct options *o, struct sl_option *out)
+{
+    const struct sl_option list[] = {
+        {.name = "out",
+         .type = SL_OPTION_TEXT,
+         .value = &o->out,
+         .placeholder = "FILE.npy",
+         .required = true,
+         .help = "where the rows go; appears whole or not at all"},
+        {.name = "set",
+         .type = SL_OPTION_CHOICE,
+         .value = &o->set,
+         .choices = set_names,
+         .given = &o->set_given,
+         .help = "which vertices, in the order of the data set's list"},
+        {.name = "nodes",
+         .type = SL_OPTION_TEXT,
+         .value = &o->nodes,
+         .placeholder = "IDS.npy",
+         .help = "these vertices, in this order (int32 or int64)"},
+        {.name = "dataset",
+         .type = SL_OPTION_TEXT,
+         .value = &o->dataset,
+         .placeholder = "DIR",
+         .help = "another graph than the one of the run; features and outputs must be as many"},
+        {.name = "best",
+         .type = SL_OPTION_FLAG,
+         .value = &o->best,
+         .help = "model.best.safetensors; the default where the run has it"},
+        {.name = "last",
+         .type = SL_OPTION_FLAG,
+         .value = &o->last,
+         .help = "model.safetensors, as training left it"},
+        {.name = "weights",
+         .type = SL_OPTION_TEXT,
+         .value = &o->weights,
+         .placeholder = "FILE",
+         .help = "parameters of the same model from another .safetensors file"},
+        {.name = "force",
+         .letter = 'f',
+         .type = SL_OPTION_FLAG,
+         .value = &o->force,
+         .help = "write over --out"},
+        {.name = "threads",
+         .type = SL_OPTION_UINT,
+         .value = &o->threads,
+         .placeholder = "N",
+         .min = 1,
+         .max = 1024,
+         .no_default = true,
+         .help = "default: all cores that the process may use"},
+        {.name = "memory",
+         .type = SL_OPTION_SIZE,
+         .value = &o->memory,
+         .placeholder = "BYTES",
+         .no_default = true,
+         .help = "bound of what is resident of features, edges and activations, all of them "
+                 "mapped files; one piece of 8192 vertices may need more"},
+        {.name = "scratch",
+         .type = SL_OPTION_TEXT,
+         .value = &o->scratch,
+         .placeholder = "DIR",
+         .help = "where hidden activations lie meanwhile; default: beside --out"},
+        {.name = "chunk",
+         .type = SL_OPTION_UINT,
+         .value = &o->chunk,
+         .placeholder = "ROWS",
+         .min = 1,
+         .max = 1e9,
+         .help = "vertices that are computed in one go"},
+        {.name = "output",
+         .letter = 'o',
+         .type = SL_OPTION_CHOICE,
+         .value = &o->format,
+         .choices = formats,
+         .help = "how the summary is printed"},
+        {.name = "quiet",
+         .letter = 'q',
+         .type = SL_OPTION_FLAG,
+         .value = &o->quiet,
+         .help = "no progress and no text"},
+    };
+    memcpy(out, list, sizeof list);
+    return SL_COUNT_OF(list);
+}
+
+static int run_command(struct prediction *p, struct sl_command_usage *usage, int argc, char **argv)
+{
+    p->operand = (struct sl_operand){"RUN", &p->o.run, false};
+    usage->operands = &p->operand;
+    usage->n_operands = 1;
+    int rc = sl_options_parse(usage, argc, argv);
+    if (rc == SL_OK)
+        rc = predict(p);
+    finish(p);
+    free(p);
+    return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
+}
+
+static struct prediction *new_prediction(bool embeds)
+{
+    struct prediction *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->embeds = embeds;
+    p->o.set = SET_ALL;
+    p->o.chunk = 65536;
+    return p;
+}
+
+int sl_command_predict(int argc, char **argv)
+{
+    struct sl_option options[24];
+    struct prediction *p = new_prediction(false);
+    if (!p)
+        return sl_fail(SL_ENOMEM, "predict: no memory");
+    size_t n = common_options(&p->o, options);
+    options[n++] = (struct sl_option){
+        .name = "classes",
+        .type = SL_OPTION_FLAG,
+        .value = &p->o.classes,
+        .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"};
+    options[n++] = (struct sl_option){.name = "probabilities",
+                                      .type = SL_OPTION_FLAG,
+                                      .value = &p->o.probabilities,
+                                      .help = "softmax of the outputs; of several labels sigmoid"};
+    struct sl_command_usage usage = {
+        .command = "predict",
+        .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+                 "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
+                 "only those that they depend on are computed.",
+        .example = "sluice predict runs/products --out logits.npy\n"
+                   "sluice predict runs/products --out classes.npy --classes --set test",
+        .options = options,
+        .n_options = n,
+    };
+    return run_command(p, &usage, argc, argv);
+}
+
+int sl_command_embed(int argc, char **argv)
+{
+    struct sl_option options[24];
+    struct prediction *p = new_prediction(true);
+    if (!p)
+        return sl_fail(SL_ENOMEM, "embed: no memory");
+    size_t n = common_options(&p->o, options);
+    options[n++] = (struct sl_option){.name = "layer",
+                                      .type = SL_OPTION_UINT,
+                                      .value = &p->o.layer,
+                                      .given = &p->o.layer_given,
+                                      .placeholder = "K",
+                                      .max = SL_CONFIG_MAX_LAYERS - 1,
+                                      .no_default = true,
+                                      .help = "a hidden layer, from 0, as in the name convs.K; "
+                                              "default: the last one"};
+    struct sl_command_usage usage = {
+        .command = "embed",
+        .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+                 "what a hidden layer gives (after its activation) for each vertex.",
+        .example = "sluice embed runs/products --out hidden.npy\n"
+                   "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
+        .options = options,
+        .n_options = n,
+    };
+    return run_command(p, &usage, argc, argv);
+}

@@ -1,0 +1,363 @@
+"""`sluice predict`, `embed` and `import-weights`: a run's model over a whole graph.
+
+What a layer computes is compared with numpy here and, of all kinds, with PyTorch Geometric by
+scripts/check_pyg.py. Everything else is said in terms of the logits of all vertices.
+"""
+
+import json
+import os
+import signal
+import struct
+
+import numpy as np
+
+from harness import cases, planted, small_job, timeout, write_dataset
+from test_bad_input import refused
+
+LARGE = {"n": 20000, "degree": 6}  # more than two pieces of inference
+
+
+def trained(box, name="run", dataset=None, **changes):
+    """A run directory and its report."""
+    dataset = dataset or box.shared_dataset("small")
+    run = box.path(name)
+    result, report = box.run(small_job(dataset, output=run, **changes), "--quiet")
+    result.ok()
+    return run, report
+
+
+def rows(box, run, *arguments, command="predict", name="rows.npy"):
+    """What the command writes, and its summary."""
+    out = box.path(name)
+    result = box.sluice(
+        command, run, "--out", out, "--force", "-o", "json", "--quiet", *arguments
+    ).ok()
+    return np.load(out), json.loads(result.out)
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        blob = file.read()
+    (length,) = struct.unpack("<Q", blob[:8])
+    header, data = json.loads(blob[8 : 8 + length]), blob[8 + length :]
+    types = {"F32": np.float32, "I64": np.int64}
+    return {
+        name: np.frombuffer(data[slice(*t["data_offsets"])], types[t["dtype"]]).reshape(t["shape"])
+        for name, t in header.items()
+        if name != "__metadata__"
+    }
+
+
+def write_tensors(path, tensors):
+    names = {np.dtype(np.float16): "F16", np.dtype(np.float32): "F32", np.dtype(np.float64): "F64"}
+    header, data = {}, b""
+    for name, values in tensors.items():
+        begin = len(data)
+        data += values.tobytes()
+        header[name] = {
+            "dtype": names[values.dtype],
+            "shape": list(values.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def dense(dataset):
+    """(n, n) matrix A with A[v, u] the edges u -> v, and the features, in double precision."""
+    indptr, indices = (np.load(f"{dataset}/{f}.npy") for f in ("indptr", "indices"))
+    a = np.zeros((len(indptr) - 1,) * 2)
+    np.add.at(a, (np.repeat(np.arange(len(a)), np.diff(indptr)), indices), 1)
+    return a, np.load(f"{dataset}/node_feat.npy").astype(np.float64)
+
+
+def reference(kind, dataset, w):
+    """Hidden output and logits of two layers."""
+    a, h = dense(dataset)
+    outputs = []
+    if kind == "gcn":
+        np.fill_diagonal(a, 1)
+        s = 1 / np.sqrt(a.sum(1))
+        a = s[:, None] * a * s
+    else:
+        a = a / np.maximum(a.sum(1), 1)[:, None]
+    for layer in range(2):
+        c = f"convs.{layer}."
+        if kind == "gcn":
+            h = a @ h @ w[c + "lin.weight"].T + w[c + "bias"]
+        else:
+            h = (
+                a @ h @ w[c + "lin_l.weight"].T + w[c + "lin_l.bias"] + h @ w[c + "lin_r.weight"].T
+            )
+        if layer == 0:
+            h = np.maximum(h, 0)
+        outputs.append(h)
+    return outputs
+
+
+@cases("gcn", "graphsage")
+def test_logits_are_those_of_numpy(box, kind):
+    dataset = box.shared_dataset("small")
+    run, _ = trained(box, **{"model.kind": kind})
+    hidden, wanted = reference(kind, dataset, read_tensors(f"{run}/model.safetensors"))
+    found, _ = rows(box, run, "--last")
+    assert found.dtype == np.float32 and found.shape == wanted.shape, found.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    embedded, _ = rows(box, run, "--last", command="embed")
+    np.testing.assert_allclose(embedded, hidden, rtol=1e-4, atol=1e-5)
+
+
+def test_best_parameters_have_the_accuracy_of_the_report(box):
+    run, report = trained(box)
+    _, summary = rows(box, run)
+    assert summary["parameters"] == "best", summary
+    assert abs(summary["test"]["accuracy"] - report["test_accuracy"]) < 1e-9, summary
+    best = report["epochs"][report["best_epoch"]]
+    assert abs(summary["val"]["accuracy"] - best["val_accuracy"]) < 1e-9, summary
+
+
+@cases("gcn", "gat", "gin", "pinsage", "graphsage")
+@timeout(120)
+def test_bits_depend_neither_on_chunks_nor_on_memory_nor_on_threads(box, kind):
+    dataset = box.shared_dataset("large", **LARGE)
+    changes = {"model.kind": kind, "epochs": 1, "model.jumping": "max" if kind == "gat" else "none"}
+    if kind == "gat":
+        changes["model.heads"] = 2
+    run, _ = trained(box, dataset=dataset, **changes)
+    whole, _ = rows(box, run, "--threads", 1)
+    for arguments in (["--chunk", 1], ["--memory", "1MiB", "--chunk", 9000], ["--threads", 3]):
+        again, _ = rows(box, run, *arguments)
+        assert (again == whole).all(), f"{arguments}: {np.abs(again - whole).max()}"
+
+
+def test_some_vertices_are_rows_of_all(box):
+    dataset = box.shared_dataset("large", **LARGE)
+    run, _ = trained(box, dataset=dataset, epochs=1)
+    whole, _ = rows(box, run)
+    ids = np.array([19999, 3, 3, 0, 12345])
+    np.save(box.path("ids.npy"), ids)
+    some, summary = rows(box, run, "--nodes", box.path("ids.npy"))
+    np.testing.assert_allclose(some, whole[ids], rtol=1e-4, atol=1e-6)
+    assert summary["rows"] == 5 and summary["computed_rows"] < 2000, summary
+    test, summary = rows(box, run, "--set", "test")
+    np.testing.assert_allclose(
+        test, whole[np.load(f"{dataset}/test_idx.npy")], rtol=1e-4, atol=1e-6
+    )
+    assert "test" in summary and "val" not in summary, summary
+    np.save(box.path("ids.npy"), ids[:0].astype(np.int32))
+    none, _ = rows(box, run, "--nodes", box.path("ids.npy"))
+    assert none.shape == (0, 4), none.shape
+
+
+def test_classes_and_probabilities(box):
+    run, _ = trained(box)
+    logits, _ = rows(box, run)
+    classes, summary = rows(box, run, "--classes")
+    assert classes.dtype == np.int32 and (classes == logits.argmax(1)).all()
+    share, again = rows(box, run, "--probabilities")
+    wanted = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(share, wanted / wanted.sum(1, keepdims=True), atol=1e-6)
+    assert summary["test"]["accuracy"] == again["test"]["accuracy"]
+
+
+def multilabel(n=1500):
+    arrays = planted(n=n)
+    label = np.zeros((n, 3), np.int8)
+    label[np.arange(n), np.minimum(arrays["node_label"], 2)] = 1
+    metadata = {
+        "name": "labels",
+        "num_nodes": n,
+        "num_edges": len(arrays["indices"]),
+        "feat_dim": arrays["node_feat"].shape[1],
+        "num_classes": 3,
+        "task": "multilabel",
+    }
+    return {**arrays, "node_label": label}, metadata
+
+
+def test_labels(box):
+    arrays, metadata = multilabel()
+    dataset = write_dataset(box.path("labels"), arrays, metadata=metadata)
+    run, report = trained(box, dataset=dataset)
+    logits, summary = rows(box, run)
+    assert abs(summary["test"]["micro_f1"] - report["test"]["micro_f1"]) < 1e-9, summary
+    classes, _ = rows(box, run, "--classes")
+    assert classes.dtype == np.uint8 and (classes == (logits > 0)).all()
+    share, _ = rows(box, run, "--probabilities")
+    np.testing.assert_allclose(share, 1 / (1 + np.exp(-logits.astype(float))), atol=1e-6)
+
+
+def test_numbers(box):
+    arrays, metadata = multilabel()
+    arrays["node_label"] = arrays["node_feat"][:, :1].copy()
+    metadata.update(task="regression", num_classes=1)
+    dataset = write_dataset(box.path("numbers"), arrays, metadata=metadata)
+    run, report = trained(box, dataset=dataset)
+    found, summary = rows(box, run)
+    assert found.shape == (1500, 1)
+    assert abs(summary["test"]["loss"] - report["test"]["loss"]) < 1e-4, summary
+    result = box.sluice("predict", run, "--out", box.path("c.npy"), "--classes")
+    refused(box, result, "regression", "--classes", output="c.npy")
+
+
+def test_a_reordered_data_set_has_the_same_rows(box):
+    dataset = box.shared_dataset("small")
+    other = box.path("reordered")
+    box.sluice("reorder", dataset, "--out", other, "--by", "degree").ok()
+    run, _ = trained(box)
+    wanted, summary = rows(box, run)
+    found, again = rows(box, run, "--dataset", other)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    assert again["test"]["accuracy"] == summary["test"]["accuracy"]
+    np.save(box.path("ids.npy"), np.array([7, 1]))
+    some, _ = rows(box, run, "--dataset", other, "--nodes", box.path("ids.npy"))
+    np.testing.assert_allclose(some, wanted[[7, 1]], rtol=1e-4, atol=1e-6)
+
+
+def test_a_graph_without_labels(box):
+    run, _ = trained(box)
+    arrays = planted(n=900, seed=5)
+    metadata = {
+        "num_nodes": 900,
+        "num_edges": len(arrays["indices"]),
+        "feat_dim": 16,
+        "num_classes": 4,
+        "task": "multiclass",
+    }
+    bare = {name: arrays[name] for name in ("indptr", "indices", "node_feat")}
+    other = write_dataset(box.path("bare"), bare, metadata=metadata)
+    found, summary = rows(box, run, "--dataset", other)
+    assert found.shape == (900, 4) and "test" not in summary, summary
+    classes, _ = rows(box, run, "--dataset", other, "--classes")
+    assert (classes == found.argmax(1)).all()
+    result = box.sluice(
+        "predict", run, "--dataset", other, "--set", "test", "--out", box.path("t.npy"), "--quiet"
+    )
+    refused(box, result, "no test set", "--set all", output="t.npy")
+
+
+def test_a_layer_of_jumping_knowledge(box):
+    run, _ = trained(box, **{"model.jumping": "cat", "model.layers": 2})
+    hidden = np.hstack([rows(box, run, "--layer", k, command="embed")[0] for k in (0, 1)])
+    w = read_tensors(f"{run}/model.best.safetensors")
+    logits, _ = rows(box, run)
+    np.testing.assert_allclose(
+        logits, hidden @ w["lin.weight"].T + w["lin.bias"], rtol=1e-3, atol=1e-5
+    )
+
+
+@cases("SIGKILL", "SIGINT")
+@timeout(120)
+def test_a_death_leaves_nothing(box, name):
+    dataset = box.shared_dataset("broad", n=60000, degree=8, feat_dim=64)
+    run, _ = trained(box, dataset=dataset, epochs=1, **{"model.hidden": 256})
+    folder = box.path("out")
+    os.makedirs(folder)
+    p = box.start("predict", run, "--out", f"{folder}/rows.npy", "--chunk", 1, "--threads", 1)
+    p.until(lambda: os.listdir(folder), "temporary file", 60)
+    os.kill(p.process.pid, getattr(signal, name))
+    result = p.wait()
+    assert result.rc == (130 if name == "SIGINT" else -9), result
+    box.gone_within(10)
+    assert os.listdir(folder) == []
+
+
+def test_bad_input(box):
+    run, _ = trained(box)
+    out = box.path("rows.npy")
+
+    def no(*arguments, words, command="predict"):
+        result = box.sluice(command, *arguments, "--quiet")
+        refused(box, result, *words, output="rows.npy")
+
+    no(box.path("nothing"), "--out", out, words=["no run directory"])
+    no(run, "--out", box.path("a/b.npy"), words=["--out", "a"])
+    no(run, "--out", out, "--classes", "--probabilities", words=["--classes"])
+    no(run, "--out", out, "--best", "--last", words=["--best", "--last"])
+    no(run, "--out", out, "--set", "tset", words=["tset", "test"])
+    no(run, "--out", out, "--weights", box.path("w"), words=["/w", "no such file"])
+    no(run, "--out", out, "--layer", 1, command="embed", words=["--layer 1", "0 to 0"])
+    no(run, "--out", out, "--scratch", box.path("no"), words=["--scratch", "directory"])
+    np.save(box.path("ids.npy"), np.array([1, 1500]))
+    no(run, "--out", out, "--nodes", box.path("ids.npy"), words=["entry 1 is 1500", "0 to 1499"])
+    np.save(box.path("ids.npy"), np.array([1.0]))
+    no(run, "--out", out, "--nodes", box.path("ids.npy"), words=["float64", "int64"])
+    other = write_dataset(box.path("wide"), planted(feat_dim=9))
+    no(run, "--out", out, "--dataset", other, words=["9 features", "convs.0.lin_l.weight"])
+    np.save(out, np.zeros(3))
+    result = box.sluice("predict", run, "--out", out)
+    refused(box, result, "exists", "--force", output=None)
+    assert np.load(out).shape == (3,)
+
+
+# ---- import-weights -----------------------------------------------------------------------------
+
+
+@cases("F64", "F16")
+def test_imported_weights_predict(box, name):
+    run, _ = trained(box)
+    kind = {"F64": np.float64, "F16": np.float16}[name]
+    tensors = {
+        k: v.astype(kind) for k, v in read_tensors(f"{run}/model.best.safetensors").items()
+    }
+    file = write_tensors(box.path("w.safetensors"), tensors)
+    imported = box.path("imported")
+    box.sluice("import-weights", file, "--job", f"{run}/config.json", "--out", imported).ok()
+    wanted, _ = rows(box, run)
+    found, summary = rows(box, imported)
+    assert summary["parameters"] == "last", summary
+    if name == "F64":
+        assert (found == wanted).all()
+    else:
+        assert 0 < np.abs(found - wanted).max() < 0.05
+    # and as the beginning of a job
+    job = small_job(
+        box.shared_dataset("small"),
+        output=box.path("next"),
+        epochs=1,
+        **{"model.weights": f"{imported}/model.safetensors", "optimizer.lr": 1e-9},
+    )
+    result, _ = box.run(job)
+    result.ok()
+    again, _ = rows(box, box.path("next"), "--last")
+    np.testing.assert_allclose(again, found, atol=1e-3)
+
+
+def test_weights_of_a_batch_norm_need_no_counter(box):
+    run, _ = trained(box, **{"model.kind": "gin", "model.norm": "batch"})
+    tensors = {
+        k: v
+        for k, v in read_tensors(f"{run}/model.best.safetensors").items()
+        if v.dtype == np.float32
+    }
+    file = write_tensors(box.path("w.safetensors"), tensors)
+    box.sluice(
+        "import-weights", file, "--job", f"{run}/config.json", "--out", box.path("imported")
+    ).ok()
+    assert (rows(box, box.path("imported"))[0] == rows(box, run)[0]).all()
+
+
+def test_weights_of_another_model(box):
+    run, _ = trained(box)
+    tensors = dict(read_tensors(f"{run}/model.safetensors"))
+    tensors["convs.0.lin_r.weight"] = tensors["convs.0.lin_r.weight"][:, 1:].copy()
+    tensors["convs.7.bias"] = tensors.pop("convs.1.lin_l.bias")
+    file = write_tensors(box.path("w.safetensors"), tensors)
+    result = box.sluice(
+        "import-weights", file, "--job", f"{run}/config.json", "--out", box.path("imported")
+    )
+    refused(
+        box,
+        result,
+        "3 differences",
+        "convs.0.lin_r.weight",
+        "(16, 15)",
+        "convs.7.bias",
+        "convs.1.lin_l.bias",
+        output="imported",
+    )
+    box.sluice("import-weights", file, "--job", f"{run}/config.json", "--out", run)
+    assert os.path.exists(f"{run}/report.json")
