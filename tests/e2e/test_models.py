@@ -1,0 +1,516 @@
+"""Every kind of model with its options, as a whole job: it learns, and its bits do not depend on
+who computed them; optimizers, schedules and async updates with them.
+
+What a layer computes is compared with PyTorch Geometric in tests/unit/test_trainer_golden.c. Here
+one update is compared with a gradient of the whole graph that numpy computes, which is what
+mini-batches with all neighbours have to add up to.
+"""
+
+import json
+import os
+import struct
+
+import numpy as np
+
+from harness import (
+    CORES,
+    SHARED_DATA,
+    Skip,
+    cases,
+    metadata_of,
+    not_under,
+    planted,
+    small_job,
+    timeout,
+    write_dataset,
+)
+
+# A kind with options -> what it changes in a job of two layers of 16 on a planted graph, on which
+# one vertex in four is chance and the features alone reach about 0.5; a test accuracy that eight
+# seeds exceeded by far.
+MODELS = {
+    "graphsage": ({"model.kind": "graphsage"}, 0.80),
+    "graphsage-max": ({"model.kind": "graphsage", "model.aggregator": "max"}, 0.75),
+    "graphsage-gcn": ({"model.kind": "graphsage", "model.aggregator": "gcn"}, 0.80),
+    "gcn": ({"model.kind": "gcn"}, 0.80),
+    "gcn-of-the-block": ({"model.kind": "gcn", "model.degrees": "block"}, 0.75),
+    "gcn-without-loops": ({"model.kind": "gcn", "model.self_loops": False}, 0.75),
+    "gat": ({"model.kind": "gat", "model.heads": 4}, 0.75),
+    "gat-residual-elu": (
+        {
+            "model.kind": "gat",
+            "model.heads": 2,
+            "model.residual": True,
+            "model.activation": "elu",
+            "model.attention_dropout": 0.1,
+        },
+        0.70,
+    ),
+    "gin-batch-norm": ({"model.kind": "gin", "model.train_eps": True, "model.norm": "batch"}, 0.75),
+    "gin-layer-norm": ({"model.kind": "gin", "model.eps": 0.5, "model.norm": "layer"}, 0.65),
+    "pinsage": ({"model.kind": "pinsage"}, 0.75),
+    "pinsage-walk": ({"model.kind": "pinsage", "sampler.kind": "walk"}, 0.75),
+    "jumping-cat": (
+        {"model.kind": "graphsage", "model.jumping": "cat", "model.norm": "batch"},
+        0.75,
+    ),
+    "jumping-max": (
+        {"model.kind": "gcn", "model.jumping": "max", "model.activation": "leaky_relu"},
+        0.75,
+    ),
+    "jumping-last": (
+        {"model.kind": "gat", "model.heads": 4, "model.jumping": "last", "model.norm": "layer"},
+        0.75,
+    ),
+    "one-layer": ({"model.kind": "gcn", "model.layers": 1, "sampler.fanout": [10]}, 0.70),
+    "one-layer-jumping": (
+        {"model.kind": "gcn", "model.layers": 1, "sampler.fanout": [10], "model.jumping": "cat"},
+        0.70,
+    ),
+    "three-layers": (
+        {
+            "model.kind": "graphsage",
+            "model.layers": 3,
+            "model.norm": "layer",
+            "sampler.fanout": [5, 4, 3],
+        },
+        0.75,
+    ),
+}
+
+# Those whose bits have most ways to depend on something: a state (running statistics, a learned
+# scalar), random masks on edges, several outputs, other blocks.
+DELICATE = {
+    "batch-norm": {"model.kind": "graphsage", "model.norm": "batch"},
+    "gat-dropout": {"model.kind": "gat", "model.heads": 4, "model.attention_dropout": 0.4},
+    "gin-eps": {"model.kind": "gin", "model.train_eps": True, "model.norm": "batch"},
+    "jumping-cat": {"model.kind": "gcn", "model.jumping": "cat", "model.norm": "layer"},
+    "pinsage-walk": {"model.kind": "pinsage", "sampler.kind": "walk"},
+    "adamw": {
+        "model.kind": "graphsage",
+        "model.aggregator": "max",
+        "optimizer.kind": "adamw",
+        "optimizer.weight_decay": 0.05,
+        "optimizer.decay_on": "first_layer",
+        "optimizer.clip_norm": 0.5,
+        "optimizer.schedule": "cosine",
+        "optimizer.min_lr": 0.0005,
+        "optimizer.warmup_epochs": 0.5,
+    },
+}
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        (n,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(n))
+        data = file.read()
+    header.pop("__metadata__", None)
+    types = {"F32": np.float32, "I64": np.int64}
+    return {
+        name: np.frombuffer(data[slice(*t["data_offsets"])], types[t["dtype"]]).reshape(t["shape"])
+        for name, t in header.items()
+    }
+
+
+def write_tensors(path, tensors):
+    header, data = {}, b""
+    for name, values in tensors.items():
+        raw = np.ascontiguousarray(values, np.float32).tobytes()
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(values.shape),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def train(box, label, config, **how):
+    """(report, parameters) of a job that has to succeed."""
+    result, report = box.run(dict(config, output=f"runs/{label}"), name=label, **how)
+    result.ok()
+    assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
+    return report, read_tensors(box.path(f"runs/{label}", "model.safetensors"))
+
+
+# ---- they learn ---------------------------------------------------------------------------------
+
+
+@cases(*MODELS)
+def test_learns(box, name):
+    changes, floor = MODELS[name]
+    config = small_job(box.shared_dataset("small"), epochs=8, **changes)
+    report, tensors = train(box, "job", config)
+    loss = [epoch["loss"] for epoch in report["epochs"]]
+    assert loss[-1] < 0.8 * loss[0], f"the loss hardly falls: {loss}"
+    assert report["test_accuracy"] >= floor, report["test_accuracy"]
+    for tensor, values in tensors.items():
+        assert np.isfinite(values).all(), f"{tensor} is not finite"
+        if tensor.endswith("num_batches_tracked"):
+            assert values == report["batches"]["scheduled"], f"{tensor} is {values}"
+    assert any("running_var" in t for t in tensors) == (changes.get("model.norm") == "batch")
+    assert ("lin.weight" in tensors) == ("model.jumping" in changes)
+    # What is not learned stays.
+    if changes.get("model.eps"):
+        assert tensors["convs.0.eps"] == 0.5
+    if changes.get("model.train_eps"):
+        assert tensors["convs.0.eps"] != 0
+
+
+@cases("graphsage", "gcn", "gat", "gin", "pinsage")
+def test_learns_with_every_sampler(box, kind):
+    """Neighbours and random walks, and an evaluation that samples as well."""
+    for sampler in ("khop", "walk"):
+        config = small_job(
+            box.shared_dataset("small"),
+            **{
+                "model.kind": kind,
+                "model.norm": "batch",
+                "sampler.kind": sampler,
+                "evaluate.fanout": [5, 5],
+                "epochs": 6,
+            },
+        )
+        report, _ = train(box, f"{kind}-{sampler}", config)
+        loss = [epoch["loss"] for epoch in report["epochs"]]
+        assert loss[-1] < 0.8 * loss[0], f"{sampler}: the loss hardly falls: {loss}"
+        assert report["test_accuracy"] >= 0.6, f"{sampler}: {report['test_accuracy']}"
+
+
+# With the degrees of the block it matters which vertices are in it.
+EVALUATED = [name for name in MODELS if name not in ("gcn-of-the-block", "pinsage-walk")]
+
+
+@cases(*EVALUATED)
+def test_layer_by_layer_or_by_mini_batches(box, name):
+    """An evaluation of all neighbours finds the same either way."""
+    config = small_job(box.shared_dataset("small"), epochs=2, **MODELS[name][0])
+    found = []
+    for fanout in ("full", [-1] * config["model"]["layers"]):
+        config["evaluate"] = {"every": 1, "fanout": fanout, "batch_size": 100}
+        report, _ = train(box, f"e{len(found)}", config)
+        found.append(report)
+    assert found[0]["params_sha256"] == found[1]["params_sha256"]
+    for one, other in zip(found[0]["epochs"], found[1]["epochs"]):
+        a, b = one["val"]["loss"], other["val"]["loss"]
+        assert abs(a - b) < 1e-5 * a, (a, b)
+        assert abs(one["val_accuracy"] - other["val_accuracy"]) < 0.003  # a tie or two
+
+
+# ---- bits ---------------------------------------------------------------------------------------
+
+
+def fingerprint(report):
+    return {
+        "params_sha256": report["params_sha256"],
+        "samples_digest": report["samples_digest"],
+        "accuracy": [e["val_accuracy"] for e in report["epochs"]] + [report["test_accuracy"]],
+        "loss": [round(e["loss"], 6) for e in report["epochs"]],
+    }
+
+
+@timeout(120)
+@cases(*DELICATE)
+def test_same_bits_whoever_computes(box, name):
+    """Trainers, samplers, switching, a trainer that dies in its gradient, update or inference."""
+    config = small_job(
+        box.shared_dataset("small"), **{"updates.batches_per_update": 3, **DELICATE[name]}
+    )
+    plans = [
+        ("one", (1, 1), True, None),
+        ("two", (1, 2), True, None),
+        ("three", (1, 3), False, None),
+        ("samplers", (2, 1), False, None),
+        ("gradient", (1, 2), True, "trainer_gradient:7"),
+        ("update", (1, 2), False, "trainer_apply:4"),
+        ("inference", (1, 2), True, "trainer_infer:3"),
+    ]
+    wanted = None
+    for label, (samplers, trainers), switching, failpoint in plans:
+        config["allocation"] = {
+            "samplers": samplers,
+            "trainers": trainers,
+            "switching": switching,
+        }
+        env = {"SLUICE_FAILPOINT": failpoint} if failpoint else None
+        report, _ = train(box, label, config, env=env)
+        assert not failpoint or report["restarts"], f"nobody died at {failpoint}"
+        wanted = wanted or fingerprint(report)
+        assert fingerprint(report) == wanted, f"{label}: {fingerprint(report)}, but {wanted}"
+
+
+# ---- one update is the gradient of the whole graph ----------------------------------------------
+
+
+def edges_of(dataset):
+    indptr = np.load(os.path.join(dataset, "indptr.npy"))
+    source = np.load(os.path.join(dataset, "indices.npy")).astype(np.int64)
+    target = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return source, target, len(indptr) - 1
+
+
+def gcn_matrix(dataset):
+    """The normalised adjacency with self-loops of Kipf and Welling, dense: row i sums over j."""
+    source, target, n = edges_of(dataset)
+    keep = source != target
+    a = np.zeros((n, n))
+    np.add.at(a, (target[keep], source[keep]), 1)
+    np.fill_diagonal(a, 1)
+    scale = 1 / np.sqrt(a.sum(axis=1))
+    return scale[:, None] * a * scale[None, :]
+
+
+def gcn_step(dataset, tensors, lr):
+    """The parameters after one step of plain gradient descent on the whole training set."""
+    load = lambda name: np.load(os.path.join(dataset, f"{name}.npy"))  # noqa: E731
+    a, x, label = gcn_matrix(dataset), load("node_feat").astype(np.float64), load("node_label")
+    train_idx = load("train_idx")
+    w0, b0, w1, b1 = (
+        tensors[f"convs.{i}.{name}"].astype(np.float64)
+        for i in (0, 1)
+        for name in ("lin.weight", "bias")
+    )
+    ax = a @ x
+    before = ax @ w0.T + b0
+    ah = a @ np.maximum(before, 0)
+    out = ah @ w1.T + b1
+    p = np.exp(out - out.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    d_out = np.zeros_like(out)
+    d_out[train_idx] = p[train_idx]
+    d_out[train_idx, label[train_idx]] -= 1
+    d_out /= len(train_idx)
+    loss = -np.log(p[train_idx, label[train_idx]]).mean()
+    d_before = (a.T @ d_out @ w1) * (before > 0)
+    return loss, {
+        "convs.0.bias": b0 - lr * d_before.sum(axis=0),
+        "convs.0.lin.weight": w0 - lr * d_before.T @ ax,
+        "convs.1.bias": b1 - lr * d_out.sum(axis=0),
+        "convs.1.lin.weight": w1 - lr * d_out.T @ ah,
+    }
+
+
+def full_batch_job(dataset, batch_size, **changes):
+    """All neighbours, no dropout, one update an epoch."""
+    n_train = len(np.load(os.path.join(dataset, "train_idx.npy")))
+    return small_job(
+        dataset,
+        **{
+            "model.kind": "gcn",
+            "model.dropout": 0,
+            "sampler.fanout": [-1, -1],
+            "sampler.batch_size": batch_size,
+            "updates.batches_per_update": -(-n_train // batch_size),
+            "optimizer": {"kind": "sgd", "lr": 0.5, "weight_decay": 0},
+            "evaluate.every": 0,
+            "epochs": 1,
+            **changes,
+        },
+    )
+
+
+def largest_difference(a, b):
+    assert a.keys() == b.keys(), (a.keys(), b.keys())
+    return max(float(np.abs(a[name] - b[name]).max()) for name in a)
+
+
+def some_weights(dataset, hidden=16):
+    rng = np.random.default_rng(5)
+    features = np.load(os.path.join(dataset, "node_feat.npy"), mmap_mode="r").shape[1]
+    classes = int(np.load(os.path.join(dataset, "node_label.npy")).max()) + 1
+    shapes = {
+        "convs.0.bias": (hidden,),
+        "convs.0.lin.weight": (hidden, features),
+        "convs.1.bias": (classes,),
+        "convs.1.lin.weight": (classes, hidden),
+    }
+    return {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@cases(750, 250, 200, 1)
+def test_gcn_batches_add_up_to_the_whole_graph(box, batch_size):
+    """From given parameters, whatever the size of the batches (of 200: the last one is smaller)."""
+    dataset = box.shared_dataset("small")
+    given = some_weights(dataset)
+    config = full_batch_job(dataset, batch_size)
+    config["model"]["weights"] = write_tensors(box.path("given.safetensors"), given)
+    report, tensors = train(box, "job", config)
+    loss, wanted = gcn_step(dataset, given, 0.5)
+    assert abs(report["epochs"][0]["loss"] - loss) < 1e-5 * loss, (report["epochs"][0], loss)
+    assert largest_difference(given, wanted) > 1e-2, "the step is too small to be seen"
+    difference = largest_difference(tensors, wanted)
+    assert difference < 2e-6, f"the parameters differ by {difference}"
+
+
+def test_gcn_degrees_of_the_block_depend_on_the_batch(box):
+    """Guards the test above: with other degrees the batches do not add up."""
+    dataset = box.shared_dataset("small")
+    found = [
+        train(box, f"b{size}", full_batch_job(dataset, size, **{"model.degrees": "block"}))[1]
+        for size in (750, 250)
+    ]
+    assert largest_difference(*found) > 1e-4
+
+
+@cases("graphsage", "gat", "gin", "pinsage")
+def test_full_batches_add_up(box, kind):
+    dataset = box.shared_dataset("small")
+    changes = {"model.kind": kind, "model.jumping": "cat", "model.norm": "layer", "epochs": 3}
+    found = [
+        train(box, f"b{size}", full_batch_job(dataset, size, **changes)) for size in (750, 250)
+    ]
+    difference = largest_difference(found[0][1], found[1][1])
+    assert difference < 2e-5, f"the parameters differ by {difference}"
+    assert found[0][0]["epochs"][2]["loss"] < found[0][0]["epochs"][0]["loss"]
+
+
+# ---- optimizers ---------------------------------------------------------------------------------
+
+OPTIMIZERS = {
+    "sgd": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
+    "adamw": {"kind": "adamw", "lr": 0.01, "weight_decay": 0.05},
+    "step": {"kind": "adam", "lr": 0.02, "schedule": "step", "step_epochs": 2, "gamma": 0.5},
+    "cosine": {"kind": "adam", "lr": 0.02, "schedule": "cosine", "warmup_epochs": 1},
+    "clipped": {"kind": "adam", "lr": 0.01, "clip_norm": 0.1},
+    "first-layer": {
+        "kind": "adam",
+        "lr": 0.01,
+        "weight_decay": 0.02,
+        "decay_on": "first_layer",
+    },
+}
+
+
+@cases(*OPTIMIZERS)
+def test_optimizer_learns(box, name):
+    config = small_job(box.shared_dataset("small"), epochs=6, optimizer=OPTIMIZERS[name])
+    report, _ = train(box, "job", config)
+    loss = [epoch["loss"] for epoch in report["epochs"]]
+    assert loss[-1] < 0.7 * loss[0], loss
+    assert report["test_accuracy"] >= 0.75, report["test_accuracy"]
+
+
+def test_every_option_of_an_optimizer_has_an_effect(box):
+    plain = {"kind": "adam", "lr": 0.01, "weight_decay": 0.02}
+    changes = [
+        {},
+        {"kind": "adamw"},
+        {"decay_on": "first_layer"},
+        {"clip_norm": 0.05},
+        {"schedule": "cosine"},
+        {"schedule": "cosine", "min_lr": 0.005},
+        {"schedule": "step", "step_epochs": 1},
+        {"schedule": "step", "step_epochs": 1, "gamma": 0.5},
+        {"warmup_epochs": 0.5},
+        {"beta1": 0.8},
+        {"kind": "sgd"},
+        {"kind": "sgd", "momentum": 0.5},
+    ]
+    seen = {}
+    for number, change in enumerate(changes):
+        config = small_job(
+            box.shared_dataset("small"), epochs=2, optimizer=plain | change, digest=False
+        )
+        report, _ = train(box, f"o{number}", config)
+        twin = seen.setdefault(report["params_sha256"], change)
+        assert twin is change, f"{change} computes what {twin} does"
+
+
+def test_warm_up_begins_with_small_steps(box):
+    """A single update in the first half of a warm-up moves less than one without."""
+    dataset = box.shared_dataset("small")
+    moved = []
+    for warmup in (0, 0.999):
+        config = full_batch_job(dataset, 75, epochs=1)
+        config["updates"]["batches_per_update"] = 1
+        config["optimizer"]["warmup_epochs"] = warmup
+        given = some_weights(dataset)
+        config["model"]["weights"] = write_tensors(box.path("given.safetensors"), given)
+        moved.append(largest_difference(train(box, f"w{warmup}", config)[1], given))
+    assert moved[1] < 0.9 * moved[0], moved
+
+
+@cases("graphsage", "gat", "gin", "pinsage")
+def test_async_learns(box, kind):
+    config = small_job(
+        box.shared_dataset("small"),
+        **{
+            "model.kind": kind,
+            "model.norm": "batch",
+            "updates": {"mode": "async", "staleness": 2},
+            "allocation": {"samplers": 1, "trainers": 3},
+            "optimizer": {"kind": "adamw", "lr": 0.01, "schedule": "cosine", "clip_norm": 5},
+            "epochs": 6,
+        },
+    )
+    report, tensors = train(box, "job", config)
+    loss = [epoch["loss"] for epoch in report["epochs"]]
+    assert loss[-1] < 0.85 * loss[0], loss
+    assert report["test_accuracy"] >= 0.6, report["test_accuracy"]
+    assert tensors["norms.0.module.num_batches_tracked"] == report["batches"]["scheduled"]
+
+
+# ---- what the user sees -------------------------------------------------------------------------
+
+
+@cases(
+    ("multilabel", 4, lambda y: np.eye(4, dtype=np.int8)[y], "val micro-F1 0."),
+    ("regression", 1, lambda y: y.astype(np.float32), "val loss "),
+    ("multiclass", 4, lambda y: y, "val 0."),
+)
+def test_progress_shows_the_metric_of_the_task(box, task, columns, labels, text):
+    arrays = planted(n=400)
+    metadata = dict(metadata_of(arrays), task=task, num_classes=columns)
+    arrays["node_label"] = labels(arrays["node_label"])
+    folder = write_dataset(box.path("data"), arrays, metadata=metadata)
+    result, report = box.run(small_job(folder))
+    result.ok()
+    lines = [line for line in (result.out + result.err).splitlines() if line.startswith("epoch ")]
+    assert len(lines) == 3 and all(text in line for line in lines), lines
+    assert all("nan" not in line for line in lines), lines
+    # The number that is shown is the one of the report.
+    key = report["best_metric"]["name"]
+    for line, epoch in zip(lines, report["epochs"]):
+        shown = float(line.split(" val ")[1].split("  ")[0].split()[-1])
+        assert abs(shown - epoch["val"][key]) < 1e-3 * max(1, shown), (line, epoch["val"])
+
+
+# ---- a real graph -------------------------------------------------------------------------------
+
+# Options, a floor of the test accuracy, epochs. (test_accuracy.py has GCN and GraphSAGE.)
+CORA = {
+    "gat": ({"hidden": 64, "heads": 8, "activation": "elu"}, 0.79, 60),
+    "gin": ({"hidden": 64, "norm": "batch"}, 0.64, 60),
+    "pinsage": ({"hidden": 64}, 0.70, 60),
+}
+
+
+@timeout(120)
+@not_under("address", "an accuracy does not depend on the sanitizer, and it takes minutes")
+@not_under("thread", "an accuracy does not depend on the sanitizer, and it takes minutes")
+@cases(*CORA)
+def test_cora(box, kind):
+    model, floor, epochs = CORA[kind]
+    path = os.path.join(SHARED_DATA, "cora")
+    if not os.path.isdir(path):
+        raise Skip(f"{path} is not there")
+    config = {
+        "dataset": path,
+        "model": {"kind": kind, "layers": 2, "hidden": 16, "dropout": 0.6, "input_dropout": 0.6}
+        | model,
+        "sampler": {"fanout": [-1, -1], "batch_size": 140},
+        "optimizer": {"kind": "adam", "lr": 0.01, "weight_decay": 5e-4},
+        "devices": [{"kind": "cpu", "cores": str(core)} for core in CORES],
+        "allocation": {"samplers": 1, "trainers": 1},
+        "epochs": epochs,
+        "seed": 1,
+    }
+    report, _ = train(box, kind, config, seconds=100)
+    assert report["test_accuracy"] >= floor, report["test_accuracy"]
