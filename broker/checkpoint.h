@@ -8,8 +8,9 @@
  *         best.safetensors                the best parameters so far, if there are any
  *         batches.bin                     a struct sl_cell_record for each batch of the unfinished
  *                                         epoch that is in the parameters, little endian
- *         state.json                      schema sluice.checkpoint/1: where the job is, the job, its
- *                                         report so far, size and SHA-256 of the files, and of itself
+ *         state.json                      schema sluice.checkpoint/1: where the job is, the job,
+ *                                         its report so far, size and SHA-256 of the files, and
+ *                                         of itself
  *
  * WRITING. Everything goes to a hidden directory beside it (".000000001200.<pid>.tmp"), every file
  * is synced, the directory is renamed, and its parent is synced: a name of digits is a whole
@@ -51,8 +52,8 @@ struct sl_checkpoint_content {
     double seconds;              // that the job has taken so far, all its runs together
 };
 
-// Writes RUN/checkpoints/<version> and removes old ones. On any thread. SL_EIO and so on: nothing of
-// it is left, and what was there is untouched.
+// Writes RUN/checkpoints/<version> and removes old ones. On any thread. SL_EIO and so on: nothing
+// of it is left, and what was there is untouched.
 int sl_checkpoint_write(const char *run, const struct sl_checkpoint_content *c, uint32_t keep);
 
 // Removes what a crash has left half written or half removed.

@@ -15,7 +15,7 @@
 // As JSON text (owned: free()); NULL without memory.
 char *sl_history_write(const struct sl_report *r);
 
-// Takes back what sl_history_write() wrote into a report that is empty. SL_EFORMAT for anything else.
+// Takes back what sl_history_write() wrote into an empty report. SL_EFORMAT for anything else.
 int sl_history_read(struct sl_report *r, const cJSON *history);
 
 // The entries of the complete epochs as lines of JSON (owned: free()), for metrics.jsonl.

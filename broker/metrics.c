@@ -215,7 +215,7 @@ static int judge_classes(const struct sl_dataset *ds, const struct sl_vertex_lis
 {
     const bool two = ds->n_classes == 2;
     struct hits *hits = calloc(ds->n_classes, sizeof *hits);
-    uint64_t *items = two ? malloc(2 * list->n * sizeof *items) : NULL;
+    uint64_t *items = two ? malloc((2 * list->n + 1) * sizeof *items) : NULL;
     if (!hits || (two && !items)) {
         free(hits);
         free(items);

@@ -152,9 +152,12 @@ static int lock_directory(const char *path, int wait_ms, int *out)
 static int check_writable_directory(const char *path, const char *what)
 {
     struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT)
+        return sl_fail(SL_ENOENT,
+                       "%s: there is no directory '%s': make it first, or choose another", what,
+                       path);
     if (stat(path, &st) != 0)
-        return sl_fail_errno(errno == ENOENT ? SL_ENOENT : SL_EACCESS, errno, "%s: directory '%s'",
-                             what, path);
+        return sl_fail_errno(SL_EACCESS, errno, "%s: directory '%s'", what, path);
     if (!S_ISDIR(st.st_mode))
         return sl_fail(SL_EINVAL, "%s: '%s' is not a directory", what, path);
     if (access(path, W_OK | X_OK) != 0)

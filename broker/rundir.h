@@ -51,8 +51,8 @@ int sl_rundir_check_file(const char *path, const char *what);
 // begins anew in one that is SL_RUNDIR_BEGUN. On an error what was created is removed again.
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json);
 
-// For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of the
-// epochs that are complete), everything else stays.
+// For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
+// the epochs that are complete), everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics);
 

@@ -1,13 +1,13 @@
 /*
  * snapshot.h - everything a job needs to go on from this very moment, copied out of the arena.
  *
- * PROBLEM. Trainers write parameters all the time, and a checkpoint must not hold them up: it has to
- * be a state that really was, of which it is known which mini-batches are in it.
+ * PROBLEM. Trainers write parameters all the time, and a checkpoint must not hold them up: it has
+ * to be a state that really was, of which it is known which mini-batches are in it.
  *
- * DESIGN. The broker takes the board's apply lock, if nobody has it (else it tries again at the next
- * tick), which takes as long as copying parameters and optimizer state does: no version is made
- * meanwhile, trainers go on computing gradients. Everything else is the broker's own or does not
- * change any more, and is copied afterwards; a thread of libuv's pool then writes the files
+ * DESIGN. The broker takes the board's apply lock, if nobody has it (else it tries again at the
+ * next tick), which takes as long as copying parameters and optimizer state does: no version is
+ * made meanwhile, trainers go on computing gradients. Everything else is the broker's own or does
+ * not change any more, and is copied afterwards; a thread of libuv's pool then writes the files
  * (checkpoint.h).
  *
  * A position is (epoch, the batches of it whose gradients are applied). Epochs before it are

@@ -211,8 +211,10 @@ static int set_parameters(struct sl_job *job)
 {
     struct sl_arena *a = &job->arena;
     const struct sl_checkpoint *c = &job->resumed;
-    if (!c->path[0] && job->config.model.weights[0])
-        return sl_params_load(&job->params, job->config.model.weights, sl_board_params(a, 0));
+    if (!c->path[0] && job->config.model.weights[0]) {
+        int rc = sl_params_load(&job->params, job->config.model.weights, sl_board_params(a, 0));
+        return rc < 0 ? sl_fail_prefix(rc, "model.weights") : SL_OK;
+    }
     if (!c->path[0]) {
         sl_params_initialise(&job->params, job->config.seed, sl_board_params(a, 0));
         return SL_OK;

@@ -2,7 +2,7 @@
 """Are a run's parameters those of PyTorch Geometric's models?
 
     scripts/check_pyg.py RUN... [--data DATA]    the runs that are named
-    scripts/check_pyg.py --all DATA              trains each of the five models a little, and checks it
+    scripts/check_pyg.py --all DATA              trains each of the five models a little first
 
 For each run: model.safetensors is loaded into the matching class of torch_geometric.nn.models with
 load_state_dict(strict=True), the model is built from config.json alone. Its logits over the whole
@@ -36,8 +36,8 @@ try:
     from torch_geometric.utils import add_remaining_self_loops, remove_self_loops
 except ImportError as error:
     print(
-        f"check_pyg: {error.name} is not installed for {sys.executable}: make a virtual environment "
-        "and install numpy, torch and torch_geometric there (see the top of this file)",
+        f"check_pyg: {error.name} is not installed for {sys.executable}: make a virtual "
+        "environment and install numpy, torch and torch_geometric there (see the top of this file)",
         file=sys.stderr,
     )
     sys.exit(2)

@@ -1,9 +1,9 @@
 /*
- * The softmax of attention: scores of edges, normalised over each row's edges, several heads at once.
+ * The softmax of attention: scores of edges, normalised over each row's edges, for several heads.
  *
  * Problem. A row has a handful of edges and an edge a handful of heads: loops over either are too
- * short for vectors, and GCC unrolls them into scalars with a branch for every comparison, which the
- * sign of a score mispredicts half the time. The scores of the sources are read from anywhere.
+ * short for vectors, and GCC unrolls them into scalars with a branch for every comparison, which
+ * the sign of a score mispredicts half the time. The scores of the sources are read from anywhere.
  *
  * Design. Rows are taken in groups of about GROUP scores, which stay in the first-level cache. The
  * sums of the two terms are written to where the result will be; what needs no row, the leaky relu

@@ -2,10 +2,10 @@
  * Batch normalisation: column sums of a tall matrix, then one pass that scales.
  *
  * Sums of x and of x^2 cancel where the mean is large beside the deviation (1e4 and 1: all digits
- * of an f32 sum of squares are gone). Here the first row is subtracted before anything is summed, and
- * f64 holds the differences of two f32 numbers and the products of these almost exactly; one pass
- * over x is then as good as two. Such a mean does not fit an f32 either, so the pass that scales
- * subtracts it in two parts. Backward gets the f32 mean alone, as torch's does.
+ * of an f32 sum of squares are gone). Here the first row is subtracted before anything is summed,
+ * and f64 holds the differences of two f32 numbers and the products of these almost exactly; one
+ * pass over x is then as good as two. Such a mean does not fit an f32 either, so the pass that
+ * scales subtracts it in two parts. Backward gets the f32 mean alone, as torch's does.
  *
  * The sums are taken in SEGMENTS row ranges that depend on the number of rows alone and that are
  * added in order: the result does not depend on the number of threads. Their space (at most

@@ -6,9 +6,9 @@
  * be in flight before it is asked for; but a vector of sixteen columns now has its own factor, and
  * where the width of a head is no multiple of sixteen, several.
  *
- * Design of aggregate_heads. Chunks of 64 columns, prefetch and the overlapping last chunk are those
- * of aggregate.c, where the reasons are. The factors of a vector of columns are made in one of three
- * ways, chosen by the width of a head alone:
+ * Design of aggregate_heads. Chunks of 64 columns, prefetch and the overlapping last chunk are
+ * those of aggregate.c, where the reasons are. The factors of a vector of columns are made in one
+ * of three ways, chosen by the width of a head alone:
  *
  *     ONE    every vector lies in one head (width a multiple of 16, or one head): a broadcast
  *     TWO    a vector touches at most two heads (width 8, or above 16): two broadcasts under a mask
@@ -17,8 +17,8 @@
  * Which heads, and the mask, are found once a chunk of a row by counting columns, without division.
  *
  * Design of edge_dot. The other row, a[i], stays in the first-level cache for all edges of row i.
- * The products of a head are summed in lanes and the lanes in a tree; heads of 8 columns go two to a
- * vector and the tree stops a level early. The columns behind a head's last whole vector are one
+ * The products of a head are summed in lanes and the lanes in a tree; heads of 8 columns go two to
+ * a vector and the tree stops a level early. The columns behind a head's last whole vector are one
  * more vector that ends at its last column, with the lanes that were there before cleared.
  *
  * Invariant. A sum's order depends on the shapes alone; threads own whole rows.
@@ -273,8 +273,8 @@ struct dot {
     uint32_t n_parts;
 };
 
-// Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 8 as that of
-// the upper one.
+// Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 8 as that
+// of the upper one.
 SL_INLINE void sum_halves(sl_v16 *x)
 {
     *x += __builtin_shuffle(*x, (sl_v16_i32){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});

@@ -38,7 +38,7 @@ enum {
 
 /*
  * Cuts a row of at least 32 columns into chunks and calls each(first column, columns): the full
- * ones, then for the rest one of 64 or 32 columns that ends at the last and overlaps the one before.
+ * ones, then for the rest one of 64 or 32 columns that ends at the last and overlaps others.
  */
 #define FOR_CHUNKS(dim, each)                                                                      \
     do {                                                                                           \

@@ -1,6 +1,6 @@
 /*
- * Rows of length one, and the gradient: two passes over a row that stays in the first-level cache, a
- * sum and a scaling. The sum's order depends on the row's width alone.
+ * Rows of length one, and the gradient: two passes over a row that stays in the first-level cache,
+ * a sum and a scaling. The sum's order depends on the row's width alone.
  */
 #include "kernels/kernels_internal.h"
 

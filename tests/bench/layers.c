@@ -5,8 +5,8 @@
  *
  * Two hops as 1024 seeds of ogbn_arxiv have them at fanout 15,10,5: the first layer reads the
  * features (33500 destinations, 72000 sources, 155000 edges, 128 -> 256, no gradient of its input),
- * the second one is hidden (7300, 33500, 57500, 256 -> 256). They are made up with these numbers, each
- * source numbered at its first appearance, so that no data set is needed. --shrink divides them.
+ * the second one is hidden (7300, 33500, 57500, 256 -> 256). They are made up with these numbers,
+ * each source numbered at its first appearance: no data set is needed. --shrink divides them.
  *
  * THE FLOOR of a layer is the sum of two times: its multiplications and additions at the rate of a
  * matrix product of its own shape, and the bytes of its rows at the speed of copying, both measured
@@ -26,7 +26,7 @@
  * says what would be left to gain, and nothing can reach much more than 1: only what stays in the
  * caches is faster than a copy.
  *
- * Rounds of everything are interleaved; medians. Prints lines for people and, last, one JSON object.
+ * Rounds of everything are interleaved; medians. Prints lines for people, then one JSON object.
  */
 #include <getopt.h>
 #include <stdio.h>

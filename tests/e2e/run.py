@@ -34,7 +34,7 @@ def label_of(arguments):
     """Its first argument when a case has one that is no plain value, else all of them."""
     if any(callable(a) for a in arguments):
         arguments = arguments[:1]
-    text = "-".join(a if isinstance(a, str) else json.dumps(a) for a in arguments)
+    text = "-".join(a if isinstance(a, str) else json.dumps(a, default=repr) for a in arguments)
     return re.sub(r"[^A-Za-z0-9_.,+-]+", "_", text)[:60]
 
 

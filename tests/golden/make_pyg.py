@@ -6,15 +6,15 @@ Run it where torch and torch_geometric are installed; sluice itself needs neithe
     python3 tests/golden/make_pyg.py tests/golden/pyg.safetensors
 
 The models are built by scripts/check_pyg.py, which has PinSAGE too. The graph has a hub, self-loops
-(two of them at one vertex), vertices without in-edges, one without any edge. All is computed in double
-precision. The file has the graph (indptr, indices, x, labels, seeds) and for each case CASE
+(two of them at one vertex), vertices without in-edges, one without any edge. All is computed in
+double precision. The file has the graph (indptr, indices, x, labels, seeds) and for each case CASE
 
     note CASE           the "model" of a job, as JSON
     note CASE.tensors   names and shapes in the order of the state_dict, as JSON
     CASE/params         all of them, flat (not num_batches_tracked)
     CASE/logits         of all vertices, outside training
-    CASE/gradient       in training mode, of the cross-entropy summed over the vertices with a label; in
-                        the places of running statistics those of this one batch
+    CASE/gradient       in training mode, of the cross-entropy summed over the vertices with a
+                        label; in the places of running statistics those of this one batch
     CASE/loss           of the same
 """
 import itertools
