@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,12 +131,45 @@ static int check_options(struct prediction *p)
     return choose_weights(p);
 }
 
-static int open_job(struct prediction *p)
+/*
+ * A job names its data set relative to the directory it was started in, which is where the run
+ * directory's own relative name leads from as well. False where that can not be told, or nothing
+ * is there.
+ */
+static bool find_beside_run(const struct prediction *p, char *out, size_t bytes)
+{
+    const char *dataset = p->config.dataset, *output = p->config.output;
+    char run[PATH_MAX];
+    if (dataset[0] == '/' || output[0] == '/' || exists(dataset) || !realpath(p->o.run, run))
+        return false;
+    while (strncmp(output, "./", 2) == 0)
+        output += 2;
+    size_t n = strlen(run), tail = strlen(output);
+    while (tail > 0 && output[tail - 1] == '/')
+        tail--;
+    if (tail == 0 || n <= tail || run[n - tail - 1] != '/' ||
+        strncmp(run + n - tail, output, tail) != 0)
+        return false;
+    int length = snprintf(out, bytes, "%.*s%s", (int)(n - tail), run, dataset);
+    return length > 0 && (size_t)length < bytes && exists(out);
+}
+
+static int read_job(struct prediction *p, const char *dataset)
 {
     char path[4200];
+    free(p->job);
+    p->job = NULL;
     snprintf(path, sizeof path, "%s/config.json", p->o.run);
-    SL_TRY(sl_model_child_job(path, p->o.dataset, &p->job));
-    SL_TRY(sl_config_parse(p->job, strlen(p->job), path, &p->config));
+    SL_TRY(sl_model_child_job(path, dataset, &p->job));
+    return sl_config_parse(p->job, strlen(p->job), path, &p->config);
+}
+
+static int open_job(struct prediction *p)
+{
+    char beside[SL_CONFIG_PATH_BYTES];
+    SL_TRY(read_job(p, p->o.dataset));
+    if (!p->o.dataset && find_beside_run(p, beside, sizeof beside))
+        SL_TRY(read_job(p, beside));
     int rc = sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
                              SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
     if (rc == SL_ENOENT && !p->o.dataset)

@@ -119,6 +119,23 @@ def test_best_parameters_have_the_accuracy_of_the_report(box):
     assert abs(summary["val"]["accuracy"] - best["val_accuracy"]) < 1e-9, summary
 
 
+def test_a_relative_data_set_is_found_from_elsewhere(box):
+    """Names in a job are relative to where it was started, wherever its run is asked from."""
+    os.symlink(box.shared_dataset("small"), box.path("graph"))
+    box.run(small_job("graph", output="runs/mine"), "--quiet")[0].ok()
+    here = box.folder
+    box.folder = box.path("elsewhere")
+    os.mkdir(box.folder)
+    try:
+        out = os.path.join(box.folder, "rows.npy")
+        box.sluice("predict", "../runs/mine", "--out", out, "--quiet").ok()
+        os.rename(os.path.join(here, "runs"), os.path.join(here, "moved"))
+        result = box.sluice("predict", "../moved/mine", "--out", out, "--force", "--quiet")
+        refused(box, result, "--dataset")
+    finally:
+        box.folder = here
+
+
 @cases("gcn", "gat", "gin", "pinsage", "graphsage")
 @timeout(120)
 def test_bits_depend_neither_on_chunks_nor_on_memory_nor_on_threads(box, kind):
