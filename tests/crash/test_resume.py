@@ -97,8 +97,11 @@ def killed_until_done(box, path, chance, kills, longest):
         if turn < kills:
             if turn % 4 != 3:  # else at any moment of the start
                 until_ready(box, running, before)
-            end = time.monotonic() + chance.random() * longest * SLOW
+            # The first death comes once there is something to go on from, the others whenever.
+            end = time.monotonic() + (10 if turn == 0 else chance.random() * longest) * SLOW
             while time.monotonic() < end and not running.finished():
+                if turn == 0 and checkpoints(box):
+                    break
                 time.sleep(0.002)
             if not running.finished():
                 kill_everything(box)
@@ -248,7 +251,7 @@ def test_async_updates_go_on_and_train_every_batch_once(box):
         **{
             "updates": {"mode": "async", "staleness": 2},
             "allocation": {"samplers": 1, "trainers": 3},
-            "throttle.train": 0.01,
+            "throttle.train": 0.03,
         },
     )
     path = box.job(config)
