@@ -98,7 +98,7 @@ struct sl_loss_result {
 /*
  * Several weights an edge, one a head: the sums and products that attention is made of (Velickovic
  * et al., ICLR 2018). Rows of features are `heads` runs of `dim` floats; per-edge arrays are
- * (n_edges, heads).
+ * (n_edges, heads). The softmax takes at most 1024 heads.
  */
 struct sl_edge_softmax_args {
     struct sl_csr_view csr;

@@ -21,7 +21,7 @@ enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VAL, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 
 enum sl_task {
     SL_TASK_NONE,
-    SL_TASK_MULTICLASS, // node_label.npy (n_nodes) class ids, negative = unlabelled
+    SL_TASK_MULTICLASS, // node_label.npy (n_nodes) class ids, -1 or NaN = unlabelled
     SL_TASK_MULTILABEL, // (n_nodes, n_classes) 0 or 1; negative or NaN = unlabelled
     SL_TASK_REGRESSION, // (n_nodes) or (n_nodes, n_classes) numbers; NaN = unlabelled
 };
