@@ -3,11 +3,13 @@
 #   make                 build/bin/{sluice,sluice-broker,sluice-sampler,sluice-trainer}
 #   make demo            install what is missing, build, generate a graph, train on it
 #   make check           install what is missing, build, run every test   [SAN=address|undefined|thread]
+#   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make bench           ceilings of this machine and what sluice reaches of them
 #   make lint            format, static analysis, header and layer checks
+#   make man             manual pages in build/man, from what --help says
 #   make clean
 #
-# Variables: SAN, CC, O (build directory), CUDA=auto|0|1, V=1 (show commands).
+# Variables: SAN, CC, O (build directory), CUDA=auto|0|1, NVCC, V=1 (show commands).
 
 SAN   ?=
 CUDA  ?= auto
@@ -19,24 +21,21 @@ GEN   := $(O)/gen
 Q     := $(if $(V),,@)
 
 .DEFAULT_GOAL := all
-
-ifeq ($(CUDA),1)
-$(error CUDA=1: this version has no CUDA back end; build with CUDA=auto or CUDA=0)
-endif
+comma := ,
 
 # ---- set-up: everything but `clean` and `setup` needs the packages ------------------------------
 # A stamp keeps the second time quick; scripts/setup checks the package list against it.
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter-out clean help,$(GOALS)),)
-SETUP_STATUS := $(shell scripts/setup >&2 && echo ok)
+SETUP_STATUS := $(shell scripts/setup $(filter check,$(GOALS)) >&2 && echo ok)
 ifneq ($(SETUP_STATUS),ok)
 $(error set-up failed; the message above says what is missing)
 endif
 endif
 
-PKGS := libuv libzmq libprotobuf-c libcjson hwloc zlib libxxhash libsodium
+PKGS := libuv libzmq libprotobuf-c libcjson hwloc zlib libxxhash libsodium libmicrohttpd ncursesw
 ifneq ($(filter-out clean help,$(GOALS)),)
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 CHECK_LIBS := $(shell pkg-config --libs check)
 endif
@@ -74,8 +73,12 @@ SRC_config  := $(wildcard config/*.c)
 SRC_sampler := $(filter-out sampler/main.c,$(wildcard sampler/*.c))
 SRC_trainer := $(filter-out trainer/main.c,$(wildcard trainer/*.c))
 SRC_broker  := $(filter-out broker/main.c,$(wildcard broker/*.c))
+SRC_page    := $(wildcard broker/page/*.c)
+SRC_http    := $(wildcard broker/http/*.c)
+SRC_daemon  := $(wildcard broker/daemon/*.c)
+SRC_top     := $(wildcard broker/top/*.c)
 SRC_cli     := $(filter-out broker/cli/main.c,$(wildcard broker/cli/*.c))
-LIBS        := base data ipc device kernels config sampler trainer broker cli
+LIBS        := base data ipc device kernels config sampler trainer broker page http daemon top cli
 
 NEED_base    := base
 NEED_data    := data base
@@ -86,12 +89,19 @@ NEED_config  := config device base
 NEED_sampler := sampler kernels config data ipc device base
 NEED_trainer := trainer kernels config data ipc device base
 NEED_broker  := broker config data ipc device base
-NEED_cli     := cli broker config data ipc device base
+NEED_page    := page base
+NEED_http    := http page ipc base
+NEED_daemon  := daemon http page broker config data ipc device base
+NEED_top     := top base
+NEED_cli     := cli top page broker config data ipc device base
 
 libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(NEED_$(1)))
 
-GEN_SRC := $(GEN)/common/ipc/control.pb-c.c
-GEN_HDR := $(GEN)/common/ipc/control.pb-c.h
+# Messages: a .proto is compiled into the library that it stands in.
+PROTO_ipc    := common/ipc/control.proto
+PROTO_broker := $(wildcard broker/tfevent.proto)
+PROTOS  := $(PROTO_ipc) $(PROTO_broker)
+GEN_HDR := $(patsubst %.proto,$(GEN)/%.pb-c.h,$(PROTOS))
 
 # An archive is also made again when it is of other sources than there are now, whatever their times
 # (a checkout brings and takes files): NAME.sources has the list it was made of.
@@ -100,7 +110,7 @@ OBJ_$(1) := $$(patsubst %.c,$(OBJ)/%.o,$$(SRC_$(1)))
 ifneq ($$(strip $$(file <$(LIB)/$(1).sources)),$$(SRC_$(1)))
 $(LIB)/libsl_$(1).a: always
 endif
-$(LIB)/libsl_$(1).a: $$(OBJ_$(1)) $(if $(filter ipc,$(1)),$(OBJ)/control.pb-c.o)
+$(LIB)/libsl_$(1).a: $$(OBJ_$(1)) $$(patsubst %.proto,$(OBJ)/%.pb-c.o,$$(PROTO_$(1)))
 	@mkdir -p $$(@D)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$(filter %.o,$$^) && echo '$$(SRC_$(1))' >$(LIB)/$(1).sources
 endef
@@ -112,20 +122,29 @@ $(OBJ)/%.o: %.c | $(GEN_HDR)
 	@$(if $(V),,echo "  CC      $<")
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(GEN_SRC) $(GEN_HDR) &: common/ipc/control.proto
-	@mkdir -p $(GEN)/common/ipc
+# Files that are in an object through .incbin, which the compiler's dependencies do not know of.
+$(OBJ)/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
+$(OBJ)/broker/cli/completion.o: $(wildcard scripts/completion/*)
+
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
+	@mkdir -p $(@D)
 	$(Q)protoc-c --proto_path=. --c_out=$(GEN) $<
 
-$(OBJ)/control.pb-c.o: $(GEN_SRC)
+$(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) -O2 $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
 
 # ---- programs -----------------------------------------------------------------------------------
+FROM_sluice  := $(OBJ)/broker/cli/main.o $(call libs_of,cli)
+FROM_broker  := $(OBJ)/broker/main.o $(call libs_of,daemon)
+FROM_sampler := $(OBJ)/sampler/main.o $(call libs_of,sampler)
+FROM_trainer := $(OBJ)/trainer/main.o $(call libs_of,trainer)
+FROM_kernel_test := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/kernels/*.c)) $(call libs_of,kernels)
 PROGRAMS := $(BIN)/sluice $(BIN)/sluice-broker $(BIN)/sluice-sampler $(BIN)/sluice-trainer
-$(BIN)/sluice:         $(OBJ)/broker/cli/main.o $(call libs_of,cli)
-$(BIN)/sluice-broker:  $(OBJ)/broker/main.o     $(call libs_of,broker)
-$(BIN)/sluice-sampler: $(OBJ)/sampler/main.o    $(call libs_of,sampler)
-$(BIN)/sluice-trainer: $(OBJ)/trainer/main.o    $(call libs_of,trainer)
+$(BIN)/sluice:         $(FROM_sluice)
+$(BIN)/sluice-broker:  $(FROM_broker)
+$(BIN)/sluice-sampler: $(FROM_sampler)
+$(BIN)/sluice-trainer: $(FROM_trainer)
 $(PROGRAMS):
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LD      $@")
@@ -133,6 +152,149 @@ $(PROGRAMS):
 
 .PHONY: all
 all: $(PROGRAMS)
+
+# ---- the CUDA plug-in ---------------------------------------------------------------------------
+# CUDA=auto: built where nvcc is; 1: must be; 0: never. Programs need no part of it to start.
+# What it is made of besides kernels/cuda: the plain C that its host code calls, compiled for a
+# shared object (its own copy: common/base/error.h says how its messages reach the program).
+PLUGIN_CU := $(wildcard kernels/cuda/*.cu)
+PLUGIN_CC := $(wildcard kernels/cuda/*.cc)
+PLUGIN_C  := common/base/error.c common/base/log.c common/base/mempool.c $(wildcard kernels/check*.c) \
+             kernels/khop.c kernels/walk.c kernels/weighted.c
+PLUGIN    := $(LIB)/libsluice_cuda.so
+PLUGIN_CUDA_OBJ := $(PLUGIN_CU:%.cu=$(OBJ)/cuda/%.o) $(PLUGIN_CC:%.cc=$(OBJ)/cuda/%.cc.o)
+PLUGIN_C_OBJ    := $(PLUGIN_C:%.c=$(OBJ)/cuda/%.o)
+
+ifneq ($(CUDA),0)
+NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+endif
+ifeq ($(CUDA),1)
+ifeq ($(strip $(NVCC)),)
+$(error CUDA=1: there is no nvcc in /usr/local/cuda/bin nor in PATH; name it with NVCC=, or build with CUDA=auto)
+endif
+else ifeq ($(filter auto 0,$(CUDA)),)
+$(error CUDA=$(CUDA): wanted auto, 1 or 0)
+endif
+
+# Code for A100 (8.0, which 8.6 and 8.9 run too) and H100 (9.0); newer GPUs compile the PTX of 9.0
+# at their first use and keep it.
+CUDA_ARCH  := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+              -gencode arch=compute_90,code=compute_90
+CUDA_HOME  := $(patsubst %/bin/nvcc,%,$(NVCC))
+NVCCFLAGS  := -std=c++17 -O3 $(CUDA_ARCH) -cudart static -I. \
+              -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter$(if $(CI),$(comma)-Werror)
+PLUGIN_CXXFLAGS := -std=c++17 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
+                   $(if $(CI),-Werror) -I. -isystem $(CUDA_HOME)/include
+PLUGIN_CFLAGS   := $(CSTD) -O2 -g -fPIC -fvisibility=hidden $(WARN) -I.
+
+$(OBJ)/cuda/%.o: %.cu
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  NVCC    $<")
+	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+
+$(OBJ)/cuda/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  CXX     $<")
+	$(Q)$(CXX) $(PLUGIN_CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(OBJ)/cuda/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PLUGIN_CFLAGS) -MMD -MP -c $< -o $@
+
+# Only the entry and the measurements are exported, and nothing of the program's is taken in its place.
+PLUGIN_LINK := -shared -cudart static -Xlinker -Bsymbolic,--exclude-libs,ALL,--no-undefined,-soname,libsluice_cuda.so \
+               -Xcompiler -static-libgcc,-static-libstdc++ -ldl -lrt -lpthread
+$(PLUGIN): $(PLUGIN_CUDA_OBJ) $(PLUGIN_C_OBJ)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LINK    $@")
+	$(Q)$(NVCC) $(PLUGIN_LINK) $^ -o $@.part && mv $@.part $@
+
+# With CUDA=auto a toolkit that does not work is said once and does without.
+.PHONY: plugin plugin-or-not
+plugin: $(PLUGIN)
+plugin-or-not:
+	@$(MAKE) --no-print-directory CUDA=1 NVCC=$(NVCC) plugin || \
+	    { rm -f $(PLUGIN); echo "make: the CUDA plug-in was not built (above is why): the programs run on CPUs only" >&2; }
+# Programs under a sanitizer are not for GPUs.
+ifeq ($(CUDA),1)
+PLUGIN_GOAL := plugin
+else ifneq ($(strip $(NVCC)),)
+PLUGIN_GOAL := $(if $(SAN),,plugin-or-not)
+endif
+all: $(PLUGIN_GOAL)
+
+# Registers, spills and shared memory of every kernel, as a table.
+.PHONY: cuda-figures
+cuda-figures:
+	@NVCC="$(NVCC)" NVCCFLAGS="$(NVCCFLAGS)" OUT=$(O)/cuda-figures scripts/cuda-figures
+
+# ---- an archive that runs where nothing can be installed ----------------------------------------
+# The programs once more, linked so that they find libraries beside them (RPATH and not RUNPATH, which
+# would not hold for the libraries of libraries), without debugging information.
+BUNDLE_LINK := -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/../lib/gcc' -Wl,--disable-new-dtags -Wl,--strip-debug
+BUNDLED     := $(O)/bundle/programs
+BUNDLE_BIN  := $(PROGRAMS:$(BIN)/%=$(BUNDLED)/%) $(BUNDLED)/tests/kernels
+$(BUNDLED)/sluice:         $(FROM_sluice)
+$(BUNDLED)/sluice-broker:  $(FROM_broker)
+$(BUNDLED)/sluice-sampler: $(FROM_sampler)
+$(BUNDLED)/sluice-trainer: $(FROM_trainer)
+$(BUNDLED)/tests/kernels:  $(FROM_kernel_test)
+$(BUNDLED)/tests/kernels:  BUNDLE_LINK := $(subst ../lib,../../lib,$(BUNDLE_LINK))
+$(BUNDLE_BIN):
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LD      $@")
+	$(Q)$(CC) $(LDFLAGS) $(BUNDLE_LINK) $^ $(LDLIBS) -o $@
+
+.PHONY: bundle
+bundle: $(BUNDLE_BIN) $(PLUGIN_GOAL)
+	@$(if $(SAN),echo "make bundle: not of a build with SAN=$(SAN)" >&2; exit 1)
+	@scripts/bundle $(BUNDLED) $(PLUGIN) $(O)
+
+# ---- emulation: the plug-in for a GPU that is made of fibres (tests/simt) ------------------------
+# The same sources, compiled by g++ with tests/simt in place of CUDA. The checked one sees each load
+# and store of the kernels: the compiler's calls for ThreadSanitizer end in tests/simt/check.cc.
+SIMT_CU       := $(PLUGIN_CU) $(wildcard tests/simt/*.cu)
+SIMT_RUNTIME  := $(patsubst %.cc,$(OBJ)/simt/%.o,$(wildcard tests/simt/*.cc))
+SIMT_HOST     := $(PLUGIN_CC:%.cc=$(OBJ)/simt/%.cc.o) $(PLUGIN_C_OBJ)
+SIMT_PLUGIN   := $(LIB)/libsluice_cuda_simt.so
+SIMT_CHECKED  := $(LIB)/libsluice_cuda_simt_checked.so
+SIMT_CXXFLAGS := -std=c++17 -g -fPIC -fno-gnu-unique -fdata-sections -fvisibility=hidden -fno-math-errno -Wall -Wextra \
+                 -Wno-unused-parameter -Wno-unknown-pragmas -Wno-maybe-uninitialized \
+                 $(if $(CI),-Werror) -DSL_SIMT -I.
+SIMT_WATCH    := -O1 -fsanitize=thread --param=tsan-distinguish-volatile=1 \
+                 --param=tsan-instrument-func-entry-exit=0 -DSIMT_CHECKED
+SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclude-libs,ALL \
+                 -Wl,--no-undefined -Wl,-T,tests/simt/shared.ld $(SIMT_MISSING)
+
+$(OBJ)/simt/%.o: %.cu
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  SIMT    $<")
+	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+
+$(OBJ)/simt-checked/%.o: %.cu
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  SIMT    $< (checked)")
+	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) $(SIMT_WATCH) -MMD -MP -c $< -o $@
+
+$(OBJ)/simt/%.o: %.cc
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  CXX     $<")
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+
+$(OBJ)/simt/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  CXX     $<")
+	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+
+$(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(OBJ)/simt/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
+$(SIMT_CHECKED): $(SIMT_CU:%.cu=$(OBJ)/simt-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
+$(SIMT_PLUGIN) $(SIMT_CHECKED): tests/simt/shared.ld
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LINK    $@")
+	$(Q)$(CXX) $(SIMT_LINK) $(filter %.o,$^) -ldl -lpthread -lm -o $@.part && mv $@.part $@
+
+.PHONY: simt
+simt: $(SIMT_PLUGIN) $(SIMT_CHECKED)
 
 # ---- tests --------------------------------------------------------------------------------------
 # tests/unit/test_<library>_<subject>.c links what <library> may see, and Check.
@@ -146,11 +308,25 @@ $(BIN)/tests/$(1): $(OBJ)/tests/unit/$(1).o $(call libs_of,$(word 2,$(subst _, ,
 endef
 $(foreach t,$(patsubst tests/unit/%.c,%,$(UNIT_SRC)),$(eval $(call unit_test,$(t))))
 
+# A plug-in that is wrong on demand, for test_device_plugin.
+FAKE_PLUGIN := $(LIB)/fake_plugin.so
+$(BIN)/tests/test_device_plugin: | $(FAKE_PLUGIN)
+$(FAKE_PLUGIN): tests/unit/fake_plugin.c common/device/plugin.h common/device/device.h common/base/version.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
+
+# An NVML that says of the emulated GPU what a test wants.
+FAKE_NVML := $(LIB)/fake_nvml.so
+$(BIN)/tests/test_device_cuda: | $(FAKE_NVML)
+$(FAKE_NVML): tests/unit/fake_nvml.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
+
 # tests/kernels: one driver (test / grad / perf); tests/stress, tests/bench: one program a file,
 # linked with everything a sampler and a trainer may see.
-ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli broker sampler trainer kernels config data ipc device base)
+ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker sampler trainer kernels config data ipc device base)
 KERNEL_TEST := $(BIN)/tests/kernels
-$(KERNEL_TEST): $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/kernels/*.c)) $(call libs_of,kernels)
+$(KERNEL_TEST): $(FROM_kernel_test)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
@@ -162,8 +338,8 @@ $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-.PHONY: tests check bench demo lint clean help
-tests: $(UNIT_BIN) $(KERNEL_TEST) $(TOOL_BIN)
+.PHONY: tests check bench demo lint man clean help
+tests: $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(SIMT_PLUGIN) $(SIMT_CHECKED) $(if $(SAN),,$(BUNDLE_BIN))
 
 check: all tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check
@@ -177,10 +353,13 @@ demo: all
 lint: $(GEN_HDR)
 	@CFLAGS="$(CFLAGS)" scripts/lint
 
+man: $(BIN)/sluice $(BIN)/sluice-broker
+	@scripts/make-man $(BIN) $(O)/man
+
 clean:
 	rm -rf build
 
 help:
-	@sed -n '3,10s/^# \{0,1\}//p' Makefile
+	@sed -n '3,12s/^# \{0,1\}//p' Makefile
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

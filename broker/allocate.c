@@ -24,6 +24,13 @@ struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n
     return (struct sl_roles){.samplers = n, .trainers = n_devices - n};
 }
 
+// All is sampled in `sampled` seconds; trained at one rate meanwhile and at another one afterwards.
+static double overlapped(double batches, double sampled, double rate, double both)
+{
+    double left = batches - SL_MIN(sampled * rate, batches);
+    return sampled + (left > 0 ? left / both : 0);
+}
+
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split)
 {
     const struct sl_profile *p = &q->profile;
@@ -36,8 +43,69 @@ double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct 
     double t_standby = p->t_standby > 0 ? p->t_standby : p->t_train;
     double helpers = SL_MIN(split.samplers, q->at_once - (uint32_t)trainers);
     double both = rate + (t_standby > 0 ? helpers / t_standby : INFINITY);
-    double left = batches - SL_MIN(sampled * rate, batches);
-    return sampled + (left > 0 ? left / both : 0);
+    return overlapped(batches, sampled, rate, both);
+}
+
+// Where an update has many rounds, the last one's idle trainers do not matter.
+enum { ROUNDS_THAT_COUNT = 16 };
+
+/*
+ * Batches a second that so many trainers make together. Of an ordered update: the soonest moment at
+ * which all of its batches can be done, each trainer one after the other.
+ */
+static double forecast_rate(const struct sl_allocation_question *q, uint32_t trainers,
+                            uint32_t helpers)
+{
+    const struct sl_profile *p = &q->profile;
+    double t_helper = p->t_standby > 0 ? p->t_standby : p->t_train;
+    trainers = SL_MIN(trainers, q->at_once);
+    helpers = SL_MIN(helpers, q->at_once - trainers);
+    if (trainers > 0)
+        t_helper = SL_MAX(t_helper, p->t_train);
+    uint32_t hands = trainers + helpers;
+    if (hands == 0 || !(t_helper > 0) || (trainers > 0 && !(p->t_train > 0)))
+        return hands == 0 ? 0 : INFINITY;
+    if (!q->ordered || q->at_once >= ROUNDS_THAT_COUNT * hands)
+        return (trainers ? trainers / p->t_train : 0) + helpers / t_helper;
+    double now = 0, next_trainer = trainers ? p->t_train : INFINITY,
+           next_helper = helpers ? t_helper : INFINITY;
+    for (uint32_t done = 0; done < q->at_once;) {
+        if (next_trainer <= next_helper) {
+            now = next_trainer;
+            next_trainer += p->t_train;
+            done += trainers;
+        } else {
+            now = next_helper;
+            next_helper += t_helper;
+            done += helpers;
+        }
+    }
+    return q->at_once / now;
+}
+
+double sl_allocate_forecast_seconds(const struct sl_allocation_question *q, struct sl_roles split)
+{
+    double batches = (double)q->batches;
+    double sampled = batches * q->profile.t_sample / split.samplers;
+    double rate = forecast_rate(q, split.trainers, 0);
+    if (!q->switching)
+        return SL_MAX(sampled, rate > 0 ? batches / rate : INFINITY);
+    return overlapped(batches, sampled, rate, forecast_rate(q, split.trainers, split.samplers));
+}
+
+void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles to,
+                        struct sl_expectation *out)
+{
+    *out = (struct sl_expectation){NAN, NAN, NAN, false};
+    if (!(q->profile.t_sample > 0 && q->profile.t_train > 0))
+        return;
+    double now = sl_allocate_forecast_seconds(q, q->now);
+    bool measured = q->measured_seconds > 0 && now > 0 && isfinite(now);
+    double scale = measured ? q->measured_seconds / now : 1;
+    out->seconds_now = now * scale + q->evaluate_seconds;
+    out->seconds_then = sl_allocate_forecast_seconds(q, to) * scale + q->evaluate_seconds;
+    out->gain_seconds = out->seconds_now - out->seconds_then;
+    out->pays = out->gain_seconds * q->epochs_left > q->move_seconds;
 }
 
 // What was measured and what the formula makes of it.

@@ -24,6 +24,18 @@
  *
  * where N_t counts only as many trainers as an update lets work at once. Everything here is a
  * function of its arguments.
+ *
+ * A FORECAST is what people are told (scale, a dry run, live advice). It may not promise what no
+ * job keeps, so it differs from the comparison above in three ways:
+ *
+ *      T_t' is at least T_t    where there are normal trainers. A standby trainer is the same work
+ *                              with a smaller cache, and every update waits for the batches that
+ *                              normal trainers have in hand; a smaller T_t' is a probe's or a
+ *                              throttle's.
+ *      updates are whole       with ordered updates of B batches N trainers need ceil(B / N)
+ *                              rounds, so a trainer too many gives nothing.
+ *      it is scaled            by what an epoch takes now over what the model says of it, so `now`
+ *                              is what was measured. An evaluation costs the same under any split.
  */
 #ifndef SL_BROKER_ALLOCATE_H
 #define SL_BROKER_ALLOCATE_H
@@ -49,6 +61,10 @@ struct sl_allocation_question {
     uint32_t at_once;     // trainers that can work at the same time: batches of an update
     struct sl_roles now;
     double move_seconds; // what a change of the split costs
+    // for forecasts alone
+    bool ordered;            // an update waits for all of its `at_once` batches
+    double measured_seconds; // an epoch's training under `now`; 0 = not measured
+    double evaluate_seconds; // an epoch's evaluation
 };
 
 enum { SL_ALLOCATION_REASON_BYTES = 512 };
@@ -65,6 +81,18 @@ struct sl_allocation {
 
 struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n_devices);
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split);
+// The model of forecasts, before it is scaled: an epoch's training.
+double sl_allocate_forecast_seconds(const struct sl_allocation_question *q, struct sl_roles split);
+
+// What a split that somebody asks for is expected to bring: a forecast. Not a number: not measured
+// yet.
+struct sl_expectation {
+    double seconds_now, seconds_then; // an epoch with its evaluation
+    double gain_seconds;              // an epoch
+    bool pays;                        // the move, over the epochs that are left
+};
+void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles to,
+                        struct sl_expectation *out);
 
 // What was measured and what the formula makes of it; the split stays what it is.
 void sl_allocate_explain(const struct sl_allocation_question *q, struct sl_allocation *out);

@@ -1,6 +1,7 @@
 #include "broker/capacity.h"
 
 #include "broker/bytes_text.h"
+#include "broker/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -15,7 +16,7 @@ static uint64_t saturating_product(uint64_t a, uint64_t b)
 // With switching, an epoch's batches all lie ready before the samplers' devices train.
 static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capacity_need *need)
 {
-    if (!config->allocation.switching)
+    if (!sl_placement_switches(config, 0))
         return 0;
     uint64_t one = sl_align_up(SL_MAX(need->block_bytes_mean, 1u), SL_ARENA_CHUNK_BYTES);
     uint64_t batches = sl_div_up(need->n_train, SL_MAX(config->sampler.batch_size, 1u));
@@ -43,7 +44,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
             SL_ENOMEM,
             "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured takes "
             "%s, and %u sampler%s and %u trainer%s hold %llu of them at once: set arena.memory to "
-            "\"%llu\"%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
+            "%llu%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
             sl_bytes_text(found, payload),
             fixed ? "" : ", a quarter of the memory that is available",
             sl_bytes_text(wanted, least), sl_bytes_text(block, one), samplers,
@@ -59,6 +60,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         .n_state = config->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2,
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .staleness = config->updates.staleness,
+        .exchange = config->updates.exchange == SL_EXCHANGE_NCCL,
         .batches_per_update = config->updates.batches_per_update,
         .probe_bytes = need->probe_bytes,
         .predict_rows = need->n_evaluated,
@@ -91,8 +93,8 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
                        sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
                        (unsigned long long)out->act_rows, out->act_width);
     return sl_fail(SL_ENOMEM,
-                   "the arena needs %s, found %s available: set arena.memory to at most \"%llu\" "
-                   "(at least \"%llu\" is needed), or take a smaller sampler.batch_size, "
+                   "the arena needs %s, found %s available: set arena.memory to at most %llu "
+                   "(at least %llu is needed), or take a smaller sampler.batch_size, "
                    "sampler.fanout or model.hidden",
                    sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
                    (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),

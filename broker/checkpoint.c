@@ -274,7 +274,7 @@ static int write_files(const char *folder, const struct sl_checkpoint_content *c
     SL_TRY(add_file(state, folder, optimizer_file));
     SL_FAILPOINT(BROKER_CHECKPOINT);
     if (s->best.has) {
-        snprintf(note, sizeof note, "epoch %u, the best validation", s->best.epoch);
+        snprintf(note, sizeof note, "epoch %u, the best validation", s->best.epoch + 1);
         uint64_t of_best = (uint64_t)(s->best.epoch + 1) * s->n_batches;
         SL_TRY(sl_params_save(c->params, s->best_params, of_best, join(path, folder, best_file),
                               c->job, note));

@@ -10,23 +10,51 @@ void sl_clients_init(struct sl_clients *clients, struct sl_bus *bus)
     clients->bus = bus;
 }
 
-int sl_clients_add(struct sl_clients *clients, const struct sl_bus_peer *peer)
+// Makes room by dropping who has missed most: it has gone, or does not read. False when all do.
+static bool drop_worst(struct sl_clients *clients)
 {
-    for (uint32_t i = 0; i < clients->n; i++)
-        if (clients->list[i].peer.n == peer->n &&
-            memcmp(clients->list[i].peer.id, peer->id, peer->n) == 0)
-            return SL_OK;
-    if (clients->n == SL_CLIENTS_MAX)
+    uint32_t worst = 0;
+    for (uint32_t i = 1; i < clients->n; i++)
+        if (clients->list[i].missed > clients->list[worst].missed)
+            worst = i;
+    if (clients->list[worst].missed == 0)
+        return false;
+    clients->list[worst] = clients->list[--clients->n];
+    return true;
+}
+
+int sl_clients_add(struct sl_clients *clients, const struct sl_bus_peer *peer, unsigned wants)
+{
+    for (uint32_t i = 0; i < clients->n; i++) {
+        if (!sl_bus_same_peer(&clients->list[i].peer, peer))
+            continue;
+        clients->list[i].wants = wants;
+        return SL_OK;
+    }
+    if (clients->n == SL_CLIENTS_MAX && !drop_worst(clients))
         return sl_fail(SL_EAGAIN, "%d clients are connected already", SL_CLIENTS_MAX);
     clients->list[clients->n].peer = *peer;
     clients->list[clients->n].missed = 0;
+    clients->list[clients->n].wants = wants;
     clients->n++;
     return SL_OK;
 }
 
-void sl_clients_send(struct sl_clients *clients, Sl__Control__Envelope *body)
+bool sl_clients_want(const struct sl_clients *clients, unsigned wants)
+{
+    for (uint32_t i = 0; i < clients->n; i++)
+        if (clients->list[i].wants & wants)
+            return true;
+    return false;
+}
+
+void sl_clients_send(struct sl_clients *clients, unsigned wants, Sl__Control__Envelope *body)
 {
     for (uint32_t i = 0; i < clients->n;) {
+        if (wants && !(clients->list[i].wants & wants)) {
+            i++;
+            continue;
+        }
         if (sl_bus_send(clients->bus, &clients->list[i].peer, body) == SL_OK)
             clients->list[i].missed = 0;
         else
@@ -46,5 +74,5 @@ void sl_clients_send_line(struct sl_clients *clients, int level, const char *tex
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
     e.log_line = &line;
-    sl_clients_send(clients, &e);
+    sl_clients_send(clients, SL_WANTS_PROGRESS, &e);
 }

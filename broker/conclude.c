@@ -31,12 +31,15 @@ void sl_job_sample_memory(struct sl_job *job)
             uint64_t ns = atomic_load(&sl_seat(&job->arena, m->slot)->cache_load_ns);
             job->cache_load_ns[m->device] = SL_MAX(job->cache_load_ns[m->device], ns);
         }
+        job->member_bytes[i] = 0;
         if (!m->alive || !sl_usage_read(m->pid, &usage))
             continue;
         sl_usage_add(&total, &usage);
+        job->member_bytes[i] = usage.anon_bytes;
         m->peak_rss_bytes = SL_MAX(m->peak_rss_bytes, usage.peak_bytes);
     }
-    job->peak_memory = SL_MAX(job->peak_memory, sl_usage_bytes(&total));
+    job->memory_bytes = sl_usage_bytes(&total);
+    job->peak_memory = SL_MAX(job->peak_memory, job->memory_bytes);
 }
 
 static const char *status_word(enum sl_outcome outcome)
@@ -79,7 +82,7 @@ static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
                           job->config.name, note));
     if (!p->best.has)
         return SL_OK;
-    snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch,
+    snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,
              sl_measure_name(p->measure), p->best.value);
     return sl_params_save(&job->params, sl_board_best(&job->arena), (p->best.epoch + 1) * per_epoch,
                           sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
@@ -146,6 +149,7 @@ static int write_report(struct sl_job *job, const char *sha256)
         .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
         .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
         .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+        .paused_seconds = sl_job_paused_seconds(job),
         .peak_memory = job->peak_memory,
         .arena_bytes = job->arena.bytes,
         .payload_bytes = job->arena.h->spec.payload_bytes,
@@ -182,7 +186,7 @@ static void tell_saving(struct sl_job *job)
     progress.seconds_left = -1;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
     e.progress = &progress;
-    sl_clients_send(&job->clients, &e);
+    sl_clients_send(&job->clients, SL_WANTS_PROGRESS, &e);
 }
 
 static void say_where_it_goes_on(struct sl_job *job)
@@ -192,6 +196,20 @@ static void say_where_it_goes_on(struct sl_job *job)
         snprintf(job->message + n, sizeof job->message - n,
                  " after update %llu, where the same command goes on",
                  (unsigned long long)job->saving.written_version);
+}
+
+// "done: 6 of 6 epochs in 12.3 s, test accuracy 0.912"
+static void tell_end(struct sl_job *job)
+{
+    const struct sl_phases *p = &job->phases;
+    char test[64] = "";
+    if (p->has_test)
+        snprintf(test, sizeof test, ", test %s %.4g", sl_measure_name(p->measure),
+                 p->test.value[p->measure]);
+    bool done = job->outcome == SL_OUTCOME_DONE;
+    sl_job_event(job, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s", status_word(job->outcome),
+                 p->trained, job->config.epochs, (double)(sl_now_ns() - job->start_ns) * 1e-9, test,
+                 done ? "" : "; ", done ? "" : job->message);
 }
 
 void sl_job_conclude(struct sl_job *job)
@@ -211,6 +229,8 @@ void sl_job_conclude(struct sl_job *job)
             sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
         if (write_report(job, sha256) < 0)
             note_error(job);
+        sl_job_log_live(job);
+        tell_end(job);
     }
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();
@@ -231,6 +251,6 @@ void sl_job_tell_finished(struct sl_job *job)
         finished.report_json = job->report_text;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
     e.finished = &finished;
-    sl_clients_send(&job->clients, &e);
+    sl_clients_send(&job->clients, 0, &e);
     job->told = true;
 }

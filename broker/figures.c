@@ -1,11 +1,11 @@
 #include "broker/figures.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/sentence.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -84,7 +84,9 @@ static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *
             continue;
         uint64_t from = SL_MAX(entries[i].ready_at_ns, when.from_ns);
         if (entries[i].claimed_at_ns > from)
-            lain += entries[i].claimed_at_ns - from;
+            lain +=
+                entries[i].claimed_at_ns - from -
+                sl_pauses_within_ns(f->pauses, (struct sl_span){from, entries[i].claimed_at_ns});
         ready[known] = entries[i].ready_at_ns;
         claimed[known++] = SL_MAX(entries[i].claimed_at_ns, entries[i].ready_at_ns);
     }
@@ -101,7 +103,7 @@ static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *
         }
         deepest = SL_MAX(deepest, depth);
     }
-    double seconds = sl_span_seconds(when);
+    double seconds = f->seconds;
     f->queue_mean = seconds > 0 ? (double)lain * 1e-9 / seconds : 0;
     f->queue_max = deepest;
 }
@@ -226,7 +228,8 @@ void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_
                               uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
 {
     f->batches = n;
-    f->seconds = sl_span_seconds(when);
+    f->seconds = sl_pauses_seconds_without(f->pauses, when);
+    f->paused_seconds = sl_span_seconds(when) - f->seconds;
     take_sums(f, entries, n);
     if (n == 0)
         return;
@@ -246,7 +249,9 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
                                 uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
 {
     struct sl_stage_figures phase = {0};
-    f->evaluate_seconds += sl_span_seconds(when);
+    double seconds = sl_pauses_seconds_without(f->pauses, when);
+    f->evaluate_seconds += seconds;
+    f->paused_seconds += sl_span_seconds(when) - seconds;
     if (n == 0)
         return;
     for (uint64_t i = 0; i < n; i++)
@@ -302,40 +307,28 @@ static struct shares find_shares(const struct sl_epoch_figures *f)
     };
 }
 
-struct text {
-    char *at;
-    size_t left;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct text *t, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(t->at, t->left, fmt, ap);
-    va_end(ap);
-    size_t written = n < 0 ? 0 : SL_MIN((size_t)n, t->left - 1);
-    t->at += written;
-    t->left -= written;
-}
-
 // Trainers that wait although batches lie ready wait for one another. True when that is it.
-static bool say_updates(struct text *t, const struct sl_epoch_figures *f,
+static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
                         const struct sl_update_rule *rule, double waiting)
 {
     uint32_t hands = f->trainers + (f->standby_batches > 0 ? f->samplers : 0);
     if (f->queue_mean < 1 || hands < 2)
         return false;
     if (rule->async) {
-        say(t,
+        sl_sentence_say(
+            t,
             "updates: trainers waited %.0f %% of the time for the bound on staleness (%u, "
             "gradients "
             "were %.1f updates old on average) while %.1f batches lay ready",
             waiting, rule->staleness, f->staleness_mean, f->queue_mean);
         return true;
     }
-    if (rule->batches_per_update >= 2 * hands)
+    // Where an update leaves each of them several batches, they do not wait for long: unless each
+    // has its own, which nobody takes from who is late.
+    if (rule->batches_per_update >= 2 * hands && !rule->in_turn)
         return false;
-    say(t,
+    sl_sentence_say(
+        t,
         "updates: trainers waited %.0f %% of the time for one another's gradients (%u trainers, "
         "updates of %u batch%s) while %.1f batches lay ready",
         waiting, hands, rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
@@ -344,36 +337,42 @@ static bool say_updates(struct text *t, const struct sl_epoch_figures *f,
 }
 
 // Without normal trainers: each device draws all of an epoch, then trains it.
-static void say_turns(struct text *t, const struct sl_epoch_figures *f, const struct shares *s)
+static void say_turns(struct sl_sentence *t, const struct sl_epoch_figures *f,
+                      const struct shares *s)
 {
     if (s->sampling > SL_MAX(s->training, s->extracting))
-        say(t,
+        sl_sentence_say(
+            t,
             "samplers: drawing took %.0f %% of the devices' time, in turn with training, %.0f %%",
             s->sampling, s->training);
     else if (s->extracting > s->training)
-        say(t,
+        sl_sentence_say(
+            t,
             "trainers: extraction took %.0f %% of the devices' time, in turn with sampling, "
             "%.0f %%",
             s->extracting, s->sampling);
     else
-        say(t,
+        sl_sentence_say(
+            t,
             "trainers: forward and backward took %.0f %% of the devices' time, in turn with "
             "sampling, %.0f %%",
             s->training, s->sampling);
 }
 
-static void say_trainers(struct text *t, const struct sl_epoch_figures *f, const struct shares *s)
+static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f,
+                         const struct shares *s)
 {
     if (s->extracting > s->training)
-        say(t, "trainers: extraction took %.0f %% of the time, forward and backward %.0f %%",
+        sl_sentence_say(
+            t, "trainers: extraction took %.0f %% of the time, forward and backward %.0f %%",
             s->extracting, s->training);
     else
-        say(t, "trainers: forward and backward took %.0f %% of the time", s->training);
+        sl_sentence_say(t, "trainers: forward and backward took %.0f %% of the time", s->training);
     if (s->blocked >= 5)
-        say(t, "; samplers waited for memory %.0f %%", s->blocked);
+        sl_sentence_say(t, "; samplers waited for memory %.0f %%", s->blocked);
     else
-        say(t, "; samplers drew only %.0f %%, %.1f batches lay ready on average", s->sampling,
-            f->queue_mean);
+        sl_sentence_say(t, "; samplers drew only %.0f %%, %.1f batches lay ready on average",
+                        s->sampling, f->queue_mean);
 }
 
 /*
@@ -384,20 +383,22 @@ static void say_trainers(struct text *t, const struct sl_epoch_figures *f, const
 void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule)
 {
     struct shares s = find_shares(f);
-    struct text t = {f->bottleneck, sizeof f->bottleneck};
+    struct sl_sentence t = {f->bottleneck, sizeof f->bottleneck};
     if (s.evaluating > 50) {
-        say(&t,
+        sl_sentence_say(
+            &t,
             "evaluation: %.0f %% of the epoch's %.3g s (set evaluate.every to evaluate less often)",
             s.evaluating, f->seconds + f->evaluate_seconds);
         return;
     }
-    bool starved = s.waiting >= 20 && s.waiting > s.blocked;
+    bool starved = s.waiting >= 100 * SL_FIGURES_STARVED && s.waiting > s.blocked;
     if (starved && say_updates(&t, f, rule, s.waiting))
         return;
     if (f->trainers == 0) {
         say_turns(&t, f, &s);
     } else if (starved) {
-        say(&t,
+        sl_sentence_say(
+            &t,
             "samplers: trainers waited %.0f %% of the time, %.1f batches lay ready on average, "
             "samplers drew %.0f %% of the time",
             s.waiting, f->queue_mean, s.sampling);
@@ -406,8 +407,10 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_upda
         say_trainers(&t, f, &s);
     }
     if (s.extracting > s.training && f->hits > 0)
-        say(&t, "; %.0f %% of the rows came from a cache", 100 * sl_figures_hit_rate(f));
+        sl_sentence_say(&t, "; %.0f %% of the rows came from a cache",
+                        100 * sl_figures_hit_rate(f));
     if (f->trainers > 0 && f->standby_batches > 0)
-        say(&t, "; standby trainers trained %.0f %% of the batches",
-            100.0 * (double)f->standby_batches / (double)SL_MAX(f->batches, (uint64_t)1));
+        sl_sentence_say(&t, "; standby trainers trained %.0f %% of the batches",
+                        100.0 * (double)f->standby_batches /
+                            (double)SL_MAX(f->batches, (uint64_t)1));
 }

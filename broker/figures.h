@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include "broker/metrics.h"
+#include "broker/pauses.h"
 #include "common/ipc/ledger.h"
 
 enum {
@@ -53,8 +54,9 @@ struct sl_stage_figures {
 struct sl_epoch_figures {
     uint32_t epoch;
     uint64_t batches;
-    double seconds;          // wall-clock, training alone
-    double evaluate_seconds; // wall-clock, evaluation
+    double seconds;          // wall-clock, training alone, pauses left out
+    double evaluate_seconds; // wall-clock, evaluation, pauses left out
+    double paused_seconds;   // in both
     double loss;             // mean
     double train_accuracy;   // NaN where nothing can be right or wrong (regression)
     bool evaluated;
@@ -88,6 +90,8 @@ struct sl_epoch_figures {
     uint64_t standby_batches;
     double seconds_saved;
 
+    const struct sl_pauses *pauses; // of the job, borrowed; NULL: none
+
     // updates
     bool async;
     double staleness_mean;
@@ -97,22 +101,16 @@ struct sl_epoch_figures {
     double normal_extract, normal_train, normal_wait;
 };
 
+// Trainers that wait for less than this share of the time are not who is held up.
+#define SL_FIGURES_STARVED 0.2
+
 // How updates are made, which decides what trainers wait for.
 struct sl_update_rule {
     bool async;
     uint32_t batches_per_update; // ordered
     uint32_t staleness;          // async: the bound
+    bool in_turn;                // an update's batches are dealt out to trainers (group.h)
 };
-
-// A span of monotonic time.
-struct sl_span {
-    uint64_t from_ns, to_ns;
-};
-
-static inline double sl_span_seconds(struct sl_span s)
-{
-    return s.to_ns > s.from_ns ? (double)(s.to_ns - s.from_ns) * 1e-9 : 0;
-}
 
 // Room for the times of the largest phase, so that no epoch allocates.
 struct sl_figures_scratch {
@@ -127,8 +125,8 @@ void sl_figures_scratch_fini(struct sl_figures_scratch *s); // safe on a zeroed 
 // n >= 1, 0 < p <= 100.
 uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p);
 
-// Fills what the TRAIN phase's entries say; epoch, samplers, trainers, async, ranked and switches
-// are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an
+// Fills what the TRAIN phase's entries say; epoch, samplers, trainers, async, ranked, switches and
+// pauses are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an
 // epoch's.
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                               uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch);

@@ -31,6 +31,7 @@
 #include "broker/budget.h"
 #include "broker/client.h"
 #include "broker/joblog.h"
+#include "broker/live.h"
 #include "broker/loop.h"
 #include "broker/params.h"
 #include "broker/phases.h"
@@ -38,6 +39,9 @@
 #include "broker/rundir.h"
 #include "broker/saving.h"
 #include "broker/supervise.h"
+#include "broker/tensorboard.h"
+#include "broker/timeline.h"
+#include "broker/trace.h"
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "config/config.h"
@@ -62,6 +66,9 @@ struct sl_job_options {
     const char *report_path; // NULL for none but the run directory's
     const char *resume;      // the checkpoint to go on from, NULL to begin anew
     const char *worker_directory;
+    const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
+    bool checks;      // launch.h
+    const char *page; // its address, NULL for none
 };
 
 // How a member died last, to explain why it is given up.
@@ -69,6 +76,7 @@ struct sl_job_death {
     char cause[160];
     char held[96];
     char last_lines[1024];
+    uint32_t n; // times that it died and was not told to leave
 };
 
 // Who asked for a change of the split.
@@ -83,6 +91,31 @@ struct sl_rebalance {
     bool holds_epoch; // which waits until the new split does
     uint64_t began_ns;
     struct sl_bus_peer peer; // whom to answer; n = 0: nobody
+    char told[256];          // what it was told last
+};
+
+// What epochs took, for forecasts of other splits.
+struct sl_pace {
+    struct sl_roles split; // of the last epoch that had one split all the time; 0, 0: none
+    double seconds, evaluate_seconds; // of that epoch
+    double factor;                    // measured / forecast, of that epoch; 0: none
+    uint64_t settled_ns;              // since when the present split holds
+    uint32_t first_whole;             // epoch since which nobody has changed it
+};
+
+// The group of trainers that the arena has (updates.exchange "nccl"), by device.
+struct sl_job_group {
+    uint32_t worker[SL_CONFIG_MAX_DEVICES]; // 0: none of that device
+    uint32_t n;
+    uint64_t generation; // 0: there never was one
+    uint64_t told;       // the generation that was told of
+    uint64_t waiting_ns; // since when somebody who is ready waits for others; 0: nobody does
+};
+
+// stall.c
+struct sl_job_stalls {
+    struct sl_stall *of; // (members) owned
+    uint64_t looked_ns;
 };
 
 struct sl_job {
@@ -111,9 +144,13 @@ struct sl_job {
     bool pinned;           // somebody has said what the split is: it is not moved any more
     bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer can not live there
     struct sl_rebalance rebalance;
+    struct sl_job_group group;
+    struct sl_job_stalls stalls;
+    struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
     uint32_t next_schedule;
     struct sl_profile profile; // from the probe batches, then from each epoch
     bool profiled;             // from an epoch
+    struct sl_pace pace;
     struct sl_budget_need need;
     uint64_t available_bytes;                      // of the machine's memory when the job began
     uint64_t cache_load_ns[SL_CONFIG_MAX_DEVICES]; // last known: a seat's words die with its worker
@@ -129,8 +166,17 @@ struct sl_job {
     struct sl_checkpoint resumed; // path is "" for a job that begins
     struct sl_saving saving;
 
+    // what is told of it while it runs
+    struct sl_live live;
+    struct sl_timeline timeline;
+    struct sl_trace trace;
+    struct sl_tensorboard tensorboard;
+    bool paused;
+    uint64_t paused_at_ns, paused_ns; // since when; before that, in all
+
     uint64_t ticks;
-    uint64_t peak_memory, broker_peak_bytes;
+    uint64_t memory_bytes, peak_memory, broker_peak_bytes;
+    uint64_t *member_bytes; // (members) private memory of each, as last seen
     bool loss_warned, metrics_warned;
     char *report_text; // owned
     bool told;         // a client has been sent Finished
@@ -170,18 +216,53 @@ void sl_job_assign_caches(struct sl_job *job);
 // SL_OK when the devices' memory allows the split. SL_ENOMEM. Turns standby trainers off that have
 // no room.
 int sl_job_check_budgets(struct sl_job *job, struct sl_roles split);
+// The same without any effect: which devices would have no standby trainer.
+int sl_job_try_budgets(struct sl_job *job, struct sl_roles split,
+                       bool no_standby[SL_CONFIG_MAX_DEVICES]);
+// What the split is waited for, in words; false and "" when nothing is.
+bool sl_job_settling_text(struct sl_job *job, char *out, size_t bytes);
+
+// group.c: who sums gradients with whom. After whatever may change it: a death (once its leases
+// are taken back), a Ready, a tick. Nothing in a job whose gradients go through the board.
+void sl_job_form_group(struct sl_job *job);
+
+// stall.c: kills workers that have not moved for the job's stall_seconds
+int sl_job_watch_stalls(struct sl_job *job);     // the crew is there. SL_ENOMEM
+void sl_job_look_for_stalls(struct sl_job *job); // about once a second while RUNNING
+// Whether the process that the member has, or had last, was killed for it.
+bool sl_job_was_stalled(const struct sl_job *job, const struct sl_member *m);
+// job.c: what a worker has in hand, in words; false when it has nothing
+bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes);
 
 // scale.c: changes of the split
 void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Scale *scale);
 int sl_job_choose_first_split(struct sl_job *job); // from the probe batches; SL_ENOMEM
 void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures);
+// What is known for forecasts of other splits than `now`; epochs_left and move_seconds for `pays`.
+struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, struct sl_roles now,
+                                                         uint32_t epochs_left);
 // Whether trainers may begin with an epoch: not before the split that the schedule gives it holds.
 bool sl_job_may_begin(struct sl_job *job, uint32_t epoch);
 // From time to time while RUNNING: the schedule, and whether a change is done.
 void sl_job_poll_split(struct sl_job *job);
 // The job ends: whoever waits for a change learns that it will not be.
 void sl_job_cancel_rebalance(struct sl_job *job);
+
+// pause.c
+void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_end_pause(struct sl_job *job);              // the job ends
+double sl_job_paused_seconds(const struct sl_job *job); // in all, until now
+
+// describe.c: what clients are told
+void sl_job_answer(struct sl_job *job, const struct sl_bus_peer *peer, int code,
+                   const char *message, const char *json); // code SL_OK or SL_E*; json may be NULL
+void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer);
+void sl_job_describe(struct sl_job *job, struct sl_json_writer *w); // sluice.describe/1
+void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
+                         const Sl__Control__Subscribe *subscribe);
+const char *sl_job_state_name(const struct sl_job *job); // "starting", "running", "paused", ...
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);

@@ -1,9 +1,9 @@
 /*
- * main.c - the broker process.
+ * main.c - the broker process: the daemon of a machine, or the private broker of one job.
  *
- *   sluice-broker --private --endpoint E --token T --config-fd N [--report FILE]
- *
- * A private broker runs one job for the `sluice run` that started it, and ends with it.
+ *   sluice-broker [--runtime-dir DIR] ...                              the daemon (daemon/)
+ *   sluice-broker --private --endpoint E --token T --config-fd N ...   one job, for the process
+ *                                                                      that started it
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,62 +14,143 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/daemon/daemon.h"
+#include "broker/http/guard.h"
+#include "broker/http/http.h"
 #include "broker/job.h"
+#include "broker/suggest.h"
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/ipc/bus.h"
 
 enum { EXIT_USAGE = 2, CONFIG_BYTES_MAX = 16 << 20 };
 
 static const char usage[] =
-    "Usage: sluice-broker --private --endpoint E --token T --config-fd N [--report FILE]\n"
+    "Usage: sluice-broker [--runtime-dir DIR] [--state-dir DIR] [--cores LIST] [--http PORT] ...\n"
     "\n"
-    "Runs one job: starts samplers and trainers, replaces those that die, writes the report.\n"
-    "`sluice run JOB.json` starts it; there is no reason to start it by hand.\n"
+    "The daemon: owns this machine's cores, queues jobs over them and runs each under a broker of\n"
+    "its own. 'sluice submit', 'ps', 'logs', 'stats', 'scale', 'stop' and so on talk to it. A job\n"
+    "starts when all cores that it names are free and no job that waits longer wants one of them.\n"
     "\n"
-    "  --private       serve the one job of the process that started this one\n"
-    "  --endpoint E    where workers and clients connect (ipc://@name)\n"
-    "  --token T       number that every message must carry\n"
-    "  --config-fd N   descriptor with the resolved job file\n"
-    "  --report FILE   write the report here too\n"
-    "  --resume NAME   go on from this checkpoint of the job's output directory\n"
-    "  --job NAME, --output DIR   what 'sluice scale' finds this process by\n"
-    "  --help          this text\n"
+    "  --runtime-dir DIR     where its sockets are (default: $SLUICE_RUNTIME_DIR, else\n"
+    "                        $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>); made with mode "
+    "0700\n"
+    "  --state-dir DIR       where it remembers its jobs (default: DIR/jobs of the above); choose\n"
+    "                        one that survives a reboot to go on with jobs after it\n"
+    "  --cores LIST          cores that it gives away, such as 0-7 (default: all it may run on)\n"
+    "  --listen ENDPOINT     control messages over TCP too, such as tcp://0.0.0.0:7400; needs "
+    "--keys\n"
+    "  --stats-listen ENDPOINT\n"
+    "                        statistics over TCP too; needs --keys\n"
+    "  --keys FILE           daemon.key of 'sluice keygen': who may connect over TCP\n"
+    "  --http PORT           page, metrics and JSON on http://127.0.0.1:PORT/ (0: any free port)\n"
+    "  --http-token FILE     a token that lets the page change things; without it it only shows\n"
+    "  --log-level LEVEL     error, warn, info or debug (default: $SLUICE_LOG, else info)\n"
+    "  --version             version and protocol\n"
+    "  --help                this text\n"
     "\n"
-    "Example: sluice run job.json --report report.json\n";
+    "SIGTERM or SIGINT: jobs write a checkpoint and stop, then it ends; a second one kills them.\n"
+    "Jobs with \"resume\": \"auto\" go on when the daemon is started again, the others wait for\n"
+    "'sluice resume'. Exit status: 0 stopped by a signal, 2 it could not start.\n"
+    "\n"
+    "Examples:\n"
+    "  sluice-broker &\n"
+    "  sluice-broker --runtime-dir /run/sluice --state-dir /var/lib/sluice --cores 2-15 --http "
+    "8080\n"
+    "  sluice-broker --listen tcp://0.0.0.0:7400 --keys /etc/sluice/daemon.key\n"
+    "\n"
+    "With --private it runs one job; 'sluice run JOB.json' and the daemon start it so:\n"
+    "  --endpoint E --token T      where workers and clients connect; number in every message\n"
+    "  --config-fd N               descriptor with the resolved job file\n"
+    "  --report FILE               write the report here too\n"
+    "  --resume NAME               go on from this checkpoint of the job's output directory\n"
+    "  --checks                    check the data set, and look for a checkpoint, first\n"
+    "  --id ID                     the daemon's number of the job\n"
+    "  --job NAME, --output DIR    what clients find this process by\n"
+    "  --http PORT, --http-token FILE\n";
 
 struct options {
-    bool private, help;
-    const char *endpoint, *token, *config_fd, *report, *resume, *job, *output;
+    bool private, help, version, checks;
+    const char *endpoint, *token, *config_fd, *report, *resume, *job, *output, *id;
+    const char *log_level;
+    struct sl_daemon_options daemon; // http and http_token_file: of a private broker too
 };
+
+struct option {
+    const char *name;
+    const char **value; // NULL: a flag
+    bool *flag;
+    enum { EITHER, DAEMON, PRIVATE } mode;
+};
+
+enum { N_OPTIONS = 22 };
+
+// What a user may have meant: compared without the dashes, which make short words look alike.
+static int fail_unknown(const char *word, const struct option table[N_OPTIONS], bool private)
+{
+    const char *names[N_OPTIONS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (table[i].name[1] == '-' && (private || table[i].mode != PRIVATE))
+            names[n++] = table[i].name + 2;
+    const char *near = sl_suggest_closest(word + strspn(word, "-"), names, n);
+    return sl_fail(SL_EINVAL, "'%s' is not an option%s%s%s: see sluice-broker --help", word,
+                   near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
+}
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    const struct {
-        const char *name;
-        const char **value; // NULL: a flag
-        bool *flag;
-    } table[] = {
-        {"--private", NULL, &o->private}, {"--help", NULL, &o->help},
-        {"-h", NULL, &o->help},           {"--endpoint", &o->endpoint, NULL},
-        {"--token", &o->token, NULL},     {"--config-fd", &o->config_fd, NULL},
-        {"--report", &o->report, NULL},   {"--job", &o->job, NULL},
-        {"--output", &o->output, NULL},   {"--resume", &o->resume, NULL},
+    struct sl_daemon_options *d = &o->daemon;
+    const struct option table[N_OPTIONS] = {
+        {"--help", NULL, &o->help, EITHER},
+        {"-h", NULL, &o->help, EITHER},
+        {"--version", NULL, &o->version, EITHER},
+        {"--log-level", &o->log_level, NULL, EITHER},
+        {"--http", &d->http, NULL, EITHER},
+        {"--http-token", &d->http_token_file, NULL, EITHER},
+        {"--runtime-dir", &d->runtime_dir, NULL, DAEMON},
+        {"--state-dir", &d->state_dir, NULL, DAEMON},
+        {"--cores", &d->cores, NULL, DAEMON},
+        {"--listen", &d->listen, NULL, DAEMON},
+        {"--stats-listen", &d->stats_listen, NULL, DAEMON},
+        {"--keys", &d->keys, NULL, DAEMON},
+        {"--private", NULL, &o->private, PRIVATE},
+        {"--endpoint", &o->endpoint, NULL, PRIVATE},
+        {"--token", &o->token, NULL, PRIVATE},
+        {"--config-fd", &o->config_fd, NULL, PRIVATE},
+        {"--report", &o->report, NULL, PRIVATE},
+        {"--job", &o->job, NULL, PRIVATE},
+        {"--output", &o->output, NULL, PRIVATE},
+        {"--resume", &o->resume, NULL, PRIVATE},
+        {"--id", &o->id, NULL, PRIVATE},
+        {"--checks", NULL, &o->checks, PRIVATE},
     };
+    const struct option *last[PRIVATE + 1] = {NULL}; // that was met, of each mode
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
-        while (k < sizeof table / sizeof *table && strcmp(argv[i], table[k].name) != 0)
+        while (k < N_OPTIONS && strcmp(argv[i], table[k].name) != 0)
             k++;
-        if (k == sizeof table / sizeof *table)
-            return sl_fail(SL_EINVAL, "'%s' is not an option: see sluice-broker --help", argv[i]);
-        if (table[k].flag) {
+        if (k == N_OPTIONS)
+            return fail_unknown(argv[i], table, o->private);
+        last[table[k].mode] = &table[k];
+        if (table[k].flag)
             *table[k].flag = true;
-        } else if (++i == argc) {
+        else if (++i == argc)
             return sl_fail(SL_EINVAL, "%s needs a value: see sluice-broker --help", argv[i - 1]);
-        } else {
+        else
             *table[k].value = argv[i];
-        }
     }
+    if (o->private && last[DAEMON])
+        return sl_fail(SL_EINVAL,
+                       "%s is the daemon's, and --private is not: see "
+                       "sluice-broker --help",
+                       last[DAEMON]->name);
+    if (!o->private && last[PRIVATE])
+        return sl_fail(SL_EINVAL, "%s needs --private: see sluice-broker --help",
+                       last[PRIVATE]->name);
     return SL_OK;
 }
 
@@ -111,41 +192,74 @@ static int read_config(int fd, char **text, size_t *bytes)
     return SL_OK;
 }
 
-static int run(const struct options *o, int *status)
+static int run_private(const struct options *o, int *status)
 {
     unsigned long long token, fd;
     char *text = NULL;
+    struct sl_http *http = NULL;
     struct sl_job_options job = {
-        .endpoint = o->endpoint, .report_path = o->report, .resume = o->resume};
-    if (!o->private)
-        return sl_fail(SL_EINVAL,
-                       "only --private is offered: a broker runs the one job of the `sluice run` "
-                       "that starts it. Run 'sluice run JOB.json'");
+        .endpoint = o->endpoint,
+        .report_path = o->report,
+        .resume = o->resume,
+        .id = o->id,
+        .checks = o->checks,
+    };
     if (!o->endpoint)
         return sl_fail(SL_EINVAL, "--endpoint is missing: see sluice-broker --help");
     SL_TRY(parse_number("--token", o->token, UINT64_MAX, &token));
     SL_TRY(parse_number("--config-fd", o->config_fd, INT32_MAX, &fd));
     SL_TRY(sl_failpoint_init());
+    // A client of the job's like any other; it connects once the job has bound.
+    const struct sl_http_options page = {
+        .listen = o->daemon.http,
+        .token_file = o->daemon.http_token_file,
+        .endpoint = o->endpoint,
+        .token = token,
+    };
     int rc = read_config((int)fd, &text, &job.config_bytes);
+    if (rc == SL_OK && page.listen)
+        rc = sl_http_start(&page, &http);
     if (rc == SL_OK) {
         job.token = token;
+        job.page = http ? sl_http_url(http) : NULL;
         job.config_text = text;
         *status = sl_job_run(&job);
     }
+    sl_http_stop(http);
     free(text);
     return rc;
+}
+
+static int run(const struct options *o, int *status)
+{
+    enum sl_log_level level;
+    struct sl_guard_address page;
+    sl_log_init(o->private ? "broker" : "daemon");
+    if (o->log_level) {
+        SL_TRY(sl_log_parse_level(o->log_level, &level));
+        sl_log_set_level(level);
+    }
+    if (o->daemon.http)
+        SL_TRY(sl_guard_parse_listen(o->daemon.http, &page));
+    if (o->private)
+        return run_private(o, status);
+    *status = sl_daemon_run(&o->daemon);
+    return SL_OK;
 }
 
 int main(int argc, char **argv)
 {
     struct options o = {0};
     int status = 0;
-    sl_log_init("broker");
     // A client that leaves while it is written to is no reason to die.
     signal(SIGPIPE, SIG_IGN);
     int rc = parse(argc, argv, &o);
     if (rc == SL_OK && o.help) {
         fputs(usage, stdout);
+        return 0;
+    }
+    if (rc == SL_OK && o.version) {
+        printf("sluice-broker %s (protocol %u)\n", SL_VERSION, SL_PROTOCOL_VERSION);
         return 0;
     }
     if (rc == SL_OK)

@@ -263,7 +263,7 @@ static uint64_t cache_capacity(struct sl_phases *p)
 
 static void read_presample(struct sl_phases *p, struct sl_span when)
 {
-    p->presample_seconds += sl_span_seconds(when);
+    p->presample_seconds += sl_pauses_seconds_without(&p->pauses, when);
     p->orders_read++;
 }
 
@@ -289,6 +289,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     struct sl_epoch_figures *f = &p->epoch;
     memset(f, 0, sizeof *f);
     f->epoch = o->step.epoch;
+    f->pauses = &p->pauses;
     f->samplers = atomic_load(&schedule->samplers);
     f->trainers = atomic_load(&schedule->trainers);
     f->async = p->setup.config->updates.mode == SL_UPDATE_ASYNC;
@@ -380,7 +381,7 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
     bool test = o->step.purpose == SL_PURPOSE_TEST;
     when.from_ns = true_start(p, o, n, when.from_ns);
     if (test)
-        p->test_seconds += sl_span_seconds(when);
+        p->test_seconds += sl_pauses_seconds_without(&p->pauses, when);
     else
         sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
     return !o->ends_evaluation || judge(p, o, n);
@@ -423,6 +424,7 @@ static void epoch_is_over(struct sl_phases *p)
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .batches_per_update = config->updates.batches_per_update,
         .staleness = config->updates.staleness,
+        .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
     struct sl_epoch_figures *f = &p->epoch;
     uint64_t evicted = atomic_load(&p->arena->h->evicted);
@@ -485,6 +487,8 @@ static void read_oldest(struct sl_phases *p)
     struct sl_open_phase o = *sl_phases_at(p, 0);
     struct sl_span when = {p->began_ns, sl_now_ns()};
     uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
+    if (p->setup.events.on_phase)
+        p->setup.events.on_phase(p->setup.ctx, &o);
     switch (o.step.purpose) {
     case SL_PURPOSE_PRESAMPLE: read_presample(p, when); break;
     case SL_PURPOSE_TRAIN: read_training(p, &o, n, when); break;

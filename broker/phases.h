@@ -37,6 +37,7 @@
 #include "broker/best.h"
 #include "broker/figures.h"
 #include "broker/metrics.h"
+#include "broker/pauses.h"
 #include "broker/plan.h"
 #include "broker/ranking.h"
 #include "common/data/dataset.h"
@@ -44,6 +45,8 @@
 #include "config/config.h"
 
 enum { SL_PHASES_DIGEST_BYTES = 16 };
+
+struct sl_open_phase;
 
 struct sl_phases_events {
     // Whether trainers may begin with an epoch; call sl_phases_open_gates() when the answer has
@@ -56,6 +59,8 @@ struct sl_phases_events {
     void (*on_complete)(void *ctx);
     // The recorded error ends the job.
     void (*on_error)(void *ctx);
+    // Every cell of the phase is done; its entries are valid until this returns. May be NULL.
+    void (*on_phase)(void *ctx, const struct sl_open_phase *phase);
     // The hotness order has been published; it took so many seconds to make. May be NULL.
     void (*on_ranked)(void *ctx, double seconds);
 };
@@ -109,6 +114,7 @@ struct sl_phases {
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
     uint32_t first_open, n_open;
     uint64_t began_ns; // when the oldest open phase could begin
+    struct sl_pauses pauses;
     bool stopped;
 
     struct sl_order_bank bank[2];

@@ -84,7 +84,8 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
     // Of what this process has to do: a resumed job began with a part of it done.
     double begun = r->epoch + p->train_share * (double)r->n_records / (double)batches;
     double fraction = (step.epoch + within - begun) / (p->setup.config->epochs - begun);
-    double elapsed = (double)(sl_now_ns() - p->first_ns) * 1e-9;
+    const struct sl_span since = {p->first_ns, sl_now_ns()};
+    double elapsed = sl_pauses_seconds_without(&p->pauses, since);
     if (fraction > 0 && elapsed > 0.5)
         out->seconds_left = elapsed * (1 - fraction) / fraction;
 }

@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 
+#include "common/base/bits.h"
+#include "common/device/cores.h"
+
 enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
                                enum sl_role role, uint32_t device)
 {
@@ -18,32 +21,48 @@ uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t
     return role == SL_ROLE_SAMPLER ? device : n_devices - 1 - device;
 }
 
+bool sl_placement_switches(const struct sl_config *config, uint32_t device)
+{
+    const struct sl_device_config *last = &config->devices[SL_MAX(config->n_devices, 1u) - 1];
+    return config->allocation.switching && config->devices[device].kind == last->kind;
+}
+
 char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
                                size_t bytes)
 {
     const struct sl_device_config *d = &config->devices[device];
-    int at = snprintf(buf, bytes, "%s %u: core%s ", sl_device_kind_name(d->kind), device,
-                      d->n_cores == 1 ? "" : "s");
-    for (uint32_t i = 0; i < d->n_cores && at > 0 && (size_t)at < bytes; i++) {
-        // A run of neighbours is written as its ends.
-        uint32_t last = i;
-        while (last + 1 < d->n_cores && d->cores[last + 1] == d->cores[last] + 1)
-            last++;
-        const char *comma = i ? "," : "";
-        if (last > i)
-            at += snprintf(buf + at, bytes - (size_t)at, "%s%u-%u", comma, d->cores[i],
-                           d->cores[last]);
-        else
-            at += snprintf(buf + at, bytes - (size_t)at, "%s%u", comma, d->cores[i]);
-        i = last;
+    struct sl_cores set = {0};
+    char cores[8 * SL_CONFIG_MAX_CORES], gpu[96] = "";
+    for (uint32_t i = 0; i < d->n_cores; i++)
+        sl_cores_add(&set, d->cores[i]);
+    sl_cores_format(&set, cores, sizeof cores);
+    if (d->kind == SL_DEVICE_CUDA) {
+        size_t n = (size_t)snprintf(gpu, sizeof gpu, "GPU %u, ", d->index);
+        if (d->memory_bytes)
+            snprintf(gpu + n, sizeof gpu - n, "at most %.4g GiB, ",
+                     (double)d->memory_bytes / (double)(1u << 30));
     }
+    snprintf(buf, bytes, "%s %u: %s%score%s %s", sl_device_kind_name(d->kind), device, gpu,
+             *gpu ? "host " : "", d->n_cores == 1 ? "" : "s", cores);
     return buf;
+}
+
+// Whether the samplers are all the CPU devices, which come first, and the trainers all the GPUs.
+static bool splits_by_kind(const struct sl_config *config)
+{
+    uint32_t samplers = config->allocation.samplers, n = config->n_devices;
+    for (uint32_t d = 0; d < n; d++)
+        if (config->devices[d].kind != (d < samplers ? SL_DEVICE_CPU : SL_DEVICE_CUDA))
+            return false;
+    return samplers > 0 && samplers < n && samplers + config->allocation.trainers == n;
 }
 
 char *sl_placement_reason(const struct sl_config *config, char *buf, size_t bytes)
 {
     bool sa = config->allocation.samplers_auto, ta = config->allocation.trainers_auto;
-    if (!sa && !ta)
+    if (!sa && !ta && splits_by_kind(config))
+        snprintf(buf, bytes, "the CPU devices sample and the GPUs train");
+    else if (!sa && !ta)
         snprintf(buf, bytes, "fixed by the job file");
     else if (config->n_devices == 1)
         snprintf(buf, bytes, "one device: it samples an epoch, then its standby trainer trains it");

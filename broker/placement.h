@@ -4,7 +4,10 @@
  * Samplers take the devices from the first one up, trainers from the last one down: sampler i sits
  * on device i, trainer k on device n - 1 - k, and every split of the same devices is a prefix and a
  * suffix. A change of the split thus touches only the devices in the middle, and names stay what
- * they are. With switching, the device of every sampler has a standby trainer too.
+ * they are. With switching, the device of every sampler has a standby trainer too, if it is of the
+ * kind of the devices that train: a CPU and a GPU give sums that differ in their last bits, and who
+ * trains which mini-batch depends on time, so that a run would never be repeated exactly. The last
+ * device is one of those that train.
  */
 #ifndef SL_BROKER_PLACEMENT_H
 #define SL_BROKER_PLACEMENT_H
@@ -25,10 +28,14 @@ struct sl_roles {
 enum sl_duty sl_placement_duty(struct sl_roles split, uint32_t n_devices, bool switching,
                                enum sl_role role, uint32_t device);
 
+// Whether the device may have a standby trainer while it samples: the job allows switching, and the
+// device is of the right kind.
+bool sl_placement_switches(const struct sl_config *config, uint32_t device);
+
 // 0 for "sampler 0".
 uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t device);
 
-// "cpu 0: cores 0,2" for people. Returns buf.
+// "cpu 0: cores 0,2", "cuda 1: GPU 0, 8GiB, host cores 0-3", for people. Returns buf.
 char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
                                size_t bytes);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "broker/history.h"
 #include "broker/ranking.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -116,6 +117,7 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     add_number(e, "epoch", f->epoch);
     add_number(e, "seconds", f->seconds);
     add_number(e, "evaluate_seconds", f->evaluate_seconds);
+    add_number(e, "paused_seconds", f->paused_seconds);
     add_number(e, "loss", f->loss);
     add_number(e, "train_accuracy", f->train_accuracy);
     add_number(e, "val_accuracy", f->evaluated ? f->val.value[SL_MEASURE_ACCURACY] : NAN);
@@ -271,6 +273,8 @@ static void add_devices(cJSON *report, const struct sl_config *config,
         cJSON *e = cJSON_CreateObject();
         add_number(e, "index", i);
         cJSON_AddStringToObject(e, "kind", sl_device_kind_name(d->kind));
+        if (d->kind == SL_DEVICE_CUDA)
+            add_number(e, "gpu", d->index);
         cJSON *cores = cJSON_AddArrayToObject(e, "cores");
         for (uint32_t c = 0; c < d->n_cores; c++)
             cJSON_AddItemToArray(cores, cJSON_CreateNumber(d->cores[c]));
@@ -469,6 +473,10 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_results(report, o);
     add_number(report, "start_seconds", o->start_seconds);
     add_number(report, "wall_seconds", o->wall_seconds);
+    add_number(report, "total_seconds",
+               sl_history_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")) +
+                   o->wall_seconds);
+    add_number(report, "paused_seconds", o->paused_seconds);
     add_number(report, "peak_memory", (double)o->peak_memory);
     give(report, "processes", &r->processes);
     cJSON *arena = cJSON_AddObjectToObject(report, "arena");

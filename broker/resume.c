@@ -16,9 +16,10 @@ enum { DIFFERENCES_NAMED = 4 };
 
 // Keys, with all that is below them, that a run may go on with other values of.
 static const char *const may_differ[] = {
-    "name",       "dataset",        "model.weights", "cache",          "devices",
-    "allocation", "schedule",       "throttle",      "arena",          "epochs",
-    "output",     "evaluate.every", "checkpoint",    "early_stopping",
+    "name",          "dataset",          "model.weights",  "cache",      "devices",
+    "allocation",    "schedule",         "throttle",       "arena",      "epochs",
+    "resume",        "output",           "evaluate.every", "checkpoint", "early_stopping",
+    "stall_seconds", "updates.exchange",
 };
 
 struct differences {
@@ -71,13 +72,58 @@ static void compare(struct differences *d, const char *above, const cJSON *found
     }
 }
 
+// Gives `to` what `from` has of the keys that may differ.
+static void take_free(cJSON *to, const cJSON *from)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(may_differ); i++) {
+        const char *dot = strrchr(may_differ[i], '.'), *name = dot ? dot + 1 : may_differ[i];
+        char above[64];
+        snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - may_differ[i]) : 0, may_differ[i]);
+        cJSON *target = dot ? cJSON_GetObjectItemCaseSensitive(to, above) : to;
+        const cJSON *source = dot ? cJSON_GetObjectItemCaseSensitive(from, above) : from;
+        const cJSON *value = cJSON_GetObjectItemCaseSensitive(source, name);
+        cJSON_DeleteItemFromObjectCaseSensitive(target, name);
+        if (target && value)
+            cJSON_AddItemToObject(target, name, cJSON_Duplicate(value, true));
+    }
+}
+
+/*
+ * The job of a checkpoint, with all keys that there are today: one written by an older sluice has
+ * none of those that came later, whose defaults say what it did. What may differ is taken from
+ * `config`, since devices that this machine lacks would be refused. NULL where it can not be read
+ * as a job of today (a key that is gone): then it is compared as it stands.
+ */
+static cJSON *complete(const cJSON *had, const cJSON *config)
+{
+    cJSON *job = cJSON_Duplicate(had, true), *whole = NULL;
+    struct sl_config *resolved = malloc(sizeof *resolved);
+    char *text = NULL;
+    if (job && resolved) {
+        take_free(job, config);
+        text = cJSON_PrintUnformatted(job);
+    }
+    if (text && sl_config_parse(text, strlen(text), "the checkpoint's job", resolved) == SL_OK) {
+        char *resolved_text = sl_config_to_json(resolved);
+        whole = resolved_text ? cJSON_Parse(resolved_text) : NULL;
+        free(resolved_text);
+    }
+    cJSON_free(text);
+    free(resolved);
+    cJSON_Delete(job);
+    return whole;
+}
+
 static int check_job(const struct sl_checkpoint *c, const char *config_json, const char *output)
 {
     struct differences d = {0};
+    const cJSON *had = cJSON_GetObjectItemCaseSensitive(c->state, "config");
     cJSON *config = cJSON_Parse(config_json);
     if (!config)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    compare(&d, "", config, cJSON_GetObjectItemCaseSensitive(c->state, "config"));
+    cJSON *whole = complete(had, config);
+    compare(&d, "", config, whole ? whole : had);
+    cJSON_Delete(whole);
     cJSON_Delete(config);
     if (d.n == 0)
         return SL_OK;
@@ -202,11 +248,11 @@ static int find_name(const char *output, const char *wanted, char out[SL_CHECKPO
 }
 
 int sl_resume_find(const struct sl_config *config, const char *config_json, const char *wanted,
-                   struct sl_resume *out)
+                   sl_rundir_waits waits, struct sl_resume *out)
 {
     char name[SL_CHECKPOINT_NAME_BYTES];
     memset(out, 0, sizeof *out);
-    SL_TRY(sl_rundir_examine(config->output, &out->content));
+    SL_TRY(sl_rundir_examine(config->output, waits, &out->content));
     if (out->content != SL_RUNDIR_CHECKPOINTS)
         return wanted ? find_name(config->output, wanted, name) : SL_OK;
     SL_TRY(find_name(config->output, wanted, name));

@@ -3,11 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +39,8 @@ static void parent_of(const char *path, char *out, size_t bytes)
 // What a run leaves from its beginning on, whatever becomes of it.
 static bool is_of_a_beginning(const char *name)
 {
-    static const char *const names[] = {"config.json", "metrics.jsonl", "log", "checkpoints"};
+    static const char *const names[] = {"config.json", "metrics.jsonl", "events.jsonl",
+                                        "log",         "checkpoints",   "tensorboard"};
     size_t n = strlen(name);
     for (size_t i = 0; i < SL_COUNT_OF(names); i++)
         if (strcmp(name, names[i]) == 0)
@@ -120,33 +124,166 @@ static int look_inside(const char *path, enum sl_rundir_content *content)
 
 // --- the lock ------------------------------------------------------------------------------------
 
-enum { LOCK_WAIT_MS = 5000, LOCK_LOOK_MS = 20 };
+enum {
+    ENDING_WAIT_MS = 30000,
+    RUNNING_WAIT_MS = 200, // what was told to end a moment ago may not have heard it yet
+    TELL_WAIT_MS = 200,    // a check of another job has the directory for a moment only
+    LOCK_LOOK_MS = 20,
+    COMMAND_BYTES = 16384,
+};
+
+// Who has locked a directory, from the kernel's list; 0 when it does not say.
+static pid_t find_holder(int fd)
+{
+    struct stat st;
+    char line[256];
+    FILE *f = fstat(fd, &st) == 0 ? fopen("/proc/locks", "re") : NULL;
+    pid_t found = 0;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        // "1: FLOCK  ADVISORY  WRITE 2342 08:02:131090 0 EOF"
+        unsigned major_number, minor_number;
+        unsigned long inode;
+        int pid;
+        if (sscanf(line, "%*s FLOCK %*s WRITE %d %x:%x:%lu", &pid, &major_number, &minor_number,
+                   &inode) == 4 &&
+            pid > 0 && inode == st.st_ino && major_number == major(st.st_dev) &&
+            minor_number == minor(st.st_dev))
+            found = pid;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+// A broker says in its arguments which job it has: "job 3 'x' (process 12)".
+static void describe_holder(struct sl_rundir_user *user)
+{
+    char path[64], text[COMMAND_BYTES + 1], name[128] = "", id[24] = "";
+    snprintf(user->who, sizeof user->who, user->pid ? "process %d" : "another process",
+             (int)user->pid);
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)user->pid);
+    FILE *f = user->pid ? fopen(path, "re") : NULL;
+    if (!f)
+        return;
+    size_t n = fread(text, 1, COMMAND_BYTES, f);
+    fclose(f);
+    text[n] = '\0';
+    for (const char *at = text; at < text + n; at += strlen(at) + 1) {
+        const char *value = at + strlen(at) + 1;
+        if (value < text + n && strcmp(at, "--job") == 0)
+            snprintf(name, sizeof name, "%s", value);
+        else if (value < text + n && strcmp(at, "--id") == 0)
+            snprintf(id, sizeof id, "%s", value);
+    }
+    if (!name[0])
+        return;
+    snprintf(user->who, sizeof user->who, "job %s%s'%s' (process %d)", id, id[0] ? " " : "", name,
+             (int)user->pid);
+    snprintf(user->word, sizeof user->word, "%s", id[0] ? id : name);
+}
+
+// A process that was killed keeps its locks until it is gone, which on a busy machine takes a while
+// after its memory is.
+static bool is_dying(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    FILE *f = fopen(path, "re");
+    bool has_memory = f && fgetc(f) != EOF;
+    if (f)
+        fclose(f);
+    return !has_memory;
+}
+
+// A job has its events locked for as long as it is not ending. `fd`: the directory, which it has
+// locked too.
+static bool is_working(const char *path, int fd)
+{
+    char file[4200];
+    snprintf(file, sizeof file, "%s/events.jsonl", path);
+    int events = open(file, O_RDONLY | O_CLOEXEC);
+    bool working = events >= 0 && flock(events, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (events >= 0)
+        close(events);
+    pid_t holder = working ? find_holder(fd) : 0;
+    return working && !(holder && is_dying(holder));
+}
+
+static void look_at_holder(const char *path, int fd, struct sl_rundir_user *user)
+{
+    memset(user, 0, sizeof *user);
+    user->ending = !is_working(path, fd);
+    user->pid = find_holder(fd);
+    describe_holder(user);
+}
+
+static int refuse_used(const char *path, int fd, int waited_ms)
+{
+    struct sl_rundir_user user;
+    look_at_holder(path, fd, &user);
+    if (user.ending && waited_ms > 0)
+        return sl_fail(SL_EEXIST,
+                       "output: '%s' is in use by %s, which is not over after %d s: try again "
+                       "later, or choose another directory with --set output=DIR",
+                       path, user.who, waited_ms / 1000);
+    if (!user.word[0])
+        return sl_fail(SL_EEXIST,
+                       "output: '%s' is in use by a job that is running, %s: stop that one first, "
+                       "or choose another directory with --set output=DIR",
+                       path, user.who);
+    return sl_fail(SL_EEXIST,
+                   "output: '%s' is in use by a job that is running, %s: stop it first with "
+                   "'sluice stop %s', or choose another directory with --set output=DIR",
+                   path, user.who, user.word);
+}
 
 /*
- * Locks the directory: SL_EEXIST when another process has held it for so long. File systems without
- * locks are taken as they are: then nobody notices a second job.
+ * Locks the directory. Who is ending is waited for, up to wait_ms; a job that runs is SL_EEXIST as
+ * soon as that is sure. File systems without locks are taken as they are: then nobody notices a
+ * second job.
  */
-static int lock_directory(const char *path, int wait_ms, int *out)
+static int lock_directory(const char *path, int wait_ms, sl_rundir_waits waits, int *out)
 {
+    struct sl_rundir_user user;
     const struct timespec pause = {.tv_nsec = LOCK_LOOK_MS * 1000000};
-    uint64_t until = sl_now_ns() + (uint64_t)wait_ms * 1000000;
+    uint64_t begin = sl_now_ns();
     *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
         return sl_fail_errno(SL_EACCESS, errno, "output: opening directory '%s'", path);
     while (flock(*out, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return SL_OK;
-        if (sl_now_ns() >= until) {
+        int64_t waited_ms = (int64_t)((sl_now_ns() - begin) / 1000000u);
+        bool working = is_working(path, *out);
+        if (waited_ms >= (working ? SL_MIN(wait_ms, (int)RUNNING_WAIT_MS) : wait_ms)) {
+            int rc = refuse_used(path, *out, wait_ms);
             close(*out);
             *out = -1;
-            return sl_fail(SL_EEXIST,
-                           "output: '%s' is in use by a job that is running: stop that one first, "
-                           "or choose another directory with --set output=DIR",
-                           path);
+            return rc;
+        }
+        if (waits && !working && waited_ms >= TELL_WAIT_MS) {
+            look_at_holder(path, *out, &user);
+            waits(path, &user);
+            waits = NULL;
         }
         nanosleep(&pause, NULL);
     }
     return SL_OK;
+}
+
+// root may write everywhere, as far as permissions go.
+static bool is_of_the_kernel(const char *path)
+{
+    static const unsigned long kinds[] = {PROC_SUPER_MAGIC,    SYSFS_MAGIC,   CGROUP_SUPER_MAGIC,
+                                          CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+                                          DEVPTS_SUPER_MAGIC};
+    struct statfs fs;
+    if (statfs(path, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < SL_COUNT_OF(kinds); i++)
+        if ((unsigned long)fs.f_type == kinds[i])
+            return true;
+    return false;
 }
 
 static int check_writable_directory(const char *path, const char *what)
@@ -165,6 +302,11 @@ static int check_writable_directory(const char *path, const char *what)
                              "%s: directory '%s' can not be written: choose another place, or "
                              "change its permissions",
                              what, path);
+    if (is_of_the_kernel(path))
+        return sl_fail(SL_EACCESS,
+                       "%s: directory '%s' is on a file system of the kernel's own, where nothing "
+                       "can be kept: choose another place",
+                       what, path);
     return SL_OK;
 }
 
@@ -177,7 +319,13 @@ int sl_rundir_check(const char *path)
     return exists ? check_empty(path) : SL_OK;
 }
 
-int sl_rundir_examine(const char *path, enum sl_rundir_content *content)
+int sl_rundir_check_place(const char *path)
+{
+    bool exists;
+    return check_place(path, &exists);
+}
+
+int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_content *content)
 {
     bool exists;
     int lock;
@@ -185,7 +333,7 @@ int sl_rundir_examine(const char *path, enum sl_rundir_content *content)
     SL_TRY(check_place(path, &exists));
     if (!exists)
         return SL_OK;
-    SL_TRY(lock_directory(path, LOCK_WAIT_MS, &lock));
+    SL_TRY(lock_directory(path, ENDING_WAIT_MS, waits, &lock));
     int rc = look_inside(path, content);
     close(lock);
     return rc;
@@ -263,7 +411,9 @@ static int make_directories(const char *path, size_t *first)
                 *first = i;
         } else if (errno != EEXIST) {
             return sl_fail_errno(errno == EACCES || errno == EROFS ? SL_EACCESS : SL_EIO, errno,
-                                 "output: creating directory '%s'", part);
+                                 "output: creating directory '%s' (choose another place with "
+                                 "--set output=DIR)",
+                                 part);
         }
     }
     return SL_OK;
@@ -283,8 +433,9 @@ static void remove_directories(const char *path, size_t first)
     }
 }
 
-// metrics.jsonl begins with these lines.
-static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics)
+// metrics.jsonl begins with these lines, events.jsonl is opened in this mode.
+static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics,
+                const char *events_mode)
 {
     char file[4200];
     sl_rundir_file(dir, "metrics.jsonl", file, sizeof file);
@@ -292,6 +443,10 @@ static int fill(struct sl_rundir *dir, const char *config_json, const char *metr
     dir->metrics = fopen(file, "ae");
     if (!dir->metrics)
         return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
+    dir->events = fopen(sl_rundir_file(dir, "events.jsonl", file, sizeof file), events_mode);
+    if (!dir->events)
+        return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
+    flock(fileno(dir->events), LOCK_EX | LOCK_NB); // is_working(): without locks nobody asks
     sl_rundir_file(dir, "config.json", file, sizeof file);
     return sl_atomic_file_write(file, config_json, strlen(config_json));
 }
@@ -300,7 +455,10 @@ static int make_log(const struct sl_rundir *dir)
 {
     if (mkdir(dir->log, 0777) == 0 || errno == EEXIST)
         return SL_OK;
-    return sl_fail_errno(SL_EIO, errno, "output: creating directory '%s'", dir->log);
+    return sl_fail_errno(SL_EIO, errno,
+                         "output: creating directory '%s' (choose another place with --set "
+                         "output=DIR)",
+                         dir->log);
 }
 
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json)
@@ -316,18 +474,19 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     dir->lock = -1;
     // The lock is the claim: of two jobs that chose the same directory one fails here, and removes
     // nothing of the other's.
-    bool claimed = rc == SL_OK && (rc = lock_directory(path, 0, &dir->lock)) == SL_OK &&
+    bool claimed = rc == SL_OK && (rc = lock_directory(path, 0, NULL, &dir->lock)) == SL_OK &&
                    (rc = look_inside(path, &content)) == SL_OK;
     if (claimed && content == SL_RUNDIR_CHECKPOINTS)
         rc = refuse_earlier(path, "checkpoints");
     claimed = claimed && rc == SL_OK;
     if (claimed && (rc = make_log(dir)) == SL_OK)
-        rc = fill(dir, config_json, "");
+        rc = fill(dir, config_json, "", "we");
     if (rc == SL_OK)
         return SL_OK;
     char file[4200];
     if (claimed && content == SL_RUNDIR_NEW) {
         unlink(sl_rundir_file(dir, "metrics.jsonl", file, sizeof file));
+        unlink(sl_rundir_file(dir, "events.jsonl", file, sizeof file));
         unlink(sl_rundir_file(dir, "config.json", file, sizeof file));
         rmdir(dir->log);
     }
@@ -345,11 +504,11 @@ int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config
     memset(dir, 0, sizeof *dir);
     snprintf(dir->path, sizeof dir->path, "%s", path);
     snprintf(dir->log, sizeof dir->log, "%s/log", path);
-    SL_TRY(lock_directory(path, 0, &dir->lock));
+    SL_TRY(lock_directory(path, 0, NULL, &dir->lock));
     sl_checkpoint_clear_leftovers(path);
     int rc = make_log(dir);
     if (rc == SL_OK)
-        rc = fill(dir, config_json, metrics);
+        rc = fill(dir, config_json, metrics, "ae");
     if (rc == SL_OK)
         return SL_OK;
     if (!dir->metrics)
@@ -366,10 +525,23 @@ int sl_rundir_add_metrics(struct sl_rundir *dir, const char *json)
     return SL_OK;
 }
 
+int sl_rundir_add_event(struct sl_rundir *dir, const char *json)
+{
+    if (fprintf(dir->events, "%s\n", json) < 0 || fflush(dir->events) != 0)
+        return sl_fail_errno(SL_EIO, errno, "writing '%s/events.jsonl'", dir->path);
+    return SL_OK;
+}
+
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes)
 {
     snprintf(buf, bytes, "%s/%s", dir->path, name);
     return buf;
+}
+
+void sl_rundir_end(const struct sl_rundir *dir)
+{
+    if (dir->metrics && dir->events)
+        flock(fileno(dir->events), LOCK_UN);
 }
 
 void sl_rundir_close(struct sl_rundir *dir)
@@ -377,6 +549,8 @@ void sl_rundir_close(struct sl_rundir *dir)
     if (!dir->metrics)
         return;
     fclose(dir->metrics);
+    if (dir->events)
+        fclose(dir->events);
     close(dir->lock);
-    dir->metrics = NULL;
+    dir->metrics = dir->events = NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * rundir.h - the run directory: config.json, report.json, metrics.jsonl, log/, checkpoints/,
- * model.safetensors.
+ * rundir.h - the run directory: config.json, report.json, metrics.jsonl, events.jsonl, log/,
+ * checkpoints/, tensorboard/, model.safetensors.
  *
  * It is looked at before a job starts and created only once the job runs, so that a job that can
  * not run leaves nothing behind. The results of an earlier run are never written over: a job goes
@@ -8,19 +8,23 @@
  * (neither a checkpoint nor a report).
  *
  * While a job runs its broker holds a lock (flock) on the directory itself, which ends with the
- * process however it dies. So of two jobs one gets the directory, and one that is still ending is
- * waited for.
+ * process however it dies. So of two jobs one gets the directory. A second lock, on events.jsonl,
+ * ends when the job begins to end: a job that runs is refused at once, one that is ending is waited
+ * for.
  */
 #ifndef SL_BROKER_RUNDIR_H
 #define SL_BROKER_RUNDIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 struct sl_rundir {
     char path[4096]; // "" until created
     char log[4120];  // path/log
     FILE *metrics;   // path/metrics.jsonl
+    FILE *events;    // path/events.jsonl; NULL when it can not be written
     int lock;        // descriptor of the locked directory, valid while metrics is not NULL
 };
 
@@ -38,11 +42,26 @@ enum sl_rundir_content {
  */
 int sl_rundir_check(const char *path);
 
+// The same whatever it holds: there, or could be made in the nearest directory above that is.
+int sl_rundir_check_place(const char *path);
+
+// Who uses a directory.
+struct sl_rundir_user {
+    bool ending;    // it is no longer under way
+    pid_t pid;      // 0: not known
+    char who[224];  // "job 3 'x' (process 12)", "process 12"
+    char word[128]; // what `sluice stop` calls it; "" for none
+};
+
+// Is told once whose end is waited for, when that takes longer than a look of another job's.
+typedef void (*sl_rundir_waits)(const char *path, const struct sl_rundir_user *user);
+
 /*
- * The same for a job that may go on: says what is there. Waits a few seconds for a run that is
- * ending. SL_EEXIST for one that is under way, a report without checkpoints, or other files.
+ * The same for a job that may go on: says what is there. Waits up to half a minute for a run that
+ * is ending, and tells `waits` (NULL: nobody). SL_EEXIST for one that is under way, at once and
+ * with its name; for a report without checkpoints, or other files.
  */
-int sl_rundir_examine(const char *path, enum sl_rundir_content *content);
+int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_content *content);
 
 // The same for a single file that will be written: its directory must exist and be writable.
 int sl_rundir_check_file(const char *path, const char *what);
@@ -52,15 +71,21 @@ int sl_rundir_check_file(const char *path, const char *what);
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json);
 
 // For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
-// the epochs that are complete), everything else stays.
+// the epochs that are complete), events.jsonl goes on, everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics);
 
 // Appends one line to metrics.jsonl. Adds the newline.
 int sl_rundir_add_metrics(struct sl_rundir *dir, const char *json);
 
+// The same for events.jsonl, while it is open.
+int sl_rundir_add_event(struct sl_rundir *dir, const char *json);
+
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);
+
+// The job begins to end: who wants the directory waits for that.
+void sl_rundir_end(const struct sl_rundir *dir);
 
 void sl_rundir_close(struct sl_rundir *dir); // safe on a zeroed struct
 

@@ -89,7 +89,7 @@ static int write_best(const struct sl_job *job)
     char path[4200], note[96];
     if (!snap->best.has || (s->has_best && s->best_epoch == snap->best.epoch))
         return SL_OK;
-    snprintf(note, sizeof note, "epoch %u, the best validation so far", snap->best.epoch);
+    snprintf(note, sizeof note, "epoch %u, the best validation so far", snap->best.epoch + 1);
     return sl_params_save(&job->params, snap->best_params,
                           (uint64_t)(snap->best.epoch + 1) * snap->n_batches,
                           sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
@@ -117,6 +117,8 @@ static void note_result(struct sl_job *job)
                 "no checkpoint of update %llu: %s: the job goes on and tries again when "
                 "the next one is due",
                 (unsigned long long)s->snapshot.version, s->message);
+        sl_job_event(job, "checkpoint", false, "no checkpoint of update %llu: %s",
+                     (unsigned long long)s->snapshot.version, s->message);
         s->warned = true;
         return;
     }
@@ -128,6 +130,7 @@ static void note_result(struct sl_job *job)
     sl_position_text(s->snapshot.version, s->snapshot.epoch, s->snapshot.n_records,
                      s->snapshot.n_batches, where, sizeof where);
     sl_joblog_write(&job->log, SL_LOG_INFO, "checkpoint of %s", where);
+    sl_job_event(job, "checkpoint", true, "checkpoint of %s", where);
 }
 
 static void work(uv_work_t *request)

@@ -14,7 +14,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "broker/scale_plan.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -28,12 +31,19 @@ static const char *by_name(enum sl_rebalance_by by)
     return by == SL_BY_USER ? "user" : by == SL_BY_SCHEDULE ? "schedule" : "profile";
 }
 
-// "1 sampler and 3 trainers"
+static const char *event_kind(enum sl_rebalance_by by)
+{
+    return by == SL_BY_USER ? "scale" : "split";
+}
+
 static const char *split_text(struct sl_roles split, char out[SPLIT_BYTES])
 {
-    snprintf(out, SPLIT_BYTES, "%u sampler%s and %u trainer%s", split.samplers,
-             split.samplers == 1 ? "" : "s", split.trainers, split.trainers == 1 ? "" : "s");
-    return out;
+    return sl_scale_split_text(split, out, SPLIT_BYTES);
+}
+
+static bool same_split(struct sl_roles a, struct sl_roles b)
+{
+    return a.samplers == b.samplers && a.trainers == b.trainers;
 }
 
 static double seconds_since(uint64_t ns)
@@ -49,23 +59,118 @@ static uint32_t current_epoch(struct sl_job *job)
     return epoch;
 }
 
+// --- what is expected of a split -----------------------------------------------------------------
+
+// An epoch's training under q->now: of the last epoch that was all under it, else as fast as it
+// goes at present, else by the model, as right or wrong as it was then. 0: not known.
+static double measured_seconds(struct sl_job *job, const struct sl_allocation_question *q)
+{
+    const struct sl_pace *pace = &job->pace;
+    if (same_split(pace->split, q->now))
+        return pace->seconds;
+    double rate = 0;
+    if (same_split(job->split, q->now) && !job->rebalance.active)
+        rate = sl_job_live_pace(job, pace->settled_ns);
+    if (rate > 0)
+        return (double)q->batches / rate;
+    bool known = q->profile.t_sample > 0 && q->profile.t_train > 0;
+    return known ? pace->factor * sl_allocate_forecast_seconds(q, q->now) : 0;
+}
+
+struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, struct sl_roles now,
+                                                         uint32_t epochs_left)
+{
+    const struct sl_config *config = &job->config;
+    bool async = config->updates.mode == SL_UPDATE_ASYNC;
+    struct sl_allocation_question q = {
+        .profile = job->profile,
+        .n_devices = config->n_devices,
+        .switching = sl_placement_switches(config, 0),
+        .batches = sl_phases_batches(config, job->dataset.split[SL_SPLIT_TRAIN].n),
+        .epochs_left = epochs_left,
+        .at_once = async ? config->updates.staleness + 1 : config->updates.batches_per_update,
+        .now = now,
+        .move_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
+        .ordered = !async,
+        .evaluate_seconds = job->pace.evaluate_seconds,
+    };
+    q.measured_seconds = measured_seconds(job, &q);
+    return q;
+}
+
+static struct sl_allocation_question question(struct sl_job *job, uint32_t epochs_left)
+{
+    return sl_job_allocation_question(job, job->split, epochs_left);
+}
+
+// What an epoch took, if one split held from its beginning to its end.
+static void keep_pace(struct sl_job *job, const struct sl_epoch_figures *figures)
+{
+    const struct sl_rebalance *r = &job->rebalance;
+    struct sl_pace *pace = &job->pace;
+    bool whole = figures->epoch >= pace->first_whole &&
+                 !(r->active && figures->epoch >= r->epoch) &&
+                 figures->sample.count == figures->batches; // none is a checkpoint's
+    if (!whole || figures->batches == 0)
+        return;
+    pace->split = r->active ? r->from : job->split;
+    pace->seconds = figures->seconds;
+    pace->evaluate_seconds = figures->evaluate_seconds;
+    struct sl_allocation_question q = sl_job_allocation_question(job, pace->split, 0);
+    double model = sl_allocate_forecast_seconds(&q, pace->split);
+    pace->factor = model > 0 && isfinite(model) ? figures->seconds / model : 0;
+}
+
+static void make_plan(struct sl_job *job, struct sl_roles from, struct sl_roles to,
+                      const bool *no_standby, struct sl_scale_plan *out)
+{
+    uint32_t after = current_epoch(job) + 1;
+    struct sl_scale_question q = {
+        .config = &job->config,
+        .need = &job->need,
+        .available_bytes = job->available_bytes,
+        .no_standby = no_standby,
+        .expect = sl_job_allocation_question(
+            job, from, job->config.epochs - SL_MIN(after, job->config.epochs)),
+        .to = to,
+    };
+    sl_scale_plan_make(&q, out);
+}
+
 // --- answers -------------------------------------------------------------------------------------
 
-static void answer(struct sl_job *job, const struct sl_bus_peer *peer, bool ok, double seconds,
-                   const char *text)
+// plan: NULL where there is none to speak of.
+static void answer(struct sl_job *job, const struct sl_bus_peer *peer,
+                   const struct sl_scale_plan *plan, const struct sl_scale_result *result)
 {
     Sl__Control__ScaleDone done = SL__CONTROL__SCALE_DONE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     if (peer->n == 0)
         return;
-    done.ok = ok;
-    done.message = (char *)text; // only read
-    done.samplers = job->split.samplers;
-    done.trainers = job->split.trainers;
-    done.seconds = seconds;
+    char *json = sl_scale_plan_json(plan, result);
+    done.ok = result->ok;
+    done.message = (char *)result->message; // only read
+    done.samplers = result->dry_run ? plan->to.samplers : job->split.samplers;
+    done.trainers = result->dry_run ? plan->to.trainers : job->split.trainers;
+    done.seconds = SL_MAX(result->took_seconds, 0.0);
+    done.json = json ? json : "";
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
     e.scale_done = &done;
     sl_bus_send(job->bus, peer, &e); // who asked may have gone
+    free(json);
+}
+
+static void tell_progress(struct sl_job *job, const char *text, const char *json)
+{
+    Sl__Control__ScaleProgress progress = SL__CONTROL__SCALE_PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    if (job->rebalance.peer.n == 0)
+        return;
+    progress.text = (char *)text; // only read
+    progress.json = (char *)(json ? json : "");
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS;
+    e.scale_progress = &progress;
+    sl_bus_send(job->bus, &job->rebalance.peer, &e);
 }
 
 static void report(struct sl_job *job, enum sl_rebalance_by by, uint32_t epoch,
@@ -123,24 +228,42 @@ static void record_request(struct sl_job *job)
 static void finish(struct sl_job *job, bool ok, const char *text)
 {
     struct sl_rebalance *r = &job->rebalance;
-    double took = seconds_since(r->began_ns);
+    struct sl_scale_plan plan;
+    char a[SPLIT_BYTES], b[SPLIT_BYTES];
+    const struct sl_scale_result result = {.job = job->config.name,
+                                           .ok = ok,
+                                           .took_seconds = seconds_since(r->began_ns),
+                                           .message = text};
     r->active = false;
-    report(job, r->by, r->epoch, r->from, job->split, took, ok, text);
+    job->pace.settled_ns = sl_now_ns();
+    job->pace.first_whole = r->holds_epoch ? r->epoch : current_epoch(job) + 1;
+    report(job, r->by, r->epoch, r->from, job->split, result.took_seconds, ok, text);
     if (ok && r->by != SL_BY_PROFILE)
         record_request(job);
     sl_joblog_announce(&job->log, "split: %s", text);
-    answer(job, &r->peer, ok, took, text);
+    sl_job_event(job, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
+                 split_text(r->from, a), split_text(job->split, b), by_name(r->by), text);
+    make_plan(job, r->from, job->split, job->no_standby, &plan);
+    answer(job, &r->peer, &plan, &result);
 }
 
 // --- requests ------------------------------------------------------------------------------------
 
-static int check(struct sl_job *job, struct sl_roles to)
+static int check_state(const struct sl_job *job)
+{
+    if (job->state == SL_JOB_STARTING)
+        return sl_fail(SL_EINVAL, "the job is still starting: try again while it trains");
+    if (job->state != SL_JOB_RUNNING)
+        return sl_fail(SL_EINVAL, "the job is finishing: a split is changed while it trains");
+    return SL_OK;
+}
+
+// Whether the split may be asked for now. no_standby: what it would mean for standby trainers.
+static int check(struct sl_job *job, struct sl_roles to, bool no_standby[SL_CONFIG_MAX_DEVICES])
 {
     char a[SPLIT_BYTES], b[SPLIT_BYTES];
     uint32_t n = job->config.n_devices;
-    if (job->state != SL_JOB_RUNNING)
-        return sl_fail(SL_EINVAL, "the job is %s: try again while it trains",
-                       job->state == SL_JOB_STARTING ? "still starting" : "ending");
+    SL_TRY(check_state(job));
     if (job->rebalance.active)
         return sl_fail(SL_EINVAL,
                        "a change from %s to %s is under way since %.1f s: wait until it holds",
@@ -155,13 +278,18 @@ static int check(struct sl_job *job, struct sl_roles to)
                        "found %s, wanted at most %u roles on %u device%s: ask for fewer, or list "
                        "more devices in the job file (several may name the same core)",
                        split_text(to, a), n, n, n == 1 ? "" : "s");
-    return sl_job_check_budgets(job, to);
+    SL_TRY(sl_config_check_trainers(&job->config, to.trainers));
+    return sl_job_try_budgets(job, to, no_standby);
 }
 
 static int begin(struct sl_job *job, struct sl_roles to, enum sl_rebalance_by by,
                  const struct sl_bus_peer *peer)
 {
-    SL_TRY(check(job, to));
+    bool no_standby[SL_CONFIG_MAX_DEVICES];
+    SL_TRY(check(job, to, no_standby));
+    SL_TRY(sl_job_check_budgets(job, to)); // says which devices lose their standby trainer
+    if (by != SL_BY_PROFILE)
+        job->undo = job->split;
     job->rebalance = (struct sl_rebalance){
         .active = true,
         .by = by,
@@ -181,19 +309,92 @@ static int begin(struct sl_job *job, struct sl_roles to, enum sl_rebalance_by by
     return SL_OK;
 }
 
+static int wanted_split(const struct sl_job *job, const Sl__Control__Scale *scale,
+                        struct sl_roles *to)
+{
+    *to = job->split;
+    SL_TRY(check_state(job));
+    if (job->phases.trained >= job->config.epochs || job->phases.stopped_early)
+        return sl_fail(SL_EINVAL, "the job is finishing: all of its epochs are trained");
+    if (scale->undo) {
+        if (job->undo.samplers == 0)
+            return sl_fail(SL_EINVAL, "there is nothing to undo: nobody has changed the split");
+        *to = job->undo;
+        return SL_OK;
+    }
+    if (scale->has_samplers)
+        to->samplers = scale->samplers;
+    if (scale->has_trainers)
+        to->trainers = scale->trainers;
+    return SL_OK;
+}
+
+static void refuse(struct sl_job *job, const struct sl_bus_peer *peer, struct sl_roles to,
+                   bool dry_run)
+{
+    char why[SL_SCALE_TEXT_BYTES];
+    struct sl_scale_plan plan = {
+        .from = job->split, .to = to, .expectation = {NAN, NAN, NAN, false}, .move_seconds = NAN};
+    const struct sl_scale_result result = {
+        .job = job->config.name, .dry_run = dry_run, .took_seconds = -1, .message = why};
+    snprintf(why, sizeof why, "%s", sl_error_message());
+    answer(job, peer, &plan, &result);
+    if (dry_run)
+        return;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "scaling refused: %s", why);
+    sl_job_event(job, event_kind(SL_BY_USER), false, "refused: %s", why);
+}
+
+// Nothing is to be done, or to be done now.
+static void answer_at_once(struct sl_job *job, const struct sl_bus_peer *peer,
+                           const struct sl_scale_plan *plan, bool dry_run)
+{
+    char text[SL_SCALE_TEXT_BYTES], split[SPLIT_BYTES];
+    if (same_split(plan->from, plan->to))
+        snprintf(text, sizeof text, "it is so already: %s", split_text(job->split, split));
+    else
+        sl_scale_plan_text(plan, text);
+    const struct sl_scale_result result = {.job = job->config.name,
+                                           .ok = true,
+                                           .dry_run = dry_run,
+                                           .took_seconds = dry_run ? -1 : 0,
+                                           .message = text};
+    answer(job, peer, plan, &result);
+}
+
+static void tell_plan(struct sl_job *job, const struct sl_scale_plan *plan)
+{
+    char text[SL_SCALE_TEXT_BYTES];
+    const struct sl_scale_result result = {.job = job->config.name,
+                                           .ok = true,
+                                           .took_seconds = -1,
+                                           .message = sl_scale_plan_text(plan, text)};
+    char *json = sl_scale_plan_json(plan, &result);
+    tell_progress(job, text, json);
+    free(json);
+}
+
 void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Scale *scale)
 {
-    struct sl_roles to = job->split;
-    if (scale->has_samplers)
-        to.samplers = scale->samplers;
-    if (scale->has_trainers)
-        to.trainers = scale->trainers;
-    if (begin(job, to, SL_BY_USER, peer) < 0) {
-        sl_joblog_write(&job->log, SL_LOG_INFO, "scaling refused: %s", sl_error_message());
-        answer(job, peer, false, 0, sl_error_message());
+    struct sl_roles to;
+    struct sl_scale_plan plan;
+    bool no_standby[SL_CONFIG_MAX_DEVICES];
+    if (wanted_split(job, scale, &to) < 0 || check(job, to, no_standby) < 0) {
+        refuse(job, peer, to, scale->dry_run);
         return;
     }
+    make_plan(job, job->split, to, no_standby, &plan);
+    if (scale->dry_run || same_split(job->split, to)) {
+        job->pinned |= !scale->dry_run; // it is what somebody wants
+        answer_at_once(job, peer, &plan, scale->dry_run);
+        return;
+    }
+    if (begin(job, to, SL_BY_USER, peer) < 0) {
+        refuse(job, peer, to, false);
+        return;
+    }
+    tell_plan(job, &plan); // so the client knows that it is accepted
     sl_job_poll_split(job);
 }
 
@@ -227,9 +428,11 @@ static void follow_schedule(struct sl_job *job)
         job->rebalance.holds_epoch = s->batch == 0;
         return;
     }
-    sl_joblog_write(&job->log, SL_LOG_WARN, "schedule of epoch %u: %s", s->epoch,
+    sl_joblog_write(&job->log, SL_LOG_WARN, "schedule of epoch %u: %s", s->epoch + 1,
                     sl_error_message());
     report(job, SL_BY_SCHEDULE, epoch, job->split, to, 0, false, sl_error_message());
+    sl_job_event(job, event_kind(SL_BY_SCHEDULE), false, "schedule of epoch %u refused: %s",
+                 s->epoch + 1, sl_error_message());
 }
 
 bool sl_job_may_begin(struct sl_job *job, uint32_t epoch)
@@ -263,26 +466,13 @@ void sl_job_poll_split(struct sl_job *job)
     } else if (seconds_since(r->began_ns) > HOLD_SECONDS_MAX) {
         finish(job, false, "the new split did not hold within 900 s: see the job's log directory");
         sl_phases_open_gates(&job->phases);
+    } else if (sl_job_settling_text(job, text, sizeof text) && strcmp(text, r->told) != 0) {
+        snprintf(r->told, sizeof r->told, "%s", text);
+        tell_progress(job, text, NULL);
     }
 }
 
 // --- the profile ---------------------------------------------------------------------------------
-
-static struct sl_allocation_question question(struct sl_job *job, uint32_t epochs_left)
-{
-    const struct sl_config *config = &job->config;
-    bool async = config->updates.mode == SL_UPDATE_ASYNC;
-    return (struct sl_allocation_question){
-        .profile = job->profile,
-        .n_devices = config->n_devices,
-        .switching = config->allocation.switching,
-        .batches = sl_phases_batches(config, job->dataset.split[SL_SPLIT_TRAIN].n),
-        .epochs_left = epochs_left,
-        .at_once = async ? config->updates.staleness + 1 : config->updates.batches_per_update,
-        .now = job->split,
-        .move_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
-    };
-}
 
 static bool may_choose(const struct sl_job *job)
 {
@@ -362,6 +552,7 @@ void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !job->profiled;
     keep_profile(&job->profile, figures);
+    keep_pace(job, figures);
     job->profiled = true;
     struct sl_allocation_question q =
         question(job, job->config.epochs - SL_MIN(epoch, job->config.epochs));

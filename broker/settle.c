@@ -14,6 +14,9 @@
  */
 #include "broker/job.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/ipc/hot.h"
@@ -26,7 +29,8 @@ struct sl_member *sl_job_member(struct sl_job *job, enum sl_role role, uint32_t 
 
 enum sl_duty sl_job_duty(const struct sl_job *job, enum sl_role role, uint32_t device)
 {
-    bool switching = job->config.allocation.switching && !job->scouting && !job->no_standby[device];
+    bool switching =
+        sl_placement_switches(&job->config, device) && !job->scouting && !job->no_standby[device];
     return sl_placement_duty(job->split, job->config.n_devices, switching, role, device);
 }
 
@@ -160,6 +164,8 @@ int sl_job_settle(struct sl_job *job)
         SL_TRY(settle_device(job, d));
     if (job->arena.base)
         publish_split(job);
+    sl_job_form_group(job);
+    sl_job_trace_seats(job);
     return SL_OK;
 }
 
@@ -181,14 +187,52 @@ bool sl_job_is_settled(struct sl_job *job)
     return true;
 }
 
-int sl_job_check_budgets(struct sl_job *job, struct sl_roles split)
+// What somebody who is wanted there, or is not any more, is waited for. NULL when nothing is.
+static const char *waits_for(struct sl_job *job, enum sl_role role, uint32_t device)
+{
+    const struct sl_member *m = sl_job_member(job, role, device);
+    if (is_settled(job, role, device))
+        return NULL;
+    if (sl_job_duty(job, role, device) == SL_DUTY_NONE)
+        return "finishes what it has in hand and leaves";
+    if (m->leaving)
+        return "leaves, and is then started anew";
+    if (!m->wanted)
+        return "waits until its device's memory is free";
+    if (!m->alive)
+        return "is started";
+    if (!m->greeted)
+        return role == SL_ROLE_SAMPLER ? "loads its graph" : "loads its data";
+    if (!m->ready)
+        return "gets ready";
+    return "waits until its device is free";
+}
+
+bool sl_job_settling_text(struct sl_job *job, char *out, size_t bytes)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        for (int role = 0; role < SL_ROLE_COUNT; role++) {
+            const char *what = waits_for(job, (enum sl_role)role, d);
+            if (what && at < bytes)
+                at += (size_t)snprintf(out + at, bytes - at, "%s%s %s", at ? ", " : "",
+                                       sl_job_member(job, (enum sl_role)role, d)->name, what);
+        }
+    return at > 0;
+}
+
+// Fills in which devices can have a standby trainer under the split. `announces`: says so of those
+// that can not any more.
+static int check_budgets(struct sl_job *job, struct sl_roles split, bool *no_standby,
+                         bool announces)
 {
     const struct sl_config *config = &job->config;
     uint64_t rows;
     for (uint32_t d = 0; d < config->n_devices; d++) {
-        enum sl_duty trains = sl_placement_duty(split, config->n_devices,
-                                                config->allocation.switching && !job->no_standby[d],
-                                                SL_ROLE_TRAINER, d);
+        bool switching = sl_placement_switches(config, d) && !no_standby[d];
+        enum sl_duty trains =
+            sl_placement_duty(split, config->n_devices, switching, SL_ROLE_TRAINER, d);
         if (d < split.samplers)
             SL_TRY(sl_budget_check_sampler(config, d, &job->need));
         if (trains == SL_DUTY_NONE || job->need.step_bytes == 0)
@@ -197,10 +241,23 @@ int sl_job_check_budgets(struct sl_job *job, struct sl_roles split)
         if (rc < 0 && (trains == SL_DUTY_WORK || split.trainers == 0))
             return rc;
         if (rc < 0) {
-            job->no_standby[d] = true;
-            sl_joblog_announce(&job->log, "split: device %u gets no standby trainer: %s", d,
-                               sl_error_message());
+            no_standby[d] = true;
+            if (announces)
+                sl_joblog_announce(&job->log, "split: device %u gets no standby trainer: %s", d,
+                                   sl_error_message());
         }
     }
     return SL_OK;
+}
+
+int sl_job_check_budgets(struct sl_job *job, struct sl_roles split)
+{
+    return check_budgets(job, split, job->no_standby, true);
+}
+
+int sl_job_try_budgets(struct sl_job *job, struct sl_roles split,
+                       bool no_standby[SL_CONFIG_MAX_DEVICES])
+{
+    memcpy(no_standby, job->no_standby, sizeof job->no_standby);
+    return check_budgets(job, split, no_standby, false);
 }

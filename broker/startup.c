@@ -22,6 +22,7 @@
 
 #include "broker/bytes_text.h"
 #include "broker/capacity.h"
+#include "broker/gpus.h"
 #include "broker/history.h"
 #include "broker/placement.h"
 #include "broker/resume.h"
@@ -49,6 +50,19 @@ static int config_memfd(const char *text, int *out)
     return SL_OK;
 }
 
+// The budgets of GPUs, which are what was free at a start, say nothing of which devices they are.
+static cJSON *without_budgets(const cJSON *devices)
+{
+    cJSON *copy = cJSON_Duplicate(devices, true), *device;
+    cJSON_ArrayForEach(device, copy)
+    {
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(device, "kind"));
+        if (kind && strcmp(kind, sl_device_kind_name(SL_DEVICE_CUDA)) == 0)
+            cJSON_DeleteItemFromObjectCaseSensitive(device, "memory");
+    }
+    return copy;
+}
+
 // Whether the job that a checkpoint is of had these devices, and left the split to the same.
 static bool has_same_devices(const struct sl_job *job)
 {
@@ -57,9 +71,11 @@ static bool has_same_devices(const struct sl_job *job)
     cJSON *now = cJSON_Parse(job->config_json);
     bool same = now != NULL;
     for (size_t i = 0; i < SL_COUNT_OF(keys) && same; i++) {
-        const cJSON *a = cJSON_GetObjectItemCaseSensitive(now, keys[i]);
-        const cJSON *b = cJSON_GetObjectItemCaseSensitive(before, keys[i]);
+        cJSON *a = without_budgets(cJSON_GetObjectItemCaseSensitive(now, keys[i]));
+        cJSON *b = without_budgets(cJSON_GetObjectItemCaseSensitive(before, keys[i]));
         same = (!a && !b) || cJSON_Compare(a, b, true);
+        cJSON_Delete(a);
+        cJSON_Delete(b);
     }
     cJSON_Delete(now);
     return same;
@@ -113,9 +129,11 @@ static int place_crew(struct sl_job *job)
     else
         SL_TRY(sl_crew_own_directory(setup.directory, sizeof setup.directory));
     job->deaths = calloc(2 * (size_t)n, sizeof *job->deaths);
-    if (!job->deaths)
+    job->member_bytes = calloc(2 * (size_t)n, sizeof *job->member_bytes);
+    if (!job->deaths || !job->member_bytes)
         return sl_fail(SL_ENOMEM, "no memory for %u workers", 2 * n);
     SL_TRY(sl_crew_init(&job->crew, &setup, 2 * n));
+    SL_TRY(sl_job_watch_stalls(job));
     for (uint32_t d = 0; d < n; d++) {
         sl_crew_place(&job->crew, d, SL_ROLE_SAMPLER,
                       sl_placement_role_index(n, SL_ROLE_SAMPLER, d), d);
@@ -143,19 +161,63 @@ static int check_resumed(struct sl_job *job)
     return SL_OK;
 }
 
+// What `sluice run` has done before it started its broker, for a job that has waited since it was
+// checked: whether the output is still free, or where it goes on, and whether the data set is good.
+static int check_again(struct sl_job *job)
+{
+    struct sl_resume found;
+    const struct sl_config *config = &job->config;
+    SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
+    unsigned need = SL_NEED_TRAINING;
+    if (config->sampler.kind == SL_SAMPLER_WEIGHTED)
+        need |= SL_NEED_WEIGHTS;
+    int rc = sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
+    if (rc == SL_OK)
+        rc = sl_resume_check_dataset(&found, config, job->dataset.digest);
+    if (rc == SL_OK && found.content == SL_RUNDIR_CHECKPOINTS) {
+        job->resumed = found.checkpoint; // which is the job's now
+        found.checkpoint = (struct sl_checkpoint){0};
+    }
+    sl_resume_fini(&found);
+    return rc;
+}
+
+// The same for a job that was checked just now.
+static int open_as_checked(struct sl_job *job)
+{
+    if (job->options.resume)
+        SL_TRY(sl_checkpoint_open(job->config.output, job->options.resume, &job->resumed));
+    return sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset);
+}
+
+// The devices that the job names are its own since it was read for a user; what is left to do at
+// its start is to give GPUs their budgets, and, where it has waited, to see that they still are
+// there. "auto" is not looked at again: it has become a list by now.
+static int prepare_gpus(struct sl_job *job)
+{
+    struct sl_config *c = &job->config;
+    char note[SL_GPUS_NOTE_BYTES] = "";
+    bool open = job->options.checks;
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        open |= c->devices[d].kind == SL_DEVICE_CUDA && c->devices[d].memory_bytes == 0;
+    if (c->devices_auto || !open)
+        return SL_OK;
+    SL_TRY(sl_gpus_resolve(c, true, "the job", note));
+    if (note[0])
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", note);
+    return SL_OK;
+}
+
 int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
                            &job->config));
+    SL_TRY(prepare_gpus(job));
     job->config_json = sl_config_to_json(&job->config);
     if (!job->config_json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");
     SL_TRY(sl_report_init(&job->report));
-    if (job->options.resume)
-        SL_TRY(sl_checkpoint_open(job->config.output, job->options.resume, &job->resumed));
-    // Whoever sent the job has validated the data set.
-    SL_TRY(
-        sl_dataset_open(job->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, 1, &job->dataset));
+    SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
     SL_TRY(config_memfd(job->config_json, &job->config_fd));
     job->arena_fd = sl_arena_memfd();
@@ -277,6 +339,7 @@ static int make_arena(struct sl_job *job)
                     sl_bytes_text(payload, job->arena.h->spec.payload_bytes),
                     sl_bytes_text(block, job->block_bytes_max));
     SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));
+    SL_TRY(sl_live_init(job));
     return sl_saving_init(job);
 }
 
@@ -359,6 +422,7 @@ static int begin(struct sl_job *job)
 {
     SL_TRY(make_rundir(job));
     SL_TRY(sl_stream_open(&job->log.stream, job->rundir.log));
+    SL_TRY(sl_tensorboard_open(&job->tensorboard, job->rundir.path));
     for (uint32_t i = 0; i < job->crew.n; i++)
         SL_TRY(sl_stream_open(&job->crew.members[i].log, job->rundir.log));
     return SL_OK;
@@ -380,6 +444,24 @@ static void take_ready(struct sl_job *job, const struct sl_member *m,
     *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
 }
 
+// "1 sampler and 3 trainers, ready after 0.21 s: why"
+static void tell_start(struct sl_job *job)
+{
+    char where[128] = "";
+    const cJSON *last =
+        job->report.allocations->child ? job->report.allocations->child->prev : NULL;
+    const char *why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "reason"));
+    if (job->resumed.path[0]) {
+        snprintf(where, sizeof where, "goes on from ");
+        sl_resume_text(&job->resumed, where + strlen(where), sizeof where - strlen(where));
+        snprintf(where + strlen(where), sizeof where - strlen(where), ": ");
+    }
+    sl_job_event(job, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
+                 where, job->split.samplers, job->split.samplers == 1 ? "" : "s",
+                 job->split.trainers, job->split.trainers == 1 ? "" : "s",
+                 (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
+}
+
 // Every worker that is wanted is ready: the scouts, or all.
 static int start_work(struct sl_job *job)
 {
@@ -399,6 +481,8 @@ static int start_work(struct sl_job *job)
     sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
+    tell_start(job);
+    sl_job_form_group(job); // it stands since the last Ready; now somebody listens
     sl_phases_start(&job->phases);
     return SL_OK;
 }

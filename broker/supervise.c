@@ -359,7 +359,7 @@ void sl_crew_place(struct sl_crew *crew, uint32_t slot, enum sl_role role, uint3
     sl_stream_init(&m->log, log_name, on_stream_line, m);
 }
 
-static void kill_member(struct sl_member *m)
+void sl_crew_kill(struct sl_member *m)
 {
     if (m->alive)
         sl_death_send(m->process->pidfd, m->pid, SIGKILL);
@@ -368,7 +368,7 @@ static void kill_member(struct sl_member *m)
 static void dismiss(struct sl_member *m)
 {
     m->dismissed = true;
-    kill_member(m);
+    sl_crew_kill(m);
 }
 
 static void on_leave_over(uv_timer_t *timer)
@@ -408,7 +408,7 @@ static void on_patience_over(uv_timer_t *timer)
 {
     struct sl_crew *crew = timer->data;
     for (uint32_t i = 0; i < crew->n; i++)
-        kill_member(&crew->members[i]);
+        sl_crew_kill(&crew->members[i]);
     tell_if_gone(crew);
 }
 
@@ -421,7 +421,7 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
         uv_timer_stop(&m->respawn);
         // Nothing that it holds is of any use yet, and it may not listen for a while.
         if (!m->attached)
-            kill_member(m);
+            sl_crew_kill(m);
         any |= m->alive;
     }
     // Through the loop even when nobody is left, so that on_gone never comes from inside this call.

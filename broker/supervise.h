@@ -126,6 +126,9 @@ int sl_crew_want(struct sl_member *m);
 // leave; one that is not attached yet is killed at once. on_left comes from the loop.
 void sl_crew_release(struct sl_member *m);
 
+// Kills the member's process, which is then a death like any other.
+void sl_crew_kill(struct sl_member *m);
+
 // No replacements from now on. Whoever is not attached is killed at once, all others after
 // patience_ms (0: at once too). on_gone comes from the loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);

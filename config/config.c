@@ -147,7 +147,7 @@ int sl_parse_members(const struct sl_parse *p, const char *scope, const char *sh
         const cJSON *item = sl_parse_find(node, name);
         if (item) {
             SL_TRY(sl_parse_value(p, key, path, item, base));
-        } else if (key->required && key->type != SL_KEY_OBJECT) {
+        } else if (sl_key_is_needed(key, base) && key->type != SL_KEY_OBJECT) {
             char wanted[320];
             sl_key_wanted(key, wanted, sizeof wanted);
             return sl_parse_fail(p, path, "missing, wanted %s: add it. %s", wanted, key->doc);

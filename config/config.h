@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sl_gpu; // common/device/plugin.h
+struct sl_gpu_report;
+
 enum {
     SL_CONFIG_MAX_LAYERS = 8,
     SL_CONFIG_MAX_DEVICES = 64,
@@ -60,15 +63,23 @@ enum sl_cache_policy {
     SL_CACHE_PRESC,
     SL_CACHE_OPTIMAL,
 };
-enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16 };
-enum sl_device_kind { SL_DEVICE_CPU };
+// Where an update's gradients are summed: in the arena's board, or by NCCL from GPU to GPU.
+enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
+// What a daemon does with a job that it finds interrupted.
+enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
+// TF32 is of GPUs; a CPU device computes it as fp32.
+enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16, SL_CONFIG_TF32 };
+enum sl_device_kind { SL_DEVICE_CPU, SL_DEVICE_CUDA };
 
 // One entry of "devices".
 struct sl_device_config {
     enum sl_device_kind kind;
+    uint32_t index; // cuda: which GPU, as the CUDA runtime numbers them in this environment
+    // Core numbers, ascending. cpu: the device itself. cuda: where its workers' threads run on the
+    // host; none = not said, and sl_config_take_device() takes those that the process may use.
     uint32_t n_cores;
-    uint16_t cores[SL_CONFIG_MAX_CORES]; // core numbers, ascending
-    uint64_t memory_bytes;               // budget; 0 = not limited
+    uint16_t cores[SL_CONFIG_MAX_CORES];
+    uint64_t memory_bytes; // budget; 0 = not limited (cuda: what the GPU has free)
 };
 
 // One entry of "schedule": the split changes when that batch of that epoch has been trained.
@@ -134,8 +145,9 @@ struct sl_config {
 
     struct {
         enum sl_update_mode mode;
-        uint32_t batches_per_update; // 1 with async
-        uint32_t staleness;          // async
+        uint32_t batches_per_update;    // 1 with async
+        uint32_t staleness;             // async
+        enum sl_exchange_kind exchange; // BOARD with async
     } updates;
 
     struct {
@@ -146,15 +158,18 @@ struct sl_config {
         bool report_optimal;
     } cache;
 
-    bool devices_auto;  // the text said "auto"; the resolved text lists them, so it parses as false
-    uint32_t n_devices; // resolved: one device a physical core when "auto"
+    // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.
+    bool devices_auto;
+    bool devices_cpu; // ... "cpu": GPUs are left alone
+    uint32_t
+        n_devices; // resolved: see sl_config_use_gpus() for "auto"; one a physical core at first
     struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
 
     struct {
         uint32_t samplers; // resolved: at least 1; where both are auto, a first guess
         uint32_t trainers; // resolved: 0 only on a single device, whose standby trainer trains
         bool samplers_auto, trainers_auto; // the job leaves the number to the broker
-        bool switching;
+        bool switching;                    // false unless given, with updates.exchange "nccl"
     } allocation;
 
     uint32_t n_schedule;
@@ -167,6 +182,7 @@ struct sl_config {
 
     uint64_t arena_bytes; // payload capacity; 0 = auto
     uint32_t epochs;
+    uint32_t stall_seconds; // 0 = nobody looks
     uint64_t seed;
     enum sl_precision_kind precision;
     bool digest;
@@ -192,6 +208,7 @@ struct sl_config {
         uint32_t keep; // newest ones
     } checkpoint;
 
+    enum sl_resume_policy resume;
     char output[SL_CONFIG_PATH_BYTES];
 };
 
@@ -215,8 +232,9 @@ int sl_config_load(const char *path, const struct sl_config_override *overrides,
 int sl_config_parse(const char *text, size_t length, const char *origin, struct sl_config *out);
 
 // For a worker, `who` in messages: reads the configuration that the broker resolved, then pins the
-// calling thread, and all that it starts, to the cores of that device. SL_EINVAL when the job has
-// no such device or a core can not be had; else as sl_config_parse().
+// calling thread, and all that it starts, to the cores of that device (which are filled in where a
+// GPU has none). SL_EINVAL when the job has no such device or a core can not be had; else as
+// sl_config_parse().
 int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
                           struct sl_config *out);
 
@@ -229,7 +247,44 @@ char *sl_config_to_json(const struct sl_config *config);
 // holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);
 
+// Whether sl_config_use_gpus() has anything to say of this job: "auto", or a GPU is named. What
+// GPUs there are costs a process to find out.
+bool sl_config_asks_for_gpus(const struct sl_config *config);
+
+/*
+ * Brings a job that was read together with the GPUs of this machine (config/gpus.c):
+ *
+ *   "auto"      becomes one device for each GPU where there are any, used again in turn where the
+ *               split asks for more; and stays the CPU cores where there are none
+ *   cores       of a GPU's device that names none become those near the GPU, as far as this process
+ *               may use them
+ *   memory      of a GPU's device that names none becomes, with `budgets`, an equal part of what
+ *               the GPU has free beside the budgets that are named
+ *
+ * `origin` names the job in messages. SL_EINVAL: a device names a GPU that does not exist (what
+ * there is, or why there is none) or more memory than it has, or updates.exchange wants other
+ * devices. A list of CPU devices stays as it is.
+ */
+int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *report, bool budgets,
+                       const char *origin);
+
+// "GPU 0 (NVIDIA H100, 80.0 GiB), GPU 1 (...)", or "none: " and why. Returns out.
+enum { SL_CONFIG_GPUS_TEXT = 640 };
+char *sl_config_gpus_text(const struct sl_gpu_report *report, char out[SL_CONFIG_GPUS_TEXT]);
+
+// What so many processes on a GPU may take of it together: what is free, less what CUDA needs for
+// each of them beside their budgets.
+uint64_t sl_config_gpu_room(const struct sl_gpu *gpu, uint32_t processes);
+
+/*
+ * Whether so many trainers, which sit on the last devices, can sum gradients as updates.exchange
+ * says: with "nccl" each needs a GPU of its own. SL_EINVAL: what stands in the way, how many
+ * trainers can, what to do ("found trainers=3 with ...", for who asked for them).
+ */
+int sl_config_check_trainers(const struct sl_config *config, uint32_t trainers);
+
 // Words used in files and messages.
+const char *sl_exchange_kind_name(enum sl_exchange_kind kind);
 const char *sl_model_kind_name(enum sl_model_kind kind);
 const char *sl_device_kind_name(enum sl_device_kind kind);
 

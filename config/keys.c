@@ -15,6 +15,7 @@
 
 #include "common/base/bits.h"
 #include "common/device/cores.h"
+#include "common/device/plugin.h"
 #include "config/config.h"
 #include "config/text_internal.h"
 
@@ -69,12 +70,17 @@ static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
 static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
+static const char *const exchange_kinds[] = {
+    [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
 static const char *const cache_policies[] = {
     [SL_CACHE_NONE] = "none",   [SL_CACHE_RANDOM] = "random",   [SL_CACHE_DEGREE] = "degree",
     [SL_CACHE_PRESC] = "presc", [SL_CACHE_OPTIMAL] = "optimal", NULL};
+static const char *const resume_policies[] = {
+    [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
 static const char *const precisions[] = {
-    [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", NULL};
-static const char *const device_kinds[] = {[SL_DEVICE_CPU] = "cpu", NULL};
+    [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", [SL_CONFIG_TF32] = "tf32", NULL};
+static const char *const device_kinds[] = {
+    [SL_DEVICE_CPU] = "cpu", [SL_DEVICE_CUDA] = "cuda", NULL};
 
 // A size has to hold something, and 1 PiB is beyond every machine while its bytes are exact.
 #define SIZE_MIN_BYTES 4096.0
@@ -266,6 +272,13 @@ const struct sl_key sl_keys[] = {
      .only_key = "updates.mode", .only_word = "async",
      .doc = "Updates by which the parameters that a gradient was computed on may be older than "
             "those it is applied to. Only with async."},
+    {.path = "updates.exchange", .type = SL_KEY_WORD, AT(updates.exchange),
+     .words = exchange_kinds, .fallback = "\"board\"",
+     .only_key = "updates.mode", .only_word = "ordered",
+     .doc = "How trainers sum the gradients of an update: board in the machine's memory, nccl from "
+            "GPU to GPU by NCCL. nccl takes a GPU of its own for each trainer and no standby "
+            "trainers; the last bits of the parameters then depend on the number of trainers. Only "
+            "with ordered."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},
@@ -295,25 +308,39 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_DEVICES, ENTRY(sl_device_config), .entries = "devices",
      .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
-     .doc = "What samplers and trainers run on. auto is one CPU device for each physical core "
-            "that the process may use, and more on the same cores where the split asks for them."},
+     .also_word = "cpu", .also_flag = offsetof(struct sl_config, devices_cpu),
+     .doc = "What samplers and trainers run on. auto is every GPU that there is, or without any "
+            "the same as cpu: one CPU device for each physical core that the process may use. "
+            "Where the split asks for more, they are used again. Samplers take a list's first "
+            "devices, trainers its last ones: CPU devices stand before GPUs."},
     {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true,
      FIELD(sl_device_config, kind), .words = device_kinds,
-     .doc = "Kind of device: a set of CPU cores."},
-    {.path = "devices[].cores", .type = SL_KEY_CORES, .required = true,
+     .doc = "Kind of device: a set of CPU cores, or a GPU (cuda)."},
+    {.path = "devices[].index", .type = SL_KEY_INTEGER, FIELD(sl_device_config, index),
+     .min = 0, .max = SL_PLUGIN_DEVICES_MAX - 1,
+     .only_key = "devices[].kind", .only_word = "cuda",
+     .needed_key = "devices[].kind", .needed_word = "cuda",
+     .doc = "Which GPU, as CUDA numbers those that CUDA_VISIBLE_DEVICES leaves; 'sluice doctor' "
+            "lists them. Several devices may share a GPU. Only with cuda, which needs it."},
+    {.path = "devices[].cores", .type = SL_KEY_CORES,
      FIELD(sl_device_config, cores), .companion = offsetof(struct sl_device_config, n_cores),
-     .doc = "Numbers of the cores of this device. Devices may share cores."},
+     .needed_key = "devices[].kind", .needed_word = "cpu",
+     .fallback_note = "with cuda the cores near the GPU; with cpu it must be given",
+     .doc = "Numbers of the cores of this device; of a GPU's device, those that its workers run on "
+            "beside the GPU. Devices may share cores."},
     {.path = "devices[].memory", .type = SL_KEY_SIZE, FIELD(sl_device_config, memory_bytes),
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
-     .fallback_note = "not limited",
-     .doc = "Memory budget of this device, which stands for a GPU's memory."},
+     .fallback_note = "with cpu not limited; with cuda what the GPU has free at the start, in "
+                      "equal parts where several devices share it",
+     .doc = "Memory budget of this device: of the GPU's memory, for which a CPU device's stands."},
 
     {.path = "allocation", .type = SL_KEY_OBJECT,
      .doc = "How devices are split between the roles."},
     {.path = "allocation.samplers", .type = SL_KEY_INTEGER, AT(allocation.samplers),
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.samplers_auto), .fallback = "\"auto\"",
-     .doc = "Devices that sample; they are the first ones. auto lets measured times decide."},
+     .doc = "Devices that sample; they are the first ones. auto lets measured times decide; of CPU "
+            "devices and GPUs together the CPU devices sample and the GPUs train."},
     {.path = "allocation.trainers", .type = SL_KEY_INTEGER, AT(allocation.trainers),
      .min = 1, .max = SL_CONFIG_MAX_WORKERS,
      .word = "auto", FLAG(allocation.trainers_auto), .fallback = "\"auto\"",
@@ -322,7 +349,8 @@ const struct sl_key sl_keys[] = {
     {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching),
      .fallback = "true",
      .doc = "Whether a standby trainer on each sampler's device trains while that helps and "
-            "nothing is left to sample."},
+            "nothing is left to sample. A device of another kind than those that train has none. "
+            "With updates.exchange nccl it is false."},
 
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule),
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",
@@ -370,7 +398,13 @@ const struct sl_key sl_keys[] = {
      .doc = "Key of every random number: equal jobs with equal seeds give equal results."},
     {.path = "precision", .type = SL_KEY_WORD, AT(precision),
      .words = precisions, .fallback = "\"fp32\"",
-     .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way."},
+     .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way. tf32 "
+            "is of GPUs: a CPU device computes it as fp32."},
+    {.path = "stall_seconds", .type = SL_KEY_INTEGER, AT(stall_seconds),
+     .min = 0, .max = 1000000, .fallback = "1800",
+     .doc = "A worker that has not moved for so long (a GPU that never answers, a file server that "
+            "is gone) is killed and replaced; 12 s at the least, since trainers may sleep for 10. "
+            "0 waits for ever."},
     {.path = "digest", .type = SL_KEY_BOOL, AT(digest),
      .fallback = "false",
      .doc = "Whether the report has samples_digest, a hash of every block; it costs a few "
@@ -418,6 +452,10 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 1000, .fallback = "2",
      .doc = "How many of the newest checkpoints are kept."},
 
+    {.path = "resume", .type = SL_KEY_WORD, AT(resume),
+     .words = resume_policies, .fallback = "\"never\"",
+     .doc = "What a daemon does with the job when it finds it interrupted after it was killed "
+            "itself: auto goes on from the newest checkpoint, never waits for 'sluice resume'."},
     {.path = "output", .type = SL_KEY_STRING, AT(output),
      .fallback_note = "runs/ and the name of the job",
      .doc = "Run directory, relative to the working directory. An earlier run is never "
@@ -429,6 +467,11 @@ const size_t sl_n_keys = SL_COUNT_OF(sl_keys);
 const char *sl_model_kind_name(enum sl_model_kind kind)
 {
     return (size_t)kind < SL_COUNT_OF(model_kinds) - 1 ? model_kinds[kind] : "unknown";
+}
+
+const char *sl_exchange_kind_name(enum sl_exchange_kind kind)
+{
+    return (size_t)kind < SL_COUNT_OF(exchange_kinds) - 1 ? exchange_kinds[kind] : "unknown";
 }
 
 const char *sl_device_kind_name(enum sl_device_kind kind)
@@ -463,14 +506,26 @@ bool sl_key_is_in(const struct sl_key *key, const char *parent)
     return strcmp(mine, parent) == 0;
 }
 
-bool sl_key_applies(const struct sl_key *key, const struct sl_config *config)
+bool sl_key_applies(const struct sl_key *key, const void *base)
 {
     if (!key->only_key)
         return true;
-    const struct sl_key *other = sl_key_find(key->only_key);
+    const char *word = sl_key_word(sl_key_find(key->only_key), base);
+    return (strcmp(word, key->only_word) == 0) != key->only_not;
+}
+
+bool sl_key_is_needed(const struct sl_key *key, const void *base)
+{
+    return key->required ||
+           (key->needed_key &&
+            strcmp(sl_key_word(sl_key_find(key->needed_key), base), key->needed_word) == 0);
+}
+
+const char *sl_key_word(const struct sl_key *key, const void *base)
+{
     unsigned index;
-    memcpy(&index, (const char *)config + other->offset, sizeof index);
-    return (strcmp(other->words[index], key->only_word) == 0) != key->only_not;
+    memcpy(&index, (const char *)base + key->offset, sizeof index);
+    return key->words[index];
 }
 
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes)

@@ -45,6 +45,8 @@ struct sl_key {
     const char *const *words; // SL_KEY_WORD: NULL-terminated, in the order of the enum
     const char *word;         // a word that may stand in the value's place: "auto", "full"
     uint32_t word_flag;       // offset of the bool that says so; 0: the value is then 0
+    const char *also_word;    // ... another such word, which sets word_flag and also_flag
+    uint32_t also_flag;
 
     // SL_KEY_NUMBERS: words that may stand in the list's place, in the order of the enum at
     // `choice`; a list is the value behind the last of them.
@@ -58,9 +60,12 @@ struct sl_key {
     const char *fallback;      // default as JSON text; NULL: none
     const char *fallback_note; // a default that depends on other keys, in words
 
-    // Means something only when that key has that word or, with only_not, another one.
+    // Means something only when that key has that word or, with only_not, another one. The key of a
+    // list's entry names one of the same entry: "devices[].kind".
     const char *only_key, *only_word;
     bool only_not;
+    // Has to be given beside that word of that key.
+    const char *needed_key, *needed_word;
 
     const char *doc; // one sentence, for people: what it is
 };
@@ -81,8 +86,15 @@ void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
 // Whether the key stands directly in the object `parent`.
 bool sl_key_is_in(const struct sl_key *key, const char *parent);
 
-// Whether the key means something beside the value that its only_key has in `config`.
-bool sl_key_applies(const struct sl_key *key, const struct sl_config *config);
+// Whether the key means something beside the value that its only_key has in `base`, which both
+// keys' offsets count from.
+bool sl_key_applies(const struct sl_key *key, const void *base);
+
+// Whether the key has to be given, beside the other values in `base`.
+bool sl_key_is_needed(const struct sl_key *key, const void *base);
+
+// The word that the value of a key (of type SL_KEY_WORD) has in `base`.
+const char *sl_key_word(const struct sl_key *key, const void *base);
 
 /*
  * Advice on the unknown `name` in the object `parent` ("" is the top): "did you mean model.hidden?"

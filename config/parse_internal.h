@@ -44,6 +44,12 @@ int sl_parse_members(const struct sl_parse *p, const char *scope, const char *sh
 // The value at a dotted path below node; NULL when it is not there.
 cJSON *sl_parse_find(const cJSON *node, const char *path);
 
+// Refuses keys of the object `node` that mean nothing beside another one's value, unless they only
+// state their default; scope, shown and base as above. Those of a list's entries are looked at with
+// the entry.
+int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *shown,
+                       const cJSON *node, const void *base);
+
 // Applies "path=value" to the tree.
 int sl_parse_override(const struct sl_parse *p, const char *text);
 
@@ -52,6 +58,15 @@ int sl_parse_resolve(const struct sl_parse *p);
 
 // Devices and the split between samplers and trainers, against each other and this machine.
 int sl_parse_resolve_split(const struct sl_parse *p);
+
+// The split on devices that are there: of "auto", those that one of each is listed of.
+int sl_parse_resolve_roles(const struct sl_parse *p);
+
+// updates.exchange: the default of allocation.switching beside it, before there are devices.
+int sl_parse_resolve_exchange(const struct sl_parse *p);
+
+// Whether the devices on which a trainer may sit do for updates.exchange. They are known.
+int sl_parse_check_exchange(const struct sl_parse *p);
 
 // "auto": one device for each core of a set that is not empty, in ascending order. With more cores
 // than there can be devices, as few neighbouring cores as possible share one. The devices of c are

@@ -1,6 +1,7 @@
 /*
  * resolve.c - what no row of the table can say: defaults that depend on other keys, and keys that
- * must agree with one another. Devices and who works on them are in split.c.
+ * must agree with one another. Devices and who works on them are in split.c, what updates.exchange
+ * asks of them in exchange.c.
  */
 #include "config/parse_internal.h"
 
@@ -143,15 +144,16 @@ static int resolve_fanouts(const struct sl_parse *p)
     return SL_OK;
 }
 
-// A key that means nothing beside another one's value, unless it only states its default.
-static int check_only_keys(const struct sl_parse *p)
+int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *shown,
+                       const cJSON *node, const void *base)
 {
     for (size_t i = 0; i < sl_n_keys; i++) {
         const struct sl_key *key = &sl_keys[i];
-        const cJSON *item = key->only_key ? sl_parse_find(p->root, key->path) : NULL;
-        if (!item)
+        const char *name = key->path + strlen(scope);
+        if (!key->only_key || strncmp(key->path, scope, strlen(scope)) != 0 || strstr(name, "[]"))
             continue;
-        if (sl_key_applies(key, p->out))
+        const cJSON *item = sl_parse_find(node, name);
+        if (!item || sl_key_applies(key, base))
             continue;
         cJSON *usual = cJSON_Parse(key->fallback);
         bool harmless = usual && cJSON_Compare(usual, item, true);
@@ -159,15 +161,16 @@ static int check_only_keys(const struct sl_parse *p)
         if (harmless)
             continue;
         const struct sl_key *other = sl_key_find(key->only_key);
+        char path[2 * SL_KEY_PATH_BYTES], beside[2 * SL_KEY_PATH_BYTES];
         char found[SL_PARSE_FOUND_BYTES], words[160];
-        unsigned index;
-        memcpy(&index, (const char *)p->out + other->offset, sizeof index);
+        snprintf(path, sizeof path, "%s%s", shown, name);
+        snprintf(beside, sizeof beside, "%s%s", shown, other->path + strlen(scope));
         sl_parse_found(item, found);
         sl_key_words(other, key->only_word, key->only_not, words, sizeof words);
-        return sl_parse_fail(p, key->path,
+        return sl_parse_fail(p, path,
                              "found %s with %s \"%s\", wanted it only with %s: take it out, or "
                              "set %s to %s",
-                             found, other->path, other->words[index], words, other->path, words);
+                             found, beside, sl_key_word(other, base), words, beside, words);
     }
     return SL_OK;
 }
@@ -196,8 +199,12 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(resolve_names(p));
     SL_TRY(resolve_model(p));
     SL_TRY(resolve_fanouts(p));
-    SL_TRY(check_only_keys(p));
+    SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     SL_TRY(check_presampling(p));
     SL_TRY(check_training(p));
-    return sl_parse_resolve_split(p);
+    SL_TRY(sl_parse_resolve_exchange(p));
+    SL_TRY(sl_parse_resolve_split(p));
+    // Of "auto" the devices are known once there is word of GPUs (gpus.c).
+    return sl_config_asks_for_gpus(p->out) && p->out->devices_auto ? SL_OK
+                                                                   : sl_parse_check_exchange(p);
 }

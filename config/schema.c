@@ -128,7 +128,10 @@ static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
         if (key->word) {
             sl_text_put(t, ",");
             put_line(t, depth + 2);
-            sl_text_put(t, "{\"const\": \"%s\"}", key->word);
+            if (key->also_word)
+                sl_text_put(t, "{\"enum\": [\"%s\", \"%s\"]}", key->word, key->also_word);
+            else
+                sl_text_put(t, "{\"const\": \"%s\"}", key->word);
         }
         put_line(t, depth + 1);
         sl_text_put(t, "]");

@@ -3,11 +3,15 @@
  *
  * A device samples or trains, never both at the same time: a split needs as many devices as it has
  * roles. A list of devices is the user's, and a split that it can not hold is refused. "auto" lists
- * the physical cores and uses them again in turn where the split or the schedule asks for more, so
- * that a job for eight devices runs on two cores.
+ * the physical cores, of them only as many as a container's CPU quota has time for, and uses them
+ * again in turn where the split or the schedule asks for more, so that a job for eight devices runs
+ * on two cores. GPUs, where there are any, take the cores' place afterwards (gpus.c): reading a job
+ * asks no other program.
  *
  * What the job leaves open gets a first guess here, a function of the devices alone (the resolved
- * text parses back to the same); the broker decides once it has measured.
+ * text parses back to the same); the broker decides once it has measured. Where CPU devices and
+ * GPUs are listed together there is nothing to decide, since the formula is one of equal devices:
+ * the CPU devices sample and the GPUs train, unless the job says otherwise.
  *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.
@@ -110,7 +114,7 @@ static int check_roles(const struct sl_parse *p, const char *path, struct roles 
                              found, n);
     return sl_parse_fail(p, path,
                          "found %s, wanted at most %u role%s on %u device%s: list more devices "
-                         "(several may name the same core) or ask for fewer",
+                         "(several may name the same core or GPU) or ask for fewer",
                          found, n, plural(n), n, plural(n));
 }
 
@@ -138,37 +142,72 @@ static int check_schedule(const struct sl_parse *p)
     return SL_OK;
 }
 
-int sl_parse_resolve_split(const struct sl_parse *p)
+// Of CPU devices and GPUs, both numbers open: those of the first kind sample, the others train.
+static int share_between_kinds(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    uint32_t n = c->n_devices, first = 0;
+    while (first < n && c->devices[first].kind == c->devices[0].kind)
+        first++;
+    if (first == n)
+        return SL_OK;
+    for (uint32_t d = 1; d < n; d++) {
+        char path[SL_KEY_PATH_BYTES];
+        if (c->devices[d].kind != SL_DEVICE_CPU || c->devices[d - 1].kind == SL_DEVICE_CPU)
+            continue;
+        snprintf(path, sizeof path, "devices[%u].kind", d);
+        return sl_parse_fail(p, path,
+                             "found \"cpu\" after \"cuda\", wanted CPU devices first: the first "
+                             "devices sample and the last ones train, and GPUs train unless the "
+                             "job says otherwise; sort the list, or give allocation.samplers and "
+                             "allocation.trainers");
+    }
+    c->allocation.samplers = first;
+    c->allocation.trainers = n - first;
+    c->allocation.samplers_auto = c->allocation.trainers_auto = false;
+    return SL_OK;
+}
+
+int sl_parse_resolve_roles(const struct sl_parse *p)
 {
     struct sl_config *c = p->out;
     struct roles least = roles_of_allocation(c);
     uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
     if (c->devices_auto) {
-        struct sl_cores physical;
         uint32_t most = least.samplers + least.trainers;
-        SL_TRY(sl_cores_physical(&physical));
-        sl_config_group_cores(&physical, c);
         for (uint32_t i = 0; i < c->n_schedule; i++)
             most = SL_MAX(most, c->schedule[i].samplers + c->schedule[i].trainers);
         repeat_devices(c, most);
-    } else {
-        SL_TRY(check_cores(p));
-        if (c->n_devices == 1 && !c->allocation.switching && least.samplers == 1 &&
-            c->allocation.trainers_auto)
-            return sl_parse_fail(p, "allocation.switching",
-                                 "found false with 1 device, wanted true: one device samples and "
-                                 "trains in turn, which is switching; set it to true, or list a "
-                                 "second device (several may name the same core)");
+    } else if (c->n_devices == 1 && !c->allocation.switching && least.samplers == 1 &&
+               c->allocation.trainers_auto) {
+        return sl_parse_fail(p, "allocation.switching",
+                             "found false with 1 device, wanted true: one device samples and "
+                             "trains in turn, which is switching; set it to true, or list a "
+                             "second device (several may name the same core or GPU)");
     }
     SL_TRY(check_roles(p, "allocation", least, c->allocation.trainers_auto));
     SL_TRY(check_schedule(p));
 
+    bool both = c->allocation.samplers_auto && c->allocation.trainers_auto;
+    if (both)
+        SL_TRY(share_between_kinds(p));
     uint32_t n = c->n_devices;
-    if (c->allocation.samplers_auto && c->allocation.trainers_auto)
-        *samplers = SL_MAX(1u, n / 4);
-    else if (c->allocation.samplers_auto)
-        *samplers = n - *trainers;
+    if (c->allocation.samplers_auto)
+        *samplers = both ? SL_MAX(1u, n / 4) : n - *trainers;
     if (c->allocation.trainers_auto)
         *trainers = n - *samplers;
     return SL_OK;
+}
+
+int sl_parse_resolve_split(const struct sl_parse *p)
+{
+    struct sl_cores physical;
+    if (!p->out->devices_auto) {
+        SL_TRY(check_cores(p));
+    } else {
+        SL_TRY(sl_cores_physical(&physical));
+        sl_cores_keep_quota(&physical, sl_cores_quota());
+        sl_config_group_cores(&physical, p->out);
+    }
+    return sl_parse_resolve_roles(p);
 }

@@ -166,7 +166,9 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
         break;
     }
     n = strlen(out);
-    if (key->word)
+    if (key->also_word)
+        snprintf(out + n, bytes - n, ", \"%s\" or \"%s\"", key->word, key->also_word);
+    else if (key->word)
         snprintf(out + n, bytes - n, ", or \"%s\"", key->word);
 }
 
@@ -192,8 +194,12 @@ static void advise(const struct sl_key *key, const cJSON *item, char out[ADVICE_
         near = edits < best ? key->words[i] : near;
         best = SL_MIN(edits, best);
     }
-    if (text && key->word && sl_text_nearness(item->valuestring, key->word) < best)
-        near = key->word;
+    const char *const also[] = {key->word, key->also_word};
+    for (size_t i = 0; text && i < SL_COUNT_OF(also); i++) {
+        unsigned edits = also[i] ? sl_text_nearness(item->valuestring, also[i]) : SL_TEXT_FAR;
+        near = edits < best ? also[i] : near;
+        best = SL_MIN(edits, best);
+    }
     if (near)
         snprintf(out, ADVICE_BYTES, ": did you mean \"%s\"?", near);
     else if (key->fallback)
@@ -365,10 +371,17 @@ static int read_list(const struct sl_parse *p, const struct sl_key *key, const c
     {
         char shown[SL_KEY_PATH_BYTES];
         snprintf(shown, sizeof shown, "%s[%u].", path, i);
-        SL_TRY(sl_parse_members(p, scope, shown, entry, field + (size_t)i * key->entry_bytes));
+        char *base = field + (size_t)i * key->entry_bytes;
+        SL_TRY(sl_parse_members(p, scope, shown, entry, base));
+        SL_TRY(sl_parse_only_keys(p, scope, shown, entry, base));
         i++;
     }
     return SL_OK;
+}
+
+static bool is_text(const cJSON *item, const char *word)
+{
+    return word && cJSON_IsString(item) && strcmp(item->valuestring, word) == 0;
 }
 
 int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const char *path,
@@ -377,9 +390,12 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
     char *field = (char *)base + key->offset;
     uint32_t *companion = (uint32_t *)((char *)base + key->companion);
 
-    bool is_word = key->word && cJSON_IsString(item) && strcmp(item->valuestring, key->word) == 0;
+    bool is_also = is_text(item, key->also_word);
+    bool is_word = is_also || is_text(item, key->word);
     if (key->word_flag)
         *(bool *)((char *)base + key->word_flag) = is_word;
+    if (key->also_flag)
+        *(bool *)((char *)base + key->also_flag) = is_also;
     if (is_word)
         return SL_OK; // the field stays 0
 

@@ -44,7 +44,9 @@ static bool is_absent(const struct sl_key *key, const void *base)
         return true;
     if (key->type == SL_KEY_STRING && *((const char *)base + key->offset) == '\0')
         return true;
-    return key->only_key && !sl_key_applies(key, base); // no key of a list's entry has an only_key
+    if (key->type == SL_KEY_CORES && count_at(key, base) == 0)
+        return true;
+    return !sl_key_applies(key, base);
 }
 
 static bool is_word(const struct sl_key *key, const void *base)

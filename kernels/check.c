@@ -11,13 +11,13 @@
             return sl_fail(SL_EINVAL, op ": " __VA_ARGS__);                                        \
     } while (0)
 
-static int check_csr(const char *op, const struct sl_csr_view *csr)
+int sl_check_csr(const char *op, const struct sl_csr_view *csr)
 {
-    if (!csr->indptr)
+    if (!csr || !csr->indptr)
         return sl_fail(SL_EINVAL, "%s: the adjacency has no indptr", op);
-    if (csr->n_dst > 0 && csr->indptr[csr->n_dst] > csr->indptr[0] && !csr->indices)
+    if (csr->n_edges > 0 && !csr->indices)
         return sl_fail(SL_EINVAL, "%s: the adjacency has %u edges but no indices", op,
-                       csr->indptr[csr->n_dst] - csr->indptr[0]);
+                       csr->n_edges);
     return SL_OK;
 }
 
@@ -133,7 +133,7 @@ int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n
 
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
-    SL_TRY(check_csr("aggregate", &args->csr));
+    SL_TRY(sl_check_csr("aggregate", &args->csr));
     WANT("aggregate", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
          "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
     WANT("aggregate", args->dim > 0, "rows of dimension 0");
@@ -149,27 +149,25 @@ int sl_check_aggregate(const struct sl_aggregate_args *args)
 // Attention reads several weights an edge: how many edges there are decides what may be NULL.
 static bool has_edges(const struct sl_csr_view *csr)
 {
-    return csr->indptr[csr->n_dst] > csr->indptr[0];
+    return csr->n_edges > 0;
 }
 
 // That a transposed adjacency and the way back to its edges can be those of csr.
 static int check_transposed(const char *op, const struct sl_csr_view *csr,
                             const struct sl_csr_view *transposed, const uint32_t *t_edge)
 {
-    SL_TRY(check_csr(op, csr));
-    SL_TRY(check_csr(op, transposed));
+    SL_TRY(sl_check_csr(op, csr));
+    SL_TRY(sl_check_csr(op, transposed));
     if (transposed->n_dst != csr->n_src || transposed->n_src != csr->n_dst)
         return sl_fail(SL_EINVAL,
                        "%s: the transposed adjacency is %u x %u: wanted %u x %u, since the "
                        "adjacency is %u x %u",
                        op, transposed->n_dst, transposed->n_src, csr->n_src, csr->n_dst, csr->n_dst,
                        csr->n_src);
-    uint32_t n_edges = csr->indptr[csr->n_dst] - csr->indptr[0];
-    uint32_t n_transposed = transposed->indptr[transposed->n_dst] - transposed->indptr[0];
-    if (n_transposed != n_edges)
+    if (transposed->n_edges != csr->n_edges)
         return sl_fail(SL_EINVAL, "%s: the transposed adjacency has %u edges: wanted %u", op,
-                       n_transposed, n_edges);
-    if (n_edges > 0 && !t_edge)
+                       transposed->n_edges, csr->n_edges);
+    if (csr->n_edges > 0 && !t_edge)
         return sl_fail(SL_EINVAL, "%s: t_edge is NULL", op);
     return SL_OK;
 }
@@ -182,8 +180,7 @@ static int check_n_heads(const char *op, uint32_t heads)
     return SL_OK;
 }
 
-// Rows are `heads` runs of `dim` columns, and columns are counted in 32 bits.
-static int check_heads(const char *op, uint32_t heads, uint32_t dim)
+int sl_check_heads(const char *op, uint32_t heads, uint32_t dim)
 {
     if (heads == 0 || dim == 0 || (uint64_t)heads * dim > UINT32_MAX)
         return sl_fail(SL_EINVAL, "%s: %u heads of %u columns: wanted 1 to %u columns a row", op,
@@ -193,7 +190,7 @@ static int check_heads(const char *op, uint32_t heads, uint32_t dim)
 
 int sl_check_edge_softmax(const struct sl_edge_softmax_args *args)
 {
-    SL_TRY(check_csr("edge_softmax", &args->csr));
+    SL_TRY(sl_check_csr("edge_softmax", &args->csr));
     SL_TRY(check_n_heads("edge_softmax", args->heads));
     WANT("edge_softmax",
          !has_edges(&args->csr) || (args->score_src && args->score_dst && args->alpha),
@@ -216,8 +213,8 @@ int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
 
 int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args)
 {
-    SL_TRY(check_csr("aggregate_heads", &args->csr));
-    SL_TRY(check_heads("aggregate_heads", args->heads, args->dim));
+    SL_TRY(sl_check_csr("aggregate_heads", &args->csr));
+    SL_TRY(sl_check_heads("aggregate_heads", args->heads, args->dim));
     WANT("aggregate_heads", args->csr.n_dst == 0 || args->y, "y is NULL");
     WANT("aggregate_heads", !has_edges(&args->csr) || (args->x && args->weight),
          "x or weight is NULL");
@@ -228,15 +225,15 @@ int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t di
                       const float *b, const float *out)
 {
     WANT("edge_dot", csr, "there is no adjacency");
-    SL_TRY(check_csr("edge_dot", csr));
-    SL_TRY(check_heads("edge_dot", heads, dim));
+    SL_TRY(sl_check_csr("edge_dot", csr));
+    SL_TRY(sl_check_heads("edge_dot", heads, dim));
     WANT("edge_dot", !has_edges(csr) || (a && b && out), "a, b or out is NULL");
     return SL_OK;
 }
 
 int sl_check_aggregate_max(const struct sl_aggregate_max_args *args)
 {
-    SL_TRY(check_csr("aggregate_max", &args->csr));
+    SL_TRY(sl_check_csr("aggregate_max", &args->csr));
     WANT("aggregate_max", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
          "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
     WANT("aggregate_max", args->dim > 0, "rows of dimension 0");
@@ -275,9 +272,9 @@ int sl_check_normalize_rows_backward(const float *dy, const float *y, const floa
 int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
                        const uint32_t *t_indices)
 {
-    SL_TRY(check_csr("transpose", csr));
+    SL_TRY(sl_check_csr("transpose", csr));
     WANT("transpose", t_indptr, "t_indptr is NULL");
-    WANT("transpose", csr->indptr[csr->n_dst] == csr->indptr[0] || t_indices, "t_indices is NULL");
+    WANT("transpose", csr->n_edges == 0 || t_indices, "t_indices is NULL");
     return SL_OK;
 }
 
@@ -336,12 +333,19 @@ int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct s
     return check_dropout("dropout", dropout);
 }
 
-int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
-                          uint32_t classes, const struct sl_loss_result *out)
+int sl_check_softmax_xent_args(const float *logits, const int32_t *labels, uint64_t rows,
+                               uint32_t classes, const struct sl_loss_result *out)
 {
     WANT("softmax_xent", classes > 0 && classes <= INT32_MAX, "%u classes", classes);
     WANT("softmax_xent", out, "there is no result");
     WANT("softmax_xent", rows == 0 || (logits && labels), "logits or labels is NULL");
+    return SL_OK;
+}
+
+int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
+                          uint32_t classes, const struct sl_loss_result *out)
+{
+    SL_TRY(sl_check_softmax_xent_args(logits, labels, rows, classes, out));
     for (uint64_t i = 0; i < rows; i++)
         if (labels[i] < -1 || labels[i] >= (int32_t)classes)
             return sl_fail(SL_ERANGE,
@@ -362,10 +366,16 @@ static int check_elements(const char *op, const float *outputs, const float *tar
     return SL_OK;
 }
 
+int sl_check_sigmoid_bce_args(const float *logits, const float *targets, uint64_t rows,
+                              uint32_t dim, const struct sl_loss_result *out)
+{
+    return check_elements("sigmoid_bce", logits, targets, rows, dim, out);
+}
+
 int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
                          const struct sl_loss_result *out)
 {
-    SL_TRY(check_elements("sigmoid_bce", logits, targets, rows, dim, out));
+    SL_TRY(sl_check_sigmoid_bce_args(logits, targets, rows, dim, out));
     uint32_t bad = 0; // counted without a branch, so that the loop vectorises
     for (uint64_t e = 0; e < rows * dim; e++)
         bad |= (uint32_t)(targets[e] < 0.0f) | (uint32_t)(targets[e] > 1.0f);

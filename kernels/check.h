@@ -10,6 +10,15 @@
 
 #include "kernels/kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What several operations ask, in the words of `op`: that there is an adjacency with its arrays,
+// and that rows of `heads` runs of `dim` columns are counted in 32 bits.
+int sl_check_csr(const char *op, const struct sl_csr_view *csr);
+int sl_check_heads(const char *op, uint32_t heads, uint32_t dim);
+
 int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, const uint32_t *rows,
                          uint64_t n, const float *out);
 // Names the first row id that is not below n_rows.
@@ -51,9 +60,14 @@ int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activ
 int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
                                enum sl_activation act, const struct sl_dropout *dropout);
 int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
+// The arguments alone, for devices whose arrays the processor can not read.
+int sl_check_softmax_xent_args(const float *logits, const int32_t *labels, uint64_t rows,
+                               uint32_t classes, const struct sl_loss_result *out);
 // Also looks at every label: -1 or below `classes`.
 int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
                           uint32_t classes, const struct sl_loss_result *out);
+int sl_check_sigmoid_bce_args(const float *logits, const float *targets, uint64_t rows,
+                              uint32_t dim, const struct sl_loss_result *out);
 // Also looks at every target: 0 to 1 or NaN.
 int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
                          const struct sl_loss_result *out);
@@ -72,5 +86,46 @@ int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, c
                   const float *v_out);
 int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
                  const float *m, const float *p_out, const float *m_out);
+
+// ---- check_layer.c ------------------------------------------------------------------------------
+
+int sl_check_gather_ranked(const struct sl_gather_ranked_args *args);
+// Names the first vertex that neither the cache nor the store has.
+int sl_check_ranked_range(const struct sl_gather_ranked_args *args);
+int sl_check_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
+                          const float *out);
+// Names the first destination that is not below n_out.
+int sl_check_scatter_range(const uint32_t *to, uint64_t n, uint64_t n_out);
+int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args);
+int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const float *out);
+int sl_check_count_loops(const struct sl_csr_view *csr, const uint32_t *n_loops);
+// SL_EUNSUPPORTED where the edges may come to 2^32 and more.
+int sl_check_fix_loops(const struct sl_fix_loops_args *args);
+int sl_check_gcn_scales(const struct sl_gcn_scales_args *args);
+int sl_check_block_diagonal(const float *a, uint32_t heads, uint32_t width, const float *matrix);
+int sl_check_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t width,
+                                const float *a);
+int sl_check_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float beta,
+                       const float *y);
+int sl_check_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width,
+                          const float *y);
+int sl_check_fill_sum(uint64_t n, const float *a, const float *y);
+int sl_check_add_scaled(uint64_t n, const float *a, const float *x, const float *y);
+int sl_check_add_dot(uint64_t n, const float *x, const float *y, const float *sum);
+int sl_check_maximum(uint64_t n, const float *x, const float *y);
+int sl_check_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, const float *max,
+                              const float *dmax, const float *dy);
+int sl_check_running_scale(uint32_t dim, float eps, const float *gamma, const float *beta,
+                           const float *mean, const float *variance, const float *scale,
+                           const float *shift);
+int sl_check_running_backward(uint64_t rows, uint32_t dim, float eps, const float *x,
+                              const float *gamma, const float *mean, const float *variance,
+                              const float *dy, const float *dgamma, const float *dbeta,
+                              const float *dx);
+int sl_check_running_average(uint64_t n, const float *batch, const float *r);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,12 @@
  * arguments must not overlap unless the slot says so. Results are deterministic for a given number
  * of threads; reductions never depend on timing. No slot allocates in steady state: `ws` is the
  * caller's memory pool, reset once a mini-batch.
+ *
+ * Where arrays lie. Pointers to arrays are of the memory of the table's device (common/device/
+ * device.h), `ws` is a pool of that memory, and a slot may still be computing when it returns; what
+ * a slot returns through a pointer to a single value is the processor's and is there on return.
+ * Arguments that only the values of arrays show to be wrong (an id out of range) are refused by ref
+ * and cpu at once; a GPU leaves that element out and says so at the next sync().
  */
 #ifndef SL_KERNELS_KERNELS_H
 #define SL_KERNELS_KERNELS_H
@@ -30,6 +36,7 @@ extern "C" {
 enum sl_precision {
     SL_PRECISION_F32,
     SL_PRECISION_BF16, // operands rounded to bf16, products accumulated in f32
+    SL_PRECISION_TF32, // operands rounded to tf32 where the device has it (CUDA); F32 elsewhere
 };
 
 enum sl_transpose { SL_NO_TRANS, SL_TRANS };
@@ -38,8 +45,9 @@ enum sl_transpose { SL_NO_TRANS, SL_TRANS };
 struct sl_csr_view {
     uint32_t n_dst;
     uint32_t n_src;
-    const uint32_t *indptr;  // (n_dst + 1)
-    const uint32_t *indices; // (indptr[n_dst]) each < n_src
+    uint32_t n_edges;        // == indptr[n_dst]: the arrays may be where the processor can not read
+    const uint32_t *indptr;  // (n_dst + 1), starts at 0
+    const uint32_t *indices; // (n_edges) each < n_src
 };
 
 /*
@@ -197,6 +205,60 @@ struct sl_layer_norm_grad_args {
     float *dgamma, *dbeta; // (dim) +=
 };
 
+// c (m, n) = act(a (m, k) b' + beta c + bias), b (n, k): a product with what follows it.
+struct sl_gemm_bias_act_args {
+    enum sl_precision precision;
+    uint64_t m, n, k;
+    const float *a, *b; // (m, lda), (n, ldb)
+    uint64_t lda, ldb;
+    float beta;
+    float *c; // (m, ldc)
+    uint64_t ldc;
+    const float *bias; // (n) or NULL
+    enum sl_activation act;
+};
+
+// What the weights of a row's edges come to (or how many edges there are, without weights).
+enum sl_row_sum {
+    SL_ROW_SUM,         // their sum
+    SL_ROW_INVERSE,     // one over it, 0 where it is not above 0: what makes a mean of a sum
+    SL_ROW_MEAN_WEIGHT, // the number of edges over it, likewise
+};
+
+// Leaves out the edges from a row to itself (destinations are the first sources).
+struct sl_fix_loops_args {
+    struct sl_csr_view csr;
+    const float *weight; // (n_edges) or NULL
+    // Each row's list then ends with the row, which weighs as much as the average of its others (1
+    // where it has none).
+    bool append_self;
+    uint32_t *indptr;  // out (n_dst + 1)
+    uint32_t *indices; // out, room for n_edges, and n_dst more with append_self
+    float *out_weight; // out likewise; NULL exactly where weight is
+    uint32_t *n_edges; // out, the processor's
+};
+
+/*
+ * The scales of a graph convolution on a hop (trainer/layer_gcn.c has the formula). With r = 1 /
+ * sqrt(in-degree of the destination), c = 1 / sqrt(degree of the source), 0 where the degree is 0:
+ *
+ *   col_scale[j] = c_j,  row_scale[i] = full_i / sampled_i * r_i,  self_scale[i] = r_i c_i
+ *
+ * sampled_i is the row's sum of weights (or its number of edges); the factor is 0 where that is not
+ * above 0. `degrees` given: in-degrees d of the whole graph for both, full_i = d_i. NULL: those of
+ * the hop, in-edges of i and out-edges of j, full_i = in-edges. `own_loop`: all degrees are one
+ * more (of the hop's sources only those that are destinations).
+ */
+struct sl_gcn_scales_args {
+    struct sl_csr_view csr;
+    const uint32_t *degrees; // (n_src) or NULL
+    const float *weight;     // (n_edges) or NULL
+    bool own_loop;
+    float *row_scale;  // out (n_dst)
+    float *col_scale;  // out (n_src)
+    float *self_scale; // out (n_dst), or NULL
+};
+
 struct sl_topology_view {
     uint64_t n_nodes;
     const uint64_t *indptr; // (n_nodes + 1), 64-bit offsets
@@ -240,6 +302,64 @@ struct sl_walk_args {
     float *visits; // out (hop.indices_capacity): how often each neighbour was met
 };
 
+// How the hops of a batch are drawn; values as config.h's sl_sampler_kind.
+enum sl_draw_kind { SL_DRAW_UNIFORM, SL_DRAW_WEIGHTED, SL_DRAW_WALK };
+
+// How a device that draws whole batches numbers vertices (FastGL 4.3). Both give the same numbers.
+enum sl_renumbering {
+    SL_RENUMBER_FUSED,       // numbers are taken while the table is filled
+    SL_RENUMBER_THREE_PHASE, // fill, number, look up: what DGL does; for comparison
+};
+
+enum { SL_DRAW_HOPS_MAX = 8 };
+
+// All hops of a batch at once, for devices on which asking between hops would cost more than the
+// hops. Hop h is what khop_uniform, khop_weighted or random_walk draw, integer for integer.
+struct sl_draw_args {
+    enum sl_draw_kind kind;
+    enum sl_renumbering renumbering;
+    const struct sl_topology_view *topology; // arrays on the device, or mapped
+    uint32_t n_hops;
+    int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
+    uint32_t paths, length;           // walk
+    float restart;
+    uint64_t seed;
+    uint32_t stream, epoch, batch;
+    const uint32_t *seeds; // (n_seeds) host memory, all different, each a vertex
+    uint32_t n_seeds;
+    const uint32_t *degree_of; // (n_nodes) on the device; NULL: no degrees are wanted
+};
+
+// What was drawn, in device memory, valid until the next draw with the same state. Counts are there
+// on return.
+struct sl_drawn {
+    uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1]; // [0] the seeds, then all that is known after each hop
+    uint32_t n_edges[SL_DRAW_HOPS_MAX];
+    const uint32_t *nodes; // (n_nodes[n_hops]) seeds first, then by first appearance
+    const uint32_t *indptr[SL_DRAW_HOPS_MAX];  // (n_nodes[h] + 1)
+    const uint32_t *indices[SL_DRAW_HOPS_MAX]; // (n_edges[h])
+    const float *visits[SL_DRAW_HOPS_MAX];     // (n_edges[h]), walks only
+    const uint32_t *degrees;                   // (n_nodes[n_hops]) where asked for
+};
+
+// Table and scratch memory of draw: grows to the largest batch, and never with the graph unless
+// that is smaller.
+struct sl_draw_state;
+
+// Rows of a batch from the cache or from the store, in one go (Extract stage).
+struct sl_gather_ranked_args {
+    const void *cache; // (capacity, dim) rows by rank
+    uint32_t capacity;
+    const void *store; // (n_rows, dim) rows by vertex; device or mapped memory
+    uint64_t n_rows;
+    enum sl_dtype dtype; // of both: F32 or F16
+    uint32_t dim;
+    const uint32_t *nodes, *ranks; // (n)
+    uint32_t n;
+    float *out;       // (n, dim): cache[ranks[i]] where ranks[i] < capacity, else store[nodes[i]]
+    uint32_t *n_hits; // the processor's; NULL: not wanted
+};
+
 // The split of a batch's rows between a cache, which holds the vertices of rank below `capacity`
 // at row = rank, and the store, which holds every vertex. Room for n each; written in order.
 struct sl_row_split {
@@ -269,7 +389,7 @@ struct sl_rank_index {
 };
 
 struct sl_kernels {
-    const char *name; // "ref", "cpu"
+    const char *name; // "ref", "cpu", "cuda"
 
     // out[i] = table[rows[i]] as f32; table (n_rows, dim) is F32 or F16 (Extract stage).
     int (*gather_rows)(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
@@ -387,12 +507,89 @@ struct sl_kernels {
     int (*gather_rows_to)(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                           float *out);
+
+    // As split_rows and twice gather_rows_to.
+    int (*gather_ranked)(const struct sl_gather_ranked_args *args);
+
+    // out[to[i]] = x[i] for the n rows of x (n, dim); to[] are different and below n_out.
+    int (*scatter_rows)(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
+                        uint64_t n_out, float *out);
+
+    /*
+     * All hops of a batch. Only tables of devices that draw whole batches have it (CUDA); NULL in
+     * ref and cpu, as the three slots of single hops, khop_uniform, khop_weighted and random_walk,
+     * are in those. *state begins as NULL and is freed by draw_end. SL_ENOMEM, SL_EUNSUPPORTED for
+     * 2^32 edges and more in all hops, SL_ERANGE for a seed that is no vertex.
+     */
+    int (*draw)(struct sl_draw_state **state, const struct sl_draw_args *args,
+                struct sl_drawn *out);
+    void (*draw_end)(struct sl_draw_state *state); // NULL is fine
+    uint64_t (*draw_bytes)(const struct sl_draw_state *state);
+
+    // --- what model layers need beside sums and products ---
+
+    int (*gemm_bias_act)(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws);
+
+    // out (n_dst); weight (n_edges) or NULL.
+    int (*row_sums)(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
+                    float *out);
+    // *n_loops: edges from a row to itself.
+    int (*count_loops)(const struct sl_csr_view *csr, uint32_t *n_loops);
+    int (*fix_loops)(const struct sl_fix_loops_args *args, struct sl_mempool *ws);
+    int (*gcn_scales)(const struct sl_gcn_scales_args *args, struct sl_mempool *ws);
+
+    // Attention as products (trainer/layer_gat.c). matrix (heads, heads * width): a (heads, width)
+    // on the blocks of its diagonal, 0 elsewhere.
+    int (*block_diagonal)(const float *a, uint32_t heads, uint32_t width, float *matrix);
+    // a (heads, width) += the diagonal blocks of matrix.
+    int (*add_block_diagonal)(const float *matrix, uint32_t heads, uint32_t width, float *a);
+    // y (rows, width) = scale * sum over the heads of x (rows, heads * width) + beta * y.
+    int (*sum_heads)(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
+                     float beta, float *y);
+    // y (rows, heads * width): each head gets scale * x (rows, width).
+    int (*spread_heads)(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
+                        float *y);
+
+    // y[i] = c + *a: a learned number (GIN's eps) and where it is used.
+    int (*fill_sum)(uint64_t n, float c, const float *a, float *y);
+    // y[i] += (c + *a) * x[i].
+    int (*add_scaled)(uint64_t n, float c, const float *a, const float *x, float *y);
+    // *sum += <x, y>, added up in f64 in an order that depends on n alone.
+    int (*add_dot)(uint64_t n, const float *x, const float *y, float *sum, struct sl_mempool *ws);
+
+    // y[i] = max(y[i], x[i]); of equals y stays.
+    int (*maximum)(uint64_t n, const float *x, float *y);
+    // Of h[0 .. n_layers), each (n), and their element-wise maximum max: dy[i] += dmax[i] where
+    // h[layer][i] is the maximum and no earlier layer's is. n_layers <= SL_MAXIMUM_LAYERS.
+    int (*maximum_backward)(uint64_t n, const float *const *h, uint32_t layer, const float *max,
+                            const float *dmax, float *dy);
+
+    // A batch norm by its running statistics: scale = gamma / sqrt(variance + eps), shift = beta -
+    // mean * scale. All (dim).
+    int (*running_scale)(uint32_t dim, float eps, const float *gamma, const float *beta,
+                         const float *mean, const float *variance, float *scale, float *shift);
+    // Its gradients: dgamma, dbeta += ; dx assigned, may be dy. x, dy, dx (rows, dim).
+    int (*running_backward)(uint64_t rows, uint32_t dim, float eps, const float *x,
+                            const float *gamma, const float *mean, const float *variance,
+                            const float *dy, float *dgamma, float *dbeta, float *dx);
+    // r[i] += momentum * (batch[i] - r[i]).
+    int (*running_average)(uint64_t n, float momentum, const float *batch, float *r);
 };
+
+enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
 
 const struct sl_kernels *sl_kernels_ref(void);
 const struct sl_kernels *sl_kernels_cpu(void);
 
-// By name ("ref", "cpu"); NULL when there is none.
+struct sl_device; // common/device/device.h
+
+// Makes GPU `index` the device of this process, with the operations on its memory; at most
+// budget_bytes of it are taken (0: as much as there is). Closed by the process's end. SL_ENOENT,
+// SL_EPROTO or SL_EDEVICE with what is missing and what there is (common/device/plugin.h).
+int sl_kernels_open_gpu(uint32_t index, uint64_t budget_bytes, const struct sl_device **device,
+                        const struct sl_kernels **kernels);
+
+// By name ("ref", "cpu"); "cuda" once the plug-in's device is open; NULL when there is none.
 const struct sl_kernels *sl_kernels_find(const char *name);
 
 // Threads the cpu back end uses from now on in this process (the device's cores).

@@ -80,7 +80,40 @@ extern "C" {
                                   uint32_t capacity, struct sl_row_split *out);                    \
     int sl_##backend##_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows,     \
                                       uint32_t dim, const uint32_t *rows, const uint32_t *to,      \
-                                      uint64_t n, uint64_t n_out, float *out);
+                                      uint64_t n, uint64_t n_out, float *out);                     \
+    int sl_##backend##_gather_ranked(const struct sl_gather_ranked_args *args);                    \
+    int sl_##backend##_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,  \
+                                    uint64_t n_out, float *out);                                   \
+    int sl_##backend##_gemm_bias_act(const struct sl_gemm_bias_act_args *args,                     \
+                                     struct sl_mempool *ws);                                       \
+    int sl_##backend##_row_sums(const struct sl_csr_view *csr, const float *weight,                \
+                                enum sl_row_sum what, float *out);                                 \
+    int sl_##backend##_count_loops(const struct sl_csr_view *csr, uint32_t *n_loops);              \
+    int sl_##backend##_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws);     \
+    int sl_##backend##_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *ws);   \
+    int sl_##backend##_block_diagonal(const float *a, uint32_t heads, uint32_t width,              \
+                                      float *matrix);                                              \
+    int sl_##backend##_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t width,     \
+                                          float *a);                                               \
+    int sl_##backend##_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width,    \
+                                 float scale, float beta, float *y);                               \
+    int sl_##backend##_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, \
+                                    float scale, float *y);                                        \
+    int sl_##backend##_fill_sum(uint64_t n, float c, const float *a, float *y);                    \
+    int sl_##backend##_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y);  \
+    int sl_##backend##_add_dot(uint64_t n, const float *x, const float *y, float *sum,             \
+                               struct sl_mempool *ws);                                             \
+    int sl_##backend##_maximum(uint64_t n, const float *x, float *y);                              \
+    int sl_##backend##_maximum_backward(uint64_t n, const float *const *h, uint32_t layer,         \
+                                        const float *max, const float *dmax, float *dy);           \
+    int sl_##backend##_running_scale(uint32_t dim, float eps, const float *gamma,                  \
+                                     const float *beta, const float *mean, const float *variance,  \
+                                     float *scale, float *shift);                                  \
+    int sl_##backend##_running_backward(uint64_t rows, uint32_t dim, float eps, const float *x,    \
+                                        const float *gamma, const float *mean,                     \
+                                        const float *variance, const float *dy, float *dgamma,     \
+                                        float *dbeta, float *dx);                                  \
+    int sl_##backend##_running_average(uint64_t n, float momentum, const float *batch, float *r);
 
 SL_KERNELS_DECLARE(ref)
 SL_KERNELS_DECLARE(cpu)

@@ -6,14 +6,9 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "sampler/draw_internal.h"
 
-enum { ALIGN = 64, OFFSETS_AHEAD = 16 }; // bytes, vertices
-
-// Where the next array goes.
-struct cursor {
-    char *base;
-    uint64_t at, capacity;
-};
+enum { OFFSETS_AHEAD = 16 }; // vertices
 
 int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels)
@@ -22,15 +17,30 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
     return sl_idmap_create(1, &d->map);
 }
 
+void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
+                       const struct sl_residence *residence)
+{
+    *d = (struct sl_drawer){
+        .kernels = residence->kernels, .topology = topology, .residence = residence};
+}
+
 void sl_drawer_fini(struct sl_drawer *d)
 {
+    sl_drawer_device_fini(d);
     sl_idmap_destroy(d->map);
     sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
     memset(d, 0, sizeof *d);
 }
 
+const struct sl_device *sl_drawer_device(const struct sl_drawer *d)
+{
+    return d->residence ? d->residence->device : sl_device_host();
+}
+
 uint64_t sl_drawer_bytes(const struct sl_drawer *d)
 {
+    if (d->residence)
+        return d->kernels->draw_bytes(d->state) + d->ranks.bytes + d->marked_nodes.bytes;
     return (uint64_t)d->nodes_capacity * sizeof *d->nodes + (d->map ? sl_idmap_bytes(d->map) : 0);
 }
 
@@ -77,10 +87,9 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
     return edges;
 }
 
-// Takes `bytes` at the cursor and zeroes the gap before them; NULL when they do not fit.
-static void *place(struct cursor *c, uint64_t bytes, uint64_t *offset)
+void *sl_block_place(struct sl_block_cursor *c, uint64_t bytes, uint64_t *offset)
 {
-    uint64_t at = sl_align_up(c->at, ALIGN);
+    uint64_t at = sl_align_up(c->at, SL_BLOCK_ALIGN);
     if (at > c->capacity || c->capacity - at < bytes)
         return NULL;
     memset(c->base + c->at, 0, at - c->at);
@@ -109,7 +118,7 @@ static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seed
 // many as there can be, since the vertex list comes behind them.
 static uint64_t pairs_in(uint64_t bytes)
 {
-    return bytes / (2 * ALIGN) * (ALIGN / sizeof(uint32_t));
+    return bytes / (2 * SL_BLOCK_ALIGN) * (SL_BLOCK_ALIGN / sizeof(uint32_t));
 }
 
 static int sample_hop(const struct sl_drawer *d, const struct sl_draw_plan *plan,
@@ -132,20 +141,22 @@ static int sample_hop(const struct sl_drawer *d, const struct sl_draw_plan *plan
 
 // SL_EAGAIN: the block's memory is too small.
 static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
-                    struct sl_block *block, struct cursor *c)
+                    struct sl_block *block, struct sl_block_cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h];
     bool weights = plan->kind == SL_SAMPLER_WALK;
     hop->n_dst = n_nodes;
-    uint32_t *indptr = place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
-    uint32_t *indices = indptr ? place(c, 0, &hop->indices_offset) : NULL;
+    uint32_t *indptr =
+        sl_block_place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
+    uint32_t *indices = indptr ? sl_block_place(c, 0, &hop->indices_offset) : NULL;
     if (!indices)
         return SL_EAGAIN;
     uint64_t left = c->capacity - c->at;
     uint64_t bound = edges_bound(d, plan, h, n_nodes);
     uint64_t room = SL_MIN(bound, weights ? pairs_in(left) : left / sizeof *indices);
-    float *visits = (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, ALIGN));
+    float *visits =
+        (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN));
     SL_TRY(reserve_nodes(d, n_nodes + bound, n_nodes));
     const struct sl_khop_args args = {
         .topology = &d->topology->view,
@@ -172,47 +183,57 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     uint64_t bytes = (uint64_t)hop->n_edges * sizeof *indices;
     c->at += bytes;
     if (weights) // fits: it has been there, or further back
-        memmove(place(c, bytes, &hop->weights_offset), visits, bytes);
+        memmove(sl_block_place(c, bytes, &hop->weights_offset), visits, bytes);
     block->n_nodes[h + 1] = n_nodes;
     block->n_edges += hop->n_edges;
     return SL_OK;
 }
 
-static bool put_labels(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
+                        struct sl_block_cursor *c)
 {
-    const struct sl_dataset *ds = &d->topology->dataset;
-    int32_t *labels = place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
+    int32_t *labels =
+        sl_block_place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
     for (uint32_t i = 0; labels && i < block->n_seeds; i++)
-        labels[i] = ds->label[d->nodes[i]];
+        labels[i] = ds->label[seeds[i]];
     return labels != NULL;
 }
 
-static bool put_targets(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+static bool put_targets(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
+                        struct sl_block_cursor *c)
 {
-    const struct sl_dataset *ds = &d->topology->dataset;
     uint64_t width = ds->n_classes;
-    float *targets = place(c, block->n_seeds * width * sizeof *targets, &block->label_offset);
+    float *targets =
+        sl_block_place(c, block->n_seeds * width * sizeof *targets, &block->label_offset);
     for (uint32_t i = 0; targets && i < block->n_seeds; i++)
-        sl_dataset_targets(ds, d->nodes[i], targets + i * width);
+        sl_dataset_targets(ds, seeds[i], targets + i * width);
     block->n_targets = (uint32_t)width;
     return targets != NULL;
 }
 
-static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+bool sl_block_put_labels(const struct sl_topology *topology, const uint32_t *seeds,
+                         struct sl_block *block, struct sl_block_cursor *c)
+{
+    const struct sl_dataset *ds = &topology->dataset;
+    return (ds->target ? put_targets : put_classes)(ds, seeds, block, c);
+}
+
+static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_block_cursor *c)
 {
     uint64_t t0 = sl_now_ns();
     uint64_t bytes = (uint64_t)block->n_input * sizeof *d->nodes;
-    uint32_t *nodes = place(c, bytes, &block->nodes_offset);
+    uint32_t *nodes = sl_block_place(c, bytes, &block->nodes_offset);
     if (nodes)
         memcpy(nodes, d->nodes, bytes);
     d->copy_ns = sl_now_ns() - t0;
     return nodes != NULL;
 }
 
-static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struct cursor *c)
+static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
+                        struct sl_block_cursor *c)
 {
     uint32_t n = block->n_input;
-    uint32_t *degrees = place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
+    uint32_t *degrees = sl_block_place(c, (uint64_t)n * sizeof *degrees, &block->degree_offset);
     const struct sl_self_loops *loops = &d->topology->self_loops;
     for (uint32_t i = 0; degrees && i < n; i++) {
         uint64_t degree = degree_of(d, i, n);
@@ -224,11 +245,11 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block, struc
 }
 
 static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_block *block,
-                struct cursor *c)
+                struct sl_block_cursor *c)
 {
     if (plan->kind == SL_SAMPLER_WALK)
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
-    if (!(d->topology->dataset.target ? put_targets : put_labels)(d, block, c))
+    if (!sl_block_put_labels(d->topology, d->nodes, block, c))
         return SL_EAGAIN;
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
@@ -249,11 +270,13 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
                    uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
                    uint64_t capacity_bytes, uint64_t *wanted_bytes)
 {
-    struct cursor c = {.base = (char *)block, .at = sizeof *block, .capacity = capacity_bytes};
+    struct sl_block_cursor c = {
+        .base = (char *)block, .at = sizeof *block, .capacity = capacity_bytes};
     // How far a batch got says little of what it will take in all: ask for half as much again.
     *wanted_bytes = SL_MAX(capacity_bytes + capacity_bytes / 2, (uint64_t)4096);
     d->copy_ns = 0;
-    SL_TRY(put_seeds(d, seeds, n_seeds));
+    if (!d->residence)
+        SL_TRY(put_seeds(d, seeds, n_seeds));
     int rc = SL_EAGAIN;
     if (capacity_bytes >= sizeof *block) {
         memset(block, 0, sizeof *block);
@@ -262,31 +285,36 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
         block->batch = batch;
         block->n_hops = plan->n_hops;
         block->n_seeds = block->n_nodes[0] = n_seeds;
-        rc = draw(d, plan, block, &c);
+        rc = d->residence ? sl_drawer_draw_on_device(d, plan, seeds, block, &c, wanted_bytes)
+                          : draw(d, plan, block, &c);
     }
     if (rc == SL_EAGAIN)
         return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
-                       batch, epoch, capacity_bytes);
+                       batch, epoch + 1, capacity_bytes);
     return rc;
 }
 
 uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
 {
-    return sl_align_up(block->bytes, ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
+    return sl_align_up(block->bytes, SL_BLOCK_ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
 }
 
-int sl_drawer_mark(const struct sl_drawer *d, const struct sl_rank_index *index,
-                   uint32_t generation, struct sl_block *block, uint64_t capacity_bytes)
+int sl_drawer_mark(struct sl_drawer *d, const struct sl_rank_index *index, uint32_t generation,
+                   struct sl_block *block, uint64_t capacity_bytes)
 {
-    struct cursor c = {.base = (char *)block, .at = block->bytes, .capacity = capacity_bytes};
+    struct sl_block_cursor c = {
+        .base = (char *)block, .at = block->bytes, .capacity = capacity_bytes};
     uint64_t offset;
-    uint32_t *ranks = place(&c, (uint64_t)block->n_input * sizeof *ranks, &offset);
+    uint32_t *ranks = sl_block_place(&c, (uint64_t)block->n_input * sizeof *ranks, &offset);
     if (!ranks)
         return sl_fail(SL_ERANGE,
                        "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
                        " bytes",
-                       block->batch, block->epoch, capacity_bytes);
-    SL_TRY(d->kernels->mark_ranks(index, sl_block_nodes(block), block->n_input, ranks));
+                       block->batch, block->epoch + 1, capacity_bytes);
+    if (d->residence)
+        SL_TRY(sl_drawer_mark_on_device(d, index, block, ranks));
+    else
+        SL_TRY(d->kernels->mark_ranks(index, sl_block_nodes(block), block->n_input, ranks));
     block->flags |= SL_BLOCK_HAS_RANKS;
     block->rank_generation = generation;
     block->rank_offset = offset;

@@ -20,6 +20,9 @@
  *
  * A drawer keeps its scratch memory and its renumbering map from batch to batch: both fit the
  * largest batch so far, not the graph. One drawer a thread.
+ *
+ * On a GPU the hops are drawn in its memory and copied into the block (draw_device.c): the same
+ * bytes.
  */
 #ifndef SL_SAMPLER_DRAW_H
 #define SL_SAMPLER_DRAW_H
@@ -28,6 +31,7 @@
 
 #include "common/ipc/block.h"
 #include "config/config.h"
+#include "sampler/residence.h"
 #include "sampler/topology.h"
 
 // What a batch is drawn with; the same for all batches of a phase.
@@ -43,6 +47,12 @@ struct sl_draw_plan {
     float restart;          // ... probability of starting over
 };
 
+// Device memory that grows.
+struct sl_device_words {
+    uint32_t *p;
+    uint64_t bytes;
+};
+
 struct sl_drawer {
     const struct sl_kernels *kernels;
     const struct sl_topology *topology;
@@ -50,12 +60,24 @@ struct sl_drawer {
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
     uint32_t largest_batch; // input nodes of the largest batch so far
-    uint64_t copy_ns;       // of the last draw: copying the vertex list behind the hops
+    uint64_t copy_ns;       // of the last draw: copying to where the block has it
+
+    // On a device that draws whole batches, instead of map and nodes:
+    const struct sl_residence *residence; // NULL: the processor draws
+    struct sl_draw_state *state;
+    struct sl_drawn drawn; // the last batch
+    const struct sl_block *drawn_block;
+    struct sl_device_words ranks, marked_nodes;
 };
 
 int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels);
+// A drawer of the device that the graph has been brought to.
+void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
+                       const struct sl_residence *residence);
 void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
+// Whose memory it draws in.
+const struct sl_device *sl_drawer_device(const struct sl_drawer *d);
 // Scratch memory that it holds.
 uint64_t sl_drawer_bytes(const struct sl_drawer *d);
 
@@ -73,10 +95,10 @@ uint64_t sl_drawer_marked_bytes(const struct sl_block *block);
 
 /*
  * Appends to a block that has no ranks those of its input nodes, as `index` (of the graph's
- * vertices) has them; generation is its order's number. SL_ERANGE when it does not fit: the block
- * then stays as it was.
+ * vertices; its words where the drawer's operations read) has them; generation is its order's
+ * number. SL_ERANGE when it does not fit: the block then stays as it was.
  */
-int sl_drawer_mark(const struct sl_drawer *d, const struct sl_rank_index *index,
-                   uint32_t generation, struct sl_block *block, uint64_t capacity_bytes);
+int sl_drawer_mark(struct sl_drawer *d, const struct sl_rank_index *index, uint32_t generation,
+                   struct sl_block *block, uint64_t capacity_bytes);
 
 #endif

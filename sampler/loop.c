@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/base/mempool.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
@@ -26,13 +25,35 @@ struct task {
 
 static bool stopping(const struct sl_sampler *s)
 {
-    return sl_arena_aborted(s->arena) ||
-           (s->stop && atomic_load_explicit(s->stop, memory_order_relaxed));
+    const struct sl_pulse pulse = {.arena = s->arena, .stop = s->stop, .slot = s->stats};
+    return sl_pulse_stopping(&pulse);
+}
+
+// Asking a GPU what it has free and how busy it is takes longer than a statistic is worth to a
+// batch: once a second is enough.
+static void look_at_device(struct sl_sampler *s)
+{
+    enum { EVERY_NS = 1000 * 1000 * 1000 };
+    const struct sl_device *device = s->marker.device;
+    uint64_t now = sl_now_ns(), used_bytes, total_bytes;
+    struct sl_device_load load = {0};
+    if (!device || device->is_host || now - s->looked_at_ns < EVERY_NS)
+        return;
+    s->looked_at_ns = now;
+    s->figures.device_held_bytes = device->held();
+    if (device->usage(&used_bytes, &total_bytes) == SL_OK) {
+        s->figures.device_used_bytes = used_bytes;
+        s->figures.device_total_bytes = total_bytes;
+    }
+    s->figures.device_load_at_ns = device->load(&load) ? now : 0;
+    s->figures.device_busy = load.busy;
+    s->figures.device_memory_busy = load.memory_busy;
 }
 
 static void publish_figures(struct sl_sampler *s, uint64_t current_tag)
 {
     s->figures.current_tag = current_tag;
+    look_at_device(s);
     if (s->stats)
         sl_stats_publish(s->stats, &s->figures);
 }
@@ -119,13 +140,20 @@ static int wait_for_payload(struct sl_sampler *s, const struct sl_lease *lease, 
     return rc;
 }
 
+static void free_scratch(struct sl_sampler *s)
+{
+    if (s->scratch)
+        sl_drawer_device(s->drawer)->host_free(s->scratch, s->scratch_bytes);
+    s->scratch = NULL;
+    s->scratch_bytes = 0;
+}
+
 static int grow_scratch(struct sl_sampler *s, uint64_t bytes)
 {
     if (bytes <= s->scratch_bytes)
         return SL_OK;
-    sl_pages_free(s->scratch, s->scratch_bytes);
-    s->scratch_bytes = 0;
-    s->scratch = sl_pages_alloc(bytes);
+    free_scratch(s);
+    s->scratch = sl_drawer_device(s->drawer)->host_alloc(bytes);
     if (!s->scratch)
         return sl_fail(SL_ENOMEM,
                        "pre-sampling: no memory for a batch of %llu bytes: set "
@@ -165,7 +193,7 @@ static int fail_hot(const struct sl_phase_spec *spec, const char *what)
     return sl_fail(SL_EPROTO,
                    "sampling: epoch %u asks for %s, which the arena does not have: broker and "
                    "sampler are not of the same build",
-                   spec->epoch, what);
+                   spec->epoch + 1, what);
 }
 
 static int count_visits(struct sl_sampler *s, struct task *t)
@@ -239,9 +267,11 @@ static int draw(struct sl_sampler *s, struct task *t)
     const uint64_t all = s->arena->h->spec.payload_bytes;
     uint64_t bytes = t->keep ? SL_MIN(s->guess_bytes, all) : s->guess_bytes;
     for (;;) {
-        uint64_t t0 = sl_now_ns(), wanted;
+        uint64_t t0 = sl_now_ns(), paused = atomic_load(&s->arena->h->paused_ns), wanted;
         int rc = take_memory(s, t, bytes);
-        e->sample_wait_ns += sl_now_ns() - t0;
+        uint64_t waited = sl_now_ns() - t0;
+        paused = atomic_load(&s->arena->h->paused_ns) - paused; // that is nobody's fault
+        e->sample_wait_ns += waited - SL_MIN(paused, waited);
         SL_TRY(rc);
         rc = draw_once(s, t, &wanted);
         if (rc == SL_OK)
@@ -306,7 +336,8 @@ static int step(struct sl_sampler *s)
     uint64_t t0 = sl_now_ns();
     int rc =
         sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s), SL_ARENA_WAIT_MS, &t.lease);
-    s->figures.stage_ns[SL_STAGE_WAIT] += sl_now_ns() - t0;
+    uint64_t claimed_ns = sl_now_ns();
+    s->figures.stage_ns[SL_STAGE_WAIT] += claimed_ns - t0;
     if (rc == SL_ETIMEDOUT) {
         publish_figures(s, 0);
         return SL_OK;
@@ -314,6 +345,7 @@ static int step(struct sl_sampler *s)
     SL_TRY(rc);
     publish_figures(s, t.lease.tag);
     SL_FAILPOINT(SAMPLER_CLAIMED);
+    t.lease.entry->sampling_at_ns = claimed_ns;
     rc = perform(s, &t);
     if (rc == SL_EABORTED || rc == SL_EAGAIN) { // it waited for memory: somebody may go on with it
         s->figures.stage_ns[SL_STAGE_WAIT] += t.lease.entry->sample_wait_ns;
@@ -348,9 +380,7 @@ int sl_sampler_run(struct sl_sampler *s)
     while (rc == SL_OK && !stopping(s))
         rc = step(s);
     set_activity(s, SL_ACTIVITY_NONE);
-    sl_pages_free(s->scratch, s->scratch_bytes);
-    s->scratch = NULL;
-    s->scratch_bytes = 0;
+    free_scratch(s);
     sl_marker_fini(&s->marker);
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -19,7 +19,7 @@
 #ifndef SL_SAMPLER_LOOP_H
 #define SL_SAMPLER_LOOP_H
 
-#include "common/ipc/stats.h"
+#include "common/ipc/pulse.h"
 #include "sampler/mark.h"
 #include "sampler/plan.h"
 
@@ -33,6 +33,7 @@ struct sl_sampler {
     const _Atomic bool *stop;     // or NULL
     uint64_t guess_bytes;         // payload memory to ask for first
     struct sl_worker_figures figures;
+    uint64_t looked_at_ns;    // when the device was last asked for its memory
     struct sl_block *scratch; // private: pre-sampled batches
     uint64_t scratch_bytes;
     struct sl_marker marker;

@@ -1,25 +1,92 @@
 /*
  * main.c - the sampler process: started by the broker, never by hand (common/ipc/worker.h).
  *
- * Pin, open the graph, measure some batches, tell the broker what they are like, map the arena,
- * leave the largest of them there for the trainers to measure with, work. Exit status 0 after a
- * stop; 1 after an error, which the broker has been told.
+ * Pin, open the device, open the graph and bring it there, measure some batches, tell the broker
+ * what they are like, map the arena, leave the largest of them there for the trainers to measure
+ * with, work. Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
 
 enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
 
+// Of a GPU's free memory, what the graph may take: its trainer may come for the rest.
+static const double GRAPH_SHARE = 0.6;
+
 struct program {
     struct sl_worker worker;
     struct sl_config config;
+    const struct sl_device *device;
+    const struct sl_kernels *kernels;
     struct sl_topology topology;
+    struct sl_residence residence; // on a GPU
+    void *pinned;                  // of the arena, or NULL
     struct sl_drawer drawer;
     struct sl_block_estimate estimate;
 };
+
+static int open_device(struct program *p)
+{
+    const struct sl_device_config *d = &p->config.devices[p->worker.device];
+    if (d->kind == SL_DEVICE_CPU) {
+        p->device = sl_device_host();
+        p->kernels = sl_kernels_cpu();
+        return SL_OK;
+    }
+    return sl_kernels_open_gpu(d->index, d->memory_bytes, &p->device, &p->kernels);
+}
+
+// The in-degrees of a block's vertices are for a GCN (sampler/plan.c).
+static bool wants_degrees(const struct sl_config *c)
+{
+    return c->model.kind == SL_MODEL_GCN && c->model.degrees == SL_DEGREES_GRAPH;
+}
+
+static int make_drawer(struct program *p)
+{
+    if (p->device->is_host) {
+        sl_topology_expect_draws(&p->topology);
+        return sl_drawer_init(&p->drawer, &p->topology, p->kernels);
+    }
+    SL_TRY(sl_residence_open(&p->residence, &p->topology, wants_degrees(&p->config), GRAPH_SHARE,
+                             p->device, p->kernels));
+    sl_drawer_init_on(&p->drawer, &p->topology, &p->residence);
+    return SL_OK;
+}
+
+// What stays on the device, or stands for it on a CPU device.
+static uint64_t resident_bytes(const struct program *p)
+{
+    uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
+                                        : sl_residence_bytes(&p->residence);
+    return graph + sl_drawer_bytes(&p->drawer);
+}
+
+/*
+ * Blocks then leave the device by DMA. Without it they do so at the speed of pageable memory. Only
+ * where blocks go is pinned: pinning makes pages of all of a range, and the arena has room for the
+ * activations of every vertex.
+ */
+static void pin_blocks(struct program *p)
+{
+    void *there;
+    struct sl_arena *a = &p->worker.arena;
+    const struct sl_region *payload = &a->h->region[SL_REGION_PAYLOAD];
+    if (p->device->is_host || payload->bytes == 0)
+        return;
+    void *start = a->base + payload->offset;
+    if (p->device->map(start, payload->bytes, false, &there) == SL_OK)
+        p->pinned = start;
+    else
+        sl_log_warn("sampling: the arena can not be pinned for the device, so blocks leave it more "
+                    "slowly: %s",
+                    sl_error_message());
+}
 
 static int prepare(struct program *p)
 {
@@ -27,13 +94,13 @@ static int prepare(struct program *p)
     SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
-    const struct sl_kernels *kernels = sl_kernels_cpu();
+    SL_TRY(open_device(p));
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
-                            p->config.sampler.kind == SL_SAMPLER_WEIGHTED, kernels, threads));
-    if (p->config.model.kind == SL_MODEL_GCN && p->config.model.degrees == SL_DEGREES_GRAPH &&
-        p->config.model.self_loops)
+                            p->config.sampler.kind == SL_SAMPLER_WEIGHTED, sl_kernels_cpu(),
+                            threads));
+    if (wants_degrees(&p->config) && p->config.model.self_loops)
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
-    SL_TRY(sl_drawer_init(&p->drawer, &p->topology, kernels));
+    SL_TRY(make_drawer(p));
     return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
 }
 
@@ -44,7 +111,7 @@ static int work(void *ctx)
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.block_bytes_max = p->estimate.max_bytes;
     hello.block_bytes_mean = p->estimate.mean_bytes;
-    hello.resident_bytes = sl_topology_resident_bytes(&p->topology) + sl_drawer_bytes(&p->drawer);
+    hello.resident_bytes = resident_bytes(p);
     // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
     // have one or two, and each is less than a hundredth of what a graph takes.
     if (p->config.cache.policy != SL_CACHE_NONE)
@@ -53,6 +120,7 @@ static int work(void *ctx)
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);
     SL_TRY(sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS));
+    pin_blocks(p);
     if (p->estimate.probe)
         sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);
     sl_block_estimate_fini(&p->estimate);
@@ -66,6 +134,7 @@ static int work(void *ctx)
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
         .guess_bytes = p->estimate.max_bytes,
+        .marker = {.device = p->device},
     };
     return sl_sampler_run(&sampler);
 }
@@ -75,6 +144,9 @@ static void release(void *ctx)
     struct program *p = ctx;
     sl_block_estimate_fini(&p->estimate);
     sl_drawer_fini(&p->drawer);
+    if (p->pinned)
+        p->device->unmap(p->pinned);
+    sl_residence_close(&p->residence);
     sl_topology_close(&p->topology);
 }
 

@@ -11,10 +11,31 @@
 
 _Static_assert((int)SL_HOT_TIERS_MAX <= (int)SL_RANK_TIERS_MAX, "every tier has its words");
 
+static bool is_away(const struct sl_marker *m)
+{
+    return m->device && !m->device->is_host;
+}
+
 void sl_marker_fini(struct sl_marker *m)
 {
+    if (is_away(m) && m->index.words)
+        m->device->memory.free((void *)(uintptr_t)m->index.words, m->bytes);
     sl_pages_free(m->words, m->bytes);
-    memset(m, 0, sizeof *m);
+    *m = (struct sl_marker){.device = m->device};
+}
+
+// The words go to the device; the process needs them no longer.
+static int send(struct sl_marker *m)
+{
+    void *there = m->device->memory.alloc(m->bytes);
+    m->index.words = there;
+    if (!there)
+        return SL_ENOMEM;
+    SL_TRY(m->device->copy(there, m->words, m->bytes));
+    SL_TRY(m->device->sync());
+    sl_pages_free(m->words, m->bytes);
+    m->words = NULL;
+    return SL_OK;
 }
 
 // Ranks [first, end) of the order are tier t of n_tiers, by rising vertex.
@@ -72,8 +93,11 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
                        "a quarter of a byte for each of %" PRIu64
                        " vertices and %u cache sizes: free memory, or set cache.policy to \"none\"",
                        limit, m->bytes, n_nodes, tiers->n);
+    SL_TRY(add_tiers(m->words, tiers, sl_hot_order(arena), n_nodes));
+    if (is_away(m))
+        return send(m);
     m->index.words = m->words;
-    return add_tiers(m->words, tiers, sl_hot_order(arena), n_nodes);
+    return SL_OK;
 }
 
 int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes)

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "common/base/bits.h"
+#include "common/device/device.h"
 #include "common/ipc/arena.h"
 #include "kernels/kernels.h"
 
@@ -27,6 +28,8 @@ struct sl_marker {
     uint32_t generation;        // of its order, 0 = none
     uint64_t *words;            // owned
     size_t bytes;
+    // Where ranks are looked up: index.words are in its memory. NULL: the process's own.
+    const struct sl_device *device;
 };
 
 // Memory of an index.
@@ -37,7 +40,8 @@ static inline uint64_t sl_marker_bytes(uint64_t n_nodes, uint32_t n_tiers)
 
 /*
  * Brings the index to the order that is published, of a graph of n_nodes; costs a load when it is
- * that already. A zeroed struct has none yet. SL_ENOMEM; SL_EPROTO when there is no order of so
+ * that already. A struct of
+ * zeros (but for the device) has none yet. SL_ENOMEM; SL_EPROTO when there is no order of so
  * many vertices, or it is none.
  */
 int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes);

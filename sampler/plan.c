@@ -45,6 +45,13 @@ struct prober {
     uint64_t draw_ns; // of the last batch
 };
 
+static void release_block(struct prober *p)
+{
+    if (p->block)
+        sl_drawer_device(p->drawer)->host_free(p->block, p->capacity);
+    p->block = NULL;
+}
+
 static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_t n_seeds)
 {
     for (;;) {
@@ -56,9 +63,11 @@ static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_
         p->draw_ns = sl_now_ns() - t0;
         if (rc != SL_ERANGE)
             return rc;
-        sl_pages_free(p->block, p->capacity);
-        p->capacity = p->block ? 2 * wanted : FIRST_BYTES;
-        p->block = sl_pages_alloc(p->capacity);
+        uint64_t bytes = p->block ? 2 * wanted : FIRST_BYTES;
+        release_block(p);
+        p->capacity = bytes;
+        // As the arena is, or copying to it would take longer than it does in the job.
+        p->block = sl_drawer_device(p->drawer)->host_alloc(bytes);
         if (!p->block)
             return sl_fail(SL_ENOMEM,
                            "sampling: no memory for a batch of %" PRIu64
@@ -161,7 +170,7 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
 out:
     if (rc < 0)
         sl_block_estimate_fini(out);
-    sl_pages_free(p.block, p.capacity);
+    release_block(&p);
     free(p.seeds);
     return rc;
 }

@@ -2,24 +2,15 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "common/base/advise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/mempool.h"
 
-static void advise(const void *p, uint64_t bytes, int advice)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = (uintptr_t)p & ~(page - 1);
-    if (p && bytes)
-        madvise((void *)from, (uintptr_t)p + bytes - from, advice); // a hint
-}
-
 static void advise_neighbours(const struct sl_dataset *ds, int advice)
 {
-    advise(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype), advice);
+    sl_advise(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype), advice);
 }
 
 static uint64_t prefix_bytes(const struct sl_topology *t)
@@ -36,6 +27,7 @@ static int sum_weights(struct sl_topology *t, const struct sl_kernels *kernels)
                        "sampling by weight: no memory for the %" PRIu64
                        " bytes of running sums of %s/edge_weight.npy",
                        prefix_bytes(t), ds->path);
+    sl_advise(ds->edge_weight, ds->n_edges * sizeof *ds->edge_weight, MADV_SEQUENTIAL);
     int rc = kernels->weight_prefix(&t->view, ds->edge_weight, t->weight_prefix);
     if (rc < 0)
         return sl_fail_prefix(rc, "%s/edge_weight.npy", ds->path);
@@ -58,8 +50,6 @@ int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
         .indices = ds->indices,
         .indices_dtype = ds->indices_dtype,
     };
-    // Neighbours are read here and there: reading ahead would only push other pages out.
-    advise_neighbours(ds, MADV_RANDOM);
     int rc = weighted ? sum_weights(t, kernels) : SL_OK;
     if (rc < 0)
         sl_topology_close(t);
@@ -71,8 +61,13 @@ int sl_topology_find_self_loops(struct sl_topology *t, int threads)
     sl_self_loops_free(&t->self_loops);
     advise_neighbours(&t->dataset, MADV_SEQUENTIAL);
     int rc = sl_self_loops_find(&t->dataset, threads, &t->self_loops);
-    advise_neighbours(&t->dataset, MADV_RANDOM);
+    advise_neighbours(&t->dataset, MADV_NORMAL);
     return rc;
+}
+
+void sl_topology_expect_draws(const struct sl_topology *t)
+{
+    advise_neighbours(&t->dataset, MADV_RANDOM);
 }
 
 void sl_topology_close(struct sl_topology *t)

@@ -14,6 +14,10 @@
  *      shrinks    the end of the memory goes back to the system before anything else happens
  *      generation a new order makes the old rows worthless: filled again
  *
+ * On a GPU the rows are in the device's memory. The processor gathers them into pinned memory a
+ * piece at a time, and each is copied; memory is given back as a whole, so shrinking moves what
+ * stays, or starts anew where there is no room for both.
+ *
  * INVARIANT. Rows [0, n_rows) are those of `generation`, whatever happens: filling can stop after
  * any piece (the job stops, the broker wants fewer rows) and what is there is a cache.
  *
@@ -30,28 +34,31 @@
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/block.h"
+#include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
-#include "kernels/kernels.h"
+#include "trainer/compute.h"
+#include "trainer/room.h"
 
 struct sl_cache {
     struct sl_arena *arena;
     struct sl_seat *seat; // where the broker says how many rows; where we say how many there are
     const struct sl_dataset *dataset;
-    const struct sl_kernels *kernels;
-    const _Atomic bool *stop; // NULL for none
+    struct sl_compute compute;
+    const struct sl_pulse *pulse;
 
-    char *rows; // (n_rows, feat_dim) of the store's type
+    char *rows; // (n_rows, feat_dim) of the store's type, device memory
     size_t bytes;
     uint32_t n_rows;
-    uint32_t generation; // of the hotness order, 0 = none
-    uint64_t asked;      // seat->cache_rows that was last acted on
-    uint64_t load_ns;    // spent on filling, in all
+    uint32_t generation;  // of the hotness order, 0 = none
+    uint64_t asked;       // seat->cache_rows that was last acted on
+    uint64_t load_ns;     // spent on filling, in all
+    struct sl_room piece; // on its way to a GPU, while filling
 };
 
 // Everything is borrowed for as long as the cache lives. Nothing is loaded yet.
 void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
-                   const struct sl_dataset *dataset, const struct sl_kernels *kernels,
-                   const _Atomic bool *stop);
+                   const struct sl_dataset *dataset, const struct sl_compute *compute,
+                   const struct sl_pulse *pulse);
 void sl_cache_fini(struct sl_cache *c); // safe on a zeroed struct
 
 // Brings the cache to what the broker asks for. Costs three loads when it is there already.

@@ -19,69 +19,138 @@ struct run {
     bool last;
 };
 
-static void copy_rows_from(const float *bank, uint32_t width, const struct sl_infer_piece *piece,
-                           float *rows)
+// ---- rows of the machine's memory ---------------------------------------------------------------
+
+// A matrix of all vertices, of which a piece reads or writes its own rows.
+struct bank {
+    float *data; // (n_nodes, width)
+    uint32_t width;
+};
+
+static const struct sl_device *device_of(const struct run *r)
 {
-    for (uint64_t i = 0; i < piece->csr.n_dst; i++)
-        memcpy(rows + i * width, bank + (uint64_t)piece->ids[i] * width, width * sizeof *rows);
+    return r->model->env.device;
 }
 
-static void copy_rows_to(float *bank, uint32_t width, const struct sl_infer_piece *piece,
-                         const float *rows)
+// The piece's rows where they lie: only of a range, which is a run of them. NULL: not in one run.
+static float *run_of(const struct run *r, uint32_t at, const struct bank *bank)
 {
-    for (uint64_t i = 0; i < piece->csr.n_dst; i++)
-        memcpy(bank + (uint64_t)piece->ids[i] * width, rows + i * width, width * sizeof *rows);
+    return r->range->ids ? NULL : bank->data + (r->range->first + at) * bank->width;
+}
+
+// *rows: memory of the device for the piece's rows of the bank, or these themselves; with `read` it
+// has what they hold.
+static int take_rows(const struct run *r, uint32_t at, const struct sl_infer_piece *piece,
+                     const struct bank *bank, bool read, float **rows)
+{
+    const struct sl_layer_env *env = &r->model->env;
+    const uint32_t n = piece->lists.n_dst;
+    const size_t row = bank->width * sizeof(float);
+    const float *from = run_of(r, at, bank);
+    *rows = run_of(r, at, bank);
+    if (*rows && device_of(r)->is_host)
+        return SL_OK;
+    *rows = sl_layer_floats(env, (uint64_t)n * bank->width);
+    if (!*rows)
+        return SL_ENOMEM;
+    if (!read)
+        return SL_OK;
+    if (!from) {
+        float *list = device_of(r)->is_host ? *rows : sl_layer_note(env, n * row);
+        if (!list)
+            return SL_ENOMEM;
+        for (uint32_t i = 0; i < n; i++)
+            memcpy(list + (size_t)i * bank->width,
+                   bank->data + (uint64_t)piece->ids[i] * bank->width, row);
+        from = list;
+    }
+    return from == *rows ? SL_OK : device_of(r)->copy(*rows, from, n * row);
+}
+
+// *host: rows (n, width) of the device where the processor may read them; once they are there.
+static int download(const struct run *r, const float *rows, uint64_t n, uint32_t width,
+                    const float **host)
+{
+    *host = rows;
+    if (device_of(r)->is_host)
+        return SL_OK;
+    float *copy = sl_layer_note(&r->model->env, n * width * sizeof *copy);
+    if (!copy)
+        return SL_ENOMEM;
+    *host = copy;
+    SL_TRY(device_of(r)->copy(copy, rows, n * width * sizeof *copy));
+    return device_of(r)->sync();
+}
+
+// The piece's rows of the bank become `rows`, which take_rows() gave.
+static int leave_rows(const struct run *r, uint32_t at, const struct sl_infer_piece *piece,
+                      const struct bank *bank, const float *rows)
+{
+    const uint32_t n = piece->lists.n_dst;
+    const size_t row = bank->width * sizeof(float);
+    float *to = run_of(r, at, bank);
+    if (to)
+        return to == rows ? SL_OK : device_of(r)->copy(to, rows, n * row);
+    SL_TRY(download(r, rows, n, bank->width, &rows));
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(bank->data + (uint64_t)piece->ids[i] * bank->width, rows + (size_t)i * bank->width,
+               row);
+    return SL_OK;
+}
+
+// ---- a piece ------------------------------------------------------------------------------------
+
+static struct bank jumping_bank(const struct run *r)
+{
+    return (struct bank){.data = r->io->jumping, .width = sl_jumping_width(&r->model->jumping)};
 }
 
 // What jumping knowledge takes of a layer that is not the last.
 static int gather_jumping(const struct run *r, uint32_t at, const struct sl_infer_piece *piece)
 {
-    const struct sl_jumping *jumping = &r->model->jumping;
-    const uint32_t width = sl_jumping_width(jumping), rows = piece->csr.n_dst;
-    if (width == 0 || r->last || r->io->hidden)
+    const struct bank bank = jumping_bank(r);
+    const uint32_t layer = r->layer->index;
+    if (bank.width == 0 || r->last || r->io->hidden)
         return SL_OK;
-    const bool in_place = !r->range->ids;
-    float *bank = in_place ? r->io->jumping + (r->range->first + at) * width
-                           : sl_layer_floats(&r->model->env, (uint64_t)rows * width);
-    if (!bank)
-        return SL_ENOMEM;
-    if (!in_place)
-        copy_rows_from(r->io->jumping, width, piece, bank);
-    SL_TRY(sl_jumping_gather(&r->model->env, jumping, r->params, r->layer->index, piece->y, rows,
-                             bank));
-    if (!in_place)
-        copy_rows_to(r->io->jumping, width, piece, bank);
-    return SL_OK;
+    float *rows;
+    // Also of layer 0, which finds anything there: sums of one half keep those of the other.
+    SL_TRY(take_rows(r, at, piece, &bank, true, &rows));
+    SL_TRY(sl_jumping_gather(&r->model->env, &r->model->jumping, r->params, layer, piece->y,
+                             piece->lists.n_dst, rows));
+    return leave_rows(r, at, piece, &bank, rows);
 }
 
 // lin(J(...)) of the last layer of a model with jumping knowledge. (rows, n_outputs)
-static int finish_jumping(const struct run *r, const struct sl_infer_piece *piece, float **outputs)
+static int finish_jumping(const struct run *r, uint32_t at, const struct sl_infer_piece *piece,
+                          float **outputs)
 {
     const struct sl_layer_env *env = &r->model->env;
-    const uint32_t width = sl_jumping_width(&r->model->jumping), rows = piece->csr.n_dst;
-    float *bank = sl_layer_floats(env, (uint64_t)rows * width);
+    const struct bank bank = jumping_bank(r);
+    const uint32_t rows = piece->lists.n_dst;
+    float *gathered = NULL;
     *outputs = sl_layer_floats(env, (uint64_t)rows * r->model->n_outputs);
-    if (!bank || !*outputs)
+    if (!*outputs)
         return SL_ENOMEM;
-    if (width > 0)
-        copy_rows_from(r->io->jumping, width, piece, bank);
-    return sl_jumping_finish(env, &r->model->jumping, r->params, piece->y, rows, bank, *outputs);
+    if (bank.width > 0)
+        SL_TRY(take_rows(r, at, piece, &bank, true, &gathered));
+    return sl_jumping_finish(env, &r->model->jumping, r->params, piece->y, rows, gathered,
+                             *outputs);
 }
 
-// Loss and predictions of the last layer's outputs.
+// Loss and predictions of the last layer's outputs; `host` is the processor's copy of them.
 static int judge(const struct run *r, uint32_t at, const struct sl_infer_piece *piece,
-                 const float *outputs)
+                 const float *outputs, const float *host)
 {
     struct sl_model *model = r->model;
-    const uint32_t rows = piece->csr.n_dst;
+    const uint32_t rows = piece->lists.n_dst;
     if (r->io->predictions)
-        sl_objective_predict(model->objective, outputs, rows,
+        sl_objective_predict(model->objective, host, rows,
                              r->io->predictions + (uint64_t)at * sl_dataset_predict_words(r->ds));
     if (!r->io->result)
         return SL_OK;
     struct sl_loss_result part;
-    SL_TRY(sl_objective_loss_of(model->objective, model->env.kernels, r->ds, piece->ids, rows,
-                                outputs, &model->pool, &part));
+    SL_TRY(sl_objective_loss_of(model->objective, &model->env, r->ds, piece->ids, rows, outputs,
+                                &part));
     r->io->result->loss += part.loss;
     r->io->result->weight += part.weight;
     r->io->result->correct += part.correct;
@@ -89,34 +158,77 @@ static int judge(const struct run *r, uint32_t at, const struct sl_infer_piece *
     return SL_OK;
 }
 
-static int one_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n_edges)
+// The layer's output, with what surrounds it, at piece->y.
+static int compute(const struct run *r, struct sl_infer_piece *piece)
 {
     struct sl_model *model = r->model;
     const struct sl_layer *layer = r->layer;
+    const struct sl_surround *around = &model->around[layer->index];
+    const struct sl_dropout none = {0};
+    const struct sl_resident_matrix x = {.dtype = r->io->x_dtype,
+                                         .p = r->io->x,
+                                         .n_rows = r->ds->n_nodes,
+                                         .dim = layer->d_in,
+                                         .tag = r->io->x_tag,
+                                         .partial = r->io->x_partial,
+                                         .lasting = r->io->x == r->ds->feat};
+    struct sl_layer_epilogue after = sl_surround_offer(around, layer, r->params, false, &none);
+    SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids, piece));
+    struct sl_infer_piece offered = *piece;
+    offered.after = &after;
+    SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
+    return sl_surround_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
+                             after.applied);
+}
+
+// Hands out the rows of the result, which are the device's.
+static int deliver(const struct run *r, uint32_t at, const struct sl_infer_piece *piece,
+                   const struct bank *to, const float *result)
+{
     const struct sl_infer_io *io = r->io;
+    const uint64_t rows = piece->lists.n_dst;
+    const bool judged = r->last && !io->hidden;
+    const float *host = NULL;
+    if (to->data)
+        SL_TRY(leave_rows(r, at, piece, to, result));
+    if (io->rows || (judged && io->predictions))
+        SL_TRY(download(r, result, rows, to->width, &host));
+    if (io->rows)
+        memcpy(io->rows + (uint64_t)at * to->width, host, rows * to->width * sizeof *host);
+    if (judged)
+        SL_TRY(judge(r, at, piece, result, host));
+    return device_of(r)->sync(); // lists and banks are the processor's again
+}
+
+static int one_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n_edges)
+{
+    struct sl_model *model = r->model;
     sl_mempool_reset(&model->pool);
-    struct sl_infer_piece piece = {.x_dtype = io->x_dtype, .x = io->x};
+    sl_mempool_reset(&model->notes);
+    struct sl_infer_piece piece = {0};
     SL_TRY(sl_cutter_piece(&r->cutter, at, rows, n_edges, &piece));
-    const bool jumps = r->last && !io->hidden && model->jumping.kind != SL_JUMPING_NONE;
-    const uint32_t width = jumps ? model->n_outputs : layer->d_out;
-    // A run of vertices is computed where it belongs, a list first in pool memory.
-    const bool in_place = io->y && !r->range->ids && !jumps;
-    float *result = piece.y = in_place
-                                  ? io->y + (r->range->first + at) * width
-                                  : sl_layer_floats(&model->env, (uint64_t)rows * layer->d_out);
-    if (!piece.y)
+    const bool jumps = r->last && !r->io->hidden && model->jumping.kind != SL_JUMPING_NONE;
+    const struct bank to = {.data = r->io->y, .width = jumps ? model->n_outputs : r->layer->d_out};
+    // A run of vertices is computed where it belongs, if that is the device's memory.
+    if (to.data && !jumps)
+        SL_TRY(take_rows(r, at, &piece, &to, false, &piece.y));
+    else if (!(piece.y = sl_layer_floats(&model->env, (uint64_t)rows * r->layer->d_out)))
         return SL_ENOMEM;
-    SL_TRY(layer->kind->infer(&model->env, layer, r->params, &piece));
-    SL_TRY(sl_surround_infer(&model->env, &model->around[layer->index], layer, r->params, piece.y,
-                             rows));
+    float *result = piece.y;
+    SL_TRY(compute(r, &piece));
     SL_TRY(gather_jumping(r, at, &piece));
     if (jumps)
-        SL_TRY(finish_jumping(r, &piece, &result));
-    if (io->y && !in_place)
-        copy_rows_to(io->y, width, &piece, result);
-    if (io->rows)
-        memcpy(io->rows + (uint64_t)at * width, result, (uint64_t)rows * width * sizeof *result);
-    return r->last && !io->hidden ? judge(r, at, &piece, result) : SL_OK;
+        SL_TRY(finish_jumping(r, at, &piece, &result));
+    return deliver(r, at, &piece, &to, result);
+}
+
+// The device's copy of x may leave too little for a large piece: then it is better without.
+static int fit_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n_edges)
+{
+    int rc = one_piece(r, at, rows, n_edges);
+    if (rc != SL_ENOMEM || !sl_resident_shrink(&r->model->resident))
+        return rc;
+    return one_piece(r, at, rows, n_edges);
 }
 
 int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const float *params,
@@ -138,10 +250,11 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .neighbours = model->neighbours,
                    .range = range,
                    .layer = layer,
+                   .d_in = which->d_in,
                    .self_edge = which->kind->self_edge && which->kind->self_edge(which)},
     };
     for (uint32_t at = 0; at < range->n;) {
-        if (model->arena && sl_arena_aborted(model->arena))
+        if (model->pulse && sl_pulse_stopping(model->pulse))
             return sl_fail(SL_EABORTED, "the job stops");
         uint64_t n_edges;
         uint32_t rows = sl_cutter_rows(&run.cutter, at, &n_edges);
@@ -149,7 +262,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
             return sl_fail(
                 SL_EUNSUPPORTED, "inference: vertex %llu has %llu in-edges, wanted less than 2^32",
                 (unsigned long long)sl_infer_vertex(range, at), (unsigned long long)n_edges);
-        SL_TRY(one_piece(&run, at, rows, (uint32_t)n_edges));
+        SL_TRY(fit_piece(&run, at, rows, (uint32_t)n_edges));
         if (at == 0)
             SL_FAILPOINT(TRAINER_INFER);
         at += rows;
@@ -233,8 +346,9 @@ static int predictions_of(const struct sl_arena *a, const struct sl_dataset *ds,
     return SL_OK;
 }
 
-int sl_evaluate_infer(struct sl_model *model, const struct sl_dataset *ds, struct sl_arena *a,
-                      const struct sl_lease *lease, struct sl_loss_result *result, uint64_t *edges)
+int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,
+                      struct sl_arena *a, const struct sl_lease *lease,
+                      struct sl_loss_result *result, uint64_t *edges)
 {
     const struct sl_phase_spec *spec = &lease->phase->spec;
     struct sl_infer_range range;
@@ -247,10 +361,12 @@ int sl_evaluate_infer(struct sl_model *model, const struct sl_dataset *ds, struc
     struct sl_infer_io io = {
         .x_dtype = spec->layer ? SL_DTYPE_F32 : ds->feat_dtype,
         .x = spec->layer ? (const void *)sl_arena_acts(a, spec->layer - 1) : ds->feat,
+        // A phase reads what the one before it has written; features are always the same.
+        .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,
         .y = spec->last_layer ? NULL : sl_arena_acts(a, spec->layer),
         .jumping = sl_jumping_width(&model->jumping) ? sl_arena_jumping(a) : NULL,
         .result = spec->last_layer ? result : NULL,
     };
     SL_TRY(predictions_of(a, ds, spec, &range, &io.predictions));
-    return sl_evaluate_layer(model, ds, sl_evaluate_params(a, spec), spec->layer, &range, &io);
+    return sl_evaluate_layer(model, ds, params, spec->layer, &range, &io);
 }

@@ -12,6 +12,10 @@
  * the same layer reads.
  *
  * MEMORY. A cell is worked through in pieces of bounded memory (piece.h).
+ *
+ * ON A GPU the processor makes a piece's lists, and resident.h finds the rows that they name.
+ * Banks, predictions and all that is handed out are the machine's memory, as the arena is: results
+ * are copied there, and are there when a call returns. Parameters are the device's.
  */
 #ifndef SL_TRAINER_EVALUATE_H
 #define SL_TRAINER_EVALUATE_H
@@ -29,6 +33,8 @@
 struct sl_infer_io {
     enum sl_dtype x_dtype;
     const void *x;  // (n_nodes, d_in)
+    bool x_partial; // x has only the rows that the range needs (resident.h)
+    uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
     float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
     float *y;       // (n_nodes, ...): rows of the result at their vertices' ids
     float *rows;    // (range->n, ...): rows of the result in the order of the range
@@ -40,16 +46,19 @@ struct sl_infer_io {
     struct sl_loss_result *result; // losses, added up
 };
 
-// Computes one layer for the vertices of `range`. SL_EABORTED when the job stops half way.
+// Computes one layer for the vertices of `range`, with parameters on the model's device.
+// SL_EABORTED when the job stops half way.
 int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const float *params,
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io);
 
-// One INFER cell, as its phase's specification says; *edges counts what it went through.
-int sl_evaluate_infer(struct sl_model *model, const struct sl_dataset *ds, struct sl_arena *a,
-                      const struct sl_lease *lease, struct sl_loss_result *result, uint64_t *edges);
+// One INFER cell, as its phase's specification says, with those parameters on the model's device;
+// *edges counts what it went through.
+int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,
+                      struct sl_arena *a, const struct sl_lease *lease,
+                      struct sl_loss_result *result, uint64_t *edges);
 
-// The parameters that a phase of evaluation uses. (n_params)
+// The parameters that a phase of evaluation uses, where they lie in the arena. (n_params)
 const float *sl_evaluate_params(const struct sl_arena *a, const struct sl_phase_spec *spec);
 
 #endif

@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/board.h"
+#include "common/ipc/group.h"
 
 // While a batch is left to the other trainers nobody tells when they have taken it.
 enum { LOOK_AGAIN_MS = 1 };
@@ -31,12 +32,6 @@ static void wait_for_change(struct sl_extract *x, uint32_t ms)
 {
     struct timespec until = deadline_after(ms);
     pthread_cond_timedwait(&x->changed, &x->lock, &until);
-}
-
-static bool stopping(const struct sl_extract *x)
-{
-    return sl_arena_aborted(x->spec.arena) ||
-           (x->spec.stop && atomic_load_explicit(x->spec.stop, memory_order_relaxed));
 }
 
 // --- the thread ---
@@ -70,7 +65,7 @@ static uint32_t first_unclaimed(const struct sl_arena *a, uint64_t seq, uint64_t
 static bool within_share(const struct sl_extract *x)
 {
     const struct sl_arena *a = x->spec.arena;
-    if (a->h->spec.async)
+    if (a->h->spec.async || sl_group_exists(a)) // a group's shares are in the ledger
         return true;
     uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
     const struct sl_phase *phase = sl_ledger_phase(a, seq);
@@ -129,7 +124,7 @@ static int wait_for_turn(struct sl_extract *x)
 {
     int buffer = SL_EXTRACT_NO_BUFFER;
     pthread_mutex_lock(&x->lock);
-    while (!x->quit && !stopping(x)) {
+    while (!x->quit && !sl_pulse_stopping(&x->pulse)) {
         // Read before the conditions: a change after this ends the sleep at once.
         uint32_t seen = sl_event_read(&x->spec.arena->h->standby);
         pthread_mutex_unlock(&x->lock);
@@ -140,7 +135,7 @@ static int wait_for_turn(struct sl_extract *x)
         enum turn turn = TURN_LATER;
         if (!x->offered && !x->busy[free_buffer])
             turn = next_turn(x, &wait_ms);
-        if (x->quit || stopping(x)) {
+        if (x->quit || sl_pulse_stopping(&x->pulse)) {
             break;
         } else if (turn == TURN_SLEEP) {
             sleep_on(x, seen);
@@ -162,9 +157,9 @@ static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
     const struct sl_block *block =
         (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
     SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));
-    SL_TRY(sl_gather_block(&x->gather, &x->cache, block, &x->buffer[buffer], &work->gathered));
-    work->block = block;
-    work->x = x->buffer[buffer].p;
+    SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block, &x->buffer[buffer], &work->gathered));
+    work->block = x->buffer[buffer].block;
+    work->x = x->buffer[buffer].x;
     work->buffer = buffer;
     return SL_OK;
 }
@@ -234,11 +229,11 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
 {
     memset(x, 0, sizeof *x);
     x->spec = *spec;
-    x->gather.dataset = spec->dataset;
-    x->gather.kernels = spec->kernels;
+    x->pulse = *spec->pulse;
+    x->pulse.thread = SL_THREAD_EXTRACT;
     sl_standby_init(&x->standby, spec->arena, spec->device);
-    sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, spec->kernels,
-                  spec->stop);
+    sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
+                  &x->pulse);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -258,14 +253,16 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out)
 {
     uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
+    // Others may wait for this trainer's part in a sum, also while the job is paused.
+    uint32_t asleep_ms = sl_group_exists(x->spec.arena) ? timeout_ms : SL_STANDBY_WAIT_MS;
     int rc = SL_ETIMEDOUT;
     pthread_mutex_lock(&x->lock);
     x->wanted = true;
     pthread_cond_broadcast(&x->changed);
-    while (!x->offered && !x->ended && !stopping(x)) {
+    while (!x->offered && !x->ended && !sl_pulse_stopping(x->spec.pulse)) {
         if (x->asleep) {
-            uint64_t woken_by = sl_now_ns() + SL_STANDBY_WAIT_MS * 1000000ull;
-            wait_for_change(x, SL_STANDBY_WAIT_MS);
+            uint64_t woken_by = sl_now_ns() + asleep_ms * 1000000ull;
+            wait_for_change(x, asleep_ms);
             if (sl_now_ns() >= woken_by)
                 break;
             continue;
@@ -279,7 +276,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     x->wanted = false;
     if (x->failed) {
         rc = sl_fail(x->failed, "%s", x->message);
-    } else if (x->ended || stopping(x)) {
+    } else if (x->ended || sl_pulse_stopping(x->spec.pulse)) {
         rc = SL_EABORTED;
     } else if (x->offered) {
         *out = x->work;
@@ -312,14 +309,16 @@ static void return_offer_locked(struct sl_extract *x)
     free_buffer_locked(x, &x->work);
 }
 
-// True when a batch before `lease` that the parameters' version waits for is ready and nobody has
-// it. The cursor would not do: after a death it starts again from zero.
-static bool earlier_unclaimed(const struct sl_arena *a, const struct sl_lease *lease)
+// True when a batch before `lease` that the parameters' version waits for is ready, nobody has it
+// and this worker may. The cursor would not do: after a death it starts again from zero.
+static bool earlier_unclaimed(const struct sl_arena *a, uint32_t worker,
+                              const struct sl_lease *lease)
 {
     uint64_t version = sl_board_version(a);
     uint64_t first = (version - lease->phase->spec.first_version) * a->h->spec.batches_per_update;
     for (uint64_t i = first; i < lease->cell; i++)
-        if (sl_cell_state(sl_ledger_word(a, lease->seq, (uint32_t)i)) == SL_CELL_READY)
+        if (sl_cell_state(sl_ledger_word(a, lease->seq, (uint32_t)i)) == SL_CELL_READY &&
+            sl_ledger_is_turn(a, worker, lease->phase, (uint32_t)i))
             return true;
     return false;
 }
@@ -327,7 +326,8 @@ static bool earlier_unclaimed(const struct sl_arena *a, const struct sl_lease *l
 bool sl_extract_must_yield(struct sl_extract *x, const struct sl_work *work)
 {
     const struct sl_lease *mine = &work->lease;
-    bool yield = earlier_unclaimed(x->spec.arena, mine);
+    bool yield = earlier_unclaimed(x->spec.arena, x->spec.worker, mine) ||
+                 sl_ledger_is_in_the_way(x->spec.arena, mine);
     pthread_mutex_lock(&x->lock);
     if (x->offered && x->work.lease.seq == mine->seq) {
         if (x->work.lease.cell < mine->cell)
@@ -355,7 +355,6 @@ void sl_extract_stop(struct sl_extract *x)
         x->running = false;
     }
     for (int i = 0; i < SL_EXTRACT_BUFFERS; i++)
-        sl_feature_buffer_fini(&x->buffer[i]);
-    sl_gather_fini(&x->gather);
+        sl_batch_buffer_fini(&x->buffer[i]);
     sl_cache_fini(&x->cache);
 }

@@ -5,8 +5,9 @@
  * PROBLEM. Gathering the features of a batch's input nodes is bound by memory latency, training by
  * arithmetic; done one after the other each leaves the other's resource idle.
  *
- * DESIGN. One thread claims leases from the ledger, gathers into one of two buffers and offers the
- * work; the compute thread takes it, and gives the buffer back when it is done:
+ * DESIGN. One thread claims leases from the ledger, brings block and features to where they are
+ * computed with, in one of two buffers (gather.h), and offers the work; the compute thread takes
+ * it, and gives the buffer back when it is done:
  *
  *      ledger --claim--> [gather into buffer i] --offer--> compute --release--> buffer i free
  *
@@ -52,8 +53,8 @@ enum { SL_EXTRACT_BUFFERS = 2, SL_EXTRACT_NO_BUFFER = -1 };
 // One claimed cell, ready to compute.
 struct sl_work {
     struct sl_lease lease;
-    const struct sl_block *block; // in the arena; NULL for inference
-    float *x;                     // (n_input, feat_dim), of the buffer; NULL for inference
+    struct sl_block_view block; // its header is in the arena; zeroed for inference
+    float *x;                   // (n_input, feat_dim), of the buffer; NULL for inference
     int buffer;
     uint64_t claimed_at_ns;
     uint64_t woken_at_ns; // when a standby trainer was last switched on, 0 = never
@@ -66,13 +67,15 @@ struct sl_extract_spec {
     uint32_t worker;
     uint32_t device; // whose trainer seat this is
     const struct sl_dataset *dataset;
-    const struct sl_kernels *kernels;
+    struct sl_compute compute;
+    struct sl_gather *gather;
     const struct sl_model *model; // what a block must look like
-    const _Atomic bool *stop;
+    const struct sl_pulse *pulse; // of the computing thread
 };
 
 struct sl_extract {
     struct sl_extract_spec spec;
+    struct sl_pulse pulse; // of the thread that extracts
     pthread_t thread;
     bool running;
 
@@ -93,8 +96,7 @@ struct sl_extract {
     struct sl_standby standby;
     uint64_t woken_at_ns;
     struct sl_cache cache;
-    struct sl_gather gather;
-    struct sl_feature_buffer buffer[SL_EXTRACT_BUFFERS];
+    struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];
     uint64_t share_seq, share_update; // which update `share_taken` counts for
     uint32_t share_taken;
 };
@@ -102,17 +104,18 @@ struct sl_extract {
 // Starts the thread. The struct must not move.
 int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
 
-// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS), or the thread's
-// error (SL_EABORTED when the job stops).
+// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS, unless the job
+// has a group), or the thread's error (SL_EABORTED when the job stops).
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
 
-// The work's buffer may be filled again.
+// The work's buffer may be filled again: nothing that the device was asked for uses it any more.
 void sl_extract_release(struct sl_extract *x, const struct sl_work *work);
 
 /*
  * For a compute thread that has waited for the version of `work` in vain: true when an earlier
- * batch of the phase lies unclaimed (its trainer died) or is on offer here. The caller then gives
- * `work` back to the ledger; a later batch on offer has been given back already.
+ * batch of the phase lies unclaimed (its trainer died), is on offer here, or finds no memory to be
+ * drawn into (sl_ledger_is_in_the_way). The caller then gives `work` back to the ledger; a later
+ * batch on offer has been given back already.
  */
 bool sl_extract_must_yield(struct sl_extract *x, const struct sl_work *work);
 

@@ -1,82 +1,344 @@
 #include "trainer/gather.h"
 
+#include <inttypes.h>
+
+#include "common/base/advise.h"
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/mempool.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "trainer/rows.h"
 
-// What was there is lost. An eighth more: batches of one job differ by a few per cent.
-static void *grow(void *p, size_t *have, size_t bytes)
+enum {
+    // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
+    PIECE_BYTES = 8 << 20,
+    TRIALS = 3, // of each way; the first of them warms up
+};
+
+// Where rows of the store and of the cache go, while one batch is gathered.
+struct job {
+    struct sl_gather *g;
+    const struct sl_cache *cache;
+    const struct sl_block *block;
+    uint32_t capacity; // of the cache, for this block
+    struct sl_batch_buffer *to;
+    uint32_t hits;
+};
+
+void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
+                    const struct sl_dataset *dataset, enum sl_gather_way way)
 {
-    if (bytes <= *have)
-        return p;
-    sl_pages_free(p, *have);
-    size_t want = bytes + bytes / 8;
-    p = sl_pages_alloc(want);
-    *have = p ? want : 0;
-    if (!p)
-        sl_fail(SL_ENOMEM,
-                "no memory for %zu MiB of input features: make sampler.batch_size or the fanout "
-                "smaller",
-                want >> 20);
-    return p;
+    *g = (struct sl_gather){.compute = *compute, .dataset = dataset, .way = way};
 }
 
-static int from_both(struct sl_gather *g, const struct sl_cache *cache,
-                     const struct sl_block *block, uint32_t capacity, float *to, uint32_t *hits)
+static int grow_lists(struct sl_gather *g, uint32_t n)
+{
+    return sl_room_grow(&g->lists, g->compute.device, SL_ROOM_HOST,
+                        (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes");
+}
+
+// The lists of a split in memory for SL_GATHER_LISTS times n words.
+static struct sl_row_split lists_in(void *words, uint32_t n)
+{
+    uint32_t *p = words;
+    return (struct sl_row_split){
+        .hit_row = p,
+        .hit_to = p + n,
+        .miss_row = p + 2 * (size_t)n,
+        .miss_to = p + 3 * (size_t)n,
+    };
+}
+
+// --- on CPU cores --------------------------------------------------------------------------------
+
+static int on_host(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_kernels *kernels = g->compute.kernels;
+    const struct sl_dataset *ds = g->dataset;
+    const struct sl_block *block = j->block;
+    const uint32_t n = block->n_input;
+    j->to->block = sl_block_here(block);
+    if (!j->capacity)
+        return kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                    sl_block_nodes(block), n, j->to->x);
+    SL_TRY(grow_lists(g, n));
+    struct sl_row_split split = lists_in(g->lists.p, n);
+    SL_TRY(
+        kernels->split_rows(sl_block_nodes(block), sl_block_ranks(block), n, j->capacity, &split));
+    j->hits = split.n_hits;
+    SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
+                                   split.hit_row, split.hit_to, split.n_hits, n, j->to->x));
+    return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                   split.miss_row, split.miss_to, split.n_misses, n, j->to->x);
+}
+
+// --- on a GPU ------------------------------------------------------------------------------------
+
+// The block's arrays in the device's memory; its header stays where it is.
+static int bring_block(struct job *j)
+{
+    const struct sl_device *device = j->g->compute.device;
+    SL_TRY(sl_room_grow(&j->to->arrays, device, SL_ROOM_DEVICE, j->block->bytes, "mini-batches"));
+    j->to->block = (struct sl_block_view){.header = j->block, .base = j->to->arrays.p};
+    return device->copy(j->to->arrays.p, j->block, j->block->bytes);
+}
+
+static int mapped(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_kernels *kernels = g->compute.kernels;
+    const struct sl_dataset *ds = g->dataset;
+    const uint32_t n = j->block->n_input;
+    if (!j->capacity)
+        return kernels->gather_rows(g->store, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                    sl_view_nodes(j->to->block), n, j->to->x);
+    const struct sl_gather_ranked_args args = {
+        .cache = j->cache->rows,
+        .capacity = j->capacity,
+        .store = g->store,
+        .n_rows = ds->n_nodes,
+        .dtype = ds->feat_dtype,
+        .dim = ds->feat_dim,
+        .nodes = sl_view_nodes(j->to->block),
+        .ranks = sl_view_ranks(j->to->block),
+        .n = n,
+        .out = j->to->x,
+        .n_hits = &j->hits,
+    };
+    return kernels->gather_ranked(&args);
+}
+
+// The store's rows of `vertices`, one after the other, to device memory `to`.
+static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, char *to)
+{
+    const struct sl_device *device = g->compute.device;
+    const uint64_t row_bytes = sl_rows_bytes(g->dataset);
+    const uint32_t piece = (uint32_t)SL_MAX(PIECE_BYTES / row_bytes, (uint64_t)1);
+    SL_TRY(sl_room_grow(&g->rows, device, SL_ROOM_HOST, n * row_bytes, "input features"));
+    for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
+        uint32_t rows = SL_MIN(piece, n - at);
+        char *from = (char *)g->rows.p + at * row_bytes;
+        SL_TRY(sl_rows_copy(sl_kernels_cpu(), g->dataset, vertices + at, rows, from));
+        SL_TRY(device->copy(to + at * row_bytes, from, rows * row_bytes));
+    }
+    return SL_OK;
+}
+
+// Puts n staged rows at their places to[] (device memory) of the batch, as f32. `count` is host and
+// `there` device memory for the numbers of the staged rows, which only other types need.
+static int place_staged(struct job *j, uint32_t n, const uint32_t *to, uint32_t *count,
+                        uint32_t *there)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_dataset *ds = g->dataset;
+    const struct sl_kernels *kernels = g->compute.kernels;
+    if (ds->feat_dtype == SL_DTYPE_F32)
+        return kernels->scatter_rows(g->staged.p, ds->feat_dim, to, n, j->block->n_input, j->to->x);
+    for (uint32_t i = 0; i < n; i++)
+        count[i] = i;
+    SL_TRY(g->compute.device->copy(there, count, n * sizeof *count));
+    return kernels->gather_rows_to(g->staged.p, ds->feat_dtype, n, ds->feat_dim, there, to, n,
+                                   j->block->n_input, j->to->x);
+}
+
+static int staged_from_both(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const struct sl_kernels *kernels = g->compute.kernels;
+    const struct sl_dataset *ds = g->dataset;
+    const uint32_t n = j->block->n_input;
+    struct sl_row_split split = lists_in(g->lists.p, n);
+    SL_TRY(sl_kernels_cpu()->split_rows(sl_block_nodes(j->block), sl_block_ranks(j->block), n,
+                                        j->capacity, &split));
+    j->hits = split.n_hits;
+    const struct sl_row_split there = lists_in(g->device_lists.p, n);
+    const size_t hits = split.n_hits * sizeof(uint32_t), misses = split.n_misses * sizeof(uint32_t);
+    SL_TRY(device->copy(there.hit_row, split.hit_row, hits));
+    SL_TRY(device->copy(there.hit_to, split.hit_to, hits));
+    SL_TRY(device->copy(there.miss_to, split.miss_to, misses));
+    // The device works on the hits while the processor gathers the misses.
+    SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
+                                   there.hit_row, there.hit_to, split.n_hits, n, j->to->x));
+    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, split.n_misses * sl_rows_bytes(ds),
+                        "input features"));
+    SL_TRY(send_rows(g, split.miss_row, split.n_misses, g->staged.p));
+    return place_staged(j, split.n_misses, there.miss_to, split.miss_row, there.miss_row);
+}
+
+static int staged_from_store(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_dataset *ds = g->dataset;
+    const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
+    if (ds->feat_dtype == SL_DTYPE_F32)
+        return send_rows(g, nodes, n, (char *)j->to->x);
+    SL_TRY(sl_room_grow(&g->staged, g->compute.device, SL_ROOM_DEVICE, n * sl_rows_bytes(ds),
+                        "input features"));
+    SL_TRY(send_rows(g, nodes, n, g->staged.p));
+    struct sl_row_split here = lists_in(g->lists.p, n), there = lists_in(g->device_lists.p, n);
+    for (uint32_t i = 0; i < n; i++)
+        here.miss_row[i] = i;
+    SL_TRY(g->compute.device->copy(there.miss_row, here.miss_row, n * sizeof *here.miss_row));
+    return g->compute.kernels->gather_rows(g->staged.p, ds->feat_dtype, n, ds->feat_dim,
+                                           there.miss_row, n, j->to->x);
+}
+
+static int staged(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const uint32_t n = j->block->n_input;
+    SL_TRY(grow_lists(g, n));
+    SL_TRY(sl_room_grow(&g->device_lists, g->compute.device, SL_ROOM_DEVICE,
+                        (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
+    return j->capacity ? staged_from_both(j) : staged_from_store(j);
+}
+
+static int go(struct job *j, enum sl_gather_way way)
+{
+    SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
+    return j->g->compute.device->sync();
+}
+
+static int time_way(struct job *j, enum sl_gather_way way, uint64_t *best_ns)
+{
+    *best_ns = UINT64_MAX;
+    for (int i = 0; i < TRIALS; i++) {
+        uint64_t start = sl_now_ns();
+        SL_TRY(go(j, way));
+        if (i > 0)
+            *best_ns = SL_MIN(*best_ns, sl_now_ns() - start);
+    }
+    return SL_OK;
+}
+
+// As map() and unmap() take it.
+static void *host_store(const struct sl_gather *g)
+{
+    return (void *)(uintptr_t)g->dataset->feat;
+}
+
+static void unmap_store(struct sl_gather *g)
+{
+    if (g->store)
+        g->compute.device->unmap(host_store(g));
+    g->store = NULL;
+}
+
+static bool map_store(struct sl_gather *g)
 {
     const struct sl_dataset *ds = g->dataset;
-    uint32_t n = block->n_input;
-    g->lists = grow(g->lists, &g->lists_bytes, (size_t)n * SL_GATHER_LISTS * sizeof *g->lists);
-    if (!g->lists)
-        return SL_ENOMEM;
-    struct sl_row_split split = {
-        .hit_row = g->lists,
-        .hit_to = g->lists + n,
-        .miss_row = g->lists + 2 * (size_t)n,
-        .miss_to = g->lists + 3 * (size_t)n,
-    };
-    SL_TRY(
-        g->kernels->split_rows(sl_block_nodes(block), sl_block_ranks(block), n, capacity, &split));
-    SL_TRY(g->kernels->gather_rows_to(cache->rows, ds->feat_dtype, capacity, ds->feat_dim,
-                                      split.hit_row, split.hit_to, split.n_hits, n, to));
-    *hits = split.n_hits;
-    return g->kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                      split.miss_row, split.miss_to, split.n_misses, n, to);
+    const uint64_t bytes = ds->n_nodes * sl_rows_bytes(ds), start = sl_now_ns();
+    uint64_t available = sl_device_memory_available();
+    if (bytes > available / 2) {
+        sl_log_info("features: rows go to the device through copies: the store's %" PRIu64
+                    " MiB are more than half of the %" PRIu64 " MiB of memory that are available, "
+                    "too much to be pinned",
+                    bytes >> 20, available >> 20);
+        return false;
+    }
+    sl_advise(ds->feat, bytes, MADV_SEQUENTIAL); // pinning reads what is not in memory yet
+    int rc = g->compute.device->map(host_store(g), bytes, true, &g->store);
+    sl_advise(ds->feat, bytes, MADV_NORMAL);
+    if (rc < 0) {
+        g->store = NULL;
+        sl_log_info("features: rows go to the device through copies: the store can not be read in "
+                    "place: %s",
+                    sl_error_message());
+        return false;
+    }
+    sl_log_debug("features: %" PRIu64 " MiB mapped for the device in %.3f s", bytes >> 20,
+                 (double)(sl_now_ns() - start) / 1e9);
+    return true;
+}
+
+// Whether the way that misses go is known and can be gone.
+static bool is_settled(const struct sl_gather *g)
+{
+    return g->way == SL_GATHER_STAGED || (g->way == SL_GATHER_MAPPED && g->store);
+}
+
+// Finds out which way misses go from now on.
+static int settle(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    uint64_t mapped_ns, staged_ns;
+    if (!g->store && !map_store(g)) {
+        g->way = SL_GATHER_STAGED;
+        return SL_OK;
+    }
+    if (g->way == SL_GATHER_MAPPED)
+        return SL_OK;
+    SL_TRY(time_way(j, SL_GATHER_MAPPED, &mapped_ns));
+    SL_TRY(time_way(j, SL_GATHER_STAGED, &staged_ns));
+    g->way = mapped_ns < staged_ns ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
+    sl_log_info("features: rows go to the device %s: %" PRIu32 " input nodes, %" PRIu32
+                " of them cached, take %.3f ms in place and %.3f ms through copies",
+                g->way == SL_GATHER_MAPPED ? "in place" : "through copies", j->block->n_input,
+                j->hits, (double)mapped_ns / 1e6, (double)staged_ns / 1e6);
+    if (g->way == SL_GATHER_STAGED) {
+        unmap_store(g);
+    } else {
+        sl_room_fini(&g->rows);
+        sl_room_fini(&g->staged);
+    }
+    return SL_OK;
+}
+
+static int on_device(struct job *j, uint64_t *start_ns)
+{
+    struct sl_gather *g = j->g;
+    SL_TRY(bring_block(j));
+    // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
+    bool misses = j->capacity < g->dataset->n_nodes;
+    g->missed |= misses && j->cache;
+    bool tries = misses && !is_settled(g), gives_back = !misses && g->store && !g->missed;
+    if (tries)
+        SL_TRY(settle(j));
+    if (gives_back)
+        unmap_store(g);
+    if (tries || gives_back)
+        *start_ns = sl_now_ns(); // that is not part of the batch
+    return go(j, misses ? g->way : SL_GATHER_STAGED);
 }
 
 int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
-                    struct sl_feature_buffer *to, struct sl_gathered *out)
+                    struct sl_batch_buffer *to, struct sl_gathered *out)
 {
     const struct sl_dataset *ds = g->dataset;
-    to->p = grow(to->p, &to->bytes, (size_t)block->n_input * ds->feat_dim * sizeof *to->p);
-    if (!to->p)
-        return SL_ENOMEM;
-    uint32_t hits = 0, capacity = cache ? sl_cache_capacity(cache, block) : 0;
+    SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
+                        (size_t)block->n_input * ds->feat_dim * sizeof *to->x, "input features"));
+    to->x = to->features.p;
+    struct job job = {.g = g, .cache = cache, .block = block, .to = to};
+    job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
     uint64_t start = sl_now_ns();
-    if (capacity)
-        SL_TRY(from_both(g, cache, block, capacity, to->p, &hits));
-    else
-        SL_TRY(g->kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                       sl_block_nodes(block), block->n_input, to->p));
-    uint64_t row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
+    uint64_t row_bytes = sl_rows_bytes(ds);
     *out = (struct sl_gathered){
+        .from_ns = start,
         .ns = sl_now_ns() - start,
-        .hits = hits,
-        .hit_bytes = hits * row_bytes,
-        .miss_bytes = (block->n_input - hits) * row_bytes,
+        .hits = job.hits,
+        .hit_bytes = job.hits * row_bytes,
+        .miss_bytes = (block->n_input - job.hits) * row_bytes,
     };
     return SL_OK;
 }
 
-void sl_feature_buffer_fini(struct sl_feature_buffer *b)
+void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 {
-    sl_pages_free(b->p, b->bytes);
-    *b = (struct sl_feature_buffer){0};
+    sl_room_fini(&b->arrays);
+    sl_room_fini(&b->features);
+    *b = (struct sl_batch_buffer){0};
 }
 
 void sl_gather_fini(struct sl_gather *g)
 {
-    sl_pages_free(g->lists, g->lists_bytes);
-    g->lists = NULL;
-    g->lists_bytes = 0;
+    unmap_store(g);
+    sl_room_fini(&g->lists);
+    sl_room_fini(&g->device_lists);
+    sl_room_fini(&g->rows);
+    sl_room_fini(&g->staged);
+    *g = (struct sl_gather){0};
 }

@@ -1,49 +1,98 @@
 /*
- * gather.h - the Extract stage: a block's features, from the cache and from the store.
+ * gather.h - the Extract stage: a block where it is computed with, and the features of its input
+ * nodes, from the cache and from the store.
  *
- * The ranks that the sampler marked a block with say which of its input nodes the cache holds. Two
- * lists are made of them without a branch a row (kernels: split_rows), and each is gathered in one
- * go to its places in the batch (gather_rows_to), so neither inner loop asks where a row comes
- * from. Blocks without ranks, or of another hotness order than the cache's, come from the store
- * alone. The result is the same to the bit: a cache holds copies.
+ * The ranks that the sampler marked a block with say which of its input nodes the cache holds.
+ * Blocks without ranks, or of another hotness order than the cache's, come from the store alone.
+ * Whatever the way, the result is the same to the bit: a cache holds copies.
  *
- * Buffer and lists grow to the largest batch met; nothing is allocated after that.
+ * ON CPU CORES the block is read where it lies. Two lists are made of the ranks without a branch a
+ * row (kernels: split_rows), and each is gathered in one go to its places in the batch
+ * (gather_rows_to), so neither inner loop asks where a row comes from.
+ *
+ * ON A GPU the block goes to the device's memory in one copy, of pinned memory where the arena
+ * could be mapped. Hits are in the device's memory; misses have to cross the bus, in one of two
+ * ways:
+ *
+ *      mapped   one kernel reads hits from the cache and misses from the store in place, through
+ *               pinned memory (gather_ranked): nothing but the row itself is moved
+ *      staged   the processor gathers the misses into pinned memory, piece by piece while the piece
+ *               before is copied, and the device puts the rows where they belong (scatter_rows,
+ *               gather_rows_to): whole copies at the bus's full speed, of rows that need not be
+ *               pinned themselves
+ *
+ * Which is faster depends on the bus, the width of a row and how many cores there are, so both are
+ * tried on the first batch and the faster one is used from then on. The store is only mapped where
+ * it is at most half of the memory that is available: mapped memory can not be given back to the
+ * system, and a store may be larger than the machine's memory. Pinning takes a third of a second a
+ * GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
+ * (probe.h) uses first and the extracting thread (extract.h) after it. The probe knows of no cache;
+ * a first batch of the job whose cache holds every row gives the mapping back, until a miss.
+ *
+ * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
 #ifndef SL_TRAINER_GATHER_H
 #define SL_TRAINER_GATHER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/ipc/block.h"
 #include "trainer/cache.h"
+#include "trainer/compute.h"
+#include "trainer/room.h"
 
 enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl_row_split)
 
-// Where a batch's features go.
-struct sl_feature_buffer {
-    float *p; // (n_input, feat_dim)
-    size_t bytes;
+// How misses get to a GPU.
+enum sl_gather_way {
+    SL_GATHER_FASTER, // of these two, as measured on the first batch
+    SL_GATHER_STAGED,
+    SL_GATHER_MAPPED, // STAGED where the store can not be mapped
+};
+
+// A batch where it is computed with.
+struct sl_batch_buffer {
+    struct sl_block_view block; // of the last batch
+    float *x;                   // (n_input, feat_dim) its features
+    struct sl_room arrays;      // the block's copy on a GPU
+    struct sl_room features;
 };
 
 struct sl_gather {
+    struct sl_compute compute;
     const struct sl_dataset *dataset;
-    const struct sl_kernels *kernels;
-    uint32_t *lists; // SL_GATHER_LISTS of them
-    size_t lists_bytes;
+    enum sl_gather_way way;      // GPU; becomes what was found
+    bool missed;                 // some batch with a cache had rows from the store
+    void *store;                 // where the GPU reads the store in place; NULL: it is not mapped
+    struct sl_room lists;        // host: SL_GATHER_LISTS of (n_input) words
+    struct sl_room device_lists; // their copy on a GPU
+    struct sl_room rows;         // host: misses on their way to a GPU, in the store's type
+    struct sl_room staged;       // the same on the GPU
 };
 
 // What the last gathering did.
 struct sl_gathered {
-    uint64_t ns;
+    uint64_t from_ns, ns;           // when it began, how long it took
     uint64_t hits;                  // input nodes that the cache had
     uint64_t hit_bytes, miss_bytes; // of the store's type
 };
 
-// cache may be NULL. SL_ENOMEM; SL_ERANGE when the block names a vertex that the store has not.
-int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
-                    struct sl_feature_buffer *to, struct sl_gathered *out);
+// Everything is borrowed for as long as it lives. One thread at a time gathers with it, which may
+// be another one once the last call has returned.
+void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
+                    const struct sl_dataset *dataset, enum sl_gather_way way);
 
-void sl_feature_buffer_fini(struct sl_feature_buffer *b); // safe on a zeroed struct
-void sl_gather_fini(struct sl_gather *g);                 // safe on a zeroed struct
+/*
+ * Fills to->block and to->x; both are there for every thread when it returns. The block is the
+ * processor's and stays as it is for as long as to->block is used. cache may be NULL. SL_ENOMEM;
+ * SL_ERANGE when the block names a vertex that the store has not; errors of the device.
+ */
+int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
+                    struct sl_batch_buffer *to, struct sl_gathered *out);
+
+void sl_batch_buffer_fini(struct sl_batch_buffer *b); // safe on a zeroed struct
+void sl_gather_fini(struct sl_gather *g);             // safe on a zeroed struct
 
 #endif

@@ -2,13 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/simd.h"
 
 enum { WEIGHT, BIAS };
+
+_Static_assert((int)SL_CONFIG_MAX_LAYERS <= (int)SL_MAXIMUM_LAYERS, "the maximum takes all layers");
 
 static const struct sl_dropout NO_DROPOUT;
 
@@ -33,29 +32,37 @@ uint32_t sl_jumping_describe(const struct sl_jumping *j,
     return SL_JUMPING_TENSORS;
 }
 
-// outputs (rows, n_outputs, every `stride` floats) = h (rows, hidden) W_l' + beta * outputs.
+// What one layer's product adds to, and what follows it.
+struct product {
+    uint32_t layer;
+    float beta;
+    const float *bias; // NULL for none
+    float *outputs;    // (rows, n_outputs, every `stride` floats)
+    uint32_t stride;
+};
+
+// outputs = h (rows, hidden) W_l' + beta * outputs + bias.
 static int product(const struct sl_layer_env *env, const struct sl_jumping *j, const float *params,
-                   uint32_t layer, const float *h, uint64_t rows, float beta, float *outputs,
-                   uint32_t stride)
+                   const struct product *p, const float *h, uint64_t rows)
 {
     const float *weight = params + j->offset[WEIGHT];
     if (j->kind == SL_JUMPING_CAT)
-        weight += (uint64_t)layer * j->hidden;
-    return env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, rows, j->n_outputs, j->hidden,
-                              1, h, j->hidden, weight, width(j), beta, outputs, stride, env->pool);
-}
-
-static int add_bias(const struct sl_layer_env *env, const struct sl_jumping *j, const float *params,
-                    float *outputs, uint64_t rows)
-{
-    return env->kernels->bias_act(outputs, rows, j->n_outputs, params + j->offset[BIAS],
-                                  SL_ACT_NONE, &NO_DROPOUT);
-}
-
-SL_SIMD static void make_larger(float *max, const float *h, uint64_t n)
-{
-    for (uint64_t e = 0; e < n; e++)
-        max[e] = max[e] >= h[e] ? max[e] : h[e];
+        weight += (uint64_t)p->layer * j->hidden;
+    const struct sl_gemm_bias_act_args args = {
+        .precision = env->precision,
+        .m = rows,
+        .n = j->n_outputs,
+        .k = j->hidden,
+        .a = h,
+        .b = weight,
+        .lda = j->hidden,
+        .ldb = width(j),
+        .beta = p->beta,
+        .c = p->outputs,
+        .ldc = p->stride,
+        .bias = p->bias,
+    };
+    return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
 static int forward_max(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -65,10 +72,12 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_jumping *
     tape->max = sl_layer_floats(env, n);
     if (!tape->max)
         return SL_ENOMEM;
-    memcpy(tape->max, tape->h[0], n * sizeof *tape->max);
+    SL_TRY(env->device->copy(tape->max, tape->h[0], n * sizeof *tape->max));
     for (uint32_t l = 1; l < j->n_layers; l++)
-        make_larger(tape->max, tape->h[l], n);
-    return product(env, j, params, 0, tape->max, tape->rows, 0, outputs, j->n_outputs);
+        SL_TRY(env->kernels->maximum(n, tape->h[l], tape->max));
+    const struct product all = {
+        .bias = params + j->offset[BIAS], .outputs = outputs, .stride = j->n_outputs};
+    return product(env, j, params, &all, tape->max, tape->rows);
 }
 
 int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -78,13 +87,17 @@ int sl_jumping_forward(const struct sl_layer_env *env, const struct sl_jumping *
     if (!out)
         return SL_ENOMEM;
     if (j->kind == SL_JUMPING_MAX)
-        SL_TRY(forward_max(env, j, params, tape, out));
-    else if (j->kind == SL_JUMPING_LAST)
-        SL_TRY(
-            product(env, j, params, 0, tape->h[j->n_layers - 1], tape->rows, 0, out, j->n_outputs));
-    for (uint32_t l = 0; j->kind == SL_JUMPING_CAT && l < j->n_layers; l++)
-        SL_TRY(product(env, j, params, l, tape->h[l], tape->rows, l > 0, out, j->n_outputs));
-    return add_bias(env, j, params, out, tape->rows);
+        return forward_max(env, j, params, tape, out);
+    const uint32_t last = j->n_layers - 1, first = j->kind == SL_JUMPING_CAT ? 0 : last;
+    for (uint32_t l = first; l <= last; l++) {
+        const struct product one = {.layer = l,
+                                    .beta = l > first,
+                                    .bias = l == last ? params + j->offset[BIAS] : NULL,
+                                    .outputs = out,
+                                    .stride = j->n_outputs};
+        SL_TRY(product(env, j, params, &one, tape->h[l], tape->rows));
+    }
+    return SL_OK;
 }
 
 // dh (rows, hidden) = doutputs W_l + beta * dh.
@@ -100,18 +113,6 @@ static int product_backward(const struct sl_layer_env *env, const struct sl_jump
                               j->hidden, env->pool);
 }
 
-// Of dmax what belongs to `layer`: it has the maximum, and no layer before has it too.
-static void backward_max(const struct sl_jumping *j, const struct sl_jumping_tape *tape,
-                         uint32_t layer, const float *dmax, float *dy)
-{
-    for (uint64_t e = 0; e < tape->rows * j->hidden; e++) {
-        bool first = tape->h[layer][e] == tape->max[e];
-        for (uint32_t l = 0; first && l < layer; l++)
-            first = tape->h[l][e] != tape->max[e];
-        dy[e] += first ? dmax[e] : 0;
-    }
-}
-
 int sl_jumping_backward(const struct sl_layer_env *env, const struct sl_jumping *j,
                         const float *params, const struct sl_jumping_tape *tape, uint32_t layer,
                         const float *doutputs, float *dy)
@@ -125,10 +126,10 @@ int sl_jumping_backward(const struct sl_layer_env *env, const struct sl_jumping 
     if (!dmax)
         return SL_ENOMEM;
     SL_TRY(product_backward(env, j, params, 0, doutputs, tape->rows, 0, dmax));
+    const uint64_t n = tape->rows * j->hidden;
     if (last)
-        memset(dy, 0, tape->rows * j->hidden * sizeof *dy);
-    backward_max(j, tape, layer, dmax, dy);
-    return SL_OK;
+        SL_TRY(env->device->fill(dy, 0, n * sizeof *dy));
+    return env->kernels->maximum_backward(n, tape->h, layer, tape->max, dmax, dy);
 }
 
 // dW_l (n_outputs, hidden) += doutputs' h.
@@ -174,13 +175,13 @@ uint32_t sl_jumping_width(const struct sl_jumping *j)
 }
 
 // to (rows, n_outputs, every `to_stride` floats) = the sums that `layer` left.
-static void copy_sums(const struct sl_jumping *j, const float *bank, uint32_t layer, uint64_t rows,
-                      float *to, uint32_t to_stride)
+static int copy_sums(const struct sl_layer_env *env, const struct sl_jumping *j, const float *bank,
+                     uint32_t layer, uint64_t rows, float *to, uint32_t to_stride)
 {
-    const uint32_t stride = sl_jumping_width(j);
     const float *from = bank + (layer & 1) * j->n_outputs;
-    for (uint64_t i = 0; i < rows; i++)
-        memcpy(to + i * to_stride, from + i * stride, j->n_outputs * sizeof *to);
+    return env->device->copy_2d(to, to_stride * sizeof *to, from,
+                                sl_jumping_width(j) * sizeof *from, j->n_outputs * sizeof *to,
+                                rows);
 }
 
 int sl_jumping_gather(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -191,14 +192,14 @@ int sl_jumping_gather(const struct sl_layer_env *env, const struct sl_jumping *j
         const uint32_t stride = sl_jumping_width(j);
         float *to = bank + (layer & 1) * j->n_outputs;
         if (layer > 0)
-            copy_sums(j, bank, layer - 1, rows, to, stride);
-        return product(env, j, params, layer, h, rows, layer > 0, to, stride);
+            SL_TRY(copy_sums(env, j, bank, layer - 1, rows, to, stride));
+        const struct product one = {
+            .layer = layer, .beta = layer > 0, .outputs = to, .stride = stride};
+        return product(env, j, params, &one, h, rows);
     }
     if (layer == 0)
-        memcpy(bank, h, rows * j->hidden * sizeof *bank);
-    else
-        make_larger(bank, h, rows * j->hidden);
-    return SL_OK;
+        return env->device->copy(bank, h, rows * j->hidden * sizeof *bank);
+    return env->kernels->maximum(rows * j->hidden, h, bank);
 }
 
 int sl_jumping_finish(const struct sl_layer_env *env, const struct sl_jumping *j,
@@ -209,9 +210,13 @@ int sl_jumping_finish(const struct sl_layer_env *env, const struct sl_jumping *j
     const bool gathered = sl_jumping_width(j) > 0;
     const bool sums = gathered && j->kind == SL_JUMPING_CAT;
     if (sums)
-        copy_sums(j, bank, last - 1, rows, outputs, j->n_outputs);
+        SL_TRY(copy_sums(env, j, bank, last - 1, rows, outputs, j->n_outputs));
     else if (gathered)
-        make_larger(h, bank, rows * j->hidden);
-    SL_TRY(product(env, j, params, last, h, rows, sums, outputs, j->n_outputs));
-    return add_bias(env, j, params, outputs, rows);
+        SL_TRY(env->kernels->maximum(rows * j->hidden, bank, h));
+    const struct product all = {.layer = last,
+                                .beta = sums,
+                                .bias = params + j->offset[BIAS],
+                                .outputs = outputs,
+                                .stride = j->n_outputs};
+    return product(env, j, params, &all, h, rows);
 }

@@ -53,17 +53,51 @@ struct sl_layer sl_layer_square(const struct sl_layer *layer)
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n)
 {
     float *p = sl_mempool_alloc(env->pool, n * sizeof *p);
-    if (!p)
+    if (p)
+        return p;
+    if (env->device && !env->device->is_host) // it has said what there is and what to do
+        sl_fail_prefix(SL_ENOMEM, "activations of a mini-batch");
+    else
         sl_fail(SL_ENOMEM,
-                "no memory for %llu MiB of activations: make sampler.batch_size or the fanout "
+                "no memory for %llu KiB of activations: make sampler.batch_size or the fanout "
                 "smaller",
-                (unsigned long long)(n * sizeof *p >> 20));
-    return p;
+                (unsigned long long)(n * sizeof *p >> 10));
+    return NULL;
 }
 
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n)
 {
     return (uint32_t *)(void *)sl_layer_floats(env, n);
+}
+
+void *sl_layer_note(const struct sl_layer_env *env, size_t bytes)
+{
+    void *p = sl_mempool_alloc(env->notes, bytes);
+    if (!p)
+        sl_fail(SL_ENOMEM, "no memory for %zu bytes of a layer's notes", bytes);
+    return p;
+}
+
+int sl_layer_upload_words(const struct sl_layer_env *env, const uint32_t *host, uint64_t n,
+                          const uint32_t **out)
+{
+    *out = host;
+    if (env->device->is_host || !host)
+        return SL_OK;
+    uint32_t *copy = sl_layer_words(env, n);
+    if (!copy)
+        return SL_ENOMEM;
+    *out = copy;
+    return env->device->copy(copy, host, n * sizeof *copy);
+}
+
+int sl_layer_upload_floats(const struct sl_layer_env *env, const float *host, uint64_t n,
+                           const float **out)
+{
+    const uint32_t *words;
+    SL_TRY(sl_layer_upload_words(env, (const uint32_t *)(const void *)host, n, &words));
+    *out = (const float *)(const void *)words;
+    return SL_OK;
 }
 
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
@@ -76,7 +110,7 @@ bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_
     // Products: forward and weight gradient, and the input gradient where it is wanted.
     double products = input_gradient ? 3 : 2;
     double flop = 2.0 * layer->d_in * layer->d_out * products;
-    double edges = csr->indptr[csr->n_dst];
+    double edges = csr->n_edges;
     // Aggregated last, the gradient must come back through the edges for the weights' sake; first,
     // only for the input's.
     double first = flop * csr->n_dst / FLOP_PER_NS +
@@ -92,6 +126,31 @@ int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *laye
     return env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, rows, layer->d_out,
                               layer->d_in, 1, x, layer->d_in, weight, layer->d_in, beta, y,
                               layer->d_out, env->pool);
+}
+
+int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const float *x, uint64_t rows, const float *weight, float beta, float *y,
+                          struct sl_layer_epilogue *after)
+{
+    if (!after || !after->offered)
+        return sl_layer_product(env, layer, x, rows, weight, beta, y);
+    const struct sl_gemm_bias_act_args args = {
+        .precision = env->precision,
+        .m = rows,
+        .n = layer->d_out,
+        .k = layer->d_in,
+        .a = x,
+        .b = weight,
+        .lda = layer->d_in,
+        .ldb = layer->d_in,
+        .beta = beta,
+        .c = y,
+        .ldc = layer->d_out,
+        .bias = after->bias,
+        .act = after->act,
+    };
+    after->applied = true;
+    return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -111,96 +170,61 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
                               env->pool);
 }
 
-float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                          const float *weights)
+int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                      const float *weights, enum sl_row_sum what, float **out)
 {
-    float *sums = sl_layer_floats(env, csr->n_dst);
-    if (!sums)
-        return NULL;
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        float sum = weights ? 0 : (float)(csr->indptr[i + 1] - csr->indptr[i]);
-        for (uint32_t e = csr->indptr[i]; weights && e < csr->indptr[i + 1]; e++)
-            sum += weights[e];
-        sums[i] = sum;
-    }
-    return sums;
-}
-
-float *sl_layer_mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                           const float *weights)
-{
-    float *scale = sl_layer_edge_sums(env, csr, weights);
-    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
-        scale[i] = scale[i] > 0 ? 1.0f / scale[i] : 0.0f;
-    return scale;
-}
-
-static bool is_loop(const struct sl_csr_view *csr, uint32_t row, uint32_t edge)
-{
-    return csr->indices[edge] == row; // destinations are the first sources
-}
-
-static uint32_t count_loops(const struct sl_csr_view *csr)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < csr->n_dst; i++)
-        for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++)
-            n += is_loop(csr, i, e);
-    return n;
+    *out = sl_layer_floats(env, csr->n_dst);
+    return *out ? env->kernels->row_sums(csr, weights, what, *out) : SL_ENOMEM;
 }
 
 int sl_layer_fix_loops(const struct sl_layer_env *env, struct sl_hop *hop, bool append_self)
 {
     const struct sl_csr_view *csr = &hop->csr;
-    uint32_t loops = count_loops(csr);
+    uint32_t loops = 0;
+    if (!append_self)
+        SL_TRY(env->kernels->count_loops(csr, &loops));
     if (loops == 0 && !append_self)
         return SL_OK;
-    uint64_t n_edges = (uint64_t)csr->indptr[csr->n_dst] - loops + (append_self ? csr->n_dst : 0);
-    if (n_edges > UINT32_MAX)
+    uint64_t room = (uint64_t)csr->n_edges + (append_self ? csr->n_dst : 0);
+    if (room > UINT32_MAX)
         return sl_fail(SL_EUNSUPPORTED,
                        "a hop of %llu edges with the vertices themselves: wanted less than 2^32; "
                        "make sampler.batch_size or the fanout smaller",
-                       (unsigned long long)n_edges);
-    uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_dst + 1);
-    uint32_t *indices = sl_layer_words(env, n_edges);
-    float *weights = hop->weights ? sl_layer_floats(env, n_edges) : NULL;
-    if (!indptr || !indices || (hop->weights && !weights))
+                       (unsigned long long)room);
+    uint32_t n_edges;
+    const struct sl_fix_loops_args args = {
+        .csr = *csr,
+        .weight = hop->weights,
+        .append_self = append_self,
+        .indptr = sl_layer_words(env, (uint64_t)csr->n_dst + 1),
+        .indices = sl_layer_words(env, room),
+        .out_weight = hop->weights ? sl_layer_floats(env, room) : NULL,
+        .n_edges = &n_edges,
+    };
+    if (!args.indptr || !args.indices || (hop->weights && !args.out_weight))
         return SL_ENOMEM;
-    uint32_t to = 0;
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        float sum = 0;
-        indptr[i] = to;
-        for (uint32_t e = csr->indptr[i]; e < csr->indptr[i + 1]; e++) {
-            if (is_loop(csr, i, e))
-                continue;
-            if (weights)
-                sum += weights[to] = hop->weights[e];
-            indices[to++] = csr->indices[e];
-        }
-        if (!append_self)
-            continue;
-        if (weights)
-            weights[to] = to > indptr[i] ? sum / (float)(to - indptr[i]) : 1.0f;
-        indices[to++] = i;
-    }
-    indptr[csr->n_dst] = to;
-    hop->csr.indptr = indptr;
-    hop->csr.indices = indices;
-    hop->weights = weights;
+    SL_TRY(env->kernels->fix_loops(&args, env->pool));
+    hop->csr.n_edges = n_edges;
+    hop->csr.indptr = args.indptr;
+    hop->csr.indices = args.indices;
+    hop->weights = args.out_weight;
     return SL_OK;
 }
 
 int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                        struct sl_csr_view *transposed, uint32_t **edge)
 {
-    uint32_t n_edges = csr->indptr[csr->n_dst];
+    uint32_t n_edges = csr->n_edges;
     uint32_t *indptr = sl_layer_words(env, (uint64_t)csr->n_src + 1);
     uint32_t *indices = sl_layer_words(env, n_edges);
     uint32_t *from = edge ? sl_layer_words(env, n_edges) : NULL;
     if (!indptr || !indices || (edge && !from))
         return SL_ENOMEM;
-    *transposed = (struct sl_csr_view){
-        .n_dst = csr->n_src, .n_src = csr->n_dst, .indptr = indptr, .indices = indices};
+    *transposed = (struct sl_csr_view){.n_dst = csr->n_src,
+                                       .n_src = csr->n_dst,
+                                       .n_edges = n_edges,
+                                       .indptr = indptr,
+                                       .indices = indices};
     if (edge)
         *edge = from;
     return env->kernels->transpose(csr, indptr, indices, from, env->pool);
@@ -234,12 +258,13 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
     float *weights = NULL;
     SL_TRY(sl_layer_transpose(env, csr, &transposed, tape->hop.weights ? &edge : NULL));
     if (edge) {
-        uint32_t n_edges = csr->indptr[csr->n_dst];
+        uint32_t n_edges = csr->n_edges;
         weights = sl_layer_floats(env, n_edges);
         if (!weights)
             return SL_ENOMEM;
-        for (uint32_t e = 0; e < n_edges; e++)
-            weights[e] = tape->hop.weights[edge[e]];
+        // Rows of one float.
+        SL_TRY(env->kernels->gather_rows(tape->hop.weights, SL_DTYPE_F32, n_edges, 1, edge, n_edges,
+                                         weights));
     }
     struct sl_aggregate_args args = {
         .csr = transposed,
@@ -257,7 +282,8 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
 }
 
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
-                       const float *weight, bool input_gradient, struct sl_layer_tape *tape)
+                       const float *weight, bool input_gradient, struct sl_layer_epilogue *after,
+                       struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
@@ -275,7 +301,8 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
     if (!tape->aggregated)
         return SL_ENOMEM;
     SL_TRY(sl_layer_aggregate(env, tape, tape->x, layer->d_in, tape->aggregated));
-    return sl_layer_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y);
+    return sl_layer_last_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y,
+                                 after);
 }
 
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,

@@ -4,7 +4,7 @@
  * A layer maps the rows of its source vertices x (n_src, d_in) to rows of its destination vertices
  * y (n_dst, d_out); the destinations are the first n_dst sources. One kind of layer is one file
  * (layer_*.c) that fills a struct sl_layer_kind, and one line in the table of model.c. Layers own
- * no memory: parameters lie in the flat vector of the board, everything else in the pool of the
+ * no memory: parameters lie in the flat vector of the board, everything else in the pools of the
  * mini-batch. What surrounds a layer, its bias among it, is the model's (model.h): a layer is
  * PyTorch Geometric's `conv` without the bias that it adds last.
  *
@@ -12,6 +12,11 @@
  * out = (A x) W', so the product may come first or last. sl_layer_transform_first() picks the
  * cheaper one from the shapes of the hop alone: equal blocks take equal ways, and so give equal
  * bits, wherever they are computed.
+ *
+ * WHERE ARRAYS LIE. A layer computes on a device (common/device/device.h), whose memory the
+ * processor may not look into. Parameters, gradients, rows and adjacencies are the device's and
+ * `pool` is of its memory: layers hand these to kernels and never follow them. What the processor
+ * itself reads and writes, a layer's notes and the lists that inference makes, is in `notes`.
  */
 #ifndef SL_TRAINER_LAYER_H
 #define SL_TRAINER_LAYER_H
@@ -20,6 +25,7 @@
 #include <stdint.h>
 
 #include "common/base/mempool.h"
+#include "common/device/device.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
 
@@ -99,8 +105,21 @@ struct sl_hop {
 // Where a layer computes.
 struct sl_layer_env {
     const struct sl_kernels *kernels;
+    const struct sl_device *device; // whose memory the kernels' arrays are in
     enum sl_precision precision;
-    struct sl_mempool *pool; // of the mini-batch
+    struct sl_mempool *pool;  // of the mini-batch, device memory: everything that kernels see
+    struct sl_mempool *notes; // of the mini-batch, the process's own: what the processor notes down
+};
+
+/*
+ * The bias and activation that follow a layer whose last operation is a product, for this product
+ * to apply: one pass over the rows less. A kind takes the offer or leaves it.
+ */
+struct sl_layer_epilogue {
+    bool offered;      // a norm or a dropout between forbids it
+    const float *bias; // (d_out) or NULL
+    enum sl_activation act;
+    bool applied; // out
 };
 
 // What forward leaves for backward. Valid until the pool is reset.
@@ -109,10 +128,11 @@ struct sl_layer_tape {
     const float *x;            // (n_src, d_in)
     bool training;             // batch statistics and dropout
     struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
-    // (n_dst, d_out), without the bias. The model adds what follows in place: backward must not
-    // read it.
+    struct sl_layer_epilogue after;
+    // (n_dst, d_out), without the bias, or with what `after` offered. The model adds what follows
+    // in place: backward must not read it.
     float *y;
-    void *own; // what the kind alone knows, in the pool
+    void *own; // what the kind alone knows, in the notes
     // Of sl_layer_propagate():
     float *aggregated; // (n_dst, d_in), NULL when the product came first
     float *row_scale;  // (n_dst)
@@ -124,18 +144,29 @@ struct sl_layer_tape {
  * Rows of layer-wise inference: all neighbours of some vertices, straight from the topology.
  * Where the kind says self_edge the row's own self-loops are left out and its list ends with the
  * vertex itself.
+ *
+ * The lists are made by the processor, which names vertices by their ids (`lists`). Kernels read a
+ * copy (`csr`) whose indices are rows of x: ids too where x has all vertices, or else their places
+ * among those that the piece needs, x_ids. On a CPU device both are the same arrays.
  */
 struct sl_infer_piece {
-    struct sl_csr_view csr;                 // source = all vertices
+    // The processor's.
+    struct sl_csr_view lists;               // source = all vertices
     const uint32_t *ids;                    // (n_dst) the rows' vertices
     const uint64_t *indptr;                 // whole graph: in-degrees
     const struct sl_self_loops *self_loops; // of the graph (common/data/self_loops.h); NULL: none
     // (n_edges) how much each neighbour counts, or NULL: all the same. What stands there for the
     // vertex itself is not looked at.
-    const float *weights;
-    enum sl_dtype x_dtype; // F32 or F16
-    const void *x;         // (n_src, d_in)
-    float *y;              // (n_dst, d_out), without the bias
+    const float *list_weights;
+    const uint32_t *x_ids; // (csr.n_src) the vertices that x has, ascending; NULL: all
+    // The device's.
+    struct sl_csr_view csr; // source = rows of x
+    const uint32_t *self;   // (n_dst) rows of x that are those of `ids`
+    const float *weights;   // (n_edges) list_weights, or NULL
+    enum sl_dtype x_dtype;  // F32 or F16
+    const void *x;          // (csr.n_src, d_in)
+    float *y;               // (n_dst, d_out), without the bias, or with what `after` offered
+    struct sl_layer_epilogue *after;
 };
 
 #define SL_LAYER_NO_BIAS UINT32_MAX
@@ -188,22 +219,30 @@ float sl_layer_glorot_bound(uint64_t rows, uint64_t columns);
 // The layer as one of d_out inputs, for the products with a weight that is (d_out, d_out).
 struct sl_layer sl_layer_square(const struct sl_layer *layer);
 
-// Pool memory for n floats (n elements of 4 bytes), or NULL after sl_fail().
+// Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);
+// Notes, the processor's (not zeroed); or NULL after sl_fail().
+void *sl_layer_note(const struct sl_layer_env *env, size_t bytes);
+
+/*
+ * *out: where the device reads n elements at `host`, the processor's: a copy in pool memory, or
+ * `host` itself where that is the device's, or NULL. They must stay as they are until the next
+ * sync(), as notes do. SL_ENOMEM.
+ */
+int sl_layer_upload_words(const struct sl_layer_env *env, const uint32_t *host, uint64_t n,
+                          const uint32_t **out);
+int sl_layer_upload_floats(const struct sl_layer_env *env, const float *host, uint64_t n,
+                           const float **out);
 
 // True when y = A (x W') is expected to be cheaper than (A x) W'.
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
                               bool input_gradient);
 
-// (n_dst, in the pool) for each row the sum of its edges' weights, or how many edges it has where
-// weights is NULL. NULL without memory.
-float *sl_layer_edge_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                          const float *weights);
-
-// (n_dst, in the pool) one over those, 0 for a row without edges: what makes a mean of a sum.
-float *sl_layer_mean_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                           const float *weights);
+// *out (n_dst, in the pool): what the weights of each row's edges come to (kernels: row_sums);
+// SL_ROW_INVERSE makes a mean of a sum. weights NULL: all are 1.
+int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                      const float *weights, enum sl_row_sum what, float **out);
 
 /*
  * Leaves out the hop's edges from a row to itself; with `append_self` each row's list then ends
@@ -227,10 +266,12 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
 /*
  * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W', where A is
  * the hop under its edges' weights and the tape's scales, and weight is (d_out, d_in). Allocates
- * tape->y and, when the aggregation came first, tape->aggregated.
+ * tape->y and, when the aggregation came first, tape->aggregated. Only then is the product the last
+ * operation, and `after` as of sl_layer_last_product().
  */
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
-                       const float *weight, bool input_gradient, struct sl_layer_tape *tape);
+                       const float *weight, bool input_gradient, struct sl_layer_epilogue *after,
+                       struct sl_layer_tape *tape);
 
 // dweight += ; dx = A' dy W unless NULL.
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -240,6 +281,10 @@ int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_
 // y (rows, d_out) = x (rows, d_in) weight' + beta * y; weight is (d_out, d_in).
 int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
                      uint64_t rows, const float *weight, float beta, float *y);
+// The same, and where an epilogue is offered (`after` may be NULL) it is applied to y.
+int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const float *x, uint64_t rows, const float *weight, float beta, float *y,
+                          struct sl_layer_epilogue *after);
 // dx (rows, d_in) = dy (rows, d_out) weight + beta * dx.
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, uint64_t rows, const float *weight, float beta,

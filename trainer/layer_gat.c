@@ -26,11 +26,8 @@
  */
 #include "trainer/layer.h"
 
-#include <string.h>
-
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/simd.h"
 #include "trainer/sources.h"
 
 enum { ATT_SRC, ATT_DST, BIAS, LIN_WEIGHT, RES_WEIGHT };
@@ -111,18 +108,12 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return RES_WEIGHT + 1;
 }
 
-// (heads, heads * width, in the pool) att on the diagonal blocks, zero elsewhere.
-static float *attention_matrix(const struct sl_layer_env *env, const float *att, uint32_t heads,
-                               uint32_t width)
+// *out (heads, heads * width, in the pool): att on the diagonal blocks, zero elsewhere.
+static int attention_matrix(const struct sl_layer_env *env, const float *att, uint32_t heads,
+                            uint32_t width, float **out)
 {
-    uint64_t columns = (uint64_t)heads * width;
-    float *matrix = sl_layer_floats(env, heads * columns);
-    if (!matrix)
-        return NULL;
-    memset(matrix, 0, heads * columns * sizeof *matrix);
-    for (uint64_t h = 0; h < heads; h++)
-        memcpy(matrix + h * columns + h * width, att + h * width, width * sizeof *matrix);
-    return matrix;
+    *out = sl_layer_floats(env, (uint64_t)heads * heads * width);
+    return *out ? env->kernels->block_diagonal(att, heads, width, *out) : SL_ENOMEM;
 }
 
 // score (rows, heads) of z (rows, heads * width).
@@ -130,9 +121,8 @@ static int scores(const struct sl_layer_env *env, const float *z, uint64_t rows,
                   uint32_t heads, uint32_t width, float *score)
 {
     uint64_t columns = (uint64_t)heads * width;
-    const float *matrix = attention_matrix(env, att, heads, width);
-    if (!matrix)
-        return SL_ENOMEM;
+    float *matrix;
+    SL_TRY(attention_matrix(env, att, heads, width, &matrix));
     return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, rows, heads, columns, 1, z,
                               columns, matrix, columns, 0, score, heads, env->pool);
 }
@@ -143,38 +133,15 @@ static int scores_backward(const struct sl_layer_env *env, const float *dscore, 
                            float *dz, float *datt)
 {
     uint64_t columns = (uint64_t)heads * width;
-    const float *matrix = attention_matrix(env, att, heads, width);
-    float *products = sl_layer_floats(env, heads * columns);
-    if (!matrix || !products)
+    float *products = sl_layer_floats(env, heads * columns), *matrix;
+    if (!products)
         return SL_ENOMEM;
+    SL_TRY(attention_matrix(env, att, heads, width, &matrix));
     SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, rows, columns, heads, 1,
                               dscore, heads, matrix, columns, 1, dz, columns, env->pool));
     SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, heads, columns, rows, 1,
                               dscore, heads, z, columns, 0, products, columns, env->pool));
-    for (uint64_t h = 0; h < heads; h++)
-        for (uint64_t c = 0; c < width; c++)
-            datt[h * width + c] += products[h * columns + h * width + c];
-    return SL_OK;
-}
-
-// out (rows, width) += scale * the sum of the heads of y (rows, heads * width).
-SL_SIMD static void add_heads(const float *y, uint64_t rows, uint32_t heads, uint32_t width,
-                              float scale, float *out)
-{
-    for (uint64_t i = 0; i < rows; i++)
-        for (uint64_t h = 0; h < heads; h++)
-            for (uint64_t c = 0; c < width; c++)
-                out[i * width + c] += scale * y[(i * heads + h) * width + c];
-}
-
-// out (rows, heads * width): each head gets scale * dy (rows, width).
-SL_SIMD static void spread_heads(const float *dy, uint64_t rows, uint32_t heads, uint32_t width,
-                                 float scale, float *out)
-{
-    for (uint64_t i = 0; i < rows; i++)
-        for (uint64_t h = 0; h < heads; h++)
-            for (uint64_t c = 0; c < width; c++)
-                out[(i * heads + h) * width + c] = scale * dy[i * width + c];
+    return env->kernels->add_block_diagonal(products, heads, width, datt);
 }
 
 static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
@@ -182,7 +149,7 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     uint32_t heads = heads_of(layer), width = head_width(layer);
-    uint64_t n_alpha = (uint64_t)csr->indptr[csr->n_dst] * heads;
+    uint64_t n_alpha = (uint64_t)csr->n_edges * heads;
     own->score_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
     own->score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
     own->alpha = sl_layer_floats(env, n_alpha);
@@ -207,8 +174,8 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
     own->kept = sl_layer_floats(env, n_alpha);
     if (!own->kept)
         return SL_ENOMEM;
-    memcpy(own->kept, own->alpha, n_alpha * sizeof *own->kept);
-    return env->kernels->dropout(own->kept, csr->indptr[csr->n_dst], heads, &tape->dropout);
+    SL_TRY(env->device->copy(own->kept, own->alpha, n_alpha * sizeof *own->kept));
+    return env->kernels->dropout(own->kept, csr->n_edges, heads, &tape->dropout);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -219,9 +186,10 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer wide = widened(layer);
-    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
-        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+        return SL_ENOMEM;
+    *own = (struct own){0};
     tape->own = own;
     own->z = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
@@ -240,15 +208,13 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
         .y = heads,
     };
     SL_TRY(env->kernels->aggregate_heads(&args));
-    if (layer->last) {
-        memset(tape->y, 0, (uint64_t)csr->n_dst * layer->d_out * sizeof *tape->y);
-        add_heads(heads, csr->n_dst, heads_of(layer), layer->d_out, 1.0f / (float)heads_of(layer),
-                  tape->y);
-    }
+    if (layer->last)
+        SL_TRY(env->kernels->sum_heads(heads, csr->n_dst, heads_of(layer), layer->d_out,
+                                       1.0f / (float)heads_of(layer), 0, tape->y));
     if (!layer->options->residual)
         return SL_OK;
-    return sl_layer_product(env, layer, tape->x, csr->n_dst, params + layer->offset[RES_WEIGHT], 1,
-                            tape->y);
+    return sl_layer_last_product(env, layer, tape->x, csr->n_dst,
+                                 params + layer->offset[RES_WEIGHT], 1, tape->y, &tape->after);
 }
 
 // dz (n_src, H*C, assigned) and the gradient of att, for the gradient dheads of all heads.
@@ -259,7 +225,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
     uint32_t heads = heads_of(layer), width = head_width(layer);
-    uint32_t n_edges = csr->indptr[csr->n_dst];
+    uint32_t n_edges = csr->n_edges;
     struct sl_csr_view transposed;
     uint32_t *edge;
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
@@ -313,8 +279,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
         dheads = sl_layer_floats(env, (uint64_t)csr->n_dst * wide.d_out);
         if (!dheads)
             return SL_ENOMEM;
-        spread_heads(dy, csr->n_dst, heads_of(layer), layer->d_out, 1.0f / (float)heads_of(layer),
-                     dheads);
+        SL_TRY(env->kernels->spread_heads(dy, csr->n_dst, heads_of(layer), layer->d_out,
+                                          1.0f / (float)heads_of(layer), dheads));
     }
     float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     if (!dz)
@@ -343,7 +309,21 @@ struct group {
     float *alpha;                 // (n_edges, heads)
     float *y;                     // (n_dst, heads * width)
     float *chunk;
+    const uint32_t *own; // (n_dst) the rows' own places among the sources
 };
+
+// A row's list ends with the vertex itself.
+static int find_own(const struct sl_layer_env *env, const struct sl_sources *sources,
+                    const uint32_t **out)
+{
+    const struct sl_csr_view *lists = &sources->lists;
+    uint32_t *own = sl_layer_note(env, lists->n_dst * sizeof *own);
+    if (!own)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < lists->n_dst; i++)
+        own[i] = lists->indices[lists->indptr[i + 1] - 1];
+    return sl_layer_upload_words(env, own, lists->n_dst, out);
+}
 
 static int group_alloc(const struct sl_layer_env *env, const struct sl_sources *sources,
                        struct group *g)
@@ -352,9 +332,11 @@ static int group_alloc(const struct sl_layer_env *env, const struct sl_sources *
     g->z = sl_layer_floats(env, sources->n * columns);
     g->score_src = sl_layer_floats(env, (uint64_t)sources->n * g->heads);
     g->score_dst = sl_layer_floats(env, n_dst * g->heads);
-    g->alpha = sl_layer_floats(env, (uint64_t)sources->csr.indptr[n_dst] * g->heads);
+    g->alpha = sl_layer_floats(env, (uint64_t)sources->csr.n_edges * g->heads);
     g->y = sl_layer_floats(env, n_dst * columns);
-    return g->z && g->score_src && g->score_dst && g->alpha && g->y ? SL_OK : SL_ENOMEM;
+    if (!g->z || !g->score_src || !g->score_dst || !g->alpha || !g->y)
+        return SL_ENOMEM;
+    return find_own(env, sources, &g->own);
 }
 
 // g->y of the heads first .. first + g->heads - 1.
@@ -369,12 +351,9 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
                               g->heads * g->width, &g->chunk, g->z));
     SL_TRY(scores(env, g->z, sources->n, params + layer->offset[ATT_SRC] + column, g->heads,
                   g->width, g->score_src));
-    // A row's list ends with the vertex itself, so its own z is there. Until the sums are made,
-    // g->y has room for those rows.
-    uint64_t row_bytes = (uint64_t)g->heads * g->width * sizeof *g->z;
-    for (uint32_t i = 0; i < csr->n_dst; i++)
-        memcpy((char *)g->y + i * row_bytes,
-               (const char *)g->z + csr->indices[csr->indptr[i + 1] - 1] * row_bytes, row_bytes);
+    // The rows' own z: until the sums are made, g->y has room for them.
+    SL_TRY(env->kernels->gather_rows(g->z, SL_DTYPE_F32, sources->n, g->heads * g->width, g->own,
+                                     csr->n_dst, g->y));
     SL_TRY(scores(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
                   g->width, g->score_dst));
     const struct sl_edge_softmax_args softmax = {
@@ -401,18 +380,17 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     uint32_t step = sl_sources_columns(&sources, g.width, heads * g.width) / g.width;
     g.heads = step;
     SL_TRY(group_alloc(env, &sources, &g));
-    memset(piece->y, 0, (uint64_t)n_dst * layer->d_out * sizeof *piece->y);
     for (uint32_t first = 0; first < heads; first += step) {
         g.heads = SL_MIN(step, heads - first);
         SL_TRY(infer_heads(env, layer, params, piece, &sources, first, &g));
         if (layer->last) {
-            add_heads(g.y, n_dst, g.heads, g.width, 1.0f / (float)heads, piece->y);
+            SL_TRY(env->kernels->sum_heads(g.y, n_dst, g.heads, g.width, 1.0f / (float)heads,
+                                           first > 0, piece->y));
             continue;
         }
-        uint64_t columns = (uint64_t)g.heads * g.width;
-        for (uint64_t i = 0; i < n_dst; i++)
-            memcpy(piece->y + i * layer->d_out + (uint64_t)first * g.width, g.y + i * columns,
-                   columns * sizeof *g.y);
+        size_t columns = (size_t)g.heads * g.width * sizeof *g.y;
+        SL_TRY(env->device->copy_2d(piece->y + (uint64_t)first * g.width,
+                                    layer->d_out * sizeof *g.y, g.y, columns, columns, n_dst));
     }
     if (!layer->options->residual)
         return SL_OK;
@@ -420,9 +398,9 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     if (!own)
         return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->ids, n_dst, own));
-    return sl_layer_product(env, layer, own, n_dst, params + layer->offset[RES_WEIGHT], 1,
-                            piece->y);
+                                     piece->self, n_dst, own));
+    return sl_layer_last_product(env, layer, own, n_dst, params + layer->offset[RES_WEIGHT], 1,
+                                 piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_gat = {

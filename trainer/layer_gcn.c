@@ -29,7 +29,6 @@
 #include "trainer/layer.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
@@ -50,74 +49,29 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return N_TENSORS;
 }
 
-static float inverse_root(uint64_t degree)
-{
-    return degree ? 1.0f / sqrtf((float)degree) : 0.0f;
-}
-
-// col_scale = c, row_root = r and full = the degrees that sampled rows are scaled to.
-static int graph_degrees(const struct sl_layer *layer, struct sl_layer_tape *tape, float *row_root,
-                         float *full)
-{
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    const uint32_t *degrees = tape->hop.degrees;
-    uint64_t own = own_loop(layer);
-    if (!degrees)
-        return sl_fail(SL_EPROTO, "a block for a GCN carries no in-degrees: sampler and trainer "
-                                  "are not of the same build");
-    for (uint32_t j = 0; j < csr->n_src; j++)
-        tape->col_scale[j] = inverse_root(degrees[j] + own);
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        row_root[i] = tape->col_scale[i];
-        full[i] = (float)degrees[i];
-    }
-    return SL_OK;
-}
-
-static int block_degrees(const struct sl_layer_env *env, const struct sl_layer *layer,
-                         struct sl_layer_tape *tape, float *row_root, float *full)
-{
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    uint64_t own = own_loop(layer);
-    uint32_t *out = sl_layer_words(env, csr->n_src);
-    if (!out)
-        return SL_ENOMEM;
-    memset(out, 0, csr->n_src * sizeof *out);
-    for (uint32_t e = 0; e < csr->indptr[csr->n_dst]; e++)
-        out[csr->indices[e]]++;
-    for (uint32_t j = 0; j < csr->n_src; j++)
-        tape->col_scale[j] = inverse_root(out[j] + (j < csr->n_dst ? own : 0));
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        uint32_t in = csr->indptr[i + 1] - csr->indptr[i];
-        row_root[i] = inverse_root(in + own);
-        full[i] = (float)in;
-    }
-    return SL_OK;
-}
-
 static int scales(const struct sl_layer_env *env, const struct sl_layer *layer,
                   struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    float *row_root = sl_layer_floats(env, csr->n_dst), *full = sl_layer_floats(env, csr->n_dst);
-    tape->row_scale = sl_layer_edge_sums(env, csr, tape->hop.weights);
+    bool graph = layer->options->degrees == SL_DEGREES_GRAPH;
+    if (graph && !tape->hop.degrees)
+        return sl_fail(SL_EPROTO, "a block for a GCN carries no in-degrees: sampler and trainer "
+                                  "are not of the same build");
+    tape->row_scale = sl_layer_floats(env, csr->n_dst);
     tape->col_scale = sl_layer_floats(env, csr->n_src);
     tape->self_scale = own_loop(layer) ? sl_layer_floats(env, csr->n_dst) : NULL;
-    if (!row_root || !full || !tape->row_scale || !tape->col_scale ||
-        (own_loop(layer) && !tape->self_scale))
+    if (!tape->row_scale || !tape->col_scale || (own_loop(layer) && !tape->self_scale))
         return SL_ENOMEM;
-    if (layer->options->degrees == SL_DEGREES_GRAPH)
-        SL_TRY(graph_degrees(layer, tape, row_root, full));
-    else
-        SL_TRY(block_degrees(env, layer, tape, row_root, full));
-    for (uint32_t i = 0; i < csr->n_dst; i++) {
-        float sampled = tape->row_scale[i];
-        float up = sampled > 0 ? full[i] / sampled : 0.0f;
-        tape->row_scale[i] = up * row_root[i];
-        if (tape->self_scale)
-            tape->self_scale[i] = row_root[i] * tape->col_scale[i];
-    }
-    return SL_OK;
+    const struct sl_gcn_scales_args args = {
+        .csr = *csr,
+        .degrees = graph ? tape->hop.degrees : NULL,
+        .weight = tape->hop.weights,
+        .own_loop = own_loop(layer),
+        .row_scale = tape->row_scale,
+        .col_scale = tape->col_scale,
+        .self_scale = tape->self_scale,
+    };
+    return env->kernels->gcn_scales(&args, env->pool);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -126,7 +80,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     if (own_loop(layer))
         SL_TRY(sl_layer_fix_loops(env, &tape->hop, false));
     SL_TRY(scales(env, layer, tape));
-    return sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], input_gradient, tape);
+    return sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], input_gradient,
+                              &tape->after, tape);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -135,6 +90,11 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 {
     return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_WEIGHT], tape, dy,
                                        gradient + layer->offset[LIN_WEIGHT], dx);
+}
+
+static float inverse_root(uint64_t degree)
+{
+    return degree ? 1.0f / sqrtf((float)degree) : 0.0f;
 }
 
 // In-degree of v in the whole graph, as the layer counts self-loops of the graph.
@@ -164,16 +124,16 @@ static float column_scale(const struct sl_layer *layer, const struct sl_infer_pi
 static float weigh_row(const struct sl_layer *layer, const struct sl_infer_piece *piece, uint32_t i,
                        float *weight)
 {
-    const struct sl_csr_view *csr = &piece->csr;
+    const struct sl_csr_view *csr = &piece->lists;
     uint32_t first = csr->indptr[i], end = csr->indptr[i + 1] - own_loop(layer);
     uint64_t v = piece->ids[i], degree = in_degree(layer, piece, v);
-    float sum = piece->weights ? 0 : (float)(end - first);
-    for (uint32_t e = first; piece->weights && e < end; e++)
-        sum += piece->weights[e];
+    const float *counts = piece->list_weights;
+    float sum = counts ? 0 : (float)(end - first);
+    for (uint32_t e = first; counts && e < end; e++)
+        sum += counts[e];
     float up = sum > 0 ? (float)degree / sum : 0.0f;
     for (uint32_t e = first; e < end; e++)
-        weight[e] = (piece->weights ? piece->weights[e] : 1.0f) * up *
-                    column_scale(layer, piece, csr->indices[e]);
+        weight[e] = (counts ? counts[e] : 1.0f) * up * column_scale(layer, piece, csr->indices[e]);
     if (own_loop(layer))
         weight[end] = column_scale(layer, piece, v);
     return inverse_root(degree + own_loop(layer));
@@ -187,13 +147,16 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         (!piece->self_loops || !piece->self_loops->out_degree))
         return sl_fail(SL_EINVAL, "inference of a GCN with model.degrees \"block\": the graph's "
                                   "out-degrees were not counted");
-    float *row_scale = sl_layer_floats(env, csr->n_dst);
-    float *edge_weight = sl_layer_floats(env, csr->indptr[csr->n_dst]);
+    float *list_scale = sl_layer_note(env, csr->n_dst * sizeof *list_scale);
+    float *list_weight = sl_layer_note(env, csr->n_edges * sizeof *list_weight);
     float *sum = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
-    if (!row_scale || !edge_weight || !sum)
+    if (!list_scale || !list_weight || !sum)
         return SL_ENOMEM;
     for (uint32_t i = 0; i < csr->n_dst; i++)
-        row_scale[i] = weigh_row(layer, piece, i, edge_weight);
+        list_scale[i] = weigh_row(layer, piece, i, list_weight);
+    const float *row_scale, *edge_weight;
+    SL_TRY(sl_layer_upload_floats(env, list_scale, csr->n_dst, &row_scale));
+    SL_TRY(sl_layer_upload_floats(env, list_weight, csr->n_edges, &edge_weight));
     const struct sl_aggregate_args args = {
         .csr = *csr,
         .dim = layer->d_in,
@@ -204,8 +167,8 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         .y = sum,
     };
     SL_TRY(env->kernels->aggregate(&args));
-    return sl_layer_product(env, layer, sum, csr->n_dst, params + layer->offset[LIN_WEIGHT], 0,
-                            piece->y);
+    return sl_layer_last_product(env, layer, sum, csr->n_dst, params + layer->offset[LIN_WEIGHT], 0,
+                                 piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_gcn = {

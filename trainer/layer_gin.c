@@ -61,32 +61,23 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return NORM + sl_norm_describe(o->norm, d_out, prefix, tensors + NORM);
 }
 
-// (n_dst, in the pool) what makes a row's mean weight 1.
-static float *weight_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
-                           const float *weights)
+// *out (n_dst, in the pool): what makes a row's mean weight 1; NULL without weights.
+static int weight_scale(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                        const float *weights, float **out)
 {
-    float *scale = sl_layer_edge_sums(env, csr, weights);
-    for (uint32_t i = 0; scale && i < csr->n_dst; i++)
-        scale[i] = scale[i] > 0 ? (float)(csr->indptr[i + 1] - csr->indptr[i]) / scale[i] : 0.0f;
-    return scale;
+    *out = NULL;
+    return weights ? sl_layer_row_sums(env, csr, weights, SL_ROW_MEAN_WEIGHT, out) : SL_OK;
 }
 
-static int scales(const struct sl_layer_env *env, float self, struct sl_layer_tape *tape)
+static int scales(const struct sl_layer_env *env, const float *eps, struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     tape->col_scale = NULL;
-    tape->row_scale = NULL;
-    if (tape->hop.weights) {
-        tape->row_scale = weight_scale(env, csr, tape->hop.weights);
-        if (!tape->row_scale)
-            return SL_ENOMEM;
-    }
+    SL_TRY(weight_scale(env, csr, tape->hop.weights, &tape->row_scale));
     tape->self_scale = sl_layer_floats(env, csr->n_dst);
     if (!tape->self_scale)
         return SL_ENOMEM;
-    for (uint32_t i = 0; i < csr->n_dst; i++)
-        tape->self_scale[i] = self;
-    return SL_OK;
+    return env->kernels->fill_sum(csr->n_dst, 1.0f, eps, tape->self_scale);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -96,22 +87,25 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     uint32_t n_dst = tape->hop.csr.n_dst, d_out = layer->d_out;
     enum sl_activation act = layer->options->activation;
     const float *bias = params + layer->offset[LIN0_BIAS];
-    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    const bool normal = layer->options->norm != SL_NORM_NONE;
+    struct sl_layer_epilogue inner = {
+        .offered = true, .bias = bias, .act = normal ? SL_ACT_NONE : act};
+    struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
-        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+        return SL_ENOMEM;
+    *own = (struct own){0};
     tape->own = own;
-    SL_TRY(scales(env, 1.0f + params[layer->offset[EPS]], tape));
-    SL_TRY(
-        sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], input_gradient, tape));
+    SL_TRY(scales(env, params + layer->offset[EPS], tape));
+    SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], input_gradient,
+                              &inner, tape));
     own->before = own->after = tape->y;
-    if (layer->options->norm == SL_NORM_NONE) {
-        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, act, &NO_DROPOUT));
-    } else {
+    if (!inner.applied)
+        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, inner.act, &NO_DROPOUT));
+    if (normal) {
         const struct sl_norm norm = norm_of(layer);
         own->after = sl_layer_floats(env, (uint64_t)n_dst * d_out);
         if (!own->after)
             return SL_ENOMEM;
-        SL_TRY(k->bias_act(own->before, n_dst, d_out, bias, SL_ACT_NONE, &NO_DROPOUT));
         SL_TRY(sl_norm_forward(env, &norm, params, own->before, n_dst, tape->training, own->after,
                                &own->norm));
         SL_TRY(k->bias_act(own->after, n_dst, d_out, NULL, act, &NO_DROPOUT));
@@ -120,8 +114,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     if (!tape->y)
         return SL_ENOMEM;
     const struct sl_layer square = sl_layer_square(layer);
-    return sl_layer_product(env, &square, own->after, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
-                            tape->y);
+    return sl_layer_last_product(env, &square, own->after, n_dst,
+                                 params + layer->offset[LIN1_WEIGHT], 0, tape->y, &tape->after);
 }
 
 // The sum of <dsum_i, x_i> over the destinations, where dsum = d lins.0.
@@ -135,11 +129,7 @@ static int eps_gradient(const struct sl_layer_env *env, const struct sl_layer *l
         return SL_ENOMEM;
     SL_TRY(sl_layer_product_backward(env, layer, d, n_dst, params + layer->offset[LIN0_WEIGHT], 0,
                                      dsum));
-    double sum = 0;
-    for (uint64_t e = 0; e < n; e++)
-        sum += (double)dsum[e] * (double)tape->x[e];
-    gradient[layer->offset[EPS]] += (float)sum;
-    return SL_OK;
+    return env->kernels->add_dot(n, dsum, tape->x, gradient + layer->offset[EPS], env->pool);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -181,11 +171,11 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     enum sl_activation act = layer->options->activation;
     const float *bias = params + layer->offset[LIN0_BIAS];
     uint64_t n = (uint64_t)n_dst * layer->d_in;
-    float *scale = piece->weights ? weight_scale(env, &piece->csr, piece->weights) : NULL;
-    float *sum = sl_layer_floats(env, n), *self = sl_layer_floats(env, n);
+    float *sum = sl_layer_floats(env, n), *self = sl_layer_floats(env, n), *scale;
     float *inner = sl_layer_floats(env, (uint64_t)n_dst * d_out);
-    if ((piece->weights && !scale) || !sum || !self || !inner)
+    if (!sum || !self || !inner)
         return SL_ENOMEM;
+    SL_TRY(weight_scale(env, &piece->csr, piece->weights, &scale));
     const struct sl_aggregate_args args = {
         .csr = piece->csr,
         .dim = layer->d_in,
@@ -196,22 +186,22 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         .y = sum,
     };
     SL_TRY(k->aggregate(&args));
-    SL_TRY(k->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in, piece->ids,
+    SL_TRY(k->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in, piece->self,
                           n_dst, self));
-    float own = 1.0f + params[layer->offset[EPS]];
-    for (uint64_t e = 0; e < n; e++)
-        sum[e] += own * self[e];
-    SL_TRY(sl_layer_product(env, layer, sum, n_dst, params + layer->offset[LIN0_WEIGHT], 0, inner));
-    if (layer->options->norm != SL_NORM_NONE) {
+    SL_TRY(k->add_scaled(n, 1.0f, params + layer->offset[EPS], self, sum));
+    const bool normal = layer->options->norm != SL_NORM_NONE;
+    struct sl_layer_epilogue first = {
+        .offered = true, .bias = bias, .act = normal ? SL_ACT_NONE : act};
+    SL_TRY(sl_layer_last_product(env, layer, sum, n_dst, params + layer->offset[LIN0_WEIGHT], 0,
+                                 inner, &first));
+    if (normal) {
         const struct sl_norm norm = norm_of(layer);
-        SL_TRY(k->bias_act(inner, n_dst, d_out, bias, SL_ACT_NONE, &NO_DROPOUT));
         SL_TRY(sl_norm_infer(env, &norm, params, inner, n_dst));
-        bias = NULL;
+        SL_TRY(k->bias_act(inner, n_dst, d_out, NULL, act, &NO_DROPOUT));
     }
-    SL_TRY(k->bias_act(inner, n_dst, d_out, bias, act, &NO_DROPOUT));
     const struct sl_layer square = sl_layer_square(layer);
-    return sl_layer_product(env, &square, inner, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
-                            piece->y);
+    return sl_layer_last_product(env, &square, inner, n_dst, params + layer->offset[LIN1_WEIGHT], 0,
+                                 piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_gin = {

@@ -54,9 +54,10 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
                        const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
-        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+        return SL_ENOMEM;
+    *own = (struct own){0};
     tape->own = own;
     uint64_t n = (uint64_t)csr->n_dst * layer->d_in;
     own->max = sl_layer_floats(env, n);
@@ -112,13 +113,12 @@ static int forward_mean(const struct sl_layer_env *env, const struct sl_layer *l
 {
     if (is_gcn(layer))
         SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
-    tape->row_scale = sl_layer_mean_scale(env, &tape->hop.csr, tape->hop.weights);
-    if (!tape->row_scale)
-        return SL_ENOMEM;
+    SL_TRY(sl_layer_row_sums(env, &tape->hop.csr, tape->hop.weights, SL_ROW_INVERSE,
+                             &tape->row_scale));
     tape->col_scale = NULL;
     tape->self_scale = NULL;
     return sl_layer_propagate(env, layer, params + layer->offset[LIN_L_WEIGHT], input_gradient,
-                              tape);
+                              is_gcn(layer) ? &tape->after : NULL, tape);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -130,8 +130,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
         SL_TRY(forward_mean(env, layer, params, input_gradient, tape));
     if (is_gcn(layer))
         return SL_OK;
-    return sl_layer_product(env, layer, tape->x, tape->hop.csr.n_dst,
-                            params + layer->offset[LIN_R_WEIGHT], 1, tape->y);
+    return sl_layer_last_product(env, layer, tape->x, tape->hop.csr.n_dst,
+                                 params + layer->offset[LIN_R_WEIGHT], 1, tape->y, &tape->after);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -162,35 +162,33 @@ static int infer_max(const struct sl_layer_env *env, const struct sl_layer *laye
     return env->kernels->aggregate_max(&args);
 }
 
-// Edge weights (n_edges) of a piece whose lists end with the vertex itself, which counts as much as
-// its average neighbour.
-static const float *weights_with_self(const struct sl_layer_env *env,
-                                      const struct sl_infer_piece *piece)
+// *out: edge weights (n_edges) of a piece whose lists end with the vertex itself, which counts as
+// much as its average neighbour.
+static int weights_with_self(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                             const float **out)
 {
-    const uint32_t *indptr = piece->csr.indptr;
-    float *weights = sl_layer_floats(env, indptr[piece->csr.n_dst]);
-    for (uint32_t i = 0; weights && i < piece->csr.n_dst; i++) {
+    const uint32_t *indptr = piece->lists.indptr;
+    float *weights = sl_layer_note(env, piece->lists.n_edges * sizeof *weights);
+    if (!weights)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < piece->lists.n_dst; i++) {
         uint32_t self = indptr[i + 1] - 1;
         float sum = 0;
         for (uint32_t e = indptr[i]; e < self; e++)
-            sum += weights[e] = piece->weights[e];
+            sum += weights[e] = piece->list_weights[e];
         weights[self] = self > indptr[i] ? sum / (float)(self - indptr[i]) : 1.0f;
     }
-    return weights;
+    return sl_layer_upload_floats(env, weights, piece->lists.n_edges, out);
 }
 
 static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *layer,
                       const struct sl_infer_piece *piece, float *y)
 {
     const float *weights = piece->weights;
-    if (weights && is_gcn(layer)) {
-        weights = weights_with_self(env, piece);
-        if (!weights)
-            return SL_ENOMEM;
-    }
-    const float *scale = sl_layer_mean_scale(env, &piece->csr, weights);
-    if (!scale)
-        return SL_ENOMEM;
+    float *scale;
+    if (weights && is_gcn(layer))
+        SL_TRY(weights_with_self(env, piece, &weights));
+    SL_TRY(sl_layer_row_sums(env, &piece->csr, weights, SL_ROW_INVERSE, &scale));
     const struct sl_aggregate_args args = {
         .csr = piece->csr,
         .dim = layer->d_in,
@@ -214,14 +212,14 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         SL_TRY(infer_max(env, layer, piece, rows));
     else
         SL_TRY(infer_mean(env, layer, piece, rows));
-    SL_TRY(sl_layer_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT], 0,
-                            piece->y));
+    SL_TRY(sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT], 0,
+                                 piece->y, is_gcn(layer) ? piece->after : NULL));
     if (is_gcn(layer))
         return SL_OK;
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->ids, n_dst, rows));
-    return sl_layer_product(env, layer, rows, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
-                            piece->y);
+                                     piece->self, n_dst, rows));
+    return sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
+                                 piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_graphsage = {

@@ -51,13 +51,15 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return N_TENSORS;
 }
 
-// Everything behind the products, in place where `normal` is y. `normal` (rows, d_out) gets y.
-static int finish(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
-                  float *z, uint64_t rows, float *normal)
+static enum sl_activation activation_of(const struct sl_layer *layer)
 {
-    enum sl_activation act = layer->last ? SL_ACT_NONE : SL_ACT_RELU;
-    SL_TRY(env->kernels->bias_act(z, rows, layer->d_out, params + layer->offset[NBR_BIAS], act,
-                                  &NO_DROPOUT));
+    return layer->last ? SL_ACT_NONE : SL_ACT_RELU;
+}
+
+// Everything behind the activation, in place where `normal` is z. `normal` (rows, d_out) gets y.
+static int finish(const struct sl_layer_env *env, const struct sl_layer *layer, float *z,
+                  uint64_t rows, float *normal)
+{
     if (layer->last)
         return SL_OK;
     float *inverse = sl_layer_floats(env, rows);
@@ -73,28 +75,31 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer square = sl_layer_square(layer);
     uint64_t n = (uint64_t)csr->n_dst * layer->d_out;
-    struct own *own = sl_mempool_zalloc(env->pool, sizeof *own);
+    struct sl_layer_epilogue q = {
+        .offered = true, .bias = params + layer->offset[Q_BIAS], .act = SL_ACT_RELU};
+    struct sl_layer_epilogue z = {
+        .offered = true, .bias = params + layer->offset[NBR_BIAS], .act = activation_of(layer)};
+    struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
-        return sl_fail(SL_ENOMEM, "no memory for a layer's notes");
+        return SL_ENOMEM;
+    *own = (struct own){0};
     tape->own = own;
-    tape->row_scale = sl_layer_mean_scale(env, csr, tape->hop.weights);
+    SL_TRY(sl_layer_row_sums(env, csr, tape->hop.weights, SL_ROW_INVERSE, &tape->row_scale));
     tape->col_scale = tape->self_scale = NULL;
     own->q = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
     own->pooled = sl_layer_floats(env, n);
     own->z = sl_layer_floats(env, n);
     tape->y = layer->last ? own->z : sl_layer_floats(env, n);
-    if (!tape->row_scale || !own->q || !own->pooled || !own->z || !tape->y)
+    if (!own->q || !own->pooled || !own->z || !tape->y)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT], 0,
-                            own->q));
-    SL_TRY(env->kernels->bias_act(own->q, csr->n_src, layer->d_out, params + layer->offset[Q_BIAS],
-                                  SL_ACT_RELU, &NO_DROPOUT));
+    SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT],
+                                 0, own->q, &q));
     SL_TRY(sl_layer_aggregate(env, tape, own->q, layer->d_out, own->pooled));
     SL_TRY(sl_layer_product(env, &square, own->pooled, csr->n_dst,
                             params + layer->offset[NBR_WEIGHT], 0, own->z));
-    SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_dst, params + layer->offset[SELF_WEIGHT], 1,
-                            own->z));
-    return finish(env, layer, params, own->z, csr->n_dst, tape->y);
+    SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_dst,
+                                 params + layer->offset[SELF_WEIGHT], 1, own->z, &z));
+    return finish(env, layer, own->z, csr->n_dst, tape->y);
 }
 
 // dy of y becomes that of W_self x + W_nbr n; the bias' gradient is added up. What follows the
@@ -104,7 +109,6 @@ static int finish_backward(const struct sl_layer_env *env, const struct sl_layer
 {
     const struct own *own = tape->own;
     uint32_t n_dst = tape->hop.csr.n_dst;
-    enum sl_activation act = layer->last ? SL_ACT_NONE : SL_ACT_RELU;
     if (!layer->last) {
         float *y = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out);
         float *inverse = sl_layer_floats(env, n_dst);
@@ -113,8 +117,8 @@ static int finish_backward(const struct sl_layer_env *env, const struct sl_layer
         SL_TRY(env->kernels->normalize_rows(own->z, n_dst, layer->d_out, y, inverse));
         SL_TRY(env->kernels->normalize_rows_backward(dy, y, inverse, n_dst, layer->d_out, dy));
     }
-    return env->kernels->bias_act_backward(dy, own->z, n_dst, layer->d_out, act, &NO_DROPOUT,
-                                           dbias);
+    return env->kernels->bias_act_backward(dy, own->z, n_dst, layer->d_out, activation_of(layer),
+                                           &NO_DROPOUT, dbias);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -156,11 +160,11 @@ static int infer_neighbours(const struct sl_layer_env *env, const struct sl_laye
     SL_TRY(sl_sources_find(env, piece, &sources));
     uint32_t n_dst = piece->csr.n_dst, d_out = layer->d_out;
     uint32_t step = sl_sources_columns(&sources, COLUMN_UNIT, d_out);
-    float *scale = sl_layer_mean_scale(env, &sources.csr, piece->weights);
     float *q = sl_layer_floats(env, (uint64_t)sources.n * step), *chunk = NULL;
-    float *pooled = sl_layer_floats(env, (uint64_t)n_dst * step);
-    if (!scale || !q || !pooled)
+    float *pooled = sl_layer_floats(env, (uint64_t)n_dst * step), *scale;
+    if (!q || !pooled)
         return SL_ENOMEM;
+    SL_TRY(sl_layer_row_sums(env, &sources.csr, piece->weights, SL_ROW_INVERSE, &scale));
     for (uint32_t first = 0; first < d_out; first += step) {
         uint32_t columns = SL_MIN(step, d_out - first);
         SL_TRY(sl_sources_product(env, piece, &sources, layer->d_in,
@@ -193,11 +197,13 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     if (!self)
         return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->ids, n_dst, self));
+                                     piece->self, n_dst, self));
     SL_TRY(sl_layer_product(env, layer, self, n_dst, params + layer->offset[SELF_WEIGHT], 0,
                             piece->y));
     SL_TRY(infer_neighbours(env, layer, params, piece));
-    return finish(env, layer, params, piece->y, n_dst, piece->y);
+    SL_TRY(env->kernels->bias_act(piece->y, n_dst, layer->d_out, params + layer->offset[NBR_BIAS],
+                                  activation_of(layer), &NO_DROPOUT));
+    return finish(env, layer, piece->y, n_dst, piece->y);
 }
 
 const struct sl_layer_kind sl_layer_pinsage = {

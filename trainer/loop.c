@@ -6,39 +6,77 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "trainer/evaluate.h"
+#include "trainer/exchange.h"
 #include "trainer/extract.h"
 #include "trainer/objective.h"
+#include "trainer/parameters.h"
 #include "trainer/sync.h"
+
+// Asking a GPU what of it is in use and how busy it is takes longer than a statistic is worth to a
+// batch.
+#define DEVICE_LOOK_NS 1000000000ull
 
 struct loop {
     const struct sl_trainer_spec *spec;
+    struct sl_compute compute;
+    struct sl_pulse pulse;
     struct sl_sync sync;
+    struct sl_exchange exchange; // where the job has a group
     struct sl_extract extract;
+    struct sl_parameters parameters;
     struct sl_worker_figures figures;
+    uint64_t completed;     // batches, but for those that the exchange completes
     uint64_t idle_since_ns; // when the computing thread last ran out of work
+    uint64_t looked_ns;     // when the device was last asked for what is in use
 };
 
-static bool stopping(const struct sl_trainer_spec *spec)
+static void look_at_device(struct loop *t)
 {
-    return sl_arena_aborted(spec->arena) ||
-           (spec->stop && atomic_load_explicit(spec->stop, memory_order_relaxed));
+    const struct sl_device *device = t->compute.device;
+    uint64_t now = sl_now_ns(), used_bytes, total_bytes;
+    struct sl_device_load load = {0};
+    if (device->is_host || (t->looked_ns && now - t->looked_ns < DEVICE_LOOK_NS))
+        return;
+    t->looked_ns = now;
+    if (device->usage(&used_bytes, &total_bytes) < 0)
+        return; // whatever it is, the next operation says so
+    t->figures.device_held_bytes = device->held();
+    t->figures.device_used_bytes = used_bytes;
+    t->figures.device_total_bytes = total_bytes;
+    t->figures.device_load_at_ns = device->load(&load) ? now : 0;
+    t->figures.device_busy = load.busy;
+    t->figures.device_memory_busy = load.memory_busy;
 }
 
 static void publish(struct loop *t, uint64_t current_tag)
 {
     t->figures.current_tag = current_tag;
+    // A batch that is held is computed and may yet be lost: it is not work done.
+    t->figures.batches = t->completed + t->exchange.completed;
+    look_at_device(t);
     if (t->spec->stats)
         sl_stats_publish(t->spec->stats, &t->figures);
 }
 
-// Writes the cell's entry and hands it over.
-static int complete(struct loop *t, struct sl_work *work, const struct sl_loss_result *result,
-                    uint64_t wait_ns, uint64_t compute_ns)
+// When a batch was computed, and how long nothing could be computed before.
+struct times {
+    uint64_t taken_ns, from_ns, to_ns;
+    uint64_t wait_ns;
+};
+
+// Fills the cell's entry in, and counts what it took.
+static void record(struct loop *t, const struct sl_work *work, const struct sl_loss_result *result,
+                   const struct times *when)
 {
     struct sl_batch_entry *entry = work->lease.entry;
+    uint64_t compute_ns = when->to_ns - when->from_ns;
     entry->claimed_at_ns = work->claimed_at_ns;
-    entry->train_wait_ns = wait_ns;
+    entry->train_wait_ns = when->wait_ns;
+    entry->extract_from_ns = work->gathered.from_ns;
     entry->extract_ns = work->gathered.ns;
+    entry->taken_at_ns = when->taken_ns;
+    entry->train_from_ns = when->from_ns;
+    entry->done_at_ns = when->to_ns;
     entry->hits = work->gathered.hits;
     entry->hit_bytes = work->gathered.hit_bytes;
     entry->miss_bytes = work->gathered.miss_bytes;
@@ -51,16 +89,22 @@ static int complete(struct loop *t, struct sl_work *work, const struct sl_loss_r
     entry->trainer = t->spec->worker;
 
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
-    t->figures.batches++;
     t->figures.edges += entry->n_edges;
     t->figures.bytes += work->gathered.hit_bytes + work->gathered.miss_bytes;
     t->figures.stage_ns[SL_STAGE_EXTRACT] += work->gathered.ns;
     t->figures.stage_ns[trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE] += compute_ns;
-    t->figures.stage_ns[SL_STAGE_WAIT] += wait_ns;
+    t->figures.stage_ns[SL_STAGE_WAIT] += when->wait_ns;
+}
+
+// Hands a batch over whose entry is written and whose gradient is on the board.
+static int complete(struct loop *t, const struct sl_work *work)
+{
+    bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
     bool offers = trains && t->sync.async;
     if (offers)
         sl_board_offer(t->spec->arena, t->spec->device, &work->lease);
     int rc = sl_ledger_complete(t->spec->arena, &work->lease);
+    t->completed++;
     if (rc != SL_ESTALE)
         return rc;
     if (offers) // it will never count
@@ -76,10 +120,11 @@ static int help(struct loop *t)
     return rc;
 }
 
-// Where a batch's parameters are and its gradient goes.
+// Where a batch's parameters are and its gradient goes, on the board.
 struct ground {
+    uint64_t version;
     const float *params;
-    float *gradient;
+    float *slot;
 };
 
 // Waits until the batch may be computed. SL_OK; SL_EAGAIN when it was given back for an earlier
@@ -94,9 +139,9 @@ static int wait_for_version(struct loop *t, const struct sl_work *work, struct g
             sl_ledger_return(a, lease);
             return SL_EAGAIN;
         }
-    uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
-    out->params = sl_board_params(a, version);
-    out->gradient = sl_board_gradient(a, lease->cell);
+    out->version = sl_board_cell_version(a, lease->phase, lease->cell);
+    out->params = sl_board_params(a, out->version);
+    out->slot = sl_board_gradient(a, lease->cell);
     return rc;
 }
 
@@ -104,12 +149,34 @@ static int wait_for_version(struct loop *t, const struct sl_work *work, struct g
 static int join(struct loop *t, struct ground *out)
 {
     int rc;
-    uint64_t version;
-    while ((rc = sl_sync_join(&t->sync, SL_ARENA_WAIT_MS, &version)) == SL_ETIMEDOUT) {
+    while ((rc = sl_sync_join(&t->sync, SL_ARENA_WAIT_MS, &out->version)) == SL_ETIMEDOUT) {
     }
     out->params = t->sync.joined;
-    out->gradient = sl_board_device_gradient(t->spec->arena, t->spec->device);
+    out->slot = sl_board_device_gradient(t->spec->arena, t->spec->device);
     return rc;
+}
+
+// The batch's gradient into its slot, or where the job has a group to where it is added to the sum.
+// Nothing uses the work's buffer any more when it returns.
+static int compute_gradient(struct loop *t, const struct sl_work *work, const struct ground *ground,
+                            struct sl_loss_result *result)
+{
+    const float *params;
+    SL_TRY(sl_parameters_take(&t->parameters, SL_PARAMETERS_VERSION, ground->version,
+                              ground->params, &params));
+    SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x,
+                          sl_parameters_gradient(&t->parameters, ground->slot), result));
+    return t->sync.exchange ? t->compute.device->sync()
+                            : sl_parameters_deliver(&t->parameters, ground->slot);
+}
+
+// Hands the batch over, with its gradient.
+static int hand_over(struct loop *t, const struct sl_work *work, const struct ground *ground)
+{
+    if (t->sync.exchange)
+        return sl_exchange_keep(t->sync.exchange, &work->lease,
+                                sl_parameters_gradient(&t->parameters, ground->slot));
+    return complete(t, work);
 }
 
 // A batch that took less than the job's throttle says waits here: for tests of the scheduling.
@@ -118,7 +185,7 @@ static void throttle(const struct loop *t, const struct sl_work *work, uint64_t 
     const struct sl_config *config = t->spec->config;
     double seconds = work->standby ? config->throttle.standby : config->throttle.train;
     uint64_t until = began_ns + (uint64_t)(seconds * 1e9);
-    for (uint64_t now; (now = sl_now_ns()) < until && !stopping(t->spec);) {
+    for (uint64_t now; (now = sl_now_ns()) < until && !sl_pulse_stopping(&t->pulse);) {
         uint64_t part = SL_MIN(until - now, SL_ARENA_WAIT_MS * 1000000ull);
         const struct timespec pause = {.tv_nsec = (long)part};
         nanosleep(&pause, NULL);
@@ -134,24 +201,54 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     applied = t->sync.apply_ns - applied;
     t->figures.stage_ns[SL_STAGE_TRAIN] += applied;
     if (rc < 0) {
-        // Asked to leave while the job goes on: somebody else must train it.
-        if (rc == SL_EABORTED)
-            sl_ledger_return(a, &work->lease);
         sl_extract_release(&t->extract, work);
         return rc == SL_EAGAIN || rc == SL_ESTALE ? SL_OK : rc;
     }
     uint64_t began = sl_now_ns();
     struct sl_loss_result result;
-    rc = sl_model_train(t->spec->model, ground.params, work->block, work->x, ground.gradient,
-                        &result);
+    rc = compute_gradient(t, work, &ground, &result);
     sl_extract_release(&t->extract, work);
     if (rc < 0 && t->sync.async)
         sl_board_withdraw(a, t->spec->device, t->spec->worker);
     SL_TRY(rc);
     throttle(t, work, began);
-    wait_ns += began - start - SL_MIN(applied, began - start);
-    SL_TRY(complete(t, work, &result, wait_ns, sl_now_ns() - began));
+    const struct times when = {
+        .taken_ns = start,
+        .from_ns = began,
+        .to_ns = sl_now_ns(),
+        .wait_ns = wait_ns + began - start - SL_MIN(applied, began - start),
+    };
+    record(t, work, &result, &when);
+    SL_TRY(hand_over(t, work, &ground));
     return help(t);
+}
+
+// The parameters that a phase of evaluation uses, on the device.
+static int evaluated_params(struct loop *t, const struct sl_lease *lease, const float **out)
+{
+    struct sl_arena *a = t->spec->arena;
+    const struct sl_phase_spec *spec = &lease->phase->spec;
+    const bool best = spec->params == SL_PARAMS_BEST;
+    return sl_parameters_take(&t->parameters, best ? SL_PARAMETERS_BEST : SL_PARAMETERS_VERSION,
+                              best ? lease->seq : sl_board_version(a), sl_evaluate_params(a, spec),
+                              out);
+}
+
+// The model's outputs (rows, n_outputs) where the processor may read them, until the next batch.
+static int bring_outputs(struct loop *t, const float *outputs, uint64_t rows, const float **out)
+{
+    const struct sl_device *device = t->compute.device;
+    struct sl_layer_env *env = &t->spec->model->env;
+    *out = outputs;
+    if (device->is_host)
+        return SL_OK;
+    size_t bytes = rows * t->spec->model->n_outputs * sizeof *outputs;
+    float *here = sl_mempool_alloc(env->notes, bytes);
+    if (!here)
+        return sl_fail(SL_ENOMEM, "trainer: no memory for %zu MiB of outputs", bytes >> 20);
+    *out = here;
+    SL_TRY(device->copy(here, outputs, bytes));
+    return device->sync();
 }
 
 // Sampled evaluation of one block: its loss, and its seeds' predictions at their places in the
@@ -164,14 +261,16 @@ static int evaluate_block(struct loop *t, const struct sl_work *work, struct sl_
     const struct sl_arena_spec *room = &a->h->spec;
     uint32_t n, words = sl_dataset_predict_words(t->spec->dataset);
     uint64_t first = sl_phase_range(phase, work->lease.cell, &n);
-    if (first + n > room->predict_rows || words != room->predict_words || n != work->block->n_seeds)
+    if (first + n > room->predict_rows || words != room->predict_words ||
+        n != work->block.header->n_seeds)
         return sl_fail(SL_EPROTO,
                        "the arena has room for %llu predictions of %u words, wanted %llu of %u",
                        (unsigned long long)room->predict_rows, room->predict_words,
                        (unsigned long long)(first + n), words);
-    const float *outputs;
-    SL_TRY(sl_model_evaluate(model, sl_evaluate_params(a, &phase->spec), work->block, work->x,
-                             result, &outputs));
+    const float *params, *outputs;
+    SL_TRY(evaluated_params(t, &work->lease, &params));
+    SL_TRY(sl_model_evaluate(model, params, work->block, work->x, result, &outputs));
+    SL_TRY(bring_outputs(t, outputs, n, &outputs));
     sl_objective_predict(model->objective, outputs, n,
                          (uint32_t *)sl_arena_predictions(a) + first * words);
     return SL_OK;
@@ -189,13 +288,19 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         SL_TRY(rc);
     } else {
         struct sl_batch_entry *entry = work->lease.entry;
+        const float *params;
         uint64_t edges;
-        SL_TRY(
-            sl_evaluate_infer(t->spec->model, t->spec->dataset, a, &work->lease, &result, &edges));
+        SL_TRY(evaluated_params(t, &work->lease, &params));
+        SL_TRY(sl_evaluate_infer(t->spec->model, params, t->spec->dataset, a, &work->lease, &result,
+                                 &edges));
+        SL_TRY(t->compute.device->sync());
         sl_phase_range(work->lease.phase, work->lease.cell, &entry->n_seeds);
         entry->n_edges = edges;
     }
-    return complete(t, work, &result, wait_ns, sl_now_ns() - began);
+    const struct times when = {
+        .taken_ns = began, .from_ns = began, .to_ns = sl_now_ns(), .wait_ns = wait_ns};
+    record(t, work, &result, &when);
+    return complete(t, work);
 }
 
 // The part of the idle time that neither sleep nor extraction explains is waiting for a ready
@@ -209,25 +314,54 @@ static uint64_t idle_ns(const struct loop *t, const struct sl_work *work)
 static int step(struct loop *t)
 {
     struct sl_work work;
-    int rc = sl_extract_next(&t->extract, SL_ARENA_WAIT_MS, &work);
+    // Others may wait for this trainer's part in a sum.
+    const struct sl_exchange *x = t->sync.exchange;
+    uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
+    int rc = sl_extract_next(&t->extract, wait_ms, &work);
     // Nothing to do for a while: perhaps whoever was applying an update has died.
-    if (rc == SL_ETIMEDOUT)
+    if (rc == SL_ETIMEDOUT) {
+        publish(t, 0); // what the device says of itself goes on
         return help(t);
+    }
     SL_TRY(rc);
     publish(t, work.lease.tag);
     uint64_t wait_ns = idle_ns(t, &work);
     rc = work.lease.phase->spec.kind == SL_PHASE_TRAIN ? train(t, &work, wait_ns)
                                                        : evaluate(t, &work, wait_ns);
+    // Asked to leave while the job goes on: somebody else must train it.
+    if (rc == SL_EABORTED)
+        sl_ledger_return(t->spec->arena, &work.lease);
     t->idle_since_ns = sl_now_ns();
     publish(t, 0);
     return rc;
 }
 
+static int join_group(struct loop *t)
+{
+    const struct sl_trainer_spec *spec = t->spec;
+    const struct sl_exchange_spec exchange = {
+        .arena = spec->arena,
+        .worker = spec->worker,
+        .compute = t->compute,
+        .collective = spec->collective,
+        .sync = &t->sync,
+        .pulse = &t->pulse,
+    };
+    if (!sl_group_exists(spec->arena))
+        return SL_OK;
+    SL_TRY(sl_exchange_init(&t->exchange, &exchange));
+    t->sync.exchange = &t->exchange;
+    return SL_OK;
+}
+
 int sl_trainer_run(const struct sl_trainer_spec *spec)
 {
-    struct loop t = {.spec = spec};
-    const struct sl_kernels *kernels = spec->model->env.kernels;
-    spec->model->arena = spec->arena;
+    struct loop t = {
+        .spec = spec,
+        .compute = sl_trainer_compute(spec),
+        .pulse = {.arena = spec->arena, .stop = spec->stop, .slot = spec->stats},
+    };
+    spec->model->pulse = &t.pulse;
     const struct sl_sync_spec sync = {
         .config = spec->config,
         .n_params = spec->model->n_params,
@@ -236,24 +370,39 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .arena = spec->arena,
         .worker = spec->worker,
         .device = spec->device,
-        .kernels = kernels,
-        .stop = spec->stop,
+        .kernels = sl_compute_on_host(&t.compute),
+        .memory = t.compute.device,
+        .pulse = &t.pulse,
     };
-    SL_TRY(sl_sync_init(&t.sync, &sync));
     const struct sl_extract_spec extract = {
         .arena = spec->arena,
         .worker = spec->worker,
         .device = spec->device,
         .dataset = spec->dataset,
-        .kernels = kernels,
+        .compute = t.compute,
+        .gather = spec->gather,
         .model = spec->model,
-        .stop = spec->stop,
+        .pulse = &t.pulse,
     };
-    int rc = sl_extract_start(&t.extract, &extract);
+    int rc = sl_sync_init(&t.sync, &sync);
+    if (rc == SL_OK)
+        rc = sl_parameters_init(&t.parameters, t.compute.device, spec->model->n_params);
+    if (rc == SL_OK)
+        rc = join_group(&t);
+    if (rc == SL_OK)
+        rc = sl_extract_start(&t.extract, &extract);
     t.idle_since_ns = sl_now_ns();
-    while (rc == SL_OK && !stopping(spec))
+    while (rc == SL_OK && !sl_pulse_stopping(&t.pulse))
         rc = step(&t);
+    // A sum that the others leave too never ends by itself, and what follows waits for the device.
+    sl_exchange_leave(&t.exchange);
+    // Memory that a lost GPU did not give is its fault and no lack of memory.
+    if (rc == SL_ENOMEM && t.compute.device->sync() == SL_EDEVICE)
+        rc = SL_EDEVICE;
     sl_extract_stop(&t.extract);
+    sl_exchange_fini(&t.exchange);
+    sl_parameters_fini(&t.parameters);
     sl_sync_fini(&t.sync);
+    spec->model->pulse = NULL;
     return rc == SL_EABORTED ? SL_OK : rc;
 }

@@ -12,6 +12,10 @@
  * One process serves both duties of its seat, WORK and STANDBY, and may be given the other one at
  * any time; what that changes is in standby.h and extract.h.
  *
+ * Both threads work on the model's device. What one of them hands to the other is done there: each
+ * waits for its own queue first, the extracting thread before it offers a batch, the computing one
+ * before it gives a buffer back, completes a lease or applies an update.
+ *
  * A trainer keeps nothing between batches but memory pools and its cache, so it can be killed at
  * any instruction.
  * A lease that was lost (SL_ESTALE) is dropped without a word: somebody else has done the work.
@@ -24,8 +28,10 @@
 #include <stdint.h>
 
 #include "common/data/dataset.h"
+#include "common/device/plugin.h"
 #include "common/ipc/stats.h"
 #include "config/config.h"
+#include "trainer/gather.h"
 #include "trainer/model.h"
 
 // Everything is borrowed for as long as sl_trainer_run() runs.
@@ -35,10 +41,19 @@ struct sl_trainer_spec {
     uint32_t device; // whose trainer seat it has
     const struct sl_config *config;
     const struct sl_dataset *dataset;
-    struct sl_model *model;       // of this config and data set; this thread's alone
-    struct sl_worker_slot *stats; // NULL for none
-    const _Atomic bool *stop;     // NULL for none
+    const struct sl_collective *collective; // for the job's group; NULL where it has none
+    struct sl_model *model;                 // of this config and data set; this thread's alone
+    struct sl_gather *gather;               // of this model's device and data set
+    struct sl_worker_slot *stats;           // NULL for none
+    const _Atomic bool *stop;               // NULL for none
 };
+
+// What the model computes with.
+static inline struct sl_compute sl_trainer_compute(const struct sl_trainer_spec *spec)
+{
+    const struct sl_layer_env *env = &spec->model->env;
+    return (struct sl_compute){.device = env->device, .kernels = env->kernels};
+}
 
 // Works until the job is aborted or *stop is set: SL_OK. Anything else is an error.
 int sl_trainer_run(const struct sl_trainer_spec *spec);

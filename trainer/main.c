@@ -2,8 +2,8 @@
  * main.c - the trainer process: started by the broker (common/ipc/worker.h), or for predictions by
  * the command line (predict.h); never by hand.
  *
- * Pin, open the data set, lay the model out, tell the broker its tensors, map the arena, measure a
- * training step, work.
+ * Pin, open the device and the data set, lay the model out, tell the broker its tensors, map the
+ * arena, measure a training step, work.
  * Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
 #include "common/base/error.h"
@@ -11,6 +11,10 @@
 #include "common/data/self_loops.h"
 #include "common/ipc/worker.h"
 #include "trainer/announce.h"
+#include "trainer/arena_access.h"
+#include "trainer/compute.h"
+#include "trainer/devices.h"
+#include "trainer/gather.h"
 #include "trainer/loop.h"
 #include "trainer/neighbours.h"
 #include "trainer/predict.h"
@@ -21,11 +25,14 @@ enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
 struct program {
     struct sl_worker worker;
     struct sl_config config;
+    struct sl_compute compute;
     struct sl_dataset dataset;
     struct sl_objective objective;
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
     struct sl_model model;
+    struct sl_gather gather;
+    struct sl_arena_access access;
 };
 
 static int prepare(struct program *p)
@@ -34,11 +41,12 @@ static int prepare(struct program *p)
     SL_TRY(sl_config_take_device(w->config_json, w->config_bytes, w->device, w->name, &p->config));
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
+    SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
     SL_TRY(
         sl_dataset_open(p->config.dataset, SL_NEED_TRAINING, SL_CHECK_TRUST, threads, &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
-    SL_TRY(
-        sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective, sl_kernels_cpu()));
+    SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
+                         p->compute.device, p->compute.kernels));
     return sl_model_prepare_inference(&p->model, &p->config, &p->dataset, threads, &p->self_loops,
                                       &p->neighbours);
 }
@@ -58,13 +66,17 @@ static int work(void *ctx)
     struct program *p = ctx;
     SL_TRY(prepare(p));
     SL_TRY(attach(p));
+    sl_arena_access_open(&p->access, p->compute.device, &p->worker.arena);
+    sl_gather_init(&p->gather, &p->compute, &p->dataset, SL_GATHER_FASTER);
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
         .device = p->worker.device,
         .config = &p->config,
         .dataset = &p->dataset,
+        .collective = p->compute.device->is_host ? NULL : sl_plugin_opened()->collective,
         .model = &p->model,
+        .gather = &p->gather,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
     };
@@ -79,6 +91,8 @@ static int work(void *ctx)
 static void release(void *ctx)
 {
     struct program *p = ctx;
+    sl_gather_fini(&p->gather);
+    sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);
@@ -89,6 +103,8 @@ static void release(void *ctx)
 int main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
+    if (sl_devices_asked(argc, argv))
+        return sl_devices_main();
     if (sl_predict_asked(argc, argv))
         return sl_predict_main(argc, argv);
     return sl_worker_main(&p.worker, "trainer", argc, argv, work, release, &p);

@@ -71,6 +71,16 @@ static enum sl_activation activation_of(enum sl_activation_kind kind)
     return SL_ACT_NONE;
 }
 
+static enum sl_precision precision_of(enum sl_precision_kind kind)
+{
+    switch (kind) {
+    case SL_CONFIG_FP32: return SL_PRECISION_F32;
+    case SL_CONFIG_BF16: return SL_PRECISION_BF16;
+    case SL_CONFIG_TF32: return SL_PRECISION_TF32;
+    }
+    return SL_PRECISION_F32;
+}
+
 static struct sl_layer_options options_of(const struct sl_config *config)
 {
     return (struct sl_layer_options){
@@ -103,7 +113,8 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim, uint3
 }
 
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  const struct sl_objective *objective, const struct sl_kernels *kernels)
+                  const struct sl_objective *objective, const struct sl_device *device,
+                  const struct sl_kernels *kernels)
 {
     memset(model, 0, sizeof *model);
     SL_TRY(check_config(config, feat_dim, objective->n_outputs));
@@ -112,13 +123,18 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     model->input_dropout = (float)config->model.input_dropout;
     model->seed = config->seed;
     model->options = options_of(config);
-    model->objective = objective;
+    model->env.device = device;
+    SL_TRY(sl_objective_place(objective, device, &model->placed));
+    model->objective = &model->placed;
     model->n_outputs = objective->n_outputs;
-    sl_mempool_init(&model->pool);
+    sl_mempool_init_on(&model->pool, &device->memory);
+    sl_mempool_init(&model->notes);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
-        .precision = config->precision == SL_CONFIG_BF16 ? SL_PRECISION_BF16 : SL_PRECISION_F32,
+        .device = device,
+        .precision = precision_of(config->precision),
         .pool = &model->pool,
+        .notes = &model->notes,
     };
     model->jumping = (struct sl_jumping){.kind = config->model.jumping,
                                          .n_layers = layers,
@@ -138,7 +154,10 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
 
 void sl_model_fini(struct sl_model *model)
 {
+    sl_resident_fini(&model->resident);
+    sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);
+    sl_mempool_fini(&model->notes);
 }
 
 uint32_t sl_model_infer_width(const struct sl_model *model)
@@ -170,7 +189,10 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
         model->self_loops = loops;
     }
     if (sl_neighbours_walks(config)) {
-        SL_TRY(sl_neighbours_init(neighbours, config, ds, model->env.kernels));
+        const struct sl_layer_env *env = &model->env;
+        // Lists are the processor's work on every device.
+        SL_TRY(sl_neighbours_init(neighbours, config, ds,
+                                  env->device->is_host ? env->kernels : sl_kernels_cpu()));
         model->neighbours = neighbours;
     }
     return SL_OK;
@@ -208,25 +230,26 @@ int sl_model_check_block(const struct sl_model *model, const struct sl_block *bl
 
 static int check_abort(const struct sl_model *model)
 {
-    if (model->arena && sl_arena_aborted(model->arena))
+    if (model->pulse && sl_pulse_stopping(model->pulse))
         return sl_fail(SL_EABORTED, "the job stops");
     return SL_OK;
 }
 
-static struct sl_hop hop_of(const struct sl_block *block, uint32_t h)
+static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
 {
     return (struct sl_hop){
-        .csr = {.n_dst = block->n_nodes[h],
-                .n_src = block->n_nodes[h + 1],
-                .indptr = sl_block_indptr(block, h),
-                .indices = sl_block_indices(block, h)},
-        .degrees = sl_block_degrees(block),
-        .weights = sl_block_weights(block, h),
+        .csr = {.n_dst = block.header->n_nodes[h],
+                .n_src = block.header->n_nodes[h + 1],
+                .n_edges = block.header->hop[h].n_edges,
+                .indptr = sl_view_indptr(block, h),
+                .indices = sl_view_indices(block, h)},
+        .degrees = sl_view_degrees(block),
+        .weights = sl_view_weights(block, h),
     };
 }
 
 // One layer and what surrounds it; the output is model->around_tape[l].y.
-static int forward_layer(struct sl_model *model, const float *params, const struct sl_block *block,
+static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
                          uint32_t l, const float *x, bool training)
 {
     const struct sl_layer *layer = &model->layer[l];
@@ -234,31 +257,36 @@ static int forward_layer(struct sl_model *model, const float *params, const stru
     struct sl_dropout dropout = {
         .rate = training ? model->options.attention_dropout : 0,
         .seed = model->seed,
-        .epoch = block->epoch,
-        .batch = (uint32_t)block->batch,
+        .epoch = block.header->epoch,
+        .batch = (uint32_t)block.header->batch,
         .layer = SL_MODEL_OWN_DROPOUT + l,
     };
     *tape = (struct sl_layer_tape){.hop = hop_of(block, model->n_layers - 1 - l),
                                    .x = x,
                                    .training = training,
                                    .dropout = dropout};
-    SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
+    tape->after = sl_surround_offer(&model->around[l], layer, params, training, &dropout);
+    SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
     return sl_surround_forward(&model->env, &model->around[l], layer, params, tape->y,
-                               tape->hop.csr.n_dst, training, &dropout, &model->around_tape[l]);
+                               tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
+                               &model->around_tape[l]);
 }
 
-int sl_model_forward(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      float *x, bool training, float **outputs)
 {
     sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    if (training) // the device's memory is for batches now
+        sl_resident_release(&model->resident);
     if (training && model->input_dropout > 0) {
         const struct sl_dropout input = {.rate = model->input_dropout,
                                          .seed = model->seed,
-                                         .epoch = block->epoch,
-                                         .batch = (uint32_t)block->batch};
-        SL_TRY(model->env.kernels->dropout(x, block->n_input, model->layer[0].d_in, &input));
+                                         .epoch = block.header->epoch,
+                                         .batch = (uint32_t)block.header->batch};
+        SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in, &input));
     }
     const float *source = x;
     for (uint32_t l = 0; l < model->n_layers; l++) {
@@ -269,7 +297,7 @@ int sl_model_forward(struct sl_model *model, const float *params, const struct s
     *outputs = model->around_tape[model->n_layers - 1].y;
     if (model->jumping.kind == SL_JUMPING_NONE)
         return SL_OK;
-    model->jumping_tape.rows = block->n_seeds;
+    model->jumping_tape.rows = block.header->n_seeds;
     return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
 }
 
@@ -280,7 +308,7 @@ static float *gradient_of_output(const struct sl_model *model, uint32_t l)
 
 int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
 {
-    memset(gradient, 0, model->n_params * sizeof *gradient);
+    SL_TRY(model->env.device->fill(gradient, 0, model->n_params * sizeof *gradient));
     bool jumps = model->jumping.kind != SL_JUMPING_NONE;
     float *dy = jumps ? gradient_of_output(model, model->n_layers - 1) : doutputs;
     if (!dy)
@@ -308,26 +336,27 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
     return SL_OK;
 }
 
-static int loss_of(struct sl_model *model, const struct sl_block *block, const float *outputs,
+static int loss_of(struct sl_model *model, struct sl_block_view block, const float *outputs,
                    float *doutputs, struct sl_loss_result *result)
 {
-    return sl_objective_loss(model->objective, model->env.kernels, sl_objective_targets(block),
-                             block->n_seeds, outputs, doutputs, result);
+    return sl_objective_loss(model->objective, model->env.kernels, sl_view_targets(block),
+                             block.header->n_seeds, outputs, doutputs, result);
 }
 
-int sl_model_train(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
                    float *x, float *gradient, struct sl_loss_result *result)
 {
     float *outputs;
     SL_TRY(sl_model_forward(model, params, block, x, true, &outputs));
-    float *doutputs = sl_layer_floats(&model->env, (uint64_t)block->n_seeds * model->n_outputs);
+    float *doutputs =
+        sl_layer_floats(&model->env, (uint64_t)block.header->n_seeds * model->n_outputs);
     if (!doutputs)
         return SL_ENOMEM;
     SL_TRY(loss_of(model, block, outputs, doutputs, result));
     return sl_model_backward(model, params, doutputs, gradient);
 }
 
-int sl_model_evaluate(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
                       float *x, struct sl_loss_result *result, const float **outputs)
 {
     float *y;

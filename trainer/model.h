@@ -8,9 +8,12 @@
  * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
  * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
  *
- * A model owns no parameters: they are the flat vector of a board version, read where it lies,
- * and the gradient is a slot of the board, written where it lies. What it owns is a pool that
- * holds the activations of one mini-batch and grows to the largest one.
+ * A model owns no parameters: they are the flat vector of a board version, and the gradient is a
+ * slot of the board. On a CPU device both are read and written where they lie, on a GPU they are
+ * copies (parameters.h). What it owns is a pool of the device's memory that holds the activations
+ * of one mini-batch, and one of the process's own for its notes; both grow to the largest batch.
+ * All pointers to arrays that its functions take or give are the device's, and its operations may
+ * still be running when they return.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
  * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
@@ -22,13 +25,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/arena.h"
+#include "common/ipc/pulse.h"
 #include "common/ipc/block.h"
 #include "config/config.h"
 #include "trainer/jumping.h"
 #include "trainer/layer.h"
 #include "trainer/neighbours.h"
 #include "trainer/objective.h"
+#include "trainer/resident.h"
 #include "trainer/surround.h"
 
 enum {
@@ -51,13 +55,16 @@ struct sl_model {
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;
-    const struct sl_objective *objective; // borrowed
+    struct sl_objective placed;           // the objective, its class weights on the device
+    const struct sl_objective *objective; // == &placed
     // For inference; set by the caller.
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
-    const struct sl_arena *arena; // its abort word is looked at between layers; NULL for none
+    const struct sl_pulse *pulse;           // asked between layers whether to leave; NULL for none
 
-    struct sl_mempool pool;
+    struct sl_mempool pool;      // device memory
+    struct sl_mempool notes;     // the process's own; reset together
+    struct sl_resident resident; // of inference
     // Of the last forward.
     struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_surround_tape around_tape[SL_CONFIG_MAX_LAYERS];
@@ -68,7 +75,8 @@ struct sl_model {
 // not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
 // move afterwards.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  const struct sl_objective *objective, const struct sl_kernels *kernels);
+                  const struct sl_objective *objective, const struct sl_device *device,
+                  const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices; 0 for a
@@ -94,10 +102,10 @@ int sl_model_check_block(const struct sl_model *model, const struct sl_block *bl
 /*
  * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
  * x (n_input, feat_dim) are the features of its input nodes; training masks them in place, applies
- * dropout and takes the batch's own statistics in batch norms. SL_EABORTED when the arena's abort
- * word is set half way.
+ * dropout and takes the batch's own statistics in batch norms. SL_EABORTED when the pulse says
+ * to leave half way.
  */
-int sl_model_forward(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      float *x, bool training, float **outputs);
 
 // Gradient (n_params, assigned) of the last training forward for doutputs (n_seeds, n_outputs),
@@ -106,12 +114,12 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
                       float *gradient);
 
 // Forward, loss and backward: gradient (n_params, assigned) of the summed loss.
-int sl_model_train(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block,
                    float *x, float *gradient, struct sl_loss_result *result);
 
 // Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
 // where they are not wanted.
-int sl_model_evaluate(struct sl_model *model, const float *params, const struct sl_block *block,
+int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
                       float *x, struct sl_loss_result *result, const float **outputs);
 
 #endif

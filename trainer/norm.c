@@ -1,8 +1,6 @@
 #include "trainer/norm.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/error.h"
 
@@ -41,11 +39,6 @@ uint32_t sl_norm_describe(enum sl_norm_kind kind, uint32_t dim, const char *pref
     return SL_NORM_TENSORS;
 }
 
-static float inverse_deviation(float variance)
-{
-    return 1.0f / sqrtf(variance + EPS);
-}
-
 // The running statistics as one multiplication and one addition a column.
 static int normalise_running(const struct sl_layer_env *env, const struct sl_norm *norm,
                              const float *params, float *x, uint64_t rows)
@@ -56,10 +49,7 @@ static int normalise_running(const struct sl_layer_env *env, const struct sl_nor
     float *scale = sl_layer_floats(env, norm->dim), *shift = sl_layer_floats(env, norm->dim);
     if (!scale || !shift)
         return SL_ENOMEM;
-    for (uint32_t c = 0; c < norm->dim; c++) {
-        scale[c] = gamma[c] * inverse_deviation(variance[c]);
-        shift[c] = beta[c] - mean[c] * scale[c];
-    }
+    SL_TRY(env->kernels->running_scale(norm->dim, EPS, gamma, beta, mean, variance, scale, shift));
     return env->kernels->scale_columns(x, rows, norm->dim, scale, shift);
 }
 
@@ -88,7 +78,7 @@ int sl_norm_forward(const struct sl_layer_env *env, const struct sl_norm *norm, 
     bool batch = norm->kind == SL_NORM_BATCH;
     *tape = (struct sl_norm_tape){.rows = rows, .x = x, .batch = batch && training && rows > 1};
     if (!training || (batch && !tape->batch)) {
-        memcpy(y, x, rows * norm->dim * sizeof *y);
+        SL_TRY(env->device->copy(y, x, rows * norm->dim * sizeof *y));
         return sl_norm_infer(env, norm, params, y, rows);
     }
     uint64_t n = batch ? norm->dim : rows;
@@ -114,24 +104,6 @@ int sl_norm_forward(const struct sl_layer_env *env, const struct sl_norm *norm, 
     return env->kernels->batch_norm(&args, env->pool);
 }
 
-// Of a batch norm that used the running statistics: at most one row.
-static void backward_running(const struct sl_norm *norm, const float *params,
-                             const struct sl_norm_tape *tape, const float *dy, float *gradient,
-                             float *dx)
-{
-    const float *gamma = params + norm->offset[WEIGHT];
-    const float *mean = params + norm->offset[RUNNING_MEAN];
-    const float *variance = params + norm->offset[RUNNING_VAR];
-    float *dgamma = gradient + norm->offset[WEIGHT], *dbeta = gradient + norm->offset[BIAS];
-    for (uint64_t e = 0; e < tape->rows * norm->dim; e++) {
-        uint64_t c = e % norm->dim;
-        float inverse = inverse_deviation(variance[c]), d = dy[e];
-        dgamma[c] += d * (tape->x[e] - mean[c]) * inverse;
-        dbeta[c] += d;
-        dx[e] = d * gamma[c] * inverse;
-    }
-}
-
 int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
                      const float *params, const struct sl_norm_tape *tape, const float *dy,
                      float *gradient, float *dx)
@@ -153,12 +125,13 @@ int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
     }
     const float *mean = tape->batch ? tape->mean : params + norm->offset[RUNNING_MEAN];
     const float *variance = tape->batch ? tape->variance : params + norm->offset[RUNNING_VAR];
-    memcpy(gradient + norm->offset[RUNNING_MEAN], mean, norm->dim * sizeof *mean);
-    memcpy(gradient + norm->offset[RUNNING_VAR], variance, norm->dim * sizeof *variance);
-    if (!tape->batch) {
-        backward_running(norm, params, tape, dy, gradient, dx);
-        return SL_OK;
-    }
+    size_t bytes = norm->dim * sizeof *mean;
+    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_MEAN], mean, bytes));
+    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_VAR], variance, bytes));
+    if (!tape->batch) // the running statistics were used: at most one row
+        return env->kernels->running_backward(
+            tape->rows, norm->dim, EPS, tape->x, params + norm->offset[WEIGHT], mean, variance, dy,
+            gradient + norm->offset[WEIGHT], gradient + norm->offset[BIAS], dx);
     const struct sl_batch_norm_grad_args args = {
         .rows = tape->rows,
         .dim = norm->dim,

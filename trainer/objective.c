@@ -7,7 +7,6 @@
  */
 #include "trainer/objective.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +138,28 @@ void sl_objective_fini(struct sl_objective *o)
     o->class_weight = NULL;
 }
 
+int sl_objective_place(const struct sl_objective *o, const struct sl_device *device,
+                       struct sl_objective *out)
+{
+    *out = *o;
+    if (!o->class_weight || device->is_host)
+        return SL_OK;
+    const size_t bytes = o->n_outputs * sizeof *o->class_weight;
+    out->class_weight = device->memory.alloc(bytes);
+    if (!out->class_weight)
+        return sl_fail_prefix(SL_ENOMEM, "loss.class_weights: %u of them on the device",
+                              o->n_outputs);
+    SL_TRY(device->copy(out->class_weight, o->class_weight, bytes));
+    return device->sync();
+}
+
+void sl_objective_unplace(struct sl_objective *o, const struct sl_device *device)
+{
+    if (o->class_weight && device && !device->is_host)
+        device->memory.free(o->class_weight, o->n_outputs * sizeof *o->class_weight);
+    o->class_weight = NULL;
+}
+
 // ---- losses -------------------------------------------------------------------------------------
 
 int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
@@ -157,15 +178,14 @@ int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *ker
     }
 }
 
-int sl_objective_loss_of(const struct sl_objective *o, const struct sl_kernels *kernels,
+int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env *env,
                          const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
-                         const float *outputs, struct sl_mempool *pool, struct sl_loss_result *out)
+                         const float *outputs, struct sl_loss_result *out)
 {
-    uint64_t words = o->task == SL_TASK_MULTICLASS ? 1 : o->n_outputs;
-    uint64_t bytes = rows * words * sizeof(float);
-    void *targets = sl_mempool_alloc(pool, bytes);
+    const uint64_t words = rows * (o->task == SL_TASK_MULTICLASS ? 1 : o->n_outputs);
+    void *targets = sl_layer_note(env, words * sizeof(float));
     if (!targets)
-        return sl_fail(SL_ENOMEM, "no memory for the labels of %" PRIu64 " vertices", rows);
+        return SL_ENOMEM;
     if (o->task == SL_TASK_MULTICLASS) {
         int32_t *labels = targets;
         for (uint64_t i = 0; i < rows; i++)
@@ -175,7 +195,9 @@ int sl_objective_loss_of(const struct sl_objective *o, const struct sl_kernels *
         for (uint64_t i = 0; i < rows; i++)
             sl_dataset_targets(dataset, ids[i], values + i * o->n_outputs);
     }
-    return sl_objective_loss(o, kernels, targets, rows, outputs, NULL, out);
+    const uint32_t *placed;
+    SL_TRY(sl_layer_upload_words(env, targets, words, &placed));
+    return sl_objective_loss(o, env->kernels, placed, rows, outputs, NULL, out);
 }
 
 // ---- predictions --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include "common/ipc/block.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
+#include "trainer/layer.h"
 
 struct sl_objective {
     enum sl_task task;
@@ -28,27 +29,28 @@ struct sl_objective {
 // SL_ENOMEM.
 int sl_objective_init(struct sl_objective *o, const struct sl_config *config,
                       const struct sl_dataset *dataset);
+// *out: the objective with its class weights in the device's memory, for losses there. It borrows
+// from `o` what a CPU device reads in place; released by sl_objective_unplace(). SL_ENOMEM.
+int sl_objective_place(const struct sl_objective *o, const struct sl_device *device,
+                       struct sl_objective *out);
+void sl_objective_unplace(struct sl_objective *o, const struct sl_device *device);
 void sl_objective_fini(struct sl_objective *o); // safe on a zeroed struct
 
 // `targets` are those of `rows` vertices as a block has them: int32 classes, or floats. gradient
-// (rows, n_outputs), NULL for none; may be outputs.
+// (rows, n_outputs), NULL for none; may be outputs. All are of the kernels' memory, and so must be
+// the class weights (sl_objective_place).
 int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
                       const void *targets, uint64_t rows, const float *outputs, float *gradient,
                       struct sl_loss_result *out);
 
-// The same for vertices of the data set, whose targets are gathered into `pool` memory.
-int sl_objective_loss_of(const struct sl_objective *o, const struct sl_kernels *kernels,
+// The same for vertices of the data set, whose targets are gathered in the notes and uploaded. ids
+// are the processor's.
+int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env *env,
                          const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
-                         const float *outputs, struct sl_mempool *pool, struct sl_loss_result *out);
+                         const float *outputs, struct sl_loss_result *out);
 
-// Words (sl_dataset_predict_words) for each of `rows` vertices.
+// Words (sl_dataset_predict_words) for each of `rows` vertices, whose outputs the processor reads.
 void sl_objective_predict(const struct sl_objective *o, const float *outputs, uint64_t rows,
                           uint32_t *words);
-
-// Where the targets of a block are.
-static inline const void *sl_objective_targets(const struct sl_block *block)
-{
-    return sl_block_at(block, block->label_offset);
-}
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 
 static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
@@ -14,13 +15,21 @@ static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
     return degree + c->self_edge;
 }
 
+static uint64_t most_edges(const struct sl_cutter *c)
+{
+    if (c->env->device->is_host)
+        return SL_INFER_PIECE_EDGES;
+    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, (uint64_t)SL_INFER_PIECE_FLOATS / c->d_in);
+}
+
 uint32_t sl_cutter_rows(const struct sl_cutter *c, uint32_t at, uint64_t *n_edges)
 {
+    const uint64_t most = most_edges(c);
     uint64_t edges = 0;
     uint32_t rows = 0;
     while (at + rows < c->range->n && rows < SL_INFER_PIECE_ROWS) {
         uint64_t more = most_neighbours(c, sl_infer_vertex(c->range, at + rows));
-        if (rows > 0 && edges + more > SL_INFER_PIECE_EDGES)
+        if (rows > 0 && edges + more > most)
             break;
         edges += more;
         rows++;
@@ -68,10 +77,10 @@ static int list_neighbours(const struct sl_cutter *c, uint32_t v, uint32_t *ids,
 int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint32_t n_edges,
                     struct sl_infer_piece *piece)
 {
-    uint32_t *ids = sl_layer_words(c->env, rows);
-    uint32_t *indptr = sl_layer_words(c->env, (uint64_t)rows + 1);
-    uint32_t *indices = sl_layer_words(c->env, n_edges);
-    float *weights = c->neighbours ? sl_layer_floats(c->env, n_edges) : NULL;
+    uint32_t *ids = sl_layer_note(c->env, rows * sizeof *ids);
+    uint32_t *indptr = sl_layer_note(c->env, ((size_t)rows + 1) * sizeof *indptr);
+    uint32_t *indices = sl_layer_note(c->env, n_edges * sizeof *indices);
+    float *weights = c->neighbours ? sl_layer_note(c->env, n_edges * sizeof *weights) : NULL;
     if (!ids || !indptr || !indices || (c->neighbours && !weights))
         return SL_ENOMEM;
     uint32_t e = 0;
@@ -89,13 +98,14 @@ int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint3
         indices[e++] = v;
     }
     indptr[rows] = e;
-    piece->csr = (struct sl_csr_view){.n_dst = rows,
-                                      .n_src = (uint32_t)c->dataset->n_nodes,
-                                      .indptr = indptr,
-                                      .indices = indices};
+    piece->lists = (struct sl_csr_view){.n_dst = rows,
+                                        .n_src = (uint32_t)c->dataset->n_nodes,
+                                        .n_edges = e,
+                                        .indptr = indptr,
+                                        .indices = indices};
     piece->ids = ids;
     piece->indptr = c->dataset->indptr;
     piece->self_loops = c->self_loops;
-    piece->weights = weights;
+    piece->list_weights = weights;
     return SL_OK;
 }

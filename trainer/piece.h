@@ -6,6 +6,10 @@
  * the graph. A single vertex with more in-edges than that is a piece of its own, and needs 4 to 8
  * bytes for each of them. Neighbours are all in-neighbours, or what random walks meet in jobs that
  * sample so (neighbours.h).
+ *
+ * Lists are made by the processor, in the notes; resident.h takes them to a device. There a piece
+ * may have to bring the rows of its sources along, so it has fewer edges where rows are wide. That
+ * depends on the kind of device alone: products of other numbers of rows round in other ways.
  */
 #ifndef SL_TRAINER_PIECE_H
 #define SL_TRAINER_PIECE_H
@@ -17,7 +21,11 @@
 #include "trainer/layer.h"
 #include "trainer/neighbours.h"
 
-enum { SL_INFER_PIECE_ROWS = 8192, SL_INFER_PIECE_EDGES = 1 << 20 };
+enum {
+    SL_INFER_PIECE_ROWS = 8192,
+    SL_INFER_PIECE_EDGES = 1 << 20,
+    SL_INFER_PIECE_FLOATS = 1 << 26, // of its sources' rows, on devices with memory of their own
+};
 
 // Some vertices: ids[0 .. n), or first .. first + n - 1 where ids is NULL.
 struct sl_infer_range {
@@ -38,6 +46,7 @@ struct sl_cutter {
     struct sl_neighbours *neighbours;       // NULL: all
     const struct sl_infer_range *range;
     uint32_t layer;
+    uint32_t d_in;  // the layer's
     bool self_edge; // lists name the vertex itself, last, and it alone
 };
 
@@ -45,7 +54,7 @@ struct sl_cutter {
 // most.
 uint32_t sl_cutter_rows(const struct sl_cutter *cutter, uint32_t at, uint64_t *n_edges);
 
-// These rows, in pool memory: all of *piece but what is computed (x, x_dtype, y). SL_ENOMEM.
+// These rows, in the notes: what of *piece is the processor's, but x_ids. SL_ENOMEM.
 int sl_cutter_piece(const struct sl_cutter *cutter, uint32_t at, uint32_t rows, uint32_t n_edges,
                     struct sl_infer_piece *piece);
 

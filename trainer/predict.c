@@ -21,6 +21,7 @@
 #include "kernels/kernels.h"
 #include "trainer/announce.h"
 #include "trainer/piece.h"
+#include "trainer/predict_device.h"
 #include "trainer/whole_graph.h"
 
 enum {
@@ -35,14 +36,15 @@ enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 struct arguments {
     bool describe;
     enum kind kind;
-    const char *out, *scratch, *nodes, *set;
-    uint64_t layer, memory, chunk, threads, parent;
+    const char *out, *scratch, *nodes, *set, *device;
+    uint64_t layer, memory, chunk, threads, parent, gpu_memory;
     bool has_layer;
 };
 
 struct program {
     struct arguments a;
     struct sl_config config;
+    struct sl_compute compute;
     struct sl_dataset dataset;
     struct sl_objective objective;
     struct sl_self_loops self_loops;
@@ -99,6 +101,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
     *a = (struct arguments){.describe = strcmp(argv[1], "--describe") == 0,
                             .scratch = ".",
                             .set = "all",
+                            .device = "cpu",
                             .chunk = CHUNK_ROWS};
     const struct {
         const char *name;
@@ -109,7 +112,8 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         {"--nodes", &a->nodes, NULL},   {"--set", &a->set, NULL},
         {"--layer", NULL, &a->layer},   {"--memory", NULL, &a->memory},
         {"--chunk", NULL, &a->chunk},   {"--threads", NULL, &a->threads},
-        {"--parent", NULL, &a->parent},
+        {"--parent", NULL, &a->parent}, {"--gpu-memory", NULL, &a->gpu_memory},
+        {"--device", &a->device, NULL},
     };
     for (int i = 2; i < argc; i += 2) {
         if (i + 1 == argc)
@@ -180,12 +184,13 @@ static int prepare(struct program *p)
     SL_TRY(read_config(&p->config));
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
+    SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
     SL_TRY(sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_TRUST,
                            (int)p->a.threads, &p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
-                         sl_kernels_cpu());
+                         p->compute.device, p->compute.kernels);
 }
 
 // ---- talking ------------------------------------------------------------------------------------
@@ -445,7 +450,9 @@ static int predict(struct program *p)
     SL_TRY(choose_vertices(p, &g));
     p->a.chunk = SL_MIN(p->a.chunk, SL_MAX(p->dataset.n_nodes, (uint64_t)1));
     g.chunk_rows = (uint32_t)p->a.chunk;
-    SL_TRY(take_params(p, &g.params));
+    const float *params = NULL;
+    SL_TRY(take_params(p, &params));
+    SL_TRY(sl_predict_device_params(&p->compute, params, p->model.n_params, &g.params));
     SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
                                       &p->self_loops, &p->neighbours));
     SL_TRY(open_output(p, &g));
@@ -488,7 +495,7 @@ int sl_predict_main(int argc, char **argv)
 {
     static struct program p; // too large for a stack
     sl_log_init("sluice");
-    int rc = run(&p, argc, argv);
+    int rc = sl_predict_device_explain(run(&p, argc, argv));
     release(&p);
     if (rc < 0)
         printf("error %d %s\n", rc, sl_error_message());

@@ -15,6 +15,7 @@
  *   sluice-trainer --predict  --parent PID --out FILE.npy --kind KIND --scratch DIR
  *                  --set train|val|test|all | --nodes FILE.npy
  *                  [--layer K] [--memory BYTES] [--chunk ROWS] [--threads N]
+ *                  [--device cpu|cuda:N] [--gpu-memory BYTES]
  *
  * KIND is logits, probabilities, classes or hidden. The result appears under its name whole or not
  * at all. When the command line dies (PR_SET_PDEATHSIG) or asks with SIGTERM, the program removes

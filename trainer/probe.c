@@ -4,12 +4,13 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
-#include "common/base/mempool.h"
 #include "common/ipc/board.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
+#include "trainer/exchange.h"
 #include "trainer/extract.h"
 #include "trainer/gather.h"
+#include "trainer/parameters.h"
 
 enum {
     PROBE_WAIT_MS = 600 * 1000, // samplers load their graph meanwhile
@@ -32,14 +33,34 @@ static int wait_for_block(const struct sl_trainer_spec *spec, const struct sl_bl
         PROBE_WAIT_MS / 1000);
 }
 
-static uint64_t peak_bytes(const struct sl_trainer_spec *spec, const struct sl_block *block,
-                           const struct sl_feature_buffer *buffer)
+// What steps are computed with, until they have been measured.
+struct bench {
+    struct sl_compute compute;
+    struct sl_batch_buffer buffer;
+    struct sl_parameters parameters;
+    struct sl_room gradient; // where the board's slot would be
+};
+
+static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
+                          const struct bench *b)
 {
     uint64_t lists = (uint64_t)block->n_input * SL_GATHER_LISTS * sizeof(uint32_t);
     uint64_t copies = (spec->arena->h->spec.async ? 1 : 0) +           // of parameters, and
                       (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
-    return spec->model->pool.peak_bytes + SL_EXTRACT_BUFFERS * buffer->bytes + lists + copied;
+    return spec->model->pool.peak_bytes + SL_EXTRACT_BUFFERS * b->buffer.features.bytes + lists +
+           copied;
+}
+
+// The other buffer comes on top of what the process holds now, which has what operations keep for
+// themselves in it. The gradient stands for the board's, which is the machine's.
+static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct bench *b)
+{
+    bool grouped = sl_group_exists(spec->arena);
+    uint64_t sums = grouped ? sl_exchange_bytes(spec->model->n_params) : 0;
+    uint64_t buffer = b->buffer.arrays.bytes + b->buffer.features.bytes;
+    b->compute.device->trim(); // what was outgrown
+    return b->compute.device->held() + (SL_EXTRACT_BUFFERS - 1) * buffer + sums;
 }
 
 // Extraction and training overlap, so a batch takes the longer of the two, and never less than the
@@ -53,16 +74,40 @@ static uint64_t with_throttle(const struct sl_trainer_spec *spec, uint64_t extra
     return SL_MAX(extract_ns, SL_MAX(train_ns, (uint64_t)(seconds * 1e9)));
 }
 
+static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
+{
+    const uint64_t n_params = spec->model->n_params;
+    b->compute = sl_trainer_compute(spec);
+    SL_TRY(sl_parameters_init(&b->parameters, b->compute.device, n_params));
+    return sl_room_grow(&b->gradient, b->compute.device, SL_ROOM_HOST, n_params * sizeof(float),
+                        "gradient");
+}
+
+static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *block,
+                    struct bench *b, uint64_t *took_ns)
+{
+    struct sl_gathered gathered;
+    struct sl_loss_result ignored;
+    const float *params;
+    const uint64_t version = sl_board_version(spec->arena);
+    SL_TRY(sl_gather_block(spec->gather, NULL, block, &b->buffer, &gathered));
+    uint64_t start = sl_now_ns();
+    SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
+                              sl_board_params(spec->arena, version), &params));
+    SL_TRY(sl_model_train(spec->model, params, b->buffer.block, b->buffer.x,
+                          sl_parameters_gradient(&b->parameters, b->gradient.p), &ignored));
+    SL_TRY(sl_parameters_deliver(&b->parameters, b->gradient.p));
+    *took_ns = with_throttle(spec, gathered.ns, sl_now_ns() - start);
+    return SL_OK;
+}
+
 int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe *out)
 {
     int rc, armed = sl_failpoint_suspend();
     struct sl_model *model = spec->model;
     const struct sl_block *block;
-    struct sl_gather gather = {.dataset = spec->dataset, .kernels = model->env.kernels};
-    struct sl_feature_buffer buffer = {0};
-    uint64_t gradient_bytes = model->n_params * sizeof(float);
-    float *gradient = NULL;
-    const float *params = sl_board_params(spec->arena, sl_board_version(spec->arena));
+    struct bench bench = {0};
+    const struct sl_pulse pulse = {.arena = spec->arena, .stop = spec->stop};
 
     *out = (struct sl_trainer_probe){0};
     if (spec->arena->h->spec.probe_bytes == 0) {
@@ -71,26 +116,17 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     }
     SL_TRY_OUT(wait_for_block(spec, &block));
     SL_TRY_OUT(sl_model_check_block(model, block, spec->arena->h->spec.probe_bytes));
-    gradient = sl_pages_alloc(gradient_bytes);
-    if (!gradient) {
-        rc = sl_fail(SL_ENOMEM, "trainer: no memory for %llu MiB of gradient",
-                     (unsigned long long)(gradient_bytes >> 20));
-        goto out;
-    }
-    model->arena = spec->arena;
-    for (int i = 0; i < STEPS; i++) {
-        struct sl_gathered gathered;
-        struct sl_loss_result ignored;
-        SL_TRY_OUT(sl_gather_block(&gather, NULL, block, &buffer, &gathered));
-        uint64_t start = sl_now_ns();
-        SL_TRY_OUT(sl_model_train(model, params, block, buffer.p, gradient, &ignored));
-        out->train_ns = with_throttle(spec, gathered.ns, sl_now_ns() - start);
-    }
-    out->step_bytes = peak_bytes(spec, block, &buffer);
+    SL_TRY_OUT(take_memory(spec, &bench));
+    model->pulse = &pulse;
+    for (int i = 0; i < STEPS; i++)
+        SL_TRY_OUT(one_step(spec, block, &bench, &out->train_ns));
+    out->step_bytes =
+        bench.compute.device->is_host ? host_peak(spec, block, &bench) : gpu_peak(spec, &bench);
 out:
+    model->pulse = NULL;
     sl_failpoint_resume(armed);
-    sl_pages_free(gradient, gradient_bytes);
-    sl_feature_buffer_fini(&buffer);
-    sl_gather_fini(&gather);
+    sl_room_fini(&bench.gradient);
+    sl_parameters_fini(&bench.parameters);
+    sl_batch_buffer_fini(&bench.buffer);
     return rc;
 }

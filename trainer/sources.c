@@ -39,30 +39,60 @@ static uint64_t *sort(uint64_t *a, uint64_t *b, uint32_t n, uint32_t n_vertices)
     return a;
 }
 
+int sl_sources_number(const struct sl_layer_env *env, const uint32_t *vertices, uint64_t n,
+                      uint32_t n_vertices, struct sl_numbering *out)
+{
+    if (n > UINT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED, "inference: a piece of %llu edges, wanted less than 2^32",
+                       (unsigned long long)n);
+    uint32_t *local = sl_layer_note(env, n * sizeof *local);
+    uint32_t *ids = sl_layer_note(env, n * sizeof *ids), count = 0;
+    uint64_t *a = sl_layer_note(env, n * sizeof *a), *b = sl_layer_note(env, n * sizeof *b);
+    if (!local || !ids || !a || !b)
+        return SL_ENOMEM;
+    for (uint32_t e = 0; e < n; e++)
+        a[e] = pack(vertices[e], e);
+    const uint64_t *sorted = sort(a, b, (uint32_t)n, n_vertices);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t vertex = (uint32_t)(sorted[i] >> 32);
+        if (count == 0 || ids[count - 1] != vertex)
+            ids[count++] = vertex;
+        local[(uint32_t)sorted[i]] = count - 1;
+    }
+    *out = (struct sl_numbering){.n = count, .ids = ids, .local = local};
+    return SL_OK;
+}
+
+// *out (n, the device's): the rows of the piece's x that are these vertices', which it has.
+static int rows_of(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                   const struct sl_numbering *sources, const uint32_t **out)
+{
+    const uint32_t *rows = sources->ids;
+    if (piece->x_ids) {
+        uint32_t *places = sl_layer_note(env, sources->n * sizeof *places), at = 0;
+        if (!places)
+            return SL_ENOMEM;
+        for (uint32_t i = 0; i < sources->n; i++) { // both ascend
+            while (piece->x_ids[at] != sources->ids[i])
+                at++;
+            places[i] = at;
+        }
+        rows = places;
+    }
+    return sl_layer_upload_words(env, rows, sources->n, out);
+}
+
 int sl_sources_find(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
                     struct sl_sources *out)
 {
-    const struct sl_csr_view *csr = &piece->csr;
-    uint32_t n_edges = csr->indptr[csr->n_dst];
-    *out = (struct sl_sources){.csr = *csr};
-    uint32_t *local = sl_layer_words(env, n_edges), *ids = sl_layer_words(env, n_edges);
-    uint64_t *a = (uint64_t *)(void *)sl_layer_words(env, 2 * (uint64_t)n_edges);
-    uint64_t *b = (uint64_t *)(void *)sl_layer_words(env, 2 * (uint64_t)n_edges);
-    if (!local || !ids || !a || !b)
-        return SL_ENOMEM;
-    for (uint32_t e = 0; e < n_edges; e++)
-        a[e] = pack(csr->indices[e], e);
-    const uint64_t *sorted = sort(a, b, n_edges, csr->n_src);
-    for (uint32_t i = 0; i < n_edges; i++) {
-        uint32_t vertex = (uint32_t)(sorted[i] >> 32);
-        if (out->n == 0 || ids[out->n - 1] != vertex)
-            ids[out->n++] = vertex;
-        local[(uint32_t)sorted[i]] = out->n - 1;
-    }
-    out->ids = ids;
-    out->csr.indices = local;
-    out->csr.n_src = out->n;
-    return SL_OK;
+    struct sl_numbering sources;
+    const struct sl_csr_view *lists = &piece->lists;
+    SL_TRY(sl_sources_number(env, lists->indices, lists->n_edges, lists->n_src, &sources));
+    *out = (struct sl_sources){.n = sources.n, .csr = piece->csr, .lists = *lists};
+    out->csr.n_src = out->lists.n_src = sources.n;
+    out->lists.indices = sources.local;
+    SL_TRY(sl_layer_upload_words(env, sources.local, lists->n_edges, &out->csr.indices));
+    return rows_of(env, piece, &sources, &out->rows);
 }
 
 uint32_t sl_sources_columns(const struct sl_sources *sources, uint32_t unit, uint32_t n_columns)
@@ -82,7 +112,7 @@ int sl_sources_product(const struct sl_layer_env *env, const struct sl_infer_pie
     for (uint32_t at = 0; at < sources->n; at += CHUNK_ROWS) {
         uint32_t rows = SL_MIN(sources->n - at, (uint32_t)CHUNK_ROWS);
         SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, d_in,
-                                         sources->ids + at, rows, *chunk));
+                                         sources->rows + at, rows, *chunk));
         SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, rows, columns, d_in, 1,
                                   *chunk, d_in, weight, d_in, 0, y + (uint64_t)at * columns,
                                   columns, env->pool));

@@ -63,6 +63,8 @@ static uint32_t places(const struct sl_arena *a)
 bool sl_standby_may_fetch(const struct sl_standby *s, bool ahead)
 {
     enum sl_duty duty = sl_standby_duty(s);
+    if (sl_arena_paused(s->arena))
+        return false;
     if (duty != SL_DUTY_STANDBY)
         return duty == SL_DUTY_WORK;
     struct sl_ledger_ahead left;

@@ -58,7 +58,8 @@ static inline bool sl_standby_is_awake(const struct sl_standby *s)
     return atomic_load_explicit(&s->seat->activity, memory_order_relaxed) == SL_ACTIVITY_BUSY;
 }
 
-// Whether this trainer may fetch a batch now; `ahead` when it computes one meanwhile.
+// Whether this trainer may fetch a batch now; `ahead` when it computes one meanwhile. Never while
+// the job is paused: then normal trainers sleep too, which costs nothing and counts as no waiting.
 bool sl_standby_may_fetch(const struct sl_standby *s, bool ahead);
 
 // How many trainers work on the current phase: those on duty and those switched on. At least 1.

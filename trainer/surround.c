@@ -34,13 +34,25 @@ static int add_bias(const struct sl_layer_env *env, const struct sl_layer *layer
                 : SL_OK;
 }
 
+struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
+                                           const struct sl_layer *layer, const float *params,
+                                           bool training, const struct sl_dropout *dropout)
+{
+    bool drops = training && around->hidden && dropout->rate > 0;
+    return (struct sl_layer_epilogue){.offered = !normalises(around) && !drops,
+                                      .bias = bias_of(layer, params),
+                                      .act = activation_of(around)};
+}
+
 int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,
                         const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
-                        bool training, const struct sl_dropout *dropout,
+                        bool applied, bool training, const struct sl_dropout *dropout,
                         struct sl_surround_tape *tape)
 {
     *tape = (struct sl_surround_tape){
         .rows = rows, .dropout = training && around->hidden ? *dropout : NO_DROPOUT, .y = x};
+    if (applied)
+        return SL_OK;
     if (!normalises(around))
         return env->kernels->bias_act(x, rows, layer->d_out, bias_of(layer, params),
                                       activation_of(around), &tape->dropout);
@@ -74,8 +86,11 @@ int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surroun
 }
 
 int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,
-                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows)
+                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
+                      bool applied)
 {
+    if (applied)
+        return SL_OK;
     const float *bias = bias_of(layer, params);
     if (normalises(around)) {
         const struct sl_norm norm = norm_of(around, layer);

@@ -29,11 +29,17 @@ struct sl_surround_tape {
     struct sl_norm_tape norm;
 };
 
+// What the layer's own last product may do of it: bias and activation, where nothing else follows.
+struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
+                                           const struct sl_layer *layer, const float *params,
+                                           bool training, const struct sl_dropout *dropout);
+
 // x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
-// output: x itself where there is no norm. SL_ENOMEM.
+// output: x itself where there is no norm. `applied`: the layer has taken the offer, and x is the
+// output already. SL_ENOMEM.
 int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,
                         const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
-                        bool training, const struct sl_dropout *dropout,
+                        bool applied, bool training, const struct sl_dropout *dropout,
                         struct sl_surround_tape *tape);
 
 // dy (rows, d_out) in: gradient of tape->y; out: of what the layer computed. gradient (flat) += .
@@ -43,6 +49,7 @@ int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surroun
 
 // The same as forward outside training, in place.
 int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,
-                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows);
+                      const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
+                      bool applied);
 
 #endif

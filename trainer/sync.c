@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
+#include "trainer/exchange.h"
 
 // An update goes over the parameters in pieces, so that the reduced gradient of a piece is still
 // in the cache when the optimizer reads it. The result does not depend on the size.
@@ -85,7 +86,7 @@ static int take_memory(struct sl_sync *s)
     s->scratch = aligned_alloc(SL_CACHE_LINE, PIECE_FLOATS * sizeof *s->scratch);
     s->slots = calloc(s->arena->h->spec.batches_per_update, sizeof *s->slots);
     if (s->async)
-        s->joined = sl_pages_alloc(s->n_params * sizeof *s->joined);
+        s->joined = s->memory->host_alloc(s->n_params * sizeof *s->joined);
     if (s->clip_norm > 0)
         s->whole = sl_pages_alloc(s->n_params * sizeof *s->whole);
     if (!s->scratch || !s->slots || (s->async && !s->joined) || (s->clip_norm > 0 && !s->whole))
@@ -101,6 +102,7 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
         .worker = spec->worker,
         .device = spec->device,
         .kernels = spec->kernels,
+        .memory = spec->memory ? spec->memory : sl_device_host(),
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .optimizer = config->optimizer.kind,
         .adam = {.lr = (float)config->optimizer.lr,
@@ -114,7 +116,7 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
                 .weight_decay = (float)config->optimizer.weight_decay},
         .clip_norm = config->optimizer.clip_norm,
         .n_params = spec->n_params,
-        .stop = spec->stop,
+        .pulse = spec->pulse,
     };
     SL_TRY(check_shape(s));
     sl_learning_rate_init(&s->rate, config, spec->arena->h->spec.n_train);
@@ -131,7 +133,8 @@ void sl_sync_fini(struct sl_sync *s)
     free(s->runs);
     free(s->scratch);
     free(s->slots);
-    sl_pages_free(s->joined, s->n_params * sizeof *s->joined);
+    if (s->joined)
+        s->memory->host_free(s->joined, s->n_params * sizeof *s->joined);
     sl_pages_free(s->whole, s->n_params * sizeof *s->whole);
     s->runs = NULL;
     s->scratch = NULL;
@@ -152,9 +155,10 @@ struct constants {
 static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n,
                   float scale, float *out)
 {
-    for (uint32_t i = 0; i < u->n_cells; i++)
+    const uint32_t n_slots = sl_board_update_gradients(s->arena, u);
+    for (uint32_t i = 0; i < n_slots; i++)
         s->slots[i] = sl_board_update_gradient(s->arena, u, i) + at;
-    return s->kernels->reduce(s->slots, u->n_cells, n, scale, out);
+    return s->kernels->reduce(s->slots, n_slots, n, scale, out);
 }
 
 /*
@@ -265,27 +269,38 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
     return SL_OK;
 }
 
+// What has to be done with the other trainers before an update's batches are done.
+static int exchange(struct sl_sync *s)
+{
+    if (!s->exchange)
+        return SL_OK;
+    uint64_t before = s->exchange->ns;
+    int rc = sl_exchange_help(s->exchange);
+    s->apply_ns += s->exchange->ns - before;
+    return rc;
+}
+
 int sl_sync_help(struct sl_sync *s)
 {
     struct sl_update u;
+    SL_TRY(exchange(s));
     while (sl_board_begin_update(s->arena, s->worker, &u) == SL_OK) {
         uint64_t start = sl_now_ns();
         SL_TRY(apply(s, &u));
         uint64_t took = sl_now_ns() - start;
         // The phase can not end before the commit, so the entry is still this update's own. The
         // time belongs to whoever applies, and stands with the update's last batch.
-        sl_ledger_entry(s->arena, u.seq, u.first_cell + u.n_cells - 1)->train_ns += took;
+        struct sl_batch_entry *last =
+            sl_ledger_entry(s->arena, u.seq, u.first_cell + u.n_cells - 1);
+        last->train_ns += took;
+        last->apply_ns = took;
+        last->applier = s->worker;
+        atomic_store_explicit(&last->apply_from_ns, start, memory_order_release);
         s->apply_ns += took;
         s->applied++;
         sl_board_commit_update(s->arena, &u);
     }
     return SL_OK;
-}
-
-static bool stopping(const struct sl_sync *s)
-{
-    return sl_arena_aborted(s->arena) ||
-           (s->stop && atomic_load_explicit(s->stop, memory_order_relaxed));
 }
 
 // Tries until the deadline, helping in between. An attempt says SL_OK, SL_EAGAIN to go on waiting,
@@ -298,7 +313,7 @@ static int wait_helping(struct sl_sync *s, uint32_t timeout_ms,
     for (;;) {
         // Read before the conditions: a change after this makes the wait return at once.
         uint32_t seen = sl_event_read(&a->h->update);
-        if (stopping(s))
+        if (sl_pulse_stopping(s->pulse))
             return SL_EABORTED;
         uint64_t version = sl_board_version(a);
         int rc = attempt(s, what);
@@ -310,8 +325,9 @@ static int wait_helping(struct sl_sync *s, uint32_t timeout_ms,
         uint64_t now = sl_now_ns();
         if (now >= deadline)
             return SL_ETIMEDOUT;
+        uint64_t look_ms = s->exchange ? sl_exchange_look_ms(s->exchange) : SL_ARENA_WAIT_MS;
         sl_event_wait(&a->h->update, seen,
-                      (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS));
+                      (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, look_ms));
     }
 }
 

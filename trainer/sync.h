@@ -11,6 +11,10 @@
  * a death writes the same bits; parameters and optimizer state are read and written where they lie
  * in the arena.
  *
+ * Where trainers form a group (exchange.h), a batch's gradient stays on its device, the batch is
+ * held, and its completion waits until the sum of all of the update's gradients is in slot 0; from
+ * there on it is the same.
+ *
  * ASYNC (FGNN 5.2). Each batch is an update of its own. A trainer *joins* before it computes: it
  * copies the current parameters, since others go on and write the bank over, and its gradient is
  * outstanding from then on. Where one gradient more would make it impossible to apply all of them
@@ -31,6 +35,13 @@
  * All of it is a function of version, slots, weights and bank: the same whoever does it, and after
  * a resume.
  *
+ * WHERE. The processor makes every update, with the operations on this process's memory, whatever
+ * the trainers compute on: an update's bits then depend neither on which trainer came first, of a
+ * GPU or of CPU cores, nor on whether a GPU could be given the arena in place, which the system may
+ * allow one process and refuse another. A model of half a million parameters is 14 MB to read and
+ * write, by a few cores in about the time that a GPU would spend on its bus. What a GPU trainer
+ * does beside is to fetch the new version and to deliver a gradient (parameters.h).
+ *
  * HELPING. A trainer that waits, for a version or to join, tries to make the next version each time
  * it wakes: the one that held the apply lock may have died, and the broker only releases the lock.
  */
@@ -42,6 +53,7 @@
 #include <stdint.h>
 
 #include "common/ipc/board.h"
+#include "common/ipc/pulse.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
 #include "trainer/layer.h"
@@ -56,8 +68,9 @@ struct sl_sync_spec {
     struct sl_arena *arena;
     uint32_t worker; // id
     uint32_t device;
-    const struct sl_kernels *kernels;
-    const _Atomic bool *stop; // NULL for none
+    const struct sl_kernels *kernels; // on this process's memory, whatever the device
+    const struct sl_device *memory;   // where gradients are computed; NULL: on cores
+    const struct sl_pulse *pulse;
 };
 
 enum sl_sync_rule { SL_SYNC_STEP, SL_SYNC_STEP_UNDECAYED, SL_SYNC_RUNNING, SL_SYNC_KEEP };
@@ -68,10 +81,13 @@ struct sl_sync_run {
     uint64_t at, n;
 };
 
+struct sl_exchange; // exchange.h
+
 struct sl_sync {
     struct sl_arena *arena;
     uint32_t worker, device;
     const struct sl_kernels *kernels;
+    const struct sl_device *memory; // of `joined`, which goes to the device with every batch
     bool async;
     float *joined; // (n_params) async: the parameters that the gradient is computed on
     enum sl_optimizer_kind optimizer;
@@ -82,12 +98,13 @@ struct sl_sync {
     uint64_t n_params;
     struct sl_sync_run *runs;
     uint32_t n_runs;
-    float *scratch;      // one piece of the reduced gradient
-    float *whole;        // (n_params) all of it, where it is clipped; else NULL
-    const float **slots; // (batches_per_update)
-    uint64_t applied;    // updates this trainer made
-    uint64_t apply_ns;   // time it took
-    const _Atomic bool *stop;
+    float *scratch;               // one piece of the reduced gradient
+    float *whole;                 // (n_params) all of it, where it is clipped; else NULL
+    const float **slots;          // (batches_per_update)
+    uint64_t applied;             // updates this trainer made
+    uint64_t apply_ns;            // time it took, and the sums with other trainers
+    struct sl_exchange *exchange; // borrowed; NULL where gradients go through the board alone
+    const struct sl_pulse *pulse;
 };
 
 // Arrays of optimizer state that this job needs on the board.

@@ -32,6 +32,9 @@ struct walk {
     struct bank bank[2], jumping;
     struct rows rows[SL_CONFIG_MAX_LAYERS]; // of the layers below g->layer
     uint64_t resident; // bytes that may have been touched since all was given back
+    // What is under way.
+    uint32_t layer;
+    uint64_t done, total;
 };
 
 uint32_t sl_whole_graph_width(const struct sl_whole_graph *g)
@@ -151,8 +154,25 @@ static void bound_memory(struct walk *w, uint64_t touched)
     give_back(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
 }
 
+static int tell(struct walk *w, uint32_t layer, uint64_t done, uint64_t total)
+{
+    w->layer = layer;
+    w->done = done;
+    w->total = total;
+    return w->g->on_progress(w->g->ctx, layer, done, total);
+}
+
+// Before a part of a matrix goes to the device. Features of many gigabytes take their time.
+static int before_copy(void *ctx, uint64_t bytes)
+{
+    struct walk *w = ctx;
+    bound_memory(w, bytes);
+    return tell(w, w->layer, w->done, w->total);
+}
+
 // Bytes that a range of a layer touches at most: each edge another row.
-static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_infer_range *range)
+static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_infer_range *range,
+                           const struct sl_infer_io *io)
 {
     const struct sl_whole_graph *g = w->g;
     const struct sl_dataset *ds = g->dataset;
@@ -165,7 +185,8 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
     uint64_t all = ds->n_nodes * layer->d_in * element;
     uint64_t written =
         (uint64_t)range->n * sizeof(float) * (layer->d_out + sl_jumping_width(&g->model->jumping));
-    return SL_MIN(edges * row, all) + edges * sl_dtype_bytes(ds->indices_dtype) + written;
+    uint64_t read = sl_resident_has(&g->model->resident, io->x, io->x_tag) ? 0 : edges * row;
+    return SL_MIN(read, all) + edges * sl_dtype_bytes(ds->indices_dtype) + written;
 }
 
 // ---- which rows ---------------------------------------------------------------------------------
@@ -250,10 +271,12 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
     const uint64_t most = (uint64_t)g->chunk_rows + SL_INFER_PIECE_ROWS;
     struct sl_infer_range range = {
         .ids = ids ? ids + at : NULL, .first = ids ? 0 : at, .n = (uint32_t)SL_MIN(n - at, most)};
-    const struct sl_cutter cutter = {.dataset = g->dataset,
+    const struct sl_cutter cutter = {.env = &g->model->env,
+                                     .dataset = g->dataset,
                                      .neighbours = g->model->neighbours,
                                      .range = &range,
                                      .layer = l,
+                                     .d_in = layer->d_in,
                                      .self_edge =
                                          layer->kind->self_edge && layer->kind->self_edge(layer)};
     // A single piece where memory is short.
@@ -275,25 +298,27 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
     struct sl_infer_io io = {
         .x_dtype = l ? SL_DTYPE_F32 : g->dataset->feat_dtype,
         .x = l ? (const void *)w->bank[(l - 1) & 1].data : g->dataset->feat,
+        .x_tag = l,
+        .x_partial = l && w->rows[l - 1].ids,
         .jumping = w->jumping.data,
         .y = wanted ? NULL : to->data,
         .rows = out,
         .hidden = wanted && g->hidden,
     };
-    SL_TRY(g->on_progress(g->ctx, l, 0, n));
+    SL_TRY(tell(w, l, 0, n));
     for (uint64_t at = 0; at < n;) {
         const struct sl_infer_range range = next_chunk(g, l, ids, at, n);
         if (!wanted) {
             SL_TRY(reserve(to, g, width, &range));
             SL_TRY(reserve(&w->jumping, g, sl_jumping_width(&g->model->jumping), &range));
         }
-        bound_memory(w, touched_by(w, l, &range));
+        bound_memory(w, touched_by(w, l, &range, &io));
         SL_TRY(sl_evaluate_layer(g->model, g->dataset, g->params, l, &range, &io));
         if (wanted)
             SL_TRY(g->on_rows(g->ctx, at, range.n, out));
         at += range.n;
         g->computed += range.n;
-        SL_TRY(g->on_progress(g->ctx, l, at, n));
+        SL_TRY(tell(w, l, at, n));
     }
     return SL_OK;
 }
@@ -331,8 +356,13 @@ static int run_layers(struct walk *w)
 int sl_whole_graph_run(struct sl_whole_graph *g)
 {
     struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}, .jumping = {.fd = -1}};
+    struct sl_resident *resident = &g->model->resident;
     g->computed = 0;
+    resident->watch = (struct sl_resident_watch){
+        .before = before_copy, .ctx = &w, .bounded = g->memory_bytes > 0};
     int rc = run_layers(&w);
+    sl_resident_release(resident); // it may be of a bank
+    resident->watch = (struct sl_resident_watch){0};
     for (uint32_t l = 0; l < SL_CONFIG_MAX_LAYERS; l++)
         free(w.rows[l].ids);
     bank_close(&w.bank[0]);

@@ -19,6 +19,11 @@
  * has them in its cache for as long as it likes. A piece (piece.h) keeps what it touches itself,
  * even if that is more: a page for each of its edges at worst. Not in the bound: 8 bytes a vertex
  * of indptr, a bit a vertex of the needed rows, the rows of one chunk, and the pool of one piece.
+ *
+ * ON A GPU the files stay the machine's, and resident.h brings rows to the device: all of a matrix
+ * where that fits, part by part so that the bound holds, or what each piece needs. A layer of which
+ * only some rows were computed is always gathered. With a bound nothing is pinned but what copies
+ * go through (16 MiB).
  */
 #ifndef SL_TRAINER_WHOLE_GRAPH_H
 #define SL_TRAINER_WHOLE_GRAPH_H
@@ -32,7 +37,7 @@
 struct sl_whole_graph {
     struct sl_model *model;
     const struct sl_dataset *dataset;
-    const float *params;   // (n_params)
+    const float *params;   // (n_params), where the model's device reads them
     const char *scratch;   // directory of the activations
     uint64_t memory_bytes; // 0 = no bound
     uint32_t chunk_rows;   // at least 1; a chunk ends with the piece that reaches it

@@ -8,9 +8,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "broker/cli/suggest.h"
-
-#define SL_VERSION "0.1.0"
+#include "common/base/version.h"
+#include "broker/suggest.h"
+#include "broker/cli/complete.h"
 
 enum { COMMANDS_MAX = 64 };
 
@@ -63,6 +63,7 @@ int sl_exit_status(int result)
     case SL_EEXIST:
     case SL_ENOMEM:
     case SL_ERANGE:
+    case SL_EPROTO: // a daemon of another version
     case SL_EUNSUPPORTED: return SL_EXIT_USAGE;
     default: return SL_EXIT_FAILED;
     }
@@ -70,13 +71,25 @@ int sl_exit_status(int result)
 
 // ---- commands -----------------------------------------------------------------------------------
 
+static struct {
+    const struct sl_command *commands;
+    size_t n;
+} table; // of the process
+
+const struct sl_command *sl_command_table(size_t *n)
+{
+    *n = table.n;
+    return table.commands;
+}
+
 static void print_commands(const struct sl_command *commands, size_t n)
 {
     int width = 0;
     for (size_t i = 0; i < n; i++)
         width = SL_MAX(width, (int)strlen(commands[i].name));
     for (size_t i = 0; i < n; i++)
-        printf("  %-*s  %s\n", width, commands[i].name, commands[i].help);
+        if (commands[i].help)
+            printf("  %-*s  %s\n", width, commands[i].name, commands[i].help);
 }
 
 static const struct sl_command *find_command(const struct sl_command *commands, size_t n,
@@ -93,9 +106,11 @@ static int unknown_command(const struct sl_command *commands, size_t n, const ch
                            const char *word, const char *help)
 {
     const char *names[COMMANDS_MAX];
-    for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
-        names[i] = commands[i].name;
-    const char *near = sl_suggest_closest(word, names, SL_MIN(n, (size_t)COMMANDS_MAX));
+    size_t n_names = 0;
+    for (size_t i = 0; i < n && n_names < COMMANDS_MAX; i++)
+        if (commands[i].help)
+            names[n_names++] = commands[i].name;
+    const char *near = sl_suggest_closest(word, names, n_names);
     if (near)
         return sl_fail(SL_EINVAL, "unknown %s '%s': did you mean '%s'?", what, word, near);
     return sl_fail(SL_EINVAL, "unknown %s '%s': '%s' lists what there is", what, word, help);
@@ -115,14 +130,24 @@ static void print_top_help(const struct sl_command *commands, size_t n)
            "'sluice COMMAND --help' describes a command and shows an example.\n"
            "'sluice --version' prints the version.\n"
            "\n"
-           "Exit status: 0 done, 1 failed, 2 usage, configuration or data set that can not be "
-           "used,\n"
-           "130 interrupted. SLUICE_LOG=error|warn|info|debug sets how much is logged.\n");
+           "Exit status:\n"
+           "  0    done\n"
+           "  1    it could not be done, or the job failed\n"
+           "  2    usage, job file, data set or daemon that can not be used: nothing was begun\n"
+           "  130  interrupted: Ctrl-C stops what runs, a second one kills it\n"
+           "\n"
+           "Environment:\n"
+           "  SLUICE_RUNTIME_DIR  where the daemon's sockets are [$XDG_RUNTIME_DIR/sluice]\n"
+           "  SLUICE_CACHE_DIR    which data sets have been checked [~/.cache/sluice]\n"
+           "  SLUICE_LOG          how much is logged: error, warn, info or debug\n"
+           "  NO_COLOR            no colours when set to anything\n");
     fflush(stdout);
 }
 
 int sl_command_dispatch(const struct sl_command *commands, size_t n, int argc, char **argv)
 {
+    table.commands = commands;
+    table.n = n;
     if (argc < 2) {
         return sl_fail(SL_EINVAL, "no command given: wanted 'sluice COMMAND': 'sluice --help' "
                                   "lists them");
@@ -140,7 +165,7 @@ int sl_command_dispatch(const struct sl_command *commands, size_t n, int argc, c
         char *words[] = {argv[2], help, NULL};
         return about->run(2, words);
     }
-    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+    if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("sluice %s\n", SL_VERSION);
         return SL_EXIT_OK;
     }
@@ -159,6 +184,8 @@ int sl_command_choose(const struct sl_command *commands, size_t n, const char *w
                       const char *example, int argc, char **argv, const struct sl_command **out)
 {
     *out = NULL;
+    if (argc < 2 && sl_completion_take_commands(commands, n))
+        return SL_OK;
     if (argc >= 2 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
         char named[64], help[64];
         snprintf(named, sizeof named, "%s to %s", what, argv[0]);

@@ -20,12 +20,22 @@ enum sl_exit {
 
 struct sl_command {
     const char *name;
-    const char *help; // one line
+    const char *help; // one line; NULL: not shown
     int (*run)(int argc, char **argv);
 };
 
 int sl_command_run(int argc, char **argv);
+int sl_command_submit(int argc, char **argv);
+int sl_command_ps(int argc, char **argv);
+int sl_command_logs(int argc, char **argv);
+int sl_command_stats(int argc, char **argv);
+int sl_command_stop(int argc, char **argv);
+int sl_command_pause(int argc, char **argv);
+int sl_command_resume(int argc, char **argv);
+int sl_command_wait(int argc, char **argv);
 int sl_command_scale(int argc, char **argv);
+int sl_command_top(int argc, char **argv);
+int sl_command_trace(int argc, char **argv);
 int sl_command_predict(int argc, char **argv);
 int sl_command_embed(int argc, char **argv);
 int sl_command_generate(int argc, char **argv);
@@ -33,6 +43,10 @@ int sl_command_import(int argc, char **argv);
 int sl_command_reorder(int argc, char **argv);
 int sl_command_import_weights(int argc, char **argv);
 int sl_command_inspect(int argc, char **argv);
+int sl_command_keygen(int argc, char **argv);
+int sl_command_report(int argc, char **argv);
+int sl_command_complete(int argc, char **argv);
+int sl_command_completion(int argc, char **argv);
 int sl_command_doctor(int argc, char **argv);
 int sl_command_schema(int argc, char **argv);
 

@@ -4,8 +4,10 @@
  * Each check adds one line: what there is, and, where a job could not run or would run badly, why
  * and what to do. Only a problem (not a warning) makes the exit status 1.
  */
+#include "broker/cli/doctor.h"
+
 #include <errno.h>
-#include <sched.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,17 +27,16 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
+#include "common/device/cores.h"
 #include "broker/supervise.h"
+#include "broker/cli/answer.h"
 #include "broker/cli/command.h"
 #include "broker/cli/options.h"
+#include "broker/cli/session.h"
 #include "broker/cli/table.h"
 #include "broker/cli/units.h"
 
-enum verdict { VERDICT_OK, VERDICT_WARNING, VERDICT_PROBLEM };
-
 enum {
-    MAX_CHECKS = 24,
-    TEXT_BYTES = 1024,
     // Descriptors of a broker: pipe, pidfd and socket of each worker, files, libraries.
     FILES_NEEDED = 64,
     FILES_WANTED = 512,
@@ -46,30 +47,16 @@ enum {
 #define MEMORY_NEEDED (UINT64_C(256) << 20)
 #define MEMORY_WANTED (UINT64_C(2) << 30)
 
-struct check {
-    const char *key; // in JSON
-    const char *name;
-    enum verdict verdict;
-    char found[TEXT_BYTES];
-    char advice[TEXT_BYTES]; // empty when ok
-};
-
-struct doctor {
-    struct check checks[MAX_CHECKS];
-    size_t n;
-};
-
 static const char *const verdict_names[] = {"ok", "warning", "problem"};
 
 // ---- one line -----------------------------------------------------------------------------------
 
-__attribute__((format(printf, 4, 5))) static struct check *add(struct doctor *d, const char *key,
-                                                               const char *name, const char *fmt,
-                                                               ...)
+struct sl_doctor_check *sl_doctor_add(struct sl_doctor *d, const char *key, const char *name,
+                                      const char *fmt, ...)
 {
-    struct check *c = &d->checks[SL_MIN(d->n, (size_t)MAX_CHECKS - 1)];
-    d->n = SL_MIN(d->n + 1, (size_t)MAX_CHECKS);
-    *c = (struct check){.key = key, .name = name};
+    struct sl_doctor_check *c = &d->checks[SL_MIN(d->n, (size_t)SL_DOCTOR_CHECKS_MAX - 1)];
+    d->n = SL_MIN(d->n + 1, (size_t)SL_DOCTOR_CHECKS_MAX);
+    *c = (struct sl_doctor_check){.key = key, .name = name};
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(c->found, sizeof c->found, fmt, ap);
@@ -77,8 +64,7 @@ __attribute__((format(printf, 4, 5))) static struct check *add(struct doctor *d,
     return c;
 }
 
-__attribute__((format(printf, 3, 4))) static void advise(struct check *c, enum verdict verdict,
-                                                         const char *fmt, ...)
+void sl_doctor_advise(struct sl_doctor_check *c, enum sl_verdict verdict, const char *fmt, ...)
 {
     va_list ap;
     c->verdict = verdict;
@@ -89,79 +75,47 @@ __attribute__((format(printf, 3, 4))) static void advise(struct check *c, enum v
 
 // ---- the machine --------------------------------------------------------------------------------
 
-static void check_kernel(struct doctor *d)
+static void check_kernel(struct sl_doctor *d)
 {
     struct utsname u;
     if (uname(&u) == 0)
-        add(d, "kernel", "system", "%s %s, %s", u.sysname, u.release, u.machine);
+        sl_doctor_add(d, "kernel", "system", "%s %s, %s", u.sysname, u.release, u.machine);
 }
 
-// Cores' worth of time that the control group grants (version 2, then 1); 0 = no limit.
-static double cpu_quota(void)
+static void check_cores(struct sl_doctor *d)
 {
-    double quota = 0, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f) {
-        if (fscanf(f, "%lf %lf", &quota, &period) != 2)
-            quota = 0; // "max"
-        fclose(f);
-        return quota > 0 && period > 0 ? quota / period : 0;
-    }
-    f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
-    if (f) {
-        if (fscanf(f, "%lf", &quota) != 1)
-            quota = 0;
-        fclose(f);
-    }
-    f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-    if (f) {
-        if (fscanf(f, "%lf", &period) != 1)
-            period = 0;
-        fclose(f);
-    }
-    return quota > 0 && period > 0 ? quota / period : 0;
-}
-
-// "0-3,6" for the set of cores.
-static void core_ranges(const cpu_set_t *set, char *out, size_t bytes)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-        if (!CPU_ISSET(c, set))
-            continue;
-        int first = c;
-        while (c + 1 < CPU_SETSIZE && CPU_ISSET(c + 1, set))
-            c++;
-        int n = snprintf(out + used, bytes - used, first == c ? "%s%d" : "%s%d-%d", used ? "," : "",
-                         first, c);
-        used = SL_MIN(used + (size_t)SL_MAX(n, 0), bytes - 1);
-    }
-}
-
-static void check_cores(struct doctor *d)
-{
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-        struct check *c = add(d, "cores", "cores", "not known");
-        advise(c, VERDICT_PROBLEM, "sched_getaffinity: %s: allow it in the sandbox",
-               strerror(errno));
+    struct sl_cores allowed;
+    char text[256];
+    if (sl_cores_allowed(&allowed) < 0) {
+        struct sl_doctor_check *c = sl_doctor_add(d, "cores", "cores", "not known");
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s", sl_error_message());
         return;
     }
-    char text[256];
-    int n = CPU_COUNT(&allowed);
-    double quota = cpu_quota();
-    core_ranges(&allowed, text, sizeof text);
-    struct check *c = add(d, "cores", "cores", "%d of %ld may be used (%s)", n,
-                          sysconf(_SC_NPROCESSORS_ONLN), text);
-    if (quota > 0 && quota < n - 0.01)
-        advise(c, VERDICT_WARNING,
-               "the control group grants the time of %.1f cores only: name fewer in the job's "
-               "\"devices\"",
-               quota);
+    sl_cores_format(&allowed, text, sizeof text);
+    sl_doctor_add(d, "cores", "cores", "%u of %ld may be used (%s)", sl_cores_count(&allowed),
+                  sysconf(_SC_NPROCESSORS_ONLN), text);
 }
 
-static void check_simd(struct doctor *d)
+// A container's CPU limit: time on any of the cores, not cores.
+static void check_quota(struct sl_doctor *d)
+{
+    struct sl_cores physical;
+    double quota = sl_cores_quota();
+    if (!isfinite(quota)) {
+        sl_doctor_add(d, "cpu_quota", "CPU quota", "none");
+        return;
+    }
+    struct sl_doctor_check *c = sl_doctor_add(
+        d, "cpu_quota", "CPU quota", "the control group grants the time of %.4g cores", quota);
+    if (sl_cores_physical(&physical) == SL_OK && sl_cores_keep_quota(&physical, quota))
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "\"devices\": \"auto\" takes %u core%s; several such containers on one "
+                         "machine would all take its first cores: give each its own (docker run "
+                         "--cpuset-cpus) instead of a quota",
+                         sl_cores_count(&physical), sl_cores_count(&physical) == 1 ? "" : "s");
+}
+
+static void check_simd(struct sl_doctor *d)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -169,11 +123,11 @@ static void check_simd(struct doctor *d)
                        : __builtin_cpu_supports("avx2")   ? "AVX2"
                                                           : "baseline x86-64";
     const char *bf16 = __builtin_cpu_supports("avx512bf16") ? ", native bf16" : ", no native bf16";
-    struct check *c = add(d, "simd", "instruction set", "%s%s", best, bf16);
+    struct sl_doctor_check *c = sl_doctor_add(d, "simd", "instruction set", "%s%s", best, bf16);
     if (!__builtin_cpu_supports("avx2"))
-        advise(c, VERDICT_WARNING, "no AVX2: everything works, several times slower");
+        sl_doctor_advise(c, SL_VERDICT_WARNING, "no AVX2: everything works, several times slower");
 #else
-    add(d, "simd", "instruction set", "what the compiler was told to use");
+    sl_doctor_add(d, "simd", "instruction set", "what the compiler was told to use");
 #endif
 }
 
@@ -192,21 +146,23 @@ static uint64_t meminfo(const char *name)
     return kib * 1024;
 }
 
-static void check_memory(struct doctor *d)
+static void check_memory(struct sl_doctor *d)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], e[SL_UNITS_BYTES];
     uint64_t usable = sl_device_memory_available(), available = meminfo("MemAvailable");
-    struct check *c = add(d, "memory", "memory", "%s usable, of %s; %s free on the machine",
-                          sl_units_bytes(a, usable), sl_units_bytes(b, meminfo("MemTotal")),
-                          sl_units_bytes(e, available));
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, "memory", "memory", "%s usable, of %s; %s free on the machine",
+                      sl_units_bytes(a, usable), sl_units_bytes(b, meminfo("MemTotal")),
+                      sl_units_bytes(e, available));
     const char *limited = usable + (available >> 3) < available
                               ? " (a control group or RLIMIT_AS sets the limit)"
                               : "";
     if (usable < MEMORY_NEEDED)
-        advise(c, VERDICT_PROBLEM, "less than %s%s: end other programs or raise the limit",
-               sl_units_bytes(b, MEMORY_NEEDED), limited);
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM,
+                         "less than %s%s: end other programs or raise the limit",
+                         sl_units_bytes(b, MEMORY_NEEDED), limited);
     else if (usable < MEMORY_WANTED)
-        advise(c, VERDICT_WARNING, "enough for small graphs only%s", limited);
+        sl_doctor_advise(c, SL_VERDICT_WARNING, "enough for small graphs only%s", limited);
     else if (*limited)
         snprintf(c->found + strlen(c->found), sizeof c->found - strlen(c->found), "%s", limited);
 }
@@ -222,32 +178,36 @@ static const char *limit_text(char *buf, rlim_t x)
     return buf;
 }
 
-static void check_limit(struct doctor *d, __rlimit_resource_t which, const char *key,
+static void check_limit(struct sl_doctor *d, __rlimit_resource_t which, const char *key,
                         const char *name, const char *flag, rlim_t needed, rlim_t wanted)
 {
     struct rlimit r;
     char soft[SL_UNITS_BYTES], hard[SL_UNITS_BYTES];
     if (getrlimit(which, &r) != 0)
         return;
-    struct check *c = add(d, key, name, "%s (at most %s)", limit_text(soft, r.rlim_cur),
-                          limit_text(hard, r.rlim_max));
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, key, name, "%s (at most %s)", limit_text(soft, r.rlim_cur),
+                      limit_text(hard, r.rlim_max));
     if (r.rlim_cur < needed)
-        advise(c, VERDICT_PROBLEM, "no job can start with fewer than %llu: 'ulimit %s %llu'",
-               (unsigned long long)needed, flag, (unsigned long long)wanted);
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM,
+                         "no job can start with fewer than %llu: 'ulimit %s %llu'",
+                         (unsigned long long)needed, flag, (unsigned long long)wanted);
     else if (r.rlim_cur < wanted)
-        advise(c, VERDICT_WARNING, "jobs with many workers need more: 'ulimit %s %llu'", flag,
-               (unsigned long long)wanted);
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "jobs with many workers need more: 'ulimit %s %llu'", flag,
+                         (unsigned long long)wanted);
 }
 
 // ---- the kernel's parts that a job is built on --------------------------------------------------
 
 // `err` is what the call `call` left in errno, or 0; `needed` says what for, and what to do.
-static void add_descriptor(struct doctor *d, const char *key, const char *name, const char *call,
+static void add_descriptor(struct sl_doctor *d, const char *key, const char *name, const char *call,
                            int err, const char *needed)
 {
-    struct check *c = add(d, key, name, "%s %s", key, err ? "does not work" : "works");
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, key, name, "%s %s", key, err ? "does not work" : "works");
     if (err)
-        advise(c, VERDICT_PROBLEM, "%s: %s: %s", call, strerror(err), needed);
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s: %s: %s", call, strerror(err), needed);
 }
 
 // Closes what a call gave; returns errno when that was no descriptor, else 0.
@@ -259,7 +219,7 @@ static int close_descriptor(int fd)
     return 0;
 }
 
-static void check_memfd(struct doctor *d)
+static void check_memfd(struct sl_doctor *d)
 {
     int err = 0;
     int fd = memfd_create("sluice-doctor", MFD_CLOEXEC);
@@ -281,7 +241,7 @@ static void check_memfd(struct doctor *d)
                    "newer");
 }
 
-static void check_pidfd(struct doctor *d)
+static void check_pidfd(struct sl_doctor *d)
 {
     int err = close_descriptor((int)syscall(SYS_pidfd_open, getpid(), 0));
     add_descriptor(d, "pidfd", "supervision", "pidfd_open", err,
@@ -289,7 +249,7 @@ static void check_pidfd(struct doctor *d)
                    "or newer");
 }
 
-static void check_eventfd(struct doctor *d)
+static void check_eventfd(struct sl_doctor *d)
 {
     int err = close_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     add_descriptor(d, "eventfd", "doorbell", "eventfd", err, "workers wake the broker through it");
@@ -297,13 +257,13 @@ static void check_eventfd(struct doctor *d)
 
 // ---- files --------------------------------------------------------------------------------------
 
-static void check_programs(struct doctor *d)
+static void check_programs(struct sl_doctor *d)
 {
     static const char *const programs[] = {"sluice-broker", "sluice-sampler", "sluice-trainer"};
     char dir[4096], missing[256] = "";
     if (sl_crew_own_directory(dir, sizeof dir) < 0) {
-        struct check *c = add(d, "programs", "programs", "not known");
-        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+        struct sl_doctor_check *c = sl_doctor_add(d, "programs", "programs", "not known");
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s", sl_error_message());
         return;
     }
     for (size_t i = 0; i < SL_COUNT_OF(programs); i++) {
@@ -313,81 +273,74 @@ static void check_programs(struct doctor *d)
         if (access(path, X_OK) != 0)
             snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", programs[i]);
     }
-    struct check *c = add(d, "programs", "programs", "%.900s", dir);
+    struct sl_doctor_check *c = sl_doctor_add(d, "programs", "programs", "%.900s", dir);
     if (*missing)
-        advise(c, VERDICT_PROBLEM,
-               "not there: %s: 'make' builds them, and they belong beside this program", missing);
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM,
+                         "not there: %s: 'make' builds them, and they belong beside this program",
+                         missing);
 }
 
-static void check_cache(struct doctor *d)
+static void check_cache(struct sl_doctor *d)
 {
     char *dir = sl_dataset_cache_dir();
     if (!dir) {
-        struct check *c = add(d, "cache", "cache directory", "none");
-        advise(c, VERDICT_WARNING,
-               "data sets are validated in full at every start: set HOME or SLUICE_CACHE_DIR");
+        struct sl_doctor_check *c = sl_doctor_add(d, "cache", "cache directory", "none");
+        sl_doctor_advise(
+            c, SL_VERDICT_WARNING,
+            "data sets are validated in full at every start: set HOME or SLUICE_CACHE_DIR");
         return;
     }
-    struct check *c = add(d, "cache", "cache directory", "%.900s", dir);
+    struct sl_doctor_check *c = sl_doctor_add(d, "cache", "cache directory", "%.900s", dir);
     // The nearest part of the path that exists decides whether the rest can be made.
     char *slash;
     while (access(dir, F_OK) != 0 && (slash = strrchr(dir, '/')) && slash > dir)
         *slash = '\0';
     if (access(access(dir, F_OK) == 0 ? dir : "/", W_OK | X_OK) != 0)
-        advise(c, VERDICT_WARNING,
-               "it can not be written to (%s), so data sets are validated in full at every start: "
-               "set SLUICE_CACHE_DIR to a directory that can",
-               strerror(errno));
+        sl_doctor_advise(
+            c, SL_VERDICT_WARNING,
+            "it can not be written to (%s), so data sets are validated in full at every start: "
+            "set SLUICE_CACHE_DIR to a directory that can",
+            strerror(errno));
     free(dir);
 }
 
-static void check_failpoints(struct doctor *d)
+static void check_failpoints(struct sl_doctor *d)
 {
     const char *armed = getenv("SLUICE_FAILPOINT");
     if (!armed || !*armed)
         return;
-    struct check *c = add(d, "failpoint", "failpoint", "SLUICE_FAILPOINT=%.900s", armed);
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, "failpoint", "failpoint", "SLUICE_FAILPOINT=%.900s", armed);
     if (sl_failpoint_init() < 0)
-        advise(c, VERDICT_PROBLEM, "%s", sl_error_message());
+        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s", sl_error_message());
     else
-        advise(c, VERDICT_WARNING,
-               "processes of a job will kill themselves there: unset it unless "
-               "that is what you are testing");
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "processes of a job will kill themselves there: unset it unless "
+                         "that is what you are testing");
 }
 
 // ---- output -------------------------------------------------------------------------------------
 
-static void print_text(const struct doctor *d, enum verdict worst)
+static void print_text(const struct sl_doctor *d, enum sl_verdict worst)
 {
     struct sl_table t;
     sl_table_init(&t, "l l l", NULL);
     for (size_t i = 0; i < d->n; i++) {
-        const struct check *c = &d->checks[i];
+        const struct sl_doctor_check *c = &d->checks[i];
         sl_table_row(&t, "%s|%s|%s", verdict_names[c->verdict], c->name, c->found);
         if (c->advice[0])
             sl_table_row(&t, "||  %s", c->advice);
     }
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
-    printf("\n%s\n", worst == VERDICT_PROBLEM
+    printf("\n%s\n", worst == SL_VERDICT_PROBLEM
                          ? "A job can not run here until the problems are solved."
-                     : worst == VERDICT_WARNING ? "A job can run here; mind the warnings."
-                                                : "A job can run here.");
+                     : worst == SL_VERDICT_WARNING ? "A job can run here; mind the warnings."
+                                                   : "A job can run here.");
 }
 
-static int print_json(const struct doctor *d, enum verdict worst)
+static int print_tree(cJSON *root)
 {
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddStringToObject(root, "verdict", verdict_names[worst]);
-    cJSON *checks = cJSON_AddObjectToObject(root, "checks");
-    for (size_t i = 0; i < d->n; i++) {
-        const struct check *c = &d->checks[i];
-        cJSON *one = cJSON_AddObjectToObject(checks, c->key);
-        cJSON_AddStringToObject(one, "verdict", verdict_names[c->verdict]);
-        cJSON_AddStringToObject(one, "found", c->found);
-        if (c->advice[0])
-            cJSON_AddStringToObject(one, "advice", c->advice);
-    }
     char *text = cJSON_Print(root);
     cJSON_Delete(root);
     if (!text)
@@ -395,6 +348,23 @@ static int print_json(const struct doctor *d, enum verdict worst)
     printf("%s\n", text);
     free(text);
     return SL_OK;
+}
+
+static int print_json(const struct sl_doctor *d, enum sl_verdict worst)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "schema", "sluice.doctor/1");
+    cJSON_AddStringToObject(root, "verdict", verdict_names[worst]);
+    cJSON *checks = cJSON_AddObjectToObject(root, "checks");
+    for (size_t i = 0; i < d->n; i++) {
+        const struct sl_doctor_check *c = &d->checks[i];
+        cJSON *one = cJSON_AddObjectToObject(checks, c->key);
+        cJSON_AddStringToObject(one, "verdict", verdict_names[c->verdict]);
+        cJSON_AddStringToObject(one, "found", c->found);
+        if (c->advice[0])
+            cJSON_AddStringToObject(one, "advice", c->advice);
+    }
+    return print_tree(root);
 }
 
 static int list_failpoints(bool json)
@@ -415,22 +385,17 @@ static int list_failpoints(bool json)
     for (int i = 0; i < SL_FAILPOINT_COUNT; i++)
         cJSON_AddStringToObject(root, sl_failpoint_name((enum sl_failpoint)i),
                                 sl_failpoint_where((enum sl_failpoint)i));
-    char *text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "doctor: no memory");
-    printf("%s\n", text);
-    free(text);
-    return SL_EXIT_OK;
+    return print_tree(root);
 }
 
-static int examine(bool json)
+static int examine(const struct sl_session_where *where, bool json)
 {
-    struct doctor *d = calloc(1, sizeof *d);
+    struct sl_doctor *d = calloc(1, sizeof *d);
     if (!d)
         return sl_fail(SL_ENOMEM, "doctor: no memory");
     check_kernel(d);
     check_cores(d);
+    check_quota(d);
     check_simd(d);
     check_memory(d);
     check_limit(d, RLIMIT_NOFILE, "nofile", "open files", "-n", FILES_NEEDED, FILES_WANTED);
@@ -440,8 +405,10 @@ static int examine(bool json)
     check_eventfd(d);
     check_programs(d);
     check_cache(d);
+    sl_doctor_check_gpus(d);
+    sl_doctor_check_service(d, where);
     check_failpoints(d);
-    enum verdict worst = VERDICT_OK;
+    enum sl_verdict worst = SL_VERDICT_OK;
     for (size_t i = 0; i < d->n; i++)
         worst = SL_MAX(worst, d->checks[i].verdict);
     int rc = SL_OK;
@@ -450,37 +417,38 @@ static int examine(bool json)
     else
         print_text(d, worst);
     free(d);
-    return rc < 0 ? rc : worst == VERDICT_PROBLEM ? SL_EXIT_FAILED : SL_EXIT_OK;
+    return rc < 0 ? rc : worst == SL_VERDICT_PROBLEM ? SL_EXIT_FAILED : SL_EXIT_OK;
 }
 
 int sl_command_doctor(int argc, char **argv)
 {
-    static const char *const outputs[] = {"text", "json", NULL};
     bool failpoints = false;
     int output = 0;
-    const struct sl_option options[] = {
+    struct sl_session_where where = {0};
+    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
         {.name = "failpoints",
          .type = SL_OPTION_FLAG,
          .value = &failpoints,
          .help = "list the points at which crash tests can kill a process"},
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &output,
-         .choices = outputs,
-         .help = "how to print"},
+        sl_output_option(&output),
     };
+    sl_session_options(&where, options + 2);
     const struct sl_command_usage usage = {
         .command = "doctor",
         .about = "Looks for what a job needs on this machine: cores, memory, limits, kernel "
-                 "features, programs. Says what is wrong and what to do about it. Exit status 1 "
-                 "when a job could not run.",
-        .example = "sluice doctor\nsluice doctor --failpoints",
+                 "features, programs, GPUs, the daemon. Says what is wrong and what to do about "
+                 "it. Exit status 1 when a job could not run.",
+        .example = "sluice doctor\nsluice doctor --connect tcp://gpu7:7400 --key client.key\n"
+                   "sluice doctor --failpoints",
         .options = options,
         .n_options = SL_COUNT_OF(options),
     };
     int rc = sl_options_parse(&usage, argc, argv);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    return failpoints ? list_failpoints(output == 1) : examine(output == 1);
+    if (where.key && !where.connect)
+        return sl_fail(SL_EINVAL, "doctor: --key '%s' without --connect: wanted both or neither",
+                       where.key);
+    return failpoints ? list_failpoints(output == SL_OUTPUT_JSON)
+                      : examine(&where, output == SL_OUTPUT_JSON);
 }

@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
 
 enum { COMMAND_BYTES = 16384 };
@@ -31,7 +29,8 @@ static bool take(char *out, size_t bytes, const char *value)
     return true;
 }
 
-// A broker of this user from the arguments of process `pid`; false for anything else.
+// A broker of `sluice run` of this user from the arguments of process `pid`; false for anything
+// else.
 static bool read_job(const char *pid, struct sl_found_job *out)
 {
     char path[300], text[COMMAND_BYTES + 1];
@@ -53,6 +52,8 @@ static bool read_job(const char *pid, struct sl_found_job *out)
         const char *value = at + strlen(at) + 1;
         if (value >= text + n)
             break;
+        if (strcmp(at, "--id") == 0)
+            return false; // a daemon's
         if (strcmp(at, "--job") == 0)
             take(out->name, sizeof out->name, value);
         else if (strcmp(at, "--output") == 0)
@@ -65,43 +66,92 @@ static bool read_job(const char *pid, struct sl_found_job *out)
     return token && out->name[0] && out->output[0] && out->endpoint[0];
 }
 
-static bool is_meant(const struct sl_found_job *job, const char *word)
+// When the system started, in Unix seconds; 0 when it does not say.
+static double boot_time(void)
 {
-    char given[PATH_MAX], real[PATH_MAX];
-    if (strcmp(job->name, word) == 0)
-        return true;
-    return realpath(word, given) && realpath(job->output, real) && strcmp(given, real) == 0;
+    char line[256];
+    unsigned long long seconds = 0;
+    FILE *f = fopen("/proc/stat", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "btime %llu", &seconds) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (double)seconds;
 }
 
-int sl_find_job(const char *job, struct sl_found_job *out)
+// When a process started, in seconds since the system did; 0 when it can not be read.
+static double start_time(pid_t pid)
 {
-    char names[1024] = "";
+    char path[64], text[1024];
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    // Its name may hold anything; numbers come after the last parenthesis, this one is the 22nd.
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, " %llu", &ticks) != 1)
+        return 0;
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct sl_found_job *x = a, *y = b;
+    if (x->started != y->started)
+        return x->started < y->started ? -1 : 1;
+    return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+// Of processes with the same endpoint the oldest one is the broker; another one is a worker that it
+// has just forked, and that has not become its own program yet. By age, oldest first.
+static size_t drop_forked(struct sl_found_job *jobs, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < kept && strcmp(jobs[k].endpoint, jobs[i].endpoint) != 0)
+            k++;
+        if (k == kept)
+            jobs[kept++] = jobs[i];
+    }
+    return kept;
+}
+
+int sl_find_jobs(struct sl_found_job **jobs, size_t *n)
+{
     struct sl_found_job found;
-    int n_meant = 0;
-    size_t at = 0;
+    double boot = boot_time();
+    *jobs = NULL;
+    *n = 0;
     DIR *dir = opendir("/proc");
     if (!dir)
-        return sl_fail(SL_ESYS, "looking for job '%s': /proc can not be read", job);
+        return sl_fail(SL_ESYS, "looking for running jobs: /proc can not be read");
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found))
             continue;
-        if (is_meant(&found, job)) {
-            *out = found;
-            n_meant++;
+        double since_boot = start_time(found.pid);
+        found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
+        struct sl_found_job *more = realloc(*jobs, (*n + 1) * sizeof *more);
+        if (!more) {
+            closedir(dir);
+            free(*jobs);
+            *jobs = NULL;
+            return sl_fail(SL_ENOMEM, "looking for running jobs: no memory for %zu", *n + 1);
         }
-        if (at < sizeof names)
-            at += (size_t)snprintf(names + at, sizeof names - at, "%s'%s' (%s)", at ? ", " : "",
-                                   found.name, found.output);
+        *jobs = more;
+        more[(*n)++] = found;
     }
     closedir(dir);
-    if (n_meant == 1)
-        return SL_OK;
-    if (n_meant > 1)
-        return sl_fail(SL_EINVAL,
-                       "job '%s': %d running jobs are called so: give the run directory instead, "
-                       "of %s",
-                       job, n_meant, names);
-    return sl_fail(SL_ENOENT, "job '%s': no running job has this name or run directory%s%s", job,
-                   names[0] ? ": there is " : ": none is running: start one with 'sluice run'",
-                   names);
+    if (*n) {
+        qsort(*jobs, *n, sizeof **jobs, by_age);
+        *n = drop_forked(*jobs, *n);
+    }
+    return SL_OK;
 }

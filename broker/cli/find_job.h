@@ -1,14 +1,18 @@
 /*
- * find_job.h - which jobs of this user run, so that another terminal can talk to them.
+ * find_job.h - which jobs of `sluice run` this user has, so that another terminal can talk to them.
  *
  * The process table is the register: `sluice run` starts its broker with --job, --output,
  * --endpoint and --token, and whoever may read that of a process is its user, as is everybody whom
  * the broker's socket lets in. So there is no file that a killed job could leave behind, and
  * nothing that could be out of date.
+ *
+ * The brokers that a daemon starts are found in the same way and left out: they are the daemon's
+ * (an --id tells), and it answers for them.
  */
 #ifndef SL_BROKER_CLI_FIND_JOB_H
 #define SL_BROKER_CLI_FIND_JOB_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,13 +21,11 @@ struct sl_found_job {
     char output[4096]; // run directory
     char endpoint[128];
     uint64_t token;
-    pid_t pid; // of the broker
+    pid_t pid;      // of the broker
+    double started; // Unix seconds; 0 = not known
 };
 
-/*
- * The running job of that name or run directory. SL_ENOENT with the names there are; SL_EINVAL when
- * several are meant (the run directory tells them apart).
- */
-int sl_find_job(const char *job, struct sl_found_job *out);
+// All of them, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read, SL_ENOMEM.
+int sl_find_jobs(struct sl_found_job **jobs, size_t *n);
 
 #endif

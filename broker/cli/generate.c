@@ -22,6 +22,7 @@
 #include "broker/cli/command.h"
 #include "broker/cli/csc_writer.h"
 #include "broker/cli/edge_sort.h"
+#include "broker/cli/made.h"
 #include "broker/cli/metadata.h"
 #include "broker/cli/threads.h"
 #include "broker/cli/progress.h"
@@ -31,7 +32,7 @@
 #include "broker/cli/vertex_writer.h"
 
 enum { EDGES_PER_CHUNK = 16384, THREADS_MAX = 256 };
-enum { COMMON_OPTIONS = 13, KIND_OPTIONS_MAX = 10 };
+enum { COMMON_OPTIONS = 14, KIND_OPTIONS_MAX = 10 };
 
 // More vertices would not fit 32-bit ids (2^32 - 1 is kept free).
 #define NODES_MAX 4294967294.0
@@ -133,6 +134,7 @@ static void common_options(struct sl_generate_common *c, struct sl_option *optio
          .type = SL_OPTION_FLAG,
          .value = &c->quiet,
          .help = "no progress and no summary"},
+        sl_output_option(&c->output),
     };
     memcpy(options, common, sizeof common);
 }
@@ -295,13 +297,13 @@ static int write_metadata(const struct sl_generator *g, const struct sl_generate
     return sl_metadata_write(st, root);
 }
 
-static void print_summary(const struct sl_generator *g, const struct sl_staging *st,
-                          const struct sl_csc_summary *s, uint64_t bytes, double seconds)
+static int print_summary(const struct sl_generator *g, const struct sl_csc_summary *s,
+                         const struct sl_made *made)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
-    sl_table_row(&t, "data set|%s", st->final);
+    sl_table_row(&t, "data set|%s", made->directory);
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, s->n_nodes));
     sl_table_row(&t, "edges|%s stored%s%s", sl_units_grouped(a, s->n_edges),
                  g->both_ways ? " (both directions)" : "", g->weight ? ", with weights" : "");
@@ -314,10 +316,11 @@ static void print_summary(const struct sl_generator *g, const struct sl_staging 
         sl_table_row(&t, "features|%" PRIu32 " x float32", g->feat_dim);
     if (g->n_classes)
         sl_table_row(&t, "classes|%" PRIu32, g->n_classes);
-    sl_table_row(&t, "size|%s", sl_units_bytes(a, bytes));
-    sl_table_row(&t, "took|%s", sl_units_seconds(a, seconds));
-    sl_table_print(&t, stdout);
+    sl_table_row(&t, "size|%s", sl_units_bytes(a, made->bytes));
+    sl_table_row(&t, "took|%s", sl_units_seconds(a, made->seconds));
+    int rc = sl_made_print(made, &t);
     sl_table_fini(&t);
+    return rc;
 }
 
 static int make_all(const struct sl_generator *g, const struct sl_generate_common *c, int threads,
@@ -368,9 +371,14 @@ int sl_generate_dataset(const struct sl_generator *g, const struct sl_generate_c
         rc = sl_staging_commit(&st);
     else
         sl_staging_abort(&st);
-    if (rc == SL_OK && !c->quiet)
-        print_summary(g, &st, &summary, bytes, (double)(sl_now_ns() - begin) * 1e-9);
-    return rc;
+    if (rc < 0)
+        return rc;
+    const struct sl_made made = {.output = c->output,
+                                 .quiet = c->quiet,
+                                 .directory = st.final,
+                                 .bytes = bytes,
+                                 .seconds = (double)(sl_now_ns() - begin) * 1e-9};
+    return print_summary(g, &summary, &made);
 }
 
 // ---- the command --------------------------------------------------------------------------------

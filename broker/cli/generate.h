@@ -48,6 +48,7 @@ struct sl_generate_common {
     const char *out;
     const char *name; // NULL = last part of `out`
     bool force, quiet;
+    int output; // enum sl_output
     uint64_t seed;
     uint64_t memory_bytes;
     uint64_t threads; // 0 = all

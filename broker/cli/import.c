@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "broker/cli/command.h"
+#include "broker/cli/made.h"
 #include "broker/cli/split_draw.h"
 #include "broker/cli/threads.h"
 #include "broker/cli/units.h"
@@ -78,6 +79,7 @@ size_t sl_import_common_options(struct sl_import *im, struct sl_option *options)
          .type = SL_OPTION_FLAG,
          .value = &im->quiet,
          .help = "no progress and no summary"},
+        sl_output_option(&im->output),
     };
     memcpy(options, common, sizeof common);
     return SL_COUNT_OF(common);
@@ -185,18 +187,23 @@ int sl_import_execute(struct sl_import *im, void *context,
         rc = sl_staging_commit(&im->st);
     else
         sl_staging_abort(&im->st);
-    if (rc < 0 || im->quiet)
+    if (rc < 0)
         return rc;
+    const struct sl_made made = {.output = im->output,
+                                 .quiet = im->quiet,
+                                 .directory = im->st.final,
+                                 .bytes = bytes,
+                                 .seconds = (double)(sl_now_ns() - im->begin_ns) * 1e-9};
     char a[SL_UNITS_BYTES];
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
     summarise_edges(im, &t);
     summarise(im, context, &t);
     sl_table_row(&t, "size|%s", sl_units_bytes(a, bytes));
-    sl_table_row(&t, "took|%s", sl_units_seconds(a, (double)(sl_now_ns() - im->begin_ns) * 1e-9));
-    sl_table_print(&t, stdout);
+    sl_table_row(&t, "took|%s", sl_units_seconds(a, made.seconds));
+    rc = sl_made_print(&made, &t);
     sl_table_fini(&t);
-    return SL_EXIT_OK;
+    return rc;
 }
 
 int sl_command_import(int argc, char **argv)

@@ -25,6 +25,7 @@ struct sl_import {
     // Options.
     const char *source, *out, *name;
     bool force, quiet;
+    int output; // enum sl_output
     bool symmetrise, dedup, remove_self_loops, add_self_loops;
     uint64_t memory_bytes;
     const char *split; // NULL = the source's own
@@ -41,7 +42,7 @@ struct sl_import {
     bool drawing_split; // lists of the source are over
 };
 
-enum { SL_IMPORT_COMMON_OPTIONS = 11, SL_IMPORT_FEATURE_OPTIONS = 2, SL_IMPORT_MAX_OPTIONS = 20 };
+enum { SL_IMPORT_COMMON_OPTIONS = 12, SL_IMPORT_FEATURE_OPTIONS = 2, SL_IMPORT_MAX_OPTIONS = 20 };
 
 // The memory is the caller's; large, so not for the stack.
 void sl_import_init(struct sl_import *im);

@@ -232,6 +232,7 @@ static cJSON *to_json(const struct inspection *in)
     char digest[24];
     cJSON *root = cJSON_CreateObject();
     snprintf(digest, sizeof digest, "%016" PRIx64, ds->digest);
+    cJSON_AddStringToObject(root, "schema", "sluice.inspect/1");
     cJSON_AddStringToObject(root, "path", ds->path);
     cJSON_AddStringToObject(root, "name", ds->name);
     cJSON_AddStringToObject(root, "digest", digest);

@@ -89,6 +89,21 @@ int sl_model_child_job(const char *path, const char *dataset, char **json)
     return rc;
 }
 
+int sl_model_child_trained(const char *path, bool *on_gpu)
+{
+    char *text = NULL;
+    *on_gpu = false;
+    SL_TRY(read_text(path, &text));
+    cJSON *job = cJSON_Parse(text);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(job, "devices");
+    const cJSON *last = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "kind"));
+    *on_gpu = kind && strcmp(kind, sl_device_kind_name(SL_DEVICE_CUDA)) == 0;
+    cJSON_Delete(job);
+    free(text);
+    return SL_OK;
+}
+
 // ---- start --------------------------------------------------------------------------------------
 
 // What the child gets, and this end of its pipes; -1 = closed.
@@ -235,16 +250,16 @@ int sl_model_child_hello(struct sl_model_child *c, struct sl_params *params)
     size_t bytes;
     int rc = sl_model_child_line(c, line, sizeof line);
     if (rc < 0)
-        return rc == SL_EAGAIN ? sl_fail(SL_EPROTO, "sluice-trainer said nothing") : rc;
+        return rc == SL_EAGAIN ? sl_fail(SL_EFAILED, "sluice-trainer said nothing") : rc;
     if (sscanf(line, "hello %zu", &bytes) != 1 || bytes > HELLO_BYTES_MAX)
-        return sl_fail(SL_EPROTO, "sluice-trainer said '%.80s', wanted its tensors", line);
+        return sl_fail(SL_EFAILED, "sluice-trainer said '%.80s', wanted its tensors", line);
     uint8_t *packed = malloc(bytes + 1);
     Sl__Control__Hello *hello = NULL;
     if (packed && fread(packed, 1, bytes, c->from) == bytes)
         hello = sl__control__hello__unpack(NULL, bytes, packed);
     free(packed);
     rc = hello ? sl_params_from_hello(params, hello)
-               : sl_fail(SL_EPROTO, "sluice-trainer: its list of tensors can not be read");
+               : sl_fail(SL_EFAILED, "sluice-trainer: its list of tensors can not be read");
     if (hello)
         sl__control__hello__free_unpacked(hello, NULL);
     return rc;

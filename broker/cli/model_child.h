@@ -9,12 +9,13 @@
 #ifndef SL_BROKER_CLI_MODEL_CHILD_H
 #define SL_BROKER_CLI_MODEL_CHILD_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 
 #include "broker/params.h"
 
-enum { SL_MODEL_CHILD_OPTIONS = 24 };
+enum { SL_MODEL_CHILD_OPTIONS = 32 };
 
 struct sl_model_child {
     pid_t pid; // 0 = none
@@ -29,6 +30,9 @@ struct sl_model_child {
  * the place of the job's unless it is NULL. *json is owned by the caller.
  */
 int sl_model_child_job(const char *path, const char *dataset, char **json);
+
+// Whether the job there, a run's config.json, trains on a GPU: its last device does.
+int sl_model_child_trained(const char *path, bool *on_gpu);
 
 // Starts it with options such as "--predict", NULL-terminated, at most SL_MODEL_CHILD_OPTIONS - 4.
 int sl_model_child_start(struct sl_model_child *c, const char *config_json,

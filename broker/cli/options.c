@@ -9,7 +9,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "broker/cli/suggest.h"
+#include "broker/suggest.h"
+#include "broker/cli/complete.h"
 #include "broker/cli/units.h"
 
 enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
@@ -60,6 +61,10 @@ static int check_bounds(const struct sl_command_usage *u, const struct sl_option
 static int set_uint(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
 {
     uint64_t x;
+    bool seconds = o->placeholder && strcmp(o->placeholder, "SECONDS") == 0;
+    if (sl_units_parse_count(text, &x) < 0 && seconds)
+        return sl_fail(SL_EINVAL, "%s: --%s '%s': wanted whole seconds, something like 30",
+                       u->command, o->name, text);
     if (sl_units_parse_count(text, &x) < 0)
         return sl_fail(SL_EINVAL,
                        "%s: --%s '%s' is not a whole number: wanted something like 17, 2e6 or 5M",
@@ -112,13 +117,12 @@ static int set_choice(const struct sl_command_usage *u, const struct sl_option *
                    near ? "'?" : "");
 }
 
-static int append_text(const struct sl_command_usage *u, const struct sl_option *o,
+static int append_text(const struct sl_command_usage *u, struct sl_text_list *list,
                        const char *text)
 {
-    struct sl_text_list *list = o->value;
     const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
     if (!items)
-        return sl_fail(SL_ENOMEM, "%s: no memory for --%s", u->command, o->name);
+        return sl_fail(SL_ENOMEM, "%s: no memory for '%s'", u->command, text);
     items[list->n++] = text;
     list->items = items;
     return SL_OK;
@@ -141,19 +145,26 @@ static int set_value(const struct sl_command_usage *u, const struct sl_option *o
         return sl_fail(SL_EINVAL, "%s: --%s is empty: wanted %s", u->command, o->name,
                        o->placeholder);
     if (o->type == SL_OPTION_LIST)
-        return append_text(u, o, text);
+        return append_text(u, o->value, text);
     *(const char **)o->value = text;
     return SL_OK;
 }
 
 // ---- finding an option --------------------------------------------------------------------------
 
+static bool is_name(const char *is, const char *name, size_t length)
+{
+    return strlen(is) == length && strncmp(is, name, length) == 0;
+}
+
 static const struct sl_option *find_long(const struct sl_command_usage *u, const char *name,
                                          size_t length)
 {
-    for (size_t i = 0; i < u->n_options; i++)
-        if (strlen(u->options[i].name) == length && !strncmp(u->options[i].name, name, length))
-            return &u->options[i];
+    for (size_t i = 0; i < u->n_options; i++) {
+        const struct sl_option *o = &u->options[i];
+        if (is_name(o->name, name, length) || (o->alias && is_name(o->alias, name, length)))
+            return o;
+    }
     return NULL;
 }
 
@@ -266,6 +277,9 @@ static int check_required(const struct sl_command_usage *u, size_t n_operands, c
         if (!u->operands[i].optional)
             return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example",
                            u->command, u->operands[i].name, u->command);
+    if (u->rest && u->rest->n == 0)
+        return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example",
+                       u->command, u->rest_name, u->command);
     for (size_t i = 0; i < u->n_options; i++)
         if (u->options[i].required && !seen[i])
             return sl_fail(SL_EINVAL, "%s: --%s %s is missing: 'sluice %s --help' shows an example",
@@ -275,6 +289,8 @@ static int check_required(const struct sl_command_usage *u, size_t n_operands, c
 
 int sl_options_parse(const struct sl_command_usage *u, int argc, char **argv)
 {
+    if (sl_completion_take_usage(u))
+        return SL_OPTIONS_HELP;
     struct cursor c = {.argc = argc, .argv = argv, .i = 1};
     size_t n_operands = 0;
     bool options_over = false;
@@ -297,6 +313,10 @@ int sl_options_parse(const struct sl_command_usage *u, int argc, char **argv)
                 sl_options_print_help(u);
             if (rc != SL_OK)
                 return rc;
+            continue;
+        }
+        if (n_operands == u->n_operands && u->rest) {
+            SL_TRY(append_text(u, u->rest, word));
             continue;
         }
         if (n_operands == u->n_operands)
@@ -387,6 +407,8 @@ void sl_options_print_help(const struct sl_command_usage *u)
     printf("usage: sluice %s", u->command);
     for (size_t i = 0; i < u->n_operands; i++)
         printf(u->operands[i].optional ? " [%s]" : " %s", u->operands[i].name);
+    if (u->rest)
+        printf(" %s...", u->rest_name);
     for (size_t i = 0; i < u->n_options; i++)
         if (u->options[i].required)
             printf(" --%s %s", u->options[i].name, u->options[i].placeholder);

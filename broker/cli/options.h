@@ -33,8 +33,9 @@ struct sl_text_list {
 void sl_text_list_fini(struct sl_text_list *list);
 
 struct sl_option {
-    const char *name; // long name without dashes
-    char letter;      // short name, 0 for none
+    const char *name;  // long name without dashes
+    char letter;       // short name, 0 for none
+    const char *alias; // a long name it had before: accepted, not shown; NULL for none
     enum sl_option_type type;
     void *value;             // holds the default before parsing
     const char *placeholder; // what the value is called in --help: "DIR", "N"
@@ -58,6 +59,8 @@ struct sl_command_usage {
     const char *example; // complete command lines, one a line
     const struct sl_operand *operands;
     size_t n_operands;
+    const char *rest_name; // NULL, or: all words after the operands, at least one
+    struct sl_text_list *rest;
     const struct sl_option *options;
     size_t n_options;
 };

@@ -20,6 +20,7 @@
 #include "broker/cli/command.h"
 #include "broker/cli/model_child.h"
 #include "broker/cli/options.h"
+#include "broker/cli/prediction_device.h"
 #include "broker/cli/prediction_score.h"
 #include "broker/cli/progress.h"
 #include "broker/cli/threads.h"
@@ -31,9 +32,9 @@
 #include "config/config.h"
 
 struct options {
-    const char *run, *out, *nodes, *dataset, *weights, *scratch;
+    const char *run, *out, *nodes, *dataset, *weights, *scratch, *device;
     int set; // enum prediction_set
-    uint64_t layer, memory, chunk, threads;
+    uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
     bool classes, probabilities, best, last, force, quiet;
     int format; // 0 text, 1 json
@@ -49,6 +50,7 @@ struct prediction {
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
     char *job;               // JSON
+    struct sl_prediction_device device;
     struct sl_config config;
     struct sl_dataset dataset;
     struct sl_model_child child;
@@ -194,11 +196,12 @@ static void directory_of(const char *file, char *out, size_t bytes)
 static int start_child(struct prediction *p)
 {
     const struct options *o = &p->o;
-    char directory[4200], memory[24], chunk[24], threads[24], layer[24];
+    char directory[4200], memory[24], chunk[24], threads[24], layer[24], gpu_memory[24];
     directory_of(o->out, directory, sizeof directory);
     snprintf(memory, sizeof memory, "%" PRIu64, o->memory);
     snprintf(chunk, sizeof chunk, "%" PRIu64, o->chunk);
     snprintf(threads, sizeof threads, "%" PRIu64, o->threads);
+    snprintf(gpu_memory, sizeof gpu_memory, "%" PRIu64, p->device.memory_bytes);
     snprintf(layer, sizeof layer, "%" PRIu64, o->layer);
     const char *options[SL_MODEL_CHILD_OPTIONS] = {"--predict",
                                                    "--out",
@@ -216,9 +219,13 @@ static int start_child(struct prediction *p)
                                                    chunk,
                                                    "--threads",
                                                    threads,
+                                                   "--device",
+                                                   p->device.text,
+                                                   "--gpu-memory",
+                                                   gpu_memory,
                                                    o->nodes ? "--nodes" : "--set",
                                                    o->nodes ? o->nodes : set_names[o->set]};
-    size_t n = 15;
+    size_t n = 19;
     if (o->layer_given) {
         options[n++] = "--layer";
         options[n++] = layer;
@@ -318,7 +325,7 @@ static void print_scores(const struct prediction *p)
 static void print_text(const struct prediction *p)
 {
     char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES], took[SL_UNITS_BYTES], rate[SL_UNITS_BYTES];
-    char computed[SL_UNITS_BYTES];
+    char computed[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
     const struct options *o = &p->o;
     double seconds = SL_MAX(p->seconds, 1e-9);
     printf("%s: %s rows, %s\n", o->out, sl_units_grouped(rows, p->rows),
@@ -326,6 +333,11 @@ static void print_text(const struct prediction *p)
     printf("  parameters %s (%s)\n", p->weights, p->weights_are);
     if (p->embeds)
         printf("  layer      %u\n", p->layer);
+    if (p->device.cuda)
+        printf("  device     GPU %u (%s), at most %s of its memory\n", p->device.index,
+               p->device.gpu, sl_units_bytes(memory, p->device.memory_bytes));
+    else
+        printf("  device     cores, %" PRIu64 " threads\n", o->threads);
     printf("  time       %s, %s vertices/s, %s rows computed in all layers\n",
            sl_units_seconds(took, p->seconds), sl_units_count(rate, (double)p->rows / seconds),
            sl_units_grouped(computed, p->computed));
@@ -348,11 +360,18 @@ static void add_scores(const struct prediction *p, cJSON *root)
 static int print_json(const struct prediction *p)
 {
     cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "schema", "sluice.predict/1");
     cJSON_AddStringToObject(root, "output", p->o.out);
     cJSON_AddNumberToObject(root, "rows", (double)p->rows);
     cJSON_AddNumberToObject(root, "bytes", (double)file_bytes(p->o.out));
     cJSON_AddStringToObject(root, "weights", p->weights);
     cJSON_AddStringToObject(root, "parameters", p->weights_are);
+    cJSON_AddStringToObject(root, "device", p->device.text);
+    if (p->device.cuda) {
+        cJSON_AddStringToObject(root, "gpu", p->device.gpu);
+        cJSON_AddNumberToObject(root, "gpu_memory", (double)p->device.memory_bytes);
+    }
+    cJSON_AddNumberToObject(root, "threads", (double)p->o.threads);
     cJSON_AddNumberToObject(root, "layer", p->layer);
     cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
     cJSON_AddNumberToObject(root, "seconds", p->seconds);
@@ -374,6 +393,10 @@ static int predict(struct prediction *p)
     if (p->o.threads == 0)
         p->o.threads = (uint64_t)sl_threads_default();
     SL_TRY(open_job(p));
+    SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
+                                       &p->device));
+    if (p->device.note[0] && !p->o.quiet)
+        fprintf(stderr, "sluice: note: %s\n", p->device.note);
     sl_interrupt_catch();
     sl_progress_init(&p->progress, p->o.quiet);
     SL_TRY(start_child(p));
@@ -443,6 +466,20 @@ static size_t common_options(struct options *o, struct sl_option *out)
          .type = SL_OPTION_FLAG,
          .value = &o->force,
          .help = "write over --out"},
+        {.name = "device",
+         .type = SL_OPTION_TEXT,
+         .value = &o->device,
+         .placeholder = "auto|cpu|cuda|cuda:N",
+         .no_default = true,
+         .help = "where it is computed, which differs in rounding only; default: as the run "
+                 "trained, on a GPU if one is there (cuda: the one with the most memory free)"},
+        {.name = "gpu-memory",
+         .type = SL_OPTION_SIZE,
+         .value = &o->gpu_memory,
+         .placeholder = "BYTES",
+         .no_default = true,
+         .help = "at most so much of the GPU's memory; default: what is free, less 512 MiB (at "
+                 "most a quarter) that CUDA needs beside it"},
         {.name = "threads",
          .type = SL_OPTION_UINT,
          .value = &o->threads,
@@ -450,14 +487,14 @@ static size_t common_options(struct options *o, struct sl_option *out)
          .min = 1,
          .max = 1024,
          .no_default = true,
-         .help = "default: all cores that the process may use"},
+         .help = "on the cores, also beside a GPU; default: all that the process may use"},
         {.name = "memory",
          .type = SL_OPTION_SIZE,
          .value = &o->memory,
          .placeholder = "BYTES",
          .no_default = true,
-         .help = "bound of what is resident of features, edges and activations, all of them "
-                 "mapped files; one piece of 8192 vertices may need more"},
+         .help = "bound of what is resident of features, edges and activations in the machine's "
+                 "memory, all of them mapped files; one piece of 8192 vertices may need more"},
         {.name = "scratch",
          .type = SL_OPTION_TEXT,
          .value = &o->scratch,

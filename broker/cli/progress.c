@@ -15,6 +15,15 @@ enum { TEXT_BYTES = 512, BAR_COLUMNS = 24, LINE_BYTES = TEXT_BYTES + BAR_COLUMNS
 #define BAR_INTERVAL_NS   UINT64_C(100000000)
 #define PLAIN_INTERVAL_NS UINT64_C(2000000000)
 
+// Terminals are resized: before each drawing.
+static void ask_width(struct sl_progress *p)
+{
+    struct winsize size;
+    if (p->out == stderr && p->style == SL_PROGRESS_BAR &&
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        p->columns = size.ws_col;
+}
+
 void sl_progress_init(struct sl_progress *p, bool quiet)
 {
     memset(p, 0, sizeof *p);
@@ -23,11 +32,10 @@ void sl_progress_init(struct sl_progress *p, bool quiet)
     const char *term = getenv("TERM");
     bool terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
     p->style = quiet ? SL_PROGRESS_QUIET : terminal ? SL_PROGRESS_BAR : SL_PROGRESS_PLAIN;
-    p->colour = terminal && !getenv("NO_COLOR");
+    const char *no_color = getenv("NO_COLOR");
+    p->colour = terminal && !(no_color && *no_color);
     p->interval_ns = terminal ? BAR_INTERVAL_NS : PLAIN_INTERVAL_NS;
-    struct winsize size;
-    if (terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
-        p->columns = size.ws_col;
+    ask_width(p);
 }
 
 static void quantity(const struct sl_progress *p, char *buf, uint64_t n)
@@ -54,6 +62,64 @@ static int insert_bar(const struct sl_progress *p, char *line, int n, int at, do
     return n + columns + 3;
 }
 
+// --- a line of fields ----------------------------------------------------------------------------
+
+static int field_columns(const struct sl_progress_field *f, bool brief)
+{
+    return 2 + (int)strlen(brief ? f->brief : f->text);
+}
+
+// The fields that `columns` have room for, and whether they must be brief.
+static bool choose_fields(const struct sl_progress *p, int columns,
+                          bool shown[SL_PROGRESS_FIELDS_MAX])
+{
+    int whole = 0, brief = 0;
+    for (int i = 0; i < p->n_fields; i++) {
+        shown[i] = true;
+        whole += field_columns(&p->fields[i], false);
+        brief += field_columns(&p->fields[i], true);
+    }
+    if (whole <= columns)
+        return false;
+    while (brief > columns) {
+        int least = -1;
+        for (int i = 0; i < p->n_fields; i++)
+            if (shown[i] && (least < 0 || p->fields[i].keep < p->fields[least].keep))
+                least = i;
+        if (least < 0)
+            break;
+        shown[least] = false;
+        brief -= field_columns(&p->fields[least], true);
+    }
+    return true;
+}
+
+// "epoch 3/20 [####------]  45 %  28 batches/s  loss 0.4321  2 min left"
+static int compose_fields(const struct sl_progress *p, char *line, size_t n_line, double share)
+{
+    bool shown[SL_PROGRESS_FIELDS_MAX];
+    bool bar = p->style == SL_PROGRESS_BAR;
+    int n = snprintf(line, n_line, bar ? "%s " : "%s:", p->what);
+    int least_bar = BAR_COLUMNS / 3 + 3;
+    bool brief =
+        choose_fields(p, bar && p->total ? p->columns - 1 - n - least_bar : (int)n_line, shown);
+    int bar_at = n;
+    const char *gap = bar ? "  " : " ";
+    for (int i = 0; i < p->n_fields && (size_t)n < n_line; i++) {
+        const struct sl_progress_field *f = &p->fields[i];
+        if (!shown[i])
+            continue;
+        n += snprintf(line + n, n_line - (size_t)n, "%s%s", n == bar_at && bar ? "" : gap,
+                      brief ? f->brief : f->text);
+        if (!bar)
+            gap = ", ";
+    }
+    n = SL_MIN(n, (int)n_line - 1);
+    return p->total && bar ? insert_bar(p, line, n, bar_at, share) : n;
+}
+
+// --- a line of numbers ---------------------------------------------------------------------------
+
 /*
  * "edges: 45 %, 45.0 M of 100 M edges, 12.1 M edges/s, 4.5 s left  note". The terminal form has
  * the bar after the name.
@@ -67,6 +133,8 @@ static int compose(struct sl_progress *p, char *line, size_t n_line, bool over)
     double share = p->total ? SL_MIN(1.0, (double)done / (double)p->total) : 0;
     const char *unit = strcmp(p->unit, "B") == 0 ? "" : p->unit;
     const char *gap = *unit ? " " : "";
+    if (p->n_fields && !over)
+        return compose_fields(p, line, n_line, share);
     int n = snprintf(line, n_line, "%s: ", p->what);
     int bar_at = n;
     quantity(p, have, done);
@@ -103,6 +171,7 @@ static void wipe(struct sl_progress *p)
 static void draw(struct sl_progress *p, bool over)
 {
     char line[LINE_BYTES];
+    ask_width(p);
     int n = compose(p, line, TEXT_BYTES, over);
     if (p->style == SL_PROGRESS_PLAIN || over) {
         wipe(p);
@@ -142,6 +211,7 @@ void sl_progress_begin(struct sl_progress *p, const char *what, uint64_t total, 
     snprintf(p->what, sizeof p->what, "%s", what);
     snprintf(p->unit, sizeof p->unit, "%s", unit);
     p->note[0] = '\0';
+    p->n_fields = 0;
     p->total = total;
     p->begin_ns = sl_now_ns();
     atomic_store(&p->done, 0);
@@ -168,6 +238,21 @@ void sl_progress_note(struct sl_progress *p, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(p->note, sizeof p->note, fmt, ap);
     va_end(ap);
+}
+
+void sl_progress_reset_fields(struct sl_progress *p)
+{
+    p->n_fields = 0;
+}
+
+void sl_progress_add_field(struct sl_progress *p, int keep, const char *text, const char *brief)
+{
+    if (p->n_fields == SL_PROGRESS_FIELDS_MAX)
+        return;
+    struct sl_progress_field *f = &p->fields[p->n_fields++];
+    f->keep = keep;
+    snprintf(f->text, sizeof f->text, "%s", text);
+    snprintf(f->brief, sizeof f->brief, "%.23s", brief ? brief : text);
 }
 
 void sl_progress_line(struct sl_progress *p, const char *fmt, ...)

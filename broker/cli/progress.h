@@ -4,8 +4,13 @@
  * On a terminal: one line with a bar, a rate and the time left, redrawn at most 10 times a second.
  * Elsewhere: a plain line at most every 2 seconds. Quiet: nothing. All on standard error.
  *
+ * A line says how much of how much, the rate and the time left, all of the stage; or, where
+ * somebody knows better, fields that are given. On a narrow terminal fields are first said briefly,
+ * then left out, the least important ones first. The width is asked for each time: terminals are
+ * resized.
+ *
  * One thread begins and ends stages and prints lines; any number of threads may add work while a
- * stage runs. NO_COLOR (any value) turns colours off, TERM=dumb turns the bar off.
+ * stage runs. NO_COLOR (not empty) turns colours off, TERM=dumb turns the bar off.
  */
 #ifndef SL_BROKER_CLI_PROGRESS_H
 #define SL_BROKER_CLI_PROGRESS_H
@@ -17,6 +22,13 @@
 
 enum sl_progress_style { SL_PROGRESS_QUIET, SL_PROGRESS_PLAIN, SL_PROGRESS_BAR };
 
+enum { SL_PROGRESS_FIELDS_MAX = 8 };
+
+struct sl_progress_field {
+    char text[40], brief[24];
+    int keep; // of two fields the one with the smaller number goes first
+};
+
 struct sl_progress {
     FILE *out; // standard error unless a test sets it
     enum sl_progress_style style;
@@ -27,6 +39,8 @@ struct sl_progress {
     char what[48];  // the stage: "edges", "epoch 3/20"
     char unit[16];  // "edges", "batches"; "B" shows bytes
     char note[160]; // at the end of the line, e.g. "loss 1.234"
+    struct sl_progress_field fields[SL_PROGRESS_FIELDS_MAX]; // instead of numbers and note
+    int n_fields;
     uint64_t total; // 0 = not known
     uint64_t begin_ns;
     bool active;
@@ -49,6 +63,11 @@ void sl_progress_set(struct sl_progress *p, uint64_t done); // the thread that b
 // Text shown after the numbers from the next drawing on. The thread that began the stage.
 void sl_progress_note(struct sl_progress *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+// Fields shown from the next drawing on, in this order; none are left after the first call and when
+// a stage begins. brief NULL: as text. The thread that began the stage.
+void sl_progress_reset_fields(struct sl_progress *p);
+void sl_progress_add_field(struct sl_progress *p, int keep, const char *text, const char *brief);
 
 // A permanent line (without newline); a bar is moved below it. Not shown when quiet.
 void sl_progress_line(struct sl_progress *p, const char *fmt, ...)

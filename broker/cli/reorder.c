@@ -35,6 +35,7 @@
 #include "common/data/npy.h"
 #include "broker/cli/batch_estimate.h"
 #include "broker/cli/command.h"
+#include "broker/cli/made.h"
 #include "broker/cli/metadata.h"
 #include "broker/cli/options.h"
 #include "broker/cli/progress.h"
@@ -55,6 +56,7 @@ struct reorder {
     int by;
     struct sl_batch_estimate hops; // its fanout
     bool force, quiet;
+    int output;         // enum sl_output
     uint64_t n_threads; // 0 = all
 
     // While it runs.
@@ -424,12 +426,17 @@ static int reorder(struct reorder *r)
         sl_staging_abort(&r->st);
         return rc;
     }
+    const struct sl_made made = {.output = r->output,
+                                 .quiet = r->quiet,
+                                 .directory = r->st.final,
+                                 .bytes = sl_staging_bytes(&r->st),
+                                 .seconds = (double)(sl_now_ns() - r->begin_ns) * 1e-9};
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
     fill_summary(r, &t); // lists what the hidden directory holds: before it gets its name
     rc = sl_staging_commit(&r->st);
-    if (rc == SL_OK && !r->quiet)
-        sl_table_print(&t, stdout);
+    if (rc == SL_OK)
+        rc = sl_made_print(&made, &t);
     sl_table_fini(&t);
     return rc;
 }
@@ -480,6 +487,7 @@ static int parse(struct reorder *r, int argc, char **argv)
          .type = SL_OPTION_FLAG,
          .value = &r->quiet,
          .help = "no progress and no summary"},
+        sl_output_option(&r->output),
     };
     const struct sl_operand operand = {"DIR", &r->source, false};
     const struct sl_command_usage usage = {

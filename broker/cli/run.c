@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,46 +24,35 @@
 #include <cjson/cJSON.h>
 
 #include "broker/cli/command.h"
-#include "broker/cli/launch.h"
+#include "broker/cli/job_check.h"
+#include "broker/cli/last_word.h"
+#include "broker/launch.h"
 #include "broker/cli/options.h"
 #include "broker/cli/run_view.h"
 #include "broker/cli/units.h"
 #include "broker/phases.h"
 #include "broker/placement.h"
-#include "broker/resume.h"
 #include "broker/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/failpoint.h"
-#include "common/data/dataset.h"
-#include "common/data/safetensors.h"
 #include "common/ipc/bus.h"
-#include "config/config.h"
 
 enum {
-    VALIDATION_NOTE_MS = 700, // longer checks say that they are going on
-    STOP_MS = 8000,           // for the broker to answer a Stop
-    KILL_MS = 1500,           // ... one with kill
-    SAVE_MS = 120000,         // ... which says that it writes the last checkpoint
-    LEAVE_MS = 3000,          // for the broker to end after its last word
-    LAST_WORD_MS = 300,       // for a message of a dead broker to arrive
+    STOP_MS = 8000,     // for the broker to answer a Stop
+    KILL_MS = 1500,     // ... one with kill
+    SAVE_MS = 120000,   // ... which says that it writes the last checkpoint
+    LEAVE_MS = 3000,    // for the broker to end after its last word
+    LAST_WORD_MS = 300, // for a message of a dead broker to arrive
 };
 
-struct run_options {
-    const char *job, *report, *checkpoint;
-    struct sl_text_list set;
-    bool dry_run, quiet;
-    int format; // 0 text, 1 json
-};
+enum output { OUTPUT_TEXT, OUTPUT_JSON };
 
 struct run {
-    struct run_options options;
-    struct sl_config config;
-    struct sl_dataset dataset;
-    enum sl_measure measure; // what its evaluations are judged by
-    char *config_json;
-    struct sl_resume resume;
+    struct sl_job_check check;
+    bool dry_run;
+    int output; // enum output
+    const char *http, *http_token;
     struct sl_launch broker;
     struct sl_bus *bus;
     struct sl_run_view view;
@@ -73,168 +61,6 @@ struct run {
     uint64_t kill_at_ns;              // 0 = never
     Sl__Control__Envelope *last_word; // Finished
 };
-
-// --- validation ----------------------------------------------------------------------------------
-
-// Says that a check goes on, once it has taken a while.
-struct patience {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t over;
-    bool done;
-    const char *dataset;
-};
-
-static void *say_after_a_while(void *arg)
-{
-    struct patience *p = arg;
-    struct timespec when;
-    clock_gettime(CLOCK_REALTIME, &when);
-    uint64_t ns = (uint64_t)when.tv_nsec + VALIDATION_NOTE_MS * 1000000u;
-    when.tv_sec += (time_t)(ns / 1000000000u);
-    when.tv_nsec = (long)(ns % 1000000000u);
-    pthread_mutex_lock(&p->lock);
-    int rc = 0;
-    while (!p->done && rc == 0)
-        rc = pthread_cond_timedwait(&p->over, &p->lock, &when);
-    if (!p->done)
-        fprintf(stderr, "checking the data set '%s' in full (once; it is remembered)\n",
-                p->dataset);
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
-}
-
-static int open_dataset(struct run *r)
-{
-    struct patience p = {.dataset = r->config.dataset};
-    pthread_mutex_init(&p.lock, NULL);
-    pthread_cond_init(&p.over, NULL);
-    bool speaks = !r->options.quiet && pthread_create(&p.thread, NULL, say_after_a_while, &p) == 0;
-    unsigned need = SL_NEED_TRAINING;
-    if (r->config.sampler.kind == SL_SAMPLER_WEIGHTED)
-        need |= SL_NEED_WEIGHTS;
-    int rc = sl_dataset_open(r->config.dataset, need, SL_CHECK_CACHED, 0, &r->dataset);
-    if (speaks) {
-        pthread_mutex_lock(&p.lock);
-        p.done = true;
-        pthread_cond_signal(&p.over);
-        pthread_mutex_unlock(&p.lock);
-        pthread_join(p.thread, NULL);
-    }
-    pthread_cond_destroy(&p.over);
-    pthread_mutex_destroy(&p.lock);
-    return rc;
-}
-
-static int load_config(struct run *r)
-{
-    struct sl_config_override *overrides = NULL;
-    size_t n = r->options.set.n;
-    if (n) {
-        overrides = calloc(n, sizeof *overrides);
-        if (!overrides)
-            return sl_fail(SL_ENOMEM, "no memory for %zu --set options", n);
-        for (size_t i = 0; i < n; i++)
-            overrides[i].text = r->options.set.items[i];
-    }
-    int rc = sl_config_load(r->options.job, overrides, n, &r->config);
-    free(overrides);
-    return rc;
-}
-
-// How many batches an epoch has only the data set can tell.
-static int check_schedule(const struct run *r)
-{
-    uint64_t batches = sl_phases_batches(&r->config, r->dataset.split[SL_SPLIT_TRAIN].n);
-    for (uint32_t i = 0; i < r->config.n_schedule; i++)
-        if (r->config.schedule[i].batch > batches)
-            return sl_fail(SL_EINVAL,
-                           "%s: schedule[%u].batch: found %u, wanted at most %" PRIu64
-                           ", the mini-batches of an epoch: correct it",
-                           r->options.job, i, r->config.schedule[i].batch, batches);
-    return SL_OK;
-}
-
-// One weight for each class of the data set.
-static int check_class_weights(const struct run *r)
-{
-    enum sl_class_weights kind = r->config.loss.class_weights;
-    const struct sl_dataset *ds = &r->dataset;
-    if (kind != SL_CLASS_WEIGHTS_NONE && ds->task == SL_TASK_REGRESSION)
-        return sl_fail(SL_EINVAL,
-                       "%s: loss.class_weights: found it with the data set '%s', which is of a "
-                       "regression and has no classes: take it out",
-                       r->options.job, r->config.dataset);
-    if (kind != SL_CLASS_WEIGHTS_LIST || r->config.loss.n_class_weights == ds->n_classes)
-        return SL_OK;
-    return sl_fail(SL_EINVAL,
-                   "%s: loss.class_weights: found %u numbers, wanted %u, one for each %s of the "
-                   "data set '%s': give as many, or \"balanced\" or \"none\"",
-                   r->options.job, r->config.loss.n_class_weights, ds->n_classes,
-                   ds->task == SL_TASK_MULTILABEL ? "label" : "class", r->config.dataset);
-}
-
-// Initial parameters: whether the file is one. Which model it is of only the trainers can tell.
-static int check_weights(const struct run *r)
-{
-    struct sl_safetensors_file file;
-    if (!r->config.model.weights[0] || r->resume.content == SL_RUNDIR_CHECKPOINTS)
-        return SL_OK;
-    int rc = sl_safetensors_open(r->config.model.weights, &file);
-    if (rc == SL_ENOENT)
-        return sl_fail(rc,
-                       "%s: model.weights: found \"%s\", wanted a .safetensors file, and there is "
-                       "none of that name: correct the path, or leave it out for random values",
-                       r->options.job, r->config.model.weights);
-    if (rc < 0)
-        return sl_fail_prefix(rc, "model.weights");
-    sl_safetensors_close(&file);
-    return SL_OK;
-}
-
-// Says that it is not the beginning, before the first line of progress.
-static void tell_resume(const struct run *r)
-{
-    char where[96];
-    if (r->options.quiet)
-        return;
-    if (r->resume.content == SL_RUNDIR_BEGUN)
-        fprintf(stderr,
-                "sluice: note: '%s' is of a run that was killed before its first checkpoint: the "
-                "job begins anew there\n",
-                r->config.output);
-    if (r->resume.content == SL_RUNDIR_CHECKPOINTS)
-        fprintf(stderr, "going on from %s\n",
-                sl_resume_text(&r->resume.checkpoint, where, sizeof where));
-}
-
-// Nothing has a side effect here but the record of a data set that was checked.
-static int validate(struct run *r)
-{
-    SL_TRY(sl_failpoint_init()); // for the processes to come
-    SL_TRY(load_config(r));
-    r->config_json = sl_config_to_json(&r->config);
-    if (!r->config_json)
-        return sl_fail(SL_ENOMEM, "no memory for the configuration");
-    SL_TRY(sl_resume_find(&r->config, r->config_json, r->options.checkpoint, &r->resume));
-    if (r->options.report)
-        SL_TRY(sl_rundir_check_file(r->options.report, "--report"));
-    SL_TRY(check_weights(r));
-    SL_TRY(open_dataset(r));
-    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
-    SL_TRY(sl_measure_check(&r->config, &r->dataset));
-    r->measure = sl_measure_of(r->config.evaluate.metric, r->dataset.task);
-    SL_TRY(check_class_weights(r));
-    SL_TRY(check_schedule(r));
-    tell_resume(r);
-    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
-    if (r->config.sampler.batch_size > n_train && !r->options.quiet)
-        fprintf(stderr,
-                "sluice: note: sampler.batch_size %" PRIu64 " is larger than the training set of "
-                "%" PRIu64 ": every epoch is one mini-batch\n",
-                r->config.sampler.batch_size, n_train);
-    return SL_OK;
-}
 
 // --- dry run -------------------------------------------------------------------------------------
 
@@ -248,7 +74,7 @@ static const char *roles_text(const struct sl_config *c, uint32_t device, char o
     out[0] = '\0';
     for (enum sl_role role = SL_ROLE_SAMPLER; role < SL_ROLE_COUNT; role++) {
         enum sl_duty duty =
-            sl_placement_duty(split, c->n_devices, c->allocation.switching, role, device);
+            sl_placement_duty(split, c->n_devices, sl_placement_switches(c, device), role, device);
         if (duty != SL_DUTY_NONE)
             n += snprintf(out + n, ROLES_BYTES - (size_t)n, "%s%s%s %u", n ? ", " : "",
                           duty == SL_DUTY_STANDBY ? "standby " : "", sl_role_name(role),
@@ -263,14 +89,14 @@ static void add_role_devices(cJSON *to, const char *key, const struct sl_config 
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     cJSON *list = cJSON_AddArrayToObject(to, key);
     for (uint32_t i = 0; i < c->n_devices; i++)
-        if (sl_placement_duty(split, c->n_devices, c->allocation.switching, role, i) == duty)
+        if (sl_placement_duty(split, c->n_devices, sl_placement_switches(c, i), role, i) == duty)
             cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
 }
 
 static void print_plan_text(const struct run *r)
 {
-    const struct sl_config *c = &r->config;
-    const struct sl_dataset *ds = &r->dataset;
+    const struct sl_config *c = &r->check.config;
+    const struct sl_dataset *ds = &r->check.dataset;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES];
     uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
     printf("job         %s\n", c->name);
@@ -286,18 +112,19 @@ static void print_plan_text(const struct run *r)
     for (uint32_t i = 0; i < c->n_devices; i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
-    printf("output      %s\n\n%s\n", c->output, r->config_json);
+    printf("output      %s\n\n%s\n", c->output, r->check.config_json);
 }
 
 static int print_plan_json(const struct run *r)
 {
-    const struct sl_config *c = &r->config;
-    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
+    const struct sl_config *c = &r->check.config;
+    uint64_t n_train = r->check.dataset.split[SL_SPLIT_TRAIN].n;
     char reason[192];
     cJSON *plan = cJSON_CreateObject();
-    cJSON_AddItemToObject(plan, "config", cJSON_Parse(r->config_json));
-    cJSON_AddNumberToObject(plan, "num_nodes", (double)r->dataset.n_nodes);
-    cJSON_AddNumberToObject(plan, "num_edges", (double)r->dataset.n_edges);
+    cJSON_AddStringToObject(plan, "schema", "sluice.plan/1");
+    cJSON_AddItemToObject(plan, "config", cJSON_Parse(r->check.config_json));
+    cJSON_AddNumberToObject(plan, "num_nodes", (double)r->check.dataset.n_nodes);
+    cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
@@ -320,6 +147,7 @@ static void send_subscribe(struct run *r)
 {
     Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    subscribe.progress = true;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
     e.subscribe = &subscribe;
     sl_bus_send(r->bus, NULL, &e);
@@ -366,6 +194,7 @@ static void on_message(struct run *r, Sl__Control__Envelope *m)
         sl_run_view_epoch(&r->view, m->epoch_done->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: sl_run_view_log(&r->view, m->log_line); break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT: sl_run_view_event(&r->view, m->event->json); break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED: r->last_word = m; return;
     default: break;
     }
@@ -412,7 +241,7 @@ static int broker_lost(struct run *r, const struct sl_death *death)
     char how[160];
     if (r->n_signals)
         return sl_fail(SL_EABORTED, "job '%s': killed; '%s' may hold an unfinished run",
-                       r->config.name, r->config.output);
+                       r->check.config.name, r->check.config.output);
     // It could not even begin to talk, and has said why on the standard error that we share.
     if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
         return SL_EXIT_USAGE;
@@ -420,33 +249,16 @@ static int broker_lost(struct run *r, const struct sl_death *death)
     return sl_fail(SL_EFAILED,
                    "job '%s': the broker %s and its workers with it: if '%s' exists it holds what "
                    "was done, and its log/ may say why; run the job again with another output",
-                   r->config.name, how, r->config.output);
+                   r->check.config.name, how, r->check.config.output);
 }
 
 static int report_result(struct run *r)
 {
-    const Sl__Control__Finished *f = r->last_word->finished;
-    const char *where = *f->run_directory ? f->run_directory : NULL;
-    bool has_report = *f->report_json != '\0';
-    bool resumed = r->resume.content == SL_RUNDIR_CHECKPOINTS;
-    if (has_report && r->options.format == 1)
-        printf("%s\n", f->report_json);
-    switch (f->exit_status) {
-    case 0:
-        if (has_report && r->options.format == 0 && !r->options.quiet)
-            sl_run_view_summary(f->report_json, f->run_directory);
-        return SL_EXIT_OK;
-    case 2: return sl_fail(SL_EINVAL, "job '%s': %s", r->config.name, f->message);
-    case 130:
-        return sl_fail(SL_EABORTED, "job '%s': %s%s%s", r->config.name, f->message,
-                       where     ? ": what was done is in "
-                       : resumed ? " before it went on; the run is as it was"
-                                 : " before it began; nothing was left",
-                       where ? where : "");
-    default:
-        return sl_fail(SL_EFAILED, "job '%s': %s%s%s", r->config.name, f->message,
-                       where ? ": the report and the logs are in " : "", where ? where : "");
-    }
+    enum sl_last_word_form form = r->output == OUTPUT_JSON ? SL_LAST_WORD_JSON
+                                  : r->check.quiet         ? SL_LAST_WORD_NOTHING
+                                                           : SL_LAST_WORD_SUMMARY;
+    return sl_last_word_tell(r->last_word->finished, r->check.config.name, form,
+                             r->check.resume.content == SL_RUNDIR_CHECKPOINTS);
 }
 
 // The signals that stop a job, but for those that whoever started us wants ignored (nohup).
@@ -471,14 +283,18 @@ static int run_job(struct run *r)
     if (r->signal_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "catching signals");
     const struct sl_launch_job job = {
-        .config_json = r->config_json,
-        .name = r->config.name,
-        .output = r->config.output,
-        .report_path = r->options.report,
-        .resume = r->resume.content == SL_RUNDIR_CHECKPOINTS ? r->resume.checkpoint.name : NULL,
+        .config_json = r->check.config_json,
+        .name = r->check.config.name,
+        .output = r->check.config.output,
+        .report_path = r->check.report,
+        .error_fd = -1,
+        .resume = r->check.resume.content == SL_RUNDIR_CHECKPOINTS ? r->check.resume.checkpoint.name
+                                                                   : NULL,
+        .http = r->http,
+        .http_token_file = r->http_token,
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
-    sl_run_view_init(&r->view, r->options.quiet, r->config.epochs, r->measure);
+    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);
@@ -498,73 +314,68 @@ static int run_job(struct run *r)
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int parse(int argc, char **argv, struct run_options *o)
+static int parse(int argc, char **argv, struct run *r)
 {
-    static const char *const formats[] = {"text", "json", NULL};
-    const struct sl_operand operands[] = {{"JOB.json", &o->job, false}};
-    const struct sl_option options[] = {
-        {.name = "set",
-         .type = SL_OPTION_LIST,
-         .value = &o->set,
-         .placeholder = "PATH=VALUE",
-         .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
-        {.name = "report",
+    static const char *const outputs[] = {"text", "json", NULL};
+    const struct sl_operand operands[] = {{"JOB.json", &r->check.job, false}};
+    struct sl_option options[SL_JOB_CHECK_OPTIONS + 4] = {
+        [SL_JOB_CHECK_OPTIONS] = {.name = "dry-run",
+                                  .type = SL_OPTION_FLAG,
+                                  .value = &r->dry_run,
+                                  .help = "check everything, show what would run, start nothing"},
+        {.name = "http",
          .type = SL_OPTION_TEXT,
-         .value = &o->report,
+         .value = &r->http,
+         .placeholder = "PORT",
+         .help = "show the job in a browser, at this port of this machine; 0 takes any that is "
+                 "free, and the address is told"},
+        {.name = "http-token",
+         .type = SL_OPTION_TEXT,
+         .value = &r->http_token,
          .placeholder = "FILE",
-         .help = "write the report here too"},
-        {.name = "checkpoint",
-         .type = SL_OPTION_TEXT,
-         .value = &o->checkpoint,
-         .placeholder = "NAME",
-         .help = "go on from this checkpoint of the output directory, not from its newest"},
-        {.name = "dry-run",
-         .type = SL_OPTION_FLAG,
-         .value = &o->dry_run,
-         .help = "check everything, show what would run, start nothing"},
-        {.name = "quiet",
-         .letter = 'q',
-         .type = SL_OPTION_FLAG,
-         .value = &o->quiet,
-         .help = "show nothing but errors"},
-        {.name = "format",
+         .help = "who knows the word in this file may scale, pause and stop the job on the page"},
+        {.name = "output",
          .letter = 'o',
+         .alias = "format",
          .type = SL_OPTION_CHOICE,
-         .value = &o->format,
-         .choices = formats,
+         .value = &r->output,
+         .choices = outputs,
          .help = "what standard output gets: a summary, or the report as JSON"},
     };
+    sl_job_check_options(&r->check, options);
     const struct sl_command_usage usage = {
         .command = "run",
         .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
                  "how far they\nare, and ends with a summary. The results go to the job's output "
                  "directory; a run that was\nstopped there is gone on with from its newest "
                  "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
-                 "done; a second one kills.",
-        .example = "sluice run job.json --set epochs=5 --report report.json",
+                 "done; a second one kills. 'sluice stats', 'top', 'scale', 'pause' and\n'stop' "
+                 "work on it from another terminal.",
+        .example = "sluice run job.json --set epochs=5 --report report.json\n"
+                   "sluice run job.json --http 8080\n"
+                   "sluice run job.json --quiet -o json | jq .test",
         .operands = operands,
         .n_operands = SL_COUNT_OF(operands),
         .options = options,
         .n_options = SL_COUNT_OF(options),
     };
-    return sl_options_parse(&usage, argc, argv);
+    int rc = sl_options_parse(&usage, argc, argv);
+    if (rc == SL_OK && r->http_token && !r->http)
+        return sl_fail(SL_EINVAL, "run: --http-token without --http PORT: there is no page that it "
+                                  "could be for");
+    return rc;
 }
 
 static int run(struct run *r)
 {
-    int rc = validate(r);
-    if (rc < 0) {
-        // Whatever the reason: the job can not run as it is, and nothing has been started.
-        if (sl_exit_status(rc) == SL_EXIT_USAGE)
-            return rc;
-        fprintf(stderr, "sluice: %s\n", sl_error_message());
-        return SL_EXIT_USAGE;
-    }
-    if (!r->options.dry_run) {
-        sl_dataset_close(&r->dataset); // the workers map it themselves
+    int rc = sl_job_check_run(&r->check, false);
+    if (rc < 0)
+        return sl_job_check_status(rc);
+    if (!r->dry_run) {
+        sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
-    if (r->options.format == 1)
+    if (r->output == OUTPUT_JSON)
         return print_plan_json(r);
     print_plan_text(r);
     return SL_OK;
@@ -576,16 +387,13 @@ int sl_command_run(int argc, char **argv)
     if (!r)
         return sl_fail(SL_ENOMEM, "run: no memory");
     r->signal_fd = -1;
-    int rc = parse(argc, argv, &r->options);
+    int rc = parse(argc, argv, r);
     rc = rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc < 0 ? rc : run(r);
     sl_bus_message_free(r->last_word);
     sl_bus_close(r->bus, 0);
-    sl_dataset_close(&r->dataset);
-    sl_resume_fini(&r->resume);
-    sl_text_list_fini(&r->options.set);
+    sl_job_check_fini(&r->check);
     if (r->signal_fd >= 0)
         close(r->signal_fd);
-    free(r->config_json);
     free(r);
     return rc;
 }

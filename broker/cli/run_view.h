@@ -27,6 +27,8 @@ void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
 void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress *progress);
 void sl_run_view_epoch(struct sl_run_view *view, const char *json);
 void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line);
+// An event of the job (sluice.event/1): of those only pauses, which nothing else tells.
+void sl_run_view_event(struct sl_run_view *view, const char *json);
 
 // No bar is left on the screen.
 void sl_run_view_end(struct sl_run_view *view);

@@ -1,31 +1,62 @@
 /*
  * scale.c - `sluice scale JOB samplers=N trainers=M`: changes the split of a running job.
  *
- * The command finds the job's broker, asks, and waits until the new split holds. It
- * can be interrupted at any time: the change goes on.
+ * The job's broker says first what it will do and what that is expected to bring, then what is
+ * being waited for, and in the end that the new split holds, or why it can not be. The command can
+ * be interrupted at any time: the change goes on.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "broker/cli/answer.h"
 #include "broker/cli/command.h"
-#include "broker/cli/find_job.h"
 #include "broker/cli/options.h"
+#include "broker/cli/session.h"
+#include "broker/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/ipc/bus.h"
 
-enum { ROLE_MAX = 1024, LOOK_MS = 200, LINGER_MS = 1000 };
+enum { ROLE_MAX = 1024, LOOK_MS = 200 };
 
 struct request {
+    struct sl_session_where where;
     const char *job, *first, *second;
     uint64_t timeout_s;
+    bool detach;
+    int output;
     Sl__Control__Scale scale;
+    // what has been heard
+    bool accepted, answered;
 };
+
+// What was meant instead of "samplers=N": the words in another order, another name, a blank.
+static int wrong_word(const struct request *r, const char *text)
+{
+    static const char *const roles[] = {"samplers", "trainers"};
+    char name[32];
+    size_t n = strcspn(text, "=: ");
+    snprintf(name, sizeof name, "%.*s", (int)SL_MIN(n, sizeof name - 1), text);
+    const char *role = sl_suggest_closest(name, roles, SL_COUNT_OF(roles));
+    const char *number = text[n] ? text + n + 1 : text == r->first && r->second ? r->second : "";
+    bool whole = *number && strspn(number, "0123456789") == strlen(number);
+    if (role)
+        return sl_fail(SL_EINVAL,
+                       "scale: found '%s', wanted samplers=N or trainers=M: did you mean '%s=%s'?",
+                       text, role, whole ? number : "2");
+    if (strncmp(r->job, "samplers=", 9) == 0 || strncmp(r->job, "trainers=", 9) == 0)
+        return sl_fail(SL_EINVAL,
+                       "scale: found '%s' where the job stands, wanted it first: did you mean "
+                       "'sluice scale %s %s'?",
+                       r->job, text, r->job);
+    return sl_fail(SL_EINVAL,
+                   "scale: found '%s', wanted samplers=N or trainers=M: write 'sluice scale %s "
+                   "samplers=2', or both of them",
+                   text, r->job);
+}
 
 // "samplers=2"
 static int take_assignment(struct request *r, const char *text)
@@ -38,7 +69,7 @@ static int take_assignment(struct request *r, const char *text)
     else if (strncmp(text, trainers, sizeof trainers - 1) == 0)
         value = text + sizeof trainers - 1;
     if (!value)
-        return sl_fail(SL_EINVAL, "scale: found '%s', wanted samplers=N or trainers=M", text);
+        return wrong_word(r, text);
     char *end;
     unsigned long n = strtoul(value, &end, 10);
     if (end == value || *end || *value == '-' || n > ROLE_MAX)
@@ -60,12 +91,46 @@ static int take_assignment(struct request *r, const char *text)
     return SL_OK;
 }
 
+static int check_request(struct request *r)
+{
+    if (r->first && r->scale.undo)
+        return sl_fail(SL_EINVAL,
+                       "scale: found '%s' and --undo, wanted one of them: --undo goes back to the "
+                       "split before the last change",
+                       r->first);
+    if (!r->first && !r->scale.undo)
+        return sl_fail(SL_EINVAL,
+                       "scale: found no split, wanted samplers=N, trainers=M or both, or --undo: "
+                       "'sluice scale %s samplers=2' lets two sample, and 'sluice stats %s' shows "
+                       "what there is now",
+                       r->job, r->job);
+    if (r->first)
+        SL_TRY(take_assignment(r, r->first));
+    return r->second ? take_assignment(r, r->second) : SL_OK;
+}
+
 static int parse(int argc, char **argv, struct request *r)
 {
-    const struct sl_operand operands[] = {{"JOB", &r->job, false},
-                                          {"samplers=N", &r->first, false},
-                                          {"trainers=M", &r->second, true}};
-    const struct sl_option options[] = {
+    bool dry_run = false, undo = false;
+    const struct sl_operand operands[] = {
+        {.name = "JOB", .value = &r->job},
+        {.name = "samplers=N", .value = &r->first, .optional = true},
+        {.name = "trainers=M", .value = &r->second, .optional = true},
+    };
+    struct sl_option options[5 + SL_SESSION_OPTIONS] = {
+        {.name = "dry-run",
+         .type = SL_OPTION_FLAG,
+         .value = &dry_run,
+         .help = "only say what would be done and what it is expected to bring"},
+        {.name = "detach",
+         .type = SL_OPTION_FLAG,
+         .value = &r->detach,
+         .help = "return once the change is accepted, not when it holds"},
+        {.name = "undo",
+         .type = SL_OPTION_FLAG,
+         .value = &undo,
+         .help = "back to the split before the last change that somebody asked for; that is a "
+                 "change, too: a second --undo undoes the first"},
         {.name = "timeout",
          .type = SL_OPTION_UINT,
          .value = &r->timeout_s,
@@ -73,82 +138,165 @@ static int parse(int argc, char **argv, struct request *r)
          .min = 1,
          .max = 86400,
          .help = "how long to wait until the new split holds; the change goes on after that"},
+        sl_output_option(&r->output),
     };
     const struct sl_command_usage usage = {
         .command = "scale",
         .about = "Changes how many devices of a running job sample and how many train. JOB is its "
-                 "name or its\nrun directory; what is not given stays. Returns once the new split "
-                 "holds: batches in hand are\nfinished or given back, and none is lost. Status 1: "
-                 "the job could not or did not do it.",
-        .example = "sluice scale products-sage samplers=1 trainers=3",
+                 "number, its name\nor its run directory; what is not given stays. Says what will "
+                 "be done and what it is expected to\nbring, and returns once the new split holds: "
+                 "batches in hand are finished or given back, and none\nis lost. A split that "
+                 "somebody asked for stays: the job's profile does not move it any more.\n"
+                 "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
+                 "waiting (status\n130); the change goes on.",
+        .example = "sluice scale products-sage samplers=1 trainers=3\n"
+                   "sluice scale products-sage samplers=2 --dry-run\n"
+                   "sluice scale products-sage --undo",
         .operands = operands,
         .n_operands = SL_COUNT_OF(operands),
         .options = options,
         .n_options = SL_COUNT_OF(options),
     };
+    sl_session_options(&r->where, options + 5);
     int rc = sl_options_parse(&usage, argc, argv);
     if (rc != SL_OK)
         return rc;
-    SL_TRY(take_assignment(r, r->first));
-    return r->second ? take_assignment(r, r->second) : SL_OK;
+    r->scale.dry_run = dry_run;
+    r->scale.undo = undo;
+    return check_request(r);
 }
 
-static int send_request(struct sl_bus *bus, struct request *r)
+// --- the conversation ----------------------------------------------------------------------------
+
+// A plan is one line of parts; each is a line here.
+static void print_plan(const struct sl_session *s, const char *text)
 {
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    printf("%s: ", s->name);
+    for (const char *part; (part = strstr(text, "; ")) != NULL; text = part + 2)
+        printf("%.*s\n  ", (int)(part - text), text);
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+static void take_progress(struct request *r, const struct sl_session *s,
+                          const Sl__Control__ScaleProgress *progress)
+{
+    bool first = !r->accepted;
+    r->accepted = true;
+    if (r->output == SL_OUTPUT_JSON) {
+        if (first && r->detach)
+            printf("%s\n", progress->json);
+        return;
+    }
+    if (first) {
+        print_plan(s, progress->text);
+        if (r->detach)
+            printf("accepted; 'sluice stats %s' shows when it holds\n", s->name);
+    } else {
+        fprintf(stderr, "%s: %s\n", s->name, progress->text);
+    }
+}
+
+static bool is_over(const struct sl_session *s)
+{
+    static const char *const over[] = {"done", "failed", "stopped", "interrupted"};
+    for (size_t i = 0; i < SL_COUNT_OF(over); i++)
+        if (strcmp(s->state, over[i]) == 0)
+            return true;
+    return false;
+}
+
+static int refused(const struct sl_session *s, const char *message)
+{
+    const char *rest = is_over(s) ? ": there is nothing to scale" : "";
+    char whole[1024];
+    snprintf(whole, sizeof whole, "%s%s", message, rest);
+    return sl_session_refusal(s, SL_EFAILED, whole);
+}
+
+static int take_done(struct request *r, const struct sl_session *s,
+                     const Sl__Control__ScaleDone *done)
+{
+    r->answered = true;
+    if (r->output == SL_OUTPUT_JSON && *done->json)
+        printf("%s\n", done->json);
+    if (!done->ok)
+        return refused(s, done->message);
+    if (r->output == SL_OUTPUT_JSON)
+        return SL_OK;
+    print_plan(s, done->message);
+    if (r->scale.dry_run)
+        printf("nothing has been changed: this was a dry run\n");
+    return SL_OK;
+}
+
+static int take_message(struct request *r, const struct sl_session *s,
+                        const Sl__Control__Envelope *m)
+{
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS:
+        take_progress(r, s, m->scale_progress);
+        return SL_OK;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE: return take_done(r, s, m->scale_done);
+    case SL__CONTROL__ENVELOPE__BODY_ANSWER: // the daemon could not ask the job
+        r->answered = true;
+        return sl_session_refusal(s, m->answer->code < 0 ? m->answer->code : SL_EFAILED,
+                                  m->answer->message);
+    default: return SL_OK;
+    }
+}
+
+static int converse(struct request *r, struct sl_session *s)
+{
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE;
     e.scale = &r->scale;
-    return sl_bus_send(bus, NULL, &e);
-}
-
-static int take_answer(const struct request *r, const Sl__Control__ScaleDone *done)
-{
-    if (!done->ok)
-        return sl_fail(SL_EFAILED, "job '%s': %s", r->job, done->message);
-    printf("%s: %s\n", r->job, done->message);
-    return SL_EXIT_OK;
-}
-
-static int ask(struct request *r, const struct sl_found_job *job)
-{
-    struct sl_bus *bus;
-    Sl__Control__Envelope *m;
-    SL_TRY(sl_bus_connect(job->endpoint, job->token, &bus));
-    int rc = send_request(bus, r);
+    SL_TRY(sl_session_send(s, &e));
     uint64_t until = sl_now_ns() + r->timeout_s * 1000000000ull;
-    bool answered = false;
-    sl_interrupt_catch();
-    while (rc == SL_OK && !answered) {
-        int got = sl_bus_receive(bus, LOOK_MS, NULL, &m);
-        if (got == SL_OK) {
-            answered = m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
-            if (answered)
-                rc = take_answer(r, m->scale_done);
+    while (!r->answered && !(r->accepted && r->detach)) {
+        int rc = sl_session_receive(s, LOOK_MS, &m);
+        if (rc == SL_OK) {
+            rc = take_message(r, s, m);
             sl_bus_message_free(m);
-        } else if (got != SL_EAGAIN) {
-            rc = got;
-        } else if (sl_interrupt_seen()) {
-            rc = sl_fail(SL_EABORTED, "job '%s': not waiting any more; the change goes on", r->job);
-        } else if (sl_now_ns() > until) {
-            rc = sl_fail(SL_EFAILED,
-                         "job '%s': the new split does not hold after %" PRIu64
-                         " s; the change goes on: the job's log tells when it does",
-                         r->job, r->timeout_s);
-        } else if (kill(job->pid, 0) != 0 && errno == ESRCH) {
-            rc = sl_fail(SL_EFAILED, "job '%s': it ended before the new split held", r->job);
+        } else if (rc == SL_EAGAIN) {
+            rc = sl_now_ns() <= until
+                     ? SL_OK
+                     : sl_fail(SL_EFAILED,
+                               "job '%s': the new split does not hold after %" PRIu64
+                               " s; the change goes on: the job's log tells when it does",
+                               s->name, r->timeout_s);
+        } else if (rc == SL_EABORTED) {
+            sl_fail(rc, "job '%s': not waiting any more; the change goes on", s->name);
+        } else if (rc == SL_EFAILED && !s->daemon) {
+            sl_fail(rc, "job '%s': it ended before the new split held", s->name);
         }
+        SL_TRY(rc);
     }
-    sl_bus_close(bus, LINGER_MS);
-    return rc;
+    return SL_OK;
+}
+
+// The run directory of a job of `sluice run` that has ended is all that is left of it.
+static bool is_finished_run(const char *job)
+{
+    char path[4096];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s/report.json", job);
+    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
 int sl_command_scale(int argc, char **argv)
 {
     struct request r = {.timeout_s = 600, .scale = SL__CONTROL__SCALE__INIT};
-    struct sl_found_job job;
+    struct sl_session session = {0};
     int rc = parse(argc, argv, &r);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    SL_TRY(sl_find_job(r.job, &job));
-    return ask(&r, &job);
+    sl_interrupt_catch();
+    rc = sl_session_open(&r.where, r.job, &session);
+    if (rc == SL_ENOENT && is_finished_run(r.job))
+        return sl_fail(SL_EFAILED, "job of '%s': it is over: there is nothing to scale", r.job);
+    if (rc == SL_OK)
+        rc = converse(&r, &session);
+    sl_session_close(&session);
+    return rc < 0 ? rc : SL_EXIT_OK;
 }

@@ -180,7 +180,13 @@ char *sl_units_seconds(char *buf, double seconds)
 {
     if (seconds < 0)
         seconds = 0;
-    if (seconds < 0.0995)
+    if (seconds == 0)
+        snprintf(buf, SL_UNITS_BYTES, "0 s");
+    else if (seconds < 0.5e-6)
+        snprintf(buf, SL_UNITS_BYTES, "<1 us");
+    else if (seconds < 0.9995e-3)
+        snprintf(buf, SL_UNITS_BYTES, "%.0f us", seconds * 1e6);
+    else if (seconds < 0.0995)
         snprintf(buf, SL_UNITS_BYTES, "%.1f ms", seconds * 1e3);
     else if (seconds < 0.9995)
         snprintf(buf, SL_UNITS_BYTES, "%.0f ms", seconds * 1e3);

@@ -21,6 +21,6 @@ int sl_units_parse_count(const char *text, uint64_t *count);
 char *sl_units_bytes(char *buf, uint64_t bytes);    // "1.50 GiB", "12 B"
 char *sl_units_count(char *buf, double count);      // "1.50 M", "999"
 char *sl_units_grouped(char *buf, uint64_t number); // "1,234,567"
-char *sl_units_seconds(char *buf, double seconds);  // "1.2 s", "3 min 05 s", "820 ms"
+char *sl_units_seconds(char *buf, double seconds);  // "1.2 s", "3 min 05 s", "120 us"
 
 #endif

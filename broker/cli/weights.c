@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cjson/cJSON.h>
+
+#include "broker/cli/answer.h"
 #include "broker/cli/command.h"
 #include "broker/cli/model_child.h"
 #include "broker/cli/options.h"
@@ -28,7 +31,8 @@
 struct import {
     const char *file, *job_path, *out, *dataset_path;
     bool quiet;
-    char *job; // JSON
+    int output; // enum sl_output
+    char *job;  // JSON
     struct sl_config config;
     struct sl_dataset dataset;
     struct sl_model_child child;
@@ -44,7 +48,7 @@ static int ask_model(struct import *im)
     SL_TRY(sl_model_child_hello(&im->child, &im->params));
     int rc = sl_model_child_line(&im->child, line, sizeof line);
     if (rc == SL_OK)
-        return sl_fail(SL_EPROTO, "sluice-trainer said '%.80s' after its tensors", line);
+        return sl_fail(SL_EFAILED, "sluice-trainer said '%.80s' after its tensors", line);
     return rc == SL_EAGAIN ? SL_OK : rc;
 }
 
@@ -110,6 +114,23 @@ static int write_run(struct import *im)
     return rc;
 }
 
+static int print_json(const struct import *im)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "schema", "sluice.made/1");
+    cJSON_AddStringToObject(o, "directory", im->out);
+    cJSON_AddStringToObject(o, "from", im->file);
+    cJSON_AddNumberToObject(o, "tensors", im->params.n_tensors);
+    cJSON_AddNumberToObject(o, "parameters", (double)im->params.n);
+    char *text = cJSON_PrintUnformatted(o);
+    cJSON_Delete(o);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "no memory for the summary of '%s'", im->out);
+    printf("%s\n", text);
+    free(text);
+    return SL_EXIT_OK;
+}
+
 static int import(struct import *im)
 {
     SL_TRY(sl_rundir_check(im->out));
@@ -126,6 +147,8 @@ static int import(struct import *im)
     SL_TRY(sl_interrupt_check());
     SL_TRY(write_run(im));
     char text[SL_UNITS_BYTES];
+    if (im->output == SL_OUTPUT_JSON)
+        return print_json(im);
     if (!im->quiet)
         printf("%s: %u tensors, %s parameters from %s\n  sluice predict %s --out logits.npy\n",
                im->out, im->params.n_tensors, sl_units_grouped(text, im->params.n), im->file,
@@ -162,6 +185,7 @@ int sl_command_import_weights(int argc, char **argv)
          .type = SL_OPTION_FLAG,
          .value = &im->quiet,
          .help = "no text"},
+        sl_output_option(&im->output),
     };
     const struct sl_command_usage usage = {
         .command = "import-weights",

@@ -9,6 +9,7 @@
 enum { MESSAGE_BYTES = 2048 };
 
 static _Thread_local char message[MESSAGE_BYTES];
+static int (*sink)(int code, const char *text);
 
 const char *sl_strerror(int code)
 {
@@ -22,7 +23,7 @@ const char *sl_strerror(int code)
     }
 }
 
-static void record(const char *tail, const char *fmt, va_list ap)
+static void record(int code, const char *tail, const char *fmt, va_list ap)
 {
     // A message may quote the one before, so it is built aside first.
     char fresh[MESSAGE_BYTES];
@@ -35,13 +36,15 @@ static void record(const char *tail, const char *fmt, va_list ap)
         snprintf(fresh + n, sizeof fresh - (size_t)n, ": %s", tail);
     memcpy(message, fresh, sizeof message);
     message[MESSAGE_BYTES - 1] = '\0';
+    if (sink)
+        sink(code, message);
 }
 
 int sl_fail(int code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    record(NULL, fmt, ap);
+    record(code, NULL, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -52,7 +55,7 @@ int sl_fail_errno(int code, int err, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     // GNU strerror_r returns the text, which may or may not be in the buffer.
-    record(strerror_r(err, text, sizeof text), fmt, ap);
+    record(code, strerror_r(err, text, sizeof text), fmt, ap);
     va_end(ap);
     return code;
 }
@@ -63,9 +66,14 @@ int sl_fail_prefix(int code, const char *fmt, ...)
     memcpy(before, message, sizeof before);
     va_list ap;
     va_start(ap, fmt);
-    record(before, fmt, ap);
+    record(code, before, fmt, ap);
     va_end(ap);
     return code;
+}
+
+void sl_error_set_sink(int (*to)(int code, const char *text))
+{
+    sink = to;
 }
 
 const char *sl_error_message(void)

@@ -30,7 +30,8 @@ extern "C" {
     X(ESTALE, 13, "lease lost")                                                                    \
     X(EUNSUPPORTED, 14, "not supported")                                                           \
     X(EPROTO, 15, "protocol violation")                                                            \
-    X(EFAILED, 16, "job failed")
+    X(EFAILED, 16, "job failed")                                                                   \
+    X(EDEVICE, 17, "device failed")
 
 enum sl_error {
     SL_OK = 0,
@@ -53,6 +54,13 @@ int sl_fail_prefix(int code, const char *fmt, ...) __attribute__((format(printf,
 
 // The last recorded message of this thread (borrowed, valid until the next sl_fail here).
 const char *sl_error_message(void);
+
+/*
+ * Tells `sink` every message that is recorded from now on, in any thread, as soon as it is: a
+ * plug-in (common/device/plugin.h) has an error.c of its own, and its messages must be this
+ * thread's last in the program too. NULL: no more.
+ */
+void sl_error_set_sink(int (*sink)(int code, const char *message));
 
 // Notes one level of the call chain; shown with SLUICE_LOG=debug.
 void sl_error_trace(const char *file, int line, const char *func, int code);

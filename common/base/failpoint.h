@@ -30,6 +30,11 @@
     X(TRAINER_FLIPPED, "trainer_flipped", "trainer: version flipped, waiters not yet woken")       \
     X(TRAINER_JOINED, "trainer_joined", "trainer: async gradient outstanding, nothing computed")   \
     X(TRAINER_OFFERED, "trainer_offered", "trainer: async gradient written, batch not yet done")   \
+    X(TRAINER_HELD, "trainer_held", "trainer: gradient in its own sum, batch held")                \
+    X(TRAINER_REDUCE, "trainer_reduce", "trainer: all batches held, about to sum with the others") \
+    X(TRAINER_REDUCED, "trainer_reduced", "trainer: gradients summed, nothing of it written")      \
+    X(TRAINER_WRITTEN, "trainer_written", "trainer: its part of the sum written, not yet counted") \
+    X(TRAINER_COUNTED, "trainer_counted", "trainer: its part counted, its batches still held")     \
     X(TRAINER_CACHE, "trainer_cache", "trainer: in the middle of filling its cache")               \
     X(STANDBY_ASLEEP, "standby_asleep", "standby trainer: about to fall asleep")                   \
     X(STANDBY_WOKEN, "standby_woken", "standby trainer: switched on, nothing claimed")             \
@@ -39,7 +44,10 @@
     X(BROKER_CHECKPOINT, "broker_checkpoint", "broker: checkpoint half written, still hidden")     \
     X(BROKER_CHECKPOINT_NAMED, "broker_checkpoint_named",                                          \
       "broker: checkpoint has its name, older ones not yet removed")                               \
-    X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")
+    X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")      \
+    X(DAEMON_SUBMITTED, "daemon_submitted", "daemon: job recorded, its client not answered")       \
+    X(DAEMON_STARTED, "daemon_started", "daemon: a job's broker launched, not yet recorded")       \
+    X(DAEMON_FINISHED, "daemon_finished", "daemon: a job's end recorded, nobody told")
 
 enum sl_failpoint {
 #define SL_FAILPOINT_ENUM(sym, name, where) SL_FAILPOINT_##sym,

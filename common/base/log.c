@@ -1,23 +1,59 @@
 #include "common/base/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
 static enum sl_log_level threshold = SL_LOG_INFO;
 static char process_name[32] = "sluice";
+static bool to_journal;
+static void (*sink)(int level, const char *text);
+
+static bool find_level(const char *name, enum sl_log_level *out)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < SL_COUNT_OF(names); i++) {
+        if (strcmp(name, names[i]) != 0)
+            continue;
+        *out = (enum sl_log_level)i;
+        return true;
+    }
+    return false;
+}
+
+// systemd names the device and inode of the stream that it reads; standard error may have been sent
+// elsewhere since.
+static bool is_journal(void)
+{
+    const char *text = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+    return text && sscanf(text, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
 
 void sl_log_init(const char *who)
 {
     snprintf(process_name, sizeof process_name, "%s", who);
     const char *want = getenv("SLUICE_LOG");
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-    for (int i = 0; want && i < 4; i++)
-        if (strcmp(want, names[i]) == 0)
-            threshold = (enum sl_log_level)i;
+    if (want)
+        find_level(want, &threshold);
+    to_journal = is_journal();
+}
+
+int sl_log_parse_level(const char *name, enum sl_log_level *out)
+{
+    if (find_level(name, out))
+        return SL_OK;
+    return sl_fail(SL_EINVAL, "--log-level: found '%s', wanted error, warn, info or debug", name);
 }
 
 void sl_log_set_level(enum sl_log_level level)
@@ -30,19 +66,46 @@ enum sl_log_level sl_log_get_level(void)
     return threshold;
 }
 
-void sl_log_write(enum sl_log_level level, const char *fmt, ...)
+// What stands before the text; returns its length.
+static int write_head(enum sl_log_level level, char *line, size_t bytes)
 {
     static const char tags[] = "EWID";
+    static const int priorities[] = {3, 4, 6, 7}; // of syslog
+    struct timespec now;
+    struct tm local;
+    if (to_journal)
+        return snprintf(line, bytes, "<%d>%s: ", priorities[level], process_name);
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    return snprintf(line, bytes, "%02d:%02d:%02d.%03ld %c %s: ", local.tm_hour, local.tm_min,
+                    local.tm_sec, now.tv_nsec / 1000000, tags[level], process_name);
+}
+
+void sl_log_set_sink(void (*to)(int level, const char *text))
+{
+    sink = to;
+}
+
+static void write_sink(enum sl_log_level level, const char *fmt, va_list ap)
+{
+    char text[2048];
+    vsnprintf(text, sizeof text, fmt, ap);
+    sink((int)level, text);
+}
+
+void sl_log_write(enum sl_log_level level, const char *fmt, ...)
+{
+    va_list ap;
+    if (sink) {
+        va_start(ap, fmt);
+        write_sink(level, fmt, ap);
+        va_end(ap);
+        return;
+    }
     if (level > threshold)
         return;
     char line[2304];
-    struct timespec now;
-    struct tm local;
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &local);
-    int n = snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %c %s: ", local.tm_hour, local.tm_min,
-                     local.tm_sec, now.tv_nsec / 1000000, tags[level], process_name);
-    va_list ap;
+    int n = write_head(level, line, sizeof line);
     va_start(ap, fmt);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
     va_end(ap);

@@ -1,20 +1,21 @@
 #include "common/base/mempool.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "common/base/bits.h"
 
-enum { HEADER_BYTES = 64 };
 #define SLAB_MIN_BYTES ((size_t)2 << 20)
 
+// Notes of a piece of memory, which may be where the processor can not write.
 struct sl_mempool_slab {
     struct sl_mempool_slab *next;
-    size_t bytes; // whole mapping
-    size_t used;  // header included
+    char *base;
+    size_t bytes, used;
 };
 
-_Static_assert(sizeof(struct sl_mempool_slab) <= HEADER_BYTES, "a slab's header fits its slot");
+static const struct sl_memory PAGES = {.alloc = sl_pages_alloc, .free = sl_pages_free};
 
 static size_t pages_round(size_t bytes)
 {
@@ -56,7 +57,17 @@ size_t sl_pages_trim(void *p, size_t bytes, size_t keep)
 
 void sl_mempool_init(struct sl_mempool *pool)
 {
-    memset(pool, 0, sizeof *pool);
+    sl_mempool_init_on(pool, NULL);
+}
+
+void sl_mempool_init_on(struct sl_mempool *pool, const struct sl_memory *memory)
+{
+    *pool = (struct sl_mempool){.memory = memory};
+}
+
+static const struct sl_memory *memory_of(const struct sl_mempool *pool)
+{
+    return pool->memory ? pool->memory : &PAGES;
 }
 
 static void free_slabs(struct sl_mempool *pool)
@@ -64,25 +75,27 @@ static void free_slabs(struct sl_mempool *pool)
     while (pool->head) {
         struct sl_mempool_slab *slab = pool->head;
         pool->head = slab->next;
-        sl_pages_free(slab, slab->bytes);
+        memory_of(pool)->free(slab->base, slab->bytes);
+        free(slab);
     }
 }
 
 void sl_mempool_fini(struct sl_mempool *pool)
 {
     free_slabs(pool);
-    sl_mempool_init(pool);
+    sl_mempool_init_on(pool, pool->memory);
 }
 
 static int add_slab(struct sl_mempool *pool, size_t payload)
 {
-    size_t bytes = pages_round(SL_MAX(payload + HEADER_BYTES, SLAB_MIN_BYTES));
-    struct sl_mempool_slab *slab = sl_pages_alloc(bytes);
-    if (!slab)
+    size_t bytes = pages_round(SL_MAX(payload, SLAB_MIN_BYTES));
+    struct sl_mempool_slab *slab = malloc(sizeof *slab);
+    char *base = slab ? memory_of(pool)->alloc(bytes) : NULL;
+    if (!base) {
+        free(slab);
         return -1;
-    slab->next = pool->head;
-    slab->bytes = bytes;
-    slab->used = HEADER_BYTES;
+    }
+    *slab = (struct sl_mempool_slab){.next = pool->head, .base = base, .bytes = bytes};
     pool->head = slab;
     return 0;
 }
@@ -95,7 +108,7 @@ void *sl_mempool_alloc(struct sl_mempool *pool, size_t bytes)
     if (!pool->head || pool->head->bytes - pool->head->used < need)
         if (add_slab(pool, SL_MAX(need, pool->used_bytes / 2)) < 0)
             return NULL;
-    void *p = (char *)pool->head + pool->head->used;
+    void *p = pool->head->base + pool->head->used;
     pool->head->used += need;
     pool->used_bytes += need;
     pool->peak_bytes = SL_MAX(pool->peak_bytes, pool->used_bytes);
@@ -118,6 +131,6 @@ void sl_mempool_reset(struct sl_mempool *pool)
         add_slab(pool, pool->peak_bytes + pool->peak_bytes / 8);
     }
     if (pool->head)
-        pool->head->used = HEADER_BYTES;
+        pool->head->used = 0;
     pool->used_bytes = 0;
 }

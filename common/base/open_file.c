@@ -2,6 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 
@@ -14,4 +18,44 @@ int sl_open_file(const char *path)
                : errno == EACCES || errno == EPERM ? SL_EACCESS
                                                    : SL_EIO;
     return sl_fail_errno(code, errno, "%s: can not be opened", path);
+}
+
+static int read_all(int fd, const char *path, char *to, size_t bytes, size_t *n)
+{
+    for (*n = 0; *n < bytes;) {
+        ssize_t got = read(fd, to + *n, bytes - *n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return sl_fail_errno(SL_EIO, errno, "reading '%s'", path);
+        if (got == 0)
+            break;
+        *n += (size_t)got;
+    }
+    return SL_OK;
+}
+
+int sl_read_whole_file(int fd, const char *path, size_t bytes_max, char **text, size_t *n)
+{
+    struct stat st;
+    size_t have;
+    *text = NULL;
+    if (fstat(fd, &st) != 0)
+        return sl_fail_errno(SL_EIO, errno, "reading '%s'", path);
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > bytes_max)
+        return sl_fail(SL_EFORMAT, "'%s': found %lld bytes, wanted a file of at most %zu", path,
+                       (long long)st.st_size, bytes_max);
+    char *buf = malloc((size_t)st.st_size + 1);
+    if (!buf)
+        return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
+    int rc = read_all(fd, path, buf, (size_t)st.st_size, &have);
+    if (rc < 0) {
+        free(buf);
+        return rc;
+    }
+    buf[have] = '\0';
+    *text = buf;
+    if (n)
+        *n = have;
+    return SL_OK;
 }

@@ -5,16 +5,22 @@
  * reflects cpusets); hwloc only says which of them are hardware threads of one core. It is asked
  * for cores and nothing else, without binding itself to each of them in turn, so it loads in a few
  * milliseconds. Where it can not tell, every allowed number counts as a core.
+ *
+ * A container's CPU limit is mostly a quota, which no affinity shows: threads beyond it are stopped
+ * for the rest of each period, all at the same time. The control groups are asked for it.
  */
 #include "common/device/cores.h"
 
 #include <errno.h>
 #include <hwloc.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/cgroup.h"
 #include "common/base/error.h"
 
 uint32_t sl_cores_count(const struct sl_cores *set)
@@ -177,6 +183,60 @@ int sl_cores_physical(struct sl_cores *out)
     if (!one_per_core(&allowed, out))
         *out = allowed; // what hwloc added before it fell short is forgotten
     return SL_OK;
+}
+
+// --- the quota -----------------------------------------------------------------------------------
+
+// Version 2 has both in one file, "max 100000" or "150000 100000"; version 1 has -1 for no limit.
+static double quota_in(const char *dir, enum sl_cgroup_version version)
+{
+    char text[SL_CGROUP_TEXT_BYTES];
+    double quota = 0, period = 0;
+    if (version == SL_CGROUP_V2) {
+        if (!sl_cgroup_read(dir, "cpu.max", text) || sscanf(text, "%lf %lf", &quota, &period) != 2)
+            return INFINITY;
+    } else {
+        if (!sl_cgroup_read(dir, "cpu.cfs_quota_us", text))
+            return INFINITY;
+        quota = strtod(text, NULL);
+        if (!sl_cgroup_read(dir, "cpu.cfs_period_us", text))
+            return INFINITY;
+        period = strtod(text, NULL);
+    }
+    return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+static void take_least(void *ctx, const char *dir, enum sl_cgroup_version version)
+{
+    double *least = ctx;
+    *least = fmin(*least, quota_in(dir, version));
+}
+
+double sl_cores_quota_below(const char *root)
+{
+    double least = INFINITY;
+    sl_cgroup_each(root, "cpu", take_least, &least);
+    return least;
+}
+
+double sl_cores_quota(void)
+{
+    return sl_cores_quota_below("");
+}
+
+bool sl_cores_keep_quota(struct sl_cores *set, double quota)
+{
+    // 2.005 is somebody's way to write 2.
+    double most = fmax(ceil(quota - 0.01), 1);
+    uint32_t n = 0;
+    bool some = false;
+    for (uint32_t core = 0; core < SL_CORES_MAX; core++) {
+        if (!sl_cores_has(set, core) || n++ < most)
+            continue;
+        set->bits[core / 64] &= ~((uint64_t)1 << (core % 64));
+        some = true;
+    }
+    return some;
 }
 
 uint32_t sl_cores_configured(void)

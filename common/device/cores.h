@@ -49,6 +49,21 @@ int sl_cores_allowed(struct sl_cores *out);
 // hardware threads of one core count once. SL_ESYS when unknown.
 int sl_cores_physical(struct sl_cores *out);
 
+/*
+ * How many cores' worth of time the control groups above this process grant (their CPU quota,
+ * versions 1 and 2; the tightest of them counts); INFINITY without a limit. The quota says nothing
+ * of which cores: more of them may be used, for a part of the time each.
+ */
+double sl_cores_quota(void);
+// The same from the files below `root` ("" is this machine): what tests use.
+double sl_cores_quota_below(const char *root);
+
+/*
+ * Keeps the lowest cores of the set as far as the quota lasts: as many as it rounds up to, and at
+ * least one. Returns true when some were left out.
+ */
+bool sl_cores_keep_quota(struct sl_cores *set, double quota);
+
 // Core numbers below this exist on this machine (some may be offline or not allowed).
 uint32_t sl_cores_configured(void);
 

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
+#include "common/ipc/group.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/ledger.h"
 #include "common/ipc/seat.h"
@@ -17,10 +19,10 @@
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free 64-bit atomics");
 
-enum { PAGE_BYTES = 4096 };
-
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out)
 {
+    // Devices use whole pages in place, and what shares one with others can not be copied.
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct sl_arena_header h = {
         .magic = SL_ARENA_MAGIC,
         .version = SL_ARENA_VERSION,
@@ -30,6 +32,8 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
     h.n_chunks = sl_div_up(spec->payload_bytes, SL_ARENA_CHUNK_BYTES);
     h.spec.payload_bytes = h.n_chunks * SL_ARENA_CHUNK_BYTES;
     h.param_stride = sl_align_up(spec->n_params, 16);
+    h.act_stride =
+        sl_align_up(spec->act_rows * spec->act_width * sizeof(float), page) / sizeof(float);
 
     uint64_t cells = (uint64_t)SL_ARENA_PHASES * spec->n_cells;
     uint64_t seats = 2 * (uint64_t)spec->n_devices;
@@ -45,11 +49,12 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_CHUNKS] = h.n_chunks * sizeof(uint64_t),
         [SL_REGION_WORKERS] = seats * sizeof(struct sl_worker_slot),
         [SL_REGION_SEATS] = sizeof(struct sl_schedule) + seats * sizeof(struct sl_seat),
+        [SL_REGION_GROUP] = sl_group_bytes(spec),
         [SL_REGION_BOARD] =
             sizeof(struct sl_board) + spec->n_devices * sizeof(struct sl_board_seat),
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
         [SL_REGION_ACTS] =
-            spec->act_rows * (2 * (uint64_t)spec->act_width + spec->jumping_width) * sizeof(float),
+            (2 * h.act_stride + spec->act_rows * spec->jumping_width) * sizeof(float),
         [SL_REGION_PREDICT] = spec->predict_rows * spec->predict_words * sizeof(uint32_t),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
         [SL_REGION_HOT] = spec->hot_rows * sizeof(uint32_t),
@@ -59,7 +64,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
     uint64_t at = 0;
     for (int i = 0; i < SL_REGION_COUNT; i++) {
         h.region[i] = (struct sl_region){.offset = at, .bytes = bytes[i]};
-        at += sl_align_up(bytes[i], PAGE_BYTES);
+        at += sl_align_up(bytes[i], page);
     }
     h.total_bytes = at;
     if (out)
@@ -94,6 +99,11 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
         return sl_fail(SL_EINVAL,
                        "arena: %u batches an update in async mode, where each batch is one",
                        spec->batches_per_update);
+    if (spec->exchange && (spec->async || spec->n_devices > SL_GROUP_MAX))
+        return sl_fail(SL_EINVAL,
+                       "arena: an exchange among trainers of %u devices with %s updates, wanted "
+                       "at most %d and ordered ones",
+                       spec->n_devices, spec->async ? "async" : "ordered", SL_GROUP_MAX);
     uint64_t bytes = sl_arena_layout(spec, &h);
     if (ftruncate(fd, (off_t)bytes) < 0)
         return sl_fail_errno(SL_ENOMEM, errno, "arena: sizing it to %llu bytes",
@@ -153,6 +163,21 @@ void sl_arena_abort(struct sl_arena *a, enum sl_abort why)
     sl_event_signal(&a->h->standby);
 }
 
+void sl_arena_pause(struct sl_arena *a, bool paused)
+{
+    uint64_t now = sl_now_ns();
+    if (atomic_load(&a->h->paused) == paused)
+        return;
+    if (paused)
+        atomic_store(&a->h->paused_at_ns, now);
+    else
+        atomic_fetch_add(&a->h->paused_ns, now - atomic_load(&a->h->paused_at_ns));
+    atomic_store(&a->h->paused, paused);
+    sl_event_signal(&a->h->work);
+    sl_event_signal(&a->h->ready);
+    sl_event_signal(&a->h->standby);
+}
+
 void sl_arena_ring(const struct sl_arena *a)
 {
     uint64_t one = 1;
@@ -170,14 +195,12 @@ uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)
 
 float *sl_arena_acts(const struct sl_arena *a, uint32_t bank)
 {
-    return (float *)sl_arena_region(a, SL_REGION_ACTS) +
-           (bank & 1) * a->h->spec.act_rows * a->h->spec.act_width;
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) + (bank & 1) * a->h->act_stride;
 }
 
 float *sl_arena_jumping(const struct sl_arena *a)
 {
-    return (float *)sl_arena_region(a, SL_REGION_ACTS) +
-           2 * a->h->spec.act_rows * a->h->spec.act_width;
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) + 2 * a->h->act_stride;
 }
 
 void *sl_arena_predictions(const struct sl_arena *a)

@@ -15,6 +15,7 @@
  *   workers    one statistics slot for each seat      stats.h
  *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
+ *   group      trainers that sum gradients among themselves   group.h
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
  *   acts       two activations of all vertices for layer-wise inference, and with jumping
  *              knowledge a third one
@@ -38,7 +39,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 4,
+    SL_ARENA_VERSION = 7,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -58,6 +59,7 @@ enum sl_region_id {
     SL_REGION_WORKERS,
     SL_REGION_SEATS,
     SL_REGION_BOARD,
+    SL_REGION_GROUP,
     SL_REGION_PARAMS,
     SL_REGION_ACTS,
     SL_REGION_PREDICT,
@@ -81,6 +83,7 @@ struct sl_arena_spec {
     uint32_t n_state;            // optimizer arrays of n_params (adam 2, sgd 1)
     uint32_t async;              // 1: gradients are applied as they come, within `staleness`
     uint32_t staleness;          // async: updates that a gradient's parameters may be old
+    uint32_t exchange;           // 1: trainers sum an update's gradients first (group.h)
     uint32_t batches_per_update; // ordered: gradient slots; async: 1, and a slot for each device
     uint64_t act_rows;           // vertices, 0 without layer-wise inference
     uint32_t act_width;          // floats a row
@@ -106,12 +109,16 @@ struct sl_arena_header {
     uint64_t total_bytes;
     struct sl_arena_spec spec;
     uint64_t param_stride; // floats between two arrays of n_params, 64-byte multiples
+    uint64_t act_stride;   // floats between two banks of activations, whole pages
     uint64_t n_chunks;
     struct sl_region region[SL_REGION_COUNT];
 
     struct sl_hot_tiers hot_tiers;       // by the broker before hot_generation
     _Atomic uint32_t hot_generation;     // hot.h
     _Alignas(64) _Atomic uint32_t abort; // enum sl_abort, written by the broker
+    _Atomic uint32_t paused;             // 1: nobody claims anything; written by the broker
+    _Atomic uint64_t paused_at_ns;       // the last pause began
+    _Atomic uint64_t paused_ns;          // all pauses that are over took
     struct sl_event work;                // a batch became pending, a phase opened
     struct sl_event ready;               // a batch became ready, a gate opened, a phase ended
     struct sl_event space;               // payload memory was freed
@@ -161,6 +168,14 @@ static inline bool sl_arena_aborted(const struct sl_arena *a)
 
 // Broker: sets the abort word and wakes everybody.
 void sl_arena_abort(struct sl_arena *a, enum sl_abort why);
+
+static inline bool sl_arena_paused(const struct sl_arena *a)
+{
+    return atomic_load_explicit(&a->h->paused, memory_order_acquire) != 0;
+}
+
+// Broker: from now on nobody claims anything (what is in hand is finished), or again.
+void sl_arena_pause(struct sl_arena *a, bool paused);
 
 // Tells the broker's loop that something happened that it should look at (phase over).
 void sl_arena_ring(const struct sl_arena *a);

@@ -58,53 +58,107 @@ struct sl_block {
     struct sl_block_hop hop[SL_MAX_HOPS];
 };
 
-static inline const void *sl_block_at(const struct sl_block *b, uint64_t offset)
+/*
+ * A block whose header is the processor's and whose arrays lie where they are computed with: the
+ * extent itself, or a copy of it in a device's memory. What looks at numbers of the header uses
+ * `header`; arrays are found by sl_view_*(), and never by an address next to the header.
+ */
+struct sl_block_view {
+    const struct sl_block *header; // host memory
+    const char *base;              // where the extent begins whose arrays are used
+};
+
+// A block that is read where its header is: on a CPU device, and by samplers.
+static inline struct sl_block_view sl_block_here(const struct sl_block *b)
 {
-    return (const char *)b + offset;
+    struct sl_block_view view;
+    view.header = b;
+    view.base = (const char *)b;
+    return view;
 }
+
+static inline const uint32_t *sl_view_nodes(struct sl_block_view v)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->nodes_offset);
+}
+
+// int32 class ids, or floats where the header has n_targets.
+static inline const void *sl_view_targets(struct sl_block_view v)
+{
+    return v.base + v.header->label_offset;
+}
+
+static inline const uint32_t *sl_view_degrees(struct sl_block_view v)
+{
+    return v.header->flags & SL_BLOCK_HAS_DEGREES
+               ? (const uint32_t *)(const void *)(v.base + v.header->degree_offset)
+               : (const uint32_t *)0;
+}
+
+static inline const uint32_t *sl_view_ranks(struct sl_block_view v)
+{
+    return v.header->flags & SL_BLOCK_HAS_RANKS
+               ? (const uint32_t *)(const void *)(v.base + v.header->rank_offset)
+               : (const uint32_t *)0;
+}
+
+static inline const float *sl_view_weights(struct sl_block_view v, uint32_t hop)
+{
+    return v.header->flags & SL_BLOCK_HAS_WEIGHTS
+               ? (const float *)(const void *)(v.base + v.header->hop[hop].weights_offset)
+               : (const float *)0;
+}
+
+static inline const uint32_t *sl_view_indptr(struct sl_block_view v, uint32_t hop)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->hop[hop].indptr_offset);
+}
+
+static inline const uint32_t *sl_view_indices(struct sl_block_view v, uint32_t hop)
+{
+    return (const uint32_t *)(const void *)(v.base + v.header->hop[hop].indices_offset);
+}
+
+// The same of a block that is read where its header is.
 
 static inline const uint32_t *sl_block_nodes(const struct sl_block *b)
 {
-    return (const uint32_t *)sl_block_at(b, b->nodes_offset);
+    return sl_view_nodes(sl_block_here(b));
 }
 
 static inline const int32_t *sl_block_labels(const struct sl_block *b)
 {
-    return (const int32_t *)sl_block_at(b, b->label_offset);
+    return (const int32_t *)sl_view_targets(sl_block_here(b));
 }
 
 static inline const float *sl_block_targets(const struct sl_block *b)
 {
-    return b->n_targets ? (const float *)sl_block_at(b, b->label_offset) : (const float *)0;
+    return b->n_targets ? (const float *)sl_view_targets(sl_block_here(b)) : (const float *)0;
 }
 
 static inline const uint32_t *sl_block_degrees(const struct sl_block *b)
 {
-    return b->flags & SL_BLOCK_HAS_DEGREES ? (const uint32_t *)sl_block_at(b, b->degree_offset)
-                                           : (const uint32_t *)0;
+    return sl_view_degrees(sl_block_here(b));
 }
 
 static inline const uint32_t *sl_block_ranks(const struct sl_block *b)
 {
-    return b->flags & SL_BLOCK_HAS_RANKS ? (const uint32_t *)sl_block_at(b, b->rank_offset)
-                                         : (const uint32_t *)0;
+    return sl_view_ranks(sl_block_here(b));
 }
 
 static inline const float *sl_block_weights(const struct sl_block *b, uint32_t hop)
 {
-    return b->flags & SL_BLOCK_HAS_WEIGHTS
-               ? (const float *)sl_block_at(b, b->hop[hop].weights_offset)
-               : (const float *)0;
+    return sl_view_weights(sl_block_here(b), hop);
 }
 
 static inline const uint32_t *sl_block_indptr(const struct sl_block *b, uint32_t hop)
 {
-    return (const uint32_t *)sl_block_at(b, b->hop[hop].indptr_offset);
+    return sl_view_indptr(sl_block_here(b), hop);
 }
 
 static inline const uint32_t *sl_block_indices(const struct sl_block *b, uint32_t hop)
 {
-    return (const uint32_t *)sl_block_at(b, b->hop[hop].indices_offset);
+    return sl_view_indices(sl_block_here(b), hop);
 }
 
 #endif

@@ -104,6 +104,11 @@ const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_
                             : sl_board_gradient(a, u->first_cell + i);
 }
 
+uint32_t sl_board_update_gradients(const struct sl_arena *a, const struct sl_update *u)
+{
+    return a->h->spec.exchange ? 1 : u->n_cells;
+}
+
 uint64_t sl_board_cell_version(const struct sl_arena *a, const struct sl_phase *phase,
                                uint32_t cell)
 {
@@ -302,17 +307,19 @@ static int begin_async(struct sl_arena *a, uint32_t worker, struct sl_update *ou
 
 // --- both modes ---
 
-static bool all_done(const struct sl_arena *a, uint64_t seq, uint32_t first, uint32_t n)
+static bool all_are(const struct sl_arena *a, uint64_t seq, uint32_t first, uint32_t n,
+                    enum sl_cell_state state)
 {
     for (uint32_t i = first; i < first + n; i++) {
         uint64_t w = sl_ledger_word(a, seq, i);
-        if (sl_cell_seq(w) != seq || sl_cell_state(w) != SL_CELL_DONE)
+        if (sl_cell_seq(w) != seq || sl_cell_state(w) != (uint32_t)state)
             return false;
     }
     return true;
 }
 
-static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *out)
+// Ordered: the next update of the current phase, when all of its cells are in this state.
+static int find_next(const struct sl_arena *a, enum sl_cell_state state, struct sl_update *out)
 {
     uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
     const struct sl_phase *phase = sl_ledger_phase(a, seq);
@@ -328,18 +335,27 @@ static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *
     if (first >= n_cells)
         return SL_EAGAIN;
     uint32_t n = (uint32_t)SL_MIN((uint64_t)per_update, n_cells - first);
-    if (!all_done(a, seq, (uint32_t)first, n))
+    if (!all_are(a, seq, (uint32_t)first, n, state))
         return SL_EAGAIN;
+    *out = (struct sl_update){
+        .version = version, .seq = seq, .first_cell = (uint32_t)first, .n_cells = n};
+    return SL_OK;
+}
 
-    if (!lock(a, version, worker))
+int sl_board_next_held(const struct sl_arena *a, struct sl_update *out)
+{
+    return find_next(a, SL_CELL_HELD, out);
+}
+
+static int begin_ordered(struct sl_arena *a, uint32_t worker, struct sl_update *out)
+{
+    if (find_next(a, SL_CELL_DONE, out) < 0 || !lock(a, out->version, worker))
         return SL_EAGAIN;
     // Between our look and the lock somebody may have applied this very update.
-    if (sl_board_version(a) != version) {
+    if (sl_board_version(a) != out->version) {
         unlock(a);
         return SL_EAGAIN;
     }
-    *out = (struct sl_update){
-        .version = version, .seq = seq, .first_cell = (uint32_t)first, .n_cells = n};
     return SL_OK;
 }
 
@@ -401,7 +417,7 @@ void sl_board_thaw(struct sl_arena *a)
 
 bool sl_board_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t cell)
 {
-    if (!all_done(a, seq, cell, 1))
+    if (!all_are(a, seq, cell, 1, SL_CELL_DONE))
         return false;
     if (!a->h->spec.async)
         return sl_board_cell_version(a, sl_ledger_phase(a, seq), cell) < sl_board_version(a);

@@ -98,7 +98,10 @@ struct sl_update {
     uint32_t device; // async: whose slot
 };
 
-// Gradient i of an update. (n_params)
+// Gradients that an update adds up: one for each batch, or where trainers form a group their sum.
+uint32_t sl_board_update_gradients(const struct sl_arena *a, const struct sl_update *u);
+// Slot i of an update: the gradient of its batch i, and of a group's sum the statistics of batch i.
+// (n_params)
 const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_update *u,
                                       uint32_t i);
 
@@ -107,6 +110,9 @@ const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_
 // Async: the gradient with the oldest base that is done, unless one that is not done yet would
 // then come too late.
 int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update *out);
+// The next update, when every one of its cells is held (group.h): the members of the group sum its
+// gradients. SL_OK, or SL_EAGAIN. Takes no lock.
+int sl_board_next_held(const struct sl_arena *a, struct sl_update *out);
 // Commits: version + 1, releases the lock, wakes the waiters. Async: the batch's entry learns its
 // base_version and applied_version before.
 void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u);

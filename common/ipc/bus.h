@@ -1,49 +1,77 @@
 /*
  * bus.h - control messages over ZeroMQ: envelopes in, envelopes out.
  *
- * The broker binds a ROUTER socket on an abstract Unix socket (nothing in the file system, nothing
- * left behind); workers and clients connect a DEALER. Every message is one protobuf Envelope that
- * carries the protocol version and the job's token; anything else is dropped and counted. Only
- * processes of the same user can connect. No call blocks: a peer that does not read loses
- * messages, never the broker's time.
+ * A job's broker binds a ROUTER socket on an abstract Unix socket (nothing in the file system,
+ * nothing left behind), a daemon on a socket in its runtime directory; workers and clients connect
+ * a DEALER. Every message is one protobuf Envelope that carries the protocol version and the job's
+ * token; anything else is dropped and counted. Only processes of the same user can connect, and
+ * over TCP only clients whose key is known. No call blocks: a peer that does not read loses
+ * messages, never the broker's time. A bus belongs to one thread.
  */
 #ifndef SL_COMMON_IPC_BUS_H
 #define SL_COMMON_IPC_BUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/ipc/control.pb-c.h"
 
-#define SL_PROTOCOL_VERSION 1u
+#define SL_PROTOCOL_VERSION 2u
 #define SL_BUS_MESSAGE_MAX  (16u << 20) // bytes; a larger message is refused
 
 struct sl_bus;
 
-// Who sent a message, to answer it.
-struct sl_bus_peer {
-    uint8_t id[16];
-    size_t n;
+enum {
+    SL_BUS_NAME_BYTES = 16,
+    SL_BUS_TOKEN_OPEN = 0, // of a daemon: who may connect decides alone
 };
+
+// Who sent a message, to answer it. A message that the daemon has forwarded carries a route; an
+// answer to the peer carries it back, so nobody but the daemon needs to know that it was forwarded.
+// The id says which socket the peer came by, too: it is whole, and may serve as a route.
+struct sl_bus_peer {
+    uint8_t id[SL_BUS_NAME_BYTES];
+    size_t n;
+    uint8_t route[SL_BUS_NAME_BYTES];
+    size_t n_route; // 0: not forwarded
+};
+
+bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b);
 
 // A fresh endpoint name, and a token; both from the system's randomness.
 void sl_bus_new_endpoint(char *out, size_t bytes, uint64_t *token);
 
 int sl_bus_bind(const char *endpoint, uint64_t token, struct sl_bus **out);
 int sl_bus_connect(const char *endpoint, uint64_t token, struct sl_bus **out);
+
+// Over TCP, with CURVE (curve.h). Binding: only clients whose public key is known get in; keys are
+// a daemon's. Connecting: `keys` has the client's pair and the daemon's public key; the token is
+// SL_BUS_TOKEN_OPEN. A client that the daemon does not know hears nothing, like one that calls
+// where nobody is. SL_EINVAL: the other side's keys, no tcp:// endpoint; SL_EEXIST: address in use.
+struct sl_curve;
+int sl_bus_add_tcp(struct sl_bus *bus, const char *endpoint, const struct sl_curve *keys);
+int sl_bus_connect_tcp(const char *endpoint, const struct sl_curve *keys, struct sl_bus **out);
 // Waits up to linger_ms for messages under way to leave.
 void sl_bus_close(struct sl_bus *bus, int linger_ms);
 
-// Edge-triggered descriptor for an event loop: after it fires, and after each send, receive until
-// SL_EAGAIN.
+// One descriptor for an event loop, whatever sockets the bus has. Like an edge-triggered one: after
+// it fires, and after each send, receive until SL_EAGAIN.
 int sl_bus_fd(const struct sl_bus *bus);
 
-// Sends `body` (its protocol and token are filled in). `to` is NULL on a connected bus.
+// Sends `body` (its protocol and token are filled in, and its route from `to` where that has one).
+// `to` is NULL on a connected bus.
 // SL_OK; SL_EAGAIN when the peer's queue is full or it has gone.
 int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__Envelope *body);
 
-// Next message, owned by the caller (sl_bus_message_free); waits up to timeout_ms (0 = not at all).
-// SL_OK, SL_EAGAIN. Malformed, foreign or oversized messages are skipped.
+/*
+ * Next message, owned by the caller (sl_bus_message_free); waits up to timeout_ms (0 = not at all).
+ * SL_OK, SL_EAGAIN. Malformed, foreign or oversized messages are skipped and logged (at most one
+ * line a second). A flood, of those or of others, makes it return SL_EAGAIN in between; sl_bus_fd
+ * then fires again.
+ * A message of another protocol version is answered with Refused by a bound bus; a connected one
+ * that hears Refused, or another version, returns SL_EPROTO with both versions in the message.
+ */
 int sl_bus_receive(struct sl_bus *bus, int timeout_ms, struct sl_bus_peer *from,
                    Sl__Control__Envelope **out);
 void sl_bus_message_free(Sl__Control__Envelope *message);

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/group.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/ledger_internal.h"
 
@@ -44,6 +45,12 @@ struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, u
 uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell)
 {
     return atomic_load_explicit(sl_ledger_cell(a, seq, cell), memory_order_acquire);
+}
+
+void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell)
+{
+    *seq = sl_tag_seq(tag); // whole: no phase has a higher number than fits
+    *cell = sl_tag_cell(tag);
 }
 
 uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n)
@@ -383,6 +390,62 @@ static bool try_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead 
     return false;
 }
 
+// Whether the phase's batches are divided among the members of a group.
+static bool grouped(const struct sl_arena *a, const struct sl_phase *phase)
+{
+    return sl_group_exists(a) && atomic_load(&phase->kind) == SL_PHASE_TRAIN;
+}
+
+bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
+                       uint32_t cell)
+{
+    struct sl_group_view view;
+    if (!grouped(a, phase))
+        return true;
+    return sl_group_look(a, worker, &view) && sl_group_is_turn(a, &view, cell);
+}
+
+/*
+ * Moves *cell to the lowest unclaimed one from there on that is this worker's turn. Members claim a
+ * buffer or two ahead of one another, so it is a few cells away, or somebody else's cells are
+ * missing and there is nothing for long: within an update and what it is ahead.
+ */
+static bool find_turn(const struct sl_arena *a, uint32_t worker, uint64_t seq, uint32_t n,
+                      uint32_t *cell, uint64_t *word)
+{
+    struct sl_group_view view;
+    if (!sl_group_look(a, worker, &view) || view.rank == view.n ||
+        view.rank >= a->h->spec.batches_per_update) // more members than an update has batches
+        return false;
+    for (uint32_t i = *cell; i < n; i++) {
+        if (!sl_group_is_turn(a, &view, i))
+            continue;
+        uint64_t w = sl_ledger_word(a, seq, i);
+        if (sl_cell_seq(w) != seq)
+            return false;
+        if (is_unclaimed(sl_cell_state(w))) {
+            *cell = i;
+            *word = w;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whether the sampler of this cell, the lowest that no trainer has, finds no memory for it.
+static bool starves(const struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word)
+{
+    return sl_cell_state(word) == SL_CELL_SAMPLING &&
+           atomic_load(&a->h->starving) == sl_tag_make(seq, cell, sl_cell_attempt(word));
+}
+
+// What this worker may claim of a phase that is divided, given the lowest unclaimed cell.
+static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, uint32_t n,
+                     uint32_t *cell, uint64_t *word)
+{
+    return !starves(a, seq, *cell, *word) && find_turn(a, worker, seq, n, cell, word);
+}
+
 static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
 {
     sl_ledger_advance(a);
@@ -401,6 +464,9 @@ static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease
             return false;
         if (r == SCAN_LOST)
             continue;
+        if (grouped(a, phase) &&
+            !find_own(a, worker, seq, atomic_load(&phase->n_cells), &cell, &word))
+            return false;
         if (sl_cell_state(word) != SL_CELL_READY)
             return false;
         if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out))
@@ -423,8 +489,8 @@ static int claim(struct sl_arena *a, const struct claimer *who, uint32_t timeout
         uint32_t seen = sl_event_read(event);
         if (sl_arena_aborted(a))
             return SL_EABORTED;
-        if (who->samples ? try_claim_sample(a, who->worker, who->ahead, out)
-                         : try_claim_train(a, who->worker, out))
+        if (!sl_arena_paused(a) && (who->samples ? try_claim_sample(a, who->worker, who->ahead, out)
+                                                 : try_claim_train(a, who->worker, out)))
             return SL_OK;
         uint64_t now = sl_now_ns();
         if (now >= deadline)
@@ -508,9 +574,27 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
     return SL_OK;
 }
 
+int sl_ledger_hold(struct sl_arena *a, struct sl_lease *lease)
+{
+    uint64_t tag = lease->entry->payload_tag;
+    uint64_t offset = lease->entry->payload_offset, bytes = lease->entry->payload_bytes;
+    uint64_t from = lease->word;
+    uint64_t to =
+        sl_cell_word(lease->seq, sl_cell_attempt(from), sl_cell_owner(from), SL_CELL_HELD);
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
+        return SL_ESTALE;
+    lease->word = to;
+    SL_FAILPOINT(TRAINER_HELD);
+    if (bytes)
+        sl_extent_free(a, tag, offset, bytes);
+    sl_event_signal(&a->h->update);
+    return SL_OK;
+}
+
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 {
     bool sampled = sl_cell_state(lease->word) == SL_CELL_SAMPLING;
+    bool held = sl_cell_state(lease->word) == SL_CELL_HELD; // gave its payload back before
     if (sampled && !is_presample(a, lease))
         return sl_ledger_word(a, lease->seq, lease->cell) != lease->word
                    ? SL_ESTALE
@@ -518,7 +602,8 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
     // Once the cell is done the entry may be reused: take what is needed before. What was never
     // published has no other tag than the lease's.
     uint64_t tag = sampled ? lease->tag : lease->entry->payload_tag;
-    uint64_t offset = lease->entry->payload_offset, bytes = lease->entry->payload_bytes;
+    uint64_t offset = lease->entry->payload_offset;
+    uint64_t bytes = held ? 0 : lease->entry->payload_bytes;
     uint64_t from = lease->word;
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from,
                                         sl_cell_done(from)))
@@ -536,8 +621,9 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease)
 {
-    bool sampling = sl_cell_state(lease->word) == SL_CELL_SAMPLING;
-    reset_cell(a, lease->seq, lease->cell, lease->word, sampling ? SL_CELL_PENDING : SL_CELL_READY);
+    bool has_block = sl_cell_state(lease->word) == SL_CELL_TRAINING;
+    reset_cell(a, lease->seq, lease->cell, lease->word,
+               has_block ? SL_CELL_READY : SL_CELL_PENDING);
 }
 
 // --- eviction (extent.c asks) ---
@@ -554,6 +640,12 @@ bool sl_ledger_is_next(struct sl_arena *a, uint64_t tag)
     enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->train_cursor,
                               is_unclaimed, &cell, &word);
     return r == SCAN_FOUND && cell == sl_tag_cell(tag);
+}
+
+bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease)
+{
+    uint64_t tag = atomic_load(&a->h->starving);
+    return grouped(a, lease->phase) && tag != 0 && tag < lease->tag && sl_ledger_is_next(a, tag);
 }
 
 int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted)
@@ -597,9 +689,29 @@ bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag)
     }
 }
 
+// A dead worker's lease on a cell goes back, or is done where all that it stood for is safe.
+static void reclaim_cell(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word,
+                         struct sl_reclaimed *out)
+{
+    switch (sl_cell_state(word)) {
+    case SL_CELL_SAMPLING: out->resample += reset_cell(a, seq, cell, word, SL_CELL_PENDING); break;
+    case SL_CELL_TRAINING: out->retrain += reset_cell(a, seq, cell, word, SL_CELL_READY); break;
+    case SL_CELL_HELD:
+        if (sl_group_is_reduced(a, sl_board_cell_version(a, sl_ledger_phase(a, seq), cell)))
+            out->finished += atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &word,
+                                                            sl_cell_done(word));
+        else
+            out->retrain += reset_cell(a, seq, cell, word, SL_CELL_PENDING);
+        break;
+    default: break;
+    }
+}
+
 void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out)
 {
     memset(out, 0, sizeof *out);
+    if (sl_group_exists(a))
+        sl_group_dissolve(a, worker);
     uint64_t opened = load_opened(a);
     for (uint64_t seq = load_current(a); seq <= opened; seq++) {
         struct sl_phase *phase = find_phase(a, seq);
@@ -608,16 +720,11 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
         uint32_t n = atomic_load(&phase->n_cells);
         for (uint32_t i = 0; i < n; i++) {
             uint64_t w = sl_ledger_word(a, seq, i);
-            uint32_t state = sl_cell_state(w);
-            if (sl_cell_owner(w) != worker ||
-                (state != SL_CELL_SAMPLING && state != SL_CELL_TRAINING))
+            if (sl_cell_owner(w) != worker || !sl_cell_is_leased(w))
                 continue;
             if (!out->first_tag)
                 out->first_tag = sl_tag_make(seq, i, 0);
-            if (state == SL_CELL_SAMPLING)
-                out->resample += reset_cell(a, seq, i, w, SL_CELL_PENDING);
-            else
-                out->retrain += reset_cell(a, seq, i, w, SL_CELL_READY);
+            reclaim_cell(a, seq, i, w, out);
         }
         // It may have died between an eviction and the rewind of the cursors.
         cursor_rewind(&phase->sample_cursor, 0);
@@ -632,23 +739,40 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     sl_event_signal(&a->h->update);
 }
 
+/*
+ * Counts the cells of a phase between those that are known to be done and the first long run of
+ * pending ones: samplers take the lowest, so behind a gap of more cells than were ever taken back
+ * at once there is nothing. A phase may have millions of cells, and this is asked for while it
+ * runs.
+ */
+static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq,
+                      struct sl_ledger_depth *out)
+{
+    enum { GAP_MAX = 4096 };
+    uint32_t n = atomic_load(&phase->n_cells), gap = 0;
+    uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
+    uint32_t i = done >> 32 == seq ? (uint32_t)done : 0;
+    out->batches[SL_CELL_DONE] += i;
+    for (; i < n && gap < GAP_MAX; i++) {
+        uint32_t state = sl_cell_state(sl_ledger_word(a, seq, i));
+        gap = state == SL_CELL_PENDING ? gap + 1 : 0;
+        if (state > SL_CELL_DONE)
+            continue;
+        out->batches[state]++;
+        if (state == SL_CELL_READY)
+            out->ready_bytes += sl_ledger_entry(a, seq, i)->payload_bytes;
+    }
+    out->batches[SL_CELL_PENDING] += n - i;
+}
+
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
 {
     memset(out, 0, sizeof *out);
     uint64_t opened = load_opened(a);
     for (uint64_t seq = load_current(a); seq <= opened; seq++) {
-        struct sl_phase *phase = find_phase(a, seq);
-        if (!phase || atomic_load(&phase->kind) == SL_PHASE_INFER)
-            continue;
-        uint32_t n = atomic_load(&phase->n_cells);
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t state = sl_cell_state(sl_ledger_word(a, seq, i));
-            if (state > SL_CELL_DONE)
-                continue;
-            out->batches[state]++;
-            if (state == SL_CELL_READY)
-                out->ready_bytes += sl_ledger_entry(a, seq, i)->payload_bytes;
-        }
+        const struct sl_phase *phase = find_phase(a, seq);
+        if (phase && atomic_load(&phase->kind) != SL_PHASE_INFER)
+            add_depth(a, phase, seq, out);
     }
     out->payload_bytes = sl_extent_used_bytes(a);
 }

@@ -15,6 +15,8 @@
  * moved by compare-and-swap:
  *
  *      pending -> sampling -> ready -> training -> done         (train, sampled evaluation)
+ *                             ready -> training -> held -> done (train, where trainers sum
+ *                                                                gradients themselves: group.h)
  *                             ready -> training -> done         (inference: nothing to sample)
  *      pending -> sampling -------------------------> done         (pre-sampling: drawn to be
  *                                                                   counted, nothing is kept)
@@ -22,10 +24,13 @@
  * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
  * only after the kernel has proved the owner's death: sampling -> pending and training -> ready,
  * with the attempt advanced, so that a completion by a worker that had been given up fails
- * (SL_ESTALE). Phase and attempt together are the cell's turn: no value of a cell ever comes back,
- * so a process that was stopped for a while can not claim a cell of a phase that has since reused
- * the slot. One more edge exists: a sampler whose batch is next in line and finds no payload memory
- * evicts the newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
+ * (SL_ESTALE). A held batch has given its payload back, and its gradient is in its trainer's memory
+ * alone: held -> pending, unless the update's sum is safe already, then held -> done.
+ *
+ * Phase and attempt together are the cell's turn: no value of a cell ever comes back, so a process
+ * that was stopped for a while can not claim a cell of a phase that has since reused the slot. One
+ * more edge exists: a sampler whose batch is next in line and finds no payload memory evicts the
+ * newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
  *
  * Facts are in the cells alone. Cursors and "how many are done" are hints that anybody can compute
  * again, so a process killed between a cell and a hint harms nothing: the broker rewinds the
@@ -49,7 +54,9 @@ enum sl_cell_state {
     SL_CELL_SAMPLING,
     SL_CELL_READY,
     SL_CELL_TRAINING,
+    SL_CELL_HELD, // trained; its gradient is in its trainer's sum
     SL_CELL_DONE,
+    SL_CELL_STATES,
 };
 
 enum sl_phase_kind {
@@ -108,27 +115,42 @@ struct sl_batch_entry {
     uint32_t n_seeds, n_input;
     uint64_t n_edges;
     uint32_t visits_counted; // 1: this cell's input nodes have been counted
+    // Times of day are of the monotonic clock (clock.h), so that a trace can be drawn of them.
     // sampler
+    uint64_t sampling_at_ns; // it was claimed; until ready_at_ns it is in the sampler's hands
     uint64_t sample_ns;      // drawing and renumbering
     uint64_t mark_ns;        // looking ranks up (M of FGNN's table 5)
     uint64_t copy_ns;        // copying the vertex list behind the hops (C)
     uint64_t sample_wait_ns; // waiting for payload memory
-    uint64_t ready_at_ns;    // monotonic clock
+    uint64_t ready_at_ns;
     // trainer
     uint64_t claimed_at_ns;
     uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
+    uint64_t extract_from_ns;
     uint64_t extract_ns;
+    uint64_t taken_at_ns; // by the computing thread, which may have to wait for a version then
+    uint64_t train_from_ns;
+    uint64_t done_at_ns;
     uint64_t hits;                  // input nodes that the trainer's cache had
     uint64_t hit_bytes, miss_bytes; // feature bytes read from the cache and from the store
     uint64_t base_version;          // async: of the parameters the gradient was computed on
     uint64_t applied_version;       // async: of those it was applied to
     uint32_t standby;               // 1: trained by a standby trainer
+    // The sum with other trainers that a held batch waited for; stands with the last one that its
+    // trainer holds of an update.
+    uint64_t sum_from_ns;
+    uint64_t sum_ns;   // part of train_ns
     uint64_t train_ns; // forward, backward, and applying the update where it was this one's turn
     double loss;       // summed, not averaged
     double weight;     // what the summed loss and its gradient are divided by (kernels.h)
     uint64_t correct, counted; // predictions
     uint32_t restored;         // 1: trained before the job was resumed; times are not known
     uint32_t sampler, trainer; // worker ids
+    // Who applied the update whose last batch this is, and when. Written after the cell is done:
+    // apply_from_ns is stored last (release), read it first (acquire); 0 = not applied yet.
+    uint32_t applier;
+    uint64_t apply_ns; // it took; part of train_ns
+    _Atomic uint64_t apply_from_ns;
 };
 
 // What a checkpoint keeps of a cell that was trained. Written to files: fixed-width, no padding.
@@ -163,6 +185,19 @@ static inline uint32_t sl_cell_owner(uint64_t word)
     return (uint32_t)(word >> 8 & 0xffff);
 }
 
+// Somebody has it in hand.
+static inline bool sl_cell_is_leased(uint64_t word)
+{
+    uint32_t state = sl_cell_state(word);
+    return state == SL_CELL_SAMPLING || state == SL_CELL_TRAINING || state == SL_CELL_HELD;
+}
+
+// Phase and attempt: while they are the same, nobody has drawn the batch anew.
+static inline uint64_t sl_cell_turn(uint64_t word)
+{
+    return word >> 24;
+}
+
 // --- broker ---
 
 // Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES,
@@ -179,18 +214,20 @@ bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
 
 struct sl_reclaimed {
     uint32_t resample;  // leases of the dead worker that go back to pending
-    uint32_t retrain;   // ... to ready
+    uint32_t finished;  // held ones that are done, since their update's sum is safe
+    uint32_t retrain;   // ... to ready, or held ones to pending
     uint64_t first_tag; // batch of the first of them, 0 = none
 };
 
 // Takes back everything a dead worker held: leases, payload memory, the apply lock, an async
 // gradient that it had not finished, the probe that it was writing. Only after the kernel has
-// proved its death, and before another worker takes its seat.
+// proved its death, and before another worker takes its seat. A group that it was in is dissolved:
+// form it anew afterwards.
 void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed *out);
 
 // Live counts over the sampled phases that are not complete: what is queued, and where.
 struct sl_ledger_depth {
-    uint64_t batches[5]; // by enum sl_cell_state, over open phases
+    uint64_t batches[SL_CELL_STATES]; // by enum sl_cell_state, over open phases
     uint64_t ready_bytes;
     uint64_t payload_bytes; // chunks in use
 };
@@ -209,12 +246,25 @@ int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ah
 int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease);
 
 // Claims the lowest unclaimed cell of the current phase once it is ready: strictly in batch order.
+// Where trainers form a group, of a TRAIN phase: the lowest of those that are this worker's turn,
+// and none while the lowest of all finds no payload memory.
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out);
-// training -> done, then frees the payload; sampling -> done in a PRESAMPLE phase. SL_ESTALE when
-// the lease was taken away; SL_EINVAL for a sampler's lease of another phase.
+// Whether a cell of the lease's phase is one that this worker may claim, as things are.
+bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
+                       uint32_t cell);
+/*
+ * Whether payload memory is full of batches in trainers' hands, this lease's among them, that wait
+ * for one before them which therefore can not be drawn: it has to go back, where it can be evicted.
+ * Only members of a group have such batches, since they pass over the batches of others.
+ */
+bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease);
+// training -> held, then frees the payload; *lease is the held one from then on. SL_ESTALE.
+int sl_ledger_hold(struct sl_arena *a, struct sl_lease *lease);
+// training -> done, then frees the payload; held -> done; sampling -> done in a PRESAMPLE phase.
+// SL_ESTALE when the lease was taken away; SL_EINVAL for a sampler's lease of another phase.
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease);
-// Gives a lease back unused: sampling -> pending, training -> ready (payload kept).
+// Gives a lease back unused: sampling and held -> pending, training -> ready (payload kept).
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease);
 
 // --- both ---
@@ -235,6 +285,8 @@ struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, u
 void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
                       struct sl_cell_record *out);
 uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+// Which batch a tag names (sl_lease, sl_worker_figures.current_tag).
+void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
 // Vertices of a cell: [first, first + *n).
 uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n);
 

@@ -24,6 +24,8 @@ void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
     memset(&none, 0, sizeof none);
     slot->worker = worker;
     slot->pid = (uint32_t)getpid();
+    for (int i = 0; i < SL_THREAD_COUNT; i++)
+        atomic_store(&slot->beats[i], 0);
     store(slot, &none);
 }
 

@@ -312,7 +312,9 @@ int sl_worker_ready(struct sl_worker *w)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_READY;
     e.ready = &ready;
-    return send_body(w, &e);
+    SL_TRY(send_body(w, &e));
+    w->ready = true;
+    return SL_OK;
 }
 
 void sl_worker_failed(struct sl_worker *w, int code)
@@ -365,7 +367,9 @@ int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
     else
         rc = work(ctx);
     bool failed = rc < 0 && rc != SL_EABORTED;
-    if (failed)
+    if (failed && rc == SL_EDEVICE && w->ready)
+        sl_log_error("%s", sl_error_message());
+    else if (failed)
         sl_worker_failed(w, rc);
     release(ctx);
     sl_worker_fini(w);

@@ -46,6 +46,7 @@ struct sl_worker {
     struct sl_arena arena;           // mapped after sl_worker_attach
     struct sl_worker_slot *stats;
     struct sl_bus *bus;
+    bool ready;                      // has said so
     _Atomic bool stop;               // set by the listening thread
     struct sl_worker_thread *thread; // private
 };
@@ -72,8 +73,15 @@ void sl_worker_failed(struct sl_worker *w, int code);
 
 void sl_worker_fini(struct sl_worker *w);
 
-// A worker's whole main(): init, work(ctx), telling the broker why it failed, release(ctx), fini.
-// Returns the exit status: 0 after a stop, 1 after an error.
+/*
+ * A worker's whole main(): init, work(ctx), telling the broker why it failed, release(ctx), fini.
+ * Returns the exit status: 0 after a stop, 1 after an error.
+ *
+ * A device that fails under a worker which was ready (SL_EDEVICE) is no reason to end the job: the
+ * log says so, and the worker dies as if it had crashed. Its batches are leased again, and it is
+ * replaced as often as crashed ones are; a device that is gone for good is then an error of the
+ * next one's start.
+ */
 int sl_worker_main(struct sl_worker *w, const char *role, int argc, char **argv,
                    int (*work)(void *ctx), void (*release)(void *ctx), void *ctx);
 

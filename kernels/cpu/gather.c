@@ -12,6 +12,7 @@
  */
 #include "kernels/kernels_internal.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -122,15 +123,26 @@ static void run_range(void *context, uint64_t begin, uint64_t end)
         copy_rows_f32(job, begin, end);
 }
 
-// Arguments and ids are good.
-static int gather(struct job *job, enum sl_dtype dtype)
+// How rows are copied.
+static void plan(struct job *job, enum sl_dtype dtype)
 {
     uint32_t dim = job->dim;
     job->half = dtype == SL_DTYPE_F16;
     job->stream = SL_STREAM_BYTES > 0 && dim >= SL_LANES && dim % 4 == 0 &&
                   (uintptr_t)job->out % 16 == 0 &&
                   job->n * dim * sizeof *job->out >= STREAM_MIN_BYTES;
-    sl_cpu_parallel_range(job->n, GRAIN_BYTES / (dim * 4), 16, run_range, job);
+}
+
+static uint64_t grain_of(uint32_t dim)
+{
+    return GRAIN_BYTES / ((uint64_t)dim * 4);
+}
+
+// Arguments and ids are good.
+static int gather(struct job *job, enum sl_dtype dtype)
+{
+    plan(job, dtype);
+    sl_cpu_parallel_range(job->n, grain_of(job->dim), 16, run_range, job);
     return SL_OK;
 }
 
@@ -159,4 +171,96 @@ int sl_cpu_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
         return sl_check_to_range(to, n, n_out);
     struct job job = {.table = table, .rows = rows, .to = to, .out = out, .n = n, .dim = dim};
     return gather(&job, dtype);
+}
+
+// ---- hits and misses at once --------------------------------------------------------------------
+
+enum { RANKED_ROWS = 512 }; // rows that are split at a time: 8 KiB of lists
+
+struct ranked {
+    const struct sl_gather_ranked_args *args;
+    struct job job;          // without table and lists
+    _Atomic uint32_t n_hits; // relaxed: the region's end orders it
+};
+
+// The largest row that is read of the store, 0 for none.
+SL_SIMD static uint32_t largest_miss(const uint32_t *nodes, const uint32_t *ranks, uint64_t n,
+                                     uint32_t capacity)
+{
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t row = ranks[i] < capacity ? 0 : nodes[i];
+        most = row > most ? row : most;
+    }
+    return most;
+}
+
+// Both lists are written for each row and one of them grows: no branch to mispredict.
+static uint32_t gather_ranked_block(const struct ranked *r, uint64_t begin, uint64_t end)
+{
+    const struct sl_gather_ranked_args *args = r->args;
+    uint32_t hit_row[RANKED_ROWS], hit_to[RANKED_ROWS], miss_row[RANKED_ROWS], miss_to[RANKED_ROWS];
+    uint32_t n_hits = 0, n_misses = 0;
+    for (uint64_t i = begin; i < end; i++) {
+        uint32_t hit = args->ranks[i] < args->capacity;
+        hit_row[n_hits] = args->ranks[i];
+        miss_row[n_misses] = args->nodes[i];
+        hit_to[n_hits] = miss_to[n_misses] = (uint32_t)i;
+        n_hits += hit;
+        n_misses += 1 - hit;
+    }
+    struct job hits = r->job, misses = r->job;
+    hits.table = args->cache, hits.rows = hit_row, hits.to = hit_to;
+    misses.table = args->store, misses.rows = miss_row, misses.to = miss_to;
+    run_range(&hits, 0, n_hits);
+    run_range(&misses, 0, n_misses);
+    return n_hits;
+}
+
+static void gather_ranked_range(void *context, uint64_t begin, uint64_t end)
+{
+    struct ranked *r = context;
+    uint32_t n_hits = 0;
+    for (uint64_t at = begin; at < end; at += RANKED_ROWS)
+        n_hits += gather_ranked_block(r, at, SL_MIN(at + RANKED_ROWS, end));
+    atomic_fetch_add_explicit(&r->n_hits, n_hits, memory_order_relaxed);
+}
+
+int sl_cpu_gather_ranked(const struct sl_gather_ranked_args *args)
+{
+    SL_TRY(sl_check_gather_ranked(args));
+    struct ranked r = {.args = args, .job = {.out = args->out, .n = args->n, .dim = args->dim}};
+    if (args->n > 0) {
+        uint32_t most = largest_miss(args->nodes, args->ranks, args->n, args->capacity);
+        if (most >= args->n_rows)
+            SL_TRY(sl_check_ranked_range(args)); // without a store all may be hits
+        plan(&r.job, args->dtype);
+        sl_cpu_parallel_range(args->n, grain_of(args->dim), 16, gather_ranked_range, &r);
+    }
+    if (args->n_hits)
+        *args->n_hits = atomic_load_explicit(&r.n_hits, memory_order_relaxed);
+    return SL_OK;
+}
+
+// ---- scatter ------------------------------------------------------------------------------------
+
+static void scatter_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct job *job = context;
+    const float *x = job->table;
+    for (uint64_t i = begin; i < end; i++)
+        memcpy(row_of_out(job, i), x + i * job->dim, job->dim * sizeof *x);
+}
+
+int sl_cpu_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
+                        uint64_t n_out, float *out)
+{
+    SL_TRY(sl_check_scatter_rows(x, dim, to, n, out));
+    if (n == 0)
+        return SL_OK;
+    if (sl_cpu_largest(to, n) >= n_out)
+        return sl_check_scatter_range(to, n, n_out);
+    struct job job = {.table = x, .to = to, .out = out, .n = n, .dim = dim};
+    sl_cpu_parallel_range(n, grain_of(dim), 16, scatter_range, &job);
+    return SL_OK;
 }

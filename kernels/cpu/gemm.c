@@ -59,3 +59,21 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
         return sl_cpu_gemm_bf16(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
     return sl_cpu_gemm_f32(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
+
+// One more pass over c: oneDNN's matmul with post-operations gives other bits than its sgemm, and
+// training goes the way of gemm and bias_act.
+int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
+{
+    static const struct sl_dropout NONE;
+    SL_TRY(sl_check_gemm_bias_act(args));
+    SL_TRY(sl_cpu_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
+                       args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc, ws));
+    if (args->m == 0 || args->n == 0 || (!args->bias && args->act == SL_ACT_NONE))
+        return SL_OK;
+    if (args->ldc == args->n)
+        return sl_cpu_bias_act(args->c, args->m, (uint32_t)args->n, args->bias, args->act, &NONE);
+    for (uint64_t i = 0; i < args->m; i++)
+        SL_TRY(sl_cpu_bias_act(args->c + i * args->ldc, 1, (uint32_t)args->n, args->bias, args->act,
+                               &NONE));
+    return SL_OK;
+}

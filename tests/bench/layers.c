@@ -294,7 +294,7 @@ static struct sl_csr_view make_block(const struct shape *s)
         else
             indices[e] = (uint32_t)(random_word() % n_known);
     }
-    return (struct sl_csr_view){s->n_dst, s->n_src, indptr, indices};
+    return (struct sl_csr_view){s->n_dst, s->n_src, indptr[s->n_dst], indptr, indices};
 }
 
 static void make_hop(const struct shape *s, struct sl_layer_env env, struct hop *h)
@@ -477,8 +477,11 @@ static void run_shape(const struct options *o, struct shape s, char *json, size_
     s.n_dst /= o->shrink, s.n_src /= o->shrink, s.n_edges /= o->shrink;
     struct sl_mempool pool;
     sl_mempool_init(&pool);
-    struct sl_layer_env env = {
-        .kernels = sl_kernels_cpu(), .precision = SL_PRECISION_F32, .pool = &pool};
+    struct sl_layer_env env = {.kernels = sl_kernels_cpu(),
+                               .device = sl_device_host(),
+                               .precision = SL_PRECISION_F32,
+                               .pool = &pool,
+                               .notes = &pool};
     struct hop h;
     make_hop(&s, env, &h);
     char *from = must(sl_pages_alloc(COPY_BYTES)), *to = must(sl_pages_alloc(COPY_BYTES));

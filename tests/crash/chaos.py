@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 """Random jobs under random deaths, for as long as you like: chaos.py [--seconds 60] [--seed N]
 
+--exchange board (the default) or nccl: how the trainers' gradients come together. What follows is
+of the board; group_rounds.py has the other one.
+
 Each round draws a job (model, fanout, batch size, updates, evaluation, arena, split), runs it in
 peace on one sampler and one trainer, and again on a random split, with standby trainers, a cache
 and changes of the split, while random workers are killed from outside and at failpoints.
@@ -21,6 +24,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import group_rounds  # noqa: E402
 import harness  # noqa: E402
 
 WORKER_POINTS = [
@@ -138,35 +142,45 @@ def disturbed(box, chance, job):
     return result, report, kills, job, points
 
 
-def one_round(suite, number, seed):
-    chance = random.Random(seed)
+def board_round(box, chance):
+    """A line that says what it was; an AssertionError where something was wrong."""
+    job = random_job(chance, box.shared_dataset("small"))
+    calm = dict(job, output="runs/calm")
+    result, report = box.run(calm, name="calm", seconds=120)
+    result.ok()
+    wanted = fingerprint(report)
+    result, report, kills, job, points = disturbed(box, chance, job)
+    said = f"{job['model']} {job['sampler']} {job['updates']} {job['evaluate']} "
+    said += f"{job['allocation']} {job.get('arena')} {job['cache']} {job.get('schedule')} "
+    said += f"{points}, {kills} kills"
+    assert result.rc == 0, f"{said}\n{result}"
+    batches = report["batches"]
+    assert batches["trained"] == batches["scheduled"], f"{said}\n{batches}\n{result}"
+    found = fingerprint(report)
+    assert found == wanted, f"{said}\nfound  {found}\nwanted {wanted}\n{result}"
+    box.assert_nothing_left()
+    return (
+        f"{job['model']['kind']}, {batches['scheduled']} batches, "
+        f"{len(points)} failpoints, {kills} kills, {batches['resampled']} resampled, "
+        f"{batches['retrained']} retrained, {result.seconds:.2f} s: equal"
+    )
+
+
+ROUNDS = {"board": board_round, "nccl": group_rounds.one_round}
+
+
+def one_round(suite, number, seed, options):
     folder = os.path.join(suite, f"box-{number}")
     box = harness.Box(folder, f"{os.getpid()}.{number}.{time.time_ns()}", suite)
     try:
-        job = random_job(chance, box.shared_dataset("small"))
-        calm = dict(job, output="runs/calm")
-        result, report = box.run(calm, name="calm", seconds=120)
-        result.ok()
-        wanted = fingerprint(report)
-        result, report, kills, job, points = disturbed(box, chance, job)
-        said = f"{job['model']} {job['sampler']} {job['updates']} {job['evaluate']} "
-        said += f"{job['allocation']} {job.get('arena')} {job['cache']} {job.get('schedule')} "
-        said += f"{points}, {kills} kills"
-        assert result.rc == 0, f"{said}\n{result}"
-        batches = report["batches"]
-        assert batches["trained"] == batches["scheduled"], f"{said}\n{batches}\n{result}"
-        found = fingerprint(report)
-        assert found == wanted, f"{said}\nfound  {found}\nwanted {wanted}\n{result}"
-        box.assert_nothing_left()
-        print(
-            f"seed {seed}: {job['model']['kind']}, {batches['scheduled']} batches, "
-            f"{len(points)} failpoints, {kills} kills, {batches['resampled']} resampled, "
-            f"{batches['retrained']} retrained, {result.seconds:.2f} s: equal",
-            flush=True,
-        )
+        line = ROUNDS[options.exchange](box, random.Random(seed))
+        print(f"seed {seed}: {line}", flush=True)
         return True
     except AssertionError as error:
-        print(f"seed {seed}: FAILED (chaos.py --seconds 0 --seed {seed})\n{error}", flush=True)
+        again = f"chaos.py --exchange {options.exchange} --seconds 0 --seed {seed}"
+        print(f"seed {seed}: FAILED ({again})\n{error}", flush=True)
+        if options.keep:
+            shutil.copytree(folder, f"{options.keep}-{seed}", symlinks=True, dirs_exist_ok=True)
         return False
     finally:
         box.kill_all()
@@ -177,13 +191,15 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--seed", type=int, default=int(time.time()))
+    options.add_argument("--exchange", choices=sorted(ROUNDS), default="board")
+    options.add_argument("--keep", help="folder to copy failing rounds to, with -SEED behind it")
     options = options.parse_args()
     suite = tempfile.mkdtemp(prefix="sluice-chaos-")
     passed = failed = 0
     end = time.monotonic() + options.seconds
     try:
         while True:
-            ok = one_round(suite, passed + failed, options.seed + passed + failed)
+            ok = one_round(suite, passed + failed, options.seed + passed + failed, options)
             passed, failed = passed + ok, failed + (not ok)
             if time.monotonic() >= end:
                 break

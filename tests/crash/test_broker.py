@@ -20,6 +20,8 @@ def test_every_failpoint_has_a_test(box):
     tested |= {"broker_checkpoint", "broker_checkpoint_named"}  # test_resume.py
     tested |= {point.split(":")[0] for point in SCHEDULED_POINTS}
     tested |= {"trainer_joined", "trainer_offered"}  # e2e/test_scheduling.py: async updates
+    # e2e/test_exchange.py: gradients summed from GPU to GPU
+    tested |= {f"trainer_{at}" for at in ("held", "reduce", "reduced", "written", "counted")}
     assert (
         listed(box) == tested
     ), f"not tested: {listed(box) - tested}; unknown: {tested - listed(box)}"

@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from harness import cases, not_under, small_job, timeout
+from harness import cases, not_under, read_json, small_job, timeout
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
@@ -99,7 +99,7 @@ def test_failpoint(box, name, count, again):
 # The same with a cache, standby trainers and a change of the split in the middle of an epoch.
 SCHEDULED = {
     "cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2},
-    "throttle": {"train": 0.04, "standby": 0.04},
+    "throttle": {"train": 0.12, "standby": 0.12},
     "schedule": [
         {"epoch": 1, "batch": 3, "samplers": 1, "trainers": 3},
         {"epoch": 2, "batch": 5, "samplers": 2, "trainers": 1},
@@ -300,3 +300,58 @@ def test_stopping_while_a_worker_is_being_replaced(box):
     result = running.wait(10)
     assert result.rc == 130 and time.monotonic() - begin < 3, str(result)
     box.gone_within(0.5)
+
+
+def stalling(box, **changes):
+    """A job that is running, and whose workers are given up as soon as may be: after 12 s."""
+    job = long_job(box, **{"stall_seconds": 1, **changes})
+    running = box.start("run", box.job(job), "--report", box.path("report.json"))
+    metrics = box.path("runs/job/metrics.jsonl")
+    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "an epoch", 60)
+    return running
+
+
+@timeout(120)
+@cases("sampler", "trainer")
+def test_a_worker_that_hangs_is_killed_and_replaced(box, role):
+    """Stopped, it keeps what it has in hand, and everybody comes to wait for it."""
+    running = stalling(box, epochs=100000)
+    os.kill(next(iter(box.processes(role))), signal.SIGSTOP)
+    running.until(lambda: "has not moved for 12 s" in log_text(box), "a verdict", 40)
+    metrics = box.path("runs/job/metrics.jsonl")
+    before = os.path.getsize(metrics)
+    running.until(lambda: os.path.getsize(metrics) > before + 2000, "further epochs", 40)
+    running.interrupt()
+    assert running.wait(30).rc == 130
+    report = read_json(box.path("report.json"))
+    assert [r["cause"] for r in report["restarts"]] == ["hung and was killed"], report["restarts"]
+
+
+@timeout(120)
+def test_a_job_that_was_stopped_as_a_whole_has_not_hung(box):
+    running = stalling(box, **{"epochs": 30})
+    everybody = [pid for role in ("broker", "sampler", "trainer") for pid in box.processes(role)]
+    for pid in everybody:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(14)
+    for pid in reversed(everybody):
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(1)
+    running.interrupt()
+    assert running.wait(30).rc == 130
+    restarts = read_json(box.path("report.json"))["restarts"]
+    assert restarts == [], (restarts, log_text(box)[-2000:])
+
+
+@timeout(120)
+def test_a_pause_and_a_sleep_are_no_hanging(box):
+    split = {"samplers": 2, "trainers": 2, "switching": True}
+    running = stalling(box, **{"epochs": 100000, "allocation": split})
+    box.sluice("pause", "test").ok()
+    time.sleep(13)
+    box.sluice("resume", "test").ok()
+    time.sleep(13)
+    running.interrupt()
+    assert running.wait(30).rc == 130
+    restarts = read_json(box.path("report.json"))["restarts"]
+    assert restarts == [], (restarts, log_text(box)[-2000:])

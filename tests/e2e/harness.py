@@ -199,6 +199,8 @@ class Box:
                 "XDG_RUNTIME_DIR": self.temp,
                 "HOME": self.path("cache"),
                 "LC_ALL": "C",
+                # "auto" is the cores, also where there is a GPU: what is tested is the same
+                "CUDA_VISIBLE_DEVICES": "",
             }
         )
         if SAN:
@@ -338,6 +340,64 @@ class Box:
             assert not os.path.lexists(path), f"{path} exists: {os.listdir(path)}"
 
 
+class Daemon:
+    """A daemon with a runtime directory of its own, and a user's commands to it."""
+
+    def __init__(self, box, *arguments, folder="rt", env=None):
+        self.box, self.arguments = box, arguments
+        self.folder = box.path(folder)
+        self.env = {"SLUICE_RUNTIME_DIR": self.folder, **(env or {})}
+        self.running = None
+        self.start()
+
+    def start(self):
+        self.running = self.box.start(*self.arguments, program="sluice-broker", env=self.env)
+        self.until(self.answers, "the daemon's answer")
+
+    def answers(self):
+        """`ps` also tells of jobs of `sluice run` elsewhere: those are no answer of the daemon."""
+        asked = self.do("ps", "-o", "json")
+        return asked.rc == 0 and asked.json()["daemon"]
+
+    def do(self, *arguments, seconds=60):
+        return self.box.sluice(*arguments, env=self.env, seconds=seconds)
+
+    def background(self, *arguments):
+        return self.box.start(*arguments, env=self.env)
+
+    def listed(self):
+        """What `ps --all` tells: the daemon, and its jobs by name."""
+        answer = self.do("ps", "--all", "-o", "json").ok().json()
+        return answer["daemon"], {job["name"]: job for job in answer["jobs"] if job["id"]}
+
+    def jobs(self):
+        return self.listed()[1]
+
+    def state(self, name):
+        return self.jobs().get(name, {}).get("state")
+
+    def until(self, condition, what, seconds=30):
+        return self.running.until(condition, what, seconds)
+
+    def until_state(self, name, state, seconds=30):
+        self.until(lambda: self.state(name) == state, f"'{name}' that is {state}", seconds)
+
+    def kill(self):
+        self.running.kill()
+        self.running.wait(10)
+
+    def stop(self, seconds=60):
+        """Ends as systemd ends it; its result."""
+        self.running.process.terminate()
+        return self.running.wait(seconds)
+
+
+def json_lines(running):
+    """The complete lines of JSON that a command has printed so far."""
+    text = running.output()[0]
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
 def marked_processes(mark, folder=None):
     """Processes that carry the mark in their environment, or whose working directory is the box."""
     wanted = f"{MARK}={mark}".encode()
@@ -428,6 +488,15 @@ def write_dataset(path, arrays, name="test", metadata=None):
 
 def cpu_devices(n=4):
     return [{"kind": "cpu", "cores": str(CORES[i % 2])} for i in range(n)]
+
+
+def text_of(path):
+    """What a file has so far; nothing where it is not there yet."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 
 def small_job(dataset, /, output="runs/job", **changes):

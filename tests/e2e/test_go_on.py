@@ -1,12 +1,16 @@
 """Going on with a run: which jobs may, from which checkpoint, and what is refused and why."""
 
+import fcntl
 import json
 import os
+import re
 import shutil
+import signal
+import time
 
 import numpy as np
 
-from harness import cases, planted, read_json, small_job, write_dataset
+from harness import SLOW, cases, planted, read_json, small_job, write_dataset
 
 
 def job(box, **changes):
@@ -148,7 +152,8 @@ def test_another_data_set_is_refused(box):
     "model.safetensors", "optimizer.safetensors", "best.safetensors", "batches.bin", "state.json"
 )
 def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(box, name):
-    config = unfinished(box)
+    # Slow enough for two checkpoints on a loaded machine too.
+    config = unfinished(box, throttle={"train": 0.03})
     older, newest = names(box)[-2:]
     path = box.path("runs/job/checkpoints", newest, name)
     with open(path, "r+b") as file:
@@ -185,14 +190,79 @@ def test_a_directory_in_use_is_refused(box):
     config = job(box, epochs=1000000, **{"checkpoint": {"every_updates": 5, "keep": 1}})
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")), "a checkpoint")
+    (broker,) = box.processes("broker")
     result, _ = box.run(config)
     assert result.rc == 2, str(result)
-    assert "in use by a job that is running" in result.errors()[0], str(result)
+    assert result.seconds < 1.5 * SLOW, str(result)  # nobody waits for a job that runs
+    error = result.errors()[0]
+    assert re.search(rf"in use by a job that is running, job 'test' .process {broker}.*"
+                     "sluice stop test", error), error
     running.interrupt()
     assert running.wait(20).rc == 130
-    # While it was still ending, the next one would have waited for it.
     result, _ = box.run(dict(config, epochs=100000), "--dry-run")
     result.ok()
+
+
+def is_locked(path):
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+
+
+def held_up_at_its_end(box, config):
+    """A run that is ending, and its processes that were stopped, so that it does not get there."""
+    for _ in range(10):
+        running = box.start("run", box.job(config))
+        running.until(lambda: os.path.isdir(box.path("runs/job/checkpoints")), "a checkpoint")
+        (trainer, *_) = box.processes("trainer")
+        (broker,) = box.processes("broker")
+        os.kill(trainer, signal.SIGSTOP)
+        running.interrupt()
+        while is_locked(box.path("runs/job/events.jsonl")) and not running.finished():
+            time.sleep(0.002)
+        # The broker kills the worker after a second, which may be over on a loaded machine.
+        if not running.finished():
+            os.kill(broker, signal.SIGSTOP)
+            if is_locked(box.path("runs/job")):
+                return running, (trainer, broker)
+            os.kill(broker, signal.SIGCONT)
+        running.wait(20)
+        shutil.rmtree(box.path("runs/job"))
+    raise AssertionError("each run ended before it could be held up")
+
+
+def test_a_job_that_is_ending_is_waited_for(box):
+    config = job(box, epochs=1000000, **{"checkpoint": {"every_updates": 5, "keep": 1}})
+    running, stopped = held_up_at_its_end(box, config)
+    next_one = box.start("run", box.job(dict(config, epochs=100000), "next.json"), "--dry-run")
+    next_one.until(lambda: "waiting for 'runs/job', which job 'test' " in next_one.output()[1],
+                   "for whom it waits")
+    assert not next_one.finished()
+    for process in stopped:
+        os.kill(process, signal.SIGCONT)
+    assert running.wait(20).rc == 130
+    next_one.wait(10).ok()
+
+
+def test_the_summary_is_of_all_runs(box):
+    """Seconds of stages are of all of them, and so is what they are shares of."""
+    config = job(box, **{"throttle": {"train": 0.02}})
+    box.run(dict(config, epochs=6))[0].ok()
+    result, report = box.run(dict(config, epochs=7))
+    result.ok()
+    before = report["resumes"][-1]["seconds_before"]
+    assert before > report["wall_seconds"] > 0, report["resumes"]
+    assert abs(report["total_seconds"] - before - report["wall_seconds"]) < 1e-6, report
+    first = result.out.splitlines()[0]
+    wanted = r"test: done in [\d.]+ m?s \([\d.]+ m?s since it went on\), 7 epochs"
+    assert re.match(wanted, first), first
+    (share,) = re.findall(r"^train +[\d.]+ +(\d+) %", result.out, re.M)
+    assert 0 < int(share) <= 100 * len(config["devices"]), result.out
 
 
 def test_without_checkpoints_nothing_is_left_to_go_on_from(box):

@@ -7,7 +7,16 @@ import time
 
 import numpy as np
 
-from harness import cases, cpu_devices, not_under, read_json, small_job, timeout, write_dataset
+from harness import (
+    cases,
+    cpu_devices,
+    not_under,
+    read_json,
+    small_job,
+    text_of,
+    timeout,
+    write_dataset,
+)
 from harness import planted
 
 BATCHES = 16  # of an epoch: 750 training vertices, 48 a batch
@@ -165,7 +174,7 @@ def test_a_scale_request_during_another(box):
     os.kill(trainers["1"], signal.SIGSTOP)
     first = box.start("scale", "busy", "samplers=1", "trainers=1")
     log = box.path("runs/job/log/broker.log")
-    running.until(lambda: "split: from" in open(log).read(), "the first request")
+    running.until(lambda: "split: from" in text_of(log), "the first request")
     second = box.sluice("scale", "busy", "samplers=2", "trainers=1")
     assert second.rc == 1 and "is under way" in second.errors()[0], str(second)
     os.kill(trainers["1"], signal.SIGCONT)
@@ -199,6 +208,11 @@ def test_switching_helps_where_training_is_slow(box):
     assert seconds[True] < 0.8 * seconds[False], seconds
 
 
+def standby_trainers(box):
+    """The one beside the sampler on device 0, once it is there."""
+    return [pid for pid, line in box.processes("trainer").items() if "--device\x000" in line]
+
+
 def cpu_ticks(pid):
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
@@ -217,10 +231,8 @@ def test_a_sleeping_standby_trainer_uses_no_cpu(box):
     )
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
+    (standby,) = running.until(lambda: standby_trainers(box), "a standby trainer")
     time.sleep(0.5)
-    (standby,) = [
-        pid for pid, line in box.processes("trainer").items() if "--device\x000" in line
-    ]
     before = cpu_ticks(standby)
     time.sleep(2)
     used = cpu_ticks(standby) - before
@@ -240,12 +252,9 @@ def test_a_standby_trainer_that_dies_asleep_is_replaced(box):
     running = box.start("run", box.job(config), "--report", box.path("report.json"))
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
 
-    def standby():
-        return [pid for pid, line in box.processes("trainer").items() if "--device\x000" in line]
-
-    (first,) = standby()
+    (first,) = running.until(lambda: standby_trainers(box), "a standby trainer")
     os.kill(first, signal.SIGKILL)
-    running.until(lambda: standby() and first not in standby(), "another standby trainer")
+    running.until(lambda: set(standby_trainers(box)) - {first}, "another standby trainer")
     running.wait(60).ok()
     report = read_json(box.path("report.json"))
     fingerprint(report)

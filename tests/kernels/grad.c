@@ -222,7 +222,7 @@ void grad_aggregate(struct suite *t)
     float *t_weight = t_alloc(t, n_edges * sizeof(float), 0);
     for (uint32_t e = 0; e < n_edges; e++)
         t_weight[e] = edge_weight[t_edge[e]];
-    struct sl_aggregate_args back = {.csr = {N_SRC, N_DST, t_indptr, t_indices},
+    struct sl_aggregate_args back = {.csr = {N_SRC, N_DST, csr.n_edges, t_indptr, t_indices},
                                      .dim = DIM,
                                      .x_dtype = SL_DTYPE_F32,
                                      .x = c.w,

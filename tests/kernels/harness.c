@@ -1,10 +1,14 @@
 #include "tests/kernels/harness.h"
 
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -15,13 +19,14 @@ enum {
     FILL = 0xff, // as f32, f16 and f64: NaN
 };
 
-const int t_threads[] = {1, 2, 3, 0};
+int t_threads[4] = {1, 2, 3, 0};
 
 struct t_memory {
     struct t_memory *next;
     unsigned char *base;
     unsigned char *data;
     size_t bytes, total;
+    enum { OF_HEAP, OF_REGION, APART } kind;
 };
 
 void t_begin(struct suite *t, const char *fmt, ...)
@@ -41,18 +46,40 @@ static int zone_is_intact(const unsigned char *from, const unsigned char *to)
     return 1;
 }
 
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void release(struct suite *t, struct t_memory *m)
+{
+    if (m->kind == OF_HEAP)
+        free(m->base);
+    if (m->kind == APART) {
+        t->device->unmap(m->base);
+        munmap(m->base, m->total + page_bytes());
+    }
+    free(m);
+}
+
 void t_end(struct suite *t)
 {
+    t_expect_ok(t, SL_OK, "the end of the case");
+    if (t->allow)
+        t->allow(t->region, t->region_used);
+    for (struct t_memory *m = t->memory; m && t->allow; m = m->next)
+        t->allow(m->base, m->total);
     while (t->memory) {
         struct t_memory *m = t->memory;
         t_expect(t, zone_is_intact(m->base, m->data), "memory before an array was overwritten");
         t_expect(t, zone_is_intact(m->data + m->bytes, m->base + m->total),
                  "memory behind an array of %zu bytes was overwritten", m->bytes);
         t->memory = m->next;
-        free(m->base);
-        free(m);
+        release(t, m);
     }
+    t->region_used = 0;
     sl_mempool_reset(&t->ws);
+    sl_mempool_reset(&t->dev_ws);
     if (t->broken)
         t->failed++;
     else
@@ -73,13 +100,30 @@ int t_expect(struct suite *t, int ok, const char *fmt, ...)
     return 0;
 }
 
+// What became of a call.
+static int outcome(struct suite *t, int rc)
+{
+    if (t->device->is_host)
+        return rc;
+    if (rc == SL_OK)
+        return t->device->sync();
+    char kept[512]; // of the call itself
+    snprintf(kept, sizeof kept, "%s", sl_error_message());
+    int later = t->device->sync();
+    if (later != SL_OK)
+        t_expect(t, 0, "sync after a refused call: %s", sl_error_message());
+    return sl_fail(rc, "%s", kept);
+}
+
 int t_expect_ok(struct suite *t, int rc, const char *what)
 {
+    rc = outcome(t, rc);
     return t_expect(t, rc == SL_OK, "%s returned %d: %s", what, rc, sl_error_message());
 }
 
 int t_expect_code(struct suite *t, int rc, int want, const char *what)
 {
+    rc = outcome(t, rc);
     return t_expect(t, rc == want, "%s returned %d (%s), wanted %d (%s)", what, rc, sl_strerror(rc),
                     want, sl_strerror(want));
 }
@@ -124,19 +168,160 @@ static void out_of_memory(void)
     exit(1);
 }
 
+// ---- a GPU's tests ------------------------------------------------------------------------------
+
+#define REGION_BYTES ((size_t)512 << 20)
+#define STACK_BYTES  ((size_t)8 << 20)
+
+static void *take_mapped(struct suite *t, size_t bytes)
+{
+    if (bytes > REGION_BYTES - STACK_BYTES - t->region_used)
+        return NULL;
+    void *p = t->region + t->region_used;
+    t->region_used += bytes;
+    return p;
+}
+
+// Pages that the device reads and writes in place, with one behind them that nobody can. NULL when
+// the device has mapped as many pieces as it can.
+static unsigned char *map_pages(struct suite *t, size_t bytes)
+{
+    void *seen = NULL;
+    unsigned char *p = mmap(NULL, bytes + page_bytes(), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    mprotect(p + bytes, page_bytes(), PROT_NONE);
+    int rc = t->device->map(p, bytes, false, &seen);
+    if (rc == SL_OK && seen == p)
+        return p;
+    if (rc == SL_OK)
+        t->device->unmap(p);
+    munmap(p, bytes + page_bytes());
+    return NULL;
+}
+
+// The array ends where its pages do, but for what its alignment takes.
+static int take_apart(struct suite *t, struct t_memory *m, size_t skew)
+{
+    size_t at_end = sl_align_up(skew + m->bytes, 64);
+    m->total = sl_align_up(ZONE_BYTES + at_end, page_bytes());
+    m->base = map_pages(t, m->total);
+    if (!m->base)
+        return 0;
+    m->kind = APART;
+    m->data = m->base + m->total - at_end + skew;
+    return 1;
+}
+
+static void take(struct suite *t, struct t_memory *m, size_t skew)
+{
+    if (t->region && t->is_apart && take_apart(t, m, skew))
+        return;
+    m->total = sl_align_up(ZONE_BYTES + skew + m->bytes + ZONE_BYTES, 64);
+    m->kind = t->region ? OF_REGION : OF_HEAP;
+    m->base = t->region ? take_mapped(t, m->total) : aligned_alloc(64, m->total);
+    if (!m->base)
+        out_of_memory();
+    m->data = m->base + ZONE_BYTES + skew;
+}
+
+int t_open_device(struct suite *t, const struct sl_device *device, int is_emulated)
+{
+    t->device = device;
+    t->is_emulated = is_emulated;
+    const char *seed = getenv("SLUICE_SIMT_SEED");
+    t->choice = (seed ? strtoull(seed, NULL, 0) : 0) << 32;
+    sl_mempool_init(&t->ws);
+    sl_mempool_init_on(&t->dev_ws, device->is_host ? NULL : &device->memory);
+    if (device->is_host)
+        return SL_OK;
+    t_threads[2] = 0; // twice
+    void *p = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return sl_fail_errno(SL_ENOMEM, errno, "no %zu bytes for the tests' arrays", REGION_BYTES);
+    void *seen;
+    SL_TRY(device->map(p, REGION_BYTES, false, &seen));
+    if (seen != p)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "the device has host memory %p at %p: these tests want one address", p,
+                       seen);
+    t->region = p;
+    return SL_OK;
+}
+
+void t_close_device(struct suite *t)
+{
+    sl_mempool_fini(&t->ws);
+    sl_mempool_fini(&t->dev_ws);
+    if (!t->region)
+        return;
+    t->device->unmap(t->region);
+    munmap(t->region, REGION_BYTES);
+    t->region = NULL;
+}
+
+struct start {
+    void (*body)(void *context);
+    void *context;
+};
+
+static void *start_body(void *p)
+{
+    const struct start *start = p;
+    start->body(start->context);
+    return NULL;
+}
+
+void t_run(struct suite *t, void (*body)(void *context), void *context)
+{
+    struct start start = {body, context};
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    unsigned char *stack = t->region ? t->region + REGION_BYTES - STACK_BYTES : NULL;
+    if (!t->region) {
+        body(context);
+    } else if (pthread_attr_setstack(&attr, stack, STACK_BYTES) != 0 ||
+               pthread_create(&thread, &attr, start_body, &start) != 0) {
+        fputs("kernels: no thread on mapped memory\n", stderr);
+        exit(1);
+    } else {
+        pthread_join(thread, NULL);
+    }
+    pthread_attr_destroy(&attr);
+}
+
+struct sl_mempool *t_ws(struct suite *t, const struct sl_kernels *kernels)
+{
+    return kernels == t->dev ? &t->dev_ws : &t->ws;
+}
+
+int t_affords(struct suite *t, double work)
+{
+    const double affordable = t->is_checked ? 2000 : 20000;
+    if ((!t->is_emulated && !t->is_small) || work <= affordable)
+        return 1;
+    struct suite other = {.random = t->choice++};
+    int runs = (double)t_random_below(&other, 1u << 20) < affordable / work * (1 << 20);
+    t->left_out += !runs;
+    return runs;
+}
+
 void *t_alloc(struct suite *t, size_t bytes, size_t skew)
 {
     struct t_memory *m = calloc(1, sizeof *m);
     if (!m)
         out_of_memory();
     m->bytes = bytes;
-    m->total = sl_align_up(ZONE_BYTES + skew + bytes + ZONE_BYTES, 64);
-    m->base = aligned_alloc(64, m->total);
-    if (!m->base)
-        out_of_memory();
-    m->data = m->base + ZONE_BYTES + skew;
+    take(t, m, skew);
     memset(m->base, SENTINEL, m->total);
     memset(m->data, FILL, bytes);
+    if (t->forbid) {
+        t->forbid(m->base, (size_t)(m->data - m->base));
+        t->forbid(m->data + bytes, (size_t)(m->base + m->total - m->data) - bytes);
+    }
     m->next = t->memory;
     t->memory = m;
     return m->data;
@@ -209,17 +394,17 @@ struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src,
         indptr[i + 1] = indptr[i] + (n_src ? d : 0);
     }
     uint32_t *indices = t_random_ids(t, indptr[n_dst], n_src ? n_src : 1);
-    return (struct sl_csr_view){n_dst, n_src, indptr, indices};
+    return (struct sl_csr_view){n_dst, n_src, indptr[n_dst], indptr, indices};
 }
 
 struct sl_csr_view t_transpose(struct suite *t, const struct sl_csr_view *csr, uint32_t **t_edge)
 {
-    size_t n_edges = csr->indptr[csr->n_dst] - csr->indptr[0];
+    size_t n_edges = csr->n_edges;
     uint32_t *indptr = t_alloc(t, ((size_t)csr->n_src + 1) * sizeof *indptr, 0);
     uint32_t *indices = t_alloc(t, n_edges * sizeof *indices, 0);
     *t_edge = t_alloc(t, n_edges * sizeof **t_edge, 0);
     t_expect_ok(t, t->ref->transpose(csr, indptr, indices, *t_edge, &t->ws), "transpose");
-    return (struct sl_csr_view){csr->n_src, csr->n_dst, indptr, indices};
+    return (struct sl_csr_view){csr->n_src, csr->n_dst, csr->n_edges, indptr, indices};
 }
 
 uint32_t t_longest_row(const struct sl_csr_view *csr)

@@ -4,6 +4,9 @@
  * A case is opened with t_begin(), checks with t_expect() and its kin, and is counted once by
  * t_end(), which also looks at the sentinels around every piece of memory that the case took.
  * Memory of a case is freed by t_end().
+ *
+ * Arrays that an operation is given come from t_alloc() and its kin, or are variables of the test's
+ * own frame; not static ones, which a GPU can not reach.
  */
 #ifndef SL_TESTS_KERNELS_HARNESS_H
 #define SL_TESTS_KERNELS_HARNESS_H
@@ -11,16 +14,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/device/device.h"
 #include "kernels/kernels.h"
 
 struct t_memory;
 
 struct suite {
     const struct sl_kernels *ref;
-    const struct sl_kernels *dev; // the back end under test
-    struct sl_mempool ws;
+    const struct sl_kernels *dev;   // the back end under test
+    const struct sl_device *device; // and where it computes
+    struct sl_mempool ws;           // of the process's memory
+    struct sl_mempool dev_ws;       // of the device's; t_ws() chooses
     int passed, failed;
     uint64_t random;
+    int is_emulated;
+    int is_small;    // large cases are left out (--small)
+    int is_checked;  // by the build that sees every access
+    uint64_t choice; // state of t_affords()
+    int left_out;    // cases that it left out
+    // Mapped memory of a GPU's tests: arrays are taken from its front, up to the stack. NULL for a
+    // device that is the processor.
+    unsigned char *region;
+    size_t region_used;
+    int is_apart; // each array is a mapping of its own (--apart)
+    void (*forbid)(const void *p, size_t n), (*allow)(const void *p, size_t n); // of the emulation
     // The open case.
     char name[256];
     int broken;
@@ -33,7 +50,11 @@ void t_end(struct suite *t);
 // Notes a failure of the open case, and says so on standard error, when `ok` is 0. Returns ok.
 int t_expect(struct suite *t, int ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-// A call that must succeed, or fail with this code.
+/*
+ * A call that must succeed, or fail with this code. The device is synchronised, so that results are
+ * there afterwards, and so that what it refuses because of the values of arrays, which the
+ * processor's tables say at once and a GPU at the next sync(), is the same to a test.
+ */
 int t_expect_ok(struct suite *t, int rc, const char *what);
 int t_expect_code(struct suite *t, int rc, int want, const char *what);
 
@@ -73,10 +94,34 @@ uint32_t t_longest_row(const struct sl_csr_view *csr);
 struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,
                                 uint32_t hub);
 
-// The numbers of threads that a case runs with, up to 0.
-extern const int t_threads[];
+// The numbers of threads that a case runs with, up to 0. On a GPU: that it runs twice.
+extern int t_threads[4];
+
+// The pool that operations of this table take their workspace from.
+struct sl_mempool *t_ws(struct suite *t, const struct sl_kernels *kernels);
+
+/*
+ * Whether a case of so many element operations is run. Always, but on an emulated device, where an
+ * element costs a switch between fibres, and with --small, for tools that make a GPU a hundred
+ * times slower: there small cases are, and a large one with a probability that makes it cost as
+ * much as a small one on average. Which ones depends on SLUICE_SIMT_SEED.
+ */
+int t_affords(struct suite *t, double work);
+
+/*
+ * The device that the suite is for, before the first case. Arrays and the stack of tests are then
+ * in one piece of memory that the device reads and writes in place: host memory that is mapped.
+ * One piece, since mapping takes a GPU's driver longer than most cases. With is_apart an array lies
+ * at the end of a piece of its own, and behind it lies memory that nobody may touch: a tool that
+ * knows what is mapped, as compute-sanitizer does, sees a load that goes 64 bytes too far.
+ */
+int t_open_device(struct suite *t, const struct sl_device *device, int is_emulated);
+// Runs body(context) on a stack that the device can reach.
+void t_run(struct suite *t, void (*body)(void *context), void *context);
+void t_close_device(struct suite *t);
 
 // The tests themselves, an operation each (test_*.c).
+void test_emulation(struct suite *t);
 void test_gather_rows(struct suite *t);
 void test_aggregate(struct suite *t);
 void test_transpose(struct suite *t);
@@ -105,6 +150,18 @@ void test_weight_prefix(struct suite *t);
 void test_mark_ranks(struct suite *t);
 void test_split_rows(struct suite *t);
 void test_gather_rows_to(struct suite *t);
+void test_gather_ranked(struct suite *t);
+void test_draw(struct suite *t);
+void test_scatter_rows(struct suite *t);
+void test_gemm_bias_act(struct suite *t);
+void test_row_sums(struct suite *t);
+void test_fix_loops(struct suite *t);
+void test_gcn_scales(struct suite *t);
+void test_block_diagonal(struct suite *t);
+void test_sum_heads(struct suite *t);
+void test_add_scaled(struct suite *t);
+void test_maximum(struct suite *t);
+void test_running_scale(struct suite *t);
 
 // Finite differences of one operation on the reference back end (grad.c).
 void grad_bias_act(struct suite *t);

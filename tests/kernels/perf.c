@@ -4,16 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { ROUNDS = 9, RUNS_MAX = 32 };
+enum { ROUNDS = 9, SMALL_ROUNDS = 1, RUNS_MAX = 32, REPEATS_MAX = 50 };
+static const double ROUND_S = 2e-3; // of a run on a GPU, at least, while REPEATS_MAX allow it
 
 void perf_begin(struct perf *p)
 {
-    sl_mempool_init(&p->ws);
+    sl_mempool_init_on(&p->ws, p->device->is_host ? NULL : &p->device->memory);
     printf("back end %s, %d thread%s; %s of %d interleaved rounds\n", p->kernels->name, p->threads,
-           p->threads == 1 ? "" : "s", p->best ? "the fastest" : "medians", ROUNDS);
+           p->threads == 1 ? "" : "s", p->best ? "the fastest" : "medians",
+           p->small ? SMALL_ROUNDS : ROUNDS);
 }
 
 void perf_end(struct perf *p)
@@ -22,26 +25,47 @@ void perf_end(struct perf *p)
     sl_mempool_fini(&p->ws);
 }
 
-void *perf_alloc(struct perf *p, size_t bytes)
+void *perf_keep(struct perf *p, void *memory, size_t bytes, int from)
 {
     struct perf_block *block = malloc(sizeof *block);
-    void *memory = sl_pages_alloc(bytes);
     if (!block || !memory) {
-        fprintf(stderr, "kernels: out of memory for %zu bytes\n", bytes);
+        fprintf(stderr, "kernels: out of memory for %zu bytes%s%s\n", bytes, from ? ": " : "",
+                from ? sl_error_message() : "");
         exit(1);
     }
     *block = (struct perf_block){.next = p->blocks, .p = memory, .bytes = bytes};
+    block->from = from;
     p->blocks = block;
+    return memory;
+}
+
+void *perf_alloc(struct perf *p, size_t bytes)
+{
+    void *memory = perf_keep(p, sl_pages_alloc(bytes), bytes, PERF_OWN);
     memset(memory, 0, bytes);
     return memory;
 }
 
+static void release(const struct perf *p, const struct perf_block *block)
+{
+    switch (block->from) {
+    case PERF_DEVICE: p->device->memory.free(block->p, block->bytes); break;
+    case PERF_PINNED: p->device->host_free(block->p, block->bytes); break;
+    case PERF_MAPPED:
+        p->device->unmap(block->p);
+        sl_pages_free(block->p, block->bytes);
+        break;
+    default: sl_pages_free(block->p, block->bytes);
+    }
+}
+
 void perf_release(struct perf *p)
 {
+    perf_check(p, p->device->sync());
     while (p->blocks) {
         struct perf_block *block = p->blocks;
         p->blocks = block->next;
-        sl_pages_free(block->p, block->bytes);
+        release(p, block);
         free(block);
     }
     p->copy = NULL;
@@ -102,22 +126,34 @@ static const struct perf_run *ceiling_of(const struct perf_run *runs, size_t n, 
     return best;
 }
 
+// Seconds of a call, on average over so many that are waited for together.
+static double time_run(struct perf *p, const struct perf_run *run, int repeats)
+{
+    uint64_t before = sl_now_ns();
+    for (int i = 0; i < repeats; i++)
+        run->run(run->context);
+    perf_check(p, p->device->sync());
+    return (double)(sl_now_ns() - before) * 1e-9 / repeats;
+}
+
 void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size_t n)
 {
     static double seconds[RUNS_MAX][ROUNDS];
+    int repeats[RUNS_MAX], rounds = p->small ? SMALL_ROUNDS : ROUNDS;
     if (n > RUNS_MAX)
         abort();
-    for (size_t i = 0; i < n; i++) // caches, page tables, code that is compiled at first use
-        runs[i].run(runs[i].context);
-    for (int round = 0; round < ROUNDS; round++)
-        for (size_t i = 0; i < n; i++) {
-            uint64_t before = sl_now_ns();
-            runs[i].run(runs[i].context);
-            seconds[i][round] = (double)(sl_now_ns() - before) * 1e-9;
-        }
+    for (size_t i = 0; i < n; i++) { // caches, page tables, code that is compiled at first use
+        time_run(p, &runs[i], 1);
+        repeats[i] = 1;
+        if (!p->device->is_host && !p->small)
+            repeats[i] = (int)(SL_MIN(ROUND_S / time_run(p, &runs[i], 1), REPEATS_MAX - 1.0) + 1.0);
+    }
+    for (int round = 0; round < rounds; round++)
+        for (size_t i = 0; i < n; i++)
+            seconds[i][round] = time_run(p, &runs[i], repeats[i]);
     for (size_t i = 0; i < n; i++) {
-        qsort(seconds[i], ROUNDS, sizeof seconds[i][0], by_value);
-        runs[i].seconds = seconds[i][p->best ? 0 : ROUNDS / 2];
+        qsort(seconds[i], (size_t)rounds, sizeof seconds[i][0], by_value);
+        runs[i].seconds = seconds[i][p->best ? 0 : rounds / 2];
     }
     printf("\n%s\n", title);
     for (size_t i = 0; i < n; i++) {

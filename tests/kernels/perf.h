@@ -3,7 +3,8 @@
  *
  * The rounds of everything that is compared are interleaved (a, b, c, a, b, c, ...), so a neighbour
  * who takes the memory bus for a second disturbs all of them alike. Medians are reported, or with
- * --best the fastest rounds.
+ * --best the fastest rounds. On a GPU a round is as many calls as take some milliseconds, and the
+ * wait for the last of them: what a single call of microseconds costs is mostly its launch.
  */
 #ifndef SL_TESTS_KERNELS_PERF_H
 #define SL_TESTS_KERNELS_PERF_H
@@ -11,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/device/device.h"
+#include "kernels/cuda/measure.h"
 #include "kernels/kernels.h"
 
 // One thing to time. `amount` is bytes, operations or elements, counted in `unit` a second.
@@ -29,12 +32,17 @@ struct perf_block {
     struct perf_block *next;
     void *p;
     size_t bytes;
+    // Where it is from: the process, the device, or host memory that the device reaches.
+    enum { PERF_OWN, PERF_DEVICE, PERF_PINNED, PERF_MAPPED } from;
 };
 
 struct perf {
     const struct sl_kernels *kernels;
+    const struct sl_device *device;
+    const struct sl_cuda_measure *measure; // of the plug-in, or NULL
     int threads;
-    int best; // report the fastest round instead of the median: for a machine that is not quiet
+    int small; // tiny cases: that they run is what is looked at
+    int best;  // report the fastest round instead of the median: for a machine that is not quiet
     int failed;
     uint64_t random;
     struct sl_mempool ws;
@@ -48,6 +56,8 @@ void perf_end(struct perf *p);
 // Memory on huge pages where there are any, touched, freed by perf_release().
 void *perf_alloc(struct perf *p, size_t bytes);
 void perf_release(struct perf *p);
+// Keeps memory for perf_release(); ends the program when it is NULL.
+void *perf_keep(struct perf *p, void *memory, size_t bytes, int from);
 
 float *perf_floats(struct perf *p, size_t n);
 uint32_t *perf_ids(struct perf *p, size_t n, uint32_t below);
@@ -103,6 +113,10 @@ struct perf_run perf_word_ceiling(struct perf_words *words);
  * earlier one. fresh = 0: every edge goes anywhere.
  */
 struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degree, double fresh);
+
+// In-degrees with a heavy tail (mean 10), some vertices the source of many edges; *weight (n_edges)
+// (perf_sample.c).
+struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight);
 
 // ---- the operations (perf_memory.c, perf_math.c, perf_norm.c, perf_sample.c) --------------------
 

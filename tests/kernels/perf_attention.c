@@ -30,7 +30,8 @@ static struct attention make_attention(struct perf *p, uint32_t degree, uint32_t
     a.t_edge = perf_alloc(p, n_edges * 4);
     perf_check(p, p->kernels->transpose(&a.csr, t_indptr, t_indices, a.t_edge, &p->ws));
     sl_mempool_reset(&p->ws);
-    a.transposed = (struct sl_csr_view){a.csr.n_src, a.csr.n_dst, t_indptr, t_indices};
+    a.transposed =
+        (struct sl_csr_view){a.csr.n_src, a.csr.n_dst, a.csr.n_edges, t_indptr, t_indices};
     a.x = perf_floats(p, a.csr.n_src * width);
     a.y = perf_floats(p, a.csr.n_dst * width);
     a.weight = perf_floats(p, n_edges * heads);

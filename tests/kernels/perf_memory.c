@@ -119,7 +119,7 @@ struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degre
         else
             indices[e] = (uint32_t)(perf_random(p) % n_src);
     }
-    return (struct sl_csr_view){n_dst, n_src, indptr, indices};
+    return (struct sl_csr_view){n_dst, n_src, n_edges, indptr, indices};
 }
 
 // ---- aggregate ----------------------------------------------------------------------------------

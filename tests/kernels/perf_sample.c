@@ -25,8 +25,7 @@ static double uniform(struct perf *p)
     return ((double)(perf_random(p) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-// In-degrees have a heavy tail (mean 10), and some vertices are the source of many edges.
-static struct sl_topology_view make_graph(struct perf *p, uint32_t n, float **weight)
+struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight)
 {
     uint64_t *indptr = perf_alloc(p, ((size_t)n + 1) * sizeof *indptr);
     for (uint32_t v = 0; v < n; v++)
@@ -128,7 +127,7 @@ static void run_mark(void *context)
     perf_check(b->p, b->p->kernels->mark_ranks(&m->index, b->nodes, b->n_nodes, m->ranks));
 }
 
-// The first `share` of the vertices that make_graph() makes the source of most edges.
+// The first `share` of the vertices that perf_graph() makes the source of most edges.
 static struct mark make_mark(struct perf *p, const struct batch *b, double share)
 {
     uint32_t n = (uint32_t)b->topology->n_nodes, limit = (uint32_t)(share * n), next = 0;
@@ -164,7 +163,7 @@ static void khop_case(struct perf *p, uint32_t n)
 {
     static const int64_t wide[] = {15, 10, 5}, five[] = {5, 5, 5};
     float *weight;
-    struct sl_topology_view topology = make_graph(p, n, &weight);
+    struct sl_topology_view topology = perf_graph(p, n, &weight);
     double *prefix = perf_alloc(p, topology.indptr[n] * sizeof *prefix);
     perf_check(p, p->kernels->weight_prefix(&topology, weight, prefix));
     topology.weight_prefix = prefix;
@@ -239,7 +238,7 @@ static void run_prefix(void *context)
 void perf_weight_prefix(struct perf *p)
 {
     struct prefix c = {.p = p};
-    c.topology = make_graph(p, N_NODES, &c.weight);
+    c.topology = perf_graph(p, N_NODES, &c.weight);
     uint64_t n_edges = c.topology.indptr[N_NODES];
     c.prefix = perf_alloc(p, n_edges * sizeof *c.prefix);
     struct perf_run runs[] = {

@@ -21,16 +21,47 @@ static int call(struct suite *t, const struct sl_kernels *kernels, const struct 
 {
     return kernels->gemm(s->precision, s->ta ? SL_TRANS : SL_NO_TRANS,
                          s->tb ? SL_TRANS : SL_NO_TRANS, s->m, s->n, s->k, s->alpha, a, lda, b, ldb,
-                         s->beta, c, s->n + s->pad, &t->ws);
+                         s->beta, c, s->n + s->pad, t_ws(t, kernels));
+}
+
+/*
+ * What a second result's address is off by: on a GPU whole vectors only, since the library there
+ * chooses by alignment to 16 bytes, and c of a pool is always aligned to them.
+ */
+static size_t random_skew(struct suite *t)
+{
+    return t_random_below(t, 8) * (t->device->is_host ? 4 : 16);
+}
+
+/*
+ * How far a sum of k products below 1 may be off. In any order, if partial sums of a part of k are
+ * added up, as oneDNN does. A GPU's thread adds one after the other: each addition rounds by up to
+ * half a unit of a partial sum, which wanders to about sqrt(k), that is by 3.4e-8 sqrt(k) on
+ * average, and k of these make 3.4e-8 k.
+ *
+ * Tensor cores do not round, they cut: each product and partial sum is brought to the largest
+ * exponent of its group and loses what is below 2^-24 of it at the worst (Fasi, Higham, Mikaitis
+ * and Pranesh, Numerical behavior of NVIDIA tensor cores, 2021). These errors have the sign of what
+ * is cut, so they add up: k times 2^-24 of a partial sum, which is sqrt(k) / 3 or so.
+ */
+static double allowed_error(const struct suite *t, enum sl_precision precision, uint64_t k)
+{
+    const bool cuts = !t->device->is_host && !t->is_emulated && precision != SL_PRECISION_F32;
+    const double n = (double)k;
+    return 1e-6 + 3e-7 * sqrt(n) * 2 + (t->device->is_host ? 0.0 : 4e-8 * n) +
+           (cuts ? n * sqrt(n) / 3 * 0x1p-24 : 0.0);
 }
 
 static void compare(struct suite *t, struct shape s)
 {
     static const char *const paths[] = {"auto", "rounded", "primitive"};
+    static const char *const precisions[] = {"f32", "bf16", "tf32"};
+    if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k / 8))
+        return;
     t_begin(t, "gemm %s %c%c m=%llu n=%llu k=%llu alpha=%g beta=%g pad=%u path=%s",
-            s.precision == SL_PRECISION_BF16 ? "bf16" : "f32", s.ta ? 'T' : 'N', s.tb ? 'T' : 'N',
-            (unsigned long long)s.m, (unsigned long long)s.n, (unsigned long long)s.k,
-            (double)s.alpha, (double)s.beta, s.pad, paths[sl_cpu_gemm_bf16_path()]);
+            precisions[s.precision], s.ta ? 'T' : 'N', s.tb ? 'T' : 'N', (unsigned long long)s.m,
+            (unsigned long long)s.n, (unsigned long long)s.k, (double)s.alpha, (double)s.beta,
+            s.pad, paths[sl_cpu_gemm_bf16_path()]);
     uint64_t lda = (s.ta ? s.m : s.k) + s.pad, ldb = (s.tb ? s.k : s.n) + s.pad, ldc = s.n + s.pad;
     const float *a = t_random_floats(t, (s.ta ? s.k : s.m) * lda);
     const float *b = t_random_floats(t, (s.tb ? s.n : s.k) * ldb);
@@ -40,13 +71,20 @@ static void compare(struct suite *t, struct shape s)
         s.beta == 0.0f ? t_alloc(t, count * sizeof(float), 0) : t_random_floats(t, count);
     float *want = t_copy(t, before, count * sizeof(float), 0);
     t_expect_ok(t, call(t, t->ref, &s, a, lda, b, ldb, want), "ref");
+    // The reference does not round to tf32. Rounding changes an operand by 2^-11 of it at most: six
+    // standard deviations of such a sum are 1e-3 sqrt(k). The library may leave operands as they
+    // are, and tensor cores ignore their low 13 bits (wgmma, .tf32): cut off, that is twice as
+    // much.
+    double absolute = allowed_error(t, s.precision, s.k);
+    if (s.precision == SL_PRECISION_TF32)
+        absolute += 2e-3 * sqrt((double)s.k);
     for (const int *threads = t_threads; *threads; threads++) {
         float *got = t_copy(t, before, count * sizeof(float), 0);
-        float *again = t_copy(t, before, count * sizeof(float), t_random_below(t, 8) * 4);
+        float *again = t_copy(t, before, count * sizeof(float), random_skew(t));
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, got), "dev");
-        // A sum of k products below 1, in any order; the gaps between rows stay as they were.
-        t_close(t, "c", got, want, count, 1e-5, 1e-6 + 3e-7 * sqrt((double)s.k) * 2);
+        // The gaps between rows stay as they were.
+        t_close(t, "c", got, want, count, 1e-5, absolute);
         t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, again), "dev again");
         t_same_bits(t, "c of a second run", again, got, count * sizeof(float));
     }
@@ -98,10 +136,10 @@ static void degenerate(struct suite *t)
     t_begin(t, "gemm refuses bad arguments");
     float x[16] = {0};
     int rc = t->dev->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, 4, 4, 4, 1, x, 3, x, 4, 0, x,
-                          4, &t->ws);
+                          4, t_ws(t, t->dev));
     t_expect_code(t, rc, SL_EINVAL, "lda below k");
     rc = t->dev->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, 4, 4, 4, 1, x, 4, x, 4, 2, x, 4,
-                      &t->ws);
+                      t_ws(t, t->dev));
     t_expect_code(t, rc, SL_EINVAL, "beta of 2");
     t_end(t);
 }
@@ -129,7 +167,7 @@ static void rounding(struct suite *t)
         const struct sl_kernels *both[] = {t->ref, t->dev};
         for (size_t b = 0; b < SL_COUNT_OF(both); b++) {
             int rc = both[b]->gemm(SL_PRECISION_BF16, SL_NO_TRANS, SL_NO_TRANS, 1, 1, 1, 1.0f, &a,
-                                   1, &one, 1, 0.0f, &c, 1, &t->ws);
+                                   1, &one, 1, 0.0f, &c, 1, t_ws(t, both[b]));
             t_expect_ok(t, rc, both[b]->name);
             t_expect(t, c == want, "%s rounds %08x to %a, wanted %a", both[b]->name, known[i].from,
                      (double)c, (double)want);
@@ -137,7 +175,7 @@ static void rounding(struct suite *t)
     }
     float nan = NAN, one = 1.0f, c = 0.0f;
     int rc = t->dev->gemm(SL_PRECISION_BF16, SL_NO_TRANS, SL_NO_TRANS, 1, 1, 1, 1.0f, &nan, 1, &one,
-                          1, 0.0f, &c, 1, &t->ws);
+                          1, 0.0f, &c, 1, t_ws(t, t->dev));
     t_expect_ok(t, rc, "NaN");
     t_expect(t, isnan(c), "NaN became %g", (double)c);
     t_end(t);
@@ -149,11 +187,82 @@ void test_gemm(struct suite *t)
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});
     static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMITIVE};
-    for (size_t i = 0; i < SL_COUNT_OF(paths); i++) {
+    // The paths are the processor's; a GPU has tf32 instead.
+    size_t n_paths = t->device->is_host ? SL_COUNT_OF(paths) : 1;
+    if (!t->device->is_host)
+        sizes(t, SL_PRECISION_TF32);
+    for (size_t i = 0; i < n_paths; i++) {
         sl_cpu_gemm_set_bf16_path(paths[i]);
         rounding(t);
         sizes(t, SL_PRECISION_BF16);
         compare(t, (struct shape){SL_PRECISION_BF16, 1, 0, 64, 47, 5000, 1, 1, 0});
     }
     sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
+}
+
+// ---- gemm_bias_act ------------------------------------------------------------------------------
+
+static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bool biased)
+{
+    if (!t_affords(t, (double)args.m * (double)args.n * (double)args.k / 8))
+        return;
+    t_begin(t, "gemm_bias_act m=%llu n=%llu k=%llu beta=%g ldc=%llu bias=%d act=%d",
+            (unsigned long long)args.m, (unsigned long long)args.n, (unsigned long long)args.k,
+            (double)args.beta, (unsigned long long)args.ldc, (int)biased, (int)args.act);
+    args.a = t_random_floats(t, args.m * args.lda);
+    args.b = t_random_floats(t, args.n * args.ldb);
+    args.bias = biased ? t_random_floats(t, args.n) : NULL;
+    size_t count = args.m * args.ldc, bytes = count * sizeof(float);
+    // With beta 0 the old c is NaN, which must not come through.
+    float *before = args.beta == 0.0f ? t_alloc(t, bytes, 0) : t_random_floats(t, count);
+    float *want = args.c = t_copy(t, before, bytes, 0);
+    t_expect_ok(t, t->ref->gemm_bias_act(&args, &t->ws), "ref");
+    for (const int *threads = t_threads; *threads; threads++) {
+        sl_kernels_set_threads(*threads);
+        float *got = args.c = t_copy(t, before, bytes, 0);
+        float *again = t_copy(t, before, bytes, random_skew(t));
+        t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev");
+        // As for gemm; an activation of slope 1 at most makes no error larger.
+        t_close(t, "c", got, want, count, 1e-5, allowed_error(t, args.precision, args.k));
+        args.c = again;
+        t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev again");
+        t_same_bits(t, "c of a second run", again, got, bytes);
+    }
+    t_end(t);
+}
+
+void test_gemm_bias_act(struct suite *t)
+{
+    static const uint64_t all[] = {1, 3, 15, 16, 17, 31, 64, 100, 127, 128, 257};
+    for (int i = 0; i < 96; i++) {
+        struct sl_gemm_bias_act_args args = {.beta = (float)(i & 1)};
+        args.act = (enum sl_activation)(i / 2 % 4);
+        args.precision = i % 7 == 6 ? SL_PRECISION_BF16 : SL_PRECISION_F32;
+        args.m = all[t_random_below(t, SL_COUNT_OF(all))];
+        args.n = all[t_random_below(t, SL_COUNT_OF(all))];
+        args.k = all[t_random_below(t, SL_COUNT_OF(all))];
+        uint32_t pad = i % 3 == 0 ? t_random_below(t, 20) : 0;
+        args.lda = args.k + pad, args.ldb = args.k + pad, args.ldc = args.n + pad;
+        compare_fused(t, args, i / 8 % 3 != 0);
+    }
+    struct sl_gemm_bias_act_args none = {.m = 0, .n = 5, .k = 3, .lda = 3, .ldb = 3, .ldc = 5};
+    compare_fused(t, none, true);
+    none.m = 4, none.k = 0; // nothing but the bias
+    none.act = SL_ACT_ELU;
+    compare_fused(t, none, true);
+    t_begin(t, "gemm_bias_act refuses bad arguments");
+    float *x = t_random_floats(t, 16), *c = t_random_floats(t, 16);
+    struct sl_gemm_bias_act_args good = {.m = 2, .n = 2, .k = 2, .a = x, .b = x, .c = c};
+    good.lda = good.ldb = good.ldc = 2;
+    t_expect_ok(t, t->dev->gemm_bias_act(&good, t_ws(t, t->dev)), "good arguments");
+    struct sl_gemm_bias_act_args bad = good;
+    bad.beta = 2;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "beta 2");
+    bad = good, bad.ldc = 1;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "ldc 1");
+    bad = good, bad.act = (enum sl_activation)9;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "activation 9");
+    bad = good, bad.b = NULL;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "no b");
+    t_end(t);
 }

@@ -39,6 +39,8 @@ static void same_or_close(struct suite *t, const char *what, enum sl_activation 
 static void compare_bias_act(struct suite *t, uint64_t rows, uint32_t dim, enum sl_activation act,
                              int has_bias, float rate)
 {
+    if (!t_affords(t, (double)rows * dim))
+        return;
     t_begin(t, "bias_act rows=%llu dim=%u act=%s bias=%d rate=%g", (unsigned long long)rows, dim,
             act_names[act], has_bias, (double)rate);
     struct sl_dropout dropout = random_dropout(t, rate);
@@ -161,6 +163,8 @@ void test_bias_act(struct suite *t)
 
 static void compare_dropout(struct suite *t, uint64_t rows, uint32_t dim, float rate)
 {
+    if (!t_affords(t, (double)rows * dim))
+        return;
     t_begin(t, "dropout rows=%llu dim=%u rate=%g", (unsigned long long)rows, dim, (double)rate);
     struct sl_dropout dropout = random_dropout(t, rate);
     size_t bytes = rows * dim * sizeof(float);
@@ -179,6 +183,8 @@ static void compare_dropout(struct suite *t, uint64_t rows, uint32_t dim, float 
 static void dropout_statistics(struct suite *t)
 {
     enum { N = 400000 };
+    if (!t_affords(t, N))
+        return;
     t_begin(t, "dropout keeps the stated share and each key word matters");
     struct sl_dropout base = {.rate = 0.3f, .seed = 5, .epoch = 1, .batch = 2, .layer = 3};
     float *first = NULL;

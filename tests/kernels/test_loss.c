@@ -43,6 +43,8 @@ enum { PLAIN, TIES, LARGE, KINDS };
 static void compare_xent(struct suite *t, uint64_t rows, uint32_t classes, int kind, int weighted,
                          int in_place)
 {
+    if (!t_affords(t, (double)rows * (classes + 64)))
+        return;
     t_begin(t, "softmax_xent rows=%llu classes=%u kind=%d weighted=%d in_place=%d",
             (unsigned long long)rows, classes, kind, weighted, in_place);
     size_t count = rows * classes, bytes = count * sizeof(float);
@@ -107,9 +109,9 @@ static void small_probabilities(struct suite *t)
 // its reduction="mean" of the same is loss / weight.
 static void known_xent(struct suite *t)
 {
-    static const float x[12] = {1, -2, .5f, 0, 3, -1, 2, 2, -4, .25f, .5f, -.75f};
-    static const int32_t labels[4] = {0, 2, -1, 1};
-    static const float weight[3] = {.5f, 2, 3};
+    const float x[12] = {1, -2, .5f, 0, 3, -1, 2, 2, -4, .25f, .5f, -.75f};
+    const int32_t labels[4] = {0, 2, -1, 1};
+    const float weight[3] = {.5f, 2, 3};
     static const float want[12] = {-0.198125541f,
                                    0.0150294434f,
                                    0.183096111f,
@@ -141,6 +143,7 @@ void test_softmax_xent(struct suite *t)
         for (size_t r = 0; r < SL_COUNT_OF(row_counts); r++)
             for (int kind = 0; kind < KINDS; kind++)
                 compare_xent(t, row_counts[r], classes[c], kind, (int)((c ^ r) & 1), (int)(r & 1));
+    compare_xent(t, 4200, 3, PLAIN, 1, 1); // more than a GPU's warps at once
     small_probabilities(t);
     known_xent(t);
 
@@ -204,6 +207,8 @@ static int square_slot(const struct sl_kernels *k, const float *x, const float *
 static void compare_elements(struct suite *t, const char *name, loss_slot *slot, uint64_t rows,
                              uint32_t dim, int kind, int weighted, int in_place, int none)
 {
+    if (!t_affords(t, (double)rows * dim * 2))
+        return;
     t_begin(t, "%s rows=%llu dim=%u kind=%d weighted=%d in_place=%d none=%d", name,
             (unsigned long long)rows, dim, kind, weighted, in_place, none);
     size_t count = rows * dim, bytes = count * sizeof(float);
@@ -244,7 +249,8 @@ static void compare_all_elements(struct suite *t, const char *name, loss_slot *s
             for (int kind = 0; kind < KINDS; kind++)
                 compare_elements(t, name, slot, row_counts[r], dims[d], kind, (int)((d ^ r) & 1),
                                  (int)(r & 1), 0);
-    compare_elements(t, name, slot, 100, 33, PLAIN, 0, 0, 1); // nothing is labelled
+    compare_elements(t, name, slot, 100, 33, PLAIN, 0, 0, 1);  // nothing is labelled
+    compare_elements(t, name, slot, 9000, 67, PLAIN, 1, 0, 0); // more than a GPU's blocks at once
 }
 
 // Losses and gradients far down, each by itself: sums and absolute tolerances would hide them.
@@ -271,9 +277,9 @@ static void bce_far_out(struct suite *t)
 // 2.15.
 static void known_bce(struct suite *t)
 {
-    static const float x[9] = {1, -2, .5f, 0, 30, -100, 2, -2, 4};
-    static const float targets[9] = {1, 0, .25f, 1, 0, 1, 0, 1, .75f};
-    static const float pos_weight[3] = {.5f, 2, 3};
+    const float x[9] = {1, -2, .5f, 0, 30, -100, 2, -2, 4};
+    const float targets[9] = {1, 0, .25f, 1, 0, 1, 0, 1, .75f};
+    const float pos_weight[3] = {.5f, 2, 3};
     static const float want[9] = {-0.134470701f, 0.119202919f, 0.183688998f, -0.25f, 1, -3,
                                   0.880797029f,  -1.76159418f, 0.205034494f};
     t_begin(t, "sigmoid_bce with weights of positives as torch");

@@ -80,7 +80,7 @@ static void run_bn(struct suite *t, const struct sl_kernels *k, const struct bn_
                                          .mean = o->mean,
                                          .inverse = o->inverse,
                                          .variance = o->variance};
-    t_expect_ok(t, k->batch_norm(&forward, &t->ws), k->name);
+    t_expect_ok(t, k->batch_norm(&forward, t_ws(t, k)), k->name);
     if (c->in_place)
         memcpy(o->dx, c->dy, bytes);
     struct sl_batch_norm_grad_args backward = {.rows = c->rows,
@@ -93,19 +93,21 @@ static void run_bn(struct suite *t, const struct sl_kernels *k, const struct bn_
                                                .dx = o->dx,
                                                .dgamma = o->dgamma,
                                                .dbeta = o->dbeta};
-    t_expect_ok(t, k->batch_norm_backward(&backward, &t->ws), k->name);
+    t_expect_ok(t, k->batch_norm_backward(&backward, t_ws(t, k)), k->name);
     // Without gradients of parameters the rest is the same.
     float *dx = t_alloc(t, bytes, 0);
     backward.dy = c->dy;
     backward.dx = dx;
     backward.dgamma = backward.dbeta = NULL;
-    t_expect_ok(t, k->batch_norm_backward(&backward, &t->ws), k->name);
+    t_expect_ok(t, k->batch_norm_backward(&backward, t_ws(t, k)), k->name);
     t_same_bits(t, "dx without dgamma and dbeta", dx, o->dx, bytes);
 }
 
 static void compare_batch_norm(struct suite *t, uint64_t rows, uint32_t dim, enum shape shape,
                                int in_place)
 {
+    if (!t_affords(t, (double)rows * dim))
+        return;
     t_begin(t, "batch_norm rows=%llu dim=%u %s in_place=%d", (unsigned long long)rows, dim,
             shape_names[shape], in_place);
     size_t n = rows * dim, bytes = n * sizeof(float), columns = dim * sizeof(float);
@@ -165,10 +167,10 @@ static void known_batch_norm(struct suite *t)
     t_begin(t, "batch_norm as torch");
     struct bn_case c = {.rows = 4,
                         .dim = 3,
-                        .x = known_x,
-                        .gamma = known_gamma,
-                        .beta = known_beta,
-                        .dy = known_dy};
+                        .x = t_copy(t, known_x, sizeof known_x, 0),
+                        .gamma = t_copy(t, known_gamma, sizeof known_gamma, 0),
+                        .beta = t_copy(t, known_beta, sizeof known_beta, 0),
+                        .dy = t_copy(t, known_dy, sizeof known_dy, 0)};
     struct bn_outputs o;
     allocate_bn(t, &o, sizeof known_x, 3, zeros);
     run_bn(t, t->dev, &c, &o);
@@ -193,14 +195,14 @@ static void refuse_batch_norm(struct suite *t)
                                       .mean = out,
                                       .inverse = out + 1,
                                       .variance = out + 2};
-    t_expect_code(t, t->dev->batch_norm(&args, &t->ws), SL_EINVAL, "no rows");
+    t_expect_code(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), SL_EINVAL, "no rows");
     args.rows = 2;
-    t_expect_ok(t, t->dev->batch_norm(&args, &t->ws), "a NaN");
+    t_expect_ok(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), "a NaN");
     t_expect(t, isnan(y[0]) && isnan(y[1]) && isnan(out[2]), "a NaN gave %g %g", (double)y[0],
              (double)y[1]);
     x[0] = 1;
     x[1] = NAN;
-    t_expect_ok(t, t->dev->batch_norm(&args, &t->ws), "a NaN");
+    t_expect_ok(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), "a NaN");
     t_expect(t, isnan(y[0]) && isnan(out[1]), "a NaN behind the first row gave %g", (double)y[0]);
     struct sl_batch_norm_grad_args back = {.rows = 2,
                                            .dim = 1,
@@ -211,7 +213,8 @@ static void refuse_batch_norm(struct suite *t)
                                            .dy = x,
                                            .dx = y,
                                            .dgamma = out + 2};
-    t_expect_code(t, t->dev->batch_norm_backward(&back, &t->ws), SL_EINVAL, "dgamma alone");
+    t_expect_code(t, t->dev->batch_norm_backward(&back, t_ws(t, t->dev)), SL_EINVAL,
+                  "dgamma alone");
     t_end(t);
 }
 
@@ -280,12 +283,14 @@ static void run_ln(struct suite *t, const struct sl_kernels *k, const struct bn_
                                                .dx = o->dx,
                                                .dgamma = o->dgamma,
                                                .dbeta = o->dbeta};
-    t_expect_ok(t, k->layer_norm_backward(&backward, &t->ws), k->name);
+    t_expect_ok(t, k->layer_norm_backward(&backward, t_ws(t, k)), k->name);
 }
 
 static void compare_layer_norm(struct suite *t, uint64_t rows, uint32_t dim, enum shape shape,
                                int in_place)
 {
+    if (!t_affords(t, (double)rows * (dim + 64) * 2))
+        return;
     t_begin(t, "layer_norm rows=%llu dim=%u %s in_place=%d", (unsigned long long)rows, dim,
             shape_names[shape], in_place);
     size_t n = rows * dim, bytes = n * sizeof(float), columns = dim * sizeof(float);
@@ -346,10 +351,10 @@ static void known_layer_norm(struct suite *t)
     t_begin(t, "layer_norm as torch");
     struct bn_case c = {.rows = 4,
                         .dim = 3,
-                        .x = known_x,
-                        .gamma = known_gamma,
-                        .beta = known_beta,
-                        .dy = known_dy};
+                        .x = t_copy(t, known_x, sizeof known_x, 0),
+                        .gamma = t_copy(t, known_gamma, sizeof known_gamma, 0),
+                        .beta = t_copy(t, known_beta, sizeof known_beta, 0),
+                        .dy = t_copy(t, known_dy, sizeof known_dy, 0)};
     struct ln_outputs o;
     allocate_ln(t, &o, 4, 3, zeros);
     run_ln(t, t->dev, &c, &o, o.mean, o.inverse);
@@ -387,6 +392,8 @@ void test_layer_norm(struct suite *t)
 
 static void compare_scale_columns(struct suite *t, uint64_t rows, uint32_t dim)
 {
+    if (!t_affords(t, (double)rows * dim))
+        return;
     t_begin(t, "scale_columns rows=%llu dim=%u", (unsigned long long)rows, dim);
     size_t n = rows * dim, bytes = n * sizeof(float);
     float *x = t_random_floats(t, n), *want = t_copy(t, x, bytes, 0), *first = NULL;

@@ -51,6 +51,8 @@ static struct sl_rank_index random_index(struct suite *t, uint32_t n_nodes, uint
 static void compare_mark(struct suite *t, uint32_t n_nodes, uint32_t limit, uint32_t n_tiers,
                          uint32_t n)
 {
+    if (!t_affords(t, n))
+        return;
     t_begin(t, "mark_ranks of %u vertices, %u of %u hot in %u tiers", n, limit, n_nodes, n_tiers);
     uint32_t *rank_of;
     const struct sl_rank_index index = random_index(t, n_nodes, limit, n_tiers, &rank_of);
@@ -105,7 +107,7 @@ static void bad_mark(struct suite *t)
             bad = (struct sl_rank_index){.n_nodes = 33, .n_tiers = 1};
             t_expect_code(t, both[k]->mark_ranks(&bad, nodes, 1, ranks), SL_EINVAL, "no words");
             bad = (struct sl_rank_index){.n_nodes = 0, .n_tiers = 1, .words = index.words};
-            t_expect(t, both[k]->mark_ranks(&bad, nodes, 1, ranks) < 0, "a graph of nothing");
+            t_expect_code(t, both[k]->mark_ranks(&bad, nodes, 1, ranks), SL_ERANGE, "no vertices");
             memset(nodes, 0, 40 * sizeof *nodes);
         }
     }
@@ -144,6 +146,8 @@ static struct sl_row_split split_room(struct suite *t, uint32_t n)
 
 static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32_t most)
 {
+    if (!t_affords(t, n))
+        return;
     t_begin(t, "split_rows of %u rows with ranks up to %u, capacity %u", n, most, capacity);
     uint32_t *nodes = t_alloc(t, n * sizeof *nodes, 0), *ranks = t_alloc(t, n * sizeof *ranks, 0);
     for (uint32_t i = 0; i < n; i++) {
@@ -229,6 +233,8 @@ static uint32_t *random_places(struct suite *t, uint64_t n, uint64_t n_out)
 static void compare_gather(struct suite *t, enum sl_dtype dtype, uint32_t n_rows, uint32_t dim,
                            uint64_t n, uint64_t n_out, size_t skew)
 {
+    if (!t_affords(t, (double)n * dim))
+        return;
     t_begin(t, "gather_rows_to %s n_rows=%u dim=%u n=%llu n_out=%llu skew=%zu",
             dtype == SL_DTYPE_F16 ? "f16" : "f32", n_rows, dim, (unsigned long long)n,
             (unsigned long long)n_out, skew);
@@ -274,7 +280,8 @@ static void bad_places(struct suite *t)
         rows[7] = 10;
         rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, to, 20, 20, out);
         t_expect_code(t, rc, SL_ERANGE, "row");
-        t_expect(t, out[0] == 0.0f, "something was written");
+        if (both[k] == t->ref || t->device->is_host) // a GPU has written the others
+            t_expect(t, out[0] == 0.0f, "something was written");
         rows[7] = 0;
         rc = both[k]->gather_rows_to(table, SL_DTYPE_F32, 10, 4, rows, NULL, 20, 20, out);
         t_expect_code(t, rc, SL_EINVAL, "to of NULL");

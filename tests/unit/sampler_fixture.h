@@ -108,6 +108,51 @@ static inline void fixture_free(struct fixture *f)
         free(f->split[s]);
 }
 
+// All kinds of batches.
+static const struct sl_draw_plan fixture_plans[] = {
+    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7},
+    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7, .degrees = true},
+    {.n_hops = 1, .fanout = {3}, .stream = SL_RNG_EVAL_SAMPLE, .seed = UINT64_C(1) << 40},
+    {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_SAMPLE, .seed = 1, .degrees = true},
+    {.n_hops = 2, .fanout = {100, 70}, .stream = SL_RNG_SAMPLE, .seed = 1},
+    {.n_hops = 4, .fanout = {-1, 1, 2, 1000}, .stream = SL_RNG_SAMPLE, .seed = 3},
+    {.n_hops = 8, .fanout = {2, 2, 2, 2, 2, 2, 2, 2}, .stream = SL_RNG_SAMPLE, .seed = 5},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 3,
+     .fanout = {15, 10, 5},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .degrees = true},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 2,
+     .fanout = {-1, 100},
+     .stream = SL_RNG_EVAL_SAMPLE,
+     .seed = 2},
+    {.kind = SL_SAMPLER_WALK,
+     .n_hops = 3,
+     .fanout = {5, 4, 3},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .paths = 8,
+     .length = 3,
+     .restart = 0.3f},
+    {.kind = SL_SAMPLER_WALK, // all that were met; fewer steps than were asked for neighbours
+     .n_hops = 2,
+     .fanout = {-1, 1000},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 9,
+     .degrees = true,
+     .paths = 5,
+     .length = 2},
+    {.kind = SL_SAMPLER_WALK, // one edge a row, at most
+     .n_hops = 1,
+     .fanout = {1},
+     .stream = SL_RNG_SAMPLE,
+     .paths = 1,
+     .length = 1,
+     .restart = 1},
+};
+
 // A block in memory of its own, as large as it needs to be (free()).
 static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl_draw_plan *plan,
                                             uint32_t epoch, uint32_t batch, const uint32_t *seeds,
@@ -120,7 +165,7 @@ static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl
         int rc = sl_drawer_draw(d, plan, epoch, batch, seeds, n_seeds, b, capacity, &wanted);
         if (rc == SL_OK)
             return b;
-        EXPECT(rc == SL_ERANGE, "drawing failed: %d", rc);
+        EXPECT(rc == SL_ERANGE, "drawing failed: %d: %s", rc, sl_error_message());
         free(b);
     }
 }

@@ -3,9 +3,13 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/error.h"
 
 // What a function writes to standard error. The test's process is its own, so fd 2 may change.
 static const char *captured(void (*body)(void))
@@ -87,6 +91,49 @@ START_TEST(a_long_line_is_cut_and_still_one_line)
 }
 END_TEST
 
+START_TEST(levels_have_names)
+{
+    enum sl_log_level level = SL_LOG_DEBUG;
+    ck_assert_int_eq(sl_log_parse_level("warn", &level), SL_OK);
+    ck_assert_int_eq(level, SL_LOG_WARN);
+    ck_assert_int_eq(sl_log_parse_level("warning", &level), SL_EINVAL);
+    ck_assert_int_eq(sl_log_parse_level("", &level), SL_EINVAL);
+    ck_assert_int_eq(level, SL_LOG_WARN);
+}
+END_TEST
+
+// systemd names the stream that it reads by device and inode.
+static void journal_lines(void)
+{
+    struct stat st;
+    char name[64];
+    ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+    snprintf(name, sizeof name, "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    setenv("JOURNAL_STREAM", name, 1);
+    setenv("SLUICE_LOG", "debug", 1);
+    sl_log_init("daemon");
+    all_levels();
+}
+
+START_TEST(the_journal_gets_priorities_and_no_time)
+{
+    ck_assert_str_eq(captured(journal_lines),
+                     "<3>daemon: one 1\n<4>daemon: two\n<6>daemon: three\n<7>daemon: four\n");
+}
+END_TEST
+
+START_TEST(standard_error_that_went_elsewhere_is_no_journal)
+{
+    static const char *const streams[] = {"1:1", "", "8", "x:y"};
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        setenv("JOURNAL_STREAM", streams[i], 1);
+        sl_log_init("daemon");
+        ck_assert_ptr_nonnull(strstr(captured(all_levels), " E daemon: one 1\n"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("base log");
@@ -96,6 +143,9 @@ int main(void)
     tcase_add_test(t, environment_sets_the_level);
     tcase_add_test(t, level_can_be_set);
     tcase_add_test(t, a_long_line_is_cut_and_still_one_line);
+    tcase_add_test(t, levels_have_names);
+    tcase_add_test(t, the_journal_gets_priorities_and_no_time);
+    tcase_add_test(t, standard_error_that_went_elsewhere_is_no_journal);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -195,6 +195,131 @@ START_TEST(hysteresis)
 }
 END_TEST
 
+// 1000 batches of 10 and 30 ms: one of four devices samples in 10 s, three train in 10 s.
+START_TEST(what_a_change_is_expected_to_bring)
+{
+    struct sl_allocation_question q = question(4, 0.010, 0.030);
+    struct sl_expectation e;
+    q.switching = false;
+    q.now = (struct sl_roles){1, 1};
+    sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
+    ck_assert_double_eq_tol(e.seconds_now, 30, 1e-9);
+    ck_assert_double_eq_tol(e.seconds_then, 10, 1e-9);
+    ck_assert_double_eq_tol(e.gain_seconds, 20, 1e-9);
+    ck_assert(e.pays);
+    q.epochs_left = 0;
+    sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
+    ck_assert(!e.pays);
+    q.epochs_left = 2;
+    q.move_seconds = 40;
+    sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
+    ck_assert(!e.pays);
+    q.move_seconds = 39;
+    sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
+    ck_assert(e.pays);
+}
+END_TEST
+
+START_TEST(a_change_for_the_worse)
+{
+    struct sl_allocation_question q = question(4, 0.010, 0.030);
+    struct sl_expectation e;
+    q.switching = false;
+    q.now = (struct sl_roles){1, 3};
+    sl_allocate_expect(&q, (struct sl_roles){3, 1}, &e);
+    ck_assert_double_eq_tol(e.gain_seconds, -20, 1e-9);
+    ck_assert(!e.pays);
+}
+END_TEST
+
+START_TEST(nothing_is_expected_without_a_measurement)
+{
+    struct sl_allocation_question q = question(4, 0, 0.030);
+    struct sl_expectation e;
+    sl_allocate_expect(&q, (struct sl_roles){2, 2}, &e);
+    ck_assert(isnan(e.seconds_now) && isnan(e.seconds_then) && isnan(e.gain_seconds));
+    ck_assert(!e.pays);
+}
+END_TEST
+
+// What people are told is what was measured, and what the model makes of another split, scaled by
+// it: 1000 batches took 45 s of training instead of the model's 30, and 3 s of evaluation.
+START_TEST(a_forecast_is_scaled_by_what_was_measured)
+{
+    struct sl_allocation_question q = question(4, 0.010, 0.030);
+    struct sl_expectation e;
+    q.switching = false;
+    q.now = (struct sl_roles){1, 1};
+    q.measured_seconds = 45;
+    q.evaluate_seconds = 3;
+    sl_allocate_expect(&q, (struct sl_roles){1, 3}, &e);
+    ck_assert_double_eq_tol(e.seconds_now, 48, 1e-9);
+    ck_assert_double_eq_tol(e.seconds_then, 18, 1e-9);
+    sl_allocate_expect(&q, q.now, &e);
+    ck_assert_double_eq(e.gain_seconds, 0);
+}
+END_TEST
+
+// A standby trainer of 1 ms beside normal ones of 200 ms: the updates wait for these.
+START_TEST(a_forecast_promises_no_miracles_of_standby_trainers)
+{
+    struct sl_allocation_question q = question(4, 0.020, 0.200);
+    struct sl_expectation e;
+    q.batches = 40;
+    q.at_once = 4;
+    q.ordered = true;
+    q.profile.t_standby = 0.001;
+    // All is sampled in 0.8 s, two rounds of 0.2 s an update: 8 batches. Then all four train.
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}),
+                            0.8 + 32 * 0.05, 1e-9);
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){2, 2}),
+                            0.4 + 36 * 0.05, 1e-9);
+    q.now = (struct sl_roles){1, 3};
+    q.measured_seconds = 3.2;
+    sl_allocate_expect(&q, (struct sl_roles){2, 2}, &e);
+    ck_assert_double_eq_tol(e.seconds_now, 3.2, 1e-9);
+    ck_assert_double_gt(e.seconds_then, 2.5);
+    // The comparison that decides of moves is not touched.
+    ck_assert_double_lt(sl_allocate_epoch_seconds(&q, (struct sl_roles){2, 2}), 0.5);
+    // One that is slower than a normal trainer is as slow as it is: in the 0.6 s that it takes for
+    // one batch the three others make nine, so an update's four are done without it.
+    q.profile.t_standby = 0.600;
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}),
+                            0.8 + 32 * 0.1, 1e-9);
+}
+END_TEST
+
+// Ordered updates of four batches: a third trainer has the last round for itself.
+START_TEST(a_forecast_knows_that_updates_are_whole)
+{
+    struct sl_allocation_question q = question(5, 0.001, 0.080);
+    q.switching = false;
+    q.at_once = 4;
+    q.ordered = true;
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 1}), 80, 1e-9);
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 2}), 40, 1e-9);
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}), 40, 1e-9);
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 4}), 20, 1e-9);
+    // Without order, or with a great many, nobody idles.
+    q.at_once = 64;
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}), 80.0 / 3,
+                            1e-9);
+    q.at_once = 4;
+    q.ordered = false;
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 3}), 80.0 / 3,
+                            1e-9);
+}
+END_TEST
+
+START_TEST(a_forecast_of_one_device)
+{
+    struct sl_allocation_question q = question(1, 0.010, 0.050);
+    q.ordered = true;
+    q.profile.t_standby = 0.020; // there is no other
+    ck_assert_double_eq_tol(sl_allocate_forecast_seconds(&q, (struct sl_roles){1, 0}), 30, 1e-9);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker allocate");
@@ -213,6 +338,13 @@ int main(void)
     tcase_add_test(t, stays_when_little_is_gained);
     tcase_add_test(t, stays_in_the_last_epoch);
     tcase_add_test(t, hysteresis);
+    tcase_add_test(t, what_a_change_is_expected_to_bring);
+    tcase_add_test(t, a_change_for_the_worse);
+    tcase_add_test(t, nothing_is_expected_without_a_measurement);
+    tcase_add_test(t, a_forecast_is_scaled_by_what_was_measured);
+    tcase_add_test(t, a_forecast_promises_no_miracles_of_standby_trainers);
+    tcase_add_test(t, a_forecast_knows_that_updates_are_whole);
+    tcase_add_test(t, a_forecast_of_one_device);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -167,6 +167,51 @@ START_TEST(names_count_from_both_ends)
 }
 END_TEST
 
+static void lists(uint32_t n, const enum sl_device_kind *kinds, uint32_t samplers,
+                  uint32_t trainers)
+{
+    memset(&config, 0, sizeof config);
+    config.n_devices = n;
+    config.allocation.switching = true;
+    config.allocation.samplers = samplers;
+    config.allocation.trainers = trainers;
+    for (uint32_t d = 0; d < n; d++)
+        config.devices[d] = (struct sl_device_config){.kind = kinds[d], .n_cores = 1};
+}
+
+START_TEST(standby_trainers_are_of_the_kind_that_trains)
+{
+    lists(3, (enum sl_device_kind[]){SL_DEVICE_CPU, SL_DEVICE_CUDA, SL_DEVICE_CUDA}, 2, 1);
+    ck_assert(!sl_placement_switches(&config, 0));
+    ck_assert(sl_placement_switches(&config, 1));
+    config.allocation.switching = false;
+    ck_assert(!sl_placement_switches(&config, 1));
+    lists(1, (enum sl_device_kind[]){SL_DEVICE_CUDA}, 1, 0);
+    ck_assert(sl_placement_switches(&config, 0));
+}
+END_TEST
+
+START_TEST(devices_and_reasons_in_words)
+{
+    char text[512];
+    lists(3, (enum sl_device_kind[]){SL_DEVICE_CPU, SL_DEVICE_CUDA, SL_DEVICE_CUDA}, 1, 2);
+    config.devices[0].n_cores = 3;
+    memcpy(config.devices[0].cores, (uint16_t[]){0, 1, 4}, 3 * sizeof(uint16_t));
+    config.devices[2].index = 5;
+    config.devices[2].memory_bytes = UINT64_C(3) << 29;
+    ck_assert_str_eq(sl_placement_device_text(&config, 0, text, sizeof text), "cpu 0: cores 0-1,4");
+    ck_assert_str_eq(sl_placement_device_text(&config, 1, text, sizeof text),
+                     "cuda 1: GPU 0, host core 0");
+    ck_assert_str_eq(sl_placement_device_text(&config, 2, text, sizeof text),
+                     "cuda 2: GPU 5, at most 1.5 GiB, host core 0");
+    ck_assert_str_eq(sl_placement_reason(&config, text, sizeof text),
+                     "the CPU devices sample and the GPUs train");
+    config.allocation.samplers = 2;
+    config.allocation.trainers = 1;
+    ck_assert_str_eq(sl_placement_reason(&config, text, sizeof text), "fixed by the job file");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker budget");
@@ -184,6 +229,8 @@ int main(void)
     t = tcase_create("placement");
     tcase_add_test(t, duties_of_every_split);
     tcase_add_test(t, names_count_from_both_ends);
+    tcase_add_test(t, standby_trainers_are_of_the_kind_that_trains);
+    tcase_add_test(t, devices_and_reasons_in_words);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -35,8 +35,17 @@ START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
     ck_assert_uint_eq(spec.n_cells, 10);
     ck_assert_uint_eq(spec.n_state, 2);
     ck_assert_uint_eq(spec.batches_per_update, 4);
+    ck_assert_uint_eq(spec.exchange, 0);
     ck_assert_uint_eq(spec.act_rows, 1000);
     ck_assert_uint_eq(spec.act_width, 16);
+}
+END_TEST
+
+START_TEST(trainers_that_sum_themselves_have_a_group)
+{
+    config.updates.exchange = SL_EXCHANGE_NCCL;
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    ck_assert_uint_eq(spec.exchange, 1);
 }
 END_TEST
 
@@ -112,7 +121,7 @@ START_TEST(less_than_the_workers_hold_is_refused_with_the_number)
     ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
     assert_message_has("arena.memory: found 9437183 bytes");
     assert_message_has("wanted at least 9437184 bytes");
-    assert_message_has("set arena.memory to \"9437184\"");
+    assert_message_has("set arena.memory to 9437184");
 }
 END_TEST
 
@@ -181,6 +190,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_set_timeout(c, 10);
     tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
+    tcase_add_test(c, trainers_that_sum_themselves_have_a_group);
     tcase_add_test(c, predictions_and_jumping_knowledge_have_their_rows);
     tcase_add_test(c, switching_takes_a_whole_epoch);
     tcase_add_test(c, a_cache_needs_ranks_and_visits);

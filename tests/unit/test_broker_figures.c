@@ -99,6 +99,40 @@ START_TEST(an_epoch_is_summed_up)
 }
 END_TEST
 
+START_TEST(pauses_are_no_time_of_an_epoch)
+{
+    struct sl_batch_entry e[100];
+    struct sl_pauses pauses = {.n = 0};
+    struct sl_epoch_figures f = {.samplers = 1, .trainers = 2, .pauses = &pauses};
+    make_entries(e, 100);
+    // Every batch lies for 25 ms; half a second in which nothing moves, in the middle of it all.
+    for (int i = 50; i < 100; i++) {
+        e[i].ready_at_ns += 500 * MS;
+        e[i].claimed_at_ns += 500 * MS;
+    }
+    uint64_t begin = e[49].ready_at_ns + 5 * MS; // a batch lies ready all the while
+    e[49].claimed_at_ns = begin + 420 * MS;
+    sl_pauses_begin(&pauses, begin);
+    sl_pauses_end(&pauses, begin + 400 * MS);
+    uint64_t lain = 0;
+    for (int i = 0; i < 100; i++)
+        lain += e[i].claimed_at_ns - e[i].ready_at_ns;
+    for (int i = 0; i < 49; i++) // others that lay there when it began
+        ck_assert_uint_le(e[i].claimed_at_ns, begin + 20 * MS);
+    for (int i = 0; i < 49; i++)
+        lain -= e[i].claimed_at_ns > begin ? e[i].claimed_at_ns - begin : 0;
+    lain -= 400 * MS;
+    sl_figures_take_training(&f, e, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
+    ck_assert_double_eq_tol(f.seconds, 1.1, 1e-9);
+    ck_assert_double_eq_tol(f.paused_seconds, 0.4, 1e-9);
+    ck_assert_double_eq_tol(f.queue_mean, (double)lain * 1e-9 / 1.1, 1e-9);
+    sl_pauses_begin(&pauses, 2600 * MS); // the evaluation begins at 2.5 s, and is paused still
+    sl_figures_take_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
+    ck_assert_double_eq_tol(f.evaluate_seconds, 0.1, 1e-9);
+    ck_assert_double_eq_tol(f.paused_seconds, 0.8, 1e-9);
+}
+END_TEST
+
 START_TEST(queue_depth_follows_arrivals_and_claims)
 {
     struct sl_batch_entry e[100];
@@ -471,6 +505,20 @@ START_TEST(async_trainers_that_wait_wait_for_the_bound)
 }
 END_TEST
 
+// Several batches of an update for each trainer, but nobody takes another one's.
+START_TEST(trainers_with_batches_of_their_own_wait_for_one_another)
+{
+    struct sl_update_rule rule = {.batches_per_update = 16, .in_turn = true};
+    struct sl_epoch_figures f = one_second();
+    f.trainers = 4;
+    f.normal_wait = 2;
+    f.queue_mean = 3;
+    expect_rule(&f, &rule, "updates:", "one another's gradients (4 trainers, updates of 16");
+    rule.in_turn = false;
+    expect_rule(&f, &rule, "samplers:", "50 %");
+}
+END_TEST
+
 START_TEST(the_longest_sentence_fits)
 {
     struct sl_epoch_figures f = one_second();
@@ -492,6 +540,7 @@ int main(void)
     tcase_set_timeout(t, 10);
     tcase_add_test(t, percentiles_are_nearest_ranks);
     tcase_add_test(t, an_epoch_is_summed_up);
+    tcase_add_test(t, pauses_are_no_time_of_an_epoch);
     tcase_add_test(t, queue_depth_follows_arrivals_and_claims);
     tcase_add_test(t, batches_drawn_before_the_epoch_count_from_its_start);
     tcase_add_test(t, an_epoch_of_one_batch_has_figures);
@@ -516,6 +565,7 @@ int main(void)
     tcase_add_test(t, extraction_tells_what_the_cache_did);
     tcase_add_test(t, a_single_device_takes_turns);
     tcase_add_test(t, async_trainers_that_wait_wait_for_the_bound);
+    tcase_add_test(t, trainers_with_batches_of_their_own_wait_for_one_another);
     tcase_add_test(t, the_longest_sentence_fits);
     suite_add_tcase(s, t);
     return run_suite(s);

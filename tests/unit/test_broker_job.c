@@ -1,6 +1,5 @@
 // Whole jobs with fake workers: what the broker makes of success, deaths, errors and stops.
-#include "tests/unit/test_data_fixture.h"
-#include "tests/unit/broker_fake_worker.h"
+#include "tests/unit/broker_ring_job.h"
 
 #include <cjson/cJSON.h>
 #include <pthread.h>
@@ -8,9 +7,6 @@
 
 #include "broker/job.h"
 
-enum { N_NODES = 400, N_TRAIN = 40, N_VAL = 10, N_TEST = 100 };
-
-static char output[1100], bin[1100];
 static const char *model = "\"layers\": 2, \"hidden\": 4", *fanout = "[2, 2]";
 
 // What a client of the job saw.
@@ -34,32 +30,6 @@ static struct {
     uint64_t stopped_ns, finished_ns;
 } client;
 
-static void make_dataset(void)
-{
-    static int64_t indptr[N_NODES + 1], ids[N_NODES];
-    static int32_t indices[N_NODES], label[N_NODES];
-    static float feat[N_NODES * 2];
-    for (int i = 0; i < N_NODES; i++) {
-        indptr[i + 1] = i + 1;
-        indices[i] = (i + 1) % N_NODES;
-        label[i] = i % 3;
-        ids[i] = i;
-    }
-    char text[256];
-    snprintf(text, sizeof text,
-             "{\"name\": \"ring\", \"num_nodes\": %d, \"num_edges\": %d, \"feat_dim\": 2, "
-             "\"num_classes\": 3, \"task\": \"multiclass\"}",
-             N_NODES, N_NODES);
-    write_text("metadata.json", text);
-    write_list("indptr.npy", SL_DTYPE_I64, N_NODES + 1, indptr);
-    write_list("indices.npy", SL_DTYPE_I32, N_NODES, indices);
-    write_npy("node_feat.npy", SL_DTYPE_F32, 2, (uint64_t[]){N_NODES, 2}, feat);
-    write_list("node_label.npy", SL_DTYPE_I32, N_NODES, label);
-    write_list("train_idx.npy", SL_DTYPE_I64, N_TRAIN, ids);
-    write_list("val_idx.npy", SL_DTYPE_I64, N_VAL, ids + N_TRAIN);
-    write_list("test_idx.npy", SL_DTYPE_I64, N_TEST, ids + N_TRAIN + N_VAL);
-}
-
 static void reset_client(void)
 {
     cJSON_Delete(client.report);
@@ -69,19 +39,8 @@ static void reset_client(void)
 
 static void setup(void)
 {
-    char self[1024];
-    dir_begin();
-    make_dataset();
-    snprintf(output, sizeof output, "%s/out", dir);
-    snprintf(bin, sizeof bin, "%s/bin", dir);
-    ck_assert_int_eq(mkdir(bin, 0777), 0);
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    ck_assert_int_gt(n, 0);
-    self[n] = '\0';
-    ck_assert_int_eq(symlink(self, in_dir("bin/sluice-sampler")), 0);
-    ck_assert_int_eq(symlink(self, in_dir("bin/sluice-trainer")), 0);
+    ring_setup();
     reset_client();
-    unsetenv("FAKE_WORKER");
 }
 
 // --- the client ----------------------------------------------------------------------------------
@@ -97,6 +56,7 @@ static void client_send(struct sl_bus *bus, bool stop)
         e.stop = &stop_body;
         client.stopped_ns = sl_now_ns();
     } else {
+        subscribe.progress = true;
         e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
         e.subscribe = &subscribe;
     }
@@ -146,19 +106,8 @@ static void *client_main(void *arg)
 
 static int run_job(const char *extra, const char *report)
 {
-#define DEVICE "{\"kind\": \"cpu\", \"cores\": \"0\"}"
-    // A job that names its split may ask for up to five roles.
-    static const char two[] = DEVICE "," DEVICE;
-    static const char five[] = DEVICE "," DEVICE "," DEVICE "," DEVICE "," DEVICE;
     char text[8192];
-    snprintf(text, sizeof text,
-             "{\"name\": \"fake\", \"dataset\": \"%s\", \"output\": \"%s\", \"digest\": true, "
-             "\"model\": {\"kind\": \"graphsage\", %s}, "
-             "\"sampler\": {\"fanout\": %s, \"batch_size\": 8}, "
-             "\"updates\": {\"batches_per_update\": 2}, "
-             "\"devices\": [%s], \"seed\": 5%s%s}",
-             dir, output, model, fanout, strstr(extra, "allocation") ? five : two,
-             *extra ? ", " : "", extra);
+    ring_job_text(text, sizeof text, model, fanout, extra);
     sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
     const struct sl_job_options options = {
         .endpoint = client.endpoint,
@@ -420,11 +369,11 @@ START_TEST(a_killed_sampler_is_replaced_and_its_batch_drawn_again)
     ck_assert_int_eq(cJSON_GetArraySize(restarts), 1);
     const cJSON *r = cJSON_GetArrayItem(restarts, 0);
     ck_assert_str_eq(words(r, "worker"), "sampler 0");
-    ck_assert_str_eq(words(r, "held"), "batch 0 of epoch 0");
+    ck_assert_str_eq(words(r, "held"), "batch 0 of epoch 1");
     ck_assert_msg(strstr(words(r, "cause"), "SIGKILL") != NULL, "%s", words(r, "cause"));
     ck_assert_double_eq(number(at(client.report, "batches"), "resampled"), 1);
     ck_assert_msg(strstr(client.lines, "sampler 0 (process ") &&
-                      strstr(client.lines, "batch 0 of epoch 0 in hand"),
+                      strstr(client.lines, "batch 0 of epoch 1 in hand"),
                   "%s", client.lines);
 }
 END_TEST
@@ -437,7 +386,7 @@ START_TEST(a_killed_trainer_is_replaced_and_its_batch_trained_again)
     ck_assert_double_eq(number(at(client.report, "batches"), "retrained"), 1);
     const cJSON *r = cJSON_GetArrayItem(at(client.report, "restarts"), 0);
     ck_assert_str_eq(words(r, "worker"), "trainer 0");
-    ck_assert_str_eq(words(r, "held"), "batch 3 of epoch 0");
+    ck_assert_str_eq(words(r, "held"), "batch 3 of epoch 1");
 }
 END_TEST
 
@@ -479,7 +428,7 @@ START_TEST(a_worker_that_always_dies_at_work_ends_the_job_with_a_report)
     ck_assert_int_eq(run_job(EPOCHS_3, NULL), 1);
     ck_assert_msg(strstr(client.message, "sampler 0 died 5 times in a row") &&
                       strstr(client.message, "SIGKILL") &&
-                      strstr(client.message, "batch 0 of epoch 0") &&
+                      strstr(client.message, "batch 0 of epoch 1") &&
                       strstr(client.message, "log/sampler-0.log"),
                   "%s", client.message);
     ck_assert_str_eq(words(client.report, "status"), "failed");

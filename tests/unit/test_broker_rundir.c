@@ -1,7 +1,10 @@
 // The run directory: refused where it would harm, made whole, and not at all before the job runs.
 #include "tests/unit/test_data_fixture.h"
 
+#include <signal.h>
 #include <stdbool.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #include "broker/rundir.h"
 
@@ -76,7 +79,7 @@ START_TEST(an_earlier_run_is_refused_and_kept)
     must(sl_rundir_create(&run, path, "{\"first\": true}"));
     sl_rundir_close(&run);
     write_text("run/report.json", "{}");
-    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST);
+    ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST);
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     assert_message_has("earlier run");
     assert_message_has("--set output=");
@@ -150,7 +153,8 @@ START_TEST(of_two_jobs_one_gets_the_directory)
     must(sl_rundir_check(path));
     must(sl_rundir_create(&other, path, "{\"other\": true}"));
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
-    assert_message_has("in use by a job that is running");
+    assert_message_has("in use by a job that is running, process ");
+    assert_message_has("stop that one first");
     snprintf(file, sizeof file, "%s/log", path);
     ck_assert_msg(exists(file), "the other job's log/ is gone");
     snprintf(file, sizeof file, "%s/config.json", path);
@@ -161,6 +165,97 @@ START_TEST(of_two_jobs_one_gets_the_directory)
 }
 END_TEST
 
+// Who was waited for.
+static struct sl_rundir_user waited;
+static int n_waited;
+
+static void note_wait(const char *where, const struct sl_rundir_user *user)
+{
+    ck_assert_str_eq(where, path);
+    waited = *user;
+    n_waited++;
+}
+
+// Milliseconds that an examination took, and what came of it.
+static double examine_ms(int *rc)
+{
+    enum sl_rundir_content content;
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    *rc = sl_rundir_examine(path, note_wait, &content);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    return (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6;
+}
+
+START_TEST(a_job_that_runs_is_refused_at_once_with_its_process)
+{
+    struct sl_rundir other;
+    char who[64];
+    int rc;
+    must(sl_rundir_create(&other, path, "{}"));
+    snprintf(who, sizeof who, "process %d", (int)getpid());
+    ck_assert_double_lt(examine_ms(&rc), 2000);
+    ck_assert_int_eq(rc, SL_EEXIST);
+    assert_message_has(who);
+    ck_assert_int_eq(n_waited, 0);
+    sl_rundir_close(&other);
+    examine_ms(&rc);
+    ck_assert_int_eq(rc, SL_OK);
+    ck_assert_int_eq(n_waited, 0);
+}
+END_TEST
+
+START_TEST(a_job_that_is_ending_is_waited_for)
+{
+    struct sl_rundir other;
+    int rc, ready[2];
+    char byte;
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = sl_rundir_create(&other, path, "{}") == SL_OK;
+        ok = ok && write(ready[1], "x", 1) == 1;
+        usleep(50000); // it was told to end, and has not heard it yet
+        sl_rundir_end(&other);
+        usleep(800000);
+        _exit(!ok);
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    ck_assert_double_gt(examine_ms(&rc), 300);
+    ck_assert_int_eq(rc, SL_OK);
+    ck_assert_int_eq(n_waited, 1);
+    ck_assert(waited.ending);
+    ck_assert_int_eq(waited.pid, pid);
+    ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
+    ck_assert_int_eq(rc, 0);
+}
+END_TEST
+
+// The locks stay where its child has the descriptors, as with a process that takes its time to go.
+START_TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
+{
+    struct sl_rundir other;
+    int rc, ready[2];
+    char byte;
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = sl_rundir_create(&other, path, "{}") == SL_OK;
+        if (fork() == 0) {
+            usleep(800000);
+            _exit(0);
+        }
+        ok = ok && write(ready[1], "x", 1) == 1;
+        raise(SIGKILL);
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    ck_assert_double_gt(examine_ms(&rc), 300);
+    ck_assert_int_eq(rc, SL_OK);
+    ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
+    ck_assert(WIFSIGNALED(rc));
+}
+END_TEST
+
 START_TEST(a_run_that_was_killed_early_is_begun_anew)
 {
     struct sl_rundir run;
@@ -168,10 +263,11 @@ START_TEST(a_run_that_was_killed_early_is_begun_anew)
     char file[1300];
     must(sl_rundir_create(&run, path, "{\"first\": true}"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":0}"));
+    must(sl_rundir_add_event(&run, "{\"kind\":\"start\"}"));
     sl_rundir_close(&run);
     write_text("run/log/broker.log", "as it was\n");
     write_text("run/.report.json.17-0.tmp", "half a rep");
-    must(sl_rundir_examine(path, &content));
+    must(sl_rundir_examine(path, NULL, &content));
     ck_assert_int_eq(content, SL_RUNDIR_BEGUN);
     must(sl_rundir_create(&run, path, "{\"second\": true}"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":0,\"again\":1}"));
@@ -180,11 +276,13 @@ START_TEST(a_run_that_was_killed_early_is_begun_anew)
     ck_assert_str_eq(read_all(file), "{\"second\": true}");
     snprintf(file, sizeof file, "%s/metrics.jsonl", path);
     ck_assert_str_eq(read_all(file), "{\"epoch\":0,\"again\":1}\n");
+    snprintf(file, sizeof file, "%s/events.jsonl", path);
+    ck_assert_str_eq(read_all(file), "");
     snprintf(file, sizeof file, "%s/log/broker.log", path);
     ck_assert_str_eq(read_all(file), "as it was\n");
     // Something of somebody's beside it, and it is his.
     write_text("run/notes.txt", "precious");
-    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST);
+    ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST);
     assert_message_has("notes.txt");
 }
 END_TEST
@@ -197,24 +295,28 @@ START_TEST(a_run_with_checkpoints_is_gone_on_with)
     must(sl_rundir_create(&run, path, "{\"epochs\": 2}"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":0}"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":1}"));
+    must(sl_rundir_add_event(&run, "{\"kind\":\"start\"}"));
     sl_rundir_close(&run);
     write_text("run/report.json", "{}");
     snprintf(file, sizeof file, "%s/checkpoints", path);
     ck_assert_int_eq(mkdir(file, 0777), 0);
-    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST); // none there
+    ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST); // none there
     snprintf(file, sizeof file, "%s/checkpoints/.000000000007.12.tmp", path);
     ck_assert_int_eq(mkdir(file, 0777), 0);
-    ck_assert_int_eq(sl_rundir_examine(path, &content), SL_EEXIST); // none that is whole
+    ck_assert_int_eq(sl_rundir_examine(path, NULL, &content), SL_EEXIST); // none that is whole
     snprintf(file, sizeof file, "%s/checkpoints/000000000006", path);
     ck_assert_int_eq(mkdir(file, 0777), 0);
-    must(sl_rundir_examine(path, &content));
+    must(sl_rundir_examine(path, NULL, &content));
     ck_assert_int_eq(content, SL_RUNDIR_CHECKPOINTS);
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
-    // metrics.jsonl is cut back to what the checkpoint knows.
+    // metrics.jsonl is cut back to what the checkpoint knows; events have happened.
     must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":1,\"again\":1}"));
+    must(sl_rundir_add_event(&run, "{\"kind\":\"end\"}"));
     sl_rundir_close(&run);
+    snprintf(file, sizeof file, "%s/events.jsonl", path);
+    ck_assert_str_eq(read_all(file), "{\"kind\":\"start\"}\n{\"kind\":\"end\"}\n");
     snprintf(file, sizeof file, "%s/metrics.jsonl", path);
     ck_assert_str_eq(read_all(file), "{\"epoch\":0}\n{\"epoch\":1,\"again\":1}\n");
     snprintf(file, sizeof file, "%s/config.json", path);
@@ -238,6 +340,18 @@ START_TEST(a_report_needs_a_directory_that_exists)
 }
 END_TEST
 
+START_TEST(events_that_can_not_be_written_are_an_error)
+{
+    struct sl_rundir run;
+    must(sl_rundir_create(&run, path, "{}"));
+    fclose(run.events);
+    run.events = fopen("/dev/full", "a");
+    ck_assert_int_eq(sl_rundir_add_event(&run, "{}"), SL_EIO);
+    assert_message_has("events.jsonl");
+    sl_rundir_close(&run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker rundir");
@@ -255,9 +369,13 @@ int main(void)
     tcase_add_test(t, an_empty_name_is_refused);
     tcase_add_test(t, a_dangling_link_is_refused);
     tcase_add_test(t, of_two_jobs_one_gets_the_directory);
+    tcase_add_test(t, a_job_that_runs_is_refused_at_once_with_its_process);
+    tcase_add_test(t, a_job_that_is_ending_is_waited_for);
+    tcase_add_test(t, a_job_that_was_killed_is_waited_for_until_it_is_gone);
     tcase_add_test(t, a_run_that_was_killed_early_is_begun_anew);
     tcase_add_test(t, a_run_with_checkpoints_is_gone_on_with);
     tcase_add_test(t, a_report_needs_a_directory_that_exists);
+    tcase_add_test(t, events_that_can_not_be_written_are_an_error);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

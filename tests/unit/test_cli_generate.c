@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <cjson/cJSON.h>
+
 #include "broker/cli/batch_estimate.h"
 #include "broker/cli/command.h"
 #include "broker/cli/generate.h"
@@ -760,6 +762,24 @@ START_TEST(a_malformed_fanout_is_refused)
 }
 END_TEST
 
+START_TEST(the_summary_is_json_when_asked)
+{
+    capture_begin();
+    generated(RUN(sl_command_generate, "generate", "planted", "--out", in_dir("d"), "--nodes",
+                  "1000", "--feat-dim", "3", "-q", "-o", "json"));
+    char *text = capture_end();
+    cJSON *made = cJSON_Parse(text);
+    ck_assert_msg(made != NULL, "no JSON: %s", text);
+    const cJSON *metadata = cJSON_GetObjectItem(made, "metadata");
+    ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(made, "schema")), "sluice.made/1");
+    ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(made, "directory")), in_dir("d"));
+    ck_assert_double_eq(cJSON_GetNumberValue(cJSON_GetObjectItem(metadata, "num_nodes")), 1000);
+    ck_assert_double_gt(cJSON_GetNumberValue(cJSON_GetObjectItem(made, "bytes")), 3 * 4 * 1000);
+    cJSON_Delete(made);
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cli_generate");
@@ -803,5 +823,6 @@ int main(void)
     t = add_case(s, "estimate");
     tcase_add_test(t, an_estimate_with_all_neighbours_counts_exactly);
     tcase_add_test(t, a_malformed_fanout_is_refused);
+    tcase_add_test(t, the_summary_is_json_when_asked);
     return run_suite(s);
 }

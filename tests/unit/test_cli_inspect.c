@@ -260,6 +260,44 @@ START_TEST(doctor_warns_of_failpoints_and_a_missing_cache)
 }
 END_TEST
 
+START_TEST(doctor_looks_around)
+{
+    int rc;
+    setenv("SLUICE_RUNTIME_DIR", in_dir("runtime"), 1);
+    setenv("NOTIFY_SOCKET", "@waiting", 1);
+    setenv("container", "tests", 1);
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    static const char *const keys[] = {"cpu_quota", "daemon",   "libraries",
+                                       "container", "terminal", "systemd"};
+    for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "checks.%s.verdict", keys[i]);
+        ck_assert_str_ne(string(json, path), "problem");
+    }
+    assert_has(string(json, "checks.daemon.found"), "none at ");
+    assert_has(string(json, "checks.daemon.found"), "/runtime");
+    assert_has(string(json, "checks.libraries.found"), "libzmq");
+    assert_has(string(json, "checks.libraries.found"), "CURVE");
+    assert_has(string(json, "checks.container.found"), "tests; /dev/shm");
+    assert_has(string(json, "checks.systemd.found"), "@waiting");
+    cJSON_Delete(json);
+}
+END_TEST
+
+// Others may enter it: no place for sockets.
+START_TEST(doctor_warns_of_a_runtime_directory_that_is_open_to_others)
+{
+    int rc;
+    ck_assert_int_eq(mkdir(in_dir("runtime"), 0777), 0);
+    ck_assert_int_eq(chmod(in_dir("runtime"), 0777), 0);
+    setenv("SLUICE_RUNTIME_DIR", in_dir("runtime"), 1);
+    cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
+    ck_assert_str_eq(string(json, "checks.daemon.verdict"), "warning");
+    assert_has(string(json, "checks.daemon.advice"), "runtime");
+    cJSON_Delete(json);
+}
+END_TEST
+
 START_TEST(doctor_lists_every_failpoint)
 {
     int rc;
@@ -306,6 +344,8 @@ int main(void)
     tcase_add_test(t, doctor_examines_the_machine);
     tcase_add_test(t, doctor_finds_a_low_limit);
     tcase_add_test(t, doctor_warns_of_failpoints_and_a_missing_cache);
+    tcase_add_test(t, doctor_looks_around);
+    tcase_add_test(t, doctor_warns_of_a_runtime_directory_that_is_open_to_others);
     tcase_add_test(t, doctor_lists_every_failpoint);
     t = add_case(s, "schema");
     tcase_add_test(t, schema_is_printed);

@@ -2,7 +2,7 @@
 #include "broker/cli/options.h"
 
 #include "broker/cli/command.h"
-#include "broker/cli/suggest.h"
+#include "broker/suggest.h"
 #include "broker/cli/units.h"
 #include "tests/unit/cli_fixture.h"
 
@@ -302,6 +302,11 @@ START_TEST(numbers_are_written_for_people)
     ck_assert_str_eq(sl_units_grouped(b, 999), "999");
     ck_assert_str_eq(sl_units_grouped(b, 1000), "1,000");
     ck_assert_str_eq(sl_units_grouped(b, UINT64_MAX), "18,446,744,073,709,551,615");
+    ck_assert_str_eq(sl_units_seconds(b, 0), "0 s");
+    ck_assert_str_eq(sl_units_seconds(b, 2e-7), "<1 us");
+    ck_assert_str_eq(sl_units_seconds(b, 3.4e-5), "34 us");
+    ck_assert_str_eq(sl_units_seconds(b, 0.0009999), "1.0 ms");
+    ck_assert_str_eq(sl_units_seconds(b, 0.000476), "476 us");
     ck_assert_str_eq(sl_units_seconds(b, 0.0125), "12.5 ms");
     ck_assert_str_eq(sl_units_seconds(b, 0.82), "820 ms");
     ck_assert_str_eq(sl_units_seconds(b, 1.23), "1.2 s");
@@ -371,6 +376,52 @@ START_TEST(help_lists_commands)
 }
 END_TEST
 
+START_TEST(words_beyond_the_operands_are_a_list)
+{
+    struct sl_text_list rest = {0};
+    const char *first = NULL;
+    const struct sl_operand operand = {"FIRST", &first, false};
+    const struct sl_command_usage usage = {.command = "stop",
+                                           .about = "Stops.",
+                                           .operands = &operand,
+                                           .n_operands = 1,
+                                           .rest_name = "JOB",
+                                           .rest = &rest};
+    char *argv[] = {"stop", "a", "b", "c", NULL};
+    ck_assert_int_eq(sl_options_parse(&usage, 4, argv), SL_OK);
+    ck_assert_str_eq(first, "a");
+    ck_assert_uint_eq(rest.n, 2);
+    ck_assert_str_eq(rest.items[1], "c");
+    sl_text_list_fini(&rest);
+    ck_assert_int_eq(sl_options_parse(&usage, 2, argv), SL_EINVAL);
+    assert_has(sl_error_message(), "stop: JOB is missing");
+}
+END_TEST
+
+START_TEST(an_older_name_of_an_option_still_works)
+{
+    static const char *const forms[] = {"text", "json", NULL};
+    int output = 0;
+    const struct sl_option option = {.name = "output",
+                                     .alias = "format",
+                                     .type = SL_OPTION_CHOICE,
+                                     .value = &output,
+                                     .choices = forms,
+                                     .help = "what"};
+    const struct sl_command_usage usage = {
+        .command = "run", .about = "Runs.", .options = &option, .n_options = 1};
+    char *argv[] = {"run", "--format", "json", NULL};
+    ck_assert_int_eq(sl_options_parse(&usage, 3, argv), SL_OK);
+    ck_assert_int_eq(output, 1);
+    capture_begin();
+    sl_options_print_help(&usage);
+    char *help = capture_end();
+    assert_has(help, "--output text|json");
+    ck_assert_ptr_null(strstr(help, "format"));
+    free(help);
+}
+END_TEST
+
 START_TEST(results_become_exit_statuses)
 {
     ck_assert_int_eq(sl_exit_status(0), 0);
@@ -380,6 +431,7 @@ START_TEST(results_become_exit_statuses)
     ck_assert_int_eq(sl_exit_status(SL_ENOENT), 2);
     ck_assert_int_eq(sl_exit_status(SL_EEXIST), 2);
     ck_assert_int_eq(sl_exit_status(SL_ERANGE), 2);
+    ck_assert_int_eq(sl_exit_status(SL_EPROTO), 2);
     ck_assert_int_eq(sl_exit_status(SL_EIO), 1);
     ck_assert_int_eq(sl_exit_status(SL_EFAILED), 1);
     ck_assert_int_eq(sl_exit_status(SL_EABORTED), 130);
@@ -415,6 +467,8 @@ int main(void)
     tcase_add_test(t, bounds_are_inclusive);
     tcase_add_test(t, a_required_option_is_missed);
     tcase_add_test(t, help_shows_options_defaults_and_the_example);
+    tcase_add_test(t, words_beyond_the_operands_are_a_list);
+    tcase_add_test(t, an_older_name_of_an_option_still_works);
     t = add_case(s, "words");
     tcase_add_test(t, distance_counts_edits);
     tcase_add_test(t, only_a_near_word_is_suggested);

@@ -234,6 +234,61 @@ START_TEST(threads_add_without_loss)
 }
 END_TEST
 
+static void add_fields(struct sl_progress *p)
+{
+    sl_progress_reset_fields(p);
+    sl_progress_add_field(p, 1, "50 %", NULL);
+    sl_progress_add_field(p, 3, "28.1 batches/s", "28.1/s");
+    sl_progress_add_field(p, 4, "loss 0.4321", NULL);
+    sl_progress_add_field(p, 2, "accuracy 0.8125", "val 0.8125");
+    sl_progress_add_field(p, 0, "12 ready", NULL);
+}
+
+START_TEST(fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal)
+{
+    static const struct {
+        int columns;
+        const char *line;
+    } wanted[] = {
+        {120, "epoch 3/20 [############------------] 50 %  28.1 batches/s  loss 0.4321  accuracy "
+              "0.8125  12 ready"},
+        {77, "epoch 3/20 [#######--------] 50 %  28.1/s  loss 0.4321  val 0.8125  12 ready"},
+        {70, "epoch 3/20 [#########---------] 50 %  28.1/s  loss 0.4321  val 0.8125"},
+        {50, "epoch 3/20 [########--------] 28.1/s  loss 0.4321"},
+        {40, "epoch 3/20 [#######-------] loss 0.4321"},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(wanted); i++) {
+        struct sink s;
+        struct sl_progress p;
+        char line[256];
+        progress_begin(&p, &s, SL_PROGRESS_BAR);
+        p.columns = wanted[i].columns;
+        p.colour = false;
+        sl_progress_begin(&p, "epoch 3/20", 10, "batches");
+        add_fields(&p);
+        sl_progress_set(&p, 5);
+        snprintf(line, sizeof line, "\r%s\033[K", wanted[i].line);
+        ck_assert_str_eq(sink_text(&s), line);
+        ck_assert_int_lt((int)strlen(wanted[i].line), wanted[i].columns);
+        sink_close(&s);
+    }
+}
+END_TEST
+
+START_TEST(fields_are_all_in_a_plain_line)
+{
+    struct sink s;
+    struct sl_progress p;
+    progress_begin(&p, &s, SL_PROGRESS_PLAIN);
+    sl_progress_begin(&p, "epoch 3/20", 10, "batches");
+    add_fields(&p);
+    sl_progress_set(&p, 5);
+    ck_assert_str_eq(sink_text(&s), "epoch 3/20: 50 %, 28.1 batches/s, loss 0.4321, accuracy "
+                                    "0.8125, 12 ready\n");
+    sink_close(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cli_output");
@@ -250,5 +305,7 @@ int main(void)
     tcase_add_test(t, drawing_keeps_its_distance);
     tcase_add_test(t, an_unknown_total_and_bytes_are_shown);
     tcase_add_test(t, threads_add_without_loss);
+    tcase_add_test(t, fields_are_said_briefly_and_then_left_out_on_a_narrow_terminal);
+    tcase_add_test(t, fields_are_all_in_a_plain_line);
     return run_suite(s);
 }

@@ -20,6 +20,9 @@
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
     ", \"trainers\": " trainers "}"
 #define CPU0               "{\"kind\": \"cpu\", \"cores\": 0}"
+#define GPU0               "{\"kind\": \"cuda\", \"index\": 0}"
+#define GPU1               "{\"kind\": \"cuda\", \"index\": 1}"
+#define NCCL(rest)         JOB(", \"updates\": {\"exchange\": \"nccl\"}, " rest)
 #define ON(devices, split) JOB(", \"devices\": [" devices "], \"allocation\": {" split "}")
 #define CPU(rest)          JOB(", \"devices\": [{\"kind\": \"cpu\", " rest "}]")
 
@@ -120,7 +123,7 @@ static const struct mistake mistakes[] = {
     {JOB(", \"digest\": 1"), SL_EINVAL, {"digest: found number 1", "true or false"}},
     {JOB(", \"name\": 7"), SL_EINVAL, {"name: found number 7", "text of 1 to 127 bytes"}},
     {JOB(", \"$schema\": 7"), SL_EINVAL, {"$schema: found number 7"}},
-    {JOB(", \"precision\": 16"), SL_EINVAL, {"found number 16", "\"fp32\" or \"bf16\""}},
+    {JOB(", \"precision\": 16"), SL_EINVAL, {"found number 16", "\"fp32\", \"bf16\" or \"tf32\""}},
 
     // ranges
     {JOB(", \"epochs\": 0"), SL_EINVAL, {"epochs: found number 0", "from 1 to 1000000"}},
@@ -309,7 +312,7 @@ static const struct mistake mistakes[] = {
     {ON(CPU0 ", " CPU0 ", " CPU0 ", " CPU0, "\"samplers\": 3, \"trainers\": 2"),
      SL_EINVAL,
      {"t.json: allocation: found 3 samplers and 2 trainers, wanted at most 4 roles on 4 devices: "
-      "list more devices (several may name the same core) or ask for fewer"}},
+      "list more devices (several may name the same core or GPU) or ask for fewer"}},
     {ON(CPU0 ", " CPU0, "\"samplers\": 2"),
      SL_EINVAL,
      {"allocation: found 2 samplers and at least 1 trainer, wanted at most 2 roles on 2 devices"}},
@@ -343,9 +346,46 @@ static const struct mistake mistakes[] = {
      SL_EINVAL,
      {"schedule[0]: found 1 sampler and 1 trainer, wanted at most 1 role on 1 device"}},
 
+    // updates.exchange
+    {JOB(", \"updates\": {\"exchange\": \"mpi\"}"),
+     SL_EINVAL,
+     {"updates.exchange: found string \"mpi\"", "wanted \"board\" or \"nccl\""}},
+    {JOB(", \"updates\": {\"mode\": \"async\", \"exchange\": \"nccl\"}"),
+     SL_EINVAL,
+     {"updates.exchange: found string \"nccl\" with updates.mode \"async\"",
+      "only with \"ordered\"", "take it out"}},
+    {NCCL("\"devices\": [" GPU0 ", " GPU1 "], \"allocation\": {\"switching\": true}"),
+     SL_EINVAL,
+     {"allocation.switching: found true with updates.exchange \"nccl\", wanted false",
+      "take it out", "\"board\""}},
+    {NCCL("\"devices\": [" GPU0 "]"),
+     SL_EINVAL,
+     {"updates.exchange: found \"nccl\" with 1 device, wanted at least 2", "list a second one",
+      "the same GPU"}},
+    {NCCL("\"devices\": \"cpu\""),
+     SL_EINVAL,
+     {"updates.exchange: found \"nccl\", wanted a GPU for each trainer", "is a CPU device"}},
+    {NCCL("\"devices\": [" GPU0 ", " CPU0 "], \"allocation\": {\"trainers\": 1}"),
+     SL_EINVAL,
+     {"wanted a GPU for each trainer, and device 1 is a CPU device", "list GPUs last"}},
+    {NCCL("\"devices\": [" CPU0 ", " CPU0 ", " GPU0 "], \"allocation\": {\"trainers\": 2}"),
+     SL_EINVAL,
+     {"found \"nccl\" with as many as 2 trainers", "device 1 is a CPU device",
+      "set allocation.trainers to at most 1"}},
+    {NCCL("\"devices\": [" GPU0 ", " GPU1 ", " GPU1 "]"),
+     SL_EINVAL,
+     {"as many as 2 trainers", "device 1 and device 2 are both on GPU 1",
+      "set allocation.trainers to at most 1"}},
+    {NCCL("\"devices\": [" GPU0 ", " GPU1 ", " GPU1
+          "], \"schedule\": [" ENTRY("1", "0", "1", "2") "], \"allocation\": {\"samplers\": 2}"),
+     SL_EINVAL,
+     {"as many as 2 trainers", "device 1 and device 2 are both on GPU 1"}},
+
     // devices
     {JOB(", \"devices\": []"), SL_EINVAL, {"devices: found 0 devices", "1 to 64", "\"auto\""}},
-    {JOB(", \"devices\": \"all\""), SL_EINVAL, {"devices: found string \"all\"", "or \"auto\""}},
+    {JOB(", \"devices\": \"all\""),
+     SL_EINVAL,
+     {"devices: found string \"all\"", "\"auto\" or \"cpu\""}},
     {JOB(", \"devices\": 2"), SL_EINVAL, {"devices: found number 2"}},
     {JOB(", \"devices\": [0]"), SL_EINVAL, {"devices[0]: found number 0", "an object"}},
     {JOB(", \"devices\": [{\"cores\": 0}]"), SL_EINVAL, {"devices[0].kind: missing"}},
@@ -353,9 +393,26 @@ static const struct mistake mistakes[] = {
     {CPU("\"core\": 0"),
      SL_EINVAL,
      {"devices[0].core: unknown key", "did you mean devices[].cores?"}},
+    {JOB(", \"devices\": \"cpus\""), SL_EINVAL, {"did you mean \"cpu\"?"}},
+    {JOB(", \"devices\": [{\"kind\": \"gpu\", \"index\": 0}]"),
+     SL_EINVAL,
+     {"devices[0].kind: found string \"gpu\"", "wanted \"cpu\" or \"cuda\""}},
     {JOB(", \"devices\": [{\"kind\": \"cuda\", \"cores\": 0}]"),
      SL_EINVAL,
-     {"devices[0].kind: found string \"cuda\"", "wanted \"cpu\""}},
+     {"devices[0].index: missing, wanted a whole number from 0 to 63", "sluice doctor"}},
+    {JOB(", \"devices\": [{\"kind\": \"cuda\", \"index\": 64}]"),
+     SL_EINVAL,
+     {"devices[0].index: found number 64", "from 0 to 63"}},
+    {JOB(", \"devices\": [" CPU0 ", {\"kind\": \"cpu\", \"index\": 0, \"cores\": 0}]"),
+     SL_EINVAL,
+     {"devices[1].index: found number 0 with devices[1].kind \"cpu\"", "only with \"cuda\"",
+      "set devices[1].kind to \"cuda\""}},
+    {JOB(", \"devices\": [" GPU0 ", " CPU0 "]"),
+     SL_EINVAL,
+     {"devices[1].kind: found \"cpu\" after \"cuda\"", "wanted CPU devices first", "sort"}},
+    {JOB(", \"devices\": [" GPU0 "], \"allocation\": {\"switching\": false}"),
+     SL_EINVAL,
+     {"allocation.switching: found false with 1 device"}},
     {CPU("\"cores\": -1"), SL_EINVAL, {"devices[0].cores: found number -1"}},
     {CPU("\"cores\": 1024"), SL_EINVAL, {"devices[0].cores: found number 1024"}},
     {CPU("\"cores\": 0.5"), SL_EINVAL, {"devices[0].cores: found number 0.5"}},
@@ -464,6 +521,7 @@ static const char *const harmless[] = {
     JOB(", \"sampler\": {\"paths\": 10, \"length\": 3, \"restart\": 0.5}"),
     JOB(", \"updates\": {\"staleness\": 4}"),
     JOB(", \"updates\": {\"mode\": \"async\", \"batches_per_update\": 1}"),
+    JOB(", \"updates\": {\"mode\": \"async\", \"exchange\": \"board\"}"),
     JOB(", \"epochs\": 1, \"cache\": {\"presample_epochs\": 1, \"ratio\": \"auto\","
         " \"report_optimal\": false}"),
 };

@@ -23,7 +23,7 @@ static const char job[] =
     " \"sampler\": {\"kind\": \"walk\", \"fanout\": [10, -1], \"batch_size\": 1000,\n"
     "             \"paths\": 5, \"length\": 4, \"restart\": 0.3},\n"
     " \"optimizer\": {\"kind\": \"sgd\", \"lr\": 0.1, \"weight_decay\": 5e-4, \"momentum\": 0.9},\n"
-    " \"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4},\n"
+    " \"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4, \"exchange\": \"board\"},\n"
     " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": \"1.5MiB\"},\n"
     "             {\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cpu\", \"cores\": 0}],\n"
     " \"cache\": {\"policy\": \"presc\", \"presample_epochs\": 2, \"ratio\": 0.25,\n"
@@ -202,6 +202,9 @@ START_TEST(damaged_overrides_are_refused_or_right)
         "schedule=[{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1}]",
         "cache.ratio=auto",
         "devices=auto",
+        "devices=cpu",
+        "devices=[{\"kind\": \"cuda\", \"index\": 1, \"memory\": \"1GiB\"}]",
+        "devices[0].index=1",
     };
     static struct sl_config config;
     char path[64], text[TEXT_BYTES + 1];

@@ -66,6 +66,11 @@ static const char *const jobs[] = {
     // one device
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"},"
     " \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}]}",
+    // GPUs, with and without what may be left out
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"precision\": \"tf32\","
+    " \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 3},"
+    " {\"kind\": \"cuda\", \"index\": 63, \"cores\": 0, \"memory\": \"8GiB\"}]}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"devices\": \"cpu\"}",
 };
 
 START_TEST(the_resolved_job_parses_back_to_the_same)
@@ -77,8 +82,10 @@ START_TEST(the_resolved_job_parses_back_to_the_same)
     parse(text, &second);
     char *again = sl_config_to_json(&second);
     ck_assert_str_eq(text, again);
-    ck_assert(!second.devices_auto); // the only thing that a resolved text can not say
+    // the only things that a resolved text can not say
+    ck_assert(!second.devices_auto && !second.devices_cpu);
     second.devices_auto = first.devices_auto;
+    second.devices_cpu = first.devices_cpu;
     ck_assert_mem_eq(&first, &second, sizeof first);
     free(text);
     free(again);

@@ -63,7 +63,8 @@ START_TEST(every_key_reaches_its_field)
           "              \"paths\": 1024, \"length\": 64, \"restart\": 0.75},"
           "\"optimizer\": {\"kind\": \"sgd\", \"lr\": 0.1, \"weight_decay\": 5e-4,"
           "                \"momentum\": 0.9},"
-          "\"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4},"
+          "\"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 4,"
+          " \"exchange\": \"board\"},"
           "\"cache\": {\"policy\": \"presc\", \"presample_epochs\": 999999, \"ratio\": 0.0625,"
           "            \"report_optimal\": true},"
           "\"devices\": [{\"kind\": \"cpu\", \"cores\": \"0\", \"memory\": \"1.5MiB\"},"
@@ -97,6 +98,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert(config.optimizer.lr == 0.1 && config.optimizer.weight_decay == 5e-4);
     ck_assert(config.optimizer.momentum == 0.9);
     ck_assert_uint_eq(config.updates.batches_per_update, 4);
+    ck_assert_int_eq(config.updates.exchange, SL_EXCHANGE_BOARD);
     ck_assert(!config.devices_auto);
     ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
     ck_assert_uint_eq(config.cache.presample_epochs, 999999);
@@ -264,6 +266,7 @@ START_TEST(auto_devices_are_the_physical_cores)
 {
     struct sl_cores physical;
     ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    sl_cores_keep_quota(&physical, sl_cores_quota());
     parse(MINIMAL);
     uint32_t cores = 0;
     for (uint32_t d = 0; d < config.n_devices; d++) {
@@ -367,6 +370,7 @@ START_TEST(auto_devices_use_all_cores_in_turn)
     struct sl_cores physical;
     uint16_t cores[SL_CORES_MAX];
     ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
+    sl_cores_keep_quota(&physical, sl_cores_quota());
     uint32_t n = sl_cores_list(&physical, cores, SL_CORES_MAX);
     if (n > 32) {
         printf("SKIP: %u cores are enough for 64 devices of one or more\n", n);
@@ -622,6 +626,7 @@ START_TEST(the_words_have_names)
     ck_assert_str_eq(sl_model_kind_name(SL_MODEL_GCN), "gcn");
     ck_assert_str_eq(sl_model_kind_name((enum sl_model_kind)77), "unknown");
     ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CPU), "cpu");
+    ck_assert_str_eq(sl_device_kind_name(SL_DEVICE_CUDA), "cuda");
 }
 END_TEST
 

@@ -171,7 +171,7 @@ static const struct {
     {".model=5", {"unknown key"}},
     {"devices[].kind=cpu", {"devices[].kind"}},
     {"devices[7].kind=cpu", {"devices[7].kind", "wanted a list that has this entry"}},
-    {"devices[0].cpu=5", {"unknown key", "the keys of devices[] are kind, cores, memory"}},
+    {"devices[0].cpu=5", {"unknown key", "the keys of devices[] are kind, index, cores, memory"}},
     {"devices[99999999999999999999].kind=cpu", {"wanted a list that has this entry"}},
     {"schedule[0].epoch=1", {"schedule[0].epoch", "wanted a list that has this entry", "schedule"}},
     {"schedule[0].epochs=1", {"unknown key", "did you mean schedule[].epoch?"}},

@@ -2,13 +2,17 @@
 #include "common/device/cores.h"
 
 #include <check.h>
+#include <ftw.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/error.h"
+#include "tests/unit/fake_root.h"
 
 // text, its shortest form, number of cores
 static const struct {
@@ -238,6 +242,113 @@ START_TEST(a_core_that_is_not_there_can_not_be_had)
 }
 END_TEST
 
+// --- the quota, of made-up machines --------------------------------------------------------------
+
+static void put_v2(const char *path)
+{
+    char line[128];
+    snprintf(line, sizeof line, "0::%s\n", path);
+    put("/proc/self/cgroup", line);
+    put("/proc/self/mountinfo", "40 30 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+}
+
+static void put_v1(void)
+{
+    put("/proc/self/cgroup", "4:memory:/\n3:cpuset:/docker\n2:cpu,cpuacct:/docker/abc\n0::/\n");
+    put("/proc/self/mountinfo",
+        "31 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "32 30 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n");
+}
+
+#define CPU_V1 "/sys/fs/cgroup/cpu,cpuacct"
+
+START_TEST(without_a_control_group_there_is_no_quota)
+{
+    ck_assert(isinf(sl_cores_quota_below(root)));
+}
+END_TEST
+
+START_TEST(a_quota_is_cores_worth_of_time)
+{
+    put_v2("/job");
+    put("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+    ck_assert_double_eq(sl_cores_quota_below(root), 1.5);
+}
+END_TEST
+
+START_TEST(max_is_no_quota)
+{
+    put_v2("/job");
+    put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
+    ck_assert(isinf(sl_cores_quota_below(root)));
+}
+END_TEST
+
+START_TEST(the_tightest_quota_above_counts)
+{
+    put_v2("/a/b/c");
+    put("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+    put("/sys/fs/cgroup/a/cpu.max", "100000 50000\n");
+    ck_assert_double_eq(sl_cores_quota_below(root), 2);
+    put("/sys/fs/cgroup/a/b/cpu.max", "25000 50000\n");
+    ck_assert_double_eq(sl_cores_quota_below(root), 0.5);
+}
+END_TEST
+
+START_TEST(version_one_has_a_quota_too)
+{
+    put_v1();
+    put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "300000\n");
+    put(CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n");
+    put(CPU_V1 "/docker/cpu.cfs_quota_us", "-1\n");
+    put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
+    ck_assert_double_eq(sl_cores_quota_below(root), 3);
+}
+END_TEST
+
+START_TEST(a_nested_group_of_version_one_can_not_have_more_than_its_parent)
+{
+    put_v1();
+    put(CPU_V1 "/docker/abc/cpu.cfs_quota_us", "-1\n");
+    put(CPU_V1 "/docker/abc/cpu.cfs_period_us", "100000\n");
+    put(CPU_V1 "/docker/cpu.cfs_quota_us", "250000\n");
+    put(CPU_V1 "/docker/cpu.cfs_period_us", "100000\n");
+    ck_assert_double_eq(sl_cores_quota_below(root), 2.5);
+}
+END_TEST
+
+START_TEST(files_that_say_nothing_are_no_quota)
+{
+    put_v2("/job");
+    put("/sys/fs/cgroup/job/cpu.max", "soon\n");
+    ck_assert(isinf(sl_cores_quota_below(root)));
+    put("/sys/fs/cgroup/job/cpu.max", "100000 0\n");
+    ck_assert(isinf(sl_cores_quota_below(root)));
+}
+END_TEST
+
+static const struct {
+    const char *cores;
+    double quota;
+    const char *kept;
+} kept[] = {
+    {"0-7", INFINITY, "0-7"}, {"0-7", 8, "0-7"},     {"0-7", 3, "0-2"},
+    {"0-7", 2.5, "0-2"},      {"0-7", 2.005, "0-1"}, {"2,5,9", 1.5, "2,5"},
+    {"4-5", 0.2, "4"},        {"0-1", 64, "0-1"},    {"70-80", 2, "70-71"},
+};
+
+START_TEST(a_quota_keeps_the_lowest_cores)
+{
+    struct sl_cores set;
+    char text[64];
+    ck_assert_int_eq(sl_cores_parse(kept[_i].cores, &set), SL_OK);
+    bool some = sl_cores_keep_quota(&set, kept[_i].quota);
+    sl_cores_format(&set, text, sizeof text);
+    ck_assert_str_eq(text, kept[_i].kept);
+    ck_assert_int_eq(some, strcmp(kept[_i].cores, kept[_i].kept) != 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_cores");
@@ -257,6 +368,18 @@ int main(void)
     tcase_add_test(t, pinning_to_all_allowed_cores_changes_nothing);
     tcase_add_test(t, a_core_that_is_not_there_can_not_be_had);
     suite_add_tcase(suite, t);
+    TCase *q = tcase_create("quota");
+    tcase_set_timeout(q, 20);
+    tcase_add_checked_fixture(q, make_root, remove_root);
+    tcase_add_test(q, without_a_control_group_there_is_no_quota);
+    tcase_add_test(q, a_quota_is_cores_worth_of_time);
+    tcase_add_test(q, max_is_no_quota);
+    tcase_add_test(q, the_tightest_quota_above_counts);
+    tcase_add_test(q, version_one_has_a_quota_too);
+    tcase_add_test(q, a_nested_group_of_version_one_can_not_have_more_than_its_parent);
+    tcase_add_test(q, files_that_say_nothing_are_no_quota);
+    tcase_add_loop_test(q, a_quota_keeps_the_lowest_cores, 0, sizeof kept / sizeof kept[0]);
+    suite_add_tcase(suite, q);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);

@@ -1,6 +1,7 @@
 // Memory that is left to the process, against made-up machines: a tree of files that looks like
 // /proc and /sys/fs/cgroup.
 #include "common/base/memory.h"
+#include "tests/unit/fake_root.h"
 
 #include <check.h>
 #include <ftw.h>
@@ -12,41 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[64];
-
 #define MIB ((uint64_t)1 << 20)
-
-static void setup(void)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%.40s/sl_memory_XXXXXX", tmp ? tmp : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(root));
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-static void teardown(void)
-{
-    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static void put(const char *path, const char *text)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(full, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(full, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static void put_meminfo(void)
 {
@@ -228,7 +195,7 @@ int main(void)
     Suite *suite = suite_create("device_memory");
     TCase *t = tcase_create("memory");
     tcase_set_timeout(t, 20);
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, make_root, remove_root);
     tcase_add_test(t, without_cgroups_the_kernels_figure_counts);
     tcase_add_test(t, a_cgroup_leaves_its_limit_less_its_use);
     tcase_add_test(t, page_cache_is_not_use);

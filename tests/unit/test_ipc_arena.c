@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/board.h"
+#include "common/ipc/group.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 
@@ -42,7 +43,8 @@ START_TEST(regions_are_page_aligned_and_apart)
     ck_assert_uint_le(end, total);
     ck_assert_uint_eq(h.n_chunks, 4);
     ck_assert_uint_ge(h.region[SL_REGION_ORDER].bytes, 2 * 1001 * 4);
-    ck_assert_uint_eq(h.region[SL_REGION_ACTS].bytes, 50 * (2 * 7 + 5) * 4);
+    // Each bank begins with a page of its own.
+    ck_assert_uint_eq(h.region[SL_REGION_ACTS].bytes, 2 * 4096 + 50 * 5 * 4);
     ck_assert_uint_eq(h.region[SL_REGION_PREDICT].bytes, 333 * 3 * 4);
     ck_assert_uint_ge(h.region[SL_REGION_WORKERS].bytes, 6 * sizeof(struct sl_worker_slot));
     ck_assert_uint_ge(h.region[SL_REGION_SEATS].bytes,
@@ -81,6 +83,51 @@ START_TEST(a_spec_that_can_not_be_is_refused)
     ck_assert_int_eq(sl_arena_create(fd, &bad, &a), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "3 batches"));
     ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK); // nothing was touched
+    sl_arena_detach(&a);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_job_with_an_exchange_has_a_region_for_the_group)
+{
+    struct sl_arena_spec exchange = spec;
+    struct sl_arena_header without, with, larger;
+    exchange.exchange = 1;
+    sl_arena_layout(&spec, &without);
+    sl_arena_layout(&exchange, &with);
+    exchange.n_devices++;
+    sl_arena_layout(&exchange, &larger);
+    ck_assert_uint_eq(without.region[SL_REGION_GROUP].bytes, 0);
+    ck_assert_uint_eq(with.region[SL_REGION_GROUP].bytes, sl_group_bytes(&with.spec));
+    // The list of members, and on each device a name in cache lines of its own.
+    ck_assert_uint_ge(with.region[SL_REGION_GROUP].bytes,
+                      SL_GROUP_MAX * 8 + 3 * SL_GROUP_NAME_BYTES);
+    uint64_t seat = larger.region[SL_REGION_GROUP].bytes - with.region[SL_REGION_GROUP].bytes;
+    ck_assert_uint_gt(seat, SL_GROUP_NAME_BYTES);
+    ck_assert_uint_eq(seat % 64, 0);
+    // Gradients have the slots that they have without.
+    ck_assert_uint_eq(with.region[SL_REGION_PARAMS].bytes, without.region[SL_REGION_PARAMS].bytes);
+}
+END_TEST
+
+START_TEST(an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices)
+{
+    struct sl_arena_spec bad = spec;
+    struct sl_arena a;
+    int fd = sl_arena_memfd();
+    bad.exchange = 1;
+    bad.async = 1;
+    bad.batches_per_update = 1;
+    ck_assert_int_eq(sl_arena_create(fd, &bad, &a), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "async"));
+    bad = spec;
+    bad.exchange = 1;
+    bad.n_devices = SL_GROUP_MAX + 1;
+    ck_assert_int_eq(sl_arena_create(fd, &bad, &a), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "65 devices"));
+    bad.n_devices = SL_GROUP_MAX;
+    ck_assert_msg(sl_arena_create(fd, &bad, &a) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_eq(a.h->spec.exchange, 1);
     sl_arena_detach(&a);
     close(fd);
 }
@@ -209,6 +256,8 @@ int main(void)
     tcase_add_test(c, regions_are_page_aligned_and_apart);
     tcase_add_test(c, async_mode_has_a_gradient_for_each_device);
     tcase_add_test(c, a_spec_that_can_not_be_is_refused);
+    tcase_add_test(c, a_job_with_an_exchange_has_a_region_for_the_group);
+    tcase_add_test(c, an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices);
     tcase_add_test(c, two_views_see_the_same_memory);
     tcase_add_test(c, activations_and_predictions_do_not_overlap);
     tcase_add_test(c, attaching_to_something_else_is_refused);

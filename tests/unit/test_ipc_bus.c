@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -170,17 +171,206 @@ START_TEST(a_wrong_token_is_refused)
 }
 END_TEST
 
-START_TEST(another_protocol_version_is_refused)
+// --- versions ------------------------------------------------------------------------------------
+
+static size_t pack_stop(uint8_t *frame, uint32_t protocol, uint64_t with_token)
 {
-    uint8_t frame[64];
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
     e.stop = &stop;
-    e.protocol = SL_PROTOCOL_VERSION + 1;
-    e.token = token;
-    send_raw(frame, sl__control__envelope__pack(&e, frame), 1);
+    e.protocol = protocol;
+    e.token = with_token;
+    return sl__control__envelope__pack(&e, frame);
+}
+
+static size_t pack_refused(uint8_t *frame, uint32_t protocol, char *reason)
+{
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Refused refused = SL__CONTROL__REFUSED__INIT;
+    refused.protocol = protocol;
+    refused.reason = reason;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_REFUSED;
+    e.refused = &refused;
+    e.protocol = protocol;
+    return sl__control__envelope__pack(&e, frame);
+}
+
+// A program of another version: asks and keeps its socket open for the answer.
+struct other {
+    void *context, *socket;
+};
+
+static void other_open(struct other *o, int type)
+{
+    int wait_ms = SOON_MS, linger = 0;
+    o->context = zmq_ctx_new();
+    o->socket = zmq_socket(o->context, type);
+    zmq_setsockopt(o->socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    zmq_setsockopt(o->socket, ZMQ_LINGER, &linger, sizeof linger);
+    ck_assert_int_eq((type == ZMQ_ROUTER ? zmq_bind : zmq_connect)(o->socket, endpoint), 0);
+}
+
+static void other_close(struct other *o)
+{
+    zmq_close(o->socket);
+    zmq_ctx_term(o->context);
+}
+
+static void expect_refused(struct other *o, uint64_t with_token)
+{
+    uint8_t frame[1024];
+    int n = zmq_recv(o->socket, frame, sizeof frame, 0);
+    ck_assert_int_gt(n, 0);
+    Sl__Control__Envelope *m = sl__control__envelope__unpack(NULL, (size_t)n, frame);
+    ck_assert_ptr_nonnull(m);
+    ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_REFUSED);
+    ck_assert_uint_eq(m->protocol, SL_PROTOCOL_VERSION);
+    ck_assert_uint_eq(m->refused->protocol, SL_PROTOCOL_VERSION);
+    ck_assert_msg(m->token == with_token, "the answer carries another token than the question");
+    ck_assert_msg(strstr(m->refused->reason, "protocol") != NULL, "%s", m->refused->reason);
+    sl_bus_message_free(m);
+}
+
+START_TEST(another_protocol_version_is_answered)
+{
+    static const uint32_t versions[] = {1, 3, 1000};
+    uint8_t frame[64];
+    struct other o;
+    other_open(&o, ZMQ_DEALER);
+    for (uint64_t i = 0; i < 3; i++) {
+        // The version is seen before the token: a program of another version need not know it.
+        size_t n = pack_stop(frame, versions[i], 99 + i);
+        ck_assert_int_ge(zmq_send(o.socket, frame, n, 0), 0);
+        expect_refusals(i + 1);
+        expect_refused(&o, 99 + i);
+    }
+    other_close(&o);
+}
+END_TEST
+
+START_TEST(what_is_no_envelope_or_of_a_stranger_hears_nothing)
+{
+    uint8_t frame[64];
+    struct other o;
+    int wait_ms = QUIET_MS;
+    other_open(&o, ZMQ_DEALER);
+    zmq_setsockopt(o.socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    zmq_send(o.socket, "\xff\xff\xff", 3, 0);
+    zmq_send(o.socket, frame, pack_stop(frame, 0, token), 0); // no version
+    zmq_send(o.socket, frame, pack_stop(frame, 123456, token), 0);
+    zmq_send(o.socket, frame, pack_stop(frame, SL_PROTOCOL_VERSION, token + 1), 0);
+    expect_refusals(4);
+    ck_assert_int_lt(zmq_recv(o.socket, frame, sizeof frame, 0), 0);
+    other_close(&o);
+}
+END_TEST
+
+START_TEST(refused_is_never_answered)
+{
+    uint8_t frame[256];
+    struct other o;
+    int wait_ms = QUIET_MS;
+    other_open(&o, ZMQ_DEALER);
+    zmq_setsockopt(o.socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    zmq_send(o.socket, frame, pack_refused(frame, 1, "no"), 0);
+    zmq_send(o.socket, frame, pack_refused(frame, 3, "no"), 0);
+    expect_refusals(2);
+    ck_assert_int_lt(zmq_recv(o.socket, frame, sizeof frame, 0), 0);
+    other_close(&o);
+}
+END_TEST
+
+START_TEST(who_asks_a_daemon_of_another_version_learns_both)
+{
+    uint8_t name[64], frame[1024];
+    struct other o;
+    struct sl_bus *client;
+    Sl__Control__Envelope *m;
+    uint64_t unused;
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
+    other_open(&o, ZMQ_ROUTER); // a daemon of protocol 3
+    ck_assert_int_eq(sl_bus_connect(endpoint, token, &client), SL_OK);
+    ck_assert_int_eq(send_log(client, NULL, "hello"), SL_OK);
+    int n = zmq_recv(o.socket, name, sizeof name, 0);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_gt(zmq_recv(o.socket, frame, sizeof frame, 0), 0);
+    zmq_send(o.socket, name, (size_t)n, ZMQ_SNDMORE);
+    zmq_send(o.socket, frame, pack_refused(frame, 3, "this is\x1b[2J sluice 9"), 0);
+    ck_assert_int_eq(sl_bus_receive(client, SOON_MS, NULL, &m), SL_EPROTO);
+    const char *text = sl_error_message();
+    ck_assert_msg(strstr(text, "protocol 3") && strstr(text, "protocol 2"), "%s", text);
+    ck_assert_msg(strstr(text, "sluice 9") && strstr(text, "start the daemon again"), "%s", text);
+    ck_assert_msg(!strchr(text, 0x1b), "control characters reach the terminal");
+    // A message of another version that is no refusal says the same.
+    zmq_send(o.socket, name, (size_t)n, ZMQ_SNDMORE);
+    zmq_send(o.socket, frame, pack_stop(frame, 3, token), 0);
+    ck_assert_int_eq(sl_bus_receive(client, SOON_MS, NULL, &m), SL_EPROTO);
+    sl_bus_close(client, 0);
+    other_close(&o);
+}
+END_TEST
+
+// --- routes --------------------------------------------------------------------------------------
+
+START_TEST(an_answer_carries_the_route_back)
+{
+    struct sl_bus *daemon_side = join(token), *direct = join(token);
+    struct sl_bus_peer forwarded, peer;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
+    uint8_t route[SL_BUS_NAME_BYTES] = {1, 2, 3, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
+    e.log_line = &line;
+    e.route.data = route;
+    e.route.len = sizeof route;
+    ck_assert_int_eq(sl_bus_send(daemon_side, NULL, &e), SL_OK);
+    expect_text(broker, &forwarded, "");
+    ck_assert_uint_eq(forwarded.n_route, sizeof route);
+    ck_assert_mem_eq(forwarded.route, route, sizeof route);
+    ck_assert_int_eq(send_log(direct, NULL, "direct"), SL_OK);
+    expect_text(broker, &peer, "direct");
+    ck_assert_uint_eq(peer.n_route, 0);
+    ck_assert(!sl_bus_same_peer(&peer, &forwarded));
+
+    // One body for both: the route of the first is not the second's.
+    e.route.len = 0;
+    e.route.data = NULL;
+    ck_assert_int_eq(sl_bus_send(broker, &forwarded, &e), SL_OK);
+    ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
+    Sl__Control__Envelope *m = expect(daemon_side, NULL);
+    ck_assert_uint_eq(m->route.len, sizeof route);
+    ck_assert_mem_eq(m->route.data, route, sizeof route);
+    sl_bus_message_free(m);
+    m = expect(direct, NULL);
+    ck_assert_uint_eq(m->route.len, 0);
+    sl_bus_message_free(m);
+    sl_bus_close(daemon_side, 0);
+    sl_bus_close(direct, 0);
+}
+END_TEST
+
+START_TEST(a_route_that_is_too_long_is_refused)
+{
+    struct sl_bus *worker = join(token);
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
+    uint8_t route[SL_BUS_NAME_BYTES + 1] = {0};
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
+    e.log_line = &line;
+    e.route.data = route;
+    e.route.len = sizeof route;
+    ck_assert_int_eq(sl_bus_send(worker, NULL, &e), SL_OK);
     expect_refusals(1);
+    sl_bus_close(worker, 0);
+}
+END_TEST
+
+START_TEST(a_peer_that_is_none_is_an_error)
+{
+    struct sl_bus_peer nobody = {0}, wild = {.id = {9, 1, 2, 3}, .n = 4};
+    ck_assert_int_eq(send_log(broker, &nobody, "anybody?"), SL_EAGAIN);
+    ck_assert_int_eq(send_log(broker, &wild, "anybody?"), SL_EAGAIN);
 }
 END_TEST
 
@@ -388,6 +578,31 @@ START_TEST(closing_delivers_the_last_message)
 }
 END_TEST
 
+// libzmq would end the process.
+START_TEST(without_descriptors_there_is_an_error)
+{
+    struct rlimit limit;
+    struct sl_bus *bus;
+    int next = dup(0);
+    close(next);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    char name[128];
+    uint64_t secret;
+    sl_bus_new_endpoint(name, sizeof name, &secret);
+    for (int left = 0; left < 12; left++) {
+        limit.rlim_cur = (rlim_t)(next + left);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        ck_assert_int_eq(sl_bus_bind(name, secret, &bus), SL_EAGAIN);
+        ck_assert_ptr_null(bus);
+        ck_assert_int_eq(sl_bus_connect(name, secret, &bus), SL_EAGAIN);
+    }
+    limit.rlim_cur = (rlim_t)(next + 16);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(sl_bus_bind(name, secret, &bus), SL_OK);
+    sl_bus_close(bus, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("ipc bus");
@@ -401,7 +616,13 @@ int main(void)
     tcase_add_test(t, an_endpoint_has_one_broker);
     tcase_add_test(t, a_bad_endpoint_is_named);
     tcase_add_test(t, a_wrong_token_is_refused);
-    tcase_add_test(t, another_protocol_version_is_refused);
+    tcase_add_test(t, another_protocol_version_is_answered);
+    tcase_add_test(t, what_is_no_envelope_or_of_a_stranger_hears_nothing);
+    tcase_add_test(t, refused_is_never_answered);
+    tcase_add_test(t, who_asks_a_daemon_of_another_version_learns_both);
+    tcase_add_test(t, an_answer_carries_the_route_back);
+    tcase_add_test(t, a_route_that_is_too_long_is_refused);
+    tcase_add_test(t, a_peer_that_is_none_is_an_error);
     tcase_add_test(t, an_envelope_without_body_is_refused);
     tcase_add_test(t, garbage_is_refused_and_counted);
     tcase_add_test(t, an_oversized_message_is_never_delivered);
@@ -413,6 +634,7 @@ int main(void)
     tcase_add_test(t, the_descriptor_wakes_a_loop);
     tcase_add_test(t, many_messages_arrive_in_order);
     tcase_add_test(t, closing_delivers_the_last_message);
+    tcase_add_test(t, without_descriptors_there_is_an_error);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

@@ -22,50 +22,6 @@ static void teardown(void)
     fixture_free(&fx);
 }
 
-static const struct sl_draw_plan plans[] = {
-    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7},
-    {.n_hops = 3, .fanout = {15, 10, 5}, .stream = SL_RNG_SAMPLE, .seed = 7, .degrees = true},
-    {.n_hops = 1, .fanout = {3}, .stream = SL_RNG_EVAL_SAMPLE, .seed = UINT64_C(1) << 40},
-    {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_SAMPLE, .seed = 1, .degrees = true},
-    {.n_hops = 2, .fanout = {100, 70}, .stream = SL_RNG_SAMPLE, .seed = 1},
-    {.n_hops = 4, .fanout = {-1, 1, 2, 1000}, .stream = SL_RNG_SAMPLE, .seed = 3},
-    {.n_hops = 8, .fanout = {2, 2, 2, 2, 2, 2, 2, 2}, .stream = SL_RNG_SAMPLE, .seed = 5},
-    {.kind = SL_SAMPLER_WEIGHTED,
-     .n_hops = 3,
-     .fanout = {15, 10, 5},
-     .stream = SL_RNG_SAMPLE,
-     .seed = 7,
-     .degrees = true},
-    {.kind = SL_SAMPLER_WEIGHTED,
-     .n_hops = 2,
-     .fanout = {-1, 100},
-     .stream = SL_RNG_EVAL_SAMPLE,
-     .seed = 2},
-    {.kind = SL_SAMPLER_WALK,
-     .n_hops = 3,
-     .fanout = {5, 4, 3},
-     .stream = SL_RNG_SAMPLE,
-     .seed = 7,
-     .paths = 8,
-     .length = 3,
-     .restart = 0.3f},
-    {.kind = SL_SAMPLER_WALK, // all that were met; fewer steps than were asked for neighbours
-     .n_hops = 2,
-     .fanout = {-1, 1000},
-     .stream = SL_RNG_SAMPLE,
-     .seed = 9,
-     .degrees = true,
-     .paths = 5,
-     .length = 2},
-    {.kind = SL_SAMPLER_WALK, // one edge a row, at most
-     .n_hops = 1,
-     .fanout = {1},
-     .stream = SL_RNG_SAMPLE,
-     .paths = 1,
-     .length = 1,
-     .restart = 1},
-};
-
 static uint32_t degree_of(uint32_t v)
 {
     return (uint32_t)(fx.indptr[v + 1] - fx.indptr[v]);
@@ -257,7 +213,7 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
 START_TEST(a_block_keeps_what_the_format_promises)
 {
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 100, 1000};
-    const struct sl_draw_plan *plan = &plans[_i];
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *train = fx.split[SL_SPLIT_TRAIN];
     for (size_t c = 0; c < SL_COUNT_OF(counts); c++) {
         uint32_t batch = (uint32_t)c, n = counts[c];
@@ -276,7 +232,7 @@ END_TEST
 // What a GCN that drops a graph's own self-loops asks for; what is drawn stays the same.
 START_TEST(degrees_are_without_self_loops_that_were_looked_for)
 {
-    const struct sl_draw_plan *plan = &plans[1];
+    const struct sl_draw_plan *plan = &fixture_plans[1];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     for (uint32_t v = 0; v < N; v++)
         for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1] && e < fx.indptr[v] + v % 3; e++)
@@ -306,7 +262,7 @@ END_TEST
 // In the place of class numbers, and of no influence on what is drawn.
 START_TEST(several_labels_a_seed_are_a_row_of_floats)
 {
-    const struct sl_draw_plan *plan = &plans[_i];
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 3;
     struct sl_dataset *ds = &fx.topology.dataset;
     struct sl_block *plain = fixture_draw(&drawer, plan, 2, 1, seeds, 50);
@@ -331,7 +287,7 @@ END_TEST
 
 START_TEST(equal_batches_are_equal_bytes)
 {
-    const struct sl_draw_plan *plan = &plans[_i];
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN] + 77;
     struct sl_block *want = fixture_draw(&drawer, plan, 3, 4, seeds, 200);
     uint64_t bytes = want->bytes;
@@ -341,7 +297,7 @@ START_TEST(equal_batches_are_equal_bytes)
         uint64_t wanted;
         memset(memory, 0xa5 + (int)where, bytes + 8192);
         // Something else in between: the drawer remembers nothing of it.
-        free(fixture_draw(&drawer, &plans[0], where, 1, seeds + 5, 300));
+        free(fixture_draw(&drawer, &fixture_plans[0], where, 1, seeds + 5, 300));
         ck_assert_int_eq(sl_drawer_draw(&drawer, plan, 3, 4, seeds, 200, b, bytes, &wanted), SL_OK);
         ck_assert_uint_eq(b->bytes, bytes);
         ck_assert_int_eq(memcmp(b, want, bytes), 0);
@@ -370,7 +326,7 @@ END_TEST
 
 START_TEST(other_batches_are_other_blocks)
 {
-    const struct sl_draw_plan *plan = &plans[0];
+    const struct sl_draw_plan *plan = &fixture_plans[0];
     struct sl_draw_plan seed = *plan, stream = *plan;
     seed.seed++;
     stream.stream = SL_RNG_EVAL_SAMPLE;
@@ -404,7 +360,7 @@ END_TEST
 
 START_TEST(memory_that_is_too_small)
 {
-    const struct sl_draw_plan *plan = &plans[_i];
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     struct sl_block *want = fixture_draw(&drawer, plan, 3, 4, seeds, 150);
     uint64_t bytes = want->bytes, wanted;
@@ -475,7 +431,7 @@ static uint64_t digest_of(const struct sl_block *b)
 
 START_TEST(ranks_stand_behind_the_sample_and_leave_it_alone)
 {
-    const struct sl_draw_plan *plan = &plans[_i];
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     static uint32_t rank_of[N];
     const struct sl_rank_index index = some_ranks(rank_of);
@@ -550,7 +506,8 @@ END_TEST
 START_TEST(scratch_memory_is_that_of_the_largest_batch)
 {
     uint64_t before = sl_drawer_bytes(&drawer);
-    struct sl_block *b = fixture_draw(&drawer, &plans[0], 0, 0, fx.split[SL_SPLIT_TRAIN], 1000);
+    struct sl_block *b =
+        fixture_draw(&drawer, &fixture_plans[0], 0, 0, fx.split[SL_SPLIT_TRAIN], 1000);
     ck_assert_uint_gt(sl_drawer_bytes(&drawer), before + b->n_input * 4ull);
     ck_assert_uint_gt(drawer.copy_ns, 0);
     free(b);
@@ -562,11 +519,11 @@ END_TEST
 START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
-    free(fixture_draw(&drawer, &plans[0], 0, 0, seeds, 1000));
+    free(fixture_draw(&drawer, &fixture_plans[0], 0, 0, seeds, 1000));
     const uint32_t *nodes = drawer.nodes;
     size_t map_bytes = sl_idmap_bytes(drawer.map);
     for (uint32_t batch = 1; batch < 30; batch++)
-        free(fixture_draw(&drawer, &plans[0], 0, batch, seeds + batch, 900));
+        free(fixture_draw(&drawer, &fixture_plans[0], 0, batch, seeds + batch, 900));
     ck_assert_ptr_eq(drawer.nodes, nodes);
     ck_assert_uint_eq(sl_idmap_bytes(drawer.map), map_bytes);
 }
@@ -577,11 +534,13 @@ START_TEST(seeds_that_can_not_be)
     uint64_t wanted, capacity = 1 << 20;
     struct sl_block *b = fixture_alloc(capacity);
     const uint32_t twice[] = {1, 2, 1}, outside[] = {1, N}, far[] = {UINT32_MAX};
-    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, twice, 3, b, capacity, &wanted),
-                     SL_EPROTO);
-    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, outside, 2, b, capacity, &wanted),
-                     SL_EPROTO);
-    ck_assert_int_eq(sl_drawer_draw(&drawer, &plans[0], 0, 0, far, 1, b, capacity, &wanted),
+    ck_assert_int_eq(
+        sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, twice, 3, b, capacity, &wanted),
+        SL_EPROTO);
+    ck_assert_int_eq(
+        sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, outside, 2, b, capacity, &wanted),
+        SL_EPROTO);
+    ck_assert_int_eq(sl_drawer_draw(&drawer, &fixture_plans[0], 0, 0, far, 1, b, capacity, &wanted),
                      SL_EPROTO);
     free(b);
 }
@@ -591,8 +550,8 @@ START_TEST(a_graph_without_edges)
 {
     memset(fx.indptr, 0, (N + 1) * sizeof *fx.indptr);
     const uint32_t seeds[] = {3, 1, 2};
-    struct sl_block *b = fixture_draw(&drawer, &plans[1], 0, 0, seeds, 3);
-    expect_block(b, &plans[1], 0, 0, seeds, 3);
+    struct sl_block *b = fixture_draw(&drawer, &fixture_plans[1], 0, 0, seeds, 3);
+    expect_block(b, &fixture_plans[1], 0, 0, seeds, 3);
     ck_assert_uint_eq(b->n_input, 3);
     ck_assert_uint_eq(b->n_edges, 0);
     free(b);
@@ -610,7 +569,7 @@ int main(void)
 {
     Suite *s = suite_create("sampler_draw");
     TCase *c = tcase_create("draw");
-    int n_plans = (int)SL_COUNT_OF(plans);
+    int n_plans = (int)SL_COUNT_OF(fixture_plans);
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, a_block_keeps_what_the_format_promises, 0, n_plans);

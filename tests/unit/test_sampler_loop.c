@@ -182,8 +182,7 @@ static uint32_t rank_of(uint32_t v)
     return v >= N - HOT ? v - (N - HOT) + HOTTEST : SL_RANK_NONE;
 }
 
-static void mark_cell(const struct sl_drawer *d, uint32_t generation, struct sl_block *b,
-                      uint64_t bytes)
+static void mark_cell(struct sl_drawer *d, uint32_t generation, struct sl_block *b, uint64_t bytes)
 {
     struct sl_marker m = {0};
     EXPECT(sl_marker_refresh(&m, &arena, N) == SL_OK, "index");
@@ -236,6 +235,10 @@ static void take_and_compare(struct sl_drawer *d, uint32_t cell, const struct sl
     EXPECT(e->digest == (config.digest ? digest : 0), "batch %u: digest", cell);
     EXPECT(e->ready_at_ns > 0 && e->sample_ns > 0 && e->copy_ns > 0 && e->sampler >= 1,
            "batch %u: times", cell);
+    EXPECT(e->sampling_at_ns > 0 &&
+               e->sampling_at_ns + e->sample_wait_ns + e->sample_ns + e->copy_ns + e->mark_ns <=
+                   e->ready_at_ns,
+           "batch %u: its parts take longer than all of it", cell);
     EXPECT(!(spec->rank_generation || spec->count_visits) || e->mark_ns > 0, "batch %u: mark",
            cell);
     free(want);

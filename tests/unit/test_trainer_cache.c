@@ -11,6 +11,8 @@ enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
 struct scene {
     struct fixture_graph g;
     struct farm f;
+    struct sl_compute compute;
+    struct sl_pulse pulse;
     struct sl_cache cache;
     struct sl_seat *seat;
     void *half; // features of two bytes, or NULL
@@ -37,8 +39,10 @@ static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint3
     struct sl_config c = farm_job(2);
     farm_init(&s->f, &c, &s->g, kernels);
     s->seat = farm_seat(&s->f, DEVICE);
-    sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds, kernels,
-                  NULL);
+    s->compute = (struct sl_compute){sl_device_host(), kernels};
+    s->pulse = (struct sl_pulse){.arena = &s->f.arena};
+    sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds,
+                  &s->compute, &s->pulse);
 }
 
 static void scene_fini(struct scene *s)
@@ -179,7 +183,7 @@ START_TEST(filling_stops_with_the_job)
     struct scene s;
     _Atomic bool stop = true;
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
-    s.cache.stop = &stop;
+    s.pulse.stop = &stop;
     farm_publish_order(&s.f, 1);
     ask(&s, 100);
     ck_assert_uint_eq(s.cache.n_rows, 0);
@@ -244,8 +248,9 @@ START_TEST(features_are_the_same_with_any_cache)
         const struct sl_dataset *ds = &s.g.ds;
         uint64_t row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
         struct sl_block *b = ranked_block(&s, 1);
-        struct sl_gather gather = {.dataset = ds, .kernels = s.f.kernels};
-        struct sl_feature_buffer plain = {0}, cached = {0};
+        struct sl_gather gather;
+        sl_gather_init(&gather, &s.compute, ds, SL_GATHER_FASTER);
+        struct sl_batch_buffer plain = {0}, cached = {0};
         struct sl_gathered result;
         ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &plain, &result), SL_OK);
         ck_assert_uint_eq(result.hits, 0);
@@ -261,11 +266,11 @@ START_TEST(features_are_the_same_with_any_cache)
             ck_assert_uint_eq(result.hit_bytes, hits * row_bytes);
             ck_assert_uint_eq(result.miss_bytes, (b->n_input - hits) * row_bytes);
             ck_assert_int_eq(
-                memcmp(cached.p, plain.p, (uint64_t)b->n_input * ds->feat_dim * sizeof(float)), 0);
-            memset(cached.p, 0x5a, cached.bytes);
+                memcmp(cached.x, plain.x, (uint64_t)b->n_input * ds->feat_dim * sizeof(float)), 0);
+            memset(cached.x, 0x5a, cached.features.bytes);
         }
-        sl_feature_buffer_fini(&plain);
-        sl_feature_buffer_fini(&cached);
+        sl_batch_buffer_fini(&plain);
+        sl_batch_buffer_fini(&cached);
         sl_gather_fini(&gather);
         free(b);
         scene_fini(&s);
@@ -284,19 +289,20 @@ START_TEST(hits_come_from_the_cache_and_misses_from_the_store)
     for (uint32_t i = 0; i < s.cache.n_rows * FEATURES; i++)
         rows[i] += 1000;
     struct sl_block *b = ranked_block(&s, 1);
-    struct sl_gather gather = {.dataset = &s.g.ds, .kernels = sl_kernels_cpu()};
-    struct sl_feature_buffer buffer = {0};
+    struct sl_gather gather;
+    sl_gather_init(&gather, &s.compute, &s.g.ds, SL_GATHER_FASTER);
+    struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
     for (uint32_t i = 0; i < b->n_input; i++)
-        ck_assert((buffer.p[i * FEATURES] > 500) == (sl_block_ranks(b)[i] < NODES / 2));
+        ck_assert((buffer.x[i * FEATURES] > 500) == (sl_block_ranks(b)[i] < NODES / 2));
     // Nothing grows the second time.
-    const float *p = buffer.p;
-    const uint32_t *lists = gather.lists;
+    const float *p = buffer.x;
+    const void *lists = gather.lists.p;
     ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
-    ck_assert_ptr_eq(buffer.p, p);
-    ck_assert_ptr_eq(gather.lists, lists);
-    sl_feature_buffer_fini(&buffer);
+    ck_assert_ptr_eq(buffer.x, p);
+    ck_assert_ptr_eq(gather.lists.p, lists);
+    sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
     free(b);
     scene_fini(&s);
@@ -314,11 +320,12 @@ START_TEST(vertex_that_the_store_has_not_is_an_error)
     while (sl_block_ranks(b)[at] < 1)
         at++;
     ((uint32_t *)(void *)((char *)b + b->nodes_offset))[at] = NODES;
-    struct sl_gather gather = {.dataset = &s.g.ds, .kernels = sl_kernels_cpu()};
-    struct sl_feature_buffer buffer = {0};
+    struct sl_gather gather;
+    sl_gather_init(&gather, &s.compute, &s.g.ds, SL_GATHER_FASTER);
+    struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_ERANGE);
-    sl_feature_buffer_fini(&buffer);
+    sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
     free(b);
     scene_fini(&s);

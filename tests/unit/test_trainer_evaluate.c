@@ -89,7 +89,7 @@ static void compare_with_blocks(struct fixture_graph *g, const struct sl_config 
     float *x = fixture_input(&g->ds, b);
     struct sl_loss_result wanted;
     const float *outputs;
-    ck_assert_int_eq(sl_model_evaluate(&m, params, b, x, &wanted, &outputs), SL_OK);
+    ck_assert_int_eq(sl_model_evaluate(&m, params, sl_block_here(b), x, &wanted, &outputs), SL_OK);
     for (uint64_t i = 0; i < test->n * CLASSES; i++)
         ck_assert_float_eq_tol(found.outputs[i], outputs[i], 1e-4f * (1 + fabsf(outputs[i])));
     for (uint64_t i = 0; i < test->n; i++) {

@@ -12,6 +12,9 @@ static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_
     }
 }
 
+// What the thread borrows: there is one in a test at a time.
+static struct sl_gather gather;
+
 // The extracting thread of worker 1.
 static void start(struct farm *f, struct sl_extract *x)
 {
@@ -19,9 +22,18 @@ static void start(struct farm *f, struct sl_extract *x)
                                          .worker = 1,
                                          .device = 3,
                                          .dataset = &f->g->ds,
-                                         .kernels = sl_kernels_ref(),
-                                         .model = &f->model};
+                                         .compute = {sl_device_host(), sl_kernels_ref()},
+                                         .gather = &gather,
+                                         .model = &f->model,
+                                         .pulse = &f->pulse};
+    sl_gather_init(&gather, &spec.compute, spec.dataset, SL_GATHER_FASTER);
     ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
+}
+
+static void stop(struct sl_extract *x)
+{
+    sl_extract_stop(x);
+    sl_gather_fini(&gather);
 }
 
 // All cells of one phase sampled; the extracting thread runs. per_update 0: async.
@@ -41,10 +53,10 @@ static void extract_init(struct farm *f, struct sl_extract *x, uint32_t per_upda
 
 static void assert_features(const struct farm *f, const struct sl_work *work)
 {
-    float *wanted = fixture_input(&f->g->ds, work->block);
-    ck_assert_int_eq(
-        memcmp(work->x, wanted, (uint64_t)work->block->n_input * FARM_FEATURES * sizeof *wanted),
-        0);
+    float *wanted = fixture_input(&f->g->ds, work->block.header);
+    ck_assert_int_eq(memcmp(work->x, wanted,
+                            (uint64_t)work->block.header->n_input * FARM_FEATURES * sizeof *wanted),
+                     0);
     free(wanted);
 }
 
@@ -80,7 +92,7 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
             break;
         farm_sleep_ms(1);
     }
-    sl_extract_stop(&x);
+    stop(&x);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
     farm_fini(&f);
 }
@@ -108,7 +120,7 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     // Idle, it takes what there is.
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 3);
-    sl_extract_stop(&x);
+    stop(&x);
     farm_fini(&f);
 }
 END_TEST
@@ -124,7 +136,7 @@ START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
     ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
     sl_extract_release(&x, &a);
-    sl_extract_stop(&x);
+    stop(&x);
     farm_fini(&f);
 }
 END_TEST
@@ -152,7 +164,7 @@ START_TEST(share_counts_those_that_work_now)
     sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_ASLEEP);
     wait_for_state(&f, seq, 3, SL_CELL_TRAINING);
     sl_extract_release(&x, &a);
-    sl_extract_stop(&x);
+    stop(&x);
     farm_fini(&f);
 }
 END_TEST
@@ -171,7 +183,7 @@ START_TEST(broken_block_is_an_error_with_its_message)
     struct sl_work work;
     ck_assert_int_eq(sl_extract_next(&x, 5000, &work), SL_EPROTO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
-    sl_extract_stop(&x);
+    stop(&x);
     farm_fini(&f);
 }
 END_TEST

@@ -230,8 +230,8 @@ static void check_train(const struct golden *t, const char *name, const struct s
     float *x = fixture_input(&t->g.ds, b);
     float *found = fixture_alloc(s.m.n_params * sizeof *found);
     struct sl_loss_result result;
-    ck_assert_msg(sl_model_train(&s.m, s.params, b, x, found, &result) == SL_OK, "%s: %s", name,
-                  sl_error_message());
+    ck_assert_msg(sl_model_train(&s.m, s.params, sl_block_here(b), x, found, &result) == SL_OK,
+                  "%s: %s", name, sl_error_message());
     float *loss = array_of(t, name, "/loss", 1, NULL);
     ck_assert_double_eq_tol(result.loss, (double)*loss, TOLERANCE * (double)*loss);
     ck_assert_uint_eq(result.counted, 10);
@@ -258,8 +258,8 @@ static void check_forward(const struct golden *t, const char *name,
     scene_open(t, name, kernels, &s);
     struct sl_block *b = block_of(t, &s, t->seeds, t->n_seeds);
     float *x = fixture_input(&t->g.ds, b), *logits;
-    ck_assert_msg(sl_model_forward(&s.m, s.params, b, x, false, &logits) == SL_OK, "%s: %s", name,
-                  sl_error_message());
+    ck_assert_msg(sl_model_forward(&s.m, s.params, sl_block_here(b), x, false, &logits) == SL_OK,
+                  "%s: %s", name, sl_error_message());
     const uint32_t classes = t->g.ds.n_classes;
     float *wanted = array_of(t, name, "/logits", t->g.ds.n_nodes * classes, NULL);
     for (uint32_t i = 0; i < t->n_seeds; i++)

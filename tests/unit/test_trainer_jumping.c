@@ -22,7 +22,9 @@ static void scene_init(struct scene *s, enum sl_jumping_kind kind, uint32_t laye
 {
     memset(s, 0, sizeof *s);
     s->env = (struct sl_layer_env){.kernels = back_end ? sl_kernels_cpu() : sl_kernels_ref(),
-                                   .pool = &s->pool};
+                                   .device = sl_device_host(),
+                                   .pool = &s->pool,
+                                   .notes = &s->pool};
     s->columns = kind == SL_JUMPING_CAT ? layers * HIDDEN : HIDDEN;
     s->j = (struct sl_jumping){.kind = kind,
                                .n_layers = layers,

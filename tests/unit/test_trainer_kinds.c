@@ -131,8 +131,9 @@ static void check_against_naive(struct scene *s)
 {
     struct naive naive = naive_make(&s->config, &s->g.ds, s->block, s->kept, true);
     struct sl_loss_result result;
-    ck_assert_int_eq(sl_model_train(&s->model, s->params, s->block, s->x, s->gradient, &result),
-                     SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&s->model, s->params, sl_block_here(s->block), s->x, s->gradient, &result),
+        SL_OK);
     double *p = fixture_alloc(s->model.n_params * sizeof *p);
     for (uint64_t i = 0; i < s->model.n_params; i++)
         p[i] = s->params[i];
@@ -234,9 +235,12 @@ START_TEST(runs_are_equal_to_the_bit)
     struct sl_loss_result ra, rb;
     for (int again = 0; again < 2; again++) { // the second time in memory that was used
         memcpy(b.x, b.kept, (uint64_t)b.block->n_input * FEATURES * sizeof *b.x);
-        ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
+        ck_assert_int_eq(
+            sl_model_train(&b.model, b.params, sl_block_here(b.block), b.x, b.gradient, &rb),
+            SL_OK);
     }
-    ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&a.model, a.params, sl_block_here(a.block), a.x, a.gradient, &ra), SL_OK);
     ck_assert_double_eq(ra.loss, rb.loss);
     ck_assert_int_eq(memcmp(a.gradient, b.gradient, a.model.n_params * sizeof *a.gradient), 0);
     scene_free(&a);
@@ -282,8 +286,9 @@ START_TEST(inference_is_the_block_of_the_whole_graph)
             float *wanted;
             float *whole = infer_all(&s.model, &s.g.ds, s.params, NODES);
             float *cells = infer_all(&s.model, &s.g.ds, s.params, 7);
-            ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &wanted),
-                             SL_OK);
+            ck_assert_int_eq(
+                sl_model_forward(&s.model, s.params, sl_block_here(s.block), s.x, false, &wanted),
+                SL_OK);
             for (uint32_t e = 0; e < NODES * CLASSES; e++) {
                 assert_near("output", e, whole[e], wanted[e], 2e-5);
                 assert_near("output of cells", e, cells[e], wanted[e], 2e-5);
@@ -349,7 +354,9 @@ START_TEST(inference_by_walks_is_the_block_of_their_neighbourhoods)
         s.model.neighbours = &n;
         s.block = walk_block(s.block, &n);
         float *wanted, *found = infer_all(&s.model, &s.g.ds, s.params, 9);
-        ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &wanted), SL_OK);
+        ck_assert_int_eq(
+            sl_model_forward(&s.model, s.params, sl_block_here(s.block), s.x, false, &wanted),
+            SL_OK);
         for (uint32_t e = 0; e < NODES * CLASSES; e++)
             assert_near("output", e, found[e], wanted[e], 2e-5);
         free(found);
@@ -368,16 +375,32 @@ START_TEST(sources_are_numbered_once_and_in_order)
     static const uint32_t ids[] = {3, 5, 2048, 4096, 70000, 4294967293};
     struct sl_mempool pool;
     sl_mempool_init(&pool);
-    const struct sl_layer_env env = {.kernels = sl_kernels_ref(), .pool = &pool};
-    struct sl_infer_piece piece = {
-        .csr = {.n_dst = N_DST, .n_src = 4294967294, .indptr = indptr, .indices = wide}};
+    const struct sl_layer_env env = {
+        .kernels = sl_kernels_ref(), .device = sl_device_host(), .pool = &pool, .notes = &pool};
+    struct sl_infer_piece piece = {.lists = {.n_dst = N_DST,
+                                             .n_src = 4294967294,
+                                             .n_edges = N_EDGES,
+                                             .indptr = indptr,
+                                             .indices = wide}};
+    piece.csr = piece.lists;
     struct sl_sources sources;
     ck_assert_int_eq(sl_sources_find(&env, &piece, &sources), SL_OK);
     ck_assert_uint_eq(sources.n, SL_COUNT_OF(ids));
-    ck_assert_mem_eq(sources.ids, ids, sizeof ids);
-    for (uint32_t e = 0; e < N_EDGES; e++)
-        ck_assert_uint_eq(sources.ids[sources.csr.indices[e]], wide[e]);
-    piece.csr.n_dst = 1; // no edges
+    ck_assert_mem_eq(sources.rows, ids, sizeof ids);
+    for (uint32_t e = 0; e < N_EDGES; e++) {
+        ck_assert_uint_eq(sources.rows[sources.csr.indices[e]], wide[e]);
+        ck_assert_uint_eq(sources.lists.indices[e], sources.csr.indices[e]);
+    }
+    // An x of some vertices alone, which has more than these.
+    static const uint32_t has[] = {0, 3, 4, 5, 2048, 4000, 4096, 70000, 80000, 4294967293};
+    piece.x_ids = has;
+    ck_assert_int_eq(sl_sources_find(&env, &piece, &sources), SL_OK);
+    ck_assert_uint_eq(sources.n, SL_COUNT_OF(ids));
+    for (uint32_t i = 0; i < sources.n; i++)
+        ck_assert_uint_eq(has[sources.rows[i]], ids[i]);
+    piece.x_ids = NULL;
+    piece.lists.n_dst = 1;
+    piece.lists.n_edges = 0;
     ck_assert_int_eq(sl_sources_find(&env, &piece, &sources), SL_OK);
     ck_assert_uint_eq(sources.n, 0);
     ck_assert_uint_eq(sl_sources_columns(&sources, 8, 32), 32);

@@ -64,8 +64,9 @@ static void assert_near(const char *what, uint64_t i, double found, double wante
 static void check_against_naive(struct scene *s)
 {
     struct sl_loss_result result;
-    ck_assert_int_eq(sl_model_train(&s->model, s->params, s->block, s->x, s->gradient, &result),
-                     SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&s->model, s->params, sl_block_here(s->block), s->x, s->gradient, &result),
+        SL_OK);
     double *p = fixture_alloc(s->model.n_params * sizeof *p);
     for (uint64_t i = 0; i < s->model.n_params; i++)
         p[i] = s->params[i];
@@ -141,12 +142,14 @@ START_TEST(equal_edge_weights_change_nothing)
         struct scene s;
         scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
         struct sl_loss_result with, without;
-        ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, s.gradient, &without),
-                         SL_OK);
+        ck_assert_int_eq(
+            sl_model_train(&s.model, s.params, sl_block_here(s.block), s.x, s.gradient, &without),
+            SL_OK);
         float *weighed = fixture_alloc(s.model.n_params * sizeof *weighed);
         scene_weigh(&s, 1);
         ck_assert(s.block->flags & SL_BLOCK_HAS_WEIGHTS);
-        ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, weighed, &with), SL_OK);
+        ck_assert_int_eq(
+            sl_model_train(&s.model, s.params, sl_block_here(s.block), s.x, weighed, &with), SL_OK);
         ck_assert_double_eq(with.loss, without.loss);
         ck_assert_int_eq(memcmp(weighed, s.gradient, s.model.n_params * sizeof *weighed), 0);
         free(weighed);
@@ -168,7 +171,9 @@ START_TEST(forward_without_training_ignores_dropout)
             p[i] = s.params[i];
         double *wanted = naive_forward(&plain, p);
         float *logits;
-        ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &logits), SL_OK);
+        ck_assert_int_eq(
+            sl_model_forward(&s.model, s.params, sl_block_here(s.block), s.x, false, &logits),
+            SL_OK);
         uint64_t correct = 0;
         for (uint32_t i = 0; i < SEEDS; i++) {
             uint32_t best = 0;
@@ -181,7 +186,9 @@ START_TEST(forward_without_training_ignores_dropout)
             correct += (int32_t)best == sl_block_labels(s.block)[i];
         }
         struct sl_loss_result result;
-        ck_assert_int_eq(sl_model_evaluate(&s.model, s.params, s.block, s.x, &result, NULL), SL_OK);
+        ck_assert_int_eq(
+            sl_model_evaluate(&s.model, s.params, sl_block_here(s.block), s.x, &result, NULL),
+            SL_OK);
         ck_assert_uint_eq(result.correct, correct);
         assert_near("loss", 0, result.loss, naive_loss(&plain, p), 1e-5);
         free(wanted);
@@ -198,11 +205,14 @@ START_TEST(gradient_slot_is_assigned_not_added_to)
     struct scene s;
     scene_init(&s, &c, FANOUT, sl_kernels_ref(), SL_LAYER_AUTO);
     struct sl_loss_result result;
-    ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, s.gradient, &result), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&s.model, s.params, sl_block_here(s.block), s.x, s.gradient, &result),
+        SL_OK);
     float *again = fixture_alloc(s.model.n_params * sizeof *again);
     for (uint64_t i = 0; i < s.model.n_params; i++)
         again[i] = 1e6f; // what the batch before left
-    ck_assert_int_eq(sl_model_train(&s.model, s.params, s.block, s.x, again, &result), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&s.model, s.params, sl_block_here(s.block), s.x, again, &result), SL_OK);
     ck_assert_int_eq(memcmp(again, s.gradient, s.model.n_params * sizeof *again), 0);
     free(again);
     scene_free(&s);
@@ -216,8 +226,10 @@ static void compare_back_ends(const struct sl_config *c, double tolerance)
     struct scene b;
     scene_init(&b, c, FANOUT, sl_kernels_cpu(), SL_LAYER_AUTO);
     struct sl_loss_result ra, rb;
-    ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
-    ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&a.model, a.params, sl_block_here(a.block), a.x, a.gradient, &ra), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&b.model, b.params, sl_block_here(b.block), b.x, b.gradient, &rb), SL_OK);
     assert_near("loss", 0, rb.loss, ra.loss, tolerance);
     for (uint64_t i = 0; i < a.model.n_params; i++)
         assert_near("gradient", i, b.gradient[i], a.gradient[i], tolerance);
@@ -247,8 +259,10 @@ START_TEST(bf16_products_stay_close)
     scene_init(&b, &c, FANOUT, sl_kernels_cpu(), SL_LAYER_AUTO);
     ck_assert_int_eq(b.model.env.precision, SL_PRECISION_BF16);
     struct sl_loss_result ra, rb;
-    ck_assert_int_eq(sl_model_train(&a.model, a.params, a.block, a.x, a.gradient, &ra), SL_OK);
-    ck_assert_int_eq(sl_model_train(&b.model, b.params, b.block, b.x, b.gradient, &rb), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&a.model, a.params, sl_block_here(a.block), a.x, a.gradient, &ra), SL_OK);
+    ck_assert_int_eq(
+        sl_model_train(&b.model, b.params, sl_block_here(b.block), b.x, b.gradient, &rb), SL_OK);
     assert_near("loss", 0, rb.loss, ra.loss, 0.02);
     uint64_t different = 0;
     for (uint64_t i = 0; i < a.model.n_params; i++) {
@@ -267,9 +281,11 @@ START_TEST(order_of_operations_depends_on_the_shape)
     for (uint32_t i = 0; i <= 100; i++)
         indptr[i] = i * 8;
     // A whole graph: as many sources as destinations, so fewer columns are worth a product first.
-    struct sl_csr_view whole = {.n_dst = 100, .n_src = 100, .indptr = indptr, .indices = indices};
+    struct sl_csr_view whole = {
+        .n_dst = 100, .n_src = 100, .n_edges = 800, .indptr = indptr, .indices = indices};
     // A sampled hop: most sources are met once, the product would be done eight times over.
-    struct sl_csr_view hop = {.n_dst = 100, .n_src = 900, .indptr = indptr, .indices = indices};
+    struct sl_csr_view hop = {
+        .n_dst = 100, .n_src = 900, .n_edges = 800, .indptr = indptr, .indices = indices};
     struct sl_layer narrow = {.d_in = 512, .d_out = 16}, wide = {.d_in = 16, .d_out = 512};
     ck_assert(sl_layer_transform_first(&narrow, &whole, true));
     ck_assert(!sl_layer_transform_first(&wide, &whole, true));
@@ -330,7 +346,9 @@ START_TEST(blocks_of_another_shape_are_refused)
     // A GCN needs the degrees.
     s.block->flags = 0;
     float *logits;
-    ck_assert_int_eq(sl_model_forward(&s.model, s.params, s.block, s.x, false, &logits), SL_EPROTO);
+    ck_assert_int_eq(
+        sl_model_forward(&s.model, s.params, sl_block_here(s.block), s.x, false, &logits),
+        SL_EPROTO);
     scene_free(&s);
 }
 END_TEST

@@ -48,8 +48,9 @@ static void scene_free(struct scene *s)
 static void train(struct scene *s, float *gradient, struct sl_loss_result *result)
 {
     float *x = fixture_input(&s->g.ds, s->block);
-    ck_assert_msg(sl_model_train(&s->m, s->params, s->block, x, gradient, result) == SL_OK, "%s",
-                  sl_error_message());
+    ck_assert_msg(sl_model_train(&s->m, s->params, sl_block_here(s->block), x, gradient, result) ==
+                      SL_OK,
+                  "%s", sl_error_message());
     free(x);
 }
 
@@ -57,11 +58,12 @@ static void train(struct scene *s, float *gradient, struct sl_loss_result *resul
 static double loss_at(struct scene *s, const float *params)
 {
     float *x = fixture_input(&s->g.ds, s->block), *outputs;
-    ck_assert_int_eq(sl_model_forward(&s->m, params, s->block, x, true, &outputs), SL_OK);
+    ck_assert_int_eq(sl_model_forward(&s->m, params, sl_block_here(s->block), x, true, &outputs),
+                     SL_OK);
     struct sl_loss_result result;
     ck_assert_int_eq(sl_objective_loss(s->m.objective, sl_kernels_ref(),
-                                       sl_objective_targets(s->block), s->block->n_seeds, outputs,
-                                       NULL, &result),
+                                       sl_view_targets(sl_block_here(s->block)), s->block->n_seeds,
+                                       outputs, NULL, &result),
                      SL_OK);
     free(x);
     return result.loss;

@@ -22,7 +22,9 @@ static void scene_init(struct scene *s, enum sl_norm_kind kind, int back_end)
 {
     memset(s, 0, sizeof *s);
     s->env = (struct sl_layer_env){.kernels = back_end ? sl_kernels_cpu() : sl_kernels_ref(),
-                                   .pool = &s->pool};
+                                   .device = sl_device_host(),
+                                   .pool = &s->pool,
+                                   .notes = &s->pool};
     for (uint32_t t = 0; t < SL_NORM_TENSORS; t++)
         s->offset[t] = t * DIM;
     s->norm = (struct sl_norm){.kind = kind, .dim = DIM, .offset = s->offset};

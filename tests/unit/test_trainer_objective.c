@@ -250,14 +250,15 @@ START_TEST(gradients_through_a_whole_model)
     ck_assert_int_eq(sl_objective_init(&o, &w.config, &w.g.ds), SL_OK);
     const struct sl_kernels *both[] = {sl_kernels_ref(), sl_kernels_cpu()};
     for (int k = 0; k < 2; k++) {
-        ck_assert_int_eq(sl_model_init(&m, &w.config, FEATURES, &o, both[k]), SL_OK);
+        ck_assert_int_eq(sl_model_init(&m, &w.config, FEATURES, &o, sl_device_host(), both[k]),
+                         SL_OK);
         struct sl_block *b =
             fixture_block(&w.g.ds, seeds, SL_COUNT_OF(seeds), 2, w.config.sampler.fanout, 0, 0);
         ck_assert_uint_eq(b->n_targets, cases[_i].task == SL_TASK_MULTICLASS ? 0 : o.n_outputs);
         float *x = fixture_input(&w.g.ds, b), *params = fixture_params(&m, 3);
         float *gradient = fixture_alloc(m.n_params * sizeof *gradient);
         struct sl_loss_result result;
-        ck_assert_int_eq(sl_model_train(&m, params, b, x, gradient, &result), SL_OK);
+        ck_assert_int_eq(sl_model_train(&m, params, sl_block_here(b), x, gradient, &result), SL_OK);
         struct naive n = naive_make(&w.config, &w.g.ds, b, x, false);
         double *p = fixture_alloc(m.n_params * sizeof *p), weight;
         for (uint64_t i = 0; i < m.n_params; i++)
@@ -298,6 +299,8 @@ START_TEST(losses_of_vertices_are_those_of_their_block)
         give_weights(&w, SL_CLASS_WEIGHTS_LIST);
     ck_assert_int_eq(sl_objective_init(&o, &w.config, &w.g.ds), SL_OK);
     sl_mempool_init(&pool);
+    const struct sl_layer_env env = {
+        .kernels = sl_kernels_ref(), .device = sl_device_host(), .pool = &pool, .notes = &pool};
     struct fixture_rng r = {.seed = 9};
     uint32_t ids[N];
     float *outputs = fixture_alloc((size_t)N * o.n_outputs * sizeof *outputs);
@@ -305,9 +308,7 @@ START_TEST(losses_of_vertices_are_those_of_their_block)
         ids[i] = (i * 7 + 3) % N;
     for (uint32_t i = 0; i < N * o.n_outputs; i++)
         outputs[i] = fixture_float(&r, 4);
-    ck_assert_int_eq(
-        sl_objective_loss_of(&o, sl_kernels_ref(), &w.g.ds, ids, N, outputs, &pool, &of_ids),
-        SL_OK);
+    ck_assert_int_eq(sl_objective_loss_of(&o, &env, &w.g.ds, ids, N, outputs, &of_ids), SL_OK);
     for (uint32_t i = 0; i < N; i++) {
         double row[4];
         for (uint32_t c = 0; c < o.n_outputs; c++)

@@ -22,7 +22,7 @@ static void scene_init(struct scene *s, const struct sl_config *c)
 
 static void scene_fini(struct scene *s)
 {
-    sl_model_fini(&s->t.model);
+    farm_release(&s->t);
     free(s->block);
     farm_fini(&s->f);
 }

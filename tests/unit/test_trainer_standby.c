@@ -101,6 +101,26 @@ START_TEST(duty_decides_first)
 }
 END_TEST
 
+START_TEST(nobody_fetches_while_the_job_is_paused)
+{
+    struct sl_config c = farm_job(4);
+    struct scene t;
+    scene_init(&t, &c);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f));
+    ck_assert(may(&t));
+    sl_arena_pause(&t.f.arena, true);
+    ck_assert(!may(&t));
+    sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_WORK);
+    ck_assert(!may(&t) && !may_ahead(&t));
+    uint32_t seen = sl_event_read(&t.f.arena.h->standby);
+    sl_arena_pause(&t.f.arena, false);
+    ck_assert(may(&t));
+    ck_assert_uint_ne(sl_event_read(&t.f.arena.h->standby), seen); // who sleeps is woken
+    scene_fini(&t);
+}
+END_TEST
+
 START_TEST(device_must_be_free_of_sampling)
 {
     struct sl_config c = farm_job(4);
@@ -531,6 +551,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, profit_is_the_papers);
     tcase_add_test(tc, duty_decides_first);
+    tcase_add_test(tc, nobody_fetches_while_the_job_is_paused);
     tcase_add_test(tc, device_must_be_free_of_sampling);
     tcase_add_test(tc, profit_must_be_positive_and_twice_for_a_claim_ahead);
     tcase_add_test(tc, measured_times_count);

@@ -120,7 +120,8 @@ static struct sl_sync_spec sync_spec(struct farm *f, const struct sl_config *con
                                  .arena = &f->arena,
                                  .worker = 1,
                                  .device = 1,
-                                 .kernels = sl_kernels_ref()};
+                                 .kernels = sl_kernels_ref(),
+                                 .pulse = &f->pulse};
 }
 
 // A farm without threads with one phase, and a sync for worker 1. n cells are sampled and claimed.
@@ -268,7 +269,8 @@ static struct sl_loss_result direct(struct farm *f, const float *params, enum sl
             fixture_block(&f->g->ds, list->ids + first, n, f->config.model.layers, fanout, 0, 0);
         float *x = fixture_input(&f->g->ds, b);
         struct sl_loss_result part;
-        ck_assert_int_eq(sl_model_evaluate(&f->model, params, b, x, &part, NULL), SL_OK);
+        ck_assert_int_eq(sl_model_evaluate(&f->model, params, sl_block_here(b), x, &part, NULL),
+                         SL_OK);
         sum.loss += part.loss;
         sum.correct += part.correct;
         sum.counted += part.counted;
@@ -364,9 +366,10 @@ START_TEST(impossible_phase_of_inference_is_refused)
         uint64_t edges;
         farm_open(&f, &wrong[i]);
         while (sl_ledger_claim_train(&f.arena, 1, 0, &lease) == SL_OK) {
-            ck_assert_int_eq(
-                sl_evaluate_infer(&f.model, &f.g->ds, &f.arena, &lease, &result, &edges),
-                SL_EPROTO);
+            ck_assert_int_eq(sl_evaluate_infer(&f.model,
+                                               sl_evaluate_params(&f.arena, &lease.phase->spec),
+                                               &f.g->ds, &f.arena, &lease, &result, &edges),
+                             SL_EPROTO);
             ck_assert_int_eq(sl_ledger_complete(&f.arena, &lease), SL_OK);
         }
     }

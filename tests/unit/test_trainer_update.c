@@ -76,7 +76,8 @@ static void fixture_init(struct fixture *x, const struct values_job *job, bool a
                                     .arena = &x->f.arena,
                                     .worker = 1,
                                     .device = 1,
-                                    .kernels = sl_kernels_ref()};
+                                    .kernels = sl_kernels_ref(),
+                                    .pulse = &x->f.pulse};
     ck_assert_int_eq(sl_sync_init(&x->sync, &x->spec), SL_OK);
     float *p = sl_board_params(&x->f.arena, 0);
     for (uint64_t k = 0; k < n; k++)

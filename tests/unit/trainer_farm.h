@@ -44,6 +44,7 @@ struct farm_trainer {
     struct farm *farm;
     uint32_t worker, device;
     struct sl_model model;
+    struct sl_gather gather;
     pthread_t thread;
     bool running;
     _Atomic bool stop;
@@ -56,16 +57,19 @@ struct farm {
     const struct sl_kernels *kernels;
     int fd;
     struct sl_arena arena;
+    struct sl_pulse pulse; // of the test's own thread
     uint32_t *rank_of;     // of the published order
     struct sl_model model; // for its layout
     _Atomic bool stop;
     pthread_t sampler;
     bool sampling;
     struct farm_trainer trainer[8];
-    uint32_t n_trainers;      // threads started so far
-    uint32_t n_workers;       // ids given so far
-    uint32_t rank_generation; // of phases opened from now on
-    uint64_t version;         // parameters' version after the phases opened so far
+    uint32_t n_trainers;                    // threads started so far
+    uint32_t n_workers;                     // ids given so far
+    uint32_t rank_generation;               // of phases opened from now on
+    uint64_t version;                       // parameters' version after the phases opened so far
+    const struct sl_collective *collective; // of trainers started from now on
+    const struct sl_device *device;         // of theirs; NULL = the host
 };
 
 static inline void farm_sleep_ms(uint32_t ms)
@@ -102,6 +106,7 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
         .n_state = sl_sync_state_arrays(config->optimizer.kind),
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .staleness = config->updates.staleness,
+        .exchange = config->updates.exchange == SL_EXCHANGE_NCCL,
         .batches_per_update = config->updates.batches_per_update,
         .hot_rows = g->ds.n_nodes,
         .probe_bytes = FARM_PROBE_BYTES,
@@ -115,6 +120,7 @@ static inline void farm_init(struct farm *f, const struct sl_config *config,
     f->fd = sl_arena_memfd();
     ck_assert_int_ge(f->fd, 0);
     ck_assert_int_eq(sl_arena_create(f->fd, &spec, &f->arena), SL_OK);
+    f->pulse = (struct sl_pulse){.arena = &f->arena};
     float *p = fixture_params(&f->model, 21);
     memcpy(sl_board_params(&f->arena, 0), p, f->model.n_params * sizeof *p);
     free(p);
@@ -245,7 +251,9 @@ static inline struct sl_trainer_spec farm_trainer_spec(struct farm_trainer *t)
         .device = t->device,
         .config = &f->config,
         .dataset = &f->g->ds,
+        .collective = f->collective,
         .model = &t->model,
+        .gather = &t->gather,
         .stats = sl_stats_slot(&f->arena, slot),
         .stop = &t->stop,
     };
@@ -262,12 +270,21 @@ static inline void *farm_train(void *arg)
 
 static inline void farm_prepare(struct farm *f, struct farm_trainer *t, uint32_t device)
 {
+    const struct sl_compute compute = {f->device ? f->device : sl_device_host(), f->kernels};
     t->farm = f;
     t->worker = ++f->n_workers;
     t->device = device;
     ck_assert_int_eq(
         fixture_model(&t->model, &f->config, f->g->ds.feat_dim, f->g->ds.n_classes, f->kernels),
         SL_OK);
+    t->model.env.device = compute.device;
+    sl_gather_init(&t->gather, &compute, &f->g->ds, SL_GATHER_FASTER);
+}
+
+static inline void farm_release(struct farm_trainer *t)
+{
+    sl_gather_fini(&t->gather);
+    sl_model_fini(&t->model);
 }
 
 static inline uint32_t farm_on_duty(struct farm *f)
@@ -311,7 +328,7 @@ static inline void farm_stop_trainer(struct farm *f, struct farm_trainer *t)
     pthread_join(t->thread, NULL);
     t->running = false;
     ck_assert_int_eq(t->rc, SL_OK);
-    sl_model_fini(&t->model);
+    farm_release(t);
     farm_set_duty(f, t->device, SL_DUTY_NONE);
     sl_seat_vacate(&f->arena, sl_seat_trainer(&f->arena, t->device));
 }
@@ -336,7 +353,7 @@ static inline pid_t farm_fork(struct farm *f, uint32_t device, enum sl_duty duty
         sl_stats_begin(spec.stats, t.worker);
         _exit(sl_trainer_run(&spec) == SL_OK ? 0 : 1);
     }
-    sl_model_fini(&t.model);
+    farm_release(&t);
     return pid;
 }
 
@@ -357,7 +374,7 @@ static inline void farm_fini(struct farm *f)
             continue;
         pthread_join(f->trainer[i].thread, NULL);
         ck_assert_int_eq(f->trainer[i].rc, SL_OK);
-        sl_model_fini(&f->trainer[i].model);
+        farm_release(&f->trainer[i]);
     }
     if (f->sampling)
         pthread_join(f->sampler, NULL);

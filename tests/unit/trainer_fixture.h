@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/philox.h"
@@ -21,13 +22,25 @@
 #include "kernels/kernels.h"
 #include "trainer/model.h"
 
-static inline void *fixture_alloc(size_t bytes)
+static inline void *fixture_alloc_aligned(size_t bytes, size_t alignment)
 {
-    void *p = aligned_alloc(64, sl_align_up(SL_MAX(bytes, (size_t)1), 64));
+    size_t whole = sl_align_up(SL_MAX(bytes, (size_t)1), alignment);
+    void *p = aligned_alloc(alignment, whole);
     if (!p)
         abort();
-    memset(p, 0, sl_align_up(SL_MAX(bytes, (size_t)1), 64));
+    memset(p, 0, whole);
     return p;
+}
+
+static inline void *fixture_alloc(size_t bytes)
+{
+    return fixture_alloc_aligned(bytes, 64);
+}
+
+// What a device may read in place: nothing else is in its pages.
+static inline void *fixture_alloc_pages(size_t bytes)
+{
+    return fixture_alloc_aligned(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 // --- random numbers: a stream of its own for each caller ---
@@ -67,7 +80,7 @@ static inline struct fixture_graph fixture_graph(uint32_t n, uint32_t feat_dim, 
     struct fixture_graph g = {0};
     g.indptr = fixture_alloc((n + 1) * sizeof *g.indptr);
     g.indices = fixture_alloc((uint64_t)n * 8 * sizeof *g.indices);
-    g.feat = fixture_alloc((uint64_t)n * feat_dim * sizeof *g.feat);
+    g.feat = fixture_alloc_pages((uint64_t)n * feat_dim * sizeof *g.feat);
     g.label = fixture_alloc(n * sizeof *g.label);
     uint64_t e = 0;
     for (uint32_t v = 0; v < n; v++) {
@@ -369,7 +382,7 @@ static inline const struct sl_objective *fixture_objective(uint32_t n_outputs)
 static inline int fixture_model(struct sl_model *m, const struct sl_config *c, uint32_t feat_dim,
                                 uint32_t n_classes, const struct sl_kernels *kernels)
 {
-    return sl_model_init(m, c, feat_dim, fixture_objective(n_classes), kernels);
+    return sl_model_init(m, c, feat_dim, fixture_objective(n_classes), sl_device_host(), kernels);
 }
 
 static inline float *fixture_params(const struct sl_model *m, uint64_t seed)

@@ -12,6 +12,8 @@ enum { ORACLE_EPOCHS = 3 };
 struct oracle {
     float *p[2], *m[2], *v[2], *sum;
     float **slot;
+    uint32_t n_members; // that sum their batches' gradients among themselves; 0 = nobody does
+    float *member[2];   // one of them's sum, and that of all
 };
 
 // What is not learned: statistics take in those of one batch after the other, the rest stays.
@@ -32,12 +34,33 @@ static inline void oracle_carry(struct farm *f, struct oracle *t, uint64_t versi
     }
 }
 
+// The slots' sum: of each member's batches in their order, then of the members.
+static inline void oracle_reduce(struct farm *f, struct oracle *t, uint32_t n, float scale)
+{
+    uint64_t n_params = f->model.n_params;
+    const float *total = t->member[1];
+    if (t->n_members == 0) {
+        f->kernels->reduce((const float *const *)t->slot, n, n_params, scale, t->sum);
+        return;
+    }
+    memset(t->member[1], 0, n_params * sizeof *t->member[1]);
+    for (uint32_t r = 0; r < t->n_members; r++) {
+        memset(t->member[0], 0, n_params * sizeof *t->member[0]);
+        for (uint32_t b = r; b < n; b += t->n_members)
+            for (uint64_t k = 0; k < n_params; k++)
+                t->member[0][k] += t->slot[b][k];
+        for (uint64_t k = 0; k < n_params; k++)
+            t->member[1][k] += t->member[0][k];
+    }
+    f->kernels->reduce(&total, 1, n_params, scale, t->sum);
+}
+
 static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t version, uint32_t n,
                                  double weight)
 {
     const struct sl_config *c = &f->config;
     uint64_t n_params = f->model.n_params;
-    f->kernels->reduce((const float *const *)t->slot, n, n_params, (float)(1.0 / weight), t->sum);
+    oracle_reduce(f, t, n, (float)(1.0 / weight));
     int from = version & 1, to = !from;
     if (c->optimizer.kind == SL_OPTIMIZER_SGD) {
         const struct sl_sgd_step step = {.lr = (float)c->optimizer.lr,
@@ -57,12 +80,14 @@ static inline void oracle_update(struct farm *f, struct oracle *t, uint64_t vers
                      t->m[to], t->v[to]);
 }
 
-// Parameters after ORACLE_EPOCHS epochs; to be freed.
-static inline float *oracle_train(struct farm *f)
+// Parameters after ORACLE_EPOCHS epochs, with so many members of a group; to be freed.
+static inline float *oracle_train_grouped(struct farm *f, uint32_t n_members)
 {
     uint64_t bytes = f->model.n_params * sizeof(float), version = 0;
     uint32_t per_update = f->config.updates.batches_per_update, batches = farm_batches(f);
-    struct oracle t = {.sum = fixture_alloc(bytes),
+    struct oracle t = {.n_members = n_members,
+                       .member = {fixture_alloc(bytes), fixture_alloc(bytes)},
+                       .sum = fixture_alloc(bytes),
                        .slot = fixture_alloc(per_update * sizeof *t.slot)};
     for (int i = 0; i < 2; i++) {
         t.p[i] = fixture_alloc(bytes);
@@ -85,7 +110,7 @@ static inline float *oracle_train(struct farm *f)
             struct sl_block *block = farm_block(f, order + first, n, epoch, b);
             float *x = fixture_input(&f->g->ds, block);
             struct sl_loss_result result;
-            ck_assert_int_eq(sl_model_train(&f->model, t.p[version & 1], block, x,
+            ck_assert_int_eq(sl_model_train(&f->model, t.p[version & 1], sl_block_here(block), x,
                                             t.slot[b % per_update], &result),
                              SL_OK);
             weight += result.weight;
@@ -102,6 +127,7 @@ static inline float *oracle_train(struct farm *f)
     float *out = t.p[version & 1];
     free(t.p[!(version & 1)]);
     for (int i = 0; i < 2; i++) {
+        free(t.member[i]);
         free(t.m[i]);
         free(t.v[i]);
     }
@@ -111,6 +137,11 @@ static inline float *oracle_train(struct farm *f)
     free(t.sum);
     free(order);
     return out;
+}
+
+static inline float *oracle_train(struct farm *f)
+{
+    return oracle_train_grouped(f, 0);
 }
 
 static inline void oracle_compare(struct farm *f, const float *wanted)
@@ -134,6 +165,13 @@ static inline void oracle_check_entries(struct farm *f, uint64_t seq)
         ck_assert_uint_eq(e->hit_bytes, e->hits * row_bytes);
         ck_assert_uint_eq(e->hit_bytes + e->miss_bytes, e->n_input * row_bytes);
         ck_assert_uint_ge(e->claimed_at_ns, 1);
+        // Stages follow one another, and the update comes after the batch.
+        ck_assert_uint_le(e->claimed_at_ns, e->extract_from_ns);
+        ck_assert_uint_le(e->extract_from_ns + e->extract_ns, e->taken_at_ns);
+        ck_assert_uint_le(e->taken_at_ns, e->train_from_ns);
+        ck_assert_uint_eq(e->done_at_ns - e->train_from_ns, e->train_ns - e->apply_ns - e->sum_ns);
+        uint64_t apply_ns = atomic_load(&e->apply_from_ns);
+        ck_assert(apply_ns == 0 || (apply_ns >= e->done_at_ns && e->applier >= 1));
         ck_assert(e->loss > 0);
         ck_assert(e->trainer >= 1 && e->trainer <= f->n_workers);
     }

@@ -1,0 +1,256 @@
+#include "broker/cli/jobs_text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/cli/table.h"
+#include "broker/cli/units.h"
+#include "common/base/bits.h"
+
+enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
+
+static double number(const cJSON *entry, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(entry, key);
+    return cJSON_IsNumber(value) ? value->valuedouble : NAN;
+}
+
+static const char *text(const cJSON *entry, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(entry, key);
+    return cJSON_IsString(value) ? value->valuestring : "";
+}
+
+static bool is_over(const cJSON *entry)
+{
+    const char *state = text(entry, "state");
+    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped");
+}
+
+bool sl_jobs_is_recent(const cJSON *entry, double now)
+{
+    double ended = number(entry, "ended");
+    return !is_over(entry) || (isfinite(ended) && now - ended < SL_JOBS_RECENT_SECONDS);
+}
+
+// One line, and nothing that a table would take for the end of a cell.
+static void make_plain(char *s)
+{
+    for (; *s; s++)
+        if (*s == '|' || (unsigned char)*s < ' ')
+            *s = *s == '|' ? '/' : ' ';
+}
+
+char *sl_jobs_note(const cJSON *entry, char *buf, size_t bytes)
+{
+    double position = number(entry, "position"), resumed = number(entry, "resumed");
+    const char *why = text(entry, "why"), *message = text(entry, "message");
+    size_t n = 0;
+    buf[0] = '\0';
+    if (isfinite(position))
+        n += (size_t)snprintf(buf, bytes, "number %.0f in the queue%s%s", position,
+                              *why ? ": " : "", why);
+    else if (*message)
+        n += (size_t)snprintf(buf, bytes, "%s", message);
+    else if (*why)
+        n += (size_t)snprintf(buf, bytes, "%s", why);
+    if (resumed > 0 && n < bytes)
+        snprintf(buf + n, bytes - n, "%sresumed %.0f time%s", n ? "; " : "", resumed,
+                 resumed == 1 ? "" : "s");
+    make_plain(buf);
+    return buf;
+}
+
+// --- cells ---------------------------------------------------------------------------------------
+
+enum { CELL_BYTES = 160 };
+
+static const char *epoch_cell(const cJSON *e, char out[CELL_BYTES])
+{
+    double epoch = number(e, "epoch"), epochs = number(e, "epochs");
+    if (!isfinite(epochs))
+        return "";
+    if (isfinite(epoch))
+        snprintf(out, CELL_BYTES, "%.0f/%.0f", SL_MIN(epoch + 1, epochs), epochs);
+    else
+        snprintf(out, CELL_BYTES, "-/%.0f", epochs);
+    return out;
+}
+
+static const char *loss_cell(const cJSON *e, char out[CELL_BYTES])
+{
+    if (!isfinite(number(e, "loss")))
+        return "";
+    snprintf(out, CELL_BYTES, "%.4f", number(e, "loss"));
+    return out;
+}
+
+static const char *split_cell(const cJSON *e, char out[CELL_BYTES])
+{
+    double samplers = number(e, "samplers"), trainers = number(e, "trainers");
+    if (!isfinite(samplers) || !isfinite(trainers) || is_over(e))
+        return "";
+    snprintf(out, CELL_BYTES, "%.0fS %.0fT", samplers, trainers);
+    return out;
+}
+
+// "12 s", "3 min", "5 h", "2 d": one number is enough for how long ago.
+static const char *age(double seconds, char out[SL_UNITS_BYTES])
+{
+    static const struct {
+        double length;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    size_t i = 0;
+    while (i + 1 < SL_COUNT_OF(units) && seconds < 2 * units[i].length)
+        i++;
+    snprintf(out, SL_UNITS_BYTES, "%.0f %s", floor(SL_MAX(seconds, 0) / units[i].length),
+             units[i].unit);
+    return out;
+}
+
+// How much longer a job takes, how long one waits, how long ago one ended.
+static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
+{
+    double left = number(e, "seconds_left"), ended = number(e, "ended");
+    double started = number(e, "started"), submitted = number(e, "submitted");
+    char buf[SL_UNITS_BYTES];
+    if (isfinite(ended))
+        snprintf(out, CELL_BYTES, "%s ago", age(now - ended, buf));
+    else if (left >= 0)
+        snprintf(out, CELL_BYTES, "%s left", age(left, buf));
+    else if (isfinite(started))
+        snprintf(out, CELL_BYTES, "for %s", age(now - started, buf));
+    else if (isfinite(submitted))
+        snprintf(out, CELL_BYTES, "for %s", age(now - submitted, buf));
+    else
+        return "";
+    return out;
+}
+
+static void add_row(struct sl_table *t, const cJSON *e, double now)
+{
+    char name[CELL_BYTES], cores[CELL_BYTES], epoch[CELL_BYTES], loss[CELL_BYTES];
+    char split[CELL_BYTES], when[CELL_BYTES];
+    snprintf(name, sizeof name, "%.140s", text(e, "name"));
+    snprintf(cores, sizeof cores, "%.140s", text(e, "cores"));
+    make_plain(name);
+    make_plain(cores);
+    sl_table_row(t, "%s|%s|%s|%s|%s|%s|%s|%s", *text(e, "id") ? text(e, "id") : "run", name,
+                 text(e, "state"), epoch_cell(e, epoch), loss_cell(e, loss), split_cell(e, split),
+                 cores, time_cell(e, now, when));
+}
+
+// --- the list ------------------------------------------------------------------------------------
+
+static size_t characters(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return count;
+}
+
+static void print_daemon(const cJSON *daemon, unsigned columns, FILE *out)
+{
+    char up[SL_UNITS_BYTES], line[NOTE_BYTES];
+    const char *free_cores = text(daemon, "free_cores"), *page = text(daemon, "page");
+    if (!cJSON_IsObject(daemon))
+        return;
+    int n = snprintf(line, sizeof line, "daemon %s, process %.0f, for %s: cores %s, free %s",
+                     text(daemon, "version"), number(daemon, "pid"),
+                     sl_units_seconds(up, SL_MAX(number(daemon, "seconds"), 0)),
+                     text(daemon, "cores"), *free_cores ? free_cores : "none");
+    bool fits = !columns || (size_t)n + strlen("; page ") + strlen(page) <= columns;
+    fprintf(out, "%s%s%s\n", line, !*page ? "" : fits ? "; page " : "\npage ", page);
+    double damaged = number(daemon, "damaged_records");
+    if (damaged > 0)
+        fprintf(out, "%.0f %s set aside: see %s/*.damaged\n", damaged,
+                damaged == 1 ? "damaged record was" : "damaged records were",
+                text(daemon, "state_dir"));
+    fprintf(out, "\n");
+}
+
+// The table without notes as text (owned: free()), a line a job behind heading and rule; NULL
+// without memory.
+static char *draw_table(const cJSON *jobs, double now)
+{
+    static const char *const headings[] = {"id",   "name",  "state", "epoch",
+                                           "loss", "split", "cores", "time"};
+    struct sl_table t;
+    const cJSON *entry;
+    char *shown = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&shown, &n);
+    if (!f)
+        return NULL;
+    sl_table_init(&t, "r l l r r l l r", headings);
+    cJSON_ArrayForEach(entry, jobs)
+    {
+        add_row(&t, entry, now);
+    }
+    sl_table_print(&t, f);
+    sl_table_fini(&t);
+    fclose(f);
+    return shown;
+}
+
+// Below its job's line, broken at blanks.
+static void print_note_below(const char *note, size_t columns, FILE *out)
+{
+    size_t at = NOTE_INDENT;
+    fprintf(out, "%*s", NOTE_INDENT, "");
+    while (*note) {
+        size_t n = strcspn(note, " "), wide = characters(note, n);
+        if (at > NOTE_INDENT && at + 1 + wide > columns) {
+            fprintf(out, "\n%*s", NOTE_INDENT, "");
+            at = NOTE_INDENT;
+        }
+        fprintf(out, "%s%.*s", at > NOTE_INDENT ? " " : "", (int)n, note);
+        at += wide + (at > NOTE_INDENT);
+        note += n;
+        note += strspn(note, " ");
+    }
+    fputc('\n', out);
+}
+
+// The table's lines, and behind or below each what is worth knowing of the job besides.
+static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FILE *out)
+{
+    char note[NOTE_BYTES];
+    size_t width = 0;
+    int at = -2; // heading and rule
+    for (const char *line = shown; *line; line += strcspn(line, "\n") + 1)
+        width = SL_MAX(width, characters(line, strcspn(line, "\n")));
+    for (const char *line = shown; *line; line += strcspn(line, "\n") + 1, at++) {
+        size_t n = strcspn(line, "\n");
+        const cJSON *entry = at >= 0 ? cJSON_GetArrayItem(jobs, at) : NULL;
+        note[0] = '\0';
+        if (entry)
+            sl_jobs_note(entry, note, sizeof note);
+        fprintf(out, "%.*s", (int)n, line);
+        bool beside = !columns || width + 2 + characters(note, strlen(note)) <= columns;
+        if (*note && beside)
+            fprintf(out, "%*s%s", (int)(width + 2 - characters(line, n)), "", note);
+        fputc('\n', out);
+        if (*note && !beside)
+            print_note_below(note, SL_MAX(columns, (size_t)NOTE_COLUMNS_MIN), out);
+    }
+}
+
+void sl_jobs_print(const cJSON *list, double now, unsigned columns, size_t n_left_out, FILE *out)
+{
+    const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs");
+    print_daemon(cJSON_GetObjectItemCaseSensitive(list, "daemon"), columns, out);
+    if (cJSON_GetArraySize(jobs) > 0) {
+        char *shown = draw_table(jobs, now);
+        print_lines(shown ? shown : "(no memory for this table)\n", jobs, columns, out);
+        free(shown);
+    } else {
+        fprintf(out, "no jobs\n");
+    }
+    if (n_left_out)
+        fprintf(out, "\n%zu more %s over: 'sluice ps --all' lists them\n", n_left_out,
+                n_left_out == 1 ? "is" : "are");
+}

@@ -1,0 +1,348 @@
+#include "broker/cli/report_view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker/cli/summary.h"
+#include "broker/cli/table.h"
+#include "broker/cli/units.h"
+#include "broker/metrics.h"
+#include "common/base/bits.h"
+
+enum { CELL_BYTES = 64, ROW_BYTES = 1024 };
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = member(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+static const char *text(const cJSON *object, const char *key)
+{
+    const cJSON *item = member(object, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+// Where a list begins of which only the newest are shown; says how many are not.
+static int first_shown(const cJSON *list, bool all, const char *what)
+{
+    int n = cJSON_GetArraySize(list), first = all ? 0 : SL_MAX(n - SL_REPORT_VIEW_NEWEST, 0);
+    if (first > 0)
+        printf("(%d earlier %s: --all shows them)\n", first, what);
+    return first;
+}
+
+// --- the table of epochs -------------------------------------------------------------------------
+
+// What a cell is written from.
+struct epochs {
+    const cJSON *report;
+    const char *metric; // that evaluations are judged by
+};
+
+static void fixed(char *out, double value, int digits)
+{
+    if (isnan(value))
+        *out = '\0';
+    else
+        snprintf(out, CELL_BYTES, "%.*f", digits, value);
+}
+
+static void write_epoch(const struct epochs *of, const cJSON *e, char *out)
+{
+    fixed(out, number(e, "epoch") + 1, 0);
+}
+
+static void write_loss(const struct epochs *of, const cJSON *e, char *out)
+{
+    fixed(out, number(e, "loss"), 4);
+}
+
+static void write_train(const struct epochs *of, const cJSON *e, char *out)
+{
+    fixed(out, number(e, "train_accuracy"), 4);
+}
+
+static void write_val(const struct epochs *of, const cJSON *e, char *out)
+{
+    fixed(out, number(member(e, "val"), of->metric), 4);
+    const cJSON *best = member(of->report, "best_metric");
+    if (*out && number(best, "epoch") == number(e, "epoch"))
+        strcat(out, " *");
+}
+
+static void duration(char *out, double seconds)
+{
+    char time[SL_UNITS_BYTES];
+    if (isfinite(seconds))
+        snprintf(out, CELL_BYTES, "%s", sl_units_seconds(time, seconds));
+}
+
+static void write_seconds(const struct epochs *of, const cJSON *e, char *out)
+{
+    duration(out, number(e, "seconds"));
+}
+
+static void write_evaluation(const struct epochs *of, const cJSON *e, char *out)
+{
+    if (cJSON_IsObject(member(e, "val")))
+        duration(out, number(e, "evaluate_seconds"));
+}
+
+static void write_hits(const struct epochs *of, const cJSON *e, char *out)
+{
+    const cJSON *cache = member(e, "cache");
+    if (cJSON_IsTrue(member(cache, "ranked")))
+        snprintf(out, CELL_BYTES, "%.1f %%", 100 * number(cache, "hit_rate"));
+}
+
+static void write_split(const struct epochs *of, const cJSON *e, char *out)
+{
+    if (!isnan(number(e, "samplers")))
+        snprintf(out, CELL_BYTES, "%.0f+%.0f", number(e, "samplers"), number(e, "trainers"));
+}
+
+static void write_standby(const struct epochs *of, const cJSON *e, char *out)
+{
+    double batches = number(member(e, "switching"), "batches");
+    if (batches > 0)
+        snprintf(out, CELL_BYTES, "%.0f", batches);
+}
+
+static void write_limit(const struct epochs *of, const cJSON *e, char *out)
+{
+    const char *limit = text(e, "bottleneck");
+    snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(limit, ":"), limit);
+}
+
+static const struct {
+    const char *heading;
+    char align;
+    void (*write)(const struct epochs *of, const cJSON *epoch, char *out);
+} columns[] = {
+    {"epoch", 'r', write_epoch},
+    {"loss", 'r', write_loss},
+    {"train", 'r', write_train},
+    {"val", 'l', write_val},
+    {"seconds", 'r', write_seconds},
+    {"evaluation", 'r', write_evaluation},
+    {"hits", 'r', write_hits},
+    {"split", 'r', write_split},
+    {"standby batches", 'r', write_standby},
+    {"limit", 'l', write_limit},
+};
+
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+// A cell of which nothing is known stays empty; a '|' would be a new one.
+static void write_cell(size_t column, const struct epochs *of, const cJSON *epoch, char *out)
+{
+    *out = '\0';
+    columns[column].write(of, epoch, out);
+    for (char *p = out; (p = strchr(p, '|'));)
+        *p = '/';
+}
+
+static void print_table(const struct epochs *of, const cJSON *list, int first)
+{
+    char align[2 * N_COLUMNS + 1] = "", cell[CELL_BYTES];
+    const char *headings[N_COLUMNS];
+    bool shown[N_COLUMNS] = {false};
+    size_t n = 0;
+    const cJSON *begin = cJSON_GetArrayItem(list, first);
+    for (size_t c = 0; c < N_COLUMNS; c++) {
+        for (const cJSON *e = begin; e && !shown[c]; e = e->next) {
+            write_cell(c, of, e, cell);
+            shown[c] = *cell != '\0';
+        }
+        if (!shown[c])
+            continue;
+        align[n] = columns[c].align;
+        headings[n++] = columns[c].write == write_val ? of->metric : columns[c].heading;
+    }
+    struct sl_table t;
+    sl_table_init(&t, align, headings);
+    for (const cJSON *e = begin; e; e = e->next) {
+        char row[ROW_BYTES] = "";
+        size_t used = 0;
+        for (size_t c = 0; c < N_COLUMNS; c++) {
+            if (!shown[c])
+                continue;
+            write_cell(c, of, e, cell);
+            used += (size_t)snprintf(row + used, sizeof row - used, "%s%s", used ? "|" : "", cell);
+        }
+        sl_table_row(&t, "%s", row);
+    }
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+}
+
+// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
+static const char *metric_of(const cJSON *report)
+{
+    const cJSON *e;
+    const char *best = text(member(report, "best_metric"), "name");
+    if (*best)
+        return best;
+    cJSON_ArrayForEach(e, member(report, "epochs"))
+    {
+        const cJSON *val = member(e, "val");
+        if (cJSON_IsObject(val) && val->child)
+            return val->child->string;
+    }
+    return "accuracy";
+}
+
+static void print_epochs(const cJSON *report, bool all)
+{
+    const cJSON *list = member(report, "epochs");
+    const struct epochs of = {report, metric_of(report)};
+    if (cJSON_GetArraySize(list) == 0)
+        return;
+    printf("\nEpochs\n");
+    int first = first_shown(list, all, "epochs");
+    print_table(&of, list, first);
+}
+
+// --- what limited them ---------------------------------------------------------------------------
+
+static bool same_limit(const cJSON *a, const cJSON *b)
+{
+    const char *x = text(a, "bottleneck"), *y = text(b, "bottleneck");
+    size_t n = strcspn(x, ":");
+    return n == strcspn(y, ":") && strncmp(x, y, n) == 0;
+}
+
+// A line for each run of epochs with the same limit, with the evidence of the last of them.
+static void print_limits(const cJSON *report)
+{
+    const cJSON *begin = cJSON_GetArrayItem(member(report, "epochs"), 0);
+    if (!begin)
+        return;
+    printf("\nWhat limited them\n");
+    for (const cJSON *last; begin; begin = last->next) {
+        for (last = begin; last->next && same_limit(begin, last->next);)
+            last = last->next;
+        double from = number(begin, "epoch") + 1, to = number(last, "epoch") + 1;
+        if (begin == last)
+            printf("  epoch %.0f: %s\n", from, text(last, "bottleneck"));
+        else
+            printf("  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to, text(last, "bottleneck"),
+                   to);
+    }
+}
+
+// --- decisions, deaths, events -------------------------------------------------------------------
+
+static void print_allocations(const cJSON *report)
+{
+    const cJSON *a, *list = member(report, "allocations");
+    if (cJSON_GetArraySize(list) == 0)
+        return;
+    printf("\nDecisions on the split\n");
+    cJSON_ArrayForEach(a, list)
+    {
+        printf("  epoch %.0f: %.0f+%.0f", number(a, "epoch") + 1, number(a, "samplers"),
+               number(a, "trainers"));
+        const char *reason = text(a, "reason");
+        printf("%s%s\n", *reason ? ": " : "", reason);
+    }
+}
+
+static void print_scales(const cJSON *report)
+{
+    const cJSON *s, *list = member(report, "scales");
+    char at[SL_UNITS_BYTES], took[SL_UNITS_BYTES];
+    if (cJSON_GetArraySize(list) == 0)
+        return;
+    printf("\nChanges while it ran\n");
+    cJSON_ArrayForEach(s, list)
+    {
+        const cJSON *from = member(s, "from"), *to = member(s, "to");
+        printf("  %s, epoch %.0f, by the %s: %.0f+%.0f -> %.0f+%.0f",
+               sl_units_seconds(at, number(s, "seconds")), number(s, "epoch") + 1, text(s, "by"),
+               number(from, "samplers"), number(from, "trainers"), number(to, "samplers"),
+               number(to, "trainers"));
+        if (cJSON_IsTrue(member(s, "ok")))
+            printf(" in %s: %s\n", sl_units_seconds(took, number(s, "took_seconds")),
+                   text(s, "message"));
+        else
+            printf(" refused: %s\n", text(s, "message"));
+    }
+}
+
+static void print_restarts(const cJSON *report)
+{
+    const cJSON *r, *list = member(report, "restarts");
+    char at[SL_UNITS_BYTES];
+    if (cJSON_GetArraySize(list) == 0)
+        return;
+    printf("\nWorkers that died\n");
+    cJSON_ArrayForEach(r, list)
+    {
+        const char *held = text(r, "held");
+        printf("  %s, %s (process %.0f): %s%s%s\n", sl_units_seconds(at, number(r, "seconds")),
+               text(r, "worker"), number(r, "pid"), text(r, "cause"), *held ? "; it held " : "",
+               held);
+    }
+}
+
+static void print_resumes(const cJSON *report)
+{
+    const cJSON *r, *list = member(report, "resumes");
+    char before[SL_UNITS_BYTES];
+    if (cJSON_GetArraySize(list) == 0)
+        return;
+    printf("\nGone on from a checkpoint\n");
+    cJSON_ArrayForEach(r, list)
+    {
+        printf("  after update %.0f, in epoch %.0f, %s from the start\n", number(r, "update"),
+               number(r, "epoch") + 1, sl_units_seconds(before, number(r, "seconds_before")));
+    }
+}
+
+// Ends of epochs stand in the table above.
+static void print_events(const cJSON *run, bool all)
+{
+    const cJSON *e;
+    char at[SL_UNITS_BYTES];
+    cJSON *list = cJSON_CreateArray();
+    cJSON_ArrayForEach(e, member(run, "events"))
+    {
+        if (strcmp(text(e, "kind"), "epoch") != 0)
+            cJSON_AddItemReferenceToArray(list, (cJSON *)e); // only read
+    }
+    if (cJSON_GetArraySize(list) > 0) {
+        printf("\nEvents\n");
+        int i = 0, first = first_shown(list, all, "events");
+        cJSON_ArrayForEach(e, list)
+        {
+            if (i++ < first)
+                continue;
+            printf("  %9s  %-10s  %s\n", sl_units_seconds(at, number(e, "seconds")),
+                   text(e, "kind"), text(e, "text"));
+        }
+    }
+    cJSON_Delete(list);
+}
+
+void sl_report_view_print(const cJSON *run, bool all)
+{
+    const cJSON *report = member(run, "report");
+    sl_summary_print(report, text(run, "output"));
+    if (*text(report, "message"))
+        printf("message     %s\n", text(report, "message"));
+    print_epochs(report, all);
+    print_limits(report);
+    print_allocations(report);
+    print_scales(report);
+    print_restarts(report);
+    print_resumes(report);
+    print_events(run, all);
+}

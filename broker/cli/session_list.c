@@ -1,0 +1,178 @@
+// session_list.c - the daemon's list with the jobs of `sluice run` added, which say themselves how
+// far they are.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "broker/cli/find_job.h"
+#include "broker/cli/session.h"
+#include "broker/cli/session_internal.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+enum { STATS_MS = 800 }; // for all of them to tell
+
+// --- the list ------------------------------------------------------------------------------------
+
+static void add_text(cJSON *to, const char *key, const char *text)
+{
+    cJSON_AddItemToObject(to, key, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+// The number of a job's statistics, or null.
+static void add_number(cJSON *to, const char *key, const cJSON *stats, const char *from)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(stats, from);
+    cJSON_AddItemToObject(to, key,
+                          cJSON_IsNumber(value) ? cJSON_CreateNumber(value->valuedouble)
+                                                : cJSON_CreateNull());
+}
+
+// The share of the job that is done, or null.
+static void add_progress(cJSON *to, const cJSON *stats)
+{
+    const cJSON *epoch = cJSON_GetObjectItemCaseSensitive(stats, "epoch");
+    const cJSON *epochs = cJSON_GetObjectItemCaseSensitive(stats, "epochs");
+    bool known = cJSON_IsNumber(epoch) && cJSON_IsNumber(epochs) && epochs->valuedouble > 0;
+    double share = known ? SL_MIN(1.0, epoch->valuedouble / epochs->valuedouble) : 0;
+    cJSON_AddItemToObject(to, "progress", known ? cJSON_CreateNumber(share) : cJSON_CreateNull());
+}
+
+static bool has_same_cores_before(const cJSON *devices, const cJSON *device, const char *cores)
+{
+    const cJSON *other;
+    cJSON_ArrayForEach(other, devices)
+    {
+        if (other == device)
+            break;
+        const cJSON *c = cJSON_GetObjectItemCaseSensitive(other, "cores");
+        if (cJSON_IsString(c) && strcmp(c->valuestring, cores) == 0)
+            return true;
+    }
+    return false;
+}
+
+// The cores of all devices, each list once: "0-3,4-7".
+static const char *cores_text(const cJSON *devices, char *out, size_t bytes)
+{
+    const cJSON *device;
+    size_t n = 0;
+    out[0] = '\0';
+    cJSON_ArrayForEach(device, devices)
+    {
+        const cJSON *c = cJSON_GetObjectItemCaseSensitive(device, "cores");
+        if (cJSON_IsString(c) && n < bytes &&
+            !has_same_cores_before(devices, device, c->valuestring))
+            n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? "," : "", c->valuestring);
+    }
+    return out;
+}
+
+// An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.
+static cJSON *found_entry(const struct sl_found_job *job, const cJSON *stats)
+{
+    const cJSON *state = cJSON_GetObjectItemCaseSensitive(stats, "state");
+    const cJSON *devices = cJSON_GetObjectItemCaseSensitive(stats, "devices");
+    char cores[256];
+    cJSON *e = cJSON_CreateObject();
+    add_text(e, "id", NULL);
+    add_text(e, "name", job->name);
+    add_text(e, "state", cJSON_IsString(state) ? state->valuestring : "running");
+    add_text(e, "position", NULL);
+    add_text(e, "why", NULL);
+    cJSON_AddItemToObject(e, "submitted", cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "started",
+                          job->started > 0 ? cJSON_CreateNumber(job->started) : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "ended", cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "exit_status", cJSON_CreateNull());
+    add_text(e, "message", NULL);
+    add_text(e, "output", job->output);
+    add_text(e, "cores", *cores_text(devices, cores, sizeof cores) ? cores : NULL);
+    cJSON_AddItemToObject(e, "devices",
+                          devices ? cJSON_CreateNumber(cJSON_GetArraySize(devices))
+                                  : cJSON_CreateNull());
+    add_text(e, "resume", "never");
+    cJSON_AddNumberToObject(e, "pid", job->pid);
+    add_number(e, "epoch", stats, "epoch");
+    add_number(e, "epochs", stats, "epochs");
+    add_progress(e, stats);
+    add_number(e, "samplers", stats, "samplers");
+    add_number(e, "trainers", stats, "trainers");
+    add_number(e, "loss", stats, "loss");
+    add_number(e, "seconds_left", stats, "seconds_left");
+    cJSON_AddNumberToObject(e, "resumed", 0);
+    return e;
+}
+
+// The newest statistics of a job, or NULL when its broker does not tell them in time.
+static cJSON *ask_stats(struct sl_session *s, uint64_t until)
+{
+    for (;;) {
+        Sl__Control__Envelope *m;
+        uint64_t now = sl_now_ns();
+        if (now >= until || sl_session_receive(s, (int)((until - now) / 1000000u) + 1, &m) != SL_OK)
+            return NULL;
+        cJSON *stats =
+            m->body_case == SL__CONTROL__ENVELOPE__BODY_STATS ? cJSON_Parse(m->stats->json) : NULL;
+        bool over = m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED;
+        sl_bus_message_free(m);
+        if (stats || over)
+            return stats;
+    }
+}
+
+// All are asked before the first is waited for.
+static int add_found(cJSON *jobs)
+{
+    struct sl_found_job *found;
+    size_t n;
+    SL_TRY(sl_find_jobs(&found, &n));
+    struct sl_session *sessions = calloc(n + 1, sizeof *sessions);
+    if (!sessions) {
+        free(found);
+        return sl_fail(SL_ENOMEM, "no memory for %zu jobs", n);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (sl_session_open_found(&found[i], &sessions[i]) == SL_OK)
+            sl_session_subscribe(&sessions[i], false, true);
+    uint64_t until = sl_now_ns() + STATS_MS * 1000000ull;
+    for (size_t i = 0; i < n; i++) {
+        cJSON *stats = sessions[i].bus ? ask_stats(&sessions[i], until) : NULL;
+        cJSON_AddItemToArray(jobs, found_entry(&found[i], stats));
+        cJSON_Delete(stats);
+        sl_session_close(&sessions[i]);
+    }
+    free(sessions);
+    free(found);
+    return SL_OK;
+}
+
+int sl_session_list(const struct sl_session_where *where, char **json)
+{
+    struct sl_session daemon;
+    cJSON *list = NULL;
+    *json = NULL;
+    int rc = sl_session_open_listing(where, &daemon, &list);
+    if (rc == SL_OK) {
+        sl_session_close(&daemon);
+    } else if (rc == SL_ENOENT && !where->connect) {
+        list = cJSON_CreateObject();
+        cJSON_AddStringToObject(list, "schema", "sluice.jobs/1");
+        cJSON_AddNullToObject(list, "daemon");
+        cJSON_AddStringToObject(list, "note", sl_error_message());
+        cJSON_AddArrayToObject(list, "jobs");
+        rc = SL_OK;
+    }
+    if (rc < 0)
+        return rc;
+    cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs");
+    if (!where->connect && cJSON_IsArray(jobs))
+        rc = add_found(jobs);
+    if (rc == SL_OK && !(*json = cJSON_PrintUnformatted(list)))
+        rc = sl_fail(SL_ENOMEM, "no memory for the list of jobs");
+    cJSON_Delete(list);
+    return rc;
+}

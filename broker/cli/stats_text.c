@@ -1,0 +1,483 @@
+#include "broker/cli/stats_text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "broker/cli/table.h"
+#include "broker/cli/units.h"
+#include "common/base/bits.h"
+
+enum { LINE_BYTES = 1024, WRAP_COLUMNS = 80, BRIEF_COLUMNS = 100 };
+
+// --- reading -------------------------------------------------------------------------------------
+
+// A value below "a.b.c"; NULL when there is none.
+static const cJSON *at(const cJSON *stats, const char *path)
+{
+    char key[64];
+    while (stats && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        stats = cJSON_GetObjectItemCaseSensitive(stats, key);
+        path += n + (path[n] == '.');
+    }
+    return stats;
+}
+
+// NAN when it is not known.
+static double number(const cJSON *stats, const char *path)
+{
+    const cJSON *value = at(stats, path);
+    return cJSON_IsNumber(value) ? value->valuedouble : NAN;
+}
+
+static const char *text(const cJSON *stats, const char *path)
+{
+    const cJSON *value = at(stats, path);
+    return cJSON_IsString(value) ? value->valuestring : "";
+}
+
+static uint64_t whole(double x)
+{
+    return x > 0 ? (uint64_t)x : 0;
+}
+
+static const char *plural(double n)
+{
+    return n == 1 ? "" : "s";
+}
+
+// --- a line --------------------------------------------------------------------------------------
+
+struct line {
+    char text[LINE_BYTES];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (l->n < sizeof l->text) {
+        int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, fmt, ap);
+        l->n = SL_MIN(l->n + (size_t)SL_MAX(n, 0), sizeof l->text - 1);
+    }
+    va_end(ap);
+}
+
+static size_t characters(const char *s)
+{
+    size_t n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+static void add_phase(struct line *l, const cJSON *s)
+{
+    const char *phase = text(s, "phase"), *state = text(s, "state");
+    double total = number(s, "total");
+    if (strcmp(state, "running") != 0)
+        add(l, "%s", state);
+    if (number(s, "epochs") > 0)
+        add(l, "%sepoch %.0f/%.0f", l->n ? "  " : "",
+            SL_MIN(number(s, "epoch") + 1, number(s, "epochs")), number(s, "epochs"));
+    if (*phase && strcmp(phase, "train") != 0)
+        add(l, " %s", phase);
+    if (total > 0)
+        add(l, " %.0f/%.0f", number(s, "done"), total);
+}
+
+// In the order in which they stand; what matters most is another order.
+enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
+
+// "25 min": one unit is enough where there is no room.
+static const char *brief_time(char buf[SL_UNITS_BYTES], double seconds)
+{
+    static const struct {
+        double length;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    size_t i = 0;
+    while (i + 1 < SL_COUNT_OF(units) && seconds < 2 * units[i].length)
+        i++;
+    snprintf(buf, SL_UNITS_BYTES, "%.0f %s", seconds / units[i].length, units[i].unit);
+    return buf;
+}
+
+static void add_field(struct line *l, enum field field, bool brief, const cJSON *s)
+{
+    char units[SL_UNITS_BYTES];
+    double seconds = number(s, "time");
+    time_t when = isfinite(seconds) ? (time_t)seconds : 0;
+    struct tm local;
+    switch (field) {
+    case TIME:
+        localtime_r(&when, &local);
+        add(l, "%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
+        break;
+    case JOB: add(l, "%s", text(s, "job")); break;
+    case PHASE: add_phase(l, s); break;
+    case RATE:
+        if (isfinite(number(s, "rates.batches")))
+            add(l, "%s%s/s", sl_units_count(units, number(s, "rates.batches")),
+                brief ? "" : " batches");
+        break;
+    case LOSS:
+        if (isfinite(number(s, "loss")))
+            add(l, "loss %.4f", number(s, "loss"));
+        break;
+    case METRIC:
+        if (isfinite(number(s, "metric.value")))
+            add(l, "%s %.4f", text(s, "metric.name"), number(s, "metric.value"));
+        break;
+    case LEFT:
+        if (number(s, "seconds_left") >= 0)
+            add(l, "%s left",
+                brief ? brief_time(units, number(s, "seconds_left"))
+                      : sl_units_seconds(units, number(s, "seconds_left")));
+        break;
+    case SPLIT: add(l, "%.0fS %.0fT", number(s, "samplers"), number(s, "trainers")); break;
+    case QUEUE:
+        if (isfinite(number(s, "queue.batches")))
+            add(l, "queue %.0f", number(s, "queue.batches"));
+        break;
+    case HITS:
+        if (isfinite(number(s, "cache.hit_rate")))
+            add(l, "hits %.0f %%", 100 * number(s, "cache.hit_rate"));
+        break;
+    case LIMIT: add(l, "%s", text(s, "bottleneck")); break;
+    case N_FIELDS: break;
+    }
+}
+
+// The fields that are asked for, two blanks apart; how many columns that are.
+static size_t join(struct line *l, const bool wanted[N_FIELDS], bool brief, const cJSON *s)
+{
+    l->n = 0;
+    l->text[0] = '\0';
+    for (enum field f = 0; f < N_FIELDS; f++) {
+        struct line part = {.n = 0};
+        if (wanted[f])
+            add_field(&part, f, brief, s);
+        if (part.n)
+            add(l, "%s%s", l->n ? "  " : "", part.text);
+    }
+    return characters(l->text);
+}
+
+bool sl_stats_text_line(const cJSON *s, unsigned columns, FILE *out)
+{
+    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC, LEFT,
+                                                   SPLIT, QUEUE, HITS, TIME, LIMIT};
+    bool wanted[N_FIELDS] = {false}, brief = columns && columns < BRIEF_COLUMNS;
+    struct line l;
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        enum field f = by_weight[i];
+        if (f == TIME && brief)
+            continue; // in its place nothing would stand still
+        wanted[f] = true;
+        wanted[f] = join(&l, wanted, brief, s) <= columns || !columns || i == 0;
+    }
+    join(&l, wanted, brief, s);
+    fputs(l.text, out);
+    return wanted[LIMIT];
+}
+
+// --- a page --------------------------------------------------------------------------------------
+
+static void print_head(const cJSON *s, FILE *out)
+{
+    struct line l = {.n = 0};
+    char units[SL_UNITS_BYTES];
+    add(&l, "%s", text(s, "job"));
+    if (*text(s, "id"))
+        add(&l, " (job %s)", text(s, "id"));
+    add(&l, ": %s", text(s, "state"));
+    if (number(s, "epochs") > 0)
+        add(&l, ", epoch %.0f of %.0f", SL_MIN(number(s, "epoch") + 1, number(s, "epochs")),
+            number(s, "epochs"));
+    if (number(s, "total") > 0)
+        add(&l, " (%s, %.0f of %.0f)", text(s, "phase"), number(s, "done"), number(s, "total"));
+    if (number(s, "seconds") >= 0)
+        add(&l, ", for %s", sl_units_seconds(units, number(s, "seconds")));
+    if (number(s, "seconds_left") >= 0)
+        add(&l, ", %s left", sl_units_seconds(units, number(s, "seconds_left")));
+    fprintf(out, "%s\n\n", l.text);
+}
+
+static void print_result(const cJSON *s, FILE *out)
+{
+    struct line l = {.n = 0};
+    if (!isfinite(number(s, "loss")))
+        return;
+    add(&l, "loss       %.4f", number(s, "loss"));
+    if (isfinite(number(s, "metric.value")))
+        add(&l, ", %s %.4f after epoch %.0f", text(s, "metric.name"), number(s, "metric.value"),
+            number(s, "metric.epoch") + 1);
+    if (isfinite(number(s, "best.value")))
+        add(&l, ", the best %.4f after epoch %.0f", number(s, "best.value"),
+            number(s, "best.epoch") + 1);
+    fprintf(out, "%s\n", l.text);
+}
+
+static void print_split(const cJSON *s, FILE *out)
+{
+    double samplers = number(s, "samplers"), trainers = number(s, "trainers");
+    double there = number(s, "standby.there");
+    fprintf(out, "split      %.0f sampler%s, %.0f trainer%s", samplers, plural(samplers), trainers,
+            plural(trainers));
+    if (there > 0)
+        fprintf(out, ", %.0f standby trainer%s (%.0f awake)", there, plural(there),
+                number(s, "standby.awake"));
+    fputc('\n', out);
+}
+
+static void print_rates(const cJSON *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    if (!isfinite(number(s, "rates.batches")))
+        return;
+    fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
+            sl_units_count(a, number(s, "rates.batches")),
+            sl_units_count(b, number(s, "rates.edges")),
+            sl_units_count(c, number(s, "rates.input_nodes")),
+            sl_units_count(d, number(s, "rates.updates")));
+    fprintf(out, "bytes      blocks %s/s, features %s/s from the store, %s/s from caches\n",
+            sl_units_bytes(a, whole(number(s, "bytes.blocks"))),
+            sl_units_bytes(b, whole(number(s, "bytes.features_store"))),
+            sl_units_bytes(c, whole(number(s, "bytes.features_cache"))));
+}
+
+static void print_queue(const cJSON *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    if (!isfinite(number(s, "queue.batches")))
+        return;
+    fprintf(out, "queue      %.0f batches ready (%s of %s used), %.0f being drawn, %.0f trained\n",
+            number(s, "queue.batches"), sl_units_bytes(a, whole(number(s, "queue.used_bytes"))),
+            sl_units_bytes(b, whole(number(s, "queue.capacity_bytes"))),
+            number(s, "queue.sampling"), number(s, "queue.training"));
+}
+
+static void print_cache(const cJSON *s, FILE *out)
+{
+    if (isfinite(number(s, "cache.hit_rate_total")))
+        fprintf(out, "cache      %s: %.1f %% hits now, %.1f %% in all\n", text(s, "cache.policy"),
+                100 * number(s, "cache.hit_rate"), 100 * number(s, "cache.hit_rate_total"));
+    if (isfinite(number(s, "updates.staleness_mean")))
+        fprintf(out, "updates    %s: version %.0f, %.2g behind on average, %.0f at most\n",
+                text(s, "updates.mode"), number(s, "updates.version"),
+                number(s, "updates.staleness_mean"), number(s, "updates.staleness_max"));
+}
+
+static void print_memory(const cJSON *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    if (!isfinite(number(s, "memory.used")))
+        return;
+    fprintf(out, "machine    %s of memory, %s at most; %.1f cores busy\n",
+            sl_units_bytes(a, whole(number(s, "memory.used"))),
+            sl_units_bytes(b, whole(number(s, "memory.peak"))), number(s, "cpu_load"));
+}
+
+static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
+{
+    return isfinite(seconds) ? sl_units_seconds(buf, seconds) : "-";
+}
+
+static void print_stages(const cJSON *s, FILE *out)
+{
+    static const struct {
+        const char *name, *what;
+    } stages[] = {
+        {"sample", "samplers draw"},
+        {"mark", "samplers look up ranks"},
+        {"copy", "samplers copy vertex lists"},
+        {"backpressure", "samplers wait for memory"},
+        {"extract", "trainers gather features"},
+        {"train", "trainers compute"},
+        {"wait", "trainers wait"},
+        {"evaluate", "trainers evaluate"},
+    };
+    struct sl_table t;
+    sl_table_init(&t, "l r r r r l",
+                  (const char *[]){"stage", "busy", "a second", "p50", "p99", ""});
+    for (size_t i = 0; i < SL_COUNT_OF(stages); i++) {
+        const cJSON *stage = at(at(s, "stages"), stages[i].name);
+        char rate[SL_UNITS_BYTES], p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
+        if (!(number(stage, "count") > 0))
+            continue;
+        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", stages[i].name, 100 * number(stage, "busy"),
+                     sl_units_count(rate, SL_MAX(number(stage, "per_second"), 0)),
+                     seconds_or_dash(p50, number(stage, "p50")),
+                     seconds_or_dash(p99, number(stage, "p99")), stages[i].what);
+    }
+    fputc('\n', out);
+    if (t.n_rows > 1)
+        sl_table_print(&t, out);
+    sl_table_fini(&t);
+}
+
+static void print_workers(const cJSON *s, FILE *out)
+{
+    const cJSON *w;
+    struct sl_table t;
+    sl_table_init(&t, "l l r r l", (const char *[]){"worker", "state", "busy", "batches/s", "at"});
+    cJSON_ArrayForEach(w, at(s, "workers"))
+    {
+        char rate[SL_UNITS_BYTES];
+        double busy = number(w, "busy");
+        sl_table_row(&t, "%s|%s|%.0f %%|%s|%s", text(w, "name"), text(w, "state"),
+                     isfinite(busy) ? 100 * busy : 0,
+                     sl_units_count(rate, SL_MAX(number(w, "batches_per_second"), 0)),
+                     text(w, "batch"));
+    }
+    if (t.n_rows > 1) {
+        fputc('\n', out);
+        sl_table_print(&t, out);
+    }
+    sl_table_fini(&t);
+}
+
+// A paragraph behind a word, broken at blanks.
+static void print_wrapped(const char *head, const char *words, size_t columns, FILE *out)
+{
+    enum { INDENT = 11 };
+    size_t column = INDENT;
+    fprintf(out, "%-*s", INDENT, head);
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        if (column > INDENT && column + 1 + n > columns) {
+            fprintf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+        }
+        column += (size_t)fprintf(out, "%s%.*s", column > INDENT ? " " : "", (int)n, words);
+        words += n;
+        words += strspn(words, " ");
+    }
+    fputc('\n', out);
+}
+
+void sl_stats_text_limit(const cJSON *s, unsigned columns, FILE *out)
+{
+    if (*text(s, "bottleneck"))
+        print_wrapped("   limit", text(s, "bottleneck"), columns ? columns : WRAP_COLUMNS, out);
+}
+
+char *sl_stats_text_limit_kind(const cJSON *s, char *buf, size_t bytes)
+{
+    size_t n = 0;
+    for (const char *p = text(s, "bottleneck"); *p && n + 1 < bytes; p++)
+        if ((*p < '0' || *p > '9') && *p != '.')
+            buf[n++] = *p;
+    buf[n] = '\0';
+    return buf;
+}
+
+void sl_stats_text_page(const cJSON *s, FILE *out)
+{
+    print_head(s, out);
+    print_split(s, out);
+    print_result(s, out);
+    print_rates(s, out);
+    print_queue(s, out);
+    print_cache(s, out);
+    print_memory(s, out);
+    if (*text(s, "bottleneck"))
+        print_wrapped("limit", text(s, "bottleneck"), WRAP_COLUMNS, out);
+    print_stages(s, out);
+    print_workers(s, out);
+}
+
+// --- CSV -----------------------------------------------------------------------------------------
+
+static const struct {
+    const char *column, *path;
+    bool is_text;
+} columns[] = {
+    {"time", "time", false},
+    {"job", "job", true},
+    {"id", "id", true},
+    {"state", "state", true},
+    {"phase", "phase", true},
+    {"epoch", "epoch", false},
+    {"epochs", "epochs", false},
+    {"done", "done", false},
+    {"total", "total", false},
+    {"seconds", "seconds", false},
+    {"seconds_left", "seconds_left", false},
+    {"loss", "loss", false},
+    {"metric", "metric.name", true},
+    {"metric_value", "metric.value", false},
+    {"samplers", "samplers", false},
+    {"trainers", "trainers", false},
+    {"batches_per_s", "rates.batches", false},
+    {"edges_per_s", "rates.edges", false},
+    {"input_nodes_per_s", "rates.input_nodes", false},
+    {"updates_per_s", "rates.updates", false},
+    {"sample_busy", "stages.sample.busy", false},
+    {"sample_p50", "stages.sample.p50", false},
+    {"sample_p99", "stages.sample.p99", false},
+    {"extract_busy", "stages.extract.busy", false},
+    {"extract_p50", "stages.extract.p50", false},
+    {"extract_p99", "stages.extract.p99", false},
+    {"train_busy", "stages.train.busy", false},
+    {"train_p50", "stages.train.p50", false},
+    {"train_p99", "stages.train.p99", false},
+    {"wait_busy", "stages.wait.busy", false},
+    {"backpressure_busy", "stages.backpressure.busy", false},
+    {"queue_batches", "queue.batches", false},
+    {"queue_bytes", "queue.bytes", false},
+    {"block_bytes_per_s", "bytes.blocks", false},
+    {"cache_bytes_per_s", "bytes.features_cache", false},
+    {"store_bytes_per_s", "bytes.features_store", false},
+    {"hit_rate", "cache.hit_rate", false},
+    {"version", "updates.version", false},
+    {"staleness_mean", "updates.staleness_mean", false},
+    {"memory_bytes", "memory.used", false},
+    {"cpu_load", "cpu_load", false},
+    {"bottleneck_role", "bottleneck_role", true},
+    {"bottleneck", "bottleneck", true},
+};
+
+void sl_stats_text_csv_head(FILE *out)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(columns); i++)
+        fprintf(out, "%s%s", i ? "," : "", columns[i].column);
+    fputc('\n', out);
+}
+
+static void write_quoted(const char *value, FILE *out)
+{
+    bool plain = !strpbrk(value, ",\"\r\n");
+    if (!plain)
+        fputc('"', out);
+    for (; *value; value++) {
+        if (*value == '"')
+            fputc('"', out);
+        fputc(*value, out);
+    }
+    if (!plain)
+        fputc('"', out);
+}
+
+void sl_stats_text_csv(const cJSON *s, FILE *out)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(columns); i++) {
+        double value = number(s, columns[i].path);
+        if (i)
+            fputc(',', out);
+        if (columns[i].is_text)
+            write_quoted(text(s, columns[i].path), out);
+        else if (isfinite(value) && value == floor(value) && fabs(value) < 1e15)
+            fprintf(out, "%.0f", value);
+        else if (isfinite(value))
+            fprintf(out, "%.*g", i == 0 ? 14 : 7, value);
+    }
+    fputc('\n', out);
+}

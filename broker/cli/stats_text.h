@@ -1,0 +1,35 @@
+/*
+ * stats_text.h - a line of statistics (sluice.stats/1) as people and spreadsheets read it.
+ */
+#ifndef SL_BROKER_CLI_STATS_TEXT_H
+#define SL_BROKER_CLI_STATS_TEXT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+/*
+ * One line: where it is, how fast, what limits it. Without a newline. It has at most so many
+ * columns (0 = any number), for which whole fields are left out; true when what limits the job is
+ * on it.
+ */
+bool sl_stats_text_line(const cJSON *stats, unsigned columns, FILE *out);
+
+// What limits it as lines of their own, with a newline; nothing when it does not say.
+void sl_stats_text_limit(const cJSON *stats, unsigned columns, FILE *out);
+
+// That sentence without its numbers, which are others every second. Returns buf.
+char *sl_stats_text_limit_kind(const cJSON *stats, char *buf, size_t bytes);
+
+// A page: the same in full, stages and devices as tables.
+void sl_stats_text_page(const cJSON *stats, FILE *out);
+
+/*
+ * CSV (RFC 4180, lines end in a newline alone): the names of the columns, and a line's values; not
+ * known is empty. Columns are only ever added, at the end.
+ */
+void sl_stats_text_csv_head(FILE *out);
+void sl_stats_text_csv(const cJSON *stats, FILE *out);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * wait.c - `sluice wait JOB...`: until jobs are over; how they ended is the exit status.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/cli/answer.h"
+#include "broker/cli/command.h"
+#include "broker/cli/job_end.h"
+#include "broker/cli/options.h"
+#include "broker/cli/session.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+struct request {
+    struct sl_session_where where;
+    struct sl_text_list jobs;
+    uint64_t timeout_s;
+    int output;
+};
+
+struct awaited {
+    struct sl_session session; // without a bus when `over`
+    bool over;                 // known from its run directory
+    struct sl_job_end end;
+};
+
+static int begin(const struct request *r, const char *job, struct awaited *a)
+{
+    char why[2048];
+    int rc = sl_session_open(&r->where, job, &a->session);
+    if (rc == SL_OK)
+        return sl_session_subscribe(&a->session, false, false);
+    // A run directory of a job that has long been over.
+    snprintf(why, sizeof why, "%s", sl_error_message());
+    if (rc == SL_ENOENT && sl_job_end_read(job, &a->end) == SL_OK) {
+        a->over = true;
+        snprintf(a->session.name, sizeof a->session.name, "%.*s", (int)sizeof a->session.name - 1,
+                 job);
+        return SL_OK;
+    }
+    return sl_fail(rc, "%s", why);
+}
+
+// Failed jobs are worse than those that could not run, and these than stopped ones.
+static int severity(int exit_status)
+{
+    switch (exit_status) {
+    case SL_EXIT_OK: return 0;
+    case SL_EXIT_INTERRUPTED: return 1;
+    case SL_EXIT_USAGE: return 2;
+    default: return 3;
+    }
+}
+
+static int finish(const struct request *r, struct awaited *a, uint64_t until_ns)
+{
+    const struct sl_session *s = &a->session;
+    char message[sizeof a->end.message + 64];
+    if (!a->over) {
+        int rc = sl_job_end_await(&a->session, until_ns, NULL, NULL, &a->end, NULL);
+        if (rc == SL_ETIMEDOUT)
+            return sl_fail(rc, "job '%s': it is not over after %" PRIu64 " s", s->name,
+                           r->timeout_s);
+        if (rc == SL_EABORTED)
+            return sl_fail(rc, "job '%s': not waiting any more; it goes on", s->name);
+        if (rc < 0)
+            return rc;
+    }
+    sl_job_end_text(&a->end, message, sizeof message);
+    sl_answer_print(r->output, &(struct sl_answer){.job = s->name,
+                                                   .id = s->id,
+                                                   .state = a->end.status,
+                                                   .exit_status = &a->end.exit_status,
+                                                   .message = message});
+    return a->end.exit_status;
+}
+
+static int wait_for(const struct request *r, struct awaited *all)
+{
+    size_t n = r->jobs.n;
+    int worst = SL_EXIT_OK;
+    sl_interrupt_catch();
+    // A word that is no job ends it before anything is waited for.
+    for (size_t i = 0; i < n; i++)
+        SL_TRY(begin(r, r->jobs.items[i], &all[i]));
+    uint64_t until_ns = r->timeout_s ? sl_now_ns() + r->timeout_s * 1000000000u : 0;
+    for (size_t i = 0; i < n; i++) {
+        int rc = finish(r, &all[i], until_ns);
+        if (rc < 0)
+            return rc;
+        if (severity(rc) > severity(worst))
+            worst = rc;
+    }
+    return worst;
+}
+
+int sl_command_wait(int argc, char **argv)
+{
+    struct request r = {0};
+    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
+        {.name = "timeout",
+         .type = SL_OPTION_UINT,
+         .value = &r.timeout_s,
+         .placeholder = "SECONDS",
+         .no_default = true,
+         .max = 1e9,
+         .help = "give up after so long (status 1); without it there is no end"},
+        sl_output_option(&r.output),
+    };
+    sl_session_options(&r.where, options + 2);
+    const struct sl_command_usage usage = {
+        .command = "wait",
+        .about = "Waits until jobs are over and ends with their exit status: 0 done, 1 failed, 2 "
+                 "could not run, 130\nstopped; of several jobs with that of the worst. JOB is a "
+                 "number of 'sluice ps', a name or a run\ndirectory, also of a job that has long "
+                 "been over. Ctrl-C ends the waiting, not the job.",
+        .example = "sluice submit job.json --detach && sluice wait products-sage && ./publish\n"
+                   "sluice wait 3 4 --timeout 3600",
+        .rest_name = "JOB",
+        .rest = &r.jobs,
+        .options = options,
+        .n_options = SL_COUNT_OF(options),
+    };
+    int rc = sl_options_parse(&usage, argc, argv);
+    if (rc == SL_OK) {
+        struct awaited *all = calloc(r.jobs.n, sizeof *all);
+        rc = all ? wait_for(&r, all) : sl_fail(SL_ENOMEM, "wait: no memory for %zu jobs", r.jobs.n);
+        for (size_t i = 0; all && i < r.jobs.n; i++)
+            sl_session_close(&all[i].session);
+        free(all);
+    } else if (rc == SL_OPTIONS_HELP) {
+        rc = SL_EXIT_OK;
+    }
+    sl_text_list_fini(&r.jobs);
+    return rc;
+}

@@ -1,0 +1,97 @@
+// daemon_internal.h - what the files of the daemon share: its state, and what changes it.
+#ifndef SL_BROKER_DAEMON_DAEMON_INTERNAL_H
+#define SL_BROKER_DAEMON_DAEMON_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/daemon/daemon.h"
+#include "broker/daemon/notify.h"
+#include "broker/daemon/parked.h"
+#include "broker/daemon/registry.h"
+#include "broker/daemon/route.h"
+#include "broker/daemon/subscriber.h"
+#include "broker/loop.h"
+#include "common/ipc/bus.h"
+#include "common/ipc/runtime_dir.h"
+
+struct sl_http;
+struct sl_publisher;
+
+struct sl_daemon {
+    struct sl_daemon_options options;
+    char runtime_dir[SL_RUNTIME_DIR_BYTES];
+    char state_dir[SL_RUNTIME_DIR_BYTES + 8];
+    int lock_fd, state_fd, wake_fd; // -1 when closed
+    struct sl_cores cores;          // that it gives away
+
+    struct sl_bus *bus;
+    struct sl_publisher *publisher;
+    struct sl_http *http; // NULL: no page
+    struct sl_loop loop;
+    struct sl_notify notify;
+
+    struct sl_registry registry;
+    struct sl_subscribers subscribers;
+    struct sl_routes routes;
+    struct sl_parking parking;
+
+    uint64_t start_ns, ticks;
+    bool stopping;         // no job is started any more
+    bool look_at_queue;    // something has changed: perhaps a job may start
+    bool status_old;       // what the service manager was told
+    uint32_t n_processes;  // whose handles are on the loop
+    uint32_t n_archived;   // requests under way on the thread pool (archive.h)
+    uint64_t refused_told; // messages that the bus had refused at the last line about it
+};
+
+// The time for people: Unix seconds.
+double sl_daemon_now(void);
+
+/*
+ * state.c: the one way to a new state. Writes the record, then says so: to the log, to who has
+ * subscribed. A record that can not be written is tried again later; sl_daemon_save() says why.
+ */
+void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state);
+// The same with a reason, which the list shows as the job's message.
+void sl_daemon_end_entry(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state,
+                         int exit_status, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+int sl_daemon_save(struct sl_daemon *d, struct sl_entry *e);
+void sl_daemon_save_rest(struct sl_daemon *d); // what could not be written before
+void sl_daemon_forget_old(struct sl_daemon *d);
+// A JobState to subscribers, or to one client (not NULL).
+void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
+                          const struct sl_bus_peer *to);
+// To who hears of the job, with its id in the envelope. wants: SL_WANTS_*, 0 = everybody.
+void sl_daemon_tell(struct sl_daemon *d, const struct sl_entry *e, unsigned wants,
+                    Sl__Control__Envelope *body);
+// Finished, of a job that is over and had no last word of its broker's.
+void sl_daemon_tell_finished(struct sl_daemon *d, const struct sl_entry *e);
+// Starts every job that may start.
+void sl_daemon_start_jobs(struct sl_daemon *d);
+// Queued once more: a place in the queue, how often. Not saved and not told yet.
+void sl_daemon_requeue(struct sl_entry *e, int64_t order);
+
+// recover.c: what the daemon before this one has left
+void sl_daemon_recover(struct sl_daemon *d);
+void sl_daemon_poll_orphans(struct sl_daemon *d);
+// A job that has run and whose run directory is not there any more can not go on. SL_ENOENT.
+int sl_daemon_check_run(const struct sl_entry *e);
+// A job whose daemon goes away, or went: INTERRUPTED, with what is to be done about it.
+void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e);
+
+// control.c: what clients ask for
+void sl_daemon_on_message(struct sl_daemon *d, const struct sl_bus_peer *peer,
+                          Sl__Control__Envelope *m);
+// Serves a request that was parked, as if it had come now, with the GPUs.
+void sl_daemon_serve_parked(struct sl_daemon *d, const struct sl_parked *parked,
+                            const struct sl_gpus *gpus);
+void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int code,
+                      const char *message, const char *json);
+// A refusal in the form that this request is answered in.
+void sl_daemon_refuse(struct sl_daemon *d, const struct sl_bus_peer *peer,
+                      Sl__Control__Envelope__BodyCase request, const char *job, int code,
+                      const char *message);
+
+#endif

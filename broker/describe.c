@@ -1,0 +1,169 @@
+// describe.c - what a job's clients are told when they ask.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "broker/job.h"
+#include "broker/json_writer.h"
+#include "broker/live_internal.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+// Of a message that holds at most SL_BUS_MESSAGE_MAX; the rest leaves room for everything else.
+enum {
+    EPOCHS_BYTES_MAX = SL_BUS_MESSAGE_MAX / 4,
+    EVENTS_BYTES_MAX = SL_BUS_MESSAGE_MAX / 16,
+    LIST_BYTES_MAX = SL_BUS_MESSAGE_MAX / 32,
+};
+
+void sl_job_answer(struct sl_job *job, const struct sl_bus_peer *peer, int code,
+                   const char *message, const char *json)
+{
+    Sl__Control__Answer answer = SL__CONTROL__ANSWER__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    answer.ok = code >= 0;
+    answer.code = code;
+    answer.message = (char *)(message ? message : ""); // only read
+    answer.json = (char *)(json ? json : "");
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
+    e.answer = &answer;
+    sl_bus_send(job->bus, peer, &e); // who asked may have gone
+}
+
+const char *sl_job_state_name(const struct sl_job *job)
+{
+    switch (job->state) {
+    case SL_JOB_STARTING: return "starting";
+    case SL_JOB_RUNNING: return job->paused ? "paused" : "running";
+    default: return "finishing";
+    }
+}
+
+// --- subscribers ---------------------------------------------------------------------------------
+
+static void tell_page(struct sl_job *job, const struct sl_bus_peer *peer)
+{
+    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    char text[256];
+    snprintf(text, sizeof text, "the page is at %s", job->options.page);
+    line.level = SL_LOG_INFO;
+    line.text = text;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
+    e.log_line = &line;
+    sl_bus_send(job->bus, peer, &e);
+}
+
+void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
+                         const Sl__Control__Subscribe *subscribe)
+{
+    Sl__Control__Stats stats = SL__CONTROL__STATS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    unsigned wants =
+        (subscribe->progress ? SL_WANTS_PROGRESS : 0) | (subscribe->stats ? SL_WANTS_STATS : 0);
+    if (sl_clients_add(&job->clients, peer, wants) < 0) {
+        sl_joblog_write(&job->log, SL_LOG_INFO, "a client was turned away: %s", sl_error_message());
+        sl_job_answer(job, peer, SL_EAGAIN, sl_error_message(), NULL);
+        return;
+    }
+    if (subscribe->progress && job->options.page)
+        tell_page(job, peer);
+    const char *json = subscribe->stats ? sl_job_live_json(job) : NULL;
+    if (!json)
+        return;
+    stats.json = (char *)json; // only read
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
+    e.stats = &stats;
+    sl_bus_send(job->bus, peer, &e);
+}
+
+// --- the description -----------------------------------------------------------------------------
+
+// The newest entries of a list, in its order, as long as they are not more than so many bytes.
+// Returns how many were left out.
+static uint32_t add_newest(struct sl_json_writer *w, const char *key, const cJSON *list,
+                           size_t bytes_max)
+{
+    uint32_t n = (uint32_t)cJSON_GetArraySize(list), kept = 0;
+    char **texts = n ? calloc(n, sizeof *texts) : NULL;
+    const cJSON *e = list && list->child ? list->child->prev : NULL; // the last one
+    for (size_t bytes = 0; texts && kept < n; e = e->prev, kept++) {
+        texts[kept] = cJSON_PrintUnformatted(e);
+        bytes += texts[kept] ? strlen(texts[kept]) : bytes_max + 1;
+        if (bytes > bytes_max) {
+            free(texts[kept]);
+            break;
+        }
+    }
+    sl_json_open_array(w, key);
+    for (uint32_t i = kept; i-- > 0;) {
+        sl_json_add_raw(w, NULL, texts[i]);
+        free(texts[i]);
+    }
+    sl_json_close_array(w);
+    free(texts);
+    return n - kept;
+}
+
+static void add_config(struct sl_json_writer *w, const char *config_json)
+{
+    char *compact = config_json ? strdup(config_json) : NULL;
+    if (compact)
+        cJSON_Minify(compact);
+    sl_json_add_raw(w, "config", compact);
+    free(compact);
+}
+
+static void add_output(struct sl_json_writer *w, const char *output)
+{
+    char here[PATH_MAX], whole[2 * PATH_MAX];
+    bool relative = output[0] != '/' && getcwd(here, sizeof here);
+    snprintf(whole, sizeof whole, "%s%s%s", relative ? here : "", relative ? "/" : "", output);
+    sl_json_add_string(w, "output", whole);
+}
+
+void sl_job_describe(struct sl_job *job, struct sl_json_writer *w)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double age = (double)(sl_now_ns() - job->start_ns) * 1e-9;
+    const char *stats = sl_job_live_json(job);
+    sl_json_open_object(w, NULL);
+    sl_json_add_string(w, "schema", "sluice.describe/1");
+    sl_json_add_string(w, "job", job->config.name);
+    sl_json_add_string(w, "id", job->options.id);
+    sl_json_add_string(w, "state", sl_job_state_name(job));
+    add_output(w, job->config.output);
+    sl_json_add_whole(w, "pid", (uint64_t)getpid());
+    sl_json_add_time(w, "started", (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - age);
+    add_config(w, job->config_json);
+    if (stats)
+        sl_live_write_devices(job, w, "devices");
+    else
+        sl_json_add_null(w, "devices");
+    uint32_t left_out = add_newest(w, "epochs", job->report.epochs, EPOCHS_BYTES_MAX);
+    sl_json_add_whole(w, "epochs_left_out", left_out);
+    add_newest(w, "allocations", job->report.allocations, LIST_BYTES_MAX);
+    add_newest(w, "scales", job->report.scales, LIST_BYTES_MAX);
+    add_newest(w, "restarts", job->report.restarts, LIST_BYTES_MAX);
+    sl_timeline_write(&job->timeline, w, "events", EVENTS_BYTES_MAX);
+    sl_json_add_real(w, "paused_seconds", sl_job_paused_seconds(job));
+    sl_json_add_raw(w, "stats", stats);
+    sl_json_close_object(w);
+}
+
+void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer)
+{
+    struct sl_json_writer w = {0};
+    sl_job_describe(job, &w);
+    const char *json = sl_json_text(&w);
+    if (json)
+        sl_job_answer(job, peer, SL_OK, "", json);
+    else
+        sl_job_answer(job, peer, SL_ENOMEM, "no memory for the job's description", NULL);
+    sl_json_fini(&w);
+}

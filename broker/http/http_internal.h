@@ -1,0 +1,114 @@
+// http_internal.h - the server's own structures: connections, requests, event streams.
+#ifndef SL_BROKER_HTTP_HTTP_INTERNAL_H
+#define SL_BROKER_HTTP_HTTP_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <microhttpd.h>
+
+#include "broker/http/guard.h"
+#include "broker/http/watch.h"
+
+enum {
+    SL_HTTP_CONNECTIONS = 256,
+    SL_HTTP_STREAMS = 64,
+    SL_HTTP_BODY_MAX = 16 << 10,
+    SL_HTTP_CONNECTION_BYTES = 32 << 10, // request line and headers
+    SL_HTTP_IDLE_S = 10,                 // without a byte
+    SL_HTTP_REQUEST_S = 15,              // for the whole of a request, drop by drop
+    SL_HTTP_ANSWER_S = 60,               // for the reading of an answer
+};
+
+// One TCP connection, in a list that the deadlines are looked for in.
+struct sl_http_connection {
+    struct sl_http_connection *next, *previous;
+    int fd;
+    uint64_t deadline_ns; // 0: none
+};
+
+struct sl_http_stream; // stream.c
+
+struct sl_http {
+    struct MHD_Daemon *server;
+    struct sl_watch watch;
+    char url[64];
+    bool has_token;
+    struct sl_guard_token token;
+    struct sl_http_stream *streams; // guarded by watch.lock
+    _Atomic uint32_t n_streams;     // only counted
+    _Atomic uint32_t n_open;        // requests whose answer has not been sent, streams among them
+    _Atomic uint64_t n_requests, n_refused;
+
+    pthread_mutex_t connections_lock; // guards the list and what is in it
+    struct sl_http_connection *connections;
+    uint32_t n_connections;
+};
+
+enum sl_http_target {
+    SL_TARGET_UNKNOWN,
+    SL_TARGET_FILE, // of the page
+    SL_TARGET_METRICS,
+    SL_TARGET_JOBS,
+    SL_TARGET_STREAM,
+    SL_TARGET_JOB, // with `job`
+    SL_TARGET_STATS,
+    SL_TARGET_HISTORY,
+    SL_TARGET_ACTION, // POST; with `job` and `action`
+};
+
+// One request, from its headers to the end of its answer.
+struct sl_http_request {
+    struct sl_watch_waiter waiter; // first: the waiter is the request
+    struct sl_http *http;
+    struct MHD_Connection *connection;
+    enum sl_http_target target;
+    enum sl_errand_kind action;
+    char job[SL_ERRAND_JOB_BYTES];
+    char body[SL_HTTP_BODY_MAX + 1];
+    size_t n_body;
+    bool asked; // the question is with the watch thread, or has come back
+};
+
+// --- answer.c ------------------------------------------------------------------------------------
+
+// Answers with `n` bytes, which are compressed when they are many and the client can take it.
+enum MHD_Result sl_http_answer(struct sl_http_request *r, unsigned status, const char *type,
+                               const char *bytes, size_t n);
+// The same with a text, which is freed; a text that failed is answered by 503.
+enum MHD_Result sl_http_answer_text(struct sl_http_request *r, unsigned status, const char *type,
+                                    struct sl_text *text);
+// {"error": "..."}; for what is not below /api/ plain text.
+enum MHD_Result sl_http_answer_error(struct sl_http_request *r, unsigned status, const char *fmt,
+                                     ...) __attribute__((format(printf, 3, 4)));
+// What every answer carries.
+void sl_http_add_headers(struct MHD_Response *response);
+
+// --- routes.c ------------------------------------------------------------------------------------
+
+// What the path means; `action` is set for those that change a job.
+void sl_http_route(const char *path, struct sl_http_request *r);
+// Whether the request may go on: 0, or the HTTP status it was refused with (an answer is queued).
+unsigned sl_http_admit(struct sl_http_request *r, const char *method, enum MHD_Result *queued);
+// The request is complete: answers it, or suspends it until the watch thread has an answer.
+enum MHD_Result sl_http_serve(struct sl_http_request *r, const char *path);
+
+// --- stream.c ------------------------------------------------------------------------------------
+
+enum MHD_Result sl_http_stream_open(struct sl_http_request *r);
+// Lets those go on that wait and for whom there is something, or all when it is over. With
+// the lock.
+void sl_http_stream_wake(struct sl_http *http);
+// Cuts off those that do not read and have fallen behind.
+void sl_http_stream_reap(struct sl_http *http);
+
+// --- http.c --------------------------------------------------------------------------------------
+
+// When this connection is cut off; 0 seconds: never.
+void sl_http_set_deadline(struct MHD_Connection *connection, struct sl_http *http,
+                          unsigned seconds);
+void sl_http_cut_off(struct MHD_Connection *connection, struct sl_http *http);
+
+#endif

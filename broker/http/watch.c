@@ -1,0 +1,454 @@
+#include "broker/http/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+enum {
+    SILENCE_S = 10,    // subscribe again after so long without a message
+    LAST_WAIT_MS = 30, // for the last messages at the end
+};
+
+// An errand's place. `waiters` is guarded by the lock; a place without waiters is free, and only
+// the watch thread frees one.
+struct sl_watch_errand {
+    struct sl_errand_question question;
+    struct sl_watch_waiter *waiters;
+    bool running;            // its question is on its way
+    struct sl_errand errand; // of the watch thread alone
+};
+
+struct sl_watch_kept {
+    struct sl_errand_question question;
+    struct sl_errand_reply reply;
+    uint64_t at_ns; // 0: free
+};
+
+static bool changes_nothing(const struct sl_errand_question *q)
+{
+    return q->kind == SL_ERRAND_LIST || q->kind == SL_ERRAND_DESCRIBE;
+}
+
+static bool same_question(const struct sl_errand_question *a, const struct sl_errand_question *b)
+{
+    return a->kind == b->kind && strcmp(a->job, b->job) == 0;
+}
+
+static void ring_bell(struct sl_watch *w)
+{
+    uint64_t one = 1;
+    if (write(w->wake_fd, &one, sizeof one) < 0) {
+        // Full: it is rung already.
+    }
+}
+
+// Gives each of the list a copy of the reply. Without the lock.
+static void wake_all(struct sl_watch_waiter *list, const struct sl_errand_reply *reply)
+{
+    while (list) {
+        struct sl_watch_waiter *waiter = list;
+        list = list->next;
+        sl_errand_reply_copy(reply, &waiter->reply);
+        waiter->wake(waiter);
+    }
+}
+
+// --- asking --------------------------------------------------------------------------------------
+
+static const struct sl_watch_kept *find_kept(const struct sl_watch *w,
+                                             const struct sl_errand_question *q)
+{
+    uint64_t now = sl_now_ns();
+    for (int i = 0; i < SL_WATCH_KEPT; i++) {
+        const struct sl_watch_kept *k = &w->kept[i];
+        if (k->at_ns && now - k->at_ns < SL_WATCH_KEEP_MS * 1000000ull &&
+            same_question(&k->question, q))
+            return k;
+    }
+    return NULL;
+}
+
+static void forget_kept(struct sl_watch *w)
+{
+    for (int i = 0; i < SL_WATCH_KEPT; i++)
+        w->kept[i].at_ns = 0;
+}
+
+static void keep(struct sl_watch *w, const struct sl_errand_question *q,
+                 const struct sl_errand_reply *reply)
+{
+    struct sl_watch_kept *oldest = &w->kept[0];
+    for (int i = 1; i < SL_WATCH_KEPT; i++)
+        if (w->kept[i].at_ns < oldest->at_ns)
+            oldest = &w->kept[i];
+    sl_errand_reply_fini(&oldest->reply);
+    oldest->question = *q;
+    oldest->at_ns = sl_errand_reply_copy(reply, &oldest->reply) == SL_OK ? sl_now_ns() : 0;
+}
+
+// A place where the waiter can wait; NULL when all are taken.
+static struct sl_watch_errand *find_place(struct sl_watch *w, const struct sl_errand_question *q)
+{
+    struct sl_watch_errand *free_place = NULL;
+    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
+        struct sl_watch_errand *e = &w->errands[i];
+        if (e->waiters && changes_nothing(q) && same_question(&e->question, q))
+            return e;
+        if (!e->waiters && !e->running && !free_place)
+            free_place = e;
+    }
+    return free_place;
+}
+
+void sl_watch_ask(struct sl_watch *w, const struct sl_errand_question *question,
+                  struct sl_watch_waiter *waiter)
+{
+    const struct sl_watch_kept *kept;
+    struct sl_watch_errand *place;
+    bool waits = false;
+    waiter->next = NULL;
+    waiter->reply = (struct sl_errand_reply){0};
+
+    pthread_mutex_lock(&w->lock);
+    if (w->stopping) {
+        waiter->reply.code = SL_EABORTED;
+        waiter->reply.message = strdup("the server is being stopped");
+    } else if (changes_nothing(question) && (kept = find_kept(w, question))) {
+        sl_errand_reply_copy(&kept->reply, &waiter->reply);
+    } else if (!(place = find_place(w, question))) {
+        waiter->reply.code = SL_EAGAIN;
+        waiter->reply.message = strdup("too many questions at a time; ask again in a second");
+    } else {
+        place->question = *question;
+        waiter->next = place->waiters;
+        place->waiters = waiter;
+        waits = true;
+    }
+    pthread_mutex_unlock(&w->lock);
+
+    if (waits)
+        ring_bell(w);
+    else
+        waiter->wake(waiter);
+}
+
+// --- errands -------------------------------------------------------------------------------------
+
+static void tell_progress(struct sl_watch *w, const struct sl_watch_errand *e, char *progress)
+{
+    struct sl_text text = {0};
+    if (!progress)
+        return;
+    sl_text_puts(&text, "{\"id\":");
+    sl_text_json_string(&text, w->daemon ? e->question.job : "0");
+    sl_text_puts(&text, ",\"text\":");
+    sl_text_json_string(&text, progress);
+    sl_text_puts(&text, "}");
+    free(progress);
+    if (!text.failed) {
+        pthread_mutex_lock(&w->lock);
+        sl_feed_push(&w->feed, w->daemon ? e->question.job : "0", "progress", text.s);
+        w->hooks.on_feed(w->hooks.ctx);
+        pthread_mutex_unlock(&w->lock);
+    }
+    sl_text_fini(&text);
+}
+
+static void run_errand(struct sl_watch *w, struct sl_watch_errand *e, bool fresh)
+{
+    struct sl_errand_reply reply = {0};
+    char *progress = NULL;
+    bool done = false;
+    if (fresh) {
+        int rc = sl_errand_start(&e->errand, &e->question, w->endpoint, w->token);
+        if (rc < 0) {
+            reply.code = rc;
+            reply.message = strdup(sl_error_message());
+            done = true;
+        }
+    }
+    if (!done)
+        done = sl_errand_poll(&e->errand, &reply, &progress);
+    tell_progress(w, e, progress);
+    if (!done)
+        return;
+    sl_errand_fini(&e->errand);
+
+    pthread_mutex_lock(&w->lock);
+    struct sl_watch_waiter *waiters = e->waiters;
+    e->waiters = NULL;
+    e->running = false;
+    if (changes_nothing(&e->question))
+        keep(w, &e->question, &reply);
+    else
+        forget_kept(w);
+    pthread_mutex_unlock(&w->lock);
+    wake_all(waiters, &reply);
+    sl_errand_reply_fini(&reply);
+}
+
+static void run_errands(struct sl_watch *w)
+{
+    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
+        struct sl_watch_errand *e = &w->errands[i];
+        pthread_mutex_lock(&w->lock);
+        bool wanted = e->waiters != NULL, fresh = !e->running;
+        e->running = wanted;
+        pthread_mutex_unlock(&w->lock);
+        if (wanted)
+            run_errand(w, e, fresh);
+    }
+}
+
+// --- listening -----------------------------------------------------------------------------------
+
+static int subscribe(struct sl_watch *w)
+{
+    Sl__Control__Subscribe body = SL__CONTROL__SUBSCRIBE__INIT;
+    Sl__Control__Envelope m = SL__CONTROL__ENVELOPE__INIT;
+    body.stats = true;
+    m.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
+    m.subscribe = &body;
+    return sl_bus_send(w->bus, NULL, &m);
+}
+
+// The daemon's list, for the states of all jobs: from then on JobState tells what changes.
+static int ask_list(struct sl_watch *w)
+{
+    Sl__Control__List body = SL__CONTROL__LIST__INIT;
+    Sl__Control__Envelope m = SL__CONTROL__ENVELOPE__INIT;
+    m.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
+    m.list = &body;
+    return sl_bus_send(w->bus, NULL, &m);
+}
+
+static void take_stats(struct sl_watch *w, const char *key, const char *json)
+{
+    struct sl_store_job *job = sl_store_take(&w->store, key, json, sl_now_ns());
+    if (job)
+        sl_feed_push(&w->feed, job->key, "stats", json);
+}
+
+// What does not say itself whose it is: {"id": key, MEMBER: json}.
+static void push_wrapped(struct sl_watch *w, const char *key, const char *kind, const char *json)
+{
+    struct sl_text text = {0};
+    sl_text_puts(&text, "{\"id\":");
+    sl_text_json_string(&text, key);
+    sl_text_printf(&text, ",\"%s\":%s}", kind, *json ? json : "null");
+    if (!text.failed)
+        sl_feed_push(&w->feed, key, kind, text.s);
+    sl_text_fini(&text);
+}
+
+static const char *state_of_exit(int status)
+{
+    return status == 0 ? "done" : status == 130 ? "stopped" : "failed";
+}
+
+static void take_finished(struct sl_watch *w, const char *key, const Sl__Control__Finished *m)
+{
+    struct sl_text text = {0};
+    const struct sl_store_job *job = w->daemon ? NULL : sl_store_find(&w->store, key);
+    sl_store_end(&w->store, key);
+    if (job) // nobody else tells: a daemon has JobState for it
+        sl_store_set_state(&w->store, job->key, job->name, state_of_exit(m->exit_status));
+    forget_kept(w);
+    sl_text_printf(&text, "{\"exit_status\":%d,\"message\":", (int)m->exit_status);
+    sl_text_json_string(&text, m->message);
+    sl_text_puts(&text, "}");
+    if (!text.failed)
+        push_wrapped(w, key, "finished", text.s);
+    sl_text_fini(&text);
+}
+
+static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
+{
+    const char *key = *m->job ? m->job : w->daemon ? "" : "0";
+    pthread_mutex_lock(&w->lock);
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_STATS: take_stats(w, m->job, m->stats->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT:
+        forget_kept(w);
+        push_wrapped(w, key, "event", m->event->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
+        forget_kept(w);
+        push_wrapped(w, key, "epoch", m->epoch_done->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_JOB_STATE:
+        forget_kept(w);
+        sl_store_take_entry(&w->store, m->job_state->json);
+        sl_feed_push(&w->feed, "", "state", m->job_state->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_ANSWER: // to ask_list()
+        sl_store_take_list(&w->store, m->answer->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_FINISHED: take_finished(w, key, m->finished); break;
+    default: break;
+    }
+    w->hooks.on_feed(w->hooks.ctx);
+    pthread_mutex_unlock(&w->lock);
+}
+
+// Takes all that has come, and comes within so long of one another; the number of messages.
+static int drain(struct sl_watch *w, int wait_ms)
+{
+    Sl__Control__Envelope *m;
+    int n = 0, rc;
+    while ((rc = sl_bus_receive(w->bus, wait_ms, NULL, &m)) == SL_OK) {
+        take_message(w, m);
+        sl_bus_message_free(m);
+        n++;
+    }
+    if (rc != SL_EAGAIN)
+        sl_log_warn("the page: %s", sl_error_message());
+    return n;
+}
+
+static void ping(struct sl_watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    sl_feed_push(&w->feed, "", "ping", "{}");
+    w->hooks.on_feed(w->hooks.ctx);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void wait_for_something(struct sl_watch *w)
+{
+    struct pollfd fds[2 + SL_WATCH_ERRANDS] = {
+        {.fd = w->wake_fd, .events = POLLIN},
+        {.fd = sl_bus_fd(w->bus), .events = POLLIN},
+    };
+    nfds_t n = 2;
+    uint64_t rung;
+    for (int i = 0; i < SL_WATCH_ERRANDS; i++)
+        if (w->errands[i].errand.bus)
+            fds[n++] = (struct pollfd){.fd = sl_bus_fd(w->errands[i].errand.bus), .events = POLLIN};
+    poll(fds, n, SL_WATCH_TICK_MS);
+    if (read(w->wake_fd, &rung, sizeof rung) < 0) {
+        // Nobody rang.
+    }
+}
+
+static void *watch_main(void *arg)
+{
+    struct sl_watch *w = arg;
+    uint64_t heard = 0, pinged = sl_now_ns(), ticked = 0;
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        bool stopping = w->stopping;
+        pthread_mutex_unlock(&w->lock);
+        if (stopping) {
+            drain(w, LAST_WAIT_MS);
+            return NULL;
+        }
+        uint64_t now = sl_now_ns();
+        if (drain(w, 0))
+            heard = now;
+        if (!heard || now - heard > SILENCE_S * 1000000000ull) {
+            subscribe(w); // its failure is a full queue: the next one will do
+            if (w->daemon)
+                ask_list(w);
+            drain(w, 0); // the descriptor tells nothing of what came while sending
+            heard = now;
+        }
+        run_errands(w);
+        if (now - pinged > SL_WATCH_PING_S * 1000000000ull) {
+            ping(w);
+            pinged = now;
+        }
+        if (now - ticked > SL_WATCH_TICK_MS * 1000000ull) {
+            w->hooks.on_tick(w->hooks.ctx);
+            ticked = now;
+        }
+        wait_for_something(w);
+    }
+}
+
+// --- start and end -------------------------------------------------------------------------------
+
+int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
+                   const struct sl_watch_hooks *hooks)
+{
+    memset(w, 0, sizeof *w);
+    pthread_mutex_init(&w->lock, NULL);
+    w->token = token;
+    w->daemon = token == SL_BUS_TOKEN_OPEN;
+    w->hooks = *hooks;
+    w->endpoint = strdup(endpoint);
+    w->errands = calloc(SL_WATCH_ERRANDS, sizeof *w->errands);
+    w->kept = calloc(SL_WATCH_KEPT, sizeof *w->kept);
+    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!w->endpoint || !w->errands || !w->kept)
+        return sl_fail(SL_ENOMEM, "the page: no memory");
+    if (w->wake_fd < 0)
+        return sl_fail_errno(SL_ESYS, errno, "the page: making an event descriptor");
+    SL_TRY(sl_feed_init(&w->feed));
+    SL_TRY(sl_bus_connect(endpoint, token, &w->bus));
+
+    // Signals are for the thread that runs the program's loop.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&w->thread, NULL, watch_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err)
+        return sl_fail_errno(SL_ESYS, err, "the page: starting a thread");
+    w->started = true;
+    return SL_OK;
+}
+
+void sl_watch_stop(struct sl_watch *w)
+{
+    const struct sl_errand_reply ended = {.code = SL_EABORTED,
+                                          .message = (char *)"the server is being stopped"};
+    // A job's own server ends with its job, which is what was asked for.
+    const struct sl_errand_reply stopped = {.code = SL_OK, .message = (char *)"the job stops"};
+    if (!w->started)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->stopping = true;
+    pthread_mutex_unlock(&w->lock);
+    ring_bell(w);
+    pthread_join(w->thread, NULL);
+    w->started = false;
+    pthread_mutex_lock(&w->lock);
+    w->over = true;
+    w->hooks.on_feed(w->hooks.ctx);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
+        pthread_mutex_lock(&w->lock);
+        struct sl_watch_waiter *waiters = w->errands[i].waiters;
+        w->errands[i].waiters = NULL;
+        pthread_mutex_unlock(&w->lock);
+        wake_all(waiters, w->errands[i].question.kind == SL_ERRAND_STOP ? &stopped : &ended);
+        sl_errand_fini(&w->errands[i].errand);
+    }
+}
+
+void sl_watch_fini(struct sl_watch *w)
+{
+    if (!w->errands) // zeroed, or there was no memory for anything
+        return;
+    sl_bus_close(w->bus, 0);
+    close(w->wake_fd);
+    sl_feed_fini(&w->feed);
+    sl_store_fini(&w->store);
+    for (int i = 0; w->kept && i < SL_WATCH_KEPT; i++)
+        sl_errand_reply_fini(&w->kept[i].reply);
+    free(w->kept);
+    free(w->errands);
+    free((char *)w->endpoint);
+    pthread_mutex_destroy(&w->lock);
+    memset(w, 0, sizeof *w);
+}

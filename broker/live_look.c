@@ -1,0 +1,296 @@
+/*
+ * live_look.c - looking at a job: cells that have become done, seats, processes.
+ *
+ * CELLS. Of each open phase the leading cells that are done, and whose update has been applied,
+ * have been taken; a look goes on from there and stops at the first one that is not. So a cell is
+ * read once, after its state has been seen to be DONE (acquire: pairs with sl_ledger_complete) and
+ * the version to be beyond it (acquire: pairs with sl_board_commit_update). Nothing is written to
+ * it then before its slot is used again, which the broker itself does, after sl_live_take_phase()
+ * has taken what is left. Cells that come from a checkpoint have no times; they count nowhere,
+ * since they are not of this process.
+ *
+ * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero, and its
+ * id may be seen before its slot is cleared: whenever the id is new or a figure has become smaller
+ * the figures are only remembered, so a sum never falls and never jumps.
+ *
+ * A batch's times reach the slot when it is over. So of whoever has had one batch in hand for the
+ * whole window what counts is how often it was seen with it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/job.h"
+#include "broker/live_internal.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/ipc/board.h"
+#include "common/ipc/seat.h"
+
+// Upper bounds of the histograms' buckets: 0.1 ms .. 100 s, three a decade.
+const uint64_t sl_live_bounds_ns[SL_LIVE_BUCKETS - 1] = {
+    100000,     200000,      500000,      1000000,     2000000,      5000000,    10000000,
+    20000000,   50000000,    100000000,   200000000,   500000000,    1000000000, 2000000000,
+    5000000000, 10000000000, 20000000000, 50000000000, 100000000000,
+};
+
+// --- cells ---------------------------------------------------------------------------------------
+
+static void add_to_ring(struct sl_live_ring *ring, uint64_t ns)
+{
+    ring->ns[ring->n++ % SL_LIVE_RING] = ns;
+}
+
+static void add_time(struct sl_living *l, enum sl_live_stage stage, uint64_t ns)
+{
+    struct sl_live_times *t = &l->times[stage];
+    uint32_t i = 0;
+    while (i < SL_LIVE_BUCKETS - 1 && ns > sl_live_bounds_ns[i])
+        i++;
+    t->bucket[i]++;
+    t->count++;
+    t->ns += ns;
+    add_to_ring(&t->ring, ns);
+    l->sums.count[stage]++;
+    l->sums.ns[stage] += ns;
+}
+
+static void take_sampling(struct sl_living *l, const struct sl_batch_entry *e)
+{
+    add_time(l, SL_LIVE_SAMPLE, e->sample_ns);
+    add_time(l, SL_LIVE_MARK, e->mark_ns);
+    add_time(l, SL_LIVE_COPY, e->copy_ns);
+    add_time(l, SL_LIVE_BACKPRESSURE, e->sample_wait_ns);
+    l->sums.block_bytes += e->payload_bytes;
+}
+
+static void take_extraction(struct sl_living *l, const struct sl_batch_entry *e,
+                            const struct sl_pauses *pauses)
+{
+    const struct sl_span queued = {e->ready_at_ns, e->claimed_at_ns};
+    add_time(l, SL_LIVE_EXTRACT, e->extract_ns);
+    add_time(l, SL_LIVE_WAIT, e->train_wait_ns);
+    l->sums.hits += e->hits;
+    l->sums.misses += e->n_input - SL_MIN(e->hits, (uint64_t)e->n_input);
+    l->sums.hit_bytes += e->hit_bytes;
+    l->sums.miss_bytes += e->miss_bytes;
+    if (queued.to_ns > queued.from_ns)
+        l->sums.queued_ns += queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued);
+}
+
+static void take_training(struct sl_living *l, const struct sl_batch_entry *e, bool async)
+{
+    add_time(l, SL_LIVE_TRAIN, e->train_ns);
+    add_to_ring(&l->sampling, e->sample_ns + e->mark_ns + e->copy_ns);
+    add_to_ring(e->standby ? &l->standing_by : &l->training, SL_MAX(e->extract_ns, e->train_ns));
+    l->sums.batches++;
+    l->sums.standby_batches += e->standby;
+    if (!async)
+        return;
+    uint64_t stale = e->applied_version - SL_MIN(e->base_version, e->applied_version);
+    l->sums.trained++;
+    l->sums.stale += stale;
+    l->staleness_max = SL_MAX(l->staleness_max, stale);
+}
+
+static void take_entry(struct sl_job *job, uint32_t kind, const struct sl_batch_entry *e)
+{
+    struct sl_living *l = job->live.living;
+    if (e->restored)
+        return;
+    l->sums.cells++;
+    l->sums.edges += e->n_edges;
+    l->sums.input_nodes += e->n_input;
+    if (kind != SL_PHASE_INFER)
+        take_sampling(l, e);
+    if (kind == SL_PHASE_PRESAMPLE)
+        return;
+    if (kind != SL_PHASE_INFER)
+        take_extraction(l, e, &job->phases.pauses);
+    if (kind == SL_PHASE_TRAIN)
+        take_training(l, e, job->config.updates.mode == SL_UPDATE_ASYNC);
+    else
+        add_time(l, SL_LIVE_EVALUATE, e->extract_ns + e->train_ns);
+}
+
+/*
+ * Whether nothing is written to the entry of this cell any more. Of training that is so once the
+ * update that it is part of has been applied, which adds to the entry of the update's last batch,
+ * and with async updates says what its gradient was applied to.
+ */
+static bool is_final(const struct sl_job *job, const struct sl_open_phase *phase, uint64_t cell,
+                     uint64_t version)
+{
+    const struct sl_batch_entry *e = sl_ledger_entry(&job->arena, phase->seq, (uint32_t)cell);
+    if (sl_cell_state(sl_ledger_word(&job->arena, phase->seq, (uint32_t)cell)) != SL_CELL_DONE)
+        return false;
+    if (phase->spec.kind != SL_PHASE_TRAIN || e->restored)
+        return true;
+    if (job->config.updates.mode == SL_UPDATE_ASYNC)
+        return atomic_load_explicit(&e->apply_from_ns, memory_order_acquire) != 0;
+    return phase->spec.first_version + cell / job->config.updates.batches_per_update < version;
+}
+
+void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase, bool complete)
+{
+    struct sl_living *l = job->live.living;
+    uint64_t slot = phase->seq % SL_COUNT_OF(l->seen);
+    uint64_t n = sl_div_up(phase->spec.n_items, phase->spec.batch_size);
+    if (l->seen[slot].seq != phase->seq) {
+        l->seen[slot].seq = phase->seq;
+        l->seen[slot].cells = 0;
+    }
+    uint64_t i = l->seen[slot].cells, version = sl_board_version(&job->arena);
+    for (; i < n && (complete || is_final(job, phase, i, version)); i++)
+        take_entry(job, phase->spec.kind, sl_ledger_entry(&job->arena, phase->seq, (uint32_t)i));
+    l->seen[slot].cells = i;
+}
+
+// --- seats ---------------------------------------------------------------------------------------
+
+static bool has_fallen(const struct sl_worker_figures *now, const struct sl_worker_figures *last)
+{
+    bool fallen =
+        now->batches < last->batches || now->edges < last->edges || now->bytes < last->bytes;
+    for (int i = 0; i < SL_STAGE_COUNT; i++)
+        fallen |= now->stage_ns[i] < last->stage_ns[i];
+    return fallen;
+}
+
+static void add_figures(struct sl_live_seat *s, const struct sl_worker_figures *now)
+{
+    s->sums.batches += now->batches - s->last.batches;
+    s->sums.edges += now->edges - s->last.edges;
+    s->sums.bytes += now->bytes - s->last.bytes;
+    for (int i = 0; i < SL_STAGE_COUNT; i++)
+        s->sums.stage_ns[i] += now->stage_ns[i] - s->last.stage_ns[i];
+}
+
+static void look_at_seat(struct sl_job *job, const struct sl_member *m)
+{
+    struct sl_live_seat *s = &job->live.living->seat[m->slot];
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
+    struct sl_worker_figures now;
+    uint32_t worker = slot->worker;
+    if (!m->alive || !m->ready) {
+        s->held = false;
+        return;
+    }
+    if (sl_stats_read(slot, &now)) {
+        if (worker == s->worker && !has_fallen(&now, &s->last))
+            add_figures(s, &now);
+        s->worker = worker;
+        s->last = now;
+        s->held = now.current_tag != 0;
+    }
+    if (job->paused)
+        return;
+    uint32_t activity = atomic_load(&sl_seat(&job->arena, m->slot)->activity);
+    s->sums.looks++;
+    s->sums.held += s->held;
+    s->sums.blocked += activity == SL_ACTIVITY_BLOCKED;
+    s->sums.asleep += activity == SL_ACTIVITY_ASLEEP;
+}
+
+// --- looks ---------------------------------------------------------------------------------------
+
+static void remember(struct sl_job *job)
+{
+    struct sl_living *l = job->live.living;
+    struct sl_live_look *look = &l->looks[l->n_looks++ % SL_LIVE_LOOKS];
+    look->ns = sl_now_ns();
+    look->version = sl_board_version(&job->arena);
+    look->staleness_max = l->staleness_max;
+    look->sums = l->sums;
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        look->seat[i] = l->seat[i].sums;
+    l->staleness_max = 0;
+}
+
+void sl_live_look(struct sl_job *job)
+{
+    struct sl_phases *p = &job->phases;
+    for (uint32_t i = 0; i < p->n_open; i++)
+        sl_live_take_phase(job, sl_phases_at(p, i), false);
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        look_at_seat(job, &job->crew.members[i]);
+    remember(job);
+}
+
+bool sl_live_window(const struct sl_living *l, const struct sl_live_look **from,
+                    const struct sl_live_look **to)
+{
+    if (l->n_looks < 2)
+        return false;
+    uint64_t last = l->n_looks - 1;
+    uint64_t first = last - SL_MIN(last, (uint64_t)(SL_LIVE_LOOKS - 1));
+    *to = &l->looks[last % SL_LIVE_LOOKS];
+    *from = &l->looks[first % SL_LIVE_LOOKS];
+    return (*to)->ns > (*from)->ns;
+}
+
+static int compare(const void *left, const void *right)
+{
+    uint64_t x = *(const uint64_t *)left, y = *(const uint64_t *)right;
+    return (x > y) - (x < y);
+}
+
+double sl_live_percentile(struct sl_living *l, const struct sl_live_ring *ring, double p)
+{
+    uint64_t n = SL_MIN(ring->n, (uint64_t)SL_LIVE_RING);
+    if (n == 0)
+        return NAN;
+    if (l->sorted_ring != ring || l->sorted_n != ring->n) {
+        memcpy(l->sorted, ring->ns, n * sizeof *l->sorted);
+        qsort(l->sorted, n, sizeof *l->sorted, compare);
+        l->sorted_ring = ring;
+        l->sorted_n = ring->n;
+    }
+    return (double)sl_figures_percentile(l->sorted, n, p) * 1e-9;
+}
+
+// --- processes -----------------------------------------------------------------------------------
+
+// CPU time of a process, all threads; 0 when it is gone.
+static uint64_t cpu_ns(pid_t pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    // The name in parentheses may have anything in it; utime and stime are fields 14 and 15.
+    const char *at = strrchr(text, ')');
+    unsigned long long user, system;
+    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+                      &system) != 2)
+        return 0;
+    return (user + system) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static void look_at_process(struct sl_live_process *p, pid_t pid, double seconds)
+{
+    uint64_t ns = pid > 0 ? cpu_ns(pid) : 0;
+    bool same = pid > 0 && pid == p->pid && ns >= p->cpu_ns && seconds > 0;
+    p->load = same ? (double)(ns - p->cpu_ns) * 1e-9 / seconds : 0;
+    p->pid = pid;
+    p->cpu_ns = ns;
+}
+
+void sl_live_look_at_processes(struct sl_job *job)
+{
+    struct sl_living *l = job->live.living;
+    uint64_t now = sl_now_ns();
+    double seconds = l->processes_at_ns ? (double)(now - l->processes_at_ns) * 1e-9 : 0;
+    l->processes_at_ns = now;
+    look_at_process(&l->broker, getpid(), seconds);
+    for (uint32_t i = 0; i < job->crew.n; i++) {
+        const struct sl_member *m = &job->crew.members[i];
+        look_at_process(&l->process[i], m->alive ? m->pid : 0, seconds);
+    }
+}

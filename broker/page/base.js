@@ -1,0 +1,114 @@
+// The page draws a job: live from the server's event stream, or from the data in the page itself.
+//
+// One script in the program, several files here, in this order:
+//
+//   base      making elements, numbers for people, hints over the mouse or the focus
+//   job       what is known of the job that is shown, and of the server
+//   plot      curves
+//   pipeline  samplers, queue, features, trainers, updates, and what flows between them
+//   panels    head, bottleneck, stage times, devices, epochs
+//   timeline  what happened, on a time axis
+//   steer     controls
+//   live      draws all of it when something comes
+//
+// A line of statistics comes once a second, so everything is drawn again then; only what moves
+// between two lines (the flows of the pipeline) has a loop of its own. Texts of a job become text
+// nodes, never markup. Nothing is fetched but /api/ of the server that sent this.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+const HISTORY = 900;
+
+function fill(node, attrs, kids) {
+  for (const [k, v] of Object.entries(attrs || {}))
+    if (v != null && v !== false) node.setAttribute(k, v);
+  for (const kid of kids.flat())
+    if (kid != null) node.append(kid);
+  return node;
+}
+const el = (tag, attrs, ...kids) => fill(document.createElement(tag), attrs, kids);
+const sv = (tag, attrs, ...kids) => fill(document.createElementNS(SVG, tag), attrs, kids);
+const text = (x, y, cls, what, anchor) =>
+    sv("text", {x, y, class: cls, "text-anchor": anchor}, what);
+const set = (node, value) => {
+  if (node.textContent !== value) node.textContent = value;
+};
+const clamp = (x, lo, hi) => Math.min(hi, Math.max(lo, x));
+const known = (x) => x != null && Number.isFinite(x);
+const sum = (list, of) => list.reduce((s, x) => s + (of(x) || 0), 0);
+
+// ---- numbers for people -------------------------------------------------------------------------
+
+// n digits that count, zeros among them: numbers that follow one another keep their width.
+function digits(x, n) {
+  const a = Math.abs(x);
+  if (a !== 0 && (a >= 1e9 || a < 1e-6)) return x.toExponential(Math.max(0, n - 2));
+  return a === 0 ? "0" : a >= 10 ** n ? String(Math.round(x)) : x.toPrecision(n);
+}
+function duration(s) {
+  if (!known(s)) return "–";
+  if (s === 0) return "0 s";
+  if (s < 0.9995e-6) return digits(s * 1e9, 3) + " ns";
+  if (s < 0.9995e-3) return digits(s * 1e6, 3) + " µs";
+  if (s < 0.9995) return digits(s * 1e3, 3) + " ms";
+  if (s < 59.95) return digits(s, 3) + " s";
+  const m = Math.round(s / 60);
+  if (s < 3600) return `${Math.floor(Math.round(s) / 60)} min ${Math.round(s) % 60} s`;
+  return `${Math.floor(m / 60)} h ${m % 60} min`;
+}
+function clock(s) {
+  const t = Math.max(0, Math.round(s)), two = (x) => String(x).padStart(2, "0");
+  const h = Math.floor(t / 3600), m = Math.floor(t / 60) % 60;
+  return h ? `${h}:${two(m)}:${two(t % 60)}` : `${m}:${two(t % 60)}`;
+}
+function count(x) {
+  if (!known(x)) return "–";
+  const a = Math.abs(x);
+  for (const [unit, at] of [["G", 1e9], ["M", 1e6], ["k", 1e4]])
+    if (a >= at) return digits(x / (unit === "k" ? 1e3 : at), 3) + unit;
+  return Number.isInteger(x) ? String(x) : digits(x, 3);
+}
+function bytes(x) {
+  if (!known(x)) return "–";
+  for (const [unit, at] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])
+    if (x >= at) return (Number.isInteger(x / at) ? x / at : digits(x / at, 3)) + " " + unit;
+  return Math.round(x) + " B";
+}
+// As the command line writes a loss: four places, where that tells something.
+function loss(x) {
+  if (!known(x)) return "–";
+  const a = Math.abs(x);
+  return a >= 1e3 || (a < 1e-2 && a > 0) ? digits(x, 4) : x.toFixed(4);
+}
+const percent = (x) =>
+    (!known(x)   ? "–" :
+         x === 0 ? "0 %" :
+         x === 1 ? "100 %" :
+                   (x * 100).toFixed(1) + " %");
+const rate = (x) => (!known(x) ? "–" : (x >= 1e4 ? count(x) : digits(x, 3)) + "/s");
+const plural = (n, one) => `${n} ${one}${n === 1 ? "" : one.endsWith("ch") ? "es" : "s"}`;
+
+// ---- hints over the mouse or the focus ----------------------------------------------------------
+
+const tip = $("tip");
+function showTip(what, x, y) {
+  tip.textContent = what;
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = clamp(x + 12, 4, innerWidth - box.width - 4) + "px";
+  tip.style.top = clamp(y - box.height - 10, 4, innerHeight - box.height - 4) + "px";
+}
+const hideTip = () => {
+  tip.hidden = true;
+};
+function hint(node, what) {
+  node.addEventListener("pointermove", (e) => showTip(what(), e.clientX, e.clientY));
+  node.addEventListener("pointerleave", hideTip);
+  node.addEventListener("focus", () => {
+    const b = node.getBoundingClientRect();
+    showTip(what(), b.left, b.top);
+  });
+  node.addEventListener("blur", hideTip);
+  return node;
+}

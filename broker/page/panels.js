@@ -1,0 +1,368 @@
+// panels.js - head, bottleneck, stage times, curves, devices, epochs.
+
+// ---- head, bottleneck, stages -------------------------------------------------------------------
+
+const METRICS = {
+  accuracy: "accuracy",
+  macro_f1: "macro F1",
+  micro_f1: "micro F1",
+  roc_auc: "ROC AUC",
+  mae: "mean absolute error",
+  mse: "mean squared error",
+  r2: "R²"
+};
+function metricName() {
+  const named = current().metric?.name || job.about?.report?.best?.metric ||
+      job.about?.config?.evaluate?.metric;
+  if (named && named !== "auto") return named;
+  const e = epochsOf().find((x) => x.val), keys = Object.keys(e?.val || {});
+  return keys.includes("accuracy") ? "accuracy" : keys.find((k) => k !== "loss") || "accuracy";
+}
+const nameOf = (m) => METRICS[m] || m.replaceAll("_", " ");
+const isShare = (m) => ["accuracy", "macro_f1", "micro_f1"].includes(m);
+const score = (m, x) => (!known(x) ? "–" : isShare(m) ? (x * 100).toFixed(2) + " %" : loss(x));
+function stateNow() {
+  const listed = job.entry?.state, ended = {0: "done", 130: "stopped"};
+  if (!job.over) return current().state || listed || job.about?.state || "starting";
+  if (OVER.includes(listed)) return listed;
+  if (job.finished) return ended[job.finished.exit_status] || "failed";
+  return job.about?.report?.status || job.about?.state || "done";
+}
+
+function tiles(list) {
+  const host = $("tiles");
+  if (host.children.length !== list.length)
+    host.replaceChildren(...list.map(() => el("div", {}, el("dt"), el("dd"))));
+  list.forEach(([name, value, small], i) => {
+    set(host.children[i].firstChild, name);
+    const dd = host.children[i].lastChild, whole = value + "\n" + (small || "");
+    if (dd.dataset.v !== whole) {
+      dd.dataset.v = whole;
+      dd.replaceChildren(value, ...(small ? [el("small", {}, " " + small)] : []));
+    }
+  });
+}
+function drawHead() {
+  const s = current(), about = job.about || {}, report = about.report || {}, list = epochsOf(),
+        last = list[list.length - 1], m = metricName();
+  const epochs = s.epochs ?? about.config?.epochs ?? job.entry?.epochs, state = stateNow();
+  set($("name"), about.job || s.job || job.entry?.name || "job");
+  document.title = `${$("name").textContent} · sluice`;
+  set($("state"), state);
+  $("state").className = "pill " + state;
+  const devices = (report.devices || about.devices || s.devices || []).length;
+  set($("facts"), [
+    about.id && `job ${about.id}`, about.config?.model?.kind,
+    about.config?.dataset?.split("/").pop(), devices && plural(devices, "device"), about.output
+  ].filter(Boolean).join("  ·  "));
+  const bestOf = list.filter((e) => known(e.val?.[m] ?? e.val_accuracy))
+                     .map((e) => e.val?.[m] ?? e.val_accuracy);
+  const small = ["loss", "mae", "mse"].includes(m);
+  const best = s.best?.value ?? (bestOf.length ? (small ? Math.min : Math.max)(...bestOf) : null);
+  const now = job.over ?
+      [
+        ["Epochs", String(list.length), epochs && list.length !== epochs ? `of ${epochs}` : ""],
+        ["Loss", loss(last?.loss)],
+        [`Best validation ${nameOf(m)}`, score(m, best)],
+        [`Test ${nameOf(m)}`, score(m, report.test?.[m] ?? report.test_accuracy)],
+        ["Took", duration(report.wall_seconds ?? s.seconds)],
+        ["Memory, most", bytes(report.peak_memory ?? s.memory?.peak)],
+      ] :
+      [
+        [
+          "Epoch", known(s.epoch) ? String(Math.min(s.epoch + 1, epochs ?? Infinity)) : "–",
+          epochs ? `of ${epochs}` : ""
+        ],
+        ["Loss", loss(s.loss ?? last?.loss)],
+        [
+          `Validation ${nameOf(m)}`, score(m, s.metric?.value),
+          s.metric ? `epoch ${s.metric.epoch + 1}` : ""
+        ],
+        ["Best", score(m, best)],
+        ["Running for", known(s.seconds) ? clock(s.seconds) : "–"],
+        ["Time left", known(s.seconds_left) ? clock(s.seconds_left) : "–"],
+      ];
+  tiles(now);
+  const part = s.phase === "train" && s.total ? s.done / s.total : 0;
+  const share = job.over       ? (epochs ? list.length / epochs : 1) :
+      known(s.epoch) && epochs ? (s.epoch + part) / epochs :
+                                 0;
+  $("progress").firstChild.style.width = clamp(share, 0, 1) * 100 + "%";
+  $("progress").setAttribute("aria-valuenow", Math.round(share * 100));
+  const phases = {
+    start: "starting",
+    presample: "sampling ahead",
+    rank: "ranking vertices",
+    train: "training",
+    evaluate: "evaluating",
+    test: "testing",
+    save: "saving"
+  };
+  const waits = job.entry?.state === "queued" ?
+      `in the queue, position ${job.entry.position ?? "?"}${
+          job.entry.why ? `: ${job.entry.why}` : ""}` :
+                          "";
+  set($("phase"),
+      job.over ? report.message || job.finished?.message || about.message || "" :
+                 waits ||
+              (s.phase ? `${phases[s.phase] || s.phase}${
+                             s.total ? `, batch ${s.done} of ${s.total}` : ""}` :
+                         ""));
+}
+function drawNeck() {
+  const s = shown(), role = s.bottleneck_role || "none", a = !job.over && s.advice;
+  $("neck").hidden = !s.bottleneck;
+  $("neck").className = "neck " + role;
+  const line = s.bottleneck ? s.bottleneck[0].toUpperCase() + s.bottleneck.slice(1) +
+          (/[.!]$/.test(s.bottleneck) ? "" : ".") :
+                              "";
+  set($("neck-text"), line);
+  const use = a && (a.samplers !== s.samplers || a.trainers !== s.trainers);
+  $("advice").hidden = !use || isStatic;
+  if (use)
+    set($("advice"),
+        `Try ${plural(a.samplers, "sampler")}, ${plural(a.trainers, "trainer")}${
+            known(a.epoch_seconds_then) ? `: ${duration(a.epoch_seconds_then)} an epoch` : ""}`);
+}
+const STAGES = [
+  ["sample", "sample", "sampler"], ["mark", "mark cached", "sampler"], ["copy", "copy", "sampler"],
+  ["backpressure", "wait: memory", "queue"], ["extract", "extract", "cache"],
+  ["train", "train", "trainer"], ["wait", "wait: batch", "dim"], ["evaluate", "evaluate", "standby"]
+];
+function drawStages() {
+  const s = shown().stages || {}, rows = STAGES.filter(([k]) => s[k]?.count > 0 && known(s[k].p50));
+  const scale = Math.max(
+      1e-9,
+      ...rows.filter(([k]) => !["wait", "backpressure", "evaluate"].includes(k))
+          .map(([k]) => s[k].p99 ?? s[k].p50));
+  const host = $("stages"), shape = rows.map((r) => r[0]).join();
+  if (host.dataset.shape !== shape) {
+    host.dataset.shape = shape;
+    host.replaceChildren(
+        ...rows.map(
+            ([k, name, cls]) => hint(
+                el("div", {class: "stage"}, el("span", {}, name),
+                   el("span", {class: `bar2 c-${cls}`}, el("i"), el("i")),
+                   el("span", {}, el("b"), el("span"))),
+                () => {
+                  const x = shown().stages?.[k] || {};
+                  return `${name}: half take less than ${duration(x.p50)}, 99 of 100 less than ${
+                      duration(x.p99)}\n${count(x.count)} times, ${duration(x.seconds)} in all${
+                      known(x.busy) ? `\n${percent(x.busy)} of its workers' time` : ""}`;
+                })),
+        el("p", {class: "key"},
+           rows.length ? "solid: half of the batches (p50); light: 99 of 100 (p99)" :
+                         "nothing yet"));
+  }
+  rows.forEach(([k], i) => {
+    const [, bar, label] = host.children[i].children,
+                  w = (x) => clamp((x || 0) / scale, 0, 1) * 100 + "%";
+    bar.children[0].style.width = w(s[k].p99);
+    bar.children[1].style.width = w(s[k].p50);
+    set(label.firstChild, duration(s[k].p50));
+    set(label.lastChild, ` · ${duration(s[k].p99)}`);
+  });
+  set($("stage-note"), job.over ? "of the last epoch" : "for one batch");
+}
+
+// ---- curves of the page -------------------------------------------------------------------------
+
+const plots = {};
+const overTime = {
+  x: clock,
+  xName: "time since the start",
+  zero: true,
+  span: 30
+};
+const overEpochs = {
+  x: (e) => String(e),
+  xAt: (e) => `epoch ${e}`,
+  xName: "epoch",
+  wholeX: true,
+  zero: true
+};
+function makePlots() {
+  const make = (id, o) => {
+    $("plot-" + id).replaceChildren();
+    plots[id] = new Plot($("plot-" + id), o);
+  };
+  const t = job.over ? overEpochs : overTime;
+  make("rate", {
+    ...t,
+    y: rate,
+    yTick: axisRate,
+    area: true,
+    series: [{name: "batches trained", cls: "c-trainer"}]
+  });
+  make("queue", {
+    ...t,
+    yTick: axisNumber,
+    y: (v) => (known(v) && !Number.isInteger(v) && v < 100 ? v.toFixed(1) : count(v)),
+    area: true,
+    series: job.over ?
+        [{name: "batches ready, mean", cls: "c-queue"}, {name: "most", cls: "c-dim"}] :
+        [{name: "batches ready", cls: "c-queue"}]
+  });
+  make("hit", {
+    ...t,
+    y: percent,
+    yTick: axisPercent,
+    max: 1,
+    area: true,
+    series: [{name: "of input rows", cls: "c-cache"}]
+  });
+  make("busy", {
+    ...t,
+    y: percent,
+    yTick: axisPercent,
+    max: 1,
+    series: [
+      {name: "sampling", cls: "c-sampler"}, {name: "training", cls: "c-trainer"},
+      {name: "trainers waiting", cls: "c-dim"}
+    ]
+  });
+  make("loss", {
+    ...overEpochs,
+    zero: false,
+    y: loss,
+    yTick: axisNumber,
+    series: [{name: "training", cls: "c-trainer"}, {name: "validation", cls: "c-sampler"}]
+  });
+  make("score", {
+    ...overEpochs,
+    zero: false,
+    y: (v) => score(metricName(), v),
+    yTick: (v, a) => (isShare(metricName()) ? axisPercent : axisNumber)(v, a),
+    series: [{name: "validation", cls: "c-sampler"}, {name: "training", cls: "c-trainer"}]
+  });
+  make("seconds", {
+    ...overEpochs,
+    y: duration,
+    yTick: axisTime,
+    unitOf: (most) => timeUnit(most)[1],
+    series: [{name: "training", cls: "c-trainer"}, {name: "evaluation", cls: "c-standby"}]
+  });
+  plots.over = job.over;
+}
+function drawPlots() {
+  if (plots.over !== job.over || !plots.rate) makePlots();
+  const list = epochsOf(), x = list.map((e) => e.epoch + 1),
+        of = (f) => list.map((e) => f(e) ?? null), m = metricName();
+  const h = job.history, xs = h.seconds || [];
+  if (job.over) {
+    const per = (e, stage, n) =>
+        (e.seconds > 0 && n > 0 ? Math.min(1, (e.stages?.[stage]?.seconds || 0) / (n * e.seconds)) :
+                                  null);
+    plots.rate.set(x, [of((e) => (e.seconds > 0 ? e.batches / e.seconds : null))]);
+    plots.queue.set(x, [of((e) => e.queue?.depth_mean), of((e) => e.queue?.depth_max)]);
+    plots.hit.set(x, [of((e) => (e.cache?.ranked ? e.cache.hit_rate : null))]);
+    plots.busy.set(x, [
+      of((e) => per(e, "sample", e.samplers)), of((e) => per(e, "train", e.trainers)),
+      of((e) => per(e, "wait", e.trainers))
+    ]);
+  } else {
+    plots.rate.set(xs, [h.batches || []]);
+    plots.queue.set(xs, [h.queue || []]);
+    plots.hit.set(xs, [h.hit_rate || []]);
+    plots.busy.set(xs, [h.sample || [], h.train || [], h.wait || []]);
+  }
+  plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
+  plots.score.set(x, [
+    of((e) => e.val?.[m] ?? (m === "accuracy" ? e.val_accuracy : null)),
+    of((e) => (m === "accuracy" ? e.train_accuracy : null))
+  ]);
+  plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
+  set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
+  const policy = shown().cache?.policy || job.about?.config?.cache?.policy;
+  $("hit-card").hidden = !policy || policy === "none";
+}
+
+// ---- devices, epochs, configuration -------------------------------------------------------------
+
+function gauge(name, share, what, cls) {
+  const bar = el("i");
+  bar.style.width = clamp(share || 0, 0, 1) * 100 + "%";
+  bar.style.background = `var(--${cls})`;
+  return el("div", {class: "gauge"}, name, el("div", {class: "meter"}, bar), what);
+}
+function drawDevices() {
+  const s = shown(), report = job.about?.report, workers = s.workers || [];
+  const devices =
+      (job.over ? report?.devices || job.about?.devices : s.devices || job.about?.devices) || [];
+  $("devices-card").hidden = !devices.length;
+  $("devices").replaceChildren(...devices.map((d) => {
+    const name = d.name || `${d.kind} ${d.index}`,
+          cores = Array.isArray(d.cores) ? d.cores.join(",") : d.cores;
+    return el(
+        "div", {class: "device"},
+        el("h3", {}, name,
+           el("small", {},
+              [
+                known(d.gpu) && `GPU ${d.gpu}`,
+                cores != null && cores !== "" ? `core ${cores}` : d.kind
+              ].filter(Boolean)
+                  .join(", "))),
+        known(d.cpu_load) ? gauge("load", d.cpu_load, percent(d.cpu_load), "sampler") : null,
+        known(d.gpu_load) ?
+            gauge(
+                "GPU", d.gpu_load,
+                percent(d.gpu_load) +
+                    (known(d.gpu_memory_load) ? `, its memory ${percent(d.gpu_memory_load)}` : ""),
+                "trainer") :
+                                                null,
+        known(d.memory_used) ?
+            gauge(
+                "memory", d.memory_budget ? d.memory_used / d.memory_budget : 0,
+                bytes(d.memory_used) + (d.memory_budget ? ` of ${bytes(d.memory_budget)}` : ""),
+                "queue") :
+                                                          null,
+        known(d.gpu_memory_used) && d.gpu_memory_total ?
+            gauge(
+                "GPU memory", d.gpu_memory_used / d.gpu_memory_total,
+                `${bytes(d.gpu_memory_used)} of ${bytes(d.gpu_memory_total)} in use, by whomever`,
+                "trainer") :
+            null,
+        el("table", {},
+           el("tbody", {},
+              inOrder(workers.filter((w) => w.device === d.index))
+                  .map(
+                      (w) => el(
+                          "tr", {},
+                          el("td", {
+                            class:
+                                `c-${["sampler", "standby"].includes(w.role) ? w.role : "trainer"}`
+                          },
+                             el("span", {class: "dot"}), el("span", {class: "ink"}, w.name)),
+                          el("td", {}, [
+                            stateText(w), known(w.busy) && `${percent(w.busy)} busy`,
+                            w.restarts && `replaced ${w.restarts}×`
+                          ].filter(Boolean).join(", ")))))));
+  }));
+}
+function drawEpochs() {
+  const list = epochsOf(), m = metricName();
+  $("epochs-card").hidden = !job.over || !list.length;
+  if (!job.over || $("epochs").dataset.n === String(list.length)) return;
+  $("epochs").dataset.n = String(list.length);
+  const value = (e) => e.val?.[m] ?? e.val_accuracy,
+        best = Math.max(...list.map((e) => value(e) ?? -Infinity));
+  const head = [
+    "epoch", "time", "loss", `validation ${nameOf(m)}`, "split", "batches", "queue", "hit rate",
+    "switches", "what limited it"
+  ];
+  $("epochs").replaceChildren(
+      el("table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
+         el("tbody", {},
+            list.map(
+                (e) => el("tr", {class: known(value(e)) && value(e) === best ? "best" : null}, [
+                  e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)),
+                  `${e.samplers} + ${e.trainers}`, e.batches,
+                  known(e.queue?.depth_mean) ? e.queue.depth_mean.toFixed(1) : "–",
+                  e.cache?.ranked ? percent(e.cache.hit_rate) : "–", e.switches, e.bottleneck || ""
+                ].map((x) => el("td", {}, String(x))))))));
+}
+function drawConfig() {
+  const config = job.about?.config;
+  $("config-card").hidden = !config;
+  if (config) set($("config"), JSON.stringify(config, null, 2));
+}

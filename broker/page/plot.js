@@ -1,0 +1,230 @@
+// plot.js - curves: one SVG each, with axes, a legend, and the values under the mouse.
+
+// ---- axes ---------------------------------------------------------------------------------------
+
+// The smallest of 1, 2, 5 times a power of ten that makes at most n steps of the span, and more
+// than 0 whatever the span is.
+function tickStep(span, n) {
+  const raw = clamp(span / n || 1, 1e-300, 1e300), mag = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].find((m) => m * mag >= raw * 0.999) * mag;
+}
+// Multiples of the step from lo to hi; counted, since a small step does not change a large number.
+function ticks(lo, hi, step) {
+  const from = Math.ceil(lo / step - 1e-6), n = Math.floor(hi / step + 1e-6) - from;
+  const out = [];
+  for (let i = 0; i <= Math.min(n, 100); i++) out.push((from + i) * step || 0);
+  return out;
+}
+// What a value axis spans, {lo, hi, ticks, step}: whole steps, and more than a point. `zero` takes
+// 0 in; `max` ends it; unitOf: in what a number of that size is told, for steps that are whole
+// there.
+function valueAxis(values, zero, max, unitOf) {
+  const more = zero ? [...values, 0] : values;
+  let hi = max ?? more.reduce((a, b) => Math.max(a, b));
+  let lo = more.reduce((a, b) => Math.min(a, b), hi);
+  const size = Math.max(Math.abs(lo), Math.abs(hi));
+  if (!(hi - lo > size * 1e-9)) {
+    if (max == null) hi += size * 0.1 || 1;
+    if (!zero || hi <= lo) lo -= size * 0.1 || 1;
+  }
+  const unit = unitOf ? unitOf(Math.max(Math.abs(lo), Math.abs(hi))) : 1,
+        step = tickStep((hi - lo) / unit, 5) * unit;
+  lo = Math.floor(lo / step + 1e-6) * step;
+  if (max == null) hi = Math.max(Math.ceil(hi / step - 1e-6) * step, lo + step);
+  return {lo, hi, step, ticks: ticks(lo, hi, step)};
+}
+const TIME_STEPS = [
+  1,   2,   5,   10,   15,   20,   30,   60,    120,   180,
+  300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200
+];
+const labelWidth = (label) => 6.6 * label.length;
+// The closest ticks whose labels leave room for one another on so many pixels.
+function closeTicks(lo, hi, px, label, steps, gap) {
+  for (const step of steps) {
+    if ((hi - lo) / step > 200) continue;
+    const list = ticks(lo, hi, step), most = Math.max(0, ...list.map((t) => labelWidth(label(t))));
+    if ((step / (hi - lo)) * px >= most + gap) return list;
+  }
+  return [];
+}
+function timeTicks(lo, hi, px) {
+  const days = [1, 2, 5, 10, 20, 50, 100].map((d) => d * 86400), steps = [...TIME_STEPS, ...days];
+  const list = closeTicks(lo, hi, px, clock, steps, 14);
+  return list.length < 3 ? closeTicks(lo, hi, px, clock, steps, 5) : list;
+}
+// Of things that are counted: the first, the last, and round ones between them.
+function wholeTicks(lo, hi, px, label) {
+  if (hi - lo < 1) return [lo];
+  const steps = [];
+  for (let mag = 1; mag <= hi - lo; mag *= 10) steps.push(mag, 2 * mag, 5 * mag);
+  const room = (a, b) =>
+      ((b - a) / (hi - lo)) * px - (labelWidth(label(a)) + labelWidth(label(b))) / 2 >= 8;
+  const list = closeTicks(lo, hi, px, label, steps, 18);
+  return [lo, ...list.filter((t) => room(lo, t) && room(t, hi)), hi];
+}
+// A label's places follow from the step of its axis, so that all of them have as many.
+function places(x, step, unit) {
+  if (x === 0) return unit.length > 1 ? "0" + unit : "0";
+  const a = Math.abs(x), at = Math.floor(Math.log10(step) + 1e-6);
+  if (a >= 1e9 || a < 1e-9)
+    return x.toExponential(clamp(Math.floor(Math.log10(a)) - at, 0, 9)) + unit;
+  return x.toFixed(clamp(-at, 0, 12)) + unit;
+}
+const largest = (a) => Math.max(Math.abs(a.lo), Math.abs(a.hi));
+function axisNumber(x, a) {
+  const most = largest(a);
+  const [unit, at] = most >= 1e12 ? ["", 1] :
+      most >= 1e9                 ? ["G", 1e9] :
+      most >= 1e6                 ? ["M", 1e6] :
+      most >= 1e4                 ? ["k", 1e3] :
+                                    ["", 1];
+  return places(x / at, a.step / at, unit);
+}
+const axisRate = (x, a) => axisNumber(x, a) + "/s";
+const axisPercent = (x, a) => places(x * 100, a.step * 100, " %");
+const TIME_UNITS =
+    [[" h", 3600], [" min", 60], [" s", 1], [" ms", 1e-3], [" µs", 1e-6], [" ns", 1e-9]];
+const timeUnit = (most) => TIME_UNITS.find((u) => most >= u[1]) || TIME_UNITS[5];
+function axisTime(x, a) {
+  const [unit, at] = timeUnit(largest(a));
+  return places(x / at, a.step / at, unit);
+}
+
+const HUGE = 1e300;  // the distance of two values must be a number, too
+
+// ---- curves -------------------------------------------------------------------------------------
+
+// options: series [{name, cls}], y and x (formats), yTick (label of a tick on an axis),
+// unitOf (of valueAxis), zero, max, wholeX, height
+class Plot {
+  constructor(host, options) {
+    this.host = host;
+    this.o = options;
+    this.xs = [];
+    this.ys = [];
+    host.classList.add("plot");
+    this.legend = host.appendChild(el("div", {class: "legend"}));
+    this.svg = host.appendChild(sv("svg", {role: "img", tabindex: 0}));
+    this.hover = null;
+    this.svg.addEventListener(
+        "pointermove", (e) => this.point(e.clientX - this.svg.getBoundingClientRect().left));
+    this.svg.addEventListener("pointerleave", () => this.point(null));
+    this.svg.addEventListener("keydown", (e) => this.key(e));
+    this.svg.addEventListener("blur", () => this.point(null));
+    new ResizeObserver(() => this.draw()).observe(host);
+  }
+  // Points whose place is not known are left out; when time begins again (a job that was gone on
+  // with), so does the curve.
+  set(xs, ys) {
+    let use = xs.map((x, i) => i).filter((i) => known(xs[i]));
+    const again = use.findLastIndex((i, k) => k > 0 && xs[i] < xs[use[k - 1]]);
+    if (again > 0) use = use.slice(again);
+    this.xs = use.map((i) => xs[i]);
+    this.ys = ys.map((y) => use.map((i) => (known(y[i]) ? clamp(y[i], -HUGE, HUGE) : null)));
+    if (this.hover >= this.xs.length) this.hover = null;
+    this.draw();
+  }
+  point(px) {
+    this.hover = px == null || !this.xs.length ? null : this.nearest(px);
+    this.draw();
+  }
+  key(e) {
+    const move = {ArrowLeft: -1, ArrowRight: 1}[e.key];
+    if (!move || !this.xs.length) return;
+    e.preventDefault();
+    this.hover = clamp((this.hover ?? this.xs.length - 1) + move, 0, this.xs.length - 1);
+    this.draw();
+  }
+  nearest(px) {
+    let best = 0;
+    this.xs.forEach((x, i) => {
+      if (Math.abs(this.X(x) - px) < Math.abs(this.X(this.xs[best]) - px)) best = i;
+    });
+    return best;
+  }
+  draw() {
+    const {o, xs, ys} = this, W = this.host.clientWidth, H = o.height || 200;
+    if (!W) return;
+    const R = 12, T = 8, B = 30;
+    const all = ys.flat().filter(known);
+    this.svg.setAttribute("width", W);
+    this.svg.setAttribute("height", H);
+    if (!all.length || !xs.length) {
+      this.legend.replaceChildren();
+      this.svg.setAttribute("aria-label", "nothing yet");
+      this.svg.replaceChildren(text(W / 2, H / 2, "tick", "nothing yet", "middle"));
+      return;
+    }
+    let x0 = xs[0], x1 = xs[xs.length - 1];
+    if (x1 - x0 < (o.span || 1)) o.wholeX ? (x0 -= 0.5, x1 += 0.5) : (x1 = x0 + (o.span || 1));
+    if (!o.wholeX && x0 > 0 && x0 < 0.1 * x1) x0 = 0;
+    const axis = valueAxis(all, o.zero, o.max, o.unitOf), {lo, hi} = axis;
+    const labels = axis.ticks.map((t) => (o.yTick || axisNumber)(t, axis));
+    const L = clamp(Math.ceil(Math.max(...labels.map(labelWidth))) + 9, 44, W / 3);
+    this.X = (x) => L + ((x - x0) / (x1 - x0)) * (W - L - R);
+    const Y = (y) => T + (1 - clamp((y - lo) / (hi - lo), 0, 1)) * (H - T - B);
+    const parts = [];
+    axis.ticks.forEach(
+        (t, i) => parts.push(
+            sv("line", {x1: L, x2: W - R, y1: Y(t), y2: Y(t), class: "axis"}),
+            text(L - 6, Y(t) + 4, "tick", labels[i], "end")));
+    for (const t of o.wholeX ? wholeTicks(xs[0], xs[xs.length - 1], W - L - R, o.x) :
+                               timeTicks(x0, x1, W - L - R)) {
+      const half = labelWidth(o.x(t)) / 2;
+      parts.push(
+          sv("line", {x1: this.X(t), x2: this.X(t), y1: H - B, y2: H - B + 4, class: "axis"}),
+          text(clamp(this.X(t), half, W - half), H - B + 15, "tick", o.x(t), "middle"));
+    }
+    parts.push(text(W - R, H - 2, "tick", o.xName, "end"));
+    ys.forEach((y, k) => parts.push(this.series(y, k, Y, H - B)));
+    const at = this.hover ?? xs.length - 1;
+    if (this.hover != null) {
+      parts.push(
+          sv("line", {x1: this.X(xs[at]), x2: this.X(xs[at]), y1: T, y2: H - B, class: "cross"}));
+      ys.forEach(
+          (y, k) => known(y[at]) &&
+              parts.push(
+                  sv("g", {class: o.series[k].cls},
+                     sv("circle", {cx: this.X(xs[at]), cy: Y(y[at]), r: 4, class: "dot"}))));
+    }
+    this.svg.replaceChildren(...parts);
+    this.legend.replaceChildren(...o.series.map((s, k) => {
+      let i = at;
+      if (this.hover == null)
+        while (i > 0 && !known(ys[k]?.[i])) i--;
+      return el(
+          "span", {class: `${s.cls} s${k + 1}`}, el("i"), el("b", {class: "ink"}, o.y(ys[k]?.[i])),
+          " ", s.name,
+          this.hover != null && k === o.series.length - 1 ?
+              ` at ${o.xAt ? o.xAt(xs[at]) : o.x(xs[at])}` :
+              "");
+    }));
+    this.svg.setAttribute(
+        "aria-label", o.series.map((s, k) => `${s.name}: ${o.y(ys[k]?.[at])}`).join(", "));
+  }
+  series(y, k, Y, floor) {
+    const {xs, o} = this, g = sv("g", {class: `${o.series[k].cls} s${k + 1}`});
+    let d = "", area = "", from = null, dots = [];
+    const close = (i) => {
+      if (from != null) area += `L${this.X(xs[i])} ${floor}L${this.X(xs[from])} ${floor}Z`;
+      from = null;
+    };
+    y.forEach((v, i) => {
+      if (!known(v)) return close(i - 1);
+      const p = `${this.X(xs[i]).toFixed(1)} ${Y(v).toFixed(1)}`;
+      d += (from == null ? "M" : "L") + p;
+      area += (from == null ? "M" : "L") + p;
+      if (from == null) {
+        from = i;
+        if (!known(y[i + 1])) dots.push(i);
+      }
+    });
+    close(y.length - 1);
+    if (o.area && k === 0) g.append(sv("path", {d: area, class: "area"}));
+    g.append(sv("path", {d, class: "path"}));
+    if (o.wholeX && xs.length <= 40) dots = y.map((v, i) => i).filter((i) => known(y[i]));
+    for (const i of dots)
+      g.append(sv("circle", {cx: this.X(xs[i]), cy: Y(y[i]), r: 2.6, class: "dot"}));
+    return g;
+  }
+}

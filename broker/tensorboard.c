@@ -1,0 +1,228 @@
+#include "broker/tensorboard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "broker/tfevent.pb-c.h"
+#include "common/base/error.h"
+
+enum {
+    SCALARS_MAX = 32,
+    TAG_BYTES = 48,
+    EVENT_BYTES = SCALARS_MAX * (TAG_BYTES + 16) + 64,
+    FRAME_BYTES = 16, // around the bytes of a record: length and checksums
+    NAMES_TRIED = 100,
+};
+
+// --- records -------------------------------------------------------------------------------------
+
+// One byte of the reflected polynomial 0x82f63b78. A record has a kilobyte, and there is one an
+// epoch: a table of bytes is quick enough.
+static void make_table(uint32_t table[256])
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0x82f63b78) : 0);
+        table[i] = crc;
+    }
+}
+
+uint32_t sl_crc32c(const void *bytes, size_t n)
+{
+    uint32_t table[256];
+    const uint8_t *at = bytes;
+    uint32_t crc = UINT32_MAX;
+    make_table(table);
+    for (size_t i = 0; i < n; i++)
+        crc = crc >> 8 ^ table[(crc ^ at[i]) & 255];
+    return ~crc;
+}
+
+// TFRecord rotates and shifts checksums, so that a checksum of bytes with checksums in them is no
+// special case.
+uint32_t sl_crc32c_masked(const void *bytes, size_t n)
+{
+    uint32_t crc = sl_crc32c(bytes, n);
+    return (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8);
+}
+
+static void put_u32(uint8_t *to, uint32_t x)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(x >> 8 * i);
+}
+
+// What was written of the last record goes away again: readers stop at half a record.
+static int give_up(struct sl_tensorboard *t, int err)
+{
+    bool whole = ftruncate(t->fd, (off_t)t->bytes) == 0;
+    sl_tensorboard_close(t);
+    return sl_fail_errno(SL_EIO, err,
+                         "writing the TensorBoard event file: nothing more is added to it%s",
+                         whole ? "" : ", and its last record is not whole");
+}
+
+static int write_record(struct sl_tensorboard *t, const Sl__Tfevent__Event *event)
+{
+    uint8_t record[FRAME_BYTES + EVENT_BYTES];
+    size_t n = sl__tfevent__event__get_packed_size(event);
+    if (n > EVENT_BYTES)
+        return sl_fail(SL_EIO, "a TensorBoard event of %zu bytes is too large", n);
+    put_u32(record, (uint32_t)n);
+    put_u32(record + 4, 0);
+    put_u32(record + 8, sl_crc32c_masked(record, 8));
+    sl__tfevent__event__pack(event, record + 12);
+    put_u32(record + 12 + n, sl_crc32c_masked(record + 12, n));
+    n += FRAME_BYTES;
+    ssize_t wrote = write(t->fd, record, n);
+    if (wrote != (ssize_t)n)
+        return give_up(t, wrote < 0 ? errno : ENOSPC);
+    t->bytes += n;
+    return SL_OK;
+}
+
+static double unix_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int write_event(struct sl_tensorboard *t, uint64_t step, Sl__Tfevent__Event *event)
+{
+    event->wall_time = unix_seconds();
+    event->step = (int64_t)step;
+    return write_record(t, event);
+}
+
+// --- scalars -------------------------------------------------------------------------------------
+
+struct scalars {
+    Sl__Tfevent__Value values[SCALARS_MAX];
+    Sl__Tfevent__Value *list[SCALARS_MAX];
+    char tags[SCALARS_MAX][TAG_BYTES];
+    size_t n;
+};
+
+static void add(struct scalars *s, const char *group, const char *name, double value)
+{
+    if (!isfinite(value) || s->n == SCALARS_MAX)
+        return;
+    Sl__Tfevent__Value *v = &s->values[s->n];
+    sl__tfevent__value__init(v);
+    snprintf(s->tags[s->n], TAG_BYTES, "%s/%s", group, name);
+    v->tag = s->tags[s->n];
+    v->value_case = SL__TFEVENT__VALUE__VALUE_SIMPLE_VALUE;
+    v->simple_value = (float)value;
+    s->list[s->n++] = v;
+}
+
+static double rate(uint64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : NAN;
+}
+
+static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
+{
+    add(s, "loss", "train", f->loss);
+    add(s, "accuracy", "train", f->train_accuracy);
+    for (enum sl_measure m = 0; f->evaluated && m < SL_MEASURE_COUNT; m++)
+        if (f->val.applies[m])
+            add(s, sl_measure_key(m), "val", f->val.value[m]);
+    add(s, "time", "epoch_seconds", f->seconds);
+    add(s, "time", "evaluate_seconds", f->evaluated ? f->evaluate_seconds : NAN);
+    add(s, "cache", "hit_rate", f->ranked ? sl_figures_hit_rate(f) : NAN);
+    add(s, "rate", "batches_per_second", rate(f->batches, f->seconds));
+    add(s, "rate", "edges_per_second", rate(f->sampled_edges, f->seconds));
+    add(s, "queue", "depth_mean", f->queue_mean);
+    add(s, "updates", "staleness_mean", f->async ? f->staleness_mean : NAN);
+    add(s, "split", "samplers", f->samplers);
+    add(s, "split", "trainers", f->trainers);
+    add(s, "split", "switches", (double)f->switches);
+}
+
+// --- the file ------------------------------------------------------------------------------------
+
+// events.out.tfevents.SECONDS.HOST.PID: TensorBoard reads a run's files in the order of their
+// names. In a container each broker may be the same process of the same host.
+static int create_file(struct sl_tensorboard *t, const char *directory)
+{
+    char path[4400], host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0])
+        snprintf(host, sizeof host, "localhost");
+    int n = snprintf(path, sizeof path, "%s/events.out.tfevents.%.0f.%s.%d", directory,
+                     floor(unix_seconds()), host, (int)getpid());
+    for (int i = 0; i < NAMES_TRIED; i++) {
+        if (i > 0)
+            snprintf(path + n, sizeof path - (size_t)n, ".%d", i);
+        t->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        t->open = t->fd >= 0;
+        if (t->open || errno != EEXIST)
+            break;
+    }
+    if (!t->open)
+        return sl_fail_errno(errno == EACCES || errno == EROFS ? SL_EACCESS : SL_EIO, errno,
+                             "output: creating '%s'", path);
+    return SL_OK;
+}
+
+int sl_tensorboard_open(struct sl_tensorboard *t, const char *run_directory)
+{
+    char directory[4120];
+    *t = (struct sl_tensorboard){0};
+    snprintf(directory, sizeof directory, "%s/tensorboard", run_directory);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return sl_fail_errno(errno == EACCES || errno == EROFS ? SL_EACCESS : SL_EIO, errno,
+                             "output: creating directory '%s'", directory);
+    SL_TRY(create_file(t, directory));
+    Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
+    char version[] = "brain.Event:2";
+    event.what_case = SL__TFEVENT__EVENT__WHAT_FILE_VERSION;
+    event.file_version = version;
+    return write_event(t, 0, &event);
+}
+
+void sl_tensorboard_close(struct sl_tensorboard *t)
+{
+    if (t->open)
+        close(t->fd);
+    *t = (struct sl_tensorboard){0};
+}
+
+// Before the first epoch: what earlier files have of this step on does not count.
+static int begin_session(struct sl_tensorboard *t, uint64_t step)
+{
+    Sl__Tfevent__SessionLog log = SL__TFEVENT__SESSION_LOG__INIT;
+    Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
+    log.status = SL__TFEVENT__SESSION_LOG__STATUS__START;
+    event.what_case = SL__TFEVENT__EVENT__WHAT_SESSION_LOG;
+    event.session_log = &log;
+    SL_TRY(write_event(t, step, &event));
+    t->begun = true;
+    return SL_OK;
+}
+
+int sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+                             uint64_t updates)
+{
+    if (!t->open)
+        return SL_OK;
+    if (!t->begun)
+        SL_TRY(begin_session(t, updates));
+    struct scalars scalars = {.n = 0};
+    Sl__Tfevent__Summary summary = SL__TFEVENT__SUMMARY__INIT;
+    Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
+    add_figures(&scalars, figures);
+    summary.value = scalars.list;
+    summary.n_value = scalars.n;
+    event.what_case = SL__TFEVENT__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    return write_event(t, updates, &event);
+}

@@ -1,0 +1,46 @@
+/*
+ * tensorboard.h - TensorBoard event files: <run directory>/tensorboard/events.out.tfevents.*
+ *
+ * A file is a sequence of records (TFRecord): length (u64), masked CRC32C of it, the bytes, masked
+ * CRC32C of them; each record is an Event message (broker/tfevent.proto: the fields that are used
+ * of tensorflow/core/util/event.proto and framework/summary.proto). One Event an epoch, its step
+ * the number of updates, with scalars loss/train, loss/val, accuracy/train, METRIC/val,
+ * time/epoch_seconds, cache/hit_rate, ... What is not defined is left out.
+ *
+ * A resumed job begins another file, which TensorBoard shows as the same run. Epochs that were
+ * trained again come again: a session-start record before the first one says from which step on the
+ * earlier files do not count.
+ *
+ * A record is written by one write() in append mode, so a killed broker leaves whole ones. A record
+ * that can not be written is cut off again and ends the writing with one warning; the job goes on.
+ */
+#ifndef SL_BROKER_TENSORBOARD_H
+#define SL_BROKER_TENSORBOARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "broker/figures.h"
+
+struct sl_tensorboard {
+    bool open; // false: not yet, or given up
+    int fd;
+    uint64_t bytes; // of whole records
+    bool begun;     // the session-start record is there
+};
+
+// In `run_directory`, which exists. SL_EIO, SL_EACCESS.
+int sl_tensorboard_open(struct sl_tensorboard *t, const char *run_directory);
+void sl_tensorboard_close(struct sl_tensorboard *t); // safe on a zeroed struct
+
+// One Event with everything that the epoch's figures say. `updates`: in it and in all before.
+// SL_EIO, after which it is closed; does nothing when not open.
+int sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+                             uint64_t updates);
+
+// CRC32C (Castagnoli), and masked as records have it. Exported for tests.
+uint32_t sl_crc32c(const void *bytes, size_t n);
+uint32_t sl_crc32c_masked(const void *bytes, size_t n);
+
+#endif

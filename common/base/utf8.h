@@ -1,0 +1,20 @@
+/*
+ * utf8.h - text that may come from anywhere.
+ */
+#ifndef SL_COMMON_BASE_UTF8_H
+#define SL_COMMON_BASE_UTF8_H
+
+#include <stdint.h>
+
+// The next character of UTF-8 text, which moves on; 0 at its end, '?' for what is malformed or a
+// control character.
+uint32_t sl_utf8_next(const char **text);
+
+// Writes a character as UTF-8; how many bytes.
+int sl_utf8_put(uint32_t glyph, char out[4]);
+
+// Makes text fit for a line of JSON and for a terminal, in place: control characters become blanks,
+// what is malformed (half a character at the end of a buffer, too) becomes '?'. Never longer.
+void sl_utf8_clean(char *text);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * device.h - where a worker computes: its memory, and how data gets there and back.
+ *
+ * PROBLEM. Samplers and trainers run on CPU cores or on a GPU. What they do is the same; where
+ * their arrays lie is not, and a pointer into a GPU's memory must never be followed by the
+ * processor.
+ *
+ * DESIGN. A worker process computes on one device for all its life. A struct sl_device says how to
+ * get memory there and how to copy; the table of operations (kernels/kernels.h) that belongs to it
+ * takes pointers into that memory. On a CPU device its memory is the process's own: copies are
+ * memcpy and nothing is asynchronous. A CUDA device comes with the plug-in (plugin.h).
+ *
+ *      host memory    what malloc, mmap and the arena give: the processor follows its pointers
+ *      device memory  what `memory.alloc` gives: operations and `copy` take its pointers
+ *      mapped memory  host memory that the device reads and writes in place, over the bus, at the
+ *                     address that `map` gives: pinned, and slower than the device's own
+ *
+ * QUEUES. Each thread has a queue of its own on the device. Copies, fills and operations of a
+ * thread run in the order in which they were called, and may still be running when the call
+ * returns; sync() waits for all of them. What an operation returns through a host pointer (struct
+ * sl_loss_result, counts) is there when it returns. Two threads order their work by sync().
+ *
+ * FAILURE. Every function returns SL_OK or a negative SL_E* after sl_fail(). A device that faults
+ * in the middle (an illegal address, a lost GPU) makes every later call fail with SL_EDEVICE: the
+ * process must end, and its leases go to others.
+ *
+ * Seen by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_COMMON_DEVICE_DEVICE_H
+#define SL_COMMON_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/mempool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SL_DEVICE_NAME_BYTES = 64, SL_DEVICE_SHARE_BYTES = 128 };
+
+// A piece of device memory that another process may use: what share() writes and attach() reads.
+struct sl_device_share {
+    unsigned char bytes[SL_DEVICE_SHARE_BYTES];
+};
+
+// How much a device worked, by whomever it was asked to: shares (0 to 1) of a last stretch of time
+// that the device chooses, a second at most.
+struct sl_device_load {
+    float busy;        // some operation ran
+    float memory_busy; // its memory was read or written
+};
+
+struct sl_device {
+    const char *kind; // "cpu", "cuda"
+    // Device memory is the process's own: pointers into it may be followed.
+    bool is_host;
+
+    // Device memory, aligned to 256 bytes, counted against the budget; freed memory is kept for the
+    // next allocation (no cudaMalloc in steady state). alloc gives NULL after sl_fail() with what
+    // was wanted, what is free and what to change.
+    struct sl_memory memory;
+
+    // n bytes from anywhere to anywhere (host, device, mapped). Host memory must stay as it is
+    // until sync().
+    int (*copy)(void *to, const void *from, size_t n);
+    // `columns` bytes of each of `rows` rows, `to_stride` and `from_stride` bytes apart.
+    int (*copy_2d)(void *to, size_t to_stride, const void *from, size_t from_stride, size_t columns,
+                   size_t rows);
+    int (*fill)(void *p, int byte, size_t n);
+    // Waits for all that this thread has asked for, and says how it went.
+    int (*sync)(void);
+
+    // Host memory for copies at full speed (pinned). NULL after sl_fail().
+    void *(*host_alloc)(size_t n);
+    void (*host_free)(void *p, size_t n);
+    /*
+     * Lets the device use host memory [p, p + n) in place; *out is the address to give to
+     * operations. `read_only`: only to be read. Whole pages are mapped, so the pages of [p, p + n)
+     * must hold nothing else that is copied: a copy from or to memory that is mapped in part fails,
+     * and so does one to what is mapped read_only. Memory inside a range that is mapped already
+     * shares it, until unmap() as many times. SL_ENOMEM or SL_EUNSUPPORTED where the system does
+     * not allow it (locked-memory limit, kind of mapping): the caller goes on with copies.
+     */
+    int (*map)(void *p, size_t n, bool read_only, void **out);
+    void (*unmap)(void *p);
+
+    // Bytes of the device: free now for this process, and in all. A CPU device: of the machine.
+    int (*space)(uint64_t *free_bytes, uint64_t *total_bytes);
+    // Bytes of the whole device in use, by whomever, and in all; no budget counts.
+    int (*usage)(uint64_t *used_bytes, uint64_t *total_bytes);
+    // False, without words, where nobody says: no driver that does, a slice of a GPU, a CPU device.
+    bool (*load)(struct sl_device_load *out);
+    // Device memory that this process holds, kept but unused memory included.
+    uint64_t (*held)(void);
+    // Gives kept memory back to the device.
+    void (*trim)(void);
+
+    // Device memory across processes of the same device or of peers. SL_EUNSUPPORTED on CPU
+    // devices.
+    int (*share)(const void *p, struct sl_device_share *out);
+    int (*attach)(const struct sl_device_share *share, void **out);
+    void (*detach)(void *p);
+};
+
+// The cores that this process runs on: everything is done when a call returns.
+const struct sl_device *sl_device_host(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

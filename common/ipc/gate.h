@@ -1,0 +1,24 @@
+/*
+ * gate.h - who may come in over TCP: the ZAP handler of one ZeroMQ context (ZeroMQ's RFC 27).
+ *
+ * libzmq asks the gate about every client that has shown, by CURVE, that it owns the secret of its
+ * public key; the gate says yes when the key is in the daemon's list. The gate is a thread that
+ * ends with the context.
+ */
+#ifndef SL_COMMON_IPC_GATE_H
+#define SL_COMMON_IPC_GATE_H
+
+struct sl_curve;
+struct sl_gate;
+
+// Before the first socket is armed. keys: a daemon's (SL_EINVAL otherwise); copied.
+int sl_gate_open(void *zmq_context, const struct sl_curve *keys, struct sl_gate **out);
+
+// Once the context has been terminated. NULL is fine.
+void sl_gate_close(struct sl_gate *gate);
+
+// Make a socket a CURVE server that asks the gate, or a CURVE client; before it binds or connects.
+int sl_gate_arm_server(void *zmq_socket, const struct sl_curve *keys);
+int sl_gate_arm_client(void *zmq_socket, const struct sl_curve *keys);
+
+#endif

@@ -1,0 +1,221 @@
+/*
+ * aggregate.cu - weighted sums of the neighbours' rows, forward and (over the transposed block)
+ * backward: the Memory-Aware kernel (aggregate_rows.cuh), its table of tiles, and the naive one.
+ *
+ * Weight and column scale are multiplied when an edge is staged, once a tile; the row's scale and
+ * its self term are applied when the row is written. So all sixteen combinations of them are one
+ * loop of a load and a fused multiply-add an element.
+ */
+#include "kernels/cuda/aggregate.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/check.h"
+
+namespace {
+
+template <typename E, int N> struct sum_op {
+    static constexpr int PACK = N, UNROLL = 4;
+    typedef sl_pack<float, N> Sum;
+    typedef sl_pack<E, N> Load;
+    typedef uint64_t Place; // the column
+
+    const E *x;
+    const uint32_t *indices;
+    const float *edge_weight, *col_scale, *row_scale, *self_scale;
+    uint32_t n_self;
+    uint64_t dim;
+    float *y;
+
+    __device__ Place place(uint64_t column) const
+    {
+        return column;
+    }
+    __device__ sl_edge_note note(uint32_t e) const
+    {
+        uint32_t source = indices[e];
+        float weight = edge_weight ? edge_weight[e] : 1.0f;
+        if (col_scale)
+            weight *= col_scale[source];
+        return {source, __float_as_uint(weight)};
+    }
+    __device__ Load load(const sl_edge_note &note, Place column) const
+    {
+        return sl_load<E, N>(x + note.a * dim, column);
+    }
+    __device__ void clear(Sum &sum) const
+    {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum.at[k] = 0.0f;
+    }
+    __device__ void add(Sum &sum, const sl_edge_note &note, const Load &load) const
+    {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum.at[k] = fmaf(__uint_as_float(note.b), sl_widen(load.at[k]), sum.at[k]);
+    }
+    __device__ void join(Sum &sum, const Sum &later) const
+    {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum.at[k] += later.at[k];
+    }
+    __device__ void finish(uint32_t row, Place column, Sum sum) const
+    {
+        float scale = row_scale ? row_scale[row] : 1.0f;
+        bool with_self = self_scale && row < n_self;
+        Load own = with_self ? sl_load<E, N>(x + row * dim, column) : Load();
+        float self = with_self ? self_scale[row] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            sum.at[k] *= scale;
+            if (with_self)
+                sum.at[k] = fmaf(self, sl_widen(own.at[k]), sum.at[k]);
+        }
+        sl_store<float, N>(y + row * dim, column, sum);
+    }
+};
+
+} // namespace
+
+/*
+ * The table: up to so many packs a row and so many edges a row on average. Narrow rows share a
+ * warp. Rows of few edges do not fill a warp's loads one at a time: two packs a lane give as many
+ * bytes in flight for half the groups, so that twice the rows are under way. From 33 packs on a
+ * lane has two: the edges are staged for 256 columns of f32 at once.
+ */
+static const struct {
+    uint64_t packs;
+    double degree;
+    struct sl_cuda_tile tile;
+} tiles[] = {
+    {4, 1e30, {4, 1}},  {8, 1e30, {8, 1}},   {16, 1e30, {16, 1}},
+    {32, 4.0, {16, 2}}, {32, 1e30, {32, 1}}, {UINT64_MAX, 1e30, {32, 2}},
+};
+
+struct sl_cuda_tile sl_cuda_tile_for(uint64_t packs, double degree)
+{
+    size_t i = 0;
+    while (i + 1 < SL_COUNT_OF(tiles) && (packs > tiles[i].packs || degree > tiles[i].degree))
+        i++;
+    return tiles[i].tile;
+}
+
+template <typename E, int N> static sum_op<E, N> op_of(const struct sl_aggregate_args *args)
+{
+    sum_op<E, N> op;
+    op.x = static_cast<const E *>(args->x);
+    op.indices = args->csr.indices;
+    op.edge_weight = args->edge_weight;
+    op.col_scale = args->col_scale;
+    op.row_scale = args->row_scale;
+    op.self_scale = args->self_scale;
+    op.n_self = args->n_self;
+    op.dim = args->dim;
+    op.y = args->y;
+    return op;
+}
+
+// A thread an element of y. Its index, weight and row of x come from global memory for each edge.
+template <typename E>
+static __global__ void aggregate_naive(sum_op<E, 1> op, const uint32_t *indptr, uint64_t elements)
+{
+    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= elements)
+        return;
+    uint32_t row = (uint32_t)(i / op.dim);
+    uint64_t column = i % op.dim;
+    sl_pack<float, 1> sum = {{0.0f}};
+    for (uint32_t e = indptr[row]; e < indptr[row + 1]; e++) {
+        sl_edge_note note = op.note(e);
+        op.add(sum, note, op.load(note, column));
+    }
+    op.finish(row, column, sum);
+}
+
+template <typename E> static int run_naive(const struct sl_aggregate_args *args)
+{
+    uint64_t elements = (uint64_t)args->csr.n_dst * args->dim;
+    if (elements == 0)
+        return SL_OK;
+    uint64_t blocks = sl_div_up(elements, SL_TILE_THREADS);
+    if (blocks > INT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED, "aggregate, naive: %llu elements: wanted at most 2^39",
+                       (unsigned long long)elements);
+    SL_LAUNCH((aggregate_naive<E>), (unsigned)blocks, SL_TILE_THREADS, 0, (op_of<E, 1>(args)),
+              args->csr.indptr, elements);
+    SL_LAUNCHED(aggregate_naive);
+    return SL_OK;
+}
+
+template <typename E>
+static int run(const struct sl_aggregate_args *args, const struct sl_cuda_choice *choice)
+{
+    if (choice->way == SL_WAY_NAIVE)
+        return run_naive<E>(args);
+    const struct sl_cuda_tile *tile = choice->way == SL_WAY_TILE ? &choice->tile : NULL;
+    const struct sl_csr_view *csr = &args->csr;
+    int pack = sl_cuda_pack(SL_PACK_MAX, args->dim, args->x, sizeof(E));
+    pack = sl_cuda_pack(pack, args->dim, args->y, sizeof(float));
+    switch (pack) {
+    case 4: return sl_cuda_sum_rows("aggregate", op_of<E, 4>(args), csr, args->dim, tile);
+    case 2: return sl_cuda_sum_rows("aggregate", op_of<E, 2>(args), csr, args->dim, tile);
+    default: return sl_cuda_sum_rows("aggregate", op_of<E, 1>(args), csr, args->dim, tile);
+    }
+}
+
+int sl_cuda_aggregate_by(const struct sl_aggregate_args *args, const struct sl_cuda_choice *choice)
+{
+    SL_TRY(sl_check_aggregate(args));
+    if (args->x_dtype == SL_DTYPE_F16)
+        return run<sl_half>(args, choice);
+    return run<float>(args, choice);
+}
+
+// "naive", "16x2"; anything else is the table.
+static struct sl_cuda_choice from_environment(void)
+{
+    struct sl_cuda_choice choice = {SL_WAY_TABLE, {0, 0}};
+    const char *text = getenv("SLUICE_CUDA_AGGREGATE");
+    unsigned lanes, chunks;
+    if (text && strcmp(text, "naive") == 0) {
+        choice.way = SL_WAY_NAIVE;
+    } else if (text && sscanf(text, "%ux%u", &lanes, &chunks) == 2) {
+        choice.way = SL_WAY_TILE;
+        choice.tile = {lanes, chunks};
+    }
+    return choice;
+}
+
+// What the slot takes. Written by measurements only, while nothing runs.
+static struct sl_cuda_choice &chosen(void)
+{
+    static struct sl_cuda_choice choice = from_environment();
+    return choice;
+}
+
+void sl_cuda_aggregate_choose(const struct sl_cuda_choice *choice)
+{
+    chosen() = choice ? *choice : sl_cuda_choice{SL_WAY_TABLE, {0, 0}};
+}
+
+int sl_cuda_aggregate(const struct sl_aggregate_args *args)
+{
+    return sl_cuda_aggregate_by(args, &chosen());
+}
+
+void sl_cuda_fill_aggregate(struct sl_kernels *table)
+{
+    table->aggregate = sl_cuda_aggregate;
+    table->aggregate_heads = sl_cuda_aggregate_heads;
+    table->edge_dot = sl_cuda_edge_dot;
+    table->edge_softmax = sl_cuda_edge_softmax;
+    table->edge_softmax_backward = sl_cuda_edge_softmax_backward;
+    table->aggregate_max = sl_cuda_aggregate_max;
+    table->aggregate_max_backward = sl_cuda_aggregate_max_backward;
+    table->normalize_rows = sl_cuda_normalize_rows;
+    table->normalize_rows_backward = sl_cuda_normalize_rows_backward;
+}

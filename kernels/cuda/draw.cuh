@@ -1,0 +1,281 @@
+/*
+ * draw.cuh - what the samplers of the GPU share: a batch's memory, and how neighbours get numbers.
+ * The essay is on top of draw.cu.
+ */
+#ifndef SL_KERNELS_CUDA_DRAW_CUH
+#define SL_KERNELS_CUDA_DRAW_CUH
+
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/scan.cuh"
+
+enum {
+    SL_DRAW_THREADS = 256,         // of most blocks
+    SL_DRAW_PROBES = 1024,         // after which the table counts as full
+    SL_DRAW_ALL = -1,              // fanout
+    SL_DRAW_SCRATCH_THREADS = 128, // of blocks whose groups have memory each
+    SL_DRAW_SHARED_BYTES = 40 << 10,
+    SL_DRAW_SCRATCH_BYTES = 64 << 20,
+};
+
+#define SL_DRAW_NONE UINT32_MAX // no vertex, no value
+
+// Which of 32 values are first appearances, and how many of all values before them are.
+struct sl_rank_word {
+    uint32_t bits, before;
+};
+
+/*
+ * What is known of a batch while it is drawn, written by kernels. Hop h goes on with rows[h] and
+ * edges[h], which are 0 where there was no room for what was wanted.
+ */
+struct sl_draw_control {
+    uint64_t wanted_edges[SL_DRAW_HOPS_MAX];
+    uint32_t wanted_rows[SL_DRAW_HOPS_MAX + 1]; // known vertices before each hop, and at the end
+    uint32_t rows[SL_DRAW_HOPS_MAX + 1];
+    uint32_t edges[SL_DRAW_HOPS_MAX];
+    uint32_t full; // the table was
+};
+
+// A batch as its kernels see it: device addresses.
+struct sl_draw_batch {
+    const uint64_t *topology_indptr; // (n_nodes + 1)
+    // (n_edges << wide): neighbours, of wide ones the low half at even places
+    const uint32_t *topology_indices;
+    uint32_t wide; // 0 or 1
+    const double *weight_prefix;
+    uint64_t seed;
+    uint32_t stream, epoch, batch;
+
+    unsigned long long *table; // (mask + 1) vertex << 32 | base + value
+    uint32_t mask, shift;
+    uint32_t base, limit; // an entry whose low half is not below limit is of an earlier batch
+    bool fused;
+    struct sl_rank_word *words; // (values / 32)
+    struct sl_draw_control *control;
+    uint32_t *nodes;
+    uint32_t nodes_room;
+    struct sl_cuda_complaints *complaints;
+};
+
+// One hop of it.
+struct sl_draw_hop {
+    struct sl_draw_batch b;
+    uint32_t hop;
+    int64_t fanout;
+    uint32_t rows_room, next_rows_room, edges_room;
+    uint32_t first_value; // of edge 0; a multiple of 32
+    uint32_t *indptr;     // (rows_room + 1)
+    uint32_t *indices;    // (edges_room)
+    float *visits;        // (edges_room), walks
+    uint64_t *start;      // (rows_room) where a row's neighbours begin
+    uint32_t *degree;     // (rows_room)
+    uint32_t *count;      // (rows_room) edges of a row
+    // Of samplers that know how many a row has when they have drawn them: `take` places a row.
+    uint32_t take;
+    uint32_t *padded; // (rows_room, take) vertices
+    float *padded_visits;
+    uint64_t *sums;    // of scans
+    uint32_t *scratch; // sets and lists that shared memory has no room for
+};
+
+// Paths of a walk.
+struct sl_draw_walk {
+    uint32_t paths, length;
+    float restart;
+};
+
+// --- reading the graph ---------------------------------------------------------------------------
+
+static __device__ __forceinline__ uint32_t sl_neighbour(const struct sl_draw_batch &b, uint64_t at)
+{
+    return b.topology_indices[at << b.wide];
+}
+
+/*
+ * Where the neighbours of a vertex begin and how many there are: none where they are too many,
+ * which is complained of.
+ */
+static __device__ __forceinline__ uint32_t sl_row_of(const struct sl_draw_batch &b, uint32_t vertex,
+                                                     uint64_t *start)
+{
+    *start = b.topology_indptr[vertex];
+    uint64_t degree = b.topology_indptr[(uint64_t)vertex + 1] - *start;
+    if (degree >= UINT32_MAX) {
+        sl_complain(b.complaints, SL_COMPLAINT_DEGREE, vertex, degree, UINT32_MAX);
+        return 0;
+    }
+    return (uint32_t)degree;
+}
+
+// --- groups of lanes -----------------------------------------------------------------------------
+
+// This thread's lane in its group of G, a power of two up to a warp, and the mask of the group.
+template <int G> static __device__ __forceinline__ uint32_t sl_group_lane(void)
+{
+    return threadIdx.x % G;
+}
+
+template <int G> static __device__ __forceinline__ uint32_t sl_group_base(void)
+{
+    return threadIdx.x % SL_WARP / G * G;
+}
+
+template <int G> static __device__ __forceinline__ uint32_t sl_group_mask(void)
+{
+    return (SL_FULL_MASK >> (SL_WARP - G)) << sl_group_base<G>();
+}
+
+// Which of the group's lanes say yes, the group's first in bit 0.
+template <int G> static __device__ __forceinline__ uint32_t sl_group_ballot(bool yes)
+{
+    return (__ballot_sync(sl_group_mask<G>(), yes) & sl_group_mask<G>()) >> sl_group_base<G>();
+}
+
+// --- numbers -------------------------------------------------------------------------------------
+
+// As sl_idmap_hash: two rounds of multiply and fold.
+static __device__ __forceinline__ uint32_t sl_draw_hash(uint32_t key, uint32_t shift)
+{
+    uint32_t h = key * 0x9E3779B1u;
+    h ^= h >> 15;
+    h *= 0x85EBCA77u;
+    return h >> shift;
+}
+
+// A word of the table as it is now. Others may change it at any time.
+static __device__ __forceinline__ uint64_t sl_draw_look(const unsigned long long *entry)
+{
+    return *(const volatile unsigned long long *)entry;
+}
+
+/*
+ * Makes `value` the vertex's unless it has a smaller one; returns the vertex's place in the table.
+ * *mine: it was the smallest so far; *displaced: then the value that it replaced, or SL_DRAW_NONE.
+ */
+static __device__ __forceinline__ uint32_t sl_draw_insert(const struct sl_draw_batch &b,
+                                                          uint32_t vertex, uint32_t value,
+                                                          bool *mine, uint32_t *displaced)
+{
+    const uint64_t word = (uint64_t)vertex << 32 | (b.base + value);
+    uint32_t at = sl_draw_hash(vertex, b.shift);
+    for (int probe = 0; probe < SL_DRAW_PROBES; probe++, at = (at + 1) & b.mask) {
+        uint64_t seen = sl_draw_look(&b.table[at]);
+        if ((uint32_t)seen >= b.limit) {
+            uint64_t was =
+                atomicCAS(&b.table[at], (unsigned long long)seen, (unsigned long long)word);
+            if (was == seen) {
+                *mine = true;
+                return at;
+            }
+            seen = was; // of this batch: nobody else writes
+        }
+        if ((uint32_t)(seen >> 32) != vertex)
+            continue;
+        if ((uint32_t)seen > (uint32_t)word) {
+            seen = atomicMin(&b.table[at], (unsigned long long)word);
+            if ((uint32_t)seen > (uint32_t)word) {
+                *mine = true;
+                *displaced = (uint32_t)seen - b.base;
+            }
+        }
+        return at;
+    }
+    atomicExch(&b.control->full, 1u);
+    return 0;
+}
+
+/*
+ * Turns the bits of values that became the smallest of their vertex: a value's bit is turned once
+ * when it becomes that and once when it is displaced, so it is on in the end where nobody displaced
+ * it, in whatever order this happened. For whole warps: the values of a warp's lanes are
+ * neighbours, and one atomic operation does for those of a word.
+ */
+static __device__ __forceinline__ void sl_draw_turn(const struct sl_draw_batch &b, bool mine,
+                                                    uint32_t value, uint32_t displaced)
+{
+    uint32_t left = __ballot_sync(SL_FULL_MASK, mine);
+    while (left) {
+        int leader = __ffs((int)left) - 1;
+        uint32_t word = __shfl_sync(SL_FULL_MASK, value / 32, leader);
+        bool same = mine && value / 32 == word;
+        uint32_t bits = __reduce_or_sync(SL_FULL_MASK, same ? 1u << (value % 32) : 0u);
+        if ((int)(threadIdx.x % SL_WARP) == leader)
+            atomicXor(&b.words[word].bits, bits);
+        left &= ~__ballot_sync(SL_FULL_MASK, same);
+    }
+    if (displaced != SL_DRAW_NONE)
+        atomicXor(&b.words[displaced / 32].bits, 1u << (displaced % 32));
+}
+
+/*
+ * The hop's edge e comes from `vertex`. For whole warps, of which the lanes with `valid` have an
+ * edge. Fused: the edge keeps its vertex's place in the table; else the vertex, for the fill pass.
+ */
+static __device__ __forceinline__ void sl_draw_put(const struct sl_draw_hop &hop, bool valid,
+                                                   uint32_t e, uint32_t vertex)
+{
+    if (!hop.b.fused) {
+        if (valid)
+            hop.indices[e] = vertex;
+        return;
+    }
+    bool mine = false;
+    uint32_t displaced = SL_DRAW_NONE;
+    if (valid)
+        hop.indices[e] = sl_draw_insert(hop.b, vertex, hop.first_value + e, &mine, &displaced);
+    sl_draw_turn(hop.b, mine, hop.first_value + e, displaced);
+}
+
+// --- launches ------------------------------------------------------------------------------------
+
+// Blocks for `work` threads: as many as fit the GPU at once go on until all is done.
+static inline uint32_t sl_draw_grid(uint64_t work, uint32_t threads)
+{
+    uint64_t wanted = (work + threads - 1) / threads;
+    uint64_t most = (uint64_t)sl_cuda_processors() * (2048 / threads);
+    return (uint32_t)SL_MAX(SL_MIN(wanted, most), 1ull);
+}
+
+// renumber.cu
+int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds);
+// From the counts of the rows to indptr.
+int sl_draw_indptr(const struct sl_draw_hop *hop);
+// The same, where the counts are what `uniform` sampling takes.
+int sl_draw_uniform_indptr(const struct sl_draw_hop *hop);
+// From padded places to edges.
+int sl_draw_settle(const struct sl_draw_hop *hop);
+// From vertices, or places in the table, to numbers; nodes get the new ones.
+int sl_draw_number(const struct sl_draw_hop *hop);
+int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
+                    uint32_t *degrees);
+
+// khop.cu, weighted.cu, walk.cu: one hop up to the numbers.
+int sl_draw_uniform(const struct sl_draw_hop *hop);
+int sl_draw_weighted(const struct sl_draw_hop *hop);
+int sl_draw_walks(const struct sl_draw_hop *hop, const struct sl_draw_walk *walk);
+
+/*
+ * Blocks and their scratch memory: groups of lanes have `group_bytes` each, in shared memory where
+ * a block's share of it has room for them (*shared is then its size, and 0 otherwise).
+ */
+static inline uint32_t sl_draw_scratch_grid(uint64_t groups, uint32_t lanes, uint64_t group_bytes,
+                                            uint32_t *shared, uint64_t *bytes)
+{
+    uint64_t block_bytes = SL_DRAW_SCRATCH_THREADS / lanes * group_bytes;
+    uint32_t grid = sl_draw_grid(groups * lanes, SL_DRAW_SCRATCH_THREADS);
+    *shared = block_bytes <= SL_DRAW_SHARED_BYTES ? (uint32_t)block_bytes : 0;
+    *bytes = 0;
+    if (*shared || block_bytes == 0)
+        return grid;
+    grid = (uint32_t)SL_MAX(SL_MIN((uint64_t)grid, SL_DRAW_SCRATCH_BYTES / block_bytes), 1ull);
+    *bytes = grid * block_bytes;
+    return grid;
+}
+
+// What each kind wants of it for `rows` rows; *shared and the result as above.
+uint32_t sl_draw_uniform_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes);
+uint32_t sl_draw_weighted_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes);
+uint32_t sl_draw_walk_grid(const struct sl_draw_walk *walk, uint64_t rows, uint32_t *shared,
+                           uint64_t *bytes);
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * gather.cu - rows by number: from a table to a batch, from cache and store, from a batch to a
+ * table.
+ *
+ * FLOOR. Row numbers read, rows read, rows written: n (4 + row bytes + 4 dim). Nothing is read
+ * twice, so one kernel comes to the floor if enough loads are in flight; on mapped memory the floor
+ * is the bus, and what counts is that a warp asks for neighbouring bytes of a row at once.
+ *
+ * HOW. A group of 4 to 32 lanes takes GATHER_ROWS rows at a time: their numbers first, then a pack
+ * of each row, then the stores. So a lane has four independent loads in flight, and a
+ * multiprocessor at full occupancy 128 KiB, several times what latency times bandwidth asks of it
+ * (some 20 KiB on an H100). The group is the smallest that covers a row's packs; wider rows are
+ * walked through, and the last lanes of a row whose packs are no power of two idle, which costs
+ * issue slots that nothing else wants. Nothing is staged: a row goes through registers.
+ *
+ * gather_ranked is the same kernel with the row's address chosen by its rank: hits from the cache
+ * and misses from the store, in the order of the batch, so that there is no split, no second launch
+ * and no list of either. Hits are counted by the lanes that read the ranks, one atomic a block.
+ *
+ * FAILURE. A row number that is out of range is told to the complaints (cuda.cuh) and its row is
+ * left as it was.
+ */
+#include "kernels/cuda/move.cuh"
+
+#include "kernels/check.h"
+#include "kernels/cuda/aggregate_hubs.cuh"
+#include "kernels/cuda/move_pack.cuh"
+
+enum { BLOCK = 256, GATHER_ROWS = 4 };
+
+// Where rows come from and go to. Row i of the call is out[to[i]] (to NULL: out[i]) and comes from
+// the cache at its rank if that is below the capacity, else from table[rows[i]] (rows NULL: i).
+struct movement {
+    const void *table;
+    const uint32_t *rows;
+    uint64_t n_rows;
+    const void *cache;
+    const uint32_t *ranks; // NULL: there is no cache
+    uint32_t capacity;
+    const uint32_t *to;
+    uint64_t n_out;
+    uint64_t n;
+    uint32_t dim;
+    float *out;
+    uint32_t *n_hits; // counts up; or NULL
+    struct sl_cuda_complaints *complaints;
+};
+
+// The source of row i, or NULL with a complaint. `first`: of its group's lanes the one that speaks.
+template <typename E>
+static __device__ const E *source_of(const movement &m, uint64_t i, bool first, uint32_t *hits)
+{
+    if (m.ranks) {
+        uint32_t rank = m.ranks[i];
+        if (rank < m.capacity) {
+            *hits += first;
+            return static_cast<const E *>(m.cache) + (uint64_t)rank * m.dim;
+        }
+    }
+    uint64_t row = m.rows ? m.rows[i] : i;
+    if (row < m.n_rows)
+        return static_cast<const E *>(m.table) + row * m.dim;
+    if (first)
+        sl_complain(m.complaints, SL_COMPLAINT_ROW, i, row, m.n_rows);
+    return nullptr;
+}
+
+static __device__ float *target_of(const movement &m, uint64_t i, bool first)
+{
+    uint64_t row = m.to ? m.to[i] : i;
+    if (row < m.n_out)
+        return m.out + row * m.dim;
+    if (first)
+        sl_complain(m.complaints, SL_COMPLAINT_TO, i, row, m.n_out);
+    return nullptr;
+}
+
+template <typename E, int PACK>
+static __device__ void copy_packs(const movement &m, const E *const *from, float *const *to,
+                                  uint32_t lane, uint32_t lanes)
+{
+    for (uint64_t column = lane * PACK; column < m.dim; column += lanes * PACK) {
+        sl_pack<E, PACK> got[GATHER_ROWS];
+#pragma unroll
+        for (int r = 0; r < GATHER_ROWS; r++)
+            if (to[r])
+                got[r] = sl_load<E, PACK>(from[r], column);
+#pragma unroll
+        for (int r = 0; r < GATHER_ROWS; r++)
+            if (to[r]) {
+                sl_pack<float, PACK> wide;
+#pragma unroll
+                for (int k = 0; k < PACK; k++)
+                    wide.at[k] = sl_widen(got[r].at[k]);
+                sl_store<float, PACK>(to[r], column, wide);
+            }
+    }
+}
+
+template <typename E, int PACK>
+static __global__ void __launch_bounds__(BLOCK) move_rows(movement m, uint32_t lanes)
+{
+    __shared__ uint32_t block_hits;
+    if (threadIdx.x == 0)
+        block_hits = 0;
+    __syncthreads();
+    uint32_t lane = threadIdx.x % lanes, hits = 0;
+    // The rows of a group are a block's groups apart, so that those of a block are neighbours.
+    uint64_t groups = BLOCK / lanes;
+    uint64_t row = (uint64_t)blockIdx.x * groups * GATHER_ROWS + threadIdx.x / lanes;
+    const E *from[GATHER_ROWS];
+    float *to[GATHER_ROWS];
+#pragma unroll
+    for (int r = 0; r < GATHER_ROWS; r++) {
+        uint64_t i = row + (uint64_t)r * groups;
+        from[r] = i < m.n ? source_of<E>(m, i, lane == 0, &hits) : nullptr;
+        to[r] = from[r] ? target_of(m, i, lane == 0) : nullptr;
+    }
+    copy_packs<E, PACK>(m, from, to, lane, lanes);
+    if (!m.n_hits)
+        return;
+    if (hits)
+        atomicAdd(&block_hits, hits);
+    __syncthreads();
+    if (threadIdx.x == 0 && block_hits)
+        atomicAdd(m.n_hits, block_hits);
+}
+
+template <typename E> static int launch_move(const movement &m)
+{
+    int pack = sl_cuda_pack(SL_PACK_MAX, m.dim, m.table, sizeof(E));
+    pack = sl_cuda_pack(pack, m.dim, m.cache, sizeof(E));
+    pack = sl_cuda_pack(pack, m.dim, m.out, sizeof(float));
+    uint64_t packs = m.dim / (unsigned)pack;
+    uint32_t lanes = (uint32_t)SL_MIN(sl_pow2_at_least(packs), (uint64_t)SL_WARP);
+    uint64_t blocks = sl_div_up(m.n, (uint64_t)(BLOCK / lanes) * GATHER_ROWS);
+    if (blocks > INT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%llu rows of %u columns in one call: wanted fewer than %llu",
+                       (unsigned long long)m.n, m.dim,
+                       (unsigned long long)INT32_MAX * (BLOCK / lanes) * GATHER_ROWS);
+    if (pack == 4)
+        SL_LAUNCH((move_rows<E, 4>), (unsigned)blocks, BLOCK, 0, m, lanes);
+    else if (pack == 2)
+        SL_LAUNCH((move_rows<E, 2>), (unsigned)blocks, BLOCK, 0, m, lanes);
+    else
+        SL_LAUNCH((move_rows<E, 1>), (unsigned)blocks, BLOCK, 0, m, lanes);
+    SL_LAUNCHED(move_rows);
+    return SL_OK;
+}
+
+static int move(movement *m, enum sl_dtype dtype)
+{
+    if (m->n == 0)
+        return SL_OK;
+    m->complaints = sl_cuda_complaints();
+    return dtype == SL_DTYPE_F16 ? launch_move<sl_half>(*m) : launch_move<float>(*m);
+}
+
+int sl_cuda_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                        const uint32_t *rows, uint64_t n, float *out)
+{
+    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    movement m = {};
+    m.table = table;
+    m.rows = rows;
+    m.n_rows = n_rows;
+    m.n_out = m.n = n;
+    m.dim = dim;
+    m.out = out;
+    return move(&m, dtype);
+}
+
+int sl_cuda_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
+                           float *out)
+{
+    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    movement m = {};
+    m.table = table;
+    m.rows = rows;
+    m.n_rows = n_rows;
+    m.to = to;
+    m.n_out = n_out;
+    m.n = n;
+    m.dim = dim;
+    m.out = out;
+    return move(&m, dtype);
+}
+
+int sl_cuda_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
+                         uint64_t n_out, float *out)
+{
+    SL_TRY(sl_check_scatter_rows(x, dim, to, n, out));
+    movement m = {};
+    m.table = x;
+    m.n_rows = m.n = n;
+    m.to = to;
+    m.n_out = n_out;
+    m.dim = dim;
+    m.out = out;
+    return move(&m, SL_DTYPE_F32);
+}
+
+int sl_cuda_gather_ranked(const struct sl_gather_ranked_args *args)
+{
+    SL_TRY(sl_check_gather_ranked(args));
+    movement m = {};
+    m.table = args->store;
+    m.rows = args->nodes;
+    m.n_rows = args->n_rows;
+    m.cache = args->cache;
+    m.ranks = args->ranks;
+    m.capacity = args->capacity;
+    m.n_out = m.n = args->n;
+    m.dim = args->dim;
+    m.out = args->out;
+    if (!args->n_hits)
+        return move(&m, args->dtype);
+    void *count = NULL;
+    SL_TRY(sl_cuda_room(sizeof *m.n_hits, &count));
+    SL_CUDA_TRY(cudaMemsetAsync(count, 0, sizeof *m.n_hits, sl_cuda_stream()));
+    m.n_hits = static_cast<uint32_t *>(count);
+    SL_TRY(move(&m, args->dtype));
+    return sl_cuda_fetch(args->n_hits, m.n_hits);
+}

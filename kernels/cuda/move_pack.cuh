@@ -1,0 +1,65 @@
+/*
+ * move_pack.cuh - packs: as many neighbouring elements of a row as one load or store moves.
+ *
+ * A row of `dim` elements is read in packs of four, two or one elements: the largest that divides
+ * the row and to which every array of the call is aligned (sl_cuda_pack). So a width that is no
+ * multiple of 16 bytes needs no head and no tail: neighbouring lanes read neighbouring packs, and a
+ * warp asks for whole sectors of 32 bytes whatever the pack is; a small one costs instructions, not
+ * bytes. Four elements are the most for f16 too: the loads are then 8 bytes a lane and the stores
+ * of f32 16, without a gap between lanes on either side.
+ */
+#ifndef SL_KERNELS_CUDA_MOVE_PACK_CUH
+#define SL_KERNELS_CUDA_MOVE_PACK_CUH
+
+#include "common/base/half.h"
+#include "kernels/cuda/cuda.cuh"
+
+enum { SL_PACK_MAX = 4 };
+
+// f16 as it is stored.
+struct sl_half {
+    uint16_t bits;
+};
+
+template <typename E, int N> struct alignas(sizeof(E) * N) sl_pack {
+    E at[N];
+};
+
+static __device__ inline float sl_widen(float x)
+{
+    return x;
+}
+
+// Exact; a NaN stays one.
+static __device__ inline float sl_widen(sl_half x)
+{
+#ifdef __CUDACC__
+    return __half2float(__ushort_as_half(x.bits));
+#else
+    return sl_half_to_float(x.bits);
+#endif
+}
+
+template <typename E, int N>
+static __device__ inline sl_pack<E, N> sl_load(const E *row, uint64_t column)
+{
+    return *reinterpret_cast<const sl_pack<E, N> *>(row + column);
+}
+
+template <typename E, int N>
+static __device__ inline void sl_store(E *row, uint64_t column, const sl_pack<E, N> &pack)
+{
+    *reinterpret_cast<sl_pack<E, N> *>(row + column) = pack;
+}
+
+// The widest pack for rows of `dim` elements of `element` bytes in arrays that begin at `begin`,
+// from a pack that was wide enough for others so far: 4, 2 or 1 elements. NULL is aligned.
+static inline int sl_cuda_pack(int so_far, uint64_t dim, const void *begin, size_t element)
+{
+    int n = so_far;
+    while (n > 1 && (dim % (unsigned)n != 0 || (uintptr_t)begin % (element * (unsigned)n) != 0))
+        n /= 2;
+    return n;
+}
+
+#endif

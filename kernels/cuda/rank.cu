@@ -1,0 +1,108 @@
+// rank.cu - a batch's places in the hotness order, and its split between cache and store.
+#include "kernels/check.h"
+#include "kernels/cuda/dense.cuh"
+#include "kernels/cuda/sample.cuh"
+#include "kernels/cuda/scan.cuh"
+
+enum { THREADS = 256 };
+
+// --- mark_ranks ----------------------------------------------------------------------------------
+
+// A vertex a thread: its tiers' words are side by side, one line a vertex.
+static __device__ __forceinline__ uint32_t rank_of(const uint64_t *words, uint32_t n_tiers,
+                                                   uint32_t node)
+{
+    const uint64_t *mine = words + (uint64_t)(node / 32) * n_tiers;
+    for (uint32_t t = 0; t < n_tiers; t++) {
+        uint64_t word = mine[t];
+        uint32_t members = (uint32_t)word;
+        if (members >> node % 32 & 1)
+            return (uint32_t)(word >> 32) + (uint32_t)__popc(members & ((1u << node % 32) - 1));
+    }
+    return SL_RANK_NONE;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    mark(struct sl_rank_index index, const uint32_t *nodes, uint32_t n, uint32_t *ranks,
+         struct sl_cuda_complaints *complaints)
+{
+    const uint64_t stride = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += stride) {
+        uint32_t node = nodes[i], rank = SL_RANK_NONE;
+        if (node < index.n_nodes)
+            rank = rank_of(index.words, index.n_tiers, node);
+        else
+            sl_complain(complaints, SL_COMPLAINT_NODE, i, node, index.n_nodes);
+        ranks[i] = rank;
+    }
+}
+
+int sl_cuda_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
+                       uint32_t *ranks)
+{
+    SL_TRY(sl_check_mark_ranks(index, nodes, n, ranks));
+    if (n == 0)
+        return SL_OK;
+    uint32_t blocks = (uint32_t)(((uint64_t)n + THREADS - 1) / THREADS);
+    SL_LAUNCH(mark, SL_MIN(blocks, 8u * sl_cuda_processors()), THREADS, 0, *index, nodes, n, ranks,
+              sl_cuda_complaints());
+    SL_LAUNCHED(mark);
+    return SL_OK;
+}
+
+// --- split_rows: a scan of the hits --------------------------------------------------------------
+
+struct is_hit {
+    const uint32_t *ranks;
+    uint32_t capacity;
+
+    __device__ __forceinline__ uint32_t operator()(uint64_t i) const
+    {
+        return ranks[i] < capacity;
+    }
+};
+
+struct write_split {
+    const uint32_t *nodes, *ranks;
+    uint32_t *hit_row, *hit_to, *miss_row, *miss_to;
+    uint64_t *n_hits;
+
+    __device__ __forceinline__ void operator()(uint64_t i, uint32_t hit, uint64_t hits) const
+    {
+        if (hit) {
+            hit_row[hits] = ranks[i];
+            hit_to[hits] = (uint32_t)i;
+        } else {
+            miss_row[i - hits] = nodes[i];
+            miss_to[i - hits] = (uint32_t)i;
+        }
+    }
+
+    __device__ __forceinline__ void end(uint64_t n, uint64_t hits) const
+    {
+        (void)n;
+        *n_hits = hits;
+    }
+};
+
+int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
+                       struct sl_row_split *out)
+{
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, out));
+    out->n_hits = out->n_misses = 0;
+    if (n == 0)
+        return SL_OK;
+    void *scratch;
+    uint64_t hits = 0;
+    SL_TRY(sl_cuda_scratch(&scratch));
+    uint64_t *sums = (uint64_t *)scratch, *n_hits = sums + SL_SCAN_BLOCKS_MAX;
+    struct is_hit read = {ranks, capacity};
+    struct write_split write = {nodes,         ranks,        out->hit_row, out->hit_to,
+                                out->miss_row, out->miss_to, n_hits};
+    SL_TRY(sl_scan_launch(read, read, write, sl_scan_all(n), sums));
+    SL_CUDA_TRY(cudaMemcpyAsync(&hits, n_hits, sizeof hits, cudaMemcpyDefault, sl_cuda_stream()));
+    SL_TRY(sl_cuda_heard());
+    out->n_hits = (uint32_t)hits;
+    out->n_misses = n - (uint32_t)hits;
+    return SL_OK;
+}

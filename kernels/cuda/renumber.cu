@@ -1,0 +1,266 @@
+/*
+ * renumber.cu - local numbers by first appearance; how and why is on top of draw.cu.
+ */
+#include "kernels/cuda/draw.cuh"
+
+// --- the seeds -----------------------------------------------------------------------------------
+
+// nodes[0 .. n) are there: value i is seed i's, and all are first appearances.
+static __global__ void __launch_bounds__(SL_DRAW_THREADS)
+    put_seeds(struct sl_draw_batch b, uint32_t n)
+{
+    uint32_t i = blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
+    if (i == 0)
+        b.control->rows[0] = b.control->wanted_rows[0] = n;
+    if (i >= n)
+        return;
+    bool mine = false;
+    uint32_t displaced = SL_DRAW_NONE;
+    sl_draw_insert(b, b.nodes[i], i, &mine, &displaced);
+    // A seed that found no place is no duplicate: the batch is drawn again, and looked at then.
+    if (!mine && !*(const volatile uint32_t *)&b.control->full)
+        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, i, b.nodes[i], n);
+    if (displaced != SL_DRAW_NONE)
+        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, displaced, b.nodes[i], n);
+    if (i % 32 == 0) {
+        b.words[i / 32].bits = n - i >= 32 ? ~0u : (1u << (n - i)) - 1;
+        b.words[i / 32].before = i;
+    }
+}
+
+int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds)
+{
+    uint32_t blocks = (n_seeds + SL_DRAW_THREADS - 1) / SL_DRAW_THREADS;
+    SL_LAUNCH(put_seeds, SL_MAX(blocks, 1u), SL_DRAW_THREADS, 0, *b, n_seeds);
+    SL_LAUNCHED(put_seeds);
+    return SL_OK;
+}
+
+// --- from counts to indptr -----------------------------------------------------------------------
+
+// Looks the row's vertex up, and keeps what it found for the kernel that draws.
+struct uniform_count {
+    struct sl_draw_hop hop;
+
+    __device__ __forceinline__ uint32_t operator()(uint64_t row) const
+    {
+        uint64_t start;
+        uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
+        hop.start[row] = start;
+        hop.degree[row] = degree;
+        return hop.fanout < 0 ? degree : (uint32_t)SL_MIN((int64_t)degree, hop.fanout);
+    }
+};
+
+struct uniform_count_again {
+    const uint32_t *degree;
+    int64_t fanout;
+
+    __device__ __forceinline__ uint32_t operator()(uint64_t row) const
+    {
+        return fanout < 0 ? degree[row] : (uint32_t)SL_MIN((int64_t)degree[row], fanout);
+    }
+};
+
+// indptr, and at the end whether the hop's edges have room.
+struct write_indptr {
+    struct sl_draw_control *control;
+    uint32_t *indptr;
+    uint32_t hop, edges_room;
+
+    __device__ __forceinline__ void operator()(uint64_t row, uint32_t count, uint64_t before) const
+    {
+        (void)count;
+        indptr[row] = (uint32_t)before;
+    }
+
+    __device__ __forceinline__ void end(uint64_t rows, uint64_t total) const
+    {
+        indptr[rows] = (uint32_t)total;
+        control->wanted_edges[hop] = total;
+        control->edges[hop] = total > edges_room ? 0 : (uint32_t)total;
+    }
+};
+
+static struct sl_scan_length rows_of(const struct sl_draw_hop *hop)
+{
+    struct sl_scan_length rows = {hop->rows_room, &hop->b.control->rows[hop->hop], 1};
+    return rows;
+}
+
+static struct write_indptr indptr_of(const struct sl_draw_hop *hop)
+{
+    struct write_indptr write = {hop->b.control, hop->indptr, hop->hop, hop->edges_room};
+    return write;
+}
+
+int sl_draw_indptr(const struct sl_draw_hop *hop)
+{
+    struct sl_scan_read read = {hop->count};
+    return sl_scan_launch(read, read, indptr_of(hop), rows_of(hop), hop->sums);
+}
+
+int sl_draw_uniform_indptr(const struct sl_draw_hop *hop)
+{
+    struct uniform_count first = {*hop};
+    struct uniform_count_again again = {hop->degree, hop->fanout};
+    return sl_scan_launch(first, again, indptr_of(hop), rows_of(hop), hop->sums);
+}
+
+// --- from padded places to edges -----------------------------------------------------------------
+
+static __global__ void __launch_bounds__(SL_DRAW_THREADS) settle(struct sl_draw_hop hop)
+{
+    const uint32_t rows = hop.b.control->rows[hop.hop];
+    if (hop.b.control->edges[hop.hop] == 0)
+        return;
+    const uint64_t places = (uint64_t)rows * hop.take;
+    const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
+    // Whole warps go round together.
+    for (uint64_t at = (uint64_t)blockIdx.x * SL_DRAW_THREADS; at < places; at += stride) {
+        uint64_t place = at + threadIdx.x;
+        uint32_t e = 0, vertex = 0;
+        bool valid = false;
+        if (place < places) {
+            uint32_t row = (uint32_t)(place / hop.take), slot = (uint32_t)(place % hop.take);
+            valid = slot < hop.count[row];
+            e = hop.indptr[row] + slot;
+        }
+        if (valid) {
+            vertex = hop.padded[place];
+            if (hop.visits)
+                hop.visits[e] = hop.padded_visits[place];
+        }
+        sl_draw_put(hop, valid, e, vertex);
+    }
+}
+
+int sl_draw_settle(const struct sl_draw_hop *hop)
+{
+    uint64_t places = (uint64_t)hop->rows_room * hop->take;
+    SL_LAUNCH(settle, sl_draw_grid(places, SL_DRAW_THREADS), SL_DRAW_THREADS, 0, *hop);
+    SL_LAUNCHED(settle);
+    return SL_OK;
+}
+
+// --- numbers -------------------------------------------------------------------------------------
+
+// Three-phase, 1: from vertices to places in the table.
+static __global__ void __launch_bounds__(SL_DRAW_THREADS) fill(struct sl_draw_hop hop)
+{
+    const uint32_t edges = hop.b.control->edges[hop.hop];
+    const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
+    for (uint64_t e = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; e < edges;
+         e += stride) {
+        bool mine;
+        uint32_t displaced;
+        hop.indices[e] =
+            sl_draw_insert(hop.b, hop.indices[e], hop.first_value + (uint32_t)e, &mine, &displaced);
+    }
+}
+
+// Three-phase, 2: which edges are first appearances.
+static __global__ void __launch_bounds__(SL_DRAW_THREADS) flag(struct sl_draw_hop hop)
+{
+    const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
+    const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
+    for (uint64_t at = (uint64_t)blockIdx.x * SL_DRAW_THREADS; at < edges; at += stride) {
+        uint64_t e = at + threadIdx.x;
+        uint32_t value = hop.first_value + (uint32_t)e;
+        bool first = e < edges && (uint32_t)hop.b.table[hop.indices[e]] - hop.b.base == value;
+        uint32_t bits = __ballot_sync(SL_FULL_MASK, first);
+        if (threadIdx.x % SL_WARP == 0 && e < edges)
+            hop.b.words[value / 32].bits = bits;
+    }
+}
+
+struct count_firsts {
+    const struct sl_rank_word *words;
+
+    __device__ __forceinline__ uint32_t operator()(uint64_t i) const
+    {
+        return (uint32_t)__popc(words[i].bits);
+    }
+};
+
+// Numbers of the words, and at the end whether the vertices have room: without, nothing follows.
+struct write_ranks {
+    struct sl_draw_control *control;
+    struct sl_rank_word *words;
+    uint32_t hop, edges_room, rows_room;
+
+    __device__ __forceinline__ void operator()(uint64_t i, uint32_t firsts, uint64_t before) const
+    {
+        (void)firsts;
+        words[i].before = control->wanted_rows[hop] + (uint32_t)before;
+    }
+
+    __device__ __forceinline__ void end(uint64_t n, uint64_t firsts) const
+    {
+        (void)n;
+        uint64_t rows = control->wanted_rows[hop] + firsts;
+        bool room = rows <= rows_room && control->wanted_edges[hop] <= edges_room &&
+                    !control->full && control->wanted_rows[hop] == control->rows[hop];
+        control->wanted_rows[hop + 1] = (uint32_t)rows;
+        control->rows[hop + 1] = room ? (uint32_t)rows : 0;
+    }
+};
+
+// From places in the table to numbers; a first appearance says what the number means.
+static __global__ void __launch_bounds__(SL_DRAW_THREADS) look_up(struct sl_draw_hop hop)
+{
+    const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
+    const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
+    for (uint64_t e = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; e < edges;
+         e += stride) {
+        uint64_t entry = hop.b.table[hop.indices[e]];
+        uint32_t value = (uint32_t)entry - hop.b.base;
+        struct sl_rank_word word = hop.b.words[value / 32];
+        uint32_t local = word.before + (uint32_t)__popc(word.bits & ((1u << (value % 32)) - 1));
+        hop.indices[e] = local;
+        if (value == hop.first_value + (uint32_t)e && local < hop.b.nodes_room)
+            hop.b.nodes[local] = (uint32_t)(entry >> 32);
+    }
+}
+
+int sl_draw_number(const struct sl_draw_hop *hop)
+{
+    const uint32_t grid = sl_draw_grid(hop->edges_room, SL_DRAW_THREADS);
+    if (!hop->b.fused) {
+        SL_LAUNCH(fill, grid, SL_DRAW_THREADS, 0, *hop);
+        SL_LAUNCHED(fill);
+        SL_LAUNCH(flag, grid, SL_DRAW_THREADS, 0, *hop);
+        SL_LAUNCHED(flag);
+    }
+    struct sl_rank_word *words = hop->b.words + hop->first_value / 32;
+    struct count_firsts read = {words};
+    struct write_ranks write = {hop->b.control, words, hop->hop, hop->edges_room,
+                                hop->next_rows_room};
+    struct sl_scan_length length = {((uint64_t)hop->edges_room + 31) / 32,
+                                    &hop->b.control->edges[hop->hop], 32};
+    SL_TRY(sl_scan_launch(read, read, write, length, hop->sums));
+    SL_LAUNCH(look_up, grid, SL_DRAW_THREADS, 0, *hop);
+    SL_LAUNCHED(look_up);
+    return SL_OK;
+}
+
+// --- degrees -------------------------------------------------------------------------------------
+
+static __global__ void __launch_bounds__(SL_DRAW_THREADS)
+    take_degrees(struct sl_draw_batch b, uint32_t n_hops, const uint32_t *degree_of,
+                 uint32_t *degrees)
+{
+    const uint32_t n = b.control->rows[n_hops];
+    const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; i < n; i += stride)
+        degrees[i] = degree_of[b.nodes[i]];
+}
+
+int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
+                    uint32_t *degrees)
+{
+    SL_LAUNCH(take_degrees, sl_draw_grid(b->nodes_room, SL_DRAW_THREADS), SL_DRAW_THREADS, 0, *b,
+              n_hops, degree_of, degrees);
+    SL_LAUNCHED(take_degrees);
+    return SL_OK;
+}

@@ -1,0 +1,65 @@
+/*
+ * residence.h - the graph where a GPU reads it: in its memory, or in the machine's, in place.
+ *
+ * PROBLEM. A GPU samples at the speed of the memory that the graph lies in. Its own is the fastest
+ * and the smallest; the machine's is read over the bus, where each access of a few bytes costs a
+ * line of 32.
+ *
+ * DESIGN. Array by array is decided by what it is worth: first what all rows read (offsets, the
+ * degrees for a GCN), then neighbours with their running sums. Where these do not fit the part of
+ * the device that a sampler may take they are mapped, and read in place (GIDS 3.2, "UVA"). The rest
+ * of the device stays to the trainer that shares it. Labels and splits stay with the processor,
+ * which writes them into blocks.
+ *
+ * FILES. Many systems let no device read the mapping of a file, since it can not be written
+ * (struct sl_gpu's maps_files). There the array is copied into anonymous memory first, with a line
+ * in the log. Whatever goes to the device is read front to back, and asked of the disk ahead.
+ *
+ * FAILURE. An array that is mapped must stay in the machine's memory: a file of more than what is
+ * available, or a copy of more than half of it, ends the job with the figures.
+ */
+#ifndef SL_SAMPLER_RESIDENCE_H
+#define SL_SAMPLER_RESIDENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/device/device.h"
+#include "sampler/topology.h"
+
+enum { SL_RESIDENCE_ARRAYS = 4 };
+
+// One array of the graph, as the device reads it.
+struct sl_resident_array {
+    void *p;         // for operations
+    uint64_t bytes;  // of device memory, 0 where it is mapped
+    void *mapped;    // what to unmap, or NULL
+    void *copy;      // anonymous memory that was mapped instead of a file's, or NULL
+    uint64_t copied; // its bytes
+};
+
+struct sl_residence {
+    const struct sl_device *device;
+    const struct sl_kernels *kernels;
+    struct sl_topology_view view; // pointers for operations
+    const uint32_t *degree_of;    // (n_nodes) in-degrees as blocks carry them, or NULL
+    bool in_place;                // neighbours are read in the machine's memory
+    struct sl_resident_array array[SL_RESIDENCE_ARRAYS];
+    uint32_t n_arrays;
+};
+
+/*
+ * Brings the graph to a device whose memory is not the process's own. `degrees`: with the
+ * in-degrees that blocks carry, without self-loops where the topology has looked for them. `share`
+ * (0 to 1): the part of the device's free memory that it may take. The topology must outlive it.
+ * SL_ENOMEM, errors of the device.
+ */
+int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology, bool degrees,
+                      double share, const struct sl_device *device,
+                      const struct sl_kernels *kernels);
+void sl_residence_close(struct sl_residence *r); // safe on a zeroed struct
+
+// Device memory that it takes.
+uint64_t sl_residence_bytes(const struct sl_residence *r);
+
+#endif

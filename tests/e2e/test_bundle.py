@@ -1,0 +1,223 @@
+"""The archive of `make bundle`: packed, small, and running where there is nothing but glibc.
+
+The programs in it were linked by `make tests`. They run in a root of their own (a mount and a
+process namespace) that holds the C library, the unpacked archive, /proc, /sys and /dev, with an
+empty environment.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+
+from harness import BIN, CORES, ROOT, Skip, cases, timeout
+
+BUILD = os.path.dirname(BIN)
+PROGRAMS = os.path.join(BUILD, "bundle", "programs")
+PLUGIN = os.path.join(BUILD, "lib", "libsluice_cuda.so")
+LIMIT_BYTES = 60 << 20
+# In the new root: nothing may be left of what was mounted when the command ends.
+ENTER = """
+mount -t proc proc "$1/proc" || exit 99
+mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" || exit 99
+root=$1 chroot=$2; shift 2
+exec env -i "$chroot" "$root" "$@"
+"""
+
+
+def packed(box):
+    """The archive, made once for all tests; what scripts/bundle said."""
+    if not os.path.exists(os.path.join(PROGRAMS, "tests", "kernels")):
+        raise Skip("make tests links no programs for an archive in this build")
+
+    def pack():
+        out = os.path.join(box.suite, "bundle")
+        os.makedirs(out, exist_ok=True)
+        done = subprocess.run(
+            [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, PLUGIN, out],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        archives = [name for name in os.listdir(out) if name.endswith(".tar.gz")]
+        assert len(archives) == 1, archives
+        return os.path.join(out, archives[0]), done.stdout
+
+    return box.shared_value("bundle", pack)
+
+
+def bare_root(box):
+    """A folder that is a system with nothing but the C library and the unpacked archive."""
+    archive, _ = packed(box)
+    root = box.path("root")
+    for name in ("proc", "dev", "sys", "tmp"):
+        os.makedirs(os.path.join(root, name))
+    with tarfile.open(archive) as tar:
+        tar.extractall(root)
+    home = next(name for name in os.listdir(root) if name.startswith("sluice-"))
+    os.rename(os.path.join(root, home), os.path.join(root, "any where"))
+    for program in ("sluice", "sluice-broker", "sluice-sampler", "sluice-trainer", "tests/kernels"):
+        path = os.path.join(root, "any where", "bin", program)
+        text = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        assert "not found" not in text, text
+        for library in re.findall(r"(?:=> |^\s*)(/\S[^(]*?) \(0x", text, re.M):
+            if os.path.realpath(library).startswith(os.path.realpath(root)):
+                continue
+            assert re.search(r"/(lib(c|m|mvec|dl|rt|pthread|resolv)|ld-linux.*)\.so", library), text
+            os.makedirs(root + os.path.dirname(library), exist_ok=True)
+            shutil.copy(os.path.realpath(library), root + library)
+    return root
+
+
+def inside(root, *command, seconds=60):
+    spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    if os.geteuid() != 0:
+        spaces.insert(1, "--map-root-user")
+    chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if not chroot or not shutil.which("unshare"):
+        raise Skip("there is no unshare or no chroot")
+    if subprocess.run([*spaces, "true"], capture_output=True).returncode != 0:
+        raise Skip("a mount namespace is not allowed here")
+    done = subprocess.run(
+        [*spaces, "sh", "-c", ENTER, "sh", root, chroot, *command],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode == 99:
+        raise Skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    return done
+
+
+@timeout(180)
+def test_the_archive_is_small_and_the_same_each_time(box):
+    archive, said = packed(box)
+    size = os.path.getsize(archive)
+    print(said.strip())
+    assert size < LIMIT_BYTES, size
+    with tarfile.open(archive) as tar:
+        entries = tar.getmembers()
+    top = {entry.name.split("/")[0] for entry in entries}
+    assert len(top) == 1, top
+    assert all(entry.isfile() and entry.mtime == 0 and entry.uid == 0 for entry in entries)
+    names = {entry.name.split("/", 1)[1] for entry in entries}
+    assert {"README", "LICENSE", "bin/sluice", "bin/tests/kernels", "scripts/gpu_suite"} <= names
+    assert "scripts/suitelib.py" in names, names
+    assert ("lib/libsluice_cuda.so" in names) == os.path.exists(PLUGIN)
+    libraries = {name for name in names if re.match(r"lib/(gcc/)?[^/]*\.so", name)}
+    assert any("libdnnl" in name for name in libraries), libraries
+    assert not any(re.search(r"/lib(c|m|pthread)\.so", name) for name in libraries), libraries
+
+
+@timeout(180)
+def test_it_runs_where_there_is_nothing(box):
+    root = bare_root(box)
+    home = "/any where"
+    done = inside(root, f"{home}/bin/sluice", "doctor", "-o", "json")
+    assert done.returncode in (0, 1), done
+    json.loads(done.stdout)
+    done = inside(
+        root, f"{home}/bin/sluice", "generate", "planted", "--nodes", "1000", "--out", "/tmp/graph"
+    )
+    assert done.returncode == 0, done
+    job = {
+        "name": "bare",
+        "dataset": "/tmp/graph",
+        "model": {"kind": "graphsage", "layers": 2, "hidden": 16},
+        "sampler": {"kind": "khop", "fanout": [5, 5], "batch_size": 100},
+        "epochs": 2,
+        "devices": [{"kind": "cpu", "cores": str(core)} for core in CORES],
+    }
+    with open(os.path.join(root, "tmp", "job.json"), "w", encoding="utf-8") as file:
+        json.dump(job, file)
+    done = inside(
+        root, f"{home}/bin/sluice", "run", "/tmp/job.json", "--report", "/tmp/report.json"
+    )
+    assert done.returncode == 0, done
+    with open(os.path.join(root, "tmp", "report.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    assert len(report["epochs"]) == 2, report
+
+
+@timeout(180)
+def test_its_trainer_finds_the_plugin_beside_it(box):
+    root = bare_root(box)
+    done = inside(root, "/any where/bin/sluice-trainer", "--devices")
+    assert done.returncode == 0, done
+    found = json.loads(done.stdout)
+    assert found["schema"] == "sluice.devices/1", found
+    if os.path.exists(PLUGIN):
+        assert found["plugin"] == "/any where/lib/libsluice_cuda.so", found
+        assert found["runtime_version"] >= 12000, found
+    else:
+        assert "no CUDA plug-in" in found["problem"], found
+    assert found["devices"] or found["problem"], found
+
+
+def readme(archive):
+    with tarfile.open(archive) as tar:
+        name = next(name for name in tar.getnames() if name.endswith("/README"))
+        return tar.extractfile(name).read().decode()
+
+
+def check_readme(text):
+    built = re.search(r"built with CUDA (\d+)\.\d+ and needs driver (\d+) or newer", text)
+    assert built and built[2] == {"12": "525", "13": "580"}[built[1]], text
+    assert "the NVIDIA driver is too old: it supports CUDA" in text, text
+    assert ("CUDA=1 NVCC=" in text) == (built[1] == "13"), text
+
+
+@timeout(180)
+def test_the_readme_names_the_driver(box):
+    archive, _ = packed(box)
+    text = readme(archive)
+    if os.path.exists(PLUGIN):
+        check_readme(text)
+        return
+    assert "made without the CUDA plug-in" in text and "NVCC=" not in text, text
+    emulated = os.path.join(BUILD, "lib", "libsluice_cuda_simt.so")
+    if os.path.exists(emulated):  # which says that it was built with CUDA 13
+        os.makedirs(box.path("out"))
+        command = [os.path.join(ROOT, "scripts", "bundle"), PROGRAMS, emulated, box.path("out")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        check_readme(readme(box.path("out", os.path.basename(archive))))
+
+
+# The folders of NVIDIA's libraries in packages of CUDA 12 and of CUDA 13, beside some that are not
+# meant.
+WHEELS = {
+    "12": (["cublas/lib/libcublasLt.so.12", "nccl/lib/libnccl.so.2"], "cudnn/lib/libcudnn.so.9"),
+    "13": (["cu13/lib/libcublasLt.so.13", "nccl/lib/libnccl.so.2"], "cusparselt/lib/libx.so.0"),
+    "none": ([], "cudnn/lib/libcudnn.so.9"),
+}
+
+
+@timeout(180)
+@cases("12", "13", "none")
+def test_the_line_of_the_readme_finds_the_libraries(box, cuda):
+    line = re.search(r"^  (export LD_LIBRARY_PATH=.*)$", readme(packed(box)[0]), re.M)[1]
+    wanted, other = WHEELS[cuda]
+    for name in (*wanted, other):
+        os.makedirs(box.path("site", "nvidia", os.path.dirname(name)), exist_ok=True)
+        open(box.path("site", "nvidia", name), "w").close()
+    for before, after in (("", ""), ("/opt/x", ":/opt/x")):
+        done = subprocess.run(
+            ["sh", "-c", f'{line}; printf %s "$LD_LIBRARY_PATH"'],
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": box.path("site"),
+                "LD_LIBRARY_PATH": before,
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0 and not done.stderr, done
+        assert done.stdout.endswith(after), done
+        # This machine's python3 may have such packages too.
+        found = {name for name in done.stdout.split(":") if name.startswith(box.path("site"))}
+        folders = {os.path.dirname(box.path("site", "nvidia", name)) for name in wanted}
+        assert found == folders, done

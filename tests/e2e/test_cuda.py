@@ -1,0 +1,237 @@
+"""Trainers on a GPU: the emulated one (tests/simt), which runs the plug-in's kernels on cores.
+
+Samplers are on cores here: what is looked at is how mini-batches get to a GPU, what comes of them,
+and what happens when the GPU or the system does not do what was asked.
+"""
+
+import os
+import shutil
+import re
+
+from harness import BIN, CORES, Skip, cases, not_under, small_job, timeout
+
+PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
+CPU = {"kind": "cpu", "cores": str(CORES[0])}
+EPOCHS = 2
+# The emulation keeps its shadow of memory where a sanitizer keeps its own.
+SANITIZED = "the emulation and the sanitizer both take over the stacks of threads"
+
+
+def gpu(index=0, **more):
+    return {"kind": "cuda", "index": index, **more}
+
+
+def gpu_job(box, devices, **changes):
+    if not os.path.exists(PLUGIN):
+        raise Skip(f"{PLUGIN} is not there: make tests builds it")
+    dataset = box.shared_dataset("gpu", n=400)
+    job = small_job(
+        dataset,
+        **{
+            "epochs": EPOCHS,
+            "model.hidden": 8,
+            "sampler.fanout": [3, 3],
+            "evaluate.fanout": [4, 4],
+            # A standby trainer would be one on cores, whose sums are added in another order.
+            "allocation": {"samplers": 1, "trainers": 1, "switching": False},
+            **changes,
+        },
+    )
+    job["devices"] = devices
+    return job
+
+
+def run(box, job, fail="", seconds=100, **env):
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0,1,2,3", **env}
+    if fail:
+        env["SLUICE_SIMT_FAIL"] = fail
+    return box.run(job, env=env, seconds=seconds)
+
+
+def trainer_log(box, number=0):
+    with open(box.path("runs", "job", "log", f"trainer-{number}.log")) as file:
+        return file.read()
+
+
+def accuracies(report):
+    return [e["val_accuracy"] for e in report["epochs"]] + [report["test_accuracy"]]
+
+
+def results(report):
+    return {
+        "params_sha256": report["params_sha256"],
+        "samples_digest": report["samples_digest"],
+        "accuracy": accuracies(report),
+        "loss": [e["loss"] for e in report["epochs"]],
+    }
+
+
+def on_cores(box, name, **changes):
+    """The report of the same job with all workers on cores."""
+
+    def compute():
+        job = gpu_job(box, [CPU, CPU], output="runs/cores", **changes)
+        result, report = box.run(job, name="cores")
+        result.ok()
+        return report
+
+    return box.shared_value(f"gpu-{name}", compute)
+
+
+def undisturbed(box, name="plain", **changes):
+    """What a run with one trainer on a GPU comes to."""
+
+    def compute():
+        job = gpu_job(box, [CPU, gpu()], output="runs/undisturbed", **changes)
+        result, report = run(box, job)
+        result.ok()
+        return results(report)
+
+    return box.shared_value(f"gpu-undisturbed-{name}", compute)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(
+    ("graphsage", {}),
+    ("graphsage-cached", {"cache": {"policy": "degree", "ratio": 0.3}}),
+    ("graphsage-full", {"evaluate.fanout": "full"}),
+    ("gcn", {"model.kind": "gcn"}),
+    ("gat", {"model.kind": "gat", "model.heads": 2}),
+    # Running statistics and clipped gradients are the update's, which the processor makes.
+    ("gin", {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 1.0}),
+)
+def test_a_gpu_trains_as_cores_do(box, name, changes):
+    wanted = on_cores(box, name, **changes)
+    result, report = run(box, gpu_job(box, [CPU, gpu()], **changes))
+    result.ok()
+    batches = report["batches"]
+    assert batches["trained"] == batches["scheduled"], batches
+    assert report["samples_digest"] == wanted["samples_digest"]
+    # The same sums in another order: a prediction on the border may fall to the other side.
+    for found, expected in zip(accuracies(report), accuracies(wanted)):
+        assert abs(found - expected) <= 0.02, (accuracies(report), accuracies(wanted))
+    for found, expected in zip(report["epochs"], wanted["epochs"]):
+        assert abs(found["loss"] - expected["loss"]) <= 1e-3 * expected["loss"], (found, expected)
+    if "cache" in changes:
+        # The last epoch's: the first batches of all may come before the cache is filled.
+        hits = [r["epochs"][-1]["cache"]["hits"] for r in (report, wanted)]
+        assert hits[0] == hits[1] > 0, hits
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(1, 4)
+def test_two_gpus_train_what_one_does(box, per_update):
+    changes = {"updates.batches_per_update": per_update}
+    wanted = undisturbed(box, f"updates-{per_update}", **changes)
+    split = {"samplers": 1, "trainers": 2, "switching": False}
+    job = gpu_job(box, [CPU, gpu(0), gpu(1)], allocation=split, **changes)
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
+    result.ok()
+    assert results(report) == wanted, (results(report), wanted)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("trainer_claimed:5", "trainer_extracted:5", "trainer_gradient:5", "trainer_apply:3")
+def test_killed_trainer_is_replaced(box, point):
+    wanted = undisturbed(box)
+    job = gpu_job(box, [CPU, gpu()])
+    result, report = run(box, job, SLUICE_FAILPOINT=point)
+    result.ok()
+    assert results(report) == wanted, (results(report), wanted)
+    assert len(report["restarts"]) == 1, report["restarts"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_trainer_of_a_faulting_gpu_is_replaced(box):
+    wanted = undisturbed(box)
+    # Each process's GPU faults after so many waits: a few batches after it began to work. Whether
+    # it has a lease on one just then is up to its two threads, so there is more than one try.
+    for waits in (42, 38, 46, 40, 44):
+        shutil.rmtree(box.path("runs/job"), ignore_errors=True)
+        result, report = run(box, gpu_job(box, [CPU, gpu()]), fail=f"sync:{waits}")
+        result.ok()
+        assert results(report) == wanted, (results(report), wanted)
+        assert len(report["restarts"]) >= 1, report["restarts"]
+        assert "GPU 0" in trainer_log(box), trainer_log(box)
+        if report["batches"]["retrained"] >= 1:
+            break
+    assert report["batches"]["retrained"] >= 1, report["batches"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_gpu_that_faults_at_once_ends_the_job(box):
+    result, _ = run(box, gpu_job(box, [CPU, gpu()]), fail="sync:3")
+    assert result.rc in (1, 2), result
+    assert any("GPU 0" in line for line in result.errors()), result
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_memory_that_can_not_be_pinned_is_copied(box):
+    wanted = undisturbed(box)
+    result, report = run(box, gpu_job(box, [CPU, gpu()]), fail="noregister")
+    result.ok()
+    assert results(report) == wanted, (results(report), wanted)
+    warnings = re.findall(r"the arena can not be pinned", trainer_log(box))
+    assert len(warnings) == 1, trainer_log(box)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_batch_that_does_not_fit_the_gpu(box):
+    job = gpu_job(box, [CPU, gpu(memory="1MiB")], **{"model.hidden": 4096})
+    result, _ = run(box, job)
+    assert result.rc == 2, result
+    said = " ".join(result.errors())
+    assert "no room" in said and "devices[].memory" in said, result
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_streams_that_run_late_change_nothing(box):
+    # The emulation then runs what is queued only when somebody waits for it, blocks shuffled.
+    wanted = undisturbed(box)
+    job = gpu_job(box, [CPU, gpu()])
+    result, report = run(box, job, SLUICE_SIMT_SEED="7")
+    result.ok()
+    assert results(report) == wanted, (results(report), wanted)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_one_gpu_samples_and_trains(box):
+    job = gpu_job(box, [gpu()], allocation={})
+    result, report = run(box, job)
+    result.ok()
+    wanted = undisturbed(box)
+    assert results(report) == wanted, (results(report), wanted)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_async_updates(box):
+    split = {"samplers": 1, "trainers": 2, "switching": False}
+    job = gpu_job(box, [CPU, gpu(0), gpu(0)], allocation=split, **{"updates.mode": "async"})
+    result, report = run(box, job)
+    result.ok()
+    batches = report["batches"]
+    assert batches["trained"] == batches["scheduled"], batches
+    assert report["samples_digest"] == on_cores(box, "graphsage")["samples_digest"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_cores_and_a_gpu_train_together(box):
+    split = {"samplers": 1, "trainers": 2, "switching": False}
+    job = gpu_job(box, [CPU, CPU, gpu()], allocation=split, **{"updates.batches_per_update": 4})
+    result, report = run(box, job)
+    result.ok()
+    wanted = on_cores(box, "updates-4", **{"updates.batches_per_update": 4})
+    assert report["samples_digest"] == wanted["samples_digest"]
+    for found, expected in zip(accuracies(report), accuracies(wanted)):
+        assert abs(found - expected) <= 0.02, (accuracies(report), accuracies(wanted))

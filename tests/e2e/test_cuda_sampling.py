@@ -1,0 +1,105 @@
+"""Samplers on a GPU, the emulated one (tests/simt): their batches are those of cores, to the byte.
+
+What a run draws is its samples_digest; trainers are on cores here, so parameters are equal too.
+"""
+
+import os
+
+import numpy as np
+
+from harness import cases, not_under, planted, timeout, write_dataset
+from test_cuda import CPU, SANITIZED, gpu, gpu_job, results, run
+
+KINDS = {
+    "khop": {},
+    "whole": {"sampler.fanout": [-1, 4]},
+    "gcn": {"model.kind": "gcn"},
+    "weighted": {"sampler.kind": "weighted"},
+    "walk": {
+        "sampler.kind": "walk",
+        "sampler.paths": 6,
+        "sampler.length": 3,
+        "sampler.restart": 0.3,
+    },
+    "presc": {"cache": {"policy": "presc", "ratio": 0.2}},
+    "degree": {"cache": {"policy": "degree", "ratio": 0.5}},
+}
+
+
+def weighted_job(box, devices, **changes):
+    """The tests' job on a graph with weights and vertices that are their own neighbours."""
+
+    def make():
+        path = os.path.join(box.suite, f"data-gpu-weights-{os.getpid()}")
+        arrays = planted(n=400)
+        rng = np.random.default_rng(3)
+        weight = rng.random(len(arrays["indices"])).astype(np.float32)
+        weight[rng.random(len(weight)) < 0.2] = 0
+        arrays["edge_weight"] = weight
+        return write_dataset(path, arrays, name="weights")
+
+    job = gpu_job(box, devices, **changes)
+    job["dataset"] = box.shared_value("gpu-weights", make)
+    return job
+
+
+def on_cores(box, name):
+    def compute():
+        result, report = box.run(weighted_job(box, [CPU, CPU], output="runs/c", **KINDS[name]))
+        result.ok()
+        return report
+
+    return box.shared_value(f"gpu-sampling-{name}", compute)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(*KINDS)
+def test_a_gpu_draws_what_cores_do(box, name):
+    wanted = on_cores(box, name)
+    result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS[name]))
+    result.ok()
+    assert results(report) == results(wanted), (results(report), results(wanted))
+    for found, expected in zip(report["epochs"], wanted["epochs"]):
+        for key in ("sampled_edges", "input_nodes"):
+            assert found[key] == expected[key], (found, expected)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_two_gpus_draw_what_one_does(box):
+    split = {"samplers": 2, "trainers": 1, "switching": False}
+    job = weighted_job(box, [gpu(0), gpu(1), CPU], allocation=split)
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
+    result.ok()
+    assert results(report) == results(on_cores(box, "khop"))
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("sampler_claimed:4", "sampler_drawn:4", "sampler_marked:4")
+def test_killed_sampler_is_replaced(box, point):
+    job = weighted_job(box, [gpu(), CPU], **KINDS["degree"])
+    result, report = run(box, job, SLUICE_FAILPOINT=point)
+    result.ok()
+    assert results(report) == results(on_cores(box, "degree"))
+    assert len(report["restarts"]) == 1, report["restarts"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_sampler_of_a_faulting_gpu_is_replaced(box):
+    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="sync:40")
+    result.ok()
+    assert results(report) == results(on_cores(box, "khop"))
+    assert report["batches"]["resampled"] >= 1, report["batches"]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_memory_that_can_not_be_pinned_is_copied(box):
+    result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="noregister")
+    result.ok()
+    assert results(report) == results(on_cores(box, "khop"))
+    with open(box.path("runs", "job", "log", "sampler-0.log")) as file:
+        assert "the arena can not be pinned" in file.read()

@@ -1,0 +1,503 @@
+"""What a daemon and its clients do with bad input, bad neighbours and a bad day."""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+from harness import BIN, CORES, SLOW, Skip, cases, not_under, read_json, small_job, timeout
+
+try:
+    import zmq
+except ImportError:  # scripts/packages has it
+    zmq = None
+
+PROTOCOL = 2
+F_OFD_SETLK = 37  # of Linux; not in every version of the module
+
+
+def varint(n):
+    out = b""
+    while n > 0x7F:
+        out += bytes([n & 0x7F | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    """One protobuf field: an int, or bytes (a message, a text)."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def envelope(body, protocol=PROTOCOL, content=b""):
+    return field(1, protocol) + field(body, content)
+
+
+LIST, SUBSCRIBE, REFUSED, ANSWER = 19, 8, 15, 17
+
+
+class Daemon:
+    def __init__(self, box, *arguments, wait=True):
+        self.box, self.folder = box, box.path("rt")
+        self.env = {"SLUICE_RUNTIME_DIR": self.folder}
+        self.running = box.start(*arguments, program="sluice-broker", env=self.env)
+        if wait:
+            self.running.until(lambda: self.do("ps", "-o", "json").json()["daemon"], "the daemon")
+
+    def do(self, *arguments, seconds=60):
+        return self.box.sluice(*arguments, env=self.env, seconds=seconds)
+
+    def start(self, *arguments):
+        return self.box.start(*arguments, env=self.env)
+
+    def job(self, name):
+        jobs = self.do("ps", "--all", "-o", "json").ok().json()["jobs"]
+        return next(job for job in jobs if job["name"] == name)
+
+    def submit(self, name="one", **changes):
+        box = self.box
+        config = small_job(
+            box.shared_dataset("small"),
+            output=changes.pop("output", f"runs/{name}"),
+            **{"name": name, "devices": [{"kind": "cpu", "cores": str(CORES[0])}] * 2, **changes},
+        )
+        path = box.job(config, f"{name}.json")
+        return self.do("submit", path, "--detach", "-o", "json")
+
+    def until_state(self, name, *states, seconds=60):
+        self.running.until(lambda: self.job(name)["state"] in states, f"{name} {states}", seconds)
+        return self.job(name)
+
+    def end(self):
+        self.running.process.send_signal(signal.SIGTERM)
+        return self.running.wait(30).ok()
+
+    def endpoint(self, name="control.sock"):
+        return f"ipc://{self.folder}/{name}"
+
+
+SLOW_JOB = {"throttle": {"train": 0.1}, "epochs": 200}
+
+
+def dealer(context, endpoint):
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.connect(endpoint)
+    return socket
+
+
+@cases(
+    ("ps", "-a"),
+    ("stats", "x"),
+    ("top", "--once"),
+    ("logs", "x"),
+    ("stop", "x"),
+    ("pause", "x"),
+    ("resume", "x"),
+    ("wait", "x"),
+    ("scale", "x", "samplers=1"),
+    ("trace", "x"),
+)
+def test_without_a_daemon_every_command_says_how_to_start_one(box, *command):
+    result = box.sluice(*command, env={"SLUICE_RUNTIME_DIR": box.path("nowhere")})
+    if command[0] in ("ps", "top") and "run" in result.out:
+        raise Skip("a `sluice run` of somebody else is on this machine, and is listed")
+    assert "no daemon runs for" in result.out + result.err, result
+    assert result.rc == 2 and len(result.errors()) == 1, result
+    assert not os.path.exists(box.path("nowhere"))
+
+
+def test_submit_without_a_daemon(box):
+    path = box.job(small_job(box.shared_dataset("small")))
+    result = box.sluice("submit", path, env={"SLUICE_RUNTIME_DIR": box.path("nowhere")})
+    assert result.rc == 2 and "sluice-broker" in result.err and "sluice run" in result.err, result
+    box.assert_no_run()
+
+
+def test_a_second_daemon_on_the_same_directory(box):
+    first = Daemon(box)
+    second = Daemon(box, wait=False).running.wait(10)
+    assert second.rc == 2 and str(first.running.process.pid) in second.err, second
+    first.do("ps").ok()
+    first.end()
+
+
+def test_a_stale_runtime_directory(box):
+    first = Daemon(box)
+    first.running.kill()
+    first.running.wait()
+    assert os.path.exists(box.path("rt/control.sock"))
+    gone = first.do("stats", "one")
+    assert gone.rc == 2 and str(first.running.process.pid) in gone.err, gone
+    Daemon(box).end()
+
+
+def test_a_directory_that_others_may_enter(box):
+    os.makedirs(box.path("rt"), mode=0o755)
+    os.chmod(box.path("rt"), 0o755)
+    result = Daemon(box, wait=False).running.wait(10)
+    assert result.rc == 2 and "0700" in result.err, result
+
+
+def test_a_directory_with_too_long_a_name(box):
+    folder = box.path("x" * 100)
+    result = box.start("--runtime-dir", folder, program="sluice-broker").wait(10)
+    assert result.rc == 2 and "107" in result.err, result
+    result = box.sluice("ps", "--runtime-dir", folder)
+    assert result.rc == 2, result
+
+
+@cases("in-its-lock", "in-its-answer")
+def test_a_daemon_of_another_version(box, told):
+    """A newer one: its lock tells, or the one message that never changes."""
+    folder = box.path("rt")
+    os.makedirs(folder, mode=0o700)
+    with open(os.path.join(folder, "daemon.lock"), "w") as lock:
+        # An open file description's write lock on all of it, as a living daemon holds one.
+        fcntl.fcntl(lock, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        lock.write(f"{os.getpid()} {9 if told == 'in-its-lock' else PROTOCOL} 9.9.9\n")
+        lock.flush()
+        context = zmq.Context()
+        router = context.socket(zmq.ROUTER)
+        router.setsockopt(zmq.LINGER, 0)
+        router.bind(f"ipc://{folder}/control.sock")
+        asking = box.start("stats", "x", env={"SLUICE_RUNTIME_DIR": folder})
+        if told == "in-its-answer":
+            assert router.poll(5000 * SLOW), "the client did not even ask"
+            name = router.recv_multipart()[0]
+            refused = field(1, 9) + field(2, b"sluice 9.9.9 speaks protocol 9")
+            router.send_multipart([name, envelope(REFUSED, 9, refused)])
+        result = asking.wait(20)
+        router.close()
+        context.term()
+    assert result.rc == 2 and "protocol" in result.err and "9" in result.err, result
+
+
+def test_names_that_are_not_there(box):
+    daemon = Daemon(box)
+    daemon.submit("products", **SLOW_JOB).ok()
+    for command in ("stats", "logs", "pause", "stop", "wait"):
+        result = daemon.do(command, "prodcuts")
+        assert result.rc == 2 and "'products'" in result.err, result
+    daemon.do("stop", "products").ok()
+    daemon.end()
+
+
+def test_what_can_not_be_submitted(box):
+    daemon = Daemon(box)
+    daemon.submit("one", **SLOW_JOB).ok()
+    same_name = daemon.submit("one", output="runs/other", **SLOW_JOB)
+    assert same_name.rc == 2 and "'one'" in same_name.err, same_name
+    same_output = daemon.submit("two", output="runs/one", **SLOW_JOB)
+    assert same_output.rc != 0 and "runs/one" in same_output.err, same_output
+    nowhere = daemon.submit("three", output="/proc/x/y")
+    assert nowhere.rc == 2 and "output: " in nowhere.err and "'/proc'" in nowhere.err, nowhere
+    wrong = daemon.submit("three", **{"sampler.batch_size": 0})
+    assert wrong.rc == 2 and "batch_size" in wrong.err, wrong
+    listed = daemon.do("ps", "-a", "-o", "json").json()["jobs"]
+    assert [j["name"] for j in listed if j["id"]] == ["one"], listed
+    daemon.do("stop", "one").ok()
+    daemon.end()
+
+
+@timeout(60)
+def test_what_can_not_be_resumed_is_refused_before_it_waits(box):
+    daemon = Daemon(box)
+    daemon.submit("one", **SLOW_JOB).ok()
+    going = daemon.do("resume", "one").ok()  # starting or running: nothing to be done
+    assert "not paused" in going.out, going
+    daemon.until_state("one", "running")
+    assert "not paused" in daemon.do("resume", "one").ok().out
+    named = daemon.do("resume", "one", "--checkpoint", "000000000001")
+    assert named.rc == 1 and "sluice stop 1" in named.err, named
+    daemon.submit("two", **SLOW_JOB).ok()
+    assert "queued already" in daemon.do("resume", "two").ok().out
+    named = daemon.do("resume", "two", "--checkpoint", "foo")
+    assert named.rc == 1 and "none at all" in named.err, named
+    daemon.do("stop", "two", "one").ok()
+    newest = sorted(os.listdir(box.path("runs/one/checkpoints")))[-1]
+    named = daemon.do("resume", "one", "--checkpoint", "foo")
+    assert named.rc == 1 and newest in named.err, named
+    shutil.rmtree(box.path("runs/one"))
+    gone = daemon.do("resume", "one")
+    assert gone.rc == 1 and "is gone" in gone.err and "sluice submit" in gone.err, gone
+    assert daemon.job("one")["state"] == "stopped"
+    daemon.do("resume", "two").ok()  # it never began: there is nothing to be missed
+    daemon.until_state("two", "running")
+    daemon.do("stop", "two").ok()
+    daemon.end()
+
+
+@cases(
+    (["--foo"], "'--foo' is not an option: see"),
+    (["--htp", "1"], "did you mean --http?"),
+    (["--http", "99999"], "from 0 (any free one) to 65535"),
+    (["--http", "99999", "--cores", "4000"], "65535"),
+)
+def test_options_of_the_daemon_that_are_none(box, arguments, said):
+    arguments += ["--runtime-dir", box.path("rt")]
+    result = box.start(*arguments, program="sluice-broker").wait(10)
+    assert result.rc == 2 and said in result.err, result
+    assert not os.path.exists(box.path("rt"))
+
+
+def test_a_finished_job_can_not_be_scaled_paused_or_traced(box):
+    daemon = Daemon(box)
+    daemon.submit("one").ok()
+    daemon.do("wait", "one").ok()
+    for command in (("scale", "one", "samplers=1"), ("pause", "one"), ("trace", "one")):
+        result = daemon.do(*command)
+        assert result.rc in (1, 2) and "done" in result.err, result
+        assert len(result.errors()) == 1, result
+    assert daemon.do("resume", "one").rc == 1
+    again = daemon.submit("one")
+    assert again.rc == 2 and "runs/one" in again.err, again  # an earlier run is never overwritten
+    daemon.end()
+
+
+def test_a_job_that_fails_says_so_everywhere(box):
+    daemon = Daemon(box)
+    daemon.submit("one", **{"arena": {"memory": "4KiB"}}).ok()
+    job = daemon.until_state("one", "failed")
+    assert job["exit_status"] == 2 and "arena.memory" in job["message"], job
+    waited = daemon.do("wait", "one")
+    assert waited.rc != 0 and "arena.memory" in waited.err + waited.out, waited
+    box.assert_no_run()
+    daemon.end()
+
+
+@timeout(90)
+def test_a_client_that_stops_reading(box):
+    """It is left behind; nobody waits for it."""
+    daemon = Daemon(box)
+    daemon.submit("one", throttle={"train": 0.05}, epochs=10).ok()
+    stuck = daemon.start("stats", "one", "--follow", "-o", "json")
+    stuck.until(lambda: stuck.output()[0], "its first line")
+    stuck.process.send_signal(signal.SIGSTOP)
+    daemon.do("wait", "one").ok()
+    report = read_json(box.path("runs/one/report.json"))
+    assert report["status"] == "done", report["status"]
+    begin = time.monotonic()
+    daemon.do("ps").ok()
+    assert time.monotonic() - begin < 2 * SLOW
+    stuck.process.send_signal(signal.SIGCONT)
+    assert stuck.wait(20).rc == 0
+    daemon.end()
+
+
+@timeout(120)
+def test_two_hundred_clients_and_a_flood(box):
+    daemon = Daemon(box)
+    daemon.submit("one", **SLOW_JOB).ok()
+    daemon.until_state("one", "running")
+    context = zmq.Context(4)
+    clients = [dealer(context, daemon.endpoint()) for _ in range(200)]
+    for client in clients:
+        client.send(envelope(SUBSCRIBE, content=field(2, 1)))
+    flood = dealer(context, daemon.endpoint())
+    for i in range(20000):
+        frames = [[b"\xff" * 30], [b""], [os.urandom(40)], [b"a", b"b", b"c"]][i % 4]
+        try:
+            flood.send_multipart(frames, flags=zmq.DONTWAIT)
+        except zmq.Again:
+            time.sleep(0.001)
+    daemon.do("ps").ok()
+    heard = 0
+    for client in clients:
+        heard += bool(client.poll(5000 * SLOW))
+    assert heard == 200, f"{heard} of 200 clients heard anything"
+    for client in (*clients, flood):
+        client.close()
+    context.term()
+    before = daemon.do("stats", "one", "-o", "json").ok().json()["totals"]["batches"]
+    time.sleep(1)
+    after = daemon.do("stats", "one", "-o", "json").ok().json()["totals"]["batches"]
+    assert after > before, (before, after)
+    daemon.do("stop", "one").ok()
+    daemon.end()
+    assert "refused" in daemon.running.output()[1], "the log says nothing of the flood"
+
+
+def test_a_message_that_is_too_large(box):
+    daemon = Daemon(box)
+    context = zmq.Context()
+    client = dealer(context, daemon.endpoint())
+    client.send(envelope(LIST, content=b"\0" * (20 << 20)))
+    other = dealer(context, daemon.endpoint())
+    other.send(envelope(LIST))
+    assert other.poll(5000 * SLOW), "no answer to who behaves"
+    client.close()
+    other.close()
+    context.term()
+    daemon.end()
+
+
+def test_a_broker_that_is_killed_takes_only_its_job_with_it(box):
+    if CORES[0] == CORES[1]:
+        cores = [CORES[0]]
+    else:
+        cores = CORES
+    daemon = Daemon(box)
+    for i, core in enumerate(cores):
+        devices = [{"kind": "cpu", "cores": str(core)}] * 2
+        daemon.submit(f"job{i}", **{**SLOW_JOB, "devices": devices}).ok()
+        daemon.until_state(f"job{i}", "running")
+    os.kill(daemon.job("job0")["pid"], signal.SIGKILL)
+    job = daemon.until_state("job0", "failed", "interrupted")
+    assert "SIGKILL" in job["message"] or "killed" in job["message"], job
+    for i in range(1, len(cores)):
+        assert daemon.job(f"job{i}")["state"] == "running"
+        daemon.do("stop", f"job{i}").ok()
+    daemon.end()
+
+
+@timeout(90)
+def test_a_daemon_that_is_stopped_interrupts_and_goes_on(box):
+    """SIGTERM: jobs leave a checkpoint; the next daemon goes on with those that ask for it."""
+    daemon = Daemon(box)
+    job = {"throttle": {"train": 0.05}, "epochs": 6, "resume": "auto"}
+    daemon.submit("one", **job).ok()
+    daemon.until_state("one", "running")
+    time.sleep(1)
+    daemon.end()
+    box.gone_within(5)
+    daemon = Daemon(box)
+    daemon.do("wait", "one").ok()
+    report = read_json(box.path("runs/one/report.json"))
+    assert report["status"] == "done" and len(report["resumes"]) == 1, report["resumes"]
+    assert re.search(r"goes on from", daemon.running.output()[1]), daemon.running.output()[1]
+    daemon.end()
+
+
+def test_auto_devices_are_those_that_the_daemon_gives_away(box):
+    daemon = Daemon(box, "--cores", str(CORES[0]))
+    daemon.submit("one", devices="auto", allocation={"samplers": 1, "trainers": 1}).ok()
+    assert daemon.job("one")["cores"] == str(CORES[0]), daemon.job("one")
+    daemon.do("wait", "one").ok()
+    listed = read_json(box.path("runs/one/config.json"))["devices"]
+    assert {d["cores"] for d in listed} == {str(CORES[0])}, listed
+    daemon.end()
+    if CORES[0] != CORES[1]:
+        daemon = Daemon(box, "--cores", str(CORES[0]))
+        other = daemon.submit("two", devices=[{"kind": "cpu", "cores": str(CORES[1])}] * 2)
+        assert other.rc == 2 and "cores" in other.err, other
+        daemon.end()
+
+
+def test_the_runtime_directory_is_private(box):
+    daemon = Daemon(box)
+    for name in ("rt", "rt/jobs"):
+        mode = os.stat(box.path(name)).st_mode & 0o777
+        assert mode == 0o700, f"{name}: {mode:o}"
+    daemon.end()
+    assert not os.path.exists(box.path("rt/control.sock")), "a daemon that ends leaves no socket"
+
+
+def test_readiness_and_watchdog(box):
+    """sd_notify by hand: READY, STATUS, WATCHDOG, STOPPING on the socket that systemd names."""
+    import socket
+
+    path = box.path("notify")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(path)
+    listener.settimeout(10 * SLOW)
+    env = {
+        "SLUICE_RUNTIME_DIR": box.path("rt"),
+        "NOTIFY_SOCKET": path,
+        "WATCHDOG_USEC": "400000",
+    }
+    running = box.start(program="sluice-broker", env=env)
+    said = ""
+    begin = time.monotonic()
+    while said.count("WATCHDOG=1") < 3 and time.monotonic() - begin < 20 * SLOW:
+        said += listener.recv(4096).decode() + "\n"
+    assert "READY=1" in said and said.count("WATCHDOG=1") >= 3, said
+    running.process.send_signal(signal.SIGTERM)
+    running.wait(20).ok()
+    listener.settimeout(1)
+    try:
+        while "STOPPING=1" not in said:
+            said += listener.recv(4096).decode() + "\n"
+    except TimeoutError:
+        pass
+    listener.close()
+    os.unlink(path)
+    assert "STOPPING=1" in said, said
+
+
+def test_frames_of_the_envelope(box):
+    """The hand-made messages of this file are what the protocol says."""
+    daemon = Daemon(box)
+    context = zmq.Context()
+    client = dealer(context, daemon.endpoint())
+    client.send(envelope(LIST))
+    assert client.poll(5000 * SLOW)
+    answer = client.recv()
+    assert answer.startswith(field(1, PROTOCOL)) and b"sluice.jobs/1" in answer, answer[:200]
+    client.send(envelope(LIST, protocol=1))
+    assert client.poll(5000 * SLOW), "a message of another protocol version is answered"
+    assert varint(REFUSED << 3 | 2) in client.recv()
+    client.close()
+    context.term()
+    daemon.end()
+
+
+@timeout(90)
+def test_a_run_directory_on_a_full_disk(box):
+    """The job ends with the file that could not be written; the daemon goes on."""
+    disk = box.path("disk")
+    os.makedirs(disk)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", disk], capture_output=True
+    )
+    if mounted.returncode != 0:
+        raise Skip("a file system can not be mounted here: " + mounted.stderr.decode().strip())
+    try:
+        daemon = Daemon(box)
+        wide = {"model.hidden": 512, "epochs": 3, "output": os.path.join(disk, "run")}
+        daemon.submit("one", **wide).ok()
+        job = daemon.until_state("one", "failed", "done")
+        assert job["state"] == "failed" and "No space left" in job["message"], job
+        daemon.submit("two").ok()
+        daemon.do("wait", "two").ok()
+        daemon.end()
+    finally:
+        box.kill_all()
+        subprocess.run(["umount", disk], check=True)
+
+
+@not_under("address", "a sanitizer needs descriptors of its own")
+@not_under("thread", "a sanitizer needs descriptors of its own")
+@cases(20, 24, 28, 40)
+def test_few_descriptors(box, limit):
+    """A daemon that can not have them says so; none aborts."""
+    shell = f"ulimit -n {limit}; exec {BIN}/sluice-broker --runtime-dir {box.path('rt')}"
+    running = subprocess.Popen(
+        ["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=box.environment()
+    )
+    try:
+        running.wait(2)
+    except subprocess.TimeoutExpired:
+        running.terminate()
+        assert running.wait(20) == 0
+        return
+    err = running.stderr.read()
+    assert running.returncode == 2 and err.startswith("sluice-broker: "), (running.returncode, err)
+    assert "too many open files" in err.lower(), err
+
+
+@timeout(60)
+def test_a_job_whose_log_can_not_be_opened(box):
+    """It runs: its lines go where the daemon's go."""
+    daemon = Daemon(box)
+    os.mkdir(os.path.join(daemon.folder, "jobs", "1.log"))
+    daemon.submit("one", epochs=1).ok()
+    daemon.until_state("one", "done")
+    assert "1.log' can not be opened" in daemon.running.output()[1]
+    daemon.end()

@@ -1,0 +1,472 @@
+"""/metrics, /api and the event stream of a real job: what they say, and what they put up with."""
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+from harness import SLOW, Skip, cpu_devices, read_json, small_job, timeout
+
+TOKEN = "open-sesame"
+
+
+def start(box, *arguments, **changes):
+    """A slow job that is shown: (its command, host, port)."""
+    config = small_job(
+        box.shared_dataset("small"),
+        **{
+            "throttle": {"sample": 0.02, "train": 0.04},
+            "devices": cpu_devices(4),
+            "allocation": {"samplers": 1, "trainers": 2},
+            "sampler.batch_size": 32,
+            "cache": {"policy": "degree", "ratio": 0.3},
+            "epochs": 500,
+            "digest": False,
+            **changes,
+        },
+    )
+    report = box.path("report.json")
+    run = box.start("run", box.job(config), "--report", report, "--http", "0", *arguments)
+    seen = run.until(
+        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(run.output())), "page's address"
+    )
+    return run, int(seen.group(1))
+
+
+def finish(run):
+    run.interrupt()
+    result = run.wait()
+    assert result.rc == 130, result
+
+
+def write_token(box):
+    path = box.path("token")
+    with open(path, "w") as file:
+        file.write(TOKEN + "\n")
+    return path
+
+
+def ask(port, path, method="GET", body=None, token=None, headers=None):
+    """(status, headers, text)"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40 * SLOW)
+    headers = dict(headers or {})
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    text = None if body is None else json.dumps(body)
+    connection.request(method, path, text, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text
+
+
+def get_json(port, path):
+    status, headers, text = ask(port, path)
+    assert status == 200 and headers["Content-Type"] == "application/json", (status, text)
+    return json.loads(text)
+
+
+def until(condition, what, seconds=20):
+    end = time.monotonic() + seconds * SLOW
+    while not (value := condition()):
+        assert time.monotonic() < end, f"no {what}"
+        time.sleep(0.05)
+    return value
+
+
+# ---- Prometheus text ----------------------------------------------------------------------------
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = rf'({NAME})="((?:[^"\\\n]|\\["\\n])*)"'
+SAMPLE = re.compile(rf"^({NAME})(?:\{{((?:{LABEL})(?:,{LABEL})*)\}})? (\S+)$")
+NUMBER = re.compile(r"^(NaN|[+-]Inf|[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)$")
+ENDINGS = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
+
+
+def parse_prometheus(text):
+    """Families {name: (type, {(sample, labels): value})}; an AssertionError for what breaks a rule
+    of the text format 0.0.4 or of Prometheus' naming."""
+    assert text.endswith("\n"), "the last line has no end"
+    families, name, told = {}, None, set()
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name = line.split(" ")[2]
+            assert name not in families, f"{name} is introduced twice"
+            assert len(line.split(" ", 3)[3]) > 5, line
+            families[name] = (None, {})
+            continue
+        if line.startswith("# TYPE "):
+            _, _, of, kind = line.split(" ")
+            assert of == name and families[name] == (None, {}), f"TYPE is not behind HELP: {line}"
+            assert kind in ENDINGS, line
+            assert kind != "counter" or name.endswith("_total"), f"counter {name}"
+            assert kind == "counter" or not name.endswith("_total"), f"{kind} {name}"
+            families[name] = (kind, {})
+            continue
+        match = SAMPLE.match(line)
+        assert match, f"no sample: {line!r}"
+        sample, labels, value = match.group(1), match.group(2) or "", match.groups()[-1]
+        kind, samples = families[name]
+        assert sample in [name + e for e in ENDINGS[kind]], f"{sample} stands under {name}"
+        assert NUMBER.match(value), line
+        keys = [m[0] for m in re.findall(LABEL, labels)]
+        assert len(keys) == len(set(keys)), f"a label twice: {line}"
+        assert (sample, labels) not in told, f"a sample twice: {line}"
+        told.add((sample, labels))
+        samples[sample, labels] = float(value.replace("Inf", "inf"))
+    for of, (kind, samples) in families.items():
+        assert kind, f"{of} has no TYPE"
+        if kind == "histogram":
+            check_histogram(of, samples)
+    return families
+
+
+def check_histogram(name, samples):
+    series = {}
+    for (sample, labels), value in samples.items():
+        if sample == name + "_bucket":
+            rest = re.sub(r',le="[^"]*"', "", labels)
+            series.setdefault(rest, []).append((re.search(r'le="([^"]*)"', labels)[1], value))
+    for labels, buckets in series.items():
+        bounds = [float(b.replace("Inf", "inf")) for b, _ in buckets]
+        assert bounds == sorted(bounds) and bounds[-1] == float("inf"), (name, labels, bounds)
+        counts = [c for _, c in buckets]
+        assert counts == sorted(counts), f"{name}{{{labels}}} is not cumulative: {counts}"
+        assert counts[-1] == samples[name + "_count", labels], (name, labels)
+        assert (name + "_sum", labels) in samples, (name, labels)
+
+
+STATES = ("queued starting running paused finishing done failed stopped interrupted").split()
+
+
+def states_of(port):
+    """{job: state} of sluice_job_state, of which each job has one line that is 1."""
+    samples = parse_prometheus(ask(port, "/metrics")[2])["sluice_job_state"][1]
+    found, told = {}, {}
+    for (_, labels), value in samples.items():
+        job, _, state = (m[1] for m in re.findall(LABEL, labels))
+        told.setdefault(job, []).append(state)
+        assert value in (0, 1), labels
+        if value:
+            assert job not in found, f"{job} is {found[job]} and {state}"
+            found[job] = state
+    for job, states in told.items():
+        assert states == STATES, (job, states)
+    return found
+
+
+@timeout(90)
+def test_metrics_keep_the_rules_and_move(box):
+    run, port = start(box, name='odd "name" \\ of a job')
+    until(lambda: "sluice_loss{" in ask(port, "/metrics")[2], "batch")
+    status, headers, text = ask(port, "/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    first = parse_prometheus(text)
+    label = 'job="odd \\"name\\" \\\\ of a job",id="0"'
+    assert first["sluice_trainers"][1]["sluice_trainers", label] == 2
+    for name in (
+        "sluice_build_info",
+        "sluice_job_state",
+        "sluice_loss",
+        "sluice_queue_batches",
+        "sluice_queue_bytes",
+        "sluice_cache_hit_ratio",
+        "sluice_feature_bytes_total",
+        "sluice_stage_duration_seconds",
+        "sluice_worker_up",
+        "sluice_worker_busy_ratio",
+        "sluice_device_memory_bytes",
+        "sluice_restarts_total",
+        "sluice_updates_total",
+        "sluice_edges_total",
+    ):
+        assert first[name][1], f"{name} has no sample"
+
+    def more():
+        now = parse_prometheus(ask(port, "/metrics")[2])
+        for name, (kind, samples) in now.items():
+            for key, value in samples.items() if kind == "counter" else ():
+                before = first[name][1].get(key, 0)
+                assert value >= before, f"{key} went from {before} to {value}"
+        key = ("sluice_batches_total", label)
+        return now["sluice_batches_total"][1][key] > first["sluice_batches_total"][1].get(key, 0)
+
+    until(more, "batch more")
+    finish(run)
+
+
+@timeout(60)
+def test_promtool_accepts_the_metrics(box):
+    if not shutil.which("promtool"):
+        raise Skip("promtool is not installed (Debian's package: prometheus)")
+    run, port = start(box)
+    until(lambda: "sluice_batches_total{" in ask(port, "/metrics")[2], "statistics")
+    text = ask(port, "/metrics")[2]
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0 and not done.stderr.strip(), f"{done.stdout}\n{done.stderr}"
+    finish(run)
+
+
+# ---- JSON ---------------------------------------------------------------------------------------
+
+
+@timeout(60)
+def test_the_api_says_what_the_job_does(box):
+    run, port = start(box)
+    stats = until(lambda: ask(port, "/api/jobs/0/stats")[0] == 200, "statistics")
+    jobs = get_json(port, "/api/jobs")
+    assert jobs["schema"] == "sluice.jobs/1" and jobs["daemon"] is None
+    assert [(j["id"], j["name"]) for j in jobs["jobs"]] == [(None, "test")]
+    assert jobs["jobs"][0]["state"] in ("starting", "running")
+    for name in ("0", "test"):
+        about = get_json(port, f"/api/jobs/{name}")
+        assert about["schema"] == "sluice.describe/1" and about["config"]["epochs"] == 500
+        stats = get_json(port, f"/api/jobs/{name}/stats")
+        assert stats["schema"] == "sluice.stats/1" and stats["trainers"] == 2
+        history = get_json(port, f"/api/jobs/{name}/history")
+        assert len(history["seconds"]) == len(history["batches"]) >= 1
+    for path in ("/api/jobs/nobody", "/api/jobs/1", "/api/jobs/nobody/stats"):
+        status, _, text = ask(port, path)
+        assert status == 404 and "error" in json.loads(text), (path, status, text)
+    finish(run)
+
+
+@timeout(90)
+def test_a_program_can_steer_with_the_token(box):
+    run, port = start(box, "--http-token", write_token(box))
+    until(lambda: '"state":"running"' in ask(port, "/api/jobs/0/stats")[2], "running job")
+    path = "/api/jobs/0/scale"
+    for token, wanted in ((None, 401), ("wrong-token", 401)):
+        assert ask(port, path, "POST", {"samplers": 2}, token)[0] == wanted
+    status, _, text = ask(port, path, "POST", {"trainers": 3, "dry_run": True}, TOKEN)
+    answer = json.loads(text)
+    assert status == 200 and answer["ok"] and answer["dry_run"] and answer["steps"], text
+    assert get_json(port, "/api/jobs/0/stats")["trainers"] == 2
+    status, _, text = ask(port, path, "POST", {"trainers": 3}, TOKEN)
+    assert status == 200 and json.loads(text)["to"] == {"samplers": 1, "trainers": 3}, text
+    until(lambda: get_json(port, "/api/jobs/0/stats")["trainers"] == 3, "three trainers")
+    status, _, text = ask(port, path, "POST", {"trainers": 99}, TOKEN)
+    assert status == 409 and "99" in json.loads(text)["message"], text
+    assert ask(port, "/api/jobs/0/pause", "POST", None, TOKEN)[0] == 200
+    until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "paused", "pause")
+    assert ask(port, "/api/jobs/0/resume", "POST", None, TOKEN)[0] == 200
+    until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "running", "going on")
+    status, _, text = ask(port, "/api/jobs/0/stop", "POST", None, TOKEN)
+    assert status == 200 and json.loads(text)["ok"], text
+    assert run.wait().rc == 130
+    assert read_json(box.path("report.json"))["status"] == "stopped"
+
+
+@timeout(90)
+def test_a_daemon_s_jobs_can_be_steered_too(box):
+    where = ("--runtime-dir", box.path("rt"))
+    daemon = box.start(
+        *where, "--http", "0", "--http-token", write_token(box), program="sluice-broker"
+    )
+    seen = daemon.until(
+        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(daemon.output())), "its page"
+    )
+    port = int(seen.group(1))
+    jobs = get_json(port, "/api/jobs")
+    assert jobs["jobs"] == [] and jobs["daemon"]["page"] == seen.group(), jobs
+    for name in ("first", "second"):
+        config = small_job(
+            box.shared_dataset("small"),
+            **{
+                "name": name,
+                "throttle": {"sample": 0.02, "train": 0.04},
+                "devices": cpu_devices(3),
+                "allocation": {"samplers": 1, "trainers": 1},
+                "epochs": 500,
+                "digest": False,
+                "output": f"runs/{name}",
+            },
+        )
+        box.sluice("submit", box.job(config, f"{name}.json"), "--detach", *where).ok()
+    until(lambda: '"state":"running"' in ask(port, "/api/jobs/1/stats")[2], "running job")
+    states = {j["name"]: j["state"] for j in get_json(port, "/api/jobs")["jobs"]}
+    assert states == {"first": "running", "second": "queued"}, states
+    assert states_of(port) == states
+    status, _, text = ask(port, "/api/jobs/first/scale", "POST", {"trainers": 2}, TOKEN)
+    assert status == 200 and json.loads(text)["ok"], text
+    until(lambda: get_json(port, "/api/jobs/1/stats")["trainers"] == 2, "two trainers")
+    status, _, text = ask(port, "/api/jobs/second/scale", "POST", {"trainers": 2}, TOKEN)
+    assert status in (404, 409) and "second" in text, (status, text)
+    status, _, text = ask(port, "/api/jobs/firts/pause", "POST", None, TOKEN)
+    assert status == 404 and "first" in text, (status, text)
+    assert get_json(port, "/api/jobs/second")["state"] == "queued"
+    history = get_json(port, "/api/jobs/2/history")  # it has none, but it is a job
+    assert history["job"] == "second" and history["seconds"] == [], history
+    assert ask(port, "/api/jobs/2/stats")[0] == 404
+    assert ask(port, "/api/jobs/nobody/history")[0] == 404
+    assert ask(port, "/api/jobs/1/stop", "POST", None, TOKEN)[0] == 200
+    until(lambda: '"state":"running"' in ask(port, "/api/jobs/2/stats")[2], "second job")
+    first = get_json(port, "/api/jobs/1")
+    assert first["state"] == "stopped" and first["report"]["status"] == "stopped", first.keys()
+    assert states_of(port)["first"] == "stopped" and states_of(port)["second"] == "running"
+    labels = parse_prometheus(ask(port, "/metrics")[2])["sluice_trainers"][1]
+    assert ("sluice_trainers", 'job="second",id="2"') in labels, labels
+    daemon.process.terminate()
+    daemon.wait()
+
+
+@timeout(60)
+def test_other_hosts_and_origins_are_refused(box):
+    run, port = start(box, "--http-token", write_token(box))
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": f"127.0.0.1.evil.example:{port}"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        for method, path in (("GET", "/api/jobs"), ("POST", "/api/jobs/0/stop")):
+            status, _, text = ask(port, path, method, None, TOKEN, headers)
+            assert status == 403 and "error" in json.loads(text), (headers, path, status)
+    assert not run.finished()
+    own = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
+    assert ask(port, "/api/jobs", headers=own)[0] == 200
+    finish(run)
+
+
+# ---- the event stream ---------------------------------------------------------------------------
+
+
+def events(port, n, query=""):
+    """The first n events of a new stream: [(kind, data)]."""
+    found = []
+    with socket.create_connection(("127.0.0.1", port), timeout=20 * SLOW) as s:
+        s.sendall(f"GET /api/stream{query} HTTP/1.0\r\nHost: localhost:{port}\r\n\r\n".encode())
+        file = s.makefile(encoding="utf-8")
+        kind = None
+        for line in file:
+            if line.startswith("event: "):
+                kind = line[7:].strip()
+            elif line.startswith("data: "):
+                found.append((kind, json.loads(line[6:])))
+            if len(found) == n:
+                break
+    return found
+
+
+@timeout(90)
+def test_events_come_as_they_happen(box):
+    run, port = start(box)
+    found = events(port, 12)
+    kinds = [kind for kind, _ in found]
+    assert kinds[0] == "hello" and found[0][1]["daemon"] is False, found[0]
+    stats = [data for kind, data in found if kind == "stats"]
+    seconds = [s["seconds"] for s in stats]
+    assert len(stats) >= 2 and seconds == sorted(seconds), seconds
+    epochs = [data["epoch"] for kind, data in found if kind == "epoch"]
+    assert epochs and all(e["loss"] > 0 for e in epochs), kinds
+    assert any(kind == "event" for kind in kinds), kinds
+    finish(run)
+
+
+@timeout(90)
+def test_the_end_is_the_last_event(box):
+    run, port = start(box)
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(events(port, 10000)))
+    thread.start()
+    time.sleep(1)
+    finish(run)
+    thread.join(10 * SLOW)
+    ends = [data for kind, data in found if kind == "finished"]
+    assert len(ends) == 1 and ends[0]["finished"]["exit_status"] == 130, found[-3:]
+
+
+# ---- what it puts up with -----------------------------------------------------------------------
+
+
+@timeout(120)
+def test_200_clients_at_once(box):
+    run, port = start(box)
+    failed, times = [], []
+
+    def client(i):
+        try:
+            begin = time.monotonic()
+            for path in ("/", "/page.js", "/api/jobs", "/api/jobs/0", "/metrics"):
+                status = ask(port, path)[0]
+                if status != 200:
+                    failed.append((i, path, status))
+            times.append(time.monotonic() - begin)
+        except OSError as error:
+            failed.append((i, error))
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[:5]
+    assert max(times) < 20 * SLOW, max(times)
+    finish(run)
+
+
+@timeout(120)
+def test_hanging_clients_do_not_stop_the_job_or_the_page(box):
+    run, port = start(box, epochs=4)
+    sockets = []
+    for i in range(230):  # connections that say nothing, or the half of a request
+        s = socket.create_connection(("127.0.0.1", port), timeout=10)
+        if i % 2:
+            s.sendall(b"GET / HTTP/1.1\r\nHost: localh")
+        sockets.append(s)
+    for _ in range(10):  # streams that nobody reads
+        s = socket.create_connection(("127.0.0.1", port), timeout=10)
+        s.sendall(f"GET /api/stream HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        sockets.append(s)
+    assert ask(port, "/metrics")[0] == 200
+    result = run.wait(60)
+    assert result.rc == 0, result
+    for s in sockets:
+        s.close()
+
+
+@timeout(60)
+def test_floods_are_refused(box):
+    run, port = start(box, "--http-token", write_token(box))
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        head = f"POST /api/jobs/0/scale HTTP/1.1\r\nHost: localhost:{port}\r\n"
+        head += f"Authorization: Bearer {TOKEN}\r\nContent-Length: 10485760\r\n\r\n"
+        s.sendall(head.encode())
+        sent = 0
+        try:
+            while sent < 10485760:  # it may read some, or close while we send
+                sent += s.send(b"x" * 65536)
+        except OSError:
+            pass
+        s.settimeout(5)
+        try:
+            answer = s.recv(4096)
+        except ConnectionError:
+            answer = b""  # closed with what we sent unread
+        assert not answer or answer.startswith(b"HTTP/1.1 413"), answer[:200]
+        assert sent < 10485760, "all of 10 MiB were taken"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall(b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = s.recv(4096)
+        assert not answer or re.match(rb"HTTP/1.1 4(14|31)", answer), answer[:100]
+    assert ask(port, "/metrics")[0] == 200
+    finish(run)
+
+
+def test_a_taken_port_and_a_bad_address_are_told(box):
+    config = small_job(box.shared_dataset("small"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for listen, words in ((str(port), "taken"), ("0.0.0.0:0", "ssh -L"), ("eighty", "port")):
+            result = box.sluice("run", box.job(config), "--http", listen)
+            assert result.rc in (1, 2) and words in result.err, result
+            box.assert_no_run(config)
+    result = box.sluice("run", box.job(config), "--http", "0", "--http-token", "nowhere/token")
+    assert result.rc in (1, 2) and "token" in result.err, result
+    box.assert_no_run(config)

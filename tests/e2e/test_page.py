@@ -1,0 +1,394 @@
+"""The page in a real browser: it draws a job, follows it, steers it, and says when it is alone."""
+
+import json
+import os
+import re
+
+from browser import Browser
+from harness import cases, cpu_devices, read_json, small_job, timeout
+
+LOAD_MAX_BYTES = 100 << 10
+TOKEN = "open-sesame"
+SCREENS = os.environ.get("SLUICE_TEST_SCREENS")  # a folder that pictures are kept in
+
+
+def screenshot(box, browser, name, whole=False):
+    browser.screenshot(os.path.join(SCREENS or box.folder, f"{name}.png"), whole)
+
+
+def slow_job(box, **changes):
+    return small_job(
+        box.shared_dataset("small"),
+        **{
+            "throttle": {"sample": 0.02, "train": 0.04},
+            "devices": cpu_devices(4),
+            "allocation": {"samplers": 1, "trainers": 2},
+            "sampler.batch_size": 32,
+            "cache": {"policy": "degree", "ratio": 0.3},
+            "epochs": 500,
+            "digest": False,
+            **changes,
+        },
+    )
+
+
+def write_token(box):
+    path = box.path("token")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(TOKEN + "\n")
+    return path
+
+
+def start(box, *arguments, **changes):
+    """A job that is shown: (its command, its address)."""
+    report = box.path("report.json")
+    command = ["run", box.job(slow_job(box, **changes)), "--report", report, "--http", "0"]
+    run = box.start(*command, *arguments)
+    seen = run.until(
+        lambda: re.search(r"http://127\.0\.0\.1:\d+/", "".join(run.output())), "page's address"
+    )
+    return run, seen.group()
+
+
+def finish(run):
+    run.interrupt()
+    result = run.wait()
+    assert result.rc == 130, result
+    return result
+
+
+def assert_sound(browser, url):
+    assert browser.problems() == [], browser.problems()
+    elsewhere = [u for u in browser.requests() if not u.startswith((url, "data:"))]
+    assert not elsewhere, f"asked for something from elsewhere: {elsewhere}"
+
+
+def assert_fits(browser):
+    wide = browser.value(
+        "[...document.querySelectorAll('main *')].filter((e) => e.getClientRects().length"
+        " && !e.closest('.scroll, pre') && e.getBoundingClientRect().right > innerWidth + 1)"
+        ".map((e) => e.outerHTML.slice(0, 120))"
+    )
+    assert not wide, f"reaches beyond the window: {wide}"
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+
+
+@timeout(120)
+def test_a_running_job_is_drawn_and_its_numbers_move(box):
+    run, url = start(box)
+    with Browser(box) as browser:
+        browser.open(url)
+        browser.until("document.querySelector('#name')?.textContent === 'test'", "name of the job")
+        browser.until("document.querySelector('#link').textContent === 'live'", "live stream")
+        browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "three workers")
+        browser.until("document.querySelector('#state').textContent === 'running'", "running job")
+        first, seconds = browser.text("#phase"), browser.text("#tiles")
+        browser.until(
+            f"document.querySelector('#phase').textContent !== {json.dumps(first)}"
+            f" && document.querySelector('#tiles').textContent !== {json.dumps(seconds)}",
+            "number that moves",
+        )
+        browser.until("document.querySelector('#neck-text').textContent.length > 20", "bottleneck")
+        browser.until("document.querySelectorAll('#plot-rate .path').length === 1", "curve")
+        browser.until("document.querySelectorAll('#plot-loss .path').length === 2", "loss", 30)
+        browser.until("document.querySelectorAll('#stages .stage').length >= 4", "stage times")
+        browser.until("document.querySelectorAll('#devices .device').length === 4", "devices")
+        # None at the moment when a phase begins.
+        loss = "document.querySelector('#tiles div:nth-child(2) dd').textContent"
+        browser.until(f"parseFloat({loss}) > 0", "a loss")
+        flow = "document.querySelector('.flow.run')?.outerHTML"
+        before = browser.value(flow)
+        browser.until(f"{flow} && {flow} !== {json.dumps(before)}", "flow that moves")
+        screenshot(box, browser, "page-live")
+        assert_fits(browser)
+        assert_sound(browser, url)
+    finish(run)
+
+
+@timeout(60)
+def test_a_load_is_small(box):
+    run, url = start(box)
+    with Browser(box) as browser:
+        browser.open(url)
+        browser.until("document.querySelector('#link').textContent === 'live'", "live stream")
+        browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "pipeline")
+        received = browser.received_bytes()
+        assert 10000 < received < LOAD_MAX_BYTES, received
+    finish(run)
+
+
+@timeout(120)
+@cases(("phone", 390, 844, False), ("dark", 1280, 800, True), ("wide", 1900, 1000, True))
+def test_it_fits_every_window(box, name, width, height, dark):
+    run, url = start(box)
+    with Browser(box, width, height, dark) as browser:
+        browser.open(url)
+        browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "pipeline")
+        browser.until("document.querySelectorAll('#plot-loss .path').length === 2", "loss", 30)
+        screenshot(box, browser, f"page-{name}", whole=name == "phone")
+        assert_fits(browser)
+        assert_sound(browser, url)
+    finish(run)
+
+
+@timeout(120)
+def test_a_click_changes_the_split(box):
+    run, url = start(box, "--http-token", write_token(box))
+    with Browser(box) as browser:
+        browser.open(f"{url}#token={TOKEN}")
+        browser.until("!document.querySelector('#steer-set')?.disabled", "controls")
+        assert TOKEN not in browser.value("location.href"), "the token stays in the address"
+        browser.until("document.querySelector('#step-trainers output').textContent === '2'", "2")
+        browser.click("#step-trainers button:last-child")
+        assert browser.text("#step-trainers output") == "3"
+        browser.until(
+            "/would/i.test(document.querySelector('#steer-text').textContent)"
+            " && /3 trainers/.test(document.querySelector('#steer-text').textContent)",
+            "words on what it would do",
+        )
+        assert "2 trainers" in browser.text("#pipe"), "nothing has changed yet"
+        browser.click("#apply")
+        browser.until("/3 trainers/.test(document.querySelector('#pipe').textContent)", "3 of them")
+        browser.until("/trainer/.test(document.querySelector('#steer-text').textContent)", "answer")
+        browser.until("[...document.querySelectorAll('#events .kind')]"
+                      ".some((e) => e.textContent === 'scale')", "event")
+        screenshot(box, browser, "page-scaled")
+        browser.click("#undo")
+        browser.until("/2 trainers/.test(document.querySelector('#pipe').textContent)", "undo")
+        assert_sound(browser, url)
+    finish(run)
+    scales = read_json(box.path("report.json"))["scales"]
+    assert [s["to"]["trainers"] for s in scales if s["ok"]][:2] == [3, 2], scales
+
+
+@timeout(120)
+def test_pause_and_stop(box):
+    run, url = start(box, "--http-token", write_token(box))
+    with Browser(box) as browser:
+        browser.open(f"{url}#token={TOKEN}")
+        browser.until("!document.querySelector('#steer-set')?.disabled", "controls")
+        browser.click("#pause")
+        browser.until("document.querySelector('#state').textContent === 'paused'", "pause")
+        browser.until("document.querySelector('#pause').textContent === 'Go on'", "way back")
+        browser.click("#pause")
+        browser.until("document.querySelector('#state').textContent === 'running'", "running job")
+        browser.click("#stop")
+        browser.until("document.querySelector('#ask').open", "question")
+        assert not run.finished()
+        browser.click("#ask button[value=no]")
+        browser.until("!document.querySelector('#ask').open", "end of the question")
+        assert browser.text("#state") == "running"
+        browser.click("#stop")
+        browser.until("document.querySelector('#ask').open", "question")
+        browser.click("#ask-yes")
+        result = run.wait()
+        assert result.rc == 130, result
+        browser.until("document.querySelector('#link').classList.contains('lost')", "lost server")
+        browser.until("/stopped/.test(document.querySelector('#state').textContent)", "its end")
+    assert read_json(box.path("report.json"))["status"] == "stopped"
+
+
+@timeout(90)
+def test_the_controls_are_locked_without_the_token(box):
+    run, url = start(box, "--http-token", write_token(box))
+    with Browser(box) as browser:
+        browser.open(url)
+        browser.until("/Locked/.test(document.querySelector('#steer-text').textContent)", "lock")
+        assert browser.value("document.querySelector('#steer-set').disabled")
+        for token in ("wrong-token", TOKEN):
+            browser.click("#lock")
+            browser.until("document.querySelector('#ask').open", "question")
+            browser.value("document.querySelector('#ask-input').focus()")
+            browser.type(token)
+            browser.click("#ask-yes")
+            browser.until("!document.querySelector('#steer-set').disabled", "controls")
+            if token != TOKEN:
+                browser.click("#step-trainers button:last-child")
+                browser.until(
+                    "/token is wrong/.test(document.querySelector('#steer-text').textContent)",
+                    "refusal",
+                )
+                assert browser.value("document.querySelector('#steer-set').disabled")
+        browser.open(url)  # the token outlives a reload, in this window alone
+        browser.until("!document.querySelector('#steer-set')?.disabled", "controls")
+    finish(run)
+    run, url = start(box)
+    with Browser(box) as browser:
+        browser.open(url)
+        browser.until("/only shows/.test(document.querySelector('#steer-text').textContent)", "why")
+        assert browser.value("document.querySelector('#steer-set').disabled")
+        assert browser.text("#lock") == ""
+        assert_sound(browser, url)
+    finish(run)
+
+
+@timeout(90)
+def test_the_report_is_drawn_without_a_server(box):
+    config = small_job(box.shared_dataset("small"), cache={"policy": "degree", "ratio": 0.3})
+    box.run(config)[0].ok()
+    html = box.path("out.html")
+    box.sluice("report", config["output"], "--html", "--out", html).ok()
+    with Browser(box) as browser:
+        browser.open(f"file://{html}")
+        browser.until("document.querySelector('#state')?.textContent === 'done'", "state")
+        browser.until("document.querySelectorAll('#plot-score .path').length === 2", "accuracy")
+        assert browser.value("document.querySelectorAll('#epochs tbody tr').length") == 3
+        assert browser.value("document.querySelectorAll('#pipe .worker').length") >= 2
+        assert browser.text("#tiles div:nth-child(4) dd").endswith("%"), "a test accuracy"
+        assert browser.text("#steer") == "" and browser.text("#pick") == ""
+        assert browser.problems() == [], browser.problems()
+        assert browser.requests() == [f"file://{html}"], browser.requests()
+        assert_fits(browser)
+        screenshot(box, browser, "page-report", whole=True)
+        browser.size(390, 844)
+        browser.until("document.querySelector('#pipe svg').clientWidth < 390", "narrow pipeline")
+        assert_fits(browser)
+
+
+def drawn(box, name, epochs, events=()):
+    """The page of a job that is over and had these epochs: where it lies."""
+    about = {
+        "schema": "sluice.describe/1",
+        "job": name,
+        "state": "done",
+        "config": {"epochs": len(epochs), "model": {"kind": "gcn"}, "cache": {"policy": "degree"}},
+        "epochs": epochs,
+        "events": list(events),
+        "report": {"status": "done", "wall_seconds": 120},
+    }
+    page, html = box.path("real.html"), box.path("drawn.html")
+    if not os.path.exists(page):
+        config = small_job(box.shared_dataset("small"), epochs=1)
+        box.run(config)[0].ok()
+        box.sluice("report", config["output"], "--html", "--out", page).ok()
+    with open(page) as file:
+        text = file.read()
+    begin, end = re.search(r'id="sluice-data">(.*?)</script>', text, re.S).span(1)
+    data = json.dumps(about).replace("<", "\\u003c")
+    with open(html, "w") as file:
+        file.write(text[:begin] + data + text[end:])
+    return f"file://{html}"
+
+
+def epochs_of(loss, accuracy, seconds):
+    return [
+        {"epoch": i, "loss": a, "val": {"accuracy": b, "loss": a}, "train_accuracy": b,
+         "seconds": c, "evaluate_seconds": c, "samplers": 1, "trainers": 2, "batches": 9,
+         "switches": 0, "queue": {"depth_mean": a, "depth_max": a},
+         "cache": {"ranked": True, "hit_rate": b}, "stages": {"train": {"seconds": c}}}
+        for i, (a, b, c) in enumerate(zip(loss, accuracy, seconds))
+    ]
+
+
+RISE = [0.1 + 0.84 * (1 - 0.9**i) / (1 - 0.9**39) for i in range(40)]
+CURVES = {
+    "rising": epochs_of([3 - 3 * a for a in RISE], RISE, [1.5] * 40),
+    "one": epochs_of([0.7], [0.1], [3]),
+    "equal": epochs_of([2] * 5, [0.5] * 5, [1] * 5),
+    "zero": epochs_of([0] * 3, [0] * 3, [0] * 3),
+    "null": epochs_of([None] * 4, [None] * 4, [None] * 4),
+    "holes": epochs_of([None, 1, None, 2], [0.1, None, None, 0.9], [1, None, 1, 1]),
+    "negative": epochs_of([-3, -1, -7], [-0.5, -0.2, -0.1], [1, 2, 3]),
+    "huge": epochs_of([1e20, 3, 1e308], [0.1, 0.2, 0.3], [1e9, 5, 1]),
+    "tiny": epochs_of([1e-12, 3e-12, 5e-324], [1e-9, 2e-9, 3e-9], [1e-9, 2e-9, 3e-9]),
+    "near": epochs_of([1e16, 1e16 + 2], [0.5, 0.50000001], [1, 1.0000001]),
+    "none": [],
+}
+
+
+@timeout(120)
+def test_curves_are_drawn_whatever_the_values(box):
+    """A scale without a second tick once made every point of a curve that rose from 0.1 a NaN."""
+    with Browser(box) as browser:
+        for name, epochs in CURVES.items():
+            browser.open(drawn(box, name, epochs))
+            browser.until(f"document.querySelector('#name')?.textContent === '{name}'", "its name")
+            bad = browser.value("[...document.querySelectorAll('svg *')].filter((e) =>"
+                                " [...e.attributes].some((a) => /NaN|Infinity|undefined/"
+                                ".test(a.value))).map((e) => e.outerHTML.slice(0, 120))")
+            assert not bad, f"{name}: {bad}"
+            assert browser.problems() == [], f"{name}: {browser.problems()}"
+            known = sum(e["val"]["accuracy"] is not None for e in epochs)
+            dots = browser.value("document.querySelectorAll('#plot-score .s1 .dot').length")
+            assert dots == known, f"{name}: {dots} points of {known}"
+            labels = browser.value(
+                "['score', 'loss', 'seconds'].map((p) => [...document.querySelectorAll("
+                "`#plot-${p} .tick[text-anchor=end]`)].slice(0, -1).map((t) => t.textContent))")
+            for of in labels if known else ():
+                assert len(of) >= 2 and len(set(of)) == len(of), f"{name}: values are {of}"
+            if name == "rising":
+                at = browser.value("[...document.querySelectorAll('#plot-score .tick')]"
+                                   ".filter((t) => t.getAttribute('text-anchor') === 'middle')"
+                                   ".map((t) => Number(t.textContent))")
+                assert len(at) >= 3 and at[0] == 1 and at[-1] == 40, at
+                assert labels[0] == ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"], labels
+                ends = browser.value("[...document.querySelectorAll('#plot-score .s1 .dot')]"
+                                     ".map((d) => Number(d.getAttribute('cy')))")
+                assert ends == sorted(ends, reverse=True) and ends[0] - ends[-1] > 100, ends
+
+
+@timeout(60)
+def test_many_switches_leave_the_time_axis_readable(box):
+    events = [{"time": 1e9, "seconds": 0, "kind": "start", "text": "start", "samplers": 1,
+               "trainers": 3}]
+    events += [{"time": 1e9 + i, "seconds": i, "kind": "switch", "text": f"switch {i}"}
+               for i in range(1, 2000)]
+    events += [{"time": 1e9 + 1000 + i, "seconds": 1000 + i / 9, "kind": "checkpoint",
+                "text": f"checkpoint {i}"} for i in range(7)]
+    with Browser(box) as browser:
+        browser.open(drawn(box, "switches", CURVES["rising"], events))
+        browser.until("document.querySelectorAll('#timeline .event-mark').length === 2", "2 marks")
+        ticks = browser.value("[...document.querySelectorAll('#timeline .switch')].map((t) =>"
+                              " [t.getBoundingClientRect().x, t.getBoundingClientRect().width])")
+        assert 50 < len(ticks) < 320, len(ticks)
+        places = [x for x, _ in ticks]
+        assert min(b - a for a, b in zip(places, places[1:])) >= 3.9, "ticks lie on one another"
+        assert browser.text("#timeline .many") == "7", "marks at one place are counted"
+        times = browser.value("[...document.querySelectorAll('#timeline .tick')].filter((t) =>"
+                              " /^\\d+:\\d\\d/.test(t.textContent)).length")
+        assert times >= 3, times
+        assert browser.text("#events").count("switch") == 0, "the list is buried under switches"
+        assert browser.problems() == [], browser.problems()
+
+
+def start_daemon(box, port="0"):
+    broker = box.start("--runtime-dir", box.path("rt"), "--http", port, program="sluice-broker")
+    seen = broker.until(
+        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(broker.output())), "its page"
+    )
+    return broker, seen.group(), seen.group(1)
+
+
+@timeout(120)
+def test_a_daemon_s_jobs_are_listed_and_its_end_is_seen(box):
+    where = ("--runtime-dir", box.path("rt"))
+    broker, url, port = start_daemon(box)
+    with Browser(box) as browser:
+        browser.open(url)
+        browser.until("/No job yet/.test(document.body.innerText)", "invitation")
+        for name in ("first", "second"):
+            devices = [{"kind": "cpu", "cores": "0"}] * 2
+            config = slow_job(box, name=name, devices=devices, output=f"runs/{name}",
+                              **{"allocation.trainers": 1})
+            box.sluice("submit", box.job(config, f"{name}.json"), "--detach", *where).ok()
+        browser.until("document.querySelector('#pick').options.length === 2", "two jobs")
+        browser.until("document.querySelector('#name').textContent === 'first'", "running job")
+        browser.until("document.querySelectorAll('#pipe .worker').length >= 2", "its workers")
+        listed = browser.text("#pick")
+        assert "first" in listed and "second" in listed and "queued" in listed, listed
+        browser.value("(() => { const p = document.querySelector('#pick'); p.selectedIndex = 1;"
+                      " p.dispatchEvent(new Event('change')); })()")
+        browser.until("document.querySelector('#name').textContent === 'second'", "other job")
+        browser.until("/in the queue/.test(document.querySelector('#phase').textContent)", "reason")
+        box.sluice("stop", "first", *where).ok()
+        browser.until("document.querySelector('#state').textContent === 'running'", "its turn", 30)
+        screenshot(box, browser, "page-daemon")
+        assert_sound(browser, url)
+        broker.kill()
+        broker.wait()
+        browser.until("/connection lost/.test(document.querySelector('#link').textContent)", "loss")
+        broker, _, _ = start_daemon(box, port)
+        browser.until("document.querySelector('#link').textContent === 'live'", "way back", 20)
+        browser.until("document.querySelector('#state').textContent === 'interrupted'", "state")
+    broker.process.terminate()
+    assert broker.wait().rc in (0, 143), broker.wait()

@@ -1,0 +1,279 @@
+"""`sluice scale`: what it says before, while and after it does something; going back; refusals."""
+
+import json
+import os
+import re
+import signal
+import time
+
+from harness import Daemon, not_under, read_json, small_job, text_of, timeout
+
+
+def job(box, /, **changes):
+    return small_job(
+        box.shared_dataset("small"),
+        **{
+            "name": "scaled",
+            "epochs": 100000,
+            "sampler.batch_size": 48,
+            "updates.batches_per_update": 4,
+            "throttle": {"sample": 0.004, "train": 0.02, "standby": 0.02},
+            **changes,
+        },
+    )
+
+
+def start(box, config):
+    running = box.start("run", box.job(config), "--report", box.path("report.json"))
+    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the first epoch")
+    return running
+
+
+def stop(box, running):
+    running.interrupt()
+    assert running.wait(15).rc == 130
+    return read_json(box.path("report.json"))
+
+
+def scale(box, *arguments):
+    """Its JSON."""
+    answer = box.sluice("scale", *arguments, "-o", "json").ok().json()
+    assert answer["schema"] == "sluice.scale/1" and answer["ok"], answer
+    return answer
+
+
+def seats(box):
+    return len(box.processes("sampler")), len(box.processes("trainer"))
+
+
+def refused(result, rc, *parts):
+    assert result.rc == rc, str(result)
+    assert len(result.errors()) == 1, str(result)
+    for part in parts:
+        assert re.search(part, result.errors()[0]), (part, str(result))
+    return result
+
+
+@timeout(60)
+def test_a_dry_run_changes_nothing(box):
+    running = start(box, job(box, **{"allocation.switching": False}))
+    before = box.processes()
+    said = box.sluice("scale", "scaled", "samplers=2", "trainers=2", "--dry-run").ok()
+    for part in ("from 1 sampler and 1 trainer to 2 samplers and 2 trainers",
+                 "device 1: sampler 1 starts", "device 2: trainer 1 starts",
+                 "an epoch is expected to take", "nothing has been changed"):
+        assert part in said.out, (part, str(said))
+    dry = scale(box, "scaled", "samplers=2", "trainers=2", "--dry-run")
+    assert dry["dry_run"] and dry["took_seconds"] is None, dry
+    assert dry["from"] == {"samplers": 1, "trainers": 1}, dry
+    assert dry["to"] == {"samplers": 2, "trainers": 2}, dry
+    assert len(dry["steps"]) == 2 and dry["pays"], dry
+    # One trainer at 20 ms for each of 16 batches, then two.
+    assert 0.25 < dry["epoch_seconds_now"] < 0.5, dry
+    assert abs(dry["epoch_seconds_now"] / dry["epoch_seconds_then"] - 2) < 0.2, dry
+    gain = dry["epoch_seconds_now"] - dry["epoch_seconds_then"]
+    assert abs(dry["gain_seconds_an_epoch"] - gain) < 1e-6, dry
+    assert box.processes() == before
+    done = scale(box, "scaled", "samplers=2", "trainers=2")
+    assert done["steps"] == dry["steps"] and not done["dry_run"], done
+    assert done["took_seconds"] > 0 and "work now" in done["message"], done
+    assert seats(box) == (2, 2)
+    scales = stop(box, running)["scales"]
+    assert len(scales) == 1, "a dry run stands in the report"
+
+
+@timeout(60)
+def test_the_expectation_comes_true(box):
+    """Epochs before and after, against what was said."""
+    running = start(box, job(box, **{"allocation.switching": False, "evaluate.every": 0}))
+    done = scale(box, "scaled", "trainers=3")
+    path = box.path("runs/job/metrics.jsonl")
+
+    def epochs():
+        with open(path) as file:
+            return [json.loads(line) for line in file]
+
+    n = len(epochs())
+    running.until(lambda: len(epochs()) >= n + 6, "six more epochs")
+    stop(box, running)
+    seconds = sorted(e["seconds"] for e in epochs()[n + 2 : n + 6])
+    wanted = done["epoch_seconds_then"]
+    assert wanted * 0.7 < seconds[0] < wanted * 2, (seconds, done)
+
+
+@timeout(60)
+def test_what_is_there_already(box):
+    running = start(box, job(box))
+    said = box.sluice("scale", "scaled", "samplers=1").ok()
+    assert "it is so already: 1 sampler and 1 trainer" in said.out, str(said)
+    assert scale(box, "scaled", "trainers=1")["steps"] == []
+    assert stop(box, running)["scales"] == []
+
+
+@timeout(60)
+def test_undo(box):
+    running = start(box, job(box))
+    refused(box.sluice("scale", "scaled", "--undo"), 1, "nothing to undo")
+    refused(box.sluice("scale", "scaled", "--undo", "trainers=2"), 2, "--undo")
+    scale(box, "scaled", "samplers=2", "trainers=2")
+    back = scale(box, "scaled", "--undo")
+    assert back["from"] == {"samplers": 2, "trainers": 2}, back
+    assert back["to"] == {"samplers": 1, "trainers": 1}, back
+    assert len(box.processes("sampler")) == 1
+    dry = scale(box, "scaled", "--undo", "--dry-run")  # looks, and changes nothing
+    assert dry["to"] == {"samplers": 2, "trainers": 2}, dry
+    again = scale(box, "scaled", "--undo")
+    assert again["to"] == {"samplers": 2, "trainers": 2}, again
+    assert len(box.processes("sampler")) == 2
+    scales = stop(box, running)["scales"]
+    assert [s["to"]["samplers"] for s in scales] == [2, 1, 2], scales
+    assert all(s["by"] == "user" and s["ok"] for s in scales), scales
+
+
+@timeout(60)
+def test_undo_of_the_schedule(box):
+    schedule = [{"epoch": 1, "samplers": 2, "trainers": 2}]
+    running = start(box, job(box, schedule=schedule))
+    running.until(lambda: len(box.processes("sampler")) == 2, "the schedule's split")
+    log = box.path("runs/job/log/broker.log")
+    running.until(lambda: "work now" in text_of(log), "the schedule's split to hold")
+    assert scale(box, "scaled", "--undo")["to"] == {"samplers": 1, "trainers": 1}
+    stop(box, running)
+
+
+@timeout(60)
+def test_detached(box):
+    running = start(box, job(box))
+    done = scale(box, "scaled", "samplers=2", "--detach")
+    assert done["took_seconds"] is None and done["to"]["samplers"] == 2, done
+    running.until(lambda: len(box.processes("sampler")) == 2, "the new split")
+    said = None
+    for _ in range(100):  # the first change may not hold yet
+        said = box.sluice("scale", "scaled", "samplers=1", "--detach")
+        if said.rc == 0:
+            break
+        refused(said, 1, "is under way")
+        time.sleep(0.05)
+    assert "accepted" in said.ok().out, str(said)
+    report = stop(box, running)
+    assert report["scales"][0]["ok"], report["scales"]
+
+
+def stopped_trainer(box):
+    """Pid of trainer 1, which does not react any more."""
+    (pid,) = [
+        pid for pid, line in box.processes("trainer").items() if "--role-index\x001\0" in line
+    ]
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+@timeout(60)
+def test_progress_and_ctrl_c(box):
+    """The change waits for a trainer that is stopped; who asked sees for whom, and may leave."""
+    config = job(box, **{"allocation.trainers": 2, "allocation.switching": False})
+    running = start(box, config)
+    pid = stopped_trainer(box)
+    waiting = box.start("scale", "scaled", "trainers=1")
+    running.until(
+        lambda: "trainer 1 finishes what it has in hand and leaves" in waiting.output()[1],
+        "what is waited for",
+    )
+    assert "device 2: trainer 1 leaves" in waiting.output()[0], waiting.output()
+    lines = waiting.output()[1].splitlines()
+    assert len(lines) == len(set(lines)), "the same twice"
+    refused(box.sluice("scale", "scaled", "trainers=2"), 1, "is under way since")
+    refused(box.sluice("scale", "scaled", "trainers=2", "--dry-run"), 1, "is under way since")
+    waiting.interrupt()
+    refused(waiting.wait(10), 130, "the change goes on")
+    os.kill(pid, signal.SIGCONT)
+    log = box.path("runs/job/log/broker.log")
+    running.until(lambda: "work now" in text_of(log), "the new split")
+    assert len(box.processes("trainer")) == 1
+    scales = stop(box, running)["scales"]
+    assert [s["ok"] for s in scales] == [True], scales
+
+
+@timeout(60)
+def test_time_out(box):
+    running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
+    pid = stopped_trainer(box)
+    late = box.sluice("scale", "scaled", "trainers=1", "--timeout", "1")
+    refused(late, 1, "does not hold after 1 s", "goes on")
+    os.kill(pid, signal.SIGCONT)
+    running.until(lambda: len(box.processes("trainer")) == 1, "the new split")
+    stop(box, running)
+
+
+@timeout(60)
+def test_the_job_ends_meanwhile(box):
+    running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
+    pid = stopped_trainer(box)
+    waiting = box.start("scale", "scaled", "trainers=1")
+    running.until(lambda: "trainer 1 finishes" in waiting.output()[1], "what is waited for")
+    running.interrupt()
+    refused(waiting.wait(15), 1, "the job ended before|it ended before")
+    os.kill(pid, signal.SIGCONT)
+    assert running.wait(15).rc == 130
+
+
+@timeout(60)
+def test_refusals(box):
+    running = start(box, job(box))
+    refused(box.sluice("scale", "scaled"), 2, "found no split")
+    for more in ([], ["--dry-run"]):
+        answer = box.sluice("scale", "scaled", "trainers=9", "-o", "json", *more)
+        refused(answer, 1, "wanted at most 4 roles on 4 devices")
+        said = answer.json()
+        assert not said["ok"] and "at most 4 roles" in said["message"], said
+        assert said["to"] == {"samplers": 1, "trainers": 9}, said
+    refused(box.sluice("scale", "scalde", "trainers=2"), 2, "scalde", "scaled")
+    report = stop(box, running)
+    assert report["scales"] == [] and report["status"] == "stopped", report["scales"]
+    refused(box.sluice("scale", box.path("runs/job"), "trainers=2"), 1, "it is over")
+    refused(box.sluice("scale", "scaled", "trainers=2"), 2, "scaled")
+
+
+@timeout(90)
+@not_under("thread", "too slow for a comparison of results")
+def test_nothing_is_lost(box):
+    """A change, its undoing and the undoing of that, in the middle of epochs: the same result."""
+    config = job(box, epochs=4, throttle={})
+    box.run(dict(config, output="runs/plain"), name="plain")[0].ok()
+    wanted = read_json(box.path("plain.report.json"))
+    config["throttle"] = {"train": 0.06, "standby": 0.06}
+    running = box.start("run", box.job(config), "--report", box.path("report.json"))
+    running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
+    scale(box, "scaled", "samplers=3")
+    scale(box, "scaled", "--undo")
+    scale(box, "scaled", "--undo")
+    running.wait(60).ok()
+    found = read_json(box.path("report.json"))
+    for key in ("params_sha256", "samples_digest", "test_accuracy"):
+        assert found[key] == wanted[key], key
+
+
+def test_help(box):
+    done = box.sluice("scale", "--help").ok()
+    for part in ("--dry-run", "--undo", "--detach", "--timeout", "samplers=N", "sluice scale"):
+        assert part in done.out, str(done)
+
+
+@timeout(60)
+def test_through_the_daemon(box):
+    daemon = Daemon(box)
+    daemon.do("submit", box.job(job(box)), "--detach").ok()
+    daemon.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "an epoch")
+    done = daemon.do("scale", "scaled", "samplers=2").ok()
+    assert "then sampler 1 starts" in done.out and "work now" in done.out, str(done)
+    assert len(box.processes("sampler")) == 2
+    back = daemon.do("scale", "1", "--undo", "-o", "json").ok().json()  # by its number
+    assert back["to"] == {"samplers": 1, "trainers": 1}, back
+    refused(daemon.do("scale", "scaled", "trainers=9"), 1, "at most 4 roles")
+    # What a job that waits, and one that is over, say.
+    daemon.do("submit", box.job(job(box, output="runs/b", name="waits")), "--detach").ok()
+    refused(daemon.do("scale", "waits", "trainers=2"), 1, "does not run yet")
+    daemon.do("stop", "waits", "scaled").ok()
+    refused(daemon.do("scale", "scaled", "trainers=2"), 1,
+            r"is over since .* \(stopped\): there is nothing to scale")
+    daemon.stop()

@@ -1,0 +1,627 @@
+"""The commands that talk to a job: one of `sluice run`, found by its process; then a daemon's."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import time
+import urllib.request
+
+from harness import BIN, CORES, SLOW, Daemon, cases, json_lines, read_json, small_job, timeout
+
+CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
+
+
+def job(box, name, output=None, **changes):
+    """A job that goes on for as long as a test looks at it: 12 batches a second and more."""
+    config = small_job(
+        box.shared_dataset("small"),
+        output=output or f"runs/{name}",
+        **{
+            "name": name,
+            "devices": [{"kind": "cpu", "cores": str(CORES[0])}] * 3,
+            "sampler.batch_size": 48,
+            "updates.batches_per_update": 2,
+            "allocation": {"samplers": 1, "trainers": 1, "switching": False},
+            "throttle": {"train": 0.05},
+            "epochs": 1000,
+            **changes,
+        },
+    )
+    return box.job(config, f"{os.path.basename(config['output'])}.json")
+
+
+def start_run(box, name, output=None, **changes):
+    """`sluice run`, once it trains."""
+    metrics = box.path(output or f"runs/{name}", "metrics.jsonl")
+    running = box.start("run", job(box, name, output, **changes))
+    running.until(lambda: os.path.exists(metrics), "its metrics")
+    return running
+
+
+def one_error(result, rc, pattern):
+    assert result.rc == rc, str(result)
+    errors = result.errors()
+    assert len(errors) == 1 and re.search(pattern, errors[0]), str(result)
+    return errors[0]
+
+
+# ---- `sluice run` -------------------------------------------------------------------------------
+
+
+def test_statistics_of_a_run(box):
+    running = start_run(box, "watched")
+    line = box.sluice("stats", "watched", "-o", "json").ok().json()
+    assert line["schema"] == "sluice.stats/1" and line["job"] == "watched", line
+    assert line["id"] is None and all(key in line for key in CONTRACT), line
+    box.sluice("stats", "watched", "--count", "3").ok()
+    page = box.sluice("stats", box.path("runs/watched")).ok().out  # by run directory
+    assert re.search(r"^watched: running, epoch \d+ of 1000", page), page
+    assert re.search(r"^train +\d+ %", page, re.M) and re.search(r"^limit +\S", page, re.M), page
+    text = box.sluice("stats", "watched", "--count", "2").ok().out.splitlines()
+    assert len(text) == 2 and all("watched  epoch " in t for t in text), text
+    text = box.sluice("stats", "watched", "-n2", "-o", "csv").ok().out
+    table = list(csv.reader(io.StringIO(text)))
+    assert len(table) == 3 and len(set(map(len, table))) == 1, table
+    row = dict(zip(table[0], table[2]))
+    assert row["job"] == "watched" and float(row["batches_per_s"]) > 0, row
+    assert abs(float(row["time"]) - time.time()) < 30 * SLOW, row
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+def test_following_ends_with_the_job(box):
+    running = start_run(box, "followed")
+    following = box.start("stats", "followed", "--follow", "-o", "json")
+    following.until(lambda: len(json_lines(following)) >= 2, "two lines")
+    box.sluice("stop", "followed").ok()
+    assert following.wait(5).rc == 0
+    assert running.wait(5).rc == 130
+    lines = json_lines(following)
+    assert lines[1]["time"] > lines[0]["time"] and lines[1]["seconds"] > lines[0]["seconds"]
+
+
+def test_a_reader_that_leaves_ends_it_silently(box):
+    running = start_run(box, "piped")
+    for command in ("stats piped --follow", "logs piped --follow"):
+        shell = subprocess.run(
+            ["/bin/sh", "-c", f"'{BIN}/sluice' {command} | head -n 1"],
+            cwd=box.folder,
+            env=box.environment(),
+            capture_output=True,
+            text=True,
+            timeout=30 * SLOW,
+            check=False,
+            # A parent that ignores SIGPIPE hands that on.
+            preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN),
+        )
+        assert len(shell.stdout.splitlines()) == 1 and not shell.stderr, (command, shell)
+    running.interrupt()
+    running.wait(10)
+
+
+def test_stop_waits_until_it_is_over(box):
+    running = start_run(box, "stopped")
+    answer = box.sluice("stop", "stopped", "-o", "json").ok().json()
+    assert answer["state"] == "stopped" and answer["exit_status"] == 130, answer
+    assert read_json(box.path("runs/stopped/report.json"))["status"] == "stopped"
+    assert running.wait(5).rc == 130
+    one_error(box.sluice("stop", "stopped"), 2, "no running job has this name")
+    one_error(box.sluice("stop", "runs/stopped"), 2, "does not run any more: stopped")
+    waited = box.sluice("wait", "runs/stopped")
+    assert waited.rc == 130 and "stopped" in waited.out, waited
+
+
+def test_stop_kills_workers_that_do_not_answer(box):
+    running = start_run(box, "frozen")
+    for pid in box.processes("trainer"):
+        os.kill(pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    box.sluice("stop", "frozen", "--kill").ok()
+    assert time.monotonic() - begin < 3 * SLOW
+    assert running.wait(5).rc == 130
+
+
+def test_stop_of_several_tells_of_each(box):
+    first, second = start_run(box, "one"), start_run(box, "two")
+    result = box.sluice("stop", "one", "nobody", "two")
+    assert result.rc == 2 and "nobody" in result.errors()[0], result
+    assert [line.split(":")[0] for line in result.out.splitlines()] == ["one", "two"], result
+    assert first.wait(5).rc == second.wait(5).rc == 130
+
+
+def test_pause_and_resume(box):
+    running = start_run(box, "paused")
+    box.sluice("pause", "paused").ok()
+    listed = box.sluice("ps", "-o", "json").ok().json()["jobs"]
+    (entry,) = [e for e in listed if e["output"] == box.path("runs/paused")]
+    assert entry["state"] == "paused" and entry["id"] is None, entry
+    before = box.sluice("stats", "paused", "-o", "json").ok().json()
+    time.sleep(1)
+    after = box.sluice("stats", "paused", "-o", "json").ok().json()
+    assert after["totals"]["batches"] - before["totals"]["batches"] <= 2, (before, after)
+    answer = box.sluice("resume", "paused", "-o", "json").ok().json()
+    assert answer["ok"] and answer["job"] == "paused", answer
+    assert "not paused" in box.sluice("resume", "paused").ok().out
+    # Its own terminal tells, too.
+    running.until(lambda: "going on after update" in running.output()[1], "the resumption's line")
+    assert "paused after update" in running.output()[1], running.output()[1]
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+def test_logs_in_order_until_the_end(box):
+    running = start_run(box, "logged")
+    following = box.start("logs", "logged", "-f", "-o", "json")
+    following.until(lambda: len(json_lines(following)) >= 4, "four lines")
+    box.sluice("scale", "logged", "trainers=2").ok()
+    following.until(
+        lambda: any("2 trainers" in line["text"] for line in json_lines(following)), "the scale"
+    )
+    box.sluice("stop", "logged").ok()
+    assert following.wait(5).rc == 0
+    lines = json_lines(following)
+    assert "the job ends" in "".join(line["text"] for line in lines), lines[-3:]
+    times = [line["time"] for line in lines]
+    assert times == sorted(times) and abs(times[-1] - time.time()) < 60 * SLOW, times
+    running.wait(5)
+    # Afterwards, from the directory alone: the same lines.
+    again = box.sluice("logs", "runs/logged").ok().out.splitlines()
+    assert len(again) == len(lines), (len(again), len(lines))
+    last = box.sluice("logs", "runs/logged", "-n", "1", "-w", "broker").ok().out
+    assert last.splitlines() == again[-1:], (last, again[-1])
+    one_error(box.sluice("logs", "runs/logged", "-w", "trainer 9"), 2, "no log of.*'trainer-0'")
+
+
+def test_wait_has_the_jobs_exit_status(box):
+    running = box.start("run", job(box, "short", epochs=8, throttle={"train": 0.05}))
+    running.until(lambda: os.path.exists(box.path("runs/short/metrics.jsonl")), "its metrics")
+    timed_out = box.sluice("wait", "short", "--timeout", "1")
+    one_error(timed_out, 1, "not over after 1 s")
+    assert box.sluice("wait", "short", "-o", "json").ok().json()["exit_status"] == 0
+    running.wait(5).ok()
+    box.sluice("wait", box.path("runs/short")).ok()
+    # A job whose broker is killed has no last word.
+    running = start_run(box, "killed")
+    waiting = box.start("wait", "killed")
+    time.sleep(0.3 * SLOW)
+    (broker,) = box.processes("broker")
+    os.kill(broker, signal.SIGKILL)
+    one_error(waiting.wait(5), 1, "without a report.*runs/killed")
+    running.wait(5)
+
+
+def test_nearest_names(box):
+    running = start_run(box, "products-sage")
+    for command in ("stats", "stop", "pause", "resume", "logs", "wait"):
+        error = one_error(
+            box.sluice(command, "prodcts-sage"), 2, "did you mean 'products-sage'"
+        )
+        assert "sluice-broker" not in error, error
+    other = start_run(box, "products-sage", output="runs/other")
+    error = one_error(box.sluice("pause", "products-sage"), 2, "2 jobs are called so")
+    assert "runs/products-sage" in error and "runs/other" in error, error
+    box.sluice("pause", "runs/other").ok()
+    for each in (running, other):
+        each.interrupt()
+        each.wait(10)
+
+
+def test_no_daemon(box):
+    rt = {"SLUICE_RUNTIME_DIR": box.path("rt")}
+    path = job(box, "alone")
+    error = one_error(box.sluice("submit", path, env=rt), 2, "no daemon runs for")
+    assert "sluice-broker" in error and "sluice run" in error and box.path("rt") in error, error
+    error = one_error(box.sluice("submit", path, "--runtime-dir", "elsewhere"), 2, "no daemon")
+    assert "sluice-broker --runtime-dir elsewhere" in error, error
+    one_error(box.sluice("stats", "nobody", env=rt), 2, "job 'nobody'.*no daemon runs for")
+    assert not os.path.exists(box.path("rt")), "asking made the directory"
+    # Whatever jobs of others there are: without a daemon the list says so.
+    asked = box.sluice("ps", "-o", "json", env=rt)
+    listed = json.loads(asked.out)
+    assert listed["daemon"] is None and "sluice-broker" in listed["note"], asked
+    assert asked.rc == (0 if listed["jobs"] else 2), asked
+    box.assert_no_run()
+
+
+def test_keys_are_needed_over_a_network(box):
+    there = ("--connect", "tcp://127.0.0.1:1")
+    one_error(box.sluice("ps", *there), 2, "--key.*sluice keygen")
+    missing = one_error(
+        box.sluice("ps", *there, "--key", "nothing.key"), 2, "--key 'nothing.key'.*sluice keygen"
+    )
+    assert "no job is running" not in missing, missing
+    for command in (("ps",), ("stats",), ("stop", "x"), ("doctor",)):
+        one_error(box.sluice(*command, "--key", "a.key"), 2, "'a.key'.*--connect")
+
+
+def refused_quickly(box, pattern, connect, *command, key="keys/client.key"):
+    begin = time.monotonic()
+    result = box.sluice(*(command or ("ps",)), "--connect", connect, "--key", key)
+    assert time.monotonic() - begin < 3 * SLOW, result
+    return one_error(result, 2, pattern)
+
+
+def test_a_daemon_elsewhere_that_is_not_there(box):
+    box.sluice("keygen", "--out", "keys").ok()
+    for wrong in ("127.0.0.1:17400", "tcp://127.0.0.1", "tcp://:1", "tcp://x:0", "tcp://x:70000",
+                  "tcp://x:1/a", "tcp://[::1]:7"):
+        error = refused_quickly(box, "--connect: found .*wanted tcp://HOST:PORT", wrong)
+        assert wrong in error and "control bus" not in error, error
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        there = f"tcp://127.0.0.1:{port}"
+        for command in (("ps",), ("stats",), ("stop", "x"), ("stats", "x")):
+            # Bound, and nobody listens.
+            error = refused_quickly(box, "connection refused.*sluice-broker", there, *command)
+            assert "no job is running" not in error and "'x'" not in error, error
+            refused_quickly(box, "'nohost.invalid'.*(resolve|name server)",
+                            "tcp://nohost.invalid:7400", *command)
+        silent.listen(4)
+        begin = time.monotonic()
+        stopped = box.sluice("ps", "--connect", there, "--key", "keys/client.key")
+        one_error(stopped, 1, "takes connections and says nothing")
+        assert time.monotonic() - begin < 3.5 * SLOW, stopped
+    doctor = box.sluice("doctor", "--connect", there, "--key", "keys/client.key")
+    assert doctor.rc == 0 and "connection refused" in doctor.out, doctor
+
+
+def test_output_that_can_not_be_written(box):
+    for command in ("--help", "--version", "ps --help", "generate --help"):
+        shell = subprocess.run(
+            ["/bin/sh", "-c", f"'{BIN}/sluice' {command} >/dev/full"], env=box.environment(),
+            capture_output=True, text=True, timeout=30 * SLOW, check=False,
+        )
+        assert shell.returncode == 1 and "could not be written" in shell.stderr, (command, shell)
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, box, columns, *arguments, env=None):
+        self.text = ""
+        variables = box.environment({"TERM": "xterm", **(env or {})})
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(box.folder)
+            # The size is there before the command looks.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.execve(os.path.join(BIN, "sluice"), ["sluice", *map(str, arguments)], variables)
+
+    def resize(self, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self):
+        while select.select([self.fd], [], [], 0.05)[0]:
+            try:
+                self.text += os.read(self.fd, 1 << 16).decode()
+            except OSError:  # closed: it has ended
+                break
+        return self.text
+
+    def until(self, condition, seconds=20):
+        end = time.monotonic() + seconds * SLOW
+        while not condition(self.read()):
+            assert time.monotonic() < end, self.text
+
+    def wait(self):
+        while True:
+            self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+
+    def bars(self):
+        """What has been drawn over itself, without its colours."""
+        plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", self.text)
+        parts = re.split(r"[\r\n]+", plain)
+        return [part for part in parts if re.match(r"epoch +\d+/\d+ \[", part)]
+
+
+@timeout(90)
+def test_a_bar_that_fits_the_terminal(box):
+    path = job(box, "bar")
+    terminal = Terminal(box, 80, "run", path)
+    narrow = r"epoch    \d/1000 \[#*-*\] .*/s  loss [\d.]+  val [\d.]+  .* left$"
+    terminal.until(lambda _: any(re.match(narrow, bar) for bar in terminal.bars()))
+    assert all(len(bar) < 80 for bar in terminal.bars()), terminal.bars()
+    assert "\x1b[32m" in terminal.text
+    terminal.resize(140)
+    wide = (
+        r"epoch    \d/1000 \[[#-]{24}\] +\d+ %  .* batches/s  loss .*  accuracy .* ready  .* left$"
+    )
+    terminal.until(lambda _: any(re.match(wide, bar) for bar in terminal.bars()))
+    os.kill(terminal.pid, signal.SIGINT)
+    assert terminal.wait() == 130
+    assert terminal.text.endswith("runs/bar\r\n"), terminal.text[-300:]
+    for name, env in (("mono", {"NO_COLOR": "1"}), ("dumb", {"TERM": "dumb"})):
+        terminal = Terminal(box, 100, "run", job(box, name), env=env)
+        terminal.until(lambda text: re.search(r"epoch +2/1000 +loss", text))
+        os.kill(terminal.pid, signal.SIGINT)
+        assert terminal.wait() == 130
+        assert "\x1b[3" not in terminal.text and bool(terminal.bars()) == (name == "mono")
+
+
+@timeout(90)
+def test_lines_fit_a_narrow_terminal(box):
+    running = start_run(box, "narrow")
+    terminal = Terminal(box, 60, "stats", "narrow", "-n", "3")
+    assert terminal.wait() == 0
+    lines = terminal.text.replace("\r", "").splitlines()
+    head = [line for line in lines if line.startswith("narrow  epoch ")]
+    assert len(head) == 3 and "  loss " in head[-1], lines
+    assert all(len(line) <= 60 and not line.endswith("accurac") for line in lines), lines
+    # What limits it has lines of its own, once as long as it is the same.
+    assert 1 <= sum(line.startswith("   limit   ") for line in lines) <= 3, lines
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+@timeout(90)
+def test_the_list_on_a_narrow_terminal(box):
+    daemon = Daemon(box)
+    for name in ("first", "second"):
+        daemon.do("submit", job(box, name), "-d").ok()
+    terminal = Terminal(box, 80, "ps", env=daemon.env)
+    assert terminal.wait() == 0
+    text = terminal.text.replace("\r", "")
+    waits = r"^ *2 +second +queued.*\n     number 1 in the queue: waits for core"
+    assert re.search(waits, text, re.M), text
+    assert "'first' has" in " ".join(text.split()) and max(map(len, text.splitlines())) <= 80, text
+    rule = re.search(r"^-+$", daemon.do("ps").ok().out, re.M).group()
+    assert len(rule) < 80, rule
+    daemon.do("stop", "first", "second").ok()
+    assert daemon.stop().rc == 0
+
+
+def test_words_that_are_nearly_right(box):
+    one_error(box.sluice("scale", "x", "sampler=2"), 2, "did you mean 'samplers=2'")
+    one_error(box.sluice("scale", "x", "trainers", "3"), 2, "did you mean 'trainers=3'")
+    one_error(box.sluice("scale", "samplers=2", "x"), 2, "did you mean 'sluice scale x samplers=2'")
+    one_error(box.sluice("scale", "x"), 2, "'sluice scale x samplers=2'")
+    one_error(box.sluice("wait", "x", "--timeout", "abc"), 2, "'abc': wanted whole seconds")
+    assert box.sluice("version").ok().out == box.sluice("--version").ok().out
+
+
+def test_the_page_of_a_run(box):
+    running = box.start("run", job(box, "shown"), "--http", "0")
+    running.until(lambda: "http://" in running.output()[1], "the page's address")
+    url = re.search(r"http://127\.0\.0\.1:\d+/", running.output()[1]).group()
+    with urllib.request.urlopen(url + "api/jobs", timeout=10) as answer:
+        names = [entry["name"] for entry in json.load(answer)["jobs"]]
+    assert names == ["shown"], names
+    running.interrupt()
+    assert running.wait(10).rc == 130
+    refused = box.sluice("run", job(box, "bad"), "--http", "words")
+    assert refused.rc == 2 and "'words'" in refused.err, refused
+    one_error(box.sluice("run", job(box, "bad"), "--http-token", "f"), 2, "without --http")
+    assert not os.path.exists(box.path("runs/bad"))
+
+
+# ---- the daemon ---------------------------------------------------------------------------------
+
+
+@timeout(90)
+def test_submit_queue_and_end(box):
+    daemon = Daemon(box)
+    entry = daemon.do("submit", job(box, "first"), "--detach", "-o", "json").ok().json()
+    assert list(entry)[0] == "schema" and entry["schema"] == "sluice.job/1", entry
+    assert entry["id"] == "1" and entry["name"] == "first", entry
+    assert entry["output"] == box.path("runs/first"), entry
+    second = daemon.do("submit", job(box, "second"), "--detach").ok()
+    assert second.out == "2\n" and "job 1 'first'" in second.err, second
+    daemon.until_state("first", "running")
+    shown = daemon.do("ps").ok().out
+    assert re.search(r"^ *1 +first +running", shown, re.M), shown
+    assert re.search(r"^ *2 +second +queued.*number 1 in the queue.*'first'", shown, re.M), shown
+    one_error(daemon.do("stats", "second"), 1, "does not run yet.*queued")
+    following = daemon.background("logs", "second", "--follow")
+    daemon.do("stop", "1").ok()  # by number
+    daemon.until_state("second", "running")
+    following.until(lambda: "all workers are ready" in following.output()[0], "its log")
+    one_error(daemon.do("stop", "first"), 1, "over.*stopped")
+    one_error(daemon.do("stats", "first"), 1, "over.*stopped")
+    assert daemon.do("wait", "first").rc == 130
+    daemon.do("stop", "second", "--detach").ok()
+    assert daemon.do("wait", "second").rc == 130
+    assert following.wait(5).rc == 0
+    assert daemon.stop().rc == 0
+
+
+@timeout(60)
+def test_what_can_not_be_is_refused_with_the_reason(box):
+    daemon = Daemon(box)
+    first = job(box, "first")
+    daemon.do("submit", first, "-d").ok()
+    # Once its broker holds the directory, the command itself sees that before the daemon is asked.
+    held = "output: '.*' is in use by a job that is running, job 1 'first'"
+    one_error(daemon.do("submit", first, "-d"), 2, f"job 1 is called 'first' too|{held}")
+    other = daemon.do("submit", first, "-d", "--set", "name=other")
+    one_error(other, 2, f"output: job 1 'first'|{held}")
+    daemon.do("submit", job(box, "waits"), "-d").ok()
+    for command in (("pause",), ("scale", "trainers=1"), ("trace", "-o", box.path("t.json"))):
+        refused = daemon.do(command[0], "waits", *command[1:])
+        one_error(refused, 1, "does not run yet.*waits for core .*'first'")
+    assert not os.path.exists(box.path("t.json"))
+    daemon.do("stop", "first", "waits").ok()
+    for command in ("stop", "pause"):
+        error = one_error(daemon.do(command, "waits"), 1, "'waits'.* is over")
+        assert error.count("'waits'") == 1, error
+    assert "'sluice resume 2' lets it go on" in daemon.do("pause", "waits").errors()[0]
+    one_error(daemon.do("scale", "waits", "trainers=1"), 1, "is over")
+    assert daemon.stop().rc == 0
+
+
+@timeout(90)
+def test_looking_on_shows_what_run_shows(box):
+    daemon = Daemon(box)
+    done = daemon.do("submit", job(box, "done", epochs=2, throttle={"train": 0.01}), "--report",
+                     "done.report.json").ok()
+    assert "done: done in " in done.out and re.search(r"epoch +2/2 +loss", done.err), done
+    assert read_json(box.path("done.report.json"))["status"] == "done"
+    report = daemon.do("submit", job(box, "asjson", epochs=1, throttle={"train": 0.01}), "-q", "-o",
+                       "json").ok()
+    assert report.json()["job"] == "asjson" and not report.err, report
+    # What can not run is refused before it waits, with the words of `run`.
+    bad = job(box, "bad", **{"sampler.fanout": [5]})
+    error = one_error(daemon.do("submit", bad), 2, "fanout")
+    assert error == box.sluice("run", bad).errors()[0]
+    one_error(daemon.do("submit", job(box, "again", output="runs/done", epochs=2)), 2,
+              "finished after 2 epochs")
+    assert set(daemon.jobs()) == {"done", "asjson"}
+    assert daemon.stop().rc == 0
+
+
+@timeout(90)
+def test_ctrl_c_ends_the_looking_on_only(box):
+    daemon = Daemon(box)
+    looking = daemon.background("submit", job(box, "on"))
+    looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress", 30)
+    looking.interrupt()
+    error = one_error(looking.wait(5), 130, "goes on.*sluice logs -f 1.*sluice stop 1")
+    assert "'on'" in error
+    time.sleep(0.5)
+    assert daemon.state("on") == "running"
+    # Following by number, by name and by directory; a second look does not disturb the first.
+    for word in ("1", "on", "runs/on"):
+        assert daemon.do("stats", word, "-n", "1", "-o", "json").ok().json()["id"] == "1"
+    daemon.do("pause", "on").ok()
+    assert daemon.state("on") == "paused"
+    daemon.do("resume", "on").ok()
+    daemon.until_state("on", "running")
+    daemon.do("stop", "on").ok()
+    daemon.do("resume", "on").ok()  # from its checkpoint
+    daemon.until_state("on", "running")
+    assert "going on from" in daemon.do("logs", "on").ok().out
+    daemon.do("stop", "on").ok()
+    assert daemon.stop().rc == 0
+
+
+@timeout(60)
+def test_a_daemon_and_a_run_side_by_side(box):
+    daemon = Daemon(box)
+    running = start_run(box, "mine")
+    daemon.do("submit", job(box, "theirs"), "-d").ok()
+    daemon.until_state("theirs", "running")
+    listed = daemon.do("ps", "-o", "json").ok().json()["jobs"]
+    mine = [e for e in listed if e["output"] == box.path("runs/mine")]
+    assert len(mine) == 1 and mine[0]["id"] is None and mine[0]["samplers"] == 1, listed
+    assert daemon.do("stats", "mine", "-o", "json").ok().json()["job"] == "mine"
+    assert daemon.do("stats", "theirs", "-o", "json").ok().json()["job"] == "theirs"
+    following = daemon.background("stats", "--follow", "-o", "json")
+    following.until(
+        lambda: {"mine", "theirs"} <= {line["job"] for line in json_lines(following)}, "both"
+    )
+    one_error(daemon.do("stats", "thiers"), 2, "did you mean 'theirs' .job 1, running")
+    # The daemon's name is taken by a job of `sluice run`: told apart by number and directory.
+    twin = start_run(box, "theirs", output="runs/twin")
+    error = one_error(daemon.do("pause", "theirs"), 2, "2 jobs are called so.*number")
+    assert "job 1" in error and "runs/twin" in error, error
+    daemon.do("pause", "1").ok()
+    assert daemon.state("theirs") == "paused"
+    for each in (running, twin):
+        each.interrupt()
+        each.wait(10)
+    daemon.kill()
+    assert following.wait(10).rc == 1 and "has gone" in following.output()[1]
+    box.gone_within(20)
+
+
+@timeout(60)
+def test_a_daemon_that_was_killed_and_one_that_does_not_answer(box):
+    daemon = Daemon(box)
+    pid = daemon.running.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    error = one_error(daemon.do("stats", "x"), 1, "does not answer within 5 s")
+    assert str(pid) in error, error
+    os.kill(pid, signal.SIGCONT)
+    daemon.kill()
+    error = one_error(daemon.do("stats", "x"), 2, r"daemon \(process \d+\) that used .* is gone")
+    assert str(pid) in error, error
+    error = one_error(daemon.do("submit", job(box, "x")), 2, "is gone: start one with")
+    assert "sluice-broker" in error, error
+    daemon.start()
+    assert daemon.stop().rc == 0
+
+
+def test_a_daemon_of_another_version(box):
+    """Whoever holds the lock of a runtime directory is its daemon."""
+    folder = box.path("rt")
+    os.mkdir(folder, 0o700)
+    with open(os.path.join(folder, "daemon.lock"), "w") as lock:
+        lock.write(f"{os.getpid()} 99 9.9.9\n")
+        lock.flush()
+        whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(lock, 37, whole)  # F_OFD_SETLK
+        error = one_error(box.sluice("ps", "--runtime-dir", folder), 2, "protocol 99")
+        assert "9.9.9" in error and "after an upgrade" in error, error
+    one_error(box.sluice("submit", job(box, "x"), "--runtime-dir", folder), 2, "is gone")
+    os.chmod(folder, 0o755)
+    one_error(box.sluice("submit", job(box, "x"), "--runtime-dir", folder), 2, "chmod 700")
+
+
+@timeout(60)
+def test_a_daemon_over_the_network(box):
+    box.sluice("keygen", "--out", "keys").ok()
+    box.sluice("keygen", "--out", "others").ok()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    daemon = Daemon(box, "--listen", f"tcp://127.0.0.1:{port}", "--keys", "keys/daemon.key")
+    there = ("--connect", f"tcp://127.0.0.1:{port}", "--key", "keys/client.key")
+    box.sluice("submit", job(box, "far"), "--detach", *there).ok()
+    box.sluice("stats", "far", "--follow", "-n", "2", *there).ok()
+    one_error(box.sluice("logs", "far", *there), 2, "files on the daemon's machine")
+    following = box.start("stats", "far", "--follow", *there)
+    box.sluice("stop", "far", *there).ok()
+    assert following.wait(10).rc == 0
+    address = f"tcp://127.0.0.1:{port}"
+    assert f"at {address}" in box.sluice("doctor", *there).ok().out
+    box.sluice("ps", "--connect", f"tcp://localhost:{port}", "--key", "keys/client.key").ok()
+    refused_quickly(box, "wrong key", address, key="others/client.key")
+    # The right daemon's key, and a client that is not in its list.
+    box.sluice("keygen", "--out", "keys", "--client", "late").ok()
+    refused_quickly(box, "does not know the key of 'keys/late.key'", address, key="keys/late.key")
+    refused_quickly(box, "the daemon's keys; wanted a client's", address, key="keys/daemon.key")
+    assert daemon.stop().rc == 0
+
+
+@timeout(60)
+def test_the_queue_moves_before_who_looks_on(box):
+    daemon = Daemon(box)
+    for name in ("one", "two"):
+        daemon.do("submit", job(box, name), "-d").ok()
+    looking = daemon.background("submit", job(box, "three"))
+    looking.until(lambda: "number 2 in the queue" in looking.output()[1], "its place")
+    daemon.do("stop", "two").ok()
+    looking.until(lambda: "number 1 in the queue" in looking.output()[1], "its new place")
+    daemon.do("stop", "one").ok()
+    looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
+    # Somebody else stops it: who looks on learns why, with the status of `run`.
+    daemon.do("stop", "three").ok()
+    one_error(looking.wait(5), 130, "'three': stopped by the user.*runs/three")
+    looking = daemon.background("submit", job(box, "four"))
+    looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
+    daemon.kill()
+    one_error(looking.wait(10), 1, "the daemon of .* has gone")
+    box.gone_within(20)
+
+
+@cases("ps", "stats", "stop", "pause", "resume", "wait", "logs", "submit", "run")
+def test_help_has_an_example(box, command):
+    text = box.sluice(command, "--help").ok().out
+    assert f"usage: sluice {command}" in text, text
+    assert re.search(rf"^Example:\n.*sluice {command}", text, re.M), text
+    assert "--output" in text, text
+    assert all(len(line) <= 110 for line in text.splitlines()), text

@@ -1,0 +1,101 @@
+"""scripts/sluice.sbatch under a `scontrol` that only notes what it is told."""
+
+import os
+import signal
+import subprocess
+
+from harness import BIN, ROOT, SLOW, Running, read_json, small_job
+
+SCRIPT = os.path.join(ROOT, "scripts", "sluice.sbatch")
+
+
+def batch_shell(box, job, *arguments):
+    """The script as Slurm starts it; `told` gets what scontrol was asked."""
+    tools = box.path("tools")
+    os.makedirs(tools, exist_ok=True)
+    with open(os.path.join(tools, "scontrol"), "w") as file:
+        file.write(f'#!/bin/sh\necho "$@" >>{box.path("told")}\n')
+    os.chmod(os.path.join(tools, "scontrol"), 0o755)
+    env = box.environment({"PATH": f"{tools}:{BIN}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711"})
+    return Running(box, ["/bin/bash", SCRIPT, job, *arguments], env)
+
+
+def told(box):
+    try:
+        with open(box.path("told")) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def epochs(box, n):
+    def check():
+        try:
+            with open(box.path("runs/job/metrics.jsonl")) as file:
+                return file.read().count("\n") >= n
+        except FileNotFoundError:
+            return False
+
+    return check
+
+
+def slow_job(box, **changes):
+    throttle = {"sample": 0.001, "train": 0.01 * SLOW}
+    return small_job(box.shared_dataset("small"), throttle=throttle, epochs=8, **changes)
+
+
+def test_preempted_requeued_and_gone_on_with_to_the_end(box):
+    job = box.job(slow_job(box))
+    shell = batch_shell(box, job)
+    shell.until(epochs(box, 2), "two epochs")
+    # --signal=B: to the batch shell and nobody else.
+    os.kill(shell.process.pid, signal.SIGUSR1)
+    result = shell.wait()
+    assert result.rc == 0, str(result)
+    assert told(box) == ["requeue 4711"] and "queued again as job 4711" in result.out, str(result)
+    assert os.listdir(box.path("runs/job/checkpoints"))
+    assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+    # The same command again, as Slurm does it.
+    result = batch_shell(box, job).wait()
+    assert result.rc == 0 and "going on from update" in result.err, str(result)
+    report = read_json(box.path("runs/job/report.json"))
+    assert report["status"] == "done" and len(report["resumes"]) == 1
+    assert told(box) == ["requeue 4711"]
+    # As if nothing had happened.
+    alone, wanted = box.run(dict(slow_job(box), throttle={}, output="runs/alone"), name="alone")
+    alone.ok()
+    assert report["params_sha256"] == wanted["params_sha256"]
+
+
+def test_cancelled_is_stopped_for_good(box):
+    shell = batch_shell(box, box.job(slow_job(box)))
+    shell.until(epochs(box, 1), "an epoch")
+    os.kill(shell.process.pid, signal.SIGTERM)
+    result = shell.wait()
+    assert result.rc == 130 and told(box) == [], str(result)
+
+
+def test_a_job_that_fails_is_not_queued_again(box):
+    result = batch_shell(box, box.job({"name": "nothing"})).wait()
+    assert result.rc == 2 and told(box) == [], str(result)
+    assert len(result.errors()) == 1, str(result)
+    result = batch_shell(box, "").wait()
+    assert result.rc == 2, str(result)
+
+
+def test_options_reach_the_run(box):
+    changes = ["--set", "epochs=1", "--set", "throttle={}"]
+    result = batch_shell(box, box.job(slow_job(box)), *changes).wait()
+    assert result.rc == 0, str(result)
+    assert len(read_json(box.path("runs/job/report.json"))["epochs"]) == 1
+
+
+def test_the_directives_are_whole(box):
+    with open(SCRIPT) as file:
+        lines = file.read().splitlines()
+    at = [i for i, line in enumerate(lines) if line.startswith("#SBATCH ")]
+    for wanted in ("--signal=B:USR1@120", "--requeue", "--open-mode=append"):
+        assert f"#SBATCH {wanted}" in lines
+    # Slurm reads no directives after the first command.
+    assert max(at) < next(i for i, line in enumerate(lines) if line and line[0] != "#")
+    assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0

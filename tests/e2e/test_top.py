@@ -1,0 +1,324 @@
+"""`sluice top`: the picture, the keys, and a terminal that is as it was afterwards."""
+
+import os
+import re
+import signal
+import time
+
+from harness import CORES, SLOW, Daemon, cases, read_json, small_job, timeout
+from terminal import Terminal
+
+UTF8 = {"LC_ALL": "C.UTF-8"}
+
+
+def job(box, /, **changes):
+    """One that runs until it is stopped, slowly."""
+    return small_job(
+        box.shared_dataset("small"),
+        **{
+            "name": "live",
+            "epochs": 100000,
+            "sampler.batch_size": 48,
+            "updates.batches_per_update": 4,
+            "throttle": {"sample": 0.004, "train": 0.02, "standby": 0.02},
+            "evaluate": {"every": 1, "fanout": "full"},
+            **changes,
+        },
+    )
+
+
+def start(box, /, **changes):
+    arguments = ["run", box.job(job(box, **changes)), "--report", box.path("report.json")]
+    running = box.start(*arguments)
+    first_epoch(running, box.path("runs/job"))
+    return running
+
+
+def first_epoch(running, run):
+    metrics = os.path.join(run, "metrics.jsonl")
+    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")
+
+
+def live(box):
+    """The job of start(), whatever else runs on this machine."""
+    return box.path("runs/job")
+
+
+def stop(box, running):
+    running.interrupt()
+    assert running.wait(15).rc == 130
+    return read_json(box.path("report.json"))
+
+
+def fits(text, columns, rows):
+    lines = text.rstrip("\n").split("\n")
+    assert len(lines) <= rows, text
+    assert max(len(line) for line in lines) <= columns, text
+
+
+# ---- one picture --------------------------------------------------------------------------------
+
+
+@timeout(60)
+def test_once_prints_a_picture_as_text(box):
+    running = start(box)
+    result = box.sluice("top", live(box), "--once").ok()
+    fits(result.out, 80, 24)
+    assert result.out.isascii() and "\x1b" not in result.out and not result.err, str(result)
+    for words in ("live", "running", "1 sampler", "queue", "1 trainer", "loss ", "0 sampler"):
+        assert words in result.out, (words, str(result))
+    env = {"COLUMNS": "160", "LINES": "50", **UTF8}
+    large = box.sluice("top", live(box), "--once", env=env).ok()
+    fits(large.out, 160, 50)
+    assert "╭─ 1 sampler " in large.out and "accuracy" in large.out, str(large)
+    assert result.seconds < 5 * SLOW, str(result)
+    stop(box, running)
+
+
+@timeout(60)
+def test_once_lists_jobs_where_several_run(box):
+    one = box.start("run", box.job(job(box, name="one", output="runs/one"), "one.json"))
+    two = box.start("run", box.job(job(box, name="two", output="runs/two"), "two.json"))
+    for name, running in (("one", one), ("two", two)):
+        first_epoch(running, box.path(f"runs/{name}"))
+    result = box.sluice("top", "--once").ok()
+    assert "one " in result.out and "two " in result.out, str(result)
+    for running in (one, two):
+        running.interrupt()
+        assert running.wait(15).rc == 130
+
+
+@timeout(60)
+def test_without_a_job_it_says_so(box):
+    others = box.sluice("ps", "-o", "json").json()["jobs"]  # of whoever works on this machine
+    for arguments in (["top", "nowhere", "--once"], ["top", "nowhere"], ["top", "--once"]):
+        if "nowhere" not in arguments and others:
+            continue
+        result = box.sluice(*arguments)
+        assert result.rc == 2 and len(result.errors()) == 1 and not result.out, str(result)
+        assert "no daemon runs" in result.err and "sluice run" in result.err, str(result)
+
+
+@timeout(60)
+def test_without_a_terminal_it_says_what_to_do(box):
+    running = start(box)
+    result = box.sluice("top", live(box))
+    assert result.rc in (1, 2) and not result.out, str(result)
+    assert "--once" in result.err and "stats --follow" in result.err, str(result)
+    odd = Terminal(box, "top", live(box), term="no-such-terminal")
+    assert odd.wait() in (1, 2), odd.screen()
+    assert "TERM 'no-such-terminal'" in odd.raw and "--once" in odd.raw, odd.raw
+    odd.assert_restored()
+    odd.close()
+    stop(box, running)
+
+
+# ---- at the keyboard ----------------------------------------------------------------------------
+
+
+@timeout(90)
+def test_keys_scale_the_job(box):
+    running = start(box, **{"allocation": {"samplers": 1, "trainers": 3}})
+    top = Terminal(box, "top", live(box))
+    # A frame comes in pieces, and the first one has no figures yet.
+    screen = top.until(lambda s: "1 sampler : 3 trainers" in s and "Bottleneck" in s)
+    fits(screen, 80, 24)
+    assert screen.isascii(), screen
+    top.press("+")
+    top.until("Change to 2 samplers and 2 trainers?")
+    top.until(lambda s: "asking" not in s)  # the job's own answer
+    top.press("n")
+    top.until("nothing was changed")
+    top.press("+")
+    top.until("Change to 2 samplers and 2 trainers?")
+    top.press("y")
+    top.until("2 samplers and 2 trainers work now")
+    top.until("2 samplers : 2 trainers")
+    assert (len(box.processes("sampler")), len(box.processes("trainer"))) >= (2, 2)
+    top.press("-")
+    top.until("Change to 1 sampler and 3 trainers?")
+    top.press("\r")
+    top.until("1 sampler : 3 trainers")
+    top.press("q")
+    assert top.wait() == 0
+    top.assert_restored()
+    top.close()
+    scales = [s for s in stop(box, running)["scales"] if s["by"] == "user"]
+    assert [s["to"] for s in scales] == [
+        {"samplers": 2, "trainers": 2},
+        {"samplers": 1, "trainers": 3},
+    ], scales
+
+
+@timeout(60)
+def test_keys_pause_and_change_the_view(box):
+    running = start(box)
+    top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
+    top.until("╭─ 1 sampler ")
+    assert top.grid.alternate, "curses uses the other screen"
+    top.press("p")
+    top.until(" paused ")
+    top.press("p")
+    top.until(" running ")
+    top.press("2")
+    top.until("trainer 0")
+    top.press("3")
+    top.until("evaluate")
+    top.press("4")
+    top.until("what happened")
+    top.press("1")
+    top.until(lambda s: re.search(r"\d resume ", s))  # the newest event that is no epoch's
+    top.press("4")
+    top.until("what happened")
+    top.press("\t")
+    top.until("sluice run")
+    top.press("h")
+    top.until("any key goes back")
+    top.press("x")
+    top.until(lambda s: "any key goes back" not in s)
+    top.press("q")
+    assert top.wait() == 0
+    top.assert_restored()
+    top.close()
+    stop(box, running)
+
+
+@timeout(60)
+def test_the_picture_follows_the_size(box):
+    running = start(box)
+    top = Terminal(box, "top", live(box))
+    top.until("+- 1 sampler -")
+    for columns, rows, words in (
+        (160, 50, "the last"),
+        (30, 6, "q quit"),
+        (60, 15, "Bottleneck"),
+        (1, 1, ""),
+        (200, 60, "updates/s"),
+        (80, 24, "+- 1 sampler -"),
+    ):
+        top.resize(columns, rows)
+        fits(top.until(words), columns, rows)
+        time.sleep(0.3)
+        assert top.process.poll() is None, top.raw[-2000:]
+    top.press("q")
+    assert top.wait() == 0
+    top.assert_restored()
+    top.close()
+    stop(box, running)
+
+
+@timeout(60)
+def test_no_color_has_no_colours(box):
+    running = start(box)
+    for options, env, coloured in (
+        ([], {}, True),
+        (["--no-color"], {}, False),
+        ([], {"NO_COLOR": "1"}, False),
+    ):
+        top = Terminal(box, "top", live(box), *options, term="xterm-256color", env={**UTF8, **env})
+        top.until("1 sampler")
+        top.press("q")
+        assert top.wait() == 0
+        assert ("\x1b[38;5;33m" in top.raw) == coloured, (options, env)
+        top.close()
+    stop(box, running)
+
+
+@timeout(60)
+@cases(signal.SIGINT, signal.SIGTERM)
+def test_a_signal_leaves_a_clean_terminal(box, number):
+    running = start(box)
+    top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
+    top.until("1 sampler")
+    assert top.grid.alternate
+    top.signal(number)
+    assert top.wait() == 130
+    top.assert_restored()
+    top.close()
+    stop(box, running)
+
+
+@timeout(60)
+def test_it_costs_next_to_nothing(box):
+    running = start(box)
+    top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
+    top.until("1 sampler")
+
+    def ticks():
+        with open(f"/proc/{top.process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        top.read(0.1)
+    share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / 3
+    assert share < 0.05 * SLOW, f"{share:.1%} of a core"
+    top.press("q")
+    assert top.wait() == 0
+    top.close()
+    stop(box, running)
+
+
+# ---- when things end ----------------------------------------------------------------------------
+
+
+@timeout(60)
+def test_the_end_of_the_job_stays_on_the_screen(box):
+    running = start(box)
+    top = Terminal(box, "top", live(box))
+    top.until("1 sampler")
+    stop(box, running)
+    top.until(" stopped ")
+    time.sleep(1)
+    top.press("+")
+    top.until("the job is over")
+    assert top.process.poll() is None
+    top.press("q")
+    assert top.wait() == 0
+    top.assert_restored()
+    top.close()
+
+
+@timeout(60)
+def test_a_broker_that_dies_is_an_error(box):
+    running = start(box)
+    top = Terminal(box, "top", live(box))
+    top.until("1 sampler")
+    for pid in box.processes("broker"):
+        os.kill(pid, signal.SIGKILL)
+    assert top.wait() == 1
+    top.assert_restored()
+    assert "sluice: " in top.raw and "ended" in top.raw, top.raw[-500:]
+    top.close()
+    assert running.wait(15).rc == 1
+
+
+@timeout(90)
+def test_jobs_of_a_daemon_are_listed_and_opened(box):
+    daemon = Daemon(box)
+    devices = [{"kind": "cpu", "cores": str(CORES[0])}] * 2
+    for name in ("first", "second"):
+        config = job(box, name=name, output=f"runs/{name}", devices=devices)
+        daemon.do("submit", box.job(config, f"{name}.json"), "--detach").ok()
+    daemon.until_state("first", "running")
+    queued = daemon.do("top", "second", "--once").ok()
+    assert "queued" in queued.out and "first" in queued.out, str(queued)  # whom it waits for
+    top = Terminal(box, "top", "second", env=daemon.env)
+    top.until(" queued ")
+    top.press("5")
+    top.until("second: waits for")
+    top.press("k")
+    top.until("runs/first")
+    top.press("\r")
+    top.until("1 sampler : 1 trainer")
+    daemon.do("stop", "first").ok()
+    top.until(" stopped ")
+    top.press("5")
+    top.until(lambda s: "second" in s and "running" in s)
+    daemon.kill()
+    assert top.wait() == 1, top.screen()
+    top.assert_restored()
+    assert "the daemon" in top.raw and "has gone" in top.raw, top.raw[-500:]
+    top.close()

@@ -1,0 +1,360 @@
+"""`sluice trace`: a file that Perfetto opens, in which every batch is exactly once."""
+
+import bisect
+import collections
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+
+from harness import BIN, Daemon, cases, cpu_devices, not_under, read_json, small_job, timeout
+
+BATCHES = 16  # of an epoch: 750 training vertices, 48 a batch
+SLACK = 0.0015  # microseconds: times are rounded down to a nanosecond
+
+
+def job(box, /, **changes):
+    return small_job(
+        box.shared_dataset("small"),
+        **{
+            "name": "traced",
+            "epochs": 6,
+            "sampler.batch_size": 48,
+            "updates.batches_per_update": 4,
+            "throttle": {"sample": 0.004, "train": 0.02, "standby": 0.02},
+            **changes,
+        },
+    )
+
+
+def start(box, config):
+    running = box.start("run", box.job(config), "--report", box.path("report.json"))
+    running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
+    return running
+
+
+def batch_of(event):
+    return event["args"]["epoch"], event["args"]["batch"]
+
+
+def assert_nested(slices):
+    """Slices of one thread lie one after the other or one inside the other."""
+    open_ends = []
+    for e in sorted(slices, key=lambda e: (e["ts"], -e["dur"])):
+        while open_ends and open_ends[-1] <= e["ts"] + SLACK:
+            open_ends.pop()
+        end = e["ts"] + e["dur"]
+        assert not open_ends or end <= open_ends[-1] + SLACK, e
+        open_ends.append(end)
+
+
+def check_trace(path, seconds):
+    """What makes a trace valid, whatever it is of. Returns its events by (phase, name)."""
+    trace = read_json(path)
+    assert trace["otherData"]["schema"] == "sluice.trace/1", trace["otherData"]
+    found = collections.defaultdict(list)
+    threads, processes = set(), set()
+    for e in trace["traceEvents"]:
+        found[e["ph"], e["name"]].append(e)
+        if e["name"] == "thread_name":
+            threads.add((e["pid"], e["tid"]))
+        elif e["name"] == "process_name":
+            processes.add(e["pid"])
+        if e["ph"] != "M":
+            assert 0 <= e["ts"] <= seconds * 1e6, e
+    tracks = collections.defaultdict(list)
+    for (phase, _), events in found.items():
+        for e in events if phase == "X" else []:
+            assert e["dur"] >= 0, e
+            assert (e["pid"], e["tid"]) in threads and e["pid"] in processes, e
+            tracks[e["pid"], e["tid"]].append(e)
+    for slices in tracks.values():
+        assert_nested(slices)
+    check_arrows(found, tracks)
+    check_queue(found)
+    return found
+
+
+def check_arrows(found, tracks):
+    """Each has a beginning, a middle and an end, in this order, each inside a slice."""
+    ends = {phase: {e["id"]: e for e in found[phase, "batch"]} for phase in "stf"}
+    for phase in "stf":
+        assert len(ends[phase]) == len(found[phase, "batch"]), f"{phase} twice"
+    assert ends["s"].keys() == ends["t"].keys() == ends["f"].keys()
+    for id, s in ends["s"].items():
+        assert s["ts"] <= ends["t"][id]["ts"] <= ends["f"][id]["ts"], s
+    for phase, name in (("s", "sample"), ("t", "extract"), ("f", "train evaluate")):
+        inside = {
+            track: sorted(
+                (e["ts"], e["ts"] + e["dur"]) for e in slices if e["name"] in name.split()
+            )
+            for track, slices in tracks.items()
+        }
+        for e in ends[phase].values():
+            spans = inside[e["pid"], e["tid"]]
+            a, b = spans[bisect.bisect_right(spans, (e["ts"], float("inf"))) - 1]
+            assert a <= e["ts"] <= b, e
+
+
+def check_queue(found):
+    begin = {e["id"]: e["ts"] for e in found["b", "queued"]}
+    end = {e["id"]: e["ts"] for e in found["e", "queued"]}
+    assert len(begin) == len(found["b", "queued"]) and begin.keys() == end.keys()
+    for id, ts in begin.items():
+        assert ts <= end[id], id
+
+
+def expect_epochs(found, report, complete):
+    """Batches of these epochs are all there, once, with what the report says of them."""
+    for name in ("sample", "extract", "train"):
+        counts = collections.Counter(batch_of(e) for e in found["X", name])
+        for epoch in complete:
+            got = {b: n for (e, b), n in counts.items() if e == epoch}
+            if name == "train":
+                assert got == {b: 1 for b in range(BATCHES)}, (name, epoch, got)
+            else:  # of evaluation too, where that samples
+                assert got.keys() >= set(range(BATCHES)), (name, epoch, got)
+    for epoch in complete:
+        entry = report["epochs"][epoch]
+        drawn = [e["args"] for e in found["X", "sample"] if e["args"]["epoch"] == epoch]
+        assert sum(a["edges"] for a in drawn) == entry["sampled_edges"], entry
+        assert sum(a["input_nodes"] for a in drawn) == entry["input_nodes"], entry
+        trained = [e for e in found["X", "train"] if e["args"]["epoch"] == epoch]
+        seconds = sum(e["dur"] for e in trained) * 1e-6
+        applied = [e for e in found["X", "apply"] if e["args"]["epoch"] == epoch]
+        seconds += sum(e["dur"] for e in applied) * 1e-6
+        stage = entry["stages"]["train"]
+        assert abs(seconds - stage["seconds"]) < 1e-5 * BATCHES, (seconds, stage)
+
+
+KINDS = {
+    "ordered": {},
+    "switching": {"allocation.switching": True},
+    "async": {"updates": {"mode": "async", "staleness": 2}},
+    "cache": {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}},
+    "oracle": {"cache": {"policy": "optimal", "ratio": 0.3}},
+    "sampled-evaluation": {"evaluate": {"every": 1, "fanout": [5, 5]}},
+    "one-device": {"devices": cpu_devices(1), "allocation": {"switching": True}},
+}
+
+
+@timeout(120)
+@cases(*KINDS)
+def test_a_trace_until_the_job_ends(box, kind):
+    running = start(box, job(box, **KINDS[kind]))
+    done = box.sluice("trace", "traced", "--seconds", "60", "-o", "t.json").ok()
+    assert re.search(r"t\.json: \d+ events of .* open it at https://ui\.perfetto\.dev", done.out)
+    assert "the job ended" in done.out, str(done)
+    running.wait(60).ok()
+    report = read_json(box.path("report.json"))
+    found = check_trace(box.path("t.json"), 60)
+    first = min(e["args"]["epoch"] for e in found["X", "train"])
+    assert first <= 3, first
+    if kind != "sampled-evaluation":
+        expect_epochs(found, report, range(first + 2, 6))
+    per_epoch = BATCHES if kind == "async" else BATCHES // 4
+    applied = collections.Counter(e["args"]["epoch"] for e in found["X", "apply"])
+    assert applied[5] == per_epoch, applied
+    assert found["X", "evaluate"], "no evaluation"
+    assert found["C", "version"][-1]["args"]["version"] == 6 * per_epoch
+    if kind == "cache":
+        rates = [e["args"]["hit_rate"] for e in found["X", "extract"] if batch_of(e)[0] == 5]
+        assert 0 < sum(rates) / len(rates) < 1, rates
+    if kind == "switching":
+        assert any(e["args"].get("standby") for e in found["X", "train"])
+
+
+@timeout(60)
+def test_a_trace_of_some_seconds(box):
+    """In the middle of a long job: the threads are busy as the throttle says."""
+    running = start(box, job(box, epochs=100000, **{"evaluate.every": 0}))
+    box.sluice("trace", "traced", "-s", "2", "--out", "t.json").ok()
+    found = check_trace(box.path("t.json"), 2.5)
+    train = found["X", "train"]
+    inner = [e for e in train if e["ts"] > 0]
+    assert all(e["dur"] >= 19e3 for e in inner), min(e["dur"] for e in inner)
+    assert len(train) > 40, len(train)
+    last = max(e["ts"] + e["dur"] for e in train)
+    assert last > 1.8e6, last
+    # Another one follows; the job is none the worse.
+    box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    check_trace(box.path("u.json"), 0.7)
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+@timeout(60)
+def test_interrupted_it_keeps_what_there_is(box):
+    running = start(box, job(box, epochs=100000))
+    tracing = box.start("trace", "traced", "--seconds", "60", "-o", "t.json")
+    tracing.until(lambda: " events, " in tracing.output()[1], "progress")
+    time.sleep(1)
+    tracing.interrupt()
+    done = tracing.wait(10).ok()
+    assert "ended by the client" in done.out, str(done)
+    assert check_trace(box.path("t.json"), 20)["X", "train"]
+    # At once another one can be made.
+    box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+def refused(result, rc, *parts):
+    assert result.rc == rc, str(result)
+    assert len(result.errors()) == 1, str(result)
+    for part in parts:
+        assert part in result.errors()[0], str(result)
+
+
+@timeout(60)
+def test_what_can_not_be_traced(box):
+    running = start(box, job(box, epochs=100000))
+    refused(box.sluice("trace", "nobody"), 2, "nobody")
+    refused(box.sluice("trace", "traced", "-o", "no/where.json"), 2, "no/where.json")
+    refused(box.sluice("trace", "traced", "--seconds", "0"), 2, "--seconds", "0.1")
+    refused(box.sluice("trace", "traced", "--seconds", "1e6"), 2, "600")
+    first = box.start("trace", "traced", "--seconds", "30", "-o", "t.json")
+    first.until(lambda: " events, " in first.output()[1], "progress")
+    refused(box.sluice("trace", "traced", "-o", "u.json"), 1, "another client traces this job")
+    assert not os.path.exists(box.path("u.json"))
+    first.interrupt()
+    first.wait(10).ok()
+    running.interrupt()
+    assert running.wait(10).rc == 130
+    left = [name for name in os.listdir(box.folder) if name.endswith(".tmp")]
+    assert not left, left
+
+
+@timeout(60)
+def test_a_file_that_may_not_grow(box):
+    running = start(box, job(box, epochs=100000, throttle={"train": 0.001}))
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+
+    done = subprocess.run(
+        [os.path.join(BIN, "sluice"), "trace", "traced", "--seconds", "20", "-o", "t.json"],
+        cwd=box.folder,
+        env=box.environment(),
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        timeout=40,
+    )
+    assert done.returncode == 1, done
+    assert "t.json" in done.stderr and "too large" in done.stderr.lower(), done.stderr
+    assert not [n for n in os.listdir(box.folder) if "t.json" in n], os.listdir(box.folder)
+    # The job goes on, and can be traced.
+    box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+@timeout(60)
+def test_a_client_that_is_killed(box):
+    """The trace ends, some time later; until then another one is refused."""
+    running = start(box, job(box, epochs=100000))
+    tracing = box.start("trace", "traced", "--seconds", "600", "-o", "t.json")
+    tracing.until(lambda: " events, " in tracing.output()[1], "progress")
+    tracing.kill()
+    tracing.wait(5)
+    end = time.monotonic() + 40
+    while box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").rc != 0:
+        assert time.monotonic() < end, "the first trace has not ended"
+        time.sleep(0.5)
+    check_trace(box.path("u.json"), 0.7)
+    running.interrupt()
+    assert running.wait(10).rc == 130
+    for name in os.listdir(box.folder):
+        if name.endswith(".tmp"):  # a process that is killed can not remove it
+            os.remove(box.path(name))
+
+
+@timeout(60)
+@not_under("thread", "its processes are too slow to trace a death")
+def test_a_worker_that_dies_while_traced(box):
+    """Its batch is there once, of whoever trained it; so is the death."""
+    running = start(box, job(box, epochs=8))
+    tracing = box.start("trace", "traced", "--seconds", "60", "-o", "t.json")
+    tracing.until(lambda: " events, " in tracing.output()[1], "progress")
+    for role in ("trainer", "sampler"):
+        pid = min(box.processes(role))
+        os.kill(pid, signal.SIGKILL)
+        running.until(
+            lambda: box.processes(role) and pid not in box.processes(role), "the replacement"
+        )
+    tracing.wait(60).ok()
+    running.wait(60).ok()
+    report = read_json(box.path("report.json"))
+    found = check_trace(box.path("t.json"), 60)
+    expect_epochs(found, report, [7])
+    trained = collections.Counter(batch_of(e) for e in found["X", "train"])
+    assert max(trained.values()) == 1, trained
+    first = min(e for e, _ in trained)
+    for epoch in range(first + 1, 8):
+        assert sum(e == epoch for e, _ in trained) == BATCHES, (epoch, trained)
+    assert len(found["i", "death"]) == 2, [k for k in found if k[0] == "i"]
+
+
+@timeout(60)
+def test_scaling_shows(box):
+    running = start(box, job(box, epochs=100000))
+    tracing = box.start("trace", "traced", "--seconds", "60", "-o", "t.json")
+    tracing.until(lambda: " events, " in tracing.output()[1], "progress")
+    box.sluice("scale", "traced", "samplers=2", "trainers=2").ok()
+    time.sleep(1)
+    tracing.interrupt()
+    tracing.wait(10).ok()
+    found = check_trace(box.path("t.json"), 30)
+    names = {e["args"]["name"] for e in found["M", "thread_name"]}
+    assert {"sampler 0", "sampler 1", "trainer 0 train", "trainer 1 train"} <= names, names
+    texts = [e["args"]["text"] for e in found["i", "scale"]]
+    assert any("2 samplers and 2 trainers" in text for text in texts), texts
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+def test_help(box):
+    done = box.sluice("trace", "--help").ok()
+    for part in ("--seconds", "-o", "perfetto", "sluice trace"):
+        assert part in done.out, str(done)
+
+
+def test_the_json_is_compact(box):
+    """A trace of a second is small: an event is about a hundred bytes."""
+    running = start(box, job(box, epochs=100000))
+    box.sluice("trace", "traced", "-s", "1", "-o", "t.json").ok()
+    size = os.path.getsize(box.path("t.json"))
+    with open(box.path("t.json")) as file:
+        n = len(json.load(file)["traceEvents"])
+    assert size / n < 200, (size, n)
+    running.interrupt()
+    assert running.wait(10).rc == 130
+
+
+@timeout(60)
+def test_through_the_daemon(box):
+    """More chunks than go ahead unconfirmed; one trace a job, whoever asks; the end by Ctrl-C."""
+    daemon = Daemon(box)
+    path = box.job(job(box, epochs=100000, throttle={"train": 0.005}))
+    daemon.do("submit", path, "--detach").ok()
+    daemon.until_state("traced", "running")
+    daemon.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "an epoch")
+    done = daemon.do("trace", "traced", "--seconds", "12", "-o", "t.json").ok()
+    assert "dropped" not in done.out, str(done)
+    found = check_trace(box.path("t.json"), 12.5)
+    last = max(e["ts"] + e["dur"] for e in found["X", "train"])
+    assert last > 11e6, last
+    first = daemon.background("trace", "traced", "--seconds", "30", "-o", "u.json")
+    first.until(lambda: " events, " in first.output()[1], "progress")
+    second = daemon.do("trace", "traced", "-o", "v.json")
+    refused(second, 1, "another client traces this job")
+    first.interrupt()
+    assert "ended by the client" in first.wait(10).ok().out
+    check_trace(box.path("u.json"), 30)
+    daemon.do("stop", "traced").ok()
+    refused(daemon.do("trace", "traced"), 1, "over")
+    daemon.stop()

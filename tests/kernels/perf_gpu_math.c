@@ -1,0 +1,387 @@
+// Products and passes over activations and parameters on a device.
+#include "tests/kernels/perf_gpu.h"
+
+#include <stdio.h>
+
+#include "common/base/bits.h"
+
+// ---- gemm ---------------------------------------------------------------------------------------
+
+struct gemm {
+    struct perf *p;
+    bool own; // the plug-in's kernel in place of cuBLASLt
+    struct sl_cuda_product product;
+};
+
+static void run_gemm(void *context)
+{
+    const struct gemm *g = context;
+    const struct sl_cuda_product *m = &g->product;
+    struct perf *p = g->p;
+    sl_mempool_reset(&p->ws);
+    if (g->own)
+        p->measure->gemm_own(true);
+    perf_check(p, p->kernels->gemm(m->precision, m->ta ? SL_TRANS : SL_NO_TRANS,
+                                   m->tb ? SL_TRANS : SL_NO_TRANS, m->m, m->n, m->k, 1.0f, m->a,
+                                   m->lda, m->b, m->ldb, 0.0f, m->c, m->n, &p->ws));
+    if (g->own)
+        p->measure->gemm_own(false);
+}
+
+static void run_cublas(void *context)
+{
+    const struct gemm *g = context;
+    perf_check(g->p, g->p->measure->gemm(&g->product));
+}
+
+// Each precision by the slot, by its own kernel, and by cuBLAS alone. cuBLAS has bf16 operands as
+// they are; the slot converts f32 ones.
+static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, uint64_t k, bool ta,
+                      bool tb)
+{
+    static const struct {
+        enum sl_precision precision;
+        const char *slot, *own, *alone;
+    } ways[] = {
+        {SL_PRECISION_F32, "gemm f32", "own kernel, f32", "cuBLAS f32"},
+        {SL_PRECISION_TF32, "gemm tf32", "own kernel, tf32", "cuBLAS tf32"},
+        {SL_PRECISION_BF16, "gemm bf16", "own kernel, bf16", "cuBLAS bf16"},
+    };
+    struct gemm slot[3], own[3], alone[3];
+    struct perf_run runs[9];
+    size_t n_runs = 0;
+    struct sl_cuda_product product = {.ta = ta, .tb = tb, .m = m, .n = n, .k = k};
+    product.lda = ta ? m : k;
+    product.ldb = tb ? k : n;
+    product.a = perf_gpu_floats(p, m * k);
+    product.b = perf_gpu_floats(p, k * n);
+    product.c = perf_gpu_alloc(p, m * n * sizeof(float));
+    double flops = 2.0 * (double)m * (double)n * (double)k;
+    for (size_t i = 0; i < SL_COUNT_OF(ways); i++) {
+        product.precision = ways[i].precision;
+        slot[i] = own[i] = alone[i] = (struct gemm){p, false, product};
+        own[i].own = true;
+        bool compares = p->measure && p->measure->gemm(&product) == 0;
+        if (compares)
+            runs[n_runs++] = perf_gpu_run(ways[i].alone, run_cublas, &alone[i], flops, NULL);
+        runs[n_runs++] =
+            perf_gpu_run(ways[i].slot, run_gemm, &slot[i], flops, compares ? ways[i].alone : NULL);
+        if (p->measure)
+            runs[n_runs++] = perf_gpu_run(ways[i].own, run_gemm, &own[i], flops, ways[i].slot);
+    }
+    for (size_t i = 0; i < n_runs; i++)
+        runs[i].unit = "GFLOP/s";
+    char title[128];
+    snprintf(title, sizeof title, "gemm: %s, %llu x %llu x %llu %c%c", what, (unsigned long long)m,
+             (unsigned long long)n, (unsigned long long)k, ta ? 'T' : 'N', tb ? 'T' : 'N');
+    perf_measure(p, title, runs, n_runs);
+    perf_release(p);
+}
+
+void perf_gpu_gemm(struct perf *p)
+{
+    uint64_t rows = perf_size(p, 50000, 70), dim = perf_size(p, 256, 40);
+    gemm_case(p, "forward", rows, dim, dim, false, true);
+    gemm_case(p, "gradient of the rows", rows, dim, dim, false, false);
+    gemm_case(p, "gradient of the weights", dim, dim, rows, true, false);
+    gemm_case(p, "last layer", perf_size(p, 8000, 30), 47, dim, false, true);
+}
+
+// ---- passes -------------------------------------------------------------------------------------
+
+struct pass {
+    struct perf *p;
+    uint64_t rows;
+    uint32_t dim;
+    float *x, *y, *z;                     // (rows, dim)
+    float *gamma, *beta, *dgamma, *dbeta; // (dim)
+    float *mean, *inverse;                // (rows)
+    const int32_t *labels;                // (rows)
+    enum sl_activation act;
+    const struct sl_dropout *dropout;
+};
+
+static const struct sl_dropout half_dropped = {.rate = 0.5f, .seed = 7};
+
+static struct pass make_pass(struct perf *p, uint64_t rows, uint32_t dim)
+{
+    struct pass c = {.p = p, .rows = rows, .dim = dim};
+    float **big[] = {&c.x, &c.y, &c.z}, **columns[] = {&c.gamma, &c.beta, &c.dgamma, &c.dbeta};
+    for (size_t i = 0; i < SL_COUNT_OF(big); i++)
+        *big[i] = perf_gpu_floats(p, rows * dim);
+    for (size_t i = 0; i < SL_COUNT_OF(columns); i++)
+        *columns[i] = perf_gpu_floats(p, dim);
+    c.mean = perf_gpu_floats(p, SL_MAX(rows, dim));
+    c.inverse = perf_gpu_floats(p, SL_MAX(rows, dim));
+    return c;
+}
+
+static void run_bias_act(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->bias_act(c->y, c->rows, c->dim, c->gamma, c->act, c->dropout));
+}
+
+static void run_bias_act_backward(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->bias_act_backward(c->y, c->x, c->rows, c->dim, c->act,
+                                                      c->dropout, c->dbeta));
+}
+
+static void run_dropout(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->dropout(c->y, c->rows, c->dim, c->dropout));
+}
+
+void perf_gpu_bias_act(struct perf *p)
+{
+    struct pass plain = make_pass(p, perf_size(p, 200000, 20), 256), masked = plain;
+    plain.act = masked.act = SL_ACT_RELU;
+    masked.dropout = &half_dropped;
+    double one = 4.0 * (double)plain.rows * plain.dim;
+    struct perf_run runs[] = {
+        perf_gpu_copy(p),
+        perf_gpu_run("bias, relu", run_bias_act, &plain, 2 * one, "copy"),
+        perf_gpu_run("bias, relu, dropout", run_bias_act, &masked, 2 * one, "copy"),
+        perf_gpu_run("backward, relu", run_bias_act_backward, &plain, 3 * one, "copy"),
+        perf_gpu_run("backward, relu, dropout", run_bias_act_backward, &masked, 3 * one, "copy"),
+        perf_gpu_run("dropout", run_dropout, &masked, 2 * one, "copy"),
+    };
+    char title[96];
+    snprintf(title, sizeof title, "bias_act: %llu x %u in place (bytes read + written)",
+             (unsigned long long)plain.rows, plain.dim);
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_release(p);
+}
+
+// ---- losses -------------------------------------------------------------------------------------
+
+static void run_xent(void *context)
+{
+    const struct pass *c = context;
+    struct sl_loss_result result;
+    perf_check(c->p,
+               c->p->kernels->softmax_xent(c->x, c->labels, c->rows, c->dim, NULL, c->y, &result));
+}
+
+static void run_bce(void *context)
+{
+    const struct pass *c = context;
+    struct sl_loss_result result;
+    perf_check(c->p, c->p->kernels->sigmoid_bce(c->x, c->z, c->rows, c->dim, NULL, c->y, &result));
+}
+
+static void run_square(void *context)
+{
+    const struct pass *c = context;
+    struct sl_loss_result result;
+    perf_check(c->p, c->p->kernels->squared_error(c->x, c->z, c->rows, c->dim, c->y, &result));
+}
+
+// A loss is there on return: each of these calls waits for the device.
+static void loss_case(struct perf *p, uint64_t rows, uint32_t classes)
+{
+    struct pass c = make_pass(p, rows, classes);
+    c.labels = (const int32_t *)perf_gpu_ids(p, rows, classes);
+    perf_check(p, p->device->fill(c.z, 0, rows * classes * sizeof(float))); // targets, 0 to 1
+    double one = 4.0 * (double)rows * classes;
+    struct perf_run runs[] = {
+        perf_gpu_copy(p),
+        perf_gpu_run("softmax_xent", run_xent, &c, 2 * one, "copy"),
+        perf_gpu_run("sigmoid_bce", run_bce, &c, 3 * one, "copy"),
+        perf_gpu_run("squared_error", run_square, &c, 3 * one, "copy"),
+    };
+    char title[96];
+    snprintf(title, sizeof title, "losses: %llu x %u (bytes read + written)",
+             (unsigned long long)rows, classes);
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_release(p);
+}
+
+void perf_gpu_loss(struct perf *p)
+{
+    loss_case(p, perf_size(p, 8000, 20), 47); // a batch
+    loss_case(p, perf_size(p, 400000, 40), 47);
+    loss_case(p, perf_size(p, 100000, 20), 172);
+}
+
+// ---- normalisation ------------------------------------------------------------------------------
+
+static void run_batch_norm(void *context)
+{
+    const struct pass *c = context;
+    struct sl_batch_norm_args args = {.rows = c->rows,
+                                      .dim = c->dim,
+                                      .eps = 1e-5f,
+                                      .x = c->x,
+                                      .gamma = c->gamma,
+                                      .beta = c->beta,
+                                      .y = c->y,
+                                      .mean = c->mean,
+                                      .inverse = c->inverse,
+                                      .variance = c->dgamma};
+    sl_mempool_reset(&c->p->ws);
+    perf_check(c->p, c->p->kernels->batch_norm(&args, &c->p->ws));
+}
+
+static void run_batch_norm_backward(void *context)
+{
+    const struct pass *c = context;
+    struct sl_batch_norm_grad_args args = {.rows = c->rows,
+                                           .dim = c->dim,
+                                           .x = c->x,
+                                           .gamma = c->gamma,
+                                           .mean = c->mean,
+                                           .inverse = c->inverse,
+                                           .dy = c->z,
+                                           .dx = c->y,
+                                           .dgamma = c->dgamma,
+                                           .dbeta = c->dbeta};
+    sl_mempool_reset(&c->p->ws);
+    perf_check(c->p, c->p->kernels->batch_norm_backward(&args, &c->p->ws));
+}
+
+static void run_layer_norm(void *context)
+{
+    const struct pass *c = context;
+    struct sl_layer_norm_args args = {.rows = c->rows,
+                                      .dim = c->dim,
+                                      .eps = 1e-5f,
+                                      .x = c->x,
+                                      .gamma = c->gamma,
+                                      .beta = c->beta,
+                                      .y = c->y,
+                                      .mean = c->mean,
+                                      .inverse = c->inverse};
+    perf_check(c->p, c->p->kernels->layer_norm(&args));
+}
+
+static void run_layer_norm_backward(void *context)
+{
+    const struct pass *c = context;
+    struct sl_layer_norm_grad_args args = {.rows = c->rows,
+                                           .dim = c->dim,
+                                           .x = c->x,
+                                           .gamma = c->gamma,
+                                           .mean = c->mean,
+                                           .inverse = c->inverse,
+                                           .dy = c->z,
+                                           .dx = c->y,
+                                           .dgamma = c->dgamma,
+                                           .dbeta = c->dbeta};
+    sl_mempool_reset(&c->p->ws);
+    perf_check(c->p, c->p->kernels->layer_norm_backward(&args, &c->p->ws));
+}
+
+static void run_normalize(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->normalize_rows(c->x, c->rows, c->dim, c->y, c->inverse));
+}
+
+static void run_normalize_backward(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->normalize_rows_backward(c->x, c->y, c->inverse, c->rows, c->dim,
+                                                            c->z));
+}
+
+static void run_scale_columns(void *context)
+{
+    const struct pass *c = context;
+    perf_check(c->p, c->p->kernels->scale_columns(c->y, c->rows, c->dim, c->mean, c->inverse));
+}
+
+static void run_sum_squares(void *context)
+{
+    const struct pass *c = context;
+    double sum;
+    perf_check(c->p, c->p->kernels->sum_squares(c->rows * c->dim, c->x, &sum));
+}
+
+// Arrays are counted as often as a kernel that keeps nothing reads them: x twice in batch_norm.
+void perf_gpu_norm(struct perf *p)
+{
+    struct pass c = make_pass(p, perf_size(p, 200000, 20), 256);
+    double one = 4.0 * (double)c.rows * c.dim;
+    struct perf_run runs[] = {
+        perf_gpu_copy(p),
+        perf_gpu_run("batch_norm", run_batch_norm, &c, 3 * one, "copy"),
+        perf_gpu_run("batch_norm_backward", run_batch_norm_backward, &c, 5 * one, "copy"),
+        perf_gpu_run("layer_norm", run_layer_norm, &c, 2 * one, "copy"),
+        perf_gpu_run("layer_norm_backward", run_layer_norm_backward, &c, 3 * one, "copy"),
+        perf_gpu_run("normalize_rows", run_normalize, &c, 2 * one, "copy"),
+        perf_gpu_run("normalize_rows_backward", run_normalize_backward, &c, 3 * one, "copy"),
+        perf_gpu_run("scale_columns", run_scale_columns, &c, 2 * one, "copy"),
+        perf_gpu_run("sum_squares", run_sum_squares, &c, one, "copy"),
+    };
+    char title[96];
+    snprintf(title, sizeof title, "normalisation: %llu x %u (bytes read + written)",
+             (unsigned long long)c.rows, c.dim);
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_release(p);
+}
+
+// ---- updates ------------------------------------------------------------------------------------
+
+enum { N_SLOTS = 4 };
+
+struct update {
+    struct perf *p;
+    uint64_t n;
+    const float *slots[N_SLOTS];
+    float *in[3], *out[3];
+};
+
+static void run_reduce(void *context)
+{
+    const struct update *u = context;
+    perf_check(u->p, u->p->kernels->reduce(u->slots, N_SLOTS, u->n, 0.5f, u->out[0]));
+}
+
+static void run_adam(void *context)
+{
+    const struct update *u = context;
+    struct sl_adam_step step = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .t = 3};
+    perf_check(u->p, u->p->kernels->adam(&step, u->n, u->slots[0], u->in[0], u->in[1], u->in[2],
+                                         u->out[0], u->out[1], u->out[2]));
+}
+
+static void run_sgd(void *context)
+{
+    const struct update *u = context;
+    struct sl_sgd_step step = {.lr = 0.01f, .momentum = 0.9f};
+    perf_check(u->p, u->p->kernels->sgd(&step, u->n, u->slots[0], u->in[0], u->in[1], u->out[0],
+                                        u->out[1]));
+}
+
+static void update_case(struct perf *p, uint64_t n)
+{
+    struct update u = {.p = p, .n = n};
+    for (int i = 0; i < N_SLOTS; i++)
+        u.slots[i] = perf_gpu_floats(p, n);
+    for (int i = 0; i < 3; i++) {
+        u.in[i] = perf_gpu_alloc(p, n * sizeof(float)); // zeros: v is not negative
+        u.out[i] = perf_gpu_alloc(p, n * sizeof(float));
+    }
+    double one = 4.0 * (double)n;
+    struct perf_run runs[] = {
+        perf_gpu_copy(p),
+        perf_gpu_run("reduce of 4", run_reduce, &u, one * (N_SLOTS + 1), "copy"),
+        perf_gpu_run("adam", run_adam, &u, 7 * one, "copy"),
+        perf_gpu_run("sgd", run_sgd, &u, 5 * one, "copy"),
+    };
+    char title[96];
+    snprintf(title, sizeof title, "updates: %llu parameters (bytes read + written)",
+             (unsigned long long)n);
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_release(p);
+}
+
+void perf_gpu_update(struct perf *p)
+{
+    update_case(p, perf_size(p, 200000, 700)); // a model of this size: three layers of 256
+    update_case(p, perf_size(p, 16 << 20, 3000));
+}

@@ -1,0 +1,498 @@
+// draw: whole batches of a device, integer for integer what the reference draws hop by hop with its
+// renumbering map.
+#include "tests/kernels/harness.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+struct graph {
+    struct sl_topology_view topology;
+    uint32_t *degree_of; // anything: draw looks it up
+};
+
+static const struct {
+    enum sl_dtype dtype;
+    const char *name;
+} dtypes[] = {
+    {SL_DTYPE_I32, "i32"}, {SL_DTYPE_U64, "u64"}, {SL_DTYPE_U32, "u32"}, {SL_DTYPE_I64, "i64"}};
+
+static const char *const kind_names[] = {"uniform", "weighted", "walk"};
+static const char *const way_names[] = {"fused", "three-phase"};
+
+// What a batch of the reference has.
+struct batch {
+    uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1], n_edges[SL_DRAW_HOPS_MAX];
+    uint32_t *nodes, *indptr[SL_DRAW_HOPS_MAX], *indices[SL_DRAW_HOPS_MAX];
+    float *visits[SL_DRAW_HOPS_MAX];
+};
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+static void *widen(struct suite *t, const uint32_t *indices, uint64_t n)
+{
+    uint64_t *wide = t_alloc(t, n * sizeof *wide, 0);
+    for (uint64_t e = 0; e < n; e++)
+        wide[e] = indices[e];
+    return wide;
+}
+
+// Vertex 0 is a hub of `hub` neighbours where that is not 0; a quarter of the others has none. Four
+// of ten weights are zero, all of vertex 1's are, and the others go over twelve orders of
+// magnitude.
+static struct graph make_graph(struct suite *t, uint32_t n, uint32_t degree, uint32_t hub,
+                               enum sl_dtype dtype)
+{
+    struct sl_csr_view csr = t_random_csr(t, n, n, degree, hub);
+    struct graph g = {.topology = {.n_nodes = n, .indices_dtype = dtype}};
+    uint64_t *indptr = t_alloc(t, ((size_t)n + 1) * sizeof *indptr, 0);
+    float *weight = t_alloc(t, csr.n_edges * sizeof *weight, 0);
+    double *prefix = t_alloc(t, csr.n_edges * sizeof *prefix, 0);
+    for (uint32_t v = 0; v <= n; v++)
+        indptr[v] = csr.indptr[v];
+    for (uint32_t e = 0; e < csr.n_edges; e++) {
+        static const float scale[] = {1e-6f, 1e-3f, 1.0f, 1.0f, 1e3f, 1e6f};
+        weight[e] = t_random_below(t, 10) < 4
+                        ? 0.0f
+                        : scale[t_random_below(t, 6)] * (1.5f + t_random_float(t));
+    }
+    for (uint64_t e = n > 1 ? indptr[1] : 0; n > 1 && e < indptr[2]; e++)
+        weight[e] = 0.0f;
+    g.topology.indptr = indptr;
+    g.topology.indices =
+        sl_dtype_bytes(dtype) == 8 ? widen(t, csr.indices, csr.n_edges) : (const void *)csr.indices;
+    t_expect_ok(t, t->ref->weight_prefix(&g.topology, weight, prefix), "weight_prefix");
+    g.topology.weight_prefix = prefix;
+    g.degree_of = t_random_ids(t, n, UINT32_MAX);
+    return g;
+}
+
+// n_seeds different vertices, the hub among them.
+static uint32_t *make_seeds(struct suite *t, const struct graph *g, uint32_t n_seeds)
+{
+    const uint32_t n = (uint32_t)g->topology.n_nodes;
+    uint32_t *all = t_alloc(t, n * sizeof *all, 0);
+    for (uint32_t v = 0; v < n; v++)
+        all[v] = v;
+    for (uint32_t i = 0; i < n_seeds; i++) {
+        uint32_t j = i + t_random_below(t, n - i), swap = all[i];
+        all[i] = all[j];
+        all[j] = swap;
+    }
+    uint32_t *seeds = t_copy(t, all, n_seeds * sizeof *seeds, 0);
+    bool has_hub = n_seeds == 0;
+    for (uint32_t i = 0; i < n_seeds; i++)
+        has_hub = has_hub || seeds[i] == 0;
+    if (!has_hub)
+        seeds[t_random_below(t, n_seeds)] = 0;
+    return seeds;
+}
+
+// ---- the reference ------------------------------------------------------------------------------
+
+static uint64_t edges_bound(const struct sl_draw_args *args, const uint32_t *nodes, uint32_t n_dst,
+                            uint32_t h)
+{
+    if (args->kind == SL_DRAW_WALK)
+        return (uint64_t)n_dst * args->paths * args->length;
+    uint64_t edges = 0;
+    for (uint32_t i = 0; i < n_dst; i++) {
+        const uint64_t *indptr = args->topology->indptr + nodes[i];
+        uint64_t degree = indptr[1] - indptr[0];
+        edges += args->fanout[h] < 0 ? degree : SL_MIN(degree, (uint64_t)args->fanout[h]);
+    }
+    return edges;
+}
+
+static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t h,
+                     struct sl_idmap *map, struct batch *b)
+{
+    uint32_t n_dst = b->n_nodes[h], n_nodes = n_dst;
+    uint64_t bound = edges_bound(args, b->nodes, n_dst, h);
+    b->indptr[h] = t_alloc(t, ((size_t)n_dst + 1) * sizeof(uint32_t), 0);
+    b->indices[h] = t_alloc(t, bound * sizeof(uint32_t), 0);
+    b->visits[h] = t_alloc(t, bound * sizeof(float), 0);
+    const struct sl_walk_args walk = {
+        .hop = {.topology = args->topology,
+                .seed = args->seed,
+                .stream = args->stream,
+                .epoch = args->epoch,
+                .batch = args->batch,
+                .hop = h,
+                .fanout = args->fanout[h],
+                .n_dst = n_dst,
+                .nodes = b->nodes,
+                .n_nodes = &n_nodes,
+                .nodes_capacity = (uint32_t)args->topology->n_nodes,
+                .map = map,
+                .indptr = b->indptr[h],
+                .indices = b->indices[h],
+                .indices_capacity = bound,
+                .n_edges = &b->n_edges[h]},
+        .paths = args->paths,
+        .length = args->length,
+        .restart = args->restart,
+        .visits = b->visits[h],
+    };
+    int rc = args->kind == SL_DRAW_UNIFORM    ? t->ref->khop_uniform(&walk.hop)
+             : args->kind == SL_DRAW_WEIGHTED ? t->ref->khop_weighted(&walk.hop)
+                                              : t->ref->random_walk(&walk);
+    t_expect_ok(t, rc, "the reference");
+    b->n_nodes[h + 1] = n_nodes;
+}
+
+static struct batch draw_reference(struct suite *t, const struct sl_draw_args *args)
+{
+    struct batch b = {0};
+    struct sl_idmap *map = NULL;
+    b.nodes = t_alloc(t, args->topology->n_nodes * sizeof *b.nodes, 0);
+    t_expect_ok(t, sl_idmap_create(64, &map), "idmap");
+    for (uint32_t i = 0; i < args->n_seeds; i++) {
+        uint32_t local;
+        t_expect_ok(t,
+                    sl_idmap_insert(map, args->seeds[i], b.nodes, &b.n_nodes[0],
+                                    (uint32_t)args->topology->n_nodes, &local),
+                    "seed");
+    }
+    for (uint32_t h = 0; h < args->n_hops; h++)
+        draw_hop(t, args, h, map, &b);
+    sl_idmap_destroy(map);
+    return b;
+}
+
+// ---- comparison ---------------------------------------------------------------------------------
+
+// That n words of the device are these.
+static void same_words(struct suite *t, const char *what, uint32_t h, const void *got,
+                       const void *want, uint64_t n)
+{
+    char name[32];
+    void *copy = t_alloc(t, n * sizeof(uint32_t), 0);
+    snprintf(name, sizeof name, "%s of hop %u", what, h);
+    if (n > 0)
+        t_expect_ok(t, t->device->copy(copy, got, n * sizeof(uint32_t)), "copy");
+    t_same_bits(t, name, copy, want, n * sizeof(uint32_t));
+}
+
+static void same_degrees(struct suite *t, const struct sl_draw_args *args, const struct batch *want,
+                         const struct sl_drawn *got)
+{
+    uint32_t n = want->n_nodes[args->n_hops];
+    uint32_t *degrees = t_alloc(t, n * sizeof *degrees, 0);
+    for (uint32_t i = 0; i < n; i++)
+        degrees[i] = args->degree_of[want->nodes[i]];
+    same_words(t, "degrees", args->n_hops, got->degrees, degrees, n);
+}
+
+// Draws the batch with the state, and compares all of it.
+static void compare(struct suite *t, struct sl_draw_state **state, const struct sl_draw_args *args)
+{
+    const struct batch want = draw_reference(t, args);
+    struct sl_drawn got;
+    memset(&got, 0xff, sizeof got);
+    if (!t_expect_ok(t, t->dev->draw(state, args, &got), "draw"))
+        return;
+    for (uint32_t h = 0; h <= args->n_hops; h++)
+        if (!t_expect(t, got.n_nodes[h] == want.n_nodes[h], "%u vertices before hop %u, wanted %u",
+                      got.n_nodes[h], h, want.n_nodes[h]))
+            return;
+    for (uint32_t h = 0; h < args->n_hops; h++) {
+        if (!t_expect(t, got.n_edges[h] == want.n_edges[h], "%u edges of hop %u, wanted %u",
+                      got.n_edges[h], h, want.n_edges[h]))
+            return;
+        same_words(t, "indptr", h, got.indptr[h], want.indptr[h], (uint64_t)want.n_nodes[h] + 1);
+        same_words(t, "indices", h, got.indices[h], want.indices[h], want.n_edges[h]);
+        if (args->kind == SL_DRAW_WALK)
+            same_words(t, "visits", h, got.visits[h], want.visits[h], want.n_edges[h]);
+        else
+            t_expect(t, !got.visits[h], "visits of what is no walk");
+    }
+    same_words(t, "vertices", args->n_hops, got.nodes, want.nodes, want.n_nodes[args->n_hops]);
+    if (args->degree_of)
+        same_degrees(t, args, &want, &got);
+    else
+        t_expect(t, !got.degrees, "degrees that nobody asked for");
+}
+
+static struct sl_draw_args args_of(const struct graph *g, enum sl_draw_kind kind,
+                                   const uint32_t *seeds, uint32_t n_seeds)
+{
+    return (struct sl_draw_args){.kind = kind,
+                                 .topology = &g->topology,
+                                 .n_hops = 1,
+                                 .fanout = {3, 3, 3, 3, 3, 3, 3, 3},
+                                 .paths = 4,
+                                 .length = 3,
+                                 .restart = 0.25f,
+                                 .seed = 0x123456789abcdefull,
+                                 .stream = SL_RNG_SAMPLE,
+                                 .epoch = 3,
+                                 .batch = 5,
+                                 .seeds = seeds,
+                                 .n_seeds = n_seeds};
+}
+
+// ---- cases --------------------------------------------------------------------------------------
+
+// Two hops of every kind, with all fanouts at which another kernel or another width begins.
+static void fanouts(struct suite *t)
+{
+    static const int64_t fanout[] = {1, 2, 4, 5, 9, 16, 17, 31, 32, 33, 64, 100, -1};
+    static const uint32_t n_seeds[] = {1, 7, 33, 160};
+    int turn = 0;
+    for (int kind = SL_DRAW_UNIFORM; kind <= SL_DRAW_WALK; kind++)
+        for (size_t f = 0; f < SL_COUNT_OF(fanout); f++)
+            for (size_t s = 0; s < SL_COUNT_OF(n_seeds); s++, turn++) {
+                int way = turn / 3 % 2, type = turn % 4;
+                t_begin(t, "draw %s fanout=%lld seeds=%u %s %s", kind_names[kind],
+                        (long long)fanout[f], n_seeds[s], dtypes[type].name, way_names[way]);
+                struct graph g = make_graph(t, 300, 12, 180, dtypes[type].dtype);
+                uint32_t *seeds = make_seeds(t, &g, n_seeds[s]);
+                struct sl_draw_args args = args_of(&g, (enum sl_draw_kind)kind, seeds, n_seeds[s]);
+                struct sl_draw_state *state = NULL;
+                args.renumbering = (enum sl_renumbering)way;
+                args.n_hops = 2;
+                args.fanout[0] = fanout[f];
+                args.degree_of = turn % 2 ? g.degree_of : NULL;
+                compare(t, &state, &args);
+                t->dev->draw_end(state);
+                t_end(t);
+            }
+}
+
+// Paths and lengths at which groups are wider, or lists leave shared memory.
+static void walks(struct suite *t)
+{
+    static const struct {
+        uint32_t paths, length;
+        float restart;
+        int64_t fanout;
+    } walk[] = {{1, 1, 0, 1},        {4, 4, 0, 3},     {5, 5, 0.5f, -1}, {8, 9, 1.0f, 4},
+                {17, 3, 0.1f, 20},   {33, 2, 0.3f, 5}, {70, 1, 0, -1},   {1, 200, 0.1f, 10},
+                {2, 900, 0.05f, 40}, {40, 8, 0.2f, -1}};
+    for (size_t w = 0; w < SL_COUNT_OF(walk); w++) {
+        t_begin(t, "draw walk paths=%u length=%u restart=%g fanout=%lld", walk[w].paths,
+                walk[w].length, (double)walk[w].restart, (long long)walk[w].fanout);
+        struct graph g = make_graph(t, 120, 6, 40, dtypes[w % 4].dtype);
+        uint32_t n_seeds = walk[w].length > 100 ? 3 : 35, *seeds = make_seeds(t, &g, n_seeds);
+        struct sl_draw_args args = args_of(&g, SL_DRAW_WALK, seeds, n_seeds);
+        struct sl_draw_state *state = NULL;
+        args.paths = walk[w].paths;
+        args.length = walk[w].length;
+        args.restart = walk[w].restart;
+        args.fanout[0] = walk[w].fanout;
+        compare(t, &state, &args);
+        t->dev->draw_end(state);
+        t_end(t);
+    }
+}
+
+// Fanouts whose sets and lists are in scratch memory.
+static void large_fanouts(struct suite *t)
+{
+    static const struct {
+        enum sl_draw_kind kind;
+        int64_t fanout;
+    } large[] = {{SL_DRAW_UNIFORM, 1000},  {SL_DRAW_UNIFORM, 1024},  {SL_DRAW_UNIFORM, 1300},
+                 {SL_DRAW_UNIFORM, 2499},  {SL_DRAW_WEIGHTED, 300},  {SL_DRAW_WEIGHTED, 700},
+                 {SL_DRAW_WEIGHTED, 2000}, {SL_DRAW_UNIFORM, 262144}};
+    for (size_t l = 0; l < SL_COUNT_OF(large); l++) {
+        t_begin(t, "draw %s fanout=%lld of a hub of 2500", kind_names[large[l].kind],
+                (long long)large[l].fanout);
+        struct graph g = make_graph(t, 400, 5, 2500, dtypes[l % 4].dtype);
+        uint32_t *seeds = make_seeds(t, &g, 9);
+        struct sl_draw_args args = args_of(&g, large[l].kind, seeds, 9);
+        struct sl_draw_state *state = NULL;
+        args.fanout[0] = large[l].fanout;
+        compare(t, &state, &args);
+        t->dev->draw_end(state);
+        t_end(t);
+    }
+}
+
+// One state for batches of all sizes and kinds, one after the other: its memory grows, its table is
+// used again with other stamps, and it begins again when they are used up. Then all of them twice
+// more, of which the last round may take no more memory. The second may: the room that a hop wanted
+// late in the first round is given to the batches before it as well, when they come again.
+static void many_batches(struct suite *t)
+{
+    enum { BATCHES = 20, ROUNDS = 3 };
+    for (int way = 0; way < 2; way++) {
+        t_begin(t, "draw %d batches with one state, %s, again and again", BATCHES, way_names[way]);
+        struct graph g = make_graph(t, 500, 10, 400, SL_DTYPE_I64);
+        struct sl_draw_state *state = NULL;
+        struct sl_draw_args all[BATCHES];
+        uint64_t bytes = 0;
+        t_expect(t, t->dev->draw_bytes(NULL) == 0, "no state has bytes");
+        for (uint32_t i = 0; i < ROUNDS * BATCHES; i++) {
+            struct sl_draw_args *args = &all[i % BATCHES];
+            if (i < BATCHES) {
+                uint32_t n_seeds = i % 5 == 4 ? 200 : 1 + t_random_below(t, 40);
+                enum sl_draw_kind kind = (enum sl_draw_kind)t_random_below(t, 3);
+                *args = args_of(&g, kind, make_seeds(t, &g, n_seeds), n_seeds);
+                args->renumbering = (enum sl_renumbering)way;
+                args->batch = i;
+                args->epoch = i / 7;
+                args->n_hops = 1 + t_random_below(t, 4);
+                for (uint32_t h = 0; h < args->n_hops; h++)
+                    args->fanout[h] = t_random_below(t, 8) ? 1 + (int64_t)t_random_below(t, 6) : -1;
+            }
+            compare(t, &state, args);
+            if (i == 2 * BATCHES - 1)
+                bytes = t->dev->draw_bytes(state);
+        }
+        t_expect(t, bytes > 0 && t->dev->draw_bytes(state) == bytes,
+                 "%llu bytes after two rounds, %llu after three", (unsigned long long)bytes,
+                 (unsigned long long)t->dev->draw_bytes(state));
+        t->dev->draw_end(state);
+        t_end(t);
+    }
+}
+
+/*
+ * A state that has met one seed has a table for a few vertices. Seeds that find no place there must
+ * not be taken for duplicates.
+ */
+static void few_then_many(struct suite *t)
+{
+    t_begin(t, "draw 1 seed, then 1500 with the same state");
+    struct graph g = make_graph(t, 2000, 1, 0, SL_DTYPE_U32);
+    struct sl_draw_state *state = NULL;
+    for (uint32_t n = 1; n <= 1500; n += 1499) {
+        struct sl_draw_args args = args_of(&g, SL_DRAW_UNIFORM, make_seeds(t, &g, n), n);
+        args.n_hops = 1;
+        args.fanout[0] = 1;
+        compare(t, &state, &args);
+    }
+    t->dev->draw_end(state);
+    t_end(t);
+}
+
+// The smallest there are, and eight hops.
+static void corners(struct suite *t)
+{
+    for (int kind = SL_DRAW_UNIFORM; kind <= SL_DRAW_WALK; kind++)
+        for (int c = 0; c < 4; c++) {
+            static const char *const names[] = {"one vertex with a loop", "one vertex alone",
+                                                "no seeds", "8 hops"};
+            t_begin(t, "draw %s of %s", kind_names[kind], names[c]);
+            struct graph g =
+                make_graph(t, c < 2 ? 1 : 200, c == 1 ? 0 : 3, c == 0 ? 5 : 0, SL_DTYPE_U32);
+            uint32_t n_seeds = c == 2 ? 0 : 1, *seeds = make_seeds(t, &g, n_seeds);
+            struct sl_draw_args args = args_of(&g, (enum sl_draw_kind)kind, seeds, n_seeds);
+            struct sl_draw_state *state = NULL;
+            args.n_hops = c == 3 ? SL_DRAW_HOPS_MAX : 2;
+            args.degree_of = g.degree_of;
+            for (int again = 0; again < 2; again++)
+                compare(t, &state, &args);
+            t->dev->draw_end(state);
+            t_end(t);
+        }
+}
+
+// Refused, and the state is as good as before.
+static void refused(struct suite *t)
+{
+    t_begin(t, "draw refuses what it can not draw");
+    struct graph g = make_graph(t, 100, 6, 0, SL_DTYPE_I32);
+    uint32_t *seeds = make_seeds(t, &g, 50);
+    const struct sl_draw_args good = args_of(&g, SL_DRAW_UNIFORM, seeds, 50);
+    struct sl_draw_args bad;
+    struct sl_draw_state *state = NULL;
+    struct sl_drawn drawn;
+    struct sl_topology_view topology = g.topology;
+#define REFUSED(code, what, ...)                                                                   \
+    do {                                                                                           \
+        bad = good;                                                                                \
+        __VA_ARGS__;                                                                               \
+        t_expect_code(t, t->dev->draw(&state, &bad, &drawn), code, what);                          \
+        compare(t, &state, &good);                                                                 \
+    } while (0)
+    REFUSED(SL_EINVAL, "no hops", bad.n_hops = 0);
+    REFUSED(SL_EINVAL, "nine hops", bad.n_hops = SL_DRAW_HOPS_MAX + 1);
+    REFUSED(SL_EINVAL, "no fanout", bad.fanout[0] = 0);
+    REFUSED(SL_EINVAL, "too large a fanout", bad.fanout[0] = (1 << 18) + 1);
+    REFUSED(SL_EINVAL, "an unknown kind", bad.kind = (enum sl_draw_kind)7);
+    REFUSED(SL_EINVAL, "an unknown renumbering", bad.renumbering = (enum sl_renumbering)7);
+    REFUSED(SL_EINVAL, "no seeds", bad.seeds = NULL);
+    REFUSED(SL_EINVAL, "no paths", bad.kind = SL_DRAW_WALK; bad.paths = 0);
+    REFUSED(SL_EINVAL, "restart", bad.kind = SL_DRAW_WALK; bad.restart = 1.5f);
+    topology.weight_prefix = NULL;
+    REFUSED(SL_EINVAL, "no weights", bad.kind = SL_DRAW_WEIGHTED; bad.topology = &topology);
+    topology.indices_dtype = SL_DTYPE_F32;
+    REFUSED(SL_EINVAL, "neighbours that are floats", bad.topology = &topology);
+    uint32_t *wrong = t_copy(t, seeds, 50 * sizeof *wrong, 0);
+    wrong[49] = 100;
+    REFUSED(SL_ERANGE, "a seed that is no vertex", bad.seeds = wrong);
+    for (int way = 0; way < 2; way++) {
+        wrong[49] = wrong[3];
+        REFUSED(SL_EINVAL, "a seed twice", bad.seeds = wrong;
+                bad.renumbering = (enum sl_renumbering)way);
+        bad = good;
+        bad.seeds = wrong;
+        t->dev->draw(&state, &bad, &drawn);
+        char name[64];
+        snprintf(name, sizeof name, "seed %u is at position 49", wrong[49]);
+        t_expect(t, strstr(sl_error_message(), name) != NULL, "the message: %s",
+                 sl_error_message());
+    }
+#undef REFUSED
+    t->dev->draw_end(state);
+    t->dev->draw_end(NULL);
+    t_end(t);
+}
+
+// Graphs that say they have more neighbours than there can be: nobody goes to look for them.
+static void too_many(struct suite *t)
+{
+    const uint64_t most = UINT32_MAX;
+    const struct {
+        const char *name;
+        uint64_t indptr[3];
+        enum sl_draw_kind kind;
+        int64_t fanout;
+    } graphs[] = {{"a degree of 2^32 - 1", {0, 1, most + 1}, SL_DRAW_UNIFORM, 4},
+                  {"a degree of 2^33", {0, 1, 2 * most + 3}, SL_DRAW_UNIFORM, -1},
+                  {"a degree of 2^33 in walks", {0, 1, 2 * most + 3}, SL_DRAW_WALK, 4},
+                  {"a degree of 2^33 by weight", {0, 0, 2 * most + 3}, SL_DRAW_WEIGHTED, 4},
+                  {"2^33 edges in a hop", {0, most - 1, 2 * (most - 1)}, SL_DRAW_UNIFORM, -1}};
+    uint32_t *indices, *seeds;
+    for (size_t k = 0; k < SL_COUNT_OF(graphs); k++) {
+        t_begin(t, "draw refuses %s", graphs[k].name);
+        indices = t_alloc(t, 4 * sizeof *indices, 0);
+        memset(indices, 0, 4 * sizeof *indices);
+        struct graph g = {
+            .topology = {.n_nodes = 2,
+                         .indptr = t_copy(t, graphs[k].indptr, sizeof graphs[k].indptr, 0),
+                         .indices = indices,
+                         .indices_dtype = SL_DTYPE_U32,
+                         .weight_prefix = t_alloc(t, 64, 0)}};
+        seeds = t_alloc(t, 2 * sizeof *seeds, 0);
+        seeds[0] = 1;
+        seeds[1] = 0;
+        struct sl_draw_args args = args_of(&g, graphs[k].kind, seeds, 2);
+        struct sl_draw_state *state = NULL;
+        struct sl_drawn drawn;
+        args.fanout[0] = graphs[k].fanout;
+        args.n_hops = 2;
+        t_expect_code(t, t->dev->draw(&state, &args, &drawn), SL_EUNSUPPORTED, graphs[k].name);
+        t->dev->draw_end(state);
+        t_end(t);
+    }
+}
+
+void test_draw(struct suite *t)
+{
+    corners(t);
+    fanouts(t);
+    walks(t);
+    large_fanouts(t);
+    many_batches(t);
+    few_then_many(t);
+    refused(t);
+    too_many(t);
+}

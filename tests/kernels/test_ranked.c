@@ -1,0 +1,166 @@
+// gather_ranked, scatter_rows: copies between tables, caches and batches are exact.
+#include "tests/kernels/harness.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+// ---- gather_ranked ------------------------------------------------------------------------------
+
+static const void *table_of(struct suite *t, enum sl_dtype dtype, size_t n)
+{
+    return dtype == SL_DTYPE_F16 ? (void *)t_random_halves(t, n) : (void *)t_random_floats(t, n);
+}
+
+// capacity of `vertices` rows, most of which some vertex has; what is no row of the cache has any
+// rank above.
+static void compare_ranked(struct suite *t, enum sl_dtype dtype, uint32_t vertices,
+                           uint32_t capacity, uint32_t dim, uint32_t n, size_t skew)
+{
+    if (!t_affords(t, (double)n * dim))
+        return;
+    t_begin(t, "gather_ranked %s vertices=%u capacity=%u dim=%u n=%u skew=%zu",
+            dtype == SL_DTYPE_F16 ? "f16" : "f32", vertices, capacity, dim, n, skew);
+    struct sl_gather_ranked_args args = {.capacity = capacity, .n_rows = vertices, .dim = dim};
+    args.dtype = dtype, args.n = n;
+    args.cache = capacity ? table_of(t, dtype, (size_t)capacity * dim) : NULL;
+    args.store = table_of(t, dtype, (size_t)vertices * dim);
+    uint32_t *nodes = t_random_ids(t, n, vertices), *ranks = t_random_ids(t, n, 2 * capacity + 1);
+    for (uint32_t i = 0; i < n; i++)
+        if (t_random_below(t, 5) == 0)
+            ranks[i] = SL_RANK_NONE;
+        else if (ranks[i] < capacity && t_random_below(t, 5) == 0)
+            nodes[i] = UINT32_MAX; // of a hit the store is not asked
+    args.nodes = nodes, args.ranks = ranks;
+    size_t bytes = (size_t)n * dim * sizeof(float);
+    float *want = args.out = t_alloc(t, bytes, 0);
+    uint32_t want_hits, hits;
+    args.n_hits = &want_hits;
+    t_expect_ok(t, t->ref->gather_ranked(&args), "ref");
+    for (const int *threads = t_threads; *threads; threads++) {
+        sl_kernels_set_threads(*threads);
+        args.out = t_alloc(t, bytes, skew);
+        args.n_hits = &hits;
+        hits = UINT32_MAX;
+        t_expect_ok(t, t->dev->gather_ranked(&args), "dev");
+        t_same_bits(t, "out", args.out, want, bytes);
+        t_expect(t, hits == want_hits, "%u hits, wanted %u", hits, want_hits);
+        args.out = t_alloc(t, bytes, skew);
+        args.n_hits = NULL;
+        t_expect_ok(t, t->dev->gather_ranked(&args), "dev without counting");
+        t_same_bits(t, "out without counting", args.out, want, bytes);
+    }
+    t_end(t);
+}
+
+static void ranked_refuses(struct suite *t)
+{
+    t_begin(t, "gather_ranked refuses what is neither in the cache nor in the store");
+    float *cache = t_random_floats(t, 4 * 4), *store = t_random_floats(t, 10 * 4);
+    float *out = t_alloc(t, 20 * 4 * sizeof *out, 0);
+    uint32_t *nodes = t_random_ids(t, 20, 10), *ranks = t_random_ids(t, 20, 8);
+    nodes[13] = 10, ranks[13] = 4;
+    struct sl_gather_ranked_args args = {.cache = cache, .capacity = 4, .store = store};
+    args.n_rows = 10, args.dtype = SL_DTYPE_F32, args.dim = 4;
+    args.nodes = nodes, args.ranks = ranks, args.n = 20, args.out = out;
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < 2; k++) {
+        ranks[13] = 4;
+        t_expect_code(t, both[k]->gather_ranked(&args), SL_ERANGE, both[k]->name);
+        t_expect(t,
+                 strstr(sl_error_message(), "id 10 ") && strstr(sl_error_message(), "position 13"),
+                 "the message does not name the id: %s", sl_error_message());
+        ranks[13] = 3;
+        t_expect_ok(t, both[k]->gather_ranked(&args), "a hit");
+        args.dtype = SL_DTYPE_I32;
+        t_expect_code(t, both[k]->gather_ranked(&args), SL_EINVAL, "integers");
+        args.dtype = SL_DTYPE_F32, args.cache = NULL;
+        t_expect_code(t, both[k]->gather_ranked(&args), SL_EINVAL, "no cache");
+        args.cache = cache;
+    }
+    t_end(t);
+}
+
+void test_gather_ranked(struct suite *t)
+{
+    static const uint32_t dims[] = {1, 3, 16, 17, 31, 64, 100, 128, 256, 602};
+    for (int half = 0; half < 2; half++) {
+        enum sl_dtype dtype = half ? SL_DTYPE_F16 : SL_DTYPE_F32;
+        for (size_t d = 0; d < SL_COUNT_OF(dims); d++) {
+            static const uint32_t counts[] = {0, 1, 7, 511, 513};
+            for (size_t c = 0; c < SL_COUNT_OF(counts); c++)
+                compare_ranked(t, dtype, 1 + t_random_below(t, 300), t_random_below(t, 60), dims[d],
+                               counts[c], 0);
+            // Large enough for streaming stores and for several threads.
+            uint32_t large = (2u << 20) / (dims[d] * 4) + 3;
+            for (size_t skew = 0; skew < 32; skew += 12)
+                compare_ranked(t, dtype, 5000, 1000, dims[d], large, skew);
+        }
+    }
+    ranked_refuses(t);
+}
+
+// ---- scatter_rows -------------------------------------------------------------------------------
+
+static void compare_scatter(struct suite *t, uint32_t dim, uint32_t n, uint32_t n_out, size_t skew)
+{
+    if (!t_affords(t, (double)n * dim))
+        return;
+    t_begin(t, "scatter_rows dim=%u n=%u n_out=%u skew=%zu", dim, n, n_out, skew);
+    size_t bytes = (size_t)n_out * dim * sizeof(float);
+    float *x = t_copy(t, t_random_floats(t, (size_t)n * dim), (size_t)n * dim * sizeof *x, skew);
+    uint32_t *places = t_alloc(t, (size_t)n_out * sizeof *places, 0);
+    for (uint32_t i = 0; i < n_out; i++) { // a shuffle, of which the first n are taken
+        uint32_t j = t_random_below(t, i + 1);
+        places[i] = i;
+        uint32_t swapped = places[j];
+        places[j] = i, places[i] = swapped;
+    }
+    float *before = t_random_floats(t, (size_t)n_out * dim), *want = t_copy(t, before, bytes, 0);
+    t_expect_ok(t, t->ref->scatter_rows(x, dim, places, n, n_out, want), "ref");
+    for (const int *threads = t_threads; *threads; threads++) {
+        sl_kernels_set_threads(*threads);
+        float *got = t_copy(t, before, bytes, skew);
+        t_expect_ok(t, t->dev->scatter_rows(x, dim, places, n, n_out, got), "dev");
+        t_same_bits(t, "out", got, want, bytes);
+    }
+    t_end(t);
+}
+
+static void scatter_refuses(struct suite *t)
+{
+    t_begin(t, "scatter_rows refuses a destination outside the output");
+    float *x = t_random_floats(t, 20 * 4), *out = t_alloc(t, 20 * 4 * sizeof *out, 0);
+    uint32_t *to = t_alloc(t, 20 * sizeof *to, 0);
+    memset(out, 0, 20 * 4 * sizeof *out);
+    for (uint32_t i = 0; i < 20; i++)
+        to[i] = i;
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < 2; k++) {
+        to[13] = 20;
+        t_expect_code(t, both[k]->scatter_rows(x, 4, to, 20, 20, out), SL_ERANGE, both[k]->name);
+        t_expect(t,
+                 strstr(sl_error_message(), "destination 20 ") &&
+                     strstr(sl_error_message(), "position 13"),
+                 "the message does not name it: %s", sl_error_message());
+        to[13] = 13;
+        t_expect_ok(t, both[k]->scatter_rows(x, 4, to, 20, 20, out), "good arguments");
+        t_expect_code(t, both[k]->scatter_rows(x, 0, to, 20, 20, out), SL_EINVAL, "no columns");
+        t_expect_code(t, both[k]->scatter_rows(NULL, 4, to, 20, 20, out), SL_EINVAL, "no x");
+    }
+    t_end(t);
+}
+
+void test_scatter_rows(struct suite *t)
+{
+    static const uint32_t dims[] = {1, 3, 4, 16, 17, 64, 100, 256, 257};
+    for (size_t d = 0; d < SL_COUNT_OF(dims); d++)
+        for (size_t skew = 0; skew < 16; skew += 4) {
+            compare_scatter(t, dims[d], 0, 5, skew);
+            compare_scatter(t, dims[d], 1, 1, skew);
+            compare_scatter(t, dims[d], 300, 300, skew);
+            compare_scatter(t, dims[d], 999, 1500, skew);
+        }
+    scatter_refuses(t);
+}

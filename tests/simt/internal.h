@@ -1,0 +1,142 @@
+/*
+ * internal.h - what the parts of the emulation share: settings, reports, the running launch.
+ *
+ * One lock (lock()) guards all of it: launches and calls of the runtime from several threads of the
+ * process are done one after the other. A call that waits for another process lets go of it.
+ */
+#ifndef SL_TESTS_SIMT_INTERNAL_H
+#define SL_TESTS_SIMT_INTERNAL_H
+
+#include <functional>
+#include <mutex>
+
+#include "tests/simt/simt.h"
+
+namespace simt {
+
+enum order { ORDER_FORWARD, ORDER_REVERSE, ORDER_SHUFFLED };
+
+// What the environment says, read once (settings.cc).
+struct settings {
+    uint64_t seed;
+    enum order order; // of blocks and of threads that could run
+    bool lazy;        // streams run at synchronisation only, not when they are given work
+    size_t memory_bytes;
+    int devices;
+    bool no_device, old_driver, no_register;
+    bool maps_read_only; // memory that the process may only read can be registered
+    long fail_malloc, fail_launch, fail_sync; // the Nth call; 0 = none
+    bool no_nccl, remote_error;
+    long fail_init;         // the Nth ncclCommInitRankConfig(); 0 = none
+    long nccl_version;      // what ncclGetVersion() says; 0 = the usual one
+    long patience_s;        // how long a call waits for other processes
+    const char *registered; // the file that registrations are written to, or NULL
+};
+const struct settings &settings();
+
+// A recursive mutex that can be let go of altogether.
+class big_lock {
+    std::recursive_mutex mutex;
+    int depth = 0; // guarded by the mutex
+
+  public:
+    void lock()
+    {
+        mutex.lock();
+        depth++;
+    }
+    void unlock()
+    {
+        depth--;
+        mutex.unlock();
+    }
+    // However often this thread has it; returned for take().
+    int let_go();
+    void take(int times);
+};
+big_lock &lock();
+
+// ---- report.cc ----------------------------------------------------------------------------------
+
+// Says what was found, in which kernel, block and thread, and aborts the process.
+[[noreturn]] void report(const char *what, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+// Names code of the plug-in, as "function (file:line)" where addr2line is found.
+void describe_code(const void *address, char *out, size_t bytes);
+void catch_faults(); // this thread's SIGSEGV and SIGBUS become reports
+
+// ---- runtime.cc ---------------------------------------------------------------------------------
+
+/*
+ * An operation that may have to wait for other processes: it is asked again and again, under the
+ * lock, until it says that it is over, and all behind it in the stream waits. False when the stream
+ * is being captured.
+ */
+bool give_waiting(cudaStream_t stream, std::function<bool()> step);
+
+// ---- engine.cc ----------------------------------------------------------------------------------
+
+enum { THREADS_MAX = 1024, WARPS_MAX = 32, STACK_BYTES = 256 << 10, SHARED_MAX = 227 << 10 };
+
+// The running launch, block and thread. kernel is NULL outside of kernels.
+struct running {
+    call *kernel;
+    uint32_t launch;                // counts from 1
+    uint32_t block;                 // linear
+    uint32_t block_epoch;           // barriers that the block has passed
+    uint32_t thread;                // linear in the block
+    uint32_t warp_epoch[WARPS_MAX]; // __syncwarp()s that each warp has passed
+    uintptr_t stack, stack_end;     // of the running thread
+};
+extern struct running running;
+
+// Runs a kernel to its end.
+void execute(call &kernel);
+// What a launch is refused for.
+cudaError_t validate(const call &kernel);
+unsigned char *dynamic_shared_begin();
+void static_shared(unsigned char **begin, unsigned char **end);
+// Another thread of the block may go on: called now and then by accesses of the checked build.
+void maybe_yield();
+uint64_t random_word();
+
+// ---- memory.cc ----------------------------------------------------------------------------------
+
+// While one exists the process may touch device memory.
+struct window {
+    window();
+    ~window();
+};
+
+enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_PEER };
+struct range {
+    uintptr_t begin, end;
+    range_kind kind;
+    int device;
+    bool read_only;
+    uint64_t number; // counts allocations
+};
+// The range that an address is in, or NULL.
+const struct range *find_range(const void *p);
+bool touches_range(const void *p, size_t bytes);
+bool in_region(const void *p);
+void describe_address(const void *p, char *out, size_t bytes);
+int current_device();
+bool device_is_lost();
+void lose_device(cudaError_t why);
+
+void check_all_guards();
+// What every call of the runtime fails with: no devices, or a device that has faulted.
+cudaError_t device_error();
+// Notes an error for cudaGetLastError(), and returns it.
+cudaError_t failed(cudaError_t error);
+
+// ---- check.cc: what is known of accesses --------------------------------------------------------
+
+void check_launch();
+void check_fence();
+void check_atomic(const void *p, size_t bytes, const void *code);
+
+} // namespace simt
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * gpu_fixture.h - a GPU for tests: the emulated one (tests/simt), or the one that
+ * SLUICE_CUDA_PLUGIN brings.
+ *
+ * Each test is a process of its own, so each opens its own, and may say before how it behaves
+ * (SLUICE_SIMT_MEMORY, SLUICE_SIMT_FAIL).
+ */
+#ifndef SL_TESTS_GPU_FIXTURE_H
+#define SL_TESTS_GPU_FIXTURE_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+#include "common/device/plugin.h"
+#include "kernels/kernels.h"
+
+// BIN/tests/this program -> BIN/../lib.
+static inline bool gpu_find(char *out, size_t bytes)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+    }
+    snprintf(out, bytes, "%s/lib/libsluice_cuda_simt.so", self);
+    return access(out, R_OK) == 0;
+}
+
+static inline bool gpu_exists(void)
+{
+    char path[4200];
+    return getenv("SLUICE_CUDA_PLUGIN") || gpu_find(path, sizeof path);
+}
+
+// GPU 0 of the plug-in, which must exist.
+static inline const struct sl_plugin *gpu_open(uint64_t budget_bytes)
+{
+    char path[4200];
+    const struct sl_plugin *plugin;
+    if (!getenv("SLUICE_CUDA_PLUGIN") && gpu_find(path, sizeof path))
+        setenv("SLUICE_CUDA_PLUGIN", path, 1);
+    ck_assert_msg(sl_plugin_open(&plugin) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(plugin->open(0, budget_bytes) == SL_OK, "%s", sl_error_message());
+    return plugin;
+}
+
+// A copy in the device's memory of what the processor has; to be given to gpu_free().
+static inline void *gpu_put(const struct sl_device *device, const void *from, size_t bytes)
+{
+    void *p = device->memory.alloc(bytes);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_int_eq(device->copy(p, from, bytes), SL_OK);
+    ck_assert_int_eq(device->sync(), SL_OK);
+    return p;
+}
+
+// ... and back: to be freed with free().
+static inline void *gpu_get(const struct sl_device *device, const void *from, size_t bytes)
+{
+    void *p = malloc(bytes + 1);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_int_eq(device->copy(p, from, bytes), SL_OK);
+    ck_assert_msg(device->sync() == SL_OK, "%s", sl_error_message());
+    return p;
+}
+
+static inline void gpu_free(const struct sl_device *device, void *p, size_t bytes)
+{
+    device->memory.free(p, bytes);
+}
+
+#endif

@@ -1,0 +1,81 @@
+// Text that may come from anywhere.
+#include "common/base/utf8.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void assert_cleaned(const char *from, const char *want)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s", from);
+    sl_utf8_clean(text);
+    ck_assert_str_eq(text, want);
+    sl_utf8_clean(text);
+    ck_assert_str_eq(text, want); // what is clean stays as it is
+}
+
+START_TEST(characters_come_back_as_they_were)
+{
+    static const uint32_t glyphs[] = {' ', '~', 0xa0, 0x7ff, 0x800, 0xfffd, 0x10000, 0x10ffff};
+    for (size_t i = 0; i < sizeof glyphs / sizeof *glyphs; i++) {
+        char bytes[5] = "";
+        const char *at = bytes;
+        int n = sl_utf8_put(glyphs[i], bytes);
+        ck_assert_uint_eq(sl_utf8_next(&at), glyphs[i]);
+        ck_assert_ptr_eq(at, bytes + n);
+        ck_assert_uint_eq(sl_utf8_next(&at), 0);
+    }
+}
+END_TEST
+
+START_TEST(good_text_is_left_alone)
+{
+    assert_cleaned("", "");
+    assert_cleaned("job 'a'", "job 'a'");
+    assert_cleaned("Stra\xc3\x9f"
+                   "e \xe2\x86\x92 \xf0\x9f\x98\x80",
+                   "Stra\xc3\x9f"
+                   "e \xe2\x86\x92 \xf0\x9f\x98\x80");
+    sl_utf8_clean((char *)""); // a constant is not written to
+}
+END_TEST
+
+START_TEST(what_moves_a_terminal_becomes_a_blank)
+{
+    assert_cleaned("a\tb\r\nc", "a b  c");
+    assert_cleaned("\x1b[2Jgone\x7f", " [2Jgone ");
+    assert_cleaned("\xc2\x9b"
+                   "2J",
+                   "?2J"); // a control sequence in one character
+}
+END_TEST
+
+START_TEST(what_is_malformed_becomes_a_sign)
+{
+    assert_cleaned("ab\xc3", "ab?"); // cut off
+    assert_cleaned("\xe2\x86", "??");
+    assert_cleaned("\xff\xfe", "??");
+    assert_cleaned("\xc0\xaf", "??");        // a slash, in too many bytes
+    assert_cleaned("\xed\xa0\x80", "?");     // half of a surrogate pair
+    assert_cleaned("\xf4\x90\x80\x80", "?"); // beyond the last one
+    assert_cleaned("\xc3(", "?(");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("utf8");
+    TCase *t = tcase_create("utf8");
+    tcase_add_test(t, characters_come_back_as_they_were);
+    tcase_add_test(t, good_text_is_left_alone);
+    tcase_add_test(t, what_moves_a_terminal_becomes_a_blank);
+    tcase_add_test(t, what_is_malformed_becomes_a_sign);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

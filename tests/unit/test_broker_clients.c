@@ -1,0 +1,174 @@
+// Clients over the real bus: many, and one that does not read.
+#include "tests/unit/test_data_fixture.h"
+
+#include "broker/client.h"
+#include "common/base/clock.h"
+
+enum { MANY = 200 };
+
+static struct sl_bus *broker, *client[MANY];
+static struct sl_clients *clients;
+static char endpoint[128];
+static uint64_t token;
+
+static void setup(void)
+{
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    must(sl_bus_bind(endpoint, token, &broker));
+    clients = calloc(1, sizeof *clients);
+    sl_clients_init(clients, broker);
+}
+
+static void teardown(void)
+{
+    for (int i = 0; i < MANY; i++)
+        sl_bus_close(client[i], 0);
+    sl_bus_close(broker, 0);
+    free(clients);
+}
+
+// Connects client i, and takes its Subscribe.
+static void subscribe(int i, unsigned wants)
+{
+    Sl__Control__Subscribe s = SL__CONTROL__SUBSCRIBE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
+    struct sl_bus_peer peer;
+    s.stats = (wants & SL_WANTS_STATS) != 0;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
+    e.subscribe = &s;
+    must(sl_bus_connect(endpoint, token, &client[i]));
+    must(sl_bus_send(client[i], NULL, &e));
+    must(sl_bus_receive(broker, 5000, &peer, &m));
+    sl_bus_message_free(m);
+    must(sl_clients_add(clients, &peer, wants));
+}
+
+static void send_stats(const char *json)
+{
+    Sl__Control__Stats stats = SL__CONTROL__STATS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    stats.json = (char *)json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
+    e.stats = &stats;
+    sl_clients_send(clients, SL_WANTS_STATS, &e);
+}
+
+static bool hears(int i, int timeout_ms)
+{
+    Sl__Control__Envelope *m;
+    if (sl_bus_receive(client[i], timeout_ms, NULL, &m) != SL_OK)
+        return false;
+    bool stats = m->body_case == SL__CONTROL__ENVELOPE__BODY_STATS;
+    sl_bus_message_free(m);
+    return stats;
+}
+
+START_TEST(two_hundred_clients_hear_the_same)
+{
+    for (int i = 0; i < MANY; i++)
+        subscribe(i, SL_WANTS_STATS);
+    send_stats("{}");
+    for (int i = 0; i < MANY; i++)
+        ck_assert_msg(hears(i, 5000), "client %d", i);
+    ck_assert_uint_eq(clients->n, MANY);
+}
+END_TEST
+
+START_TEST(who_wants_nothing_gets_nothing)
+{
+    subscribe(0, 0);
+    subscribe(1, SL_WANTS_PROGRESS);
+    ck_assert(!sl_clients_want(clients, SL_WANTS_STATS));
+    ck_assert(sl_clients_want(clients, SL_WANTS_PROGRESS));
+    subscribe(2, SL_WANTS_STATS);
+    ck_assert(sl_clients_want(clients, SL_WANTS_STATS));
+    send_stats("{}");
+    ck_assert(hears(2, 5000));
+    ck_assert(!hears(0, 50));
+    ck_assert(!hears(1, 0));
+}
+END_TEST
+
+START_TEST(a_client_that_asks_again_says_what_it_wants_now)
+{
+    struct sl_bus_peer peer = {.id = "me", .n = 2};
+    must(sl_clients_add(clients, &peer, SL_WANTS_STATS));
+    must(sl_clients_add(clients, &peer, SL_WANTS_PROGRESS));
+    ck_assert_uint_eq(clients->n, 1);
+    ck_assert(!sl_clients_want(clients, SL_WANTS_STATS));
+}
+END_TEST
+
+// Whoever stops reading fills its queue, loses messages, then its place; nobody waits for it.
+START_TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
+{
+    enum { BYTES = 20000, MESSAGES = 20000 };
+    static char line[BYTES + 1];
+    memset(line, 'x', BYTES);
+    subscribe(0, SL_WANTS_STATS); // reads
+    subscribe(1, SL_WANTS_STATS); // does not
+    uint64_t longest = 0;
+    int sent = 0, heard = 0;
+    for (; sent < MESSAGES && clients->n == 2; sent++) {
+        uint64_t began = sl_now_ns();
+        send_stats(line);
+        uint64_t took = sl_now_ns() - began;
+        longest = took > longest ? took : longest;
+        heard += hears(0, 1000);
+    }
+    ck_assert_msg(clients->n == 1, "after %d messages it is still there", sent);
+    ck_assert_int_gt(sent, SL_CLIENT_MISSED_MAX);
+    ck_assert_int_eq(heard, sent);
+    ck_assert_msg(longest < 500000000, "a message took %.3f s", (double)longest * 1e-9);
+    send_stats(line);
+    ck_assert(hears(0, 1000));
+}
+END_TEST
+
+START_TEST(a_client_that_is_gone_is_dropped)
+{
+    subscribe(0, SL_WANTS_STATS);
+    sl_bus_close(client[0], 0);
+    client[0] = NULL;
+    for (int i = 0; i < 1000 && clients->n > 0; i++) {
+        send_stats("{}");
+        usleep(1000);
+    }
+    ck_assert_uint_eq(clients->n, 0);
+}
+END_TEST
+
+START_TEST(a_full_table_turns_the_next_one_away)
+{
+    for (uint32_t i = 0; i < SL_CLIENTS_MAX; i++) {
+        struct sl_bus_peer peer = {.n = 4};
+        memcpy(peer.id, &i, sizeof i);
+        must(sl_clients_add(clients, &peer, 0));
+    }
+    struct sl_bus_peer last = {.id = "late", .n = 5};
+    ck_assert_int_eq(sl_clients_add(clients, &last, 0), SL_EAGAIN);
+    assert_message_has("1024 clients");
+    clients->list[7].missed = 3; // it has gone, or does not read: its place is taken
+    must(sl_clients_add(clients, &last, 0));
+    ck_assert_uint_eq(clients->n, SL_CLIENTS_MAX);
+    struct sl_bus_peer next = {.id = "next", .n = 5};
+    ck_assert_int_eq(sl_clients_add(clients, &next, 0), SL_EAGAIN);
+    send_stats("{}"); // to peers that do not exist
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker clients");
+    TCase *c = tcase_create("clients");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, two_hundred_clients_hear_the_same);
+    tcase_add_test(c, who_wants_nothing_gets_nothing);
+    tcase_add_test(c, a_client_that_asks_again_says_what_it_wants_now);
+    tcase_add_test(c, a_client_that_does_not_read_is_dropped_and_never_waited_for);
+    tcase_add_test(c, a_client_that_is_gone_is_dropped);
+    tcase_add_test(c, a_full_table_turns_the_next_one_away);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,185 @@
+// Asking for GPUs: a child that answers, takes long, hangs or dies, and nobody who waits for it.
+#include "broker/gpus.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "tests/unit/daemon_fixture.h"
+
+#define ANSWER                                                                                     \
+    "{\"schema\": \"sluice.devices/1\", \"driver_version\": 13000, \"plugin\": \"/p.so\", "        \
+    "\"devices\": [{\"name\": \"A\", \"compute_capability\": \"9.0\"}]}"
+
+static struct sl_gpus_asking asking;
+static char program[300];
+
+static void begin(void)
+{
+    dir_begin();
+    unsetenv("SLUICE_GPU_SECONDS");
+    snprintf(program, sizeof program, "%s/answers", dir);
+    asking = (struct sl_gpus_asking){.program = program};
+}
+
+static void end(void)
+{
+    sl_gpus_fini(&asking);
+    dir_end();
+}
+
+// Who is asked is a script.
+static void answers_by(const char *commands)
+{
+    char script[1024];
+    snprintf(script, sizeof script, "#!/bin/sh\necho asked >> %s\n%s\n", in_dir("asked"), commands);
+    write_text(program, script);
+    ck_assert_int_eq(chmod(program, 0700), 0);
+}
+
+static long times_asked(void)
+{
+    struct stat st;
+    return stat(in_dir("asked"), &st) == 0 ? (long)st.st_size / 6 : 0;
+}
+
+static void ask_and_wait(void)
+{
+    sl_gpus_ask(&asking);
+    while (sl_gpus_poll(&asking))
+        poll(NULL, 0, 5);
+}
+
+static void has_problem(const char *part)
+{
+    const char *problem = asking.known.report.problem;
+    ck_assert_uint_eq(asking.known.report.n, 0);
+    ck_assert_msg(strstr(problem, part) != NULL, "'%s' is not in: %s", part, problem);
+}
+
+START_TEST(gpus_that_are_found_are_asked_for_once)
+{
+    answers_by("echo '" ANSWER "'");
+    ck_assert_ptr_null(sl_gpus_fresh(&asking));
+    ask_and_wait();
+    const struct sl_gpus *gpus = sl_gpus_fresh(&asking);
+    ck_assert_ptr_nonnull(gpus);
+    ck_assert(gpus->asked);
+    ck_assert_uint_eq(gpus->report.n, 1);
+    ck_assert_str_eq(gpus->report.gpu[0].name, "A");
+    ck_assert_str_eq(gpus->plugin, "/p.so");
+    asking.asked_ns = asking.known_ns -= 86400 * 1000000000ull; // a day later
+    ck_assert_ptr_eq(sl_gpus_fresh(&asking), gpus);
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_child_that_takes_long)
+{
+    answers_by("sleep 1; echo '" ANSWER "'");
+    uint64_t before = sl_now_ns();
+    sl_gpus_ask(&asking);
+    sl_gpus_ask(&asking); // who asks meanwhile asks nobody else
+    ck_assert(sl_gpus_poll(&asking));
+    ck_assert_ptr_null(sl_gpus_fresh(&asking));
+    ck_assert_uint_lt(sl_now_ns() - before, 800 * 1000000ull);
+    ask_and_wait();
+    ck_assert_uint_eq(asking.known.report.n, 1);
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(a_child_that_hangs_is_killed_and_that_is_the_answer)
+{
+    answers_by("exec sleep 60");
+    setenv("SLUICE_GPU_SECONDS", "1", 1);
+    sl_gpus_ask(&asking);
+    pid_t pid = asking.pid;
+    ask_and_wait();
+    has_problem("did not answer within 1 s");
+    ck_assert_ptr_eq(sl_gpus_fresh(&asking), &asking.known);
+    // While it does not die the answer holds: a second one would hang beside it.
+    asking.known_ns -= 3600 * 1000000000ull;
+    if (asking.pid)
+        ck_assert_ptr_eq(sl_gpus_fresh(&asking), &asking.known);
+    while (asking.pid) {
+        poll(NULL, 0, 5);
+        sl_gpus_poll(&asking);
+    }
+    ck_assert(kill(pid, 0) != 0 && errno == ESRCH);
+    has_problem("did not answer within 1 s");
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(where_there_was_none_it_is_asked_again)
+{
+    answers_by("echo '{\"schema\": \"sluice.devices/1\", \"problem\": \"no driver\"}'");
+    ask_and_wait();
+    has_problem("no driver");
+    ck_assert(asking.known.asked);
+    ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
+    asking.asked_ns -= 15 * 1000000000ull; // after ten seconds ...
+    asking.known_ns -= 15 * 1000000000ull;
+    ck_assert_ptr_null(sl_gpus_fresh(&asking));
+    asking.asked_ns -= 30 * 1000000000ull; // ... or as long as it took
+    ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
+    asking.known_ns -= 15 * 1000000000ull;
+    ck_assert_ptr_null(sl_gpus_fresh(&asking));
+    ask_and_wait();
+    ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
+    ck_assert_int_eq(times_asked(), 2);
+}
+END_TEST
+
+START_TEST(what_is_no_answer_is_a_reason)
+{
+    answers_by("echo first >&2; echo no such luck >&2; exit 3");
+    ask_and_wait();
+    has_problem("ended with status 3: no such luck");
+    ck_assert(!asking.known.asked);
+    answers_by("kill -SEGV $$");
+    ask_and_wait();
+    has_problem("died of signal 11");
+    answers_by("echo '{}'");
+    ask_and_wait();
+    has_problem("sluice.devices/1");
+    asking.program = "/nowhere/sluice-trainer";
+    sl_gpus_ask(&asking);
+    ck_assert(!sl_gpus_poll(&asking)); // there at once
+    has_problem("'/nowhere/sluice-trainer' is what tells of GPUs");
+    ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
+}
+END_TEST
+
+START_TEST(a_child_ends_with_who_asked)
+{
+    answers_by("exec sleep 60");
+    sl_gpus_ask(&asking);
+    pid_t pid = asking.pid;
+    sl_gpus_fini(&asking);
+    for (int i = 0; i < 400 && kill(pid, 0) == 0 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+        poll(NULL, 0, 5);
+    ck_assert(kill(pid, 0) != 0 && errno == ESRCH);
+    ck_assert(!sl_gpus_poll(&asking));
+    sl_gpus_fini(&asking);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker gpus");
+    TCase *t = tcase_create("asking");
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_set_timeout(t, 30);
+    tcase_add_test(t, gpus_that_are_found_are_asked_for_once);
+    tcase_add_test(t, nobody_waits_for_a_child_that_takes_long);
+    tcase_add_test(t, a_child_that_hangs_is_killed_and_that_is_the_answer);
+    tcase_add_test(t, where_there_was_none_it_is_asked_again);
+    tcase_add_test(t, what_is_no_answer_is_a_reason);
+    tcase_add_test(t, a_child_ends_with_who_asked);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

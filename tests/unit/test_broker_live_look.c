@@ -1,0 +1,882 @@
+// Looking at a job: an arena whose work the test does itself, and a job around it.
+#include "tests/unit/test_data_fixture.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "broker/job.h"
+#include "broker/live_internal.h"
+#include "common/base/clock.h"
+#include "common/ipc/board.h"
+#include "common/ipc/seat.h"
+
+enum { N_CELLS = 40, MS = 1000000, PER_UPDATE = 4 };
+
+static struct sl_job job;
+static struct sl_member members[4]; // two devices: samplers 0 and 1, trainers 2 and 3
+static struct sl_job_death deaths[4];
+static uint64_t member_bytes[4];
+static bool async;
+
+static void make_job(void)
+{
+    const struct sl_arena_spec spec = {
+        .n_devices = 2,
+        .n_cells = N_CELLS,
+        .n_train = 10 * N_CELLS,
+        .n_params = 3,
+        .n_state = 1,
+        .async = async,
+        .staleness = 2,
+        .batches_per_update = async ? 1 : PER_UPDATE,
+        .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
+    };
+    memset(&job, 0, sizeof job);
+    memset(members, 0, sizeof members);
+    job.state = SL_JOB_RUNNING;
+    job.start_ns = sl_now_ns();
+    snprintf(job.config.name, sizeof job.config.name, "test");
+    job.config.epochs = 3;
+    job.config.n_devices = 2;
+    job.config.sampler.batch_size = 10;
+    job.config.updates.mode = async ? SL_UPDATE_ASYNC : SL_UPDATE_ORDERED;
+    job.config.updates.batches_per_update = spec.batches_per_update;
+    job.config.updates.staleness = 2;
+    job.config.cache.policy = SL_CACHE_DEGREE;
+    job.dataset.split[SL_SPLIT_TRAIN].n = 10 * N_CELLS;
+    for (uint32_t d = 0; d < 2; d++)
+        job.config.devices[d] = (struct sl_device_config){.n_cores = 1, .cores = {(uint16_t)d}};
+    job.split = (struct sl_roles){1, 1};
+    job.deaths = deaths;
+    job.member_bytes = member_bytes;
+    job.crew.n = 4;
+    job.crew.members = members;
+    for (uint32_t i = 0; i < 4; i++) {
+        members[i].role = i < 2 ? SL_ROLE_SAMPLER : SL_ROLE_TRAINER;
+        members[i].device = i % 2;
+        members[i].slot = i;
+        members[i].pid = getpid();
+        snprintf(members[i].name, sizeof members[i].name, "%s %u", i < 2 ? "sampler" : "trainer",
+                 i % 2);
+        members[i].wanted = members[i].alive = members[i].ready = i == 0 || i == 3;
+    }
+    int fd = sl_arena_memfd();
+    must(fd);
+    must(sl_arena_create(fd, &spec, &job.arena));
+    job.phases.arena = &job.arena;
+    job.phases.setup.config = &job.config;
+    must(sl_live_init(&job));
+}
+
+static void setup_ordered(void)
+{
+    async = false;
+    make_job();
+}
+
+static void setup_async(void)
+{
+    async = true;
+    make_job();
+}
+
+static void teardown(void)
+{
+    sl_live_fini(&job.live);
+    sl_arena_detach(&job.arena);
+}
+
+// Opens a phase of n cells, as broker/phases.c does.
+static struct sl_open_phase *open_phase(enum sl_phase_kind kind, uint32_t n, uint64_t first_version,
+                                        const struct sl_cell_record *records, uint32_t n_records)
+{
+    struct sl_open_phase *o = sl_phases_at(&job.phases, job.phases.n_open++);
+    *o = (struct sl_open_phase){
+        .spec = {.kind = kind, .batch_size = 10, .n_items = 10 * n, .first_version = first_version},
+        .step = {.purpose = kind == SL_PHASE_TRAIN       ? SL_PURPOSE_TRAIN
+                            : kind == SL_PHASE_PRESAMPLE ? SL_PURPOSE_PRESAMPLE
+                                                         : SL_PURPOSE_VALIDATE}};
+    must(sl_ledger_open_restored(&job.arena, &o->spec, records, n_records, &o->seq));
+    return o;
+}
+
+static void close_phase(void)
+{
+    sl_job_live_phase(&job, sl_phases_at(&job.phases, 0));
+    job.phases.first_open = (job.phases.first_open + 1) % SL_ARENA_PHASES;
+    job.phases.n_open--;
+}
+
+static void sample(void)
+{
+    struct sl_lease l;
+    must(sl_ledger_claim_sample(&job.arena, 1, SL_AHEAD_ALL, 1, &l));
+    l.entry->sample_ns = 3 * MS;
+    l.entry->mark_ns = 50000; // 0.05 ms: the first bucket
+    l.entry->copy_ns = 100000;
+    l.entry->n_edges = 100;
+    l.entry->n_input = 20;
+    l.entry->ready_at_ns = 1000 * MS;
+    must(l.phase->spec.kind == SL_PHASE_PRESAMPLE ? sl_ledger_complete(&job.arena, &l)
+                                                  : sl_ledger_publish(&job.arena, &l));
+}
+
+static struct sl_lease claim(void)
+{
+    struct sl_lease l;
+    must(sl_ledger_claim_train(&job.arena, 2, 1, &l));
+    return l;
+}
+
+static void complete(const struct sl_lease *l)
+{
+    l->entry->claimed_at_ns = 1002 * MS;
+    l->entry->extract_ns = 1 * MS;
+    l->entry->train_ns = 7 * MS;
+    l->entry->train_wait_ns = 200000000000; // more than the last bound
+    l->entry->hits = 15;
+    l->entry->hit_bytes = 1500;
+    l->entry->miss_bytes = 500;
+    l->entry->loss = l->entry->weight = 10;
+    must(sl_ledger_complete(&job.arena, l));
+}
+
+static void apply_updates(void)
+{
+    struct sl_update u;
+    while (sl_board_begin_update(&job.arena, 2, &u) == SL_OK)
+        sl_board_commit_update(&job.arena, &u);
+}
+
+static void train(uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct sl_lease l = claim();
+        complete(&l);
+    }
+    apply_updates();
+}
+
+static const struct sl_living *look(void)
+{
+    sl_live_look(&job);
+    return job.live.living;
+}
+
+static uint64_t n_of(const struct sl_live_times *t)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < SL_LIVE_BUCKETS; i++)
+        n += t->bucket[i];
+    return n;
+}
+
+// --- cells ---------------------------------------------------------------------------------------
+
+START_TEST(a_batch_is_counted_once_when_it_is_done)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    for (int i = 0; i < 8; i++)
+        sample();
+    ck_assert_uint_eq(look()->sums.batches, 0);
+    train(4);
+    ck_assert_uint_eq(look()->sums.batches, 4);
+    ck_assert_uint_eq(look()->sums.batches, 4);
+    train(4);
+    close_phase(); // without a look in between: the hook takes the rest
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->sums.batches, 8);
+    ck_assert_uint_eq(l->sums.edges, 800);
+    ck_assert_uint_eq(l->sums.input_nodes, 160);
+    ck_assert_uint_eq(l->sums.hits, 120);
+    ck_assert_uint_eq(l->sums.misses, 40);
+    ck_assert_uint_eq(l->sums.hit_bytes, 12000);
+    ck_assert_uint_eq(l->sums.queued_ns, 8 * 2 * MS);
+    ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 8);
+    ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, 8 * 7 * MS);
+}
+END_TEST
+
+START_TEST(a_batch_counts_once_its_update_is_applied)
+{
+    // The applier adds to the entry of the update's last batch, after that batch is done.
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    for (int i = 0; i < 8; i++)
+        sample();
+    for (int i = 0; i < 4; i++) {
+        struct sl_lease l = claim();
+        complete(&l);
+    }
+    ck_assert_uint_eq(look()->sums.batches, 0);
+    apply_updates();
+    ck_assert_uint_eq(look()->sums.batches, 4);
+}
+END_TEST
+
+START_TEST(an_async_batch_counts_once_it_is_applied)
+{
+    struct sl_lease l;
+    struct sl_update u;
+    float params[3];
+    uint64_t version;
+    open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
+    sample();
+    l = claim();
+    must(sl_board_join(&job.arena, 1, 2, params, &version));
+    sl_board_offer(&job.arena, 1, &l);
+    complete(&l);
+    ck_assert_uint_eq(look()->sums.trained, 0);
+    must(sl_board_begin_update(&job.arena, 2, &u));
+    atomic_store(&l.entry->apply_from_ns, 1);
+    sl_board_commit_update(&job.arena, &u);
+    ck_assert_uint_eq(look()->sums.trained, 1);
+    ck_assert_uint_eq(job.live.living->sums.stale, 0);
+}
+END_TEST
+
+START_TEST(a_straggler_holds_back_those_behind_it)
+{
+    open_phase(SL_PHASE_INFER, 5, 0, NULL, 0);
+    struct sl_lease first = claim(), second = claim();
+    complete(&second);
+    ck_assert_uint_eq(look()->sums.cells, 0);
+    complete(&first);
+    ck_assert_uint_eq(look()->sums.cells, 2);
+    ck_assert_uint_eq(job.live.living->sums.batches, 0);
+    ck_assert_uint_eq(job.live.living->times[SL_LIVE_EVALUATE].count, 2);
+    ck_assert_uint_eq(job.live.living->times[SL_LIVE_SAMPLE].count, 0);
+}
+END_TEST
+
+START_TEST(presampling_is_sampling_alone)
+{
+    open_phase(SL_PHASE_PRESAMPLE, 5, 0, NULL, 0);
+    sample();
+    sample();
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->sums.cells, 2);
+    ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 2);
+    ck_assert_uint_eq(l->times[SL_LIVE_EXTRACT].count, 0);
+    ck_assert_uint_eq(l->times[SL_LIVE_EVALUATE].count, 0);
+}
+END_TEST
+
+START_TEST(batches_of_a_checkpoint_count_nowhere)
+{
+    const struct sl_cell_record records[] = {
+        {.cell = 0, .n_edges = 9}, {.cell = 1}, {.cell = 2}, {.cell = 3}};
+    sl_board_restore(&job.arena, 1);
+    open_phase(SL_PHASE_TRAIN, 8, 0, records, 4);
+    ck_assert_uint_eq(look()->sums.batches, 0);
+    for (int i = 0; i < 4; i++)
+        sample();
+    train(4);
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->sums.batches, 4);
+    ck_assert_uint_eq(l->sums.edges, 400);
+    ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 4);
+}
+END_TEST
+
+START_TEST(slots_that_are_used_again_are_counted_anew)
+{
+    for (uint64_t epoch = 0; epoch < 3 * SL_ARENA_PHASES; epoch++) {
+        open_phase(SL_PHASE_TRAIN, 4, epoch, NULL, 0);
+        for (int i = 0; i < 4; i++)
+            sample();
+        train(4);
+        if (epoch % 2)
+            look();
+        close_phase();
+    }
+    ck_assert_uint_eq(look()->sums.batches, 12 * SL_ARENA_PHASES);
+}
+END_TEST
+
+START_TEST(buckets_are_bounded_from_above)
+{
+    open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
+    for (int i = 0; i < 4; i++)
+        sample();
+    train(4);
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->times[SL_LIVE_MARK].bucket[0], 4);    // 0.05 ms
+    ck_assert_uint_eq(l->times[SL_LIVE_COPY].bucket[0], 4);    // 0.1 ms: the bound belongs to it
+    ck_assert_uint_eq(l->times[SL_LIVE_EXTRACT].bucket[3], 4); // 1 ms
+    ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].bucket[5], 4);  // 3 ms: 2 to 5
+    ck_assert_uint_eq(l->times[SL_LIVE_WAIT].bucket[SL_LIVE_BUCKETS - 1], 4); // 200 s: +Inf
+    for (int i = 0; i < SL_LIVE_STAGES; i++)
+        ck_assert_uint_eq(n_of(&l->times[i]), l->times[i].count);
+}
+END_TEST
+
+START_TEST(percentiles_are_of_the_newest)
+{
+    struct sl_living *l = job.live.living;
+    struct sl_live_ring ring = {.n = 0};
+    ck_assert(isnan(sl_live_percentile(l, &ring, 50)));
+    for (uint64_t i = 0; i < 10; i++)
+        ring.ns[ring.n++] = (10 - i) * MS;
+    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 50), 5e-3, 1e-12);
+    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 99), 10e-3, 1e-12);
+    for (uint64_t i = 0; i < SL_LIVE_RING; i++)
+        ring.ns[ring.n++ % SL_LIVE_RING] = 1 * MS;
+    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 99), 1e-3, 1e-12);
+}
+END_TEST
+
+// --- seats ---------------------------------------------------------------------------------------
+
+static void publish(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t sample_ns)
+{
+    struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
+    const struct sl_worker_figures figures = {.batches = batches, .stage_ns = {sample_ns}};
+    if (s->worker != worker)
+        sl_stats_begin(s, worker);
+    sl_stats_publish(s, &figures);
+}
+
+START_TEST(a_seats_figures_grow_over_its_workers)
+{
+    publish(0, 5, 0, 0);
+    look();
+    publish(0, 5, 10, 100 * MS);
+    ck_assert_uint_eq(look()->seat[0].sums.batches, 10);
+    publish(0, 6, 0, 0); // it died, and another one took its seat
+    look();
+    publish(0, 6, 3, 20 * MS);
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->seat[0].sums.batches, 13);
+    ck_assert_uint_eq(l->seat[0].sums.stage_ns[SL_STAGE_SAMPLE], 120 * MS);
+}
+END_TEST
+
+START_TEST(a_new_worker_with_old_figures_is_no_jump)
+{
+    publish(0, 5, 10, 100 * MS);
+    look();
+    publish(0, 5, 1000, 100 * MS);
+    sl_stats_slot(&job.arena, 0)->worker = 6; // its figures are not cleared yet
+    ck_assert_uint_eq(look()->seat[0].sums.batches, 0);
+    publish(0, 6, 2, 0);
+    ck_assert_uint_eq(look()->seat[0].sums.batches, 0);
+    publish(0, 6, 4, 0);
+    ck_assert_uint_eq(look()->seat[0].sums.batches, 2);
+}
+END_TEST
+
+START_TEST(a_dead_worker_holds_nothing)
+{
+    struct sl_worker_slot *s = sl_stats_slot(&job.arena, 0);
+    const struct sl_worker_figures figures = {.current_tag = 77};
+    sl_stats_begin(s, 5);
+    sl_stats_publish(s, &figures);
+    ck_assert(look()->seat[0].held);
+    members[0].alive = false;
+    ck_assert(!look()->seat[0].held);
+}
+END_TEST
+
+START_TEST(a_pause_is_neither_work_nor_waiting)
+{
+    look();
+    job.paused = true;
+    for (int i = 0; i < 5; i++)
+        look();
+    ck_assert_uint_eq(job.live.living->seat[0].sums.looks, 1);
+}
+END_TEST
+
+// --- the line ------------------------------------------------------------------------------------
+
+static cJSON *line(void)
+{
+    job.live.line_at_ns = 0;
+    cJSON *json = cJSON_Parse(sl_job_live_json(&job));
+    ck_assert_msg(json != NULL, "%s", sl_job_live_json(&job));
+    return json;
+}
+
+static const cJSON *at(const cJSON *json, const char *path)
+{
+    char copy[128], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", path);
+    for (char *key = strtok_r(copy, ".", &save); key; key = strtok_r(NULL, ".", &save)) {
+        json = cJSON_IsArray(json) ? cJSON_GetArrayItem(json, atoi(key))
+                                   : cJSON_GetObjectItemCaseSensitive(json, key);
+        ck_assert_msg(json != NULL, "there is no %s", path);
+    }
+    return json;
+}
+
+static double number(const cJSON *json, const char *path)
+{
+    ck_assert_msg(cJSON_IsNumber(at(json, path)), "%s is no number", path);
+    return at(json, path)->valuedouble;
+}
+
+START_TEST(the_first_line_is_whole)
+{
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "schema")->valuestring, "sluice.stats/1");
+    ck_assert_str_eq(at(json, "state")->valuestring, "running");
+    ck_assert(cJSON_IsNull(at(json, "id")));
+    ck_assert(cJSON_IsNull(at(json, "loss")));
+    ck_assert(cJSON_IsNull(at(json, "metric")));
+    ck_assert(cJSON_IsNull(at(json, "stages.sample.p50")));
+    ck_assert(cJSON_IsNull(at(json, "cache.hit_rate")));
+    ck_assert_double_eq(number(json, "rates.batches"), 0);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "workers")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.le")), SL_LIVE_BUCKETS - 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_LIVE_BUCKETS);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_line_is_never_of_another_state)
+{
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"running\"") != NULL);
+    job.paused = true;
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"paused\"") != NULL);
+    job.state = SL_JOB_FINISHING;
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"finishing\"") != NULL);
+}
+END_TEST
+
+START_TEST(rates_are_of_the_window)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    look();
+    for (int i = 0; i < 8; i++)
+        sample();
+    train(4);
+    usleep(20000);
+    const struct sl_living *l = look();
+    const struct sl_live_look *from, *to;
+    ck_assert(sl_live_window(l, &from, &to));
+    double seconds = (double)(to->ns - from->ns) * 1e-9;
+    cJSON *json = line();
+    ck_assert_double_eq_tol(number(json, "rates.batches"), 4 / seconds, 0.01 / seconds);
+    ck_assert_double_eq_tol(number(json, "rates.updates"), 1 / seconds, 0.01 / seconds);
+    ck_assert_double_eq_tol(number(json, "bytes.features_cache"), 6000 / seconds, 1 / seconds);
+    ck_assert_double_eq(number(json, "cache.hit_rate"), 0.75);
+    ck_assert_double_eq(number(json, "totals.batches"), 4);
+    ck_assert_double_eq(number(json, "totals.updates"), 1);
+    ck_assert_double_eq(number(json, "queue.batches"), 4);
+    ck_assert_double_eq(number(json, "loss"), 1);
+    ck_assert_double_eq_tol(number(json, "stages.train.p50"), 7e-3, 1e-9);
+    // What was done before the window counts no more.
+    for (int i = 0; i < SL_LIVE_LOOKS; i++)
+        look();
+    cJSON_Delete(json);
+    json = line();
+    ck_assert_double_eq(number(json, "rates.batches"), 0);
+    ck_assert(cJSON_IsNull(at(json, "cache.hit_rate")));
+    ck_assert_double_eq(number(json, "cache.hit_rate_total"), 0.75);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(shares_are_of_the_time_of_those_who_are_there)
+{
+    publish(0, 5, 0, 0);
+    publish(3, 6, 0, 0);
+    look();
+    uint64_t began = sl_now_ns();
+    for (int i = 0; i < 10; i++) {
+        usleep(5000);
+        if (i == 8)
+            publish(0, 5, 1, (sl_now_ns() - began) / 2); // half of the time
+        look();
+    }
+    cJSON *json = line();
+    double busy = number(json, "stages.sample.busy");
+    ck_assert_msg(busy > 0.3 && busy < 0.6, "%g", busy);
+    ck_assert_double_eq_tol(number(json, "workers.0.busy"), busy, 0.01);
+    ck_assert_double_eq(number(json, "stages.wait.busy"), 1); // the trainer had nothing
+    ck_assert_double_eq(number(json, "stages.train.busy"), 0);
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "waiting");
+    cJSON_Delete(json);
+}
+END_TEST
+
+static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
+                            uint64_t wait_ns)
+{
+    struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
+    struct sl_worker_figures figures = {.batches = batches};
+    figures.stage_ns[SL_STAGE_TRAIN] = train_ns;
+    figures.stage_ns[SL_STAGE_WAIT] = wait_ns;
+    if (s->worker != worker)
+        sl_stats_begin(s, worker);
+    sl_stats_publish(s, &figures);
+}
+
+// A standby trainer that waits for what is left over says nothing of who is waited for.
+START_TEST(standby_trainers_waits_are_their_own)
+{
+    job.config.allocation.switching = true;
+    members[2].wanted = members[2].alive = members[2].ready = true;
+    publish_trainer(2, 7, 0, 0, 0);
+    publish_trainer(3, 6, 0, 0, 0);
+    look();
+    uint64_t began = sl_now_ns();
+    for (int i = 0; i < 10; i++) {
+        usleep(5000);
+        if (i == 9) {
+            uint64_t ns = sl_now_ns() - began;
+            publish_trainer(2, 7, 1, ns / 100, ns * 99 / 100);
+            publish_trainer(3, 6, 1, ns * 95 / 100, ns / 100);
+        }
+        look();
+    }
+    cJSON *json = line();
+    ck_assert_double_gt(number(json, "stages.train.busy"), 0.8);
+    ck_assert_double_lt(number(json, "stages.wait.busy"), 0.1);
+    ck_assert_double_gt(number(json, "standby.wait"), 0.8);
+    ck_assert_double_lt(number(json, "standby.busy"), 0.1);
+    ck_assert_str_eq(at(json, "bottleneck_role")->valuestring, "trainers");
+    cJSON_Delete(json);
+    // Without normal trainers the standby trainers are who trains.
+    job.split.trainers = 0;
+    members[3].wanted = members[3].alive = false;
+    json = line();
+    ck_assert_double_gt(number(json, "stages.wait.busy"), 0.8);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(the_pace_is_of_training_alone)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    for (int i = 0; i < 8; i++)
+        sample();
+    for (int i = 0; i < 12; i++) {
+        if (i == 6)
+            train(8);
+        usleep(1000);
+        look();
+    }
+    const struct sl_live_look *from, *to;
+    ck_assert(sl_live_window(job.live.living, &from, &to));
+    double seconds = (double)(to->ns - from->ns) * 1e-9;
+    ck_assert_double_eq_tol(sl_job_live_pace(&job, 0), 8 / seconds, 1e-6 / seconds);
+    // The split has changed since.
+    ck_assert_double_eq(sl_job_live_pace(&job, from->ns + 1), 0);
+    // An evaluation is part of it.
+    close_phase();
+    open_phase(SL_PHASE_INFER, 4, 0, NULL, 0);
+    struct sl_lease l = claim();
+    complete(&l);
+    look();
+    ck_assert_double_eq(sl_job_live_pace(&job, 0), 0);
+}
+END_TEST
+
+// --- switches ------------------------------------------------------------------------------------
+
+static const cJSON *told_of(cJSON **list)
+{
+    struct sl_json_writer w = {0};
+    sl_timeline_write(&job.timeline, &w, NULL, SIZE_MAX);
+    *list = cJSON_Parse(sl_json_text(&w));
+    sl_json_fini(&w);
+    return *list;
+}
+
+static void expect_told(int n, const char *last)
+{
+    cJSON *list;
+    ck_assert_int_eq(cJSON_GetArraySize(told_of(&list)), n);
+    if (n > 0)
+        ck_assert_str_eq(at(cJSON_GetArrayItem(list, n - 1), "text")->valuestring, last);
+    cJSON_Delete(list);
+}
+
+static void pass_seconds(uint64_t seconds)
+{
+    struct sl_timeline *t = &job.timeline;
+    t->told_at_ns -= SL_MIN(t->told_at_ns, seconds * 1000 * MS);
+    t->since_ns -= SL_MIN(t->since_ns, seconds * 1000 * MS);
+}
+
+START_TEST(switches_are_told_together)
+{
+    _Atomic uint64_t *switches = &sl_seat(&job.arena, 2)->switches;
+    must(sl_timeline_init(&job.timeline));
+    sl_job_watch_switches(&job);
+    expect_told(0, NULL);
+    atomic_store(switches, 3);
+    sl_job_watch_switches(&job);
+    expect_told(0, NULL); // the epoch is not over, nor are ten seconds
+    job.live.living->sums.standby_batches = 12;
+    atomic_store(switches, 5);
+    sl_job_end_switches(&job, 0);
+    expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
+    // Epochs that are short of ten seconds have a line together.
+    job.phases.trained = 1;
+    atomic_store(switches, 6);
+    sl_job_end_switches(&job, 1);
+    expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
+    pass_seconds(9);
+    atomic_store(switches, 1); // another worker, which counts anew
+    job.live.living->sums.standby_batches = 13;
+    sl_job_end_switches(&job, 2);
+    pass_seconds(1);
+    sl_job_end_switches(&job, 2);
+    expect_told(2, "standby trainers were switched on 2 times in epochs 2 to 3 (1 batch)");
+    // An epoch that takes longer is not waited for.
+    atomic_store(switches, 2);
+    job.phases.trained = 2;
+    sl_job_watch_switches(&job);
+    pass_seconds(10);
+    sl_job_watch_switches(&job);
+    expect_told(3, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    // Nor is the end of the job.
+    atomic_store(switches, 3);
+    sl_job_tell_switches(&job);
+    expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    sl_job_tell_switches(&job);
+    expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+// --- requests ------------------------------------------------------------------------------------
+
+START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
+{
+    const struct sl_bus_peer nobody = {.n = 0};
+    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
+    scale.has_samplers = true;
+    scale.samplers = job.split.samplers;
+    must(sl_timeline_init(&job.timeline));
+    job.phases.trained = job.config.epochs; // only the test is left
+    sl_job_on_scale(&job, &nobody, &scale);
+    expect_told(1, "refused: the job is finishing: all of its epochs are trained");
+    job.state = SL_JOB_FINISHING;
+    sl_job_on_scale(&job, &nobody, &scale);
+    expect_told(2, "refused: the job is finishing: a split is changed while it trains");
+    ck_assert(!job.pinned);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
+{
+    struct sl_open_phase *o = open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    struct sl_worker_slot *s = sl_stats_slot(&job.arena, 3);
+    const struct sl_worker_figures figures = {.current_tag = o->seq << 40 | 5u << 16};
+    sl_stats_begin(s, 6);
+    sl_stats_publish(s, &figures);
+    for (int i = 0; i < 10; i++) {
+        usleep(1000);
+        look();
+    }
+    cJSON *json = line();
+    ck_assert_double_ge(number(json, "workers.1.busy"), 0.99);
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    ck_assert_str_eq(at(json, "workers.1.batch")->valuestring, "batch 5 of epoch 1");
+    ck_assert_double_ge(number(json, "stages.train.busy"), 0.99);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(states_are_told)
+{
+    sl_seat_set_activity(&job.arena, 0, SL_ACTIVITY_BLOCKED);
+    members[3].alive = false;
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "blocked");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "gone");
+    ck_assert(cJSON_IsNull(at(json, "workers.1.pid")));
+    cJSON_Delete(json);
+    job.paused = true;
+    members[3].alive = true;
+    members[3].ready = false;
+    json = line();
+    ck_assert_str_eq(at(json, "state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "starting");
+    ck_assert_str_eq(at(json, "bottleneck")->valuestring, "the job is paused");
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_gpu_and_what_is_held_on_it)
+{
+    cJSON *json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu")));
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_memory_used")));
+    cJSON_Delete(json);
+    job.config.devices[0].kind = SL_DEVICE_CUDA;
+    job.config.devices[0].index = 3;
+    job.config.devices[0].memory_bytes = 4000;
+    member_bytes[0] = 12345; // which is of the host
+    job.live.living->seat[0].last.device_held_bytes = 1000;
+    job.live.living->seat[0].last.device_used_bytes = 2500;
+    job.live.living->seat[0].last.device_total_bytes = 8000;
+    json = line();
+    ck_assert_str_eq(at(json, "devices.0.kind")->valuestring, "cuda");
+    ck_assert_double_eq(number(json, "devices.0.gpu"), 3);
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 1000);
+    ck_assert_double_eq(number(json, "devices.0.memory_budget"), 4000);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_used"), 2500);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_total"), 8000);
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load"))); // nobody has said it
+    cJSON_Delete(json);
+    members[0].alive = false; // its memory is free again
+    json = line();
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 0);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_gpu_s_load_is_what_was_said_last)
+{
+    const uint64_t second = 1000000000, now = sl_now_ns();
+    struct sl_worker_figures *first = &job.live.living->seat[members[0].slot].last;
+    struct sl_worker_figures *other = &job.live.living->seat[members[1].slot].last;
+    job.config.devices[0].kind = SL_DEVICE_CUDA;
+    members[1].device = members[0].device;
+    members[1].wanted = members[1].alive = members[1].ready = true;
+    first->device_busy = 0.25f;
+    first->device_memory_busy = 0.125f;
+    first->device_load_at_ns = now - second;
+    other->device_busy = 1;
+    other->device_memory_busy = 0.75f;
+    other->device_load_at_ns = now - 2 * second;
+    cJSON *json = line();
+    ck_assert_double_eq(number(json, "devices.0.gpu_load"), 0.25);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_load"), 0.125);
+    cJSON_Delete(json);
+    first->device_busy = 0; // idle is not unknown
+    members[1].alive = false;
+    json = line();
+    ck_assert(cJSON_IsNumber(at(json, "devices.0.gpu_load")));
+    ck_assert_double_eq(number(json, "devices.0.gpu_load"), 0);
+    cJSON_Delete(json);
+    first->device_load_at_ns = now - 6 * second; // its worker has not come round since
+    json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_memory_load")));
+    cJSON_Delete(json);
+    members[0].alive = false;
+    first->device_load_at_ns = now;
+    json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(the_process_is_looked_at)
+{
+    member_bytes[0] = 12345;
+    sl_live_look_at_processes(&job);
+    for (volatile uint64_t i = 0; i < 200000000; i++)
+        ;
+    sl_live_look_at_processes(&job);
+    cJSON *json = line();
+    ck_assert_double_gt(number(json, "cpu_load"), 0.1);
+    ck_assert_double_gt(number(json, "devices.0.cpu_load"), 0.05);
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 12345);
+    ck_assert_double_eq(number(json, "workers.0.memory"), 12345);
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    cJSON_Delete(json);
+    members[0].alive = members[3].alive = false; // nobody is asked of again
+    sl_live_look_at_processes(&job);
+    json = line();
+    ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);
+    cJSON_Delete(json);
+}
+END_TEST
+
+// --- the description -----------------------------------------------------------------------------
+
+START_TEST(a_long_jobs_description_has_the_newest_epochs)
+{
+    enum { EPOCHS = 6000, BYTES = 2000 };
+    static char words[BYTES + 1];
+    struct sl_json_writer w = {0};
+    memset(words, 'x', BYTES);
+    must(sl_report_init(&job.report));
+    must(sl_timeline_init(&job.timeline));
+    for (int i = 0; i < EPOCHS; i++) {
+        cJSON *e = cJSON_CreateObject();
+        cJSON_AddNumberToObject(e, "epoch", i);
+        cJSON_AddStringToObject(e, "words", words);
+        cJSON_AddItemToArray(job.report.epochs, e);
+    }
+    sl_job_describe(&job, &w);
+    ck_assert_uint_lt(strlen(sl_json_text(&w)), SL_BUS_MESSAGE_MAX / 2);
+    cJSON *json = cJSON_Parse(sl_json_text(&w));
+    const cJSON *epochs = at(json, "epochs");
+    int n = cJSON_GetArraySize(epochs);
+    ck_assert_int_gt(n, 1000);
+    ck_assert_double_eq(number(json, "epochs_left_out"), EPOCHS - n);
+    ck_assert_double_eq(number(cJSON_GetArrayItem(epochs, 0), "epoch"), EPOCHS - n);
+    ck_assert_double_eq(number(cJSON_GetArrayItem(epochs, n - 1), "epoch"), EPOCHS - 1);
+    cJSON_Delete(json);
+    sl_json_fini(&w);
+    sl_report_fini(&job.report);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+START_TEST(a_job_that_starts_describes_itself)
+{
+    struct sl_json_writer w = {0};
+    must(sl_timeline_init(&job.timeline));
+    job.state = SL_JOB_STARTING;
+    sl_job_describe(&job, &w); // without a report
+    cJSON *json = cJSON_Parse(sl_json_text(&w));
+    ck_assert_str_eq(at(json, "state")->valuestring, "starting");
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "epochs")), 0);
+    ck_assert(cJSON_IsNull(at(json, "config")));
+    cJSON_Delete(json);
+    sl_json_fini(&w);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker live look");
+    TCase *c = tcase_create("cells");
+    tcase_add_checked_fixture(c, setup_ordered, teardown);
+    tcase_add_test(c, a_batch_is_counted_once_when_it_is_done);
+    tcase_add_test(c, a_batch_counts_once_its_update_is_applied);
+    tcase_add_test(c, a_straggler_holds_back_those_behind_it);
+    tcase_add_test(c, presampling_is_sampling_alone);
+    tcase_add_test(c, batches_of_a_checkpoint_count_nowhere);
+    tcase_add_test(c, slots_that_are_used_again_are_counted_anew);
+    tcase_add_test(c, buckets_are_bounded_from_above);
+    tcase_add_test(c, percentiles_are_of_the_newest);
+    tcase_add_test(c, a_seats_figures_grow_over_its_workers);
+    tcase_add_test(c, a_new_worker_with_old_figures_is_no_jump);
+    tcase_add_test(c, a_dead_worker_holds_nothing);
+    tcase_add_test(c, a_pause_is_neither_work_nor_waiting);
+    tcase_add_test(c, the_first_line_is_whole);
+    tcase_add_test(c, a_line_is_never_of_another_state);
+    tcase_add_test(c, rates_are_of_the_window);
+    tcase_add_test(c, shares_are_of_the_time_of_those_who_are_there);
+    tcase_add_test(c, standby_trainers_waits_are_their_own);
+    tcase_add_test(c, the_pace_is_of_training_alone);
+    tcase_add_test(c, switches_are_told_together);
+    tcase_add_test(c, a_job_that_is_finishing_refuses_what_is_so_already);
+    tcase_add_test(c, a_worker_with_one_batch_for_the_whole_window_is_busy);
+    tcase_add_test(c, states_are_told);
+    tcase_add_test(c, the_process_is_looked_at);
+    tcase_add_test(c, a_gpu_and_what_is_held_on_it);
+    tcase_add_test(c, a_gpu_s_load_is_what_was_said_last);
+    tcase_add_test(c, a_long_jobs_description_has_the_newest_epochs);
+    tcase_add_test(c, a_job_that_starts_describes_itself);
+    suite_add_tcase(s, c);
+    c = tcase_create("async");
+    tcase_add_checked_fixture(c, setup_async, teardown);
+    tcase_add_test(c, an_async_batch_counts_once_it_is_applied);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

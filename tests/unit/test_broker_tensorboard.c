@@ -1,0 +1,284 @@
+// TensorBoard's event files: checksums, framing, what an epoch leaves in them, failures.
+#include "tests/unit/test_data_fixture.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+
+#include "broker/tensorboard.h"
+#include "broker/tfevent.pb-c.h"
+#include "common/base/bits.h"
+
+static struct sl_tensorboard board;
+static char path[1400]; // of the newest event file
+static Sl__Tfevent__Event *events[64];
+static size_t n_events;
+
+static void setup(void)
+{
+    dir_begin();
+    must(sl_tensorboard_open(&board, dir));
+}
+
+static void forget_events(void)
+{
+    while (n_events > 0)
+        sl__tfevent__event__free_unpacked(events[--n_events], NULL);
+}
+
+static void teardown(void)
+{
+    forget_events();
+    sl_tensorboard_close(&board);
+}
+
+static int count_files(void)
+{
+    char folder[1100];
+    int n = 0;
+    snprintf(folder, sizeof folder, "%s/tensorboard", dir);
+    DIR *d = opendir(folder);
+    ck_assert_ptr_nonnull(d);
+    path[0] = '\0';
+    for (const struct dirent *e; (e = readdir(d));) {
+        char full[1400];
+        if (e->d_name[0] == '.')
+            continue;
+        ck_assert_ptr_nonnull(strstr(e->d_name, "events.out.tfevents."));
+        snprintf(full, sizeof full, "%s/%s", folder, e->d_name);
+        if (strcmp(full, path) > 0)
+            memcpy(path, full, sizeof path);
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+static uint32_t u32_at(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+// Reads every record of the newest file; each must be whole and right.
+static void read_events(void)
+{
+    static uint8_t bytes[1 << 16];
+    ck_assert_int_gt(count_files(), 0);
+    FILE *f = fopen(path, "rb");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    forget_events();
+    for (size_t at = 0; at < n;) {
+        ck_assert_uint_ge(n - at, 16);
+        uint32_t length = u32_at(bytes + at);
+        ck_assert_uint_eq(u32_at(bytes + at + 4), 0);
+        ck_assert_uint_eq(u32_at(bytes + at + 8), sl_crc32c_masked(bytes + at, 8));
+        ck_assert_uint_ge(n - at, 16 + (size_t)length);
+        const uint8_t *body = bytes + at + 12;
+        ck_assert_uint_eq(u32_at(body + length), sl_crc32c_masked(body, length));
+        events[n_events] = sl__tfevent__event__unpack(NULL, length, body);
+        ck_assert_ptr_nonnull(events[n_events++]);
+        at += 16 + (size_t)length;
+    }
+}
+
+// NAN where there is none.
+static double scalar(const Sl__Tfevent__Event *e, const char *tag)
+{
+    ck_assert_int_eq(e->what_case, SL__TFEVENT__EVENT__WHAT_SUMMARY);
+    for (size_t i = 0; i < e->summary->n_value; i++) {
+        const Sl__Tfevent__Value *v = e->summary->value[i];
+        if (strcmp(v->tag, tag) != 0)
+            continue;
+        ck_assert_int_eq(v->value_case, SL__TFEVENT__VALUE__VALUE_SIMPLE_VALUE);
+        return (double)v->simple_value;
+    }
+    return NAN;
+}
+
+static struct sl_epoch_figures an_epoch(void)
+{
+    struct sl_epoch_figures f = {.seconds = 2,
+                                 .evaluate_seconds = 0.5,
+                                 .loss = 1.25,
+                                 .train_accuracy = 0.5,
+                                 .evaluated = true,
+                                 .batches = 10,
+                                 .sampled_edges = 4000,
+                                 .queue_mean = 1.5,
+                                 .samplers = 1,
+                                 .trainers = 3,
+                                 .switches = 2,
+                                 .ranked = true,
+                                 .hits = 3,
+                                 .misses = 1};
+    for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
+        f.val.value[m] = NAN;
+    f.val.applies[SL_MEASURE_ACCURACY] = f.val.applies[SL_MEASURE_MICRO_F1] = true;
+    f.val.applies[SL_MEASURE_LOSS] = f.val.applies[SL_MEASURE_ROC_AUC] = true;
+    f.val.value[SL_MEASURE_ACCURACY] = 0.75;
+    f.val.value[SL_MEASURE_MICRO_F1] = 0.625;
+    f.val.value[SL_MEASURE_LOSS] = 1.5;
+    return f;
+}
+
+START_TEST(checksums_are_castagnolis)
+{
+    static const uint8_t zeros[32] = {0};
+    uint8_t ones[32];
+    memset(ones, 0xff, sizeof ones);
+    // RFC 3720, B.4
+    ck_assert_uint_eq(sl_crc32c("123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(sl_crc32c(zeros, sizeof zeros), 0x8a9136aa);
+    ck_assert_uint_eq(sl_crc32c(ones, sizeof ones), 0x62a8ab43);
+    ck_assert_uint_eq(sl_crc32c("", 0), 0);
+    uint32_t crc = 0xe3069283;
+    ck_assert_uint_eq(sl_crc32c_masked("123456789", 9), (crc >> 15 | crc << 17) + 0xa282ead8);
+}
+END_TEST
+
+START_TEST(a_file_begins_with_its_version)
+{
+    read_events();
+    ck_assert_uint_eq(n_events, 1);
+    ck_assert_int_eq(events[0]->what_case, SL__TFEVENT__EVENT__WHAT_FILE_VERSION);
+    ck_assert_str_eq(events[0]->file_version, "brain.Event:2");
+    ck_assert(events[0]->wall_time > 1e9);
+}
+END_TEST
+
+START_TEST(an_epoch_is_one_event_with_all_that_is_known)
+{
+    const struct sl_epoch_figures f = an_epoch();
+    must(sl_tensorboard_add_epoch(&board, &f, 5));
+    must(sl_tensorboard_add_epoch(&board, &f, 10));
+    read_events();
+    ck_assert_uint_eq(n_events, 4);
+    ck_assert_int_eq(events[1]->what_case, SL__TFEVENT__EVENT__WHAT_SESSION_LOG);
+    ck_assert_int_eq(events[1]->session_log->status, SL__TFEVENT__SESSION_LOG__STATUS__START);
+    ck_assert_int_eq(events[1]->step, 5);
+    ck_assert_int_eq(events[2]->step, 5);
+    ck_assert_int_eq(events[3]->step, 10);
+    static const struct {
+        const char *tag;
+        double value;
+    } wanted[] = {
+        {"loss/train", 1.25},      {"loss/val", 1.5},
+        {"accuracy/train", 0.5},   {"accuracy/val", 0.75},
+        {"micro_f1/val", 0.625},   {"time/epoch_seconds", 2},
+        {"cache/hit_rate", 0.75},  {"time/evaluate_seconds", 0.5},
+        {"queue/depth_mean", 1.5}, {"rate/batches_per_second", 5},
+        {"split/samplers", 1},     {"rate/edges_per_second", 2000},
+        {"split/trainers", 3},     {"split/switches", 2},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(wanted); i++)
+        ck_assert_double_eq(scalar(events[3], wanted[i].tag), wanted[i].value);
+    ck_assert_uint_eq(events[3]->summary->n_value, SL_COUNT_OF(wanted));
+}
+END_TEST
+
+START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
+{
+    struct sl_epoch_figures f = an_epoch();
+    f.train_accuracy = NAN;
+    f.loss = INFINITY;
+    f.ranked = false;
+    f.evaluated = false;
+    f.switches = 0;
+    f.seconds = 0;
+    must(sl_tensorboard_add_epoch(&board, &f, 5));
+    read_events();
+    const Sl__Tfevent__Event *e = events[2];
+    static const char *const absent[] = {
+        "accuracy/train", "loss/train",   "cache/hit_rate",        "accuracy/val",
+        "loss/val",       "micro_f1/val", "time/evaluate_seconds", "rate/batches_per_second"};
+    for (size_t i = 0; i < SL_COUNT_OF(absent); i++)
+        ck_assert_msg(isnan(scalar(e, absent[i])), "%s is there", absent[i]);
+    ck_assert_double_eq(scalar(e, "split/switches"), 0);
+    ck_assert_double_eq(scalar(e, "time/epoch_seconds"), 0);
+}
+END_TEST
+
+START_TEST(staleness_is_of_asynchronous_updates)
+{
+    struct sl_epoch_figures f = an_epoch();
+    f.async = true;
+    f.staleness_mean = 1.75;
+    must(sl_tensorboard_add_epoch(&board, &f, 5));
+    read_events();
+    ck_assert_double_eq(scalar(events[2], "updates/staleness_mean"), 1.75);
+}
+END_TEST
+
+START_TEST(another_file_each_time)
+{
+    struct sl_tensorboard second;
+    must(sl_tensorboard_open(&second, dir));
+    ck_assert_int_eq(count_files(), 2);
+    sl_tensorboard_close(&second);
+    sl_tensorboard_close(&second);
+}
+END_TEST
+
+START_TEST(nothing_happens_when_it_is_not_open)
+{
+    const struct sl_epoch_figures f = an_epoch();
+    sl_tensorboard_close(&board);
+    must(sl_tensorboard_add_epoch(&board, &f, 5));
+    read_events();
+    ck_assert_uint_eq(n_events, 1);
+}
+END_TEST
+
+// The limit stands in the middle of a record.
+START_TEST(half_a_record_is_cut_off_and_told_once)
+{
+    const struct sl_epoch_figures f = an_epoch();
+    must(sl_tensorboard_add_epoch(&board, &f, 5));
+    read_events();
+    size_t before = n_events;
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit limit = {(rlim_t)st.st_size + 100, (rlim_t)st.st_size + 100};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(sl_tensorboard_add_epoch(&board, &f, 10), SL_EIO);
+    assert_message_has("TensorBoard");
+    must(sl_tensorboard_add_epoch(&board, &f, 15));
+    read_events();
+    ck_assert_uint_eq(n_events, before);
+}
+END_TEST
+
+START_TEST(a_directory_that_can_not_be_made_is_an_error)
+{
+    struct sl_tensorboard other;
+    char there[1200];
+    snprintf(there, sizeof there, "%s/nowhere", dir);
+    ck_assert_int_eq(sl_tensorboard_open(&other, there), SL_EIO);
+    assert_message_has("nowhere/tensorboard");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker_tensorboard");
+    TCase *t = tcase_create("tensorboard");
+    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, checksums_are_castagnolis);
+    tcase_add_test(t, a_file_begins_with_its_version);
+    tcase_add_test(t, an_epoch_is_one_event_with_all_that_is_known);
+    tcase_add_test(t, what_is_not_defined_is_left_out_and_zero_is_not);
+    tcase_add_test(t, staleness_is_of_asynchronous_updates);
+    tcase_add_test(t, another_file_each_time);
+    tcase_add_test(t, nothing_happens_when_it_is_not_open);
+    tcase_add_test(t, half_a_record_is_cut_off_and_told_once);
+    tcase_add_test(t, a_directory_that_can_not_be_made_is_an_error);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

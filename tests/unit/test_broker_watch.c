@@ -1,0 +1,587 @@
+// Whole jobs with fake workers, watched: statistics, events, the description, pauses.
+#include "tests/unit/broker_ring_job.h"
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+
+#include "broker/job.h"
+
+enum { MESSAGES_MAX = 4096 };
+
+// What the client has heard, and what it does about it.
+static struct {
+    struct sl_bus *bus;
+    char endpoint[128];
+    uint64_t token;
+    void (*on_message)(const Sl__Control__Envelope *m); // may send; NULL: only listens
+    bool stats;
+
+    int epochs, n_stats, n_events, n_answers;
+    int steps; // a test's own
+    cJSON *stat[MESSAGES_MAX], *event[MESSAGES_MAX];
+    struct {
+        bool ok;
+        char message[512];
+        cJSON *json;
+    } answer[64];
+    bool finished;
+    int exit_status;
+    char message[1024];
+    cJSON *report;
+    uint64_t sent_ns, finished_ns;
+} client;
+
+static void send_body(Sl__Control__Envelope__BodyCase body)
+{
+    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
+    Sl__Control__Describe describe = SL__CONTROL__DESCRIBE__INIT;
+    Sl__Control__Pause pause_body = SL__CONTROL__PAUSE__INIT;
+    Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    subscribe.stats = client.stats;
+    scale.has_samplers = scale.has_trainers = true;
+    scale.samplers = 2;
+    scale.trainers = 2;
+    e.body_case = body;
+    switch (body) {
+    case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: e.subscribe = &subscribe; break;
+    case SL__CONTROL__ENVELOPE__BODY_DESCRIBE: e.describe = &describe; break;
+    case SL__CONTROL__ENVELOPE__BODY_PAUSE: e.pause = &pause_body; break;
+    case SL__CONTROL__ENVELOPE__BODY_RESUME: e.resume = &resume; break;
+    case SL__CONTROL__ENVELOPE__BODY_STOP: e.stop = &stop; break;
+    default: e.scale = &scale; break;
+    }
+    client.sent_ns = sl_now_ns();
+    must(sl_bus_send(client.bus, NULL, &e));
+}
+
+#define SEND(body_) send_body(SL__CONTROL__ENVELOPE__BODY_##body_)
+
+static cJSON *parse(const char *text)
+{
+    cJSON *json = cJSON_Parse(text);
+    ck_assert_msg(json != NULL, "no JSON: %s", text);
+    ck_assert_msg(strchr(text, '\n') == NULL, "more than one line: %s", text);
+    return json;
+}
+
+static void take(const Sl__Control__Envelope *m)
+{
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: client.epochs++; break;
+    case SL__CONTROL__ENVELOPE__BODY_STATS:
+        client.stat[client.n_stats++] = parse(m->stats->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT:
+        client.event[client.n_events++] = parse(m->event->json);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_ANSWER:
+        client.answer[client.n_answers].ok = m->answer->ok;
+        snprintf(client.answer[client.n_answers].message, sizeof client.answer[0].message, "%s",
+                 m->answer->message);
+        client.answer[client.n_answers++].json = m->answer->json[0] ? parse(m->answer->json) : NULL;
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
+        client.finished = true;
+        client.finished_ns = sl_now_ns();
+        client.exit_status = m->finished->exit_status;
+        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
+        client.report = cJSON_Parse(m->finished->report_json);
+        break;
+    default: break;
+    }
+}
+
+static void *client_main(void *arg)
+{
+    Sl__Control__Envelope *m;
+    uint64_t until = sl_now_ns() + 30000000000ull;
+    while (!client.finished && sl_now_ns() < until) {
+        if (sl_bus_receive(client.bus, 100, NULL, &m) != SL_OK)
+            continue;
+        take(m);
+        if (client.on_message)
+            client.on_message(m);
+        sl_bus_message_free(m);
+    }
+    return NULL;
+}
+
+static bool checks; // as the daemon's jobs do
+
+static int run_job(const char *extra)
+{
+    char text[8192];
+    pthread_t thread;
+    ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
+    sl_bus_new_endpoint(client.endpoint, sizeof client.endpoint, &client.token);
+    const struct sl_job_options options = {
+        .endpoint = client.endpoint,
+        .token = client.token,
+        .config_text = text,
+        .config_bytes = strlen(text),
+        .worker_directory = bin,
+        .id = "7",
+        .checks = checks,
+    };
+    must(sl_bus_connect(client.endpoint, client.token, &client.bus));
+    SEND(SUBSCRIBE);
+    ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
+    int status = sl_job_run(&options);
+    pthread_join(thread, NULL);
+    sl_bus_close(client.bus, 0);
+    ck_assert_msg(client.finished, "the client has heard no end");
+    return status;
+}
+
+static void reset_client(void)
+{
+    for (int i = 0; i < client.n_stats; i++)
+        cJSON_Delete(client.stat[i]);
+    for (int i = 0; i < client.n_events; i++)
+        cJSON_Delete(client.event[i]);
+    for (int i = 0; i < client.n_answers; i++)
+        cJSON_Delete(client.answer[i].json);
+    cJSON_Delete(client.report);
+    memset(&client, 0, sizeof client);
+}
+
+static void setup(void)
+{
+    ring_setup();
+    reset_client();
+    client.stats = true;
+    checks = false;
+}
+
+static const cJSON *at(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    ck_assert_msg(item != NULL, "there is no '%s'", key);
+    return item;
+}
+
+static double number(const cJSON *json, const char *key)
+{
+    ck_assert_msg(cJSON_IsNumber(at(json, key)), "'%s' is no number", key);
+    return at(json, key)->valuedouble;
+}
+
+static const char *words(const cJSON *json, const char *key)
+{
+    ck_assert_msg(cJSON_IsString(at(json, key)), "'%s' is no text", key);
+    return at(json, key)->valuestring;
+}
+
+static int count_events(const char *kind)
+{
+    int n = 0;
+    for (int i = 0; i < client.n_events; i++)
+        n += strcmp(words(client.event[i], "kind"), kind) == 0;
+    return n;
+}
+
+static bool is_event(const Sl__Control__Envelope *m, const char *kind)
+{
+    return m->body_case == SL__CONTROL__ENVELOPE__BODY_EVENT &&
+           strcmp(words(client.event[client.n_events - 1], "kind"), kind) == 0;
+}
+
+static bool is_line(const Sl__Control__Envelope *m)
+{
+    return m->body_case == SL__CONTROL__ENVELOPE__BODY_STATS;
+}
+
+static const cJSON *last_line(void)
+{
+    return client.stat[client.n_stats - 1];
+}
+
+#define SLOW_EPOCHS(n_) "\"epochs\": " #n_ ", \"allocation\": {\"samplers\": 1, \"trainers\": 2}"
+
+// --- statistics ----------------------------------------------------------------------------------
+
+START_TEST(a_line_comes_at_once_and_then_each_second)
+{
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(30)), 0);
+    ck_assert_int_ge(client.n_stats, 3);
+    ck_assert_str_eq(words(client.stat[0], "state"), "starting");
+    for (int i = 0; i < client.n_stats; i++) {
+        ck_assert_str_eq(words(client.stat[i], "schema"), "sluice.stats/1");
+        ck_assert_str_eq(words(client.stat[i], "job"), "fake");
+        ck_assert_str_eq(words(client.stat[i], "id"), "7");
+        ck_assert_int_eq(cJSON_GetArraySize(at(client.stat[i], "devices")), 5);
+        if (i >= 2) {
+            double gap = number(client.stat[i], "time") - number(client.stat[i - 1], "time");
+            ck_assert_msg(gap > 0.5 && gap < 1.8, "%.3f s between two lines", gap);
+        }
+    }
+    const cJSON *last = last_line();
+    ck_assert_double_gt(number(at(last, "totals"), "batches"), 0);
+    ck_assert_double_gt(number(at(last, "rates"), "batches"), 0);
+    ck_assert_double_eq(number(last, "loss"), 2);
+    ck_assert_str_eq(words(at(last, "metric"), "name"), "accuracy");
+}
+END_TEST
+
+START_TEST(who_does_not_ask_gets_no_lines)
+{
+    client.stats = false;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    ck_assert_int_eq(client.n_stats, 0);
+    ck_assert_int_eq(client.epochs, 6);
+    ck_assert_int_gt(client.n_events, 6);
+}
+END_TEST
+
+// --- events --------------------------------------------------------------------------------------
+
+START_TEST(events_are_told_and_kept_in_the_run_directory)
+{
+    char line[8192];
+    int n = 0;
+    setenv("FAKE_WORKER", "sampler:hold<1", 1);
+    ck_assert_int_eq(run_job("\"epochs\": 4, \"checkpoint\": {\"every_updates\": 3}"), 0);
+    ck_assert_int_eq(count_events("start"), 1);
+    ck_assert_int_eq(count_events("epoch"), 4);
+    ck_assert_int_eq(count_events("death"), 1);
+    ck_assert_int_ge(count_events("checkpoint"), 1);
+    ck_assert_int_eq(count_events("end"), 1);
+    ck_assert_str_eq(words(client.event[client.n_events - 1], "kind"), "end");
+    FILE *f = fopen(in_dir("out/events.jsonl"), "r");
+    ck_assert(f != NULL);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        cJSON *kept = parse(line);
+        ck_assert_msg(cJSON_Compare(kept, client.event[n], true), "event %d: %s", n, line);
+        cJSON_Delete(kept);
+        n++;
+    }
+    fclose(f);
+    ck_assert_int_eq(n, client.n_events);
+}
+END_TEST
+
+START_TEST(an_epochs_event_is_of_that_epoch)
+{
+    int epoch = 0;
+    ck_assert_int_eq(run_job("\"epochs\": 3"), 0);
+    for (int i = 0; i < client.n_events; i++)
+        if (strcmp(words(client.event[i], "kind"), "epoch") == 0)
+            ck_assert_double_eq(number(client.event[i], "epoch"), epoch++);
+    ck_assert_int_eq(epoch, 3);
+}
+END_TEST
+
+// --- the description -----------------------------------------------------------------------------
+
+static void describe_after_two_epochs(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2)
+        SEND(DESCRIBE);
+}
+
+START_TEST(a_job_describes_itself)
+{
+    client.stats = false;
+    client.on_message = describe_after_two_epochs;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    ck_assert_int_eq(client.n_answers, 1);
+    ck_assert(client.answer[0].ok);
+    const cJSON *d = client.answer[0].json;
+    ck_assert_str_eq(words(d, "schema"), "sluice.describe/1");
+    ck_assert_str_eq(words(d, "job"), "fake");
+    ck_assert_str_eq(words(d, "id"), "7");
+    ck_assert_str_eq(words(d, "state"), "running");
+    ck_assert_str_eq(words(d, "output"), output);
+    ck_assert_double_eq(number(d, "pid"), getpid());
+    ck_assert_str_eq(words(at(d, "config"), "name"), "fake");
+    ck_assert_int_eq(cJSON_GetArraySize(at(d, "devices")), 5);
+    ck_assert_int_ge(cJSON_GetArraySize(at(d, "epochs")), 2);
+    ck_assert_double_eq(number(d, "epochs_left_out"), 0);
+    ck_assert_int_ge(cJSON_GetArraySize(at(d, "allocations")), 1);
+    ck_assert_int_ge(cJSON_GetArraySize(at(d, "events")), 3);
+    ck_assert_str_eq(words(at(d, "stats"), "schema"), "sluice.stats/1");
+}
+END_TEST
+
+// --- pauses --------------------------------------------------------------------------------------
+
+static char params_before[80], digest_before[40];
+
+static void pause_and_go_on(const Sl__Control__Envelope *m)
+{
+    bool epoch = m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
+    if (epoch && (client.epochs == 2 || client.epochs == 5)) {
+        SEND(PAUSE);
+    } else if (is_event(m, "pause")) {
+        usleep(300000);
+        SEND(RESUME);
+    }
+}
+
+START_TEST(a_pause_changes_nothing_but_the_time)
+{
+    double paused = 0;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(8)), 0);
+    ck_assert_double_eq(number(client.report, "paused_seconds"), 0);
+    snprintf(params_before, sizeof params_before, "%s", words(client.report, "params_sha256"));
+    snprintf(digest_before, sizeof digest_before, "%s", words(client.report, "samples_digest"));
+
+    setup();
+    client.on_message = pause_and_go_on;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(8)), 0);
+    ck_assert_str_eq(words(client.report, "params_sha256"), params_before);
+    ck_assert_str_eq(words(client.report, "samples_digest"), digest_before);
+    ck_assert_int_eq(count_events("pause"), 2);
+    ck_assert_int_eq(count_events("resume"), 2);
+    ck_assert_double_ge(number(client.report, "paused_seconds"), 0.6);
+    const cJSON *e;
+    cJSON_ArrayForEach(e, at(client.report, "epochs"))
+    {
+        paused += number(e, "paused_seconds");
+        double seconds = number(e, "seconds") + number(e, "evaluate_seconds");
+        ck_assert_msg(seconds < 0.29, "an epoch took %.3f s: the pause is in it", seconds);
+        ck_assert_double_lt(number(at(e, "queue"), "depth_mean"), 20);
+    }
+    ck_assert_double_eq_tol(paused, number(client.report, "paused_seconds"), 0.02);
+}
+END_TEST
+
+static void pause_for_three_lines(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2)
+        SEND(PAUSE);
+    if (!is_line(m) || strcmp(words(last_line(), "state"), "paused") != 0)
+        return;
+    if (++client.steps == 3)
+        SEND(RESUME);
+}
+
+START_TEST(a_paused_job_does_nothing)
+{
+    client.on_message = pause_for_three_lines;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    const cJSON *first = NULL;
+    for (int i = 0; i < client.n_stats; i++) {
+        const cJSON *s = client.stat[i];
+        if (strcmp(words(s, "state"), "paused") != 0)
+            continue;
+        if (first) {
+            ck_assert_double_eq(number(at(s, "updates"), "version"),
+                                number(at(first, "updates"), "version"));
+            ck_assert_str_eq(words(at(s, "updates"), "exchange"), "board");
+            ck_assert(cJSON_IsNull(at(at(s, "updates"), "group")));
+            ck_assert_double_eq(number(at(s, "totals"), "batches"),
+                                number(at(first, "totals"), "batches"));
+        }
+        first = s;
+        const cJSON *w;
+        cJSON_ArrayForEach(w, at(s, "workers"))
+            ck_assert_msg(strcmp(words(w, "state"), "paused") == 0, "%s is %s", words(w, "name"),
+                          words(w, "state"));
+    }
+    ck_assert(first != NULL);
+}
+END_TEST
+
+static void pause_twice(const Sl__Control__Envelope *m)
+{
+    static const Sl__Control__Envelope__BodyCase steps[] = {
+        SL__CONTROL__ENVELOPE__BODY_RESUME, SL__CONTROL__ENVELOPE__BODY_PAUSE,
+        SL__CONTROL__ENVELOPE__BODY_PAUSE, SL__CONTROL__ENVELOPE__BODY_RESUME};
+    bool answer = m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER;
+    bool begins = m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.steps == 0;
+    if ((answer || begins) && client.steps < 4)
+        send_body(steps[client.steps++]);
+}
+
+START_TEST(what_is_so_already_is_said)
+{
+    client.on_message = pause_twice;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    ck_assert_int_eq(client.n_answers, 4);
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg(client.answer[i].ok, "%s", client.answer[i].message);
+    ck_assert_str_eq(client.answer[0].message, "it is not paused");
+    ck_assert_msg(strncmp(client.answer[1].message, "paused after update ", 20) == 0, "%s",
+                  client.answer[1].message);
+    ck_assert_msg(strncmp(client.answer[2].message, "paused already, for ", 20) == 0, "%s",
+                  client.answer[2].message);
+    ck_assert_msg(strncmp(client.answer[3].message, "going on after update ", 22) == 0, "%s",
+                  client.answer[3].message);
+}
+END_TEST
+
+static void pause_at_the_first_line(const Sl__Control__Envelope *m)
+{
+    if (is_line(m) && client.n_stats == 1)
+        SEND(PAUSE);
+}
+
+START_TEST(a_job_that_starts_is_not_paused)
+{
+    client.on_message = pause_at_the_first_line;
+    ck_assert_int_eq(run_job("\"epochs\": 2"), 0);
+    ck_assert_int_eq(client.n_answers, 1);
+    ck_assert(!client.answer[0].ok);
+    ck_assert_str_eq(client.answer[0].message, "the job is starting: pause it once it trains");
+}
+END_TEST
+
+static void pause_and_stop(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2) {
+        SEND(PAUSE);
+    } else if (is_event(m, "pause")) {
+        usleep(200000);
+        SEND(STOP);
+    }
+}
+
+START_TEST(a_paused_job_can_be_stopped)
+{
+    client.on_message = pause_and_stop;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(50)), SL_OUTCOME_STOPPED);
+    ck_assert_double_lt((double)(client.finished_ns - client.sent_ns) * 1e-9, 2);
+    ck_assert_str_eq(words(client.report, "status"), "stopped");
+    ck_assert_double_ge(number(client.report, "paused_seconds"), 0.2);
+    ck_assert_double_lt(number(client.report, "paused_seconds"), 2);
+}
+END_TEST
+
+static void kill_while_paused(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2) {
+        SEND(PAUSE);
+    } else if (is_line(m) && strcmp(words(last_line(), "state"), "paused") == 0 &&
+               client.steps == 0) {
+        const cJSON *w;
+        cJSON_ArrayForEach(
+            w, at(last_line(), "workers")) if (strcmp(words(w, "name"), "trainer 0") == 0)
+            kill((pid_t)number(w, "pid"), SIGKILL);
+        client.steps = 1;
+    } else if (is_line(m) && client.steps == 1) {
+        const cJSON *w;
+        cJSON_ArrayForEach(
+            w, at(last_line(), "workers")) if (strcmp(words(w, "name"), "trainer 0") == 0 &&
+                                               number(w, "restarts") == 1 &&
+                                               strcmp(words(w, "state"), "paused") == 0)
+            client.steps = 2;
+        if (client.steps == 2)
+            SEND(RESUME);
+    }
+}
+
+START_TEST(a_worker_that_is_killed_while_paused_is_replaced)
+{
+    client.on_message = kill_while_paused;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    ck_assert_int_eq(client.steps, 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "restarts")), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 6);
+}
+END_TEST
+
+static void scale_while_paused(const Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE && client.epochs == 2) {
+        SEND(PAUSE);
+    } else if (is_event(m, "pause")) {
+        SEND(SCALE);
+    } else if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_DONE) {
+        client.steps = m->scale_done->ok ? (int)m->scale_done->samplers : -1;
+        SEND(RESUME);
+    }
+}
+
+START_TEST(the_split_changes_while_a_job_is_paused)
+{
+    client.on_message = scale_while_paused;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6)), 0);
+    ck_assert_int_eq(client.steps, 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "scales")), 1);
+    ck_assert_int_eq(count_events("resume"), 1);
+}
+END_TEST
+
+// --- checks --------------------------------------------------------------------------------------
+
+#define CHECKPOINTS ", \"checkpoint\": {\"every_updates\": 2}"
+
+START_TEST(a_job_that_has_waited_goes_on_from_its_checkpoint)
+{
+    checks = true;
+    client.on_message = pause_and_stop;
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6) CHECKPOINTS), SL_OUTCOME_STOPPED);
+    reset_client();
+    ck_assert_int_eq(run_job(SLOW_EPOCHS(6) CHECKPOINTS), 0);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 6);
+    ck_assert_msg(strncmp(words(client.event[0], "text"), "goes on from ", 13) == 0, "%s",
+                  words(client.event[0], "text"));
+}
+END_TEST
+
+START_TEST(a_job_whose_output_is_taken_meanwhile_is_refused)
+{
+    checks = true;
+    ck_assert_int_eq(run_job("\"epochs\": 1"), 0);
+    reset_client();
+    ck_assert_int_eq(run_job("\"epochs\": 1"), SL_OUTCOME_REFUSED);
+    ck_assert_msg(strstr(client.message, "earlier run") != NULL, "%s", client.message);
+}
+END_TEST
+
+START_TEST(a_job_whose_data_set_is_spoilt_meanwhile_is_refused)
+{
+    static int32_t indices[N_NODES] = {N_NODES}; // one too many
+    checks = true;
+    write_list("indices.npy", SL_DTYPE_I32, N_NODES, indices);
+    ck_assert_int_eq(run_job("\"epochs\": 1"), SL_OUTCOME_REFUSED);
+    ck_assert_msg(strstr(client.message, "indices.npy") != NULL, "%s", client.message);
+    ck_assert(access(output, F_OK) != 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    int status = fake_worker_main(argc, argv);
+    if (status >= 0)
+        return status;
+    Suite *s = suite_create("broker watch");
+    TCase *c = tcase_create("watch");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, a_line_comes_at_once_and_then_each_second);
+    tcase_add_test(c, who_does_not_ask_gets_no_lines);
+    tcase_add_test(c, events_are_told_and_kept_in_the_run_directory);
+    tcase_add_test(c, an_epochs_event_is_of_that_epoch);
+    tcase_add_test(c, a_job_describes_itself);
+    tcase_add_test(c, a_pause_changes_nothing_but_the_time);
+    tcase_add_test(c, a_paused_job_does_nothing);
+    tcase_add_test(c, what_is_so_already_is_said);
+    tcase_add_test(c, a_job_that_starts_is_not_paused);
+    tcase_add_test(c, a_paused_job_can_be_stopped);
+    tcase_add_test(c, a_worker_that_is_killed_while_paused_is_replaced);
+    tcase_add_test(c, the_split_changes_while_a_job_is_paused);
+    tcase_add_test(c, a_job_that_has_waited_goes_on_from_its_checkpoint);
+    tcase_add_test(c, a_job_whose_output_is_taken_meanwhile_is_refused);
+    tcase_add_test(c, a_job_whose_data_set_is_spoilt_meanwhile_is_refused);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}

@@ -1,0 +1,373 @@
+// Who hears of a job, whom an answer is for, and what the service manager is told.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "broker/client.h"
+#include "broker/daemon/notify.h"
+#include "broker/daemon/route.h"
+#include "broker/daemon/subscriber.h"
+#include "common/base/clock.h"
+#include "tests/unit/daemon_fixture.h"
+
+enum { TOKEN = 17, WAIT_MS = 5000 };
+
+static char endpoint[128];
+static struct sl_bus *daemon_bus;
+static struct sl_subscribers subscribers;
+
+static void begin(void)
+{
+    uint64_t token;
+    dir_begin();
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    ck_assert_int_eq(sl_bus_bind(endpoint, TOKEN, &daemon_bus), SL_OK);
+    sl_subscribers_init(&subscribers, daemon_bus);
+}
+
+static void end(void)
+{
+    sl_subscribers_fini(&subscribers);
+    sl_bus_close(daemon_bus, 0);
+    dir_end();
+}
+
+// A client, and the name under which the daemon knows it.
+static struct sl_bus *client(struct sl_bus_peer *peer)
+{
+    struct sl_bus *bus;
+    Sl__Control__List list = SL__CONTROL__LIST__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
+    e.list = &list;
+    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &bus), SL_OK);
+    ck_assert_int_eq(sl_bus_send(bus, NULL, &e), SL_OK);
+    ck_assert_int_eq(sl_bus_receive(daemon_bus, WAIT_MS, peer, &m), SL_OK);
+    sl_bus_message_free(m);
+    return bus;
+}
+
+static void tell(uint64_t job, unsigned wants, const char *text)
+{
+    Sl__Control__Event event = SL__CONTROL__EVENT__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    event.json = (char *)text;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_EVENT;
+    e.event = &event;
+    sl_subscribers_send(&subscribers, job, wants, &e);
+}
+
+static void hears(struct sl_bus *bus, const char *text)
+{
+    Sl__Control__Envelope *m;
+    ck_assert_int_eq(sl_bus_receive(bus, WAIT_MS, NULL, &m), SL_OK);
+    ck_assert_str_eq(m->event->json, text);
+    sl_bus_message_free(m);
+}
+
+// Everything before the last word has been heard: a message is none that comes later.
+static void hears_nothing(struct sl_bus *bus)
+{
+    Sl__Control__Envelope *m;
+    ck_assert_int_eq(sl_bus_receive(bus, 50, NULL, &m), SL_EAGAIN);
+}
+
+START_TEST(who_has_subscribed_hears_of_his_job)
+{
+    struct sl_bus_peer pa, pb;
+    struct sl_bus *a = client(&pa), *b = client(&pb);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &pa, 1, SL_WANTS_PROGRESS), SL_OK);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &pb, 2, SL_WANTS_STATS), SL_OK);
+    tell(1, 0, "one");
+    tell(2, 0, "two");
+    tell(1, SL_WANTS_STATS, "statistics of one");
+    tell(2, SL_WANTS_STATS, "statistics of two");
+    hears(a, "one");
+    hears_nothing(a);
+    hears(b, "two");
+    hears(b, "statistics of two");
+    sl_bus_close(a, 0);
+    sl_bus_close(b, 0);
+}
+END_TEST
+
+START_TEST(who_hears_of_all_hears_each_message_once)
+{
+    struct sl_bus_peer peer;
+    struct sl_bus *a = client(&peer);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, 0), SL_OK);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 2, 0), SL_OK);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 0, 0), SL_OK);
+    ck_assert_uint_eq(subscribers.n, 1);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, SL_WANTS_STATS), SL_OK);
+    ck_assert_uint_eq(subscribers.n, 1);
+    tell(1, SL_WANTS_STATS, "a line");
+    tell(99, 0, "of a job to come");
+    hears(a, "a line");
+    hears(a, "of a job to come");
+    hears_nothing(a);
+    sl_bus_close(a, 0);
+}
+END_TEST
+
+START_TEST(what_is_wanted_is_what_was_said_last)
+{
+    struct sl_bus_peer peer;
+    struct sl_bus *a = client(&peer);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, SL_WANTS_PROGRESS), SL_OK);
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, SL_WANTS_STATS), SL_OK);
+    ck_assert_uint_eq(subscribers.n, 1);
+    tell(1, SL_WANTS_PROGRESS, "progress");
+    tell(1, SL_WANTS_STATS, "statistics");
+    hears(a, "statistics");
+    sl_bus_close(a, 0);
+}
+END_TEST
+
+START_TEST(who_has_gone_is_dropped_and_holds_nobody_up)
+{
+    struct sl_bus_peer gone, here;
+    struct sl_bus *a = client(&gone), *b = client(&here);
+    sl_subscribers_add(&subscribers, &gone, 1, 0);
+    sl_subscribers_add(&subscribers, &here, 1, 0);
+    sl_bus_close(a, 0);
+    uint64_t begin_ns = sl_now_ns();
+    while (subscribers.n == 2 && sl_now_ns() - begin_ns < 5000000000ull)
+        tell(1, 0, "x");
+    ck_assert_uint_eq(subscribers.n, 1);
+    ck_assert(sl_bus_same_peer(&subscribers.list[0].peer, &here));
+    hears(b, "x");
+    sl_bus_close(b, 0);
+}
+END_TEST
+
+// One that is stopped in a debugger: its queue fills up, and then it is dropped.
+START_TEST(who_does_not_read_is_dropped_and_holds_nobody_up)
+{
+    struct sl_bus_peer peer;
+    struct sl_bus *a = client(&peer);
+    char *line = malloc(8192);
+    memset(line, 'x', 8191);
+    line[8191] = '\0';
+    sl_subscribers_add(&subscribers, &peer, 1, 0);
+    uint64_t longest = 0;
+    for (int i = 0; subscribers.n == 1; i++) {
+        ck_assert_int_lt(i, 100000);
+        uint64_t before = sl_now_ns();
+        tell(1, 0, line);
+        uint64_t took = sl_now_ns() - before;
+        longest = took > longest ? took : longest;
+    }
+    ck_assert_uint_lt(longest, 500000000);
+    free(line);
+    sl_bus_close(a, 0);
+}
+END_TEST
+
+START_TEST(a_full_table_lets_go_of_who_misses_most)
+{
+    struct sl_bus_peer peer = {.n = 4};
+    for (uint32_t i = 0; i < SL_SUBSCRIBERS_MAX; i++) {
+        memcpy(peer.id, &i, 4);
+        ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, 0), SL_OK);
+    }
+    peer.n = 5;
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, 0), SL_EAGAIN);
+    tell(1, 0, "nobody is there");
+    ck_assert_int_eq(sl_subscribers_add(&subscribers, &peer, 1, 0), SL_OK);
+    ck_assert_uint_eq(subscribers.n, SL_SUBSCRIBERS_MAX);
+}
+END_TEST
+
+// --- routes --------------------------------------------------------------------------------------
+
+static struct sl_routes routes;
+
+static Sl__Control__Envelope answer(const uint8_t bytes[SL_ROUTE_BYTES], size_t n)
+{
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.route.data = (uint8_t *)bytes;
+    e.route.len = n;
+    return e;
+}
+
+START_TEST(an_answer_finds_who_has_asked)
+{
+    struct sl_bus_peer a = {.id = "a", .n = 1}, b = {.id = "b", .n = 1, .route = "r", .n_route = 1};
+    uint8_t to_a[SL_ROUTE_BYTES], to_b[SL_ROUTE_BYTES];
+    sl_routes_add(&routes, &a, 1, SL__CONTROL__ENVELOPE__BODY_SCALE, to_a);
+    sl_routes_add(&routes, &b, 1, SL__CONTROL__ENVELOPE__BODY_TRACE, to_b);
+    Sl__Control__Envelope e = answer(to_b, sizeof to_b);
+    struct sl_route *route = sl_routes_find(&routes, 1, &e);
+    ck_assert_ptr_nonnull(route);
+    ck_assert(sl_bus_same_peer(&route->peer, &b));
+    ck_assert_int_eq(route->request, SL__CONTROL__ENVELOPE__BODY_TRACE);
+    ck_assert_ptr_null(sl_routes_find(&routes, 2, &e)); // another job can not use it
+    sl_routes_remove(&routes, route);
+    ck_assert_ptr_null(sl_routes_find(&routes, 1, &e));
+    e = answer(to_a, sizeof to_a);
+    ck_assert(sl_bus_same_peer(&sl_routes_find(&routes, 1, &e)->peer, &a));
+    e = answer(to_a, 3);
+    ck_assert_ptr_null(sl_routes_find(&routes, 1, &e));
+}
+END_TEST
+
+START_TEST(a_trace_has_one_route)
+{
+    struct sl_bus_peer a = {.id = "a", .n = 1}, b = {.id = "b", .n = 1};
+    uint8_t begin[SL_ROUTE_BYTES], taken[SL_ROUTE_BYTES], other[SL_ROUTE_BYTES];
+    sl_routes_add(&routes, &a, 1, SL__CONTROL__ENVELOPE__BODY_TRACE, begin);
+    sl_routes_add(&routes, &a, 1, SL__CONTROL__ENVELOPE__BODY_TRACE, taken);
+    ck_assert_mem_eq(begin, taken, sizeof begin);
+    ck_assert_uint_eq(routes.n, 1);
+    sl_routes_add(&routes, &b, 1, SL__CONTROL__ENVELOPE__BODY_TRACE, other); // another client
+    ck_assert_mem_ne(begin, other, sizeof begin);
+    sl_routes_add(&routes, &a, 2, SL__CONTROL__ENVELOPE__BODY_TRACE, other); // another job
+    ck_assert_mem_ne(begin, other, sizeof begin);
+    sl_routes_add(&routes, &a, 1, SL__CONTROL__ENVELOPE__BODY_SCALE, other); // another request
+    ck_assert_mem_ne(begin, other, sizeof begin);
+}
+END_TEST
+
+START_TEST(what_nobody_answers_is_forgotten_in_the_end)
+{
+    struct sl_bus_peer peer = {.id = "a", .n = 1};
+    uint8_t first[SL_ROUTE_BYTES], bytes[SL_ROUTE_BYTES];
+    sl_routes_add(&routes, &peer, 1, SL__CONTROL__ENVELOPE__BODY_SCALE, first);
+    for (int i = 0; i < SL_ROUTES_MAX; i++)
+        sl_routes_add(&routes, &peer, 2, SL__CONTROL__ENVELOPE__BODY_SCALE, bytes);
+    ck_assert_uint_eq(routes.n, SL_ROUTES_MAX);
+    Sl__Control__Envelope e = answer(first, sizeof first);
+    ck_assert_ptr_null(sl_routes_find(&routes, 1, &e));
+    ck_assert_ptr_null(sl_routes_of(&routes, 1));
+    e = answer(bytes, sizeof bytes);
+    ck_assert_ptr_nonnull(sl_routes_find(&routes, 2, &e));
+    struct sl_route *route;
+    while ((route = sl_routes_of(&routes, 2)))
+        sl_routes_remove(&routes, route);
+    ck_assert_uint_eq(routes.n, 0);
+}
+END_TEST
+
+START_TEST(a_request_ends_with_its_last_message)
+{
+    Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK;
+    e.trace_chunk = &chunk;
+    ck_assert(!sl_route_is_last(&e));
+    chunk.last = true;
+    ck_assert(sl_route_is_last(&e));
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS;
+    ck_assert(!sl_route_is_last(&e));
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
+    ck_assert(sl_route_is_last(&e));
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
+    ck_assert(sl_route_is_last(&e));
+}
+END_TEST
+
+// --- the service manager -------------------------------------------------------------------------
+
+static int manager(const char *name, bool abstract)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", name);
+    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+    if (abstract)
+        to.sun_path[0] = '\0';
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&to, abstract ? n : sizeof to), 0);
+    ck_assert_int_eq(setenv("NOTIFY_SOCKET", name, 1), 0);
+    return fd;
+}
+
+static void is_told(int fd, const char *want)
+{
+    char text[256];
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, WAIT_MS), 1);
+    ssize_t n = recv(fd, text, sizeof text - 1, 0);
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    ck_assert_str_eq(text, want);
+}
+
+START_TEST(a_service_manager_is_told)
+{
+    struct sl_notify notify;
+    int fd = manager(in_dir("notify"), false);
+    setenv("WATCHDOG_USEC", "40000", 1);
+    sl_notify_init(&notify);
+    ck_assert_ptr_null(getenv("NOTIFY_SOCKET")); // not for children
+    ck_assert_ptr_null(getenv("WATCHDOG_USEC"));
+    sl_notify_send(&notify, "READY=1");
+    is_told(fd, "READY=1");
+    ck_assert_uint_eq(notify.watchdog_ns, 20000000);
+    sl_notify_poll(&notify);
+    sl_notify_poll(&notify); // not due
+    is_told(fd, "WATCHDOG=1");
+    usleep(25000);
+    sl_notify_poll(&notify);
+    is_told(fd, "WATCHDOG=1");
+    close(fd);
+    sl_notify_send(&notify, "STATUS=nobody listens"); // is no harm
+    sl_notify_fini(&notify);
+}
+END_TEST
+
+START_TEST(an_abstract_socket_is_found)
+{
+    struct sl_notify notify;
+    char name[64];
+    snprintf(name, sizeof name, "@sluice-test-%d", (int)getpid());
+    int fd = manager(name, true);
+    setenv("WATCHDOG_USEC", "40000", 1);
+    setenv("WATCHDOG_PID", "1", 1); // meant for somebody else
+    sl_notify_init(&notify);
+    ck_assert_uint_eq(notify.watchdog_ns, 0);
+    sl_notify_send(&notify, "STOPPING=1");
+    is_told(fd, "STOPPING=1");
+    sl_notify_poll(&notify);
+    sl_notify_fini(&notify);
+    close(fd);
+}
+END_TEST
+
+START_TEST(without_a_service_manager_nothing_happens)
+{
+    static const char *const names[] = {NULL, "", "@", "relative", "/nowhere/at/all"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sl_notify notify;
+        if (names[i])
+            setenv("NOTIFY_SOCKET", names[i], 1);
+        sl_notify_init(&notify);
+        sl_notify_send(&notify, "READY=1");
+        sl_notify_poll(&notify);
+        sl_notify_fini(&notify);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon forward");
+    TCase *t = tcase_create("forward");
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_set_timeout(t, 30);
+    tcase_add_test(t, who_has_subscribed_hears_of_his_job);
+    tcase_add_test(t, who_hears_of_all_hears_each_message_once);
+    tcase_add_test(t, what_is_wanted_is_what_was_said_last);
+    tcase_add_test(t, who_has_gone_is_dropped_and_holds_nobody_up);
+    tcase_add_test(t, who_does_not_read_is_dropped_and_holds_nobody_up);
+    tcase_add_test(t, a_full_table_lets_go_of_who_misses_most);
+    tcase_add_test(t, an_answer_finds_who_has_asked);
+    tcase_add_test(t, a_trace_has_one_route);
+    tcase_add_test(t, what_nobody_answers_is_forgotten_in_the_end);
+    tcase_add_test(t, a_request_ends_with_its_last_message);
+    tcase_add_test(t, a_service_manager_is_told);
+    tcase_add_test(t, an_abstract_socket_is_found);
+    tcase_add_test(t, without_a_service_manager_nothing_happens);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,408 @@
+// Requests that wait for the GPUs: parked over a real bus, for a child that a script plays.
+#include "broker/daemon/parked.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "broker/daemon/daemon_internal.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "tests/unit/daemon_fixture.h"
+
+enum { TOKEN = 5, WAIT_MS = 5000 };
+
+static struct sl_daemon *d;
+static struct sl_bus *client;
+static char endpoint[128], program[300];
+
+// The child answers once there is a file "go": with a GPU, unless the test wants another answer.
+static void child_says(const char *devices)
+{
+    char script[1024];
+    snprintf(script, sizeof script,
+             "#!/bin/sh\necho asked >> %s\nwhile ! [ -e %s ]; do sleep 0.02; done\n"
+             "echo '{\"schema\": \"sluice.devices/1\", \"devices\": [%s]}'\n",
+             in_dir("asked"), in_dir("go"), devices);
+    write_text(program, script);
+    ck_assert_int_eq(chmod(program, 0700), 0);
+}
+
+static void begin(void)
+{
+    uint64_t token;
+    dir_begin();
+    sl_log_set_level(SL_LOG_ERROR);
+    unsetenv("SLUICE_GPU_SECONDS");
+    d = calloc(1, sizeof *d);
+    ck_assert_ptr_nonnull(d);
+    snprintf(d->state_dir, sizeof d->state_dir, "%s", in_dir("state"));
+    snprintf(d->runtime_dir, sizeof d->runtime_dir, "%s", dir);
+    ck_assert_int_eq(mkdir(d->state_dir, 0700), 0);
+    ck_assert_int_eq(mkdir(in_dir("data"), 0700), 0);
+    ck_assert_int_eq(sl_cores_allowed(&d->cores), SL_OK);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    ck_assert_int_eq(sl_bus_bind(endpoint, TOKEN, &d->bus), SL_OK);
+    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &client), SL_OK);
+    ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
+    sl_subscribers_init(&d->subscribers, d->bus);
+    snprintf(program, sizeof program, "%s/answers", dir);
+    d->parking.gpus.program = program;
+    child_says("{\"name\": \"A\", \"compute_capability\": \"9.0\", \"memory_total\": 8e9}");
+    // Somebody has everything, so that nothing is launched.
+    struct sl_entry *holder = add_entry(&d->registry, "holder", "0");
+    holder->cores = d->cores;
+    sl_cores_add(&holder->gpus, 0);
+    holder->state = SL_ENTRY_INTERRUPTED;
+    holder->orphan_until_ns = UINT64_MAX;
+    holder->pid = 1;
+}
+
+static void end(void)
+{
+    sl_parking_fini(&d->parking);
+    uv_run(&d->loop.uv, UV_RUN_DEFAULT);
+    ck_assert_int_eq(uv_loop_close(&d->loop.uv), 0);
+    sl_bus_close(client, 0);
+    sl_bus_close(d->bus, 0);
+    sl_subscribers_fini(&d->subscribers);
+    sl_registry_fini(&d->registry);
+    free(d);
+    dir_end();
+}
+
+// --- what is said --------------------------------------------------------------------------------
+
+static void send_to_daemon(struct sl_bus *from, Sl__Control__Envelope *body, const char *job)
+{
+    Sl__Control__Envelope *m;
+    struct sl_bus_peer peer;
+    body->job = (char *)job;
+    ck_assert_int_eq(sl_bus_send(from, NULL, body), SL_OK);
+    ck_assert_int_eq(sl_bus_receive(d->bus, WAIT_MS, &peer, &m), SL_OK);
+    sl_daemon_on_message(d, &peer, m);
+    sl_bus_message_free(m);
+}
+
+static void submit(struct sl_bus *from, const char *name, const char *devices)
+{
+    char text[2048];
+    Sl__Control__Submit m = SL__CONTROL__SUBMIT__INIT;
+    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    snprintf(text, sizeof text,
+             "{\"name\": \"%s\", \"dataset\": \"%s/data\", \"model\": {\"kind\": \"graphsage\", "
+             "\"layers\": 1, \"hidden\": 8}, \"sampler\": {\"kind\": \"khop\", \"fanout\": [5], "
+             "\"batch_size\": 8}, \"optimizer\": {\"kind\": \"adam\", \"lr\": 0.1}, \"epochs\": 2, "
+             "\"devices\": %s, \"output\": \"%s/run-%s\"}",
+             name, dir, devices, dir, name);
+    m.config_json = text;
+    body.body_case = SL__CONTROL__ENVELOPE__BODY_SUBMIT;
+    body.submit = &m;
+    send_to_daemon(from, &body, "");
+}
+
+static const char gpu_0[] = "[{\"kind\": \"cuda\", \"index\": 0}]";
+
+static void resume(struct sl_bus *from, const char *job)
+{
+    Sl__Control__Resume m = SL__CONTROL__RESUME__INIT;
+    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    body.body_case = SL__CONTROL__ENVELOPE__BODY_RESUME;
+    body.resume = &m;
+    send_to_daemon(from, &body, job);
+}
+
+static void stop(struct sl_bus *from, const char *job)
+{
+    Sl__Control__Stop m = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    body.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    body.stop = &m;
+    send_to_daemon(from, &body, job);
+}
+
+// The next answer; words that it takes longer are passed over.
+static void hears(struct sl_bus *by, bool ok, const char *part)
+{
+    Sl__Control__Envelope *m;
+    do {
+        ck_assert_int_eq(sl_bus_receive(by, WAIT_MS, NULL, &m), SL_OK);
+        if (m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER)
+            break;
+        ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_WAITING);
+        sl_bus_message_free(m);
+    } while (true);
+    bool has = strstr(m->answer->message, part) || strstr(m->answer->json, part);
+    ck_assert_msg(m->answer->ok == ok && has, "%s: '%s' %s, wanted '%s'",
+                  m->answer->ok ? "consent" : "refusal", m->answer->message, m->answer->json, part);
+    sl_bus_message_free(m);
+}
+
+static void hears_nothing(struct sl_bus *by)
+{
+    Sl__Control__Envelope *m;
+    ck_assert_int_eq(sl_bus_receive(by, 50, NULL, &m), SL_EAGAIN);
+}
+
+// The daemon's ticks until nothing is parked.
+static void until_served(void)
+{
+    for (int i = 0; i < 2000 && d->parking.n > 0; i++) {
+        sl_parked_poll(d);
+        poll(NULL, 0, 5);
+    }
+    ck_assert_uint_eq(d->parking.n, 0);
+}
+
+static void let_child_answer(void)
+{
+    write_text(in_dir("go"), "");
+}
+
+static long times_asked(void)
+{
+    struct stat st;
+    return stat(in_dir("asked"), &st) == 0 ? (long)st.st_size / 6 : 0;
+}
+
+static const struct sl_entry *job(const char *name)
+{
+    for (uint32_t i = 0; i < d->registry.n; i++)
+        if (strcmp(d->registry.entries[i]->name, name) == 0)
+            return d->registry.entries[i];
+    return NULL;
+}
+
+static int records(void)
+{
+    int n = 0;
+    DIR *state = opendir(d->state_dir);
+    ck_assert_ptr_nonnull(state);
+    for (struct dirent *at; (at = readdir(state));)
+        n += at->d_name[0] != '.';
+    closedir(state);
+    return n;
+}
+
+// --- tests ---------------------------------------------------------------------------------------
+
+START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
+{
+    Sl__Control__List list = SL__CONTROL__LIST__INIT;
+    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    uint64_t before = sl_now_ns();
+    submit(client, "g", gpu_0);
+    sl_parked_poll(d);
+    hears_nothing(client);
+    ck_assert_uint_eq(d->parking.n, 1);
+    submit(client, "c", "\"cpu\"");
+    hears(client, true, "\"name\":\"c\"");
+    body.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
+    body.list = &list;
+    send_to_daemon(client, &body, "");
+    hears(client, true, "\"waiting_for_gpus\":1");
+    ck_assert_uint_lt(sl_now_ns() - before, 900 * 1000000ull);
+    ck_assert_ptr_null(job("g"));
+    ck_assert_int_eq(records(), 1);
+    let_child_answer();
+    until_served();
+    hears(client, true, "\"name\":\"g\"");
+    ck_assert(sl_cores_has(&job("g")->gpus, 0));
+    ck_assert_int_eq(records(), 2);
+    submit(client, "h", gpu_0); // they are known now
+    hears(client, true, "\"name\":\"h\"");
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(what_can_be_refused_without_the_gpus_is)
+{
+    submit(client, "g", "[{\"kind\": \"cuda\", \"index\": -1}]");
+    hears(client, false, "index");
+    ck_assert_int_eq(times_asked(), 0);
+    ck_assert_uint_eq(d->parking.n, 0);
+}
+END_TEST
+
+START_TEST(all_wait_for_one_child_and_go_on_in_their_order)
+{
+    char name[2][16] = {"a", "b"};
+    submit(client, name[0], gpu_0);
+    submit(client, name[1], "\"auto\"");
+    submit(client, name[0], gpu_0); // of this name there will be one
+    ck_assert_uint_eq(d->parking.n, 3);
+    let_child_answer();
+    until_served();
+    hears(client, true, "\"name\":\"a\"");
+    hears(client, true, "\"name\":\"b\"");
+    hears(client, false, "is called 'a' too");
+    ck_assert_int_lt(job("a")->order, job("b")->order);
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(a_client_is_told_that_it_takes_longer)
+{
+    Sl__Control__Envelope *m;
+    submit(client, "g", gpu_0);
+    uint64_t until = sl_now_ns() + 2500 * 1000000ull;
+    while (sl_now_ns() < until) {
+        sl_parked_poll(d);
+        poll(NULL, 0, 20);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(sl_bus_receive(client, WAIT_MS, NULL, &m), SL_OK);
+        ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_WAITING);
+        ck_assert_ptr_nonnull(strstr(m->waiting->text, "GPUs"));
+        sl_bus_message_free(m);
+    }
+    hears_nothing(client);
+}
+END_TEST
+
+START_TEST(a_job_whose_client_has_gone_is_not_taken)
+{
+    struct sl_bus *other;
+    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    submit(other, "gone", gpu_0);
+    submit(client, "here", gpu_0);
+    sl_bus_close(other, 0);
+    poll(NULL, 0, 200);
+    let_child_answer();
+    until_served();
+    hears(client, true, "\"name\":\"here\"");
+    ck_assert_ptr_null(job("gone"));
+    ck_assert_int_eq(records(), 1);
+}
+END_TEST
+
+// A job that has ended, and that asks for a GPU.
+static struct sl_entry *ended(enum sl_entry_state state)
+{
+    struct sl_entry *e;
+    let_child_answer();
+    submit(client, "e", gpu_0);
+    until_served();
+    hears(client, true, "\"name\":\"e\"");
+    ck_assert_int_eq(sl_registry_find(&d->registry, "e", &e), SL_OK);
+    sl_daemon_end_entry(d, e, state, 130, "as the test wants it");
+    ck_assert_int_eq(unlink(in_dir("go")), 0);
+    memset(&d->parking.gpus, 0, sizeof d->parking.gpus); // another daemon
+    d->parking.gpus.program = program;
+    return e;
+}
+
+START_TEST(a_resume_waits_too_and_is_done_though_its_client_has_gone)
+{
+    struct sl_bus *other;
+    struct sl_entry *e = ended(SL_ENTRY_STOPPED);
+    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    resume(other, e->id);
+    resume(client, e->id);
+    hears_nothing(client);
+    ck_assert_int_eq(e->state, SL_ENTRY_STOPPED);
+    sl_bus_close(other, 0);
+    poll(NULL, 0, 200);
+    let_child_answer();
+    until_served();
+    hears(client, true, "it is queued already");
+    ck_assert_int_eq(e->state, SL_ENTRY_QUEUED);
+    ck_assert_uint_eq(e->resumed, 1);
+}
+END_TEST
+
+START_TEST(a_job_that_is_stopped_meanwhile_is_not_gone_on_with)
+{
+    const enum sl_entry_state state = _i ? SL_ENTRY_INTERRUPTED : SL_ENTRY_FAILED;
+    struct sl_bus *other;
+    struct sl_entry *e = ended(state);
+    ck_assert_int_eq(sl_bus_connect(endpoint, TOKEN, &other), SL_OK);
+    resume(client, e->id);
+    stop(other, e->id);
+    hears(client, false, "it was stopped before it was queued again");
+    hears(other, true, _i ? "stopped by the user" : "it is not queued again");
+    let_child_answer();
+    until_served();
+    ck_assert_int_eq(e->state, _i ? SL_ENTRY_STOPPED : SL_ENTRY_FAILED);
+    stop(other, e->id);
+    hears(other, false, "is over since");
+    sl_bus_close(other, 0);
+}
+END_TEST
+
+START_TEST(a_job_that_is_forgotten_meanwhile_is_said_to_be)
+{
+    struct sl_entry *e = ended(SL_ENTRY_STOPPED);
+    resume(client, e->id);
+    sl_registry_remove(&d->registry, e);
+    let_child_answer();
+    until_served();
+    hears(client, false, "not remembered");
+}
+END_TEST
+
+START_TEST(a_daemon_that_stops_refuses_what_waits_and_ends_the_child)
+{
+    submit(client, "g", gpu_0);
+    pid_t pid = d->parking.gpus.pid;
+    ck_assert_int_gt(pid, 0);
+    d->stopping = true;
+    sl_parked_end(d, "the daemon is stopping");
+    hears(client, false, "the daemon is stopping");
+    submit(client, "h", gpu_0);
+    hears(client, false, "the daemon is stopping");
+    for (int i = 0; i < 400 && kill(pid, 0) == 0 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+        poll(NULL, 0, 5);
+    ck_assert(kill(pid, 0) != 0 && errno == ESRCH);
+    ck_assert_int_eq(records(), 0);
+    sl_parked_poll(d);
+}
+END_TEST
+
+START_TEST(a_driver_that_hangs_is_an_answer)
+{
+    setenv("SLUICE_GPU_SECONDS", "1", 1);
+    submit(client, "g", gpu_0);
+    submit(client, "a", "\"auto\"");
+    until_served();
+    hears(client, false, "did not answer within 1 s");
+    hears(client, true, "\"name\":\"a\""); // on cores
+    submit(client, "h", gpu_0);            // the answer holds for a while
+    hears(client, false, "did not answer within 1 s");
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
+START_TEST(there_is_room_for_so_many)
+{
+    submit(client, "g", gpu_0);
+    uint32_t n = d->parking.n;
+    d->parking.n = SL_PARKED_MAX;
+    submit(client, "h", gpu_0);
+    hears(client, false, "try again soon");
+    d->parking.n = n;
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon parked");
+    TCase *t = tcase_create("parked");
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_set_timeout(t, 40);
+    tcase_add_test(t, a_job_with_gpus_waits_for_them_and_one_without_does_not);
+    tcase_add_test(t, what_can_be_refused_without_the_gpus_is);
+    tcase_add_test(t, all_wait_for_one_child_and_go_on_in_their_order);
+    tcase_add_test(t, a_client_is_told_that_it_takes_longer);
+    tcase_add_test(t, a_job_whose_client_has_gone_is_not_taken);
+    tcase_add_test(t, a_resume_waits_too_and_is_done_though_its_client_has_gone);
+    tcase_add_loop_test(t, a_job_that_is_stopped_meanwhile_is_not_gone_on_with, 0, 2);
+    tcase_add_test(t, a_job_that_is_forgotten_meanwhile_is_said_to_be);
+    tcase_add_test(t, a_daemon_that_stops_refuses_what_waits_and_ends_the_child);
+    tcase_add_test(t, a_driver_that_hangs_is_an_answer);
+    tcase_add_test(t, there_is_room_for_so_many);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

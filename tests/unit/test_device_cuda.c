@@ -1,0 +1,647 @@
+/*
+ * The GPU as a device (kernels/cuda/{runtime,memory,mapping,plugin}.cu), through the plug-in for
+ * the emulated GPU (tests/simt): each test is a process of its own and opens the GPU that it needs.
+ */
+#include "common/device/plugin.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+#define MIB ((size_t)1 << 20)
+
+static char plugin_path[PATH_MAX];
+static const struct sl_device *gpu;
+
+static void find_plugin(void)
+{
+    char folder[PATH_MAX - 64];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[SL_MAX(n, 0)] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    snprintf(plugin_path, sizeof plugin_path, "%s/../../lib/libsluice_cuda_simt.so", folder);
+}
+
+static void set_up(void)
+{
+    unsetenv("SLUICE_SIMT_FAIL");
+    unsetenv("SLUICE_SIMT_DEVICES");
+    unsetenv("SLUICE_SIMT_MEMORY");
+    unsetenv("SLUICE_SIMT_READ_ONLY");
+    unsetenv("SLUICE_NVML");
+    unsetenv("FAKE_NVML");
+    setenv("SLUICE_CUDA_PLUGIN", plugin_path, 1);
+}
+
+static const struct sl_plugin *plugin(void)
+{
+    const struct sl_plugin *found = NULL;
+    ck_assert_msg(sl_plugin_open(&found) == SL_OK, "%s", sl_error_message());
+    return found;
+}
+
+static void open_gpu(uint64_t budget)
+{
+    const struct sl_plugin *p = plugin();
+    ck_assert_ptr_null(p->device);
+    ck_assert_ptr_null(p->kernels);
+    ck_assert_msg(p->open(0, budget) == SL_OK, "%s", sl_error_message());
+    ck_assert_ptr_nonnull(p->kernels);
+    gpu = p->device;
+    ck_assert_str_eq(gpu->kind, "cuda");
+    ck_assert(!gpu->is_host);
+}
+
+#define OK(expr) ck_assert_msg((expr) == SL_OK, #expr ": %s", sl_error_message())
+#define SAYS(words)                                                                                \
+    ck_assert_msg(strstr(sl_error_message(), words), "'%s' is not in '%s'", words,                 \
+                  sl_error_message())
+
+// ---- what there is ------------------------------------------------------------------------------
+
+START_TEST(a_report_tells_of_each_gpu)
+{
+    static struct sl_gpu_report report;
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    setenv("SLUICE_SIMT_MEMORY", "67108864", 1);
+    plugin()->report(&report);
+    ck_assert_str_eq(report.problem, "");
+    ck_assert_uint_eq(report.n, 2);
+    ck_assert_uint_gt(report.driver_version, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_uint_gt(strlen(report.gpu[i].name), 0);
+        ck_assert_uint_ge(report.gpu[i].major, 8);
+        ck_assert_uint_eq(report.gpu[i].total_bytes, 64 * MIB);
+        ck_assert_uint_eq(report.gpu[i].free_bytes, 64 * MIB);
+        ck_assert_uint_gt(report.gpu[i].processors, 0);
+    }
+    ck_assert_str_ne(report.gpu[0].bus_id, report.gpu[1].bus_id);
+    ck_assert_msg(strstr(report.nccl, "2.28.9, emulated"), "%s", report.nccl);
+}
+END_TEST
+
+static const struct {
+    const char *failure, *words;
+} absent[] = {
+    {"nodevice", "there is no NVIDIA driver"},
+    {"olddriver", "the NVIDIA driver is too old: it supports CUDA 11.4"},
+};
+
+START_TEST(without_a_gpu_report_and_open_say_why)
+{
+    static struct sl_gpu_report report;
+    setenv("SLUICE_SIMT_FAIL", absent[_i].failure, 1);
+    plugin()->report(&report);
+    ck_assert_uint_eq(report.n, 0);
+    ck_assert_msg(strstr(report.problem, absent[_i].words), "%s", report.problem);
+    ck_assert_int_eq(plugin()->open(0, 0), SL_EDEVICE);
+    SAYS("GPU 0");
+    SAYS(absent[_i].words);
+    ck_assert_ptr_null(plugin()->device);
+}
+END_TEST
+
+START_TEST(an_index_that_does_not_exist_is_refused_with_those_that_do)
+{
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    ck_assert_int_eq(plugin()->open(2, 0), SL_ENOENT);
+    SAYS("there is no GPU 2: this process sees 2: 0 (");
+    SAYS(", 1 (");
+    ck_assert_ptr_null(plugin()->kernels);
+    ck_assert_int_eq(plugin()->open(1, 0), SL_OK);
+}
+END_TEST
+
+START_TEST(a_process_computes_on_one_gpu)
+{
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    open_gpu(0);
+    OK(plugin()->open(0, 0));
+    ck_assert_int_eq(plugin()->open(1, 0), SL_EINVAL);
+    SAYS("GPU 0 already");
+}
+END_TEST
+
+// ---- what NVML says -----------------------------------------------------------------------------
+
+// Beside the plug-in.
+static void name_nvml(char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%.*s/fake_nvml.so", (int)(strrchr(plugin_path, '/') - plugin_path),
+             plugin_path);
+    setenv("SLUICE_NVML", out, 1);
+}
+
+START_TEST(load_and_free_memory_are_nvml_s)
+{
+    static struct sl_gpu_report report;
+    char path[PATH_MAX];
+    struct sl_device_load load;
+    name_nvml(path, sizeof path);
+    setenv("SLUICE_SIMT_DEVICES", "2", 1);
+    setenv("SLUICE_SIMT_MEMORY", "67108864", 1);
+    setenv("FAKE_NVML", "37,12,5000000", 1);
+    plugin()->report(&report);
+    ck_assert_uint_eq(report.gpu[0].free_bytes, 5000000);
+    ck_assert_uint_eq(report.gpu[1].free_bytes, 64 * MIB); // it does not know this one
+    open_gpu(0);
+    ck_assert(gpu->load(&load));
+    ck_assert_float_eq(load.busy, 0.37f);
+    ck_assert_float_eq(load.memory_busy, 0.12f);
+    setenv("FAKE_NVML", "0,100,1", 1);
+    ck_assert(gpu->load(&load));
+    ck_assert(load.busy == 0 && load.memory_busy == 1);
+    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    ck_assert_int_eq(*(int *)dlsym(library, "fake_nvml_inits"), 1);
+    dlclose(library);
+}
+END_TEST
+
+static const struct {
+    const char *library, *says; // library NULL: the fake one
+    bool tells_free;
+} unknown[] = {
+    {"", "", false},          {"/nowhere/libnvidia-ml.so.1", "", false},
+    {"libm.so.6", "", false},                          // a driver that is too old
+    {NULL, "refuses", false}, {NULL, "slices", false}, // what is free is the whole GPU's
+    {NULL, "silent", true},   {NULL, "nonsense", true},
+};
+
+START_TEST(what_nvml_does_not_say_is_not_known)
+{
+    static struct sl_gpu_report report;
+    char path[PATH_MAX];
+    struct sl_device_load load = {.busy = 7, .memory_busy = 8};
+    uint64_t used, total;
+    name_nvml(path, sizeof path);
+    if (unknown[_i].library)
+        setenv("SLUICE_NVML", unknown[_i].library, 1);
+    setenv("FAKE_NVML", unknown[_i].says, 1);
+    setenv("SLUICE_SIMT_MEMORY", "67108864", 1);
+    open_gpu(0);
+    for (int i = 0; i < 3; i++)
+        ck_assert(!gpu->load(&load));
+    ck_assert(load.busy == 7 && load.memory_busy == 8);
+    plugin()->report(&report);
+    ck_assert_uint_eq(report.gpu[0].free_bytes, (unknown[_i].tells_free ? 512 : 64) * MIB);
+    OK(gpu->usage(&used, &total)); // which CUDA says in any case
+    ck_assert_uint_eq(used, 0);
+    ck_assert_uint_eq(total, 64 * MIB);
+}
+END_TEST
+
+START_TEST(cores_have_no_load_of_their_own)
+{
+    struct sl_device_load load;
+    ck_assert(!sl_device_host()->load(&load));
+}
+END_TEST
+
+// ---- memory -------------------------------------------------------------------------------------
+
+START_TEST(memory_is_kept_and_steady_use_asks_for_no_more)
+{
+    static const size_t sizes[] = {1, 300, 5000, 100000, 3 * MIB, 5 * MIB + 77};
+    uint64_t before = 0;
+    open_gpu(0);
+    for (int round = 0; round < 20; round++) {
+        void *p[SL_COUNT_OF(sizes)];
+        for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
+            size_t bytes = sizes[i] - sizes[i] / 64 * (size_t)(round & 1); // a little less
+            p[i] = gpu->memory.alloc(bytes);
+            ck_assert_msg(p[i] != NULL, "%s", sl_error_message());
+            ck_assert_uint_eq((uintptr_t)p[i] % 256, 0);
+            OK(gpu->fill(p[i], round, bytes));
+            for (size_t j = 0; j < i; j++)
+                ck_assert_ptr_ne(p[i], p[j]);
+        }
+        for (size_t i = 0; i < SL_COUNT_OF(sizes); i++)
+            gpu->memory.free(p[i], sizes[i]);
+        if (round >= 2)
+            ck_assert_uint_eq(gpu->held(), before);
+        before = gpu->held();
+    }
+    ck_assert_uint_ge(before, 8 * MIB);
+    ck_assert_uint_le(before, 10 * MIB);
+    gpu->trim();
+    ck_assert_uint_eq(gpu->held(), 0);
+}
+END_TEST
+
+START_TEST(a_budget_is_kept_and_its_message_says_what_to_change)
+{
+    open_gpu(16 * MIB);
+    void *a = gpu->memory.alloc(10 * MIB);
+    ck_assert_ptr_nonnull(a);
+    ck_assert_ptr_null(gpu->memory.alloc(8 * MIB));
+    SAYS("no room for 8.0 MiB more");
+    SAYS("10.0 MiB of it in use");
+    SAYS("its budget (devices[].memory) is 16.0 MiB");
+    SAYS("sampler.batch_size, sampler.fanout or cache.ratio, or raise devices[].memory");
+    ck_assert_uint_eq(gpu->held(), 10 * MIB);
+    // What is kept makes room for another size.
+    gpu->memory.free(a, 10 * MIB);
+    void *b = gpu->memory.alloc(14 * MIB);
+    ck_assert_msg(b != NULL, "%s", sl_error_message());
+    ck_assert_uint_eq(gpu->held(), 14 * MIB);
+    gpu->memory.free(b, 14 * MIB);
+}
+END_TEST
+
+START_TEST(a_full_gpu_says_so)
+{
+    setenv("SLUICE_SIMT_MEMORY", "33554432", 1); // 32 MiB
+    open_gpu(0);
+    ck_assert_ptr_null(gpu->memory.alloc(64 * MIB));
+    SAYS("no room for 64.0 MiB more");
+    SAYS("32.0 MiB are free");
+    void *p = gpu->memory.alloc(20 * MIB);
+    ck_assert_ptr_nonnull(p); // the next one is judged alone
+    OK(gpu->fill(p, 1, 20 * MIB));
+    OK(gpu->sync());
+}
+END_TEST
+
+START_TEST(a_size_that_overflowed_is_refused)
+{
+    open_gpu(0);
+    ck_assert_ptr_null(gpu->memory.alloc(SIZE_MAX - 5));
+    SAYS("overflowed");
+}
+END_TEST
+
+START_TEST(space_is_what_the_budget_leaves)
+{
+    uint64_t free_bytes, total_bytes;
+    setenv("SLUICE_SIMT_MEMORY", "67108864", 1);
+    open_gpu(24 * MIB);
+    void *p = gpu->memory.alloc(4 * MIB);
+    OK(gpu->space(&free_bytes, &total_bytes));
+    ck_assert_uint_eq(free_bytes, 20 * MIB);
+    ck_assert_uint_eq(total_bytes, 24 * MIB);
+    gpu->memory.free(p, 4 * MIB);
+    OK(gpu->space(&free_bytes, &total_bytes));
+    ck_assert_uint_eq(free_bytes, 24 * MIB); // kept memory is as good as free
+}
+END_TEST
+
+static void *churn(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    for (int i = 0; i < 200; i++) {
+        size_t bytes = 1 + (size_t)rand_r(&seed) % 200000;
+        unsigned char back, *p = gpu->memory.alloc(bytes);
+        if (!p || gpu->fill(p, (int)(seed & 0x7f), bytes) < 0 ||
+            gpu->copy(&back, p + bytes - 1, 1) < 0 || gpu->sync() < 0 || back != (seed & 0x7f))
+            return (void *)1;
+        gpu->memory.free(p, bytes);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_memory_and_have_queues_of_their_own)
+{
+    enum { THREADS = 6, ROUNDS = 3 };
+    open_gpu(0);
+    for (int round = 0; round < ROUNDS; round++) { // queues end with their threads
+        pthread_t threads[THREADS];
+        for (uintptr_t i = 0; i < THREADS; i++)
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
+        for (int i = 0; i < THREADS; i++) {
+            void *bad;
+            pthread_join(threads[i], &bad);
+            ck_assert_ptr_null(bad);
+        }
+    }
+    OK(gpu->sync());
+    gpu->trim();
+    ck_assert_uint_eq(gpu->held(), 0);
+}
+END_TEST
+
+// ---- copies -------------------------------------------------------------------------------------
+
+START_TEST(bytes_arrive_both_ways_and_in_rows)
+{
+    enum { ROWS = 5, COLUMNS = 7, STRIDE = 16 };
+    unsigned char from[ROWS * COLUMNS], back[ROWS * COLUMNS] = {0};
+    open_gpu(0);
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (unsigned char)(i + 1);
+    unsigned char *p = gpu->memory.alloc(ROWS * STRIDE), *q = gpu->memory.alloc(ROWS * STRIDE);
+    OK(gpu->fill(p, 0xee, ROWS * STRIDE));
+    OK(gpu->copy_2d(p, STRIDE, from, COLUMNS, COLUMNS, ROWS));
+    OK(gpu->copy(q, p, ROWS * STRIDE));
+    OK(gpu->copy_2d(back, COLUMNS, q, STRIDE, COLUMNS, ROWS));
+    OK(gpu->sync());
+    ck_assert_mem_eq(back, from, sizeof from);
+    OK(gpu->copy(back, q + COLUMNS, STRIDE - COLUMNS));
+    OK(gpu->sync());
+    for (size_t i = 0; i < STRIDE - COLUMNS; i++)
+        ck_assert_uint_eq(back[i], 0xee);
+    OK(gpu->copy(p, NULL, 0));
+    OK(gpu->fill(NULL, 0, 0));
+    OK(gpu->copy_2d(NULL, 0, NULL, 0, 0, 4));
+}
+END_TEST
+
+START_TEST(pinned_memory_is_memory)
+{
+    unsigned char back[100];
+    open_gpu(0);
+    unsigned char *host = gpu->host_alloc(sizeof back), *p = gpu->memory.alloc(sizeof back);
+    ck_assert_ptr_nonnull(host);
+    memset(host, 7, sizeof back);
+    OK(gpu->copy(p, host, sizeof back));
+    OK(gpu->copy(back, p, sizeof back));
+    OK(gpu->sync());
+    ck_assert_mem_eq(back, host, sizeof back);
+    gpu->host_free(host, sizeof back);
+    gpu->host_free(NULL, 0);
+}
+END_TEST
+
+// ---- mapped memory ------------------------------------------------------------------------------
+
+static unsigned char *pages(size_t n)
+{
+    unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(p, MAP_FAILED);
+    return p;
+}
+
+START_TEST(mapped_memory_is_used_in_place)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *host = pages(8 * page);
+    void *all, *part, *other;
+    open_gpu(0);
+    memset(host, 3, 8 * page);
+    OK(gpu->map(host + page, 4 * page, false, &all));
+    OK(gpu->fill(all, 9, 10));
+    OK(gpu->sync());
+    ck_assert_uint_eq(host[page], 9);
+    ck_assert_uint_eq(host[page + 10], 3);
+    // A range inside shares it, at any address.
+    OK(gpu->map(host + page + 100, 50, true, &part));
+    ck_assert_ptr_eq(part, (char *)all + 100);
+    // One that reaches over its end can not.
+    ck_assert_int_eq(gpu->map(host + 4 * page, 2 * page, false, &other), SL_EUNSUPPORTED);
+    SAYS("overlaps");
+    // The first unmap leaves the memory to the other user.
+    gpu->unmap(host + page);
+    OK(gpu->fill(part, 5, 1));
+    OK(gpu->sync());
+    ck_assert_uint_eq(host[page + 100], 5);
+    gpu->unmap(part);
+    OK(gpu->map(host + 4 * page, 2 * page, false, &other)); // now nothing is in the way
+    gpu->unmap(other);
+    munmap(host, 8 * page);
+}
+END_TEST
+
+// As the file of a data set: shared, and not to be written.
+static unsigned char *file_pages(size_t n)
+{
+    int fd = memfd_create("data", MFD_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, (off_t)n), 0);
+    unsigned char *p = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(p, MAP_FAILED);
+    close(fd);
+    return p;
+}
+
+START_TEST(files_are_used_in_place_where_the_system_knows_how)
+{
+    static struct sl_gpu_report report;
+    const bool knows = _i;
+    unsigned char *file = file_pages(MIB), *memory = pages(MIB);
+    void *out;
+    if (knows)
+        setenv("SLUICE_SIMT_READ_ONLY", "1", 1);
+    plugin()->report(&report);
+    ck_assert(report.gpu[0].maps_files == knows);
+    open_gpu(0);
+    ck_assert_int_eq(gpu->map(file, MIB, true, &out), knows ? SL_OK : SL_EUNSUPPORTED);
+    if (knows) {
+        gpu->unmap(file);
+    } else {
+        SAYS("1.0 MiB of read-only host memory");
+        SAYS("mappings of files and read-only memory need support");
+    }
+    // What the process may write can be lent to be read anywhere, and not lent to be written.
+    OK(gpu->map(memory, MIB, true, &out));
+    gpu->unmap(memory);
+    ck_assert_int_eq(gpu->map(file, MIB, false, &out), SL_EUNSUPPORTED);
+    munmap(file, MIB);
+    munmap(memory, MIB);
+}
+END_TEST
+
+START_TEST(memory_that_can_not_be_pinned_is_refused_with_the_limit)
+{
+    void *out;
+    unsigned char *host = pages(MIB);
+    setenv("SLUICE_SIMT_FAIL", "noregister", 1);
+    open_gpu(0);
+    ck_assert_int_eq(gpu->map(host, MIB, false, &out), SL_ENOMEM);
+    SAYS("1.0 MiB of host memory");
+    SAYS("ulimit -l");
+    // Nothing else is hurt: copies go on.
+    unsigned char *p = gpu->memory.alloc(MIB);
+    OK(gpu->copy(p, host, MIB));
+    OK(gpu->sync());
+    munmap(host, MIB);
+}
+END_TEST
+
+// ---- memory of other processes ------------------------------------------------------------------
+
+START_TEST(a_share_of_ones_own_is_the_same_pointer)
+{
+    struct sl_device_share share;
+    void *again = NULL;
+    open_gpu(0);
+    char *p = gpu->memory.alloc(1000);
+    OK(gpu->share(p + 64, &share));
+    OK(gpu->attach(&share, &again));
+    ck_assert_ptr_eq(again, p + 64);
+    gpu->detach(again);
+    ck_assert_int_eq(gpu->share(&share, &share), SL_EINVAL);
+    memset(&share, 0x55, sizeof share);
+    ck_assert_int_eq(gpu->attach(&share, &again), SL_EPROTO);
+}
+END_TEST
+
+// The child opens the GPU by itself, as another worker does, and hands its memory over.
+static void lend(int to, int until)
+{
+    struct sl_device_share share;
+    char byte;
+    open_gpu(0);
+    unsigned char *p = gpu->memory.alloc(4096);
+    OK(gpu->fill(p, 42, 4096));
+    OK(gpu->sync());
+    OK(gpu->share(p + 100, &share));
+    ck_assert_int_eq(write(to, &share, sizeof share), (int)sizeof share);
+    (void)!read(until, &byte, 1); // until the other one is through
+    _exit(0);
+}
+
+START_TEST(another_process_reads_what_was_shared)
+{
+    int there[2], back[2], status;
+    struct sl_device_share share;
+    unsigned char seen[16];
+    void *p = NULL;
+    ck_assert_int_eq(pipe(there), 0);
+    ck_assert_int_eq(pipe(back), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(back[1]);
+        lend(there[1], back[0]);
+    }
+    close(back[0]);
+    close(there[1]);
+    ck_assert_int_eq(read(there[0], &share, sizeof share), (int)sizeof share);
+    open_gpu(0);
+    int rc = gpu->attach(&share, &p);
+    if (rc == SL_EUNSUPPORTED) {
+        printf("SKIP: memory is not shared between processes here: %s\n", sl_error_message());
+    } else {
+        ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+        OK(gpu->copy(seen, p, sizeof seen));
+        OK(gpu->sync());
+        for (size_t i = 0; i < sizeof seen; i++)
+            ck_assert_uint_eq(seen[i], 42);
+        gpu->detach(p);
+    }
+    close(back[1]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+// ---- faults -------------------------------------------------------------------------------------
+
+START_TEST(a_fault_sticks)
+{
+    uint64_t free_bytes, total_bytes;
+    unsigned char host[16] = {0};
+    struct sl_device_share share;
+    void *out;
+    setenv("SLUICE_SIMT_FAIL", "sync:2", 1);
+    open_gpu(0);
+    void *p = gpu->memory.alloc(16), *pinned = gpu->host_alloc(16);
+    int rc = SL_OK;
+    for (int i = 0; i < 3 && rc == SL_OK; i++)
+        rc = gpu->sync();
+    ck_assert_int_eq(rc, SL_EDEVICE);
+    SAYS("cudaErrorIllegalAddress");
+    SAYS("GPU 0");
+    ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
+    SAYS("has faulted before");
+    SAYS("cudaErrorIllegalAddress");
+    ck_assert_int_eq(gpu->copy(p, host, 16), SL_EDEVICE);
+    ck_assert_int_eq(gpu->copy_2d(p, 4, host, 4, 4, 4), SL_EDEVICE);
+    ck_assert_int_eq(gpu->fill(p, 0, 16), SL_EDEVICE);
+    ck_assert_ptr_null(gpu->memory.alloc(16));
+    ck_assert_ptr_null(gpu->host_alloc(16));
+    ck_assert_int_eq(gpu->map(host, 16, false, &out), SL_EDEVICE);
+    ck_assert_int_eq(gpu->space(&free_bytes, &total_bytes), SL_EDEVICE);
+    ck_assert_int_eq(gpu->share(p, &share), SL_EDEVICE);
+    // What a process releases on its way out is harmless.
+    gpu->memory.free(p, 16);
+    gpu->host_free(pinned, 16);
+    gpu->unmap(host);
+    gpu->detach(p);
+    gpu->trim();
+}
+END_TEST
+
+static void *sync_only(void *out)
+{
+    *(int *)out = gpu->sync();
+    return NULL;
+}
+
+START_TEST(a_fault_is_every_threads)
+{
+    pthread_t thread;
+    int rc = SL_OK;
+    setenv("SLUICE_SIMT_FAIL", "sync:1", 1);
+    open_gpu(0);
+    ck_assert_int_eq(gpu->sync(), SL_EDEVICE);
+    ck_assert_int_eq(pthread_create(&thread, NULL, sync_only, &rc), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(rc, SL_EDEVICE);
+}
+END_TEST
+
+static void add_cases(Suite *suite)
+{
+    TCase *t = tcase_create("cuda");
+    tcase_set_timeout(t, 30);
+    tcase_add_checked_fixture(t, set_up, NULL);
+    tcase_add_test(t, a_report_tells_of_each_gpu);
+    tcase_add_loop_test(t, without_a_gpu_report_and_open_say_why, 0, (int)SL_COUNT_OF(absent));
+    tcase_add_test(t, an_index_that_does_not_exist_is_refused_with_those_that_do);
+    tcase_add_test(t, a_process_computes_on_one_gpu);
+    tcase_add_test(t, load_and_free_memory_are_nvml_s);
+    tcase_add_loop_test(t, what_nvml_does_not_say_is_not_known, 0, (int)SL_COUNT_OF(unknown));
+    tcase_add_test(t, cores_have_no_load_of_their_own);
+    tcase_add_test(t, memory_is_kept_and_steady_use_asks_for_no_more);
+    tcase_add_test(t, a_budget_is_kept_and_its_message_says_what_to_change);
+    tcase_add_test(t, a_full_gpu_says_so);
+    tcase_add_test(t, a_size_that_overflowed_is_refused);
+    tcase_add_test(t, space_is_what_the_budget_leaves);
+    tcase_add_test(t, threads_share_memory_and_have_queues_of_their_own);
+    tcase_add_test(t, bytes_arrive_both_ways_and_in_rows);
+    tcase_add_test(t, pinned_memory_is_memory);
+    tcase_add_test(t, mapped_memory_is_used_in_place);
+    tcase_add_loop_test(t, files_are_used_in_place_where_the_system_knows_how, 0, 2);
+    tcase_add_test(t, memory_that_can_not_be_pinned_is_refused_with_the_limit);
+    tcase_add_test(t, a_share_of_ones_own_is_the_same_pointer);
+    tcase_add_test(t, another_process_reads_what_was_shared);
+    tcase_add_test(t, a_fault_sticks);
+    tcase_add_test(t, a_fault_is_every_threads);
+    suite_add_tcase(suite, t);
+}
+
+START_TEST(there_is_no_emulated_gpu)
+{
+    printf("SKIP: there is no %s\n", plugin_path);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_cuda");
+    find_plugin();
+    if (access(plugin_path, R_OK) == 0) {
+        add_cases(suite);
+    } else {
+        TCase *t = tcase_create("none");
+        tcase_add_test(t, there_is_no_emulated_gpu);
+        suite_add_tcase(suite, t);
+    }
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,228 @@
+// Who may ask the HTTP server: addresses, Host, Origin, token.
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "broker/http/guard.h"
+#include "common/base/error.h"
+
+static char folder[] = "/tmp/sluice-guard-XXXXXX";
+static char path[64];
+
+static void make_folder(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/token", folder);
+}
+
+static void remove_folder(void)
+{
+    unlink(path);
+    rmdir(folder);
+}
+
+static void write_token(const char *text, mode_t mode)
+{
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+    ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+START_TEST(ports_and_loopback_addresses_are_taken)
+{
+    struct sl_guard_address a;
+    ck_assert_int_eq(sl_guard_parse_listen("8080", &a), SL_OK);
+    ck_assert_int_eq(a.at.any.sa_family, AF_INET);
+    ck_assert_uint_eq(ntohs(a.at.v4.sin_port), 8080);
+    ck_assert_uint_eq(ntohl(a.at.v4.sin_addr.s_addr), INADDR_LOOPBACK);
+    ck_assert_int_eq(sl_guard_parse_listen("0", &a), SL_OK);
+    ck_assert_uint_eq(ntohs(a.at.v4.sin_port), 0);
+    ck_assert_int_eq(sl_guard_parse_listen("localhost:65535", &a), SL_OK);
+    ck_assert_uint_eq(ntohs(a.at.v4.sin_port), 65535);
+    ck_assert_int_eq(sl_guard_parse_listen("[::1]:1", &a), SL_OK);
+    ck_assert_int_eq(a.at.any.sa_family, AF_INET6);
+    ck_assert_str_eq(a.host, "[::1]");
+}
+END_TEST
+
+START_TEST(other_addresses_are_refused_with_the_way_to_do_it)
+{
+    static const char *const others[] = {
+        "0.0.0.0:8080",        "192.168.1.4:80", "[::]:80", "example.org:8080",
+        "127.0.0.1.nip.io:80", "*:80",           ":80"};
+    struct sl_guard_address a;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ck_assert_int_eq(sl_guard_parse_listen(others[i], &a), SL_EINVAL);
+        ck_assert_ptr_nonnull(strstr(sl_error_message(), others[i]));
+        ck_assert_ptr_nonnull(strstr(sl_error_message(), "ssh -L"));
+    }
+}
+END_TEST
+
+START_TEST(what_is_no_port_is_refused)
+{
+    static const char *const bad[] = {"",    "x",      "-1",  "65536",        "80 ",
+                                      "8o8", "+80",    " 80", "127.0.0.1:",   "127.0.0.1:x",
+                                      "1e3", "0x1f90", "::1", "localhost:-1", "99999999999999999"};
+    struct sl_guard_address a;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_msg(sl_guard_parse_listen(bad[i], &a) == SL_EINVAL, "'%s' was taken", bad[i]);
+}
+END_TEST
+
+START_TEST(hosts_that_name_this_machine_are_ours)
+{
+    ck_assert(sl_guard_host_is_ours("127.0.0.1:8080"));
+    ck_assert(sl_guard_host_is_ours("127.0.0.1"));
+    ck_assert(sl_guard_host_is_ours("LocalHost:1"));
+    ck_assert(sl_guard_host_is_ours("[::1]:8080"));
+}
+END_TEST
+
+START_TEST(other_hosts_are_not)
+{
+    static const char *const others[] = {"",
+                                         "example.org",
+                                         "127.0.0.1.example.org",
+                                         "localhost.example.org:8080",
+                                         "127.0.0.2",
+                                         "127.0.0.1:8080x",
+                                         "127.0.0.1:",
+                                         "127.0.0.1@example.org",
+                                         "::1",
+                                         "[::1].example.org",
+                                         "localhost:99999",
+                                         "xlocalhost"};
+    ck_assert(!sl_guard_host_is_ours(NULL));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_msg(!sl_guard_host_is_ours(others[i]), "'%s' was taken", others[i]);
+}
+END_TEST
+
+START_TEST(an_origin_must_be_the_host)
+{
+    ck_assert(sl_guard_origin_is_ours(NULL, "127.0.0.1:8080"));
+    ck_assert(sl_guard_origin_is_ours("http://127.0.0.1:8080", "127.0.0.1:8080"));
+    ck_assert(sl_guard_origin_is_ours("HTTP://localhost:80", "LOCALHOST:80"));
+    ck_assert(!sl_guard_origin_is_ours("http://127.0.0.1:3000", "127.0.0.1:8080"));
+    ck_assert(!sl_guard_origin_is_ours("http://localhost:8080", "127.0.0.1:8080"));
+    ck_assert(!sl_guard_origin_is_ours("https://127.0.0.1:8080", "127.0.0.1:8080"));
+    ck_assert(!sl_guard_origin_is_ours("null", "127.0.0.1:8080"));
+    ck_assert(!sl_guard_origin_is_ours("", "127.0.0.1:8080"));
+    ck_assert(!sl_guard_origin_is_ours("http://127.0.0.1:8080", NULL));
+}
+END_TEST
+
+START_TEST(the_token_is_the_first_line)
+{
+    struct sl_guard_token token;
+    write_token("open-sesame\nand a comment\n", 0600);
+    ck_assert_msg(sl_guard_read_token(path, &token) == SL_OK, "%s", sl_error_message());
+    ck_assert(sl_guard_token_fits(&token, "Bearer open-sesame"));
+    ck_assert(sl_guard_token_fits(&token, "bearer  open-sesame"));
+    ck_assert(!sl_guard_token_fits(&token, NULL));
+    ck_assert(!sl_guard_token_fits(&token, ""));
+    ck_assert(!sl_guard_token_fits(&token, "Bearer"));
+    ck_assert(!sl_guard_token_fits(&token, "Bearer "));
+    ck_assert(!sl_guard_token_fits(&token, "open-sesame"));
+    ck_assert(!sl_guard_token_fits(&token, "Basic open-sesame"));
+    ck_assert(!sl_guard_token_fits(&token, "Bearer open-sesame "));
+    ck_assert(!sl_guard_token_fits(&token, "Bearer open-sesamf"));
+    ck_assert(!sl_guard_token_fits(&token, "Bearer open-sesam"));
+}
+END_TEST
+
+START_TEST(a_token_without_a_line_end_is_read)
+{
+    struct sl_guard_token token;
+    write_token("12345678", 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
+    ck_assert(sl_guard_token_fits(&token, "Bearer 12345678"));
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_there_is_made)
+{
+    struct sl_guard_token token;
+    struct stat st;
+    char line[128], header[160];
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+    FILE *f = fopen(path, "r");
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
+    fclose(f);
+    ck_assert_uint_eq(strcspn(line, "\n"), 48);
+    snprintf(header, sizeof header, "Bearer %.48s", line);
+    ck_assert(sl_guard_token_fits(&token, header));
+}
+END_TEST
+
+START_TEST(bad_token_files_are_refused)
+{
+    struct sl_guard_token token;
+    char text[SL_GUARD_TOKEN_MAX + 3];
+    write_token("", 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    write_token("1234567\n", 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "7 characters"));
+    write_token("two words here\n", 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "character 4"));
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    write_token(text, 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "more than"));
+    text[SL_GUARD_TOKEN_MAX] = '\0';
+    write_token(text, 0600);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_OK);
+    write_token("open-sesame\n", 0666);
+    ck_assert_int_eq(sl_guard_read_token(path, &token), SL_EACCESS);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "chmod 600"));
+}
+END_TEST
+
+START_TEST(a_folder_is_no_token_and_a_missing_folder_is_named)
+{
+    struct sl_guard_token token;
+    char deep[96];
+    ck_assert_int_eq(sl_guard_read_token(folder, &token), SL_EACCESS);
+    snprintf(deep, sizeof deep, "%s/no/such/token", folder);
+    ck_assert_int_eq(sl_guard_read_token(deep, &token), SL_EACCESS);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), deep));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http guard");
+    TCase *t = tcase_create("address, Host, Origin");
+    tcase_add_test(t, ports_and_loopback_addresses_are_taken);
+    tcase_add_test(t, other_addresses_are_refused_with_the_way_to_do_it);
+    tcase_add_test(t, what_is_no_port_is_refused);
+    tcase_add_test(t, hosts_that_name_this_machine_are_ours);
+    tcase_add_test(t, other_hosts_are_not);
+    tcase_add_test(t, an_origin_must_be_the_host);
+    suite_add_tcase(s, t);
+    t = tcase_create("token");
+    tcase_add_checked_fixture(t, make_folder, remove_folder);
+    tcase_add_test(t, the_token_is_the_first_line);
+    tcase_add_test(t, a_token_without_a_line_end_is_read);
+    tcase_add_test(t, a_file_that_is_not_there_is_made);
+    tcase_add_test(t, bad_token_files_are_refused);
+    tcase_add_test(t, a_folder_is_no_token_and_a_missing_folder_is_named);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

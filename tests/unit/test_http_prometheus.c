@@ -1,0 +1,224 @@
+// The statistics as Prometheus text: families, labels, histograms, what is not known.
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/http/prometheus.h"
+#include "common/base/bits.h"
+
+static struct sl_store store;
+static struct sl_text text;
+
+static const char line[] =
+    "{\"schema\":\"sluice.stats/1\",\"job\":\"JOB\",\"id\":null,\"state\":\"paused\",\"epoch\":3,"
+    "\"loss\":0.1,\"seconds_left\":null,\"samplers\":1,"
+    "\"metric\":{\"name\":\"accuracy\",\"value\":0.75,\"epoch\":2},\"best\":null,"
+    "\"queue\":{\"batches\":4,\"bytes\":1e6},\"cache\":{\"policy\":\"presc\",\"hit_rate\":0.5},"
+    "\"updates\":{\"mode\":\"ordered\",\"version\":9},"
+    "\"stages\":{\"sample\":{\"busy\":0.25,\"count\":7,\"seconds\":1.5,\"p50\":null}},"
+    "\"totals\":{\"batches\":12345678901,\"hit_bytes\":10,\"miss_bytes\":20},"
+    "\"histograms\":{\"le\":[0.001,0.1],\"sample\":{\"counts\":[1,2,4],\"sum\":1.5,\"count\":7}},"
+    "\"workers\":[{\"name\":\"sampler 0\",\"role\":\"sampler\",\"device\":0,\"state\":\"working\","
+    "\"busy\":0.9,\"batches\":5},{\"name\":\"trainer 0\",\"role\":\"trainer\",\"device\":1,"
+    "\"state\":\"gone\"}],"
+    "\"devices\":[{\"index\":0,\"kind\":\"cpu\",\"name\":\"cpu 0\",\"memory_used\":99},"
+    "{\"index\":1,\"kind\":\"cuda\",\"name\":\"cuda 1\",\"memory_used\":70,"
+    "\"gpu_memory_used\":80,\"gpu_memory_total\":90,\"gpu_load\":0.375,\"gpu_memory_load\":null}],"
+    "\"bottleneck_role\":\"samplers\"}";
+
+static void begin(void)
+{
+    memset(&store, 0, sizeof store);
+    memset(&text, 0, sizeof text);
+}
+
+static void end(void)
+{
+    sl_store_fini(&store);
+    sl_text_fini(&text);
+}
+
+// name: as it stands in JSON.
+static void add_job(const char *key, const char *name, uint64_t at_ns)
+{
+    char json[sizeof line + 64];
+    const char *at = strstr(line, "JOB");
+    snprintf(json, sizeof json, "%.*s%s%s", (int)(at - line), line, name, at + 3);
+    ck_assert_ptr_nonnull(sl_store_take(&store, key, json, at_ns));
+}
+
+static const char *write(uint64_t now_ns)
+{
+    struct sl_prometheus_server server = {.requests = 5, .streams = 2};
+    sl_text_fini(&text);
+    sl_prometheus_write(&store, now_ns, &server, &text);
+    ck_assert(!text.failed);
+    return text.s;
+}
+
+static int count(const char *in, const char *what)
+{
+    int n = 0;
+    for (const char *at = in; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+static void expect(const char *wanted)
+{
+    ck_assert_msg(strstr(text.s, wanted) != NULL, "no '%s' in\n%s", wanted, text.s);
+}
+
+START_TEST(without_a_job_there_is_the_server)
+{
+    write(0);
+    expect("\nsluice_build_info{version=\"");
+    expect("\nsluice_http_requests_total 5\n");
+    expect("\nsluice_http_streams 2\n");
+    ck_assert_int_eq(count(text.s, "{job="), 0);
+}
+END_TEST
+
+START_TEST(a_family_is_introduced_once_however_many_jobs)
+{
+    add_job("1", "a", 1);
+    add_job("2", "b", 1);
+    write(2);
+    ck_assert_int_eq(count(text.s, "# TYPE sluice_loss gauge\n"), 1);
+    ck_assert_int_eq(count(text.s, "# HELP sluice_loss "), 1);
+    expect("# TYPE sluice_loss gauge\nsluice_loss{job=\"a\",id=\"1\"} 0.1\n"
+           "sluice_loss{job=\"b\",id=\"2\"} 0.1\n");
+}
+END_TEST
+
+START_TEST(numbers_are_whole_and_unknown_ones_are_left_out)
+{
+    add_job("1", "a", 1);
+    write(2);
+    expect("sluice_batches_total{job=\"a\",id=\"1\"} 12345678901\n");
+    expect("sluice_validation_metric{job=\"a\",id=\"1\",metric=\"accuracy\"} 0.75\n");
+    expect("sluice_feature_bytes_total{job=\"a\",id=\"1\",tier=\"store\"} 20\n");
+    ck_assert_ptr_null(strstr(text.s, "sluice_job_left_seconds{"));
+    ck_assert_ptr_null(strstr(text.s, "sluice_validation_metric_best{"));
+    ck_assert_ptr_null(strstr(text.s, "null"));
+}
+END_TEST
+
+START_TEST(a_histogram_is_cumulative_and_ends_in_infinity)
+{
+    add_job("1", "a", 1);
+    write(2);
+    expect("sluice_stage_duration_seconds_bucket{job=\"a\",id=\"1\",stage=\"sample\",le=\"0.001\"} "
+           "1\n"
+           "sluice_stage_duration_seconds_bucket{job=\"a\",id=\"1\",stage=\"sample\",le=\"0.1\"} "
+           "3\n"
+           "sluice_stage_duration_seconds_bucket{job=\"a\",id=\"1\",stage=\"sample\",le=\"+Inf\"} "
+           "7\n"
+           "sluice_stage_duration_seconds_sum{job=\"a\",id=\"1\",stage=\"sample\"} 1.5\n"
+           "sluice_stage_duration_seconds_count{job=\"a\",id=\"1\",stage=\"sample\"} 7\n");
+    ck_assert_ptr_null(strstr(text.s, "stage=\"train\""));
+}
+END_TEST
+
+START_TEST(states_are_told_one_by_one)
+{
+    add_job("1", "a", 1);
+    write(2);
+    expect("sluice_job_state{job=\"a\",id=\"1\",state=\"paused\"} 1\n");
+    expect("sluice_job_state{job=\"a\",id=\"1\",state=\"running\"} 0\n");
+    expect("sluice_bottleneck{job=\"a\",id=\"1\",role=\"samplers\"} 1\n");
+    expect("sluice_worker_up{job=\"a\",id=\"1\",worker=\"sampler 0\",role=\"sampler\",device=\"0\"}"
+           " 1\n");
+    expect("sluice_worker_up{job=\"a\",id=\"1\",worker=\"trainer 0\",role=\"trainer\",device=\"1\"}"
+           " 0\n");
+    expect("sluice_device_memory_bytes{job=\"a\",id=\"1\",device=\"0\",kind=\"cpu\",name=\"cpu 0\"}"
+           " 99\n");
+    expect("sluice_device_gpu_memory_used_bytes{job=\"a\",id=\"1\",device=\"1\",kind=\"cuda\","
+           "name=\"cuda 1\"} 80\n");
+    expect("sluice_device_gpu_memory_bytes{job=\"a\",id=\"1\",device=\"1\",kind=\"cuda\","
+           "name=\"cuda 1\"} 90\n");
+    expect("sluice_device_gpu_load_ratio{job=\"a\",id=\"1\",device=\"1\",kind=\"cuda\","
+           "name=\"cuda 1\"} 0.375\n");
+    ck_assert_ptr_null(strstr(text.s, "sluice_device_gpu_memory_load_ratio{")); // it is not known
+    // none of a device without a GPU
+    ck_assert_ptr_null(strstr(text.s, "sluice_device_gpu_memory_bytes{job=\"a\",id=\"1\","
+                                      "device=\"0\""));
+}
+END_TEST
+
+static const char *const states[] = {"queued", "starting", "running", "paused",     "finishing",
+                                     "done",   "failed",   "stopped", "interrupted"};
+
+START_TEST(a_state_of_the_daemon_s_list_is_1_and_the_others_are_0)
+{
+    char entry[128], wanted[128];
+    const char *now = states[_i];
+    add_job("1", "a", 1);
+    snprintf(entry, sizeof entry, "{\"id\":\"1\",\"name\":\"a\",\"state\":\"%s\"}", now);
+    sl_store_take_entry(&store, entry);
+    sl_store_end(&store, "1");
+    write(2);
+    ck_assert_int_eq(count(text.s, "\nsluice_job_state{"), 9);
+    for (size_t i = 0; i < SL_COUNT_OF(states); i++) {
+        snprintf(wanted, sizeof wanted, "\nsluice_job_state{job=\"a\",id=\"1\",state=\"%s\"} %d\n",
+                 states[i], strcmp(states[i], now) == 0);
+        expect(wanted);
+    }
+}
+END_TEST
+
+START_TEST(jobs_without_statistics_have_a_state)
+{
+    add_job("2", "gone", 1);
+    sl_store_take_list(&store, "{\"schema\":\"sluice.jobs/1\",\"jobs\":["
+                               "{\"id\":\"3\",\"name\":\"old\",\"state\":\"failed\"},"
+                               "{\"id\":\"4\",\"name\":\"new\",\"state\":\"queued\"}]}");
+    write(3000 * 1000000000ull);
+    expect("sluice_job_state{job=\"old\",id=\"3\",state=\"failed\"} 1\n");
+    expect("sluice_job_state{job=\"new\",id=\"4\",state=\"queued\"} 1\n");
+    ck_assert_int_eq(count(text.s, "\nsluice_job_state{"), 18);
+    ck_assert_int_eq(count(text.s, "job=\"gone\""), 0);
+}
+END_TEST
+
+START_TEST(labels_are_escaped)
+{
+    add_job("1", "a\\\"b\\\\c\\nd", 1);
+    write(2);
+    expect("sluice_loss{job=\"a\\\"b\\\\c\\nd\",id=\"1\"} 0.1\n");
+}
+END_TEST
+
+START_TEST(statistics_of_a_job_that_has_long_been_silent_are_not_told)
+{
+    add_job("1", "old", 1000000000u);
+    add_job("2", "new", 400 * 1000000000ull);
+    write(401 * 1000000000ull);
+    ck_assert_ptr_null(strstr(text.s, "sluice_loss{job=\"old\""));
+    expect("sluice_loss{job=\"new\"");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http prometheus");
+    TCase *t = tcase_create("text");
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_add_test(t, without_a_job_there_is_the_server);
+    tcase_add_test(t, a_family_is_introduced_once_however_many_jobs);
+    tcase_add_test(t, numbers_are_whole_and_unknown_ones_are_left_out);
+    tcase_add_test(t, a_histogram_is_cumulative_and_ends_in_infinity);
+    tcase_add_test(t, states_are_told_one_by_one);
+    tcase_add_loop_test(t, a_state_of_the_daemon_s_list_is_1_and_the_others_are_0, 0,
+                        SL_COUNT_OF(states));
+    tcase_add_test(t, jobs_without_statistics_have_a_state);
+    tcase_add_test(t, labels_are_escaped);
+    tcase_add_test(t, statistics_of_a_job_that_has_long_been_silent_are_not_told);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

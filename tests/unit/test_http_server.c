@@ -1,0 +1,788 @@
+// The HTTP server before a control bus of the test's own: what it answers, what it refuses, and
+// that nobody can hold it up.
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/http/errand.h"
+#include "broker/http/http.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/ipc/bus.h"
+
+enum { SOON_MS = 5000 };
+
+static const char stats[] = "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\","
+                            "\"seconds\":1,\"samplers\":1,\"trainers\":2}";
+static const char secret[] = "Authorization: Bearer open-sesame\r\n";
+
+static char endpoint[128], token_path[] = "/tmp/sluice-http-XXXXXX";
+static struct sl_bus *bus;
+static struct sl_http *http;
+static int port;
+
+// --- the other side: a daemon that knows one job -------------------------------------------------
+
+static pthread_t daemon_thread;
+static atomic_bool daemon_ends, daemon_is_mute;
+static atomic_int n_described, n_scaled, n_listed;
+static struct sl_bus_peer subscriber;
+static atomic_bool subscribed;
+static _Atomic(const char *) to_tell;
+
+static void answer(const struct sl_bus_peer *to, int code, const char *message, const char *json)
+{
+    Sl__Control__Answer a = SL__CONTROL__ANSWER__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    a.ok = code == SL_OK;
+    a.code = code;
+    a.message = (char *)message;
+    a.json = (char *)json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
+    e.answer = &a;
+    sl_bus_send(bus, to, &e);
+}
+
+static void answer_scale(const struct sl_bus_peer *to, const Sl__Control__Scale *scale)
+{
+    Sl__Control__ScaleDone d = SL__CONTROL__SCALE_DONE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    char json[128];
+    snprintf(json, sizeof json, "{\"schema\":\"sluice.scale/1\",\"ok\":%s,\"samplers\":%u}",
+             scale->samplers < 9 ? "true" : "false", scale->has_samplers ? scale->samplers : 0);
+    d.ok = scale->samplers < 9;
+    d.message = (char *)"told";
+    d.json = json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
+    e.scale_done = &d;
+    sl_bus_send(bus, to, &e);
+}
+
+static void send_stats(const char *json)
+{
+    Sl__Control__Stats body = SL__CONTROL__STATS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    body.json = (char *)json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
+    e.stats = &body;
+    e.job = (char *)"7";
+    sl_bus_send(bus, &subscriber, &e);
+}
+
+static void send_state(const char *json)
+{
+    Sl__Control__JobState body = SL__CONTROL__JOB_STATE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    body.json = (char *)json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_JOB_STATE;
+    e.job_state = &body;
+    e.job = (char *)"7";
+    sl_bus_send(bus, &subscriber, &e);
+}
+
+// The bus is the daemon thread's: it is asked to send, and waited for.
+static void tell_stats(const char *json)
+{
+    atomic_store(&to_tell, json);
+    while (atomic_load(&to_tell))
+        usleep(200);
+}
+
+static void take(const struct sl_bus_peer *from, const Sl__Control__Envelope *m)
+{
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE:
+        subscriber = *from;
+        send_stats(stats);
+        atomic_store(&subscribed, true);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_LIST:
+        atomic_fetch_add(&n_listed, 1);
+        answer(from, SL_OK, "",
+               "{\"schema\":\"sluice.jobs/1\",\"jobs\":["
+               "{\"id\":\"6\",\"name\":\"old\",\"state\":\"failed\"},"
+               "{\"id\":\"7\",\"name\":\"a\",\"state\":\"running\"}]}");
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_DESCRIBE:
+        atomic_fetch_add(&n_described, 1);
+        if (strcmp(m->job, "7") == 0)
+            answer(from, SL_OK, "", "{\"schema\":\"sluice.describe/1\",\"id\":\"7\"}");
+        else
+            answer(from, SL_ENOENT, "no job 'x'; nearest: a", NULL);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE:
+        atomic_fetch_add(&n_scaled, 1);
+        answer_scale(from, m->scale);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_PAUSE: answer(from, SL_EINVAL, "it is paused", NULL); break;
+    default: break;
+    }
+}
+
+static void *daemon_main(void *arg)
+{
+    while (!atomic_load(&daemon_ends)) {
+        struct sl_bus_peer from;
+        Sl__Control__Envelope *m;
+        const char *json = atomic_load(&to_tell);
+        if (json) {
+            if (strstr(json, "sluice.stats/1"))
+                send_stats(json);
+            else
+                send_state(json);
+            atomic_store(&to_tell, NULL);
+        }
+        if (sl_bus_receive(bus, json ? 0 : 2, &from, &m) != SL_OK)
+            continue;
+        if (!atomic_load(&daemon_is_mute) || m->body_case == SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE)
+            take(&from, m);
+        sl_bus_message_free(m);
+    }
+    return NULL;
+}
+
+static void start_with(const char *token_file)
+{
+    uint64_t unused;
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
+    ck_assert_int_eq(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &bus), SL_OK);
+    ck_assert_int_eq(pthread_create(&daemon_thread, NULL, daemon_main, NULL), 0);
+    const struct sl_http_options options = {
+        .listen = "0", .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN, .token_file = token_file};
+    ck_assert_msg(sl_http_start(&options, &http) == SL_OK, "%s", sl_error_message());
+    ck_assert_int_eq(sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port), 1);
+    for (int i = 0; i < 500 && !atomic_load(&subscribed); i++)
+        usleep(10000);
+    ck_assert(atomic_load(&subscribed));
+}
+
+static void start(void)
+{
+    int fd = mkstemp(token_path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, "open-sesame\n", 12), 12);
+    close(fd);
+    start_with(token_path);
+}
+
+static void stop(void)
+{
+    sl_http_stop(http);
+    atomic_store(&daemon_ends, true);
+    pthread_join(daemon_thread, NULL);
+    sl_bus_close(bus, 0);
+    unlink(token_path);
+}
+
+// --- this side: a browser by hand ----------------------------------------------------------------
+
+static int open_socket(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void put(int fd, const char *text)
+{
+    ck_assert_int_eq(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+// Reads until `wanted` is there ("": until the other side closes); the text so far.
+static const char *read_until(int fd, const char *wanted, int ms)
+{
+    static char got[1 << 18];
+    size_t n = 0;
+    uint64_t end = sl_now_ns() + (uint64_t)ms * 1000000u;
+    got[0] = '\0';
+    while (n < sizeof got - 1 && sl_now_ns() < end) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, 20) <= 0)
+            continue;
+        ssize_t part = recv(fd, got + n, sizeof got - 1 - n, 0);
+        if (part <= 0)
+            break;
+        n += (size_t)part;
+        got[n] = '\0';
+        if (*wanted && strstr(got, wanted))
+            break;
+    }
+    return got;
+}
+
+// A request on a connection of its own; headers and body as given. Its whole answer.
+static const char *ask(const char *method, const char *path, const char *headers, const char *body)
+{
+    char request[4096];
+    int fd = open_socket();
+    snprintf(request, sizeof request,
+             "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n%sContent-Length: "
+             "%zu\r\n\r\n%s",
+             method, path, port, headers, strlen(body), body);
+    put(fd, request);
+    const char *got = read_until(fd, "", SOON_MS);
+    close(fd);
+    return got;
+}
+
+static const char *get(const char *path)
+{
+    return ask("GET", path, "", "");
+}
+
+static const char *ask_host(const char *headers)
+{
+    char request[1024];
+    int fd = open_socket();
+    snprintf(request, sizeof request, "GET /metrics HTTP/1.1\r\nConnection: close\r\n%s\r\n",
+             headers);
+    put(fd, request);
+    const char *got = read_until(fd, "", SOON_MS);
+    close(fd);
+    return got;
+}
+
+static void expect_status(const char *got, int status)
+{
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "HTTP/1.1 %d ", status);
+    ck_assert_msg(strncmp(got, wanted, strlen(wanted)) == 0, "wanted %d, found: %.300s", status,
+                  got);
+}
+
+static void expect_in(const char *got, const char *what)
+{
+    ck_assert_msg(strstr(got, what) != NULL, "no '%s' in: %.1000s", what, got);
+}
+
+// --- answers -------------------------------------------------------------------------------------
+
+START_TEST(the_page_and_its_headers)
+{
+    const char *got = get("/");
+    expect_status(got, 200);
+    expect_in(got, "<title>sluice</title>");
+    expect_in(got, "Content-Security-Policy: default-src 'self'");
+    expect_in(got, "X-Content-Type-Options: nosniff");
+    expect_in(got, "Referrer-Policy: no-referrer");
+    expect_in(got, "Cache-Control: no-store");
+    ck_assert_ptr_null(strstr(got, "Access-Control"));
+    expect_status(get("/page.js"), 200);
+    expect_in(get("/page.css"), "text/css");
+    expect_status(get("/?job=7"), 200);
+}
+END_TEST
+
+START_TEST(head_has_no_body)
+{
+    const char *got = ask("HEAD", "/page.js", "", "");
+    expect_status(got, 200);
+    ck_assert_str_eq(strstr(got, "\r\n\r\n"), "\r\n\r\n");
+}
+END_TEST
+
+START_TEST(long_answers_are_compressed_for_who_can_take_it)
+{
+    const char *got = ask("GET", "/page.js", "Accept-Encoding: br, gzip\r\n", "");
+    expect_in(got, "Content-Encoding: gzip");
+    ck_assert_int_eq((unsigned char)strstr(got, "\r\n\r\n")[4], 0x1f);
+    ck_assert_ptr_null(strstr(get("/page.js"), "Content-Encoding"));
+}
+END_TEST
+
+START_TEST(what_is_not_there_is_404)
+{
+    expect_status(get("/nothing"), 404);
+    expect_in(get("/nothing"), "text/plain");
+    const char *api[] = {"/api", "/api/", "/api/jobs/", "/api/jobs/a/b/c", "/api/nothing"};
+    for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
+        const char *got = get(api[i]);
+        expect_status(got, 404);
+        expect_in(got, "{\"error\":\"");
+    }
+    expect_status(get("/api/jobs/x/stats"), 404);
+}
+END_TEST
+
+// What was sent to the server may not have been heard yet.
+static void expect_soon(const char *path, const char *what)
+{
+    for (int i = 0; i < SOON_MS / 10 && !strstr(get(path), what); i++)
+        usleep(10000);
+    expect_in(get(path), what);
+}
+
+START_TEST(statistics_and_metrics_come_from_what_was_heard)
+{
+    expect_soon("/api/jobs/7/stats", stats);
+    expect_in(get("/api/jobs/a/stats"), stats);
+    expect_in(get("/api/jobs/7/history"), "\"trainers\":[2]");
+    const char *got = get("/metrics");
+    expect_in(got, "text/plain; version=0.0.4");
+    expect_in(got, "sluice_trainers{job=\"a\",id=\"7\"} 2\n");
+}
+END_TEST
+
+START_TEST(states_come_from_the_list_and_from_what_changes)
+{
+    expect_soon("/metrics", "sluice_job_state{job=\"old\",id=\"6\",state=\"failed\"} 1\n");
+    expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 1\n");
+    tell_stats("{\"id\":\"7\",\"name\":\"a\",\"state\":\"done\"}");
+    expect_soon("/metrics", "sluice_job_state{job=\"a\",id=\"7\",state=\"done\"} 1\n");
+    expect_in(get("/metrics"), "sluice_job_state{job=\"a\",id=\"7\",state=\"running\"} 0\n");
+}
+END_TEST
+
+START_TEST(lists_and_descriptions_are_asked_for)
+{
+    expect_in(get("/api/jobs"), "sluice.jobs/1");
+    expect_in(get("/api/jobs/7"), "sluice.describe/1");
+    const char *got = get("/api/jobs/x");
+    expect_status(got, 404);
+    expect_in(got, "nearest: a");
+}
+END_TEST
+
+START_TEST(questions_at_the_same_moment_share_an_answer)
+{
+    for (int i = 0; i < 5; i++)
+        expect_status(get("/api/jobs/7"), 200);
+    ck_assert_int_le(atomic_load(&n_described), 2);
+    ck_assert_int_ge(atomic_load(&n_described), 1);
+}
+END_TEST
+
+START_TEST(one_connection_serves_many_requests)
+{
+    char request[256];
+    int fd = open_socket();
+    snprintf(request, sizeof request, "GET /api/jobs HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", port);
+    for (int i = 0; i < 20; i++) {
+        put(fd, request);
+        expect_in(read_until(fd, "\"running\"}]}", SOON_MS), "200 OK");
+    }
+    close(fd);
+}
+END_TEST
+
+// --- refusals ------------------------------------------------------------------------------------
+
+START_TEST(another_host_is_refused)
+{
+    char own[64];
+    snprintf(own, sizeof own, "Host: localhost:%d\r\n", port);
+    expect_status(ask_host(own), 200);
+    expect_status(ask_host("Host: evil.example\r\n"), 403);
+    expect_status(ask_host("Host: 127.0.0.1.evil.example\r\n"), 403);
+    expect_status(ask_host("Host: 0.0.0.0\r\n"), 403);
+    ck_assert(strncmp(ask_host(""), "HTTP/1.1 4", 10) == 0);
+}
+END_TEST
+
+START_TEST(another_origin_is_refused)
+{
+    char own[128];
+    snprintf(own, sizeof own, "Host: localhost:%d\r\nOrigin: http://localhost:%d\r\n", port, port);
+    expect_status(ask_host(own), 200);
+    expect_status(ask_host("Host: localhost:1\r\nOrigin: http://evil.example\r\n"), 403);
+    expect_status(ask_host("Host: localhost:1\r\nOrigin: null\r\n"), 403);
+    expect_status(ask_host("Host: localhost:1\r\nOrigin: http://localhost:2\r\n"), 403);
+}
+END_TEST
+
+START_TEST(a_change_needs_the_token)
+{
+    const char *body = "{\"samplers\":2}";
+    const char *got = ask("POST", "/api/jobs/7/scale", "", body);
+    expect_status(got, 401);
+    expect_in(got, "WWW-Authenticate: Bearer");
+    expect_status(ask("POST", "/api/jobs/7/scale", "Authorization: Bearer open-sesamE\r\n", body),
+                  401);
+    expect_status(ask("POST", "/api/jobs/7/stop", "Authorization: Basic b3Blbg==\r\n", ""), 401);
+    ck_assert_int_eq(atomic_load(&n_scaled), 0);
+    expect_status(ask("POST", "/api/jobs/7/scale", secret, body), 200);
+    ck_assert_int_eq(atomic_load(&n_scaled), 1);
+}
+END_TEST
+
+START_TEST(other_methods_are_refused)
+{
+    const char *got = ask("GET", "/api/jobs/7/scale", secret, "");
+    expect_status(got, 405);
+    expect_in(got, "Allow: POST");
+    expect_in(ask("POST", "/api/jobs", secret, ""), "Allow: GET, HEAD");
+    expect_status(ask("DELETE", "/api/jobs/7", secret, ""), 405);
+    expect_status(ask("PUT", "/", secret, ""), 405);
+    expect_status(ask("OPTIONS", "/api/jobs/7/scale", "", ""), 405);
+}
+END_TEST
+
+START_TEST(a_body_of_10_mib_is_refused_before_it_is_sent)
+{
+    char request[512];
+    int fd = open_socket();
+    snprintf(request, sizeof request,
+             "POST /api/jobs/7/scale HTTP/1.1\r\nHost: localhost:%d\r\n%sContent-Length: "
+             "10485760\r\n\r\n",
+             port, secret);
+    put(fd, request);
+    const char *got = read_until(fd, "", SOON_MS); // it closes, too
+    expect_status(got, 413);
+    expect_in(got, "16 KiB");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_body_of_unknown_length_is_refused)
+{
+    char request[512];
+    int fd = open_socket();
+    snprintf(request, sizeof request,
+             "POST /api/jobs/7/scale HTTP/1.1\r\nHost: localhost:%d\r\n%sTransfer-Encoding: "
+             "chunked\r\n\r\n",
+             port, secret);
+    put(fd, request);
+    expect_status(read_until(fd, "", SOON_MS), 411);
+    close(fd);
+}
+END_TEST
+
+START_TEST(headers_without_end_are_refused)
+{
+    static char filler[60000];
+    int fd = open_socket();
+    memset(filler, 'x', sizeof filler - 1);
+    put(fd, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Filler: ");
+    send(fd, filler, strlen(filler), MSG_NOSIGNAL);
+    const char *got = read_until(fd, "", SOON_MS);
+    ck_assert_msg(!*got || strncmp(got, "HTTP/1.1 431", 12) == 0, "%.100s", got);
+    close(fd);
+    expect_status(get("/"), 200);
+}
+END_TEST
+
+START_TEST(garbage_is_no_request)
+{
+    static const char *const texts[] = {"\r\n\r\n", "\x16\x03\x01\x02\x00\x01\xfc", "GET\r\n\r\n",
+                                        "GET / HTTP/9.9\r\n\r\n", "POST /api/jobs/7/scale"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int fd = open_socket();
+        put(fd, texts[i]);
+        shutdown(fd, SHUT_WR);
+        read_until(fd, "", 1000);
+        close(fd);
+    }
+    expect_status(get("/"), 200);
+}
+END_TEST
+
+START_TEST(without_a_token_nothing_can_be_changed)
+{
+    sl_http_stop(http);
+    const struct sl_http_options options = {
+        .listen = "0", .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN};
+    ck_assert_int_eq(sl_http_start(&options, &http), SL_OK);
+    sscanf(sl_http_url(http), "http://127.0.0.1:%d/", &port);
+    const char *got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":2}");
+    expect_status(got, 403);
+    expect_in(got, "--http-token");
+    expect_status(ask("POST", "/api/jobs/7/stop", "Authorization: Bearer \r\n", ""), 403);
+    ck_assert_int_eq(atomic_load(&n_scaled), 0);
+}
+END_TEST
+
+START_TEST(a_port_that_is_taken_is_named)
+{
+    char listen[16];
+    struct sl_http *second;
+    snprintf(listen, sizeof listen, "%d", port);
+    const struct sl_http_options options = {
+        .listen = listen, .endpoint = endpoint, .token = SL_BUS_TOKEN_OPEN};
+    ck_assert_int_eq(sl_http_start(&options, &second), SL_EEXIST);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), listen));
+    ck_assert_ptr_null(second);
+}
+END_TEST
+
+// --- changes -------------------------------------------------------------------------------------
+
+START_TEST(a_new_split_is_asked_for_and_answered)
+{
+    const char *got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":3,\"trainers\":1}");
+    expect_status(got, 200);
+    expect_in(got, "\"samplers\":3}");
+    got = ask("POST", "/api/jobs/7/scale", secret, "{\"samplers\":9}");
+    expect_status(got, 409);
+    expect_in(got, "\"ok\":false");
+    got = ask("POST", "/api/jobs/7/pause", secret, "");
+    expect_status(got, 409);
+    expect_in(got, "{\"ok\":false,\"message\":\"it is paused\"}");
+}
+END_TEST
+
+START_TEST(bad_bodies_are_refused_with_the_reason)
+{
+    static const char *const bad[][2] = {
+        {"", "nothing to change"},
+        {"{}", "nothing to change"},
+        {"{", "no JSON object"},
+        {"[1]", "no JSON object"},
+        {"{\"samplers\":1} x", "no JSON object"},
+        {"{\"samplers\":-1}", "'samplers'"},
+        {"{\"samplers\":1.5}", "'samplers'"},
+        {"{\"samplers\":\"2\"}", "'samplers'"},
+        {"{\"samplers\":1e99}", "'samplers'"},
+        {"{\"sampler\":2}", "'sampler'"},
+        {"{\"samplers\":2,\"dry_run\":1}", "'dry_run'"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *got = ask("POST", "/api/jobs/7/scale", secret, bad[i][0]);
+        expect_status(got, 400);
+        expect_in(got, bad[i][1]);
+    }
+    expect_status(ask("POST", "/api/jobs/7/pause", secret, "{\"samplers\":2}"), 400);
+    ck_assert_int_eq(atomic_load(&n_scaled), 0);
+}
+END_TEST
+
+START_TEST(who_does_not_answer_is_given_up)
+{
+    atomic_store(&daemon_is_mute, true);
+    uint64_t begin = sl_now_ns();
+    int fd = open_socket();
+    char request[128];
+    snprintf(request, sizeof request, "GET /api/jobs HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", port);
+    put(fd, request);
+    expect_status(read_until(fd, "}", 9000), 504);
+    ck_assert_uint_ge(sl_now_ns() - begin, 4000000000u);
+    close(fd);
+    expect_status(get("/metrics"), 200);
+}
+END_TEST
+
+// --- the event stream ----------------------------------------------------------------------------
+
+static int open_stream(const char *query)
+{
+    char request[256];
+    int fd = open_socket();
+    snprintf(
+        request, sizeof request,
+        "GET /api/stream%s HTTP/1.1\r\nHost: localhost:%d\r\nAccept: text/event-stream\r\n\r\n",
+        query, port);
+    put(fd, request);
+    return fd;
+}
+
+START_TEST(a_stream_begins_with_what_is_known_and_goes_on)
+{
+    int fd = open_stream("");
+    const char *got = read_until(fd, "\"seconds\":1,", SOON_MS);
+    expect_in(got, "text/event-stream");
+    expect_in(got, "event: hello\ndata: {\"version\":");
+    expect_in(got, "\"steered\":true}");
+    expect_in(got, "event: stats\ndata: {");
+    tell_stats("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
+    expect_in(read_until(fd, "\"seconds\":2}", SOON_MS), "event: stats\n");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_stream_of_one_job_leaves_the_others_out)
+{
+    int fd = open_stream("?job=8");
+    const char *got = read_until(fd, "hello", SOON_MS);
+    tell_stats("{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2}");
+    got = read_until(fd, "event: ping", 7000); // at the latest after five seconds
+    expect_in(got, "event: ping");
+    ck_assert_ptr_null(strstr(got, "stats"));
+    close(fd);
+}
+END_TEST
+
+START_TEST(too_many_streams_are_refused_and_the_page_still_comes)
+{
+    int fds[70];
+    for (int i = 0; i < 70; i++)
+        fds[i] = open_stream("");
+    const char *got = read_until(fds[69], "}", SOON_MS);
+    expect_status(got, 503);
+    expect_status(get("/"), 200);
+    for (int i = 0; i < 70; i++)
+        close(fds[i]);
+}
+END_TEST
+
+// A reader that sleeps is cut off, not waited for: its socket takes little, and then it falls
+// behind in the feed or is silent for too long.
+START_TEST(a_stream_that_is_not_read_is_cut_off)
+{
+    static char line[32 << 10];
+    int fd = open_stream("");
+    int small = 4096;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    read_until(fd, "hello", SOON_MS);
+    int n = snprintf(line, sizeof line,
+                     "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"seconds\":2,"
+                     "\"filler\":\"");
+    memset(line + n, 'x', sizeof line - (size_t)n - 3);
+    strcpy(line + sizeof line - 3, "\"}");
+    for (int i = 0; i < 600; i++) { // 19 MB
+        tell_stats(line);
+        if (i % 20 == 0)
+            expect_status(get("/api/jobs/7/stats"), 200); // nobody waits for it
+    }
+    bool gone = false;
+    for (int i = 0; i < 150 && !gone; i++) {
+        usleep(100000);
+        gone = strstr(get("/metrics"), "\nsluice_http_streams 0\n") != NULL;
+    }
+    ck_assert(gone);
+    close(fd);
+}
+END_TEST
+
+// --- the end -------------------------------------------------------------------------------------
+
+START_TEST(it_stops_with_streams_and_questions_open)
+{
+    char request[128];
+    atomic_store(&daemon_is_mute, true);
+    int stream = open_stream(""), idle = open_socket(), question = open_socket();
+    snprintf(request, sizeof request, "GET /api/jobs HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", port);
+    put(question, request);
+    read_until(stream, "hello", SOON_MS);
+    usleep(100000); // the question is on its way
+    uint64_t begin = sl_now_ns();
+    sl_http_stop(http);
+    http = NULL;
+    ck_assert_uint_lt(sl_now_ns() - begin, 2000000000u);
+    read_until(stream, "", 1000); // ends
+    close(stream);
+    close(idle);
+    close(question);
+}
+END_TEST
+
+// The broker of a job says how the job ended, and stops its server at once.
+START_TEST(what_was_said_last_is_still_told)
+{
+    char line[128];
+    int stream = open_stream("");
+    read_until(stream, "hello", SOON_MS);
+    for (int i = 0; i < 50; i++) {
+        snprintf(line, sizeof line,
+                 "{\"schema\":\"sluice.stats/1\",\"job\":\"a\",\"id\":\"7\",\"last\":%d}", i);
+        tell_stats(line);
+    }
+    sl_http_stop(http);
+    http = NULL;
+    expect_in(read_until(stream, "", SOON_MS), "\"last\":49}");
+    close(stream);
+}
+END_TEST
+
+START_TEST(who_sends_drop_by_drop_is_cut_off)
+{
+    int fd = open_socket(), alive = 1;
+    uint64_t begin = sl_now_ns();
+    put(fd, "GET / HTTP/1.1\r\nHost: localhost\r\n");
+    while (alive && sl_now_ns() - begin < 25000000000u) {
+        usleep(500000);
+        alive = send(fd, "X-A: b\r\n", 8, MSG_NOSIGNAL) == 8;
+    }
+    ck_assert(!alive);
+    ck_assert_uint_gt(sl_now_ns() - begin, 9000000000u);
+    close(fd);
+    expect_status(get("/"), 200);
+}
+END_TEST
+
+START_TEST(a_question_is_waited_for_as_long_as_somebody_sees_to_it)
+{
+    const struct sl_errand_question question = {.kind = SL_ERRAND_RESUME, .job = "7"};
+    Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
+    struct sl_errand errand = {0};
+    struct sl_errand_reply reply = {0};
+    struct sl_bus_peer from;
+    uint64_t unused;
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
+    ck_assert_int_eq(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &bus), SL_OK);
+    ck_assert_int_eq(sl_errand_start(&errand, &question, endpoint, SL_BUS_TOKEN_OPEN), SL_OK);
+    ck_assert_int_eq(sl_bus_receive(bus, SOON_MS, &from, &m), SL_OK);
+    sl_bus_message_free(m);
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_WAITING;
+    e.waiting = &waiting;
+    ck_assert_int_eq(sl_bus_send(bus, &from, &e), SL_OK);
+    errand.until_ns = sl_now_ns() + SOON_MS * 1000000ull / 10;
+    uint64_t before = errand.until_ns;
+    while (errand.until_ns == before && !sl_errand_poll(&errand, &reply, NULL))
+        usleep(1000);
+    ck_assert_int_eq(reply.code, SL_OK);
+    ck_assert_uint_gt(errand.until_ns, before + 1000000000ull);
+    answer(&from, SL_OK, "queued again", "");
+    while (!sl_errand_poll(&errand, &reply, NULL))
+        usleep(1000);
+    ck_assert_str_eq(reply.message, "queued again");
+    sl_errand_reply_fini(&reply);
+    sl_errand_fini(&errand);
+    sl_bus_close(bus, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http server");
+    TCase *t = tcase_create("server");
+    tcase_add_checked_fixture(t, start, stop);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, the_page_and_its_headers);
+    tcase_add_test(t, head_has_no_body);
+    tcase_add_test(t, long_answers_are_compressed_for_who_can_take_it);
+    tcase_add_test(t, what_is_not_there_is_404);
+    tcase_add_test(t, statistics_and_metrics_come_from_what_was_heard);
+    tcase_add_test(t, states_come_from_the_list_and_from_what_changes);
+    tcase_add_test(t, lists_and_descriptions_are_asked_for);
+    tcase_add_test(t, questions_at_the_same_moment_share_an_answer);
+    tcase_add_test(t, one_connection_serves_many_requests);
+    tcase_add_test(t, another_host_is_refused);
+    tcase_add_test(t, another_origin_is_refused);
+    tcase_add_test(t, a_change_needs_the_token);
+    tcase_add_test(t, other_methods_are_refused);
+    tcase_add_test(t, a_body_of_10_mib_is_refused_before_it_is_sent);
+    tcase_add_test(t, a_body_of_unknown_length_is_refused);
+    tcase_add_test(t, headers_without_end_are_refused);
+    tcase_add_test(t, garbage_is_no_request);
+    tcase_add_test(t, without_a_token_nothing_can_be_changed);
+    tcase_add_test(t, a_port_that_is_taken_is_named);
+    tcase_add_test(t, a_new_split_is_asked_for_and_answered);
+    tcase_add_test(t, bad_bodies_are_refused_with_the_reason);
+    tcase_add_test(t, who_does_not_answer_is_given_up);
+    tcase_add_test(t, a_stream_begins_with_what_is_known_and_goes_on);
+    tcase_add_test(t, a_stream_of_one_job_leaves_the_others_out);
+    tcase_add_test(t, too_many_streams_are_refused_and_the_page_still_comes);
+    tcase_add_test(t, a_stream_that_is_not_read_is_cut_off);
+    tcase_add_test(t, it_stops_with_streams_and_questions_open);
+    tcase_add_test(t, what_was_said_last_is_still_told);
+    tcase_add_test(t, who_sends_drop_by_drop_is_cut_off);
+    suite_add_tcase(s, t);
+    t = tcase_create("errand"); // nobody else is at the bus
+    tcase_add_test(t, a_question_is_waited_for_as_long_as_somebody_sees_to_it);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,127 @@
+// The page's files: that they are in the program whole, and that one file of all of them stands by
+// itself.
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/page/page.h"
+
+enum { LOAD_MAX_BYTES = 100 << 10 };
+
+static char *read_file(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    ck_assert_msg(f != NULL, "%s: run the tests from the project's root", path);
+    char *text = calloc(1, 1 << 20);
+    ck_assert_ptr_nonnull(text);
+    *n = fread(text, 1, (1 << 20) - 1, f);
+    fclose(f);
+    return text;
+}
+
+static void expect_contents(const char *name, const char *const *paths, size_t n_paths)
+{
+    const struct sl_page_file *found = sl_page_find(name);
+    size_t at = 0;
+    ck_assert_ptr_nonnull(found);
+    for (size_t i = 0; i < n_paths; i++) {
+        size_t n;
+        char *wanted = read_file(paths[i], &n);
+        ck_assert_uint_le(at + n, found->n);
+        ck_assert_int_eq(memcmp(found->bytes + at, wanted, n), 0);
+        at += n;
+        free(wanted);
+    }
+    ck_assert_uint_eq(found->n, at);
+    ck_assert_int_eq(found->bytes[at], '\0');
+}
+
+START_TEST(the_files_are_those_of_the_source)
+{
+    static const char *const html[] = {"broker/page/page.html"};
+    static const char *const css[] = {"broker/page/page.css"};
+    static const char *const js[] = {
+        "broker/page/base.js",     "broker/page/job.js",    "broker/page/plot.js",
+        "broker/page/pipeline.js", "broker/page/panels.js", "broker/page/timeline.js",
+        "broker/page/steer.js",    "broker/page/live.js",
+    };
+    expect_contents("/", html, 1);
+    expect_contents("/page.css", css, 1);
+    expect_contents("/page.js", js, sizeof js / sizeof *js);
+}
+END_TEST
+
+START_TEST(what_is_no_file_is_not_found)
+{
+    ck_assert_ptr_null(sl_page_find(""));
+    ck_assert_ptr_null(sl_page_find("page.js"));
+    ck_assert_ptr_null(sl_page_find("/page.js/"));
+    ck_assert_ptr_null(sl_page_find("/../page.js"));
+}
+END_TEST
+
+START_TEST(a_load_is_small)
+{
+    size_t n = sl_page_find("/")->n + sl_page_find("/page.css")->n + sl_page_find("/page.js")->n;
+    ck_assert_uint_gt(n, 10000);
+    ck_assert_uint_lt(n, LOAD_MAX_BYTES);
+}
+END_TEST
+
+START_TEST(one_file_has_all_of_it_and_loads_nothing)
+{
+    char *text = sl_page_standalone("{\"schema\":\"sluice.describe/1\"}");
+    ck_assert_ptr_nonnull(text);
+    ck_assert_ptr_null(strstr(text, "<link rel=\"stylesheet\""));
+    ck_assert_ptr_null(strstr(text, "src=\""));
+    ck_assert_ptr_nonnull(strstr(text, "default-src 'none'"));
+    ck_assert_ptr_nonnull(strstr(text, sl_page_find("/page.css")->bytes));
+    ck_assert_ptr_nonnull(strstr(text, sl_page_find("/page.js")->bytes));
+    ck_assert_ptr_nonnull(strstr(text, "<script type=\"application/json\" id=\"sluice-data\">"
+                                       "{\"schema\":\"sluice.describe/1\"}</script>"));
+    ck_assert_ptr_nonnull(strstr(text, "</html>"));
+    free(text);
+}
+END_TEST
+
+// The script of the page looks for its data when it starts, so that must come before it.
+START_TEST(the_data_comes_before_the_script)
+{
+    char *text = sl_page_standalone("{}");
+    char *data = strstr(text, "id=\"sluice-data\"");
+    char *script = strstr(text, sl_page_find("/page.js")->bytes);
+    ck_assert_ptr_nonnull(data);
+    ck_assert(data < script);
+    free(text);
+}
+END_TEST
+
+START_TEST(no_text_of_a_job_ends_the_script)
+{
+    char *text = sl_page_standalone("{\"job\":\"</script><script>alert(1)</script><!--\"}");
+    ck_assert_ptr_null(strstr(text, "alert(1)</script"));
+    ck_assert_ptr_null(strstr(text, "<!--"));
+    ck_assert_ptr_nonnull(strstr(text, "{\"job\":\"\\u003c/script>\\u003cscript>alert(1)"
+                                       "\\u003c/script>\\u003c!--\"}"));
+    free(text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("page files");
+    TCase *t = tcase_create("files");
+    tcase_add_test(t, the_files_are_those_of_the_source);
+    tcase_add_test(t, what_is_no_file_is_not_found);
+    tcase_add_test(t, a_load_is_small);
+    tcase_add_test(t, one_file_has_all_of_it_and_loads_nothing);
+    tcase_add_test(t, the_data_comes_before_the_script);
+    tcase_add_test(t, no_text_of_a_job_ends_the_script);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

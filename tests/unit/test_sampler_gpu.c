@@ -1,0 +1,443 @@
+// A GPU's blocks are the processor's, byte for byte: wherever the graph lies, whatever was drawn
+// before, with ranks and without.
+#include "tests/unit/gpu_fixture.h"
+#include "tests/unit/sampler_fixture.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "common/base/log.h"
+#include "common/data/self_loops.h"
+#include "sampler/loop.h"
+
+enum { N = 600, N_SEEDS = 60, EPOCH = 3, BATCH = 4 };
+
+static struct fixture fx;
+static struct sl_drawer drawer;
+static const struct sl_plugin *gpu;
+static struct sl_residence residence;
+static struct sl_drawer gpu_drawer;
+
+static void setup(void)
+{
+    fx = fixture_graph(N);
+    ck_assert_int_eq(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
+    gpu = gpu_open(0);
+}
+
+static void setup_where_files_are_mapped(void)
+{
+    setenv("SLUICE_SIMT_READ_ONLY", "1", 1);
+    setup();
+}
+
+static void bring_to(const struct sl_device *device, double share)
+{
+    ck_assert_msg(sl_residence_open(&residence, &fx.topology, true, share, device, gpu->kernels) ==
+                      SL_OK,
+                  "%s", sl_error_message());
+    sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
+}
+
+static void bring(double share)
+{
+    bring_to(gpu->device, share);
+}
+
+static void teardown(void)
+{
+    sl_drawer_fini(&gpu_drawer);
+    sl_residence_close(&residence);
+    ck_assert_uint_eq(sl_residence_bytes(&residence), 0);
+    sl_drawer_fini(&drawer);
+    sl_self_loops_free(&fx.topology.self_loops);
+    fixture_free(&fx);
+}
+
+static void expect_same(const struct sl_block *found, const struct sl_block *wanted)
+{
+    ck_assert_uint_eq(found->bytes, wanted->bytes);
+    ck_assert_int_eq(memcmp(found, wanted, wanted->bytes), 0);
+}
+
+static void compare(const struct sl_draw_plan *plan, uint32_t batch, const uint32_t *seeds,
+                    uint32_t n_seeds)
+{
+    struct sl_block *wanted = fixture_draw(&drawer, plan, EPOCH, batch, seeds, n_seeds);
+    struct sl_block *found = fixture_draw(&gpu_drawer, plan, EPOCH, batch, seeds, n_seeds);
+    expect_same(found, wanted);
+    free(found);
+    free(wanted);
+}
+
+START_TEST(blocks_are_those_of_the_processor)
+{
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    bring(0.6);
+    ck_assert(!residence.in_place);
+    ck_assert_uint_gt(sl_residence_bytes(&residence), 0);
+    for (uint32_t n = 1; n <= N_SEEDS; n += n == 1 ? 31 : 28) // 1, 32, 60
+        compare(&fixture_plans[_i], BATCH + n, seeds + n, n);
+}
+END_TEST
+
+// Offsets alone fit, or nothing does: the rest is read where it lies.
+START_TEST(a_graph_that_does_not_fit_is_read_in_place)
+{
+    uint64_t free_bytes, total_bytes;
+    ck_assert_int_eq(gpu->device->space(&free_bytes, &total_bytes), SL_OK);
+    uint64_t fits = _i ? (N + 1) * sizeof(uint64_t) : 0;
+    bring((double)fits * 1.001 / (double)free_bytes);
+    ck_assert(residence.in_place);
+    ck_assert_uint_eq(sl_residence_bytes(&residence), fits);
+    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
+        compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+}
+END_TEST
+
+// What a file's mapping is: pages of their own that are not to be written.
+static void *as_file(const void *from, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(p, MAP_FAILED);
+    if (from)
+        memcpy(p, from, bytes);
+    ck_assert_int_eq(mprotect(p, bytes, PROT_READ), 0);
+    return p;
+}
+
+static void graph_as_files(void)
+{
+    struct sl_topology_view *v = &fx.topology.view;
+    v->indptr = as_file(v->indptr, (N + 1) * sizeof *v->indptr);
+    v->indices = as_file(v->indices, fx.topology.dataset.n_edges * sizeof(int32_t));
+}
+
+// The number of arrays that are copies of files, and the bytes of them.
+static uint32_t copies(uint64_t *bytes)
+{
+    uint32_t n = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < residence.n_arrays; i++) {
+        n += residence.array[i].copy != NULL && residence.array[i].copied != N * sizeof(uint32_t);
+        *bytes += residence.array[i].copied;
+    }
+    return n;
+}
+
+static void compare_all(void)
+{
+    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
+        compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+}
+
+START_TEST(files_that_a_device_can_not_map_are_copied)
+{
+    uint64_t bytes;
+    graph_as_files();
+    bring(0);
+    ck_assert_uint_eq(copies(&bytes), 2); // offsets and neighbours
+    ck_assert_uint_ge(bytes, fx.topology.dataset.n_edges * sizeof(int32_t));
+    ck_assert_uint_eq(sl_residence_bytes(&residence), 0);
+    compare_all();
+}
+END_TEST
+
+START_TEST(files_that_a_device_can_map_are_not_copied)
+{
+    uint64_t bytes;
+    graph_as_files();
+    bring(0);
+    ck_assert_uint_eq(copies(&bytes), 0);
+    compare_all();
+}
+END_TEST
+
+// Memory is given out whether it is there or not: the message must come before the copy.
+START_TEST(a_copy_that_leaves_no_memory_is_refused_with_the_figures)
+{
+    enum { EDGES = 4 << 20, MIB = 1 << 20 };
+    const uint64_t bytes = (uint64_t)EDGES * sizeof(int32_t); // 16 MiB
+    graph_as_files();
+    fx.topology.view.weight_prefix = NULL;
+    fx.topology.view.indices = as_file(NULL, bytes);
+    fx.topology.dataset.n_edges = EDGES;
+    struct rlimit space = {0};
+    char text[64] = "";
+    FILE *file = fopen("/proc/self/statm", "r");
+    ck_assert(file && fgets(text, sizeof text, file));
+    fclose(file);
+    // An address space with room for the copy, of which it would be most.
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &space), 0);
+    const rlim_t before = space.rlim_cur;
+    space.rlim_cur = strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + 28 * MIB;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
+    int rc = sl_residence_open(&residence, &fx.topology, false, 0, gpu->device, gpu->kernels);
+    space.rlim_cur = before;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
+    ck_assert_int_eq(rc, SL_ENOMEM);
+    const char *said = sl_error_message();
+    ck_assert_msg(strstr(said, "no room for the 16 MiB of the neighbours (indices.npy)") &&
+                      strstr(said, "are available, of which they may take 1") &&
+                      strstr(said, "use a CPU device for sampling"),
+                  "%s", said);
+}
+END_TEST
+
+// ---- pinned memory ----
+
+static struct sl_device spy; // the GPU, and how much pinned memory it has lent
+static uint64_t lent, largest;
+
+static void *lend(size_t n)
+{
+    lent++;
+    largest = SL_MAX(largest, (uint64_t)n);
+    return gpu->device->host_alloc(n);
+}
+
+static void take_back(void *p, size_t n)
+{
+    lent--;
+    gpu->device->host_free(p, n);
+}
+
+static struct sl_config small_job(void)
+{
+    struct sl_config c = {.seed = 12};
+    c.sampler.n_fanout = 2;
+    c.sampler.fanout[0] = c.sampler.fanout[1] = 5;
+    c.sampler.batch_size = 50;
+    c.evaluate.full = true;
+    spy = *gpu->device;
+    spy.host_alloc = lend;
+    spy.host_free = take_back;
+    return c;
+}
+
+// As in the job, whose arena is pinned: pageable memory would make each draw too slow.
+START_TEST(probes_are_drawn_into_pinned_memory)
+{
+    struct sl_block_estimate e;
+    const struct sl_config config = small_job();
+    bring_to(&spy, 0.6);
+    ck_assert_int_eq(sl_plan_measure(&config, &gpu_drawer, &e), SL_OK);
+    ck_assert_uint_ge(largest, e.probe->bytes);
+    ck_assert_uint_eq(lent, 0);
+    sl_block_estimate_fini(&e);
+}
+END_TEST
+
+static void *run_sampler(void *arg)
+{
+    ck_assert_int_eq(sl_sampler_run(arg), SL_OK);
+    return NULL;
+}
+
+START_TEST(pre_sampling_draws_into_pinned_memory)
+{
+    struct sl_arena arena;
+    const struct sl_config config = small_job();
+    const struct sl_vertex_list *train = &fx.topology.dataset.split[SL_SPLIT_TRAIN];
+    const struct sl_arena_spec shape = {.n_devices = 1,
+                                        .n_cells = 64,
+                                        .n_train = train->n,
+                                        .n_params = 4,
+                                        .n_state = 1,
+                                        .batches_per_update = 4,
+                                        .visit_rows = N,
+                                        .payload_bytes = 1 << 20};
+    const struct sl_phase_spec phase = {
+        .kind = SL_PHASE_PRESAMPLE, .set = SL_SET_TRAIN, .batch_size = 50, .n_items = train->n};
+    int fd = sl_arena_memfd();
+    _Atomic bool stop = false;
+    uint64_t seq;
+    pthread_t thread;
+    ck_assert_int_eq(sl_arena_create(fd, &shape, &arena), SL_OK);
+    memcpy(sl_arena_order(&arena, 0), train->ids, train->n * sizeof *train->ids);
+    bring_to(&spy, 0.6);
+    struct sl_sampler sampler = {.arena = &arena,
+                                 .worker = 1,
+                                 .config = &config,
+                                 .drawer = &gpu_drawer,
+                                 .stop = &stop,
+                                 .guess_bytes = 1000};
+    ck_assert_int_eq(sl_ledger_open_phase(&arena, &phase, &seq), SL_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_sampler, &sampler), 0);
+    while (!sl_ledger_phase_complete(&arena, seq))
+        usleep(1000);
+    ck_assert_uint_eq(lent, 1);
+    atomic_store(&stop, true);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_gt(largest, 1000);
+    ck_assert_uint_eq(lent, 0);
+    sl_arena_detach(&arena);
+    close(fd);
+}
+END_TEST
+
+START_TEST(degrees_are_without_self_loops_that_were_looked_for)
+{
+    for (uint32_t v = 0; v < N; v += 9) // some vertices are their own neighbours
+        if (fx.indptr[v + 1] > fx.indptr[v])
+            fx.indices[fx.indptr[v]] = (int32_t)v;
+    ck_assert_int_eq(sl_topology_find_self_loops(&fx.topology, 1), SL_OK);
+    ck_assert_uint_gt(fx.topology.self_loops.n_loops, 10);
+    bring(0.6);
+    const struct sl_draw_plan plan = {
+        .n_hops = 2, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE, .seed = 7, .degrees = true};
+    compare(&plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
+}
+END_TEST
+
+START_TEST(several_labels_a_seed_are_a_row_of_floats)
+{
+    enum { LABELS = 3 };
+    static float target[N * LABELS];
+    for (uint32_t i = 0; i < N * LABELS; i++)
+        target[i] = (float)(i % 7 == 0);
+    fx.topology.dataset.target = target;
+    fx.topology.dataset.target_dtype = SL_DTYPE_F32;
+    fx.topology.dataset.n_classes = LABELS;
+    bring(0.6);
+    compare(&fixture_plans[0], BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS);
+}
+END_TEST
+
+START_TEST(memory_that_is_too_small_says_how_much_is_enough)
+{
+    const struct sl_draw_plan *plan = &fixture_plans[_i];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    bring(0.6);
+    struct sl_block *wanted = fixture_draw(&drawer, plan, EPOCH, BATCH, seeds, N_SEEDS);
+    uint64_t bytes = wanted->bytes, asked = 0;
+    char *memory = fixture_alloc(2 * bytes + 4096);
+    const uint64_t capacities[] = {0,         100,       sizeof *wanted, sizeof *wanted + 64,
+                                   bytes / 2, bytes - 1, bytes};
+    for (size_t i = 0; i < SL_COUNT_OF(capacities); i++) {
+        memset(memory + capacities[i], 0x77, 256);
+        int rc = sl_drawer_draw(&gpu_drawer, plan, EPOCH, BATCH, seeds, N_SEEDS,
+                                (struct sl_block *)memory, capacities[i], &asked);
+        ck_assert_int_eq(rc, capacities[i] < bytes ? SL_ERANGE : SL_OK);
+        ck_assert_uint_gt(asked, capacities[i]);
+        if (capacities[i] >= sizeof *wanted && rc == SL_ERANGE)
+            ck_assert_uint_ge(asked, bytes); // it has been drawn, so it is known
+        for (uint32_t b = 0; b < 256; b++)
+            EXPECT(memory[capacities[i] + b] == 0x77, "written behind the end");
+    }
+    expect_same((struct sl_block *)memory, wanted);
+    free(memory);
+    free(wanted);
+}
+END_TEST
+
+// Every third vertex is hot, in one tier: words in the memory of `device`.
+static struct sl_rank_index hot_thirds(uint64_t *words, uint32_t *n_hot)
+{
+    *n_hot = 0;
+    memset(words, 0, (N / 32 + 1) * sizeof *words);
+    for (uint32_t v = 0; v < N; v += 3) {
+        if (words[v / 32] == 0)
+            words[v / 32] = (uint64_t)*n_hot << 32;
+        words[v / 32] |= UINT64_C(1) << v % 32;
+        (*n_hot)++;
+    }
+    return (struct sl_rank_index){.n_nodes = N, .n_tiers = 1, .words = words};
+}
+
+START_TEST(ranks_are_those_of_the_processor)
+{
+    static uint64_t words[N / 32 + 1];
+    const struct sl_draw_plan *plan = &fixture_plans[0];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    uint32_t n_hot;
+    uint64_t wanted_bytes;
+    bring(0.6);
+    struct sl_rank_index index = hot_thirds(words, &n_hot), there = index;
+    there.words = gpu_put(gpu->device, words, sizeof words);
+    char *wanted = fixture_alloc(1 << 20), *found = fixture_alloc(1 << 20);
+    struct sl_block *w = (struct sl_block *)wanted, *f = (struct sl_block *)found;
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(
+            sl_drawer_draw(&drawer, plan, EPOCH, BATCH, seeds, N_SEEDS, w, 1 << 20, &wanted_bytes),
+            SL_OK);
+        ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, plan, EPOCH, BATCH, seeds, N_SEEDS, f, 1 << 20,
+                                        &wanted_bytes),
+                         SL_OK);
+        if (again) // another batch was drawn before this one is marked
+            free(fixture_draw(&gpu_drawer, plan, EPOCH, 77, seeds + 9, 11));
+        ck_assert_int_eq(sl_drawer_mark(&drawer, &index, 3, w, 1 << 20), SL_OK);
+        ck_assert_int_eq(sl_drawer_mark(&gpu_drawer, &there, 3, f, 1 << 20), SL_OK);
+        expect_same(f, w);
+    }
+    gpu_free(gpu->device, (void *)(uintptr_t)there.words, sizeof words);
+    free(wanted);
+    free(found);
+}
+END_TEST
+
+START_TEST(seeds_that_can_not_be)
+{
+    static const uint32_t twice[] = {5, 9, 5}, outside[] = {5, N};
+    uint64_t wanted;
+    char *memory = fixture_alloc(1 << 20);
+    struct sl_block *b = (struct sl_block *)memory;
+    bring(0.6);
+    const struct sl_draw_plan *plan = &fixture_plans[0];
+    ck_assert_int_ne(sl_drawer_draw(&gpu_drawer, plan, 0, 0, twice, 3, b, 1 << 20, &wanted), SL_OK);
+    ck_assert_int_eq(sl_drawer_draw(&gpu_drawer, plan, 0, 0, outside, 2, b, 1 << 20, &wanted),
+                     SL_EPROTO);
+    compare(plan, BATCH, fx.split[SL_SPLIT_TRAIN], N_SEEDS); // it goes on
+    free(memory);
+}
+END_TEST
+
+START_TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
+{
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    bring(0.6);
+    compare(&fixture_plans[0], 1, seeds, N_SEEDS);
+    uint64_t held = gpu->device->held(), bytes = sl_drawer_bytes(&gpu_drawer);
+    ck_assert_uint_gt(bytes, 0);
+    for (uint32_t batch = 2; batch < 6; batch++)
+        compare(&fixture_plans[0], batch, seeds + batch, N_SEEDS / 2);
+    ck_assert_uint_eq(gpu->device->held(), held);
+    ck_assert_uint_eq(sl_drawer_bytes(&gpu_drawer), bytes);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    Suite *suite = suite_create("sampler gpu");
+    TCase *tc = tcase_create("gpu"), *mapping = tcase_create("gpu that maps files");
+    tcase_set_timeout(tc, 60);
+    if (gpu_exists()) {
+        int n_plans = (int)SL_COUNT_OF(fixture_plans);
+        tcase_add_checked_fixture(tc, setup, teardown);
+        tcase_add_loop_test(tc, blocks_are_those_of_the_processor, 0, n_plans);
+        tcase_add_loop_test(tc, a_graph_that_does_not_fit_is_read_in_place, 0, 2);
+        tcase_add_test(tc, files_that_a_device_can_not_map_are_copied);
+        tcase_add_test(tc, a_copy_that_leaves_no_memory_is_refused_with_the_figures);
+        tcase_add_checked_fixture(mapping, setup_where_files_are_mapped, teardown);
+        tcase_add_test(mapping, files_that_a_device_can_map_are_not_copied);
+        tcase_add_test(tc, probes_are_drawn_into_pinned_memory);
+        tcase_add_test(tc, pre_sampling_draws_into_pinned_memory);
+        tcase_add_test(tc, degrees_are_without_self_loops_that_were_looked_for);
+        tcase_add_test(tc, several_labels_a_seed_are_a_row_of_floats);
+        tcase_add_loop_test(tc, memory_that_is_too_small_says_how_much_is_enough, 0, n_plans);
+        tcase_add_test(tc, ranks_are_those_of_the_processor);
+        tcase_add_test(tc, seeds_that_can_not_be);
+        tcase_add_test(tc, nothing_is_allocated_once_the_largest_batch_was_seen);
+    } else {
+        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
+    }
+    suite_add_tcase(suite, tc);
+    suite_add_tcase(suite, mapping);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,458 @@
+// Pictures of a job at every size that a terminal may have.
+#include <check.h>
+
+#include "common/base/utf8.h"
+#include "tests/unit/top_fixture.h"
+
+static struct sl_top_model *m;
+static char *text;
+
+static void set_up(void)
+{
+    const struct sample s = usual_sample();
+    m = malloc(sizeof *m);
+    sl_top_init(m);
+    run_for(m, &s, 71);
+    sl_top_on_jobs(m, jobs_line());
+}
+
+static void tear_down(void)
+{
+    sl_top_fini(m);
+    free(m);
+    free(text);
+    text = NULL;
+}
+
+static void draw(int width, int height, bool ascii)
+{
+    free(text);
+    text = drawn(m, width, height, ascii);
+}
+
+static void has(const char *words)
+{
+    ck_assert_msg(strstr(text, words) != NULL, "no '%s' in\n%s", words, text);
+}
+
+static void has_not(const char *words)
+{
+    ck_assert_msg(strstr(text, words) == NULL, "'%s' in\n%s", words, text);
+}
+
+// Every line of the picture is within the width, and there are as many as the screen has rows.
+static void fits(int width, int height)
+{
+    int rows = 0;
+    for (char *line = text; *line; rows++) {
+        char one[8192];
+        size_t n = strcspn(line, "\n");
+        snprintf(one, sizeof one, "%.*s", (int)n, line);
+        ck_assert_msg(sl_text_columns(one) <= width, "%d columns in a line of %d x %d:\n%s",
+                      sl_text_columns(one), width, height, text);
+        line += n + 1;
+    }
+    ck_assert_int_eq(rows, height);
+}
+
+START_TEST(all_that_matters_is_on_a_usual_terminal)
+{
+    draw(80, 24, false);
+    fits(80, 24);
+    has("products-sage");
+    has("running");
+    has("epoch 4 of 20");
+    has("12/90");
+    has("0:52 left");
+    has("accuracy 0.8100");
+    has("best 0.8234 in epoch 2");
+    has("1 sampler : 3 trainers");
+    has("╭─ 1 sampler ");
+    has("╭─ queue ");
+    has("╭─ 3 trainers ");
+    has("sample   11 ms  22 ms");
+    has("train    61 ms 122 ms");
+    has("───▶");
+    has("62 MiB of 512 MiB");
+    has("hits (presc)     52 %");
+    has("updates (ordered) 123");
+    has(" Bottleneck  trainers wait for samplers 62 % of the time: a second sampler would\n");
+    has("shorten the epoch by about 0.8 s\n");
+    has("0 sampler ");
+    has("3 trainer ");
+    has("queue  ");
+    has("batches/s  ");
+    has("loss  ");
+    has("trainer 2 died of signal 9");
+    has("q quit");
+}
+END_TEST
+
+START_TEST(a_large_terminal_shows_more)
+{
+    draw(160, 50, false);
+    fits(160, 50);
+    has("products-sage (job 3)");
+    has("trainer 2  ");
+    has("batch 19  ");
+    has("better split: 2 : 2, an epoch in 2.3 s, not 3.1 s");
+    has("cpu 3    trainer");
+    has("123 MiB of 456 MiB");
+    has("waiting 62 %  (the last 1:");
+    has("2 samplers and 2 trainers: K = 0.9");
+}
+END_TEST
+
+START_TEST(boxes_line_up)
+{
+    draw(80, 24, false);
+    // The frames' corners of all three boxes stand in one column from top to bottom.
+    const char *top = strstr(text, "╭─ 1 sampler"), *end = strstr(text, "╰");
+    ck_assert_ptr_nonnull(top);
+    ck_assert_ptr_nonnull(end);
+    int sides = 0;
+    for (const char *line = strchr(top, '\n') + 1; line < end; line = strchr(line, '\n') + 1) {
+        static const int columns[] = {0, 24, 29, 50, 55, 79};
+        const char *at = line;
+        size_t next = 0;
+        for (int x = 0; *at != '\n'; x++) {
+            uint32_t g = sl_utf8_next(&at);
+            if (next < 6 && x == columns[next]) {
+                ck_assert_msg(g == 0x2502, "no side in column %d of\n%s", x, text);
+                next++;
+                sides++;
+            }
+        }
+    }
+    ck_assert_int_eq(sides, 7 * 6);
+}
+END_TEST
+
+START_TEST(a_small_terminal_gets_words)
+{
+    draw(40, 10, false);
+    fits(40, 10);
+    has("products-sage");
+    has("epoch 4 of 20: train 12/90");
+    has("1 sampler : 3 trainers");
+    has("trainers wait for samplers");
+    has("needs 60 x 15");
+    draw(30, 6, false);
+    fits(30, 6);
+    sl_top_key(m, '+');
+    draw(40, 10, false);
+    has("Change to 2 samplers");
+}
+END_TEST
+
+START_TEST(no_size_is_too_odd)
+{
+    static const int widths[] = {1, 2, 5, 20, 59, 60, 61, 79, 100, 119, 120, 150, 200, 999, 1500};
+    static const int heights[] = {1, 2, 3, 10, 14, 15, 16, 20, 25, 34, 60, 200};
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        for (size_t h = 0; h < sizeof heights / sizeof *heights; h++) {
+            for (int view = 0; view < SL_TOP_VIEWS; view++) {
+                m->view = (enum sl_top_view)view;
+                m->help = (w + h) % 5 == 0;
+                draw(widths[w], heights[h], w % 2);
+                fits(widths[w] < 1000 ? widths[w] : 1000, heights[h]);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(an_ascii_terminal_gets_ascii)
+{
+    for (int view = 0; view < SL_TOP_VIEWS; view++) {
+        m->view = (enum sl_top_view)view;
+        draw(80, 24, true);
+        for (const char *p = text; *p; p++)
+            ck_assert_msg(*p == '\n' || (*p >= ' ' && *p <= '~'), "byte %d in\n%s", *p, text);
+    }
+    m->view = SL_TOP_OVERVIEW;
+    draw(80, 24, true);
+    has("+- 1 sampler ");
+    has("--->");
+}
+END_TEST
+
+START_TEST(many_devices_and_workers_are_counted_not_lost)
+{
+    struct sample s = usual_sample();
+    s.samplers = 3;
+    s.trainers = 13;
+    run_for(m, &s, 5);
+    draw(80, 24, false);
+    has("and 11 more");
+    draw(160, 50, false);
+    has("cpu 15");
+    has("trainer 5  ");
+    has("and 9 more");
+    m->view = SL_TOP_WORKERS;
+    draw(80, 24, false);
+    has("sampler 0");
+    has("standby 0");
+}
+END_TEST
+
+START_TEST(a_device_without_a_role_is_free)
+{
+    struct sample s = usual_sample();
+    struct line l = {.n = 0};
+    s.second = 90;
+    add(&l, "%s", stats_line(&s));
+    char *at = strstr(l.text, "[\"trainer\"]");
+    memcpy(at, "[         ]", 11);
+    sl_top_on_stats(m, l.text);
+    draw(80, 24, false);
+    has("1 free ");
+    draw(160, 50, false);
+    has("cpu 1    free ");
+}
+END_TEST
+
+// Of a device with a GPU the load is the GPU's, where it is known.
+START_TEST(a_gpu_s_load_goes_before_that_of_the_cores)
+{
+    struct sample s = usual_sample();
+    struct line l = {.n = 0};
+    s.second = 90;
+    add(&l, "%s", stats_line(&s));
+    char *last = NULL;
+    for (char *at = l.text; (at = strstr(at, "\"gpu_load\":null")) != NULL; at++)
+        last = at;
+    ck_assert_ptr_nonnull(last);
+    sl_top_on_stats(m, l.text);
+    draw(160, 50, false);
+    has("91 %");
+    has_not("37 %");
+    memcpy(last, "\"gpu_load\":0.37", 15);
+    sl_top_on_stats(m, l.text);
+    draw(160, 50, false);
+    has("37 %");
+}
+END_TEST
+
+START_TEST(a_long_list_scrolls_and_stops_at_its_end)
+{
+    struct sample s = usual_sample();
+    s.samplers = 20;
+    s.trainers = 20;
+    run_for(m, &s, 2);
+    m->view = SL_TOP_WORKERS;
+    draw(80, 24, false);
+    has("sampler 0 ");
+    has_not("standby 19");
+    for (int i = 0; i < 100; i++)
+        sl_top_key(m, SL_KEY_DOWN);
+    draw(80, 24, false);
+    has_not("sampler 0 ");
+    has("standby 19");
+    sl_top_key(m, SL_KEY_UP); // one key is enough to see that it moves
+    draw(80, 24, false);
+    has_not("standby 19");
+    has("standby 18");
+}
+END_TEST
+
+START_TEST(a_name_of_wide_characters_keeps_the_columns)
+{
+    struct sample s = usual_sample();
+    s.name = "図書館の大規模グラフ学習の実験";
+    run_for(m, &s, 3);
+    draw(80, 24, false);
+    fits(80, 24);
+    has(" running ");
+    has("1 overview");
+}
+END_TEST
+
+START_TEST(hostile_text_does_not_reach_the_terminal)
+{
+    sl_top_on_event(m, event_line(30, "scale", true, "a\\u001b[2Jb\\u0007"));
+    draw(80, 24, false);
+    has("a?[2Jb?");
+    has_not("\033");
+}
+END_TEST
+
+START_TEST(stages_show_how_times_are_spread)
+{
+    m->view = SL_TOP_STAGES_VIEW;
+    draw(80, 24, false);
+    has("sample   ████░░  70 %    11 ms    22 ms       30");
+    has("evaluate ░░░░░░   0 %        -        -");
+    has("train ──");
+    has("> 100 ms");
+    draw(160, 50, false);
+    has("draw neighbours");
+    has("since the job began");
+    has("batches trained");
+}
+END_TEST
+
+START_TEST(the_overview_leaves_out_what_every_epoch_brings)
+{
+    sl_top_on_event(m, event_line(40, "epoch", true, "epoch 7 of 20: loss 0.5"));
+    draw(80, 24, false);
+    has("trainer 2 died of signal 9");
+    has_not("epoch 7 of 20: loss");
+    m->view = SL_TOP_EVENTS_VIEW;
+    draw(80, 24, false);
+    has("epoch 7 of 20: loss");
+}
+END_TEST
+
+START_TEST(long_events_are_broken_where_they_can_be_read)
+{
+    const char *why = "1 sampler and 3 trainers: a batch takes 4 ms to sample and 20 ms to train, "
+                      "so K is five";
+    sl_top_on_event(m, event_line(40, "split", true, why));
+    draw(80, 24, false);
+    has_not("is five");
+    m->view = SL_TOP_EVENTS_VIEW;
+    draw(80, 24, false);
+    has("   0:40 split       1 sampler and 3 trainers: a batch takes 4 ms to sample and\n"
+        "                    20 ms to train, so K is five\n");
+    for (int i = 0; i < 50; i++)
+        sl_top_on_event(m, event_line(50 + i, "split", true, why));
+    draw(80, 24, false);
+    fits(80, 24);
+    has("1:39 split");
+}
+END_TEST
+
+START_TEST(jobs_are_listed_with_what_they_wait_for)
+{
+    m->view = SL_TOP_JOBS_VIEW;
+    sl_top_key(m, 'j');
+    draw(80, 24, false);
+    has("jobs of daemon 4711, version 0.2.0, cores 0-1, free none");
+    has("▸    4 cora-gcn");
+    has("cora-gcn: waits for core 0, which job 3 'products-sage' has");
+    has("/runs/b");
+    has("run by-hand");
+    has("Enter");
+}
+END_TEST
+
+START_TEST(a_queued_job_says_why_it_waits)
+{
+    sl_top_open(m, "cora-gcn", "4", "queued");
+    sl_top_on_jobs(m, jobs_line());
+    draw(80, 24, false);
+    has("queued");
+    has("waits for core 0, which job 3 'products-sage' has");
+    for (int view = 0; view < SL_TOP_VIEWS; view++) {
+        m->view = (enum sl_top_view)view;
+        draw(80, 24, false);
+    }
+}
+END_TEST
+
+START_TEST(the_end_is_shown_and_stays)
+{
+    sl_top_on_finished(m, 1, "trainer 0 failed: no memory");
+    m->now_ns += 100000000000ull;
+    draw(80, 24, false);
+    has(" failed ");
+    has("trainer 0 failed: no memory");
+    has_not("no news");
+    has_not("pause");
+}
+END_TEST
+
+START_TEST(old_statistics_are_marked)
+{
+    draw(80, 24, false);
+    has_not("no news");
+    m->now_ns += 7000000000ull;
+    draw(80, 24, false);
+    has("! no news of the job for 7 s");
+}
+END_TEST
+
+START_TEST(a_question_shows_what_would_happen)
+{
+    sl_top_key(m, '+');
+    draw(80, 24, false);
+    fits(80, 24);
+    has("Change to 2 samplers and 2 trainers?   y yes   n no");
+    has("asking what it would do");
+    sl_top_on_scale_done(m, true, "trainer 2 leaves and sampler 1 starts", "");
+    draw(80, 24, false);
+    has("trainer 2 leaves and sampler 1 starts");
+}
+END_TEST
+
+START_TEST(messages_go_after_a_while)
+{
+    sl_top_notice(m, true, "it can not be");
+    draw(80, 24, false);
+    has("! it can not be");
+    struct sample s = usual_sample();
+    s.second = 80;
+    m->now_ns += (SL_TOP_NOTICE_S + 1) * 1000000000ull;
+    sl_top_on_stats(m, stats_line(&s));
+    draw(80, 24, false);
+    has_not("it can not be");
+    has("q quit");
+}
+END_TEST
+
+START_TEST(colours_are_only_where_they_are_asked_for)
+{
+    struct sl_screen screen = {0};
+    char *coloured;
+    size_t n;
+    FILE *out = open_memstream(&coloured, &n);
+    ck_assert_int_eq(sl_screen_init(&screen, 80, 24, false), 0);
+    sl_top_draw(m, &screen);
+    sl_screen_print(&screen, true, out);
+    fclose(out);
+    ck_assert_ptr_nonnull(strstr(coloured, "\033[0;38;5;33;1m"));
+    ck_assert_ptr_nonnull(strstr(coloured, "\033[0;38;5;172"));
+    ck_assert_ptr_null(strstr(coloured, "\033[0m\033[0m"));
+    free(coloured);
+    sl_screen_fini(&screen);
+    draw(80, 24, false);
+    has_not("\033");
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = tcase_create("view");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, all_that_matters_is_on_a_usual_terminal);
+    tcase_add_test(t, a_large_terminal_shows_more);
+    tcase_add_test(t, boxes_line_up);
+    tcase_add_test(t, a_small_terminal_gets_words);
+    tcase_add_test(t, no_size_is_too_odd);
+    tcase_add_test(t, an_ascii_terminal_gets_ascii);
+    tcase_add_test(t, many_devices_and_workers_are_counted_not_lost);
+    tcase_add_test(t, a_device_without_a_role_is_free);
+    tcase_add_test(t, a_gpu_s_load_goes_before_that_of_the_cores);
+    tcase_add_test(t, a_long_list_scrolls_and_stops_at_its_end);
+    tcase_add_test(t, a_name_of_wide_characters_keeps_the_columns);
+    tcase_add_test(t, hostile_text_does_not_reach_the_terminal);
+    tcase_add_test(t, stages_show_how_times_are_spread);
+    tcase_add_test(t, the_overview_leaves_out_what_every_epoch_brings);
+    tcase_add_test(t, long_events_are_broken_where_they_can_be_read);
+    tcase_add_test(t, jobs_are_listed_with_what_they_wait_for);
+    tcase_add_test(t, a_queued_job_says_why_it_waits);
+    tcase_add_test(t, the_end_is_shown_and_stays);
+    tcase_add_test(t, old_statistics_are_marked);
+    tcase_add_test(t, a_question_shows_what_would_happen);
+    tcase_add_test(t, messages_go_after_a_while);
+    tcase_add_test(t, colours_are_only_where_they_are_asked_for);
+    Suite *s = suite_create("top_view");
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,562 @@
+// What moves data between the arena, the store and a GPU: extraction, the cache, parameters.
+#include "tests/unit/gpu_fixture.h"
+#include "tests/unit/trainer_farm.h"
+
+#include "common/base/log.h"
+#include "trainer/arena_access.h"
+#include "trainer/gather.h"
+#include "trainer/parameters.h"
+#include "trainer/probe.h"
+#include "trainer/rows.h"
+
+enum { NODES = 200, FEATURES = 6, CLASSES = 4, DEVICE = 2 };
+
+struct scene {
+    struct fixture_graph g;
+    struct farm f;
+    struct sl_compute host, gpu;
+    struct sl_pulse pulse;
+    struct sl_cache cache; // on the GPU
+    struct sl_seat *seat;
+    void *half; // features of two bytes, or NULL
+};
+
+// half_dim 0: f32 features.
+static void scene_init(struct scene *s, uint32_t nodes, uint32_t features, uint32_t half_dim,
+                       uint64_t budget_bytes)
+{
+    *s = (struct scene){.g = fixture_graph(nodes, features, CLASSES, 31)};
+    if (half_dim) {
+        uint16_t *p = s->half = fixture_alloc_pages((uint64_t)nodes * half_dim * sizeof *p);
+        for (uint64_t i = 0; i < (uint64_t)nodes * half_dim; i++)
+            p[i] = (uint16_t)(i * 40503u & 0x7bff); // finite
+        s->g.ds.feat = p;
+        s->g.ds.feat_dim = half_dim;
+        s->g.ds.feat_dtype = SL_DTYPE_F16;
+    }
+    struct sl_config c = farm_job(2);
+    farm_init(&s->f, &c, &s->g, sl_kernels_ref());
+    const struct sl_plugin *plugin = gpu_open(budget_bytes);
+    s->host = (struct sl_compute){sl_device_host(), sl_kernels_cpu()};
+    s->gpu = (struct sl_compute){plugin->device, plugin->kernels};
+    s->seat = farm_seat(&s->f, DEVICE);
+    s->pulse = (struct sl_pulse){.arena = &s->f.arena};
+    sl_cache_init(&s->cache, &s->f.arena, sl_seat_trainer(&s->f.arena, DEVICE), &s->g.ds, &s->gpu,
+                  &s->pulse);
+}
+
+static void scene_fini(struct scene *s)
+{
+    sl_cache_fini(&s->cache);
+    ck_assert_int_eq(s->gpu.device->sync(), SL_OK);
+    farm_fini(&s->f);
+    fixture_graph_free(&s->g);
+    free(s->half);
+}
+
+static void ask(struct scene *s, uint64_t rows)
+{
+    atomic_store(&s->seat->cache_rows, rows);
+    sl_cache_refresh(&s->cache);
+}
+
+static void assert_loaded(const struct scene *s, uint64_t rows)
+{
+    const struct sl_dataset *ds = &s->g.ds;
+    uint64_t bytes = sl_rows_bytes(ds);
+    const uint32_t *order = sl_hot_order(&s->f.arena);
+    ck_assert_uint_eq(s->cache.n_rows, rows);
+    ck_assert_uint_eq(atomic_load(&s->seat->cache_loaded), rows);
+    char *there = rows ? gpu_get(s->gpu.device, s->cache.rows, rows * bytes) : NULL;
+    for (uint64_t r = 0; r < rows; r++)
+        ck_assert_msg(memcmp(there + r * bytes, (const char *)ds->feat + order[r] * bytes, bytes) ==
+                          0,
+                      "row %llu is not that of vertex %u", (unsigned long long)r, order[r]);
+    free(there);
+}
+
+static struct sl_block *ranked_block(struct scene *s)
+{
+    const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
+    return fixture_rank(farm_block(&s->f, list->ids, 20, 0, 0), s->f.rank_of, 1);
+}
+
+// --- extraction ---
+
+// The block's extent on the GPU is the block, but its header is read here.
+static void assert_block(const struct scene *s, const struct sl_block *b, struct sl_block_view view)
+{
+    ck_assert_ptr_eq(view.header, b);
+    char *there = gpu_get(s->gpu.device, view.base, b->bytes);
+    ck_assert_int_eq(memcmp(there, b, b->bytes), 0);
+    free(there);
+    ck_assert_uint_eq((uint64_t)((const char *)sl_view_ranks(view) - view.base), b->rank_offset);
+}
+
+START_TEST(features_are_those_of_the_processor)
+{
+    static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED, SL_GATHER_FASTER};
+    static const uint64_t capacity[] = {0, 1, 13, NODES / 2, NODES - 1, NODES};
+    static const uint32_t half_dim[] = {0, 4, 3};
+    for (size_t h = 0; h < SL_COUNT_OF(half_dim); h++) {
+        struct scene s;
+        scene_init(&s, NODES, FEATURES, half_dim[h], 0);
+        farm_publish_order(&s.f, 1);
+        struct sl_block *b = ranked_block(&s);
+        const struct sl_dataset *ds = &s.g.ds;
+        const uint64_t bytes = (uint64_t)b->n_input * ds->feat_dim * sizeof(float);
+        struct sl_gather here, there;
+        struct sl_batch_buffer wanted = {0}, found = {0};
+        struct sl_gathered one, other;
+        sl_gather_init(&here, &s.host, ds, SL_GATHER_FASTER);
+        ck_assert_int_eq(sl_gather_block(&here, NULL, b, &wanted, &one), SL_OK);
+        sl_gather_init(&there, &s.gpu, ds, ways[_i]);
+        for (size_t i = 0; i < SL_COUNT_OF(capacity); i++) {
+            ask(&s, capacity[i]);
+            uint64_t hits = 0;
+            for (uint32_t k = 0; k < b->n_input; k++)
+                hits += sl_block_ranks(b)[k] < capacity[i];
+            ck_assert_msg(sl_gather_block(&there, &s.cache, b, &found, &other) == SL_OK, "%s",
+                          sl_error_message());
+            float *x = gpu_get(s.gpu.device, found.x, bytes);
+            ck_assert_int_eq(memcmp(x, wanted.x, bytes), 0);
+            free(x);
+            ck_assert_uint_eq(other.hits, hits);
+            ck_assert_uint_eq(other.hit_bytes, hits * sl_rows_bytes(ds));
+            ck_assert_uint_eq(other.miss_bytes, (b->n_input - hits) * sl_rows_bytes(ds));
+            assert_block(&s, b, found.block);
+        }
+        ck_assert(there.way != SL_GATHER_FASTER);
+        ck_assert_int_eq(there.store != NULL, there.way == SL_GATHER_MAPPED);
+        sl_batch_buffer_fini(&wanted);
+        sl_batch_buffer_fini(&found);
+        sl_gather_fini(&here);
+        sl_gather_fini(&there);
+        free(b);
+        scene_fini(&s);
+    }
+}
+END_TEST
+
+START_TEST(nothing_grows_the_second_time)
+{
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    farm_publish_order(&s.f, 1);
+    ask(&s, NODES / 2);
+    struct sl_block *b = ranked_block(&s);
+    struct sl_gather gather;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered result;
+    sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    const struct sl_gather before = gather;
+    const struct sl_batch_buffer first = buffer;
+    uint64_t held = s.gpu.device->held();
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(memcmp(&gather, &before, sizeof gather), 0);
+    ck_assert_int_eq(memcmp(&buffer, &first, sizeof buffer), 0);
+    ck_assert_uint_eq(s.gpu.device->held(), held);
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&gather);
+    free(b);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(store_that_can_not_be_mapped_is_copied)
+{
+    setenv("SLUICE_SIMT_FAIL", "noregister", 1);
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_arena_access access;
+    sl_arena_access_open(&access, s.gpu.device, &s.f.arena);
+    for (int i = 0; i < SL_ARENA_ACCESS_PARTS; i++)
+        ck_assert_ptr_null(access.part[i]);
+    struct sl_block *b = ranked_block(&s);
+    struct sl_gather gather;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered result;
+    sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_FASTER);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(gather.way, SL_GATHER_STAGED);
+    float *wanted = fixture_input(&s.g.ds, b);
+    const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
+    float *found = gpu_get(s.gpu.device, buffer.x, bytes);
+    ck_assert_int_eq(memcmp(found, wanted, bytes), 0);
+    free(found);
+    free(wanted);
+    sl_arena_access_close(&access);
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&gather);
+    free(b);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(arena_is_pinned_but_for_the_activations)
+{
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    struct sl_arena_access access;
+    sl_arena_access_open(&access, s.gpu.device, &s.f.arena);
+    ck_assert_ptr_eq(access.part[0], sl_arena_region(&s.f.arena, SL_REGION_PARAMS));
+    ck_assert_ptr_eq(access.part[1], sl_arena_region(&s.f.arena, SL_REGION_PROBE));
+    sl_arena_access_close(&access);
+    sl_arena_access_close(&access);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(vertex_that_the_store_has_not_is_an_error)
+{
+    static const enum sl_gather_way ways[] = {SL_GATHER_STAGED, SL_GATHER_MAPPED};
+    static const uint32_t half_dim[] = {0, 0, 3};
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, half_dim[_i], 0);
+    farm_publish_order(&s.f, 1);
+    ask(&s, 1);
+    struct sl_block *b = ranked_block(&s);
+    uint32_t at = 0;
+    while (sl_block_ranks(b)[at] < 1)
+        at++;
+    uint32_t *node = (uint32_t *)(void *)((char *)b + b->nodes_offset) + at, was = *node;
+    *node = NODES;
+    struct sl_gather gather;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered result;
+    sl_gather_init(&gather, &s.gpu, &s.g.ds, ways[_i & 1]);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_ERANGE);
+    // The device is none the worse.
+    *node = was;
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&gather);
+    free(b);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(batch_without_room_on_the_device_says_what_to_do)
+{
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 4096);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = ranked_block(&s);
+    struct sl_gather gather;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered result;
+    sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &buffer, &result), SL_ENOMEM);
+    ck_assert_msg(strstr(sl_error_message(), "sampler.batch_size"), "%s", sl_error_message());
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&gather);
+    free(b);
+    scene_fini(&s);
+}
+END_TEST
+
+// --- the cache ---
+
+START_TEST(cache_grows_and_shrinks)
+{
+    static const uint32_t half_dim[] = {0, 3};
+    static const uint64_t steps[] = {120, 121, 70, 10, 10, NODES, 0, 1, 150, 51, 60, 0, NODES + 9};
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, half_dim[_i], 0);
+    farm_publish_order(&s.f, 1);
+    for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
+        const bool shrinks = i > 0 && steps[i] < steps[i - 1];
+        uint64_t load_ns = s.cache.load_ns;
+        ask(&s, steps[i]);
+        assert_loaded(&s, SL_MIN(steps[i], (uint64_t)NODES));
+        ck_assert_uint_eq(s.cache.bytes, s.cache.n_rows * sl_rows_bytes(&s.g.ds));
+        ck_assert(!shrinks || s.cache.load_ns == load_ns); // what is there is not loaded again
+    }
+    farm_publish_order(&s.f, 2);
+    ask(&s, 77);
+    assert_loaded(&s, 77);
+    ck_assert_uint_eq(s.cache.generation, 2);
+    scene_fini(&s);
+}
+END_TEST
+
+START_TEST(want_of_device_memory_makes_a_smaller_cache)
+{
+    enum { ROWS = 2000, WIDE = 128, BUDGET = 512 << 10 }; // of 1 MiB
+    struct scene s;
+    scene_init(&s, ROWS, WIDE, 0, BUDGET);
+    farm_publish_order(&s.f, 1);
+    ask(&s, ROWS);
+    ck_assert_uint_gt(s.cache.n_rows, BUDGET / 2 / (WIDE * 4));
+    ck_assert_uint_lt(s.cache.n_rows, BUDGET / (WIDE * 4));
+    assert_loaded(&s, s.cache.n_rows);
+    // There is no room for the old and the new one beside each other: filled again.
+    uint64_t load_ns = s.cache.load_ns;
+    uint32_t fewer = s.cache.n_rows - 10;
+    ask(&s, fewer);
+    assert_loaded(&s, fewer);
+    ck_assert_uint_gt(s.cache.load_ns, load_ns);
+    ck_assert_uint_le(s.gpu.device->held(), BUDGET);
+    scene_fini(&s);
+}
+END_TEST
+
+// --- parameters ---
+
+START_TEST(parameters_are_copied_once_a_version)
+{
+    enum { N = 1000 };
+    static float board[N], slot[N];
+    for (int i = 0; i < N; i++)
+        board[i] = (float)i;
+    const struct sl_device *device = gpu_open(0)->device;
+    struct sl_parameters p;
+    const float *at;
+    ck_assert_int_eq(sl_parameters_init(&p, device, N), SL_OK);
+    ck_assert_uint_eq(sl_parameters_bytes(&p), 2 * sizeof board);
+    ck_assert_int_eq(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, board, &at), SL_OK);
+    float *found = gpu_get(device, at, sizeof board);
+    ck_assert_int_eq(memcmp(found, board, sizeof board), 0);
+    free(found);
+    board[7] = -1; // a version never changes: that it is not seen shows that nothing was copied
+    ck_assert_int_eq(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, board, &at), SL_OK);
+    found = gpu_get(device, at, sizeof board);
+    ck_assert(found[7] == 7);
+    free(found);
+    static const struct {
+        enum sl_parameters_name name;
+        uint64_t stamp;
+    } others[] = {{SL_PARAMETERS_VERSION, 1}, {SL_PARAMETERS_BEST, 1}, {SL_PARAMETERS_BEST, 2}};
+    for (size_t i = 0; i < SL_COUNT_OF(others); i++) {
+        board[7] = -2 - (float)i;
+        ck_assert_int_eq(sl_parameters_take(&p, others[i].name, others[i].stamp, board, &at),
+                         SL_OK);
+        found = gpu_get(device, at, sizeof board);
+        ck_assert(found[7] == board[7]);
+        free(found);
+    }
+    float *gradient = sl_parameters_gradient(&p, slot);
+    ck_assert_ptr_ne(gradient, slot);
+    ck_assert_int_eq(device->copy(gradient, board, sizeof board), SL_OK);
+    ck_assert_int_eq(sl_parameters_deliver(&p, slot), SL_OK);
+    ck_assert_int_eq(memcmp(slot, board, sizeof board), 0);
+    sl_parameters_fini(&p);
+    sl_parameters_fini(&p);
+}
+END_TEST
+
+START_TEST(processor_computes_on_the_board_itself)
+{
+    float board[4] = {1, 2, 3, 4}, slot[4];
+    struct sl_parameters p;
+    const float *at;
+    ck_assert_int_eq(sl_parameters_init(&p, sl_device_host(), 4), SL_OK);
+    ck_assert_uint_eq(sl_parameters_bytes(&p), 0);
+    ck_assert_int_eq(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, board, &at), SL_OK);
+    ck_assert_ptr_eq(at, board);
+    ck_assert_ptr_eq(sl_parameters_gradient(&p, slot), slot);
+    ck_assert_int_eq(sl_parameters_deliver(&p, slot), SL_OK);
+    sl_parameters_fini(&p);
+}
+END_TEST
+
+// --- the probe ---
+
+START_TEST(probe_counts_what_the_process_holds_of_the_device)
+{
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_model model;
+    ck_assert_int_eq(sl_model_init(&model, &s.f.config, FEATURES, fixture_objective(CLASSES),
+                                   s.gpu.device, s.gpu.kernels),
+                     SL_OK);
+    struct sl_gather gather;
+    sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_FASTER);
+    struct sl_block *b = ranked_block(&s);
+    sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
+    const struct sl_trainer_spec spec = {.arena = &s.f.arena,
+                                         .device = DEVICE,
+                                         .config = &s.f.config,
+                                         .dataset = &s.g.ds,
+                                         .model = &model,
+                                         .gather = &gather};
+    const uint64_t params = model.n_params * sizeof(float);
+    float *before = fixture_alloc(params);
+    memcpy(before, sl_board_params(&s.f.arena, 0), params);
+    struct sl_trainer_probe out;
+    ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_gt(out.train_ns, 0);
+    // Two buffers, two vectors of parameters, and the pool: slabs of 2 MiB.
+    const uint64_t buffer = b->bytes + b->n_input * FEATURES * sizeof(float);
+    ck_assert_uint_ge(out.step_bytes, 2 * buffer + 2 * params + model.pool.peak_bytes);
+    ck_assert_uint_le(out.step_bytes, s.gpu.device->held() + 3 * buffer + 3 * params + (1 << 20));
+    ck_assert_int_eq(memcmp(sl_board_params(&s.f.arena, 0), before, params), 0);
+    const float *slot = sl_board_gradient(&s.f.arena, 0);
+    for (uint64_t i = 0; i < model.n_params; i++)
+        ck_assert(slot[i] == 0);
+    free(before);
+    free(b);
+    sl_gather_fini(&gather);
+    sl_model_fini(&model);
+    scene_fini(&s);
+}
+END_TEST
+
+// --- pinning the store ---
+
+static const char *registered(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/sluice-registered-%d", (int)getpid());
+    setenv("SLUICE_SIMT_REGISTERED", path, 1);
+    return path;
+}
+
+// How often the pages of the store's first row were registered.
+static uint32_t times_pinned(const struct sl_dataset *ds)
+{
+    int pid;
+    void *at;
+    size_t bytes;
+    uint32_t n = 0;
+    FILE *file = fopen(registered(), "r");
+    ck_assert_ptr_nonnull(file);
+    while (fscanf(file, "%d %p %zu", &pid, &at, &bytes) == 3)
+        n += (const char *)ds->feat >= (const char *)at &&
+             (const char *)ds->feat < (const char *)at + bytes;
+    fclose(file);
+    return n;
+}
+
+// Pages of its own, as a file's mapping has: nothing else is pinned with them.
+static void give_store_pages(struct sl_dataset *ds)
+{
+    const uint64_t bytes = ds->n_nodes * sl_rows_bytes(ds);
+    void *pages = sl_pages_alloc(bytes);
+    ck_assert_ptr_nonnull(pages);
+    memcpy(pages, ds->feat, bytes);
+    ds->feat = pages;
+}
+
+START_TEST(store_is_pinned_once_in_a_trainers_life)
+{
+    static const enum sl_gather_way ways[] = {SL_GATHER_MAPPED, SL_GATHER_FASTER};
+    unlink(registered());
+    struct scene s;
+    struct farm_trainer t = {.farm = &s.f, .worker = 1, .device = DEVICE};
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    const void *feat = s.g.ds.feat;
+    give_store_pages(&s.g.ds);
+    farm_publish_order(&s.f, 1);
+    ck_assert_int_eq(sl_model_init(&t.model, &s.f.config, FEATURES, fixture_objective(CLASSES),
+                                   s.gpu.device, s.gpu.kernels),
+                     SL_OK);
+    sl_gather_init(&t.gather, &s.gpu, &s.g.ds, ways[_i]);
+    struct sl_block *b = ranked_block(&s);
+    sl_probe_offer(&s.f.arena, FARM_SAMPLER, b);
+    const struct sl_trainer_spec spec = farm_trainer_spec(&t);
+    struct sl_trainer_probe out;
+    ck_assert_msg(sl_trainer_probe(&spec, &out) == SL_OK, "%s", sl_error_message());
+    ck_assert_uint_eq(times_pinned(&s.g.ds), 1);
+    const enum sl_gather_way found = t.gather.way;
+    ck_assert_int_ne(found, SL_GATHER_FASTER);
+    // Batches, and inference that reads the features in place too where they are pinned.
+    t.model.resident.way = found == SL_GATHER_MAPPED ? SL_RESIDENT_MAPPED : SL_RESIDENT_AUTO;
+    farm_set_duty(&s.f, DEVICE, SL_DUTY_WORK);
+    farm_start_sampler(&s.f);
+    ck_assert_int_eq(pthread_create(&t.thread, NULL, farm_train, &t), 0);
+    for (uint32_t epoch = 0; epoch < 2; epoch++) {
+        farm_wait(&s.f, farm_open_train(&s.f, epoch));
+        farm_infer(&s.f, SL_SET_VAL, SL_PARAMS_CURRENT, 64);
+    }
+    atomic_store(&t.stop, true);
+    pthread_join(t.thread, NULL);
+    ck_assert_int_eq(t.rc, SL_OK);
+    ck_assert_uint_eq(times_pinned(&s.g.ds), 1);
+    ck_assert_int_eq(t.gather.way, found);
+    farm_release(&t);
+    free(b);
+    sl_pages_free((void *)(uintptr_t)s.g.ds.feat, s.g.ds.n_nodes * sl_rows_bytes(&s.g.ds));
+    s.g.ds.feat = feat;
+    unlink(registered());
+    scene_fini(&s);
+}
+END_TEST
+
+// What the probe has mapped is of no use to a cache of all rows; once missed it stays.
+START_TEST(a_cache_of_all_rows_pins_nothing)
+{
+    unlink(registered());
+    struct scene s;
+    scene_init(&s, NODES, FEATURES, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = ranked_block(&s);
+    struct sl_gather g;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered result;
+    float *wanted = fixture_input(&s.g.ds, b);
+    static const struct {
+        uint64_t rows;
+        bool cached, pinned;
+        uint32_t times;
+    } steps[] = {
+        {0, false, true, 1}, // the probe
+        {NODES, true, false, 1}, {NODES, true, false, 1}, {NODES - 1, true, true, 2},
+        {NODES, true, true, 2},  {3, true, true, 2},
+    };
+    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_MAPPED);
+    for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
+        ask(&s, steps[i].rows);
+        ck_assert_msg(sl_gather_block(&g, steps[i].cached ? &s.cache : NULL, b, &buffer, &result) ==
+                          SL_OK,
+                      "%s", sl_error_message());
+        ck_assert_int_eq(g.store != NULL, steps[i].pinned);
+        ck_assert_int_eq(g.way, SL_GATHER_MAPPED);
+        ck_assert_uint_eq(times_pinned(&s.g.ds), steps[i].times);
+        const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
+        float *x = gpu_get(s.gpu.device, buffer.x, bytes);
+        ck_assert_mem_eq(x, wanted, bytes);
+        free(x);
+    }
+    free(wanted);
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&g);
+    free(b);
+    unlink(registered());
+    scene_fini(&s);
+}
+END_TEST
+
+int main(void)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    Suite *suite = suite_create("trainer gpu");
+    TCase *tc = tcase_create("gpu");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, processor_computes_on_the_board_itself);
+    if (gpu_exists()) {
+        tcase_add_loop_test(tc, features_are_those_of_the_processor, 0, 3);
+        tcase_add_loop_test(tc, nothing_grows_the_second_time, 0, 2);
+        tcase_add_loop_test(tc, store_that_can_not_be_mapped_is_copied, 0, 2);
+        tcase_add_test(tc, arena_is_pinned_but_for_the_activations);
+        tcase_add_loop_test(tc, vertex_that_the_store_has_not_is_an_error, 0, 3);
+        tcase_add_test(tc, batch_without_room_on_the_device_says_what_to_do);
+        tcase_add_loop_test(tc, cache_grows_and_shrinks, 0, 2);
+        tcase_add_test(tc, want_of_device_memory_makes_a_smaller_cache);
+        tcase_add_test(tc, parameters_are_copied_once_a_version);
+        tcase_add_test(tc, probe_counts_what_the_process_holds_of_the_device);
+        tcase_add_loop_test(tc, store_is_pinned_once_in_a_trainers_life, 0, 2);
+        tcase_add_test(tc, a_cache_of_all_rows_pins_nothing);
+    } else {
+        printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
+    }
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

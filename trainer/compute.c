@@ -1,0 +1,24 @@
+#include "trainer/compute.h"
+
+#include <inttypes.h>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+static int open_gpu(const struct sl_device_config *config, struct sl_compute *out)
+{
+    SL_TRY(sl_kernels_open_gpu(config->index, config->memory_bytes, &out->device, &out->kernels));
+    uint64_t free_bytes = 0, total_bytes = 0;
+    SL_TRY(out->device->space(&free_bytes, &total_bytes));
+    sl_log_info("computes on GPU %" PRIu32 ": %" PRIu64 " of %" PRIu64 " MiB may be taken",
+                config->index, free_bytes >> 20, total_bytes >> 20);
+    return SL_OK;
+}
+
+int sl_compute_open(const struct sl_device_config *config, struct sl_compute *out)
+{
+    if (config->kind == SL_DEVICE_CUDA)
+        return open_gpu(config, out);
+    *out = (struct sl_compute){.device = sl_device_host(), .kernels = sl_kernels_cpu()};
+    return SL_OK;
+}
