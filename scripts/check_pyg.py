@@ -166,7 +166,9 @@ def run_sluice(arguments):
 def predict(args, run, weights):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "logits.npy")
-        run_sluice([args.sluice, "predict", run, "--weights", weights, "--out", out, "--quiet"])
+        # On cores: a GPU may compute in another precision (tf32).
+        command = [args.sluice, "predict", run, "--weights", weights, "--device", "cpu"]
+        run_sluice([*command, "--out", out, "--quiet"])
         return np.load(out)
 
 

@@ -1,0 +1,54 @@
+"""The part of scripts/bench that needs a GPU: kernels beside their ceilings, and epochs."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from benchlib import BIN, QUICK, ROOT, row, run
+
+SUITE = os.path.join(ROOT, "scripts", "gpu_suite")
+TABLE_LINE = re.compile(r"\| (.*) \| (.*) \| (.*) \|$")
+# Of copying, for rows of f32: what the cores aim at too.
+AIM = 0.60
+
+
+def why_no_gpu():
+    """None where there is a GPU that can be used."""
+    command = [os.path.join(BIN, "sluice-trainer"), "--devices"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return done.stderr.strip() or f"{command[0]} ended with status {done.returncode}"
+    found = json.loads(done.stdout)
+    return None if found["devices"] else found["problem"]
+
+
+def part_gpu():
+    why = why_no_gpu()
+    if why:
+        print(f"SKIP: there is no GPU: {why}")
+        return True
+    scratch = tempfile.mkdtemp(prefix="sluice-bench-")
+    try:
+        steps = ["--rehearse"] if QUICK else []
+        text = run(sys.executable, SUITE, *steps, "--out", scratch, "figures", "epoch")
+        if text is None:
+            return False
+        with open(os.path.join(scratch, "table.md"), encoding="utf-8") as file:
+            found = [match.groups() for match in map(TABLE_LINE.match, file) if match]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    for figure, value, beside in found[2:]:  # behind the heading and its line
+        share = re.match(r"([\d.]+) % of (.*)", beside)
+        aimed = re.match(r"aggregate: .* of 1 x (128|256): aggregate$", figure)
+        row(
+            figure,
+            value,
+            share[2] if share else beside,
+            float(share[1]) / 100 if share else None,
+            AIM if aimed else None,
+        )
+    return True
