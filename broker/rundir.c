@@ -126,9 +126,10 @@ static int look_inside(const char *path, enum sl_rundir_content *content)
 
 enum {
     ENDING_WAIT_MS = 30000,
-    RUNNING_WAIT_MS = 200, // what was told to end a moment ago may not have heard it yet
+    RUNNING_WAIT_MS = 500, // what was told to end a moment ago may not have heard it yet
     TELL_WAIT_MS = 200,    // a check of another job has the directory for a moment only
     LOCK_LOOK_MS = 20,
+    EVENTS_WAIT_NS = 1000000000,
     COMMAND_BYTES = 16384,
 };
 
@@ -209,23 +210,26 @@ static bool is_working(const char *path, int fd)
     return working && !(holder && is_dying(holder));
 }
 
-static void look_at_holder(const char *path, int fd, struct sl_rundir_user *user)
+static void look_at_holder(int fd, bool working, struct sl_rundir_user *user)
 {
     memset(user, 0, sizeof *user);
-    user->ending = !is_working(path, fd);
+    user->ending = !working;
     user->pid = find_holder(fd);
     describe_holder(user);
 }
 
-static int refuse_used(const char *path, int fd, int waited_ms)
+static int refuse_used(const char *path, int fd, bool working, int64_t waited_ms)
 {
     struct sl_rundir_user user;
-    look_at_holder(path, fd, &user);
-    if (user.ending && waited_ms > 0)
+    char since[64] = "";
+    look_at_holder(fd, working, &user);
+    if (waited_ms >= 1000)
+        snprintf(since, sizeof since, " and not over after %d s", (int)(waited_ms / 1000));
+    if (user.ending)
         return sl_fail(SL_EEXIST,
-                       "output: '%s' is in use by %s, which is not over after %d s: try again "
-                       "later, or choose another directory with --set output=DIR",
-                       path, user.who, waited_ms / 1000);
+                       "output: '%s' is in use by %s, which is ending%s: try again later, or "
+                       "choose another directory with --set output=DIR",
+                       path, user.who, since);
     if (!user.word[0])
         return sl_fail(SL_EEXIST,
                        "output: '%s' is in use by a job that is running, %s: stop that one first, "
@@ -255,14 +259,17 @@ static int lock_directory(const char *path, int wait_ms, sl_rundir_waits waits, 
             return SL_OK;
         int64_t waited_ms = (int64_t)((sl_now_ns() - begin) / 1000000u);
         bool working = is_working(path, *out);
+        // Between the two looks it may have gone: its locks go one after the other.
+        if (working && flock(*out, LOCK_EX | LOCK_NB) == 0)
+            return SL_OK;
         if (waited_ms >= (working ? SL_MIN(wait_ms, (int)RUNNING_WAIT_MS) : wait_ms)) {
-            int rc = refuse_used(path, *out, wait_ms);
+            int rc = refuse_used(path, *out, working, waited_ms);
             close(*out);
             *out = -1;
             return rc;
         }
         if (waits && !working && waited_ms >= TELL_WAIT_MS) {
-            look_at_holder(path, *out, &user);
+            look_at_holder(*out, working, &user);
             waits(path, &user);
             waits = NULL;
         }
@@ -433,6 +440,17 @@ static void remove_directories(const char *path, size_t first)
     }
 }
 
+// For is_working(). Who asks has it shared for a moment, and a process that dies may let go of the
+// directory before it lets go of this. Without locks nobody asks.
+static void lock_events(FILE *events)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t until = sl_now_ns() + EVENTS_WAIT_NS;
+    while (flock(fileno(events), LOCK_EX | LOCK_NB) != 0 &&
+           (errno == EWOULDBLOCK || errno == EINTR) && sl_now_ns() < until)
+        nanosleep(&pause, NULL);
+}
+
 // metrics.jsonl begins with these lines, events.jsonl is opened in this mode.
 static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics,
                 const char *events_mode)
@@ -446,7 +464,7 @@ static int fill(struct sl_rundir *dir, const char *config_json, const char *metr
     dir->events = fopen(sl_rundir_file(dir, "events.jsonl", file, sizeof file), events_mode);
     if (!dir->events)
         return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
-    flock(fileno(dir->events), LOCK_EX | LOCK_NB); // is_working(): without locks nobody asks
+    lock_events(dir->events);
     sl_rundir_file(dir, "config.json", file, sizeof file);
     return sl_atomic_file_write(file, config_json, strlen(config_json));
 }

@@ -78,13 +78,13 @@ END_TEST
 
 START_TEST(nobody_waits_for_a_child_that_takes_long)
 {
-    answers_by("sleep 1; echo '" ANSWER "'");
+    answers_by("sleep 4; echo '" ANSWER "'");
     uint64_t before = sl_now_ns();
     sl_gpus_ask(&asking);
     sl_gpus_ask(&asking); // who asks meanwhile asks nobody else
     ck_assert(sl_gpus_poll(&asking));
     ck_assert_ptr_null(sl_gpus_fresh(&asking));
-    ck_assert_uint_lt(sl_now_ns() - before, 800 * 1000000ull);
+    ck_assert_uint_lt(sl_now_ns() - before, 3500 * 1000000ull);
     ask_and_wait();
     ck_assert_uint_eq(asking.known.report.n, 1);
     ck_assert_int_eq(times_asked(), 1);

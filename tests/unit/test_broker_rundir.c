@@ -1,6 +1,7 @@
 // The run directory: refused where it would harm, made whole, and not at all before the job runs.
 #include "tests/unit/test_data_fixture.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -165,15 +166,18 @@ START_TEST(of_two_jobs_one_gets_the_directory)
 }
 END_TEST
 
-// Who was waited for.
+// Who was waited for, and a pipe that tells somebody that it was so (0: nobody).
 static struct sl_rundir_user waited;
 static int n_waited;
+static int waiting;
 
 static void note_wait(const char *where, const struct sl_rundir_user *user)
 {
     ck_assert_str_eq(where, path);
     waited = *user;
     n_waited++;
+    if (waiting)
+        ck_assert_int_eq(write(waiting, "w", 1), 1);
 }
 
 // Milliseconds that an examination took, and what came of it.
@@ -205,21 +209,31 @@ START_TEST(a_job_that_runs_is_refused_at_once_with_its_process)
 }
 END_TEST
 
+// A byte comes: somebody has begun to wait; or 20 s are over.
+static bool comes(int pipe_end)
+{
+    struct pollfd p = {.fd = pipe_end, .events = POLLIN};
+    return poll(&p, 1, 20000) == 1;
+}
+
 START_TEST(a_job_that_is_ending_is_waited_for)
 {
     struct sl_rundir other;
-    int rc, ready[2];
+    int rc, ready[2], waits[2];
     char byte;
     ck_assert_int_eq(pipe(ready), 0);
+    ck_assert_int_eq(pipe(waits), 0);
     pid_t pid = fork();
     if (pid == 0) {
         bool ok = sl_rundir_create(&other, path, "{}") == SL_OK;
         ok = ok && write(ready[1], "x", 1) == 1;
         usleep(50000); // it was told to end, and has not heard it yet
         sl_rundir_end(&other);
-        usleep(800000);
+        ok = ok && comes(waits[0]);
+        usleep(300000);
         _exit(!ok);
     }
+    waiting = waits[1];
     ck_assert_int_eq(read(ready[0], &byte, 1), 1);
     ck_assert_double_gt(examine_ms(&rc), 300);
     ck_assert_int_eq(rc, SL_OK);
@@ -235,22 +249,26 @@ END_TEST
 START_TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
 {
     struct sl_rundir other;
-    int rc, ready[2];
-    char byte;
-    ck_assert_int_eq(pipe(ready), 0);
+    siginfo_t dead;
+    int rc, waits[2];
+    ck_assert_int_eq(pipe(waits), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        bool ok = sl_rundir_create(&other, path, "{}") == SL_OK;
+        if (sl_rundir_create(&other, path, "{}") != SL_OK)
+            _exit(1);
         if (fork() == 0) {
-            usleep(800000);
-            _exit(0);
+            bool ok = comes(waits[0]);
+            usleep(300000);
+            _exit(!ok);
         }
-        ok = ok && write(ready[1], "x", 1) == 1;
         raise(SIGKILL);
     }
-    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    waiting = waits[1];
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOWAIT), 0);
+    ck_assert_int_eq(dead.si_status, SIGKILL);
     ck_assert_double_gt(examine_ms(&rc), 300);
     ck_assert_int_eq(rc, SL_OK);
+    ck_assert_int_eq(n_waited, 1);
     ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
     ck_assert(WIFSIGNALED(rc));
 }

@@ -192,7 +192,6 @@ START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
 {
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
     Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
-    uint64_t before = sl_now_ns();
     submit(client, "g", gpu_0);
     sl_parked_poll(d);
     hears_nothing(client);
@@ -202,8 +201,7 @@ START_TEST(a_job_with_gpus_waits_for_them_and_one_without_does_not)
     body.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
     body.list = &list;
     send_to_daemon(client, &body, "");
-    hears(client, true, "\"waiting_for_gpus\":1");
-    ck_assert_uint_lt(sl_now_ns() - before, 900 * 1000000ull);
+    hears(client, true, "\"waiting_for_gpus\":1"); // all this before the child may answer
     ck_assert_ptr_null(job("g"));
     ck_assert_int_eq(records(), 1);
     let_child_answer();
@@ -246,19 +244,19 @@ END_TEST
 START_TEST(a_client_is_told_that_it_takes_longer)
 {
     Sl__Control__Envelope *m;
+    uint64_t before = sl_now_ns(), told = 0;
     submit(client, "g", gpu_0);
-    uint64_t until = sl_now_ns() + 2500 * 1000000ull;
-    while (sl_now_ns() < until) {
+    while (told < 2 && sl_now_ns() - before < WAIT_MS * 1000000ull) {
         sl_parked_poll(d);
-        poll(NULL, 0, 20);
-    }
-    for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(sl_bus_receive(client, WAIT_MS, NULL, &m), SL_OK);
+        if (sl_bus_receive(client, 20, NULL, &m) != SL_OK)
+            continue;
         ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_WAITING);
         ck_assert_ptr_nonnull(strstr(m->waiting->text, "GPUs"));
         sl_bus_message_free(m);
+        told++;
+        ck_assert_uint_ge(sl_now_ns() - before, told * 1000000000ull); // once a second
     }
-    hears_nothing(client);
+    ck_assert_uint_eq(told, 2);
 }
 END_TEST
 
