@@ -107,7 +107,7 @@ START_TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
     memset(line, 'x', BYTES);
     subscribe(0, SL_WANTS_STATS); // reads
     subscribe(1, SL_WANTS_STATS); // does not
-    int slow = 0; // sends: all that it misses, if it were waited for
+    int slow = 0;                 // sends: all that it misses, if it were waited for
     int sent = 0, heard = 0;
     for (; sent < MESSAGES && clients->n == 2; sent++) {
         uint64_t began = sl_now_ns();
