@@ -107,18 +107,19 @@ START_TEST(a_client_that_does_not_read_is_dropped_and_never_waited_for)
     memset(line, 'x', BYTES);
     subscribe(0, SL_WANTS_STATS); // reads
     subscribe(1, SL_WANTS_STATS); // does not
-    int slow = 0;                 // sends: all that it misses, if it were waited for
+    uint64_t longest = 0;
     int sent = 0, heard = 0;
     for (; sent < MESSAGES && clients->n == 2; sent++) {
         uint64_t began = sl_now_ns();
         send_stats(line);
-        slow += sl_now_ns() - began > 100000000;
+        uint64_t took = sl_now_ns() - began;
+        longest = took > longest ? took : longest;
         heard += hears(0, 1000);
     }
     ck_assert_msg(clients->n == 1, "after %d messages it is still there", sent);
     ck_assert_int_gt(sent, SL_CLIENT_MISSED_MAX);
     ck_assert_int_eq(heard, sent);
-    ck_assert_msg(slow < SL_CLIENT_MISSED_MAX / 4, "%d messages took long", slow);
+    ck_assert_msg(longest < 500000000, "a message took %.3f s", (double)longest * 1e-9);
     send_stats(line);
     ck_assert(hears(0, 1000));
 }

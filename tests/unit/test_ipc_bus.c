@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
@@ -525,13 +524,9 @@ END_TEST
 START_TEST(receive_keeps_its_time_out)
 {
     Sl__Control__Envelope *m;
-    uint64_t began, shortest = UINT64_MAX; // of several: a busy machine makes anybody wait
-    for (int i = 0; i < 10; i++) {
-        began = sl_now_ns();
-        ck_assert_int_eq(sl_bus_receive(broker, 0, NULL, &m), SL_EAGAIN);
-        shortest = SL_MIN(shortest, sl_now_ns() - began);
-    }
-    ck_assert_uint_lt(shortest, 50000000u);
+    uint64_t began = sl_now_ns();
+    ck_assert_int_eq(sl_bus_receive(broker, 0, NULL, &m), SL_EAGAIN);
+    ck_assert_uint_lt(sl_now_ns() - began, 50000000u);
     began = sl_now_ns();
     ck_assert_int_eq(sl_bus_receive(broker, 100, NULL, &m), SL_EAGAIN);
     ck_assert_uint_ge(sl_now_ns() - began, 95000000u);

@@ -158,13 +158,14 @@ START_TEST(a_subscriber_that_sleeps_makes_nobody_wait)
     ck_assert(hear_soon(&sleeper, "stats", "job", SOON_MS));
     listen_as(&reader, endpoint, "event:", NULL);
     ck_assert(hear_soon(&reader, "event", "job", SOON_MS));
-    int slow = 0; // nearly all of them, if the sleeper were waited for
+    uint64_t longest = 0;
     for (int i = 0; i < LINES; i++) {
         uint64_t began = sl_now_ns();
         sl_publisher_send(publisher, "stats", "job", line);
-        slow += sl_now_ns() - began > 100000000;
+        uint64_t took = sl_now_ns() - began;
+        longest = took > longest ? took : longest;
     }
-    ck_assert_msg(slow < 25, "%d of %d lines took long", slow, LINES);
+    ck_assert_msg(longest < UINT64_C(500000000), "sending took %.3f s", (double)longest * 1e-9);
     while (hear(&reader, topic, json)) {
     }
     sl_publisher_send(publisher, "event", "job", "{\"still\": 1}");

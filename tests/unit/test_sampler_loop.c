@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/base/bits.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/ipc/extent.h"
@@ -700,14 +699,12 @@ START_TEST(a_throttled_batch_takes_so_long_at_least)
     uint64_t seq = open_phase(SL_PHASE_EVAL, SL_SET_VAL, 0, 3 * BATCH);
     start(&runners[0], 1, 100000);
     wait_sampled(seq, 3);
-    uint64_t shortest_ns = UINT64_MAX;
     for (uint32_t cell = 0; cell < 3; cell++) {
         const struct sl_batch_entry *e = sl_ledger_entry(&arena, seq, cell);
         uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns;
         ck_assert_uint_ge(took_ns, 30000000);
-        shortest_ns = SL_MIN(shortest_ns, took_ns);
+        ck_assert_uint_lt(took_ns, 300000000);
     }
-    ck_assert_uint_lt(shortest_ns, 300000000); // the others a busy machine may have held up
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
 }
 END_TEST
