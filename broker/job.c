@@ -118,24 +118,52 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
     job->phases.retrained += back->retrain;
 }
 
-static void log_death(struct sl_job *job, const struct sl_member *m, const struct sl_job_death *d,
-                      const struct sl_reclaimed *back)
+// For the log, the events and the report.
+static void note_death(struct sl_job *job, const struct sl_member *m, struct sl_job_death *d,
+                       const struct sl_reclaimed *back)
 {
-    char hands[192] = "";
+    char rest[192] = "";
     uint32_t n = back->resample + back->retrain;
     const char *again = back->resample ? "drawn" : "trained"; // a worker does one of the two
+    if (job->crew.stopping)
+        snprintf(rest, sizeof rest, " while the job ended");
     // Of what is finished nothing is lost, so it is not worth a word.
-    if (n > 0 && back->finished > 0)
-        snprintf(hands, sizeof hands, " with %u in hand, which will be %s again", n, again);
+    else if (n > 0 && back->finished > 0)
+        snprintf(rest, sizeof rest, " with %u in hand, which will be %s again", n, again);
     else if (d->held[0] && n > 1)
-        snprintf(hands, sizeof hands, " with %u in hand, %s first: they will be %s again", n,
-                 d->held, again);
+        snprintf(rest, sizeof rest, " with %u in hand, %s first: they will be %s again", n, d->held,
+                 again);
     else if (d->held[0] && n > 0)
-        snprintf(hands, sizeof hands, " with %s in hand, which will be %s again", d->held, again);
+        snprintf(rest, sizeof rest, " with %s in hand, which will be %s again", d->held, again);
     sl_joblog_write(&job->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause,
-                    hands);
-    sl_job_event(job, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause,
-                 hands);
+                    rest);
+    sl_job_event(job, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause, rest);
+    d->n++;
+    const struct sl_report_restart restart = {
+        .name = m->name,
+        .pid = m->pid,
+        .seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+        .cause = d->cause,
+        .held = d->held[0] ? d->held : NULL,
+        .resampled = back->resample,
+        .retrained = back->retrain,
+    };
+    sl_report_add_restart(&job->report, &restart);
+}
+
+// The crew has been told to leave. It may be that one was dead before, and only heard of now: a job
+// can end within the time that a process takes to die.
+static void note_death_at_the_end(struct sl_job *job, const struct sl_member *m,
+                                  struct sl_job_death *d, const struct sl_death *death)
+{
+    const struct sl_reclaimed nothing = {0};
+    d->held[0] = '\0';
+    if (m->dismissed)
+        return;
+    if (death->signal)
+        note_death(job, m, d, &nothing);
+    else if (death->exit_status != 0)
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, d->cause);
 }
 
 static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
@@ -145,10 +173,7 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
     struct sl_reclaimed back = {0};
     sl_death_describe(death, d->cause, sizeof d->cause);
     if (job->crew.stopping) {
-        // It was told to leave, or killed by us; anything else is worth a line.
-        if (death->signal ? death->signal != SIGKILL : death->exit_status != 0)
-            sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name,
-                            d->cause);
+        note_death_at_the_end(job, m, d, death);
         return false;
     }
     if (sl_job_was_stalled(job, m))
@@ -162,25 +187,11 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
         take_back(job, m, &back);
     }
     // One that was asked to leave is no restart.
-    if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0))) {
+    if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0)))
         sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", m->name, (int)m->pid,
                         m->dismissed ? "was not needed any more" : "has left");
-        if (job->state == SL_JOB_RUNNING)
-            sl_phases_poll(&job->phases);
-        return worked;
-    }
-    d->n++;
-    log_death(job, m, d, &back);
-    const struct sl_report_restart restart = {
-        .name = m->name,
-        .pid = m->pid,
-        .seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
-        .cause = d->cause,
-        .held = d->held[0] ? d->held : NULL,
-        .resampled = back.resample,
-        .retrained = back.retrain,
-    };
-    sl_report_add_restart(&job->report, &restart);
+    else
+        note_death(job, m, d, &back);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     return worked;

@@ -365,8 +365,12 @@ void sl_crew_kill(struct sl_member *m)
         sl_death_send(m->process->pidfd, m->pid, SIGKILL);
 }
 
+// One that is dead already died of something else, though that has not been read yet.
 static void dismiss(struct sl_member *m)
 {
+    struct sl_death death;
+    if (!m->alive || sl_death_read(m->process->pidfd, &death))
+        return;
     m->dismissed = true;
     sl_crew_kill(m);
 }
@@ -408,7 +412,7 @@ static void on_patience_over(uv_timer_t *timer)
 {
     struct sl_crew *crew = timer->data;
     for (uint32_t i = 0; i < crew->n; i++)
-        sl_crew_kill(&crew->members[i]);
+        dismiss(&crew->members[i]);
     tell_if_gone(crew);
 }
 
@@ -421,7 +425,7 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
         uv_timer_stop(&m->respawn);
         // Nothing that it holds is of any use yet, and it may not listen for a while.
         if (!m->attached)
-            sl_crew_kill(m);
+            dismiss(m);
         any |= m->alive;
     }
     // Through the loop even when nobody is left, so that on_gone never comes from inside this call.

@@ -53,7 +53,7 @@ struct sl_member {
     char name[32];       // "sampler 0"
     bool wanted;         // it is kept filled
     bool leaving;        // it is not: its process has been told to go
-    bool dismissed;      // ... and was killed by us, since it had not begun or did not leave
+    bool dismissed;      // killed by us, since it had not begun, did not leave or the crew stops
 
     // the process that fills it, or filled it last
     uint32_t worker; // id

@@ -302,6 +302,29 @@ def test_stopping_while_a_worker_is_being_replaced(box):
     box.gone_within(0.5)
 
 
+@cases("somebody", "the broker")
+def test_a_death_while_the_job_ends_is_told(box, killer):
+    """Whoever is killed from outside then is named; whom the broker kills itself is not."""
+    job = small_job(box.shared_dataset("small"), epochs=1000000)
+    running = box.start("run", box.job(job), "--report", box.path("report.json"))
+    metrics = box.path("runs/job/metrics.jsonl")
+    running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")
+    (sampler,) = box.processes("sampler")
+    os.kill(sampler, signal.SIGSTOP)  # it will not leave
+    others = list(box.processes("trainer"))
+    running.interrupt()
+    if killer == "somebody":
+        running.until(lambda: set(others).isdisjoint(box.processes("trainer")), "the stop")
+        os.kill(sampler, signal.SIGKILL)
+    result = running.wait(10)
+    assert result.rc == 130, str(result)
+    report, log = read_json(box.path("report.json")), log_text(box)
+    wanted = ["sampler 0"] if killer == "somebody" else []
+    assert [r["worker"] for r in report["restarts"]] == wanted, report["restarts"]
+    told = re.search(rf"sampler 0 \(process {sampler}\) was killed by SIGKILL.* job ended", log)
+    assert bool(told) == bool(wanted), log
+
+
 def stalling(box, **changes):
     """A job that is running, and whose workers are given up as soon as may be: after 12 s."""
     job = long_job(box, **{"stall_seconds": 1, **changes})

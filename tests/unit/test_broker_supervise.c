@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/wait.h>
 
 #include "broker/supervise.h"
 #include "common/base/clock.h"
@@ -25,7 +26,8 @@ static struct {
     uint64_t started_ns;
     char hopeless[256];
     int n_left;
-    bool want_again; // on_left fills the member once more
+    bool want_again;            // on_left fills the member once more
+    bool dismissed[DEATHS_MAX]; // killed by the crew
     bool gone;
     char lines[4096];
 } t;
@@ -37,6 +39,7 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
     t.at_ns[i] = sl_now_ns();
     sl_death_describe(death, t.cause[i], sizeof t.cause[i]);
     sl_stream_last(&m->log, t.last[i], sizeof t.last[i]);
+    t.dismissed[i] = m->dismissed;
     ck_assert_msg(kill(m->pid, 0) != 0 || death->known, "process %d lives", (int)m->pid);
     if (t.stop_after && t.n_deaths == t.stop_after)
         sl_crew_stop(&t.crew, 0);
@@ -392,6 +395,8 @@ START_TEST(who_is_not_attached_is_killed_at_once)
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
     ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 5000000000ull);
+    for (int i = 0; i < 3; i++)
+        ck_assert_msg(t.dismissed[i], "death %d", i);
 }
 END_TEST
 
@@ -409,6 +414,33 @@ START_TEST(who_does_not_leave_in_time_is_killed)
     ck_assert_uint_ge(t.at_ns[0] - t.started_ns, 340000000ull);
     ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 2000000000ull);
     ck_assert_msg(strstr(t.cause[0], "SIGKILL") != NULL, "%s", t.cause[0]);
+    ck_assert(t.dismissed[0] && t.dismissed[1] && t.dismissed[2]);
+}
+END_TEST
+
+// Kills member 0 as anybody else might, and waits until it is dead, which the crew has not read.
+static void kill_one_and_stop(uv_timer_t *timer)
+{
+    struct sl_member *m = &t.crew.members[0];
+    siginfo_t info;
+    ck_assert_int_eq(kill(m->pid, SIGKILL), 0);
+    ck_assert_int_eq(waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOWAIT), 0);
+    stop_soon(timer);
+}
+
+START_TEST(who_was_dead_before_was_not_killed_by_the_crew)
+{
+    static const int graces[] = {10000, 0}; // killed as not attached, or when patience is over
+    uv_timer_t timer;
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(2);
+    uv_timer_init(&t.loop, &timer);
+    timer.data = _i ? &timer : NULL;
+    grace_ms = graces[_i];
+    uv_timer_start(&timer, kill_one_and_stop, 50, 0);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 2);
+    ck_assert_msg(t.dismissed[0] != t.dismissed[1], "%d %d", t.dismissed[0], t.dismissed[1]);
 }
 END_TEST
 
@@ -454,6 +486,7 @@ int main(void)
     tcase_add_test(c, stopping_an_idle_crew_tells_so);
     tcase_add_test(c, who_is_not_attached_is_killed_at_once);
     tcase_add_test(c, who_does_not_leave_in_time_is_killed);
+    tcase_add_loop_test(c, who_was_dead_before_was_not_killed_by_the_crew, 0, 2);
     tcase_add_test(c, nobody_is_replaced_while_stopping);
     suite_add_tcase(s, c);
     return run_suite(s);
