@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "broker/launch.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -470,10 +471,12 @@ static void on_tick(void *ctx)
 static void on_signal(void *ctx, int signum)
 {
     struct sl_job *job = ctx;
-    char who[32];
-    snprintf(who, sizeof who, "SIG%s", sigabbrev_np(signum));
-    // The second one kills.
-    stop(job, job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
+    char who[64];
+    bool death = signum == SL_LAUNCH_DEATH_SIGNAL;
+    snprintf(who, sizeof who, "SIG%s%s", sigabbrev_np(signum),
+             death ? " (as when its parent process dies)" : "");
+    // The second one kills, if somebody sent it.
+    stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 
 // --- life ----------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ static void become_broker(char **argv, pid_t parent, int config_fd, int error_fd
     }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
+    if (prctl(PR_SET_PDEATHSIG, SL_LAUNCH_DEATH_SIGNAL) != 0 || getppid() != parent)
         return;
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)

@@ -2,16 +2,22 @@
  * launch.h - starting the broker of one job: for `sluice run`, and for the daemon.
  *
  * The broker gets a session of its own, so that the terminal's signals reach this process alone,
- * and asks the kernel for SIGTERM when this process dies: a killed command line stops its job.
+ * and asks the kernel for a signal when this process dies: a killed command line stops its job.
  */
 #ifndef SL_BROKER_LAUNCH_H
 #define SL_BROKER_LAUNCH_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "broker/death.h"
+
+// What the broker gets when the process that started it dies. It may come more than once: threads
+// die one after the other, and each that the kernel hands the child on to tells it again. So it is
+// no signal of which a second one says more than the first.
+enum { SL_LAUNCH_DEATH_SIGNAL = SIGHUP };
 
 struct sl_launch {
     pid_t pid; // 0 = none

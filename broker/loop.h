@@ -5,7 +5,7 @@
  *              edge, so the bus is read before and after every wait, whatever woke the loop
  *   doorbell   an eventfd that workers ring when a phase is over
  *   tick       ten times a second: progress, and everything that a dying worker may not have said
- *   signals    SIGINT, SIGTERM, SIGHUP and SIGUSR1
+ *   signals    SIGINT, SIGTERM, SIGUSR1, and SIGHUP when what started the broker dies (launch.h)
  *
  * The handlers never block and never sleep. libuv's own handles of others (workers, timers, thread
  * pool) live on the same loop.

@@ -1,7 +1,7 @@
 /*
  * recover.c - what the daemon before this one has left.
  *
- * PROBLEM. A daemon may die at any instruction. Its jobs' brokers get SIGTERM from the kernel then;
+ * PROBLEM. A daemon may die at any instruction. Its jobs' brokers get SIGHUP from the kernel then;
  * they stop their workers, write a checkpoint and a report, and end, which may take a while. So the
  * next daemon finds jobs whose records say that they run, in one of three conditions.
  *

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import SLOW, read_json, small_job
+from harness import SLOW, cases, read_json, small_job
 
 
 def endless(box, **changes):
@@ -131,6 +131,29 @@ def test_kill_9_of_the_command_stops_the_job(box):
     running.wait(5)
     box.gone_within(3)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
+
+
+@cases("somebody", "the_kernel")
+def test_a_hang_up_is_no_second_signal(box, by):
+    """The kernel tells of the command's death once for each of its threads: a stop, not a kill."""
+    running = start_training(box)
+    (broker,) = box.processes("broker")
+    (trainer, *_) = box.processes("trainer")
+    os.kill(trainer, signal.SIGSTOP)  # it leaves by no signal but a kill
+    begin = time.monotonic()
+    if by == "somebody":
+        for _ in range(3):
+            os.kill(broker, signal.SIGHUP)
+            time.sleep(0.05)
+    else:
+        running.kill()
+    box.gone_within(5)
+    # What a worker is given to leave, before it is killed.
+    assert time.monotonic() - begin > 0.9
+    running.wait(5)
+    report = read_json(box.path("runs/job/report.json"))
+    assert report["status"] == "stopped", report["status"]
+    assert "SIGHUP" in report["message"], report["message"]
 
 
 def test_kill_9_of_the_broker_takes_the_workers_with_it(box):

@@ -101,7 +101,7 @@ START_TEST(a_report_that_was_written_meanwhile_holds)
     struct sl_entry *c = left("c", SL_ENTRY_RUNNING), *e = left("e", SL_ENTRY_FINISHING);
     report(a, "{\"status\": \"done\"}");
     report(b, "{\"status\": \"failed\", \"message\": \"no memory\"}");
-    report(c, "{\"status\": \"stopped\", \"message\": \"stopped by SIGTERM\"}");
+    report(c, "{\"status\": \"stopped\", \"message\": \"stopped by SIGHUP\"}");
     report(e, "{\"status\": \"stopped\", \"message\": \"stopped by the user\"}");
     a->resumes = b->resumes = e->resumes = true;
     e->stopping = true;
