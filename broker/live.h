@@ -25,7 +25,6 @@
 
 enum {
     SL_LIVE_WINDOW_S = 3,
-    SL_LIVE_TELL_TICKS = 10,
     SL_LIVE_BUCKETS = 20, // of a stage's histogram; the last one is +Inf
 };
 
@@ -39,14 +38,15 @@ struct sl_live {
     struct sl_json_writer line; // the newest one
     uint64_t line_at_ns;        // 0: there is none
     const char *line_state;     // of the job, in it
-    uint64_t tick_ns, ticks;    // what looking and telling took, in all
-    uint64_t longest_tick_ns;
+    uint64_t tell_at_ns;        // when the next second is over
+    uint64_t cpu_ns, ticks;     // what looking and telling took of a core, in all
+    uint64_t longest_tick_ns;   // by the clock
 };
 
 int sl_live_init(struct sl_job *job);    // once the arena is there
 void sl_live_fini(struct sl_live *live); // safe on a zeroed struct
 
-// On each tick: looks, and every SL_LIVE_TELL_TICKS makes a new line and sends it to who wants it.
+// On each tick: looks, and each second makes a new line and sends it to who wants it.
 void sl_job_poll_live(struct sl_job *job);
 // Before the ledger may reuse a complete phase's entries.
 void sl_job_live_phase(struct sl_job *job, const struct sl_open_phase *phase);
