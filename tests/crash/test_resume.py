@@ -63,12 +63,7 @@ def checkpoints(box, output="runs/job"):
 
 
 def kill_everything(box):
-    """SIGKILL to all processes at once, as a machine that goes away."""
-    for pid in list(box.processes()):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    box.kill_everything()
     box.gone_within(5)
 
 

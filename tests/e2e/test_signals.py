@@ -173,11 +173,7 @@ def test_kill_9_of_the_broker_takes_the_workers_with_it(box):
 
 def test_kill_9_of_everything_at_once_leaves_nothing(box):
     running = start_training(box, allocation={"samplers": 2, "trainers": 2})
-    for pid in list(box.processes()):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    box.kill_everything()
     running.wait(5)
     box.gone_within(1)
 
