@@ -130,7 +130,9 @@ void sl_job_poll_live(struct sl_job *job)
             tell(job);
     }
     live->cpu_ns += sl_thread_cpu_ns() - cpu;
-    live->longest_tick_ns = SL_MAX(live->longest_tick_ns, sl_now_ns() - began);
+    uint64_t took = sl_now_ns() - began;
+    live->tick_ns += took;
+    live->longest_tick_ns = SL_MAX(live->longest_tick_ns, took);
     live->ticks++;
 }
 
@@ -159,9 +161,10 @@ void sl_job_log_live(struct sl_job *job)
     const struct sl_live *live = &job->live;
     if (live->ticks > 0)
         sl_joblog_write(&job->log, SL_LOG_INFO,
-                        "statistics: %llu looks that cost %.0f us of a core on average; the "
-                        "longest took %.0f us",
+                        "statistics: %llu looks of %.0f us on average, %.0f us of a core, the "
+                        "longest of %.0f us",
                         (unsigned long long)live->ticks,
+                        (double)live->tick_ns * 1e-3 / (double)live->ticks,
                         (double)live->cpu_ns * 1e-3 / (double)live->ticks,
                         (double)live->longest_tick_ns * 1e-3);
 }

@@ -39,8 +39,9 @@ struct sl_live {
     uint64_t line_at_ns;        // 0: there is none
     const char *line_state;     // of the job, in it
     uint64_t tell_at_ns;        // when the next second is over
-    uint64_t cpu_ns, ticks;     // what looking and telling took of a core, in all
-    uint64_t longest_tick_ns;   // by the clock
+    uint64_t tick_ns, ticks;    // what looking and telling took, in all
+    uint64_t longest_tick_ns;
+    uint64_t cpu_ns; // of a core, without what the machine gave to others meanwhile
 };
 
 int sl_live_init(struct sl_job *job);    // once the arena is there

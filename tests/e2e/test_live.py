@@ -84,12 +84,6 @@ def rates_counted(lines):
     ]
 
 
-def slowest(report, stage, seconds):
-    """The seconds that a batch of a throttled stage is sure to take less than: more only where the
-    report's own figures, which are exact, say that this machine was slower in some epoch."""
-    return max(seconds, *(1.01 * epoch["stages"][stage]["p50"] for epoch in report["epochs"]))
-
-
 @timeout(60)
 def test_lines_add_up(box):
     config = job(box, **{"throttle": {"sample": 0.004, "train": 0.02}, "cache.policy": "degree"})
@@ -108,13 +102,12 @@ def test_lines_add_up(box):
     assert last["totals"]["batches"] <= report["batches"]["trained"]
     per_epoch = report["epochs"][0]["batches"]
     assert last["totals"]["batches"] >= per_epoch * last["totals"]["epochs"]
-    # One trainer, at least 20 ms a batch; the rate is what the totals of the seconds before say.
-    assert last["rates"]["batches"] < 52, last["rates"]
+    # One trainer, at least 20 ms a batch.
+    assert 25 < last["rates"]["batches"] < 52, last["rates"]
     counted = rates_counted([line for line in lines if line["state"] == "running"])
     assert 0.8 * min(counted) < last["rates"]["batches"] < 1.2 * max(counted), (last, counted)
-    for stage, least, most in (("train", 0.019, 0.04), ("sample", 0.0039, 0.02)):
-        p50 = last["stages"][stage]["p50"]
-        assert least < p50 < slowest(report, stage, most), last["stages"]
+    assert 0.019 < last["stages"]["train"]["p50"] < 0.04, last["stages"]
+    assert 0.0039 < last["stages"]["sample"]["p50"] < 0.02, last["stages"]
     assert last["stages"]["train"]["busy"] > 0.5 > last["stages"]["wait"]["busy"], last["stages"]
     assert last["cache"]["hit_rate"] is not None and last["cache"]["ranked"]
     done = report["epochs"][: last["totals"]["epochs"]]
@@ -243,7 +236,8 @@ def test_looking_costs_next_to_nothing(box):
     follower.until(lambda: len(json_lines(follower)) >= 4, "four lines")
     stop(box, running, follower)
     log = open(box.path("runs/job/log/broker.log")).read()
-    said = re.search(r"statistics: (\d+) looks that cost (\d+) us of a core", log)
+    said = re.search(r"statistics: (\d+) looks of (\d+) us on average, (\d+) us of a core", log)
     assert said and int(said.group(1)) > 20, log[-2000:]
     # Ten looks a second: 1000 us each would be one per cent of a core.
     assert int(said.group(2)) < 1000, said.group(0)
+    assert 0 < int(said.group(3)) <= int(said.group(2)) + 1, said.group(0)

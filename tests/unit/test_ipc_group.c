@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/ipc/group.h"
 #include "tests/unit/test_ipc_fixture.h"
 
@@ -503,12 +504,10 @@ END_TEST
 static uint64_t claims_ns(uint32_t worker)
 {
     struct sl_lease none;
-    struct timespec from, to;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    uint64_t from = sl_thread_cpu_ns();
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(sl_ledger_claim_train(&arena, worker, 0, &none), SL_ETIMEDOUT);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-    return (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec);
+    return sl_thread_cpu_ns() - from;
 }
 
 // The members for whom an update has no place do not count through the phase to find that out: a
