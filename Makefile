@@ -159,7 +159,7 @@ all: $(PROGRAMS)
 # shared object (its own copy: common/base/error.h says how its messages reach the program).
 PLUGIN_CU := $(wildcard kernels/cuda/*.cu)
 PLUGIN_CC := $(wildcard kernels/cuda/*.cc)
-PLUGIN_C  := common/base/error.c common/base/log.c common/base/mempool.c $(wildcard kernels/check*.c) \
+PLUGIN_C  := common/base/clock.c common/base/error.c common/base/log.c common/base/mempool.c $(wildcard kernels/check*.c) \
              kernels/khop.c kernels/walk.c kernels/weighted.c
 PLUGIN    := $(LIB)/libsluice_cuda.so
 PLUGIN_CUDA_OBJ := $(PLUGIN_CU:%.cu=$(OBJ)/cuda/%.o) $(PLUGIN_CC:%.cc=$(OBJ)/cuda/%.cc.o)

@@ -377,8 +377,10 @@ static int list_failpoints(bool json)
                          sl_failpoint_where((enum sl_failpoint)i));
         sl_table_print(&t, stdout);
         sl_table_fini(&t);
-        printf("\nSLUICE_FAILPOINT=name[:count] makes the process that reaches that point for the "
-               "count-th time\nin the run kill itself with SIGKILL.\n");
+        printf(
+            "\nSLUICE_FAILPOINT=name[:count][:stop] makes the process that reaches that point for "
+            "the count-th\ntime in the run kill itself with SIGKILL, or with 'stop' stand still "
+            "until it gets SIGCONT.\n");
         return SL_EXIT_OK;
     }
     cJSON *root = cJSON_CreateObject();

@@ -27,6 +27,7 @@ int sl_failpoint_armed;
 static struct {
     uint32_t point;
     uint32_t count;
+    int signal;
 } entries[ENTRY_MAX];
 static int n_entries;
 static _Atomic uint32_t own_reaches[SL_FAILPOINT_COUNT];
@@ -47,18 +48,26 @@ void sl_failpoint_bind(_Atomic uint32_t *shared)
     reaches = shared;
 }
 
+// NAME[:COUNT][:stop]
 static int parse_entry(char *text)
 {
     unsigned long count = 1;
-    char *colon = strchr(text, ':');
+    int number = SIGKILL;
+    char *colon = strrchr(text, ':');
+    if (colon && strcmp(colon, ":stop") == 0) {
+        number = SIGSTOP;
+        *colon = '\0';
+    }
+    colon = strchr(text, ':');
     if (colon) {
         char *end;
         *colon = '\0';
         count = strtoul(colon + 1, &end, 10);
         if (end == colon + 1 || *end || count == 0 || count > UINT32_MAX)
             return sl_fail(SL_EINVAL,
-                           "SLUICE_FAILPOINT: count '%s' of '%s': wanted a whole number from 1",
-                           colon + 1, text);
+                           "SLUICE_FAILPOINT: '%s' behind '%s': wanted a whole number from 1, "
+                           "'stop', or both as in '%s:3:stop'",
+                           colon + 1, text, text);
     }
     for (uint32_t i = 0; i < SL_FAILPOINT_COUNT; i++) {
         if (strcmp(names[i], text) != 0)
@@ -67,6 +76,7 @@ static int parse_entry(char *text)
             return sl_fail(SL_EINVAL, "SLUICE_FAILPOINT: more than %d entries", ENTRY_MAX);
         entries[n_entries].point = i;
         entries[n_entries].count = (uint32_t)count;
+        entries[n_entries].signal = number;
         n_entries++;
         return SL_OK;
     }
@@ -99,7 +109,7 @@ void sl_failpoint_reach(enum sl_failpoint point)
     uint32_t mine = atomic_fetch_add(&reaches[point], 1) + 1;
     for (int i = 0; i < n_entries; i++)
         if (entries[i].point == point && entries[i].count == mine)
-            kill(getpid(), SIGKILL);
+            kill(getpid(), entries[i].signal);
 }
 
 int sl_failpoint_suspend(void)

@@ -1,9 +1,10 @@
 /*
- * failpoint.h - named points at which a process kills itself, for crash tests.
+ * failpoint.h - named points at which a process kills or stops itself, for tests.
  *
- * SLUICE_FAILPOINT=name[:count][,name[:count]...] makes the process that reaches the named point
- * for the count-th time (default 1) in the whole run kill itself with SIGKILL, in test and release
- * builds alike. Reaches are counted in shared memory once a job's arena is mapped
+ * SLUICE_FAILPOINT=name[:count][:stop][,...] makes the process that reaches the named point for the
+ * count-th time (default 1) in the whole run kill itself with SIGKILL, or with `stop` stand still
+ * (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. In test and
+ * release builds alike. Reaches are counted in shared memory once a job's arena is mapped
  * (sl_failpoint_bind), so a replacement worker does not fall over the same entry again.
  * `sluice doctor --failpoints` lists the names.
  */

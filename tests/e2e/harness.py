@@ -11,6 +11,7 @@ Time-outs are for a quick machine and a plain build; `SLOW` stretches them for s
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,13 @@ class Box:
             if role is None or os.path.basename(line.split("\0")[0]) == f"sluice-{role}"
         }
 
+    def stopped(self, role=None):
+        """A process of this box that stands still (a failpoint with `stop`), or None."""
+        for pid in self.processes(role):
+            if state_of(pid) == "T":
+                return pid
+        return None
+
     def describe_processes(self):
         lines = []
         for pid, line in self.processes().items():
@@ -317,6 +325,11 @@ class Box:
                     os.kill(pid, number)
                 except ProcessLookupError:
                     pass
+
+    def until_stopped(self, running, role=None, seconds=60):
+        """Waits for a failpoint with `stop` in what `running` started: the process's number."""
+        who = role or "process"
+        return running.until(lambda: self.stopped(role), f"{who} that stands still", seconds)
 
     def gone_within(self, seconds, role=None):
         """Waits until no process is left; returns how long that took."""
@@ -407,6 +420,30 @@ def json_lines(running):
     """The complete lines of JSON that a command has printed so far."""
     text = running.output()[0]
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def state_of(pid):
+    """The kernel's letter for what a process does (T: stands still), or None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def go_on(pid):
+    """Lets a process that stands still go on."""
+    os.kill(pid, signal.SIGCONT)
+
+
+def gone(pid, seconds=60):
+    """Waits until a process that is alive now has ended; its end is the event, not the time."""
+    fd = os.pidfd_open(pid)
+    try:
+        ready, _, _ = select.select([fd], [], [], seconds * SLOW)
+        assert ready, f"process {pid} is alive after {seconds * SLOW} s"
+    finally:
+        os.close(fd)
 
 
 def marked_processes(mark, folder=None):

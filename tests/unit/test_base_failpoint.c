@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 
@@ -47,9 +49,21 @@ END_TEST
 
 START_TEST(bad_counts_are_errors)
 {
-    static const char *const bad[] = {
-        "sampler_drawn:",   "sampler_drawn:0",           "sampler_drawn:x",   "sampler_drawn:3x",
-        "sampler_drawn:-1", "sampler_drawn:99999999999", "sampler_drawn:1:2", ":3"};
+    static const char *const bad[] = {"sampler_drawn:",
+                                      "sampler_drawn:0",
+                                      "sampler_drawn:x",
+                                      "sampler_drawn:3x",
+                                      "sampler_drawn:-1",
+                                      "sampler_drawn:99999999999",
+                                      "sampler_drawn:1:2",
+                                      ":3",
+                                      "sampler_drawn:stop:1",
+                                      "sampler_drawn::stop",
+                                      "sampler_drawn:0:stop",
+                                      "sampler_drawn:stop:stop",
+                                      "sampler_drawn:1:kill",
+                                      ":stop",
+                                      "stop"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ck_assert_msg(init_with(bad[i]) == SL_EINVAL, "'%s' was accepted", bad[i]);
         ck_assert_int_eq(sl_failpoint_armed, 0);
@@ -110,6 +124,33 @@ START_TEST(one_point_may_stand_twice)
 }
 END_TEST
 
+// Stands still at its own hand, and goes on from there when it is let go.
+static void stop_reaches(const char *entry, enum sl_failpoint point, int at, int in_all)
+{
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        if (init_with(entry) < 0)
+            _exit(1);
+        reach_times(point, at);
+        reach_times(point, in_all - at);
+        _exit(7);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert_msg(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP, "status %x", (unsigned)status);
+    ck_assert_int_eq(kill(child, SIGCONT), 0);
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %x", (unsigned)status);
+}
+
+START_TEST(a_stop_stands_still_and_goes_on)
+{
+    stop_reaches("trainer_apply:stop", SL_FAILPOINT_TRAINER_APPLY, 1, 3);
+    stop_reaches("sampler_drawn:9,trainer_apply:2:stop", SL_FAILPOINT_TRAINER_APPLY, 2, 4);
+}
+END_TEST
+
 // A replacement worker finds the count of the one before and passes the entry that killed it.
 START_TEST(shared_counts_survive_the_process)
 {
@@ -146,6 +187,7 @@ int main(void)
     tcase_add_test(t, other_points_and_earlier_reaches_pass);
     tcase_add_test_raise_signal(t, counted_reach_kills, SIGKILL);
     tcase_add_test_raise_signal(t, one_point_may_stand_twice, SIGKILL);
+    tcase_add_test(t, a_stop_stands_still_and_goes_on);
     tcase_add_test(t, shared_counts_survive_the_process);
     tcase_add_test_raise_signal(t, shared_counts_reach_the_entry, SIGKILL);
     suite_add_tcase(s, t);
