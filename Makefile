@@ -2,18 +2,22 @@
 #
 #   make                 build/bin/{sluice,sluice-broker,sluice-sampler,sluice-trainer}
 #   make demo            install what is missing, build, generate a graph, train on it
-#   make check           install what is missing, build, run every test   [SAN=address|undefined|thread]
+#   make check           install what is missing, build, run the tests    [SAN=address|undefined|thread]
+#   make check-all       the same with every case of every test
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make bench           ceilings of this machine and what sluice reaches of them
 #   make lint            format, static analysis, header and layer checks
 #   make man             manual pages in build/man, from what --help says
 #   make clean
 #
-# Variables: SAN, CC, O (build directory), CUDA=auto|0|1, NVCC, V=1 (show commands).
+# Variables: SAN, CC, O (build directory), CUDA=auto|0|1, NVCC, CUDA_ARCHS, V=1 (show commands). Without
+# -j as many commands run at once as there are processors.
 
 SAN   ?=
 CUDA  ?= auto
 O     ?= build$(if $(SAN),/$(SAN))
+# What no sanitizer is in: the plug-in and its emulation are one for all builds.
+PLAIN := $(if $(SAN),$(patsubst %/$(SAN),%,$(O)),$(O))
 BIN   := $(O)/bin
 OBJ   := $(O)/obj
 LIB   := $(O)/lib
@@ -23,18 +27,25 @@ Q     := $(if $(V),,@)
 .DEFAULT_GOAL := all
 comma := ,
 
-# ---- set-up: everything but `clean` and `setup` needs the packages ------------------------------
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+# ---- set-up: only demo and check install packages; everything else says what is missing -----------
 # A stamp keeps the second time quick; scripts/setup checks the package list against it.
-GOALS := $(or $(MAKECMDGOALS),all)
-ifneq ($(filter-out clean help,$(GOALS)),)
-SETUP_STATUS := $(shell scripts/setup $(filter check,$(GOALS)) >&2 && echo ok)
-ifneq ($(SETUP_STATUS),ok)
+GOALS := $(filter-out clean help,$(or $(MAKECMDGOALS),all))
+ifneq ($(GOALS),)
+CHECKS  := $(filter check check-all,$(GOALS))
+INSTALL := $(and $(filter check check-all demo,$(GOALS)),$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,yes))
+LISTS   := scripts/packages $(if $(filter-out all demo man plugin bundle,$(GOALS)),scripts/packages.tests) \
+           $(if $(CHECKS),--maybe scripts/packages.check)
+ifneq ($(shell scripts/setup $(if $(INSTALL),install,look) $(LISTS) >&2 && echo ok),ok)
 $(error set-up failed; the message above says what is missing)
 endif
 endif
 
 PKGS := libuv libzmq libprotobuf-c libcjson hwloc zlib libxxhash libsodium libmicrohttpd ncursesw
-ifneq ($(filter-out clean help,$(GOALS)),)
+ifneq ($(GOALS),)
 PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 CHECK_LIBS := $(shell pkg-config --libs check)
@@ -161,9 +172,10 @@ PLUGIN_CU := $(wildcard kernels/cuda/*.cu)
 PLUGIN_CC := $(wildcard kernels/cuda/*.cc)
 PLUGIN_C  := common/base/clock.c common/base/error.c common/base/log.c common/base/mempool.c $(wildcard kernels/check*.c) \
              kernels/khop.c kernels/walk.c kernels/weighted.c
-PLUGIN    := $(LIB)/libsluice_cuda.so
-PLUGIN_CUDA_OBJ := $(PLUGIN_CU:%.cu=$(OBJ)/cuda/%.o) $(PLUGIN_CC:%.cc=$(OBJ)/cuda/%.cc.o)
-PLUGIN_C_OBJ    := $(PLUGIN_C:%.c=$(OBJ)/cuda/%.o)
+PLUGIN     := $(PLAIN)/lib/libsluice_cuda.so
+PLUGIN_OBJ := $(PLAIN)/obj/cuda
+PLUGIN_CUDA_OBJ := $(PLUGIN_CU:%.cu=$(PLUGIN_OBJ)/%.o) $(PLUGIN_CC:%.cc=$(PLUGIN_OBJ)/%.cc.o)
+PLUGIN_C_OBJ    := $(PLUGIN_C:%.c=$(PLUGIN_OBJ)/%.o)
 
 ifneq ($(CUDA),0)
 NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
@@ -176,10 +188,11 @@ else ifeq ($(filter auto 0,$(CUDA)),)
 $(error CUDA=$(CUDA): wanted auto, 1 or 0)
 endif
 
-# Code for A100 (8.0, which 8.6 and 8.9 run too) and H100 (9.0); newer GPUs compile the PTX of 9.0
-# at their first use and keep it.
-CUDA_ARCH  := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-              -gencode arch=compute_90,code=compute_90
+# Code for A100 (8.0, which 8.6 and 8.9 run too) and H100 (9.0); newer GPUs compile the PTX of the
+# last one at their first use and keep it.
+CUDA_ARCHS ?= 80 90
+CUDA_ARCH  := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 CUDA_HOME  := $(patsubst %/bin/nvcc,%,$(NVCC))
 NVCCFLAGS  := -std=c++17 -O3 $(CUDA_ARCH) -cudart static -I. \
               -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter$(if $(CI),$(comma)-Werror)
@@ -187,17 +200,17 @@ PLUGIN_CXXFLAGS := -std=c++17 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wn
                    $(if $(CI),-Werror) -I. -isystem $(CUDA_HOME)/include
 PLUGIN_CFLAGS   := $(CSTD) -O2 -g -fPIC -fvisibility=hidden $(WARN) -I.
 
-$(OBJ)/cuda/%.o: %.cu
+$(PLUGIN_OBJ)/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC    $<")
 	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(OBJ)/cuda/%.cc.o: %.cc
+$(PLUGIN_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
 	$(Q)$(CXX) $(PLUGIN_CXXFLAGS) -MMD -MP -c $< -o $@
 
-$(OBJ)/cuda/%.o: %.c
+$(PLUGIN_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PLUGIN_CFLAGS) -MMD -MP -c $< -o $@
 
@@ -254,10 +267,11 @@ bundle: $(BUNDLE_BIN) $(PLUGIN_GOAL)
 # The same sources, compiled by g++ with tests/simt in place of CUDA. The checked one sees each load
 # and store of the kernels: the compiler's calls for ThreadSanitizer end in tests/simt/check.cc.
 SIMT_CU       := $(PLUGIN_CU) $(wildcard tests/simt/*.cu)
-SIMT_RUNTIME  := $(patsubst %.cc,$(OBJ)/simt/%.o,$(wildcard tests/simt/*.cc))
-SIMT_HOST     := $(PLUGIN_CC:%.cc=$(OBJ)/simt/%.cc.o) $(PLUGIN_C_OBJ)
-SIMT_PLUGIN   := $(LIB)/libsluice_cuda_simt.so
-SIMT_CHECKED  := $(LIB)/libsluice_cuda_simt_checked.so
+SIMT_OBJ      := $(PLAIN)/obj/simt
+SIMT_RUNTIME  := $(patsubst %.cc,$(SIMT_OBJ)/%.o,$(wildcard tests/simt/*.cc))
+SIMT_HOST     := $(PLUGIN_CC:%.cc=$(SIMT_OBJ)/%.cc.o) $(PLUGIN_C_OBJ)
+SIMT_PLUGIN   := $(PLAIN)/lib/libsluice_cuda_simt.so
+SIMT_CHECKED  := $(PLAIN)/lib/libsluice_cuda_simt_checked.so
 SIMT_CXXFLAGS := -std=c++17 -g -fPIC -fno-gnu-unique -fdata-sections -fvisibility=hidden -fno-math-errno -Wall -Wextra \
                  -Wno-unused-parameter -Wno-unknown-pragmas -Wno-maybe-uninitialized \
                  $(if $(CI),-Werror) -DSL_SIMT -I.
@@ -266,35 +280,43 @@ SIMT_WATCH    := -O1 -fsanitize=thread --param=tsan-distinguish-volatile=1 \
 SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclude-libs,ALL \
                  -Wl,--no-undefined -Wl,-T,tests/simt/shared.ld $(SIMT_MISSING)
 
-$(OBJ)/simt/%.o: %.cu
+$(SIMT_OBJ)/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  SIMT    $<")
 	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
-$(OBJ)/simt-checked/%.o: %.cu
+$(SIMT_OBJ)-checked/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  SIMT    $< (checked)")
 	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) $(SIMT_WATCH) -MMD -MP -c $< -o $@
 
-$(OBJ)/simt/%.o: %.cc
+$(SIMT_OBJ)/%.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
 	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
-$(OBJ)/simt/%.cc.o: %.cc
+$(SIMT_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
 	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
-$(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(OBJ)/simt/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
-$(SIMT_CHECKED): $(SIMT_CU:%.cu=$(OBJ)/simt-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
+$(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(SIMT_OBJ)/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
+$(SIMT_CHECKED): $(SIMT_CU:%.cu=$(SIMT_OBJ)-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
 $(SIMT_PLUGIN) $(SIMT_CHECKED): tests/simt/shared.ld
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LINK    $@")
 	$(Q)$(CXX) $(SIMT_LINK) $(filter %.o,$^) -ldl -lpthread -lm -o $@.part && mv $@.part $@
 
+# Tests look beside the programs.
+SIMT := $(sort $(SIMT_PLUGIN:$(PLAIN)/%=$(O)/%) $(SIMT_CHECKED:$(PLAIN)/%=$(O)/%))
+ifneq ($(PLAIN),$(O))
+$(SIMT): $(LIB)/%: $(PLAIN)/lib/%
+	@mkdir -p $(@D)
+	$(Q)ln -f $< $@
+endif
+
 .PHONY: simt
-simt: $(SIMT_PLUGIN) $(SIMT_CHECKED)
+simt: $(SIMT)
 
 # ---- tests --------------------------------------------------------------------------------------
 # tests/unit/test_<library>_<subject>.c links what <library> may see, and Check.
@@ -338,11 +360,14 @@ $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-.PHONY: tests check bench demo lint man clean help
-tests: $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(SIMT_PLUGIN) $(SIMT_CHECKED) $(if $(SAN),,$(BUNDLE_BIN))
+.PHONY: tests check check-all bench demo lint man clean help
+tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
 
-check: all tests
+check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check
+
+check-all: tests
+	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check --tier whole
 
 bench: all tests
 	@BIN=$(abspath $(BIN)) scripts/bench
@@ -360,6 +385,6 @@ clean:
 	rm -rf build
 
 help:
-	@sed -n '3,12s/^# \{0,1\}//p' Makefile
+	@sed -n '3,13s/^# \{0,1\}//p' Makefile
 
--include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+-include $(shell find $(sort $(OBJ) $(PLUGIN_OBJ) $(SIMT_OBJ) $(SIMT_OBJ)-checked) -name '*.d' 2>/dev/null)

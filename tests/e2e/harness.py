@@ -55,6 +55,18 @@ def cases(*arguments):
     return mark
 
 
+def whole(function):
+    """Decorator: long, and what it shows rarely breaks alone; not in the quick tier."""
+    function.whole = True
+    return function
+
+
+def alone(function):
+    """Decorator: needs the machine for itself, so nothing else runs beside it."""
+    function.alone = True
+    return function
+
+
 def not_under(sanitizer, why):
     """Decorator: skipped, visibly, in a build with that sanitizer."""
 
@@ -344,7 +356,7 @@ class Box:
 
     def assert_nothing_left(self, seconds=1):
         self.gone_within(seconds)
-        names = set(os.listdir("/dev/shm")) - self.shm_before
+        names = {name for name in os.listdir("/dev/shm") if "sluice" in name} - self.shm_before
         assert not names, f"/dev/shm has new names: {sorted(names)}"
         left = []
         for folder, _, files in os.walk(self.temp):

@@ -1,33 +1,89 @@
 #!/usr/bin/python3
-"""Runs end-to-end and crash tests: run.py [--list] [--keep] [FOLDER | FILE.py | NAME-PART]...
+"""Runs end-to-end and crash tests: run.py [OPTION]... [FOLDER | FILE.py | NAME-PART]...
 
-Each test runs in a process of its own, with a time-out, in an empty box (harness.py), and prints
-one line: passed, FAILED or skipped (with the reason), and its seconds. What a failing test said
-follows its line. The last line counts; the exit status is 1 when anything failed.
+Each test runs in a process of its own, with a time-out, in an empty box (harness.py), several side
+by side, and prints one line: passed, FAILED or skipped (with the reason), and its seconds. What a
+failing test said follows its line. The last line counts; the exit status is 1 when anything failed.
+
+  --list          names, nothing else
+  --keep          keeps the folder of a failing test
+  --jobs N        how many at once (default: two a core)
+  --tier TIER     quick: of a test's cases a few; sanitized: what tests/sanitizers/e2e names; whole
+                  (default)
 """
 
+import argparse
 import importlib.util
 import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
-import time
 import traceback
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import harness  # noqa: E402
+import pool  # noqa: E402
 
-SKIPPED = 77
 DEFAULT_TIMEOUT = 60
+FOLDERS = [HERE, os.path.join(os.path.dirname(HERE), "crash")]
+TIERS = ("quick", "sanitized", "whole")
+QUICK_CASES = 3
 
 
-class Test:
+class Test(pool.Case):
+    """A test function, for one of its cases."""
+
+    suite = None  # the folder of all boxes
+    keep = False
+
     def __init__(self, name, function, arguments):
-        self.name, self.function, self.arguments = name, function, arguments
+        limit = getattr(function, "timeout", DEFAULT_TIMEOUT) * harness.SLOW
+        super().__init__(name, limit)
+        self.function, self.arguments = function, arguments
+        self.alone = getattr(function, "alone", False)
+        self.folder = self.box = None
+
+    def begin(self, number):
+        """A box for it: its folder and the mark of its processes."""
+        self.folder = os.path.join(self.suite, f"box-{number}")
+        self.box = harness.Box(self.folder, f"{os.getpid()}.{number}", self.suite)
+
+    def body(self):
+        why = getattr(self.function, "not_under", {}).get(harness.SAN)
+        if why:
+            print(f"SKIP: under SAN={harness.SAN}: {why}")
+            return pool.SKIPPED
+        try:
+            self.function(self.box, *self.arguments)
+            self.box.assert_nothing_left()
+            return 0
+        except harness.Skip as why:
+            print(f"SKIP: {why}")
+            return pool.SKIPPED
+        except AssertionError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            mine = [f for f in frames if os.path.basename(f.filename).startswith("test_")] or frames
+            print(f"{os.path.relpath(mine[-1].filename, harness.ROOT)}:{mine[-1].lineno}: {error}")
+            return 1
+
+    def stuck(self):
+        """Its processes, and what its commands had printed."""
+        text = f"its processes then:\n{self.box.describe_processes()}\n"
+        for name in sorted(os.listdir(self.box.logs)):
+            with open(os.path.join(self.box.logs, name), errors="replace") as file:
+                text += f"--- {name}\n{file.read()[-3000:]}\n"
+        return text
+
+    def after(self, failed):
+        self.box.kill_all()
+        if failed and self.keep:
+            print(f"kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def label_of(arguments):
@@ -48,8 +104,25 @@ def load(path):
     return module
 
 
-def collect(folders):
+def thinned(cases, tier):
+    """What a tier runs of a test's cases: the first, the last, and between them evenly."""
+    most = {"quick": QUICK_CASES, "sanitized": 1}.get(tier, len(cases))
+    if len(cases) <= most:
+        return cases
+    return [cases[i * (len(cases) - 1) // max(1, most - 1)] for i in range(most)]
+
+
+def worth_a_sanitizer():
+    """Names of the test functions that are."""
+    with open(os.path.join(harness.ROOT, "tests", "sanitizers", "e2e"), encoding="utf-8") as file:
+        return {line.partition("#")[0].strip() for line in file} - {""}
+
+
+def collect(folders, tier="whole"):
+    """The tests of a tier in these folders, in the order of their files."""
     tests = []
+    names = {n for n in worth_a_sanitizer() if n.split("/")[0] in map(os.path.basename, folders)}
+    known = set()
     for folder in folders:
         for file in sorted(os.listdir(folder)):
             if not (file.startswith("test_") and file.endswith(".py")):
@@ -59,150 +132,72 @@ def collect(folders):
             functions = [f for n, f in vars(module).items() if n.startswith("test_")]
             for function in sorted(functions, key=lambda f: f.__code__.co_firstlineno):
                 base = f"{group}.{function.__name__[5:]}"
-                for case in getattr(function, "cases", [None]):
+                known.add(base)
+                if tier == "quick" and hasattr(function, "whole"):
+                    continue
+                if tier == "sanitized" and base not in names:
+                    continue
+                for case in thinned(getattr(function, "cases", [None]), tier):
                     if case is None:
                         tests.append(Test(base, function, ()))
                         continue
                     arguments = case if isinstance(case, tuple) else (case,)
                     tests.append(Test(f"{base}[{label_of(arguments)}]", function, arguments))
+    if names - known:
+        sys.exit(f"tests/sanitizers/e2e: no test is named {', '.join(sorted(names - known))}")
     return tests
 
 
-def body(test, box):
-    """In the child: runs the test and turns what happens into an exit status."""
-    try:
-        test.function(box, *test.arguments)
-        box.assert_nothing_left()
-        return 0
-    except harness.Skip as why:
-        print(f"SKIP: {why}")
-        return SKIPPED
-    except AssertionError as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        mine = [f for f in frames if os.path.basename(f.filename).startswith("test_")] or frames
-        print(f"{os.path.relpath(mine[-1].filename, harness.ROOT)}:{mine[-1].lineno}: {error}")
-        return 1
-    except BaseException:  # noqa: B902 - a broken test is a failed one
-        traceback.print_exc(file=sys.stdout)
-        return 1
+class Suite:
+    """The folder in which the boxes of a run stand."""
+
+    def __init__(self, keep=False):
+        self.folder = tempfile.mkdtemp(prefix="sluice-tests-")
+        os.chmod(self.folder, 0o755)  # some tests give their privileges up
+        self.keep = Test.keep = keep
+        Test.suite = self.folder
+
+    def close(self, failed):
+        if not (self.keep and failed):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(test, number, suite, keep):
-    """(verdict, seconds, what it said)"""
-    skip = getattr(test.function, "not_under", {}).get(harness.SAN)
-    if skip:
-        return "skipped", 0.0, f"SKIP: under SAN={harness.SAN}: {skip}"
-    limit = getattr(test.function, "timeout", DEFAULT_TIMEOUT) * harness.SLOW
-    folder = os.path.join(suite, f"box-{number}")
-    mark = f"{os.getpid()}.{number}.{time.time_ns()}"
-    box = harness.Box(folder, mark, suite)
-    said_path = os.path.join(suite, f"said-{number}")
-    begin = time.monotonic()
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            said = os.open(said_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
-            os.setsid()
-            status = body(test, box)
-            sys.stdout.flush()
-        finally:
-            os._exit(status)
-    status, timed_out = None, False
-    try:
-        while status is None:
-            done, raw = os.waitpid(pid, os.WNOHANG)
-            if done:
-                status = os.waitstatus_to_exitcode(raw)
-            elif time.monotonic() - begin > limit:
-                timed_out = True
-                stuck = box.describe_processes()
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                status = -signal.SIGKILL
-            else:
-                time.sleep(0.002)
-    finally:
-        box.kill_all()
-    seconds = time.monotonic() - begin
-    with open(said_path, errors="replace") as file:
-        said = file.read()
-    if timed_out:
-        said += f"time-out after {limit} s; its processes then:\n{stuck}\n" + last_output(box)
-    verdict = {0: "passed", SKIPPED: "skipped"}.get(status, "FAILED")
-    if keep and verdict == "FAILED":
-        said += f"kept: {folder}\n"
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return verdict, seconds, said
-
-
-def last_output(box):
-    """What the commands of a test that ran into its time-out had printed."""
-    text = ""
-    for name in sorted(os.listdir(box.logs)):
-        with open(os.path.join(box.logs, name), errors="replace") as file:
-            text += f"--- {name}\n{file.read()[-3000:]}\n"
-    return text
-
-
-def main(arguments):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # still ends processes and folders
-    keep = "--keep" in arguments
-    listing = "--list" in arguments
-    wanted = [a for a in arguments if not a.startswith("--")]
-    here = os.path.dirname(os.path.abspath(__file__))
-    every = [here, os.path.join(os.path.dirname(here), "crash")]
-    folders, parts = [], []
-    for a in wanted:
-        if os.path.isdir(a):
-            folders.append(os.path.abspath(a))
-        elif a.endswith(".py"):
-            parts.append(os.path.basename(a)[5:-3] + ".")
-        else:
-            parts.append(a)
-    tests = collect(folders or [f for f in every if os.path.isdir(f)])
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--tier", choices=TIERS, default="whole")
+    parser.add_argument("wanted", nargs="*")
+    options = parser.parse_args()
+    folders = [os.path.abspath(a) for a in options.wanted if os.path.isdir(a)]
+    parts = [
+        os.path.basename(a)[5:-3] + "." if a.endswith(".py") else a
+        for a in options.wanted
+        if not os.path.isdir(a)
+    ]
+    tests = collect(folders or FOLDERS, options.tier)
     if parts:
         tests = [t for t in tests if any(p in t.name for p in parts)]
-    if listing:
-        for test in tests:
-            print(test.name)
+    if options.list:
+        print("".join(f"{test.name}\n" for test in tests), end="")
         return 0
     if not tests:
-        print(f"no test matches {' '.join(wanted)}", file=sys.stderr)
+        print(f"no test matches {' '.join(options.wanted)}", file=sys.stderr)
         return 2
     if not os.access(os.path.join(harness.BIN, "sluice"), os.X_OK):
         print(f"FAILED   {harness.BIN}/sluice is not there: `make` builds it")
         print(f"0 passed, {len(tests)} failed, 0 skipped")
         return 1
-    suite = tempfile.mkdtemp(prefix="sluice-tests-")
-    os.chmod(suite, 0o755)  # some tests give their privileges up
-    count = {"passed": 0, "FAILED": 0, "skipped": 0}
-    begin = time.monotonic()
+    pool.ended_by_signals()
+    suite = Suite(options.keep)
     try:
-        for number, test in enumerate(tests):
-            verdict, seconds, said = run(test, number, suite, keep)
-            count[verdict] += 1
-            why = ""
-            if verdict == "skipped":
-                why = "  " + said.strip().splitlines()[-1]
-            print(f"{verdict:8}{seconds:7.2f} s  {test.name}{why}", flush=True)
-            if verdict == "FAILED":
-                print(
-                    "".join(f"    | {line}\n" for line in said.rstrip().splitlines()),
-                    end="",
-                    flush=True,
-                )
+        runs = pool.Pool(suite.folder, options.jobs)
+        runs.run(tests)
+        return runs.close()
     finally:
-        if not (keep and count["FAILED"]):
-            shutil.rmtree(suite, ignore_errors=True)
-    print(f"{time.monotonic() - begin:.1f} s")
-    print(f"{count['passed']} passed, {count['FAILED']} failed, {count['skipped']} skipped")
-    return 1 if count["FAILED"] else 0
+        suite.close(runs.failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
