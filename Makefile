@@ -6,6 +6,7 @@
 #   make check-all       the same with every case of every test
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make bench           ceilings of this machine and what sluice reaches of them
+#   make coverage        lines that the tests run, by folder
 #   make lint            format, static analysis, header and layer checks
 #   make man             manual pages in build/man, from what --help says
 #   make clean
@@ -64,6 +65,8 @@ SANFLAGS := -fsanitize=undefined -fno-sanitize-recover=undefined -DSL_SANITIZED
 else ifeq ($(SAN),thread)
 SANFLAGS := -fsanitize=thread -DSL_SANITIZED
 OPT := -O1 -g -fno-math-errno -fopenmp
+else ifeq ($(SAN),coverage)
+SANFLAGS := --coverage -fprofile-update=atomic
 else ifneq ($(SAN),)
 $(error SAN=$(SAN): wanted address, undefined or thread)
 endif
@@ -369,6 +372,14 @@ check: tests
 check-all: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check --tier whole
 
+# Which lines the quick tier runs, by folder.
+.PHONY: coverage
+coverage:
+	@$(MAKE) --no-print-directory CUDA=0 SAN=coverage tests
+	@find build/coverage -name '*.gcda' -delete
+	@BIN=build/coverage/bin scripts/check || echo "make coverage: of tests of which some failed"
+	@scripts/coverage build/coverage
+
 bench: all tests
 	@BIN=$(abspath $(BIN)) scripts/bench
 
@@ -385,6 +396,6 @@ clean:
 	rm -rf build
 
 help:
-	@sed -n '3,13s/^# \{0,1\}//p' Makefile
+	@sed -n '3,14s/^# \{0,1\}//p' Makefile
 
 -include $(shell find $(sort $(OBJ) $(PLUGIN_OBJ) $(SIMT_OBJ) $(SIMT_OBJ)-checked) -name '*.d' 2>/dev/null)
