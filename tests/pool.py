@@ -157,15 +157,15 @@ class Running:
             os._exit(status)
 
     def kill(self):
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        os.kill(self.pid, signal.SIGKILL)  # it may not lead a group yet
 
     def reap(self):
         _, raw = os.waitpid(self.pid, 0)
         os.close(self.fd)
-        self.kill()  # what a program started and left in its group
+        try:
+            os.killpg(self.pid, signal.SIGKILL)  # what a program started and left in its group
+        except ProcessLookupError:
+            pass
         return os.waitstatus_to_exitcode(raw)
 
     def said(self):
