@@ -3,8 +3,8 @@
  *
  * SLUICE_FAILPOINT=name[:count][:stop][,...] makes the process that reaches the named point for the
  * count-th time (default 1) in the whole run kill itself with SIGKILL, or with `stop` stand still
- * (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. In test and
- * release builds alike. Reaches are counted in shared memory once a job's arena is mapped
+ * (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. In test
+ * and release builds alike. Reaches are counted in shared memory once a job's arena is mapped
  * (sl_failpoint_bind), so a replacement worker does not fall over the same entry again.
  * `sluice doctor --failpoints` lists the names.
  */
