@@ -6,8 +6,8 @@
 #include <time.h>
 
 // Added to what sl_now_ns tells: a unit test that moves it has let time pass without waiting. Waits
-// that are under way (futexes, libuv's timers) do not see it: what such a wait calls when it is over
-// is what a test calls. Always 0 in the programs.
+// that are under way (futexes, libuv's timers) do not see it: what such a wait calls when it is
+// over is what a test calls. Always 0 in the programs.
 extern uint64_t sl_clock_ahead_ns;
 
 static inline void sl_clock_advance(uint64_t ns)
