@@ -61,6 +61,7 @@ class Program(Case):
 
     def body(self):
         os.chdir(self.folder)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
         os.execve(self.command[0], self.command, self.env)
 
     def count(self, status, said):
@@ -136,13 +137,7 @@ class Running:
         try:
             os.setsid()
             # A script that starts the checks in the background leaves these ignored.
-            for number in (
-                signal.SIGINT,
-                signal.SIGQUIT,
-                signal.SIGHUP,
-                signal.SIGTERM,
-                signal.SIGPIPE,
-            ):
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             said = os.open(self.said_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
