@@ -112,6 +112,15 @@ class Result:
             ) from None
 
 
+def default_signals():
+    """In a child before its program: no signal is ignored or blocked. A script that starts the tests
+    in the background, or nohup, hands such on, and a command that inherits them can not be
+    interrupted."""
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 class Running:
     """A command that is still running, leader of its own process group as in a terminal."""
 
@@ -129,6 +138,7 @@ class Running:
                 cwd=box.folder,
                 env=env,
                 start_new_session=True,
+                preexec_fn=default_signals,
             )
 
     def output(self):
