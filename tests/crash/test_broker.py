@@ -38,7 +38,7 @@ def test_failpoint(box, name, count):
     assert result.rc == 1, str(result)
     errors = result.errors()
     assert len(errors) == 1 and "broker" in errors[0], str(result)
-    box.gone_within(1)
+    box.until_gone()
     # Under its final name a file is whole or absent.
     for path in (box.path("runs/job/report.json"), box.path("job.report.json")):
         if os.path.exists(path):

@@ -227,7 +227,7 @@ def test_stopped_in_any_state_it_leaves_nothing_running(box, state):
     if state == "paused":
         daemon.do("pause", "one").ok()
     daemon.stop(30).ok()
-    box.gone_within(1)
+    box.until_gone()
     daemon.start()
     jobs = daemon.jobs()
     assert jobs["one"]["resumed"] == 1 and jobs["waits"]["state"] == "queued", jobs
@@ -249,7 +249,7 @@ def test_a_second_signal_kills(box):
     daemon.running.process.terminate()
     daemon.running.wait(20).ok()
     assert time.monotonic() - begin < 3 * SLOW
-    box.gone_within(2)
+    box.until_gone()
     daemon.start()
     assert daemon.jobs()["one"]["state"] == "interrupted"
     daemon.stop().ok()

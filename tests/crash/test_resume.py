@@ -64,7 +64,7 @@ def checkpoints(box, output="runs/job"):
 
 def kill_everything(box):
     box.kill_everything()
-    box.gone_within(5)
+    box.until_gone()
 
 
 def ready_count(box, output="runs/job"):
@@ -208,7 +208,7 @@ def test_stopped_by_a_signal(box, number):
     assert "the same command goes on" in error, error
     assert len(checkpoints(box)) == 1, checkpoints(box)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
-    box.gone_within(1)
+    box.until_gone()
     result, report = box.run(config)
     result.ok()
     assert f"going on from update {int(report['resumes'][0]['update'])}," in result.err, str(result)
@@ -271,7 +271,7 @@ def test_killed_while_a_checkpoint_is_written(box, point):
     for count in (1, 2, 3):
         result, _ = box.run(config, env={"SLUICE_FAILPOINT": f"{point}:{count}"})
         assert result.rc in (0, 1), str(result)
-        box.gone_within(2)
+        box.until_gone()
     result, report = box.run(config)
     if result.rc == 2:  # it was finished before
         report = read_json(box.path("runs/job/report.json"))

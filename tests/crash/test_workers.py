@@ -284,7 +284,7 @@ def test_a_worker_that_keeps_dying_ends_the_job(box, name):
     assert len(errors) == 1, str(result)
     assert name.split("_")[0] in errors[0], errors[0]
     assert re.search(r"SIGKILL|signal 9", result.err + log_text(box)), str(result)
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 def test_stopping_while_a_worker_is_being_replaced(box):
@@ -299,7 +299,7 @@ def test_stopping_while_a_worker_is_being_replaced(box):
     begin = time.monotonic()
     result = running.wait(10)
     assert result.rc == 130 and time.monotonic() - begin < 3, str(result)
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 @cases("somebody", "the broker")

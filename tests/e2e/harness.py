@@ -9,6 +9,7 @@ processes go away in any case, so that a failing test does not spoil the next on
 Time-outs are for a quick machine and a plain build; `SLOW` stretches them for sanitizers.
 """
 
+import glob
 import json
 import os
 import select
@@ -29,6 +30,9 @@ SHARED_DATA = os.path.abspath(
 )
 # Two cores where there are two: an 8-device job runs on them as well as on eight.
 CORES = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+# Seconds after which a wait gives up, on a plain build: it bounds the test. What is waited for is an
+# event.
+PATIENCE = 120
 
 
 class Skip(Exception):
@@ -157,7 +161,7 @@ class Running:
     def kill(self):
         self.process.kill()
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=PATIENCE):
         try:
             rc = self.process.wait(seconds * SLOW)
         except subprocess.TimeoutExpired:
@@ -172,7 +176,7 @@ class Running:
         out, err = self.output()
         return Result(self.command, rc, out, err, time.monotonic() - self.begin)
 
-    def until(self, condition, what, seconds=30):
+    def until(self, condition, what, seconds=PATIENCE):
         """Waits until condition() is true; an AssertionError that says `what` otherwise."""
         end = time.monotonic() + seconds * SLOW
         while True:
@@ -249,7 +253,7 @@ class Box:
             raise AssertionError(f"{path} is not there: build it with `make`")
         return Running(self, [path, *map(str, arguments)], self.environment(env))
 
-    def sluice(self, *arguments, env=None, seconds=60):
+    def sluice(self, *arguments, env=None, seconds=PATIENCE):
         return self.start(*arguments, env=env).wait(seconds)
 
     # ---- jobs -----------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ class Box:
     def job(self, config, name="job.json"):
         return self.write_json(name, config)
 
-    def run(self, config, *arguments, env=None, seconds=60, name="job"):
+    def run(self, config, *arguments, env=None, seconds=PATIENCE, name="job"):
         """`sluice run` on a job given as a dictionary: (result, report or None)."""
         path = self.job(config, f"{name}.json")
         report = self.path(f"{name}.report.json")
@@ -348,25 +352,26 @@ class Box:
                 except ProcessLookupError:
                     pass
 
-    def until_stopped(self, running, role=None, seconds=60):
+    def until_stopped(self, running, role=None, seconds=PATIENCE):
         """Waits for a failpoint with `stop` in what `running` started: the process's number."""
         who = role or "process"
         return running.until(lambda: self.stopped(role), f"{who} that stands still", seconds)
 
-    def gone_within(self, seconds, role=None):
-        """Waits until no process is left; returns how long that took."""
-        begin = time.monotonic()
-        while self.processes(role):
-            if time.monotonic() - begin > seconds * SLOW:
-                raise AssertionError(
-                    f"processes are left after {seconds * SLOW} s:\n{self.describe_processes()}"
-                )
-            time.sleep(0.01)
-        return time.monotonic() - begin
+    def until_gone(self, role=None, seconds=PATIENCE):
+        """Waits until no process (of that role) is left. Their ends are the events."""
+        end = time.monotonic() + seconds * SLOW
+        while left := self.processes(role):
+            assert time.monotonic() < end, f"processes are left:\n{self.describe_processes()}"
+            gone(next(iter(left)), seconds)
 
-    def assert_nothing_left(self, seconds=1):
-        self.gone_within(seconds)
-        names = {name for name in os.listdir("/dev/shm") if "sluice" in name} - self.shm_before
+    def nothing_runs(self):
+        """For when the command has ended: it waits for all that it has started, so none is left."""
+        assert not self.processes(), f"left by the command:\n{self.describe_processes()}"
+
+    def assert_nothing_left(self):
+        self.until_gone()
+        names = set(os.listdir("/dev/shm")) - self.shm_before
+        names = [name for name in names if not used_elsewhere(name)]
         assert not names, f"/dev/shm has new names: {sorted(names)}"
         left = []
         for folder, _, files in os.walk(self.temp):
@@ -405,7 +410,7 @@ class Daemon:
         asked = self.do("ps", "-o", "json")
         return asked.rc == 0 and asked.json()["daemon"]
 
-    def do(self, *arguments, seconds=60):
+    def do(self, *arguments, seconds=PATIENCE):
         return self.box.sluice(*arguments, env=self.env, seconds=seconds)
 
     def background(self, *arguments):
@@ -422,17 +427,17 @@ class Daemon:
     def state(self, name):
         return self.jobs().get(name, {}).get("state")
 
-    def until(self, condition, what, seconds=30):
+    def until(self, condition, what, seconds=PATIENCE):
         return self.running.until(condition, what, seconds)
 
-    def until_state(self, name, state, seconds=30):
+    def until_state(self, name, state, seconds=PATIENCE):
         self.until(lambda: self.state(name) == state, f"'{name}' that is {state}", seconds)
 
     def kill(self):
         self.running.kill()
         self.running.wait(10)
 
-    def stop(self, seconds=60):
+    def stop(self, seconds=PATIENCE):
         """Ends as systemd ends it; its result."""
         self.running.process.terminate()
         return self.running.wait(seconds)
@@ -458,14 +463,32 @@ def go_on(pid):
     os.kill(pid, signal.SIGCONT)
 
 
-def gone(pid, seconds=60):
-    """Waits until a process that is alive now has ended; its end is the event, not the time."""
-    fd = os.pidfd_open(pid)
+def gone(pid, seconds=PATIENCE):
+    """Waits until a process has ended; its end is the event, not the time."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
     try:
         ready, _, _ = select.select([fd], [], [], seconds * SLOW)
         assert ready, f"process {pid} is alive after {seconds * SLOW} s"
     finally:
         os.close(fd)
+
+
+def used_elsewhere(name):
+    """Whether a name in /dev/shm is another user's, or one that a living process has mapped. Asked
+    when no process of the test is left."""
+    path = f"/dev/shm/{name}"
+    try:
+        if os.stat(path).st_uid != os.getuid():
+            return True
+    except FileNotFoundError:
+        return True
+    for maps in glob.glob("/proc/[0-9]*/maps"):
+        if f" {path}" in text_of(maps):
+            return True
+    return False
 
 
 def marked_processes(mark, folder=None):
@@ -565,7 +588,7 @@ def text_of(path):
     try:
         with open(path, errors="replace") as file:
             return file.read()
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 

@@ -197,7 +197,7 @@ def kill_the_daemon(user, following):
     gone = user.do("stats", "alpha")
     assert gone.rc == 2 and "sluice-broker" in gone.err, gone  # how to start one
     assert following.wait(20).rc == 1, "who follows learns that the daemon has gone"
-    user.box.gone_within(30)
+    user.box.until_gone()
 
 
 def start_it_again(user, box):

@@ -366,7 +366,7 @@ def test_a_daemon_that_is_stopped_interrupts_and_goes_on(box):
     daemon.until_state("one", "running")
     time.sleep(1)
     daemon.end()
-    box.gone_within(5)
+    box.until_gone()
     daemon = Daemon(box)
     daemon.do("wait", "one").ok()
     report = read_json(box.path("runs/one/report.json"))

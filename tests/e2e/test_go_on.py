@@ -28,7 +28,7 @@ def unfinished(box, **changes):
     config = job(box, **changes)
     result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
     assert result.rc == 1, str(result)
-    box.gone_within(2)
+    box.until_gone()
     assert not os.path.exists(box.path("runs/job/report.json"))
     return config
 
@@ -141,7 +141,7 @@ def test_another_data_set_is_refused(box):
     config = small_job(box.path("a"), checkpoint={"every_updates": 2})
     result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
     assert result.rc == 1, str(result)
-    box.gone_within(2)
+    box.until_gone()
     refused(box, dict(config, dataset=box.path("b")), "dataset:", "not the data set", "digest")
     # The same one somewhere else is the same one.
     os.rename(box.path("a"), box.path("moved"))

@@ -278,7 +278,7 @@ def test_a_death_leaves_nothing(box, name):
     os.kill(p.process.pid, getattr(signal, name))
     result = p.wait()
     assert result.rc == (130 if name == "SIGINT" else -9), result
-    box.gone_within(10)
+    box.until_gone()
     assert os.listdir(folder) == []
 
 

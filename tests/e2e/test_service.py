@@ -74,4 +74,4 @@ def test_report_and_completion_know_the_daemons_jobs(box):
     assert offered.split("\t")[0] == "by-daemon", offered
     assert daemon.do("complete", "--", "pause", "by").ok().out == ""  # it is over
     daemon.kill()
-    box.gone_within(10)
+    box.until_gone()

@@ -535,7 +535,7 @@ def test_a_daemon_and_a_run_side_by_side(box):
         each.wait(10)
     daemon.kill()
     assert following.wait(10).rc == 1 and "has gone" in following.output()[1]
-    box.gone_within(20)
+    box.until_gone()
 
 
 @timeout(60)
@@ -615,7 +615,7 @@ def test_the_queue_moves_before_who_looks_on(box):
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
     daemon.kill()
     one_error(looking.wait(10), 1, "the daemon of .* has gone")
-    box.gone_within(20)
+    box.until_gone()
 
 
 @cases("ps", "stats", "stop", "pause", "resume", "wait", "logs", "submit", "run")

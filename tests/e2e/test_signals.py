@@ -44,7 +44,7 @@ def test_ctrl_c_stops_within_two_seconds_with_a_partial_report(box):
         assert value["schema"] == "sluice.report/1"
         assert len(value["epochs"]) >= 2
         assert value["batches"]["trained"] > 0
-    box.gone_within(0.2)
+    box.until_gone()
 
 
 def test_ctrl_c_while_it_starts(box):
@@ -62,7 +62,7 @@ def test_ctrl_c_while_it_starts(box):
         assert time.monotonic() - begin < 2 * SLOW, f"after {delay_ms} ms\n{result}"
         # Before the program has installed its handler, the signal itself ends it.
         assert result.rc in (130, -signal.SIGINT), f"after {delay_ms} ms\n{result}"
-        box.gone_within(0.5)
+        box.until_gone()
 
 
 def test_second_ctrl_c_kills(box):
@@ -78,7 +78,7 @@ def test_second_ctrl_c_kills(box):
     result = running.wait(10)
     assert time.monotonic() - begin < 1 * SLOW, str(result)
     assert result.rc == 130, str(result)
-    box.gone_within(1)
+    box.until_gone()
 
 
 def test_one_ctrl_c_is_enough_for_frozen_workers(box):
@@ -91,7 +91,7 @@ def test_one_ctrl_c_is_enough_for_frozen_workers(box):
     result = running.wait(10)
     assert time.monotonic() - begin < 2 * SLOW, str(result)
     assert result.rc == 130, str(result)
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 def test_sigterm_stops_cleanly(box):
@@ -100,7 +100,7 @@ def test_sigterm_stops_cleanly(box):
     result = running.wait(10)
     assert result.rc != 0, str(result)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 def test_closed_standard_output(box):
@@ -121,7 +121,7 @@ def test_closed_standard_output(box):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    box.gone_within(5)
+    box.until_gone()
 
 
 def test_kill_9_of_the_command_stops_the_job(box):
@@ -129,7 +129,7 @@ def test_kill_9_of_the_command_stops_the_job(box):
     running = start_training(box)
     running.kill()
     running.wait(5)
-    box.gone_within(3)
+    box.until_gone()
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
 
 
@@ -147,7 +147,7 @@ def test_a_hang_up_is_no_second_signal(box, by):
             time.sleep(0.05)
     else:
         running.kill()
-    box.gone_within(5)
+    box.until_gone()
     # What a worker is given to leave, before it is killed.
     assert time.monotonic() - begin > 0.9
     running.wait(5)
@@ -161,21 +161,21 @@ def test_kill_9_of_the_broker_takes_the_workers_with_it(box):
     (broker,) = box.processes("broker")
     os.kill(broker, signal.SIGKILL)
     begin = time.monotonic()
-    box.gone_within(1, "sampler")
-    box.gone_within(1, "trainer")
+    box.until_gone("sampler")
+    box.until_gone("trainer")
     result = running.wait(5)
     assert time.monotonic() - begin < 2 * SLOW, str(result)
     assert result.rc == 1, str(result)
     errors = result.errors()
     assert len(errors) == 1 and "broker" in errors[0], str(result)
-    box.gone_within(0.2)
+    box.until_gone()
 
 
 def test_kill_9_of_everything_at_once_leaves_nothing(box):
     running = start_training(box, allocation={"samplers": 2, "trainers": 2})
     box.kill_everything()
     running.wait(5)
-    box.gone_within(1)
+    box.until_gone()
 
 
 def test_workers_do_not_get_the_terminals_ctrl_c(box):

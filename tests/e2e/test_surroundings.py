@@ -78,7 +78,7 @@ def test_ctrl_c_on_a_terminal(box):
     assert terminal.wait() == 130, terminal.text[-2000:]
     assert time.monotonic() - begin < 2 * SLOW
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 def test_the_terminal_is_closed(box):
@@ -87,7 +87,7 @@ def test_the_terminal_is_closed(box):
     terminal = Terminal(box, "run", path)
     terminal.until(lambda t: t.text.count("epoch") > 5, "progress")
     os.close(terminal.fd)
-    box.gone_within(5)
+    box.until_gone()
     os.waitpid(terminal.pid, 0)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
 
@@ -146,7 +146,7 @@ def test_full_disk(box):
         subprocess.run(["umount", "-l", place], check=True)
     assert result.rc == 1, str(result)
     assert len(result.errors()) == 1 and "space" in result.errors()[0].lower(), str(result)
-    box.gone_within(0.5)
+    box.until_gone()
 
 
 def test_standard_output_is_full(box):

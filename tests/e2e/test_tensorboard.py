@@ -134,7 +134,7 @@ def test_whole_records_survive_a_kill_and_a_resumed_job_begins_another_file(box)
     config = small_job(box.shared_dataset("small"), **changes)
     result, _ = box.run(config, env={"SLUICE_FAILPOINT": "broker_report:1"})
     assert result.rc == 1, str(result)
-    box.gone_within(2)
+    box.until_gone()
     assert len(read_events(event_files(box)[0])) == 4
     box.run(dict(config, epochs=6))[0].ok()
     first, second = event_files(box)
