@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 
-from harness import SLOW, cases, not_under, read_json, small_job, timeout
+from harness import SLOW, cases, fingerprint, not_under, read_json, small_job, timeout
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
@@ -25,20 +25,6 @@ def resume_job(dataset, **changes):
             **changes,
         },
     )
-
-
-def fingerprint(report):
-    return {
-        "params_sha256": report["params_sha256"],
-        "samples_digest": report["samples_digest"],
-        "loss": [e["loss"] for e in report["epochs"]],
-        "val": [e["val_accuracy"] for e in report["epochs"]],
-        "edges": [e["sampled_edges"] for e in report["epochs"]],
-        "inputs": [e["input_nodes"] for e in report["epochs"]],
-        "best_epoch": report["best_epoch"],
-        "test": report["test_accuracy"],
-        "batches": [report["batches"][k] for k in ("scheduled", "trained")],
-    }
 
 
 def undisturbed(box, name, **changes):

@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from harness import cases, not_under, read_json, small_job, timeout
+from harness import cases, fingerprint, not_under, read_json, small_job, timeout
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
@@ -22,16 +22,6 @@ def crash_job(dataset, **changes):
             **changes,
         },
     )
-
-
-def fingerprint(report):
-    return {
-        "params_sha256": report["params_sha256"],
-        "samples_digest": report["samples_digest"],
-        "val": [e["val_accuracy"] for e in report["epochs"]],
-        "test": report["test_accuracy"],
-        "edges": [e["sampled_edges"] for e in report["epochs"]],
-    }
 
 
 def undisturbed(box, name="crash", **changes):
@@ -58,9 +48,6 @@ def log_text(box, output="runs/job"):
 
 def survived(box, result, report, wanted):
     result.ok()
-    assert report["status"] == "done"
-    batches = report["batches"]
-    assert batches["trained"] == batches["scheduled"] == EPOCHS * BATCHES, batches
     assert fingerprint(report) == wanted
 
 

@@ -524,6 +524,27 @@ def read_json(path):
             raise AssertionError(f"{path} is not JSON: {error}") from None
 
 
+def accuracies(report):
+    return [e["val_accuracy"] for e in report["epochs"]] + [report["test_accuracy"]]
+
+
+def fingerprint(report):
+    """What a finished run comes to: the same, whoever worked, died and went on for it."""
+    batches, epochs = report["batches"], report["epochs"]
+    assert report["status"] == "done", report["status"]
+    assert batches["trained"] == batches["scheduled"], batches
+    return {
+        "params_sha256": report["params_sha256"],
+        "samples_digest": report["samples_digest"],
+        "loss": [e["loss"] for e in epochs],
+        "accuracy": accuracies(report),
+        "best_epoch": report["best_epoch"],
+        "edges": [e["sampled_edges"] for e in epochs],
+        "inputs": [e["input_nodes"] for e in epochs],
+        "batches": batches["scheduled"],
+    }
+
+
 # ---- data sets ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,8 @@ import os
 import shutil
 import re
 
-from harness import BIN, CORES, Skip, cases, not_under, small_job, timeout
+from harness import (BIN, CORES, Skip, accuracies, cases, fingerprint, not_under, small_job,
+                     timeout)
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -53,19 +54,6 @@ def trainer_log(box, number=0):
         return file.read()
 
 
-def accuracies(report):
-    return [e["val_accuracy"] for e in report["epochs"]] + [report["test_accuracy"]]
-
-
-def results(report):
-    return {
-        "params_sha256": report["params_sha256"],
-        "samples_digest": report["samples_digest"],
-        "accuracy": accuracies(report),
-        "loss": [e["loss"] for e in report["epochs"]],
-    }
-
-
 def on_cores(box, name, **changes):
     """The report of the same job with all workers on cores."""
 
@@ -85,7 +73,7 @@ def undisturbed(box, name="plain", **changes):
         job = gpu_job(box, [CPU, gpu()], output="runs/undisturbed", **changes)
         result, report = run(box, job)
         result.ok()
-        return results(report)
+        return fingerprint(report)
 
     return box.shared_value(f"gpu-undisturbed-{name}", compute)
 
@@ -129,7 +117,7 @@ def test_two_gpus_train_what_one_does(box, per_update):
     job = gpu_job(box, [CPU, gpu(0), gpu(1)], allocation=split, **changes)
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
     result.ok()
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
 @timeout(120)
@@ -140,7 +128,7 @@ def test_killed_trainer_is_replaced(box, point):
     job = gpu_job(box, [CPU, gpu()])
     result, report = run(box, job, SLUICE_FAILPOINT=point)
     result.ok()
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
@@ -154,7 +142,7 @@ def test_trainer_of_a_faulting_gpu_is_replaced(box):
         shutil.rmtree(box.path("runs/job"), ignore_errors=True)
         result, report = run(box, gpu_job(box, [CPU, gpu()]), fail=f"sync:{waits}")
         result.ok()
-        assert results(report) == wanted, (results(report), wanted)
+        assert fingerprint(report) == wanted, (fingerprint(report), wanted)
         assert len(report["restarts"]) >= 1, report["restarts"]
         assert "GPU 0" in trainer_log(box), trainer_log(box)
         if report["batches"]["retrained"] >= 1:
@@ -176,7 +164,7 @@ def test_memory_that_can_not_be_pinned_is_copied(box):
     wanted = undisturbed(box)
     result, report = run(box, gpu_job(box, [CPU, gpu()]), fail="noregister")
     result.ok()
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
     warnings = re.findall(r"the arena can not be pinned", trainer_log(box))
     assert len(warnings) == 1, trainer_log(box)
 
@@ -199,7 +187,7 @@ def test_streams_that_run_late_change_nothing(box):
     job = gpu_job(box, [CPU, gpu()])
     result, report = run(box, job, SLUICE_SIMT_SEED="7")
     result.ok()
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
 @timeout(120)
@@ -209,7 +197,7 @@ def test_one_gpu_samples_and_trains(box):
     result, report = run(box, job)
     result.ok()
     wanted = undisturbed(box)
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
 @timeout(120)

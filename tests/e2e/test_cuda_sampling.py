@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 
-from harness import cases, not_under, planted, timeout, write_dataset
-from test_cuda import CPU, SANITIZED, gpu, gpu_job, results, run
+from harness import cases, fingerprint, not_under, planted, timeout, write_dataset
+from test_cuda import CPU, SANITIZED, gpu, gpu_job, run
 
 KINDS = {
     "khop": {},
@@ -59,7 +59,7 @@ def test_a_gpu_draws_what_cores_do(box, name):
     wanted = on_cores(box, name)
     result, report = run(box, weighted_job(box, [gpu(), CPU], **KINDS[name]))
     result.ok()
-    assert results(report) == results(wanted), (results(report), results(wanted))
+    assert fingerprint(report) == fingerprint(wanted), (fingerprint(report), fingerprint(wanted))
     for found, expected in zip(report["epochs"], wanted["epochs"]):
         for key in ("sampled_edges", "input_nodes"):
             assert found[key] == expected[key], (found, expected)
@@ -72,7 +72,7 @@ def test_two_gpus_draw_what_one_does(box):
     job = weighted_job(box, [gpu(0), gpu(1), CPU], allocation=split)
     result, report = run(box, job, SLUICE_SIMT_DEVICES="2")
     result.ok()
-    assert results(report) == results(on_cores(box, "khop"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
 
 
 @timeout(120)
@@ -82,7 +82,7 @@ def test_killed_sampler_is_replaced(box, point):
     job = weighted_job(box, [gpu(), CPU], **KINDS["degree"])
     result, report = run(box, job, SLUICE_FAILPOINT=point)
     result.ok()
-    assert results(report) == results(on_cores(box, "degree"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "degree"))
     assert len(report["restarts"]) == 1, report["restarts"]
 
 
@@ -91,7 +91,7 @@ def test_killed_sampler_is_replaced(box, point):
 def test_sampler_of_a_faulting_gpu_is_replaced(box):
     result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="sync:40")
     result.ok()
-    assert results(report) == results(on_cores(box, "khop"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
     assert report["batches"]["resampled"] >= 1, report["batches"]
 
 
@@ -100,6 +100,6 @@ def test_sampler_of_a_faulting_gpu_is_replaced(box):
 def test_memory_that_can_not_be_pinned_is_copied(box):
     result, report = run(box, weighted_job(box, [gpu(), CPU]), fail="noregister")
     result.ok()
-    assert results(report) == results(on_cores(box, "khop"))
+    assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
     with open(box.path("runs", "job", "log", "sampler-0.log")) as file:
         assert "the arena can not be pinned" in file.read()

@@ -8,9 +8,8 @@ once.
 import os
 import signal
 
-from harness import cases, not_under, read_json, timeout
-from test_cuda import (CPU, PLUGIN, SANITIZED, accuracies, gpu, gpu_job, results, run, trainer_log,
-                       undisturbed)
+from harness import accuracies, cases, fingerprint, not_under, read_json, timeout
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, undisturbed
 
 SMALL = {"sampler.batch_size": 16}  # 13 batches an epoch
 NORMED = {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 1.0}
@@ -54,7 +53,7 @@ def assert_near(report, wanted):
 def test_one_trainer_makes_the_board_s_bits(box, per_update, changes):
     report = train(box, 1, per_update=per_update, **changes)
     wanted = board(box, per_update, **changes)
-    assert results(report) == wanted, (results(report), wanted)
+    assert fingerprint(report) == wanted, (fingerprint(report), wanted)
 
 
 @timeout(180)
@@ -64,7 +63,7 @@ def test_bits_depend_on_the_number_of_trainers(box, trainers):
     first = train(box, trainers)
     assert_near(first, board(box))
     again = train(box, trainers, output="runs/again")
-    assert results(again) == results(first), (results(again), results(first))
+    assert fingerprint(again) == fingerprint(first), (fingerprint(again), fingerprint(first))
 
 
 @timeout(120)
@@ -72,7 +71,7 @@ def test_bits_depend_on_the_number_of_trainers(box, trainers):
 def test_streams_that_run_late_change_nothing(box):
     first = train(box, 2, **NORMED)
     late = train(box, 2, output="runs/late", SLUICE_SIMT_SEED="7", **NORMED)
-    assert results(late) == results(first), (results(late), results(first))
+    assert fingerprint(late) == fingerprint(first), (fingerprint(late), fingerprint(first))
 
 
 @timeout(120)
@@ -84,7 +83,7 @@ def test_a_trainer_may_die_anywhere(box, point, trainers):
     report = train(box, trainers, SLUICE_FAILPOINT=point)
     assert len(report["restarts"]) == 1, report["restarts"]
     if trainers == 1:
-        assert results(report) == board(box), (results(report), board(box))
+        assert fingerprint(report) == board(box), (fingerprint(report), board(box))
     assert_near(report, board(box))
 
 

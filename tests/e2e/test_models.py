@@ -17,6 +17,7 @@ from harness import (
     SHARED_DATA,
     Skip,
     cases,
+    fingerprint,
     metadata_of,
     not_under,
     planted,
@@ -205,15 +206,6 @@ def test_layer_by_layer_or_by_mini_batches(box, name):
 
 
 # ---- bits ---------------------------------------------------------------------------------------
-
-
-def fingerprint(report):
-    return {
-        "params_sha256": report["params_sha256"],
-        "samples_digest": report["samples_digest"],
-        "accuracy": [e["val_accuracy"] for e in report["epochs"]] + [report["test_accuracy"]],
-        "loss": [round(e["loss"], 6) for e in report["epochs"]],
-    }
 
 
 @timeout(120)

@@ -10,6 +10,7 @@ import numpy as np
 from harness import (
     cases,
     cpu_devices,
+    fingerprint,
     not_under,
     read_json,
     small_job,
@@ -33,18 +34,6 @@ def job(box, /, **changes):
             **changes,
         },
     )
-
-
-def fingerprint(report):
-    batches = report["batches"]
-    assert report["status"] == "done"
-    assert batches["trained"] == batches["scheduled"], batches
-    return {
-        "params_sha256": report["params_sha256"],
-        "samples_digest": report["samples_digest"],
-        "val": [e["val_accuracy"] for e in report["epochs"]],
-        "test": report["test_accuracy"],
-    }
 
 
 def reference(box):
@@ -353,7 +342,7 @@ def test_sampling_algorithms(box, kind):
         result.ok()
         found.append(fingerprint(report))
     assert found[0] == found[1]
-    assert found[0]["test"] > 0.6, found[0]
+    assert found[0]["accuracy"][-1] > 0.6, found[0]
 
 
 # ---- async updates ------------------------------------------------------------------------------
@@ -371,7 +360,7 @@ def test_async_updates(box, staleness, samplers, trainers):
     result, report = box.run(config)
     result.ok()
     found = fingerprint(report)
-    assert found["test"] > 0.6, found
+    assert found["accuracy"][-1] > 0.6, found
     for e in report["epochs"]:
         assert e["updates"]["staleness_max"] <= staleness, e["updates"]
     assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
