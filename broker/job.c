@@ -160,8 +160,9 @@ static void note_death_at_the_end(struct sl_job *job, const struct sl_member *m,
     const struct sl_reclaimed nothing = {0};
     d->held[0] = '\0';
     if (m->dismissed)
-        return;
-    if (death->signal)
+        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) had %u ms to leave and was killed",
+                        m->name, (int)m->pid, m->patience_ms);
+    else if (death->signal)
         note_death(job, m, d, &nothing);
     else if (death->exit_status != 0)
         sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, d->cause);

@@ -209,6 +209,7 @@ static int run_private(const struct options *o, int *status)
     SL_TRY(parse_number("--token", o->token, UINT64_MAX, &token));
     SL_TRY(parse_number("--config-fd", o->config_fd, INT32_MAX, &fd));
     SL_TRY(sl_failpoint_init());
+    SL_FAILPOINT(BROKER_START);
     // A client of the job's like any other; it connects once the job has bound.
     const struct sl_http_options page = {
         .listen = o->daemon.http,

@@ -423,6 +423,7 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
     for (uint32_t i = 0; i < crew->n; i++) {
         struct sl_member *m = &crew->members[i];
         uv_timer_stop(&m->respawn);
+        m->patience_ms = m->attached ? patience_ms : 0;
         // Nothing that it holds is of any use yet, and it may not listen for a while.
         if (!m->attached)
             dismiss(m);

@@ -67,6 +67,7 @@ struct sl_member {
     uint32_t starts;
     uint32_t deaths_in_row; // without any work in between
     uint32_t backoff_ms;    // before the replacement that is due
+    uint32_t patience_ms;   // it was given to leave when the crew was stopped
     uint64_t peak_rss_bytes;
     struct sl_stream log;
 

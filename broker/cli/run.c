@@ -36,6 +36,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/ipc/bus.h"
 
 enum {
@@ -277,6 +278,7 @@ static int run_job(struct run *r)
 {
     struct sl_death death;
     sigset_t caught, before;
+    SL_FAILPOINT(RUN_CHECKED);
     stop_signals(&caught);
     sigprocmask(SIG_BLOCK, &caught, &before);
     r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -294,6 +296,7 @@ static int run_job(struct run *r)
         .http_token_file = r->http_token,
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
+    SL_FAILPOINT(RUN_LAUNCHED);
     sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->bus);
     if (rc < 0) {

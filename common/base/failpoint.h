@@ -40,6 +40,9 @@
     X(STANDBY_ASLEEP, "standby_asleep", "standby trainer: about to fall asleep")                   \
     X(STANDBY_WOKEN, "standby_woken", "standby trainer: switched on, nothing claimed")             \
     X(TRAINER_INFER, "trainer_infer", "trainer: in the middle of a chunk of inference")            \
+    X(RUN_CHECKED, "run_checked", "sluice run: job checked, nothing started, signals not caught")  \
+    X(RUN_LAUNCHED, "run_launched", "sluice run: broker launched, not yet connected to it")        \
+    X(BROKER_START, "broker_start", "broker: before it reads its job")                             \
     X(BROKER_SCALE, "broker_scale", "broker: in the middle of a change of the split")              \
     X(BROKER_PHASE, "broker_phase", "broker: about to open a phase")                               \
     X(BROKER_CHECKPOINT, "broker_checkpoint", "broker: checkpoint half written, still hidden")     \
