@@ -76,9 +76,10 @@ def test_streams_that_run_late_change_nothing(box):
 
 @timeout(120)
 @not_under("address", SANITIZED)
-@cases(*[(point, n) for n in (1, 2) for point in
-         ("trainer_claimed:5", "trainer_held:6", "trainer_reduce:3", "trainer_reduced:3",
-          "trainer_written:3", "trainer_counted:3", "trainer_done:7", "trainer_apply:3")])
+@cases(*[(point, n) for n in (1, 2) for point in ("trainer_claimed:5", "trainer_done:7",
+                                                  "trainer_apply:3")],
+       *[(point, 2) for point in ("trainer_held:6", "trainer_reduce:3", "trainer_reduced:3",
+                                  "trainer_written:3", "trainer_counted:3")])
 def test_a_trainer_may_die_anywhere(box, point, trainers):
     report = train(box, trainers, SLUICE_FAILPOINT=point)
     assert len(report["restarts"]) == 1, report["restarts"]

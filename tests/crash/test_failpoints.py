@@ -1,0 +1,136 @@
+"""A process is killed at every failpoint, and what comes of its job is what comes of it in peace.
+
+The points are those of the source: a new one fails here until it is in a job that reaches it.
+"""
+
+import os
+import re
+import signal
+
+from harness import ROOT, Daemon, cases, fingerprint, not_under, read_json, timeout
+from test_cuda import SANITIZED
+from test_exchange import board, train
+from test_workers import crash_job, survived, undisturbed
+
+with open(os.path.join(ROOT, "common", "base", "failpoint.h")) as file:
+    POINTS = re.findall(r'^ +X\(\w+, "(\w+)"', file.read(), re.M)
+
+# Summed from GPU to GPU.
+GROUP = [f"trainer_{at}" for at in ("held", "reduce", "reduced", "written", "counted")]
+PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
+ASYNC = {"updates": {"mode": "async", "staleness": 2}}
+STANDBY = {
+    "allocation": {"samplers": 1, "trainers": 1, "switching": True},
+    "throttle": {"train": 0.02, "standby": 0.02},
+}
+CHECKPOINTS = {"checkpoint": {"every_updates": 4}}
+# What a job must have to get to a point.
+NEEDS = {
+    "sampler_marked": PRESC,
+    "trainer_cache": PRESC,
+    "trainer_joined": ASYNC,
+    "trainer_offered": ASYNC,
+    "standby_asleep": STANDBY,
+    "standby_woken": STANDBY,
+    "broker_scale": {"schedule": [{"epoch": 1, "samplers": 1, "trainers": 3}]},
+    "broker_checkpoint": CHECKPOINTS,
+    "broker_checkpoint_named": CHECKPOINTS,
+}
+# In the middle of an epoch where a job gets there often, and what must be done again then.
+LATER = {
+    "sampler_claimed": (5, "resampled"),
+    "sampler_allocated": (5, "resampled"),
+    "sampler_drawn": (5, "resampled"),
+    "sampler_published": (5, None),
+    "trainer_claimed": (5, "retrained"),
+    "trainer_extracted": (5, "retrained"),
+    "trainer_gradient": (5, "retrained"),
+    "trainer_done": (5, None),
+    "trainer_apply": (3, None),
+    "trainer_flipped": (3, None),
+    "trainer_infer": (2, None),
+    "broker_phase": (4, None),
+    "broker_checkpoint": (2, None),
+    "broker_checkpoint_named": (2, None),
+}
+
+
+def roles(*wanted):
+    return [p for p in POINTS if p.split("_")[0] in wanted and p not in GROUP]
+
+
+def test_the_points_are_what_the_program_lists(box):
+    listed = box.sluice("doctor", "--failpoints", "-o", "json").ok().json()
+    assert [name for name in listed if name != "schema"] == POINTS, listed
+    tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon") + GROUP
+    assert sorted(tested) == sorted(POINTS), set(POINTS) ^ set(tested)
+
+
+def killed_at(point):
+    return {"SLUICE_FAILPOINT": f"{point}:{LATER.get(point, (1,))[0]}"}
+
+
+def assert_died_once(report, point):
+    (death,) = report["restarts"]
+    role = "sampler" if point.startswith("sampler") else "trainer"
+    assert death["worker"].startswith(role) and "SIGKILL" in death["cause"], death
+    again = LATER.get(point, (1, None))[1]
+    assert not again or report["batches"][again] >= 1, report["batches"]
+
+
+@cases(*roles("sampler", "trainer", "standby"))
+def test_a_worker_dies_at(box, point):
+    needs = NEEDS.get(point, {})
+    result, report = box.run(
+        crash_job(box.shared_dataset("small"), **needs), env=killed_at(point)
+    )
+    if needs is ASYNC:  # what is trained depends on who came first, what is drawn does not
+        result.ok()
+        found, wanted = fingerprint(report), undisturbed(box)
+        for key in ("samples_digest", "edges", "batches"):
+            assert found[key] == wanted[key], (key, found, wanted)
+    else:
+        survived(box, result, report, undisturbed(box))
+    assert_died_once(report, point)
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(*GROUP)
+def test_a_trainer_of_a_group_dies_at(box, point):
+    report = train(box, 1, SLUICE_FAILPOINT=f"{point}:3")
+    assert fingerprint(report) == board(box)
+    assert_died_once(report, point)
+
+
+@cases(*roles("broker", "run"))
+def test_a_command_or_its_broker_dies_at(box, point):
+    """The same command does it, or goes on with what was done."""
+    config = crash_job(box.shared_dataset("small"), **NEEDS.get(point, {}))
+    result, _ = box.run(config, env=killed_at(point))
+    if point.startswith("run"):
+        assert result.rc == -signal.SIGKILL, str(result)
+    else:
+        assert result.rc == 1, str(result)
+        (error,) = result.errors()
+        assert "the broker was killed by SIGKILL" in error, error
+    box.until_gone()
+    # Under its final name a file is whole or absent.
+    for path in (box.path("runs/job/report.json"), box.path("job.report.json")):
+        if os.path.exists(path):
+            read_json(path)
+    survived(box, *box.run(config), undisturbed(box))
+
+
+@cases(*roles("daemon"))
+def test_a_daemon_dies_at(box, point):
+    daemon = Daemon(box, env=killed_at(point))
+    path = box.job(crash_job(box.shared_dataset("small"), name="one"))
+    daemon.do("submit", path, "--detach")  # it may not be answered
+    result = daemon.running.wait()
+    assert result.rc == -signal.SIGKILL, str(result)
+    daemon.env.pop("SLUICE_FAILPOINT")
+    daemon.start()
+    daemon.do("wait", "one").ok()
+    assert fingerprint(read_json(box.path("runs/job/report.json"))) == undisturbed(box)
+    daemon.stop().ok()
