@@ -18,6 +18,7 @@ import time
 
 import harness
 
+BAR = re.compile(r"epoch +\d+/\d+ \[")
 SEQUENCE = re.compile(r"\x1b(?:\[([?>]?)([\d;]*)([@-~])|[()*+].|[=>78DEHMc])")
 
 
@@ -136,6 +137,8 @@ class Grid:
 
 
 class Terminal:
+    """A command of sluice on a terminal of its own; `raw`: all that it has written there."""
+
     def __init__(self, box, *arguments, columns=80, rows=24, term="vt100", env=None):
         self.box = box
         self.master, self.slave = pty.openpty()
@@ -162,7 +165,7 @@ class Terminal:
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, size)
 
-    def resize(self, columns, rows):
+    def resize(self, columns, rows=24):
         self.read()
         self.grid.resize(columns, rows)
         self.set_size(columns, rows)
@@ -185,19 +188,26 @@ class Terminal:
         self.read()
         return "\n".join("".join(row).rstrip() for row in self.grid.cells)
 
-    def until(self, words, seconds=10):
+    def bars(self):
+        """Bars of progress that have been drawn, one over the other, without their colours."""
+        plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", self.raw)
+        return [part for part in re.split(r"[\r\n]+", plain) if BAR.match(part)]
+
+    def until(self, words, seconds=60):
         """Waits until the screen has these words (or condition(screen) holds); the screen."""
         condition = words if callable(words) else lambda screen: words in screen
         end = time.monotonic() + seconds * harness.SLOW
         while not condition(self.screen()):
             if time.monotonic() > end or self.process.poll() is not None:
                 state = f"exit status {self.process.poll()}"
-                raise AssertionError(f"no {words!r} on the screen ({state}):\n{self.screen()}")
+                raise AssertionError(
+                    f"no {words!r} on the screen ({state}):\n{self.screen()}\n{self.raw[-3000:]!r}"
+                )
             self.read(0.05)
         self.read(0.05)  # the rest of a picture that was only half there
         return self.screen()
 
-    def wait(self, seconds=10):
+    def wait(self, seconds=60):
         """The exit status of a program that ends by itself."""
         end = time.monotonic() + seconds * harness.SLOW
         while self.process.poll() is None:
@@ -214,6 +224,10 @@ class Terminal:
         assert not self.grid.alternate, "the terminal shows the other screen"
         assert self.grid.cursor, "the cursor is hidden"
 
-    def close(self):
+    def hang_up(self):
+        """The window is closed: the kernel sends SIGHUP."""
         os.close(self.master)
+
+    def close(self):
+        self.hang_up()
         os.close(self.slave)

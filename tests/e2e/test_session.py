@@ -1,22 +1,18 @@
 """The commands that talk to a job: one of `sluice run`, found by its process; then a daemon's."""
 
 import csv
-import fcntl
 import io
 import json
 import os
-import pty
 import re
-import select
 import signal
 import socket
-import struct
 import subprocess
-import termios
 import time
 import urllib.request
 
 from harness import BIN, CORES, SLOW, Daemon, cases, json_lines, read_json, small_job, timeout
+from terminal import Terminal
 
 CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
 
@@ -285,80 +281,37 @@ def test_output_that_can_not_be_written(box):
         assert shell.returncode == 1 and "could not be written" in shell.stderr, (command, shell)
 
 
-class Terminal:
-    """A command on a terminal of its own."""
-
-    def __init__(self, box, columns, *arguments, env=None):
-        self.text = ""
-        variables = box.environment({"TERM": "xterm", **(env or {})})
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(box.folder)
-            # The size is there before the command looks.
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            os.execve(os.path.join(BIN, "sluice"), ["sluice", *map(str, arguments)], variables)
-
-    def resize(self, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def read(self):
-        while select.select([self.fd], [], [], 0.05)[0]:
-            try:
-                self.text += os.read(self.fd, 1 << 16).decode()
-            except OSError:  # closed: it has ended
-                break
-        return self.text
-
-    def until(self, condition, seconds=20):
-        end = time.monotonic() + seconds * SLOW
-        while not condition(self.read()):
-            assert time.monotonic() < end, self.text
-
-    def wait(self):
-        while True:
-            self.read()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self.fd)
-                return os.waitstatus_to_exitcode(status)
-
-    def bars(self):
-        """What has been drawn over itself, without its colours."""
-        plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", self.text)
-        parts = re.split(r"[\r\n]+", plain)
-        return [part for part in parts if re.match(r"epoch +\d+/\d+ \[", part)]
-
-
 @timeout(90)
 def test_a_bar_that_fits_the_terminal(box):
     path = job(box, "bar")
-    terminal = Terminal(box, 80, "run", path)
+    terminal = Terminal(box, "run", path, term="xterm")
     narrow = r"epoch    \d/1000 \[#*-*\] .*/s  loss [\d.]+  val [\d.]+  .* left$"
     terminal.until(lambda _: any(re.match(narrow, bar) for bar in terminal.bars()))
     assert all(len(bar) < 80 for bar in terminal.bars()), terminal.bars()
-    assert "\x1b[32m" in terminal.text
+    assert "\x1b[32m" in terminal.raw
     terminal.resize(140)
     wide = (
         r"epoch    \d/1000 \[[#-]{24}\] +\d+ %  .* batches/s  loss .*  accuracy .* ready  .* left$"
     )
     terminal.until(lambda _: any(re.match(wide, bar) for bar in terminal.bars()))
-    os.kill(terminal.pid, signal.SIGINT)
+    terminal.signal(signal.SIGINT)
     assert terminal.wait() == 130
-    assert terminal.text.endswith("runs/bar\r\n"), terminal.text[-300:]
-    for name, env in (("mono", {"NO_COLOR": "1"}), ("dumb", {"TERM": "dumb"})):
-        terminal = Terminal(box, 100, "run", job(box, name), env=env)
-        terminal.until(lambda text: re.search(r"epoch +2/1000 +loss", text))
-        os.kill(terminal.pid, signal.SIGINT)
+    assert terminal.raw.endswith("runs/bar\r\n"), terminal.raw[-300:]
+    plain = {"mono": {"term": "xterm", "env": {"NO_COLOR": "1"}}, "dumb": {"term": "dumb"}}
+    for name, how in plain.items():
+        terminal = Terminal(box, "run", job(box, name), columns=100, **how)
+        terminal.until(lambda _: re.search(r"epoch +2/1000 +loss", terminal.raw))
+        terminal.signal(signal.SIGINT)
         assert terminal.wait() == 130
-        assert "\x1b[3" not in terminal.text and bool(terminal.bars()) == (name == "mono")
+        assert "\x1b[3" not in terminal.raw and bool(terminal.bars()) == (name == "mono")
 
 
 @timeout(90)
 def test_lines_fit_a_narrow_terminal(box):
     running = start_run(box, "narrow")
-    terminal = Terminal(box, 60, "stats", "narrow", "-n", "3")
+    terminal = Terminal(box, "stats", "narrow", "-n", "3", columns=60)
     assert terminal.wait() == 0
-    lines = terminal.text.replace("\r", "").splitlines()
+    lines = terminal.raw.replace("\r", "").splitlines()
     head = [line for line in lines if line.startswith("narrow  epoch ")]
     assert len(head) == 3 and "  loss " in head[-1], lines
     assert all(len(line) <= 60 and not line.endswith("accurac") for line in lines), lines
@@ -373,9 +326,9 @@ def test_the_list_on_a_narrow_terminal(box):
     daemon = Daemon(box)
     for name in ("first", "second"):
         daemon.do("submit", job(box, name), "-d").ok()
-    terminal = Terminal(box, 80, "ps", env=daemon.env)
+    terminal = Terminal(box, "ps", env=daemon.env)
     assert terminal.wait() == 0
-    text = terminal.text.replace("\r", "")
+    text = terminal.raw.replace("\r", "")
     waits = r"^ *2 +second +queued.*\n     number 1 in the queue: waits for core"
     assert re.search(waits, text, re.M), text
     assert "'first' has" in " ".join(text.split()) and max(map(len, text.splitlines())) <= 80, text

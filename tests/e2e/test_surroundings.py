@@ -1,61 +1,13 @@
 """Terminals, other jobs, odd paths, full disks: a job in the world it runs in."""
 
-import fcntl
 import os
-import pty
 import shutil
 import signal
-import struct
 import subprocess
-import termios
 import time
 
 from harness import BIN, SLOW, Skip, read_json, small_job
-
-
-class Terminal:
-    """A command on a terminal of its own, whose keys reach it as a person's do."""
-
-    def __init__(self, box, *arguments):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(box.folder)
-            env = dict(box.environment(), TERM="xterm")
-            os.execve(os.path.join(BIN, "sluice"), ["sluice", *map(str, arguments)], env)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        os.set_blocking(self.fd, False)
-        self.text = ""
-
-    def read(self):
-        try:
-            while True:
-                piece = os.read(self.fd, 65536)
-                if not piece:
-                    return
-                self.text += piece.decode(errors="replace")
-        except (BlockingIOError, OSError):
-            return
-
-    def until(self, condition, what, seconds=30):
-        end = time.monotonic() + seconds * SLOW
-        while not condition(self):
-            assert time.monotonic() < end, f"no {what}\n{self.text[-3000:]!r}"
-            time.sleep(0.01)
-            self.read()
-
-    def press(self, key):
-        os.write(self.fd, key)
-
-    def wait(self, seconds=10):
-        end = time.monotonic() + seconds * SLOW
-        while True:
-            self.read()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.read()
-                return os.waitstatus_to_exitcode(status)
-            assert time.monotonic() < end, f"it does not end\n{self.text[-3000:]!r}"
-            time.sleep(0.01)
+from terminal import Terminal
 
 
 def test_a_bar_is_redrawn_on_a_terminal(box):
@@ -63,19 +15,19 @@ def test_a_bar_is_redrawn_on_a_terminal(box):
     dataset = box.shared_dataset("small")
     path = box.job(small_job(dataset, epochs=1000, throttle={"train": 0.1, "standby": 0.1}))
     terminal = Terminal(box, "run", path)
-    terminal.until(lambda t: "\r" in t.text.replace("\r\n", "\n"), "bar that is redrawn")
-    terminal.until(lambda t: "loss" in t.text, "line of an epoch")
-    terminal.press(b"\x03")
-    assert terminal.wait() == 130, terminal.text[-2000:]
+    terminal.until(lambda _: "\r" in terminal.raw.replace("\r\n", "\n"))
+    terminal.until(lambda _: "loss" in terminal.raw)
+    terminal.press("\x03")
+    assert terminal.wait() == 130, terminal.raw[-2000:]
 
 
 def test_ctrl_c_on_a_terminal(box):
     path = box.job(small_job(box.shared_dataset("small"), epochs=1000000))
     terminal = Terminal(box, "run", path)
-    terminal.until(lambda t: t.text.count("epoch") > 5, "progress")
+    terminal.until(lambda _: terminal.raw.count("epoch") > 5)
     begin = time.monotonic()
-    terminal.press(b"\x03")
-    assert terminal.wait() == 130, terminal.text[-2000:]
+    terminal.press("\x03")
+    assert terminal.wait() == 130, terminal.raw[-2000:]
     assert time.monotonic() - begin < 2 * SLOW
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
     box.until_gone()
@@ -85,10 +37,10 @@ def test_the_terminal_is_closed(box):
     """A hang-up stops the job as Ctrl-C does."""
     path = box.job(small_job(box.shared_dataset("small"), epochs=1000000))
     terminal = Terminal(box, "run", path)
-    terminal.until(lambda t: t.text.count("epoch") > 5, "progress")
-    os.close(terminal.fd)
+    terminal.until(lambda _: terminal.raw.count("epoch") > 5)
+    terminal.hang_up()
+    terminal.process.wait(60)
     box.until_gone()
-    os.waitpid(terminal.pid, 0)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
 
 
