@@ -430,12 +430,14 @@ class Daemon:
     def until(self, condition, what, seconds=PATIENCE):
         return self.running.until(condition, what, seconds)
 
-    def until_state(self, name, state, seconds=PATIENCE):
-        self.until(lambda: self.state(name) == state, f"'{name}' that is {state}", seconds)
+    def until_state(self, name, *states, seconds=PATIENCE):
+        """What is told of the job, once it is in one of these states."""
+        self.until(lambda: self.state(name) in states, f"'{name}' that is {states}", seconds)
+        return self.jobs()[name]
 
     def kill(self):
         self.running.kill()
-        self.running.wait(10)
+        self.running.wait()
 
     def stop(self, seconds=PATIENCE):
         """Ends as systemd ends it; its result."""

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 
+import harness
 from harness import BIN, CORES, SLOW, Skip, cases, not_under, read_json, small_job, timeout
 
 try:
@@ -42,23 +43,11 @@ def envelope(body, protocol=PROTOCOL, content=b""):
 LIST, SUBSCRIBE, REFUSED, ANSWER = 19, 8, 15, 17
 
 
-class Daemon:
-    def __init__(self, box, *arguments, wait=True):
-        self.box, self.folder = box, box.path("rt")
-        self.env = {"SLUICE_RUNTIME_DIR": self.folder}
-        self.running = box.start(*arguments, program="sluice-broker", env=self.env)
-        if wait:
-            self.running.until(lambda: self.do("ps", "-o", "json").json()["daemon"], "the daemon")
-
-    def do(self, *arguments, seconds=60):
-        return self.box.sluice(*arguments, env=self.env, seconds=seconds)
-
-    def start(self, *arguments):
-        return self.box.start(*arguments, env=self.env)
+class Daemon(harness.Daemon):
+    """With short words for what these tests do all the time."""
 
     def job(self, name):
-        jobs = self.do("ps", "--all", "-o", "json").ok().json()["jobs"]
-        return next(job for job in jobs if job["name"] == name)
+        return self.jobs()[name]
 
     def submit(self, name="one", **changes):
         box = self.box
@@ -70,13 +59,8 @@ class Daemon:
         path = box.job(config, f"{name}.json")
         return self.do("submit", path, "--detach", "-o", "json")
 
-    def until_state(self, name, *states, seconds=60):
-        self.running.until(lambda: self.job(name)["state"] in states, f"{name} {states}", seconds)
-        return self.job(name)
-
     def end(self):
-        self.running.process.send_signal(signal.SIGTERM)
-        return self.running.wait(30).ok()
+        return self.stop().ok()
 
     def endpoint(self, name="control.sock"):
         return f"ipc://{self.folder}/{name}"
@@ -122,7 +106,7 @@ def test_submit_without_a_daemon(box):
 
 def test_a_second_daemon_on_the_same_directory(box):
     first = Daemon(box)
-    second = Daemon(box, wait=False).running.wait(10)
+    second = box.start("--runtime-dir", box.path("rt"), program="sluice-broker").wait()
     assert second.rc == 2 and str(first.running.process.pid) in second.err, second
     first.do("ps").ok()
     first.end()
@@ -141,7 +125,7 @@ def test_a_stale_runtime_directory(box):
 def test_a_directory_that_others_may_enter(box):
     os.makedirs(box.path("rt"), mode=0o755)
     os.chmod(box.path("rt"), 0o755)
-    result = Daemon(box, wait=False).running.wait(10)
+    result = box.start("--runtime-dir", box.path("rt"), program="sluice-broker").wait()
     assert result.rc == 2 and "0700" in result.err, result
 
 
@@ -277,7 +261,7 @@ def test_a_client_that_stops_reading(box):
     """It is left behind; nobody waits for it."""
     daemon = Daemon(box)
     daemon.submit("one", throttle={"train": 0.05}, epochs=10).ok()
-    stuck = daemon.start("stats", "one", "--follow", "-o", "json")
+    stuck = daemon.background("stats", "one", "--follow", "-o", "json")
     stuck.until(lambda: stuck.output()[0], "its first line")
     stuck.process.send_signal(signal.SIGSTOP)
     daemon.do("wait", "one").ok()

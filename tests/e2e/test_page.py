@@ -5,7 +5,7 @@ import os
 import re
 
 from browser import Browser
-from harness import cases, cpu_devices, read_json, small_job, timeout
+from harness import Daemon, cases, cpu_devices, read_json, small_job, timeout
 
 LOAD_MAX_BYTES = 100 << 10
 TOKEN = "open-sesame"
@@ -351,18 +351,10 @@ def test_many_switches_leave_the_time_axis_readable(box):
         assert browser.problems() == [], browser.problems()
 
 
-def start_daemon(box, port="0"):
-    broker = box.start("--runtime-dir", box.path("rt"), "--http", port, program="sluice-broker")
-    seen = broker.until(
-        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(broker.output())), "its page"
-    )
-    return broker, seen.group(), seen.group(1)
-
-
 @timeout(120)
 def test_a_daemon_s_jobs_are_listed_and_its_end_is_seen(box):
-    where = ("--runtime-dir", box.path("rt"))
-    broker, url, port = start_daemon(box)
+    daemon = Daemon(box, "--http", "0")
+    url = daemon.listed()[0]["page"]
     with Browser(box) as browser:
         browser.open(url)
         browser.until("/No job yet/.test(document.body.innerText)", "invitation")
@@ -370,7 +362,7 @@ def test_a_daemon_s_jobs_are_listed_and_its_end_is_seen(box):
             devices = [{"kind": "cpu", "cores": "0"}] * 2
             config = slow_job(box, name=name, devices=devices, output=f"runs/{name}",
                               **{"allocation.trainers": 1})
-            box.sluice("submit", box.job(config, f"{name}.json"), "--detach", *where).ok()
+            daemon.do("submit", box.job(config, f"{name}.json"), "--detach").ok()
         browser.until("document.querySelector('#pick').options.length === 2", "two jobs")
         browser.until("document.querySelector('#name').textContent === 'first'", "running job")
         browser.until("document.querySelectorAll('#pipe .worker').length >= 2", "its workers")
@@ -380,15 +372,13 @@ def test_a_daemon_s_jobs_are_listed_and_its_end_is_seen(box):
                       " p.dispatchEvent(new Event('change')); })()")
         browser.until("document.querySelector('#name').textContent === 'second'", "other job")
         browser.until("/in the queue/.test(document.querySelector('#phase').textContent)", "reason")
-        box.sluice("stop", "first", *where).ok()
+        daemon.do("stop", "first").ok()
         browser.until("document.querySelector('#state').textContent === 'running'", "its turn", 30)
         screenshot(box, browser, "page-daemon")
         assert_sound(browser, url)
-        broker.kill()
-        broker.wait()
+        daemon.kill()
         browser.until("/connection lost/.test(document.querySelector('#link').textContent)", "loss")
-        broker, _, _ = start_daemon(box, port)
+        daemon = Daemon(box, "--http", re.search(r":(\d+)", url).group(1))
         browser.until("document.querySelector('#link').textContent === 'live'", "way back", 20)
         browser.until("document.querySelector('#state').textContent === 'interrupted'", "state")
-    broker.process.terminate()
-    assert broker.wait().rc in (0, 143), broker.wait()
+    daemon.stop().ok()
