@@ -41,6 +41,7 @@ void sl_live_fini(struct sl_live *live)
 
 static void make_line(struct sl_job *job)
 {
+    job->live.lines++;
     job->live.line_at_ns = sl_now_ns();
     job->live.line_state = sl_job_state_name(job);
     sl_json_reset(&job->live.line);
@@ -161,9 +162,10 @@ void sl_job_log_live(struct sl_job *job)
     const struct sl_live *live = &job->live;
     if (live->ticks > 0)
         sl_joblog_write(&job->log, SL_LOG_INFO,
-                        "statistics: %llu looks of %.0f us on average, %.0f us of a core, the "
-                        "longest of %.0f us",
-                        (unsigned long long)live->ticks,
+                        "statistics: %llu looks at %llu batches, %llu lines; a look took %.0f us "
+                        "on average, %.0f us of a core, the longest %.0f us",
+                        (unsigned long long)live->ticks, (unsigned long long)live->entries,
+                        (unsigned long long)live->lines,
                         (double)live->tick_ns * 1e-3 / (double)live->ticks,
                         (double)live->cpu_ns * 1e-3 / (double)live->ticks,
                         (double)live->longest_tick_ns * 1e-3);

@@ -200,6 +200,16 @@ static bool batch_text(const struct facts *f, const struct sl_member *m, char *o
     return false;
 }
 
+// How often the threads of the worker in this seat have come round (common/ipc/pulse.h).
+static uint64_t rounds_of(const struct facts *f, const struct sl_member *m)
+{
+    const struct sl_worker_slot *slot = sl_stats_slot(&f->job->arena, m->slot);
+    uint64_t rounds = 0;
+    for (int i = 0; i < SL_THREAD_COUNT; i++)
+        rounds += atomic_load_explicit(&slot->beats[i], memory_order_relaxed);
+    return rounds;
+}
+
 static void add_worker(const struct facts *f, const struct sl_member *m, struct sl_json_writer *w)
 {
     struct work k = work_of(f, m);
@@ -220,6 +230,7 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
     sl_json_add_real(w, "batches_per_second", f->from ? (double)k.batches / f->seconds : 0);
     sl_json_add_real(w, "edges_per_second", f->from ? (double)k.edges / f->seconds : 0);
     sl_json_add_real(w, "bytes_per_second", f->from ? (double)k.bytes / f->seconds : 0);
+    sl_json_add_whole(w, "rounds", f->there ? rounds_of(f, m) : 0);
     sl_json_add_whole(w, "restarts", f->job->deaths[m->slot].n);
     sl_json_add_whole(w, "memory", m->alive ? f->job->member_bytes[m->slot] : 0);
     sl_json_close_object(w);
@@ -383,6 +394,7 @@ static void add_rates(const struct facts *f, struct sl_json_writer *w)
     sl_json_add_real(w, "edges", RATE(f, sums.edges));
     sl_json_add_real(w, "input_nodes", RATE(f, sums.input_nodes));
     sl_json_add_real(w, "updates", RATE(f, version));
+    sl_json_add_real(w, "seconds", f->from ? f->seconds : 0);
     sl_json_close_object(w);
     sl_json_open_object(w, "bytes");
     sl_json_add_real(w, "blocks", RATE(f, sums.block_bytes));

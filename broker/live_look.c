@@ -143,8 +143,12 @@ void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase, b
         l->seen[slot].cells = 0;
     }
     uint64_t i = l->seen[slot].cells, version = sl_board_version(&job->arena);
-    for (; i < n && (complete || is_final(job, phase, i, version)); i++)
+    for (; i < n; i++) {
+        job->live.entries++;
+        if (!complete && !is_final(job, phase, i, version))
+            break;
         take_entry(job, phase->spec.kind, sl_ledger_entry(&job->arena, phase->seq, (uint32_t)i));
+    }
     l->seen[slot].cells = i;
 }
 

@@ -1,12 +1,17 @@
-"""Live statistics of real jobs: they add up, say who waits for whom, and never go backwards."""
+"""Live statistics of real jobs: they add up, say who waits for whom, and never go backwards.
+
+Jobs stand still at a failpoint while they are looked at; what is told then is compared with what is
+told elsewhere, in the report or in other lines. What follows from given times is in unit tests.
+"""
 
 import json
 import math
 import os
 import re
-import signal
 
-from harness import json_lines, not_under, read_json, small_job, timeout
+from harness import cases, go_on, json_lines, read_json, small_job
+
+EPOCHS = 6
 
 
 def job(box, **changes):
@@ -23,19 +28,36 @@ def job(box, **changes):
     )
 
 
-def follow(box, config):
+def follow(box, config, **failpoints):
     """A running job and a reader of its lines."""
-    running = box.start("run", box.job(config), "--report", box.path("report.json"))
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "a run directory")
+    points = ",".join(f"{point}:{what}" for point, what in failpoints.items())
+    running = box.start(
+        "run",
+        box.job(config),
+        "--report",
+        box.path("report.json"),
+        env={"SLUICE_FAILPOINT": points, "SLUICE_LOG": "info"},
+    )
+    running.until(lambda: os.path.exists(box.path("runs/job")), "a run directory")
     follower = box.start("stats", "live", "--follow", "-o", "json")
     return running, follower
 
 
 def stop(box, running, follower):
     running.interrupt()
-    assert running.wait(15).rc == 130
-    follower.wait(10)
+    assert running.wait().rc == 130
+    follower.wait()
     return read_json(box.path("report.json"))
+
+
+def newest(follower, condition, what):
+    """The first line that it holds of."""
+
+    def found():
+        lines = json_lines(follower)
+        return lines and condition(lines[-1]) and lines[-1]
+
+    return follower.until(found, what, 60)
 
 
 def numbers(value, path=""):
@@ -70,174 +92,196 @@ def check(line):
     assert 0 <= line["done"] <= line["total"] or line["total"] == 0
 
 
-def names(follower, role):
-    """Whether the newest line says that it is them, and what would be better."""
-    lines = json_lines(follower)
-    return lines and lines[-1]["bottleneck_role"] == role and lines[-1]["advice"]
+def started_by(line):
+    """Batches that were trained when the window of its rates began."""
+    return line["totals"]["batches"] - line["rates"]["batches"] * line["rates"]["seconds"]
 
 
-def rates_counted(lines):
-    """Batches a second between one line and the next, by their totals."""
-    return [
-        (b["totals"]["batches"] - a["totals"]["batches"]) / (b["time"] - a["time"])
-        for a, b in zip(lines, lines[1:])
-    ]
+def stands_still(line):
+    """Whether something was trained, and nothing in its window."""
+    return line["totals"]["batches"] and not line["rates"]["batches"]
 
 
-@timeout(60)
+def total(report, key, of=lambda epoch: epoch):
+    return sum(of(epoch)[key] for epoch in report["epochs"])
+
+
 def test_lines_add_up(box):
-    config = job(box, **{"throttle": {"sample": 0.004, "train": 0.02}, "cache.policy": "degree"})
-    running, follower = follow(box, config)
-    follower.until(lambda: len(json_lines(follower)) >= 5, "five lines")
-    report = stop(box, running, follower)
-    lines = json_lines(follower)
+    """All epochs are trained, and a trainer stands still before the last word on them."""
+    config = job(
+        box,
+        **{
+            "epochs": EPOCHS,
+            "evaluate.every": 0,
+            "throttle": {"sample": 0.004, "train": 0.02},
+            "cache.policy": "degree",
+        },
+    )
+    running, follower = follow(box, config, trainer_infer="1:stop")
+    pid = box.until_stopped(running, "trainer")
+    newest(follower, stands_still, "the last batch out of the window")
+    go_on(pid)
+    running.wait().ok()
+    follower.wait()
+    report = read_json(box.path("report.json"))
+    lines = [line for line in json_lines(follower) if line["state"] == "running"]
     for before, line in zip([None, *lines], lines):
         check(line)
-        if before is None or before["state"] == "starting":
+        if before is None:
             continue
-        for key, total in line["totals"].items():
-            assert total >= before["totals"][key], (key, before["totals"], line["totals"])
+        for key, number in line["totals"].items():
+            assert number >= before["totals"][key], (key, before["totals"], line["totals"])
         assert line["updates"]["version"] >= before["updates"]["version"]
-    last = [line for line in lines if line["state"] == "running"][-1]
-    assert last["totals"]["batches"] <= report["batches"]["trained"]
-    per_epoch = report["epochs"][0]["batches"]
-    assert last["totals"]["batches"] >= per_epoch * last["totals"]["epochs"]
-    # One trainer, at least 20 ms a batch.
-    assert 25 < last["rates"]["batches"] < 52, last["rates"]
-    counted = rates_counted([line for line in lines if line["state"] == "running"])
-    assert 0.8 * min(counted) < last["rates"]["batches"] < 1.2 * max(counted), (last, counted)
-    assert 0.019 < last["stages"]["train"]["p50"] < 0.04, last["stages"]
-    assert 0.0039 < last["stages"]["sample"]["p50"] < 0.02, last["stages"]
-    assert last["stages"]["train"]["busy"] > 0.5 > last["stages"]["wait"]["busy"], last["stages"]
-    assert last["cache"]["hit_rate"] is not None and last["cache"]["ranked"]
-    done = report["epochs"][: last["totals"]["epochs"]]
-    known = sum(epoch["stages"]["train"]["seconds"] for epoch in done)
-    assert last["stages"]["train"]["seconds"] >= known * 0.999
+    # The first one is made for who asks, a little after the look that its rates are of.
+    exact = [started_by(line) for line in lines[1:]]
+    begun = [round(batches) for batches in exact]
+    assert all(abs(a - b) < 1e-5 for a, b in zip(exact, begun)), exact
+    assert begun == sorted(begun) and begun[-1] == lines[-1]["totals"]["batches"], begun
+    last = lines[-1]
+    totals, stages, cache = last["totals"], last["stages"], last["cache"]
+    assert totals["batches"] == report["batches"]["trained"] == total(report, "batches")
+    assert totals["edges"] == total(report, "sampled_edges"), totals
+    assert totals["input_nodes"] == total(report, "input_nodes"), totals
+    assert totals["cache_hits"] == total(report, "hits", lambda epoch: epoch["cache"]), totals
+    assert cache["ranked"] and 0 < cache["hit_rate_total"] < 1, cache
+    for name, least in (("sample", 0.004), ("extract", 0), ("train", 0.02), ("wait", 0)):
+        known = [epoch["stages"][name] for epoch in report["epochs"]]
+        assert stages[name]["count"] == sum(stage["count"] for stage in known), (name, stages)
+        assert abs(stages[name]["seconds"] - sum(s["seconds"] for s in known)) < 1e-6, name
+        # A median of all lies among those of the parts.
+        medians = [stage["p50"] for stage in known]
+        assert least <= min(medians) <= stages[name]["p50"] <= max(medians), (name, medians)
 
 
-@timeout(60)
+def tells_role(line, role):
+    """That it is them, after all of its window, and what would be better."""
+    return stands_still(line) and line["bottleneck_role"] == role and line["advice"]
+
+
 def test_starved_trainers_wait_for_samplers(box):
+    """A sampler takes for ever: trainers have nothing."""
     config = job(
         box,
         **{
             "allocation": {"samplers": 1, "trainers": 3, "switching": False},
-            "throttle": {"sample": 0.03, "train": 0.005},
+            "throttle": {"sample": 0.2},
         },
     )
-    running, follower = follow(box, config)
-    follower.until(lambda: names(follower, "samplers"), "the samplers as the bottleneck")
-    line = json_lines(follower)[-1]
+    running, follower = follow(box, config, sampler_allocated="9:stop")
+    pid = box.until_stopped(running, "sampler")
+    line = newest(follower, lambda s: tells_role(s, "samplers"), "the samplers as the bottleneck")
+    go_on(pid)
     stop(box, running, follower)
-    assert re.match(r"trainers wait for samplers \d+ % of the time: ", line["bottleneck"]), line
-    assert line["stages"]["wait"]["busy"] > 0.4, line["stages"]
+    said = re.match(r"trainers wait for samplers (\d+) % of the time: ", line["bottleneck"])
+    assert said and abs(int(said[1]) / 100 - line["stages"]["wait"]["busy"]) < 0.006, line
     advice = line["advice"]
     assert advice["samplers"] > 1 and advice["samplers"] + advice["trainers"] == 4, advice
-    assert advice["epoch_seconds_then"] < 0.6 * advice["epoch_seconds_now"], advice
     gain = advice["epoch_seconds_now"] - advice["epoch_seconds_then"]
     said = float(re.search(r"by about (\S+) s", line["bottleneck"]).group(1))
     assert abs(said - gain) < 0.06 * gain, (said, gain)
 
 
-@timeout(60)
 def test_busy_trainers_are_named(box):
+    """A trainer takes for ever: batches lie ready."""
     config = job(
         box,
         **{
             "allocation": {"samplers": 3, "trainers": 1, "switching": False},
-            "throttle": {"sample": 0.002, "train": 0.03},
+            "throttle": {"train": 0.3},
         },
     )
-    running, follower = follow(box, config)
-    follower.until(lambda: names(follower, "trainers"), "the trainers as the bottleneck")
-    line = json_lines(follower)[-1]
+    running, follower = follow(box, config, trainer_gradient="5:stop")
+    pid = box.until_stopped(running, "trainer")
+    line = newest(follower, lambda s: tells_role(s, "trainers"), "the trainers as the bottleneck")
+    go_on(pid)
     stop(box, running, follower)
-    assert re.match(r"trainers compute (9\d|100) % of the time, ", line["bottleneck"]), line
+    assert re.match(r"trainers compute 100 % of the time, ", line["bottleneck"]), line
     # Updates of four batches: a third trainer would have their last round for itself.
     assert (line["advice"]["samplers"], line["advice"]["trainers"]) == (2, 2), line
     wanted = "a second trainer in place of the third sampler would shorten"
     assert wanted in line["bottleneck"], line
 
 
-@timeout(90)
-@not_under("address", "its stages take what the sanitizer takes, and differently in each epoch")
 def test_live_and_final_agree_beside_standby_trainers(box):
-    """Trainers compute all the time; the standby trainers beside them wait for what is left."""
+    """What standby trainers do is told apart from what trainers do, and told in full."""
     config = job(
         box,
         **{
             "allocation": {"samplers": 1, "trainers": 3, "switching": True},
-            # Long against what a loaded machine makes a thread wait for its core.
-            "throttle": {"sample": 0.005, "train": 0.25, "standby": 0},
+            "throttle": {"sample": 0.005, "train": 0.05, "standby": 0},
             "evaluate.every": 0,
+            "epochs": EPOCHS,
         },
     )
-    running, follower = follow(box, config)
-    follower.until(
-        lambda: [s for s in json_lines(follower) if s["epoch"] >= 5], "five epochs", 60
-    )
-    report = stop(box, running, follower)
-    lines = [s for s in json_lines(follower) if s["state"] == "running" and s["epoch"] >= 2]
-    assert lines
+    running, follower = follow(box, config, trainer_infer="1:stop")
+    pid = box.until_stopped(running, "trainer")
+    newest(follower, lambda s: s["totals"]["epochs"] == EPOCHS, "a line after the last epoch")
+    go_on(pid)
+    running.wait().ok()
+    follower.wait()
+    report = read_json(box.path("report.json"))
+    lines = [s for s in json_lines(follower) if s["state"] == "running" and s["epoch"] >= 1]
     for line in lines:
-        roles = {w["name"]: w for w in line["workers"] if w["role"] == "trainer"}
-        wait = sum(w["wait"] for w in roles.values()) / len(roles)
-        assert abs(line["stages"]["wait"]["busy"] - wait) < 0.15, (line["stages"], roles)
-        # What is expected of other splits is of the size of what was measured.
-        if line["advice"] is not None and line["epoch_seconds"] is not None:
-            now = line["advice"]["epoch_seconds_now"]
-            assert 0.9 < now / line["epoch_seconds"] < 1.1, line
-    final = [e["bottleneck"].split(":")[0] for e in report["epochs"][1:]]
-    said = [line["bottleneck_role"] for line in lines]
-    # Whatever is said while it runs, an epoch's own figures say too.
-    assert set(said) <= set(final) and "samplers" not in said, (final, said)
+        waits = [w["wait"] for w in line["workers"] if w["role"] == "trainer"]
+        assert len(waits) == 3, line["workers"]
+        wait = line["stages"]["wait"]["busy"]
+        assert min(waits) - 1e-9 <= wait <= max(waits) + 1e-9, (wait, waits)
+    assert lines[-1]["standby"]["wait"] is not None, lines[-1]["standby"]
     events = [json.loads(e) for e in open(box.path("runs/job/events.jsonl"), encoding="utf-8")]
     switches = [e for e in events if e["kind"] == "switch"]
-    assert switches, [e["kind"] for e in events]
-    gaps = [b["time"] - a["time"] for a, b in zip(switches[:-1], switches[1:-1])]
-    assert all(gap > 9.9 for gap in gaps), gaps
-    pattern = r"standby trainers were switched on \d+ times? in epochs? [1-9].* \(\d+ batch(es)?\)"
-    for event in switches:
-        assert re.fullmatch(pattern, event["text"]), event
+    pattern = (
+        r"standby trainers were switched on (\d+) times? in epochs? [1-9].* \((\d+) batch(?:es)?\)"
+    )
+    told = [re.fullmatch(pattern, event["text"]) for event in switches]
+    assert told and all(told), switches
+    helped = report["switching"]
+    assert sum(int(t[1]) for t in told) == helped["switches"], (switches, helped)
+    assert sum(int(t[2]) for t in told) == helped["batches"], (switches, helped)
 
 
-def trains(follower):
-    lines = json_lines(follower)
-    return lines and lines[-1]["rates"]["batches"] > 0
-
-
-@timeout(60)
 def test_a_killed_worker_makes_no_number_negative(box):
-    config = job(box, **{"throttle": {"sample": 0.004, "train": 0.02}})
-    running, follower = follow(box, config)
-    for name in ("sampler 0", "trainer 0"):
-        follower.until(lambda: trains(follower), "batches")
-        lines = json_lines(follower)
-        worker = next(w for w in lines[-1]["workers"] if w["name"] == name)
-        os.kill(worker["pid"], signal.SIGKILL)
-        follower.until(lambda n=len(lines): len(json_lines(follower)) >= n + 3, "three lines")
+    config = job(box, throttle={"train": 0.01})
+    running, follower = follow(box, config, sampler_allocated="20", trainer_extracted="40")
+    line = newest(follower, lambda s: s["totals"]["restarts"] == 2, "two deaths")
+    batches = line["totals"]["batches"]
+    newest(follower, lambda s: s["totals"]["batches"] > batches + 16, "an epoch more")
     report = stop(box, running, follower)
     lines = json_lines(follower)
     for line in lines:
         check(line)
+    for name in ("sampler 0", "trainer 0"):
+        done = [w["batches"] for line in lines for w in line["workers"] if w["name"] == name]
+        assert done == sorted(done) and done[-1] > 16, (name, done)
     last = [line for line in lines if line["state"] == "running"][-1]
     assert last["totals"]["restarts"] == len(report["restarts"]) == 2
     restarts = {w["name"]: w["restarts"] for w in last["workers"]}
     assert restarts["sampler 0"] == restarts["trainer 0"] == 1, restarts
-    assert last["totals"]["resampled"] + last["totals"]["retrained"] >= 1
+    assert last["totals"]["resampled"] == 1, last["totals"]
+    assert last["totals"]["retrained"] in (1, 2), "one in hand, one more that was fetched ahead"
     events = [json.loads(line) for line in open(box.path("runs/job/events.jsonl"))]
     deaths = [event for event in events if event["kind"] == "death"]
     assert len(deaths) == 2 and all("SIGKILL" in event["text"] for event in deaths), deaths
 
 
-@timeout(60)
-def test_looking_costs_next_to_nothing(box):
-    config = job(box, **{"throttle": {"sample": 0.001, "train": 0.002}})
-    running, follower = follow(box, config)
-    follower.until(lambda: len(json_lines(follower)) >= 4, "four lines")
-    stop(box, running, follower)
+@cases(False, True)
+def test_looking_costs_next_to_nothing(box, followed):
+    """A batch is looked at once, but for the first of each phase that is not done; a line is made
+    for who wants it."""
+    changes = {"sampler.batch_size": 8, "epochs": EPOCHS, "evaluate.every": 0}
+    running, follower = follow(box, job(box, **changes), trainer_gradient="80:stop")
+    pid = box.until_stopped(running, "trainer")
+    if followed:
+        follower.until(lambda: len(json_lines(follower)) >= 4, "four lines", 60)
+    else:
+        follower.interrupt()
+        follower.wait()
+    go_on(pid)
+    running.wait().ok()
+    follower.wait()
+    report = read_json(box.path("report.json"))
     log = open(box.path("runs/job/log/broker.log")).read()
-    said = re.search(r"statistics: (\d+) looks of (\d+) us on average, (\d+) us of a core", log)
-    assert said and int(said.group(1)) > 20, log[-2000:]
-    # Ten looks a second: 1000 us each would be one per cent of a core.
-    assert int(said.group(2)) < 1000, said.group(0)
-    assert 0 < int(said.group(3)) <= int(said.group(2)) + 1, said.group(0)
+    said = re.search(r"statistics: (\d+) looks at (\d+) batches, (\d+) lines; a look took", log)
+    looks, batches, lines = map(int, said.groups())
+    trained, evaluated = report["batches"]["trained"], 64
+    assert trained <= batches <= trained + evaluated + 4 * looks, said.group(0)
+    assert lines == len(json_lines(follower)), (said.group(0), len(json_lines(follower)))

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "broker/figures.h"
 #include "broker/json_writer.h"
 #include "broker/live_bottleneck.h"
 
@@ -323,6 +324,36 @@ START_TEST(trainers_do_not_wait_before_there_is_training)
 }
 END_TEST
 
+START_TEST(a_line_and_an_epochs_report_accuse_the_same)
+{
+    const double waits[] = {0.05, 0.19, 0.2, 0.62}, queues[] = {0, 0.9, 1, 6};
+    const uint32_t updates[] = {1, 3, 4, 16};
+    for (int i = 0; i < 4 * 4 * 4; i++) {
+        double waiting = waits[i % 4], queue = queues[i / 4 % 4];
+        uint32_t batches = updates[i / 16];
+        const struct sl_live_shares shares = {.split = {1, 2},
+                                              .sampling = 0.5,
+                                              .training = 1 - waiting,
+                                              .waiting = waiting,
+                                              .queue = queue,
+                                              .batches_per_update = batches};
+        // The same second: two trainers' time.
+        struct sl_epoch_figures f = {.seconds = 1,
+                                     .samplers = 1,
+                                     .trainers = 2,
+                                     .batches = 10,
+                                     .sample.seconds = 0.5,
+                                     .normal_train = 2 * (1 - waiting),
+                                     .normal_wait = 2 * waiting,
+                                     .queue_mean = queue};
+        sl_figures_name_bottleneck(&f, &(struct sl_update_rule){.batches_per_update = batches});
+        const char *role = sl_live_role_name(sl_live_name_bottleneck(&shares, NULL, text));
+        ck_assert_msg(strncmp(f.bottleneck, role, strlen(role)) == 0, "'%s' (%s), but '%s'", text,
+                      role, f.bottleneck);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker live");
@@ -353,6 +384,7 @@ int main(void)
     tcase_add_test(c, advice_against_the_evidence_is_not_given);
     tcase_add_test(c, evaluation_and_nothing_at_all_are_nobodys_fault);
     tcase_add_test(c, trainers_do_not_wait_before_there_is_training);
+    tcase_add_test(c, a_line_and_an_epochs_report_accuse_the_same);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
