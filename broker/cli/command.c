@@ -8,6 +8,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/base/version.h"
 #include "broker/suggest.h"
 #include "broker/cli/complete.h"
@@ -42,6 +43,7 @@ bool sl_interrupt_seen(void)
 
 int sl_interrupt_check(void)
 {
+    SL_FAILPOINT(COMMAND_STAGED);
     if (!interrupted)
         return SL_OK;
     return sl_fail(SL_EABORTED, "interrupted: nothing was kept");

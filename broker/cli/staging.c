@@ -13,6 +13,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 
 #define STAGING_MARK ".partial-"
 
@@ -125,6 +126,7 @@ int sl_staging_open(const char *final, bool force, struct sl_staging *st)
     memset(st, 0, sizeof *st);
     st->lock_fd = -1;
     st->force = force;
+    SL_TRY(sl_failpoint_init());
     // Room for the hidden name.
     if (strlen(final) + sizeof st->name >= sizeof st->final)
         return sl_fail(SL_EINVAL, "write %.60s...: the path is too long", final);

@@ -51,7 +51,8 @@
     X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")      \
     X(DAEMON_SUBMITTED, "daemon_submitted", "daemon: job recorded, its client not answered")       \
     X(DAEMON_STARTED, "daemon_started", "daemon: a job's broker launched, not yet recorded")       \
-    X(DAEMON_FINISHED, "daemon_finished", "daemon: a job's end recorded, nobody told")
+    X(DAEMON_FINISHED, "daemon_finished", "daemon: a job's end recorded, nobody told")             \
+    X(COMMAND_STAGED, "command_staged", "command: at work on a data set, still hidden")
 
 enum sl_failpoint {
 #define SL_FAILPOINT_ENUM(sym, name, where) SL_FAILPOINT_##sym,

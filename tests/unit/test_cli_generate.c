@@ -679,18 +679,29 @@ START_TEST(a_full_disk_leaves_nothing)
 }
 END_TEST
 
-START_TEST(an_interrupt_leaves_nothing)
+// A process that generates "a", and stands still in the middle of it, the more so the later.
+static pid_t generate_until(const char *failpoint)
 {
+    int status;
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        _exit(sl_exit_status(RUN(sl_command_generate, "generate", "rmat", "--scale", "24", "--out",
+    if (pid == 0) {
+        setenv("SLUICE_FAILPOINT", failpoint, 1);
+        _exit(sl_exit_status(RUN(sl_command_generate, "generate", "rmat", "--scale", "12", "--out",
                                  in_dir("a"), "-q")));
-    // Its hidden directory shows that it is under way.
-    for (int i = 0; i < 500 && count_hidden() == 0; i++)
-        usleep(10000);
-    usleep(50000);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert_msg(WIFSTOPPED(status), "it ended, with status %d, before %s", status, failpoint);
+    ck_assert_int_eq(count_hidden(), 1);
+    return pid;
+}
+
+START_TEST(an_interrupt_leaves_nothing)
+{
+    static const char *const moments[] = {"command_staged:1:stop", "command_staged:4:stop"};
+    pid_t pid = generate_until(moments[_i]);
     kill(pid, SIGINT);
+    kill(pid, SIGCONT);
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFEXITED(status));
@@ -701,14 +712,7 @@ END_TEST
 
 START_TEST(what_a_killed_process_left_is_removed_by_the_next)
 {
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        RUN(sl_command_generate, "generate", "rmat", "--scale", "24", "--out", in_dir("a"), "-q");
-        _exit(0);
-    }
-    for (int i = 0; i < 500 && count_hidden() == 0; i++)
-        usleep(10000);
+    pid_t pid = generate_until("command_staged:1:stop");
     // While it lives its directory is locked and stays.
     generated(
         RUN(sl_command_generate, "generate", "rmat", "--scale", "4", "--out", in_dir("b"), "-q"));
@@ -818,7 +822,7 @@ int main(void)
     tcase_add_test(t, a_missing_parent_is_said);
     t = add_case(s, "nothing left behind");
     tcase_add_test(t, a_full_disk_leaves_nothing);
-    tcase_add_test(t, an_interrupt_leaves_nothing);
+    tcase_add_loop_test(t, an_interrupt_leaves_nothing, 0, 2);
     tcase_add_test(t, what_a_killed_process_left_is_removed_by_the_next);
     t = add_case(s, "estimate");
     tcase_add_test(t, an_estimate_with_all_neighbours_counts_exactly);
