@@ -1,9 +1,9 @@
 // Traces: what is drawn of a batch, where a trace is cut, and what a client may do to it.
 #include "common/base/clock.h"
+#include "tests/unit/await.h"
 #include "tests/unit/broker_phases_fixture.h"
 
 #include <cjson/cJSON.h>
-#include <unistd.h>
 
 #include "broker/job.h"
 
@@ -34,7 +34,7 @@ static void connect_client(void)
     e.body_case = SL__CONTROL__ENVELOPE__BODY_DESCRIBE;
     e.describe = &hello;
     must(sl_bus_send(client, NULL, &e));
-    must(sl_bus_receive(job->bus, 5000, &peer, &m));
+    must(sl_bus_receive(job->bus, AWAIT_MS, &peer, &m));
     sl_bus_message_free(m);
 }
 
@@ -105,11 +105,18 @@ static void take_events(const char *text)
     free(array);
 }
 
-// Takes what is under way to the client.
+// Takes what is under way to the client: all that comes before what is sent to it now.
 static void receive(bool confirms)
 {
-    Sl__Control__Envelope *m;
-    while (sl_bus_receive(client, got.last ? 0 : 50, NULL, &m) == SL_OK) {
+    Sl__Control__Progress mark = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+    e.progress = &mark;
+    must(sl_bus_send(job->bus, &peer, &e));
+    for (;;) {
+        must(sl_bus_receive(client, AWAIT_MS, NULL, &m));
+        if (m->body_case == SL__CONTROL__ENVELOPE__BODY_PROGRESS)
+            break;
         ck_assert_int_eq(m->body_case, SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK);
         if (*m->trace_chunk->events) {
             take_events(m->trace_chunk->events);
@@ -124,15 +131,12 @@ static void receive(bool confirms)
         if (confirms && job->trace.on)
             ask(0, got.chunks);
     }
+    sl_bus_message_free(m);
 }
 
-// Takes what comes until the last word, which is under way, has come.
 static void receive_last(void)
 {
-    uint64_t until = sl_now_ns() + 10000000000ull;
-    do
-        receive(false);
-    while (!got.last && sl_now_ns() < until);
+    receive(false);
     ck_assert(got.last);
 }
 
@@ -502,17 +506,17 @@ END_TEST
 
 START_TEST(it_ends_by_itself)
 {
-    begin(0.01);
+    begin(500);
     draw(job->trace.from_ns, SAMPLER);
-    uint64_t until = sl_now_ns() + 5000000000ull;
-    while (job->trace.on && sl_now_ns() < until) {
-        poll_job();
-        usleep(2000); // many ticks without a client that reads would end it
-    }
+    poll_job();
+    ck_assert(job->trace.on);
+    sl_clock_advance(500 * 1000000000ull);
+    poll_job();
+    ck_assert(!job->trace.on);
     receive_last();
     ck_assert(got.ok);
     ck_assert_int_eq(count("X", "sample"), 1);
-    ck_assert_msg(strstr(got.message, "events of 0.0 s") != NULL, "%s", got.message);
+    ck_assert_msg(strstr(got.message, "events of 500.0 s") != NULL, "%s", got.message);
 }
 END_TEST
 
@@ -586,7 +590,7 @@ int main(void)
     Suite *s = suite_create("broker trace");
     TCase *c = tcase_create("trace");
     tcase_add_checked_fixture(c, trace_setup, NULL);
-    tcase_set_timeout(c, 30);
+    tcase_set_timeout(c, AWAIT_CASE_S);
     tcase_add_test(c, all_stages_of_a_batch);
     tcase_add_test(c, an_arrow_begins_within_its_slice);
     tcase_add_test(c, threads_and_processes_have_names);
