@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker/http/http_internal.h"
@@ -38,7 +39,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 
-enum { BACKLOG = 128, GOODBYE_MS = 2000 };
+enum { BACKLOG = 128, GOODBYE_S = 2 };
 
 // --- connections ---------------------------------------------------------------------------------
 
@@ -136,6 +137,15 @@ static void on_feed(void *ctx)
 
 // --- requests ------------------------------------------------------------------------------------
 
+static void count_open(struct sl_http *http, int change)
+{
+    pthread_mutex_lock(&http->connections_lock);
+    http->n_open += (uint32_t)change;
+    if (http->n_open == 0)
+        pthread_cond_signal(&http->all_answered);
+    pthread_mutex_unlock(&http->connections_lock);
+}
+
 // Called by libmicrohttpd: first with the headers alone, then with each part of the body, then
 // once more without any; and again after the connection was suspended.
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *path,
@@ -150,7 +160,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
             return MHD_NO;
         *request = r;
         r->http = ctx;
-        atomic_fetch_add(&r->http->n_open, 1);
+        count_open(r->http, +1);
         r->connection = connection;
         sl_http_route(path, r);
         return sl_http_admit(r, method, &queued) ? queued : MHD_YES;
@@ -172,7 +182,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **re
     struct sl_http_request *r = *request;
     if (!r)
         return;
-    atomic_fetch_sub(&r->http->n_open, 1);
+    count_open(r->http, -1);
     sl_errand_reply_fini(&r->waiter.reply);
     free(r);
     *request = NULL;
@@ -244,6 +254,16 @@ static int start_server(struct sl_http *http, int fd)
                             "descriptors may be too low (ulimit -u, ulimit -n)");
 }
 
+// One whose time-outs are not moved by whoever sets the machine's clock.
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
 {
     struct sl_guard_address address;
@@ -255,6 +275,7 @@ int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
     if (!http)
         return sl_fail(SL_ENOMEM, "the page: no memory");
     pthread_mutex_init(&http->connections_lock, NULL);
+    init_condition(&http->all_answered);
     if (options->token_file) {
         SL_TRY_OUT(sl_guard_read_token(options->token_file, &http->token));
         http->has_token = true;
@@ -280,19 +301,36 @@ const char *sl_http_url(const struct sl_http *http)
     return http->url;
 }
 
-void sl_http_stop(struct sl_http *http)
+// Waits until the last answer has been sent; the number of those that have not, after GOODBYE_S.
+static uint32_t wait_for_answers(struct sl_http *http)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += GOODBYE_S;
+    pthread_mutex_lock(&http->connections_lock);
+    while (http->n_open > 0 &&
+           pthread_cond_timedwait(&http->all_answered, &http->connections_lock, &until) == 0) {
+    }
+    uint32_t left = http->n_open;
+    pthread_mutex_unlock(&http->connections_lock);
+    return left;
+}
+
+uint32_t sl_http_stop(struct sl_http *http)
 {
     if (!http)
-        return;
+        return 0;
     sl_watch_stop(&http->watch);
     // The watch has answered who waited, but it is the server's thread that sends: who asked a job
-    // to stop hears that it does. Streams end by themselves once they have been told the last. Who
-    // does not read is not waited for any longer than this.
-    for (int ms = 0; ms < GOODBYE_MS && atomic_load(&http->n_open) > 0; ms += 5)
-        usleep(5000);
+    // to stop hears that it does. Streams end by themselves once they have been told the last.
+    uint32_t left = wait_for_answers(http);
+    if (left)
+        sl_log_debug("the page: %u answers are cut off: nobody reads them", left);
     if (http->server)
         MHD_stop_daemon(http->server);
     sl_watch_fini(&http->watch);
+    pthread_cond_destroy(&http->all_answered);
     pthread_mutex_destroy(&http->connections_lock);
     free(http);
+    return left;
 }

@@ -35,6 +35,8 @@ struct sl_http_options {
 // SL_EEXIST (the port is taken), SL_EACCESS (token file).
 int sl_http_start(const struct sl_http_options *options, struct sl_http **out);
 const char *sl_http_url(const struct sl_http *http); // "http://127.0.0.1:8080/"
-void sl_http_stop(struct sl_http *http);             // NULL is fine
+// Sends what is still to be said, and ends. Returns how many answers were cut off, since who asked
+// did not read them within two seconds. NULL is fine.
+uint32_t sl_http_stop(struct sl_http *http);
 
 #endif

@@ -39,12 +39,13 @@ struct sl_http {
     struct sl_guard_token token;
     struct sl_http_stream *streams; // guarded by watch.lock
     _Atomic uint32_t n_streams;     // only counted
-    _Atomic uint32_t n_open;        // requests whose answer has not been sent, streams among them
     _Atomic uint64_t n_requests, n_refused;
 
-    pthread_mutex_t connections_lock; // guards the list and what is in it
+    pthread_mutex_t connections_lock; // guards the list and what is in it, and all below
     struct sl_http_connection *connections;
     uint32_t n_connections;
+    uint32_t n_open;             // requests whose answer has not been sent, streams among them
+    pthread_cond_t all_answered; // n_open is 0
 };
 
 enum sl_http_target {

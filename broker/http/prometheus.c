@@ -410,6 +410,9 @@ static void put_server(const struct sl_prometheus_server *server, struct sl_text
     sl_text_printf(out, "sluice_http_refused_total %" PRIu64 "\n", server->refused);
     put_family(out, "gauge", "sluice_http_connections", "Open connections to this server.");
     sl_text_printf(out, "sluice_http_connections %" PRIu32 "\n", server->connections);
+    put_family(out, "gauge", "sluice_http_open_requests",
+               "Requests that are not answered yet, this one and event streams among them.");
+    sl_text_printf(out, "sluice_http_open_requests %" PRIu32 "\n", server->open);
     put_family(out, "gauge", "sluice_http_streams", "Open event streams.");
     sl_text_printf(out, "sluice_http_streams %" PRIu32 "\n", server->streams);
 }

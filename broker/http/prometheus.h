@@ -16,7 +16,7 @@
 // What the server counts of itself.
 struct sl_prometheus_server {
     uint64_t requests, refused; // answered; refused by guard.h or by a limit
-    uint32_t connections, streams;
+    uint32_t connections, open, streams;
 };
 
 // Jobs whose last line is older than SL_STORE_FRESH_S are left out.

@@ -209,6 +209,7 @@ static enum MHD_Result serve_metrics(struct sl_http_request *r)
     };
     pthread_mutex_lock(&http->connections_lock);
     server.connections = http->n_connections;
+    server.open = http->n_open;
     pthread_mutex_unlock(&http->connections_lock);
     pthread_mutex_lock(&http->watch.lock);
     sl_prometheus_write(&http->watch.store, sl_now_ns(), &server, &text);

@@ -363,13 +363,13 @@ static void *watch_main(void *arg)
             heard = now;
         }
         run_errands(w);
-        if (now - pinged > SL_WATCH_PING_S * 1000000000ull) {
-            ping(w);
-            pinged = now;
-        }
         if (now - ticked > SL_WATCH_TICK_MS * 1000000ull) {
             w->hooks.on_tick(w->hooks.ctx);
             ticked = now;
+        }
+        if (now - pinged > SL_WATCH_PING_S * 1000000000ull) {
+            ping(w);
+            pinged = now;
         }
         wait_for_something(w);
     }

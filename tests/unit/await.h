@@ -1,4 +1,4 @@
-// await.h - waiting for an event in a test: the only time in it is the bound after which it gives up.
+// await.h - waiting for an event in a test; the only time is the bound after which it gives up.
 #ifndef SL_TESTS_UNIT_AWAIT_H
 #define SL_TESTS_UNIT_AWAIT_H
 
@@ -10,7 +10,7 @@ enum {
     AWAIT_CASE_S = 180, // for the time-out of a case that waits: more than one bound
 };
 
-// Looks every millisecond until it is so. Counts its own sleeps, so that a clock that the test moves
+// Looks every millisecond until it is so. Counts its own sleeps, so a clock that the test moves
 // does not shorten the bound.
 #define AWAIT(condition_)                                                                          \
     do {                                                                                           \

@@ -50,7 +50,7 @@ static void add_job(const char *key, const char *name, uint64_t at_ns)
 
 static const char *write(uint64_t now_ns)
 {
-    struct sl_prometheus_server server = {.requests = 5, .streams = 2};
+    struct sl_prometheus_server server = {.requests = 5, .open = 3, .streams = 2};
     sl_text_fini(&text);
     sl_prometheus_write(&store, now_ns, &server, &text);
     ck_assert(!text.failed);
@@ -75,6 +75,7 @@ START_TEST(without_a_job_there_is_the_server)
     write(0);
     expect("\nsluice_build_info{version=\"");
     expect("\nsluice_http_requests_total 5\n");
+    expect("\nsluice_http_open_requests 3\n");
     expect("\nsluice_http_streams 2\n");
     ck_assert_int_eq(count(text.s, "{job="), 0);
 }
