@@ -90,6 +90,23 @@ static inline bool rang(struct sl_event *event, uint32_t *seen)
     return yes;
 }
 
+// Goes on once `what` holds, whoever brings it about; the test's own time-out is the only bound.
+#define UNTIL(what)                                                                                \
+    do {                                                                                           \
+        while (!(what))                                                                            \
+            usleep(200);                                                                           \
+    } while (0)
+
+// A time that no test lives to see: who waits for so long has to be woken.
+enum { FOR_EVER_MS = 3600 * 1000 };
+
+// Until n threads or processes sleep on the event. Who waits in turns of a few milliseconds is
+// awake in between, for a moment.
+static inline void until_asleep(struct sl_event *event, uint32_t n)
+{
+    UNTIL(atomic_load(&event->waiters) == n);
+}
+
 static inline int run_suite(Suite *s)
 {
     SRunner *r = srunner_create(s);

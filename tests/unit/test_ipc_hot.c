@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "common/base/clock.h"
 #include "tests/unit/test_ipc_fixture.h"
 
-enum { ROWS = 100003, PROBE_BYTES = 8 << 20 };
+enum { ROWS = 100003, PROBE_BYTES = 8 << 20, PAGE_BYTES = 4096 };
 
 static struct sl_arena_spec spec = {.n_devices = 2,
                                     .n_cells = 4,
@@ -187,9 +187,9 @@ START_TEST(the_first_probe_stays)
 }
 END_TEST
 
-static void *offer_later(void *arg)
+static void *offer_to_the_sleeping(void *arg)
 {
-    usleep(30000);
+    until_asleep(&arena.h->ready, 1);
     sl_probe_offer(&arena, 1, arg);
     return NULL;
 }
@@ -199,11 +199,14 @@ START_TEST(a_trainer_waits_for_the_probe)
     pthread_t t;
     const struct sl_block *found;
     struct sl_block *b = make_block(5000, 3);
+    uint32_t seen = sl_event_read(&arena.h->ready);
     ck_assert_int_eq(sl_probe_wait(&arena, 5, &found), SL_ETIMEDOUT);
-    pthread_create(&t, NULL, offer_later, b);
-    ck_assert_int_eq(sl_probe_wait(&arena, 20000, &found), SL_OK);
+    ck_assert(!rang(&arena.h->ready, &seen));
+    pthread_create(&t, NULL, offer_to_the_sleeping, b);
+    ck_assert_int_eq(sl_probe_wait(&arena, FOR_EVER_MS, &found), SL_OK);
     ck_assert_int_eq(memcmp(found, b, 5000), 0);
     pthread_join(t, NULL);
+    ck_assert(rang(&arena.h->ready, &seen)); // no time-out found it
     free(b);
 }
 END_TEST
@@ -212,7 +215,7 @@ START_TEST(an_abort_ends_the_wait_for_the_probe)
 {
     const struct sl_block *found;
     sl_arena_abort(&arena, SL_ABORT_STOP);
-    ck_assert_int_eq(sl_probe_wait(&arena, 60000, &found), SL_EABORTED);
+    ck_assert_int_eq(sl_probe_wait(&arena, FOR_EVER_MS, &found), SL_EABORTED);
 }
 END_TEST
 
@@ -243,32 +246,49 @@ START_TEST(another_sampler_writes_the_probe_of_a_dead_one)
 }
 END_TEST
 
+static void die(int number)
+{
+    (void)number;
+    raise(SIGKILL);
+}
+
+// Offers the block in a process that is killed on reading page `page` of it, or right behind it.
+static void offer_and_die(uint32_t worker, struct sl_block *b, size_t page)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGSEGV, die);
+        if (page * PAGE_BYTES < PROBE_BYTES)
+            mprotect((char *)b + page * PAGE_BYTES, PAGE_BYTES, PROT_NONE);
+        sl_probe_offer(&arena, worker, b);
+        raise(SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 START_TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
 {
-    struct sl_block *b = make_block(PROBE_BYTES, 6);
+    enum { KILLS = 16, PAGES = PROBE_BYTES / PAGE_BYTES };
+    struct sl_block *b =
+        mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const struct sl_block *found;
-    int whole = 0, none = 0;
-    for (uint32_t i = 0; i < 40; i++) {
-        atomic_store(&arena.h->probe, 0);
-        pid_t pid = fork();
-        if (pid == 0) {
-            sl_probe_offer(&arena, i + 1, b);
-            _exit(0);
-        }
-        usleep(i * 150);
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        reclaim(i + 1);
-        if (sl_probe_wait(&arena, 0, &found) == SL_OK) {
-            ck_assert_int_eq(memcmp(found, b, PROBE_BYTES), 0);
-            whole++;
-        } else {
-            ck_assert_uint_eq(atomic_load(&arena.h->probe), 0);
-            none++;
-        }
+    ck_assert_ptr_ne(b, MAP_FAILED);
+    memset(b, 6, PROBE_BYTES);
+    b->bytes = PROBE_BYTES;
+    for (uint32_t i = 1; i < KILLS; i++) { // page 0 says how large it is
+        offer_and_die(i, b, (size_t)i * PAGES / KILLS);
+        ck_assert_uint_ne(atomic_load(&arena.h->probe), 0); // it had begun
+        ck_assert_int_eq(sl_probe_wait(&arena, 0, &found), SL_ETIMEDOUT);
+        reclaim(i);
+        ck_assert_uint_eq(atomic_load(&arena.h->probe), 0);
     }
-    ck_assert_int_eq(whole + none, 40);
-    free(b);
+    offer_and_die(KILLS, b, PAGES);
+    reclaim(KILLS);
+    ck_assert_int_eq(sl_probe_wait(&arena, 0, &found), SL_OK);
+    ck_assert_int_eq(memcmp(found, b, PROBE_BYTES), 0);
+    munmap(b, PROBE_BYTES);
 }
 END_TEST
 
@@ -276,7 +296,7 @@ int main(void)
 {
     Suite *s = suite_create("ipc_hot");
     TCase *c = tcase_create("hot");
-    tcase_set_timeout(c, 60);
+    tcase_set_timeout(c, 120);
     tcase_add_checked_fixture(c, setup, destroy_arena);
     tcase_add_test(c, concurrent_visits_are_all_counted);
     tcase_add_test(c, forgotten_visits_are_zero_and_take_no_memory);
