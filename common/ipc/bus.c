@@ -62,7 +62,6 @@ enum {
     RECONNECT_TCP_MS = 100,
     BACKLOG = 512,
     OVERSIZE_BAND_BYTES = 1 << 20,
-    REFUSALS_A_CALL = 256,
     DESCRIPTORS = 16, // that a context, its threads and a socket take, and some for connections
     MESSAGES_A_BURST = 1024, // then a bound bus says once that there is nothing
     // A version above is taken for garbage that happens to parse.
@@ -81,6 +80,7 @@ struct sl_bus {
     int doorbell_fd; // rung: messages were left
     bool rung;
     unsigned burst; // messages received since there was none
+    uint64_t waits; // receives that slept
     uint64_t token;
     bool router;
     bool check_each; // libzmq has no credential filter: look at each message's socket
@@ -574,6 +574,7 @@ static int wait_for_message(struct sl_bus *bus, uint64_t wait_ns)
     for (int i = 0; i < N_SOCKETS; i++)
         if (bus->sockets[i])
             items[n++] = (zmq_pollitem_t){.socket = bus->sockets[i], .events = ZMQ_POLLIN};
+    bus->waits++;
     if (zmq_poll(items, n, (long)((wait_ns + 999999u) / 1000000u)) < 0 && errno != EINTR)
         return sl_fail_errno(SL_ESYS, errno, "control bus: waiting for a message");
     return SL_OK;
@@ -584,7 +585,7 @@ int sl_bus_receive(struct sl_bus *bus, int timeout_ms, struct sl_bus_peer *from,
 {
     uint64_t now = sl_now_ns();
     uint64_t until = now + (uint64_t)SL_MAX(timeout_ms, 0) * 1000000u;
-    int left = REFUSALS_A_CALL;
+    int left = SL_BUS_REFUSALS_A_CALL;
     *out = NULL;
     sl_refusals_log(&bus->refusals, false);
     bool flood = bus->router && timeout_ms <= 0 && bus->burst >= MESSAGES_A_BURST;
@@ -604,7 +605,7 @@ int sl_bus_receive(struct sl_bus *bus, int timeout_ms, struct sl_bus_peer *from,
             ring(bus, rc == SL_OK);
             break;
         }
-        left = REFUSALS_A_CALL;
+        left = SL_BUS_REFUSALS_A_CALL;
         if (rc == SL_EAGAIN)
             SL_TRY(wait_for_message(bus, until - now));
     }
@@ -616,6 +617,11 @@ void sl_bus_message_free(Sl__Control__Envelope *message)
 {
     if (message)
         sl__control__envelope__free_unpacked(message, NULL);
+}
+
+uint64_t sl_bus_waits(const struct sl_bus *bus)
+{
+    return bus->waits;
 }
 
 uint64_t sl_bus_refused(const struct sl_bus *bus)

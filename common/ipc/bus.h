@@ -24,7 +24,8 @@ struct sl_bus;
 
 enum {
     SL_BUS_NAME_BYTES = 16,
-    SL_BUS_TOKEN_OPEN = 0, // of a daemon: who may connect decides alone
+    SL_BUS_REFUSALS_A_CALL = 256, // refused messages that one receive looks at, at most
+    SL_BUS_TOKEN_OPEN = 0,        // of a daemon: who may connect decides alone
 };
 
 // Who sent a message, to answer it. A message that the daemon has forwarded carries a route; an
@@ -75,6 +76,9 @@ int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__E
 int sl_bus_receive(struct sl_bus *bus, int timeout_ms, struct sl_bus_peer *from,
                    Sl__Control__Envelope **out);
 void sl_bus_message_free(Sl__Control__Envelope *message);
+
+// How often a receive has gone to sleep for a message: never one that may not wait.
+uint64_t sl_bus_waits(const struct sl_bus *bus);
 
 // Messages dropped so far because they were malformed, foreign or too large.
 uint64_t sl_bus_refused(const struct sl_bus *bus);
