@@ -25,11 +25,6 @@ static bool is_member(const struct sl_job *job, const struct sl_member *m)
     return m->alive && job->group.worker[m->device] == m->worker;
 }
 
-static bool is_ready(const struct sl_member *m)
-{
-    return m->alive && m->ready && m->wanted && !m->leaving;
-}
-
 // Whether who is ready need not wait for those on their way. `working`: there are members.
 static bool is_time(struct sl_job *job, bool ready, bool missing, bool working)
 {
@@ -72,13 +67,14 @@ static uint32_t list_members(struct sl_job *job, struct sl_group_member members[
         const struct sl_member *m = sl_job_member(job, SL_ROLE_TRAINER, d);
         bool here = is_member(job, m);
         working |= here;
-        ready |= !here && is_ready(m);
-        missing |= !here && !is_ready(m) && sl_job_duty(job, SL_ROLE_TRAINER, d) != SL_DUTY_NONE;
+        ready |= !here && sl_member_is_there(m);
+        missing |=
+            !here && !sl_member_is_there(m) && sl_job_duty(job, SL_ROLE_TRAINER, d) != SL_DUTY_NONE;
     }
     bool join = is_time(job, ready, missing, working);
     for (uint32_t d = 0; d < job->config.n_devices && n < SL_GROUP_MAX; d++) {
         const struct sl_member *m = sl_job_member(job, SL_ROLE_TRAINER, d);
-        bool here = is_member(job, m) || (join && is_ready(m));
+        bool here = is_member(job, m) || (join && sl_member_is_there(m));
         job->group.worker[d] = here ? m->worker : 0;
         if (here)
             members[n++] = (struct sl_group_member){.worker = m->worker, .device = d};

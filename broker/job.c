@@ -114,6 +114,8 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
 {
     sl_seat_vacate(&job->arena, m->slot);
     sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
+    // Whoever takes over finds the earliest batches first, those that were taken back.
+    sl_job_publish_schedule(job);
     sl_job_form_group(job);
     job->phases.resampled += back->resample;
     job->phases.retrained += back->retrain;

@@ -211,6 +211,9 @@ enum sl_duty sl_job_duty(const struct sl_job *job, enum sl_role role, uint32_t d
 // Starts, releases and re-assigns what can be now. An error is that of a start.
 int sl_job_settle(struct sl_job *job);
 bool sl_job_is_settled(struct sl_job *job);
+// Tells standby trainers what they judge by: how many trainers there are, and the profile. There is
+// an arena. sl_job_settle does so too.
+void sl_job_publish_schedule(struct sl_job *job);
 // Tells every trainer how many rows its cache may hold.
 void sl_job_assign_caches(struct sl_job *job);
 // SL_OK when the devices' memory allows the split. SL_ENOMEM. Turns standby trainers off that have

@@ -281,17 +281,25 @@ static void add_to_digest(struct sl_phases *p, const struct sl_batch_entry *entr
     memcpy(p->digest, sum.digest, sizeof p->digest);
 }
 
+// Seats from the first one of a role on that are to work: a number of the split.
+static uint32_t count_on_duty(const struct sl_arena *a, uint32_t first)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++)
+        n += atomic_load(&sl_seat(a, first + d)->duty) == SL_DUTY_WORK;
+    return n;
+}
+
 static void read_training(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                           struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
-    const struct sl_schedule *schedule = sl_schedule_of(p->arena);
     struct sl_epoch_figures *f = &p->epoch;
     memset(f, 0, sizeof *f);
     f->epoch = o->step.epoch;
     f->pauses = &p->pauses;
-    f->samplers = atomic_load(&schedule->samplers);
-    f->trainers = atomic_load(&schedule->trainers);
+    f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
+    f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
     f->async = p->setup.config->updates.mode == SL_UPDATE_ASYNC;
     f->ranked = o->spec.rank_generation != 0;
     f->cache_rows = f->ranked ? cache_capacity(p) : 0;

@@ -135,26 +135,27 @@ static int settle_device(struct sl_job *job, uint32_t device)
     return SL_OK;
 }
 
-// What standby trainers judge by.
-static void publish_split(struct sl_job *job)
+// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves can not, whatever
+// its seat's duty is.
+static uint32_t count_trainers(struct sl_job *job)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < job->config.n_devices; d++) {
+        const struct sl_member *m = sl_job_member(job, SL_ROLE_TRAINER, d);
+        n += sl_member_is_there(m) && atomic_load(&seat_of(job, m)->duty) == SL_DUTY_WORK;
+    }
+    return n;
+}
+
+void sl_job_publish_schedule(struct sl_job *job)
 {
     struct sl_schedule *schedule = sl_schedule_of(&job->arena);
-    uint32_t n = job->config.n_devices, count[SL_ROLE_COUNT] = {0};
-    for (uint32_t d = 0; d < n; d++) {
-        count[SL_ROLE_SAMPLER] +=
-            atomic_load(&sl_seat(&job->arena, sl_seat_sampler(&job->arena, d))->duty) ==
-            SL_DUTY_WORK;
-        count[SL_ROLE_TRAINER] +=
-            atomic_load(&sl_seat(&job->arena, sl_seat_trainer(&job->arena, d))->duty) ==
-            SL_DUTY_WORK;
-    }
-    atomic_store(&schedule->samplers, count[SL_ROLE_SAMPLER]);
-    uint32_t before = atomic_exchange(&schedule->trainers, count[SL_ROLE_TRAINER]);
-    atomic_store(&schedule->t_sample_ns, (uint64_t)(job->profile.t_sample * 1e9));
+    uint32_t trainers = count_trainers(job);
+    uint32_t before = atomic_exchange(&schedule->trainers, trainers);
     atomic_store(&schedule->t_train_ns, (uint64_t)(job->profile.t_train * 1e9));
     atomic_store(&schedule->t_standby_ns, (uint64_t)(job->profile.t_standby * 1e9));
-    // The changes of duty that made the difference were signalled before it could be seen.
-    if (before != count[SL_ROLE_TRAINER])
+    // What made the difference (a duty, a death) was signalled before it could be seen.
+    if (before != trainers)
         sl_event_signal(&job->arena.h->standby);
 }
 
@@ -163,7 +164,7 @@ int sl_job_settle(struct sl_job *job)
     for (uint32_t d = 0; d < job->config.n_devices; d++)
         SL_TRY(settle_device(job, d));
     if (job->arena.base)
-        publish_split(job);
+        sl_job_publish_schedule(job);
     sl_job_form_group(job);
     sl_job_trace_seats(job);
     return SL_OK;
@@ -175,8 +176,7 @@ static bool is_settled(struct sl_job *job, enum sl_role role, uint32_t device)
     enum sl_duty duty = sl_job_duty(job, role, device);
     if (duty == SL_DUTY_NONE)
         return !m->wanted && !m->alive;
-    return m->wanted && m->alive && m->ready && !m->leaving &&
-           atomic_load(&seat_of(job, m)->duty) == (uint32_t)duty;
+    return sl_member_is_there(m) && atomic_load(&seat_of(job, m)->duty) == (uint32_t)duty;
 }
 
 bool sl_job_is_settled(struct sl_job *job)

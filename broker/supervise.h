@@ -76,6 +76,12 @@ struct sl_member {
     uv_timer_t respawn; // the replacement, the end of the time to leave, or the word that it left
 };
 
+// Its process has said that it is ready, and is to stay.
+static inline bool sl_member_is_there(const struct sl_member *m)
+{
+    return m->wanted && m->alive && m->ready && !m->leaving;
+}
+
 struct sl_crew_events {
     // A process is dead and its last words are read. True when it had completed work.
     bool (*on_death)(void *ctx, struct sl_member *m, const struct sl_death *death);

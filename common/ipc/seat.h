@@ -15,7 +15,8 @@
  *   the worker writes   activity: what it does right now; how often it was switched on
  *
  * The job's *schedule* (one for all) has what a standby trainer needs to judge for itself before
- * each fetch: the number of normal trainers and the measured times of a batch.
+ * each fetch: the number of normal trainers that can take a batch now (a dead one can not, nor one
+ * that loads) and the measured times of a batch.
  *
  * SWITCHING. A standby trainer may work while its device is free of sampling: nothing of the
  * current phase is left to sample, or the sampler beside it is BLOCKED for want of payload memory.
@@ -71,10 +72,9 @@ struct sl_seat {
 
 // In the header's place of its own; written by the broker.
 struct sl_schedule {
-    _Alignas(64) _Atomic uint32_t samplers, trainers; // N_s, N_t: seats with duty WORK
-    _Atomic uint64_t t_sample_ns;                     // T_s
-    _Atomic uint64_t t_train_ns;                      // T_t: a batch on a normal trainer
-    _Atomic uint64_t t_standby_ns;                    // T_t': ... on a standby trainer
+    _Alignas(64) _Atomic uint32_t trainers; // N_t: normal trainers that can take a batch now
+    _Atomic uint64_t t_train_ns;            // T_t: a batch on a normal trainer
+    _Atomic uint64_t t_standby_ns;          // T_t': ... on a standby trainer
 };
 
 struct sl_schedule *sl_schedule_of(const struct sl_arena *a);

@@ -4,11 +4,13 @@
  *
  * The test program itself plays them: it is linked as sluice-sampler and sluice-trainer into a
  * scratch directory, and main() looks at its own name. FAKE_WORKER tells them how to behave:
- * directives "role:action" separated by blanks, "role:action<N" only for the first N processes of
- * that role.
+ * directives "role:action" separated by blanks; "role:action<N" only for the first N processes of
+ * that role, "role:action=N" for the one before which N have started, "role:action>N" for those
+ * after it.
  *
  *   segv, exit, abort   die before Hello (abort: with a line on standard error)
  *   failed              says Failed instead of Hello
+ *   stuck               stands still (SIGSTOP) before Hello
  *   hold                dies by SIGKILL with its first lease in hand
  *   hold3               ... with its fourth
  *   (role "standby": the trainer on device 0)
@@ -54,14 +56,19 @@ static inline bool fake_does(const struct fake *f, const char *action)
     snprintf(all, sizeof all, "%s", getenv("FAKE_WORKER") ? getenv("FAKE_WORKER") : "");
     char *save = NULL;
     for (char *d = strtok_r(all, " ", &save); d; d = strtok_r(NULL, " ", &save)) {
-        char *colon = strchr(d, ':'), *less = strchr(d, '<');
-        if (less)
-            *less++ = '\0';
+        char *colon = strchr(d, ':'), *end = d + strcspn(d, "<=>");
+        char which = *end;
+        *end = '\0';
         bool mine = colon && (strncmp(d, f->role, (size_t)(colon - d)) == 0 ||
                               (f->standby && strncmp(d, "standby", (size_t)(colon - d)) == 0));
         if (!mine)
             continue;
-        if (strcmp(colon + 1, action) == 0 && (!less || f->start < strtoul(less, NULL, 10)))
+        unsigned long n = which ? strtoul(end + 1, NULL, 10) : 0;
+        bool chosen = which == '<'   ? f->start < n
+                      : which == '=' ? f->start == n
+                      : which == '>' ? f->start > n
+                                     : true;
+        if (strcmp(colon + 1, action) == 0 && chosen)
             return true;
     }
     return false;
@@ -147,6 +154,15 @@ static inline void fake_evaluate(struct fake *f, const struct sl_lease *l)
         l->entry->correct = l->entry->counted * (spec->epoch == 1 ? 8 : 3) / 10;
 }
 
+// Whether a batch before this one was taken back from a dead trainer, and nobody has it.
+static inline bool fake_must_yield(const struct sl_arena *a, const struct sl_lease *l)
+{
+    for (uint32_t i = 0; i < l->cell; i++)
+        if (sl_cell_state(sl_ledger_word(a, l->seq, i)) == SL_CELL_READY)
+            return true;
+    return false;
+}
+
 static inline int fake_train(struct fake *f)
 {
     struct sl_arena *a = &f->w.arena;
@@ -165,10 +181,14 @@ static inline int fake_train(struct fake *f)
     fake_with_lease(f);
     sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
     if (l.phase->spec.kind == SL_PHASE_TRAIN) {
-        // Trainers compute on the version of their batch.
+        // Trainers compute on the version of their batch, and take an earlier one where there is one.
         while (sl_board_version(a) < sl_board_cell_version(a, l.phase, l.cell)) {
             if (sl_worker_stopping(&f->w))
                 return SL_EABORTED;
+            if (fake_must_yield(a, &l)) {
+                sl_ledger_return(a, &l);
+                return SL_OK;
+            }
             fake_update(f);
             usleep(100);
         }
@@ -219,6 +239,8 @@ static inline int fake_work(struct fake *f)
         fprintf(stderr, "assertion failed: the cat is on the mat\n");
         fake_die(SIGABRT);
     }
+    if (fake_does(f, "stuck"))
+        raise(SIGSTOP);
     if (fake_does(f, "failed"))
         return sl_fail(SL_EFORMAT, "node_feat.npy: found no features, wanted 3 a vertex");
     int rc = fake_hello(f);

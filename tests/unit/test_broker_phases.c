@@ -558,14 +558,15 @@ START_TEST(an_epoch_has_the_split_and_the_switches_of_its_end)
 {
     config.evaluate.every = 0;
     make_arena();
-    struct sl_schedule *schedule = sl_schedule_of(&t.arena);
     _Atomic uint64_t *switches = &sl_seat(&t.arena, sl_seat_trainer(&t.arena, 1))->switches;
-    atomic_store(&schedule->samplers, 3);
-    atomic_store(&schedule->trainers, 5);
+    sl_seat_set_duty(&t.arena, sl_seat_sampler(&t.arena, 0), SL_DUTY_WORK);
+    sl_seat_set_duty(&t.arena, sl_seat_sampler(&t.arena, 1), SL_DUTY_WORK);
+    sl_seat_set_duty(&t.arena, sl_seat_trainer(&t.arena, 0), SL_DUTY_STANDBY);
+    sl_seat_set_duty(&t.arena, sl_seat_trainer(&t.arena, 1), SL_DUTY_WORK);
     atomic_store(switches, 2);
     work_and_poll();
-    ck_assert_uint_eq(t.last.samplers, 3);
-    ck_assert_uint_eq(t.last.trainers, 5);
+    ck_assert_uint_eq(t.last.samplers, 2);
+    ck_assert_uint_eq(t.last.trainers, 1);
     ck_assert_uint_eq(t.last.switches, 2);
     atomic_store(switches, 3);
     sl_phases_poll(&t.phases);

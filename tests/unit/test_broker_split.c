@@ -1,0 +1,218 @@
+// Who is wanted and who is there: workers that die, load for ever or can not start while a job runs.
+#include "tests/unit/broker_ring_job.h"
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+
+#include "broker/job.h"
+
+enum { GIVE_UP_SECONDS = 60 }; // a job that is not over by then is stopped
+
+// What the client has heard, and what it does about it.
+static struct {
+    struct sl_bus *bus;
+    void (*on_epoch)(void); // the first one
+    int epochs;
+    int scaled; // -1: refused
+    char scale_message[1024];
+    char lines[16384];
+    bool finished;
+    char message[4096];
+    cJSON *report;
+} client;
+
+static void send_body(Sl__Control__Envelope__BodyCase body, uint32_t samplers, uint32_t trainers)
+{
+    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    scale.has_samplers = scale.has_trainers = true;
+    scale.samplers = samplers;
+    scale.trainers = trainers;
+    stop.kill = true;
+    e.body_case = body;
+    if (body == SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE)
+        e.subscribe = &subscribe;
+    else if (body == SL__CONTROL__ENVELOPE__BODY_STOP)
+        e.stop = &stop;
+    else
+        e.scale = &scale;
+    must(sl_bus_send(client.bus, NULL, &e));
+}
+
+static void stop_job(void)
+{
+    send_body(SL__CONTROL__ENVELOPE__BODY_STOP, 0, 0);
+}
+
+static void take(const Sl__Control__Envelope *m)
+{
+    size_t n = strlen(client.lines);
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
+        if (client.epochs++ == 0 && client.on_epoch)
+            client.on_epoch();
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE:
+        client.scaled = m->scale_done->ok ? 1 : -1;
+        snprintf(client.scale_message, sizeof client.scale_message, "%s", m->scale_done->message);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
+        snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_FINISHED:
+        client.finished = true;
+        snprintf(client.message, sizeof client.message, "%s", m->finished->message);
+        client.report = cJSON_Parse(m->finished->report_json);
+        break;
+    default: break;
+    }
+}
+
+static void *client_main(void *arg)
+{
+    Sl__Control__Envelope *m;
+    uint64_t until = sl_now_ns() + GIVE_UP_SECONDS * 1000000000ull;
+    while (!client.finished) {
+        if (sl_bus_receive(client.bus, 100, NULL, &m) == SL_OK) {
+            take(m);
+            sl_bus_message_free(m);
+        } else if (sl_now_ns() > until) {
+            stop_job();
+            until = UINT64_MAX;
+        }
+    }
+    return NULL;
+}
+
+static int run_job(const char *extra)
+{
+    char text[8192], endpoint[128];
+    uint64_t token;
+    pthread_t thread;
+    ring_job_text(text, sizeof text, "\"layers\": 2, \"hidden\": 4", "[2, 2]", extra);
+    sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
+    const struct sl_job_options options = {
+        .endpoint = endpoint,
+        .token = token,
+        .config_text = text,
+        .config_bytes = strlen(text),
+        .worker_directory = bin,
+    };
+    must(sl_bus_connect(endpoint, token, &client.bus));
+    send_body(SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE, 0, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, client_main, NULL), 0);
+    int status = sl_job_run(&options);
+    pthread_join(thread, NULL);
+    sl_bus_close(client.bus, 0);
+    return status;
+}
+
+static void setup(void)
+{
+    ring_setup();
+    memset(&client, 0, sizeof client);
+}
+
+static const cJSON *at(const cJSON *from, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+    ck_assert_msg(item != NULL, "the report has no '%s'; the job: %s", key, client.message);
+    return item;
+}
+
+static int count_restarts(void)
+{
+    return cJSON_GetArraySize(at(client.report, "restarts"));
+}
+
+#define JOB(epochs_) "\"epochs\": " #epochs_ ", \"allocation\": {\"samplers\": 1, \"trainers\": 1}"
+
+// --- those who can take a batch now --------------------------------------------------------------
+
+START_TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
+{
+    // The trainer dies over its fourth batch, and the one after it never gets as far as Hello.
+    setenv("FAKE_WORKER", "trainer:hold3=1 trainer:stuck=2", 1);
+    ck_assert_int_eq(run_job(JOB(3)), 0);
+    ck_assert_int_eq(count_restarts(), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 3);
+}
+END_TEST
+
+// A job of three devices whose processes the test invents.
+static struct sl_job *make_job(void)
+{
+    const struct sl_arena_spec spec = {.n_devices = 3,
+                                       .n_cells = 4,
+                                       .n_params = 1,
+                                       .batches_per_update = 1,
+                                       .payload_bytes = SL_ARENA_CHUNK_BYTES};
+    struct sl_job *job = calloc(1, sizeof *job);
+    job->config.n_devices = spec.n_devices;
+    job->arena_fd = sl_arena_memfd();
+    must(sl_arena_create(job->arena_fd, &spec, &job->arena));
+    job->crew.n = 2 * spec.n_devices;
+    job->crew.members = calloc(job->crew.n, sizeof *job->crew.members);
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        job->crew.members[i] = (struct sl_member){.slot = i, .wanted = true};
+    return job;
+}
+
+static void free_job(struct sl_job *job)
+{
+    sl_arena_detach(&job->arena);
+    close(job->arena_fd);
+    free(job->crew.members);
+    free(job);
+}
+
+static uint32_t published(struct sl_job *job)
+{
+    sl_job_publish_schedule(job);
+    return atomic_load(&sl_schedule_of(&job->arena)->trainers);
+}
+
+START_TEST(trainers_count_that_can_take_a_batch_now)
+{
+    struct sl_job *job = make_job();
+    struct sl_member *one = sl_job_member(job, SL_ROLE_TRAINER, 1);
+    struct sl_member *two = sl_job_member(job, SL_ROLE_TRAINER, 2);
+    sl_seat_set_duty(&job->arena, one->slot, SL_DUTY_WORK);
+    sl_seat_set_duty(&job->arena, two->slot, SL_DUTY_WORK);
+    ck_assert_uint_eq(published(job), 0); // they are not started
+    one->alive = two->alive = true;
+    ck_assert_uint_eq(published(job), 0); // they load
+    one->ready = true;
+    ck_assert_uint_eq(published(job), 1);
+    two->ready = true;
+    ck_assert_uint_eq(published(job), 2);
+    two->leaving = true;
+    ck_assert_uint_eq(published(job), 1);
+    two->leaving = false;
+    sl_seat_set_duty(&job->arena, two->slot, SL_DUTY_STANDBY);
+    ck_assert_uint_eq(published(job), 1);
+    one->alive = false;
+    uint32_t seen = sl_event_read(&job->arena.h->standby);
+    ck_assert_uint_eq(published(job), 0);
+    ck_assert_uint_ne(sl_event_read(&job->arena.h->standby), seen); // who sleeps looks again
+    free_job(job);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    int status = fake_worker_main(argc, argv);
+    if (status >= 0)
+        return status;
+    Suite *s = suite_create("broker split");
+    TCase *c = tcase_create("split");
+    tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_set_timeout(c, 2 * GIVE_UP_SECONDS);
+    tcase_add_test(c, a_standby_trainer_works_while_the_only_trainer_loads_again);
+    tcase_add_test(c, trainers_count_that_can_take_a_batch_now);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
