@@ -170,18 +170,27 @@ static void note_death_at_the_end(struct sl_job *job, const struct sl_member *m,
         sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, d->cause);
 }
 
+// How it died, as far as anybody knows.
+static void explain(struct sl_job *job, const struct sl_member *m, const struct sl_death *death)
+{
+    struct sl_job_death *d = &job->deaths[m->slot];
+    if (d->failed == m->worker)
+        return;
+    sl_death_describe(death, d->cause, sizeof d->cause);
+    if (!job->crew.stopping && sl_job_was_stalled(job, m))
+        snprintf(d->cause, sizeof d->cause, "hung and was killed");
+}
+
 static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
 {
     struct sl_job *job = ctx;
     struct sl_job_death *d = &job->deaths[m->slot];
     struct sl_reclaimed back = {0};
-    sl_death_describe(death, d->cause, sizeof d->cause);
+    explain(job, m, death);
     if (job->crew.stopping) {
         note_death_at_the_end(job, m, d, death);
         return false;
     }
-    if (sl_job_was_stalled(job, m))
-        snprintf(d->cause, sizeof d->cause, "hung and was killed");
     sl_stream_last(&m->log, d->last_lines, sizeof d->last_lines);
     d->held[0] = '\0';
     bool worked = false;
@@ -221,13 +230,21 @@ static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
         sl_crew_release(m);
         return;
     }
-    char hands[160] = "", log[4200] = "";
+    char hands[160] = "", log[4200] = "", text[SL_JOB_MESSAGE_BYTES];
+    const char *said = d->last_lines[0]         ? "; its last lines: "
+                       : d->failed == m->worker ? ""
+                                                : "; it said nothing";
     if (d->held[0])
         snprintf(hands, sizeof hands, " with %s in hand", d->held);
     if (job->state == SL_JOB_RUNNING)
         snprintf(log, sizeof log, "; its log is %s/%s.log", job->rundir.log, m->log.name);
-    sl_job_end(job, SL_OUTCOME_FAILED, "%s; the last time it %s%s%s%s%s", why, d->cause, hands,
-               d->last_lines[0] ? "; its last lines: " : "; it said nothing", d->last_lines, log);
+    if (m->starts == 0 || !d->cause[0]) // it never was
+        snprintf(text, sizeof text, "%s", why);
+    else
+        snprintf(text, sizeof text, "%s; the last time it %s%s%s%s%s", why, d->cause, hands, said,
+                 d->last_lines, log);
+    if (!sl_job_roll_back(job, m, text))
+        sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
 }
 
 static void on_worker_line(void *ctx, struct sl_member *m, int level, const char *text)
@@ -254,12 +271,30 @@ const struct sl_crew_events sl_job_crew_events = {
     .on_gone = on_gone,
 };
 
+// A worker that could not start while the job runs on: it is about to die, or has died just now, and
+// that death counts as any other. NULL: another one has its place by now.
+static void note_failed_start(struct sl_job *job, const struct sl_member *m, const char *message)
+{
+    if (m) {
+        struct sl_job_death *d = &job->deaths[m->slot];
+        d->failed = m->worker;
+        snprintf(d->cause, sizeof d->cause, "could not start: %s", message);
+    }
+    if (!m || !m->alive) // else its death says so
+        sl_joblog_write(&job->log, SL_LOG_WARN, "%s could not start: %s", m ? m->name : "a worker",
+                        message);
+}
+
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
                       const Sl__Control__Failed *failed)
 {
     const struct sl_member *m = sl_crew_by_worker(&job->crew, failed->worker);
     if (!m)
         m = sl_crew_by_peer(&job->crew, peer);
+    if (job->state == SL_JOB_RUNNING && !(m && m->ready)) {
+        note_failed_start(job, m, failed->message);
+        return;
+    }
     enum sl_outcome outcome =
         job->state == SL_JOB_STARTING ? SL_OUTCOME_REFUSED : SL_OUTCOME_FAILED;
     sl_job_end(job, outcome, "%s: %s", m ? m->name : "a worker", failed->message);

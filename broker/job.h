@@ -73,7 +73,8 @@ struct sl_job_options {
 
 // How a member died last, to explain why it is given up.
 struct sl_job_death {
-    char cause[160];
+    char cause[512];
+    uint32_t failed; // the last worker that said why it could not start: the cause is what it said
     char held[96];
     char last_lines[1024];
     uint32_t n; // times that it died and was not told to leave
@@ -86,7 +87,9 @@ enum sl_rebalance_by { SL_BY_PROFILE, SL_BY_SCHEDULE, SL_BY_USER };
 struct sl_rebalance {
     bool active;
     enum sl_rebalance_by by;
-    struct sl_roles from;
+    struct sl_roles from, to;
+    struct sl_roles undo; // the job's before it, and ...
+    bool pinned;          // ... whether the split was somebody's
     uint32_t epoch;
     bool holds_epoch; // which waits until the new split does
     uint64_t began_ns;
@@ -208,7 +211,7 @@ extern const struct sl_phases_events sl_job_phases_events; // job.c
 // settle.c: brings the seats to the duties that the split asks for
 struct sl_member *sl_job_member(struct sl_job *job, enum sl_role role, uint32_t device);
 enum sl_duty sl_job_duty(const struct sl_job *job, enum sl_role role, uint32_t device);
-// Starts, releases and re-assigns what can be now. An error is that of a start.
+// Starts, releases and re-assigns what can be now. An error is that of a start, while STARTING.
 int sl_job_settle(struct sl_job *job);
 bool sl_job_is_settled(struct sl_job *job);
 // Tells standby trainers what they judge by: how many trainers there are, and the profile. There is
@@ -249,6 +252,9 @@ struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, str
 bool sl_job_may_begin(struct sl_job *job, uint32_t epoch);
 // From time to time while RUNNING: the schedule, and whether a change is done.
 void sl_job_poll_split(struct sl_job *job);
+// The member can not be filled. True when that is because of the change of the split under way:
+// then the split before is the wanted one again, and whoever asked has been told why.
+bool sl_job_roll_back(struct sl_job *job, struct sl_member *m, const char *why);
 // The job ends: whoever waits for a change learns that it will not be.
 void sl_job_cancel_rebalance(struct sl_job *job);
 

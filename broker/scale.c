@@ -237,14 +237,43 @@ static void finish(struct sl_job *job, bool ok, const char *text)
     r->active = false;
     job->pace.settled_ns = sl_now_ns();
     job->pace.first_whole = r->holds_epoch ? r->epoch : current_epoch(job) + 1;
-    report(job, r->by, r->epoch, r->from, job->split, result.took_seconds, ok, text);
+    report(job, r->by, r->epoch, r->from, r->to, result.took_seconds, ok, text);
     if (ok && r->by != SL_BY_PROFILE)
         record_request(job);
     sl_joblog_announce(&job->log, "split: %s", text);
     sl_job_event(job, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
-                 split_text(r->from, a), split_text(job->split, b), by_name(r->by), text);
-    make_plan(job, r->from, job->split, job->no_standby, &plan);
+                 split_text(r->from, a), split_text(r->to, b), by_name(r->by), text);
+    make_plan(job, r->from, r->to, job->no_standby, &plan);
     answer(job, &r->peer, &plan, &result);
+}
+
+// The change under way can not be: all is as it was before it, and the profile does not try again.
+static void roll_back(struct sl_job *job, const char *why)
+{
+    const struct sl_rebalance *r = &job->rebalance;
+    char text[SL_JOB_MESSAGE_BYTES], split[SPLIT_BYTES];
+    job->split = r->from;
+    job->undo = r->undo;
+    job->pinned = r->pinned || r->by == SL_BY_PROFILE;
+    snprintf(text, sizeof text, "%s; the split is %s again", why, split_text(r->from, split));
+    finish(job, false, text);
+    sl_phases_open_gates(&job->phases);
+}
+
+bool sl_job_roll_back(struct sl_job *job, struct sl_member *m, const char *why)
+{
+    const struct sl_rebalance *r = &job->rebalance;
+    if (!r->active)
+        return false;
+    enum sl_duty duty = sl_job_duty(job, m->role, m->device);
+    job->split = r->from;
+    bool before = sl_job_duty(job, m->role, m->device) == duty;
+    job->split = r->to;
+    if (before)
+        return false;
+    sl_crew_release(m);
+    roll_back(job, why);
+    return true;
 }
 
 // --- requests ------------------------------------------------------------------------------------
@@ -288,17 +317,20 @@ static int begin(struct sl_job *job, struct sl_roles to, enum sl_rebalance_by by
     bool no_standby[SL_CONFIG_MAX_DEVICES];
     SL_TRY(check(job, to, no_standby));
     SL_TRY(sl_job_check_budgets(job, to)); // says which devices lose their standby trainer
-    if (by != SL_BY_PROFILE)
-        job->undo = job->split;
     job->rebalance = (struct sl_rebalance){
         .active = true,
         .by = by,
         .from = job->split,
+        .to = to,
+        .undo = job->undo,
+        .pinned = job->pinned,
         .epoch = current_epoch(job),
         .began_ns = sl_now_ns(),
     };
     if (peer)
         job->rebalance.peer = *peer;
+    if (by != SL_BY_PROFILE)
+        job->undo = job->split;
     job->split = to;
     job->pinned |= by != SL_BY_PROFILE;
     char from_text[SPLIT_BYTES], to_text[SPLIT_BYTES];
@@ -452,10 +484,7 @@ void sl_job_poll_split(struct sl_job *job)
     follow_schedule(job);
     if (job->next_schedule != next)
         sl_phases_open_gates(&job->phases); // of an epoch whose entry changes nothing
-    if (sl_job_settle(job) < 0) {
-        sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
-        return;
-    }
+    sl_job_settle(job);
     if (!r->active)
         return;
     if (sl_job_is_settled(job)) {
@@ -464,8 +493,10 @@ void sl_job_poll_split(struct sl_job *job)
         finish(job, true, text);
         sl_phases_open_gates(&job->phases);
     } else if (seconds_since(r->began_ns) > HOLD_SECONDS_MAX) {
-        finish(job, false, "the new split did not hold within 900 s: see the job's log directory");
-        sl_phases_open_gates(&job->phases);
+        snprintf(text, sizeof text,
+                 "the new split did not hold within %d s: see the job's log directory",
+                 HOLD_SECONDS_MAX);
+        roll_back(job, text);
     } else if (sl_job_settling_text(job, text, sizeof text) && strcmp(text, r->told) != 0) {
         snprintf(r->told, sizeof r->told, "%s", text);
         tell_progress(job, text, NULL);

@@ -109,6 +109,18 @@ static bool makes_room(struct sl_job *job, const struct sl_member *trainer, enum
     return !trainer->alive || atomic_load(&seat->cache_loaded) <= atomic_load(&seat->cache_rows);
 }
 
+// A start that can not be refuses a job that begins. While it runs it is one more death: there may be
+// too little memory or too many processes for a moment.
+static int want(struct sl_job *job, struct sl_member *m)
+{
+    int rc = sl_crew_want(m);
+    if (rc == SL_OK || job->state != SL_JOB_RUNNING)
+        return rc;
+    sl_joblog_write(&job->log, SL_LOG_WARN, "%s", sl_error_message());
+    sl_crew_want_later(m);
+    return SL_OK;
+}
+
 static int settle_device(struct sl_job *job, uint32_t device)
 {
     struct sl_member *sampler = sl_job_member(job, SL_ROLE_SAMPLER, device);
@@ -126,10 +138,10 @@ static int settle_device(struct sl_job *job, uint32_t device)
         if (arena && atomic_load(&seat_of(job, trainer)->duty) != (uint32_t)trains)
             assign_trainer(job, trainer, trains);
         if (!trainer->wanted)
-            SL_TRY(sl_crew_want(trainer));
+            SL_TRY(want(job, trainer));
     }
     if (samples == SL_DUTY_WORK && !sampler->wanted && (!arena || makes_room(job, trainer, trains)))
-        SL_TRY(sl_crew_want(sampler));
+        SL_TRY(want(job, sampler));
     if (samples == SL_DUTY_WORK && sampler->wanted && arena)
         set_duty(job, sampler, SL_DUTY_WORK);
     return SL_OK;

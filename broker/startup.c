@@ -523,7 +523,7 @@ void sl_job_check_start(struct sl_job *job)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        if (m->ready || !m->wanted)
+        if (is_ready(m) || !m->wanted)
             continue;
         sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
                    START_SECONDS_MAX);

@@ -129,7 +129,7 @@ static void handle_death(struct sl_crew_process *p, struct sl_death *death)
     death->oom_killed = death->signal == SIGKILL && oom_kills > crew->oom_kills;
     crew->oom_kills = oom_kills;
     m->peak_rss_bytes = SL_MAX(m->peak_rss_bytes, death->peak_rss_bytes);
-    m->alive = m->attached = m->ready = false;
+    m->alive = m->attached = false;
     m->process = NULL;
 
     bool left = m->leaving;
@@ -392,6 +392,12 @@ int sl_crew_want(struct sl_member *m)
     int rc = start_member(m);
     m->wanted = rc == SL_OK;
     return rc;
+}
+
+void sl_crew_want_later(struct sl_member *m)
+{
+    m->wanted = true;
+    schedule_replacement(m, false);
 }
 
 void sl_crew_release(struct sl_member *m)

@@ -61,7 +61,7 @@ struct sl_member {
     bool alive;
     bool greeted;  // said Hello, `peer` is its address
     bool attached; // has been told of the arena
-    bool ready;
+    bool ready;    // said so
     struct sl_bus_peer peer;
 
     uint32_t starts;
@@ -128,6 +128,10 @@ void sl_crew_place(struct sl_crew *crew, uint32_t slot, enum sl_role role, uint3
 // Fills the member from now on; starts its process unless one runs. One that is leaving is followed
 // by another. An error is that of the start; the member is then not wanted.
 int sl_crew_want(struct sl_member *m);
+
+// After an error of sl_crew_want(): the member is wanted all the same, and the start that could not
+// be counts as a death.
+void sl_crew_want_later(struct sl_member *m);
 
 // Does not fill the member any more. Its process, if it has one, is given SL_CREW_LEAVE_MS to
 // leave; one that is not attached yet is killed at once. on_left comes from the loop.

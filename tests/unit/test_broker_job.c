@@ -380,7 +380,7 @@ END_TEST
 
 START_TEST(a_killed_trainer_is_replaced_and_its_batch_trained_again)
 {
-    setenv("FAKE_WORKER", "trainer:hold3<2", 1);
+    setenv("FAKE_WORKER", "trainer:hold3=1", 1);
     ck_assert_int_eq(run_job(EPOCHS_3, NULL), 0);
     assert_exactly_once(3);
     ck_assert_double_eq(number(at(client.report, "batches"), "retrained"), 1);

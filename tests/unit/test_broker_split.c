@@ -30,6 +30,7 @@ static void send_body(Sl__Control__Envelope__BodyCase body, uint32_t samplers, u
     scale.has_samplers = scale.has_trainers = true;
     scale.samplers = samplers;
     scale.trainers = trainers;
+    subscribe.progress = true; // lines of the log among it
     stop.kill = true;
     e.body_case = body;
     if (body == SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE)
@@ -57,6 +58,7 @@ static void take(const Sl__Control__Envelope *m)
     case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE:
         client.scaled = m->scale_done->ok ? 1 : -1;
         snprintf(client.scale_message, sizeof client.scale_message, "%s", m->scale_done->message);
+        stop_job(); // that is what the test was about
         break;
     case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
         snprintf(client.lines + n, sizeof client.lines - n, "%s\n", m->log_line->text);
@@ -141,6 +143,73 @@ START_TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
 }
 END_TEST
 
+// --- starts that can not be ----------------------------------------------------------------------
+
+START_TEST(a_failed_start_of_a_replacement_is_one_more_death)
+{
+    setenv("FAKE_WORKER", "sampler:hold3=0 sampler:failed=1", 1);
+    ck_assert_int_eq(run_job(JOB(3)), 0);
+    ck_assert_int_eq(count_restarts(), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 3);
+    ck_assert_msg(strstr(client.lines, "could not start: node_feat.npy: found no features"), "%s",
+                  client.lines);
+}
+END_TEST
+
+START_TEST(a_replacement_that_never_starts_ends_the_job)
+{
+    setenv("FAKE_WORKER", "sampler:hold3=0 sampler:failed>0", 1);
+    ck_assert_int_eq(run_job(JOB(3)), 1);
+    ck_assert_int_eq(count_restarts(), SL_CREW_DEATHS_MAX);
+    ck_assert_msg(strstr(client.message, "sampler 0 died 5 times in a row"), "%s", client.message);
+}
+END_TEST
+
+static void ask_for_two_samplers(void)
+{
+    send_body(SL__CONTROL__ENVELOPE__BODY_SCALE, 2, 1);
+}
+
+// The job runs on as before, and the report has what was asked for.
+static void assert_rolled_back(int status, const char *why)
+{
+    ck_assert_msg(status == SL_OUTCOME_STOPPED, "%d: %s", status, client.message);
+    ck_assert_int_eq(client.scaled, -1);
+    ck_assert_msg(strstr(client.scale_message, why) &&
+                      strstr(client.scale_message, "the split is 1 sampler and 1 trainer again"),
+                  "%s", client.scale_message);
+    const cJSON *scale = cJSON_GetArrayItem(at(client.report, "scales"), 0);
+    ck_assert(cJSON_IsFalse(at(scale, "ok")));
+    ck_assert_double_eq(at(at(scale, "from"), "samplers")->valuedouble, 1);
+    ck_assert_double_eq(at(at(scale, "to"), "samplers")->valuedouble, 2);
+}
+
+START_TEST(a_split_whose_worker_never_starts_is_rolled_back)
+{
+    setenv("FAKE_WORKER", "sampler:failed>0 trainer:slow", 1);
+    client.on_epoch = ask_for_two_samplers;
+    assert_rolled_back(run_job(JOB(1000000)), "sampler 1 died 5 times in a row");
+    ck_assert_int_eq(count_restarts(), SL_CREW_DEATHS_MAX);
+}
+END_TEST
+
+static void lose_the_sampler_program(void)
+{
+    ck_assert_int_eq(unlink(in_dir("bin/sluice-sampler")), 0);
+    ask_for_two_samplers();
+}
+
+START_TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
+{
+    setenv("FAKE_WORKER", "trainer:slow", 1);
+    client.on_epoch = lose_the_sampler_program;
+    assert_rolled_back(run_job(JOB(1000000)), "bin/sluice-sampler': no such file");
+    ck_assert_int_eq(count_restarts(), 0);
+}
+END_TEST
+
+// --- those who can take a batch now, one by one --------------------------------------------------
+
 // A job of three devices whose processes the test invents.
 static struct sl_job *make_job(void)
 {
@@ -212,6 +281,10 @@ int main(int argc, char **argv)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_set_timeout(c, 2 * GIVE_UP_SECONDS);
     tcase_add_test(c, a_standby_trainer_works_while_the_only_trainer_loads_again);
+    tcase_add_test(c, a_failed_start_of_a_replacement_is_one_more_death);
+    tcase_add_test(c, a_replacement_that_never_starts_ends_the_job);
+    tcase_add_test(c, a_split_whose_worker_never_starts_is_rolled_back);
+    tcase_add_test(c, a_split_whose_worker_can_not_be_started_is_rolled_back);
     tcase_add_test(c, trainers_count_that_can_take_a_batch_now);
     suite_add_tcase(s, c);
     return run_suite(s);
