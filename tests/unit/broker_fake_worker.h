@@ -167,9 +167,12 @@ static inline int fake_train(struct fake *f)
 {
     struct sl_arena *a = &f->w.arena;
     struct sl_lease l;
-    // A standby trainer that never finds a reason to wake.
+    // A standby trainer that finds no reason to wake but that there is work and no other trainer. In
+    // this order: how many there are is known before the first phase is opened.
+    struct sl_ledger_ahead left;
+    sl_ledger_look_ahead(a, &left);
     if (atomic_load(&sl_seat(a, f->w.slot)->duty) == SL_DUTY_STANDBY &&
-        atomic_load(&sl_schedule_of(a)->trainers) > 0) {
+        (left.seq == 0 || atomic_load(&sl_schedule_of(a)->trainers) > 0)) {
         usleep(2000);
         return SL_OK;
     }
