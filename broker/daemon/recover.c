@@ -91,12 +91,12 @@ static void go_on(struct sl_daemon *d, struct sl_entry *e)
         return;
     }
     memcpy(e->reached, newest, sizeof e->reached);
-    free(e->checkpoint); // the newest one, whichever it was asked to begin with
-    e->checkpoint = NULL;
     e->pid = 0;
     e->pid_start = 0;
+    // One that was asked for is there as long as no run has begun with it.
+    const char *from = e->checkpoint ? e->checkpoint : newest;
     sl_log_info("%s: was interrupted, goes on %s%s%s", sl_entry_title(e, title, sizeof title),
-                newest[0] ? "from checkpoint " : "from the beginning", newest,
+                from[0] ? "from checkpoint " : "from the beginning", from,
                 e->was_paused ? " (it was paused, and is not any more)" : "");
     sl_daemon_requeue(e, sl_registry_order_first(&d->registry));
     sl_daemon_set_state(d, e, SL_ENTRY_QUEUED);

@@ -73,8 +73,9 @@ struct sl_entry_live {
 struct sl_entry {
     uint64_t number;
     char id[24];
-    char *config_json;         // resolved (owned)
-    char *report, *checkpoint; // absolute path, name (owned); NULL for none
+    char *config_json; // resolved (owned)
+    // absolute path; the checkpoint that the next run shall begin with (owned); NULL for none
+    char *report, *checkpoint;
 
     // of the configuration
     char name[SL_CONFIG_NAME_BYTES];

@@ -104,8 +104,13 @@ static void log_state(const struct sl_entry *e, enum sl_entry_state before)
 void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state)
 {
     enum sl_entry_state before = e->state;
+    bool runs = state == SL_ENTRY_RUNNING || state == SL_ENTRY_PAUSED;
     e->state = state;
-    e->began |= state == SL_ENTRY_RUNNING || state == SL_ENTRY_PAUSED;
+    e->began |= runs;
+    if (runs) { // with the checkpoint that was asked for; if it goes on again, with its newest one
+        free(e->checkpoint);
+        e->checkpoint = NULL;
+    }
     if (sl_daemon_save(d, e) < 0)
         sl_log_error("job %s: its state can not be recorded, which is tried again: %s", e->id,
                      sl_error_message());

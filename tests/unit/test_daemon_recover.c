@@ -135,7 +135,6 @@ START_TEST(jobs_that_resume_are_queued_before_the_others_in_their_order)
     struct sl_entry *w = left("w", SL_ENTRY_QUEUED), *a = left("a", SL_ENTRY_RUNNING);
     struct sl_entry *b = left("b", SL_ENTRY_INTERRUPTED);
     a->resumes = b->resumes = true;
-    b->checkpoint = strdup("000000000001");
     a->was_paused = true;
     sl_daemon_recover(d);
     ck_assert_int_eq(a->state, SL_ENTRY_QUEUED);
@@ -143,10 +142,25 @@ START_TEST(jobs_that_resume_are_queued_before_the_others_in_their_order)
     ck_assert_int_lt(a->order, b->order);
     ck_assert_int_lt(b->order, w->order);
     ck_assert_uint_eq(a->resumed, 1);
-    ck_assert_ptr_null(b->checkpoint); // from the newest one
     ck_assert_str_eq(a->message, "");
     assert_recorded(a);
     assert_recorded(b);
+}
+END_TEST
+
+START_TEST(a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs)
+{
+    struct sl_entry *e = left("e", SL_ENTRY_STARTING);
+    e->resumes = true;
+    e->checkpoint = strdup("000000000001");
+    sl_daemon_recover(d);
+    ck_assert_int_eq(e->state, SL_ENTRY_QUEUED);
+    ck_assert_str_eq(e->checkpoint, "000000000001");
+    sl_daemon_set_state(d, e, SL_ENTRY_STARTING);
+    ck_assert_str_eq(e->checkpoint, "000000000001");
+    sl_daemon_set_state(d, e, SL_ENTRY_RUNNING);
+    ck_assert_ptr_null(e->checkpoint);
+    assert_recorded(e);
 }
 END_TEST
 
@@ -419,6 +433,7 @@ int main(void)
     tcase_add_test(t, a_report_that_was_written_meanwhile_holds);
     tcase_add_test(t, an_older_report_says_nothing);
     tcase_add_test(t, jobs_that_resume_are_queued_before_the_others_in_their_order);
+    tcase_add_test(t, a_checkpoint_that_was_asked_for_is_kept_until_the_job_runs);
     tcase_add_test(t, a_job_whose_run_directory_is_gone_does_not_begin_anew);
     tcase_add_test(t, a_job_that_comes_no_further_is_given_up);
     tcase_add_test(t, a_job_that_waits_for_a_core_that_is_gone_fails);
