@@ -159,20 +159,63 @@ void sl_checkpoint_list_fini(struct sl_checkpoint_list *list)
     memset(list, 0, sizeof *list);
 }
 
-void sl_checkpoint_clear_leftovers(const char *run)
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_leftover(const char *name)
+{
+    return name[0] == '.' && ends_with(name, ".tmp");
+}
+
+static bool is_abandoned(const char *name)
+{
+    return ends_with(name, SL_CHECKPOINT_ABANDONED);
+}
+
+static void remove_folders(const char *run, bool (*goes)(const char *name))
 {
     char folder[PATH_BYTES], path[PATH_BYTES + 256];
     const struct dirent *entry;
     DIR *dir = opendir(join(folder, run, "checkpoints"));
     while (dir && (entry = readdir(dir))) {
-        size_t n = strlen(entry->d_name);
-        if (entry->d_name[0] != '.' || n < 5 || strcmp(entry->d_name + n - 4, ".tmp") != 0)
+        if (!goes(entry->d_name))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         remove_folder(path);
     }
     if (dir)
         closedir(dir);
+}
+
+void sl_checkpoint_clear_leftovers(const char *run)
+{
+    remove_folders(run, is_leftover);
+}
+
+int sl_checkpoint_abandon_newer(const char *run, const char *name, uint32_t *n)
+{
+    struct sl_checkpoint_list list;
+    char folder[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES], aside[64];
+    *n = 0;
+    SL_TRY(sl_checkpoint_list(run, &list));
+    join(folder, run, "checkpoints");
+    int rc = SL_OK;
+    // The newest first: after a crash on the way what is left is as if it had never been written.
+    for (uint32_t i = 0; i < list.n && rc == SL_OK; i++) {
+        if (newest_first(list.names[i], name) >= 0)
+            break;
+        snprintf(aside, sizeof aside, "%s" SL_CHECKPOINT_ABANDONED, list.names[i]);
+        remove_folder(join(to, folder, aside));
+        if (rename(join(from, folder, list.names[i]), to) != 0)
+            rc = sl_fail_errno(SL_EIO, errno, "checkpoint: naming '%s' as '%s'", from, to);
+        else
+            ++*n;
+    }
+    sl_checkpoint_list_fini(&list);
+    return rc < 0 || *n == 0 ? rc : sync_folder(folder);
 }
 
 // --- writing -------------------------------------------------------------------------------------
@@ -308,23 +351,28 @@ static int take_name(const char *temp, const char *final)
     return SL_OK;
 }
 
-static void remove_old(const char *run, const char *folder, uint32_t keep)
+// All but `written` and the keep - 1 before it.
+static void remove_old(const char *run, const char *folder, const char *written, uint32_t keep)
 {
     struct sl_checkpoint_list list;
     char path[PATH_BYTES], hidden[PATH_BYTES], name[64];
     if (sl_checkpoint_list(run, &list) < 0)
         return; // they stay: the next checkpoint tries again
-    for (uint32_t i = keep; i < list.n; i++) {
+    uint32_t first = 0;
+    while (first < list.n && newest_first(list.names[first], written) < 0)
+        first++;
+    for (uint32_t i = first + keep; i < list.n; i++) {
         snprintf(name, sizeof name, ".%s.%ld.old.tmp", list.names[i], (long)getpid());
         if (rename(join(path, folder, list.names[i]), join(hidden, folder, name)) == 0)
             remove_folder(hidden);
     }
     sl_checkpoint_list_fini(&list);
+    remove_folders(run, is_abandoned);
 }
 
 int sl_checkpoint_write(const char *run, const struct sl_checkpoint_content *c, uint32_t keep)
 {
-    char folder[PATH_BYTES], temp[PATH_BYTES], final[PATH_BYTES], name[64];
+    char folder[PATH_BYTES], temp[PATH_BYTES], final[PATH_BYTES], name[64], hidden[96];
     if (sodium_init() < 0)
         return sl_fail(SL_ESYS, "checkpoint: sodium_init");
     if (strlen(run) > 4096)
@@ -336,8 +384,8 @@ int sl_checkpoint_write(const char *run, const struct sl_checkpoint_content *c, 
         return sl_fail_errno(SL_EIO, errno, "checkpoint: creating '%s'", folder);
     snprintf(name, sizeof name, "%012" PRIu64, c->snapshot->version);
     join(final, folder, name);
-    snprintf(name, sizeof name, ".%012" PRIu64 ".%ld.tmp", c->snapshot->version, (long)getpid());
-    join(temp, folder, name);
+    snprintf(hidden, sizeof hidden, ".%s.%ld.tmp", name, (long)getpid());
+    join(temp, folder, hidden);
     remove_folder(temp);
     if (mkdir(temp, 0777) != 0)
         return sl_fail_errno(SL_EIO, errno, "checkpoint: creating '%s'", temp);
@@ -354,7 +402,7 @@ int sl_checkpoint_write(const char *run, const struct sl_checkpoint_content *c, 
     }
     SL_TRY(sync_folder(folder));
     SL_FAILPOINT(BROKER_CHECKPOINT_NAMED);
-    remove_old(run, folder, keep);
+    remove_old(run, folder, name, keep);
     return SL_OK;
 }
 
@@ -481,7 +529,7 @@ static int take_state(struct sl_checkpoint *c)
               get_u32(state, "batches", &c->n_batches) && take_best(c) && take_digests(c) &&
               take_split(c) && cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(state, "config")) &&
               cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(state, "history"));
-    if (!ok || c->n_records > c->n_batches)
+    if (!ok)
         return bad(c, "a key is missing or makes no sense");
     snprintf(c->status, sizeof c->status, "%s", status);
     c->seconds = seconds->valuedouble;
@@ -525,12 +573,14 @@ static int read_records(struct sl_checkpoint *c)
     bool ok = f && fread(c->records, 1, bytes + 1, f) == bytes;
     if (f)
         fclose(f);
+    bool any = sl_checkpoint_is_async(c);
     for (uint32_t i = 0; i < c->n_records && ok; i++)
-        ok = c->records[i].cell < c->n_batches &&
-             (i == 0 || c->records[i].cell > c->records[i - 1].cell);
+        ok = any ? c->records[i].cell < c->n_batches &&
+                       (i == 0 || c->records[i].cell > c->records[i - 1].cell)
+                 : c->records[i].cell == i;
     return ok ? SL_OK
-              : sl_fail(SL_EFORMAT, "%s: wanted %u different batches of %u, rising", path,
-                        c->n_records, c->n_batches);
+              : sl_fail(SL_EFORMAT, "%s: wanted %s %u batches of %u, rising", path,
+                        any ? "any" : "the first", c->n_records, c->n_batches);
 }
 
 static int read_all(struct sl_checkpoint *c)
@@ -543,6 +593,7 @@ static int read_all(struct sl_checkpoint *c)
         return bad(c, "it is no JSON: it was cut short or damaged");
     SL_TRY(check_state(c));
     SL_TRY(take_state(c));
+    SL_TRY(sl_checkpoint_check_counters(c));
     SL_TRY(check_file(c, model_file));
     SL_TRY(check_file(c, optimizer_file));
     if (c->best.has)

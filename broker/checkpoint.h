@@ -15,11 +15,18 @@
  * WRITING. Everything goes to a hidden directory beside it (".000000001200.<pid>.tmp"), every file
  * is synced, the directory is renamed, and its parent is synced: a name of digits is a whole
  * checkpoint. One of the same version takes the place of the older one by an exchange of the two
- * names. Older ones than the newest `keep` are removed afterwards: hidden first, so that a half
- * removed one is none. A crash leaves hidden directories, which the next run clears.
+ * names. Of those before it `keep` - 1 stay, older ones are removed afterwards: hidden first, so
+ * that a half removed one is none. A crash leaves hidden directories, which the next run clears.
+ *
+ * GOING BACK. A run that goes on from an older one (--checkpoint) leaves the newer ones behind: as
+ * soon as it has the directory they are "000000001200.abandoned", which is no checkpoint, so
+ * whoever goes on next does so from the older one or from what came of it. They are removed with
+ * the first checkpoint that is written then; until then they may be given their names back.
  *
  * READING. A checkpoint may come from anywhere: a disk that was full, another machine, an editor.
- * Sizes and sums of all files are checked before anything in them is used.
+ * Sizes and sums of all files are checked before anything in them is used, and whether the counters
+ * agree with one another (checkpoint_check.c): a sum says that nothing was changed, not that it was
+ * right.
  */
 #ifndef SL_BROKER_CHECKPOINT_H
 #define SL_BROKER_CHECKPOINT_H
@@ -33,6 +40,8 @@
 #include "broker/snapshot.h"
 
 #define SL_CHECKPOINT_SCHEMA "sluice.checkpoint/1"
+
+#define SL_CHECKPOINT_ABANDONED ".abandoned"
 
 enum { SL_CHECKPOINT_NAME_BYTES = 32 };
 
@@ -58,6 +67,9 @@ int sl_checkpoint_write(const char *run, const struct sl_checkpoint_content *c, 
 
 // Removes what a crash has left half written or half removed.
 void sl_checkpoint_clear_leftovers(const char *run);
+
+// Sets those aside that are newer than `name`; how many. SL_EIO, SL_EACCESS, SL_ENOMEM.
+int sl_checkpoint_abandon_newer(const char *run, const char *name, uint32_t *n);
 
 // --- reading ---
 
@@ -90,6 +102,12 @@ struct sl_checkpoint {
 // SL_ENOENT, SL_EFORMAT (damaged or of another kind) with the file, what was found and wanted.
 int sl_checkpoint_open(const char *run, const char *name, struct sl_checkpoint *out);
 void sl_checkpoint_close(struct sl_checkpoint *c); // safe on a zeroed struct
+
+// Whether what state.json counts agrees with itself, as every checkpoint does that was written by a
+// job. SL_EFORMAT names file, keys, found and wanted. Part of opening one.
+int sl_checkpoint_check_counters(const struct sl_checkpoint *c);
+// Whether each batch is an update, applied as it comes: then any of an epoch may be the first.
+bool sl_checkpoint_is_async(const struct sl_checkpoint *c);
 
 // Its parameters, optimizer arrays (n_state) and best parameters (if it has them), each n floats.
 int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *params, float *values,

@@ -48,6 +48,41 @@ static bool is_of_a_beginning(const char *name)
     return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0; // atomic_file.h
 }
 
+// A file of ours that a killed broker has not finished: ".report.json.4711-3.tmp".
+static bool is_half_written(const char *name)
+{
+    static const char *const names[] = {"config.json", "metrics.jsonl", "report.json",
+                                        "model.safetensors", "model.best.safetensors"};
+    for (size_t i = 0; i < SL_COUNT_OF(names); i++) {
+        size_t n = strlen(names[i]);
+        long pid;
+        unsigned serial;
+        int end = 0;
+        if (name[0] == '.' && strncmp(name + 1, names[i], n) == 0 &&
+            sscanf(name + 1 + n, ".%ld-%u.tmp%n", &pid, &serial, &end) == 2 && end > 0 &&
+            name[1 + n + (size_t)end] == '\0')
+            return true;
+    }
+    return false;
+}
+
+// What killed runs have left half written. Whoever has the directory locked may remove it.
+static void clear_leftovers(const char *path)
+{
+    char file[4096 + 256];
+    const struct dirent *entry;
+    DIR *dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        if (!is_half_written(entry->d_name))
+            continue;
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        unlink(file);
+    }
+    if (dir)
+        closedir(dir);
+    sl_checkpoint_clear_leftovers(path);
+}
+
 // The first entry of a directory that `expected` does not expect; "" without one.
 static int find_unexpected(const char *path, bool (*expected)(const char *), char found[256],
                            bool *any)
@@ -497,6 +532,8 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     if (claimed && content == SL_RUNDIR_CHECKPOINTS)
         rc = refuse_earlier(path, "checkpoints");
     claimed = claimed && rc == SL_OK;
+    if (claimed)
+        clear_leftovers(path);
     if (claimed && (rc = make_log(dir)) == SL_OK)
         rc = fill(dir, config_json, "", "we");
     if (rc == SL_OK)
@@ -517,14 +554,16 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 }
 
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
-                     const char *metrics)
+                     const char *metrics, const char *checkpoint)
 {
     memset(dir, 0, sizeof *dir);
     snprintf(dir->path, sizeof dir->path, "%s", path);
     snprintf(dir->log, sizeof dir->log, "%s/log", path);
     SL_TRY(lock_directory(path, 0, NULL, &dir->lock));
-    sl_checkpoint_clear_leftovers(path);
-    int rc = make_log(dir);
+    clear_leftovers(path);
+    int rc = sl_checkpoint_abandon_newer(path, checkpoint, &dir->n_abandoned);
+    if (rc == SL_OK)
+        rc = make_log(dir);
     if (rc == SL_OK)
         rc = fill(dir, config_json, metrics, "ae");
     if (rc == SL_OK)

@@ -17,15 +17,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
 struct sl_rundir {
-    char path[4096]; // "" until created
-    char log[4120];  // path/log
-    FILE *metrics;   // path/metrics.jsonl
-    FILE *events;    // path/events.jsonl; NULL when it can not be written
-    int lock;        // descriptor of the locked directory, valid while metrics is not NULL
+    char path[4096];      // "" until created
+    char log[4120];       // path/log
+    FILE *metrics;        // path/metrics.jsonl
+    FILE *events;         // path/events.jsonl; NULL when it can not be written
+    int lock;             // descriptor of the locked directory, valid while metrics is not NULL
+    uint32_t n_abandoned; // checkpoints that reopening set aside
 };
 
 // What a directory that a job wants is.
@@ -71,9 +73,10 @@ int sl_rundir_check_file(const char *path, const char *what);
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json);
 
 // For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
-// the epochs that are complete), events.jsonl goes on, everything else stays.
+// the epochs that are complete), events.jsonl goes on, checkpoints that are newer than the one that
+// it goes on from are set aside (checkpoint.h), everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
-                     const char *metrics);
+                     const char *metrics, const char *checkpoint);
 
 // Appends one line to metrics.jsonl. Adds the newline.
 int sl_rundir_add_metrics(struct sl_rundir *dir, const char *json);

@@ -413,9 +413,21 @@ static int make_rundir(struct sl_job *job)
         sl_history_metrics(cJSON_GetObjectItemCaseSensitive(job->resumed.state, "history"));
     if (!metrics)
         return sl_fail(SL_ENOMEM, "no memory for the epochs before");
-    int rc = sl_rundir_reopen(&job->rundir, job->config.output, job->config_json, metrics);
+    int rc = sl_rundir_reopen(&job->rundir, job->config.output, job->config_json, metrics,
+                              job->resumed.name);
     free(metrics);
     return rc;
+}
+
+static void tell_abandoned(struct sl_job *job)
+{
+    uint32_t n = job->rundir.n_abandoned;
+    if (n)
+        sl_joblog_announce(&job->log,
+                           "%u newer checkpoint%s %s set aside as %s/checkpoints/*%s: the first "
+                           "checkpoint of this run removes %s",
+                           n, n == 1 ? "" : "s", n == 1 ? "is" : "are", job->rundir.path,
+                           SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
 }
 
 static int begin(struct sl_job *job)
@@ -425,6 +437,7 @@ static int begin(struct sl_job *job)
     SL_TRY(sl_tensorboard_open(&job->tensorboard, job->rundir.path));
     for (uint32_t i = 0; i < job->crew.n; i++)
         SL_TRY(sl_stream_open(&job->crew.members[i].log, job->rundir.log));
+    tell_abandoned(job);
     return SL_OK;
 }
 

@@ -13,6 +13,13 @@ static struct sl_checkpoint_content content;
 static float values[N], state[2][N], best[N];
 static struct sl_cell_record records[3];
 
+// Asynchronous, so any set of batches may be done.
+static const char config_json[] = "{\"epochs\": 9, \"digest\": true, \"devices\": [{}, {}, {}, {}],"
+                                  " \"updates\": {\"mode\": \"async\", \"batches_per_update\": 4}}";
+static const char history_json[] =
+    "{\"epochs\": [{\"epoch\": 0, \"loss\": 0.3}, {\"epoch\": 1}, {\"epoch\": 2},"
+    " {\"epoch\": 3}, {\"epoch\": 4}]}";
+
 // A matrix, a running statistic and a counter.
 static void make_params(void)
 {
@@ -51,7 +58,7 @@ static void setup(void)
     }
     for (uint32_t i = 0; i < 3; i++)
         records[i] = (struct sl_cell_record){.cell = 2 * i, .digest = ~0ull - i, .loss = 0.1 * i};
-    snapshot = (struct sl_snapshot){.version = 41,
+    snapshot = (struct sl_snapshot){.version = 43,
                                     .epoch = 5,
                                     .n_batches = 8,
                                     .n_records = 3,
@@ -69,10 +76,10 @@ static void setup(void)
                                              .params = &params,
                                              .job = "test",
                                              .status = "running",
-                                             .config_json = "{\"epochs\": 9, \"lr\": 0.1}",
+                                             .config_json = config_json,
                                              .epochs = 9,
                                              .dataset_digest = 0xfedcba9876543210ull,
-                                             .history_json = "{\"epochs\": [{\"loss\": 0.3}]}",
+                                             .history_json = history_json,
                                              .samplers = 1,
                                              .trainers = 3,
                                              .seconds = 12.5};
@@ -93,9 +100,9 @@ START_TEST(what_is_written_comes_back)
 {
     struct sl_checkpoint c;
     float p[N], s[2][N], b[N];
-    write_version(41, 2);
-    must(sl_checkpoint_open(dir, "000000000041", &c));
-    ck_assert_uint_eq(c.version, 41);
+    write_version(43, 2);
+    must(sl_checkpoint_open(dir, "000000000043", &c));
+    ck_assert_uint_eq(c.version, 43);
     ck_assert_uint_eq(c.epoch, 5);
     ck_assert_uint_eq(c.epochs, 9);
     ck_assert_uint_eq(c.n_batches, 8);
@@ -127,15 +134,15 @@ START_TEST(counters_are_the_batches_trained)
 {
     struct sl_safetensors_file f;
     char path[1200];
-    write_version(41, 2);
-    snprintf(path, sizeof path, "%s/checkpoints/000000000041/model.safetensors", dir);
+    write_version(43, 2);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000043/model.safetensors", dir);
     must(sl_safetensors_open(path, &f));
     const struct sl_safetensor *t = sl_safetensors_find(&f, "norms.0.module.num_batches_tracked");
     ck_assert_ptr_nonnull(t);
     ck_assert_int_eq(t->ndim, 0);
     ck_assert_int_eq(*(const int64_t *)t->data, 5 * 8 + 3);
     sl_safetensors_close(&f);
-    snprintf(path, sizeof path, "%s/checkpoints/000000000041/optimizer.safetensors", dir);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000043/optimizer.safetensors", dir);
     must(sl_safetensors_open(path, &f));
     ck_assert_uint_eq(f.n_tensors, 2); // of the learned tensor alone
     ck_assert_ptr_nonnull(sl_safetensors_find(&f, "exp_avg_sq.convs.0.lin.weight"));
@@ -146,8 +153,10 @@ END_TEST
 START_TEST(nothing_but_the_beginning_may_be_there)
 {
     struct sl_checkpoint c;
-    snapshot.n_records = 0;
+    snapshot.epoch = snapshot.n_records = 0;
     snapshot.best.has = snapshot.has_digest = false;
+    content.config_json = "{\"epochs\": 9, \"updates\": {\"mode\": \"async\"}}";
+    content.history_json = "{\"epochs\": []}";
     content.samplers = content.trainers = 0;
     write_version(0, 2);
     must(sl_checkpoint_open(dir, "000000000000", &c));
@@ -179,18 +188,62 @@ START_TEST(the_newest_are_kept)
 }
 END_TEST
 
+static uint32_t count(void)
+{
+    struct sl_checkpoint_list list;
+    must(sl_checkpoint_list(dir, &list));
+    uint32_t n = list.n;
+    sl_checkpoint_list_fini(&list);
+    return n;
+}
+
+START_TEST(newer_ones_are_set_aside_until_another_one_is_written)
+{
+    uint32_t n;
+    for (uint64_t version = 5; version < 9; version++)
+        write_version(version, 100);
+    must(sl_checkpoint_abandon_newer(dir, "000000000006", &n));
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(count(), 2);
+    ck_assert(exists("checkpoints/000000000008.abandoned/state.json"));
+    // Once more: what was set aside before makes room.
+    ck_assert_int_eq(mkdir(in_dir("checkpoints/000000000008"), 0777), 0);
+    must(sl_checkpoint_abandon_newer(dir, "000000000006", &n));
+    ck_assert_uint_eq(n, 1);
+    ck_assert(!exists("checkpoints/000000000008.abandoned/state.json"));
+    ck_assert(exists("checkpoints/000000000007.abandoned/state.json"));
+    write_version(7, 1);
+    ck_assert_uint_eq(count(), 1);
+    ck_assert(exists("checkpoints/000000000007"));
+    ck_assert(!exists("checkpoints/000000000007.abandoned"));
+    ck_assert(!exists("checkpoints/000000000008.abandoned"));
+    must(sl_checkpoint_abandon_newer(dir, "000000000007", &n));
+    ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+START_TEST(the_one_just_written_stays_whatever_else_is_there)
+{
+    write_version(8, 1);
+    write_version(5, 1);
+    ck_assert(exists("checkpoints/000000000005/state.json"));
+    write_version(6, 2);
+    ck_assert(exists("checkpoints/000000000006/state.json"));
+    ck_assert(exists("checkpoints/000000000005/state.json"));
+}
+END_TEST
+
 START_TEST(one_of_the_same_update_takes_its_place)
 {
     struct sl_checkpoint c;
     struct sl_checkpoint_list list;
-    write_version(41, 1);
-    content.status = "done";
-    snapshot.epoch = 6;
-    snapshot.n_records = 0;
-    write_version(41, 1);
-    must(sl_checkpoint_open(dir, "000000000041", &c));
-    ck_assert_str_eq(c.status, "done");
-    ck_assert_uint_eq(c.epoch, 6);
+    write_version(43, 1);
+    content.status = "stopped";
+    content.seconds = 14;
+    write_version(43, 1);
+    must(sl_checkpoint_open(dir, "000000000043", &c));
+    ck_assert_str_eq(c.status, "stopped");
+    ck_assert_double_eq(c.seconds, 14);
     sl_checkpoint_close(&c);
     must(sl_checkpoint_list(dir, &list));
     ck_assert_uint_eq(list.n, 1);
@@ -208,7 +261,7 @@ END_TEST
 START_TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
 {
     struct sl_checkpoint_list list;
-    write_version(41, 2);
+    write_version(43, 2);
     ck_assert_int_eq(mkdir(in_dir("checkpoints/.000000000050.77.tmp"), 0777), 0);
     write_text("checkpoints/.000000000050.77.tmp/model.safetensors", "half");
     must(sl_checkpoint_list(dir, &list));
@@ -216,7 +269,7 @@ START_TEST(leftovers_of_a_crash_are_no_checkpoints_and_are_cleared)
     sl_checkpoint_list_fini(&list);
     sl_checkpoint_clear_leftovers(dir);
     ck_assert(!exists("checkpoints/.000000000050.77.tmp"));
-    ck_assert(exists("checkpoints/000000000041/state.json"));
+    ck_assert(exists("checkpoints/000000000043/state.json"));
 }
 END_TEST
 
@@ -228,7 +281,7 @@ static const char *const files[] = {"model.safetensors", "optimizer.safetensors"
 static void change(const char *name, size_t at, bool cut, bool grow)
 {
     char path[1200];
-    snprintf(path, sizeof path, "%s/checkpoints/000000000041/%s", dir, name);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000043/%s", dir, name);
     FILE *f = fopen(path, "r+b");
     ck_assert_ptr_nonnull(f);
     ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
@@ -250,7 +303,7 @@ static void change(const char *name, size_t at, bool cut, bool grow)
 static void expect_refused(const char *name)
 {
     struct sl_checkpoint c;
-    int rc = sl_checkpoint_open(dir, "000000000041", &c);
+    int rc = sl_checkpoint_open(dir, "000000000043", &c);
     ck_assert_msg(rc == SL_EFORMAT || rc == SL_ENOENT, "a damaged %s was taken (%d)", name, rc);
     assert_message_has(name);
     ck_assert_ptr_null(c.state);
@@ -261,14 +314,14 @@ START_TEST(a_flipped_bit_anywhere_is_seen)
 {
     const char *name = files[_i];
     for (size_t at = 1; at < 4000; at = at * 2 + 3) {
-        write_version(41, 2);
+        write_version(43, 2);
         change(name, at, false, false);
         // Of JSON a change of white space alone changes nothing.
         struct sl_checkpoint c;
-        int rc = sl_checkpoint_open(dir, "000000000041", &c);
+        int rc = sl_checkpoint_open(dir, "000000000043", &c);
         if (rc == SL_OK) {
             ck_assert_str_eq(name, "state.json");
-            ck_assert_uint_eq(c.version, 41);
+            ck_assert_uint_eq(c.version, 43);
             sl_checkpoint_close(&c);
         } else {
             expect_refused(name);
@@ -280,7 +333,7 @@ END_TEST
 START_TEST(a_file_cut_short_is_seen)
 {
     for (size_t at = 0; at < 1000; at = at * 3 + 1) {
-        write_version(41, 2);
+        write_version(43, 2);
         change(files[_i], at, true, false);
         expect_refused(files[_i]);
     }
@@ -290,24 +343,199 @@ END_TEST
 START_TEST(a_longer_or_a_missing_file_is_seen)
 {
     char path[1200];
-    write_version(41, 2);
+    write_version(43, 2);
     change(files[_i], 0, false, true);
     expect_refused(files[_i]);
-    write_version(41, 2);
-    snprintf(path, sizeof path, "%s/checkpoints/000000000041/%s", dir, files[_i]);
+    write_version(43, 2);
+    snprintf(path, sizeof path, "%s/checkpoints/000000000043/%s", dir, files[_i]);
     ck_assert_int_eq(unlink(path), 0);
     expect_refused(files[_i]);
+}
+END_TEST
+
+// --- counters, each sum of which is right ---
+
+static void write_at(uint32_t epoch, uint32_t n_records, uint64_t version)
+{
+    snapshot.epoch = epoch;
+    snapshot.n_records = n_records;
+    write_version(version, 2);
+}
+
+static void beyond_the_epochs(void)
+{
+    content.epochs = 4;
+    content.config_json = "{\"epochs\": 4, \"updates\": {\"mode\": \"async\"}}";
+    write_version(43, 2);
+}
+
+static void batches_of_no_epoch(void)
+{
+    content.epochs = 5;
+    content.config_json = "{\"epochs\": 5, \"updates\": {\"mode\": \"async\"}}";
+    write_version(43, 2);
+}
+
+static void no_batches(void)
+{
+    snapshot.n_batches = 0;
+    write_at(5, 0, 43);
+}
+
+static void more_batches_than_there_are(void)
+{
+    snapshot.n_batches = 2;
+    write_version(43, 2);
+}
+
+static void no_updates(void)
+{
+    content.config_json = "{\"epochs\": 9, \"digest\": true}";
+    write_version(43, 2);
+}
+
+static void a_version_of_the_epoch_before(void)
+{
+    write_at(6, 3, 43);
+}
+
+static void a_version_of_the_epoch_after(void)
+{
+    write_at(4, 3, 43);
+}
+
+static void a_batch_less_than_the_updates_took(void)
+{
+    write_at(5, 2, 43);
+}
+
+// Two updates of four batches an epoch: after 43 of them one of epoch 21 is done.
+static void ordered_updates_of_several_batches(void)
+{
+    content.epochs = 30;
+    content.config_json = "{\"epochs\": 30, \"updates\": {\"mode\": \"ordered\","
+                          " \"batches_per_update\": 4}}";
+    write_at(21, 3, 43);
+}
+
+static void an_unknown_status(void)
+{
+    content.status = "dreaming";
+    write_version(43, 2);
+}
+
+static void done_within_an_epoch(void)
+{
+    content.status = "done";
+    write_version(43, 2);
+}
+
+static void another_number_of_epochs(void)
+{
+    content.epochs = 10;
+    write_version(43, 2);
+}
+
+static void no_digest(void)
+{
+    snapshot.has_digest = false;
+    write_version(43, 2);
+}
+
+static void a_time_before_the_beginning(void)
+{
+    content.seconds = -1;
+    write_version(43, 2);
+}
+
+static void more_workers_than_devices(void)
+{
+    content.trainers = 4;
+    write_version(43, 2);
+}
+
+static void a_best_epoch_to_come(void)
+{
+    snapshot.best.epoch = 5;
+    write_version(43, 2);
+}
+
+static void more_patience_than_epochs(void)
+{
+    snapshot.best.waited = 5;
+    write_version(43, 2);
+}
+
+static void an_epoch_that_was_not_reported(void)
+{
+    content.history_json = "{\"epochs\": [{\"epoch\": 0}]}";
+    write_version(43, 2);
+}
+
+static void an_epoch_in_another_ones_place(void)
+{
+    content.history_json = "{\"epochs\": [{\"epoch\": 0}, {\"epoch\": 1}, {\"epoch\": 2},"
+                           " {\"epoch\": 4}, {\"epoch\": 4}]}";
+    write_version(43, 2);
+}
+
+static const struct {
+    void (*write)(void);
+    const char *said;
+} contradictions[] = {
+    {beyond_the_epochs, "epoch: found 5, wanted at most epochs, 4"},
+    {batches_of_no_epoch, "batches_done: found 3, wanted at most 0 in epoch 5 of 5"},
+    {no_batches, "batches, epochs: found 0 and 9"},
+    {more_batches_than_there_are, "batches_done: found 3, wanted at most 2"},
+    {no_updates, "config.updates: wanted batches_per_update"},
+    {a_version_of_the_epoch_before, "version: found 43, wanted 48 to 56"},
+    {a_version_of_the_epoch_after, "version: found 43, wanted 32 to 40"},
+    {a_batch_less_than_the_updates_took, "batches_done: found 2, wanted 3 after update 43"},
+    {ordered_updates_of_several_batches, "batches_done: found 3, wanted 4 after update 43"},
+    {an_unknown_status, "status: found \"dreaming\""},
+    {done_within_an_epoch, "status: found \"done\" with 3 batches"},
+    {another_number_of_epochs, "epochs: found 10, wanted config.epochs, 9"},
+    {no_digest, "samples_digest: found none"},
+    {a_time_before_the_beginning, "seconds: found -1"},
+    {more_workers_than_devices, "split: found 1 samplers and 4 trainers on 4 devices"},
+    {a_best_epoch_to_come, "best: found epoch 5"},
+    {more_patience_than_epochs, "5 evaluations ago"},
+    {an_epoch_that_was_not_reported, "history.epochs: found 1 epochs, wanted 5"},
+    {an_epoch_in_another_ones_place, "history.epochs: found something else than epoch 3"},
+};
+
+START_TEST(counters_that_contradict_one_another_are_refused)
+{
+    contradictions[_i].write();
+    expect_refused(contradictions[_i].said);
+    assert_message_has("/state.json: ");
+}
+END_TEST
+
+// Batches 0 and 2 of ordered updates, of which 0 and 1 come first.
+START_TEST(ordered_batches_that_are_no_prefix_are_refused)
+{
+    content.config_json = "{\"epochs\": 9, \"digest\": true, \"devices\": [{}, {}, {}, {}],"
+                          " \"updates\": {\"mode\": \"ordered\", \"batches_per_update\": 1}}";
+    write_version(43, 2);
+    expect_refused("batches.bin");
+    for (uint32_t i = 0; i < 3; i++)
+        records[i].cell = i;
+    write_version(43, 2);
+    struct sl_checkpoint c;
+    must(sl_checkpoint_open(dir, "000000000043", &c));
+    sl_checkpoint_close(&c);
 }
 END_TEST
 
 START_TEST(a_checkpoint_under_another_name_is_refused)
 {
     struct sl_checkpoint c;
-    write_version(41, 2);
-    ck_assert_int_eq(rename(in_dir("checkpoints/000000000041"), in_dir("checkpoints/000000000043")),
+    write_version(43, 2);
+    ck_assert_int_eq(rename(in_dir("checkpoints/000000000043"), in_dir("checkpoints/000000000044")),
                      0);
-    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
-    assert_message_has("version: found 41");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000044", &c), SL_EFORMAT);
+    assert_message_has("version: found 43");
     ck_assert_int_eq(sl_checkpoint_open(dir, "../../etc", &c), SL_EINVAL);
     ck_assert_int_eq(sl_checkpoint_open(dir, "000000000099", &c), SL_ENOENT);
 }
@@ -316,14 +544,14 @@ END_TEST
 START_TEST(something_of_another_kind_is_refused)
 {
     struct sl_checkpoint c;
-    write_version(41, 2);
-    write_text("checkpoints/000000000041/state.json", "{\"schema\": \"other/2\"}");
-    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
+    write_version(43, 2);
+    write_text("checkpoints/000000000043/state.json", "{\"schema\": \"other/2\"}");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
     assert_message_has("found \"other/2\", wanted \"sluice.checkpoint/1\"");
-    write_text("checkpoints/000000000041/state.json", "[]");
-    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
-    write_text("checkpoints/000000000041/state.json", "{}");
-    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000041", &c), SL_EFORMAT);
+    write_text("checkpoints/000000000043/state.json", "[]");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
+    write_text("checkpoints/000000000043/state.json", "{}");
+    ck_assert_int_eq(sl_checkpoint_open(dir, "000000000043", &c), SL_EFORMAT);
     assert_message_has("schema: found none");
 }
 END_TEST
@@ -333,8 +561,8 @@ START_TEST(another_models_checkpoint_is_not_loaded)
     struct sl_checkpoint c;
     float p[N] = {7}, s[2][N], b[N];
     float *into[2] = {s[0], s[1]};
-    write_version(41, 2);
-    must(sl_checkpoint_open(dir, "000000000041", &c));
+    write_version(43, 2);
+    must(sl_checkpoint_open(dir, "000000000043", &c));
     params.tensors[0].shape[0] = 4;
     params.tensors[0].shape[1] = 1;
     ck_assert_int_eq(sl_checkpoint_load(&c, &params, p, into, 2, b), SL_EFORMAT);
@@ -346,7 +574,7 @@ END_TEST
 
 START_TEST(what_can_not_be_written_leaves_nothing)
 {
-    write_version(41, 2);
+    write_version(43, 2);
     ck_assert_int_eq(chmod(scratch, 0755), 0);
     ck_assert_int_eq(chmod(dir, 0755), 0);
     ck_assert_int_eq(chmod(in_dir("checkpoints"), 0555), 0);
@@ -357,7 +585,7 @@ START_TEST(what_can_not_be_written_leaves_nothing)
     struct sl_checkpoint_list list;
     must(sl_checkpoint_list(dir, &list));
     ck_assert_uint_eq(list.n, 1);
-    ck_assert_str_eq(list.names[0], "000000000041");
+    ck_assert_str_eq(list.names[0], "000000000043");
     sl_checkpoint_list_fini(&list);
 }
 END_TEST
@@ -373,11 +601,16 @@ int main(void)
     tcase_add_test(c, counters_are_the_batches_trained);
     tcase_add_test(c, nothing_but_the_beginning_may_be_there);
     tcase_add_test(c, the_newest_are_kept);
+    tcase_add_test(c, newer_ones_are_set_aside_until_another_one_is_written);
+    tcase_add_test(c, the_one_just_written_stays_whatever_else_is_there);
     tcase_add_test(c, one_of_the_same_update_takes_its_place);
     tcase_add_test(c, leftovers_of_a_crash_are_no_checkpoints_and_are_cleared);
     tcase_add_loop_test(c, a_flipped_bit_anywhere_is_seen, 0, SL_COUNT_OF(files));
     tcase_add_loop_test(c, a_file_cut_short_is_seen, 0, SL_COUNT_OF(files));
     tcase_add_loop_test(c, a_longer_or_a_missing_file_is_seen, 0, SL_COUNT_OF(files));
+    tcase_add_loop_test(c, counters_that_contradict_one_another_are_refused, 0,
+                        SL_COUNT_OF(contradictions));
+    tcase_add_test(c, ordered_batches_that_are_no_prefix_are_refused);
     tcase_add_test(c, a_checkpoint_under_another_name_is_refused);
     tcase_add_test(c, something_of_another_kind_is_refused);
     tcase_add_test(c, another_models_checkpoint_is_not_loaded);

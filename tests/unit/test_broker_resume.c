@@ -55,7 +55,8 @@ static void write_checkpoint(const char *json)
                                             .status = "running",
                                             .config_json = json,
                                             .epochs = 9,
-                                            .history_json = "{}"};
+                                            .history_json =
+                                                "{\"epochs\": [{\"epoch\": 0}, {\"epoch\": 1}]}"};
     must(sl_checkpoint_write(run, &content, 2));
     sl_params_fini(&params);
 }

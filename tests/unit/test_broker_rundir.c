@@ -285,11 +285,16 @@ START_TEST(a_run_that_was_killed_early_is_begun_anew)
     sl_rundir_close(&run);
     write_text("run/log/broker.log", "as it was\n");
     write_text("run/.report.json.17-0.tmp", "half a rep");
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints"), 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir("run/checkpoints/.000000000007.12.tmp"), 0777), 0);
     must(sl_rundir_examine(path, NULL, &content));
     ck_assert_int_eq(content, SL_RUNDIR_BEGUN);
     must(sl_rundir_create(&run, path, "{\"second\": true}"));
     must(sl_rundir_add_metrics(&run, "{\"epoch\":0,\"again\":1}"));
     sl_rundir_close(&run);
+    ck_assert_msg(!exists(in_dir("run/.report.json.17-0.tmp")), "half a report is still there");
+    ck_assert_msg(!exists(in_dir("run/checkpoints/.000000000007.12.tmp")),
+                  "half a checkpoint is still there");
     snprintf(file, sizeof file, "%s/config.json", path);
     ck_assert_str_eq(read_all(file), "{\"second\": true}");
     snprintf(file, sizeof file, "%s/metrics.jsonl", path);
@@ -329,7 +334,11 @@ START_TEST(a_run_with_checkpoints_is_gone_on_with)
     ck_assert_int_eq(sl_rundir_check(path), SL_EEXIST);
     ck_assert_int_eq(sl_rundir_create(&run, path, "{}"), SL_EEXIST);
     // metrics.jsonl is cut back to what the checkpoint knows; events have happened.
-    must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n"));
+    snprintf(file, sizeof file, "%s/checkpoints/000000000008", path);
+    ck_assert_int_eq(mkdir(file, 0777), 0);
+    must(sl_rundir_reopen(&run, path, "{\"epochs\": 4}", "{\"epoch\":0}\n", "000000000006"));
+    ck_assert_uint_eq(run.n_abandoned, 1);
+    ck_assert_msg(!exists(file), "a newer checkpoint is still one");
     must(sl_rundir_add_metrics(&run, "{\"epoch\":1,\"again\":1}"));
     must(sl_rundir_add_event(&run, "{\"kind\":\"end\"}"));
     sl_rundir_close(&run);
