@@ -1,7 +1,11 @@
 #include "broker/http/errand.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -167,4 +171,62 @@ void sl_errand_fini(struct sl_errand *e)
 {
     sl_bus_close(e->bus, LINGER_MS);
     memset(e, 0, sizeof *e);
+}
+
+// ---- the body of a request ----------------------------------------------------------------------
+
+// A member of it; NULL or why it is wrong.
+static const char *read_member(const cJSON *m, struct sl_errand_question *q)
+{
+    bool scale = q->kind == SL_ERRAND_SCALE;
+    bool is_count =
+        scale && (strcmp(m->string, "samplers") == 0 || strcmp(m->string, "trainers") == 0);
+    if (is_count) {
+        double n = m->valuedouble;
+        if (!cJSON_IsNumber(m) || n < 0 || n > 65535 || n != floor(n))
+            return "wanted a whole number from 0 to 65535";
+        bool samplers = strcmp(m->string, "samplers") == 0;
+        *(samplers ? &q->samplers : &q->trainers) = (uint32_t)n;
+        *(samplers ? &q->has_samplers : &q->has_trainers) = true;
+        return NULL;
+    }
+    bool *flag = scale && strcmp(m->string, "dry_run") == 0                    ? &q->dry_run
+                 : scale && strcmp(m->string, "undo") == 0                     ? &q->undo
+                 : q->kind == SL_ERRAND_STOP && strcmp(m->string, "kill") == 0 ? &q->kill
+                                                                               : NULL;
+    if (!flag)
+        return scale ? "there is no such key: known are samplers, trainers, dry_run and undo"
+                     : "there is no such key here";
+    if (!cJSON_IsBool(m))
+        return "wanted true or false";
+    *flag = cJSON_IsTrue(m);
+    return NULL;
+}
+
+bool sl_errand_read_body(const char *text, size_t n, struct sl_errand_question *q, char *why,
+                         size_t bytes)
+{
+    const char *end = text + n;
+    cJSON *body = n ? cJSON_ParseWithLengthOpts(text, n + 1, &end, true) : cJSON_CreateObject();
+    const cJSON *m;
+    *why = '\0';
+    if (!cJSON_IsObject(body)) {
+        snprintf(why, bytes, "the body is no JSON object; it stops making sense at byte %td",
+                 end - text);
+    } else {
+        cJSON_ArrayForEach(m, body)
+        {
+            const char *wrong = read_member(m, q);
+            if (wrong)
+                snprintf(why, bytes, "'%.64s' in the body: %s", m->string, wrong);
+            if (wrong)
+                break;
+        }
+    }
+    cJSON_Delete(body);
+    if (!*why && q->kind == SL_ERRAND_SCALE && !q->has_samplers && !q->has_trainers && !q->undo)
+        snprintf(why, bytes,
+                 "the body says nothing to change: send {\"samplers\": N, "
+                 "\"trainers\": M}, either of the two, or {\"undo\": true}");
+    return !*why;
 }

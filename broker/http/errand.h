@@ -32,6 +32,13 @@ struct sl_errand_question {
     bool kill; // stop
 };
 
+/*
+ * Takes what a request's body asks for (JSON; nothing is {}) into the question, whose kind is set.
+ * text[n] is 0. False: `why` says what is wrong with it.
+ */
+bool sl_errand_read_body(const char *text, size_t n, struct sl_errand_question *q, char *why,
+                         size_t bytes);
+
 // `code` is SL_OK or why not; texts are owned and may be NULL.
 struct sl_errand_reply {
     int code;

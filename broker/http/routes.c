@@ -337,65 +337,6 @@ static enum MHD_Result serve_job(struct sl_http_request *r)
 
 // --- actions -------------------------------------------------------------------------------------
 
-// A member of the body; NULL or why it is wrong.
-static const char *read_member(const cJSON *m, enum sl_errand_kind kind,
-                               struct sl_errand_question *q)
-{
-    bool scale = kind == SL_ERRAND_SCALE;
-    bool is_count =
-        scale && (strcmp(m->string, "samplers") == 0 || strcmp(m->string, "trainers") == 0);
-    if (is_count) {
-        double n = m->valuedouble;
-        if (!cJSON_IsNumber(m) || n < 0 || n > 65535 || n != floor(n))
-            return "wanted a whole number from 0 to 65535";
-        bool samplers = strcmp(m->string, "samplers") == 0;
-        *(samplers ? &q->samplers : &q->trainers) = (uint32_t)n;
-        *(samplers ? &q->has_samplers : &q->has_trainers) = true;
-        return NULL;
-    }
-    bool *flag = scale && strcmp(m->string, "dry_run") == 0                 ? &q->dry_run
-                 : scale && strcmp(m->string, "undo") == 0                  ? &q->undo
-                 : kind == SL_ERRAND_STOP && strcmp(m->string, "kill") == 0 ? &q->kill
-                                                                            : NULL;
-    if (!flag)
-        return scale ? "there is no such key: known are samplers, trainers, dry_run and undo"
-                     : "there is no such key here";
-    if (!cJSON_IsBool(m))
-        return "wanted true or false";
-    *flag = cJSON_IsTrue(m);
-    return NULL;
-}
-
-// Reads the body into the question. False: `why` says what is wrong with it.
-static bool read_body(struct sl_http_request *r, struct sl_errand_question *q, char *why,
-                      size_t bytes)
-{
-    const char *end = r->body + r->n_body;
-    cJSON *body = r->n_body ? cJSON_ParseWithLengthOpts(r->body, r->n_body + 1, &end, true)
-                            : cJSON_CreateObject();
-    const cJSON *m;
-    *why = '\0';
-    if (!cJSON_IsObject(body)) {
-        snprintf(why, bytes, "the body is no JSON object; it stops making sense at byte %td",
-                 end - r->body);
-    } else {
-        cJSON_ArrayForEach(m, body)
-        {
-            const char *wrong = read_member(m, r->action, q);
-            if (wrong)
-                snprintf(why, bytes, "'%.64s' in the body: %s", m->string, wrong);
-            if (wrong)
-                break;
-        }
-    }
-    cJSON_Delete(body);
-    if (!*why && r->action == SL_ERRAND_SCALE && !q->has_samplers && !q->has_trainers && !q->undo)
-        snprintf(why, bytes,
-                 "the body says nothing to change: send {\"samplers\": N, "
-                 "\"trainers\": M}, either of the two, or {\"undo\": true}");
-    return !*why;
-}
-
 static enum MHD_Result serve_action(struct sl_http_request *r)
 {
     const struct sl_errand_reply *reply = &r->waiter.reply;
@@ -406,7 +347,7 @@ static enum MHD_Result serve_action(struct sl_http_request *r)
         return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
                                     "no job '%s': /api/jobs lists what there is", r->job);
     if (!r->asked) {
-        if (!read_body(r, &q, why, sizeof why))
+        if (!sl_errand_read_body(r->body, r->n_body, &q, why, sizeof why))
             return sl_http_answer_error(r, MHD_HTTP_BAD_REQUEST, "%s", why);
         return ask(r, &q);
     }

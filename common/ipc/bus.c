@@ -53,6 +53,7 @@
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
+#include "common/ipc/envelope.h"
 #include "common/ipc/gate.h"
 #include "common/ipc/refusal.h"
 
@@ -64,8 +65,6 @@ enum {
     OVERSIZE_BAND_BYTES = 1 << 20,
     DESCRIPTORS = 16, // that a context, its threads and a socket take, and some for connections
     MESSAGES_A_BURST = 1024, // then a bound bus says once that there is nothing
-    // A version above is taken for garbage that happens to parse.
-    VERSION_MAX = 1000,
 };
 
 enum { LOCAL, TCP, N_SOCKETS };
@@ -453,26 +452,12 @@ static bool same_user(struct sl_bus *bus, int which, zmq_msg_t *frame)
 #endif
 }
 
-// SL_REFUSAL_NONE with the message in *out. It is there for one of another version, too.
-static enum sl_refusal open_envelope(struct sl_bus *bus, int which, zmq_msg_t *frame,
-                                     Sl__Control__Envelope **out)
+static enum sl_refusal open_frame(struct sl_bus *bus, int which, zmq_msg_t *frame,
+                                  Sl__Control__Envelope **out)
 {
-    size_t bytes = zmq_msg_size(frame);
-    if (bytes > SL_BUS_MESSAGE_MAX)
-        return SL_REFUSAL_OVERSIZED;
     if (!same_user(bus, which, frame))
         return SL_REFUSAL_FOREIGN;
-    Sl__Control__Envelope *m = sl__control__envelope__unpack(NULL, bytes, zmq_msg_data(frame));
-    if (!m)
-        return SL_REFUSAL_MALFORMED;
-    *out = m;
-    if (m->protocol == 0 || m->protocol > VERSION_MAX || m->route.len > SL_BUS_NAME_BYTES)
-        return SL_REFUSAL_MALFORMED;
-    if (m->protocol != SL_PROTOCOL_VERSION)
-        return SL_REFUSAL_OTHER_VERSION;
-    if (m->body_case == SL__CONTROL__ENVELOPE__BODY__NOT_SET)
-        return SL_REFUSAL_MALFORMED;
-    return m->token == bus->token ? SL_REFUSAL_NONE : SL_REFUSAL_FOREIGN;
+    return sl_envelope_read(zmq_msg_data(frame), zmq_msg_size(frame), bus->token, out);
 }
 
 // The ROUTER's first frame: the peer's name. False, with the message dropped, when it is none.
@@ -525,7 +510,7 @@ static int take_message(struct sl_bus *bus, int which, struct sl_bus_peer *from,
         SL_TRY(take_frame(socket, &frame));
     }
     bool more = zmq_msg_more(&frame);
-    enum sl_refusal why = more ? SL_REFUSAL_MALFORMED : open_envelope(bus, which, &frame, &m);
+    enum sl_refusal why = more ? SL_REFUSAL_MALFORMED : open_frame(bus, which, &frame, &m);
     zmq_msg_close(&frame);
     drop_rest(socket, more);
     if (why != SL_REFUSAL_NONE) {

@@ -1,0 +1,16 @@
+// envelope.h - the bytes of a control message, before anything in them is believed.
+#ifndef SL_COMMON_IPC_ENVELOPE_H
+#define SL_COMMON_IPC_ENVELOPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/ipc/control.pb-c.h"
+#include "common/ipc/refusal.h"
+
+// SL_REFUSAL_NONE: *out is a message of this version that carries `token`. What is refused may be
+// in *out too (NULL: nothing is); it is the caller's to free in any case (sl_bus_message_free).
+enum sl_refusal sl_envelope_read(const void *bytes, size_t n, uint64_t token,
+                                 Sl__Control__Envelope **out);
+
+#endif
