@@ -27,6 +27,8 @@ static const struct {
     enum kind kind;
     size_t at;
 } sums[] = {
+    {"scales_left_out", U64, offsetof(struct sl_report, scales_left_out)},
+    {"restarts_left_out", U64, offsetof(struct sl_report, restarts_left_out)},
     {"resampled", U64, offsetof(struct sl_report, resampled)},
     {"retrained", U64, offsetof(struct sl_report, retrained)},
     {"evicted", U64, offsetof(struct sl_report, evicted)},

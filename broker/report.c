@@ -207,6 +207,16 @@ static void add_split(cJSON *to, const char *key, uint32_t samplers, uint32_t tr
     add_number(split, "trainers", trainers);
 }
 
+// What may come without end: the oldest entry goes for a new one, and is counted.
+static void add_newest(cJSON *list, cJSON *e, uint64_t *left_out)
+{
+    if (cJSON_GetArraySize(list) >= SL_REPORT_NEWEST) {
+        cJSON_DeleteItemFromArray(list, 0);
+        ++*left_out;
+    }
+    cJSON_AddItemToArray(list, e);
+}
+
 void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s)
 {
     cJSON *e = cJSON_CreateObject();
@@ -218,7 +228,7 @@ void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s)
     add_number(e, "took_seconds", s->took_seconds);
     cJSON_AddBoolToObject(e, "ok", s->ok);
     cJSON_AddStringToObject(e, "message", s->message);
-    cJSON_AddItemToArray(r->scales, e);
+    add_newest(r->scales, e, &r->scales_left_out);
 }
 
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart)
@@ -234,7 +244,7 @@ void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *
         cJSON_AddNullToObject(e, "held");
     add_number(e, "resampled", restart->resampled);
     add_number(e, "retrained", restart->retrained);
-    cJSON_AddItemToArray(r->restarts, e);
+    add_newest(r->restarts, e, &r->restarts_left_out);
     r->resampled += restart->resampled;
     r->retrained += restart->retrained;
 }
@@ -458,6 +468,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_devices(report, config, o);
     give(report, "allocations", &r->allocations);
     give(report, "scales", &r->scales);
+    add_number(report, "scales_left_out", (double)r->scales_left_out);
     settle_optimal(r);
     give(report, "epochs", &r->epochs);
     add_cache_summary(report, r, config, o);
@@ -469,6 +480,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_number(batches, "retrained", (double)r->retrained);
     add_number(batches, "evicted", (double)r->evicted);
     give(report, "restarts", &r->restarts);
+    add_number(report, "restarts_left_out", (double)r->restarts_left_out);
     give(report, "resumes", &r->resumes);
     add_results(report, o);
     add_number(report, "start_seconds", o->start_seconds);

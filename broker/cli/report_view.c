@@ -284,6 +284,8 @@ static void print_restarts(const cJSON *report)
     if (cJSON_GetArraySize(list) == 0)
         return;
     printf("\nWorkers that died\n");
+    if (number(report, "restarts_left_out") > 0)
+        printf("  (%.0f before these)\n", number(report, "restarts_left_out"));
     cJSON_ArrayForEach(r, list)
     {
         const char *held = text(r, "held");

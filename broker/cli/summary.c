@@ -176,9 +176,10 @@ static void print_restarts(const cJSON *report)
 {
     const cJSON *restarts = member(report, "restarts");
     const cJSON *batches = member(report, "batches");
-    int n = cJSON_GetArraySize(restarts);
+    double left_out = number(report, "restarts_left_out");
+    double n = cJSON_GetArraySize(restarts) + (left_out > 0 ? left_out : 0);
     if (n > 0)
-        printf("workers     %d died and were replaced; %.0f batches drawn again, %.0f trained "
+        printf("workers     %.0f died and were replaced; %.0f batches drawn again, %.0f trained "
                "again\n",
                n, number(batches, "resampled"), number(batches, "retrained"));
 }

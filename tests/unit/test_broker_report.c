@@ -314,6 +314,27 @@ static void with_cache(enum sl_cache_policy policy)
     outcome.cache = (struct sl_report_cache){.n_nodes = 1000, .row_bytes = 64, .rank_seconds = 0.3};
 }
 
+START_TEST(deaths_and_changes_are_kept_up_to_a_number)
+{
+    enum { N = SL_REPORT_NEWEST + 50 };
+    for (uint32_t i = 0; i < N; i++) {
+        sl_report_add_restart(
+            &r, &(struct sl_report_restart){
+                    .name = "trainer 0", .cause = "killed", .seconds = i, .retrained = 1});
+        sl_report_add_scale(&r,
+                            &(struct sl_report_scale){.by = "user", .message = "", .seconds = i});
+    }
+    finish();
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "restarts")), SL_REPORT_NEWEST);
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "scales")), SL_REPORT_NEWEST);
+    EXPECT("restarts.0.seconds", 50);
+    EXPECT("scales.0.seconds", 50);
+    EXPECT("restarts_left_out", 50);
+    EXPECT("scales_left_out", 50);
+    EXPECT("batches.retrained", N);
+}
+END_TEST
+
 START_TEST(devices_name_who_sits_there)
 {
     with_cache(SL_CACHE_NONE);
@@ -460,6 +481,7 @@ int main(void)
     tcase_add_test(c, an_epoch_of_async_updates_has_its_staleness);
     tcase_add_test(c, decisions_are_listed);
     tcase_add_test(c, changes_of_the_split_are_listed);
+    tcase_add_test(c, deaths_and_changes_are_kept_up_to_a_number);
     tcase_add_test(c, devices_name_who_sits_there);
     tcase_add_test(c, the_cache_is_summed_up_over_ranked_epochs);
     tcase_add_test(c, the_optimum_of_all_ranked_epochs_is_that_of_each);
