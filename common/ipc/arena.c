@@ -17,6 +17,8 @@
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 
+enum { COUNT_BITS = 38, WIDTH_BITS = 20 }; // check_spec()
+
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free 64-bit atomics");
 
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out)
@@ -90,20 +92,47 @@ static int map(int fd, uint64_t bytes, struct sl_arena *out)
     return SL_OK;
 }
 
-int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out)
+/*
+ * What no arena is made of. The limits are far beyond any that is meant: below them no product and
+ * no sum of sl_arena_layout() overflows.
+ */
+static int check_spec(const struct sl_arena_spec *s)
 {
-    struct sl_arena_header h;
-    if (spec->n_devices == 0)
-        return sl_fail(SL_EINVAL, "arena: no devices, wanted at least 1");
-    if (spec->async && spec->batches_per_update != 1)
+    const uint64_t counts[] = {s->n_train,      s->n_params,   s->act_rows,
+                               s->predict_rows, s->visit_rows, s->hot_rows};
+    const uint32_t widths[] = {s->n_state, s->batches_per_update, s->act_width, s->jumping_width,
+                               s->predict_words};
+    uint64_t count = 0, bytes = SL_MAX(s->probe_bytes, s->payload_bytes);
+    uint32_t width = s->n_devices;
+    for (size_t i = 0; i < SL_COUNT_OF(counts); i++)
+        count = SL_MAX(count, counts[i]);
+    for (size_t i = 0; i < SL_COUNT_OF(widths); i++)
+        width = SL_MAX(width, widths[i]);
+    if (count >> COUNT_BITS || width >> WIDTH_BITS || bytes >> (COUNT_BITS + WIDTH_BITS))
+        return sl_fail(SL_EINVAL,
+                       "arena: counts up to %llu, widths up to %u and regions of %llu bytes, "
+                       "wanted less than 2^%d, 2^%d and 2^%d",
+                       (unsigned long long)count, width, (unsigned long long)bytes, COUNT_BITS,
+                       WIDTH_BITS, COUNT_BITS + WIDTH_BITS);
+    if (s->n_devices == 0 || s->batches_per_update == 0)
+        return sl_fail(SL_EINVAL, "arena: %u devices and %u batches an update, wanted 1 at least",
+                       s->n_devices, s->batches_per_update);
+    if (s->async && s->batches_per_update != 1)
         return sl_fail(SL_EINVAL,
                        "arena: %u batches an update in async mode, where each batch is one",
-                       spec->batches_per_update);
-    if (spec->exchange && (spec->async || spec->n_devices > SL_GROUP_MAX))
+                       s->batches_per_update);
+    if (s->exchange && (s->async || s->n_devices > SL_GROUP_MAX))
         return sl_fail(SL_EINVAL,
                        "arena: an exchange among trainers of %u devices with %s updates, wanted "
                        "at most %d and ordered ones",
-                       spec->n_devices, spec->async ? "async" : "ordered", SL_GROUP_MAX);
+                       s->n_devices, s->async ? "async" : "ordered", SL_GROUP_MAX);
+    return SL_OK;
+}
+
+int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out)
+{
+    struct sl_arena_header h;
+    SL_TRY(check_spec(spec));
     uint64_t bytes = sl_arena_layout(spec, &h);
     if (ftruncate(fd, (off_t)bytes) < 0)
         return sl_fail_errno(SL_ENOMEM, errno, "arena: sizing it to %llu bytes",
@@ -114,6 +143,28 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
     SL_TRY(map(fd, bytes, out));
     memcpy(out->h, &h, sizeof h);
     atomic_store(&out->h->current, 1);
+    return SL_OK;
+}
+
+// The rest of the header follows from the spec alone.
+static int check_layout(const struct sl_arena_header *h)
+{
+    struct sl_arena_header wanted;
+    SL_TRY(check_spec(&h->spec));
+    sl_arena_layout(&h->spec, &wanted);
+    for (int i = 0; i < SL_REGION_COUNT; i++)
+        if (memcmp(&h->region[i], &wanted.region[i], sizeof wanted.region[i]) != 0)
+            return sl_fail(SL_EFORMAT,
+                           "arena: damaged: region %d is %llu bytes at %llu, by its header's own "
+                           "counts it is %llu at %llu",
+                           i, (unsigned long long)h->region[i].bytes,
+                           (unsigned long long)h->region[i].offset,
+                           (unsigned long long)wanted.region[i].bytes,
+                           (unsigned long long)wanted.region[i].offset);
+    if (h->total_bytes != wanted.total_bytes || h->n_chunks != wanted.n_chunks ||
+        h->spec.payload_bytes != wanted.spec.payload_bytes ||
+        h->param_stride != wanted.param_stride || h->act_stride != wanted.act_stride)
+        return sl_fail(SL_EFORMAT, "arena: damaged: its header's sizes contradict one another");
     return SL_OK;
 }
 
@@ -140,6 +191,8 @@ int sl_arena_attach(int fd, struct sl_arena *out)
     else if (h->total_bytes != (uint64_t)st.st_size)
         rc = sl_fail(SL_EFORMAT, "arena: header says %llu bytes, the segment has %lld",
                      (unsigned long long)h->total_bytes, (long long)st.st_size);
+    else
+        rc = check_layout(h);
     if (rc < 0)
         sl_arena_detach(out);
     return rc;

@@ -148,10 +148,12 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
 int sl_arena_memfd(void);
 
 // Broker: sizes fd, seals its size, maps it and writes the header; everything else is zero.
-// SL_EINVAL for a spec without devices, or in async mode with more than one batch an update.
+// SL_EINVAL for a spec without devices, in async mode with more than one batch an update, or with
+// counts that nothing comes near.
 int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *out);
 
-// Worker: maps an arena that the broker has created; SL_EFORMAT when it is none of this version.
+// Worker: maps an arena that the broker has created. SL_EFORMAT when it is none of this version or
+// its header contradicts itself: after SL_OK every region lies in the segment. SL_EINVAL as above.
 int sl_arena_attach(int fd, struct sl_arena *out);
 
 void sl_arena_detach(struct sl_arena *a); // safe on a zeroed struct; does not close fd
