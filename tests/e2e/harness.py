@@ -276,6 +276,18 @@ class Box:
             return result, None
         return result, read_json(report)
 
+    def bring_to_an_end(self, running, config):
+        """A job that would go on for ever is stopped, and goes on to the end of its epoch. Returns
+        three reports: of the part that was stopped, of the rest, and of the same number of epochs
+        without any of that."""
+        running.interrupt()
+        assert (stopped := running.wait()).rc == 130, str(stopped)
+        first = read_json(self.path(config["output"], "report.json"))
+        config = dict(config, epochs=len(first["epochs"]) + 1, throttle={}, schedule=[])
+        last, straight = self.run(config), self.run(dict(config, output="runs/straight"))
+        last[0].ok(), straight[0].ok()
+        return first, last[1], straight[1]
+
     # ---- shared between the tests of one run ----------------------------------------------------
 
     def shared_dataset(self, name, **arguments):
