@@ -24,7 +24,7 @@ def job(box, **changes):
 
 
 def start(box, config, points=""):
-    """The job, once it trains. Points at which a trainer stands still: the job does not end first."""
+    """The job, once it trains. At these points a trainer stands still: it does not end first."""
     running = box.start(
         "run",
         box.job(config),

@@ -1,9 +1,9 @@
 """Allocation, standby trainers, switching, scaling, caches, sampling algorithms, async updates."""
 
+import math
 import os
 import re
 import signal
-import time
 
 import numpy as np
 
@@ -11,16 +11,16 @@ from harness import (
     cases,
     cpu_devices,
     fingerprint,
-    not_under,
+    go_on,
+    json_lines,
+    planted,
     read_json,
     small_job,
     text_of,
-    timeout,
     write_dataset,
 )
-from harness import planted
 
-BATCHES = 16  # of an epoch: 750 training vertices, 48 a batch
+STANDBY_WAIT_S = 10  # SL_STANDBY_WAIT_MS: how long a standby trainer sleeps at most
 
 
 def job(box, /, **changes):
@@ -58,22 +58,6 @@ WAYS = {
     "auto-eight": {"allocation": AUTO, "devices": cpu_devices(8)},
     "one-device": {"allocation": AUTO, "devices": cpu_devices(1)},
     "small-arena": {"allocation.switching": True, "arena": {"memory": "2MiB"}},
-    "schedule": {
-        "allocation.switching": True,
-        "schedule": [
-            {"epoch": 1, "batch": 5, "samplers": 3, "trainers": 1},
-            {"epoch": 2, "batch": 3, "samplers": 1, "trainers": 3},
-        ],
-        "throttle": {"train": 0.06, "standby": 0.06},
-    },
-    "schedule-without-switching": {
-        "allocation.switching": False,
-        "schedule": [
-            {"epoch": 0, "batch": 4, "samplers": 1, "trainers": 3},
-            {"epoch": 2, "samplers": 2, "trainers": 1},
-        ],
-        "throttle": {"train": 0.02},
-    },
     "presc": {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.3}},
     "presc-2-switching": {
         "allocation.switching": True,
@@ -90,28 +74,39 @@ WAYS = {
 }
 
 
-@timeout(90)
 @cases(*WAYS)
 def test_the_result_does_not_depend_on(box, way):
     wanted = reference(box)
     result, report = box.run(job(box, **WAYS[way]))
     result.ok()
     assert fingerprint(report) == wanted
-    if "schedule" in WAYS[way]:
-        scales = report["scales"]
-        assert len(scales) == 2 and all(s["ok"] for s in scales), scales
-        assert all(s["by"] == "schedule" for s in scales), scales
-        last = WAYS[way]["schedule"][1]
-        assert report["epochs"][-1]["samplers"] == last["samplers"], report["epochs"][-1]
-        assert report["epochs"][-1]["trainers"] == last["trainers"], report["epochs"][-1]
 
 
-@timeout(90)
+@cases(True, False)
+def test_the_result_does_not_depend_on_a_schedule(box, switching):
+    schedule = [
+        {"epoch": 0, "batch": 4, "samplers": 3, "trainers": 1},
+        {"epoch": 2, "batch": 3 if switching else 0, "samplers": 1, "trainers": 3},
+    ]
+    changes = {"allocation.switching": switching, "schedule": schedule}
+    config = job(box, epochs=100000, **changes)
+    running = box.start("run", box.job(config))
+    metrics = box.path("runs/job/metrics.jsonl")
+    split = re.compile(r'"samplers":\s*1,\s*"trainers":\s*3\b')
+    log = box.path("runs/job/log/broker.log")
+    running.until(lambda: text_of(log).count("work now") == 2, "both splits", 60)
+    running.until(lambda: split.search(text_of(metrics)), "an epoch with the last split", 60)
+    first, last, straight = box.bring_to_an_end(running, config)
+    assert fingerprint(last) == fingerprint(straight)
+    scales = first["scales"]
+    for done, wanted in zip(scales, schedule):
+        assert done["to"] == {key: wanted[key] for key in ("samplers", "trainers")}, scales
+    assert len(scales) == 2 and all(s["ok"] and s["by"] == "schedule" for s in scales), scales
+
+
 def test_scaling_by_hand_in_the_middle_of_epochs(box):
-    wanted = reference(box)
-    slow = {"train": 0.12, "standby": 0.12}
-    path = box.job(job(box, name="by-hand", throttle=slow))
-    running = box.start("run", path, "--report", box.path("report.json"))
+    config = job(box, name="by-hand", epochs=100000)
+    running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
     for samplers, trainers in ((1, 3), (2, 1), (3, 1), (1, 1)):
         done = box.sluice("scale", "by-hand", f"samplers={samplers}", f"trainers={trainers}").ok()
@@ -119,14 +114,12 @@ def test_scaling_by_hand_in_the_middle_of_epochs(box):
         assert re.search(wanted_words, done.out), str(done)
         seats = len(box.processes("sampler"))
         assert seats == samplers, f"{seats} samplers run after {done}"
-    running.wait(60).ok()
-    report = read_json(box.path("report.json"))
-    assert fingerprint(report) == wanted
+    report, last, straight = box.bring_to_an_end(running, config)
+    assert fingerprint(last) == fingerprint(straight)
     assert [s["by"] for s in report["scales"]] == ["user"] * 4, report["scales"]
     assert all(s["ok"] for s in report["scales"]), report["scales"]
 
 
-@timeout(60)
 def test_scale_refuses_with_the_reason(box):
     running = box.start("run", box.job(job(box, name="refuse", epochs=100000)))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
@@ -145,11 +138,10 @@ def test_scale_refuses_with_the_reason(box):
     refused(2, r"no running job.*'refuse'", "nobody", "trainers=2")
     box.sluice("scale", box.path("runs/job"), "trainers=2").ok()  # by run directory
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
     refused(2, r"no running job", "refuse", "trainers=1")
 
 
-@timeout(60)
 def test_a_scale_request_during_another(box):
     """The first one waits for a trainer that can not leave: it is stopped."""
     config = job(box, name="busy", epochs=100000, throttle={"train": 0.02})
@@ -167,52 +159,53 @@ def test_a_scale_request_during_another(box):
     second = box.sluice("scale", "busy", "samplers=2", "trainers=1")
     assert second.rc == 1 and "is under way" in second.errors()[0], str(second)
     os.kill(trainers["1"], signal.SIGCONT)
-    first.wait(30).ok()
+    first.wait().ok()
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
 
 
-@timeout(60)
-@not_under("address", "its processes are too slow for a comparison of times")
-def test_switching_helps_where_training_is_slow(box):
-    """The shape of the paper's figure 16a: one sampler, one trainer, T_t much larger than T_s."""
-    seconds = {}
-    for switching in (False, True):
-        config = job(
-            box,
-            output=f"runs/{switching}",
-            throttle={"train": 0.03, "standby": 0.03},
-            devices=cpu_devices(2),
-            **{"allocation": {"samplers": 1, "trainers": 1, "switching": switching}},
-        )
-        result, report = box.run(config, name=str(switching))
-        result.ok()
-        seconds[switching] = sum(e["seconds"] for e in report["epochs"])
-        helped = report["switching"]
-        if switching:
-            assert helped["switches"] >= 1 and helped["batches"] >= BATCHES, helped
-            assert helped["seconds_saved"] > 0, helped
-        else:
-            assert helped["switches"] == 0 and helped["batches"] == 0, helped
-    assert seconds[True] < 0.8 * seconds[False], seconds
-
-
-def standby_trainers(box):
-    """The one beside the sampler on device 0, once it is there."""
-    return [pid for pid, line in box.processes("trainer").items() if "--device\x000" in line]
-
-
-def cpu_ticks(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
-@timeout(60)
-def test_a_sleeping_standby_trainer_uses_no_cpu(box):
-    """Updates of one batch: a second trainer could only wait, so it never wakes."""
+@cases(False, True)
+def test_switching_helps_where_a_trainer_is_slow(box, switching):
+    """The shape of the paper's figure 16a: the only trainer stands still, its sampler has time."""
     config = job(
         box,
+        name="helped",
+        devices=cpu_devices(2),
+        throttle={"train": 0.05, "standby": 0.05},
+        **{"allocation": {"samplers": 1, "trainers": 1, "switching": switching}},
+    )
+    env = {"SLUICE_FAILPOINT": "trainer_extracted:2:stop"}
+    running = box.start("run", box.job(config), env=env)
+    pid = box.until_stopped(running, "trainer")
+    if switching:
+        running.until(lambda: most_trained(box) > 0, "a batch of the other one", 60)
+    go_on(pid)
+    running.wait().ok()
+    report = read_json(box.path("runs/job/report.json"))
+    helped = report["switching"]
+    assert (helped["switches"] > 0) == (helped["batches"] > 0) == switching, helped
+    saved = 0
+    for epoch in report["epochs"]:
+        batches = epoch["switching"]["batches"]
+        times = epoch["profile"]
+        wanted = batches * (times["t_train"] or times["t_standby"]) / 1 if batches else 0
+        assert abs(epoch["switching"]["seconds_saved"] - wanted) < 1e-6, epoch["switching"]
+        saved += wanted
+    assert abs(helped["seconds_saved"] - saved) < 1e-6, helped
+
+
+def most_trained(box):
+    """Batches, by one of the trainers."""
+    workers = box.sluice("stats", "helped", "-o", "json").ok().json()["workers"]
+    return max(w["batches"] for w in workers if w["role"] != "sampler")
+
+
+def test_a_sleeping_standby_trainer_wakes_for_nothing(box):
+    """Updates of one batch: a second trainer could only wait. It looks up for phases, not for
+    batches, and never works."""
+    config = job(
+        box,
+        name="sleepy",
         epochs=100000,
         devices=cpu_devices(2),
         throttle={"train": 0.01},
@@ -220,42 +213,47 @@ def test_a_sleeping_standby_trainer_uses_no_cpu(box):
     )
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-    (standby,) = running.until(lambda: standby_trainers(box), "a standby trainer")
-    time.sleep(0.5)
-    before = cpu_ticks(standby)
-    time.sleep(2)
-    used = cpu_ticks(standby) - before
+    follower = box.start("stats", "sleepy", "--follow", "-o", "json")
+
+    def standby(line):
+        return next((w for w in line["workers"] if w["role"] == "standby"), {"state": None})
+
+    def asleep():
+        return [line for line in json_lines(follower) if standby(line)["state"] == "asleep"]
+
+    follower.until(lambda: len(asleep()) >= 4, "lines of a standby trainer that sleeps", 60)
     running.interrupt()
-    assert running.wait(10).rc == 130
-    assert used <= 1, f"{used} ticks in 2 s"
+    assert running.wait().rc == 130
+    follower.wait()
+    first, *_, last = lines = asleep()
+    assert last["totals"]["switches"] == standby(last)["batches"] == 0, last["totals"]
+    epochs = last["totals"]["epochs"] - first["totals"]["epochs"] + 1
+    waits = (last["seconds"] - first["seconds"]) / STANDBY_WAIT_S + 1
+    rounds = standby(last)["rounds"] - standby(first)["rounds"]
+    # Two threads, which are told of a phase that begins, is drawn and is over.
+    assert rounds <= 2 * (3 * epochs + waits), (rounds, epochs, waits)
 
 
-@timeout(60)
 def test_a_standby_trainer_that_dies_asleep_is_replaced(box):
     config = job(
-        box,
-        devices=cpu_devices(2),
-        throttle={"train": 0.05},
-        **{"updates.batches_per_update": 1},
+        box, devices=cpu_devices(2), epochs=100000, **{"updates.batches_per_update": 1}
     )
-    running = box.start("run", box.job(config), "--report", box.path("report.json"))
+    points = {"SLUICE_FAILPOINT": "standby_asleep:1,standby_asleep:2:stop"}
+    running = box.start("run", box.job(config), "--report", box.path("report.json"), env=points)
+    go_on(box.until_stopped(running, "trainer"))  # the second one
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-
-    (first,) = running.until(lambda: standby_trainers(box), "a standby trainer")
-    os.kill(first, signal.SIGKILL)
-    running.until(lambda: set(standby_trainers(box)) - {first}, "another standby trainer")
-    running.wait(60).ok()
-    report = read_json(box.path("report.json"))
-    fingerprint(report)
-    assert [r["resampled"] + r["retrained"] for r in report["restarts"]] == [0]
+    running.interrupt()
+    assert running.wait().rc == 130
+    restarts = read_json(box.path("report.json"))["restarts"]
+    assert [r["resampled"] + r["retrained"] for r in restarts] == [0], restarts
 
 
-@timeout(60)
-@cases((10, 40, 2), (20, 10, 6), (10, 100, 1))
-def test_the_formula_chooses_the_split(box, sample_ms, train_ms, samplers):
+@cases((10, 40), (20, 10), (10, 100))
+def test_the_formula_chooses_the_split(box, sample_ms, train_ms):
+    """Of the times that were measured; what it makes of given times is a unit test."""
     config = job(
         box,
-        epochs=2,
+        epochs=1,
         devices=cpu_devices(8),
         throttle={"sample": sample_ms / 1e3, "train": train_ms / 1e3, "standby": train_ms / 1e3},
         **{"allocation": AUTO, "evaluate.every": 0},
@@ -263,16 +261,17 @@ def test_the_formula_chooses_the_split(box, sample_ms, train_ms, samplers):
     result, report = box.run(config)
     result.ok()
     first = report["allocations"][0]
+    t_sample, t_train = first["t_sample"], first["t_train"]
+    assert t_sample >= sample_ms * 0.999e-3 and t_train >= train_ms * 0.999e-3, first
+    assert abs(first["k"] - t_train / t_sample) < 1e-6 * first["k"], first
+    samplers = min(max(math.ceil(8 / (first["k"] + 1)), 1), 7)
     assert (first["samplers"], first["trainers"]) == (samplers, 8 - samplers), first
-    assert abs(first["t_sample"] * 1e3 - sample_ms) < 0.3 * sample_ms, first
-    assert abs(first["t_train"] * 1e3 - train_ms) < 0.3 * train_ms, first
     assert "K = " in first["reason"], first
 
 
 # ---- caches -------------------------------------------------------------------------------------
 
 
-@timeout(90)
 def test_presampling_is_near_the_optimum(box):
     found = {}
     for policy in ("presc", "degree", "random", "optimal"):
@@ -297,7 +296,6 @@ def test_presampling_is_near_the_optimum(box):
     assert found["presc"] > 0.8 * found["optimal"], found
 
 
-@timeout(60)
 def test_no_hits_before_presampling_is_over(box):
     cache = {"policy": "presc", "presample_epochs": 2, "ratio": 1.0}
     result, report = box.run(job(box, cache=cache))
@@ -325,7 +323,6 @@ def weighted_dataset(box):
     return write_dataset(final, arrays, name="weighted")
 
 
-@timeout(90)
 @cases(*KINDS)
 def test_sampling_algorithms(box, kind):
     dataset = weighted_dataset(box)
@@ -348,7 +345,6 @@ def test_sampling_algorithms(box, kind):
 # ---- async updates ------------------------------------------------------------------------------
 
 
-@timeout(90)
 @cases((0, 1, 1), (1, 1, 3), (4, 1, 3), (4, 2, 2))
 def test_async_updates(box, staleness, samplers, trainers):
     config = job(
@@ -366,7 +362,6 @@ def test_async_updates(box, staleness, samplers, trainers):
     assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
 
 
-@timeout(90)
 @cases("trainer_joined", "trainer_offered", "trainer_gradient", "trainer_done", "trainer_apply",
        "trainer_flipped", "standby_woken")
 def test_async_survives(box, point):
