@@ -4,9 +4,8 @@ import json
 import os
 import re
 import signal
-import time
 
-from harness import Daemon, not_under, read_json, small_job, text_of, timeout
+from harness import Daemon, go_on, read_json, small_job, text_of
 
 
 def job(box, /, **changes):
@@ -17,21 +16,22 @@ def job(box, /, **changes):
             "epochs": 100000,
             "sampler.batch_size": 48,
             "updates.batches_per_update": 4,
-            "throttle": {"sample": 0.004, "train": 0.02, "standby": 0.02},
             **changes,
         },
     )
 
 
-def start(box, config):
-    running = box.start("run", box.job(config), "--report", box.path("report.json"))
+def start(box, config, points=""):
+    """The job, once it trains; a worker stands still at these failpoints."""
+    env = {"SLUICE_FAILPOINT": points}
+    running = box.start("run", box.job(config), "--report", box.path("report.json"), env=env)
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the first epoch")
     return running
 
 
 def stop(box, running):
     running.interrupt()
-    assert running.wait(15).rc == 130
+    assert running.wait().rc == 130
     return read_json(box.path("report.json"))
 
 
@@ -54,9 +54,9 @@ def refused(result, rc, *parts):
     return result
 
 
-@timeout(60)
 def test_a_dry_run_changes_nothing(box):
-    running = start(box, job(box, **{"allocation.switching": False}))
+    running = start(box, job(box, **{"allocation.switching": False}), "trainer_gradient:20:stop")
+    pid = box.until_stopped(running, "trainer")
     before = box.processes()
     said = box.sluice("scale", "scaled", "samplers=2", "trainers=2", "--dry-run").ok()
     for part in ("from 1 sampler and 1 trainer to 2 samplers and 2 trainers",
@@ -68,12 +68,11 @@ def test_a_dry_run_changes_nothing(box):
     assert dry["from"] == {"samplers": 1, "trainers": 1}, dry
     assert dry["to"] == {"samplers": 2, "trainers": 2}, dry
     assert len(dry["steps"]) == 2 and dry["pays"], dry
-    # One trainer at 20 ms for each of 16 batches, then two.
-    assert 0.25 < dry["epoch_seconds_now"] < 0.5, dry
-    assert abs(dry["epoch_seconds_now"] / dry["epoch_seconds_then"] - 2) < 0.2, dry
+    assert dry["epoch_seconds_then"] < dry["epoch_seconds_now"], dry
     gain = dry["epoch_seconds_now"] - dry["epoch_seconds_then"]
     assert abs(dry["gain_seconds_an_epoch"] - gain) < 1e-6, dry
     assert box.processes() == before
+    go_on(pid)
     done = scale(box, "scaled", "samplers=2", "trainers=2")
     assert done["steps"] == dry["steps"] and not done["dry_run"], done
     assert done["took_seconds"] > 0 and "work now" in done["message"], done
@@ -82,26 +81,30 @@ def test_a_dry_run_changes_nothing(box):
     assert len(scales) == 1, "a dry run stands in the report"
 
 
-@timeout(60)
-def test_the_expectation_comes_true(box):
-    """Epochs before and after, against what was said."""
-    running = start(box, job(box, **{"allocation.switching": False, "evaluate.every": 0}))
-    done = scale(box, "scaled", "trainers=3")
-    path = box.path("runs/job/metrics.jsonl")
+def test_what_is_expected_is_what_statistics_advise(box):
+    """While a trainer stands still nothing new is measured: both say the same, of what was."""
+    changes = {"allocation.switching": False, "throttle": {"train": 0.05}}
+    running = start(box, job(box, **changes), "trainer_gradient:40:stop")
+    pid = box.until_stopped(running, "trainer")
 
-    def epochs():
-        with open(path) as file:
-            return [json.loads(line) for line in file]
+    def advised():
+        line = box.sluice("stats", "scaled", "-o", "json").ok().json()
+        return line["totals"]["epochs"] == 2 and line
 
-    n = len(epochs())
-    running.until(lambda: len(epochs()) >= n + 6, "six more epochs")
+    line = running.until(advised, "a line after two epochs", 60)
+    advice = line["advice"]
+    split = [f"samplers={advice['samplers']}", f"trainers={advice['trainers']}"]
+    dry = scale(box, "scaled", *split, "--dry-run")
+    for key in ("epoch_seconds_now", "epoch_seconds_then"):
+        assert abs(dry[key] - advice[key]) < 1e-6, (key, dry, advice)
+    last = json.loads(text_of(box.path("runs/job/metrics.jsonl")).splitlines()[-1])
+    measured = last["seconds"] + last["evaluate_seconds"]
+    assert abs(line["epoch_seconds"] - measured) < 1e-6, (line["epoch_seconds"], last)
+    assert dry["epoch_seconds_now"] == line["epoch_seconds"], (dry, line["epoch_seconds"])
+    go_on(pid)
     stop(box, running)
-    seconds = sorted(e["seconds"] for e in epochs()[n + 2 : n + 6])
-    wanted = done["epoch_seconds_then"]
-    assert wanted * 0.7 < seconds[0] < wanted * 2, (seconds, done)
 
 
-@timeout(60)
 def test_what_is_there_already(box):
     running = start(box, job(box))
     said = box.sluice("scale", "scaled", "samplers=1").ok()
@@ -110,7 +113,6 @@ def test_what_is_there_already(box):
     assert stop(box, running)["scales"] == []
 
 
-@timeout(60)
 def test_undo(box):
     running = start(box, job(box))
     refused(box.sluice("scale", "scaled", "--undo"), 1, "nothing to undo")
@@ -130,7 +132,6 @@ def test_undo(box):
     assert all(s["by"] == "user" and s["ok"] for s in scales), scales
 
 
-@timeout(60)
 def test_undo_of_the_schedule(box):
     schedule = [{"epoch": 1, "samplers": 2, "trainers": 2}]
     running = start(box, job(box, schedule=schedule))
@@ -141,20 +142,18 @@ def test_undo_of_the_schedule(box):
     stop(box, running)
 
 
-@timeout(60)
 def test_detached(box):
     running = start(box, job(box))
     done = scale(box, "scaled", "samplers=2", "--detach")
     assert done["took_seconds"] is None and done["to"]["samplers"] == 2, done
     running.until(lambda: len(box.processes("sampler")) == 2, "the new split")
-    said = None
-    for _ in range(100):  # the first change may not hold yet
+
+    def accepted():  # the first change may not hold yet
         said = box.sluice("scale", "scaled", "samplers=1", "--detach")
-        if said.rc == 0:
-            break
-        refused(said, 1, "is under way")
-        time.sleep(0.05)
-    assert "accepted" in said.ok().out, str(said)
+        return said if said.rc == 0 else not refused(said, 1, "is under way")
+
+    said = running.until(accepted, "the first change to hold", 60)
+    assert "accepted" in said.out, str(said)
     report = stop(box, running)
     assert report["scales"][0]["ok"], report["scales"]
 
@@ -168,7 +167,6 @@ def stopped_trainer(box):
     return pid
 
 
-@timeout(60)
 def test_progress_and_ctrl_c(box):
     """The change waits for a trainer that is stopped; who asked sees for whom, and may leave."""
     config = job(box, **{"allocation.trainers": 2, "allocation.switching": False})
@@ -185,7 +183,7 @@ def test_progress_and_ctrl_c(box):
     refused(box.sluice("scale", "scaled", "trainers=2"), 1, "is under way since")
     refused(box.sluice("scale", "scaled", "trainers=2", "--dry-run"), 1, "is under way since")
     waiting.interrupt()
-    refused(waiting.wait(10), 130, "the change goes on")
+    refused(waiting.wait(), 130, "the change goes on")
     os.kill(pid, signal.SIGCONT)
     log = box.path("runs/job/log/broker.log")
     running.until(lambda: "work now" in text_of(log), "the new split")
@@ -194,7 +192,6 @@ def test_progress_and_ctrl_c(box):
     assert [s["ok"] for s in scales] == [True], scales
 
 
-@timeout(60)
 def test_time_out(box):
     running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
     pid = stopped_trainer(box)
@@ -205,19 +202,17 @@ def test_time_out(box):
     stop(box, running)
 
 
-@timeout(60)
 def test_the_job_ends_meanwhile(box):
     running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
     pid = stopped_trainer(box)
     waiting = box.start("scale", "scaled", "trainers=1")
     running.until(lambda: "trainer 1 finishes" in waiting.output()[1], "what is waited for")
     running.interrupt()
-    refused(waiting.wait(15), 1, "the job ended before|it ended before")
+    refused(waiting.wait(), 1, "the job ended before|it ended before")
     os.kill(pid, signal.SIGCONT)
-    assert running.wait(15).rc == 130
+    assert running.wait().rc == 130
 
 
-@timeout(60)
 def test_refusals(box):
     running = start(box, job(box))
     refused(box.sluice("scale", "scaled"), 2, "found no split")
@@ -234,21 +229,14 @@ def test_refusals(box):
     refused(box.sluice("scale", "scaled", "trainers=2"), 2, "scaled")
 
 
-@timeout(90)
-@not_under("thread", "too slow for a comparison of results")
 def test_nothing_is_lost(box):
     """A change, its undoing and the undoing of that, in the middle of epochs: the same result."""
-    config = job(box, epochs=4, throttle={})
-    box.run(dict(config, output="runs/plain"), name="plain")[0].ok()
-    wanted = read_json(box.path("plain.report.json"))
-    config["throttle"] = {"train": 0.06, "standby": 0.06}
-    running = box.start("run", box.job(config), "--report", box.path("report.json"))
-    running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
+    config = job(box)
+    running = start(box, config)
     scale(box, "scaled", "samplers=3")
     scale(box, "scaled", "--undo")
     scale(box, "scaled", "--undo")
-    running.wait(60).ok()
-    found = read_json(box.path("report.json"))
+    _, found, wanted = box.bring_to_an_end(running, config)
     for key in ("params_sha256", "samples_digest", "test_accuracy"):
         assert found[key] == wanted[key], key
 
@@ -259,7 +247,6 @@ def test_help(box):
         assert part in done.out, str(done)
 
 
-@timeout(60)
 def test_through_the_daemon(box):
     daemon = Daemon(box)
     daemon.do("submit", box.job(job(box)), "--detach").ok()
