@@ -402,11 +402,12 @@ static void end(struct sl_job *job, bool ok, const char *why)
     struct sl_trace *trace = &job->trace;
     struct sl_tracing *t = trace->tracing;
     char text[256];
-    double seconds = (double)(SL_MIN(sl_now_ns(), trace->to_ns) - trace->from_ns) * 1e-9;
+    double seconds = (double)(sl_now_ns() - trace->from_ns) * 1e-9;
     t->taken = t->sent; // a few more at once are no harm
     if (!flush(job))
         t->dropped += t->events.n;
-    int n = snprintf(text, sizeof text, "%" PRIu64 " events of %.1f s", t->total, seconds);
+    int n = snprintf(text, sizeof text, "%" PRIu64 " events of %.1f s in %" PRIu64 " pieces",
+                     t->total, seconds, t->sent);
     if (t->dropped)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "; %" PRIu64 " events were dropped: the client did not read as fast as they "
