@@ -10,6 +10,7 @@
  * THE TERMINAL is as it was on every way out: errors are returned, signals only set a flag, and the
  * log has nothing to say while there is a view, but for errors.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -53,6 +54,9 @@ struct watch {
     bool described, dirty, pressed, quit;
     uint64_t drawn_ns, listed_ns;
     int empty_reads;
+    struct {
+        uint64_t pictures, messages, keys, turns;
+    } count; // since it began
 };
 
 static int parse(int argc, char **argv, struct watch *w)
@@ -131,6 +135,7 @@ static void on_message(struct watch *w, const Sl__Control__Envelope *m)
         break;
     default: return; // log lines and progress are for other commands
     }
+    w->count.messages++;
     w->dirty = true;
 }
 
@@ -304,6 +309,7 @@ static int show(struct watch *w)
     SL_TRY(draw(w, width, height));
     sl_terminal_show(&w->screen);
     w->drawn_ns = now;
+    w->count.pictures++;
     w->dirty = w->pressed = false;
     return SL_OK;
 }
@@ -342,6 +348,7 @@ static int take_keys(struct watch *w, bool readable)
     int key, n = 0;
     while (!w->quit && (key = sl_terminal_key()) != 0) {
         n++;
+        w->count.keys++;
         w->pressed = true;
         w->model->now_ns = sl_now_ns();
         if (key < 0)
@@ -379,6 +386,7 @@ static int wait_for_news(struct watch *w)
 static int watch(struct watch *w)
 {
     while (!w->quit) {
+        w->count.turns++;
         bool listing = w->model->view == SL_TOP_JOBS_VIEW;
         SL_TRY(sl_interrupt_check());
         SL_TRY(receive(w));
@@ -408,9 +416,14 @@ static int view(struct watch *w)
                        sl_error_message());
     sl_log_set_level(SL_LOG_ERROR);
     w->dirty = true;
+    uint64_t began = sl_now_ns();
     rc = watch(w);
     sl_terminal_close();
     sl_log_set_level(level);
+    sl_log_debug("top: %" PRIu64 " pictures of %" PRIu64 " messages and %" PRIu64 " keys, %" PRIu64
+                 " turns in %.3f s",
+                 w->count.pictures, w->count.messages, w->count.keys, w->count.turns,
+                 (double)(sl_now_ns() - began) * 1e-9);
     return rc;
 }
 

@@ -3,9 +3,8 @@
 import os
 import re
 import signal
-import time
 
-from harness import CORES, SLOW, Daemon, cases, read_json, small_job, timeout
+from harness import CORES, Daemon, cases, json_lines, read_json, small_job
 from terminal import Terminal
 
 UTF8 = {"LC_ALL": "C.UTF-8"}
@@ -46,7 +45,7 @@ def live(box):
 
 def stop(box, running):
     running.interrupt()
-    assert running.wait(15).rc == 130
+    assert running.wait().rc == 130
     return read_json(box.path("report.json"))
 
 
@@ -59,7 +58,6 @@ def fits(text, columns, rows):
 # ---- one picture --------------------------------------------------------------------------------
 
 
-@timeout(60)
 def test_once_prints_a_picture_as_text(box):
     running = start(box)
     result = box.sluice("top", live(box), "--once").ok()
@@ -71,11 +69,9 @@ def test_once_prints_a_picture_as_text(box):
     large = box.sluice("top", live(box), "--once", env=env).ok()
     fits(large.out, 160, 50)
     assert "╭─ 1 sampler " in large.out and "accuracy" in large.out, str(large)
-    assert result.seconds < 5 * SLOW, str(result)
     stop(box, running)
 
 
-@timeout(60)
 def test_once_lists_jobs_where_several_run(box):
     one = box.start("run", box.job(job(box, name="one", output="runs/one"), "one.json"))
     two = box.start("run", box.job(job(box, name="two", output="runs/two"), "two.json"))
@@ -85,10 +81,9 @@ def test_once_lists_jobs_where_several_run(box):
     assert "one " in result.out and "two " in result.out, str(result)
     for running in (one, two):
         running.interrupt()
-        assert running.wait(15).rc == 130
+        assert running.wait().rc == 130
 
 
-@timeout(60)
 def test_without_a_job_it_says_so(box):
     others = box.sluice("ps", "-o", "json").json()["jobs"]  # of whoever works on this machine
     for arguments in (["top", "nowhere", "--once"], ["top", "nowhere"], ["top", "--once"]):
@@ -99,7 +94,6 @@ def test_without_a_job_it_says_so(box):
         assert "no daemon runs" in result.err and "sluice run" in result.err, str(result)
 
 
-@timeout(60)
 def test_without_a_terminal_it_says_what_to_do(box):
     running = start(box)
     result = box.sluice("top", live(box))
@@ -116,7 +110,6 @@ def test_without_a_terminal_it_says_what_to_do(box):
 # ---- at the keyboard ----------------------------------------------------------------------------
 
 
-@timeout(90)
 def test_keys_scale_the_job(box):
     running = start(box, **{"allocation": {"samplers": 1, "trainers": 3}})
     top = Terminal(box, "top", live(box))
@@ -150,7 +143,6 @@ def test_keys_scale_the_job(box):
     ], scales
 
 
-@timeout(60)
 def test_keys_pause_and_change_the_view(box):
     running = start(box)
     top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
@@ -183,7 +175,6 @@ def test_keys_pause_and_change_the_view(box):
     stop(box, running)
 
 
-@timeout(60)
 def test_the_picture_follows_the_size(box):
     running = start(box)
     top = Terminal(box, "top", live(box))
@@ -196,10 +187,10 @@ def test_the_picture_follows_the_size(box):
         (200, 60, "updates/s"),
         (80, 24, "+- 1 sampler -"),
     ):
+        written = len(top.raw)
         top.resize(columns, rows)
+        top.until(lambda _: len(top.raw) > written)  # it has drawn it
         fits(top.until(words), columns, rows)
-        time.sleep(0.3)
-        assert top.process.poll() is None, top.raw[-2000:]
     top.press("q")
     assert top.wait() == 0
     top.assert_restored()
@@ -207,7 +198,6 @@ def test_the_picture_follows_the_size(box):
     stop(box, running)
 
 
-@timeout(60)
 def test_no_color_has_no_colours(box):
     running = start(box)
     for options, env, coloured in (
@@ -224,7 +214,6 @@ def test_no_color_has_no_colours(box):
     stop(box, running)
 
 
-@timeout(60)
 @cases(signal.SIGINT, signal.SIGTERM)
 def test_a_signal_leaves_a_clean_terminal(box, number):
     running = start(box)
@@ -238,40 +227,41 @@ def test_a_signal_leaves_a_clean_terminal(box, number):
     stop(box, running)
 
 
-@timeout(60)
-def test_it_costs_next_to_nothing(box):
+def test_it_draws_what_is_new_and_sleeps(box):
     running = start(box)
-    top = Terminal(box, "top", live(box), term="xterm-256color", env=UTF8)
+    follower = box.start("stats", live(box), "--follow", "-o", "json")
+    env = {**UTF8, "SLUICE_LOG": "debug"}
+    top = Terminal(box, "top", live(box), term="xterm-256color", env=env)
     top.until("1 sampler")
-
-    def ticks():
-        with open(f"/proc/{top.process.pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    before = ticks()
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        top.read(0.1)
-    share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / 3
-    assert share < 0.05 * SLOW, f"{share:.1%} of a core"
+    seen = len(json_lines(follower))
+    # Its terminal is read on, so that it can go on drawing.
+    top.until(lambda _: len(json_lines(follower)) >= seen + 3)
     top.press("q")
     assert top.wait() == 0
     top.close()
     stop(box, running)
+    follower.wait()
+    said = re.search(
+        r"top: (\d+) pictures of (\d+) messages and (\d+) keys, (\d+) turns in ([\d.]+) s", top.raw
+    )
+    pictures, messages, keys, turns = map(int, said.groups()[:4])
+    seconds = float(said[5])
+    assert keys == 1 and messages > 3, said[0]
+    # Without news one a second: a message goes away.
+    assert pictures <= messages + keys + seconds + 1, said[0]
+    # It looks up five times a second, and a message wakes it more than once.
+    assert turns <= 4 * (messages + keys) + 5 * seconds + pictures + 1, said[0]
 
 
 # ---- when things end ----------------------------------------------------------------------------
 
 
-@timeout(60)
 def test_the_end_of_the_job_stays_on_the_screen(box):
     running = start(box)
     top = Terminal(box, "top", live(box))
     top.until("1 sampler")
     stop(box, running)
     top.until(" stopped ")
-    time.sleep(1)
     top.press("+")
     top.until("the job is over")
     assert top.process.poll() is None
@@ -281,7 +271,6 @@ def test_the_end_of_the_job_stays_on_the_screen(box):
     top.close()
 
 
-@timeout(60)
 def test_a_broker_that_dies_is_an_error(box):
     running = start(box)
     top = Terminal(box, "top", live(box))
@@ -292,10 +281,9 @@ def test_a_broker_that_dies_is_an_error(box):
     top.assert_restored()
     assert "sluice: " in top.raw and "ended" in top.raw, top.raw[-500:]
     top.close()
-    assert running.wait(15).rc == 1
+    assert running.wait().rc == 1
 
 
-@timeout(90)
 def test_jobs_of_a_daemon_are_listed_and_opened(box):
     daemon = Daemon(box)
     devices = [{"kind": "cpu", "cores": str(CORES[0])}] * 2
