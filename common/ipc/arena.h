@@ -120,8 +120,10 @@ struct sl_arena_header {
     _Atomic uint64_t paused_at_ns;       // the last pause began
     _Atomic uint64_t paused_ns;          // all pauses that are over took
     struct sl_event work;                // a batch became pending, a phase opened
-    struct sl_event ready;               // a batch became ready, a gate opened, a phase ended
-    struct sl_event space;               // payload memory was freed
+    struct sl_event
+        ready; // a batch became ready, a gate opened, a phase ended, or an update's last
+               // batch was claimed
+    struct sl_event space;   // payload memory was freed, or who starves may evict
     struct sl_event update;  // the parameters' version advanced, or an update needs a hand
     struct sl_event standby; // a standby trainer may have a reason to wake (seat.h)
     _Alignas(64) _Atomic uint64_t probe;    // hot.h: 0 none, worker << 8 | 1 being written, 2 there

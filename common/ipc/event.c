@@ -1,5 +1,6 @@
 #include "common/ipc/event.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,6 +10,18 @@
 #include "common/base/clock.h"
 
 enum { SPIN_NS = 5000 };
+
+static _Atomic uint64_t sleeping_ms, expired;
+
+uint64_t sl_event_sleeping_ms(void)
+{
+    return atomic_load(&sleeping_ms);
+}
+
+uint64_t sl_event_expired(void)
+{
+    return atomic_load(&expired);
+}
 
 static inline void relax(void)
 {
@@ -34,12 +47,14 @@ void sl_event_wait(struct sl_event *e, uint32_t seen, uint32_t timeout_ms)
         relax();
     } while (sl_now_ns() < until);
 
+    timeout_ms = timeout_ms ? timeout_ms : 1;
     struct timespec limit = {.tv_sec = timeout_ms / 1000,
                              .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
-    if (timeout_ms == 0)
-        limit.tv_nsec = 1000000;
+    atomic_fetch_add(&sleeping_ms, timeout_ms);
     atomic_fetch_add_explicit(&e->waiters, 1, memory_order_seq_cst);
     // EINTR, EAGAIN and a time-out all mean the same to the caller: look again.
-    syscall(SYS_futex, &e->count, FUTEX_WAIT, seen, &limit, NULL, 0);
+    if (syscall(SYS_futex, &e->count, FUTEX_WAIT, seen, &limit, NULL, 0) < 0 && errno == ETIMEDOUT)
+        atomic_fetch_add(&expired, 1);
     atomic_fetch_sub_explicit(&e->waiters, 1, memory_order_seq_cst);
+    atomic_fetch_sub(&sleeping_ms, timeout_ms);
 }

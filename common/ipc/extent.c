@@ -65,7 +65,7 @@ static void announce_starving(struct sl_arena *a, uint64_t tag)
     }
 }
 
-static void withdraw_starving(struct sl_arena *a, uint64_t tag)
+void sl_extent_end_wait(struct sl_arena *a, uint64_t tag)
 {
     uint64_t mine = tag;
     if (atomic_compare_exchange_strong(&a->h->starving, &mine, 0))
@@ -78,7 +78,7 @@ static bool try_alloc(struct sl_arena *a, uint64_t tag, uint64_t n, uint64_t *fi
     if (s != 0 && s < tag)
         return false;
     if (take_run(a, tag, n, first)) {
-        withdraw_starving(a, tag);
+        sl_extent_end_wait(a, tag);
         return true;
     }
     announce_starving(a, tag);
@@ -91,7 +91,7 @@ static bool try_alloc(struct sl_arena *a, uint64_t tag, uint64_t n, uint64_t *fi
         release(a, victim.tag, chunk_of(a, victim.payload_offset),
                 victim.payload_bytes / SL_ARENA_CHUNK_BYTES);
         if (take_run(a, tag, n, first)) {
-            withdraw_starving(a, tag);
+            sl_extent_end_wait(a, tag);
             return true;
         }
     }
@@ -111,7 +111,7 @@ int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t b
     for (;;) {
         uint32_t seen = sl_event_read(&a->h->space);
         if (sl_arena_aborted(a)) {
-            withdraw_starving(a, lease->tag);
+            sl_extent_end_wait(a, lease->tag);
             return SL_EABORTED;
         }
         if (try_alloc(a, lease->tag, n, &first)) {
@@ -120,13 +120,10 @@ int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t b
             return SL_OK;
         }
         uint64_t now = sl_now_ns();
-        if (now >= deadline) {
-            withdraw_starving(a, lease->tag);
+        if (now >= deadline)
             return SL_ETIMEDOUT;
-        }
-        // Becoming "next" is not signalled here, so look again every few milliseconds.
         uint64_t left_ms = (deadline - now) / 1000000 + 1;
-        sl_event_wait(&a->h->space, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)20));
+        sl_event_wait(&a->h->space, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
     }
 }
 

@@ -7,7 +7,8 @@
  * worker's batches are garbage. First fit from the lowest address keeps reused memory warm
  * (touching fresh pages costs 0.3 to 0.9 GB/s).
  *
- * When no run fits, the batch announces itself as starving: younger batches then wait. A starving
+ * When no run fits, the batch announces itself as starving: younger batches then wait, until it has
+ * its memory or its lease ends (sl_ledger_return, or a sweep after its sampler's death). A starving
  * batch that is next in line evicts the newest ready batches (ledger.h), so that a fragmented or
  * full arena can not lock a job up.
  */
@@ -23,7 +24,8 @@ struct sl_extent {
     uint64_t bytes;  // a multiple of SL_ARENA_CHUNK_BYTES
 };
 
-// Takes at least `bytes` for the lease's batch. Waits up to timeout_ms.
+// Takes at least `bytes` for the lease's batch. Waits up to timeout_ms. After SL_ETIMEDOUT the batch
+// keeps its place before younger ones, until it asks again with success or its lease goes back.
 // SL_OK, SL_ETIMEDOUT, SL_EABORTED, SL_ENOMEM when it can never fit (message with the numbers).
 int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t bytes,
                     uint32_t timeout_ms, struct sl_extent *out);

@@ -108,6 +108,14 @@ static bool reset_cell(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t
     return true;
 }
 
+// Which batch is the next that trainers want has changed: one that finds no memory may evict others
+// once it is that one.
+static void tell_starving(struct sl_arena *a)
+{
+    if (atomic_load(&a->h->starving) != 0)
+        sl_event_signal(&a->h->space);
+}
+
 // --- phases ---
 
 // Something about phases changed: samplers may be held to the current one, standby trainers asleep.
@@ -116,6 +124,7 @@ static void signal_all(struct sl_arena *a)
     sl_event_signal(&a->h->work);
     sl_event_signal(&a->h->ready);
     sl_event_signal(&a->h->standby);
+    tell_starving(a);
 }
 
 void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
@@ -446,6 +455,15 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
     return !starves(a, seq, *cell, *word) && find_turn(a, worker, seq, n, cell, word);
 }
 
+// Claimed in order, this is the last batch of an update: trainers that have their share of it, and
+// leave the rest to the others (trainer/extract.h), may go on to the next.
+static void tell_shared(struct sl_arena *a, const struct sl_lease *lease)
+{
+    uint32_t per_update = a->h->spec.batches_per_update;
+    if (!a->h->spec.async && (lease->cell + 1) % per_update == 0)
+        sl_event_signal(&a->h->ready);
+}
+
 static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
 {
     sl_ledger_advance(a);
@@ -469,8 +487,11 @@ static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease
             return false;
         if (sl_cell_state(word) != SL_CELL_READY)
             return false;
-        if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out))
+        if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out)) {
+            tell_starving(a);
+            tell_shared(a, out);
             return true;
+        }
     }
 }
 
@@ -622,6 +643,7 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease)
 {
     bool has_block = sl_cell_state(lease->word) == SL_CELL_TRAINING;
+    sl_extent_end_wait(a, lease->tag);
     reset_cell(a, lease->seq, lease->cell, lease->word,
                has_block ? SL_CELL_READY : SL_CELL_PENDING);
 }

@@ -14,6 +14,9 @@ enum {
 #define SL_CELL_MASK    (((uint64_t)1 << SL_CELL_BITS) - 1)
 #define SL_ATTEMPT_MASK (((uint64_t)1 << SL_ATTEMPT_BITS) - 1)
 
+// extent.c: a batch whose lease ends does not wait for memory any more.
+void sl_extent_end_wait(struct sl_arena *a, uint64_t tag);
+
 // seq | attempt | owner | state
 static inline uint64_t sl_cell_word(uint64_t seq, uint64_t attempt, uint32_t owner, uint32_t state)
 {

@@ -270,8 +270,10 @@ START_TEST(batches_ahead_make_room_for_one_that_finds_no_memory)
     ck_assert_uint_eq(ahead[0].cell, 2);
     ck_assert_uint_eq(ahead[1].cell, 4);
     ck_assert_int_eq(sl_extent_alloc(&arena, &late[0], 1, 5, &e), SL_ETIMEDOUT);
-    ck_assert(!sl_ledger_is_in_the_way(&arena, &ahead[0])); // nobody asks right now
-    atomic_store(&arena.h->starving, late[1].tag);          // others come before it
+    ck_assert(sl_ledger_is_in_the_way(&arena, &ahead[0])); // it keeps its place
+    atomic_store(&arena.h->starving, 0);
+    ck_assert(!sl_ledger_is_in_the_way(&arena, &ahead[0]));
+    atomic_store(&arena.h->starving, late[1].tag); // others come before it
     ck_assert(!sl_ledger_is_in_the_way(&arena, &ahead[0]));
     ck_assert(!sl_ledger_is_in_the_way(&arena, &ahead[1]));
     atomic_store(&arena.h->starving, late[0].tag);

@@ -478,6 +478,60 @@ START_TEST(a_younger_batch_waits_for_a_starving_one)
 }
 END_TEST
 
+// It asked, and will ask again: memory that is freed meanwhile is not for younger ones.
+START_TEST(who_finds_no_memory_keeps_its_place)
+{
+    open_train(4, 0, 0);
+    struct sl_lease first = claim(1), second = claim(2), third = claim(3);
+    struct sl_extent e;
+    uint32_t seen = sl_event_read(&arena.h->space);
+    ck_assert_int_eq(sl_extent_alloc(&arena, &first, 5 * SL_ARENA_CHUNK_BYTES, 0, &e), SL_OK);
+    ck_assert_int_eq(sl_extent_alloc(&arena, &second, 4 * SL_ARENA_CHUNK_BYTES, 0, &e),
+                     SL_ETIMEDOUT);
+    ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 0, &e), SL_ETIMEDOUT);
+    ck_assert(!rang(&arena.h->space, &seen));
+    sl_ledger_return(&arena, &second); // until its lease ends
+    ck_assert(rang(&arena.h->space, &seen));
+    ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 0, &e), SL_OK);
+}
+END_TEST
+
+// It may evict younger ones once trainers wait for it alone.
+START_TEST(who_finds_no_memory_is_woken_when_it_is_next)
+{
+    open_train(3, 0, 0);
+    sample_and_publish(1);
+    struct sl_lease second = claim(2), third = claim(3);
+    struct sl_extent e;
+    ck_assert_int_eq(sl_extent_alloc(&arena, &third, 7 * SL_ARENA_CHUNK_BYTES, 0, &e), SL_OK);
+    third.entry->payload_offset = e.offset;
+    third.entry->payload_bytes = e.bytes;
+    ck_assert_int_eq(sl_ledger_publish(&arena, &third), SL_OK);
+    uint32_t seen = sl_event_read(&arena.h->space);
+    ck_assert_int_eq(sl_extent_alloc(&arena, &second, 1, 0, &e), SL_ETIMEDOUT);
+    ck_assert(!rang(&arena.h->space, &seen));
+    ck_assert_uint_eq(claim_train(4).cell, 0);
+    ck_assert(rang(&arena.h->space, &seen));
+    ck_assert_int_eq(sl_extent_alloc(&arena, &second, 1, 0, &e), SL_OK);
+    ck_assert_uint_eq(atomic_load(&arena.h->evicted), 1);
+}
+END_TEST
+
+// So may a trainer that leaves the rest of an update to the others, and sleeps meanwhile.
+START_TEST(the_claim_of_an_updates_last_batch_is_told)
+{
+    open_train(4, 0, 0);
+    for (int i = 0; i < 4; i++)
+        sample_and_publish(1);
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t seen = sl_event_read(&arena.h->ready);
+        claim_train(2);
+        ck_assert_int_eq(rang(&arena.h->ready, &seen),
+                         (i + 1) % arena.h->spec.batches_per_update == 0);
+    }
+}
+END_TEST
+
 // --- board ---
 
 START_TEST(an_update_needs_all_of_its_gradients_and_one_worker_applies_it)
@@ -570,6 +624,9 @@ int main(void)
     tcase_add_test(c, a_block_that_can_never_fit_is_an_error_with_the_numbers);
     tcase_add_test(c, the_next_batch_evicts_the_newest_ready_one);
     tcase_add_test(c, a_younger_batch_waits_for_a_starving_one);
+    tcase_add_test(c, who_finds_no_memory_keeps_its_place);
+    tcase_add_test(c, who_finds_no_memory_is_woken_when_it_is_next);
+    tcase_add_test(c, the_claim_of_an_updates_last_batch_is_told);
     tcase_add_test(c, an_update_needs_all_of_its_gradients_and_one_worker_applies_it);
     tcase_add_test(c, a_dead_workers_update_is_applied_by_another);
     tcase_add_test(c, banks_best_and_slots_are_apart);
