@@ -14,7 +14,7 @@
 #include "common/ipc/board.h"
 
 enum {
-    LOOK_MS = 1,
+    LOOK_MS = 1,               // at a meeting: the collective has no event
     SPINS = 256,               // polls of a sum before this thread sleeps in between: 0.1 ms or so
     POLL_SLEEP_NS = 50 * 1000, // then, and longer with time
     POLL_SLEEP_MAX_NS = 1000 * 1000,
@@ -113,7 +113,7 @@ void sl_exchange_fini(struct sl_exchange *x)
 
 uint32_t sl_exchange_look_ms(const struct sl_exchange *x)
 {
-    return sl_arena_paused(x->spec.arena) ? SL_ARENA_WAIT_MS : LOOK_MS;
+    return x->state == SL_EXCHANGE_MEETING ? LOOK_MS : SL_ARENA_WAIT_MS;
 }
 
 // --- a batch -------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ static int write_part(struct sl_exchange *x)
     return x->spec.compute.device->sync();
 }
 
-// Waits for the sum. SL_OK; SL_ESTALE when the group is another one by now; SL_EABORTED; an error
+// Waits for the sum, which the device makes: the collective can be asked, and wakes nobody. SL_OK; SL_ESTALE when the group is another one by now; SL_EABORTED; an error
 // of the collective.
 static int wait_for_sum(struct sl_exchange *x)
 {
@@ -351,8 +351,9 @@ static void wait_for_parts(struct sl_exchange *x, uint64_t version)
 {
     struct sl_arena *a = x->spec.arena;
     uint32_t seen = sl_event_read(&a->h->update);
-    if (!sl_group_is_reduced(a, version) && !sl_pulse_stopping(x->spec.pulse))
-        sl_event_wait(&a->h->update, seen, LOOK_MS);
+    if (!sl_group_is_reduced(a, version) && sl_group_is_current(a, x->group.generation) &&
+        !sl_pulse_stopping(x->spec.pulse))
+        sl_event_wait(&a->h->update, seen, SL_ARENA_WAIT_MS);
 }
 
 int sl_exchange_help(struct sl_exchange *x)

@@ -1,9 +1,7 @@
 #include "trainer/extract.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
@@ -12,26 +10,26 @@
 #include "common/ipc/board.h"
 #include "common/ipc/group.h"
 
-// While a batch is left to the other trainers nobody tells when they have taken it.
-enum { LOOK_AGAIN_MS = 1 };
-
-static struct timespec deadline_after(uint32_t ms)
+// What the extracting thread waits for changed, under the lock.
+static void tell_thread(struct sl_extract *x)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
+    sl_event_signal(&x->changed);
+    if (x->leaves)
+        sl_event_signal(&x->spec.arena->h->ready);
 }
 
-static void wait_for_change(struct sl_extract *x, uint32_t ms)
+// What the compute thread waits for changed, under the lock.
+static void tell_compute(struct sl_extract *x)
 {
-    struct timespec until = deadline_after(ms);
-    pthread_cond_timedwait(&x->changed, &x->lock, &until);
+    sl_event_signal(sl_group_exists(x->spec.arena) ? &x->spec.arena->h->update : &x->changed);
+}
+
+// Sleeps, without the lock, until the event is signalled after `seen` was read.
+static void sleep_unlocked(struct sl_extract *x, struct sl_event *event, uint32_t seen, uint32_t ms)
+{
+    pthread_mutex_unlock(&x->lock);
+    sl_event_wait(event, seen, ms);
+    pthread_mutex_lock(&x->lock);
 }
 
 // --- the thread ---
@@ -80,18 +78,14 @@ static bool within_share(const struct sl_extract *x)
            x->share_taken < sl_div_up(per_update, sl_standby_trainers(a));
 }
 
-enum turn { TURN_FETCH, TURN_LATER, TURN_SLEEP };
+enum turn { TURN_FETCH, TURN_LATER, TURN_LEAVE, TURN_SLEEP };
 
-// What to do with a free buffer, under the lock; *wait_ms for TURN_LATER.
-static enum turn next_turn(const struct sl_extract *x, uint32_t *wait_ms)
+// What to do with a free buffer, under the lock.
+static enum turn next_turn(const struct sl_extract *x)
 {
-    *wait_ms = SL_ARENA_WAIT_MS;
     if (!sl_standby_may_fetch(&x->standby, !x->wanted))
         return x->wanted ? TURN_SLEEP : TURN_LATER;
-    if (x->wanted || within_share(x))
-        return TURN_FETCH;
-    *wait_ms = LOOK_AGAIN_MS;
-    return TURN_LATER;
+    return x->wanted || within_share(x) ? TURN_FETCH : TURN_LEAVE;
 }
 
 static void set_asleep(struct sl_extract *x, bool asleep)
@@ -99,16 +93,14 @@ static void set_asleep(struct sl_extract *x, bool asleep)
     if (x->asleep == asleep)
         return;
     x->asleep = asleep;
-    pthread_cond_broadcast(&x->changed);
+    tell_compute(x);
 }
 
 static void sleep_on(struct sl_extract *x, uint32_t seen)
 {
     sl_standby_sleep(&x->standby);
     set_asleep(x, true);
-    pthread_mutex_unlock(&x->lock);
-    sl_event_wait(&x->spec.arena->h->standby, seen, SL_STANDBY_WAIT_MS);
-    pthread_mutex_lock(&x->lock);
+    sleep_unlocked(x, &x->spec.arena->h->standby, seen, SL_STANDBY_WAIT_MS);
 }
 
 static void wake(struct sl_extract *x)
@@ -126,21 +118,25 @@ static int wait_for_turn(struct sl_extract *x)
     pthread_mutex_lock(&x->lock);
     while (!x->quit && !sl_pulse_stopping(&x->pulse)) {
         // Read before the conditions: a change after this ends the sleep at once.
-        uint32_t seen = sl_event_read(&x->spec.arena->h->standby);
+        struct sl_event *standby = &x->spec.arena->h->standby, *ready = &x->spec.arena->h->ready;
+        uint32_t seen = sl_event_read(standby), claimed = sl_event_read(ready);
         pthread_mutex_unlock(&x->lock);
         sl_cache_refresh(&x->cache);
         pthread_mutex_lock(&x->lock);
         int free_buffer = x->busy[0] ? 1 : 0;
-        uint32_t wait_ms = SL_ARENA_WAIT_MS;
         enum turn turn = TURN_LATER;
         if (!x->offered && !x->busy[free_buffer])
-            turn = next_turn(x, &wait_ms);
+            turn = next_turn(x);
         if (x->quit || sl_pulse_stopping(&x->pulse)) {
             break;
         } else if (turn == TURN_SLEEP) {
             sleep_on(x, seen);
         } else if (turn == TURN_LATER) {
-            wait_for_change(x, wait_ms);
+            sleep_unlocked(x, &x->changed, sl_event_read(&x->changed), SL_ARENA_WAIT_MS);
+        } else if (turn == TURN_LEAVE) {
+            x->leaves = true;
+            sleep_unlocked(x, ready, claimed, SL_ARENA_WAIT_MS);
+            x->leaves = false;
         } else {
             wake(x);
             buffer = free_buffer;
@@ -171,7 +167,7 @@ static void offer(struct sl_extract *x, const struct sl_work *work)
         x->busy[work->buffer] = true;
     x->work = *work;
     x->offered = true;
-    pthread_cond_broadcast(&x->changed);
+    tell_compute(x);
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -218,7 +214,7 @@ static void *run(void *arg)
         x->failed = rc;
         snprintf(x->message, sizeof x->message, "%s", sl_error_message());
     }
-    pthread_cond_broadcast(&x->changed);
+    tell_compute(x);
     pthread_mutex_unlock(&x->lock);
     return NULL;
 }
@@ -234,16 +230,10 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
     sl_standby_init(&x->standby, spec->arena, spec->device);
     sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
                   &x->pulse);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&x->changed, &attr);
-    pthread_condattr_destroy(&attr);
     pthread_mutex_init(&x->lock, NULL);
     int err = pthread_create(&x->thread, NULL, run, x);
     if (err) {
         pthread_mutex_destroy(&x->lock);
-        pthread_cond_destroy(&x->changed);
         return sl_fail_errno(SL_ESYS, err, "trainer: starting the thread that extracts features");
     }
     x->running = true;
@@ -252,26 +242,28 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
 
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out)
 {
+    const bool grouped = sl_group_exists(x->spec.arena);
     uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
-    // Others may wait for this trainer's part in a sum, also while the job is paused.
-    uint32_t asleep_ms = sl_group_exists(x->spec.arena) ? timeout_ms : SL_STANDBY_WAIT_MS;
     int rc = SL_ETIMEDOUT;
     pthread_mutex_lock(&x->lock);
     x->wanted = true;
-    pthread_cond_broadcast(&x->changed);
+    tell_thread(x);
     while (!x->offered && !x->ended && !sl_pulse_stopping(x->spec.pulse)) {
-        if (x->asleep) {
-            uint64_t woken_by = sl_now_ns() + asleep_ms * 1000000ull;
-            wait_for_change(x, asleep_ms);
-            if (sl_now_ns() >= woken_by)
-                break;
-            continue;
-        }
-        uint64_t now = sl_now_ns();
-        if (now >= deadline)
+        // Others may wait for a group's trainer in a sum, also when nothing is to be fetched.
+        if (grouped && sl_event_read(&x->spec.arena->h->update) != x->looked)
             break;
-        wait_for_change(
-            x, (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS));
+        const bool asleep = x->asleep && !grouped;
+        uint64_t now = sl_now_ns();
+        if (!asleep && now >= deadline)
+            break;
+        uint64_t left_ms = asleep
+                               ? SL_STANDBY_WAIT_MS
+                               : SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS);
+        struct sl_event *bell = grouped ? &x->spec.arena->h->update : &x->changed;
+        uint32_t seen = grouped ? x->looked : sl_event_read(bell);
+        sleep_unlocked(x, bell, seen, (uint32_t)left_ms);
+        if (asleep && sl_event_read(bell) == seen)
+            break;
     }
     x->wanted = false;
     if (x->failed) {
@@ -281,7 +273,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     } else if (x->offered) {
         *out = x->work;
         x->offered = false;
-        pthread_cond_broadcast(&x->changed);
+        tell_thread(x);
         rc = SL_OK;
     }
     pthread_mutex_unlock(&x->lock);
@@ -292,7 +284,7 @@ static void free_buffer_locked(struct sl_extract *x, const struct sl_work *work)
 {
     if (work->buffer != SL_EXTRACT_NO_BUFFER)
         x->busy[work->buffer] = false;
-    pthread_cond_broadcast(&x->changed);
+    tell_thread(x);
 }
 
 void sl_extract_release(struct sl_extract *x, const struct sl_work *work)
@@ -344,14 +336,13 @@ void sl_extract_stop(struct sl_extract *x)
     if (x->running) {
         pthread_mutex_lock(&x->lock);
         x->quit = true;
-        pthread_cond_broadcast(&x->changed);
+        tell_thread(x);
         pthread_mutex_unlock(&x->lock);
         sl_event_signal(&x->spec.arena->h->standby); // it may be asleep
         pthread_join(x->thread, NULL);
         if (x->offered)
             return_offer_locked(x);
         pthread_mutex_destroy(&x->lock);
-        pthread_cond_destroy(&x->changed);
         x->running = false;
     }
     for (int i = 0; i < SL_EXTRACT_BUFFERS; i++)

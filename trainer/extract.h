@@ -28,6 +28,11 @@
  * this thread waits for the arena's `standby` event and the compute thread for this one, neither of
  * them for less than SL_STANDBY_WAIT_MS: asleep costs nothing.
  *
+ * WAITS. The thread sleeps on `standby` while nothing is to be fetched, on `ready` for a batch and
+ * while one is left to others (who signal it when they have claimed an update's last one), else on
+ * `changed`. The compute thread sleeps on `changed`, that of a group's trainer on `update`, which
+ * tells of what the others hold, too.
+ *
  * FAILURE. All waits are bounded and look at the abort word and the stop flag. An error of the
  * thread is handed to the compute thread with its message by sl_extract_next().
  */
@@ -80,17 +85,21 @@ struct sl_extract {
     bool running;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; // CLOCK_MONOTONIC
+    struct sl_event changed; // what the lock guards
     // Below: guarded by lock.
     bool offered; // `work` waits for the compute thread
     struct sl_work work;
     bool wanted; // the compute thread waits in sl_extract_next()
     bool asleep; // nothing will be offered until something changes
+    bool leaves; // the next free batch is left to the other trainers: it waits for `ready`
     bool ended;  // the thread is gone
     bool quit;
     bool busy[SL_EXTRACT_BUFFERS];
     int failed; // code of the thread's error, 0 = none
     char message[512];
+
+    // The compute thread's own: what `update` was at before it last looked at the group, if any.
+    uint32_t looked;
 
     // The thread's own.
     struct sl_standby standby;
@@ -104,8 +113,9 @@ struct sl_extract {
 // Starts the thread. The struct must not move.
 int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
 
-// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS, unless the job
-// has a group), or the thread's error (SL_EABORTED when the job stops).
+// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where the job has
+// a group, as soon as `update` is signalled after `looked`), or the thread's error (SL_EABORTED when
+// the job stops).
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
 
 // The work's buffer may be filled again: nothing that the device was asked for uses it any more.

@@ -115,6 +115,7 @@ static int complete(struct loop *t, const struct sl_work *work)
 static int help(struct loop *t)
 {
     uint64_t before = t->sync.apply_ns;
+    t->extract.looked = sl_event_read(&t->spec->arena->h->update);
     int rc = sl_sync_help(&t->sync);
     t->figures.stage_ns[SL_STAGE_TRAIN] += t->sync.apply_ns - before;
     return rc;
@@ -314,7 +315,6 @@ static uint64_t idle_ns(const struct loop *t, const struct sl_work *work)
 static int step(struct loop *t)
 {
     struct sl_work work;
-    // Others may wait for this trainer's part in a sum.
     const struct sl_exchange *x = t->sync.exchange;
     uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
     int rc = sl_extract_next(&t->extract, wait_ms, &work);

@@ -110,7 +110,7 @@ START_TEST(batches_given_back_by_one_that_leaves_are_trained_by_others)
     for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
         uint64_t first = f.version, seq = farm_open_train(&f, epoch);
         if (epoch == 1) {
-            farm_sleep_ms(5);
+            farm_until(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)) >= SL_CELL_TRAINING);
             farm_stop_trainer(&f, &f.trainer[0]);
         }
         farm_wait(&f, seq);
@@ -141,9 +141,9 @@ START_TEST(joining_is_bounded_and_goes_on_after_a_death)
                                       .kernels = sl_kernels_ref(),
                                       .pulse = &f.pulse};
     ck_assert_int_eq(sl_sync_init(&sync, &spec), SL_OK);
-    uint64_t start = sl_now_ns();
+    uint64_t expired = sl_event_expired();
     ck_assert_int_eq(sl_sync_join(&sync, 30, &version), SL_ETIMEDOUT);
-    ck_assert_uint_ge(sl_now_ns() - start, 30000000);
+    ck_assert_uint_gt(sl_event_expired(), expired); // it slept
     farm_bury(&f, 9, 2);
     ck_assert_int_eq(sl_sync_join(&sync, 30, &version), SL_OK);
     ck_assert_uint_eq(version, 0);
@@ -231,10 +231,8 @@ static void replace(struct farm *f, struct victim *v, const char *failpoint)
 static bool wait_and_replace(struct farm *f, struct victim *v, uint64_t seq)
 {
     bool died = false;
-    uint64_t until = sl_now_ns() + FARM_WAIT_MS * 1000000ull;
     while (!sl_ledger_phase_complete(&f->arena, seq)) {
         int status;
-        ck_assert_msg(sl_now_ns() < until, "phase %llu is not complete", (unsigned long long)seq);
         if (waitpid(v->pid, &status, WNOHANG) == v->pid) {
             ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
                           "trainer ended with status %x", (unsigned)status);
@@ -347,7 +345,7 @@ int main(void)
     sl_log_set_level(SL_LOG_ERROR);
     Suite *suite = suite_create("trainer async");
     TCase *tc = tcase_create("async");
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, one_trainer_gives_the_bits_of_a_plain_loop, 0, 3);
     tcase_add_loop_test(tc, every_gradient_is_applied_once_and_within_the_bound, 0, 5);
     tcase_add_test(tc, batches_given_back_by_one_that_leaves_are_trained_by_others);
@@ -358,7 +356,7 @@ int main(void)
     printf("SKIP: trainers that are killed: ThreadSanitizer does not see other processes\n");
 #else
     tc = tcase_create("kills");
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, killed_in_ordered_mode_no_bit_changes, 0,
                         (int)SL_COUNT_OF(ORDERED_POINTS));
     tcase_add_loop_test(tc, killed_in_ordered_mode_beside_another_one, 0,

@@ -141,7 +141,7 @@ START_TEST(without_a_group_nothing_is_trained)
     farm_infer(&f, SL_SET_VAL, SL_PARAMS_CURRENT, 32);
     uint64_t seq = farm_open_train(&f, 0);
     farm_until(sl_cell_state(sl_ledger_word(&f.arena, seq, 0)) == SL_CELL_READY);
-    farm_sleep_ms(300);
+    farm_trainers_come_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 0)), SL_CELL_READY);
     form(&f, 0, 0);
     farm_wait(&f, seq);
@@ -327,7 +327,7 @@ START_TEST(a_broken_communicator_waits_for_the_next_generation)
     form(&f, 0, 0);
     uint64_t seq = farm_open_train(&f, 0);
     farm_until(atomic_load(&fake_world->fails) == 0);
-    farm_sleep_ms(100);
+    farm_trainers_come_round(&f);
     ck_assert_uint_eq(sl_board_version(&f.arena), 0);
     sl_group_form(&f.arena, NULL, 0);
     form(&f, 0, 0);
@@ -453,6 +453,8 @@ START_TEST(who_is_ahead_makes_room)
 }
 END_TEST
 
+enum { THROTTLE_S = 1000 };
+
 // What never comes to pass though nobody died: a bound, and words.
 START_TEST(a_meeting_has_a_bound)
 {
@@ -475,20 +477,55 @@ START_TEST(a_meeting_has_a_bound)
     sl_group_name(&f.arena, &view, name);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_MEETING);
-    x.waited_ns += 599 * 1000000000ull;
-    x.looked_ns -= 60 * 1000000000ull; // of a process that was stopped so long a second counts
+    // Of each look at most a second counts, however long the process was stopped before it: that
+    // is what it takes here.
+    x.waited_ns = 550 * 1000000000ull;
+    sl_clock_advance(60 * 1000000000ull);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_MEETING);
-    x.waited_ns += 2 * 1000000000ull;
+    x.waited_ns = 601 * 1000000000ull;
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_BROKEN);
     ck_assert_uint_eq(atomic_load(&fake_world->n_aborts), 1);
-    x.waited_ns += 55 * 1000000000ull; // a peer that is killed may take long to be gone
+    x.waited_ns = 50 * 1000000000ull; // a peer that is killed may take long to be gone
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
-    x.waited_ns += 6 * 1000000000ull; // the broker does not say that somebody has died
+    x.waited_ns = 61 * 1000000000ull; // the broker does not say that somebody has died
     ck_assert_int_eq(sl_exchange_help(&x), SL_EDEVICE);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "have not met within 600 s"));
     sl_exchange_fini(&x);
+    end(&f);
+}
+END_TEST
+
+// Lets time pass until the throttled trainers' batch is in the wanted state.
+static void throttled_until(struct farm *f, const struct sl_lease *lease, enum sl_cell_state state)
+{
+    farm_until(
+        (sl_clock_advance(THROTTLE_S * 1000000000ull),
+         sl_cell_state(sl_ledger_word(&f->arena, lease->seq, lease->cell)) == (uint32_t)state));
+}
+
+// Idle trainers look around ten times a second, and no more often: what others do wakes them.
+START_TEST(an_idle_member_sleeps)
+{
+    enum { THREADS = 4 };
+    struct sl_config c = group_job(2);
+    struct farm f;
+    start(&f, &c, sl_kernels_ref());
+    farm_start_trainer(&f);
+    farm_start_trainer(&f);
+    form(&f, 0, 0);
+    farm_open_train(&f, 0);
+    struct sl_lease first = farm_sample_one(&f);
+    until_state(&f, &first, SL_CELL_HELD);
+    // The threads that extract wait for a batch, the others for what the group does.
+    farm_until(atomic_load(&f.arena.h->update.waiters) == 2 &&
+               sl_event_sleeping_ms() > (THREADS - 1) * SL_ARENA_WAIT_MS);
+    uint32_t seen = sl_event_read(&f.arena.h->update);
+    struct sl_lease second = farm_sample_one(&f);
+    farm_until(sl_board_version(&f.arena) == 1);
+    ck_assert_uint_ne(sl_event_read(&f.arena.h->update), seen);
+    (void)second;
     end(&f);
 }
 END_TEST
@@ -498,7 +535,7 @@ END_TEST
 START_TEST(a_pause_does_not_keep_a_sum_waiting)
 {
     struct sl_config c = group_job(2);
-    c.throttle.train = 0.6;
+    c.throttle.train = THROTTLE_S;
     struct farm f;
     start(&f, &c, sl_kernels_ref());
     farm_start_trainer(&f);
@@ -506,13 +543,14 @@ START_TEST(a_pause_does_not_keep_a_sum_waiting)
     form(&f, 0, 0);
     farm_open_train(&f, 0);
     struct sl_lease first = farm_sample_one(&f);
-    until_state(&f, &first, SL_CELL_HELD);
+    throttled_until(&f, &first, SL_CELL_HELD);
     struct sl_lease second = farm_sample_one(&f);
     until_state(&f, &second, SL_CELL_TRAINING);
     sl_arena_pause(&f.arena, true);
-    uint64_t paused = sl_now_ns();
-    farm_until(sl_board_version(&f.arena) == 1);
-    ck_assert_uint_lt(sl_now_ns() - paused, SL_STANDBY_WAIT_MS * 1000000ull / 2);
+    // Whoever holds the first one sleeps where it hears of the second one.
+    farm_until(atomic_load(&f.arena.h->update.waiters) == 1);
+    ck_assert_uint_eq(sl_board_version(&f.arena), 0);
+    farm_until((sl_clock_advance(THROTTLE_S * 1000000000ull), sl_board_version(&f.arena) == 1));
     sl_arena_pause(&f.arena, false);
     end(&f);
 }
@@ -571,6 +609,7 @@ int main(void)
     tcase_add_test(t, what_is_reduced_is_not_summed_again);
     tcase_add_test(t, who_is_ahead_makes_room);
     tcase_add_test(t, a_meeting_has_a_bound);
+    tcase_add_test(t, an_idle_member_sleeps);
     tcase_add_test(t, a_pause_does_not_keep_a_sum_waiting);
     tcase_add_loop_test(t, without_nccl_the_trainer_says_so, 0, 2);
     tcase_add_test(t, an_arena_without_a_group_is_refused);

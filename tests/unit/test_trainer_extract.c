@@ -5,12 +5,10 @@
 
 static void wait_for_state(struct farm *f, uint64_t seq, uint32_t cell, enum sl_cell_state state)
 {
-    uint64_t until = sl_now_ns() + 5000000000ull;
-    while (sl_cell_state(sl_ledger_word(&f->arena, seq, cell)) != (uint32_t)state) {
-        ck_assert_msg(sl_now_ns() < until, "cell %u does not reach state %d", cell, (int)state);
-        farm_sleep_ms(1);
-    }
+    farm_until(sl_cell_state(sl_ledger_word(&f->arena, seq, cell)) == (uint32_t)state);
 }
+
+enum { FOR_EVER_MS = 3600 * 1000 };
 
 // What the thread borrows: there is one in a test at a time.
 static struct sl_gather gather;
@@ -26,8 +24,23 @@ static void start(struct farm *f, struct sl_extract *x)
                                          .gather = &gather,
                                          .model = &f->model,
                                          .pulse = &f->pulse};
+    f->pulse.slot = sl_stats_slot(&f->arena, sl_seat_trainer(&f->arena, spec.device));
     sl_gather_init(&gather, &spec.compute, spec.dataset, SL_GATHER_FASTER);
     ck_assert_int_eq(sl_extract_start(x, &spec), SL_OK);
+}
+
+// The thread has found out what there is for it to do.
+static void comes_round(struct farm *f)
+{
+    farm_comes_round(f, 3, SL_THREAD_EXTRACT);
+}
+
+static bool is_offered(struct sl_extract *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool offered = x->offered;
+    pthread_mutex_unlock(&x->lock);
+    return offered;
 }
 
 static void stop(struct sl_extract *x)
@@ -67,31 +80,23 @@ START_TEST(extraction_is_one_batch_ahead_in_its_own_buffer)
     uint64_t seq;
     extract_init(&f, &x, 8, 1, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 0);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
-    farm_sleep_ms(20);
+    farm_until(is_offered(&x));
     assert_features(&f, &a); // the batch ahead has not touched it
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
     ck_assert_uint_eq(b.lease.cell, 1);
     assert_features(&f, &a);
     assert_features(&f, &b);
     ck_assert_ptr_ne(a.x, b.x);
     // Both buffers are in use: nothing more is claimed.
-    farm_sleep_ms(30);
+    comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
     sl_extract_release(&x, &a);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
     // What is claimed and not taken goes back at the end.
-    uint64_t until = sl_now_ns() + 5000000000ull;
-    while (sl_now_ns() < until) {
-        pthread_mutex_lock(&x.lock);
-        bool offered = x.offered;
-        pthread_mutex_unlock(&x.lock);
-        if (offered)
-            break;
-        farm_sleep_ms(1);
-    }
+    farm_until(is_offered(&x));
     stop(&x);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 2)), SL_CELL_READY);
     farm_fini(&f);
@@ -105,20 +110,21 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     uint64_t seq;
     extract_init(&f, &x, 2, 2, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
-    farm_sleep_ms(50);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
+    comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 1)), SL_CELL_READY);
+    farm_until(atomic_load(&f.arena.h->ready.waiters) == 1); // where others' claims are told
     // Another trainer takes the rest of the update; then the next update is fair game.
     struct sl_lease other;
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 2, 0, &other), SL_OK);
     ck_assert_uint_eq(other.cell, 1);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING);
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
     ck_assert_uint_eq(b.lease.cell, 2);
     sl_extract_release(&x, &a);
     sl_extract_release(&x, &b);
     // Idle, it takes what there is.
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     ck_assert_uint_eq(a.lease.cell, 3);
     stop(&x);
     farm_fini(&f);
@@ -133,7 +139,7 @@ START_TEST(async_batches_are_claimed_ahead_whoever_else_there_is)
     uint64_t seq;
     extract_init(&f, &x, 0, 3, &seq);
     struct sl_work a;
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING);
     sl_extract_release(&x, &a);
     stop(&x);
@@ -149,17 +155,17 @@ START_TEST(share_counts_those_that_work_now)
     uint64_t seq;
     extract_init(&f, &x, 2, 1, &seq);
     struct sl_work a, b;
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     wait_for_state(&f, seq, 1, SL_CELL_TRAINING); // alone it takes both batches of the update
     uint32_t standby = sl_seat_trainer(&f.arena, 0);
     sl_seat_set_duty(&f.arena, standby, SL_DUTY_STANDBY);
     sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_BUSY);
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &b), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &b), SL_OK);
     sl_extract_release(&x, &a);
     wait_for_state(&f, seq, 2, SL_CELL_TRAINING); // of the next update: one
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &a), SL_OK);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     sl_extract_release(&x, &b);
-    farm_sleep_ms(50);
+    comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 3)), SL_CELL_READY);
     sl_seat_set_activity(&f.arena, standby, SL_ACTIVITY_ASLEEP);
     wait_for_state(&f, seq, 3, SL_CELL_TRAINING);
@@ -181,7 +187,7 @@ START_TEST(broken_block_is_an_error_with_its_message)
     struct sl_extract x;
     start(&f, &x);
     struct sl_work work;
-    ck_assert_int_eq(sl_extract_next(&x, 5000, &work), SL_EPROTO);
+    ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &work), SL_EPROTO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
     stop(&x);
     farm_fini(&f);
@@ -192,7 +198,7 @@ int main(void)
 {
     Suite *suite = suite_create("trainer extract");
     TCase *tc = tcase_create("extract");
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, extraction_is_one_batch_ahead_in_its_own_buffer);
     tcase_add_test(tc, batches_beyond_the_share_are_left_to_the_others_while_there_is_work);
     tcase_add_test(tc, async_batches_are_claimed_ahead_whoever_else_there_is);
