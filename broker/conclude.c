@@ -231,6 +231,7 @@ void sl_job_conclude(struct sl_job *job)
             note_error(job);
         sl_job_log_live(job);
         tell_end(job);
+        sl_job_flush_files(job);
     }
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();

@@ -338,15 +338,11 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     char *json = sl_report_add_epoch(&job->report, figures);
     if (!json)
         return;
-    if (sl_rundir_add_metrics(&job->rundir, json) < 0 && !job->metrics_warned) {
-        job->metrics_warned = true;
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", sl_error_message());
-    }
+    sl_writer_add_line(job->files.metrics, json);
     // The next epoch has begun already: the updates of this one and of those before.
     uint64_t updates = sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) *
                        (figures->epoch + 1);
-    if (sl_tensorboard_add_epoch(&job->tensorboard, figures, updates) < 0)
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s", sl_error_message());
+    sl_tensorboard_add_epoch(&job->tensorboard, figures, updates);
     Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     done.json = json;
@@ -500,8 +496,10 @@ static void on_tick(void *ctx)
         sl_job_watch_switches(job);
         sl_job_poll_trace(job);
     }
-    if (job->state != SL_JOB_ENDED)
+    if (job->state != SL_JOB_ENDED) {
+        sl_job_watch_files(job);
         sl_job_poll_live(job);
+    }
     if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)
         send_progress(job);
 }
@@ -529,11 +527,11 @@ static void release(struct sl_job *job)
     free(job->stalls.of);
     free(job->member_bytes);
     sl_report_fini(&job->report);
-    sl_rundir_close(&job->rundir);
     sl_joblog_fini(&job->log);
+    sl_job_close_files(job);
+    sl_rundir_close(&job->rundir); // its lock goes last: another job may write there then
     sl_live_fini(&job->live);
     sl_timeline_fini(&job->timeline);
-    sl_tensorboard_close(&job->tensorboard);
     sl_params_fini(&job->params);
     sl_arena_detach(&job->arena);
     sl_dataset_close(&job->dataset);

@@ -42,6 +42,7 @@
 #include "broker/tensorboard.h"
 #include "broker/timeline.h"
 #include "broker/trace.h"
+#include "broker/writer.h"
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "config/config.h"
@@ -115,6 +116,12 @@ struct sl_job_group {
     uint64_t waiting_ns; // since when somebody who is ready waits for others; 0: nobody does
 };
 
+// Files of the run directory that lines are added to; NULL until it is there (writer.h).
+struct sl_job_files {
+    struct sl_writer *writer;
+    struct sl_writer_file *metrics, *events; // those of logs are their streams'
+};
+
 // stall.c
 struct sl_job_stalls {
     struct sl_stall *of; // (members) owned
@@ -166,6 +173,7 @@ struct sl_job {
     struct sl_phases phases;
     struct sl_report report;
     struct sl_rundir rundir;
+    struct sl_job_files files;
     struct sl_checkpoint resumed; // path is "" for a job that begins
     struct sl_saving saving;
 
@@ -180,7 +188,7 @@ struct sl_job {
     uint64_t ticks;
     uint64_t memory_bytes, peak_memory, broker_peak_bytes;
     uint64_t *member_bytes; // (members) private memory of each, as last seen
-    bool loss_warned, metrics_warned;
+    bool loss_warned;
     char *report_text; // owned
     bool told;         // a client has been sent Finished
     uint64_t ended_ns;
@@ -272,6 +280,12 @@ void sl_job_describe(struct sl_job *job, struct sl_json_writer *w); // sluice.de
 void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
                          const Sl__Control__Subscribe *subscribe);
 const char *sl_job_state_name(const struct sl_job *job); // "starting", "running", "paused", ...
+
+// files.c
+int sl_job_open_files(struct sl_job *job);   // the run directory is there. SL_EIO, SL_EACCESS
+void sl_job_watch_files(struct sl_job *job); // from time to time: says what can not be written
+void sl_job_flush_files(struct sl_job *job); // the job is over: all that was said is on the disk
+void sl_job_close_files(struct sl_job *job);
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);

@@ -477,29 +477,26 @@ static void remove_directories(const char *path, size_t first)
 
 // For is_working(). Who asks has it shared for a moment, and a process that dies may let go of the
 // directory before it lets go of this. Without locks nobody asks.
-static void lock_events(FILE *events)
+static void lock_events(int events)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     uint64_t until = sl_now_ns() + EVENTS_WAIT_NS;
-    while (flock(fileno(events), LOCK_EX | LOCK_NB) != 0 &&
-           (errno == EWOULDBLOCK || errno == EINTR) && sl_now_ns() < until)
+    while (flock(events, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+           sl_now_ns() < until)
         nanosleep(&pause, NULL);
 }
 
-// metrics.jsonl begins with these lines, events.jsonl is opened in this mode.
-static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics,
-                const char *events_mode)
+// metrics.jsonl begins with these lines; `flags` are for opening events.jsonl.
+static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics, int flags)
 {
     char file[4200];
     sl_rundir_file(dir, "metrics.jsonl", file, sizeof file);
     SL_TRY(sl_atomic_file_write(file, metrics, strlen(metrics)));
-    dir->metrics = fopen(file, "ae");
-    if (!dir->metrics)
+    sl_rundir_file(dir, "events.jsonl", file, sizeof file);
+    dir->working = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+    if (dir->working < 0)
         return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
-    dir->events = fopen(sl_rundir_file(dir, "events.jsonl", file, sizeof file), events_mode);
-    if (!dir->events)
-        return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
-    lock_events(dir->events);
+    lock_events(dir->working);
     sl_rundir_file(dir, "config.json", file, sizeof file);
     return sl_atomic_file_write(file, config_json, strlen(config_json));
 }
@@ -514,6 +511,23 @@ static int make_log(const struct sl_rundir *dir)
                          dir->log);
 }
 
+static void begin(struct sl_rundir *dir, const char *path)
+{
+    memset(dir, 0, sizeof *dir);
+    snprintf(dir->path, sizeof dir->path, "%s", path);
+    snprintf(dir->log, sizeof dir->log, "%s/log", path);
+    dir->open = true;
+    dir->lock = dir->working = -1;
+}
+
+// It is not the caller's after all.
+static int give_up(struct sl_rundir *dir, int rc)
+{
+    sl_rundir_close(dir);
+    memset(dir, 0, sizeof *dir);
+    return rc;
+}
+
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json)
 {
     size_t first = 0;
@@ -521,10 +535,8 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     enum sl_rundir_content content = SL_RUNDIR_NEW;
     memset(dir, 0, sizeof *dir);
     SL_TRY(check_place(path, &exists));
-    snprintf(dir->path, sizeof dir->path, "%s", path);
-    snprintf(dir->log, sizeof dir->log, "%s/log", path);
+    begin(dir, path);
     int rc = make_directories(path, &first);
-    dir->lock = -1;
     // The lock is the claim: of two jobs that chose the same directory one fails here, and removes
     // nothing of the other's.
     bool claimed = rc == SL_OK && (rc = lock_directory(path, 0, NULL, &dir->lock)) == SL_OK &&
@@ -535,7 +547,7 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
     if (claimed)
         clear_leftovers(path);
     if (claimed && (rc = make_log(dir)) == SL_OK)
-        rc = fill(dir, config_json, "", "we");
+        rc = fill(dir, config_json, "", O_TRUNC);
     if (rc == SL_OK)
         return SL_OK;
     char file[4200];
@@ -545,48 +557,25 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
         unlink(sl_rundir_file(dir, "config.json", file, sizeof file));
         rmdir(dir->log);
     }
-    if (dir->lock >= 0 && !dir->metrics)
-        close(dir->lock);
-    sl_rundir_close(dir);
+    rc = give_up(dir, rc);
     remove_directories(path, first);
-    memset(dir, 0, sizeof *dir);
     return rc;
 }
 
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint)
 {
-    memset(dir, 0, sizeof *dir);
-    snprintf(dir->path, sizeof dir->path, "%s", path);
-    snprintf(dir->log, sizeof dir->log, "%s/log", path);
-    SL_TRY(lock_directory(path, 0, NULL, &dir->lock));
+    begin(dir, path);
+    int rc = lock_directory(path, 0, NULL, &dir->lock);
+    if (rc < 0)
+        return give_up(dir, rc);
     clear_leftovers(path);
-    int rc = sl_checkpoint_abandon_newer(path, checkpoint, &dir->n_abandoned);
+    rc = sl_checkpoint_abandon_newer(path, checkpoint, &dir->n_abandoned);
     if (rc == SL_OK)
         rc = make_log(dir);
     if (rc == SL_OK)
-        rc = fill(dir, config_json, metrics, "ae");
-    if (rc == SL_OK)
-        return SL_OK;
-    if (!dir->metrics)
-        close(dir->lock);
-    sl_rundir_close(dir);
-    memset(dir, 0, sizeof *dir);
-    return rc;
-}
-
-int sl_rundir_add_metrics(struct sl_rundir *dir, const char *json)
-{
-    if (fprintf(dir->metrics, "%s\n", json) < 0 || fflush(dir->metrics) != 0)
-        return sl_fail_errno(SL_EIO, errno, "writing '%s/metrics.jsonl'", dir->path);
-    return SL_OK;
-}
-
-int sl_rundir_add_event(struct sl_rundir *dir, const char *json)
-{
-    if (fprintf(dir->events, "%s\n", json) < 0 || fflush(dir->events) != 0)
-        return sl_fail_errno(SL_EIO, errno, "writing '%s/events.jsonl'", dir->path);
-    return SL_OK;
+        rc = fill(dir, config_json, metrics, 0);
+    return rc == SL_OK ? SL_OK : give_up(dir, rc);
 }
 
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes)
@@ -597,17 +586,17 @@ char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, s
 
 void sl_rundir_end(const struct sl_rundir *dir)
 {
-    if (dir->metrics && dir->events)
-        flock(fileno(dir->events), LOCK_UN);
+    if (dir->open)
+        flock(dir->working, LOCK_UN);
 }
 
 void sl_rundir_close(struct sl_rundir *dir)
 {
-    if (!dir->metrics)
+    if (!dir->open)
         return;
-    fclose(dir->metrics);
-    if (dir->events)
-        fclose(dir->events);
-    close(dir->lock);
-    dir->metrics = dir->events = NULL;
+    if (dir->working >= 0)
+        close(dir->working);
+    if (dir->lock >= 0)
+        close(dir->lock);
+    dir->open = false;
 }

@@ -18,15 +18,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 struct sl_rundir {
-    char path[4096];      // "" until created
-    char log[4120];       // path/log
-    FILE *metrics;        // path/metrics.jsonl
-    FILE *events;         // path/events.jsonl; NULL when it can not be written
-    int lock;             // descriptor of the locked directory, valid while metrics is not NULL
+    char path[4096]; // "" until created
+    char log[4120];  // path/log
+    bool open;
+    int lock;             // descriptor of the directory, locked
+    int working;          // of events.jsonl, locked until the job begins to end
     uint32_t n_abandoned; // checkpoints that reopening set aside
 };
 
@@ -68,8 +67,9 @@ int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_co
 // The same for a single file that will be written: its directory must exist and be writable.
 int sl_rundir_check_file(const char *path, const char *what);
 
-// Creates the directory (and its parents), log/, config.json with the given text, metrics.jsonl, or
-// begins anew in one that is SL_RUNDIR_BEGUN. On an error what was created is removed again.
+// Creates the directory (and its parents), log/, config.json with the given text, metrics.jsonl and
+// events.jsonl without a line, or begins anew in one that is SL_RUNDIR_BEGUN. On an error what was
+// created is removed again.
 int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config_json);
 
 // For a job that goes on: config.json is replaced, metrics.jsonl becomes `metrics` (the lines of
@@ -77,12 +77,6 @@ int sl_rundir_create(struct sl_rundir *dir, const char *path, const char *config
 // it goes on from are set aside (checkpoint.h), everything else stays.
 int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config_json,
                      const char *metrics, const char *checkpoint);
-
-// Appends one line to metrics.jsonl. Adds the newline.
-int sl_rundir_add_metrics(struct sl_rundir *dir, const char *json);
-
-// The same for events.jsonl, while it is open.
-int sl_rundir_add_event(struct sl_rundir *dir, const char *json);
 
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);

@@ -433,10 +433,7 @@ static void tell_abandoned(struct sl_job *job)
 static int begin(struct sl_job *job)
 {
     SL_TRY(make_rundir(job));
-    SL_TRY(sl_stream_open(&job->log.stream, job->rundir.log));
-    SL_TRY(sl_tensorboard_open(&job->tensorboard, job->rundir.path));
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        SL_TRY(sl_stream_open(&job->crew.members[i].log, job->rundir.log));
+    SL_TRY(sl_job_open_files(job));
     tell_abandoned(job);
     return SL_OK;
 }

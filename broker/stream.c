@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,25 +20,22 @@ void sl_stream_init(struct sl_stream *s, const char *name, sl_stream_line_fn on_
 
 void sl_stream_fini(struct sl_stream *s)
 {
-    if (s->file)
-        fclose(s->file);
     free(s->held);
     s->file = NULL;
     s->held = NULL;
 }
 
-int sl_stream_open(struct sl_stream *s, const char *directory)
+int sl_stream_open(struct sl_stream *s, struct sl_writer *w, const char *directory)
 {
-    char path[4200];
+    char path[4200], name[SL_WRITER_NAME_BYTES], note[80];
     snprintf(path, sizeof path, "%s/%s.log", directory, s->name);
-    s->file = fopen(path, "ae");
-    if (!s->file)
-        return sl_fail_errno(SL_EIO, errno, "log file '%s'", path);
-    setvbuf(s->file, NULL, _IOLBF, BUFSIZ); // a line is there once it is said
+    snprintf(name, sizeof name, "log/%s.log", s->name);
+    SL_TRY(sl_writer_open(w, path, 0, SL_WRITER_LOG, name, &s->file));
+    snprintf(note, sizeof note, "(%zu bytes of earlier lines were dropped)", s->held_dropped);
     if (s->held_dropped)
-        fprintf(s->file, "(%zu bytes of earlier lines were dropped)\n", s->held_dropped);
+        sl_writer_add_line(s->file, note);
     if (s->held_bytes)
-        fwrite(s->held, 1, s->held_bytes, s->file);
+        sl_writer_add(s->file, s->held, s->held_bytes);
     free(s->held);
     s->held = NULL;
     s->held_bytes = 0;
@@ -87,7 +85,7 @@ static void take_line(struct sl_stream *s)
 {
     s->line[s->line_bytes] = '\0';
     if (s->file)
-        fprintf(s->file, "%s\n", s->line);
+        sl_writer_add_line(s->file, s->line);
     else
         hold(s, s->line, s->line_bytes);
     const char *text;

@@ -8,8 +8,8 @@
 #define SL_BROKER_STREAM_H
 
 #include <stddef.h>
-#include <stdio.h>
 
+#include "broker/writer.h"
 #include "common/base/log.h"
 
 enum {
@@ -23,9 +23,9 @@ enum {
 typedef void (*sl_stream_line_fn)(void *ctx, int level, const char *text);
 
 struct sl_stream {
-    char name[32]; // "sampler-0": the log file's name without ".log"
-    FILE *file;    // NULL until sl_stream_open()
-    char *held;    // lines from before the file (owned)
+    char name[32];               // "sampler-0": the log file's name without ".log"
+    struct sl_writer_file *file; // NULL until sl_stream_open()
+    char *held;                  // lines from before the file (owned)
     size_t held_bytes;
     size_t held_dropped;
     char line[SL_STREAM_LINE_BYTES]; // not complete yet
@@ -39,8 +39,8 @@ struct sl_stream {
 void sl_stream_init(struct sl_stream *s, const char *name, sl_stream_line_fn on_line, void *ctx);
 void sl_stream_fini(struct sl_stream *s); // safe on a zeroed struct
 
-// Appends <directory>/<name>.log from now on; what was held goes first.
-int sl_stream_open(struct sl_stream *s, const char *directory);
+// Appends <directory>/<name>.log from now on, through the writer; what was held goes first.
+int sl_stream_open(struct sl_stream *s, struct sl_writer *w, const char *directory);
 
 void sl_stream_feed(struct sl_stream *s, const char *bytes, size_t n);
 

@@ -59,33 +59,18 @@ static void put_u32(uint8_t *to, uint32_t x)
         to[i] = (uint8_t)(x >> 8 * i);
 }
 
-// What was written of the last record goes away again: readers stop at half a record.
-static int give_up(struct sl_tensorboard *t, int err)
-{
-    bool whole = ftruncate(t->fd, (off_t)t->bytes) == 0;
-    sl_tensorboard_close(t);
-    return sl_fail_errno(SL_EIO, err,
-                         "writing the TensorBoard event file: nothing more is added to it%s",
-                         whole ? "" : ", and its last record is not whole");
-}
-
-static int write_record(struct sl_tensorboard *t, const Sl__Tfevent__Event *event)
+static void add_record(struct sl_tensorboard *t, const Sl__Tfevent__Event *event)
 {
     uint8_t record[FRAME_BYTES + EVENT_BYTES];
     size_t n = sl__tfevent__event__get_packed_size(event);
     if (n > EVENT_BYTES)
-        return sl_fail(SL_EIO, "a TensorBoard event of %zu bytes is too large", n);
+        return; // which SCALARS_MAX and TAG_BYTES rule out
     put_u32(record, (uint32_t)n);
     put_u32(record + 4, 0);
     put_u32(record + 8, sl_crc32c_masked(record, 8));
     sl__tfevent__event__pack(event, record + 12);
     put_u32(record + 12 + n, sl_crc32c_masked(record + 12, n));
-    n += FRAME_BYTES;
-    ssize_t wrote = write(t->fd, record, n);
-    if (wrote != (ssize_t)n)
-        return give_up(t, wrote < 0 ? errno : ENOSPC);
-    t->bytes += n;
-    return SL_OK;
+    sl_writer_add(t->file, record, n + FRAME_BYTES);
 }
 
 static double unix_seconds(void)
@@ -95,11 +80,11 @@ static double unix_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static int write_event(struct sl_tensorboard *t, uint64_t step, Sl__Tfevent__Event *event)
+static void add_event(struct sl_tensorboard *t, uint64_t step, Sl__Tfevent__Event *event)
 {
     event->wall_time = unix_seconds();
     event->step = (int64_t)step;
-    return write_record(t, event);
+    add_record(t, event);
 }
 
 // --- scalars -------------------------------------------------------------------------------------
@@ -152,28 +137,23 @@ static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
 
 // events.out.tfevents.SECONDS.HOST.PID: TensorBoard reads a run's files in the order of their
 // names. In a container each broker may be the same process of the same host.
-static int create_file(struct sl_tensorboard *t, const char *directory)
+static int create_file(struct sl_tensorboard *t, struct sl_writer *w, const char *directory)
 {
     char path[4400], host[256] = "";
     if (gethostname(host, sizeof host - 1) != 0 || !host[0])
         snprintf(host, sizeof host, "localhost");
     int n = snprintf(path, sizeof path, "%s/events.out.tfevents.%.0f.%s.%d", directory,
                      floor(unix_seconds()), host, (int)getpid());
-    for (int i = 0; i < NAMES_TRIED; i++) {
+    int rc = SL_EEXIST;
+    for (int i = 0; rc == SL_EEXIST && i < NAMES_TRIED; i++) {
         if (i > 0)
             snprintf(path + n, sizeof path - (size_t)n, ".%d", i);
-        t->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-        t->open = t->fd >= 0;
-        if (t->open || errno != EEXIST)
-            break;
+        rc = sl_writer_open(w, path, O_EXCL, SL_WRITER_RECORDS, "tensorboard/", &t->file);
     }
-    if (!t->open)
-        return sl_fail_errno(errno == EACCES || errno == EROFS ? SL_EACCESS : SL_EIO, errno,
-                             "output: creating '%s'", path);
-    return SL_OK;
+    return rc;
 }
 
-int sl_tensorboard_open(struct sl_tensorboard *t, const char *run_directory)
+int sl_tensorboard_open(struct sl_tensorboard *t, struct sl_writer *w, const char *run_directory)
 {
     char directory[4120];
     *t = (struct sl_tensorboard){0};
@@ -181,41 +161,34 @@ int sl_tensorboard_open(struct sl_tensorboard *t, const char *run_directory)
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return sl_fail_errno(errno == EACCES || errno == EROFS ? SL_EACCESS : SL_EIO, errno,
                              "output: creating directory '%s'", directory);
-    SL_TRY(create_file(t, directory));
+    SL_TRY(create_file(t, w, directory));
     Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
     char version[] = "brain.Event:2";
     event.what_case = SL__TFEVENT__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;
-    return write_event(t, 0, &event);
-}
-
-void sl_tensorboard_close(struct sl_tensorboard *t)
-{
-    if (t->open)
-        close(t->fd);
-    *t = (struct sl_tensorboard){0};
+    add_event(t, 0, &event);
+    return SL_OK;
 }
 
 // Before the first epoch: what earlier files have of this step on does not count.
-static int begin_session(struct sl_tensorboard *t, uint64_t step)
+static void begin_session(struct sl_tensorboard *t, uint64_t step)
 {
     Sl__Tfevent__SessionLog log = SL__TFEVENT__SESSION_LOG__INIT;
     Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
     log.status = SL__TFEVENT__SESSION_LOG__STATUS__START;
     event.what_case = SL__TFEVENT__EVENT__WHAT_SESSION_LOG;
     event.session_log = &log;
-    SL_TRY(write_event(t, step, &event));
+    add_event(t, step, &event);
     t->begun = true;
-    return SL_OK;
 }
 
-int sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
-                             uint64_t updates)
+void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+                              uint64_t updates)
 {
-    if (!t->open)
-        return SL_OK;
+    if (!t->file)
+        return;
     if (!t->begun)
-        SL_TRY(begin_session(t, updates));
+        begin_session(t, updates);
     struct scalars scalars = {.n = 0};
     Sl__Tfevent__Summary summary = SL__TFEVENT__SUMMARY__INIT;
     Sl__Tfevent__Event event = SL__TFEVENT__EVENT__INIT;
@@ -224,5 +197,5 @@ int sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_fig
     summary.n_value = scalars.n;
     event.what_case = SL__TFEVENT__EVENT__WHAT_SUMMARY;
     event.summary = &summary;
-    return write_event(t, updates, &event);
+    add_event(t, updates, &event);
 }

@@ -11,8 +11,7 @@
  * trained again come again: a session-start record before the first one says from which step on the
  * earlier files do not count.
  *
- * A record is written by one write() in append mode, so a killed broker leaves whole ones. A record
- * that can not be written is cut off again and ends the writing with one warning; the job goes on.
+ * The writer (writer.h) adds a record whole or not at all; one that is missing is an epoch's.
  */
 #ifndef SL_BROKER_TENSORBOARD_H
 #define SL_BROKER_TENSORBOARD_H
@@ -22,22 +21,20 @@
 #include <stdint.h>
 
 #include "broker/figures.h"
+#include "broker/writer.h"
 
 struct sl_tensorboard {
-    bool open; // false: not yet, or given up
-    int fd;
-    uint64_t bytes; // of whole records
-    bool begun;     // the session-start record is there
+    struct sl_writer_file *file; // NULL: not open yet
+    bool begun;                  // the session-start record is there
 };
 
-// In `run_directory`, which exists. SL_EIO, SL_EACCESS.
-int sl_tensorboard_open(struct sl_tensorboard *t, const char *run_directory);
-void sl_tensorboard_close(struct sl_tensorboard *t); // safe on a zeroed struct
+// In `run_directory`, which exists; the file is the writer's. SL_EIO, SL_EACCESS.
+int sl_tensorboard_open(struct sl_tensorboard *t, struct sl_writer *w, const char *run_directory);
 
-// One Event with everything that the epoch's figures say. `updates`: in it and in all before.
-// SL_EIO, after which it is closed; does nothing when not open.
-int sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
-                             uint64_t updates);
+// One Event with everything that the epoch's figures say. `updates`: in it and in all before. Does
+// nothing when not open.
+void sl_tensorboard_add_epoch(struct sl_tensorboard *t, const struct sl_epoch_figures *figures,
+                              uint64_t updates);
 
 // CRC32C (Castagnoli), and masked as records have it. Exported for tests.
 uint32_t sl_crc32c(const void *bytes, size_t n);

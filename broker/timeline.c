@@ -106,17 +106,6 @@ static void write_event(struct sl_job *job, uint32_t epoch, const char *kind, bo
     sl_json_close_object(w);
 }
 
-static void keep_event(struct sl_job *job, const char *line, bool minor)
-{
-    sl_timeline_add(&job->timeline, line, minor); // without memory it is only told
-    if (!job->rundir.events || sl_rundir_add_event(&job->rundir, line) == SL_OK)
-        return;
-    if (!job->timeline.warned)
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s: the run's events are not complete",
-                        sl_error_message());
-    job->timeline.warned = true;
-}
-
 static void tell(struct sl_job *job, uint32_t epoch, const char *kind, bool ok, const char *text)
 {
     struct sl_json_writer w = {0};
@@ -126,7 +115,9 @@ static void tell(struct sl_job *job, uint32_t epoch, const char *kind, bool ok, 
     write_event(job, epoch, kind, ok, text, &w);
     const char *line = sl_json_text(&w);
     if (line) {
-        keep_event(job, line, strcmp(kind, "switch") == 0);
+        // Without memory it is only told.
+        sl_timeline_add(&job->timeline, line, strcmp(kind, "switch") == 0);
+        sl_writer_add_line(job->files.events, line);
         event.json = (char *)line; // only read
         e.body_case = SL__CONTROL__ENVELOPE__BODY_EVENT;
         e.event = &event;

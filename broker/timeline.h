@@ -38,7 +38,6 @@ struct sl_timeline {
     } * events;     // (SL_TIMELINE_MAX) oldest first
     uint32_t n;
     uint64_t left_out; // events that are not kept any more
-    bool warned;       // events.jsonl could not be written
 
     // of standby trainers
     uint64_t switches_seen[SL_CONFIG_MAX_DEVICES]; // as last seen of each seat

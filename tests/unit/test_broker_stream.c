@@ -4,6 +4,7 @@
 #include "broker/stream.h"
 
 static struct sl_stream stream;
+static struct sl_writer *writer;
 static char seen[8192];
 
 static void on_line(void *ctx, int level, const char *text)
@@ -16,7 +17,14 @@ static void setup(void)
 {
     dir_begin();
     seen[0] = '\0';
+    must(sl_writer_start(&writer));
     sl_stream_init(&stream, "sampler-0", on_line, NULL);
+}
+
+static void teardown(void)
+{
+    sl_stream_fini(&stream);
+    sl_writer_close(writer, 60000);
 }
 
 static void feed(const char *text)
@@ -27,6 +35,7 @@ static void feed(const char *text)
 static char *log_file(void)
 {
     static char text[1 << 20];
+    ck_assert_uint_eq(sl_writer_flush(writer, 60000), 0);
     FILE *f = fopen(in_dir("sampler-0.log"), "r");
     ck_assert_ptr_nonnull(f);
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
@@ -60,7 +69,7 @@ END_TEST
 START_TEST(early_lines_go_to_the_file_first)
 {
     feed("early 1\nearly 2\n");
-    must(sl_stream_open(&stream, dir));
+    must(sl_stream_open(&stream, writer, dir));
     feed("late\n");
     ck_assert_str_eq(log_file(), "early 1\nearly 2\nlate\n");
 }
@@ -73,7 +82,7 @@ START_TEST(of_too_many_early_lines_the_newest_are_kept)
         snprintf(line, sizeof line, "line %d\n", i);
         feed(line);
     }
-    must(sl_stream_open(&stream, dir));
+    must(sl_stream_open(&stream, writer, dir));
     const char *text = log_file();
     ck_assert_msg(strstr(text, "earlier lines were dropped") != NULL, "%.200s", text);
     ck_assert_msg(strstr(text, "\nline 19999\n") != NULL, "the newest is missing");
@@ -128,8 +137,8 @@ int main(void)
     Suite *s = suite_create("broker stream");
     TCase *c = tcase_create("stream");
     tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
-    tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 10);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 60);
     tcase_add_test(c, lines_come_out_whole_however_they_come_in);
     tcase_add_test(c, levels_are_read_from_log_lines_only);
     tcase_add_test(c, early_lines_go_to_the_file_first);

@@ -1,0 +1,76 @@
+"""The files that a job adds to while it runs, on file systems that hang or are full."""
+
+import os
+
+from harness import go_on, small_job, text_of, timeout
+
+
+def job(box, **changes):
+    return small_job(box.shared_dataset("small"), **changes)
+
+
+def undisturbed(box):
+    def compute():
+        result, report = box.run(job(box, output="runs/undisturbed"), name="undisturbed")
+        result.ok()
+        return report["params_sha256"]
+
+    return box.shared_value("run-files", compute)
+
+
+def put_aside(box, name):
+    """Where a run was killed in its beginning; the file is in the way of the next one."""
+    path = box.path("runs/job/log", name)
+    os.makedirs(os.path.dirname(path))
+    return path
+
+
+def fill(path):
+    """A pipe that is full, with a reader who does not read: whoever writes to it hangs."""
+    os.mkfifo(path)
+    fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(fd, b"x" * 4096)
+    except BlockingIOError:
+        return fd
+
+
+@timeout(120)
+def test_nobody_waits_for_a_file_that_hangs(box):
+    """Phases are opened and what dead workers held is given to others all the same."""
+    wanted = undisturbed(box)
+    fd = fill(put_aside(box, "broker.log"))
+    deaths = "trainer_claimed:2,sampler_drawn:3"
+    result, report = box.run(job(box), env={"SLUICE_FAILPOINT": deaths})
+    os.close(fd)
+    result.ok()
+    assert report["params_sha256"] == wanted
+    assert len(report["restarts"]) == 2, report["restarts"]
+    assert "the file system does not answer" in result.err, str(result)
+
+
+def test_a_pipe_that_nobody_reads_is_refused(box):
+    os.mkfifo(put_aside(box, "broker.log"))
+    result, _ = box.run(job(box))
+    assert result.rc == 2, str(result)
+    (error,) = result.errors()
+    assert "log/broker.log" in error and "No such device" in error, error
+
+
+def test_a_log_that_is_full_is_a_warning(box):
+    os.symlink("/dev/full", put_aside(box, "broker.log"))
+    # A trainer stands still for as long as it takes to say so.
+    running = box.start(
+        "run", box.job(job(box)), env={"SLUICE_FAILPOINT": "trainer_claimed:2:stop"}
+    )
+    pid = box.until_stopped(running, "trainer")
+    warning = "writing 'runs/job/log/broker.log': No space left on device: the job goes on"
+    running.until(lambda: warning in running.output()[1], "a warning")
+    go_on(pid)
+    result = running.wait().ok()
+    assert result.err.count(warning) == 1, str(result)
+    assert "lines of 'runs/job/log/broker.log' could not be written (No space" in result.err
+    # The others have all of theirs.
+    assert text_of(box.path("runs/job/metrics.jsonl")).count("\n") == 3
+    assert '"kind":"end"' in text_of(box.path("runs/job/events.jsonl")).splitlines()[-1]
