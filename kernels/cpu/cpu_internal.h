@@ -76,13 +76,15 @@ uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
 enum sl_cpu_rank_path { SL_CPU_RANK_AUTO, SL_CPU_RANK_PLAIN };
 void sl_cpu_rank_set_path(enum sl_cpu_rank_path path);
 
-// ---- gemm.c, gemm_bf16.c, gemm_primitive.c ------------------------------------------------------
+// ---- gemm_f32.c, gemm_bf16.c, gemm_primitive.c --------------------------------------------------
 
-// Row-major product through oneDNN; m, n and k are at least 1.
-int sl_cpu_gemm_f32(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
-                    float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
-                    float beta, float *c, uint64_t ldc);
+// Row-major product whose bits depend on the operands alone; m, n and k are at least 1. `rounded`:
+// of operands rounded to bf16.
+int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
+                    uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                    uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
 
+// The same by the processor's own bf16 products.
 int sl_cpu_gemm_bf16(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
                      float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
                      float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
@@ -92,15 +94,15 @@ enum sl_cpu_bf16_path { SL_CPU_BF16_AUTO, SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMI
 void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
 enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
 
-// One product of bf16 operands with an f32 result, c = a b (+ c when accumulate). Dense operands.
+// One product of dense bf16 operands with a dense f32 result, c = a b.
 struct sl_cpu_bf16_shape {
     uint32_t m, n, k;
     uint32_t a_trans, b_trans; // stored (k, m) and (n, k)
-    uint32_t accumulate;
-    uint64_t ldc;
 };
 
 // SL_EUNSUPPORTED, without a message, when the library has no optimised code for this shape.
+int sl_cpu_gemm_primitive_find(const struct sl_cpu_bf16_shape *shape);
+// Computed by the calling thread alone.
 int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
                           const uint16_t *b, float *c);
 

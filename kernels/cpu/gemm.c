@@ -1,39 +1,15 @@
 /*
- * Matrix products: oneDNN's sgemm for f32; gemm_bf16.c for operands rounded to bf16.
+ * Matrix products: gemm_f32.c for f32; gemm_bf16.c for operands rounded to bf16 where the processor
+ * multiplies such, gemm_f32.c with rounded operands elsewhere.
  *
- * oneDNN splits the reduction over threads when the result is small and the reduction long (weight
- * gradients), so bits depend on the number of threads, but not on anything else.
+ * An element's bits depend on its row of a, its column of b and k: not on the number of rows beside
+ * it, nor on the number of threads.
  */
 #include "kernels/kernels_internal.h"
-
-#include <dnnl.h>
-#include <omp.h>
 
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
-
-// oneDNN takes as many threads as OpenMP would give this thread's next parallel region.
-static void adopt_threads(void)
-{
-    int threads = sl_cpu_threads();
-    if (omp_get_max_threads() != threads)
-        omp_set_num_threads(threads);
-}
-
-int sl_cpu_gemm_f32(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
-                    float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
-                    float beta, float *c, uint64_t ldc)
-{
-    dnnl_status_t status = dnnl_sgemm(
-        ta == SL_TRANS ? 'T' : 'N', tb == SL_TRANS ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n,
-        (dnnl_dim_t)k, alpha, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta, c, (dnnl_dim_t)ldc);
-    if (status != dnnl_success)
-        return sl_fail(status == dnnl_out_of_memory ? SL_ENOMEM : SL_EFAILED,
-                       "gemm: oneDNN sgemm of %llu x %llu x %llu: status %d", (unsigned long long)m,
-                       (unsigned long long)n, (unsigned long long)k, (int)status);
-    return SL_OK;
-}
 
 SL_SIMD static void clear_rows(float *c, uint64_t m, uint64_t n, uint64_t ldc)
 {
@@ -54,14 +30,13 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
             clear_rows(c, m, n, ldc);
         return SL_OK;
     }
-    adopt_threads();
-    if (precision == SL_PRECISION_BF16)
+    const int rounds = precision == SL_PRECISION_BF16;
+    if (rounds && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_PRIMITIVE)
         return sl_cpu_gemm_bf16(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
-    return sl_cpu_gemm_f32(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return sl_cpu_gemm_f32(rounds, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
 }
 
-// One more pass over c: oneDNN's matmul with post-operations gives other bits than its sgemm, and
-// training goes the way of gemm and bias_act.
+// One more pass over c, so that evaluation has the bits of training's gemm and bias_act.
 int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     static const struct sl_dropout NONE;

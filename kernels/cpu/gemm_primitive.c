@@ -1,42 +1,44 @@
 /*
- * oneDNN's bf16 matmul as a function: a bounded cache of primitives keyed by their shape and the
- * number of threads (which a primitive divides its work for when it is made).
+ * oneDNN's bf16 matmul as a function: for each thread a bounded cache of primitives keyed by their
+ * shape.
  *
  * Making a primitive compiles code and takes milliseconds; running one takes microseconds. Callers
- * keep the number of shapes small by padding (gemm_bf16.c); the cache holds CAPACITY of them and
+ * keep the number of shapes small by padding (gemm_bf16.c); a cache holds CAPACITY of them and
  * drops the one that was used longest ago. A shape for which the library has only its reference
- * loops is remembered as unsupported: those loops are hundreds of times slower than sgemm.
+ * loops is remembered as unsupported: those loops are hundreds of times slower than gemm_f32.c.
  *
- * One mutex guards the cache and is held while a primitive runs, because the memory objects of an
- * entry carry the pointers of the call. A process trains with one thread (and oneDNN's own inside).
+ * A primitive is made for one thread and run by one: bits would depend on how the library divides
+ * its work. The caches are the threads' own, since the memory objects of an entry carry the pointers
+ * of the call and the library's scratch space is the thread's; compiled code is shared among them
+ * by the library.
  */
 #include "kernels/cpu/cpu_internal.h"
 
 #include <dnnl.h>
+#include <omp.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 
-enum { CAPACITY = 128 };
+enum { CAPACITY = 64 };
 
 struct entry {
     struct sl_cpu_bf16_shape shape;
-    int threads;
     uint64_t used; // clock of the last use; 0 = free
     int unsupported;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c;
 };
 
-static struct {
-    pthread_mutex_t mutex;
+static _Thread_local struct {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     uint64_t clock;
     struct entry entries[CAPACITY];
-} cache = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} cache;
 
 static int fail(dnnl_status_t status, const char *what, const struct sl_cpu_bf16_shape *s)
 {
@@ -45,8 +47,24 @@ static int fail(dnnl_status_t status, const char *what, const struct sl_cpu_bf16
                    (int)status);
 }
 
+// Before the library's first use in this process; measurements may have used it, at their level.
+static void limit_library(void)
+{
+    static const dnnl_cpu_isa_t most[] = {
+        [SL_ISA_BASELINE] = dnnl_cpu_isa_sse41,
+        [SL_ISA_AVX2] = dnnl_cpu_isa_avx2,
+        [SL_ISA_AVX512] = dnnl_cpu_isa_avx512_core_bf16,
+        [SL_ISA_AMX] = dnnl_cpu_isa_all,
+    };
+    (void)dnnl_set_max_cpu_isa(most[sl_isa()]);
+}
+
 static int open_engine(const struct sl_cpu_bf16_shape *s)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, limit_library);
+    if (omp_get_max_threads() != 1) // what the library would take
+        omp_set_num_threads(1);
     if (cache.stream)
         return SL_OK;
     dnnl_status_t status = dnnl_success;
@@ -85,28 +103,14 @@ static int is_optimised(const_dnnl_primitive_desc_t desc)
 }
 
 // Makes a primitive desc in *out; NULL there when the library has none worth using.
-static dnnl_status_t create_desc(const struct sl_cpu_bf16_shape *s, const dnnl_memory_desc_t *a,
-                                 const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *c,
-                                 dnnl_primitive_desc_t *out)
+static dnnl_status_t create_desc(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b,
+                                 const dnnl_memory_desc_t *c, dnnl_primitive_desc_t *out)
 {
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_post_ops_t ops = NULL;
     dnnl_matmul_desc_t matmul;
     *out = NULL;
     dnnl_status_t status = dnnl_matmul_desc_init(&matmul, a, b, NULL, c);
-    if (status == dnnl_success && s->accumulate) {
-        status = dnnl_primitive_attr_create(&attr);
-        if (status == dnnl_success)
-            status = dnnl_post_ops_create(&ops);
-        if (status == dnnl_success)
-            status = dnnl_post_ops_append_sum(ops, 1.0f);
-        if (status == dnnl_success)
-            status = dnnl_primitive_attr_set_post_ops(attr, ops);
-    }
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(out, &matmul, attr, cache.engine, NULL);
-    dnnl_post_ops_destroy(ops);
-    dnnl_primitive_attr_destroy(attr);
+        status = dnnl_primitive_desc_create(out, &matmul, NULL, cache.engine, NULL);
     if (status == dnnl_unimplemented)
         status = dnnl_success;
     if (status == dnnl_success && *out && !is_optimised(*out)) {
@@ -125,9 +129,9 @@ static int fill(struct entry *e, const struct sl_cpu_bf16_shape *s)
     if (status == dnnl_success)
         status = describe(&b, dnnl_bf16, s->k, s->n, (int)s->b_trans, s->b_trans ? s->k : s->n);
     if (status == dnnl_success)
-        status = describe(&c, dnnl_f32, s->m, s->n, 0, s->ldc);
+        status = describe(&c, dnnl_f32, s->m, s->n, 0, s->n);
     if (status == dnnl_success)
-        status = create_desc(s, &a, &b, &c, &desc);
+        status = create_desc(&a, &b, &c, &desc);
     e->shape = *s;
     e->unsupported = status == dnnl_success && !desc;
     if (status == dnnl_success && desc) {
@@ -150,16 +154,15 @@ static int fill(struct entry *e, const struct sl_cpu_bf16_shape *s)
 static int same_shape(const struct sl_cpu_bf16_shape *x, const struct sl_cpu_bf16_shape *y)
 {
     return x->m == y->m && x->n == y->n && x->k == y->k && x->a_trans == y->a_trans &&
-           x->b_trans == y->b_trans && x->accumulate == y->accumulate && x->ldc == y->ldc;
+           x->b_trans == y->b_trans;
 }
 
 static int find(const struct sl_cpu_bf16_shape *s, struct entry **out)
 {
-    int threads = sl_cpu_threads();
     struct entry *oldest = &cache.entries[0];
     for (size_t i = 0; i < CAPACITY; i++) {
         struct entry *e = &cache.entries[i];
-        if (e->used && e->threads == threads && same_shape(&e->shape, s)) {
+        if (e->used && same_shape(&e->shape, s)) {
             e->used = ++cache.clock;
             *out = e;
             return SL_OK;
@@ -170,13 +173,21 @@ static int find(const struct sl_cpu_bf16_shape *s, struct entry **out)
     if (oldest->used)
         release(oldest);
     SL_TRY(fill(oldest, s));
-    oldest->threads = threads;
     oldest->used = ++cache.clock;
     *out = oldest;
     return SL_OK;
 }
 
-static int run(const struct sl_cpu_bf16_shape *s, const uint16_t *a, const uint16_t *b, float *c)
+int sl_cpu_gemm_primitive_find(const struct sl_cpu_bf16_shape *s)
+{
+    struct entry *e = NULL;
+    SL_TRY(open_engine(s));
+    SL_TRY(find(s, &e));
+    return e->unsupported ? SL_EUNSUPPORTED : SL_OK;
+}
+
+int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *s, const uint16_t *a, const uint16_t *b,
+                          float *c)
 {
     struct entry *e = NULL;
     SL_TRY(open_engine(s));
@@ -195,13 +206,4 @@ static int run(const struct sl_cpu_bf16_shape *s, const uint16_t *a, const uint1
     if (status == dnnl_success)
         status = dnnl_stream_wait(cache.stream);
     return status == dnnl_success ? SL_OK : fail(status, "execution", s);
-}
-
-int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
-                          const uint16_t *b, float *c)
-{
-    pthread_mutex_lock(&cache.mutex);
-    int rc = run(shape, a, b, c);
-    pthread_mutex_unlock(&cache.mutex);
-    return rc;
 }

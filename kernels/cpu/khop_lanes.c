@@ -11,6 +11,7 @@
  */
 #include "kernels/cpu/khop_lanes.h"
 
+#include "common/base/isa.h"
 #include "common/base/simd.h"
 #include "kernels/khop_internal.h"
 
@@ -168,7 +169,7 @@ AVX512 static void draw_avx512(const struct sl_khop_args *args, uint32_t k,
 
 void sl_khop_lanes_draw(const struct sl_khop_args *args, uint32_t k, struct sl_khop_lanes *lanes)
 {
-    if (__builtin_cpu_supports("avx512f"))
+    if (sl_isa() >= SL_ISA_AVX512)
         draw_avx512(args, k, lanes);
     else
         sl_khop_lanes_draw_plain(args, k, lanes);

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "common/base/isa.h"
 #include "common/base/philox.h"
 
 #if defined(__x86_64__)
@@ -156,10 +157,9 @@ static block_function *choose(void)
 {
 #ifdef HAVE_X86
     int path = atomic_load_explicit(&forced_path, memory_order_relaxed);
-    // These questions read a word that the C run-time filled at start.
-    if (path == SL_CPU_PHILOX_AUTO && __builtin_cpu_supports("avx512f"))
+    if (path == SL_CPU_PHILOX_AUTO && sl_isa() >= SL_ISA_AVX512)
         return block_avx512;
-    if (path != SL_CPU_PHILOX_PLAIN && __builtin_cpu_supports("avx2"))
+    if (path != SL_CPU_PHILOX_PLAIN && sl_isa() >= SL_ISA_AVX2)
         return block_avx2;
 #endif
     return block_plain;

@@ -30,6 +30,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
 
@@ -175,7 +176,7 @@ TARGET_VECTORS static uint32_t mark_avx512(const struct sl_rank_index *index, co
 
 static bool has_vectors(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+    return sl_isa() >= SL_ISA_AVX512;
 }
 
 #endif
@@ -271,7 +272,7 @@ int sl_cpu_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, 
     out->n_hits = out->n_misses = 0;
 #ifdef HAVE_X86
     if (atomic_load_explicit(&forced_path, memory_order_relaxed) == SL_CPU_RANK_AUTO &&
-        __builtin_cpu_supports("avx512f")) {
+        sl_isa() >= SL_ISA_AVX512) {
         split_avx512(nodes, ranks, n, capacity, out);
         return SL_OK;
     }

@@ -19,6 +19,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "common/device/plugin.h"
 #include "tests/kernels/harness.h"
 #include "tests/kernels/perf.h"
@@ -389,5 +390,9 @@ int main(int argc, char **argv)
     int status = parse(argc, argv, &o);
     if (status)
         return status;
+    if (sl_isa_init() < 0) {
+        fprintf(stderr, "kernels: %s\n", sl_error_message());
+        return 2;
+    }
     return o.mode == MODE_PERF ? run_perf(&o) : run_checks(&o);
 }

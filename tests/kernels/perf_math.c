@@ -98,10 +98,14 @@ void perf_gemm(struct perf *p)
 {
     gemm_start(p);
     gemm_case(p, "forward, hidden layer", 50000, 256, 256, 0, 1);
-    gemm_case(p, "forward, input layer", 50000, 256, 100, 0, 1);
+    gemm_case(p, "forward, input layer", 50000, 256, 128, 0, 1);
     gemm_case(p, "input gradient", 50000, 256, 256, 0, 0);
     gemm_case(p, "weight gradient", 256, 256, 50000, 1, 0);
+    gemm_case(p, "weight gradient, input layer", 256, 128, 50000, 1, 0);
     gemm_case(p, "output layer", 1024, 47, 256, 0, 1);
+    gemm_case(p, "output layer of many rows", 50000, 40, 256, 0, 1);
+    gemm_case(p, "weight gradient, output layer", 47, 256, 1024, 1, 0);
+    gemm_case(p, "weight gradient, output layer of many rows", 47, 256, 50000, 1, 0);
 }
 
 // ---- passes over memory -------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// gemm: both precisions, all orientations, sizes around the tiles' borders.
+// gemm: both precisions, all orientations, sizes around the tiles' borders; and that an element's
+// bits depend on the operands alone, with each instruction set of the processor.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
@@ -6,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "kernels/cpu/cpu_internal.h"
 
 struct shape {
@@ -181,8 +183,115 @@ static void rounding(struct suite *t)
     t_end(t);
 }
 
+// ---- bits ---------------------------------------------------------------------------------------
+
+static void begin_bits(struct suite *t, const char *what, const struct shape *s)
+{
+    t_begin(t, "gemm bits of %s: %s %c%c m=%llu n=%llu k=%llu isa=%s path=%d", what,
+            s->precision == SL_PRECISION_BF16 ? "bf16" : "f32", s->ta ? 'T' : 'N',
+            s->tb ? 'T' : 'N', (unsigned long long)s->m, (unsigned long long)s->n,
+            (unsigned long long)s->k, sl_isa_name(sl_isa()), (int)sl_cpu_gemm_bf16_path());
+}
+
+// A batch of rows, whatever its size and its place among others, has the bits of the whole.
+static void rows_have_their_bits(struct suite *t, struct shape s)
+{
+    static const uint64_t borders[] = {239, 240, 241, 255, 256, 257, 511, 961};
+    static const int threads[] = {1, 2, 4};
+    if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k * 8))
+        return;
+    begin_bits(t, "rows", &s);
+    const uint64_t ldb = s.tb ? s.k : s.n;
+    const float *a = t_random_floats(t, s.m * s.k), *b = t_random_floats(t, s.n * s.k);
+    const float *before = t_random_floats(t, s.m * s.n);
+    float *whole = t_copy(t, before, s.m * s.n * sizeof *whole, 0);
+    float *part = t_alloc(t, s.m * s.n * sizeof *part, 4);
+    sl_kernels_set_threads(1);
+    t_expect_ok(t, call(t, t->dev, &s, a, s.k, b, ldb, whole), "all rows");
+    for (uint64_t i = 1; i <= 64 + SL_COUNT_OF(borders); i++) {
+        struct shape few = s;
+        few.m = i <= 64 ? i : borders[i - 65];
+        const uint64_t first = t_random_below(t, (uint32_t)(s.m - few.m + 1));
+        const size_t bytes = few.m * s.n * sizeof *part;
+        memcpy(part, before + first * s.n, bytes);
+        sl_kernels_set_threads(threads[i % SL_COUNT_OF(threads)]);
+        t_expect_ok(t, call(t, t->dev, &few, a + first * s.k, s.k, b, ldb, part), "few rows");
+        if (!t_expect(t, memcmp(part, whole + first * s.n, bytes) == 0,
+                      "%llu rows from row %llu, %d threads: other bits than in the whole",
+                      (unsigned long long)few.m, (unsigned long long)first,
+                      threads[i % SL_COUNT_OF(threads)]))
+            break;
+    }
+    t_end(t);
+}
+
+static void threads_have_the_same_bits(struct suite *t, struct shape s)
+{
+    static const int threads[] = {2, 3, 4, 8};
+    if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k))
+        return;
+    begin_bits(t, "threads", &s);
+    const uint64_t lda = s.ta ? s.m : s.k, ldb = s.tb ? s.k : s.n;
+    const size_t bytes = s.m * s.n * sizeof(float);
+    const float *a = t_random_floats(t, s.m * s.k), *b = t_random_floats(t, s.n * s.k);
+    const float *before = t_random_floats(t, s.m * s.n);
+    float *one = t_copy(t, before, bytes, 0);
+    sl_kernels_set_threads(1);
+    t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, one), "one thread");
+    for (size_t i = 0; i < SL_COUNT_OF(threads); i++) {
+        float *many = t_copy(t, before, bytes, 4);
+        sl_kernels_set_threads(threads[i]);
+        t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, many), "several threads");
+        t_expect(t, memcmp(many, one, bytes) == 0, "%d threads: other bits than one", threads[i]);
+    }
+    t_end(t);
+}
+
+static void bits(struct suite *t, enum sl_precision precision)
+{
+    static const uint64_t widths[] = {1, 8, 16, 40, 47, 48, 49, 97, 256, 300};
+    static const uint64_t depths[] = {1, 100, 255, 256, 257, 602, 1025};
+    for (size_t i = 0; i < SL_COUNT_OF(widths); i++) {
+        struct shape s = {.precision = precision, .m = 1300, .n = widths[i], .alpha = 1};
+        s.k = depths[i % SL_COUNT_OF(depths)];
+        s.tb = (int)(i & 1);
+        s.beta = (float)(i >> 1 & 1);
+        rows_have_their_bits(t, s);
+    }
+    // A forward product, and gradients of weights: of hidden layers, of classes, of heads.
+    static const uint64_t gradients[][3] = {
+        {256, 256, 1500}, {256, 128, 777}, {47, 256, 1024}, {40, 256, 3000},
+        {8, 256, 3000},   {8, 8, 20000},   {1, 3, 5000},
+    };
+    threads_have_the_same_bits(
+        t,
+        (struct shape){.precision = precision, .tb = 1, .m = 2100, .n = 47, .k = 300, .alpha = 1});
+    for (size_t i = 0; i < SL_COUNT_OF(gradients); i++)
+        threads_have_the_same_bits(t, (struct shape){.precision = precision,
+                                                     .ta = 1,
+                                                     .m = gradients[i][0],
+                                                     .n = gradients[i][1],
+                                                     .k = gradients[i][2],
+                                                     .alpha = 1,
+                                                     .beta = 1});
+}
+
+// With every instruction set of this processor: what holds here holds on a lesser one.
+static void bits_at_each_level(struct suite *t)
+{
+    const enum sl_isa best = sl_isa();
+    for (enum sl_isa isa = SL_ISA_BASELINE; isa <= best; isa++) {
+        sl_isa_limit(isa);
+        bits(t, SL_PRECISION_F32);
+        bits(t, SL_PRECISION_BF16);
+    }
+    sl_isa_limit(best);
+}
+
 void test_gemm(struct suite *t)
 {
+    if (t->device->is_host)
+        bits_at_each_level(t);
     degenerate(t);
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});

@@ -1,0 +1,90 @@
+#include "common/base/isa.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const names[] = {"baseline", "avx2", "avx512", "amx"};
+
+// The level in use, -1 before it is known. Whoever is first finds the same as whoever is second.
+static _Atomic int in_use = -1;
+
+const char *sl_isa_name(enum sl_isa isa)
+{
+    return names[isa];
+}
+
+#if defined(__x86_64__)
+// Tiles and their bf16 products. That the system lets a process have the tiles is for the library
+// that uses them to ask.
+static int has_amx(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE);
+}
+#endif
+
+enum sl_isa sl_isa_of_processor(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("x86-64-v3"))
+        return SL_ISA_BASELINE;
+    if (!__builtin_cpu_supports("x86-64-v4"))
+        return SL_ISA_AVX2;
+    return has_amx() ? SL_ISA_AMX : SL_ISA_AVX512;
+#else
+    return SL_ISA_BASELINE;
+#endif
+}
+
+int sl_isa_has_bf16(void)
+{
+#if defined(__x86_64__)
+    return sl_isa() >= SL_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return 0;
+#endif
+}
+
+void sl_isa_limit(enum sl_isa most)
+{
+    enum sl_isa best = sl_isa_of_processor();
+    atomic_store_explicit(&in_use, (int)SL_MIN(most, best), memory_order_relaxed);
+}
+
+int sl_isa_init(void)
+{
+    const char *limit = getenv("SLUICE_ISA");
+    if (!limit) {
+        sl_isa_limit(SL_ISA_AMX);
+        return SL_OK;
+    }
+    for (size_t i = 0; i < SL_COUNT_OF(names); i++)
+        if (strcmp(limit, names[i]) == 0) {
+            sl_isa_limit((enum sl_isa)i);
+            return SL_OK;
+        }
+    return sl_fail(
+        SL_EINVAL,
+        "SLUICE_ISA is '%s': wanted baseline, avx2, avx512 or amx, the most that is used", limit);
+}
+
+enum sl_isa sl_isa(void)
+{
+    int level = atomic_load_explicit(&in_use, memory_order_relaxed);
+    if (level < 0) {
+        if (sl_isa_init() < 0)
+            sl_isa_limit(SL_ISA_AMX); // a program's main has said what is wrong
+        level = atomic_load_explicit(&in_use, memory_order_relaxed);
+    }
+    return (enum sl_isa)level;
+}

@@ -1,0 +1,336 @@
+/*
+ * Products of f32 numbers, whose bits depend on the operands alone.
+ *
+ * Problem. A library's sgemm chooses among kernels by the number of rows, columns and threads, and
+ * splits a long reduction over threads. Each choice rounds in another order: a row's result would
+ * depend on how many rows stand beside it, and a weight's gradient on the number of cores.
+ *
+ * Design. k is cut at multiples of SL_TILE_K and nowhere else. Within a part an element is one chain
+ * of multiply-adds in ascending k (gemm_tile.h), and the parts are added to c in order. Every tile
+ * has the same shape: rows that are missing are computed from zeros or from what is left in the
+ * panel and not written. Threads divide rows and columns of c, never k, so where they divide, and
+ * in what order blocks are visited, changes no bit.
+ *
+ * A part of the work packs what it reads: b's columns into panels of `nr` of SL_TILE_K rows, a's
+ * rows into panels of `mr`. b's panels (about 256 KiB) stay in the second-level cache while a's
+ * stream by; both are written once and read many times. Panels are a line longer than they need to
+ * be, since a power of two between them would put all of them into the same sets of the cache.
+ *
+ *                      b: panels of nr columns
+ *                     +----+----+----+
+ *                 k   | ---> packed  |
+ *                     +----+----+----+
+ *     a: +---k---+    +----+----+----+
+ *     mr | panel |    |tile|tile|tile|  c: block of BLOCK_ROWS rows, panel by panel
+ *        +-------+    +----+----+----+
+ *
+ * Where the reduction is long and c is small (weight gradients) operands stream from memory and are
+ * used for a short time: the next part of k is prefetched between tiles.
+ */
+#include "kernels/cpu/cpu_internal.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/vector.h"
+
+enum {
+    BLOCK_ROWS = 240,    // a multiple of every mr; their part of c stays in the cache
+    BLOCK_COLUMNS = 288, // most columns of b that are packed at once
+    PARTS_AT_ONCE = 8,   // of k, where there are many rows to use them: c is met block by block
+    MANY_ROWS = 4 * BLOCK_ROWS,
+    THREAD_ROWS = 256,         // fewer repeat too much packing of b;
+    THREAD_ROWS_TRANS = 128,   // but packing a transposed a costs as much
+    THREAD_PRODUCTS = 1 << 18, // fewer are not worth a thread
+    PARTS_PER_THREAD = 4,
+    LINE = 16, // floats
+};
+
+struct product {
+    const struct sl_cpu_tiles *tiles;
+    int a_trans, b_trans, rounded;
+    uint64_t m, n, k;
+    float alpha;
+    const float *a, *b;
+    uint64_t lda, ldb;
+    int accumulate;
+    float *c;
+    uint64_t ldc;
+    // How threads divide c, in multiples of a tile.
+    uint64_t part_rows, part_columns, parts_down;
+    uint64_t parts_at_once, block_columns;
+    float *scratch; // for each thread `scratch_floats`: panels of b, then those of a
+    uint64_t scratch_floats, b_floats;
+};
+
+static uint64_t panel_floats(uint64_t width)
+{
+    return SL_TILE_K * width + LINE;
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// Rounds to bf16 in place.
+SL_SIMD static void round_floats(float *x, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)sl_float_to_bf16(x[i]) << 16;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+// x (rows, columns) row by row into panels of `width` columns, zeros behind the last.
+SL_INLINE void pack_columns(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
+                            const uint64_t width, float *panels)
+{
+    for (uint64_t i = 0; i < rows; i++, x += ld) {
+        float *to = panels + i * width;
+        uint64_t j = 0;
+        for (; j + width <= columns; j += width, to += panel_floats(width))
+            memcpy(to, x + j, width * sizeof *to);
+        if (j < columns) {
+            uint64_t left = columns - j;
+            for (uint64_t l = 0; l < width; l++)
+                to[l] = l < left ? x[j + l] : 0.0f;
+        }
+    }
+}
+
+// The widths of all instruction sets, so that each copy is a few vectors.
+SL_SIMD static void pack_rows_of_k(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
+                                   uint64_t width, float *panels)
+{
+    switch (width) {
+    case 6: pack_columns(x, ld, rows, columns, 6, panels); break;
+    case 8: pack_columns(x, ld, rows, columns, 8, panels); break;
+    case 16: pack_columns(x, ld, rows, columns, 16, panels); break;
+    case 48: pack_columns(x, ld, rows, columns, 48, panels); break;
+    default: pack_columns(x, ld, rows, columns, width, panels);
+    }
+}
+
+// The same of a matrix that stands transposed: x (columns, rows).
+static void pack_columns_of_k(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
+                              uint64_t width, float *panels)
+{
+    for (uint64_t j0 = 0; j0 < columns; j0 += width, panels += panel_floats(width)) {
+        uint64_t w = SL_MIN(width, columns - j0);
+        if (w < width)
+            memset(panels, 0, rows * width * sizeof *panels);
+        for (uint64_t i0 = 0; i0 < rows; i0 += LINE) {
+            uint64_t end = SL_MIN(i0 + LINE, rows);
+            for (uint64_t j = 0; j < w; j++) {
+                const float *from = x + (j0 + j) * ld;
+                for (uint64_t i = i0; i < end; i++)
+                    panels[i * width + j] = from[i];
+            }
+        }
+    }
+}
+
+// Columns n0 .. n0 + columns of rows k0 .. k0 + depth of op(b).
+static void pack_b(const struct product *p, uint64_t k0, uint64_t depth, uint64_t n0,
+                   uint64_t columns, float *panels)
+{
+    uint64_t nr = p->tiles->nr;
+    if (p->b_trans)
+        pack_columns_of_k(p->b + n0 * p->ldb + k0, p->ldb, depth, columns, nr, panels);
+    else
+        pack_rows_of_k(p->b + k0 * p->ldb + n0, p->ldb, depth, columns, nr, panels);
+    for (uint64_t j = 0; p->rounded && j < columns; j += nr, panels += panel_floats(nr))
+        round_floats(panels, depth * nr);
+}
+
+// Rows i0 .. i0 + rows of a transposed a, as panels (k, mr).
+static void pack_a_trans(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
+                         uint64_t rows, float *panels)
+{
+    uint64_t mr = p->tiles->mr;
+    pack_rows_of_k(p->a + k0 * p->lda + i0, p->lda, depth, rows, mr, panels);
+    for (uint64_t i = 0; p->rounded && i < rows; i += mr, panels += panel_floats(mr))
+        round_floats(panels, depth * mr);
+}
+
+SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64_t end,
+                             uint64_t columns)
+{
+    for (uint64_t i = begin; i < end; i++)
+        for (uint64_t j = 0; j < columns; j += LINE)
+            __builtin_prefetch(x + i * ld + j, 0, 2);
+}
+
+// One panel of a that is not transposed: rows as they are. The next one is prefetched.
+static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
+                        uint64_t rows, float *panel)
+{
+    for (uint64_t i = 0; i < p->tiles->mr; i++, panel += SL_TILE_A_STRIDE) {
+        if (i >= rows) {
+            memset(panel, 0, depth * sizeof *panel);
+            continue;
+        }
+        memcpy(panel, p->a + (i0 + i) * p->lda + k0, depth * sizeof *panel);
+        if (p->rounded)
+            round_floats(panel, depth);
+    }
+    const uint64_t next = i0 + p->tiles->mr;
+    prefetch_rows(p->a + k0, p->lda, next, SL_MIN(next + p->tiles->mr, p->m), depth);
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+// A rectangle of c, by one thread.
+struct block {
+    uint64_t m0, m1, n0, n1;
+    float *a_panels, *b_panels;
+};
+
+// Rows of both operands behind k0: their share of what is read next, before tile `i` of `n`.
+static void prefetch_next(const struct product *p, const struct block *block, uint64_t k0,
+                          uint64_t i, uint64_t n)
+{
+    if (k0 >= p->k)
+        return;
+    uint64_t rows = SL_MIN(p->k - k0, (uint64_t)SL_TILE_K);
+    uint64_t begin = k0 + rows * i / n, end = k0 + rows * (i + 1) / n;
+    prefetch_rows(p->a + block->m0, p->lda, begin, end, block->m1 - block->m0);
+    prefetch_rows(p->b + block->n0, p->ldb, begin, end, block->n1 - block->n0);
+}
+
+// Adds one part of k: `panels` are those of b for it.
+static void multiply_part(const struct product *p, const struct block *block, uint64_t k0,
+                          const float *panels)
+{
+    const struct sl_cpu_tiles *tiles = p->tiles;
+    const uint64_t mr = tiles->mr, nr = tiles->nr;
+    const uint64_t across = sl_div_up(block->n1 - block->n0, nr);
+    const uint64_t n_tiles = across * sl_div_up(block->m1 - block->m0, mr);
+    const int streams = p->a_trans && !p->b_trans && p->parts_at_once == 1;
+    struct sl_cpu_tile t = {.k = SL_MIN(p->k - k0, (uint64_t)SL_TILE_K),
+                            .ldc = p->ldc,
+                            .alpha = p->alpha,
+                            .accumulate = p->accumulate || k0 > 0};
+    if (p->a_trans)
+        pack_a_trans(p, k0, t.k, block->m0, block->m1 - block->m0, block->a_panels);
+    uint64_t done = 0;
+    for (uint64_t i = block->m0; i < block->m1; i += mr) {
+        t.rows = SL_MIN(mr, block->m1 - i);
+        t.a = block->a_panels + (p->a_trans ? (i - block->m0) / mr * panel_floats(mr) : 0);
+        if (!p->a_trans)
+            pack_a_rows(p, k0, t.k, i, t.rows, block->a_panels);
+        t.b = panels;
+        for (uint64_t j = block->n0; j < block->n1; j += nr, t.b += panel_floats(nr)) {
+            t.columns = SL_MIN(nr, block->n1 - j);
+            t.c = p->c + i * p->ldc + j;
+            if (streams)
+                prefetch_next(p, block, k0 + t.k, done++, n_tiles);
+            tiles->multiply[p->a_trans][(t.columns - 1) / tiles->lanes](&t);
+        }
+    }
+}
+
+// All of k for a few hundred columns.
+static void multiply_columns(const struct product *p, struct block block)
+{
+    const uint64_t across = sl_div_up(block.n1 - block.n0, p->tiles->nr);
+    const uint64_t floats = across * panel_floats(p->tiles->nr); // of one part
+    const uint64_t step = p->parts_at_once * SL_TILE_K;
+    const uint64_t m0 = block.m0, m1 = block.m1;
+    for (uint64_t first = 0; first < p->k; first += step) {
+        const uint64_t end = SL_MIN(first + step, p->k);
+        float *panels = block.b_panels;
+        for (uint64_t k0 = first; k0 < end; k0 += SL_TILE_K, panels += floats)
+            pack_b(p, k0, SL_MIN(end - k0, (uint64_t)SL_TILE_K), block.n0, block.n1 - block.n0,
+                   panels);
+        for (uint64_t i = m0; i < m1; i += BLOCK_ROWS) {
+            block.m0 = i, block.m1 = SL_MIN(i + BLOCK_ROWS, m1);
+            panels = block.b_panels;
+            for (uint64_t k0 = first; k0 < end; k0 += SL_TILE_K, panels += floats)
+                multiply_part(p, &block, k0, panels);
+        }
+    }
+}
+
+static void multiply_rectangle(void *context, uint32_t part)
+{
+    const struct product *p = context;
+    const uint64_t m0 = part % p->parts_down * p->part_rows;
+    const uint64_t n0 = part / p->parts_down * p->part_columns;
+    const uint64_t n1 = SL_MIN(n0 + p->part_columns, p->n);
+    float *scratch = p->scratch + (uint64_t)omp_get_thread_num() * p->scratch_floats;
+    struct block block = {.m0 = m0,
+                          .m1 = SL_MIN(m0 + p->part_rows, p->m),
+                          .a_panels = scratch + p->b_floats,
+                          .b_panels = scratch};
+    for (block.n0 = n0; block.n0 < n1; block.n0 += p->block_columns) {
+        block.n1 = SL_MIN(block.n0 + p->block_columns, n1);
+        multiply_columns(p, block);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// Divides c among the threads that there is work for; returns into how many parts.
+static uint64_t divide(struct product *p)
+{
+    const uint64_t mr = p->tiles->mr, nr = p->tiles->nr;
+    const uint64_t panels = sl_div_up(p->n, nr), strips = sl_div_up(p->m, mr);
+    const uint64_t worth = SL_MAX(p->m * p->n * p->k / THREAD_PRODUCTS, 1);
+    const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), worth);
+    uint64_t down = 1, across = 1;
+    if (threads > 1) {
+        const uint64_t rows = p->a_trans ? THREAD_ROWS_TRANS : THREAD_ROWS;
+        down = SL_MIN(SL_MAX(p->m / rows, 1), threads * PARTS_PER_THREAD);
+        across = SL_MIN(panels, sl_div_up(threads, down));
+        if (down * across < threads) // too few columns
+            down = SL_MIN(strips, sl_div_up(threads, across));
+    }
+    p->part_rows = sl_div_up(strips, down) * mr;
+    p->part_columns = sl_div_up(panels, across) * nr;
+    p->parts_down = sl_div_up(p->m, p->part_rows);
+    return p->parts_down * sl_div_up(p->n, p->part_columns);
+}
+
+int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
+                    uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                    uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
+{
+    struct product p = {
+        .tiles = sl_cpu_gemm_tiles(),
+        .a_trans = ta == SL_TRANS,
+        .b_trans = tb == SL_TRANS,
+        .rounded = rounded,
+        .m = m,
+        .n = n,
+        .k = k,
+        .alpha = alpha,
+        .a = a,
+        .b = b,
+        .lda = lda,
+        .ldb = ldb,
+        .accumulate = beta != 0.0f,
+        .c = c,
+        .ldc = ldc,
+    };
+    const uint64_t mr = p.tiles->mr, nr = p.tiles->nr;
+    const uint64_t parts = divide(&p);
+    const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), parts);
+    const uint64_t columns = SL_MIN(n, p.part_columns);
+    const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
+    p.block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
+    p.parts_at_once =
+        p.part_rows > MANY_ROWS ? SL_MIN(sl_div_up(k, SL_TILE_K), (uint64_t)PARTS_AT_ONCE) : 1;
+    p.b_floats = p.parts_at_once * (p.block_columns / nr) * panel_floats(nr);
+    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(m, (uint64_t)BLOCK_ROWS), mr) *
+                                               (p.a_trans ? panel_floats(mr) : 0),
+                                           mr * SL_TILE_A_STRIDE);
+    p.scratch_floats = sl_align_up(p.scratch_floats, LINE);
+    p.scratch = sl_mempool_alloc(ws, threads * p.scratch_floats * sizeof *p.scratch);
+    if (!p.scratch)
+        return sl_fail(SL_ENOMEM, "gemm: no memory for %llu KiB of packed operands",
+                       (unsigned long long)(threads * p.scratch_floats * sizeof *p.scratch >> 10));
+    sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, &p);
+    return SL_OK;
+}

@@ -1,0 +1,147 @@
+/*
+ * The tiles of gemm_tile.h for each instruction set, from one source.
+ *
+ * Shapes: the accumulators, one panel row of b and a broadcast element of a fill the registers
+ * (32 with AVX-512, 16 below), and there are enough of them to hide a multiply-add's latency. The
+ * panel of a (8 KiB or less) stays in the first-level cache while the panels of b stream by from
+ * the second.
+ */
+#include "kernels/cpu/gemm_tile.h"
+
+#include "common/base/isa.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v4_at __attribute__((vector_size(16), aligned(4), may_alias));
+
+// The first `count` lanes from memory (the others are not read and 0) and to memory.
+INLINE v4 read_v4(const float *from, uint64_t count)
+{
+    v4 v = {0};
+    for (uint64_t i = 0; i < count; i++)
+        v[i] = from[i];
+    return v;
+}
+
+INLINE void write_v4(float *to, v4 v, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = v[i];
+}
+
+/*
+ * One tile's code. RS and KS are the distances of rows and of k in the panel of a: constants, so
+ * that every address is one register and a displacement.
+ */
+#define TILE(name, target, vec, LANES, MR, NR, NV, RS, KS)                                         \
+    target static void name(const struct sl_cpu_tile *t)                                           \
+    {                                                                                              \
+        const vec zero = {0};                                                                      \
+        const float *a = t->a, *b = t->b;                                                          \
+        vec sum[MR][NV] = {0};                                                                     \
+        for (uint64_t k = 0; k < t->k; k++, a += KS, b += NR) {                                    \
+            vec row[NV];                                                                           \
+            UNROLL for (int j = 0; j < NV; j++) row[j] =                                           \
+                *(const vec *)(const void *)(b + j * LANES);                                       \
+            UNROLL for (int i = 0; i < MR; i++)                                                    \
+            {                                                                                      \
+                vec x = a[i * RS] - zero;                                                          \
+                UNROLL for (int j = 0; j < NV; j++) sum[i][j] += x * row[j];                       \
+            }                                                                                      \
+        }                                                                                          \
+        const uint64_t last = t->columns - (NV - 1) * LANES;                                       \
+        UNROLL for (int i = 0; i < MR; i++)                                                        \
+        {                                                                                          \
+            if ((uint64_t)i >= t->rows)                                                            \
+                return;                                                                            \
+            float *c = t->c + (uint64_t)i * t->ldc;                                                \
+            UNROLL for (int j = 0; j < NV; j++, c += LANES)                                        \
+            {                                                                                      \
+                const int whole = j < NV - 1 || last == LANES;                                     \
+                vec v = t->alpha * sum[i][j];                                                      \
+                if (t->accumulate)                                                                 \
+                    v += whole ? (vec) * (const vec##_at *)c : read_##vec(c, last);                \
+                if (whole)                                                                         \
+                    *(vec##_at *)c = v;                                                            \
+                else                                                                               \
+                    write_##vec(c, v, last);                                                       \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+// Both layouts of a panel of a with NV vectors of columns.
+#define TILES(name, target, vec, LANES, MR, NR, NV)                                                \
+    TILE(name##_rows_##NV, target, vec, LANES, MR, NR, NV, SL_TILE_A_STRIDE, 1)                    \
+    TILE(name##_trans_##NV, target, vec, LANES, MR, NR, NV, 1, MR)
+
+TILES(plain, , v4, 4, 6, 8, 1)
+TILES(plain, , v4, 4, 6, 8, 2)
+static const struct sl_cpu_tiles plain = {
+    6, 4, 8, {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}}};
+
+#if defined(__x86_64__)
+#define AVX2   __attribute__((target("arch=x86-64-v3")))
+#define AVX512 __attribute__((target("arch=x86-64-v4")))
+
+typedef float v8 __attribute__((vector_size(32)));
+typedef float v8_at __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float v16 __attribute__((vector_size(64)));
+typedef float v16_at __attribute__((vector_size(64), aligned(4), may_alias));
+
+AVX2 INLINE __m256i first_v8(uint64_t count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+AVX2 INLINE v8 read_v8(const float *from, uint64_t count)
+{
+    return (v8)_mm256_maskload_ps(from, first_v8(count));
+}
+
+AVX2 INLINE void write_v8(float *to, v8 v, uint64_t count)
+{
+    _mm256_maskstore_ps(to, first_v8(count), (__m256)v);
+}
+
+AVX512 INLINE v16 read_v16(const float *from, uint64_t count)
+{
+    return (v16)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+}
+
+AVX512 INLINE void write_v16(float *to, v16 v, uint64_t count)
+{
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)v);
+}
+
+TILES(avx2, AVX2, v8, 8, 6, 16, 1)
+TILES(avx2, AVX2, v8, 8, 6, 16, 2)
+static const struct sl_cpu_tiles avx2 = {
+    6, 8, 16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}}};
+
+TILES(avx512, AVX512, v16, 16, 8, 48, 1)
+TILES(avx512, AVX512, v16, 16, 8, 48, 2)
+TILES(avx512, AVX512, v16, 16, 8, 48, 3)
+static const struct sl_cpu_tiles avx512 = {8,
+                                           16,
+                                           48,
+                                           {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
+                                            {avx512_trans_1, avx512_trans_2, avx512_trans_3}}};
+#endif
+
+const struct sl_cpu_tiles *sl_cpu_gemm_tiles(void)
+{
+#if defined(__x86_64__)
+    if (sl_isa() >= SL_ISA_AVX512)
+        return &avx512;
+    if (sl_isa() >= SL_ISA_AVX2)
+        return &avx2;
+#endif
+    return &plain;
+}
