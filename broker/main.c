@@ -22,6 +22,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/isa.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/ipc/bus.h"
@@ -242,6 +243,7 @@ static int run(const struct options *o, int *status)
     }
     if (o->daemon.http)
         SL_TRY(sl_guard_parse_listen(o->daemon.http, &page));
+    SL_TRY(sl_isa_init()); // this process reports it, its workers compute with it
     if (o->private)
         return run_private(o, status);
     *status = sl_daemon_run(&o->daemon);

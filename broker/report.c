@@ -11,6 +11,7 @@
 #include "broker/ranking.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "common/base/failpoint.h"
 #include "common/data/atomic_file.h"
 
@@ -277,6 +278,7 @@ static void add_workers(cJSON *device, const struct sl_report_outcome *o, uint32
 static void add_devices(cJSON *report, const struct sl_config *config,
                         const struct sl_report_outcome *o)
 {
+    cJSON_AddStringToObject(report, "isa", sl_isa_name(sl_isa())); // workers inherit the limit
     cJSON *devices = cJSON_AddArrayToObject(report, "devices");
     for (uint32_t i = 0; i < config->n_devices; i++) {
         const struct sl_device_config *d = &config->devices[i];

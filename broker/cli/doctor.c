@@ -25,6 +25,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/isa.h"
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
@@ -115,19 +116,21 @@ static void check_quota(struct sl_doctor *d)
                          sl_cores_count(&physical), sl_cores_count(&physical) == 1 ? "" : "s");
 }
 
-static void check_simd(struct sl_doctor *d)
+static void check_isa(struct sl_doctor *d)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    const char *best = __builtin_cpu_supports("avx512bw") ? "AVX-512"
-                       : __builtin_cpu_supports("avx2")   ? "AVX2"
-                                                          : "baseline x86-64";
-    const char *bf16 = __builtin_cpu_supports("avx512bf16") ? ", native bf16" : ", no native bf16";
-    struct sl_doctor_check *c = sl_doctor_add(d, "simd", "instruction set", "%s%s", best, bf16);
-    if (!__builtin_cpu_supports("avx2"))
+    const enum sl_isa best = sl_isa_of_processor(), used = sl_isa();
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, "isa", "instruction set", "%s%s", sl_isa_name(used),
+                      sl_isa_has_bf16() ? ", native bf16" : ", no native bf16");
+    if (used < best)
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "the processor has %s: SLUICE_ISA=%s limits it, unset it for full speed",
+                         sl_isa_name(best), getenv("SLUICE_ISA"));
+    else if (best == SL_ISA_BASELINE)
         sl_doctor_advise(c, SL_VERDICT_WARNING, "no AVX2: everything works, several times slower");
 #else
-    sl_doctor_add(d, "simd", "instruction set", "what the compiler was told to use");
+    sl_doctor_add(d, "isa", "instruction set", "what the compiler was told to use");
 #endif
 }
 
@@ -398,7 +401,7 @@ static int examine(const struct sl_session_where *where, bool json)
     check_kernel(d);
     check_cores(d);
     check_quota(d);
-    check_simd(d);
+    check_isa(d);
     check_memory(d);
     check_limit(d, RLIMIT_NOFILE, "nofile", "open files", "-n", FILES_NEEDED, FILES_WANTED);
     check_limit(d, RLIMIT_NPROC, "nproc", "processes", "-u", PROCESSES_NEEDED, PROCESSES_WANTED);

@@ -5,6 +5,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "common/base/log.h"
 #include "broker/cli/command.h"
 
@@ -44,7 +45,9 @@ static const struct sl_command commands[] = {
 int main(int argc, char **argv)
 {
     sl_log_init("sluice");
-    int result = sl_command_dispatch(commands, SL_COUNT_OF(commands), argc, argv);
+    int result = sl_isa_init();
+    if (result == SL_OK)
+        result = sl_command_dispatch(commands, SL_COUNT_OF(commands), argc, argv);
     // A full disk shows only when standard output is flushed, which may have been done before.
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == SL_EXIT_OK)
         result = sl_fail(SL_EIO, "standard output could not be written");

@@ -64,7 +64,7 @@ void sl_isa_limit(enum sl_isa most)
 int sl_isa_init(void)
 {
     const char *limit = getenv("SLUICE_ISA");
-    if (!limit) {
+    if (!limit || !*limit) {
         sl_isa_limit(SL_ISA_AMX);
         return SL_OK;
     }

@@ -30,6 +30,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/isa.h"
 #include "common/base/log.h"
 
 enum {
@@ -188,6 +189,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     early_reaches[SL_FAILPOINT_TRAINER_START] = (uint32_t)a.start;
     sl_failpoint_bind(early_reaches);
     SL_TRY(sl_failpoint_init());
+    SL_TRY(sl_isa_init());
 
     SL_TRY(sl_bus_connect(a.endpoint, a.token, &w->bus));
     SL_TRY(read_config(w));

@@ -614,6 +614,14 @@ def write_dataset(path, arrays, name="test", metadata=None):
     return path
 
 
+def isa_levels(box):
+    """The values of SLUICE_ISA that this processor has, from avx2; one where it has no better."""
+    checks = json.loads(box.sluice("doctor", "-o", "json").out)["checks"]
+    names = ["avx2", "avx512", "amx"]
+    best = checks["isa"]["found"].split(",")[0]
+    return names[: names.index(best) + 1] if best in names else [best]
+
+
 def cpu_devices(n=4):
     return [{"kind": "cpu", "cores": str(CORES[i % 2])} for i in range(n)]
 

@@ -1,12 +1,15 @@
 """Elastic determinism: who samples and who trains changes neither samples nor parameters."""
 
-from harness import cases, fingerprint, small_job, timeout
+import json
+
+from harness import CORES, cases, fingerprint, isa_levels, small_job, timeout
+from test_bad_input import refused
 
 SPLITS = [(1, 1), (2, 1), (1, 2), (2, 2)]
 
 
-def digests(box, label, config):
-    result, report = box.run(dict(config, output=f"runs/{label}"), name=label)
+def digests(box, label, config, env=None):
+    result, report = box.run(dict(config, output=f"runs/{label}"), name=label, env=env)
     result.ok()
     return fingerprint(report)
 
@@ -69,3 +72,28 @@ def test_epochs_differ(box):
         digests(box, f"e{n}", small_job(dataset, epochs=n))["samples_digest"] for n in (1, 2, 3)
     }
     assert len(values) == 3, values
+
+
+@timeout(120)
+@cases("graphsage", "gcn", "gat", "gin", "pinsage")
+def test_cores_of_a_device_do_not_matter(box, kind):
+    """With each instruction set of the processor, which the report names."""
+    dataset = box.shared_dataset("small")
+    for level in isa_levels(box):
+        found = []
+        for cores in ([CORES[0]], CORES):
+            config = small_job(dataset, **{"model.kind": kind, "model.hidden": 48, "epochs": 1})
+            config["devices"] = [
+                {"kind": "cpu", "cores": ",".join(str(core) for core in cores)} for _ in range(2)
+            ]
+            label = f"{level}-{len(found)}"
+            found.append(digests(box, label, config, env={"SLUICE_ISA": level}))
+            with open(box.path(f"runs/{label}/report.json")) as f:
+                assert json.load(f)["isa"] == level
+        assert found[0] == found[1], f"{level}: {found}"
+
+
+def test_an_unknown_instruction_set(box):
+    config = small_job(box.shared_dataset("small"))
+    result, _ = box.run(config, env={"SLUICE_ISA": "avx3"})
+    refused(box, result, "SLUICE_ISA", "'avx3'", "avx512")

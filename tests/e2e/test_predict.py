@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from harness import cases, planted, small_job, timeout, write_dataset
+from harness import cases, isa_levels, planted, small_job, timeout, write_dataset
 from test_bad_input import refused
 
 LARGE = {"n": 20000, "degree": 6}  # more than two pieces of inference
@@ -26,11 +26,11 @@ def trained(box, name="run", dataset=None, **changes):
     return run, report
 
 
-def rows(box, run, *arguments, command="predict", name="rows.npy"):
+def rows(box, run, *arguments, command="predict", name="rows.npy", env=None):
     """What the command writes, and its summary."""
     out = box.path(name)
     result = box.sluice(
-        command, run, "--out", out, "--force", "-o", "json", "--quiet", *arguments
+        command, run, "--out", out, "--force", "-o", "json", "--quiet", *arguments, env=env
     ).ok()
     return np.load(out), json.loads(result.out)
 
@@ -144,10 +144,12 @@ def test_bits_depend_neither_on_chunks_nor_on_memory_nor_on_threads(box, kind):
     if kind == "gat":
         changes["model.heads"] = 2
     run, _ = trained(box, dataset=dataset, **changes)
-    whole, _ = rows(box, run, "--threads", 1)
-    for arguments in (["--chunk", 1], ["--memory", "1MiB", "--chunk", 9000], ["--threads", 3]):
-        again, _ = rows(box, run, *arguments)
-        assert (again == whole).all(), f"{arguments}: {np.abs(again - whole).max()}"
+    for level in isa_levels(box):
+        env = {"SLUICE_ISA": level}
+        whole, _ = rows(box, run, "--threads", 1, env=env)
+        for arguments in (["--chunk", 1], ["--memory", "1MiB", "--chunk", 9000], ["--threads", 3]):
+            again, _ = rows(box, run, *arguments, env=env)
+            assert (again == whole).all(), f"{level} {arguments}: {np.abs(again - whole).max()}"
 
 
 def test_some_vertices_are_rows_of_all(box):

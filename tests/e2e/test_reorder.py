@@ -4,7 +4,16 @@ import os
 
 import numpy as np
 
-from harness import cases, metadata_of, planted, read_json, small_job, timeout, write_dataset
+from harness import (
+    cases,
+    isa_levels,
+    metadata_of,
+    planted,
+    read_json,
+    small_job,
+    timeout,
+    write_dataset,
+)
 from test_bad_input import refused
 from test_data_tools import check_dataset, digest_of, leftovers
 
@@ -167,11 +176,14 @@ def test_predictions_come_in_the_order_from_before(box):
     reorder(box, "hotness", "once", "new").ok()
     result, _ = box.run(small_job("old"))
     result.ok()
-    made = {}
-    for name in ("old", "new"):
-        box.sluice("predict", "runs/job", "--dataset", name, "--out", f"{name}.npy").ok()
-        made[name] = np.load(box.path(f"{name}.npy"))
-    assert (made["old"] == made["new"]).all(), "other bits, or another order"
+    for level in isa_levels(box):
+        made = {}
+        for name in ("old", "new"):
+            out = f"{name}-{level}.npy"
+            env = {"SLUICE_ISA": level}
+            box.sluice("predict", "runs/job", "--dataset", name, "--out", out, env=env).ok()
+            made[name] = np.load(box.path(out))
+        assert (made["old"] == made["new"]).all(), f"{level}: other bits, or another order"
 
 
 @cases("multilabel", "regression")

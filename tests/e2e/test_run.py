@@ -78,6 +78,7 @@ REPORT = {
     "samples_digest": str,
     "wall_seconds": NUMBER,
     "peak_memory": int,
+    "isa": str,
 }
 
 
