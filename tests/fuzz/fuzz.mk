@@ -1,0 +1,68 @@
+# Fuzz targets (README.md beside this file): tests/fuzz/<library>_<subject>.c links what <library> may
+# see, as a unit test does, and fuzz.c. Included by the Makefile.
+#
+#   $(FUZZ_BIN)      with driver.c, by $(CC): their corpus runs in the ordinary checks
+#   make fuzz        with libFuzzer, AddressSanitizer and UBSan where clang has them, else with
+#                    driver.c; each for FUZZ_SECONDS, as many at once as there are cores
+FUZZ_SECONDS ?= 3600
+FUZZ_SRC   := $(filter-out tests/fuzz/fuzz.c tests/fuzz/driver.c,$(wildcard tests/fuzz/*.c))
+FUZZ_NAMES := $(patsubst tests/fuzz/%.c,%,$(FUZZ_SRC))
+FUZZ_BIN   := $(patsubst %,$(BIN)/tests/fuzz/%,$(FUZZ_NAMES))
+fuzz_library = $(word 1,$(subst _, ,$(1)))
+FUZZ_COMMON := $(OBJ)/tests/fuzz/fuzz.o $(OBJ)/tests/fuzz/driver.o
+
+define fuzz_target
+$(BIN)/tests/fuzz/$(1): $(OBJ)/tests/fuzz/$(1).o $(FUZZ_COMMON) $(call libs_of,$(call fuzz_library,$(1)))
+	@mkdir -p $$(@D)
+	@$(if $(V),,echo "  LD      $$@")
+	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) -o $$@
+endef
+$(foreach t,$(FUZZ_NAMES),$(eval $(call fuzz_target,$(t))))
+
+# The same with clang's eyes, from one archive: whole folders, and of the large ones what is needed.
+CLANG ?= $(firstword $(shell command -v clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14))
+FUZZ_O      := build/fuzz
+FUZZ_FLAGS  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
+               -fno-sanitize-recover=undefined -DSL_SANITIZED
+FUZZ_CFLAGS  = $(CSTD) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Wall -Wextra -Wno-unused-parameter \
+               -I. -I$(GEN) $(PKG_CFLAGS)
+FUZZ_PARTS  := $(foreach l,base data ipc device config page http,$(SRC_$(l))) \
+               $(patsubst %,broker/%.c,checkpoint history metrics params plan ranking report resume rundir snapshot) \
+               $(patsubst %,broker/cli/%.c,array_reader yaml_reader zip_reader)
+FUZZ_OBJ    := $(patsubst %.c,$(FUZZ_O)/obj/%.o,$(FUZZ_PARTS) tests/fuzz/fuzz.c) \
+               $(PROTO_ipc:%.proto=$(FUZZ_O)/obj/%.pb-c.o)
+
+$(FUZZ_O)/obj/%.o: %.c | $(GEN_HDR)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  FUZZ    $<")
+	$(Q)$(CLANG) $(FUZZ_CFLAGS) -MMD -MP -c $< -o $@
+
+$(FUZZ_O)/obj/%.pb-c.o: $(GEN)/%.pb-c.c
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(FUZZ_CFLAGS) -c $< -o $@
+
+$(FUZZ_O)/obj/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
+
+$(FUZZ_O)/libsl_fuzz.a: $(FUZZ_OBJ)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(FUZZ_O)/bin/%: $(FUZZ_O)/obj/tests/fuzz/%.o $(FUZZ_O)/libsl_fuzz.a
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LD      $@")
+	$(Q)$(CLANG) $(FUZZ_FLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+
+# libFuzzer is a package of its own beside clang: whether it is there shows when it is linked.
+HAS_LIBFUZZER = $(and $(CLANG),$(filter fuzz,$(MAKECMDGOALS)),$(shell echo 'int LLVMFuzzerTestOneInput(void);int LLVMFuzzerTestOneInput(void){return 0;}' | $(CLANG) -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null && echo yes))
+FUZZ_PROGRAMS = $(if $(HAS_LIBFUZZER),$(patsubst %,$(FUZZ_O)/bin/%,$(FUZZ_NAMES)),$(FUZZ_BIN))
+
+.SECONDARY: $(patsubst %,$(FUZZ_O)/obj/tests/fuzz/%.o,$(FUZZ_NAMES))
+.PHONY: fuzz fuzz-programs soak
+fuzz-programs: $(FUZZ_BIN)
+
+fuzz: $(if $(filter fuzz,$(MAKECMDGOALS)),$(FUZZ_PROGRAMS))
+	@tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --folder $(FUZZ_O) $(FUZZ_PROGRAMS)
+
+soak: $(PROGRAMS)
+	@BIN=$(abspath $(BIN)) tests/crash/soak.py $(SOAK)
+
+-include $(shell find $(FUZZ_O)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,36 @@
+// What the page hears of jobs: a line is statistics, an entry or a list, as its first byte says.
+// Whatever was heard, metrics and histories can be written.
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/http/prometheus.h"
+#include "broker/http/store.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct sl_store store = {0};
+    struct sl_prometheus_server server = {0};
+    struct sl_text text = {0};
+    char *lines = fuzz_text(data, n), *rest = lines;
+    for (uint64_t second = 1; *rest && second < 32; second++) {
+        char *line = fuzz_line(&rest);
+        if (*line == 'e')
+            sl_store_take_entry(&store, line + 1);
+        else if (*line == 'l')
+            sl_store_take_list(&store, line + 1);
+        else if (*line == 'x')
+            sl_store_end(&store, line + 1);
+        else if (*line)
+            sl_store_take(&store, *line == 's' ? "" : "7", line + 1, second * 1000000000);
+    }
+    sl_prometheus_write(&store, 40000000000, &server, &text);
+    for (uint32_t i = 0; i < store.n_jobs; i++) {
+        FUZZ_WANT(sl_store_find(&store, store.jobs[i].key));
+        sl_store_write_history(&store.jobs[i], &text);
+    }
+    sl_text_fini(&text);
+    sl_store_fini(&store);
+    free(lines);
+    return 0;
+}
