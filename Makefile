@@ -6,6 +6,7 @@
 #   make check-all       the same with every case of every test
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make bench           ceilings of this machine and what sluice reaches of them
+#   make fuzz, make soak what reads foreign bytes, and a daemon, for hours  [FUZZ_SECONDS, SOAK]
 #   make coverage        lines that the tests run, by folder
 #   make lint            format, static analysis, header and layer checks
 #   make man             manual pages in build/man, from what --help says
@@ -363,8 +364,11 @@ $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+# Fuzz targets, `make fuzz` and `make soak`; what runs under ThreadSanitizer.
+include tests/fuzz/fuzz.mk tests/sanitizers/thread.mk
+
 .PHONY: tests check check-all bench demo lint man clean help
-tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
+tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
 
 check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check
@@ -396,6 +400,6 @@ clean:
 	rm -rf build
 
 help:
-	@sed -n '3,14s/^# \{0,1\}//p' Makefile
+	@sed -n '3,15s/^# \{0,1\}//p' Makefile
 
 -include $(shell find $(sort $(OBJ) $(PLUGIN_OBJ) $(SIMT_OBJ) $(SIMT_OBJ)-checked) -name '*.d' 2>/dev/null)
