@@ -256,6 +256,8 @@ def http():
         return "\n".join(lines)
 
     write("http_request", "scale", request("/api/jobs/7/scale", '{"samplers": 2, "undo": false}'))
+    write("http_request", "many", request("/api/jobs/7/scale", '{"samplers": 65536}'))
+    write("http_request", "rebound", request("/", host="127.0.0.1.evil.org:80"))
     write("http_request", "stop", request("/api/jobs/a/stop", '{"kill": true}', "[::1]:0"))
     write("http_request", "dry", request("/api/jobs/7/scale", '{"trainers": 1, "dry_run": true}'))
     write("http_request", "pause", request("/api/jobs/7/pause", "", host="localhost"))
