@@ -19,7 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         uint64_t floats = 0;
         FUZZ_WANT(sl_params_agree(&params, m->hello));
         for (uint32_t i = 0; i < params.n_tensors; i++) {
-            FUZZ_WANT(params.tensors[i].offset == floats);
+            unsigned __int128 product = params.tensors[i].role != SL_PARAM_COUNTER;
+            for (uint32_t d = 0; d < params.tensors[i].rank; d++)
+                product *= params.tensors[i].shape[d];
+            FUZZ_WANT(params.tensors[i].offset == floats && params.tensors[i].n == product);
             FUZZ_WANT(!__builtin_add_overflow(floats, params.tensors[i].n, &floats));
         }
         FUZZ_WANT(floats == params.n);

@@ -24,6 +24,8 @@ static void read_content(const struct sl_zip *z, const struct sl_zip_member *m)
         FUZZ_WANT(sl_zip_stream_left(s) == left - take);
         n += take;
     }
+    if (sl_zip_stream_left(s) == 0)
+        FUZZ_WANT(sl_zip_stream_read(s, bytes, 1) < 0);
     sl_zip_stream_close(s);
 }
 

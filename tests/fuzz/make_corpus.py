@@ -62,6 +62,10 @@ def arrays():
         write("data_npy", name, npy_of(array))
     write("data_npy", "version2", npy_of(ARRAYS["int"], (2, 0)))
     write("data_npy", "version3", npy_of(ARRAYS["float"], (3, 0)))
+    wraps = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }\n"
+    write("data_npy", "wraps", b"\x93NUMPY\1\0" + struct.pack("<H", len(wraps)) + wraps)
+    write("data_npy", "longer", npy_of(ARRAYS["int"]) + b"x")
+    write("data_npy", "shorter", npy_of(ARRAYS["int"])[:-1])
     write("cli_npz", "plain", npz_of(np.savez, a=ARRAYS["int"], b=ARRAYS["float"]))
     write("cli_npz", "deflated", npz_of(np.savez_compressed, num=ARRAYS["int"], x=ARRAYS["half"]))
     write("cli_npz", "foreign", npz_of(np.savez_compressed, big=ARRAYS["big"], f=ARRAYS["fortran"]))
@@ -93,6 +97,12 @@ def safetensors():
     write("data_safetensors", "types", safetensors_of(some, bytes(range(52))))
     odd = {"a": entry("F16", [1], 0, 2), "b": entry("F32", [1], 2, 6)}
     write("data_safetensors", "unaligned", safetensors_of(odd, bytes(6)))
+    over = {"a": entry("F16", [2], 0, 4), "b": entry("F16", [2], 2, 6)}
+    write("data_safetensors", "overlap", safetensors_of(over, bytes(6)))
+    hole = {"a": entry("F16", [1], 0, 2), "b": entry("F16", [1], 4, 6)}
+    write("data_safetensors", "hole", safetensors_of(hole, bytes(6)))
+    wraps = {"a": entry("F32", [1 << 53, 1 << 9], 0, 0)}
+    write("data_safetensors", "wraps", safetensors_of(wraps, b""))
 
 
 # ---- job files ----------------------------------------------------------------------------------
@@ -200,6 +210,10 @@ def messages():
                tensor("norm.running_mean", [3], 1), tensor("norm.num_batches_tracked", [], 3)]
     hello = message((1, 1), (2, 5), (3, 99), *((7, t) for t in tensors), (8, 16), (9, 2))
     write("broker_hello", "trainer", envelope(3, hello))
+    wraps = message((1, 1), (7, tensor("a", [1 << 40, 1 << 24])), (8, 16), (9, 2))
+    write("broker_hello", "wraps", envelope(3, wraps))
+    twice = message((1, 1), (7, tensor("a", [3])), (7, tensor("a", [3])), (8, 16), (9, 2))
+    write("broker_hello", "twice", envelope(3, twice))
     write("broker_hello", "sampler", envelope(3, message((2, 1), (5, 4096), (6, 2048))))
     bodies = {
         "hello": (3, hello), "attach": (4, b""), "ready": (5, message((1, 7))),
@@ -215,6 +229,7 @@ def messages():
     }
     for name, (case, body) in bodies.items():
         write("ipc_envelope", name, envelope(case, body, (40, "7"), (41, b"\0peer")))
+    write("ipc_envelope", "route", envelope(7, b"", (41, bytes(17))))
     write("ipc_envelope", "older", envelope(7, b"", protocol=1))
 
 
