@@ -228,10 +228,12 @@ def test_a_signal_leaves_a_clean_terminal(box, number):
 
 
 def test_it_draws_what_is_new_and_sleeps(box):
+    """Beside a job that is paused: there is a line a second, and nothing else is new."""
     running = start(box)
+    box.sluice("pause", live(box)).ok()
     follower = box.start("stats", live(box), "--follow", "-o", "json")
     env = {**UTF8, "SLUICE_LOG": "debug"}
-    top = Terminal(box, "top", live(box), term="xterm-256color", env=env)
+    top = Terminal(box, "top", live(box), "--interval", "0.1", term="xterm-256color", env=env)
     top.until("1 sampler")
     seen = len(json_lines(follower))
     # Its terminal is read on, so that it can go on drawing.
