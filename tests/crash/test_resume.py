@@ -3,15 +3,19 @@
 import json
 import os
 import random
-import shutil
 import signal
-import time
 
-from harness import SLOW, cases, fingerprint, not_under, read_json, small_job, timeout
+from harness import cases, fingerprint, go_on, not_under, read_json, small_job, timeout
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
-STEP = 0.01  # seconds a batch takes: some moments lie within an epoch
+# One trainer: where it stands still, the job stays at that update.
+ALONE = {"allocation": {"samplers": 1, "trainers": 1, "switching": False}}
+
+
+def held_after_update(*updates):
+    """Where the one trainer stands still, by updates of this run. Of one batch each."""
+    return {"SLUICE_FAILPOINT": ",".join(f"trainer_gradient:{n + 1}:stop" for n in updates)}
 
 
 def resume_job(dataset, **changes):
@@ -20,7 +24,6 @@ def resume_job(dataset, **changes):
         **{
             "epochs": EPOCHS,
             "updates.batches_per_update": 1,
-            "throttle": {"train": STEP, "standby": STEP},
             "checkpoint": {"every_updates": 2, "keep": 2},
             **changes,
         },
@@ -32,7 +35,7 @@ def undisturbed(box, name, **changes):
 
     def compute():
         config = resume_job(
-            dataset, **{**changes, "output": f"runs/{name}", "throttle": {}, "checkpoint": {}}
+            dataset, **{**changes, "output": f"runs/{name}", "checkpoint": {}}
         )
         result, report = box.run(config, name=name)
         result.ok()
@@ -48,55 +51,55 @@ def checkpoints(box, output="runs/job"):
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))
 
 
-def kill_everything(box):
+def kill_everything(box, running):
     box.kill_everything()
+    running.wait()
     box.until_gone()
 
 
-def ready_count(box, output="runs/job"):
-    """How many runs have begun to train in the directory, by the broker's log."""
-    try:
-        with open(box.path(output, "log", "broker.log"), errors="replace") as file:
-            return file.read().count("all workers are ready")
-    except FileNotFoundError:
-        return 0
+def killed_at(box, path, *points, role=None):
+    """The job until one of it stands still, where all of it is killed; what it had said."""
+    stops = ",".join(f"{point}:stop" for point in points)
+    running = box.start("run", path, env={"SLUICE_FAILPOINT": stops})
+    box.until_stopped(running, role)
+    kill_everything(box, running)
+    return running.output()[1]
 
 
-def until_ready(box, running, before):
-    end = time.monotonic() + 30 * SLOW
-    while ready_count(box) == before and not running.finished() and time.monotonic() < end:
-        time.sleep(0.005)
+def random_points(chance, n):
+    """Moments of a run, so early that a job has all n before it ends."""
+    kinds = [
+        ("sampler_drawn", 6),
+        ("sampler_published", 6),
+        ("trainer_extracted", 6),
+        ("trainer_gradient", 6),
+        ("trainer_apply", 1),
+        ("trainer_flipped", 1),
+        ("trainer_start", 1),
+        ("broker_checkpoint", 1),
+        ("broker_checkpoint_named", 1),
+    ]
+    for _ in range(n):
+        name, most = chance.choice(kinds)
+        yield f"{name}:{chance.randint(1, most)}"
 
 
-def killed_until_done(box, path, chance, kills, longest):
-    """Runs the job, killing all of it at random moments; (result, deaths, how often it went on)."""
-    report = box.path("job.report.json")
-    deaths = resumes = 0
-    for turn in range(200):
-        before = ready_count(box)
-        running = box.start("run", path, "--report", report)
-        if turn < kills:
-            if turn % 4 != 3:  # else at any moment of the start
-                until_ready(box, running, before)
-            # The first death comes once there is something to go on from, the others whenever.
-            end = time.monotonic() + (10 if turn == 0 else chance.random() * longest) * SLOW
-            while time.monotonic() < end and not running.finished():
-                if turn == 0 and checkpoints(box):
-                    break
-                time.sleep(0.002)
-            if not running.finished():
-                kill_everything(box)
-        result = running.wait(60)
-        deaths += result.rc == -signal.SIGKILL
-        resumes += "going on from update" in result.err
-        if result.rc == 2 and "is finished" in result.err:
-            # Killed after it had left everything but its last word.
-            shutil.copy(box.path("runs/job/report.json"), report)
-            return result, deaths, resumes
-        if result.rc == 0:
-            return result, deaths, resumes
-        assert turn < kills and result.rc < 0, str(result)
-    raise AssertionError("it never ended")
+def killed_and_gone_on(box, config, seed, n=4):
+    """The job with n deaths of all of it, from the first checkpoint on; its report."""
+    path = box.job(config)
+    # No run gets much further than to its first checkpoint, however slow the broker is.
+    batches = config["checkpoint"]["every_updates"] * config["updates"].get("batches_per_update", 1)
+    end = f"trainer_gradient:{batches + 3}"
+    killed_at(box, path, "broker_checkpoint_named", end, role="broker")
+    for point in random_points(random.Random(seed), n - 1):
+        said = killed_at(box, path, point, end)
+        assert "going on from update" in said, (point, said)
+    result, report = box.run(config)
+    result.ok()
+    assert "going on from update" in result.err, str(result)
+    # A run that died before its first batch has gone on too, and nobody could write that down.
+    assert 1 <= len(report["resumes"]) <= n, report["resumes"]
+    return report
 
 
 CASES = {
@@ -127,45 +130,33 @@ CASES = {
 }
 
 
-def moments(box, name, n, seed):
-    """The job, killed at up to n moments, must equal the undisturbed one; (deaths, goings-on)."""
-    changes = CASES[name]
-    wanted = undisturbed(box, name, **changes)
-    path = box.job(resume_job(box.shared_dataset("small"), **changes))
-    # So long that the last of n moments is likely to lie near the end, if it gets on at all.
-    every = changes.get("checkpoint", {}).get("every_updates", 2)
-    between = every * changes.get("updates.batches_per_update", 1) * STEP
-    longest = max(2 * EPOCHS * BATCHES * STEP / n, 3 * between)
-    result, deaths, resumes = killed_until_done(box, path, random.Random(seed), n, longest)
-    found = fingerprint(read_json(box.path("job.report.json")))
-    assert found == wanted, f"found  {found}\nwanted {wanted}\n{result}"
-    assert len(checkpoints(box)) <= changes.get("checkpoint", {}).get("keep", 2)
-    return deaths, resumes
-
-
 @timeout(120)
 @cases(*CASES)
 def test_kill_9_of_everything_at_random_moments(box, name):
-    moments(box, name, 5, seed=name)
+    """moments.py has moments that are no failpoints."""
+    changes = CASES[name]
+    wanted = undisturbed(box, name, **changes)
+    config = resume_job(box.shared_dataset("small"), **changes)
+    assert fingerprint(killed_and_gone_on(box, config, seed=name)) == wanted
+    assert len(checkpoints(box)) <= changes.get("checkpoint", {}).get("keep", 2)
 
 
 @timeout(120)
 @cases(1, 5, 12, 23, 24, 25, 36)
 def test_kill_at_a_known_update(box, update):
     """Right after the checkpoint of a chosen update, the ends of epochs among them."""
-    changes = {"checkpoint": {"every_updates": 1}, "throttle": {"train": 0.02}}
+    changes = {"checkpoint": {"every_updates": 1}, **ALONE}
     wanted = undisturbed(box, "each")
-    path = box.job(resume_job(box.shared_dataset("small"), **changes))
-    running = box.start("run", path)
-    running.until(lambda: checkpoints(box) and int(checkpoints(box)[-1]) >= update, "a checkpoint")
-    kill_everything(box)
-    running.wait(5)
-    result, report = box.run(json.load(open(path)))
+    config = resume_job(box.shared_dataset("small"), **changes)
+    running = box.start("run", box.job(config), env=held_after_update(update))
+    running.until(lambda: checkpoints(box) and int(checkpoints(box)[-1]) == update, "its checkpoint")
+    kill_everything(box, running)
+    result, report = box.run(config)
     result.ok()
-    assert "going on from update" in result.err, str(result)
+    assert f"going on from update {update}" in result.err, str(result)
     assert fingerprint(report) == wanted
     (resume,) = report["resumes"]
-    assert resume["update"] >= update, resume
+    assert resume["update"] == update, resume
     with open(box.path("runs/job/metrics.jsonl")) as file:
         epochs = [json.loads(line)["epoch"] for line in file]
     assert epochs == list(range(EPOCHS)), epochs
@@ -176,28 +167,29 @@ def test_stopped_by_a_signal(box, number):
     """Every process gets it at once, as a batch system does it."""
     wanted = undisturbed(box, "each")
     config = resume_job(
-        box.shared_dataset("small"),
-        **{"checkpoint": {"every_seconds": 1000}, "throttle.train": 0.02},
+        box.shared_dataset("small"), **{"checkpoint": {"every_seconds": 1000}, **ALONE}
     )
-    path = box.job(config)
-    running = box.start("run", path)
-    until_ready(box, running, 0)
-    time.sleep(0.2)
+    running = box.start("run", box.job(config), env=held_after_update(20))
+    trainer = box.until_stopped(running, "trainer")
     for pid in list(box.processes()):
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             pass
-    result = running.wait(20)
+    box.until_gone("sampler")  # it has been told to leave
+    go_on(trainer)
+    result = running.wait()
+    box.nothing_runs()
     assert result.rc == 130, str(result)
     (error,) = result.errors()
     assert "the same command goes on" in error, error
     assert len(checkpoints(box)) == 1, checkpoints(box)
     assert read_json(box.path("runs/job/report.json"))["status"] == "stopped"
-    box.until_gone()
     result, report = box.run(config)
     result.ok()
-    assert f"going on from update {int(report['resumes'][0]['update'])}," in result.err, str(result)
+    (resume,) = report["resumes"]
+    assert resume["update"] >= 20, resume
+    assert f"going on from update {resume['update']}," in result.err, str(result)
     assert fingerprint(report) == wanted
 
 
@@ -205,24 +197,21 @@ def test_stopped_again_and_again(box):
     wanted = undisturbed(box, "four_a_update", **CASES["four_a_update"])
     config = resume_job(
         box.shared_dataset("small"),
-        **{**CASES["four_a_update"], "checkpoint": {"every_seconds": 1000}, "throttle.train": 0.02},
+        **{**CASES["four_a_update"], "checkpoint": {"every_seconds": 1000}},
     )
-    path, report = box.job(config), box.path("job.report.json")
-    for turn in range(60):
-        before = ready_count(box)
-        running = box.start("run", path, "--report", report)
-        until_ready(box, running, before)
-        time.sleep(0.1)
-        if not running.finished():
-            running.process.send_signal(signal.SIGUSR1)
-        result = running.wait(20)
-        assert result.rc in (0, 130), str(result)
-        if result.rc == 0:
-            break
-    assert turn > 0, "it was never stopped"
-    found = read_json(report)
-    assert len(found["resumes"]) >= 1
-    assert fingerprint(found) == wanted
+    path = box.job(config)
+    for _ in range(3):  # three of twelve updates in each
+        running = box.start("run", path, env={"SLUICE_FAILPOINT": "trainer_flipped:3:stop"})
+        trainer = box.until_stopped(running, "trainer")
+        running.process.send_signal(signal.SIGUSR1)
+        box.until_gone("sampler")
+        go_on(trainer)
+        result = running.wait()
+        assert result.rc == 130, str(result)
+    result, report = box.run(config)
+    result.ok()
+    assert len(report["resumes"]) == 3, report["resumes"]
+    assert fingerprint(report) == wanted
 
 
 @timeout(120)
@@ -232,20 +221,15 @@ def test_async_updates_go_on_and_train_every_batch_once(box):
         **{
             "updates": {"mode": "async", "staleness": 2},
             "allocation": {"samplers": 1, "trainers": 3},
-            "throttle.train": 0.03,
         },
     )
-    path = box.job(config)
-    result, _, resumes = killed_until_done(box, path, random.Random(5), 5, 0.15)
-    report = read_json(box.path("job.report.json"))
-    assert resumes >= 1, str(result)
-    assert report["batches"]["trained"] == report["batches"]["scheduled"] == EPOCHS * BATCHES
+    report = killed_and_gone_on(box, config, seed=5)
+    found, wanted = fingerprint(report), undisturbed(box, "each")
     assert [e["batches"] for e in report["epochs"]] == [BATCHES] * EPOCHS
     assert max(e["updates"]["staleness_max"] for e in report["epochs"]) <= 2
     # What was drawn does not depend on who applied what when.
-    wanted = undisturbed(box, "each")
-    assert report["samples_digest"] == wanted["samples_digest"]
-    assert [e["sampled_edges"] for e in report["epochs"]] == wanted["edges"]
+    for key in ("samples_digest", "edges", "batches"):
+        assert found[key] == wanted[key], key
     version = int(checkpoints(box)[-1])
     assert version == EPOCHS * BATCHES, version
 
@@ -253,16 +237,29 @@ def test_async_updates_go_on_and_train_every_batch_once(box):
 @cases("broker_checkpoint", "broker_checkpoint_named")
 def test_killed_while_a_checkpoint_is_written(box, point):
     wanted = undisturbed(box, "each")
-    config = resume_job(box.shared_dataset("small"), **{"checkpoint": {"every_updates": 3}})
-    for count in (1, 2, 3):
-        result, _ = box.run(config, env={"SLUICE_FAILPOINT": f"{point}:{count}"})
-        assert result.rc in (0, 1), str(result)
+    config = resume_job(
+        box.shared_dataset("small"), **{"checkpoint": {"every_updates": 1}, **ALONE}
+    )
+    path = box.job(config)
+    held = held_after_update(5, 10)["SLUICE_FAILPOINT"]
+    for _ in range(3):
+        before = int((checkpoints(box) or "0")[-1])
+        running = box.start("run", path, env={"SLUICE_FAILPOINT": f"{point}:2,{held}"})
+
+        def died_or_saved(update):
+            last = checkpoints(box)
+            return running.finished() or (last and int(last[-1]) == update)
+
+        # Whatever checkpoints it comes to in five updates, it comes to a second one in ten.
+        running.until(lambda: died_or_saved(before + 5), "checkpoint")
+        trainer = box.stopped("trainer")
+        if trainer:
+            go_on(trainer)
+        result = running.wait()
+        assert result.rc == 1 and "the broker was killed by SIGKILL" in result.err, str(result)
         box.until_gone()
     result, report = box.run(config)
-    if result.rc == 2:  # it was finished before
-        report = read_json(box.path("runs/job/report.json"))
-    else:
-        result.ok()
+    result.ok()
     assert fingerprint(report) == wanted
     hidden = [n for n in os.listdir(box.path("runs/job/checkpoints")) if n.startswith(".")]
     assert not hidden, hidden
@@ -272,14 +269,9 @@ def test_killed_before_the_first_checkpoint(box):
     """The directory stays usable, and says what it does."""
     wanted = undisturbed(box, "each")
     config = resume_job(
-        box.shared_dataset("small"),
-        **{"checkpoint": {"every_seconds": 1000}, "throttle.train": 0.02},
+        box.shared_dataset("small"), **{"checkpoint": {"every_seconds": 1000}, **ALONE}
     )
-    running = box.start("run", box.job(config))
-    running.until(lambda: os.path.exists(box.path("runs/job/config.json")), "the run directory")
-    time.sleep(0.2)
-    kill_everything(box)
-    running.wait(5)
+    killed_at(box, box.job(config), "trainer_gradient:20")
     assert not checkpoints(box)
     result, report = box.run(config)
     result.ok()
@@ -292,19 +284,14 @@ def test_killed_before_the_first_checkpoint(box):
 def test_a_full_disk_is_a_warning(box):
     """checkpoints/ can not be written: the job goes on and says so once."""
     config = resume_job(box.shared_dataset("small"))
-    path = box.job(config)
-    running = box.start("run", path, "--report", box.path("job.report.json"))
-    running.until(lambda: os.path.isdir(box.path("runs/job/log")), "the run directory")
+    running = box.start("run", box.job(config), "--report", box.path("job.report.json"),
+                        env={"SLUICE_FAILPOINT": "broker_phase:stop"})
+    broker = box.until_stopped(running, "broker")
     # A file of that name is in the way of every directory below it.
-    folder = box.path("runs/job/checkpoints")
-    for _ in range(1000):
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            with open(folder, "x"):
-                break
-        except (FileExistsError, IsADirectoryError):
-            continue
-    result = running.wait(60)
+    with open(box.path("runs/job/checkpoints"), "x"):
+        pass
+    go_on(broker)
+    result = running.wait()
     result.ok()
     assert result.err.count("no checkpoint of update") == 1, str(result)
     assert read_json(box.path("job.report.json"))["status"] == "done"

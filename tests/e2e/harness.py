@@ -473,8 +473,11 @@ def state_of(pid):
 
 
 def go_on(pid):
-    """Lets a process that stands still go on."""
-    os.kill(pid, signal.SIGCONT)
+    """Lets a process that stands still go on, unless it has been killed meanwhile."""
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
 
 
 def gone(pid, seconds=PATIENCE):
