@@ -23,8 +23,9 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/ipc/worker.h"
 
-enum { SPLIT_BYTES = 64, HOLD_SECONDS_MAX = 900 }; // for the slowest worker to load
+enum { SPLIT_BYTES = 64 };
 
 static const char *by_name(enum sl_rebalance_by by)
 {
@@ -492,10 +493,10 @@ void sl_job_poll_split(struct sl_job *job)
                  seconds_since(r->began_ns));
         finish(job, true, text);
         sl_phases_open_gates(&job->phases);
-    } else if (seconds_since(r->began_ns) > HOLD_SECONDS_MAX) {
+    } else if (seconds_since(r->began_ns) > SL_WORKER_START_SECONDS) {
         snprintf(text, sizeof text,
                  "the new split did not hold within %d s: see the job's log directory",
-                 HOLD_SECONDS_MAX);
+                 SL_WORKER_START_SECONDS);
         roll_back(job, text);
     } else if (sl_job_settling_text(job, text, sizeof text) && strcmp(text, r->told) != 0) {
         snprintf(r->told, sizeof r->told, "%s", text);

@@ -32,8 +32,7 @@
 #include "common/base/memory.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
-
-enum { START_SECONDS_MAX = 900 }; // for the slowest worker to load a data set from a cold disk
+#include "common/ipc/worker.h"
 
 // --- preparation ---------------------------------------------------------------------------------
 
@@ -529,14 +528,14 @@ void sl_job_check_start(struct sl_job *job)
     go_on(job); // somebody who was waited for may not be wanted any more
     if (job->state != SL_JOB_STARTING)
         return;
-    if (sl_now_ns() - job->start_ns < START_SECONDS_MAX * 1000000000ull)
+    if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
         if (is_ready(m) || !m->wanted)
             continue;
         sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
-                   START_SECONDS_MAX);
+                   SL_WORKER_START_SECONDS);
         return;
     }
 }

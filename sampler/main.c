@@ -13,8 +13,6 @@
 #include "common/ipc/worker.h"
 #include "sampler/loop.h"
 
-enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
-
 // Of a GPU's free memory, what the graph may take: its trainer may come for the rest.
 static const double GRAPH_SHARE = 0.6;
 
@@ -119,7 +117,7 @@ static int work(void *ctx)
     hello.t_sample_ns = p->estimate.t_sample_ns;
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);
-    SL_TRY(sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS));
+    SL_TRY(sl_worker_attach(&p->worker, &hello));
     pin_blocks(p);
     if (p->estimate.probe)
         sl_probe_offer(&p->worker.arena, p->worker.id, p->estimate.probe);

@@ -20,8 +20,6 @@
 #include "trainer/predict.h"
 #include "trainer/probe.h"
 
-enum { ATTACH_TIMEOUT_MS = 600 * 1000 }; // the slowest worker to load decides
-
 struct program {
     struct sl_worker worker;
     struct sl_config config;
@@ -58,7 +56,7 @@ static int attach(struct program *p)
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     sl_announce_model(&p->model, &announcement, &hello);
     SL_FAILPOINT(TRAINER_START);
-    return sl_worker_attach(&p->worker, &hello, ATTACH_TIMEOUT_MS);
+    return sl_worker_attach(&p->worker, &hello);
 }
 
 static int work(void *ctx)

@@ -36,6 +36,7 @@
 enum {
     CONFIG_BYTES_MAX = 16 << 20,
     LEAVE_MS = 1000, // for a last message to reach the broker
+    LOOK_MS = 1000,
 };
 
 struct sl_worker_thread {
@@ -258,17 +259,13 @@ static int start_listener(struct sl_worker *w)
     return SL_OK;
 }
 
-static int wait_for_attach(struct sl_worker *w, int timeout_ms)
+static int wait_for_attach(struct sl_worker *w)
 {
-    uint64_t until = sl_now_ns() + (uint64_t)timeout_ms * 1000000u;
     for (;;) {
         Sl__Control__Envelope *m;
-        uint64_t now = sl_now_ns();
-        int left_ms = now < until ? (int)((until - now) / 1000000u) + 1 : 0;
-        int rc = sl_bus_receive(w->bus, left_ms, NULL, &m);
+        int rc = sl_bus_receive(w->bus, LOOK_MS, NULL, &m);
         if (rc == SL_EAGAIN)
-            return sl_fail(SL_ETIMEDOUT, "%s: the broker sent no arena within %d ms", w->name,
-                           timeout_ms);
+            continue; // the broker knows how long this may take
         SL_TRY(rc);
         int what = (int)m->body_case;
         sl_bus_message_free(m);
@@ -281,7 +278,7 @@ static int wait_for_attach(struct sl_worker *w, int timeout_ms)
     }
 }
 
-int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout_ms)
+int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
 {
     hello->role = w->thread->role_is_trainer ? SL__CONTROL__ROLE__ROLE_TRAINER
                                              : SL__CONTROL__ROLE__ROLE_SAMPLER;
@@ -292,7 +289,7 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout
     e.body_case = SL__CONTROL__ENVELOPE__BODY_HELLO;
     e.hello = hello;
     SL_TRY(send_body(w, &e));
-    SL_TRY(wait_for_attach(w, timeout_ms));
+    SL_TRY(wait_for_attach(w));
 
     SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
     w->arena.doorbell = SL_WORKER_FD_DOORBELL;

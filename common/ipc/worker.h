@@ -33,6 +33,11 @@ enum {
     SL_WORKER_FD_DOORBELL = 5,
 };
 
+// The longest that the slowest worker may take to load a data set from a cold disk and be ready. It
+// is the broker's to judge, for all of them: what a worker waits for meanwhile (the arena, a block to
+// measure with) has no bound of its own, since it dies with the broker and is killed by it.
+enum { SL_WORKER_START_SECONDS = 900 };
+
 struct sl_worker {
     uint32_t id;         // 1 .. 65535, never reused within a job
     uint32_t slot;       // seat and statistics slot (seat.h)
@@ -54,9 +59,9 @@ struct sl_worker {
 // Parses argv, arms the death signal, reads the configuration, connects. Prints nothing.
 int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv);
 
-// Sends Hello (role, worker, pid and load_ns are filled in here), waits for Attach (bounded by
-// timeout_ms; SL_EABORTED on Stop), maps the arena and starts the listening thread.
-int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello, int timeout_ms);
+// Sends Hello (role, worker, pid and load_ns are filled in here), waits for Attach (SL_EABORTED on
+// Stop), maps the arena and starts the listening thread.
+int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello);
 
 // Says Ready, with what a trainer has measured.
 int sl_worker_ready(struct sl_worker *w);

@@ -262,7 +262,7 @@ static inline int fake_hello(struct fake *f)
     } else {
         hello.block_bytes_max = fake_does(f, "small") ? (uint64_t)1 << 45 : 100000;
     }
-    return sl_worker_attach(&f->w, &hello, 20000);
+    return sl_worker_attach(&f->w, &hello);
 }
 
 static inline int fake_work(struct fake *f)

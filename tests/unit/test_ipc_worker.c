@@ -2,6 +2,7 @@
 #include "common/ipc/worker.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static int sleep_until_stopped(struct sl_worker *w, char *slot)
     if (sl_worker_init(w, "trainer", 13, argv) < 0)
         return 10;
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
-    int rc = sl_worker_attach(w, &hello, SOON_MS);
+    int rc = sl_worker_attach(w, &hello);
     if (rc == SL_EFORMAT)
         return 11;
     if (rc < 0)
@@ -50,8 +51,30 @@ static int sleep_until_stopped(struct sl_worker *w, char *slot)
     return 0;
 }
 
+// The child's clock goes an hour ahead when the test asks for it. (No assertion in the child: Check
+// would write it to a descriptor that is the arena there.)
+static int asked[2], moved[2];
+
+static void *move_clock(void *arg)
+{
+    char c;
+    ssize_t n = read(asked[0], &c, 1);
+    sl_clock_advance(3600 * 1000000000ull);
+    n = write(moved[1], &c, 1);
+    (void)n;
+    return NULL;
+}
+
+static void let_an_hour_pass(void)
+{
+    char c = 0;
+    ck_assert_int_eq(write(asked[1], &c, 1), 1);
+    ck_assert_int_eq(read(moved[0], &c, 1), 1);
+}
+
 static void start_child(char *slot)
 {
+    ck_assert(pipe(asked) == 0 && pipe(moved) == 0);
     struct sl_arena_spec spec = {.n_devices = 2,
                                  .n_cells = 4,
                                  .n_params = 1,
@@ -66,9 +89,13 @@ static void start_child(char *slot)
         // Out of the way first: these may stand where the worker expects others.
         int arena_at = fcntl(arena_fd, F_DUPFD, 20), config_at = fcntl(config, F_DUPFD, 20);
         int bell = fcntl(eventfd(0, 0), F_DUPFD, 20);
+        asked[0] = fcntl(asked[0], F_DUPFD, 20);
+        moved[1] = fcntl(moved[1], F_DUPFD, 20);
         dup2(arena_at, SL_WORKER_FD_ARENA);
         dup2(config_at, SL_WORKER_FD_CONFIG);
         dup2(bell, SL_WORKER_FD_DOORBELL);
+        pthread_t clock;
+        pthread_create(&clock, NULL, move_clock, NULL);
         struct sl_worker w;
         int status = sleep_until_stopped(&w, slot);
         sl_worker_fini(&w);
@@ -86,14 +113,19 @@ static Sl__Control__Envelope *expect(struct sl_bus_peer *from, int body_case)
     return m;
 }
 
-static void attach(struct sl_bus_peer *peer)
+static void send_attach(const struct sl_bus_peer *peer)
 {
-    sl_bus_message_free(expect(peer, SL__CONTROL__ENVELOPE__BODY_HELLO));
     Sl__Control__Attach attach = SL__CONTROL__ATTACH__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_ATTACH;
     e.attach = &attach;
     ck_assert_int_eq(sl_bus_send(broker, peer, &e), SL_OK);
+}
+
+static void attach(struct sl_bus_peer *peer)
+{
+    sl_bus_message_free(expect(peer, SL__CONTROL__ENVELOPE__BODY_HELLO));
+    send_attach(peer);
 }
 
 static int exit_status(void)
@@ -138,6 +170,26 @@ START_TEST(a_stop_wakes_a_sleeping_standby_trainer)
 }
 END_TEST
 
+// The slowest worker to load decides, and the broker knows how long it has.
+START_TEST(it_waits_for_the_arena_as_long_as_the_broker_does)
+{
+    struct sl_bus_peer peer;
+    start_child("3");
+    sl_bus_message_free(expect(&peer, SL__CONTROL__ENVELOPE__BODY_HELLO));
+    let_an_hour_pass();
+    Sl__Control__Progress progress = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS; // it looks around once more
+    e.progress = &progress;
+    ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
+    send_attach(&peer);
+    sl_bus_message_free(expect(NULL, SL__CONTROL__ENVELOPE__BODY_READY));
+    sl_arena_abort(&arena, SL_ABORT_STOP);
+    ck_assert_int_eq(exit_status(), 0);
+    finish();
+}
+END_TEST
+
 START_TEST(an_abort_wakes_it_too)
 {
     struct sl_bus_peer peer;
@@ -167,6 +219,7 @@ int main(void)
     TCase *c = tcase_create("worker");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, a_stop_wakes_a_sleeping_standby_trainer);
+    tcase_add_test(c, it_waits_for_the_arena_as_long_as_the_broker_does);
     tcase_add_test(c, an_abort_wakes_it_too);
     tcase_add_test(c, a_seat_that_the_arena_does_not_have_is_refused);
     suite_add_tcase(s, c);
