@@ -29,8 +29,38 @@ static bool take(char *out, size_t bytes, const char *value)
     return true;
 }
 
-// A broker of `sluice run` of this user from the arguments of process `pid`; false for anything
-// else.
+// What a process's environment says of SLUICE_SCOPE; "" where it says nothing.
+static void read_scope(const char *pid, char *out, size_t bytes)
+{
+    static const char name[] = "SLUICE_SCOPE=";
+    char path[300], *entry = NULL;
+    size_t room = 0;
+    out[0] = '\0';
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    while (getdelim(&entry, &room, '\0', f) > 0)
+        if (strncmp(entry, name, sizeof name - 1) == 0) {
+            take(out, bytes, entry + sizeof name - 1);
+            break;
+        }
+    free(entry);
+    fclose(f);
+}
+
+// Jobs of another scope are none of ours: accounts that several people or scripts share keep theirs
+// apart.
+static bool in_scope(const char *pid)
+{
+    char theirs[256];
+    const char *ours = getenv("SLUICE_SCOPE");
+    read_scope(pid, theirs, sizeof theirs);
+    return strcmp(theirs, ours ? ours : "") == 0;
+}
+
+// A broker of `sluice run` of this user and scope from the arguments of process `pid`; false for
+// anything else.
 static bool read_job(const char *pid, struct sl_found_job *out)
 {
     char path[300], text[COMMAND_BYTES + 1];
@@ -63,7 +93,7 @@ static bool read_job(const char *pid, struct sl_found_job *out)
         else if (strcmp(at, "--token") == 0)
             token = sscanf(value, "%" SCNu64, &out->token) == 1;
     }
-    return token && out->name[0] && out->output[0] && out->endpoint[0];
+    return token && out->name[0] && out->output[0] && out->endpoint[0] && in_scope(pid);
 }
 
 // When the system started, in Unix seconds; 0 when it does not say.

@@ -6,6 +6,9 @@
  * the broker's socket lets in. So there is no file that a killed job could leave behind, and
  * nothing that could be out of date.
  *
+ * With SLUICE_SCOPE=NAME in its environment a command knows jobs that were started with the same
+ * one, and no others.
+ *
  * The brokers that a daemon starts are found in the same way and left out: they are the daemon's
  * (an --id tells), and it answers for them.
  */
@@ -25,7 +28,7 @@ struct sl_found_job {
     double started; // Unix seconds; 0 = not known
 };
 
-// All of them, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read, SL_ENOMEM.
+// All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read, SL_ENOMEM.
 int sl_find_jobs(struct sl_found_job **jobs, size_t *n);
 
 #endif

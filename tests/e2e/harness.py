@@ -221,6 +221,7 @@ class Box:
         env.update(
             {
                 MARK: self.mark,
+                "SLUICE_SCOPE": self.mark,
                 "TMPDIR": self.temp,
                 "XDG_CACHE_HOME": self.path("cache"),
                 "XDG_RUNTIME_DIR": self.temp,

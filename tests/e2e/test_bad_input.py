@@ -25,7 +25,7 @@ def refused(box, result, *words, output="runs"):
     if output:
         assert not os.path.lexists(box.path(output)), f"{output} was made\n{result}"
     # Nothing was started, so nothing needs time to go.
-    box.assert_nothing_left(seconds=0.2)
+    box.assert_nothing_left()
 
 
 def refuse_job(box, config, *words, arguments=(), output="runs"):

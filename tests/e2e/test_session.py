@@ -510,6 +510,27 @@ def test_a_daemon_that_was_killed_and_one_that_does_not_answer(box):
     assert daemon.stop().rc == 0
 
 
+def test_a_scope_keeps_runs_apart(box):
+    """Two jobs of one name: each scope has its own, and who is in another one has neither."""
+
+    def told(scope):
+        listed = box.sluice("ps", "-o", "json", env={"SLUICE_SCOPE": scope}).json()
+        return [entry["output"] for entry in listed["jobs"]]
+
+    runs = {}
+    for scope in ("a", "b"):
+        path = job(box, "twin", f"runs/{scope}")
+        runs[scope] = box.start("run", path, env={"SLUICE_SCOPE": scope})
+    for scope, running in runs.items():
+        (only,) = running.until(lambda scope=scope: told(scope), "job in its scope")
+        assert only.endswith(f"runs/{scope}"), only
+    assert not told("c")
+    for scope, running in runs.items():
+        box.sluice("stop", "twin", env={"SLUICE_SCOPE": scope}).ok()
+        running.wait()
+        assert not told(scope)
+
+
 def test_a_daemon_of_another_version(box):
     """Whoever holds the lock of a runtime directory is its daemon."""
     folder = box.path("rt")
