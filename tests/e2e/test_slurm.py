@@ -4,19 +4,20 @@ import os
 import signal
 import subprocess
 
-from harness import BIN, ROOT, SLOW, Running, read_json, small_job
+from harness import BIN, ROOT, Running, fingerprint, go_on, read_json, small_job
 
 SCRIPT = os.path.join(ROOT, "scripts", "sluice.sbatch")
 
 
-def batch_shell(box, job, *arguments):
+def batch_shell(box, job, *arguments, env=None):
     """The script as Slurm starts it; `told` gets what scontrol was asked."""
     tools = box.path("tools")
     os.makedirs(tools, exist_ok=True)
     with open(os.path.join(tools, "scontrol"), "w") as file:
         file.write(f'#!/bin/sh\necho "$@" >>{box.path("told")}\n')
     os.chmod(os.path.join(tools, "scontrol"), 0o755)
-    env = box.environment({"PATH": f"{tools}:{BIN}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711"})
+    path = f"{tools}:{BIN}:{os.environ['PATH']}"
+    env = box.environment({"PATH": path, "SLURM_JOB_ID": "4711", **(env or {})})
     return Running(box, ["/bin/bash", SCRIPT, job, *arguments], env)
 
 
@@ -28,29 +29,28 @@ def told(box):
         return []
 
 
-def epochs(box, n):
-    def check():
-        try:
-            with open(box.path("runs/job/metrics.jsonl")) as file:
-                return file.read().count("\n") >= n
-        except FileNotFoundError:
-            return False
-
-    return check
+def long_job(box, **changes):
+    return small_job(box.shared_dataset("small"), **{"epochs": 8, **changes})
 
 
-def slow_job(box, **changes):
-    throttle = {"sample": 0.001, "train": 0.01 * SLOW}
-    return small_job(box.shared_dataset("small"), throttle=throttle, epochs=8, **changes)
+def held(box, job):
+    """The script with a job that stands still in its third epoch; the trainer that does."""
+    env = {"SLUICE_FAILPOINT": "trainer_gradient:30:stop"}
+    shell = batch_shell(box, job, env=env)
+    return shell, box.until_stopped(shell, "trainer")
+
+
+def end(box, shell, trainer, number):
+    """--signal=B: to the batch shell and nobody else."""
+    os.kill(shell.process.pid, number)
+    box.until_gone("sampler")  # the job has been told
+    go_on(trainer)
+    return shell.wait()
 
 
 def test_preempted_requeued_and_gone_on_with_to_the_end(box):
-    job = box.job(slow_job(box))
-    shell = batch_shell(box, job)
-    shell.until(epochs(box, 2), "two epochs")
-    # --signal=B: to the batch shell and nobody else.
-    os.kill(shell.process.pid, signal.SIGUSR1)
-    result = shell.wait()
+    job = box.job(long_job(box))
+    result = end(box, *held(box, job), signal.SIGUSR1)
     assert result.rc == 0, str(result)
     assert told(box) == ["requeue 4711"] and "queued again as job 4711" in result.out, str(result)
     assert os.listdir(box.path("runs/job/checkpoints"))
@@ -62,16 +62,13 @@ def test_preempted_requeued_and_gone_on_with_to_the_end(box):
     assert report["status"] == "done" and len(report["resumes"]) == 1
     assert told(box) == ["requeue 4711"]
     # As if nothing had happened.
-    alone, wanted = box.run(dict(slow_job(box), throttle={}, output="runs/alone"), name="alone")
+    alone, wanted = box.run(long_job(box, output="runs/alone"), name="alone")
     alone.ok()
-    assert report["params_sha256"] == wanted["params_sha256"]
+    assert fingerprint(report) == fingerprint(wanted)
 
 
 def test_cancelled_is_stopped_for_good(box):
-    shell = batch_shell(box, box.job(slow_job(box)))
-    shell.until(epochs(box, 1), "an epoch")
-    os.kill(shell.process.pid, signal.SIGTERM)
-    result = shell.wait()
+    result = end(box, *held(box, box.job(long_job(box))), signal.SIGTERM)
     assert result.rc == 130 and told(box) == [], str(result)
 
 
@@ -84,8 +81,7 @@ def test_a_job_that_fails_is_not_queued_again(box):
 
 
 def test_options_reach_the_run(box):
-    changes = ["--set", "epochs=1", "--set", "throttle={}"]
-    result = batch_shell(box, box.job(slow_job(box)), *changes).wait()
+    result = batch_shell(box, box.job(long_job(box)), "--set", "epochs=1").wait()
     assert result.rc == 0, str(result)
     assert len(read_json(box.path("runs/job/report.json"))["epochs"]) == 1
 
