@@ -1,14 +1,12 @@
 """The commands that talk to a job: one of `sluice run`, found by its process; then a daemon's."""
 
 import csv
-import fcntl
 import io
 import json
 import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import time
 import urllib.request
