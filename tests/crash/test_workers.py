@@ -342,9 +342,9 @@ def test_a_job_that_was_stopped_as_a_whole_has_not_hung(box):
 def test_a_pause_and_a_sleep_are_no_hanging(box):
     split = {"samplers": 2, "trainers": 2, "switching": True}
     running = stalling(box, **{"epochs": 100000, "allocation": split})
-    box.sluice("pause", "test").ok()
+    box.sluice("pause", "runs/job").ok()
     time.sleep(13)
-    box.sluice("resume", "test").ok()
+    box.sluice("resume", "runs/job").ok()
     time.sleep(13)
     running.interrupt()
     assert running.wait().rc == 130

@@ -12,6 +12,7 @@ Time-outs are for a quick machine and a plain build; `SLOW` stretches them for s
 import glob
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -377,6 +378,12 @@ class Box:
             assert time.monotonic() < end, f"processes are left:\n{self.describe_processes()}"
             gone(next(iter(left)), seconds)
 
+    def killed_after(self, output="runs/job"):
+        """What a job's log says of workers that did not leave: {process: milliseconds they had}."""
+        log = text_of(self.path(output, "log", "broker.log"))
+        found = re.findall(r"\(process (\d+)\) had (\d+) ms to leave and was killed", log)
+        return {int(pid): int(ms) for pid, ms in found}
+
     def nothing_runs(self):
         """For when the command has ended: it waits for all that it has started, so none is left."""
         assert not self.processes(), f"left by the command:\n{self.describe_processes()}"
@@ -462,6 +469,13 @@ def json_lines(running):
     """The complete lines of JSON that a command has printed so far."""
     text = running.output()[0]
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def stop_process(pid):
+    """From here on it stands still, and leaves by no signal but a kill."""
+    os.kill(pid, signal.SIGSTOP)
+    while state_of(pid) not in ("T", "Z", None):
+        time.sleep(0.001)
 
 
 def state_of(pid):

@@ -158,8 +158,14 @@ class Terminal:
             cwd=box.folder,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=self.enter,
         )
+
+    @staticmethod
+    def enter():
+        """In the child: the terminal is its own, and so are the signals that it sends."""
+        harness.default_signals()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def set_size(self, columns, rows):
         size = struct.pack("HHHH", rows, columns, 0, 0)

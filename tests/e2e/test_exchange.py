@@ -133,7 +133,7 @@ def started(box, trainers, **changes):
 
 
 def stats(box):
-    return box.sluice("stats", "group", "-o", "json").ok().json()
+    return box.sluice("stats", box.path("runs/job"), "-o", "json").ok().json()
 
 
 @timeout(180)
@@ -144,15 +144,15 @@ def test_a_pause_and_a_kill_in_it(box):
     assert now["updates"]["exchange"] == "nccl", now["updates"]
     group = now["updates"]["group"]
     assert group["members"] == 2 and group["generation"] >= 1, group
-    box.sluice("pause", "group").ok()
+    box.sluice("pause", box.path("runs/job")).ok()
     running.until(lambda: stats(box)["state"] == "paused", "pause")
     victim = next(w for w in stats(box)["workers"] if w["role"] == "trainer")
     os.kill(victim["pid"], signal.SIGKILL)
     running.until(lambda: stats(box)["updates"]["group"]["members"] == 2
                   and stats(box)["updates"]["group"]["generation"] > group["generation"],
                   "the group with another trainer", 30)
-    box.sluice("resume", "group").ok()
-    assert running.wait(90).rc == 0, running.wait()
+    box.sluice("resume", box.path("runs/job")).ok()
+    assert running.wait().rc == 0, running.wait()
     report = read_json(box.path("report.json"))
     assert report["batches"]["trained"] == report["batches"]["scheduled"], report["batches"]
     assert_near(report, board(box, epochs=6))
@@ -165,7 +165,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(box, exchange):
     """Also where the gradients go another way from then on: elsewhere there may be no NCCL."""
     running, job, env = started(box, 1)
     running.interrupt()
-    assert running.wait(30).rc == 130
+    assert running.wait().rc == 130
     stopped = read_json(box.path("report.json"))
     assert stopped["status"] == "stopped", stopped["status"]
     job["updates"]["exchange"] = exchange

@@ -1,17 +1,20 @@
 """The commands that talk to a job: one of `sluice run`, found by its process; then a daemon's."""
 
 import csv
+import fcntl
 import io
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 import urllib.request
 
-from harness import BIN, CORES, SLOW, Daemon, cases, json_lines, read_json, small_job, timeout
+from harness import (BIN, CORES, PATIENCE, SLOW, Daemon, cases, go_on, json_lines, read_json,
+                     small_job, stop_process, text_of, timeout)
 from terminal import Terminal
 
 CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
@@ -65,14 +68,15 @@ def test_statistics_of_a_run(box):
     assert re.search(r"^train +\d+ %", page, re.M) and re.search(r"^limit +\S", page, re.M), page
     text = box.sluice("stats", "watched", "--count", "2").ok().out.splitlines()
     assert len(text) == 2 and all("watched  epoch " in t for t in text), text
+    begin = time.time()
     text = box.sluice("stats", "watched", "-n2", "-o", "csv").ok().out
     table = list(csv.reader(io.StringIO(text)))
     assert len(table) == 3 and len(set(map(len, table))) == 1, table
     row = dict(zip(table[0], table[2]))
     assert row["job"] == "watched" and float(row["batches_per_s"]) > 0, row
-    assert abs(float(row["time"]) - time.time()) < 30 * SLOW, row
+    assert begin - 1 < float(row["time"]) < time.time() + 1, row  # seconds of the calendar
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
 
 
 def test_following_ends_with_the_job(box):
@@ -80,8 +84,8 @@ def test_following_ends_with_the_job(box):
     following = box.start("stats", "followed", "--follow", "-o", "json")
     following.until(lambda: len(json_lines(following)) >= 2, "two lines")
     box.sluice("stop", "followed").ok()
-    assert following.wait(5).rc == 0
-    assert running.wait(5).rc == 130
+    assert following.wait().rc == 0
+    assert running.wait().rc == 130
     lines = json_lines(following)
     assert lines[1]["time"] > lines[0]["time"] and lines[1]["seconds"] > lines[0]["seconds"]
 
@@ -95,14 +99,14 @@ def test_a_reader_that_leaves_ends_it_silently(box):
             env=box.environment(),
             capture_output=True,
             text=True,
-            timeout=30 * SLOW,
+            timeout=PATIENCE * SLOW,
             check=False,
             # A parent that ignores SIGPIPE hands that on.
             preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN),
         )
         assert len(shell.stdout.splitlines()) == 1 and not shell.stderr, (command, shell)
     running.interrupt()
-    running.wait(10)
+    running.wait()
 
 
 def test_stop_waits_until_it_is_over(box):
@@ -110,7 +114,7 @@ def test_stop_waits_until_it_is_over(box):
     answer = box.sluice("stop", "stopped", "-o", "json").ok().json()
     assert answer["state"] == "stopped" and answer["exit_status"] == 130, answer
     assert read_json(box.path("runs/stopped/report.json"))["status"] == "stopped"
-    assert running.wait(5).rc == 130
+    assert running.wait().rc == 130
     one_error(box.sluice("stop", "stopped"), 2, "no running job has this name")
     one_error(box.sluice("stop", "runs/stopped"), 2, "does not run any more: stopped")
     waited = box.sluice("wait", "runs/stopped")
@@ -119,12 +123,13 @@ def test_stop_waits_until_it_is_over(box):
 
 def test_stop_kills_workers_that_do_not_answer(box):
     running = start_run(box, "frozen")
-    for pid in box.processes("trainer"):
-        os.kill(pid, signal.SIGSTOP)
-    begin = time.monotonic()
+    trainers = list(box.processes("trainer"))
+    for pid in trainers:
+        stop_process(pid)
     box.sluice("stop", "frozen", "--kill").ok()
-    assert time.monotonic() - begin < 3 * SLOW
-    assert running.wait(5).rc == 130
+    assert running.wait().rc == 130
+    killed = box.killed_after("runs/frozen")
+    assert all(killed[pid] == 0 for pid in trainers), (killed, trainers)
 
 
 def test_stop_of_several_tells_of_each(box):
@@ -132,7 +137,7 @@ def test_stop_of_several_tells_of_each(box):
     result = box.sluice("stop", "one", "nobody", "two")
     assert result.rc == 2 and "nobody" in result.errors()[0], result
     assert [line.split(":")[0] for line in result.out.splitlines()] == ["one", "two"], result
-    assert first.wait(5).rc == second.wait(5).rc == 130
+    assert first.wait().rc == second.wait().rc == 130
 
 
 def test_pause_and_resume(box):
@@ -141,9 +146,8 @@ def test_pause_and_resume(box):
     listed = box.sluice("ps", "-o", "json").ok().json()["jobs"]
     (entry,) = [e for e in listed if e["output"] == box.path("runs/paused")]
     assert entry["state"] == "paused" and entry["id"] is None, entry
-    before = box.sluice("stats", "paused", "-o", "json").ok().json()
-    time.sleep(1)
-    after = box.sluice("stats", "paused", "-o", "json").ok().json()
+    lines = box.sluice("stats", "paused", "-n", "3", "-o", "json").ok().out.splitlines()
+    before, _, after = map(json.loads, lines)
     assert after["totals"]["batches"] - before["totals"]["batches"] <= 2, (before, after)
     answer = box.sluice("resume", "paused", "-o", "json").ok().json()
     assert answer["ok"] and answer["job"] == "paused", answer
@@ -152,10 +156,11 @@ def test_pause_and_resume(box):
     running.until(lambda: "going on after update" in running.output()[1], "the resumption's line")
     assert "paused after update" in running.output()[1], running.output()[1]
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
 
 
 def test_logs_in_order_until_the_end(box):
+    begin = time.time()
     running = start_run(box, "logged")
     following = box.start("logs", "logged", "-f", "-o", "json")
     following.until(lambda: len(json_lines(following)) >= 4, "four lines")
@@ -164,12 +169,12 @@ def test_logs_in_order_until_the_end(box):
         lambda: any("2 trainers" in line["text"] for line in json_lines(following)), "the scale"
     )
     box.sluice("stop", "logged").ok()
-    assert following.wait(5).rc == 0
+    assert following.wait().rc == 0
     lines = json_lines(following)
     assert "the job ends" in "".join(line["text"] for line in lines), lines[-3:]
     times = [line["time"] for line in lines]
-    assert times == sorted(times) and abs(times[-1] - time.time()) < 60 * SLOW, times
-    running.wait(5)
+    assert times == sorted(times) and begin - 1 < times[0] and times[-1] < time.time() + 1, times
+    running.wait()
     # Afterwards, from the directory alone: the same lines.
     again = box.sluice("logs", "runs/logged").ok().out.splitlines()
     assert len(again) == len(lines), (len(again), len(lines))
@@ -179,21 +184,24 @@ def test_logs_in_order_until_the_end(box):
 
 
 def test_wait_has_the_jobs_exit_status(box):
-    running = box.start("run", job(box, "short", epochs=8, throttle={"train": 0.05}))
-    running.until(lambda: os.path.exists(box.path("runs/short/metrics.jsonl")), "its metrics")
+    running = box.start("run", job(box, "short", epochs=3, throttle={}),
+                        env={"SLUICE_FAILPOINT": "trainer_gradient:20:stop"})
+    held = box.until_stopped(running)
     timed_out = box.sluice("wait", "short", "--timeout", "1")
     one_error(timed_out, 1, "not over after 1 s")
-    assert box.sluice("wait", "short", "-o", "json").ok().json()["exit_status"] == 0
-    running.wait(5).ok()
+    go_on(held)
+    assert box.sluice("wait", "runs/short", "-o", "json").ok().json()["exit_status"] == 0
+    running.wait().ok()
     box.sluice("wait", box.path("runs/short")).ok()
     # A job whose broker is killed has no last word.
     running = start_run(box, "killed")
-    waiting = box.start("wait", "killed")
-    time.sleep(0.3 * SLOW)
+    # It waits for both, and tells of the one that is over.
+    waiting = box.start("wait", "runs/short", "killed")
+    waiting.until(lambda: "done" in waiting.output()[0], "the first one's end")
     (broker,) = box.processes("broker")
     os.kill(broker, signal.SIGKILL)
-    one_error(waiting.wait(5), 1, "without a report.*runs/killed")
-    running.wait(5)
+    one_error(waiting.wait(), 1, "without a report.*runs/killed")
+    running.wait()
 
 
 def test_nearest_names(box):
@@ -209,7 +217,7 @@ def test_nearest_names(box):
     box.sluice("pause", "runs/other").ok()
     for each in (running, other):
         each.interrupt()
-        each.wait(10)
+        each.wait()
 
 
 def test_no_daemon(box):
@@ -240,10 +248,8 @@ def test_keys_are_needed_over_a_network(box):
         one_error(box.sluice(*command, "--key", "a.key"), 2, "'a.key'.*--connect")
 
 
-def refused_quickly(box, pattern, connect, *command, key="keys/client.key"):
-    begin = time.monotonic()
+def refused(box, pattern, connect, *command, key="keys/client.key"):
     result = box.sluice(*(command or ("ps",)), "--connect", connect, "--key", key)
-    assert time.monotonic() - begin < 3 * SLOW, result
     return one_error(result, 2, pattern)
 
 
@@ -251,7 +257,7 @@ def test_a_daemon_elsewhere_that_is_not_there(box):
     box.sluice("keygen", "--out", "keys").ok()
     for wrong in ("127.0.0.1:17400", "tcp://127.0.0.1", "tcp://:1", "tcp://x:0", "tcp://x:70000",
                   "tcp://x:1/a", "tcp://[::1]:7"):
-        error = refused_quickly(box, "--connect: found .*wanted tcp://HOST:PORT", wrong)
+        error = refused(box, "--connect: found .*wanted tcp://HOST:PORT", wrong)
         assert wrong in error and "control bus" not in error, error
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -259,15 +265,13 @@ def test_a_daemon_elsewhere_that_is_not_there(box):
         there = f"tcp://127.0.0.1:{port}"
         for command in (("ps",), ("stats",), ("stop", "x"), ("stats", "x")):
             # Bound, and nobody listens.
-            error = refused_quickly(box, "connection refused.*sluice-broker", there, *command)
+            error = refused(box, "connection refused.*sluice-broker", there, *command)
             assert "no job is running" not in error and "'x'" not in error, error
-            refused_quickly(box, "'nohost.invalid'.*(resolve|name server)",
+            refused(box, "'nohost.invalid'.*(resolve|name server)",
                             "tcp://nohost.invalid:7400", *command)
         silent.listen(4)
-        begin = time.monotonic()
         stopped = box.sluice("ps", "--connect", there, "--key", "keys/client.key")
         one_error(stopped, 1, "takes connections and says nothing")
-        assert time.monotonic() - begin < 3.5 * SLOW, stopped
     doctor = box.sluice("doctor", "--connect", there, "--key", "keys/client.key")
     assert doctor.rc == 0 and "connection refused" in doctor.out, doctor
 
@@ -276,7 +280,7 @@ def test_output_that_can_not_be_written(box):
     for command in ("--help", "--version", "ps --help", "generate --help"):
         shell = subprocess.run(
             ["/bin/sh", "-c", f"'{BIN}/sluice' {command} >/dev/full"], env=box.environment(),
-            capture_output=True, text=True, timeout=30 * SLOW, check=False,
+            capture_output=True, text=True, timeout=PATIENCE * SLOW, check=False,
         )
         assert shell.returncode == 1 and "could not be written" in shell.stderr, (command, shell)
 
@@ -318,7 +322,7 @@ def test_lines_fit_a_narrow_terminal(box):
     # What limits it has lines of its own, once as long as it is the same.
     assert 1 <= sum(line.startswith("   limit   ") for line in lines) <= 3, lines
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
 
 
 @timeout(90)
@@ -355,7 +359,7 @@ def test_the_page_of_a_run(box):
         names = [entry["name"] for entry in json.load(answer)["jobs"]]
     assert names == ["shown"], names
     running.interrupt()
-    assert running.wait(10).rc == 130
+    assert running.wait().rc == 130
     refused = box.sluice("run", job(box, "bad"), "--http", "words")
     assert refused.rc == 2 and "'words'" in refused.err, refused
     one_error(box.sluice("run", job(box, "bad"), "--http-token", "f"), 2, "without --http")
@@ -388,7 +392,7 @@ def test_submit_queue_and_end(box):
     assert daemon.do("wait", "first").rc == 130
     daemon.do("stop", "second", "--detach").ok()
     assert daemon.do("wait", "second").rc == 130
-    assert following.wait(5).rc == 0
+    assert following.wait().rc == 0
     assert daemon.stop().rc == 0
 
 
@@ -442,9 +446,11 @@ def test_ctrl_c_ends_the_looking_on_only(box):
     looking = daemon.background("submit", job(box, "on"))
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress", 30)
     looking.interrupt()
-    error = one_error(looking.wait(5), 130, "goes on.*sluice logs -f 1.*sluice stop 1")
+    error = one_error(looking.wait(), 130, "goes on.*sluice logs -f 1.*sluice stop 1")
     assert "'on'" in error
-    time.sleep(0.5)
+    metrics = box.path("runs/on/metrics.jsonl")
+    seen = text_of(metrics).count("\n")
+    daemon.until(lambda: text_of(metrics).count("\n") > seen + 1, "further epochs")
     assert daemon.state("on") == "running"
     # Following by number, by name and by directory; a second look does not disturb the first.
     for word in ("1", "on", "runs/on"):
@@ -485,9 +491,9 @@ def test_a_daemon_and_a_run_side_by_side(box):
     assert daemon.state("theirs") == "paused"
     for each in (running, twin):
         each.interrupt()
-        each.wait(10)
+        each.wait()
     daemon.kill()
-    assert following.wait(10).rc == 1 and "has gone" in following.output()[1]
+    assert following.wait().rc == 1 and "has gone" in following.output()[1]
     box.until_gone()
 
 
@@ -559,15 +565,15 @@ def test_a_daemon_over_the_network(box):
     one_error(box.sluice("logs", "far", *there), 2, "files on the daemon's machine")
     following = box.start("stats", "far", "--follow", *there)
     box.sluice("stop", "far", *there).ok()
-    assert following.wait(10).rc == 0
+    assert following.wait().rc == 0
     address = f"tcp://127.0.0.1:{port}"
     assert f"at {address}" in box.sluice("doctor", *there).ok().out
     box.sluice("ps", "--connect", f"tcp://localhost:{port}", "--key", "keys/client.key").ok()
-    refused_quickly(box, "wrong key", address, key="others/client.key")
+    refused(box, "wrong key", address, key="others/client.key")
     # The right daemon's key, and a client that is not in its list.
     box.sluice("keygen", "--out", "keys", "--client", "late").ok()
-    refused_quickly(box, "does not know the key of 'keys/late.key'", address, key="keys/late.key")
-    refused_quickly(box, "the daemon's keys; wanted a client's", address, key="keys/daemon.key")
+    refused(box, "does not know the key of 'keys/late.key'", address, key="keys/late.key")
+    refused(box, "the daemon's keys; wanted a client's", address, key="keys/daemon.key")
     assert daemon.stop().rc == 0
 
 
@@ -584,11 +590,11 @@ def test_the_queue_moves_before_who_looks_on(box):
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
     # Somebody else stops it: who looks on learns why, with the status of `run`.
     daemon.do("stop", "three").ok()
-    one_error(looking.wait(5), 130, "'three': stopped by the user.*runs/three")
+    one_error(looking.wait(), 130, "'three': stopped by the user.*runs/three")
     looking = daemon.background("submit", job(box, "four"))
     looking.until(lambda: re.search(r"epoch +1/1000", looking.output()[1]), "progress")
     daemon.kill()
-    one_error(looking.wait(10), 1, "the daemon of .* has gone")
+    one_error(looking.wait(), 1, "the daemon of .* has gone")
     box.until_gone()
 
 

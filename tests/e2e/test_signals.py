@@ -4,9 +4,8 @@ import os
 import re
 import signal
 import subprocess
-import time
 
-from harness import BIN, PATIENCE, SLOW, cases, go_on, read_json, small_job, state_of, text_of
+from harness import BIN, PATIENCE, SLOW, cases, go_on, read_json, small_job, stop_process, text_of
 
 TWO = {"allocation": {"samplers": 2, "trainers": 2}}
 
@@ -24,20 +23,6 @@ def start_training(box, *arguments, **changes):
     running.until(lambda: text_of(metrics).count("\n") >= 2, "two epochs in metrics.jsonl")
     assert len(box.processes("broker")) == 1, box.describe_processes()
     return running
-
-
-def stop_worker(pid):
-    """From here on it leaves by no signal but a kill."""
-    os.kill(pid, signal.SIGSTOP)
-    while state_of(pid) not in ("T", None):
-        time.sleep(0.001)
-
-
-def killed_after(box):
-    """What the job's log says of workers that did not leave: {process: milliseconds they had}."""
-    log = text_of(box.path("runs/job/log/broker.log"))
-    found = re.findall(r"\(process (\d+)\) had (\d+) ms to leave and was killed", log)
-    return {int(pid): int(ms) for pid, ms in found}
 
 
 def stopped(box):
@@ -83,9 +68,9 @@ def test_second_ctrl_c_kills(box):
     running = start_training(box)
     workers = [*box.processes("sampler"), *box.processes("trainer")]
     for pid in workers:
-        stop_worker(pid)
+        stop_process(pid)
     (broker,) = box.processes("broker")
-    stop_worker(broker)  # so that it meets both at once
+    stop_process(broker)  # so that it meets both at once
     running.interrupt()
     running.until(lambda: "once more kills" in running.output()[1], "the first one's line")
     running.interrupt()
@@ -93,14 +78,14 @@ def test_second_ctrl_c_kills(box):
     result = running.wait()
     box.nothing_runs()
     assert result.rc == 130, str(result)
-    assert killed_after(box) == {pid: 0 for pid in workers}
+    assert box.killed_after() == {pid: 0 for pid in workers}
 
 
 def test_third_ctrl_c_kills_the_broker(box):
     """One that stands still itself answers no stop; its workers die with it."""
     running = start_training(box)
     (broker,) = box.processes("broker")
-    stop_worker(broker)
+    stop_process(broker)
     for n in range(3):
         running.interrupt()
         running.until(lambda: n == 2 or not is_pending(running.process.pid, signal.SIGINT), "it")
@@ -114,12 +99,12 @@ def test_one_ctrl_c_is_enough_for_frozen_workers(box):
     running = start_training(box)
     trainers = list(box.processes("trainer"))
     for pid in trainers:
-        stop_worker(pid)
+        stop_process(pid)
     running.interrupt()
     result = running.wait()
     box.nothing_runs()
     assert result.rc == 130, str(result)
-    killed = killed_after(box)
+    killed = box.killed_after()
     assert all(killed.get(pid, 0) > 0 for pid in trainers), (trainers, killed)
     stopped(box)
 
@@ -177,7 +162,7 @@ def test_a_hang_up_is_no_second_signal(box, by):
     running = start_training(box)
     (broker,) = box.processes("broker")
     (trainer, *_) = box.processes("trainer")
-    stop_worker(trainer)
+    stop_process(trainer)
     if by == "somebody":
         for _ in range(3):
             os.kill(broker, signal.SIGHUP)
@@ -186,7 +171,7 @@ def test_a_hang_up_is_no_second_signal(box, by):
         running.kill()
     box.until_gone()
     running.wait()
-    assert killed_after(box)[trainer] > 0, killed_after(box)
+    assert box.killed_after()[trainer] > 0, box.killed_after()
     assert "SIGHUP" in stopped(box)["message"]
 
 
