@@ -15,6 +15,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/ipc/board.h"
 #include "common/ipc/stats.h"
 
@@ -66,6 +67,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     }
     send_stop(job);
     sl_crew_stop(&job->crew, outcome == SL_OUTCOME_DONE ? PATIENCE_DONE_MS : PATIENCE_MS);
+    SL_FAILPOINT(BROKER_STOP);
 }
 
 static void stop(struct sl_job *job, bool kill, const char *who)

@@ -48,6 +48,7 @@
     X(BROKER_CHECKPOINT, "broker_checkpoint", "broker: checkpoint half written, still hidden")     \
     X(BROKER_CHECKPOINT_NAMED, "broker_checkpoint_named",                                          \
       "broker: checkpoint has its name, older ones not yet removed")                               \
+    X(BROKER_STOP, "broker_stop", "broker: workers told to leave, none has been seen to")          \
     X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")      \
     X(DAEMON_SUBMITTED, "daemon_submitted", "daemon: job recorded, its client not answered")       \
     X(DAEMON_STARTED, "daemon_started", "daemon: a job's broker launched, not yet recorded")       \

@@ -50,8 +50,6 @@ LATER = {
     "trainer_flipped": (3, None),
     "trainer_infer": (2, None),
     "broker_phase": (4, None),
-    "broker_checkpoint": (2, None),
-    "broker_checkpoint_named": (2, None),
 }
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 
 from harness import (cases, fingerprint, go_on, gone, not_under, read_json, small_job, state_of,
-                     text_of, timeout)
+                     stop_process, text_of, timeout)
 
 EPOCHS = 4
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
@@ -278,16 +278,18 @@ def test_stopping_while_a_worker_is_being_replaced(box):
 def test_a_death_while_the_job_ends_is_told(box, killer):
     """Whoever is killed from outside then is named; whom the broker kills itself is not."""
     job = small_job(box.shared_dataset("small"), epochs=1000000)
-    running = box.start("run", box.job(job), "--report", box.path("report.json"))
+    running = box.start("run", box.job(job), "--report", box.path("report.json"),
+                        env={"SLUICE_FAILPOINT": "broker_stop:stop"})
     metrics = box.path("runs/job/metrics.jsonl")
     running.until(lambda: os.path.exists(metrics) and os.path.getsize(metrics), "the first epoch")
     (sampler,) = box.processes("sampler")
-    os.kill(sampler, signal.SIGSTOP)  # it will not leave
-    others = list(box.processes("trainer"))
+    stop_process(sampler)
     running.interrupt()
+    broker = box.until_stopped(running, "broker")
     if killer == "somebody":
-        running.until(lambda: set(others).isdisjoint(box.processes("trainer")), "the stop")
         os.kill(sampler, signal.SIGKILL)
+        gone(sampler)
+    go_on(broker)
     result = running.wait()
     assert result.rc == 130, str(result)
     report, log = read_json(box.path("report.json")), log_text(box)
