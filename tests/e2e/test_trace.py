@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 
 from harness import BIN, SLOW, Daemon, cases, cpu_devices, go_on, read_json, small_job, timeout
