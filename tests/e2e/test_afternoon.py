@@ -221,15 +221,17 @@ def to_the_end(user, box):
 
 
 def look_back(user, box):
-    text = user.do("report", "alpha").ok().out
+    # By number: another user's window may have a job of the same name.
+    number = {name: job["id"] for name, job in user.jobs().items()}
+    text = user.do("report", number["alpha"]).ok().out
     assert "done" in text and "3 trainers" in text, text
     user.do("report", box.path("runs/alpha"), "--html", "--out", box.path("alpha.html")).ok()
     with open(box.path("alpha.html")) as file:
         page = file.read()
     assert "sluice-data" in page and not re.search(r'(src|href)="https?://', page)
-    log = user.do("logs", "alpha").ok().out
+    log = user.do("logs", number["alpha"]).ok().out
     assert "going on from" in log, log
-    assert "test" in user.do("report", "beta").ok().out
+    assert "test" in user.do("report", number["beta"]).ok().out
 
 
 @timeout(300)
