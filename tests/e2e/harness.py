@@ -217,6 +217,10 @@ class Box:
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
+    def unique(self, name):
+        """A job's name that nobody else has: `sluice run` is found by it on the whole machine."""
+        return f"{name}-{self.mark}"
+
     def environment(self, extra=None):
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
         env.update(

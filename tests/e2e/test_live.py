@@ -14,11 +14,15 @@ from harness import cases, go_on, json_lines, read_json, small_job
 EPOCHS = 6
 
 
+def me(box):
+    return box.unique("live")
+
+
 def job(box, **changes):
     return small_job(
         box.shared_dataset("small"),
         **{
-            "name": "live",
+            "name": me(box),
             "epochs": 100000,
             "sampler.batch_size": 48,
             "updates.batches_per_update": 4,
@@ -39,7 +43,7 @@ def follow(box, config, **failpoints):
         env={"SLUICE_FAILPOINT": points, "SLUICE_LOG": "info"},
     )
     running.until(lambda: os.path.exists(box.path("runs/job")), "a run directory")
-    follower = box.start("stats", "live", "--follow", "-o", "json")
+    follower = box.start("stats", me(box), "--follow", "-o", "json")
     return running, follower
 
 
@@ -284,4 +288,5 @@ def test_looking_costs_next_to_nothing(box, followed):
     looks, batches, lines = map(int, said.groups())
     trained, evaluated = report["batches"]["trained"], 64
     assert trained <= batches <= trained + evaluated + 4 * looks, said.group(0)
-    assert lines == len(json_lines(follower)), (said.group(0), len(json_lines(follower)))
+    # One may be on its way to a client that leaves, another one to a client as the job does.
+    assert 0 <= lines - len(json_lines(follower)) <= 2, (said.group(0), len(json_lines(follower)))

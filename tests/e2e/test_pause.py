@@ -9,11 +9,15 @@ from harness import go_on, json_lines, read_json, small_job
 ROUND_S = 0.1  # SL_ARENA_WAIT_MS: how long a worker waits before it looks around again
 
 
+def me(box):
+    return box.unique("sleeper")
+
+
 def job(box, **changes):
     return small_job(
         box.shared_dataset("small"),
         **{
-            "name": "sleeper",
+            "name": me(box),
             "epochs": 6,
             "digest": True,
             "sampler.batch_size": 48,
@@ -37,7 +41,7 @@ def start(box, config, points=""):
 
 
 def describe(box):
-    return box.sluice("stats", "sleeper", "-o", "json").ok().json()
+    return box.sluice("stats", me(box), "-o", "json").ok().json()
 
 
 def events(box):
@@ -57,10 +61,10 @@ def test_a_pause_changes_no_bit_of_the_result(box):
     running = start(box, job(box), points)
     for _ in range(3):
         pid = box.until_stopped(running, "trainer")
-        box.sluice("pause", "sleeper").ok()
+        box.sluice("pause", me(box)).ok()
         go_on(pid)
         running.until(lambda: all_rest(describe(box)), "workers with nothing in hand", 60)
-        box.sluice("resume", "sleeper").ok()
+        box.sluice("resume", me(box)).ok()
     running.wait().ok()
     paused = read_json(box.path("report.json"))
     assert paused["params_sha256"] == report["params_sha256"]
@@ -89,10 +93,10 @@ def test_a_paused_job_does_nothing(box):
     """Its samplers would have enough to do: they fill no queue."""
     changes = {"epochs": 100000, "updates.batches_per_update": 1, "throttle": {"sample": 0.2}}
     running = start(box, job(box, **changes))
-    said = box.sluice("pause", "sleeper").ok()
+    said = box.sluice("pause", me(box)).ok()
     assert "paused after update" in said.out, str(said)
     begun = claimed(describe(box))
-    follower = box.start("stats", "sleeper", "--follow", "-o", "json")
+    follower = box.start("stats", me(box), "--follow", "-o", "json")
     follower.until(lambda: any(map(all_rest, json_lines(follower))), "rest", 60)
     first = next(i for i, line in enumerate(json_lines(follower)) if all_rest(line))
     follower.until(lambda: len(json_lines(follower)) > first + 4, "lines of a pause", 60)
@@ -105,9 +109,9 @@ def test_a_paused_job_does_nothing(box):
     waits = (after["seconds"] - before["seconds"]) / ROUND_S + 1
     for was, now in zip(before["workers"], after["workers"]):
         assert now["rounds"] - was["rounds"] <= 2 * waits, (waits, was, now)
-    again = box.sluice("pause", "sleeper").ok()
+    again = box.sluice("pause", me(box)).ok()
     assert "already" in again.out, str(again)
-    went_on = box.sluice("resume", "sleeper").ok()
+    went_on = box.sluice("resume", me(box)).ok()
     assert "going on" in went_on.out, str(went_on)
     version = after["updates"]["version"]
     running.until(lambda: describe(box)["updates"]["version"] > version, "an update", 60)
@@ -118,8 +122,8 @@ def test_a_paused_job_does_nothing(box):
 
 def test_a_paused_job_is_scaled_and_loses_a_worker(box):
     running = start(box, forever(box))
-    box.sluice("pause", "sleeper").ok()
-    answer = box.sluice("scale", "sleeper", "samplers=2", "trainers=2", "-o", "json").ok().json()
+    box.sluice("pause", me(box)).ok()
+    answer = box.sluice("scale", me(box), "samplers=2", "trainers=2", "-o", "json").ok().json()
     assert answer["ok"] and describe(box)["state"] == "paused"
     victim = next(w for w in describe(box)["workers"] if w["role"] == "trainer")
     os.kill(victim["pid"], signal.SIGKILL)
@@ -129,7 +133,7 @@ def test_a_paused_job_is_scaled_and_loses_a_worker(box):
         return now["restarts"] == 1 and now["state"] == "paused"
 
     running.until(replaced, "another trainer in its seat")
-    box.sluice("resume", "sleeper").ok()
+    box.sluice("resume", me(box)).ok()
     version = describe(box)["updates"]["version"]
     running.until(lambda: describe(box)["updates"]["version"] > version + 8, "more updates")
     running.interrupt()
@@ -142,7 +146,7 @@ def test_a_paused_job_is_stopped_and_goes_on(box):
     config = job(box, **{"epochs": 8, "checkpoint": {"every_updates": 4}})
     running = start(box, config, "trainer_gradient:30:stop")
     pid = box.until_stopped(running, "trainer")
-    box.sluice("pause", "sleeper").ok()
+    box.sluice("pause", me(box)).ok()
     go_on(pid)
     broker = next(iter(box.processes("broker")))
     os.kill(broker, signal.SIGTERM)
@@ -160,15 +164,15 @@ def test_a_paused_job_is_stopped_and_goes_on(box):
 
 def test_followers_see_the_pause(box):
     running = start(box, forever(box))
-    follower = box.start("stats", "sleeper", "--follow", "-o", "json")
+    follower = box.start("stats", me(box), "--follow", "-o", "json")
     follower.until(lambda: len(json_lines(follower)) >= 2, "two lines")
-    box.sluice("pause", "sleeper").ok()
+    box.sluice("pause", me(box)).ok()
     follower.until(
         lambda: [line["state"] for line in json_lines(follower)[-3:]] == ["paused"] * 3,
         "lines of the pause",
         60,
     )
-    box.sluice("resume", "sleeper").ok()
+    box.sluice("resume", me(box)).ok()
     follower.until(lambda: json_lines(follower)[-1]["state"] == "running", "a running line")
     running.interrupt()
     assert running.wait().rc == 130

@@ -8,11 +8,15 @@ import signal
 from harness import Daemon, go_on, read_json, small_job, text_of
 
 
+def me(box):
+    return box.unique("scaled")
+
+
 def job(box, /, **changes):
     return small_job(
         box.shared_dataset("small"),
         **{
-            "name": "scaled",
+            "name": me(box),
             "epochs": 100000,
             "sampler.batch_size": 48,
             "updates.batches_per_update": 4,
@@ -58,12 +62,12 @@ def test_a_dry_run_changes_nothing(box):
     running = start(box, job(box, **{"allocation.switching": False}), "trainer_gradient:20:stop")
     pid = box.until_stopped(running, "trainer")
     before = box.processes()
-    said = box.sluice("scale", "scaled", "samplers=2", "trainers=2", "--dry-run").ok()
+    said = box.sluice("scale", me(box), "samplers=2", "trainers=2", "--dry-run").ok()
     for part in ("from 1 sampler and 1 trainer to 2 samplers and 2 trainers",
                  "device 1: sampler 1 starts", "device 2: trainer 1 starts",
                  "an epoch is expected to take", "nothing has been changed"):
         assert part in said.out, (part, str(said))
-    dry = scale(box, "scaled", "samplers=2", "trainers=2", "--dry-run")
+    dry = scale(box, me(box), "samplers=2", "trainers=2", "--dry-run")
     assert dry["dry_run"] and dry["took_seconds"] is None, dry
     assert dry["from"] == {"samplers": 1, "trainers": 1}, dry
     assert dry["to"] == {"samplers": 2, "trainers": 2}, dry
@@ -73,7 +77,7 @@ def test_a_dry_run_changes_nothing(box):
     assert abs(dry["gain_seconds_an_epoch"] - gain) < 1e-6, dry
     assert box.processes() == before
     go_on(pid)
-    done = scale(box, "scaled", "samplers=2", "trainers=2")
+    done = scale(box, me(box), "samplers=2", "trainers=2")
     assert done["steps"] == dry["steps"] and not done["dry_run"], done
     assert done["took_seconds"] > 0 and "work now" in done["message"], done
     assert seats(box) == (2, 2)
@@ -88,13 +92,13 @@ def test_what_is_expected_is_what_statistics_advise(box):
     pid = box.until_stopped(running, "trainer")
 
     def advised():
-        line = box.sluice("stats", "scaled", "-o", "json").ok().json()
+        line = box.sluice("stats", me(box), "-o", "json").ok().json()
         return line["totals"]["epochs"] == 2 and line
 
     line = running.until(advised, "a line after two epochs", 60)
     advice = line["advice"]
     split = [f"samplers={advice['samplers']}", f"trainers={advice['trainers']}"]
-    dry = scale(box, "scaled", *split, "--dry-run")
+    dry = scale(box, me(box), *split, "--dry-run")
     for key in ("epoch_seconds_now", "epoch_seconds_then"):
         assert abs(dry[key] - advice[key]) < 1e-6, (key, dry, advice)
     last = json.loads(text_of(box.path("runs/job/metrics.jsonl")).splitlines()[-1])
@@ -107,24 +111,24 @@ def test_what_is_expected_is_what_statistics_advise(box):
 
 def test_what_is_there_already(box):
     running = start(box, job(box))
-    said = box.sluice("scale", "scaled", "samplers=1").ok()
+    said = box.sluice("scale", me(box), "samplers=1").ok()
     assert "it is so already: 1 sampler and 1 trainer" in said.out, str(said)
-    assert scale(box, "scaled", "trainers=1")["steps"] == []
+    assert scale(box, me(box), "trainers=1")["steps"] == []
     assert stop(box, running)["scales"] == []
 
 
 def test_undo(box):
     running = start(box, job(box))
-    refused(box.sluice("scale", "scaled", "--undo"), 1, "nothing to undo")
-    refused(box.sluice("scale", "scaled", "--undo", "trainers=2"), 2, "--undo")
-    scale(box, "scaled", "samplers=2", "trainers=2")
-    back = scale(box, "scaled", "--undo")
+    refused(box.sluice("scale", me(box), "--undo"), 1, "nothing to undo")
+    refused(box.sluice("scale", me(box), "--undo", "trainers=2"), 2, "--undo")
+    scale(box, me(box), "samplers=2", "trainers=2")
+    back = scale(box, me(box), "--undo")
     assert back["from"] == {"samplers": 2, "trainers": 2}, back
     assert back["to"] == {"samplers": 1, "trainers": 1}, back
     assert len(box.processes("sampler")) == 1
-    dry = scale(box, "scaled", "--undo", "--dry-run")  # looks, and changes nothing
+    dry = scale(box, me(box), "--undo", "--dry-run")  # looks, and changes nothing
     assert dry["to"] == {"samplers": 2, "trainers": 2}, dry
-    again = scale(box, "scaled", "--undo")
+    again = scale(box, me(box), "--undo")
     assert again["to"] == {"samplers": 2, "trainers": 2}, again
     assert len(box.processes("sampler")) == 2
     scales = stop(box, running)["scales"]
@@ -138,18 +142,18 @@ def test_undo_of_the_schedule(box):
     running.until(lambda: len(box.processes("sampler")) == 2, "the schedule's split")
     log = box.path("runs/job/log/broker.log")
     running.until(lambda: "work now" in text_of(log), "the schedule's split to hold")
-    assert scale(box, "scaled", "--undo")["to"] == {"samplers": 1, "trainers": 1}
+    assert scale(box, me(box), "--undo")["to"] == {"samplers": 1, "trainers": 1}
     stop(box, running)
 
 
 def test_detached(box):
     running = start(box, job(box))
-    done = scale(box, "scaled", "samplers=2", "--detach")
+    done = scale(box, me(box), "samplers=2", "--detach")
     assert done["took_seconds"] is None and done["to"]["samplers"] == 2, done
     running.until(lambda: len(box.processes("sampler")) == 2, "the new split")
 
     def accepted():  # the first change may not hold yet
-        said = box.sluice("scale", "scaled", "samplers=1", "--detach")
+        said = box.sluice("scale", me(box), "samplers=1", "--detach")
         return said if said.rc == 0 else not refused(said, 1, "is under way")
 
     said = running.until(accepted, "the first change to hold", 60)
@@ -172,7 +176,7 @@ def test_progress_and_ctrl_c(box):
     config = job(box, **{"allocation.trainers": 2, "allocation.switching": False})
     running = start(box, config)
     pid = stopped_trainer(box)
-    waiting = box.start("scale", "scaled", "trainers=1")
+    waiting = box.start("scale", me(box), "trainers=1")
     running.until(
         lambda: "trainer 1 finishes what it has in hand and leaves" in waiting.output()[1],
         "what is waited for",
@@ -180,8 +184,8 @@ def test_progress_and_ctrl_c(box):
     assert "device 2: trainer 1 leaves" in waiting.output()[0], waiting.output()
     lines = waiting.output()[1].splitlines()
     assert len(lines) == len(set(lines)), "the same twice"
-    refused(box.sluice("scale", "scaled", "trainers=2"), 1, "is under way since")
-    refused(box.sluice("scale", "scaled", "trainers=2", "--dry-run"), 1, "is under way since")
+    refused(box.sluice("scale", me(box), "trainers=2"), 1, "is under way since")
+    refused(box.sluice("scale", me(box), "trainers=2", "--dry-run"), 1, "is under way since")
     waiting.interrupt()
     refused(waiting.wait(), 130, "the change goes on")
     os.kill(pid, signal.SIGCONT)
@@ -195,7 +199,7 @@ def test_progress_and_ctrl_c(box):
 def test_time_out(box):
     running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
     pid = stopped_trainer(box)
-    late = box.sluice("scale", "scaled", "trainers=1", "--timeout", "1")
+    late = box.sluice("scale", me(box), "trainers=1", "--timeout", "1")
     refused(late, 1, "does not hold after 1 s", "goes on")
     os.kill(pid, signal.SIGCONT)
     running.until(lambda: len(box.processes("trainer")) == 1, "the new split")
@@ -205,7 +209,7 @@ def test_time_out(box):
 def test_the_job_ends_meanwhile(box):
     running = start(box, job(box, **{"allocation.trainers": 2, "allocation.switching": False}))
     pid = stopped_trainer(box)
-    waiting = box.start("scale", "scaled", "trainers=1")
+    waiting = box.start("scale", me(box), "trainers=1")
     running.until(lambda: "trainer 1 finishes" in waiting.output()[1], "what is waited for")
     running.interrupt()
     refused(waiting.wait(), 1, "the job ended before|it ended before")
@@ -215,27 +219,27 @@ def test_the_job_ends_meanwhile(box):
 
 def test_refusals(box):
     running = start(box, job(box))
-    refused(box.sluice("scale", "scaled"), 2, "found no split")
+    refused(box.sluice("scale", me(box)), 2, "found no split")
     for more in ([], ["--dry-run"]):
-        answer = box.sluice("scale", "scaled", "trainers=9", "-o", "json", *more)
+        answer = box.sluice("scale", me(box), "trainers=9", "-o", "json", *more)
         refused(answer, 1, "wanted at most 4 roles on 4 devices")
         said = answer.json()
         assert not said["ok"] and "at most 4 roles" in said["message"], said
         assert said["to"] == {"samplers": 1, "trainers": 9}, said
-    refused(box.sluice("scale", "scalde", "trainers=2"), 2, "scalde", "scaled")
+    refused(box.sluice("scale", me(box).replace("led", "lde"), "trainers=2"), 2, me(box))
     report = stop(box, running)
     assert report["scales"] == [] and report["status"] == "stopped", report["scales"]
     refused(box.sluice("scale", box.path("runs/job"), "trainers=2"), 1, "it is over")
-    refused(box.sluice("scale", "scaled", "trainers=2"), 2, "scaled")
+    refused(box.sluice("scale", me(box), "trainers=2"), 2, me(box))
 
 
 def test_nothing_is_lost(box):
     """A change, its undoing and the undoing of that, in the middle of epochs: the same result."""
     config = job(box)
     running = start(box, config)
-    scale(box, "scaled", "samplers=3")
-    scale(box, "scaled", "--undo")
-    scale(box, "scaled", "--undo")
+    scale(box, me(box), "samplers=3")
+    scale(box, me(box), "--undo")
+    scale(box, me(box), "--undo")
     _, found, wanted = box.bring_to_an_end(running, config)
     for key in ("params_sha256", "samples_digest", "test_accuracy"):
         assert found[key] == wanted[key], key
@@ -251,16 +255,16 @@ def test_through_the_daemon(box):
     daemon = Daemon(box)
     daemon.do("submit", box.job(job(box)), "--detach").ok()
     daemon.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "an epoch")
-    done = daemon.do("scale", "scaled", "samplers=2").ok()
+    done = daemon.do("scale", me(box), "samplers=2").ok()
     assert "then sampler 1 starts" in done.out and "work now" in done.out, str(done)
     assert len(box.processes("sampler")) == 2
     back = daemon.do("scale", "1", "--undo", "-o", "json").ok().json()  # by its number
     assert back["to"] == {"samplers": 1, "trainers": 1}, back
-    refused(daemon.do("scale", "scaled", "trainers=9"), 1, "at most 4 roles")
+    refused(daemon.do("scale", me(box), "trainers=9"), 1, "at most 4 roles")
     # What a job that waits, and one that is over, say.
     daemon.do("submit", box.job(job(box, output="runs/b", name="waits")), "--detach").ok()
     refused(daemon.do("scale", "waits", "trainers=2"), 1, "does not run yet")
-    daemon.do("stop", "waits", "scaled").ok()
-    refused(daemon.do("scale", "scaled", "trainers=2"), 1,
+    daemon.do("stop", "waits", me(box)).ok()
+    refused(daemon.do("scale", me(box), "trainers=2"), 1,
             r"is over since .* \(stopped\): there is nothing to scale")
     daemon.stop()

@@ -105,11 +105,12 @@ def test_the_result_does_not_depend_on_a_schedule(box, switching):
 
 
 def test_scaling_by_hand_in_the_middle_of_epochs(box):
-    config = job(box, name="by-hand", epochs=100000)
+    config = job(box, name=box.unique("by-hand"), epochs=100000)
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
     for samplers, trainers in ((1, 3), (2, 1), (3, 1), (1, 1)):
-        done = box.sluice("scale", "by-hand", f"samplers={samplers}", f"trainers={trainers}").ok()
+        split = [f"samplers={samplers}", f"trainers={trainers}"]
+        done = box.sluice("scale", config["name"], *split).ok()
         wanted_words = rf"{samplers} samplers? and {trainers} trainers? work now"
         assert re.search(wanted_words, done.out), str(done)
         seats = len(box.processes("sampler"))
@@ -121,7 +122,8 @@ def test_scaling_by_hand_in_the_middle_of_epochs(box):
 
 
 def test_scale_refuses_with_the_reason(box):
-    running = box.start("run", box.job(job(box, name="refuse", epochs=100000)))
+    name = box.unique("refuse")
+    running = box.start("run", box.job(job(box, name=name, epochs=100000)))
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
 
     def refused(rc, pattern, *arguments):
@@ -129,22 +131,22 @@ def test_scale_refuses_with_the_reason(box):
         assert result.rc == rc, str(result)
         assert len(result.errors()) == 1 and re.search(pattern, result.errors()[0]), str(result)
 
-    refused(1, r"found 4 samplers and 4 trainers, wanted at most 4 roles on 4 devices", "refuse",
+    refused(1, r"found 4 samplers and 4 trainers, wanted at most 4 roles on 4 devices", name,
             "samplers=4", "trainers=4")
-    refused(2, r"trainers=0.*wanted at least 1", "refuse", "trainers=0")
-    refused(2, r"samplers=0.*wanted at least 1", "refuse", "samplers=0", "trainers=2")
-    refused(2, r"found 'trainer=2', wanted samplers=N or trainers=M", "refuse", "trainer=2")
-    refused(2, r"trainers=two.*whole number", "refuse", "trainers=two")
-    refused(2, r"no running job.*'refuse'", "nobody", "trainers=2")
+    refused(2, r"trainers=0.*wanted at least 1", name, "trainers=0")
+    refused(2, r"samplers=0.*wanted at least 1", name, "samplers=0", "trainers=2")
+    refused(2, r"found 'trainer=2', wanted samplers=N or trainers=M", name, "trainer=2")
+    refused(2, r"trainers=two.*whole number", name, "trainers=two")
+    refused(2, rf"no running job.*'{name}'", "nobody", "trainers=2")
     box.sluice("scale", box.path("runs/job"), "trainers=2").ok()  # by run directory
     running.interrupt()
     assert running.wait().rc == 130
-    refused(2, r"no running job", "refuse", "trainers=1")
+    refused(2, r"no running job", name, "trainers=1")
 
 
 def test_a_scale_request_during_another(box):
     """The first one waits for a trainer that can not leave: it is stopped."""
-    config = job(box, name="busy", epochs=100000, throttle={"train": 0.02})
+    config = job(box, name=box.unique("busy"), epochs=100000, throttle={"train": 0.02})
     config["allocation"] = {"samplers": 1, "trainers": 2, "switching": False}
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
@@ -153,10 +155,10 @@ def test_a_scale_request_during_another(box):
         for pid, line in box.processes("trainer").items()
     }
     os.kill(trainers["1"], signal.SIGSTOP)
-    first = box.start("scale", "busy", "samplers=1", "trainers=1")
+    first = box.start("scale", box.unique("busy"), "samplers=1", "trainers=1")
     log = box.path("runs/job/log/broker.log")
     running.until(lambda: "split: from" in text_of(log), "the first request")
-    second = box.sluice("scale", "busy", "samplers=2", "trainers=1")
+    second = box.sluice("scale", box.unique("busy"), "samplers=2", "trainers=1")
     assert second.rc == 1 and "is under way" in second.errors()[0], str(second)
     os.kill(trainers["1"], signal.SIGCONT)
     first.wait().ok()
@@ -169,7 +171,7 @@ def test_switching_helps_where_a_trainer_is_slow(box, switching):
     """The shape of the paper's figure 16a: the only trainer stands still, its sampler has time."""
     config = job(
         box,
-        name="helped",
+        name=box.unique("helped"),
         devices=cpu_devices(2),
         throttle={"train": 0.05, "standby": 0.05},
         **{"allocation": {"samplers": 1, "trainers": 1, "switching": switching}},
@@ -196,7 +198,7 @@ def test_switching_helps_where_a_trainer_is_slow(box, switching):
 
 def most_trained(box):
     """Batches, by one of the trainers."""
-    workers = box.sluice("stats", "helped", "-o", "json").ok().json()["workers"]
+    workers = box.sluice("stats", box.unique("helped"), "-o", "json").ok().json()["workers"]
     return max(w["batches"] for w in workers if w["role"] != "sampler")
 
 
@@ -205,7 +207,7 @@ def test_a_sleeping_standby_trainer_wakes_for_nothing(box):
     batches, and never works."""
     config = job(
         box,
-        name="sleepy",
+        name=box.unique("sleepy"),
         epochs=100000,
         devices=cpu_devices(2),
         throttle={"train": 0.01},
@@ -213,7 +215,7 @@ def test_a_sleeping_standby_trainer_wakes_for_nothing(box):
     )
     running = box.start("run", box.job(config))
     running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the run directory")
-    follower = box.start("stats", "sleepy", "--follow", "-o", "json")
+    follower = box.start("stats", box.unique("sleepy"), "--follow", "-o", "json")
 
     def standby(line):
         return next((w for w in line["workers"] if w["role"] == "standby"), {"state": None})

@@ -16,11 +16,15 @@ BATCHES = 16  # of an epoch: 750 training vertices, 48 a batch
 SLACK = 0.0015  # microseconds: times are rounded down to a nanosecond
 
 
+def me(box):
+    return box.unique("traced")
+
+
 def job(box, /, **changes):
     return small_job(
         box.shared_dataset("small"),
         **{
-            "name": "traced",
+            "name": me(box),
             "epochs": 6,
             "sampler.batch_size": 48,
             "updates.batches_per_update": 4,
@@ -37,9 +41,9 @@ def start(box, config, points=""):
     return running
 
 
-def trace(start, path):
+def trace(box, start, path):
     """A trace that has begun; `start` starts a command."""
-    tracing = start("trace", "traced", "--seconds", str(LONG), "-o", path)
+    tracing = start("trace", me(box), "--seconds", str(LONG), "-o", path)
     tracing.until(lambda: " events, " in tracing.output()[1], "progress", 60)
     return tracing
 
@@ -52,7 +56,7 @@ def length(done, wanted):
 
 
 def stats(box):
-    return box.sluice("stats", "traced", "-o", "json").ok().json()
+    return box.sluice("stats", me(box), "-o", "json").ok().json()
 
 
 THROTTLE = {"sample": 0.004, "train": 0.02, "standby": 0.02}
@@ -168,7 +172,7 @@ def test_a_trace_until_the_job_ends(box, kind):
     """From its fifth batch on: until then a trainer stands still."""
     running = start(box, job(box, **KINDS[kind]), "trainer_gradient:5:stop")
     pid = box.until_stopped(running, "trainer")
-    tracing = trace(box.start, "t.json")
+    tracing = trace(box, box.start, "t.json")
     go_on(pid)
     done = tracing.wait().ok()
     assert re.search(r"t\.json: \d+ events of .* open it at https://ui\.perfetto\.dev", done.out)
@@ -194,11 +198,11 @@ def test_a_trace_until_the_job_ends(box, kind):
 def test_a_trace_of_some_seconds(box):
     """In the middle of a long job: the threads are busy as the throttle says."""
     running = start(box, job(box, epochs=100000, throttle=THROTTLE, **{"evaluate.every": 0}))
-    done = box.sluice("trace", "traced", "-s", "1", "--out", "t.json").ok()
+    done = box.sluice("trace", me(box), "-s", "1", "--out", "t.json").ok()
     found = check_trace(box.path("t.json"), length(done, 1))
     assert all(e["dur"] >= 19e3 for e in found["X", "train"] if e["ts"] > 0)
     # Another one follows; the job is none the worse.
-    done = box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    done = box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json").ok()
     check_trace(box.path("u.json"), length(done, 0.2))
     running.interrupt()
     assert running.wait().rc == 130
@@ -206,7 +210,7 @@ def test_a_trace_of_some_seconds(box):
 
 def test_interrupted_it_keeps_what_there_is(box):
     running = start(box, job(box, epochs=100000, throttle=THROTTLE))
-    tracing = trace(box.start, "t.json")
+    tracing = trace(box, box.start, "t.json")
     before = stats(box)["totals"]["batches"]
     running.until(lambda: stats(box)["totals"]["batches"] >= before + 20, "twenty batches", 60)
     tracing.interrupt()
@@ -215,7 +219,7 @@ def test_interrupted_it_keeps_what_there_is(box):
     found = check_trace(box.path("t.json"), LONG)
     assert len(found["X", "train"]) >= 20, len(found["X", "train"])
     # At once another one can be made.
-    box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json").ok()
     running.interrupt()
     assert running.wait().rc == 130
 
@@ -230,11 +234,11 @@ def refused(result, rc, *parts):
 def test_what_can_not_be_traced(box):
     running = start(box, job(box, epochs=100000))
     refused(box.sluice("trace", "nobody"), 2, "nobody")
-    refused(box.sluice("trace", "traced", "-o", "no/where.json"), 2, "no/where.json")
-    refused(box.sluice("trace", "traced", "--seconds", "0"), 2, "--seconds", "0.1")
-    refused(box.sluice("trace", "traced", "--seconds", "1e6"), 2, "600")
-    first = trace(box.start, "t.json")
-    refused(box.sluice("trace", "traced", "-o", "u.json"), 1, "another client traces this job")
+    refused(box.sluice("trace", me(box), "-o", "no/where.json"), 2, "no/where.json")
+    refused(box.sluice("trace", me(box), "--seconds", "0"), 2, "--seconds", "0.1")
+    refused(box.sluice("trace", me(box), "--seconds", "1e6"), 2, "600")
+    first = trace(box, box.start, "t.json")
+    refused(box.sluice("trace", me(box), "-o", "u.json"), 1, "another client traces this job")
     assert not os.path.exists(box.path("u.json"))
     first.interrupt()
     first.wait().ok()
@@ -251,7 +255,7 @@ def test_a_file_that_may_not_grow(box):
         resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
 
     done = subprocess.run(
-        [os.path.join(BIN, "sluice"), "trace", "traced", "--seconds", str(LONG), "-o", "t.json"],
+        [os.path.join(BIN, "sluice"), "trace", me(box), "--seconds", str(LONG), "-o", "t.json"],
         cwd=box.folder,
         env=box.environment(),
         capture_output=True,
@@ -263,7 +267,7 @@ def test_a_file_that_may_not_grow(box):
     assert "t.json" in done.stderr and "too large" in done.stderr.lower(), done.stderr
     assert not [n for n in os.listdir(box.folder) if "t.json" in n], os.listdir(box.folder)
     # The job goes on, and can be traced.
-    box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json").ok()
+    box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json").ok()
     running.interrupt()
     assert running.wait().rc == 130
 
@@ -272,12 +276,12 @@ def test_a_file_that_may_not_grow(box):
 def test_a_client_that_is_killed(box):
     """The trace ends, some time later; until then another one is refused."""
     running = start(box, job(box, epochs=100000))
-    tracing = trace(box.start, "t.json")
+    tracing = trace(box, box.start, "t.json")
     tracing.kill()
     tracing.wait()
 
     def another():
-        done = box.sluice("trace", "traced", "-s", "0.2", "-o", "u.json")
+        done = box.sluice("trace", me(box), "-s", "0.2", "-o", "u.json")
         return done.rc == 0 and done
 
     done = running.until(another, "the end of the first trace", 90)
@@ -294,7 +298,7 @@ def test_a_worker_that_dies_while_traced(box):
     points = "trainer_gradient:5:stop,sampler_drawn:60,trainer_extracted:40"
     running = start(box, job(box, epochs=8), points)
     pid = box.until_stopped(running, "trainer")
-    tracing = trace(box.start, "t.json")
+    tracing = trace(box, box.start, "t.json")
     go_on(pid)
     tracing.wait().ok()
     running.wait().ok()
@@ -310,8 +314,8 @@ def test_a_worker_that_dies_while_traced(box):
 
 def test_scaling_shows(box):
     running = start(box, job(box, epochs=100000))
-    tracing = trace(box.start, "t.json")
-    box.sluice("scale", "traced", "samplers=2", "trainers=2").ok()
+    tracing = trace(box, box.start, "t.json")
+    box.sluice("scale", me(box), "samplers=2", "trainers=2").ok()
 
     def all_worked():
         return all(w["batches"] for w in stats(box)["workers"] if w["role"] != "standby")
@@ -337,7 +341,7 @@ def test_help(box):
 def test_the_json_is_compact(box):
     """A trace of a second is small: an event is about a hundred bytes."""
     running = start(box, job(box, epochs=100000))
-    box.sluice("trace", "traced", "-s", "1", "-o", "t.json").ok()
+    box.sluice("trace", me(box), "-s", "1", "-o", "t.json").ok()
     size = os.path.getsize(box.path("t.json"))
     with open(box.path("t.json")) as file:
         n = len(json.load(file)["traceEvents"])
@@ -353,18 +357,18 @@ def test_through_the_daemon(box):
     config = job(box, epochs=1200, digest=False, **{"evaluate.every": 0})
     daemon.do("submit", box.job(config), "--detach").ok()
     pid = box.until_stopped(daemon.running, "trainer")
-    first = trace(daemon.background, "u.json")
-    second = daemon.do("trace", "traced", "-o", "v.json")
+    first = trace(box, daemon.background, "u.json")
+    second = daemon.do("trace", me(box), "-o", "v.json")
     refused(second, 1, "another client traces this job")
     first.interrupt()
     assert "ended by the client" in first.wait().ok().out
     check_trace(box.path("u.json"), LONG)
-    whole = trace(daemon.background, "t.json")
+    whole = trace(box, daemon.background, "t.json")
     go_on(pid)
     done = whole.wait().ok()
     assert "the job ended" in done.out, str(done)
     assert int(re.search(r" in (\d+) pieces", done.out).group(1)) > 2 * AHEAD, str(done)
     check_trace(box.path("t.json"), LONG)
-    daemon.do("wait", "traced").ok()
-    refused(daemon.do("trace", "traced"), 1, "over")
+    daemon.do("wait", me(box)).ok()
+    refused(daemon.do("trace", me(box)), 1, "over")
     daemon.stop()
