@@ -85,6 +85,7 @@ bool sl_job_live_metric(const struct sl_job *job, double *value)
 const char *sl_job_live_json(struct sl_job *job)
 {
     struct sl_live *live = &job->live;
+    live->questions++;
     if (make_living(live) < 0)
         return NULL;
     // Who asks after a pause wants to see it; many who ask at once get the same line.
@@ -99,6 +100,7 @@ static void tell(struct sl_job *job)
     Sl__Control__Stats stats = SL__CONTROL__STATS__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     make_line(job);
+    job->live.told++;
     const char *text = sl_json_text(&job->live.line);
     if (!text)
         return;
@@ -161,12 +163,14 @@ void sl_job_log_live(struct sl_job *job)
 {
     const struct sl_live *live = &job->live;
     if (live->ticks > 0)
-        sl_joblog_write(&job->log, SL_LOG_INFO,
-                        "statistics: %llu looks at %llu batches, %llu lines; a look took %.0f us "
-                        "on average, %.0f us of a core, the longest %.0f us",
-                        (unsigned long long)live->ticks, (unsigned long long)live->entries,
-                        (unsigned long long)live->lines,
-                        (double)live->tick_ns * 1e-3 / (double)live->ticks,
-                        (double)live->cpu_ns * 1e-3 / (double)live->ticks,
-                        (double)live->longest_tick_ns * 1e-3);
+        sl_joblog_write(
+            &job->log, SL_LOG_INFO,
+            "statistics: %llu looks at %llu batches; %llu lines told, %llu made for "
+            "%llu questions; a look took %.0f us on average, %.0f us of a core, the "
+            "longest %.0f us",
+            (unsigned long long)live->ticks, (unsigned long long)live->entries,
+            (unsigned long long)live->told, (unsigned long long)(live->lines - live->told),
+            (unsigned long long)live->questions, (double)live->tick_ns * 1e-3 / (double)live->ticks,
+            (double)live->cpu_ns * 1e-3 / (double)live->ticks,
+            (double)live->longest_tick_ns * 1e-3);
 }

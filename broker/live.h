@@ -41,7 +41,8 @@ struct sl_live {
     uint64_t tell_at_ns;        // when the next second is over
     uint64_t tick_ns, ticks;    // what looking and telling took, in all
     uint64_t entries;           // of the ledger that were read for it, in all
-    uint64_t lines;             // that were made, in all
+    uint64_t lines, told;       // that were made, in all; of these for who wants one each second
+    uint64_t questions;         // for a line
     uint64_t longest_tick_ns;
     uint64_t cpu_ns; // of a core, without what the machine gave to others meanwhile
 };
