@@ -83,11 +83,10 @@ class Browser:
         self.process.wait()
         os.close(self.to)
         os.close(self.frm)
-        for _ in range(50):  # its helpers are on their way out
-            shutil.rmtree(self.profile, ignore_errors=True)
-            if not os.path.exists(self.profile):
-                break
-            time.sleep(0.05)
+        end = time.monotonic() + 60 * SLOW
+        while os.path.exists(self.profile) and time.monotonic() < end:
+            shutil.rmtree(self.profile, ignore_errors=True)  # its children are on their way out
+            time.sleep(0.02)
 
     # ---- the protocol ---------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 30 * SLOW
+        end = time.monotonic() + 60 * SLOW
         while time.monotonic() < end:
             answer = self.receive(1)
             if answer is None:
@@ -153,7 +152,7 @@ class Browser:
             " return e && e.getClientRects().length ? e.textContent.trim() : ''; })()"
         )
 
-    def until(self, expression, what, seconds=15):
+    def until(self, expression, what, seconds=60):
         """Waits until the expression is true; returns its value."""
         end = time.monotonic() + seconds * SLOW
         while True:
@@ -173,14 +172,11 @@ class Browser:
             " const x = r.x + r.width / 2, y = r.y + r.height / 2;"
             " return e.contains(document.elementFromPoint(x, y)) ? [x, y] : null; })()"
         )
-        at, before = self.value(where), None
-        for _ in range(100):
-            if at and at == before:
-                break
+        at, before, end = self.value(where), None, time.monotonic() + 60 * SLOW
+        while not at or at != before:
+            assert time.monotonic() < end, f"{selector} can not be clicked: {self.problems()}"
             time.sleep(0.1)
             at, before = self.value(where), at
-        else:
-            raise AssertionError(f"{selector} can not be clicked: {self.problems()}")
         for kind in ("mousePressed", "mouseReleased"):
             self.call(
                 "Input.dispatchMouseEvent",

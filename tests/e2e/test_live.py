@@ -302,4 +302,5 @@ def test_looking_costs_next_to_nothing(box, followed):
     assert trained <= batches <= trained + evaluated + 4 * looks, said.group(0)
     # The follower's first line is an answer; the last one may be on its way when it leaves. Whoever
     # lists jobs on this machine asks, too.
-    assert max(seen - 1, 0) <= told <= seen + bool(seen) and made <= questions, (said.group(0), seen)
+    assert max(seen - 1, 0) <= told <= seen + bool(seen), (said.group(0), seen)
+    assert made <= questions, said.group(0)

@@ -227,7 +227,7 @@ def test_a_sleeping_standby_trainer_wakes_for_nothing(box):
     running.interrupt()
     assert running.wait().rc == 130
     follower.wait()
-    first, *_, last = lines = asleep()
+    first, *_, last = asleep()
     assert last["totals"]["switches"] == standby(last)["batches"] == 0, last["totals"]
     epochs = last["totals"]["epochs"] - first["totals"]["epochs"] + 1
     waits = (last["seconds"] - first["seconds"]) / STANDBY_WAIT_S + 1
