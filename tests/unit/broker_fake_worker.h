@@ -19,8 +19,8 @@
  *   small               (sampler) says that blocks are huge
  *
  * A test holds and moves them by the stage that it shares with them (FAKE_STAGE): trainers take no
- * batch of an epoch that it has not opened, nobody says Hello before it lets them, and they tell the
- * time by its clock.
+ * batch of an epoch that it has not opened, nobody says Hello before it lets them, and they tell
+ * the time by its clock.
  *
  * Parameters are one number, the version, in every element, after the initial value 0. In epoch e
  * validation finds accuracy 0.8 when e is 1, else 0.3; a test finds as many right as the tested
