@@ -480,8 +480,10 @@ void sl_process_poll(struct sl_process *p)
     look_for_end(p); // before what it said last is read
     receive(p);
     uint64_t now = sl_now_ns();
-    if (!p->dead && p->kill_at_ns && now >= p->kill_at_ns)
+    if (!p->dead && p->kill_at_ns && now >= p->kill_at_ns) {
+        sl_log_warn("job %s: it has not stopped in time: its broker is killed", p->entry->id);
         sl_process_kill(p);
+    }
     if (!p->dead && p->last_word && now - p->last_word_ns > LEAVE_MS * 1000000ull)
         sl_launch_kill(&p->launch);
     if (p->dead && (p->last_word || now - p->dead_ns > LAST_WORD_MS * 1000000ull))

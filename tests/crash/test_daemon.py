@@ -1,13 +1,13 @@
 """The daemon dies at any moment: what it has answered holds, and the next one goes on."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
-import time
 
-from harness import CORES, SLOW, Daemon, Skip, cases, read_json, small_job, timeout
+from harness import CORES, Daemon, Skip, cases, gone, read_json, small_job, text_of, timeout
 
 FAILPOINTS = {"daemon_submitted", "daemon_started", "daemon_finished"}
 # Some seconds, whatever trains, with checkpoints all along.
@@ -118,16 +118,22 @@ def test_an_end_that_nobody_was_told_of(box):
 def test_killed_again_and_again_a_job_gives_the_same(box):
     """Elastic determinism reaches over daemons, too."""
     want = undisturbed(box, **LONG)
-    daemon = Daemon(box)
+    daemon = Daemon(box, env={"SLUICE_FAILPOINT": "trainer_claimed:45:stop"})
     submit(daemon, "one", resume="auto", **LONG)
     submit(daemon, "next")
-    for pause in (0.9, 0.3, 1.7, 0.0):
-        time.sleep(pause * SLOW)
+    for moment in (12, 85, None, None):
+        stopped = "SLUICE_FAILPOINT" in daemon.env and box.until_stopped(daemon.running, "trainer")
         daemon.kill()
+        daemon.env["SLUICE_FAILPOINT"] = f"trainer_claimed:{moment}:stop"
+        if moment is None:
+            del daemon.env["SLUICE_FAILPOINT"]
         daemon.start()
+        if stopped:
+            with contextlib.suppress(ProcessLookupError):  # its broker has ended it already
+                gone(stopped)
     daemon.do("wait", "one", "next", seconds=90).ok()
     jobs = daemon.jobs()
-    assert jobs["one"]["resumed"] >= 1, jobs["one"]
+    assert jobs["one"]["resumed"] >= 3, jobs["one"]
     assert jobs["next"]["started"] >= jobs["one"]["ended"], "it was overtaken"
     assert digest(box, "one") == want
     daemon.stop().ok()
@@ -201,8 +207,8 @@ def test_a_broker_that_is_killed_fails_its_job_alone(box):
     submit(daemon, "two")
     daemon.until_state("one", "running")
     trace = daemon.background("trace", "one", "--seconds", "30", "-o", box.path("trace.json"))
-    daemon.until(lambda: len(box.processes()) and daemon.state("one") == "running", "a trace")
-    time.sleep(0.3 * SLOW)
+    told = box.path("runs/one/log/broker.log")
+    daemon.until(lambda: "trace: a client asks" in text_of(told), "a trace")
     os.kill(daemon.jobs()["one"]["pid"], signal.SIGKILL)
     daemon.until_state("one", "failed")
     job = daemon.jobs()["one"]
@@ -243,12 +249,12 @@ def test_a_second_signal_kills(box):
     daemon.until_state("one", "running")
     os.kill(daemon.jobs()["one"]["pid"], signal.SIGSTOP)  # it will not stop by itself
     daemon.running.process.terminate()
-    time.sleep(0.3 * SLOW)
+    daemon.until(lambda: "SIGTERM: stopping" in daemon.running.output()[1], "first signal's word")
     assert not daemon.running.finished(), "it waits for its jobs"
-    begin = time.monotonic()
     daemon.running.process.terminate()
-    daemon.running.wait(20).ok()
-    assert time.monotonic() - begin < 3 * SLOW
+    daemon.running.wait().ok()
+    said = daemon.running.output()[1]
+    assert "SIGTERM again: killing jobs" in said and "has not stopped in time" not in said, said
     box.until_gone()
     daemon.start()
     assert daemon.jobs()["one"]["state"] == "interrupted"
