@@ -169,12 +169,12 @@ def typed(box, command, setup, keys, wanted):
             said += os.read(fd, 4096)
 
     try:
-        read_until("ready> ", 20)
+        read_until("ready> ", 60)
         os.write(fd, setup.encode() + b"; echo set''up\n")
-        read_until("setup\r\n", 20)
+        read_until("setup\r\n", 60)
         said = b""
         os.write(fd, keys.encode())
-        read_until(wanted, 20)
+        read_until(wanted, 60)
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)

@@ -3,13 +3,13 @@
 SLUICE_SIMT_HOLD holds the emulated driver as long as a file is there.
 """
 
+import contextlib
 import os
 import signal
 import socket
 import threading
-import time
 
-from harness import BIN, CORES, SLOW, Daemon, Skip, cases, not_under, read_json, small_job, timeout
+from harness import BIN, CORES, Daemon, Skip, cases, gone, not_under, read_json, small_job, timeout
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -63,17 +63,17 @@ class Held:
 
     def children(self):
         """Those that are asked for GPUs."""
-        lines = self.box.processes("trainer").values()
-        return sum("--devices" in line.split("\0") for line in lines)
+        lines = self.box.processes("trainer").items()
+        return [pid for pid, line in lines if "--devices" in line.split("\0")]
 
 
 class Pings:
-    """What a service manager hears, and the longest time between two signs of life."""
+    """What a service manager hears."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(path)
-        self.path, self.said, self.times = path, [], []
+        self.path, self.said = path, []
         self.thread = threading.Thread(target=self.listen, daemon=True)
         self.thread.start()
 
@@ -83,11 +83,10 @@ class Pings:
             if said == "end":
                 return
             self.said.append(said)
-            if "WATCHDOG=1" in said:
-                self.times.append(time.monotonic())
 
-    def longest_gap(self):
-        return max(b - a for a, b in zip(self.times, self.times[1:]))
+    def alive(self):
+        """Signs of life so far."""
+        return sum("WATCHDOG=1" in said for said in self.said)
 
     def end(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
@@ -108,17 +107,18 @@ def test_slow_gpus_hold_up_only_who_needs_them(box):
     daemon.until_state("cpu", "running")
     waiting = [held.submit("gpu", [CPU, GPU]), held.submit("auto", "auto", "--detach")]
     held.until_waiting(2)
-    begin, slowest, epochs = time.monotonic(), 0, set()
-    while time.monotonic() - begin < 4:
-        for command in (("ps", "-o", "json"), ("stats", "cpu", "-o", "json")):
-            answer = daemon.do(*command).ok()
-            slowest = max(slowest, answer.seconds)
-        epochs.add(answer.json()["done"])
+    alive, epochs = pings.alive(), set()
+
+    def goes_on():
+        """All of it is answered though the GPUs never do: who waited for them would hang."""
+        daemon.do("ps", "-o", "json").ok()
+        epochs.add(daemon.do("stats", "cpu", "-o", "json").ok().json()["done"])
         daemon.do("pause", "cpu").ok()
         daemon.do("resume", "cpu").ok()
-    assert len(epochs) > 1, f"the job on cores has stood still: {epochs}"
-    assert slowest < 2 * SLOW, f"an answer took {slowest:.1f} s"
-    assert held.children() == 1 and held.waiting() == 2
+        return len(epochs) > 1 and pings.alive() >= alive + 3
+
+    daemon.until(goes_on, "progress of the job on cores, or sign of life", 60)
+    assert len(held.children()) == 1 and held.waiting() == 2
     assert not any(command.finished() for command in waiting)
     assert "asks for its GPUs" in waiting[0].output()[1]
     another = held.submit("cores", [CPU, CPU], "--detach").wait(10)
@@ -133,7 +133,6 @@ def test_slow_gpus_hold_up_only_who_needs_them(box):
     daemon.stop().ok()
     pings.end()
     assert any("asking for the GPUs" in said for said in pings.said), pings.said
-    assert len(pings.times) > 4 and pings.longest_gap() < 2 * SLOW, pings.longest_gap()
 
 
 @not_under("address", SANITIZED)
@@ -168,10 +167,9 @@ def test_a_daemon_that_ends_meanwhile_leaves_no_job_behind(box, name):
         assert result.rc == 2 and "the daemon is stopping, and has not taken" in result.err, result
     else:
         assert result.rc == 1 and "may have been taken" in result.err, result
-    end = time.monotonic() + 5 * SLOW
-    while held.children() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert held.children() == 0
+    for pid in held.children():
+        with contextlib.suppress(ProcessLookupError):
+            gone(pid)
     held.let_go()
     daemon.start()
     assert daemon.jobs() == {}
@@ -186,7 +184,9 @@ def test_a_driver_that_hangs_is_said_to(box):
     assert result.rc == 2 and "did not answer within 2 s" in result.err, result
     assert "may have been taken" not in result.err, result
     again = held.submit("two", [CPU, GPU], "--detach").wait(20)
-    assert again.rc == 2 and again.seconds < 2 * SLOW, "the answer holds for a while"
+    assert again.rc == 2, again
+    asked = held.daemon.running.output()[1].count("GPUs: found none")
+    assert asked == 1, "the answer holds for a while"
     # On cores, as the daemon has found out.
     held.submit("auto", "auto", "--detach").wait(20).ok()
     held.daemon.do("wait", "auto", seconds=40).ok()

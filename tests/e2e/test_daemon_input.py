@@ -7,7 +7,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 
 import harness
 from harness import BIN, CORES, SLOW, Skip, cases, not_under, read_json, small_job, timeout
@@ -267,12 +266,14 @@ def test_a_client_that_stops_reading(box):
     daemon.do("wait", "one").ok()
     report = read_json(box.path("runs/one/report.json"))
     assert report["status"] == "done", report["status"]
-    begin = time.monotonic()
     daemon.do("ps").ok()
-    assert time.monotonic() - begin < 2 * SLOW
     stuck.process.send_signal(signal.SIGCONT)
     assert stuck.wait(20).rc == 0
     daemon.end()
+
+
+def batches(daemon):
+    return daemon.do("stats", "one", "-o", "json").ok().json()["totals"]["batches"]
 
 
 @timeout(120)
@@ -290,19 +291,17 @@ def test_two_hundred_clients_and_a_flood(box):
         try:
             flood.send_multipart(frames, flags=zmq.DONTWAIT)
         except zmq.Again:
-            time.sleep(0.001)
+            flood.poll(60000 * SLOW, zmq.POLLOUT)
     daemon.do("ps").ok()
     heard = 0
     for client in clients:
-        heard += bool(client.poll(5000 * SLOW))
+        heard += bool(client.poll(60000 * SLOW))
     assert heard == 200, f"{heard} of 200 clients heard anything"
     for client in (*clients, flood):
         client.close()
     context.term()
-    before = daemon.do("stats", "one", "-o", "json").ok().json()["totals"]["batches"]
-    time.sleep(1)
-    after = daemon.do("stats", "one", "-o", "json").ok().json()["totals"]["batches"]
-    assert after > before, (before, after)
+    before = batches(daemon)
+    daemon.running.until(lambda: batches(daemon) > before, "batch after the flood")
     daemon.do("stop", "one").ok()
     daemon.end()
     assert "refused" in daemon.running.output()[1], "the log says nothing of the flood"
@@ -315,7 +314,7 @@ def test_a_message_that_is_too_large(box):
     client.send(envelope(LIST, content=b"\0" * (20 << 20)))
     other = dealer(context, daemon.endpoint())
     other.send(envelope(LIST))
-    assert other.poll(5000 * SLOW), "no answer to who behaves"
+    assert other.poll(60000 * SLOW), "no answer to who behaves"
     client.close()
     other.close()
     context.term()
@@ -344,11 +343,9 @@ def test_a_broker_that_is_killed_takes_only_its_job_with_it(box):
 @timeout(90)
 def test_a_daemon_that_is_stopped_interrupts_and_goes_on(box):
     """SIGTERM: jobs leave a checkpoint; the next daemon goes on with those that ask for it."""
-    daemon = Daemon(box)
-    job = {"throttle": {"train": 0.05}, "epochs": 6, "resume": "auto"}
-    daemon.submit("one", **job).ok()
-    daemon.until_state("one", "running")
-    time.sleep(1)
+    daemon = Daemon(box, env={"SLUICE_FAILPOINT": "trainer_claimed:20:stop"})
+    daemon.submit("one", epochs=6, resume="auto").ok()
+    box.until_stopped(daemon.running, "trainer")  # in the middle of its second epoch
     daemon.end()
     box.until_gone()
     daemon = Daemon(box)
@@ -390,7 +387,7 @@ def test_readiness_and_watchdog(box):
     path = box.path("notify")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(path)
-    listener.settimeout(10 * SLOW)
+    listener.settimeout(60 * SLOW)
     env = {
         "SLUICE_RUNTIME_DIR": box.path("rt"),
         "NOTIFY_SOCKET": path,
@@ -398,18 +395,13 @@ def test_readiness_and_watchdog(box):
     }
     running = box.start(program="sluice-broker", env=env)
     said = ""
-    begin = time.monotonic()
-    while said.count("WATCHDOG=1") < 3 and time.monotonic() - begin < 20 * SLOW:
+    while said.count("WATCHDOG=1") < 3:
         said += listener.recv(4096).decode() + "\n"
     assert "READY=1" in said and said.count("WATCHDOG=1") >= 3, said
     running.process.send_signal(signal.SIGTERM)
     running.wait(20).ok()
-    listener.settimeout(1)
-    try:
-        while "STOPPING=1" not in said:
-            said += listener.recv(4096).decode() + "\n"
-    except TimeoutError:
-        pass
+    while "STOPPING=1" not in said:  # it has been sent: it ends with the daemon
+        said += listener.recv(4096).decode() + "\n"
     listener.close()
     os.unlink(path)
     assert "STOPPING=1" in said, said
@@ -421,11 +413,11 @@ def test_frames_of_the_envelope(box):
     context = zmq.Context()
     client = dealer(context, daemon.endpoint())
     client.send(envelope(LIST))
-    assert client.poll(5000 * SLOW)
+    assert client.poll(60000 * SLOW)
     answer = client.recv()
     assert answer.startswith(field(1, PROTOCOL)) and b"sluice.jobs/1" in answer, answer[:200]
     client.send(envelope(LIST, protocol=1))
-    assert client.poll(5000 * SLOW), "a message of another protocol version is answered"
+    assert client.poll(60000 * SLOW), "a message of another protocol version is answered"
     assert varint(REFUSED << 3 | 2) in client.recv()
     client.close()
     context.term()

@@ -70,7 +70,7 @@ def get_json(port, path):
     return json.loads(text)
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=60):
     end = time.monotonic() + seconds * SLOW
     while not (value := condition()):
         assert time.monotonic() < end, f"no {what}"
@@ -375,9 +375,9 @@ def test_the_end_is_the_last_event(box):
     found = []
     thread = threading.Thread(target=lambda: found.extend(events(port, 10000)))
     thread.start()
-    time.sleep(1)
+    until(lambda: "\nsluice_http_streams 1\n" in ask(port, "/metrics")[2], "stream")
     finish(run)
-    thread.join(10 * SLOW)
+    thread.join(60 * SLOW)
     ends = [data for kind, data in found if kind == "finished"]
     assert len(ends) == 1 and ends[0]["finished"]["exit_status"] == 130, found[-3:]
 
@@ -388,16 +388,15 @@ def test_the_end_is_the_last_event(box):
 @timeout(120)
 def test_200_clients_at_once(box):
     run, port = start(box)
-    failed, times = [], []
+    failed, done = [], []
 
     def client(i):
         try:
-            begin = time.monotonic()
             for path in ("/", "/page.js", "/api/jobs", "/api/jobs/0", "/metrics"):
                 status = ask(port, path)[0]
                 if status != 200:
                     failed.append((i, path, status))
-            times.append(time.monotonic() - begin)
+            done.append(i)
         except OSError as error:
             failed.append((i, error))
 
@@ -406,8 +405,8 @@ def test_200_clients_at_once(box):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failed, failed[:5]
-    assert max(times) < 20 * SLOW, max(times)
+    assert not failed and len(done) == 200, failed[:5]
+    until(lambda: "\nsluice_http_open_requests 1\n" in ask(port, "/metrics")[2], "end of them all")
     finish(run)
 
 
@@ -431,29 +430,29 @@ def test_hanging_clients_do_not_stop_the_job_or_the_page(box):
         s.close()
 
 
+def read_to_the_end(s):
+    """All that the server says until it closes, which it has to."""
+    said = b""
+    try:
+        while part := s.recv(4096):
+            said += part
+    except ConnectionResetError:
+        pass  # it closed with something unread
+    return said
+
+
 @timeout(60)
 def test_floods_are_refused(box):
     run, port = start(box, "--http-token", write_token(box))
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW) as s:
         head = f"POST /api/jobs/0/scale HTTP/1.1\r\nHost: localhost:{port}\r\n"
         head += f"Authorization: Bearer {TOKEN}\r\nContent-Length: 10485760\r\n\r\n"
-        s.sendall(head.encode())
-        sent = 0
-        try:
-            while sent < 10485760:  # it may read some, or close while we send
-                sent += s.send(b"x" * 65536)
-        except OSError:
-            pass
-        s.settimeout(5)
-        try:
-            answer = s.recv(4096)
-        except ConnectionError:
-            answer = b""  # closed with what we sent unread
-        assert not answer or answer.startswith(b"HTTP/1.1 413"), answer[:200]
-        assert sent < 10485760, "all of 10 MiB were taken"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall(head.encode())  # and none of the body: its length is enough
+        answer = read_to_the_end(s)
+        assert answer.startswith(b"HTTP/1.1 413"), answer[:200]
+    with socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW) as s:
         s.sendall(b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answer = s.recv(4096)
+        answer = read_to_the_end(s)  # lost on its way where it closed with something unread
         assert not answer or re.match(rb"HTTP/1.1 4(14|31)", answer), answer[:100]
     assert ask(port, "/metrics")[0] == 200
     finish(run)
