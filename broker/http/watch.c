@@ -14,8 +14,9 @@
 #include "common/base/log.h"
 
 enum {
-    SILENCE_S = 10,    // subscribe again after so long without a message
-    LAST_WAIT_MS = 30, // for the last messages at the end
+    SILENCE_S = 10,      // subscribe again after so long without a message
+    LAST_WAIT_MS = 30,   // for the next of the last messages at the end
+    LAST_WORD_MS = 2000, // for a job's broker to say how the job ended
 };
 
 // An errand's place. `waiters` is guarded by the lock; a place without waiters is free, and only
@@ -260,6 +261,7 @@ static void take_finished(struct sl_watch *w, const char *key, const Sl__Control
     struct sl_text text = {0};
     const struct sl_store_job *job = w->daemon ? NULL : sl_store_find(&w->store, key);
     sl_store_end(&w->store, key);
+    w->finished = true;
     if (job) // nobody else tells: a daemon has JobState for it
         sl_store_set_state(&w->store, job->key, job->name, state_of_exit(m->exit_status));
     forget_kept(w);
@@ -315,6 +317,16 @@ static int drain(struct sl_watch *w, int wait_ms)
     return n;
 }
 
+// The broker of one job says last how the job ended, so that is waited for where it has been heard at
+// all. A daemon has no last word: what comes is taken.
+static void drain_last(struct sl_watch *w, bool heard)
+{
+    uint64_t until = sl_now_ns() + LAST_WORD_MS * 1000000ull;
+    do
+        drain(w, LAST_WAIT_MS);
+    while (heard && !w->daemon && !w->finished && sl_now_ns() < until);
+}
+
 static void ping(struct sl_watch *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -344,17 +356,20 @@ static void *watch_main(void *arg)
 {
     struct sl_watch *w = arg;
     uint64_t heard = 0, pinged = sl_now_ns(), ticked = 0;
+    bool has_heard = false; // anything, ever
     for (;;) {
         pthread_mutex_lock(&w->lock);
         bool stopping = w->stopping;
         pthread_mutex_unlock(&w->lock);
         if (stopping) {
-            drain(w, LAST_WAIT_MS);
+            drain_last(w, has_heard);
             return NULL;
         }
         uint64_t now = sl_now_ns();
-        if (drain(w, 0))
+        if (drain(w, 0)) {
             heard = now;
+            has_heard = true;
+        }
         if (!heard || now - heard > SILENCE_S * 1000000000ull) {
             subscribe(w); // its failure is a full queue: the next one will do
             if (w->daemon)

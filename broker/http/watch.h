@@ -58,8 +58,8 @@ struct sl_watch {
 
     // private
     pthread_t thread;
-    bool started;
-    int wake_fd; // eventfd
+    bool started, finished; // finished: a job has said how it ended
+    int wake_fd;            // eventfd
     struct sl_bus *bus;
     struct sl_watch_errand *errands; // (SL_WATCH_ERRANDS)
     struct sl_watch_kept *kept;      // (SL_WATCH_KEPT), of a moment ago
