@@ -1,6 +1,6 @@
 """What can not run: exit status 2, one message that names the culprit, nothing started or left.
 
-What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row for each mistake."""
+What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Models and weights that can not be of their data set: one message, key, found and wanted.
 
-What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row for each mistake."""
+What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 
 import os
 

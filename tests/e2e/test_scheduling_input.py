@@ -1,6 +1,6 @@
 """Schedules, weights and memory that can not be: status 2, one message, nothing left.
 
-What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row for each mistake."""
+What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 
 import os
 import re
