@@ -106,16 +106,6 @@ static int find_seeds(const struct sl_sampler *s, struct task *t)
 
 // --- memory --------------------------------------------------------------------------------------
 
-// Trainers wait for a batch that nobody samples, and it is older than this one.
-static bool older_is_pending(const struct sl_sampler *s, const struct sl_lease *lease)
-{
-    struct sl_ledger_ahead ahead;
-    sl_ledger_look_ahead(s->arena, &ahead);
-    if (ahead.seq != lease->seq)
-        return ahead.seq != 0 && ahead.seq < lease->seq && ahead.unsampled > 0;
-    return atomic_load(&lease->phase->n_cells) - ahead.unsampled < lease->cell;
-}
-
 /*
  * SL_EABORTED when the job stops first. SL_EAGAIN when this batch should be given up for an older
  * one that came back (its sampler was stopped, or died): memory may be full of batches that are
@@ -131,7 +121,7 @@ static int wait_for_payload(struct sl_sampler *s, const struct sl_lease *lease, 
     while (rc == SL_ETIMEDOUT) {
         if (stopping(s))
             rc = SL_EABORTED;
-        else if (older_is_pending(s, lease))
+        else if (sl_ledger_older_is_pending(s->arena, lease))
             rc = SL_EAGAIN;
         else
             rc = sl_extent_alloc(s->arena, lease, bytes, SL_ARENA_WAIT_MS, out);

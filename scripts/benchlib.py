@@ -53,7 +53,7 @@ def ledger_ns():
     """Nanoseconds of queue and control a batch: one sampler, one trainer, nothing to compute."""
     text = run(
         os.path.join(BIN, "tests", "stress", "ledger"),
-        *f"--batches {20000 if QUICK else 200000} --samplers 1 --trainers 1 --kill-us 0".split(),
+        *f"--batches {20000 if QUICK else 200000} --samplers 1 --trainers 1 --kill-every 0".split(),
     )
     match = re.search(r"\((\d+) ns a batch\)", text or "")
     return float(match[1]) if match else None

@@ -572,6 +572,15 @@ void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out)
     }
 }
 
+bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease)
+{
+    struct sl_ledger_ahead ahead;
+    sl_ledger_look_ahead(a, &ahead);
+    if (ahead.seq != lease->seq)
+        return ahead.seq != 0 && ahead.seq < lease->seq && ahead.unsampled > 0;
+    return atomic_load(&lease->phase->n_cells) - ahead.unsampled < lease->cell;
+}
+
 // --- completions ---
 
 // Whether the batch is drawn to be counted alone. The phase is the lease's while the lease holds.

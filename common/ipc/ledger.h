@@ -279,6 +279,10 @@ struct sl_ledger_ahead {
 };
 void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out);
 
+// Whether trainers wait for a batch that nobody samples, older than the lease's: a sampler that waits
+// for memory returns its lease then, since memory may be full of batches that are trained after it.
+bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease);
+
 struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
 struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 // What is to be remembered of a cell that is done.

@@ -37,6 +37,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/group.h"
+#include "tests/stress/mortal.h"
 
 enum {
     TRAINERS_MAX = 8,
@@ -53,8 +54,9 @@ enum {
 struct options {
     uint64_t batches;
     uint32_t samplers, trainers, per_update;
-    uint32_t chunks;                       // of payload memory, 0 = what a job takes at least
-    uint32_t kill_every_us, turn_every_us; // mean times between, 0 = never
+    uint32_t chunks;        // of payload memory, 0 = what a job takes at least
+    uint32_t kill_every;    // mean claims of a worker's life, 0 = nobody dies
+    uint32_t turn_every_us; // mean time between, 0 = never
     bool threads;
     uint64_t seed;
 };
@@ -64,7 +66,7 @@ static struct options opt = {.batches = 100000,
                              .trainers = 3,
                              .per_update = 5,
                              .chunks = 64,
-                             .kill_every_us = 5000,
+                             .kill_every = 300,
                              .turn_every_us = 20000,
                              .seed = 1};
 
@@ -116,6 +118,7 @@ static void *sampler_body(void *arg)
 {
     struct worker *w = arg;
     struct sl_arena *a = w->arena;
+    struct mortal life = mortal_born(w->id, opt.kill_every, mix(opt.seed + w->id));
     for (;;) {
         struct sl_lease lease;
         struct sl_extent extent;
@@ -124,9 +127,15 @@ static void *sampler_body(void *arg)
             return NULL;
         if (rc < 0)
             continue;
+        mortal_claims(&life);
         uint64_t bytes = (1 + mix(lease.tag) % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
-        while ((rc = sl_extent_alloc(a, &lease, bytes, 10, &extent)) == SL_ETIMEDOUT)
-            ;
+        do
+            rc = sl_extent_alloc(a, &lease, bytes, 10, &extent);
+        while (rc == SL_ETIMEDOUT && !sl_ledger_older_is_pending(a, &lease));
+        if (rc == SL_ETIMEDOUT) {
+            sl_ledger_return(a, &lease);
+            continue;
+        }
         if (rc < 0)
             return NULL;
         lease.entry->payload_offset = extent.offset;
@@ -305,6 +314,9 @@ static void *trainer_body(void *arg)
 {
     const struct worker *w = arg;
     struct trainer t = {.a = w->arena, .id = w->id, .device = w->device};
+    struct mortal life = mortal_born(w->id, opt.kill_every, mix(opt.seed + w->id));
+    if (atomic_load(&shared->next_comm) > COMMS - 1000)
+        life.left = 0;
     atomic_store(&shared->ready[t.device], t.id);
     for (;;) {
         uint32_t seen = sl_event_read(&t.a->h->update);
@@ -316,6 +328,7 @@ static void *trainer_body(void *arg)
         if (t.n_leases < LEASES &&
             sl_ledger_claim_train(t.a, t.id, idle ? 1 : 0, &t.lease[t.n_leases]) == SL_OK) {
             t.n_leases++;
+            mortal_claims(&life);
             continue;
         }
         if (t.n_leases == LEASES && make_room(&t))
@@ -385,10 +398,13 @@ static void bury(struct broker *b, struct worker *w)
 static void reap(struct broker *b)
 {
     pid_t pid;
-    while (!opt.threads && (pid = waitpid(-1, NULL, WNOHANG)) > 0)
+    int status;
+    while (!opt.threads && (pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (uint32_t i = 0; i < b->n_workers; i++)
-            if (b->workers[i].pid == pid)
+            if (b->workers[i].pid == pid) {
+                b->kills += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
                 bury(b, &b->workers[i]);
+            }
 }
 
 // Those who have come become members.
@@ -418,7 +434,7 @@ static void reference(uint64_t epochs, float *params)
 // Opens phases, kills and turns until all is trained. False: stuck.
 static bool preside(struct broker *b, uint64_t epochs)
 {
-    uint64_t began = sl_now_ns(), next_kill = began, next_turn = began, seq = 0;
+    uint64_t began = sl_now_ns(), next_turn = began, seq = 0;
     uint64_t random = opt.seed, updates = sl_div_up(CELLS, opt.per_update);
     while (!sl_ledger_phase_complete(b->a, epochs)) {
         struct sl_phase_spec p = {.kind = SL_PHASE_TRAIN,
@@ -429,13 +445,6 @@ static bool preside(struct broker *b, uint64_t epochs)
         if (seq < epochs && sl_ledger_open_phase(b->a, &p, &seq) == SL_OK)
             continue;
         uint64_t now = sl_now_ns();
-        if (opt.kill_every_us && now >= next_kill) {
-            random = mix(random + 1);
-            if (b->next_id < 60000 && atomic_load(&shared->next_comm) < COMMS - 1000 &&
-                kill(b->workers[random % b->n_workers].pid, SIGKILL) == 0)
-                b->kills++;
-            next_kill = now + (random >> 20) % (2000ull * opt.kill_every_us);
-        }
         if (opt.turn_every_us && now >= next_turn) {
             random = mix(random + 1);
             b->turn += atomic_load(&shared->next_comm) < COMMS - 1000;
@@ -456,7 +465,7 @@ static bool preside(struct broker *b, uint64_t epochs)
 static int parse(int argc, char **argv)
 {
     static const struct option longs[] = {{"batches", 1, 0, 'b'},  {"samplers", 1, 0, 's'},
-                                          {"trainers", 1, 0, 't'}, {"kill-us", 1, 0, 'k'},
+                                          {"trainers", 1, 0, 't'}, {"kill-every", 1, 0, 'k'},
                                           {"turn-us", 1, 0, 'r'},  {"per-update", 1, 0, 'u'},
                                           {"seed", 1, 0, 'S'},     {"threads", 0, 0, 'T'},
                                           {"chunks", 1, 0, 'c'},   {0}};
@@ -466,7 +475,7 @@ static int parse(int argc, char **argv)
         case 'b': opt.batches = strtoull(optarg, NULL, 10); break;
         case 's': opt.samplers = (uint32_t)atoi(optarg); break;
         case 't': opt.trainers = (uint32_t)atoi(optarg); break;
-        case 'k': opt.kill_every_us = (uint32_t)atoi(optarg); break;
+        case 'k': opt.kill_every = (uint32_t)atoi(optarg); break;
         case 'r': opt.turn_every_us = (uint32_t)atoi(optarg); break;
         case 'u': opt.per_update = (uint32_t)atoi(optarg); break;
         case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
@@ -474,13 +483,13 @@ static int parse(int argc, char **argv)
         case 'T': opt.threads = true; break;
         default:
             fprintf(stderr, "usage: group [--batches N] [--samplers N] [--trainers N<=8] "
-                            "[--per-update N<=16] [--kill-us N] [--turn-us N] [--threads] "
+                            "[--per-update N<=16] [--kill-every N] [--turn-us N] [--threads] "
                             "[--seed N] [--chunks N]\n");
             return -1;
         }
     }
     if (opt.threads)
-        opt.kill_every_us = 0;
+        opt.kill_every = 0;
     // As broker/capacity.c: what all hold at once, and one more.
     uint32_t least = BLOCK_CHUNKS_MAX * (LEASES * opt.trainers + opt.samplers + 1);
     opt.chunks = SL_MAX(opt.chunks, least);
@@ -489,15 +498,14 @@ static int parse(int argc, char **argv)
     return fits ? 0 : -1;
 }
 
-static uint64_t payload_left(struct sl_arena *a)
+static uint64_t payload_left(struct broker *b, uint64_t began)
 {
     struct sl_ledger_depth depth;
-    for (int i = 0; i < 50; i++) { // a sampler may be on its way to nothing
-        sl_ledger_depth(a, &depth);
-        if (depth.payload_bytes == 0)
-            break;
-        usleep(10000);
-    }
+    do { // a sampler may be on its way to nothing
+        reap(b);
+        usleep(1000);
+        sl_ledger_depth(b->a, &depth);
+    } while (depth.payload_bytes && sl_now_ns() - began < (uint64_t)TIMEOUT_S * 1000000000);
     return depth.payload_bytes;
 }
 
@@ -507,13 +515,16 @@ static int judge(const struct broker *b, uint64_t epochs, bool ended, uint64_t l
     reference(epochs, want);
     bool equal = memcmp(want, sl_board_params(b->a, sl_board_version(b->a)), sizeof want) == 0;
     uint64_t damaged = atomic_load(&shared->payloads);
-    bool ok = ended && equal && damaged == 0 && left == 0 &&
+    uint64_t least = mortal_least(epochs * CELLS, b->n_workers, opt.kill_every);
+    bool ok = b->kills >= least && ended && equal && damaged == 0 && left == 0 &&
               sl_board_version(b->a) == epochs * sl_div_up(CELLS, opt.per_update);
-    printf("group: %llu kills, %llu resampled, %llu retrained, %llu finished for the dead, "
+    printf("group: %llu kills (%llu at least), %llu resampled, %llu retrained, %llu finished for "
+           "the dead, "
            "%llu groups, %llu sums too late\n",
-           (unsigned long long)b->kills, (unsigned long long)b->resampled,
-           (unsigned long long)b->retrained, (unsigned long long)b->finished,
-           (unsigned long long)b->groups, (unsigned long long)atomic_load(&shared->stale_sums));
+           (unsigned long long)b->kills, (unsigned long long)least,
+           (unsigned long long)b->resampled, (unsigned long long)b->retrained,
+           (unsigned long long)b->finished, (unsigned long long)b->groups,
+           (unsigned long long)atomic_load(&shared->stale_sums));
     printf("group: parameters %s, %llu damaged payloads, %llu bytes leaked: %s\n",
            equal ? "equal" : "DIFFER", (unsigned long long)damaged, (unsigned long long)left,
            ok ? "ok" : "FAILED");
@@ -554,7 +565,7 @@ int main(int argc, char **argv)
     printf("group: %llu batches in %.2f s, %u samplers, %u trainers, %s\n",
            (unsigned long long)(epochs * CELLS), (double)(sl_now_ns() - began) * 1e-9, opt.samplers,
            opt.trainers, opt.threads ? "threads" : "processes");
-    uint64_t left = payload_left(&arena);
+    uint64_t left = payload_left(&b, began);
     sl_arena_abort(&arena, SL_ABORT_STOP);
     for (uint32_t i = 0; i < b.n_workers; i++) {
         if (opt.threads)

@@ -2,8 +2,8 @@
  * ledger.c - the ledger, the payload memory and the board under load, while workers are killed.
  *
  * Several sampler and trainer processes push batches through a small arena; the parent plays the
- * broker: it opens phases, kills random workers with SIGKILL at random moments, reclaims what they
- * held and starts others. What must hold at the end:
+ * broker: it opens phases, reclaims what workers held that died of SIGKILL at a random moment
+ * (mortal.h), and starts others. What must hold at the end:
  *
  *   - the parameters equal, bit for bit, those of a plain sequential loop over all batches. Every
  *     gradient depends on the batch and on the parameters it was computed on, so one batch lost,
@@ -43,6 +43,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/seat.h"
+#include "tests/stress/mortal.h"
 
 enum {
     WORKERS_MAX = 32,
@@ -59,7 +60,7 @@ enum {
 struct options {
     uint64_t batches;
     uint32_t samplers, trainers, per_update;
-    uint32_t kill_every_us; // mean time between kills, 0 = none
+    uint32_t kill_every; // mean claims of a worker's life, 0 = nobody dies
     uint32_t staleness;
     bool async, standby, threads;
     uint64_t seed;
@@ -77,7 +78,7 @@ static struct options opt = {.batches = 200000,
                              .samplers = 3,
                              .trainers = 3,
                              .per_update = 4,
-                             .kill_every_us = 3000,
+                             .kill_every = 300,
                              .staleness = 4,
                              .seed = 1};
 
@@ -145,7 +146,8 @@ static int take_memory(struct worker *w, const struct sl_lease *lease, uint64_t 
     struct sl_arena *a = w->arena;
     uint64_t bytes = (1 + random % BLOCK_CHUNKS_MAX) * SL_ARENA_CHUNK_BYTES;
     int rc;
-    while ((rc = sl_extent_alloc(a, lease, bytes, 10, extent)) == SL_ETIMEDOUT)
+    while ((rc = sl_extent_alloc(a, lease, bytes, 10, extent)) == SL_ETIMEDOUT &&
+           !sl_ledger_older_is_pending(a, lease))
         sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BLOCKED);
     sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BUSY);
     if (rc < 0)
@@ -161,6 +163,7 @@ static void *sampler_body(void *arg)
     struct worker *w = arg;
     struct sl_arena *a = w->arena;
     uint64_t random = mix(opt.seed + w->id);
+    struct mortal life = mortal_born(w->id, opt.kill_every, mix(random));
     sl_seat_set_activity(a, sl_seat_sampler(a, w->device), SL_ACTIVITY_BUSY);
     for (;;) {
         struct sl_lease lease;
@@ -170,6 +173,7 @@ static void *sampler_body(void *arg)
             return NULL;
         if (rc < 0)
             continue;
+        mortal_claims(&life);
         random = mix(random + 1);
         bool presample = lease.phase->spec.kind == SL_PHASE_PRESAMPLE;
         if (presample && random & 8) { // one that draws into memory of its own
@@ -178,7 +182,12 @@ static void *sampler_body(void *arg)
             continue;
         }
         struct sl_extent extent;
-        if (take_memory(w, &lease, random >> 8, &extent) < 0)
+        rc = take_memory(w, &lease, random >> 8, &extent);
+        if (rc == SL_ETIMEDOUT) {
+            sl_ledger_return(a, &lease);
+            continue;
+        }
+        if (rc < 0)
             return NULL;
         uint64_t *block = (uint64_t *)(a->base + extent.offset);
         for (uint64_t at = 0; at < extent.bytes / 8; at += 1024)
@@ -311,9 +320,11 @@ static bool stand_by(struct worker *w)
     sl_seat_set_activity(a, seat, SL_ACTIVITY_ASLEEP);
     if (sl_arena_aborted(a))
         return false;
-    uint64_t began = sl_now_ns();
     sl_event_wait(&a->h->standby, seen, SL_STANDBY_WAIT_MS);
-    if (sl_now_ns() - began > SL_STANDBY_WAIT_MS * 900000ull && may_work(w))
+    // What makes work is done before it is told, so it is looked for once more.
+    if (sl_event_read(&a->h->standby) == seen && may_work(w) &&
+        (sl_event_wait(&a->h->standby, seen, SL_ARENA_WAIT_MS),
+         sl_event_read(&a->h->standby) == seen))
         atomic_fetch_add(&found->lost_wakes, 1);
     return false;
 }
@@ -324,6 +335,7 @@ static void *trainer_body(void *arg)
     struct sl_arena *a = w->arena;
     struct sl_lease held[HOLD];
     uint64_t random = mix(opt.seed + w->id);
+    struct mortal life = mortal_born(w->id, opt.kill_every, mix(random));
     uint32_t n = 0;
     for (;;) {
         bool fetch = !opt.standby || (n > 0 ? may_work(w) : stand_by(w));
@@ -331,7 +343,14 @@ static void *trainer_body(void *arg)
                        : (sl_arena_aborted(a) ? SL_EABORTED : SL_ETIMEDOUT);
         if (rc == SL_EABORTED)
             return NULL;
-        n += rc == SL_OK;
+        if (rc == SL_OK) {
+            mortal_claims(&life);
+            if (n++ > 0 && held[1].tag < held[0].tag) { // a dead trainer's: the others wait for it
+                struct sl_lease later = held[0];
+                held[0] = held[1];
+                held[1] = later;
+            }
+        }
         help(a, w->id);
         if (n == 0 || (rc == SL_OK && n < HOLD))
             continue;
@@ -408,10 +427,12 @@ static uint32_t seat_of(const struct worker *w)
 static void reap(struct sl_arena *a, struct worker *workers, uint32_t n, struct tally *t)
 {
     pid_t pid;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+    int status;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (uint32_t i = 0; i < n; i++)
             if (workers[i].pid == pid) {
                 struct sl_reclaimed r;
+                t->kills += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
                 sl_ledger_reclaim(a, workers[i].id, &r);
                 sl_seat_vacate(a, seat_of(&workers[i]));
                 t->resampled += r.resample;
@@ -470,7 +491,7 @@ static int parse(int argc, char **argv)
     static const struct option longs[] = {{"batches", 1, 0, 'b'},
                                           {"samplers", 1, 0, 's'},
                                           {"trainers", 1, 0, 't'},
-                                          {"kill-us", 1, 0, 'k'},
+                                          {"kill-every", 1, 0, 'k'},
                                           {"threads", 0, 0, 'T'},
                                           {"per-update", 1, 0, 'u'},
                                           {"seed", 1, 0, 'S'},
@@ -484,7 +505,7 @@ static int parse(int argc, char **argv)
         case 'b': opt.batches = strtoull(optarg, NULL, 10); break;
         case 's': opt.samplers = (uint32_t)atoi(optarg); break;
         case 't': opt.trainers = (uint32_t)atoi(optarg); break;
-        case 'k': opt.kill_every_us = (uint32_t)atoi(optarg); break;
+        case 'k': opt.kill_every = (uint32_t)atoi(optarg); break;
         case 'u': opt.per_update = (uint32_t)atoi(optarg); break;
         case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
         case 'A': opt.async = true; break;
@@ -493,13 +514,13 @@ static int parse(int argc, char **argv)
         case 'T': opt.threads = true; break;
         default:
             fprintf(stderr, "usage: ledger [--batches N] [--samplers N] [--trainers N] "
-                            "[--per-update N<=64] [--kill-us N] [--threads] [--seed N] "
+                            "[--per-update N<=64] [--kill-every N] [--threads] [--seed N] "
                             "[--async [--staleness N]] [--standby]\n");
             return -1;
         }
     }
     if (opt.threads)
-        opt.kill_every_us = 0;
+        opt.kill_every = 0;
     if (opt.async)
         opt.per_update = 1;
     return opt.samplers + opt.trainers <= WORKERS_MAX && opt.per_update <= 64 && opt.per_update &&
@@ -544,7 +565,7 @@ int main(int argc, char **argv)
 
     uint64_t epochs = SL_MAX(opt.batches / CELLS, (uint64_t)1), opened_epochs = 0, closed = 0;
     uint64_t updates = sl_div_up(CELLS, opt.per_update), random = opt.seed;
-    uint64_t began = sl_now_ns(), next_kill = began, next_duty = began, seq = 0;
+    uint64_t began = sl_now_ns(), next_duty = began, seq = 0;
     struct tally t = {0};
     uint32_t kinds[SL_ARENA_PHASES] = {0};
     // Every third epoch is followed by a phase of inference and one of pre-sampling; every TRAIN
@@ -579,13 +600,6 @@ int main(int argc, char **argv)
             }
         }
         uint64_t now = sl_now_ns();
-        if (opt.kill_every_us && now >= next_kill) {
-            random = mix(random + 1);
-            // Kills stop while ids last; 16 bits are plenty for a real job, few for this one.
-            if (next_id < 60000 && kill(workers[random % n_workers].pid, SIGKILL) == 0)
-                t.kills++;
-            next_kill = now + (random >> 20) % (2000ull * opt.kill_every_us);
-        }
         if (opt.standby && now >= next_duty) {
             random = mix(random + 1);
             change_duty(&arena, random, &t);
@@ -604,12 +618,12 @@ int main(int argc, char **argv)
     double seconds = (double)(sl_now_ns() - began) * 1e-9;
     uint64_t left = 0;
     struct sl_ledger_depth depth;
-    for (int i = 0; i < 50; i++) {
+    do { // a sampler may be on its way to nothing
         sl_ledger_depth(&arena, &depth);
-        if ((left = depth.payload_bytes) == 0)
-            break;
-        usleep(10000);
-    }
+        left = depth.payload_bytes;
+        reap(&arena, workers, opt.threads ? 0 : n_workers, &t);
+        usleep(1000);
+    } while (left != 0 && sl_now_ns() - began < (uint64_t)TIMEOUT_S * 1000000000);
     sl_arena_abort(&arena, SL_ABORT_STOP);
     for (uint32_t i = 0; i < n_workers; i++) {
         if (opt.threads)
@@ -625,13 +639,14 @@ int main(int argc, char **argv)
         reference_ordered(epochs, want);
     const float *got = sl_board_params(&arena, sl_board_version(&arena));
     bool equal = memcmp(want, got, sizeof want) == 0;
+    uint64_t least = mortal_least(epochs * CELLS, n_workers, opt.kill_every);
     uint64_t total = epochs * CELLS, bad_payloads = atomic_load(&found->payloads);
     uint64_t torn = atomic_load(&found->torn), lost_wakes = atomic_load(&found->lost_wakes);
     printf("ledger: %llu batches in %.2f s (%.0f ns a batch), %u samplers, %u trainers, %s\n",
            (unsigned long long)total, seconds, seconds * 1e9 / (double)total, opt.samplers,
            opt.trainers, opt.threads ? "threads" : "processes");
-    printf("ledger: %llu kills, %llu resampled, %llu retrained, %llu evicted\n",
-           (unsigned long long)t.kills, (unsigned long long)t.resampled,
+    printf("ledger: %llu kills (%llu at least), %llu resampled, %llu retrained, %llu evicted\n",
+           (unsigned long long)t.kills, (unsigned long long)least, (unsigned long long)t.resampled,
            (unsigned long long)t.retrained, (unsigned long long)atomic_load(&arena.h->evicted));
     if (opt.async)
         printf("ledger: staleness %u: %llu too late, %.2f in the mean, %llu at most, %llu torn\n",
@@ -642,7 +657,8 @@ int main(int argc, char **argv)
                (unsigned long long)t.duties, (unsigned long long)atomic_load(&found->switches),
                (unsigned long long)lost_wakes);
     failed += !equal + (bad_payloads != 0) + (left != 0) + (t.bad_phases != 0) + (t.late != 0) +
-              (torn != 0) + (lost_wakes != 0) + (sl_board_version(&arena) != epochs * updates);
+              (torn != 0) + (lost_wakes != 0) + (t.kills < least) +
+              (sl_board_version(&arena) != epochs * updates);
     printf("ledger: parameters %s, %llu damaged payloads, %llu bytes leaked, %llu bad phases: %s\n",
            equal ? "equal" : "DIFFER", (unsigned long long)bad_payloads, (unsigned long long)left,
            (unsigned long long)t.bad_phases, failed ? "FAILED" : "ok");
