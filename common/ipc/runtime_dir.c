@@ -33,7 +33,7 @@
 #define CONTROL_NAME "control.sock" // the longest of the sockets' names
 #define STATS_NAME   "stats.sock"
 
-enum { LOCK_TEXT_BYTES = 128, NAME_WAIT_MS = 200 };
+enum { LOCK_TEXT_BYTES = 128, NAME_WAIT_MS = 5000 };
 
 // --- which directory -----------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ static int write_holder(int lock_fd, const char *version)
 }
 
 // Whether somebody holds the lock, and who. A daemon that begins has the lock a moment before it
-// has written its name.
+// has written its name, and no event tells of that: looked for each millisecond, in that moment alone.
 static int ask_holder(int fd, struct sl_runtime_holder *out)
 {
     const struct timespec a_moment = {.tv_nsec = 1000000};

@@ -197,11 +197,18 @@ END_TEST
 
 // ---- the record ---------------------------------------------------------------------------------
 
-// Files are remembered only when they are older than a tick of the kernel's clock.
+// Files are remembered only when they are older than a tick of the kernel's clock: waits until that
+// clock, which gives them their times, has ticked on for long enough.
 static void settle(void)
 {
-    struct timespec t = {.tv_nsec = 60000000};
-    nanosleep(&t, NULL);
+    const struct timespec moment = {.tv_nsec = 1000000};
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    const uint64_t from = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    do {
+        nanosleep(&moment, NULL);
+        clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    } while ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec < from + 60000000);
 }
 
 static bool validates(void)

@@ -23,7 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { RANKS = 4, GROUPS = 32, PATIENCE_S = 20 };
+enum { RANKS = 4, GROUPS = 32, PATIENCE_S = 60 };
 
 // What the ranks of a test share.
 struct meeting_place {
@@ -647,7 +647,7 @@ END_TEST
 static void add_cases(Suite *suite)
 {
     TCase *t = tcase_create("collective");
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, NULL);
     tcase_add_loop_test(t, sums_are_those_in_the_order_of_the_ranks, 0, 2 * RANKS);
     tcase_add_loop_test(t, a_sum_comes_behind_what_was_asked_before, 0, 2);

@@ -1,5 +1,6 @@
 // The runtime directory: which one, who may enter it, who holds it.
 #include <check.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -164,7 +165,25 @@ START_TEST(a_daemon_makes_it_and_is_seen)
 }
 END_TEST
 
-// It has the lock before it can write who it is.
+// Whether a process has the file open.
+static bool has_open(pid_t pid, const char *path)
+{
+    char folder[64], link[400], target[256];
+    snprintf(folder, sizeof folder, "/proc/%ld/fd", (long)pid);
+    DIR *d = opendir(folder);
+    bool found = false;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(link, sizeof link, "%s/%s", folder, e->d_name);
+        ssize_t n = readlink(link, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        found = found || strcmp(target, path) == 0;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+// It has the lock before it can write who it is, which it does here once somebody looks.
 START_TEST(a_daemon_that_begins_is_waited_for)
 {
     struct sl_runtime_holder holder;
@@ -178,8 +197,9 @@ START_TEST(a_daemon_that_begins_is_waited_for)
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         int fd = open(path, O_RDWR | O_CREAT, 0600);
         bool held = fcntl(fd, F_OFD_SETLK, &whole) == 0 && write(ready[1], "x", 1) == 1;
-        usleep(50000);
-        _exit(held && dprintf(fd, "4711 2 1.2.3\n") > 0 ? (int)sleep(5) : 1);
+        while (!has_open(getppid(), path))
+            usleep(200);
+        _exit(held && dprintf(fd, "4711 2 1.2.3\n") > 0 ? pause() : 1);
     }
     char x;
     ck_assert_int_eq(read(ready[0], &x, 1), 1);
@@ -362,7 +382,7 @@ int main(void)
     Suite *s = suite_create("ipc runtime_dir");
     TCase *t = tcase_create("runtime_dir");
     tcase_add_checked_fixture(t, make_base, remove_base);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_daemon_that_begins_is_waited_for);
     tcase_add_test(t, an_option_wins_over_the_environment);
     tcase_add_test(t, without_a_session_it_is_below_tmp);

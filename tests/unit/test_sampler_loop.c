@@ -358,7 +358,9 @@ START_TEST(an_abort_ends_the_loop_wherever_it_is)
         while (used_bytes() == 0)
             usleep(1000);
     }
-    usleep(20000);
+    struct sl_event *event = _i ? &arena.h->space : &arena.h->work;
+    while (atomic_load(&event->waiters) == 0)
+        usleep(1000);
     sl_arena_abort(&arena, SL_ABORT_STOP);
     ck_assert_int_eq(join(&runners[0]), SL_OK);
 }
@@ -642,7 +644,8 @@ START_TEST(nothing_ahead_is_drawn_while_the_standby_trainer_is_awake)
     uint64_t next = open_phase(SL_PHASE_EVAL, SL_SET_TRAIN, 1, arena.h->spec.n_train);
     start(&runners[0], 1, 1000);
     wait_sampled(now, n_cells);
-    usleep(150000); // longer than it waits without looking up
+    while (atomic_load(&arena.h->work.waiters) == 0) // it found nothing that it may draw
+        usleep(500);
     for (uint32_t cell = 0; cell < n_cells; cell++)
         EXPECT(state_of(next, cell) == SL_CELL_PENDING, "batch %u", cell);
     sl_seat_set_activity(&arena, standby, SL_ACTIVITY_ASLEEP);
@@ -690,11 +693,13 @@ START_TEST(a_seat_says_what_its_sampler_does)
 }
 END_TEST
 
+enum { TIMEOUT_S = 90 };
+
 // --- throttle, probe -----------------------------------------------------------------------------
 
 START_TEST(a_throttled_batch_takes_so_long_at_least)
 {
-    config.throttle.sample = 0.03;
+    config.throttle.sample = 0.1;
     open_arena(1 << 20);
     uint64_t seq = open_phase(SL_PHASE_EVAL, SL_SET_VAL, 0, 3 * BATCH);
     start(&runners[0], 1, 100000);
@@ -702,8 +707,8 @@ START_TEST(a_throttled_batch_takes_so_long_at_least)
     for (uint32_t cell = 0; cell < 3; cell++) {
         const struct sl_batch_entry *e = sl_ledger_entry(&arena, seq, cell);
         uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns;
-        ck_assert_uint_ge(took_ns, 30000000);
-        ck_assert_uint_lt(took_ns, 300000000);
+        ck_assert_uint_ge(took_ns, 100000000);
+        ck_assert_uint_lt(took_ns, TIMEOUT_S * 1000000000ull); // and not 100 s
     }
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
 }
@@ -748,7 +753,7 @@ int main(void)
     sl_log_set_level(SL_LOG_WARN);
     Suite *s = suite_create("sampler_loop");
     TCase *c = tcase_create("loop");
-    tcase_set_timeout(c, 60);
+    tcase_set_timeout(c, TIMEOUT_S);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, every_batch_of_an_epoch_is_drawn_from_the_shuffled_order, 0,
                         SAMPLERS_MAX);
