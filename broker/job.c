@@ -178,9 +178,11 @@ static void explain(struct sl_job *job, const struct sl_member *m, const struct 
     struct sl_job_death *d = &job->deaths[m->slot];
     if (d->failed == m->worker)
         return;
-    sl_death_describe(death, d->cause, sizeof d->cause);
-    if (!job->crew.stopping && sl_job_was_stalled(job, m))
-        snprintf(d->cause, sizeof d->cause, "hung and was killed");
+    const char *stalled = job->crew.stopping ? NULL : sl_job_stall_verdict(job, m);
+    if (stalled)
+        snprintf(d->cause, sizeof d->cause, "%s", stalled);
+    else
+        sl_death_describe(death, d->cause, sizeof d->cause);
 }
 
 static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)

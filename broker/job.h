@@ -124,7 +124,8 @@ struct sl_job_files {
 
 // stall.c
 struct sl_job_stalls {
-    struct sl_stall *of; // (members) owned
+    struct sl_stall *of;    // (members) owned
+    uint32_t least_seconds; // less does not count
     uint64_t looked_ns;
 };
 
@@ -240,11 +241,12 @@ bool sl_job_settling_text(struct sl_job *job, char *out, size_t bytes);
 // are taken back), a Ready, a tick. Nothing in a job whose gradients go through the board.
 void sl_job_form_group(struct sl_job *job);
 
-// stall.c: kills workers that have not moved for the job's stall_seconds
+// stall.c: kills workers that have not moved for the job's stall_seconds, or do not get ready
 int sl_job_watch_stalls(struct sl_job *job);     // the crew is there. SL_ENOMEM
 void sl_job_look_for_stalls(struct sl_job *job); // about once a second while RUNNING
-// Whether the process that the member has, or had last, was killed for it.
-bool sl_job_was_stalled(const struct sl_job *job, const struct sl_member *m);
+// Why the process that the member has, or had last, was killed for it, as a cause of death; NULL:
+// it was not.
+const char *sl_job_stall_verdict(const struct sl_job *job, const struct sl_member *m);
 // job.c: what a worker has in hand, in words; false when it has nothing
 bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes);
 

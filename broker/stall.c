@@ -6,6 +6,10 @@
  * its data is gone, somebody has stopped it. Others may wait for its batch for ever. It is killed,
  * and then it is a death like any other: its batches go to others and it is replaced.
  *
+ * A worker that is not ready yet loads, which takes what it takes and has no pulse; but it has
+ * SL_WORKER_START_SECONDS for all of it, whatever stall_seconds says. (While the job starts, the
+ * same bound is the job's: startup.c.)
+ *
  * Time counts in looks: of what lies between two of them at most a second. A machine that slept, or
  * a job that was stopped as a whole, has not hung.
  */
@@ -19,20 +23,26 @@
 #include "common/base/error.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
+#include "common/ipc/worker.h"
+
+#define SECOND_NS 1000000000ull
 
 // A standby trainer, and in a pause any trainer, sleeps for SL_STANDBY_WAIT_MS.
-#define LEAST_SECONDS (SL_STANDBY_WAIT_MS / 1000 + 2u)
+enum { LEAST_SECONDS = SL_STANDBY_WAIT_MS / 1000 + 2 };
 
-// What is known of one member's threads.
+// What is known of one member's process.
 struct sl_stall {
     uint32_t worker;                    // whose it is
-    bool killed;                        // for it
-    uint64_t beats[SL_THREAD_COUNT];    // as last seen
+    const char *verdict;                // as a cause of death; NULL: nothing is wrong with it
+    uint64_t start_ns;                  // looked at while it was not ready
+    uint64_t beats[SL_THREAD_COUNT];    // of its threads, as last seen
     uint64_t still_ns[SL_THREAD_COUNT]; // looked at since they were
 };
 
 int sl_job_watch_stalls(struct sl_job *job)
 {
+    const char *least = getenv("SLUICE_STALL_LEAST"); // tests have no standby trainers, nor time
+    job->stalls.least_seconds = least ? (uint32_t)strtoul(least, NULL, 10) : LEAST_SECONDS;
     job->stalls.of = calloc(job->crew.n, sizeof *job->stalls.of);
     return job->stalls.of ? SL_OK : sl_fail(SL_ENOMEM, "broker: no memory to watch workers");
 }
@@ -52,46 +62,53 @@ static uint64_t look_at(struct sl_stall *stall, const struct sl_worker_slot *slo
     return longest;
 }
 
-static void kill_stalled(struct sl_job *job, struct sl_member *m, uint64_t still_ns)
+// what: how it is wrong with it. verdict: the same as a cause of death; a literal.
+static void kill_stalled(struct sl_job *job, struct sl_member *m, const char *what,
+                         uint64_t seconds, const char *verdict)
 {
     char held[96];
     bool has = sl_job_held_by(job, m->worker, held, sizeof held);
     sl_joblog_announce(&job->log,
-                       "%s (process %d) has not moved for %" PRIu64 " s%s%s: it is killed and "
-                       "replaced (stall_seconds)",
-                       m->name, (int)m->pid, still_ns / 1000000000, has ? ", with " : "",
-                       has ? held : "");
-    sl_job_event(job, "stall", false, "%s has not moved for %" PRIu64 " s and is killed", m->name,
-                 still_ns / 1000000000);
+                       "%s (process %d) %s for %" PRIu64 " s%s%s: it is killed and replaced",
+                       m->name, (int)m->pid, what, seconds, has ? ", with " : "", has ? held : "");
+    sl_job_event(job, "stall", false, "%s %s for %" PRIu64 " s and is killed", m->name, what,
+                 seconds);
+    job->stalls.of[m->slot].verdict = verdict;
     sl_crew_kill(m);
 }
 
-bool sl_job_was_stalled(const struct sl_job *job, const struct sl_member *m)
+const char *sl_job_stall_verdict(const struct sl_job *job, const struct sl_member *m)
 {
     const struct sl_stall *stall = &job->stalls.of[m->slot];
-    return stall->worker == m->worker && stall->killed;
+    return stall->worker == m->worker ? stall->verdict : NULL;
+}
+
+static void look_at_member(struct sl_job *job, struct sl_member *m, uint64_t passed)
+{
+    const uint32_t limit = SL_MAX(job->config.stall_seconds, job->stalls.least_seconds);
+    struct sl_stall *stall = &job->stalls.of[m->slot];
+    if (stall->worker != m->worker)
+        *stall = (struct sl_stall){.worker = m->worker};
+    if (stall->verdict)
+        return;
+    if (!m->ready) {
+        stall->start_ns += passed;
+        if (stall->start_ns > SL_WORKER_START_SECONDS * SECOND_NS)
+            kill_stalled(job, m, "has not been ready", stall->start_ns / SECOND_NS,
+                         "was not ready in time and was killed");
+        return;
+    }
+    uint64_t still_ns = look_at(stall, sl_stats_slot(&job->arena, m->slot), passed);
+    if (job->config.stall_seconds > 0 && still_ns > limit * SECOND_NS)
+        kill_stalled(job, m, "has not moved", still_ns / SECOND_NS, "hung and was killed");
 }
 
 void sl_job_look_for_stalls(struct sl_job *job)
 {
-    const uint64_t limit_ns = SL_MAX(job->config.stall_seconds, LEAST_SECONDS) * 1000000000ull;
     const uint64_t now = sl_now_ns();
-    const uint64_t passed = SL_MIN(now - job->stalls.looked_ns, 1000000000ull);
+    const uint64_t passed = SL_MIN(now - job->stalls.looked_ns, SECOND_NS);
     job->stalls.looked_ns = now;
-    if (job->config.stall_seconds == 0 || !job->arena.base)
-        return;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        struct sl_member *m = &job->crew.members[i];
-        struct sl_stall *stall = &job->stalls.of[i];
-        if (!m->alive || !m->ready)
-            continue;
-        if (stall->worker != m->worker)
-            *stall = (struct sl_stall){.worker = m->worker};
-        const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
-        uint64_t still_ns = look_at(stall, slot, passed);
-        if (!stall->killed && still_ns > limit_ns) {
-            kill_stalled(job, m, still_ns);
-            stall->killed = true;
-        }
-    }
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        if (job->crew.members[i].alive)
+            look_at_member(job, &job->crew.members[i], passed);
 }
