@@ -532,7 +532,8 @@ void sl_job_check_start(struct sl_job *job)
         return;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        if (is_ready(m) || !m->wanted)
+        // Without an arena those who have loaded wait for whoever has not.
+        if (!m->wanted || (job->arena.base ? is_ready(m) : is_greeted(m)))
             continue;
         sl_job_end(job, SL_OUTCOME_FAILED, "%s was not ready within %d s", m->name,
                    SL_WORKER_START_SECONDS);
