@@ -20,8 +20,6 @@
 #include "common/ipc/stats.h"
 
 enum {
-    PATIENCE_MS = 1000,      // for workers to leave after a stop or an error
-    PATIENCE_DONE_MS = 5000, // after the last phase: nobody waits, and a sanitizer may have to say
     PROGRESS_TICKS = 2,
     MEMORY_TICKS = 10,
     STALL_TICKS = 5,
@@ -66,7 +64,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
         return;
     }
     send_stop(job);
-    sl_crew_stop(&job->crew, outcome == SL_OUTCOME_DONE ? PATIENCE_DONE_MS : PATIENCE_MS);
+    sl_crew_stop(&job->crew, SL_CREW_STOP_MS);
     SL_FAILPOINT(BROKER_STOP);
 }
 
@@ -260,6 +258,15 @@ static void on_worker_line(void *ctx, struct sl_member *m, int level, const char
         sl_clients_send_line(&job->clients, level, text);
 }
 
+static bool has_left(void *ctx, const struct sl_member *m)
+{
+    const struct sl_job *job = ctx;
+    if (!job->arena.base)
+        return false;
+    const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
+    return slot->worker == m->worker && atomic_load(&slot->left);
+}
+
 static void on_gone(void *ctx)
 {
     struct sl_job *job = ctx;
@@ -272,6 +279,7 @@ const struct sl_crew_events sl_job_crew_events = {
     .on_left = on_left,
     .on_hopeless = on_hopeless,
     .on_line = on_worker_line,
+    .has_left = has_left,
     .on_gone = on_gone,
 };
 

@@ -9,9 +9,14 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 
-enum { ARGUMENT_BYTES = 32, STDIO_COUNT = 6 };
+enum {
+    ARGUMENT_BYTES = 32,
+    STDIO_COUNT = 6,
+    LOOK_MS = 100, // between two looks at who leaves
+};
 
 // One started program, from spawn to the closing of its last handle.
 struct sl_crew_process {
@@ -375,11 +380,22 @@ static void dismiss(struct sl_member *m)
     sl_crew_kill(m);
 }
 
-static void on_leave_over(uv_timer_t *timer)
+static void dismiss_if_overdue(struct sl_member *m, uint64_t since_ns, uint64_t patience_ms)
+{
+    const struct sl_crew_setup *setup = &m->crew->setup;
+    if (!m->alive)
+        return;
+    if (patience_ms > 0 && setup->events.has_left(setup->ctx, m))
+        patience_ms += SL_CREW_EXIT_MS;
+    if (sl_now_ns() - since_ns >= patience_ms * 1000000)
+        dismiss(m);
+}
+
+static void on_leaving(uv_timer_t *timer)
 {
     struct sl_member *m = timer->data;
     if (m->leaving)
-        dismiss(m);
+        dismiss_if_overdue(m, m->leaving_ns, SL_CREW_LEAVE_MS);
 }
 
 int sl_crew_want(struct sl_member *m)
@@ -408,23 +424,26 @@ void sl_crew_release(struct sl_member *m)
         return;
     }
     m->leaving = true;
+    m->leaving_ns = sl_now_ns();
     if (m->attached)
-        uv_timer_start(&m->respawn, on_leave_over, SL_CREW_LEAVE_MS, 0);
+        uv_timer_start(&m->respawn, on_leaving, LOOK_MS, LOOK_MS);
     else
         dismiss(m);
 }
 
-static void on_patience_over(uv_timer_t *timer)
+static void on_patience(uv_timer_t *timer)
 {
     struct sl_crew *crew = timer->data;
     for (uint32_t i = 0; i < crew->n; i++)
-        dismiss(&crew->members[i]);
+        dismiss_if_overdue(&crew->members[i], crew->stopping_ns, crew->patience_ms);
     tell_if_gone(crew);
 }
 
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
 {
     crew->stopping = true;
+    crew->stopping_ns = sl_now_ns();
+    crew->patience_ms = patience_ms;
     bool any = false;
     for (uint32_t i = 0; i < crew->n; i++) {
         struct sl_member *m = &crew->members[i];
@@ -436,7 +455,7 @@ void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms)
         any |= m->alive;
     }
     // Through the loop even when nobody is left, so that on_gone never comes from inside this call.
-    uv_timer_start(&crew->patience, on_patience_over, any ? patience_ms : 0, 0);
+    uv_timer_start(&crew->patience, on_patience, any && patience_ms ? LOOK_MS : 0, LOOK_MS);
 }
 
 struct sl_member *sl_crew_by_worker(struct sl_crew *crew, uint32_t worker)

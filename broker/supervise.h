@@ -17,8 +17,10 @@
  * The verdict falls when the back-off ends, not at the death: a message in which the worker says
  * why it failed may still be under way, and it explains more than an exit status does.
  *
- * A member that is no longer wanted is asked to leave (by the caller, who knows the messages), and
- * killed when it has not left within SL_CREW_LEAVE_MS. It is not replaced.
+ * Who is no longer wanted is asked to leave (by the caller, who knows the messages), be it one
+ * member or, when the job ends, all of them. A process that has not come out of its work within
+ * SL_CREW_LEAVE_MS (SL_CREW_STOP_MS where the job ends) is killed. One that has gets
+ * SL_CREW_EXIT_MS more for its exit, where a sanitizer looks for leaks and a profiler writes.
  *
  * Workers get a session of their own, so the terminal's Ctrl-C is the broker's business alone.
  */
@@ -40,7 +42,9 @@ enum {
     SL_CREW_BACKOFF_MS = 50,
     SL_CREW_BACKOFF_MAX_MS = 5000,
     SL_CREW_DEATHS_MAX = 5,
-    SL_CREW_LEAVE_MS = 10000, // for a worker to finish the batch in hand
+    SL_CREW_LEAVE_MS = 10000, // for a worker to finish or return the batch in hand
+    SL_CREW_STOP_MS = 5000,   // to come out of its work when the job ends, whatever it has in hand
+    SL_CREW_EXIT_MS = 60000,
 };
 
 struct sl_crew_process; // private
@@ -52,7 +56,8 @@ struct sl_member {
     uint32_t slot;       // seat, and slot of the arena's statistics
     char name[32];       // "sampler 0"
     bool wanted;         // it is kept filled
-    bool leaving;        // it is not: its process has been told to go
+    bool leaving;        // it is not: its process has been told to go, ...
+    uint64_t leaving_ns; // ... then
     bool dismissed;      // killed by us, since it had not begun, did not leave or the crew stops
 
     // the process that fills it, or filled it last
@@ -90,6 +95,8 @@ struct sl_crew_events {
     // The member died too often, or can not even be started; `why` says how it went.
     void (*on_hopeless)(void *ctx, struct sl_member *m, const char *why);
     void (*on_line)(void *ctx, struct sl_member *m, int level, const char *text);
+    // Whether the process has come out of its work and is about to exit.
+    bool (*has_left)(void *ctx, const struct sl_member *m);
     // After sl_crew_stop(): no process is left.
     void (*on_gone)(void *ctx);
 };
@@ -111,7 +118,9 @@ struct sl_crew {
     uint32_t next_worker;
     uint64_t oom_kills; // seen so far
     bool stopping;
-    uv_timer_t patience; // until workers that do not leave are killed
+    uint64_t stopping_ns; // since then
+    uint32_t patience_ms; // with those who work
+    uv_timer_t patience;  // looks for workers that do not leave
 };
 
 const char *sl_role_name(enum sl_role role);
@@ -133,15 +142,16 @@ int sl_crew_want(struct sl_member *m);
 // be counts as a death.
 void sl_crew_want_later(struct sl_member *m);
 
-// Does not fill the member any more. Its process, if it has one, is given SL_CREW_LEAVE_MS to
-// leave; one that is not attached yet is killed at once. on_left comes from the loop.
+// Does not fill the member any more. Its process, if it has one, is given time to leave; one that is
+// not attached yet is killed at once. on_left comes from the loop.
 void sl_crew_release(struct sl_member *m);
 
 // Kills the member's process, which is then a death like any other.
 void sl_crew_kill(struct sl_member *m);
 
-// No replacements from now on. Whoever is not attached is killed at once, all others after
-// patience_ms (0: at once too). on_gone comes from the loop, also when nobody was there.
+// No replacements from now on. Whoever is not attached is killed at once, all others when they have
+// not come out of their work after patience_ms (0: at once, wherever they are). on_gone comes from the
+// loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
 
 // The member that a process with this id fills or filled last; NULL for an unknown one.

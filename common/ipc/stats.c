@@ -31,11 +31,17 @@ void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
 {
     struct sl_worker_figures none;
     memset(&none, 0, sizeof none);
+    atomic_store(&slot->left, 0); // that was another one
     slot->worker = worker;
     slot->pid = (uint32_t)getpid();
     for (int i = 0; i < SL_THREAD_COUNT; i++)
         atomic_store(&slot->beats[i], 0);
     store(slot, &none);
+}
+
+void sl_stats_end(struct sl_worker_slot *slot)
+{
+    atomic_store(&slot->left, 1);
 }
 
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)

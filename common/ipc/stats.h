@@ -48,6 +48,7 @@ struct sl_worker_slot {
     _Alignas(64) _Atomic uint32_t seq;
     uint32_t worker; // id
     uint32_t pid;
+    _Atomic uint32_t left; // it has come out of its work: what is left of it is its exit
     struct sl_worker_figures figures;
     _Alignas(64) _Atomic uint64_t beats[SL_THREAD_COUNT]; // pulse.h; 0 = it has not begun
 };
@@ -56,6 +57,8 @@ struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot);
 
 // Worker: claims its slot for a fresh count.
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker);
+// Worker: it is about to exit.
+void sl_stats_end(struct sl_worker_slot *slot);
 // Worker: one of its threads comes round. It alone counts there.
 static inline void sl_stats_beat(struct sl_worker_slot *slot, enum sl_thread thread)
 {

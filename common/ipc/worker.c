@@ -343,6 +343,8 @@ void sl_worker_fini(struct sl_worker *w)
         pthread_join(t->thread, NULL);
     }
     sl_bus_close(w->bus, LEAVE_MS);
+    if (w->stats)
+        sl_stats_end(w->stats);
     sl_failpoint_bind(early_reaches);
     sl_arena_detach(&w->arena);
     if (t) {

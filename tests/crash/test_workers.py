@@ -324,6 +324,8 @@ def test_a_death_while_the_job_ends_is_told(box, killer):
         os.kill(sampler, signal.SIGKILL)
         gone(sampler)
     go_on(broker)
+    if killer != "somebody":
+        running.interrupt()  # once more: at once
     result = running.wait()
     assert result.rc == 130, str(result)
     report, log = read_json(box.path("report.json")), log_text(box)

@@ -532,15 +532,6 @@ START_TEST(a_stop_leaves_a_partial_report)
 }
 END_TEST
 
-START_TEST(workers_that_do_not_leave_are_killed)
-{
-    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
-    client.stop_at_epoch = 0;
-    ck_assert_int_eq(run_job("\"epochs\": 100000", NULL), 130);
-    assert_nobody_lives();
-}
-END_TEST
-
 START_TEST(a_stop_with_kill_waits_for_nobody)
 {
     setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
@@ -652,7 +643,6 @@ int main(int argc, char **argv)
     tcase_add_test(c, an_output_of_an_earlier_run_is_refused);
     tcase_add_test(c, a_bad_configuration_is_refused);
     tcase_add_test(c, a_stop_leaves_a_partial_report);
-    tcase_add_test(c, workers_that_do_not_leave_are_killed);
     tcase_add_test(c, a_stop_with_kill_waits_for_nobody);
     tcase_add_test(c, a_stop_before_the_start_leaves_nothing);
     tcase_add_test(c, workers_die_with_their_broker);

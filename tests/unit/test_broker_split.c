@@ -12,6 +12,8 @@ enum { GIVE_UP_SECONDS = 60 }; // a job that is not over by then is stopped
 static struct {
     struct sl_bus *bus;
     void (*on_epoch)(void); // the first one
+    void (*on_progress)(const char *phase);
+    bool kills; // with its Stop
     int epochs;
     int scaled; // -1: refused
     char scale_message[1024];
@@ -31,7 +33,7 @@ static void send_body(Sl__Control__Envelope__BodyCase body, uint32_t samplers, u
     scale.samplers = samplers;
     scale.trainers = trainers;
     subscribe.progress = true; // lines of the log among it
-    stop.kill = true;
+    stop.kill = client.kills;
     e.body_case = body;
     if (body == SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE)
         e.subscribe = &subscribe;
@@ -55,6 +57,10 @@ static void take(const Sl__Control__Envelope *m)
         if (client.epochs++ == 0 && client.on_epoch)
             client.on_epoch();
         break;
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
+        if (client.on_progress)
+            client.on_progress(m->progress->phase);
+        break;
     case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE:
         client.scaled = m->scale_done->ok ? 1 : -1;
         snprintf(client.scale_message, sizeof client.scale_message, "%s", m->scale_done->message);
@@ -75,14 +81,13 @@ static void take(const Sl__Control__Envelope *m)
 static void *client_main(void *arg)
 {
     Sl__Control__Envelope *m;
-    uint64_t until = sl_now_ns() + GIVE_UP_SECONDS * 1000000000ull;
-    while (!client.finished) {
+    for (int left = GIVE_UP_SECONDS * 10; !client.finished;) {
         if (sl_bus_receive(client.bus, 100, NULL, &m) == SL_OK) {
             take(m);
             sl_bus_message_free(m);
-        } else if (sl_now_ns() > until) {
+        } else if (--left == 0) {
+            client.kills = true;
             stop_job();
-            until = UINT64_MAX;
         }
     }
     return NULL;
@@ -115,6 +120,7 @@ static void setup(void)
 {
     ring_setup();
     memset(&client, 0, sizeof client);
+    client.kills = true;
 }
 
 static const cJSON *at(const cJSON *from, const char *key)
@@ -208,6 +214,47 @@ START_TEST(a_split_whose_worker_can_not_be_started_is_rolled_back)
 }
 END_TEST
 
+// --- time that is up -----------------------------------------------------------------------------
+
+static void let_the_start_take_too_long(const char *phase)
+{
+    client.on_progress = NULL;
+    ck_assert_str_eq(phase, "start");
+    sl_clock_advance(SL_WORKER_START_SECONDS * 1000000000ull);
+}
+
+START_TEST(a_worker_that_hangs_at_the_start_ends_the_job)
+{
+    setenv("FAKE_WORKER", "trainer:stuck=1", 1);
+    client.on_progress = let_the_start_take_too_long;
+    ck_assert_int_eq(run_job(JOB(3)), 1);
+    ck_assert_str_eq(client.message, "trainer 0 was not ready within 900 s");
+}
+END_TEST
+
+static void stop_kindly(void)
+{
+    client.kills = false;
+    stop_job();
+}
+
+static void let_patience_run_out(const char *phase)
+{
+    if (strcmp(phase, "finish") == 0)
+        sl_clock_advance(SL_CREW_STOP_MS * 1000000ull);
+}
+
+START_TEST(workers_that_do_not_leave_are_killed)
+{
+    setenv("FAKE_WORKER", "sampler:deaf trainer:deaf", 1);
+    client.on_epoch = stop_kindly;
+    client.on_progress = let_patience_run_out;
+    ck_assert_int_eq(run_job(JOB(1000)), SL_OUTCOME_STOPPED);
+    ck_assert(!client.kills);              // the test has not given up
+    ck_assert_int_eq(count_restarts(), 0); // it was us
+}
+END_TEST
+
 // --- those who can take a batch now, one by one --------------------------------------------------
 
 // A job of three devices whose processes the test invents.
@@ -285,6 +332,8 @@ int main(int argc, char **argv)
     tcase_add_test(c, a_replacement_that_never_starts_ends_the_job);
     tcase_add_test(c, a_split_whose_worker_never_starts_is_rolled_back);
     tcase_add_test(c, a_split_whose_worker_can_not_be_started_is_rolled_back);
+    tcase_add_test(c, a_worker_that_hangs_at_the_start_ends_the_job);
+    tcase_add_test(c, workers_that_do_not_leave_are_killed);
     tcase_add_test(c, trainers_count_that_can_take_a_batch_now);
     suite_add_tcase(s, c);
     return run_suite(s);

@@ -30,6 +30,11 @@ static void on_hopeless(void *ctx, struct sl_member *m, const char *why) {}
 static void on_line(void *ctx, struct sl_member *m, int level, const char *text) {}
 static void on_gone(void *ctx) {}
 
+static bool has_left(void *ctx, const struct sl_member *m)
+{
+    return false;
+}
+
 static void write_program(const char *name)
 {
     write_text(name, "#!/bin/sh\nexec sleep 60\n");
@@ -58,6 +63,7 @@ static void start_crew(void)
                                              .on_left = on_event,
                                              .on_hopeless = on_hopeless,
                                              .on_line = on_line,
+                                             .has_left = has_left,
                                              .on_gone = on_gone}};
     snprintf(setup.directory, sizeof setup.directory, "%s", dir);
     write_program("sluice-sampler");
@@ -222,7 +228,7 @@ START_TEST(the_next_one_in_its_place_begins_anew)
     sampler->worker++;
     for (int i = 0; i < SL_WORKER_START_SECONDS; i++)
         look_after(SECOND_NS);
-    sampler->ready = true; // at the last moment
+    sampler->ready = true;                      // at the last moment
     ck_assert_int_eq(looks_until_killed(), 32); // the first one sees what it moved before
     ck_assert_str_eq(sl_job_stall_verdict(job, sampler), "hung and was killed");
 }

@@ -22,12 +22,14 @@ static struct {
     int n_deaths;
     char cause[DEATHS_MAX][160];
     char last[DEATHS_MAX][512];
-    uint64_t at_ns[DEATHS_MAX];
-    uint64_t started_ns;
+    uint32_t backoff_ms[DEATHS_MAX]; // before the process that died
     char hopeless[256];
     int n_left;
     bool want_again;            // on_left fills the member once more
     bool dismissed[DEATHS_MAX]; // killed by the crew
+    void (*on_look)(void);      // each time somebody who does not leave is looked at
+    bool leaves;                // what has_left answers of member 0
+    int asked;                  // how often
     bool gone;
     char lines[4096];
 } t;
@@ -36,7 +38,7 @@ static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *deat
 {
     int i = t.n_deaths++;
     ck_assert_int_lt(i, DEATHS_MAX);
-    t.at_ns[i] = sl_now_ns();
+    t.backoff_ms[i] = m->backoff_ms;
     sl_death_describe(death, t.cause[i], sizeof t.cause[i]);
     sl_stream_last(&m->log, t.last[i], sizeof t.last[i]);
     t.dismissed[i] = m->dismissed;
@@ -67,6 +69,15 @@ static void on_line(void *ctx, struct sl_member *m, int level, const char *text)
     snprintf(t.lines + n, sizeof t.lines - n, "%s/%d/%s\n", m->name, level, text);
 }
 
+// The clock is the test's: only asking shows that a look was taken.
+static bool has_left(void *ctx, const struct sl_member *m)
+{
+    t.asked++;
+    if (t.on_look)
+        t.on_look();
+    return t.leaves && m->slot == 0;
+}
+
 static void on_gone(void *ctx)
 {
     t.gone = true;
@@ -93,7 +104,7 @@ static void setup(void)
     memset(&t, 0, sizeof t);
     uv_loop_init(&t.loop);
     uv_timer_init(&t.loop, &t.limit);
-    uv_timer_start(&t.limit, on_limit, 20000, 0);
+    uv_timer_start(&t.limit, on_limit, 100000, 0);
     t.fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     t.setup = (struct sl_crew_setup){
         .loop = &t.loop,
@@ -106,6 +117,7 @@ static void setup(void)
                    .on_left = on_left,
                    .on_hopeless = on_hopeless,
                    .on_line = on_line,
+                   .has_left = has_left,
                    .on_gone = on_gone},
     };
     snprintf(t.setup.directory, sizeof t.setup.directory, "%s", dir);
@@ -116,7 +128,6 @@ static void begin(uint32_t n_samplers)
     must(sl_crew_init(&t.crew, &t.setup, n_samplers));
     for (uint32_t i = 0; i < n_samplers; i++)
         sl_crew_place(&t.crew, i, SL_ROLE_SAMPLER, i, 0);
-    t.started_ns = sl_now_ns();
     for (uint32_t i = 0; i < n_samplers; i++)
         must(sl_crew_want(&t.crew.members[i]));
 }
@@ -206,12 +217,9 @@ END_TEST
 START_TEST(the_wait_before_a_replacement_doubles)
 {
     run_worker("exit 1", 4);
-    static const uint64_t wait_ms[] = {50, 100, 200};
-    for (int i = 0; i < 3; i++) {
-        uint64_t ms = (t.at_ns[i + 1] - t.at_ns[i]) / 1000000;
-        ck_assert_msg(ms + 2 >= wait_ms[i], "replacement %d after %llu ms", i,
-                      (unsigned long long)ms);
-    }
+    static const uint32_t wait_ms[] = {0, 50, 100, 200};
+    for (int i = 0; i < 4; i++)
+        ck_assert_uint_eq(t.backoff_ms[i], wait_ms[i]);
 }
 END_TEST
 
@@ -230,8 +238,8 @@ START_TEST(work_in_between_starts_the_count_anew)
     t.worked = true;
     run_worker("exit 1", 12);
     ck_assert_str_eq(t.hopeless, "");
-    // Every wait is the first one's: 11 of 50 ms, not 50 + 100 + 200 + ...
-    ck_assert_uint_lt(t.at_ns[11] - t.at_ns[0], 11 * 400000000ull);
+    for (int i = 1; i < 12; i++) // every wait is the first one's
+        ck_assert_uint_eq(t.backoff_ms[i], SL_CREW_BACKOFF_MS);
 }
 END_TEST
 
@@ -262,21 +270,32 @@ END_TEST
 
 // --- members that are not wanted any more ---
 
-static void on_release(uv_timer_t *timer)
+// Releases member 0 once its second process runs.
+static void on_second_start(uv_timer_t *timer)
 {
+    if (t.crew.members[0].starts < 2)
+        return;
+    uv_timer_stop(timer);
     sl_crew_release(&t.crew.members[0]);
 }
 
-static void release_after(uint32_t ms, const char *body)
+static void begin_with_a_release(void)
+{
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(1);
+    sl_crew_release(&t.crew.members[0]);
+}
+
+static void run_and_release_again(void)
 {
     uv_timer_t timer;
-    make_script("sluice-sampler", body);
     uv_timer_init(&t.loop, &timer);
-    uv_timer_start(&timer, on_release, ms, 0);
+    uv_timer_start(&timer, on_second_start, 1, 1);
     uv_unref((uv_handle_t *)&timer);
-    begin(1);
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert(t.gone);
+    ck_assert_int_eq(t.n_deaths, 2);
+    ck_assert_uint_eq(t.crew.members[0].starts, 2);
     uv_close((uv_handle_t *)&timer, NULL);
     uv_run(&t.loop, UV_RUN_DEFAULT);
     sl_crew_fini(&t.crew);
@@ -286,7 +305,8 @@ static void release_after(uint32_t ms, const char *body)
 START_TEST(a_released_worker_is_not_replaced)
 {
     // It has not attached, so nobody waits for it to finish anything.
-    release_after(50, "sleep 100");
+    begin_with_a_release();
+    run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 1);
     ck_assert_int_eq(t.n_left, 1);
 }
@@ -295,43 +315,39 @@ END_TEST
 START_TEST(a_released_member_can_be_wanted_again)
 {
     t.want_again = true;
-    make_script("sluice-sampler", "sleep 100");
-    begin(1);
-    sl_crew_release(&t.crew.members[0]);
-    t.stop_after = 0;
-    // The second process is released too, by the timer.
-    uv_timer_t timer;
-    uv_timer_init(&t.loop, &timer);
-    uv_timer_start(&timer, on_release, 300, 0);
-    uv_unref((uv_handle_t *)&timer);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(t.n_deaths, 2);
+    begin_with_a_release();
+    run_and_release_again();
     ck_assert_int_eq(t.n_left, 2);
-    uv_close((uv_handle_t *)&timer, NULL);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    sl_crew_fini(&t.crew);
-    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
 }
 END_TEST
 
 START_TEST(wanted_again_while_it_leaves)
 {
-    make_script("sluice-sampler", "sleep 100");
-    begin(1);
-    sl_crew_release(&t.crew.members[0]);
+    begin_with_a_release();
     must(sl_crew_want(&t.crew.members[0])); // it has been killed, but its death is not seen yet
     t.stop_after = 2;
-    uv_timer_t timer;
-    uv_timer_init(&t.loop, &timer);
-    uv_timer_start(&timer, on_release, 300, 0);
-    uv_unref((uv_handle_t *)&timer);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(t.n_deaths, 2);
-    ck_assert_uint_eq(t.crew.members[0].starts, 2);
-    uv_close((uv_handle_t *)&timer, NULL);
-    uv_run(&t.loop, UV_RUN_DEFAULT);
-    sl_crew_fini(&t.crew);
-    ck_assert_int_eq(uv_loop_close(&t.loop), 0);
+    run_and_release_again();
+}
+END_TEST
+
+static void end_time_to_leave(void)
+{
+    ck_assert_int_eq(t.n_deaths, 0);
+    if (t.asked == 3)
+        sl_clock_advance(SL_CREW_LEAVE_MS * 1000000ull);
+}
+
+START_TEST(a_released_worker_that_does_not_leave_is_killed)
+{
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(1);
+    t.crew.members[0].attached = true;
+    t.on_look = end_time_to_leave;
+    sl_crew_release(&t.crew.members[0]);
+    run_to_the_end();
+    ck_assert_int_ge(t.asked, 3);
+    ck_assert_int_eq(t.n_deaths, 1);
+    ck_assert(t.dismissed[0]);
 }
 END_TEST
 
@@ -373,71 +389,116 @@ START_TEST(stopping_an_idle_crew_tells_so)
 }
 END_TEST
 
-static int grace_ms;
+enum { GRACE_MS = 1000000 }; // longer than any machine is busy
 
-static void stop_soon(uv_timer_t *timer)
+static void attach_all(void)
 {
     for (uint32_t i = 0; i < t.crew.n; i++)
-        t.crew.members[i].attached = timer->data != NULL;
-    sl_crew_stop(&t.crew, grace_ms);
-    uv_close((uv_handle_t *)timer, NULL);
+        t.crew.members[i].attached = true;
+}
+
+static void begin_sleepers(uint32_t n)
+{
+    make_script("sluice-sampler", "exec sleep 100");
+    begin(n);
 }
 
 START_TEST(who_is_not_attached_is_killed_at_once)
 {
-    uv_timer_t timer;
-    make_script("sluice-sampler", "exec sleep 100");
-    begin(3);
-    uv_timer_init(&t.loop, &timer);
-    timer.data = NULL;
-    grace_ms = 10000;
-    uv_timer_start(&timer, stop_soon, 50, 0);
+    begin_sleepers(3);
+    sl_crew_stop(&t.crew, GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
-    ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 5000000000ull);
     for (int i = 0; i < 3; i++)
         ck_assert_msg(t.dismissed[i], "death %d", i);
 }
 END_TEST
 
-START_TEST(who_does_not_leave_in_time_is_killed)
+START_TEST(without_patience_all_are_killed_at_once)
 {
-    uv_timer_t timer;
-    make_script("sluice-sampler", "exec sleep 100");
-    begin(3);
-    uv_timer_init(&t.loop, &timer);
-    timer.data = &timer;
-    grace_ms = 300;
-    uv_timer_start(&timer, stop_soon, 50, 0);
+    begin_sleepers(3);
+    attach_all();
+    t.leaves = true;
+    sl_crew_stop(&t.crew, GRACE_MS);
+    sl_crew_stop(&t.crew, 0); // the second Ctrl-C
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 3);
-    ck_assert_uint_ge(t.at_ns[0] - t.started_ns, 340000000ull);
-    ck_assert_uint_lt(t.at_ns[2] - t.started_ns, 2000000000ull);
+    ck_assert_int_eq(t.asked, 0); // nobody looks where they are
+    ck_assert(t.dismissed[0] && t.dismissed[1] && t.dismissed[2]);
+}
+END_TEST
+
+// After four looks at all three the time is nearly over, after eight it is.
+static void let_time_run_out(void)
+{
+    if (t.asked <= 8 * 3)
+        ck_assert_int_eq(t.n_deaths, 0);
+    if (t.asked == 4 * 3)
+        sl_clock_advance((GRACE_MS - 100000) * 1000000ull);
+    if (t.asked == 8 * 3)
+        sl_clock_advance(100000 * 1000000ull);
+}
+
+START_TEST(who_does_not_leave_in_time_is_killed)
+{
+    begin_sleepers(3);
+    attach_all();
+    t.on_look = let_time_run_out;
+    sl_crew_stop(&t.crew, GRACE_MS);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 3);
+    ck_assert_int_ge(t.asked, 8 * 3);
     ck_assert_msg(strstr(t.cause[0], "SIGKILL") != NULL, "%s", t.cause[0]);
     ck_assert(t.dismissed[0] && t.dismissed[1] && t.dismissed[2]);
 }
 END_TEST
 
-// Kills member 0 as anybody else might, and waits until it is dead, which the crew has not read.
-static void kill_one_and_stop(uv_timer_t *timer)
+// The first worker is in its exit, as in a sanitizer's leak check, and there it stays or ends.
+static int exit_looks;
+static bool exits;
+
+static void let_it_exit(void)
 {
-    struct sl_member *m = &t.crew.members[0];
-    siginfo_t info;
-    ck_assert_int_eq(kill(m->pid, SIGKILL), 0);
-    ck_assert_int_eq(waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOWAIT), 0);
-    stop_soon(timer);
+    if (t.asked == 3)
+        sl_clock_advance(GRACE_MS * 1000000ull);
+    if (t.n_deaths < 2 || ++exit_looks != 5)
+        return;
+    ck_assert_int_eq(t.n_deaths, 2);
+    if (exits)
+        ck_assert_int_eq(kill(t.crew.members[0].pid, SIGTERM), 0);
+    else
+        sl_clock_advance(SL_CREW_EXIT_MS * 1000000ull);
 }
+
+START_TEST(who_has_left_its_work_is_given_time_to_exit)
+{
+    begin_sleepers(3);
+    attach_all();
+    t.leaves = true;
+    exits = _i;
+    exit_looks = 0;
+    t.on_look = let_it_exit;
+    sl_crew_stop(&t.crew, GRACE_MS);
+    run_to_the_end();
+    ck_assert_int_eq(t.n_deaths, 3);
+    ck_assert_int_ge(exit_looks, 5);
+    ck_assert(t.dismissed[0] && t.dismissed[1]);
+    ck_assert(t.dismissed[2] == !_i);
+    ck_assert_msg(strstr(t.cause[2], _i ? "SIGTERM" : "SIGKILL") != NULL, "%s", t.cause[2]);
+}
+END_TEST
 
 START_TEST(who_was_dead_before_was_not_killed_by_the_crew)
 {
-    static const int graces[] = {10000, 0}; // killed as not attached, or when patience is over
-    uv_timer_t timer;
-    make_script("sluice-sampler", "exec sleep 100");
-    begin(2);
-    uv_timer_init(&t.loop, &timer);
-    timer.data = _i ? &timer : NULL;
-    grace_ms = graces[_i];
-    uv_timer_start(&timer, kill_one_and_stop, 50, 0);
+    siginfo_t info;
+    begin_sleepers(2);
+    if (_i) // killed when patience is over, or as not attached
+        attach_all();
+    // As anybody else might kill it; the crew has not read that it is dead.
+    pid_t pid = t.crew.members[0].pid;
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    sl_crew_stop(&t.crew, _i ? 0 : GRACE_MS);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 2);
     ck_assert_msg(t.dismissed[0] != t.dismissed[1], "%d %d", t.dismissed[0], t.dismissed[1]);
@@ -446,16 +507,15 @@ END_TEST
 
 START_TEST(nobody_is_replaced_while_stopping)
 {
-    uv_timer_t timer;
-    make_script("sluice-sampler", "sleep 0.1; exit 1");
-    begin(1);
-    uv_timer_init(&t.loop, &timer);
-    timer.data = &timer;
-    grace_ms = 10000;
-    uv_timer_start(&timer, stop_soon, 20, 0);
+    begin_sleepers(1);
+    attach_all();
+    sl_crew_stop(&t.crew, GRACE_MS);
+    ck_assert_int_eq(kill(t.crew.members[0].pid, SIGTERM), 0);
     run_to_the_end();
     ck_assert_int_eq(t.n_deaths, 1);
-    ck_assert_str_eq(t.cause[0], "ended with exit status 1");
+    ck_assert_uint_eq(t.crew.next_worker, 2);
+    ck_assert_msg(strstr(t.cause[0], "SIGTERM") != NULL, "%s", t.cause[0]);
+    ck_assert(!t.dismissed[0]);
 }
 END_TEST
 
@@ -465,7 +525,7 @@ int main(void)
     TCase *c = tcase_create("supervise");
     tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
     tcase_add_checked_fixture(c, setup, NULL);
-    tcase_set_timeout(c, 30);
+    tcase_set_timeout(c, 120);
     tcase_add_test(c, an_exit_status_is_named);
     tcase_add_test(c, sigkill_is_named_with_its_usual_reasons);
     tcase_add_test(c, a_segmentation_fault_is_named);
@@ -481,11 +541,14 @@ int main(void)
     tcase_add_test(c, a_released_worker_is_not_replaced);
     tcase_add_test(c, a_released_member_can_be_wanted_again);
     tcase_add_test(c, wanted_again_while_it_leaves);
+    tcase_add_test(c, a_released_worker_that_does_not_leave_is_killed);
     tcase_add_test(c, a_worker_has_a_session_of_its_own);
     tcase_add_test(c, a_worker_inherits_exactly_its_descriptors);
     tcase_add_test(c, stopping_an_idle_crew_tells_so);
+    tcase_add_test(c, without_patience_all_are_killed_at_once);
     tcase_add_test(c, who_is_not_attached_is_killed_at_once);
     tcase_add_test(c, who_does_not_leave_in_time_is_killed);
+    tcase_add_loop_test(c, who_has_left_its_work_is_given_time_to_exit, 0, 2);
     tcase_add_loop_test(c, who_was_dead_before_was_not_killed_by_the_crew, 0, 2);
     tcase_add_test(c, nobody_is_replaced_while_stopping);
     suite_add_tcase(s, c);
