@@ -283,8 +283,8 @@ const struct sl_crew_events sl_job_crew_events = {
     .on_gone = on_gone,
 };
 
-// A worker that could not start while the job runs on: it is about to die, or has died just now, and
-// that death counts as any other. NULL: another one has its place by now.
+// A worker that could not start while the job runs on: it is about to die, or has died just now,
+// and that death counts as any other. NULL: another one has its place by now.
 static void note_failed_start(struct sl_job *job, const struct sl_member *m, const char *message)
 {
     if (m) {

@@ -109,8 +109,8 @@ static bool makes_room(struct sl_job *job, const struct sl_member *trainer, enum
     return !trainer->alive || atomic_load(&seat->cache_loaded) <= atomic_load(&seat->cache_rows);
 }
 
-// A start that can not be refuses a job that begins. While it runs it is one more death: there may be
-// too little memory or too many processes for a moment.
+// A start that can not be refuses a job that begins. While it runs it is one more death: there may
+// be too little memory or too many processes for a moment.
 static int want(struct sl_job *job, struct sl_member *m)
 {
     int rc = sl_crew_want(m);
@@ -147,8 +147,8 @@ static int settle_device(struct sl_job *job, uint32_t device)
     return SL_OK;
 }
 
-// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves can not, whatever
-// its seat's duty is.
+// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves can not,
+// whatever its seat's duty is.
 static uint32_t count_trainers(struct sl_job *job)
 {
     uint32_t n = 0;

@@ -142,16 +142,16 @@ int sl_crew_want(struct sl_member *m);
 // be counts as a death.
 void sl_crew_want_later(struct sl_member *m);
 
-// Does not fill the member any more. Its process, if it has one, is given time to leave; one that is
-// not attached yet is killed at once. on_left comes from the loop.
+// Does not fill the member any more. Its process, if it has one, is given time to leave; one that
+// is not attached yet is killed at once. on_left comes from the loop.
 void sl_crew_release(struct sl_member *m);
 
 // Kills the member's process, which is then a death like any other.
 void sl_crew_kill(struct sl_member *m);
 
 // No replacements from now on. Whoever is not attached is killed at once, all others when they have
-// not come out of their work after patience_ms (0: at once, wherever they are). on_gone comes from the
-// loop, also when nobody was there.
+// not come out of their work after patience_ms (0: at once, wherever they are). on_gone comes from
+// the loop, also when nobody was there.
 void sl_crew_stop(struct sl_crew *crew, uint32_t patience_ms);
 
 // The member that a process with this id fills or filled last; NULL for an unknown one.

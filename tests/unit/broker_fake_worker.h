@@ -193,8 +193,8 @@ static inline int fake_train(struct fake *f)
 {
     struct sl_arena *a = &f->w.arena;
     struct sl_lease l;
-    // A standby trainer that finds no reason to wake but that there is work and no other trainer. In
-    // this order: how many there are is known before the first phase is opened.
+    // A standby trainer that finds no reason to wake but that there is work and no other
+    // trainer. In this order: how many there are is known before the first phase is opened.
     struct sl_ledger_ahead left;
     sl_ledger_look_ahead(a, &left);
     if (atomic_load(&sl_seat(a, f->w.slot)->duty) == SL_DUTY_STANDBY &&
@@ -217,7 +217,7 @@ static inline int fake_train(struct fake *f)
     fake_with_lease(f);
     sl_phase_range(l.phase, l.cell, &l.entry->n_seeds);
     if (l.phase->spec.kind == SL_PHASE_TRAIN) {
-        // Trainers compute on the version of their batch, and take an earlier one where there is one.
+        // Trainers compute on the version of their batch, and take an earlier one where it is.
         while (sl_board_version(a) < sl_board_cell_version(a, l.phase, l.cell)) {
             if (sl_worker_stopping(&f->w))
                 return SL_EABORTED;

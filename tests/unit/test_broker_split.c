@@ -1,4 +1,4 @@
-// Who is wanted and who is there: workers that die, load for ever or can not start while a job runs.
+// Who is wanted and who is there: workers that die, hang or can not start while a job runs.
 #include "tests/unit/broker_ring_job.h"
 
 #include <cjson/cJSON.h>
