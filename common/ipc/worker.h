@@ -35,7 +35,7 @@ enum {
 
 // The longest that the slowest worker may take to load a data set from a cold disk and be ready.
 // It is the broker's to judge, for all of them: what a worker waits for meanwhile (the arena, a
-// block to measure with) has no bound of its own, since it dies with the broker and is killed by it.
+// block to measure with) has no bound of its own; it dies with the broker and is killed by it.
 enum { SL_WORKER_START_SECONDS = 900 };
 
 struct sl_worker {
