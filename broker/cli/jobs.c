@@ -1,7 +1,6 @@
 /*
  * jobs.c - `sluice ps`: the daemon's jobs and those of `sluice run`.
  */
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +106,6 @@ int sl_command_ps(int argc, char **argv)
     int rc = sl_options_parse(&usage, argc, argv);
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    signal(SIGPIPE, SIG_DFL);
     SL_TRY(sl_session_list(&where, &json));
     cJSON *list = cJSON_Parse(json);
     free(json);

@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,7 +208,6 @@ int sl_command_logs(int argc, char **argv)
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     r->colour =
         isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
-    signal(SIGPIPE, SIG_DFL);
     int rc = sl_options_parse(&usage, argc, argv);
     rc = rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc < 0 ? rc : logs(r);
     sl_log_merge_fini(&r->merge);

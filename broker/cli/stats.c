@@ -6,7 +6,6 @@
  * same.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,8 +264,6 @@ int sl_command_stats(int argc, char **argv)
     if (rc != SL_OK)
         return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
     r.follow = r.follow || r.count > 0;
-    // `sluice stats --follow | head` ends with its reader, whatever this process inherited.
-    signal(SIGPIPE, SIG_DFL);
     r.limits = cJSON_CreateObject();
     rc = stats(&r);
     cJSON_Delete(r.limits);
