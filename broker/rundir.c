@@ -4,17 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
-#include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "broker/checkpoint.h"
+#include "broker/death.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -161,12 +166,49 @@ static int look_inside(const char *path, enum sl_rundir_content *content)
 
 enum {
     ENDING_WAIT_MS = 30000,
-    RUNNING_WAIT_MS = 500, // what was told to end a moment ago may not have heard it yet
-    TELL_WAIT_MS = 200,    // a check of another job has the directory for a moment only
-    LOCK_LOOK_MS = 20,
-    EVENTS_WAIT_NS = 1000000000,
+    TELL_WAIT_MS = 200, // a check of another job has the directory for a moment only
+    EVENTS_WAIT_MS = 1000,
     COMMAND_BYTES = 16384,
 };
+
+int sl_rundir_grace_ms = 500;
+
+// In a process of its own: waits for the lock, as long as its parent lives.
+_Noreturn static void wait_for_lock(int fd, int how, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == parent && flock(fd, how) != 0 && errno == EINTR)
+        ;
+    _exit(0);
+}
+
+/*
+ * Whether the file is locked now (LOCK_EX or LOCK_SH), for which this waits so long. flock() has no
+ * bound, and an interval timer would be the whole process's: a child waits in it. The lock is of
+ * the open file, which both have, so it is the parent's when the child is gone. File systems
+ * without locks are taken as they are: then nobody notices a second job.
+ */
+static bool lock_within(int fd, int how, int wait_ms)
+{
+    if (flock(fd, how | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
+        return true;
+    pid_t self = getpid(), pid = wait_ms > 0 ? fork() : -1;
+    if (pid == 0)
+        wait_for_lock(fd, how, self);
+    if (pid < 0)
+        return false;
+    struct pollfd end = {.fd = sl_death_open(pid), .events = POLLIN};
+    uint64_t now = sl_now_ns(), until = now + (uint64_t)wait_ms * 1000000u;
+    while (now < until && poll(&end, 1, (int)sl_div_up(until - now, 1000000u)) < 0 &&
+           errno == EINTR)
+        now = sl_now_ns();
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (end.fd >= 0)
+        close(end.fd);
+    return flock(fd, how | LOCK_NB) == 0;
+}
 
 // Who has locked a directory, from the kernel's list; 0 when it does not say.
 static pid_t find_holder(int fd)
@@ -231,17 +273,18 @@ static bool is_dying(pid_t pid)
     return !has_memory;
 }
 
-// A job has its events locked for as long as it is not ending. `fd`: the directory, which it has
-// locked too.
-static bool is_working(const char *path, int fd)
+// A job has its events locked for as long as it is not ending, which is waited for so long. `fd`:
+// the directory, which it has locked too.
+static bool is_working(const char *path, int fd, int wait_ms)
 {
     char file[4200];
     snprintf(file, sizeof file, "%s/events.jsonl", path);
-    int events = open(file, O_RDONLY | O_CLOEXEC);
-    bool working = events >= 0 && flock(events, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (events >= 0)
-        close(events);
-    pid_t holder = working ? find_holder(fd) : 0;
+    int events = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (events < 0)
+        return false;
+    pid_t holder = find_holder(fd);
+    bool working = !(holder && is_dying(holder)) && !lock_within(events, LOCK_SH, wait_ms);
+    close(events);
     return working && !(holder && is_dying(holder));
 }
 
@@ -276,41 +319,30 @@ static int refuse_used(const char *path, int fd, bool working, int64_t waited_ms
                    path, user.who, user.word);
 }
 
-/*
- * Locks the directory. Who is ending is waited for, up to wait_ms; a job that runs is SL_EEXIST as
- * soon as that is sure. File systems without locks are taken as they are: then nobody notices a
- * second job.
- */
+// Locks the directory. Who is ending is waited for, up to wait_ms; a job that runs is SL_EEXIST as
+// soon as that is sure.
 static int lock_directory(const char *path, int wait_ms, sl_rundir_waits waits, int *out)
 {
     struct sl_rundir_user user;
-    const struct timespec pause = {.tv_nsec = LOCK_LOOK_MS * 1000000};
-    uint64_t begin = sl_now_ns();
     *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
         return sl_fail_errno(SL_EACCESS, errno, "output: opening directory '%s'", path);
-    while (flock(*out, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return SL_OK;
-        int64_t waited_ms = (int64_t)((sl_now_ns() - begin) / 1000000u);
-        bool working = is_working(path, *out);
-        // Between the two looks it may have gone: its locks go one after the other.
-        if (working && flock(*out, LOCK_EX | LOCK_NB) == 0)
-            return SL_OK;
-        if (waited_ms >= (working ? SL_MIN(wait_ms, (int)RUNNING_WAIT_MS) : wait_ms)) {
-            int rc = refuse_used(path, *out, working, waited_ms);
-            close(*out);
-            *out = -1;
-            return rc;
-        }
-        if (waits && !working && waited_ms >= TELL_WAIT_MS) {
-            look_at_holder(*out, working, &user);
-            waits(path, &user);
-            waits = NULL;
-        }
-        nanosleep(&pause, NULL);
+    if (lock_within(*out, LOCK_EX, 0))
+        return SL_OK;
+    bool working = is_working(path, *out, SL_MIN(wait_ms, sl_rundir_grace_ms));
+    // Between the two looks it may have gone: its locks go one after the other.
+    if (lock_within(*out, LOCK_EX, working ? 0 : SL_MIN(wait_ms, (int)TELL_WAIT_MS)))
+        return SL_OK;
+    if (!working && waits) {
+        look_at_holder(*out, working, &user);
+        waits(path, &user);
     }
-    return SL_OK;
+    if (!working && lock_within(*out, LOCK_EX, wait_ms))
+        return SL_OK;
+    int rc = refuse_used(path, *out, working, working ? 0 : wait_ms);
+    close(*out);
+    *out = -1;
+    return rc;
 }
 
 // root may write everywhere, as far as permissions go.
@@ -475,17 +507,6 @@ static void remove_directories(const char *path, size_t first)
     }
 }
 
-// For is_working(). Who asks has it shared for a moment, and a process that dies may let go of the
-// directory before it lets go of this. Without locks nobody asks.
-static void lock_events(int events)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-    uint64_t until = sl_now_ns() + EVENTS_WAIT_NS;
-    while (flock(events, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-           sl_now_ns() < until)
-        nanosleep(&pause, NULL);
-}
-
 // metrics.jsonl begins with these lines; `flags` are for opening events.jsonl.
 static int fill(struct sl_rundir *dir, const char *config_json, const char *metrics, int flags)
 {
@@ -496,7 +517,9 @@ static int fill(struct sl_rundir *dir, const char *config_json, const char *metr
     dir->working = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
     if (dir->working < 0)
         return sl_fail_errno(SL_EIO, errno, "output: opening '%s'", file);
-    lock_events(dir->working);
+    // For is_working(). Who asks has it shared for a moment, and a process that dies may let go of
+    // the directory before it lets go of this. Without locks nobody asks.
+    lock_within(dir->working, LOCK_EX, EVENTS_WAIT_MS);
     sl_rundir_file(dir, "config.json", file, sizeof file);
     return sl_atomic_file_write(file, config_json, strlen(config_json));
 }

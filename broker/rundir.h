@@ -57,6 +57,10 @@ struct sl_rundir_user {
 // Is told once whose end is waited for, when that takes longer than a look of another job's.
 typedef void (*sl_rundir_waits)(const char *path, const struct sl_rundir_user *user);
 
+// How long a job that runs is given to begin to end: what was told to a moment ago may not have
+// heard it yet. For a test that can not be sure to be quicker.
+extern int sl_rundir_grace_ms;
+
 /*
  * The same for a job that may go on: says what is there. Waits up to half a minute for a run that
  * is ending, and tells `waits` (NULL: nobody). SL_EEXIST for one that is under way, at once and
