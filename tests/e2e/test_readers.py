@@ -1,4 +1,4 @@
-"""Readers that go away (`sluice ... | head`): what is done is done, quietly, with its own status."""
+"""Readers that go away (`sluice ... | head`): what is done comes to its end, quietly."""
 
 import os
 import subprocess
