@@ -195,7 +195,6 @@ int sl_model_child_start(struct sl_model_child *c, const char *config_json,
     argv[n++] = parent;
     for (int i = 1; options[i]; i++)
         argv[n++] = (char *)options[i];
-    signal(SIGPIPE, SIG_IGN);
     int rc = make_ends(&e, c, config_json);
     if (rc == SL_OK)
         rc = start(c, &e, argv);

@@ -1,8 +1,10 @@
 """The files that a job adds to while it runs, on file systems that hang or are full."""
 
+import errno
 import os
+import subprocess
 
-from harness import go_on, small_job, text_of, timeout
+from harness import Skip, go_on, small_job, text_of, timeout
 
 
 def job(box, **changes):
@@ -74,3 +76,45 @@ def test_a_log_that_is_full_is_a_warning(box):
     # The others have all of theirs.
     assert text_of(box.path("runs/job/metrics.jsonl")).count("\n") == 3
     assert '"kind":"end"' in text_of(box.path("runs/job/events.jsonl")).splitlines()[-1]
+
+
+def take_all_of(disk):
+    """Fills a file system up to its last byte."""
+    with open(os.path.join(disk, "ballast"), "wb", buffering=0) as file:
+        for size in (4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+
+
+def test_a_disk_that_fills_up_while_a_job_runs(box):
+    """It trains to its end, says what it could not leave, and begins anew once there is room."""
+    if os.geteuid() != 0:
+        raise Skip("only root may mount a small file system")
+    wanted = undisturbed(box)
+    disk = box.path("disk")
+    os.makedirs(disk)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        raise Skip("no file system may be mounted here")
+    try:
+        config = job(box, output="disk/job", checkpoint={"every_updates": 5})
+        env = {"SLUICE_FAILPOINT": "trainer_claimed:1:stop"}
+        running = box.start("run", box.job(config), env=env)
+        pid = box.until_stopped(running, "trainer")
+        take_all_of(disk)
+        go_on(pid)
+        result = running.wait()
+        assert result.rc == 1, str(result)
+        (error,) = result.errors()
+        assert "No space left on device" in error, error
+        assert "metrics.jsonl' could not be written (No space" in result.err, str(result)
+        assert not [name for name in os.listdir(box.path("disk/job")) if name[0] == "."]
+        os.remove(os.path.join(disk, "ballast"))
+        result, report = box.run(config)
+        assert result.ok() and report["params_sha256"] == wanted, report["params_sha256"]
+        assert text_of(box.path("disk/job/metrics.jsonl")).count("\n") == 3
+    finally:
+        subprocess.run(["umount", disk], check=False)
