@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 
-from harness import cases, gone, read_json, small_job, timeout
+from harness import cases, read_json, small_job, timeout
 
 BATCHES = 12  # of an epoch: 750 training vertices, 64 a batch
 
@@ -41,8 +41,7 @@ def killed_at(box, config, point, *arguments):
     box.until_stopped(running, "broker")
     box.kill_everything()
     result = running.wait()
-    for pid in box.processes():
-        gone(pid)
+    box.gone_within(60)
     return result
 
 
