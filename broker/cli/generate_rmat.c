@@ -34,8 +34,10 @@ struct rmat {
  * quadrant: w < a top left, < a+b top right (destination's bit), < a+b+c bottom left (source's
  * bit), else bottom right.
  */
-SL_SIMD static void draw_ranks(const struct rmat *r, uint64_t first, size_t n, uint32_t attempt,
-                               uint32_t *restrict source, uint32_t *restrict destination)
+SL_SIMD_VOID(draw_ranks,
+             (const struct rmat *r, uint64_t first, size_t n, uint32_t attempt,
+              uint32_t *restrict source, uint32_t *restrict destination),
+             (r, first, n, attempt, source, destination))
 {
     uint32_t w[LEVELS_PER_BLOCK][BATCH];
     const uint32_t limit_a = r->limit_a, limit_ab = r->limit_ab, limit_abc = r->limit_abc;

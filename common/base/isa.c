@@ -1,6 +1,5 @@
 #include "common/base/isa.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +12,8 @@
 
 static const char *const names[] = {"baseline", "avx2", "avx512", "amx"};
 
-// The level in use, -1 before it is known. Whoever is first finds the same as whoever is second.
-static _Atomic int in_use = -1;
+// Whoever is first finds the same as whoever is second.
+int sl_isa_in_use = -1;
 
 const char *sl_isa_name(enum sl_isa isa)
 {
@@ -58,7 +57,7 @@ int sl_isa_has_bf16(void)
 void sl_isa_limit(enum sl_isa most)
 {
     enum sl_isa best = sl_isa_of_processor();
-    atomic_store_explicit(&in_use, (int)SL_MIN(most, best), memory_order_relaxed);
+    __atomic_store_n(&sl_isa_in_use, (int)SL_MIN(most, best), __ATOMIC_RELAXED);
 }
 
 int sl_isa_init(void)
@@ -78,13 +77,9 @@ int sl_isa_init(void)
         "SLUICE_ISA is '%s': wanted baseline, avx2, avx512 or amx, the most that is used", limit);
 }
 
-enum sl_isa sl_isa(void)
+enum sl_isa sl_isa_choose(void)
 {
-    int level = atomic_load_explicit(&in_use, memory_order_relaxed);
-    if (level < 0) {
-        if (sl_isa_init() < 0)
-            sl_isa_limit(SL_ISA_AMX); // a program's main has said what is wrong
-        level = atomic_load_explicit(&in_use, memory_order_relaxed);
-    }
-    return (enum sl_isa)level;
+    if (sl_isa_init() < 0)
+        sl_isa_limit(SL_ISA_AMX); // a program's main has said what is wrong
+    return (enum sl_isa)__atomic_load_n(&sl_isa_in_use, __ATOMIC_RELAXED);
 }

@@ -24,8 +24,14 @@ enum sl_isa {
 // Reads SLUICE_ISA, once and before anything is computed; a wrong value is SL_EINVAL. Idempotent.
 int sl_isa_init(void);
 
-// What is used: the processor's best, but not above the limit.
-enum sl_isa sl_isa(void);
+// What is used: the processor's best, but not above the limit. Hot loops ask: a load.
+extern int sl_isa_in_use; // by way of sl_isa() alone; -1 before it is known
+enum sl_isa sl_isa_choose(void);
+static inline enum sl_isa sl_isa(void)
+{
+    int isa = __atomic_load_n(&sl_isa_in_use, __ATOMIC_RELAXED);
+    return isa >= 0 ? (enum sl_isa)isa : sl_isa_choose();
+}
 // What the processor has.
 enum sl_isa sl_isa_of_processor(void);
 // bf16 operands are multiplied by instructions of the processor, within the limit.

@@ -36,7 +36,7 @@ struct check {
 
 // `word` is the accumulator's, an integer of the data's size: a lane of it is a lane of the data.
 #define SCAN_AS(name, type, word, bad)                                                             \
-    static SL_SIMD bool any_##name(const void *data, uint64_t n, uint64_t limit)                   \
+    SL_SIMD(bool, any_##name, (const void *data, uint64_t n, uint64_t limit), (data, n, limit))    \
     {                                                                                              \
         const type *v = data;                                                                      \
         const type max = (type)limit;                                                              \
@@ -95,7 +95,7 @@ SCAN(flag32, int32_t, v[i] > 1)
 SCAN(flag64, int64_t, v[i] > 1)
 
 // Written out: the accumulator is not of the data's type. -0.0 is not negative.
-static SL_SIMD bool any_weight(const void *data, uint64_t n, uint64_t limit)
+SL_SIMD(bool, any_weight, (const void *data, uint64_t n, uint64_t limit), (data, n, limit))
 {
     const float *v = data;
     uint32_t acc = 0;
@@ -113,7 +113,7 @@ static uint64_t first_weight(const void *data, uint64_t n, uint64_t limit)
     return i;
 }
 
-static SL_SIMD uint64_t largest_rise(const uint64_t *v, uint64_t n)
+SL_SIMD(uint64_t, largest_rise, (const uint64_t *v, uint64_t n), (v, n))
 {
     uint64_t most = 0;
     for (uint64_t i = 0; i < n; i++)

@@ -26,7 +26,7 @@ struct pass {
     _Atomic uint64_t n_vertices, n_loops;
 };
 
-SL_SIMD static uint64_t count32(const uint32_t *list, uint64_t n, uint32_t v)
+SL_SIMD(uint64_t, count32, (const uint32_t *list, uint64_t n, uint32_t v), (list, n, v))
 {
     uint64_t hits = 0;
     for (uint64_t e = 0; e < n; e++)
@@ -34,7 +34,7 @@ SL_SIMD static uint64_t count32(const uint32_t *list, uint64_t n, uint32_t v)
     return hits;
 }
 
-SL_SIMD static uint64_t count64(const uint64_t *list, uint64_t n, uint64_t v)
+SL_SIMD(uint64_t, count64, (const uint64_t *list, uint64_t n, uint64_t v), (list, n, v))
 {
     uint64_t hits = 0;
     for (uint64_t e = 0; e < n; e++)

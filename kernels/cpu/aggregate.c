@@ -187,8 +187,9 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
 }
 
 #define VARIANT(name, ...)                                                                         \
-    SL_SIMD static void rows_##name(const struct sl_aggregate_args *args, uint32_t begin,          \
-                                    uint32_t end)                                                  \
+    SL_SIMD_VOID(rows_##name,                                                                      \
+                 (const struct sl_aggregate_args *args, uint32_t begin, uint32_t end),             \
+                 (args, begin, end))                                                               \
     {                                                                                              \
         aggregate_rows(args, (struct variant){__VA_ARGS__}, begin, end);                           \
     }

@@ -243,23 +243,23 @@ SL_INLINE void grad_sources(const struct sl_edge_softmax_grad_args *args, uint32
 
 // One of the three loops above, for constant and for other numbers of heads.
 #define VARIANTS(loop, type)                                                                       \
-    SL_SIMD static void loop##_1(const type *args, uint32_t begin, uint32_t end)                   \
+    SL_SIMD_VOID(loop##_1, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
     {                                                                                              \
         loop(args, begin, end, 1);                                                                 \
     }                                                                                              \
-    SL_SIMD static void loop##_2(const type *args, uint32_t begin, uint32_t end)                   \
+    SL_SIMD_VOID(loop##_2, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
     {                                                                                              \
         loop(args, begin, end, 2);                                                                 \
     }                                                                                              \
-    SL_SIMD static void loop##_4(const type *args, uint32_t begin, uint32_t end)                   \
+    SL_SIMD_VOID(loop##_4, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
     {                                                                                              \
         loop(args, begin, end, 4);                                                                 \
     }                                                                                              \
-    SL_SIMD static void loop##_8(const type *args, uint32_t begin, uint32_t end)                   \
+    SL_SIMD_VOID(loop##_8, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
     {                                                                                              \
         loop(args, begin, end, 8);                                                                 \
     }                                                                                              \
-    SL_SIMD static void loop##_any(const type *args, uint32_t begin, uint32_t end)                 \
+    SL_SIMD_VOID(loop##_any, (const type *args, uint32_t begin, uint32_t end), (args, begin, end)) \
     {                                                                                              \
         loop(args, begin, end, args->heads);                                                       \
     }                                                                                              \

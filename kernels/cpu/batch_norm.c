@@ -37,9 +37,10 @@ struct sums {
 };
 
 // Four rows a step, so that the sums are loaded less often.
-SL_SIMD static void add_moments(const float *restrict x, uint64_t rows, uint32_t dim,
-                                const float *restrict shift, double *restrict sum,
-                                double *restrict product)
+SL_SIMD_VOID(add_moments,
+             (const float *restrict x, uint64_t rows, uint32_t dim, const float *restrict shift,
+              double *restrict sum, double *restrict product),
+             (x, rows, dim, shift, sum, product))
 {
     uint64_t r = 0;
     for (; r + 4 <= rows; r += 4, x += 4 * (uint64_t)dim) {
@@ -58,9 +59,10 @@ SL_SIMD static void add_moments(const float *restrict x, uint64_t rows, uint32_t
         }
 }
 
-SL_SIMD static void add_products(const float *restrict x, const float *restrict dy, uint64_t rows,
-                                 uint32_t dim, const float *restrict shift, double *restrict sum,
-                                 double *restrict product)
+SL_SIMD_VOID(add_products,
+             (const float *restrict x, const float *restrict dy, uint64_t rows, uint32_t dim,
+              const float *restrict shift, double *restrict sum, double *restrict product),
+             (x, dy, rows, dim, shift, sum, product))
 {
     uint64_t r = 0;
     for (; r + 2 <= rows; r += 2, x += 2 * (uint64_t)dim, dy += 2 * (uint64_t)dim) {
@@ -126,7 +128,7 @@ struct scale {
 };
 
 // The loops' arrays are the same or apart, never shifted: `simd` says that to the compiler.
-SL_SIMD static void scale_rows(const struct scale *s, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(scale_rows, (const struct scale *s, uint64_t begin, uint64_t end), (s, begin, end))
 {
     const float *mean = s->mean, *rest = s->rest, *factor = s->factor, *addend = s->addend;
     uint32_t dim = s->dim;
@@ -139,7 +141,8 @@ SL_SIMD static void scale_rows(const struct scale *s, uint64_t begin, uint64_t e
     }
 }
 
-SL_SIMD static void scale_gradient_rows(const struct scale *s, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(scale_gradient_rows, (const struct scale *s, uint64_t begin, uint64_t end),
+             (s, begin, end))
 {
     const float *mean = s->mean, *factor = s->factor, *dy_mean = s->dy_mean, *share = s->x_share;
     uint32_t dim = s->dim;
@@ -152,7 +155,7 @@ SL_SIMD static void scale_gradient_rows(const struct scale *s, uint64_t begin, u
     }
 }
 
-SL_SIMD static void scale_in_place(const struct scale *s, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(scale_in_place, (const struct scale *s, uint64_t begin, uint64_t end), (s, begin, end))
 {
     const float *factor = s->factor, *addend = s->addend;
     uint32_t dim = s->dim;

@@ -49,8 +49,8 @@ struct forward {
     enum sl_activation act;
 };
 
-SL_SIMD static void add_bias(float *restrict y, uint64_t rows, uint32_t dim,
-                             const float *restrict bias)
+SL_SIMD_VOID(add_bias, (float *restrict y, uint64_t rows, uint32_t dim, const float *restrict bias),
+             (y, rows, dim, bias))
 {
     for (uint64_t r = 0; r < rows; r++, y += dim)
         for (uint32_t c = 0; c < dim; c++)
@@ -58,8 +58,9 @@ SL_SIMD static void add_bias(float *restrict y, uint64_t rows, uint32_t dim,
 }
 
 // Written so that a NaN passes: it shows in the loss instead of becoming a dead unit.
-SL_SIMD static void add_bias_relu(float *restrict y, uint64_t rows, uint32_t dim,
-                                  const float *restrict bias)
+SL_SIMD_VOID(add_bias_relu,
+             (float *restrict y, uint64_t rows, uint32_t dim, const float *restrict bias),
+             (y, rows, dim, bias))
 {
     for (uint64_t r = 0; r < rows; r++, y += dim)
         for (uint32_t c = 0; c < dim; c++) {
@@ -68,13 +69,13 @@ SL_SIMD static void add_bias_relu(float *restrict y, uint64_t rows, uint32_t dim
         }
 }
 
-SL_SIMD static void relu_span(float *restrict y, uint64_t n)
+SL_SIMD_VOID(relu_span, (float *restrict y, uint64_t n), (y, n))
 {
     for (uint64_t i = 0; i < n; i++)
         y[i] = y[i] < 0.0f ? 0.0f : y[i];
 }
 
-SL_SIMD static void leaky_relu_span(float *restrict y, uint64_t n)
+SL_SIMD_VOID(leaky_relu_span, (float *restrict y, uint64_t n), (y, n))
 {
     for (uint64_t i = 0; i < n; i++) {
         float leaked = y[i] * SL_LEAKY_RELU_SLOPE;
@@ -92,7 +93,7 @@ SL_INLINE void elu_lanes(sl_v16 *v)
     sl_v16_choose(&above, v, &low, v);
 }
 
-SL_SIMD static void elu_span(float *y, uint64_t n)
+SL_SIMD_VOID(elu_span, (float *y, uint64_t n), (y, n))
 {
     uint64_t i = 0;
     sl_v16 v;
@@ -164,7 +165,8 @@ struct backward {
     float (*sums)[STRIP]; // (n_segments, STRIP) or NULL
 };
 
-SL_SIMD static void relu_mask(float *restrict dy, const float *restrict y, uint64_t n, float scale)
+SL_SIMD_VOID(relu_mask, (float *restrict dy, const float *restrict y, uint64_t n, float scale),
+             (dy, y, n, scale))
 {
     for (uint64_t i = 0; i < n; i++) {
         float scaled = dy[i] * scale;
@@ -172,14 +174,16 @@ SL_SIMD static void relu_mask(float *restrict dy, const float *restrict y, uint6
     }
 }
 
-SL_SIMD static void leaky_relu_slope(float *restrict dy, const float *restrict y, uint64_t n)
+SL_SIMD_VOID(leaky_relu_slope, (float *restrict dy, const float *restrict y, uint64_t n),
+             (dy, y, n))
 {
     for (uint64_t i = 0; i < n; i++)
         dy[i] *= y[i] > 0.0f ? 1.0f : SL_LEAKY_RELU_SLOPE;
 }
 
 // keep: what undoes the survivors' scale.
-SL_SIMD static void elu_slope(float *restrict dy, const float *restrict y, uint64_t n, float keep)
+SL_SIMD_VOID(elu_slope, (float *restrict dy, const float *restrict y, uint64_t n, float keep),
+             (dy, y, n, keep))
 {
     for (uint64_t i = 0; i < n; i++) {
         float slope = y[i] * keep + 1.0f;
@@ -204,8 +208,10 @@ static void mask_span(const struct backward *b, uint64_t at, uint64_t n)
 }
 
 // sums[c] += column c of (rows, width) at dy; four rows a step so that sums are loaded less often.
-SL_SIMD static void add_columns(const float *restrict dy, uint64_t rows, uint32_t dim,
-                                uint32_t width, float *restrict sums)
+SL_SIMD_VOID(add_columns,
+             (const float *restrict dy, uint64_t rows, uint32_t dim, uint32_t width,
+              float *restrict sums),
+             (dy, rows, dim, width, sums))
 {
     uint64_t r = 0;
     for (; r + 4 <= rows; r += 4, dy += 4 * (uint64_t)dim) {

@@ -23,8 +23,10 @@ enum {
 
 _Static_assert(WINDOW % (4 * SL_CPU_PHILOX_LANES) == 0, "whole blocks of the generator");
 
-SL_SIMD static void apply_words(float *restrict x, const uint32_t *restrict words, uint32_t n,
-                                uint32_t threshold, float scale)
+SL_SIMD_VOID(apply_words,
+             (float *restrict x, const uint32_t *restrict words, uint32_t n, uint32_t threshold,
+              float scale),
+             (x, words, n, threshold, scale))
 {
     for (uint32_t i = 0; i < n; i++) {
         float scaled = x[i] * scale;

@@ -98,8 +98,8 @@ SL_INLINE void finish(const v16_f64 *loss, const sl_v16_i32 *labelled, const sl_
     }
 }
 
-SL_SIMD static void bce_span(const struct job *job, uint64_t begin, uint64_t end,
-                             struct tally *tally)
+SL_SIMD_VOID(bce_span, (const struct job *job, uint64_t begin, uint64_t end, struct tally *tally),
+             (job, begin, end, tally))
 {
     const sl_v16 zero = {0};
     sl_v16 x, target, e, log1p_e, weight = zero + 1.0f;
@@ -136,8 +136,9 @@ SL_SIMD static void bce_span(const struct job *job, uint64_t begin, uint64_t end
     finish(&losses, &n_labelled, &n_correct, tally);
 }
 
-SL_SIMD static void square_span(const struct job *job, uint64_t begin, uint64_t end,
-                                struct tally *tally)
+SL_SIMD_VOID(square_span,
+             (const struct job *job, uint64_t begin, uint64_t end, struct tally *tally),
+             (job, begin, end, tally))
 {
     sl_v16 x, target;
     sl_v16_i32 labelled, n_labelled = {0}, none = {0};
@@ -153,18 +154,6 @@ SL_SIMD static void square_span(const struct job *job, uint64_t begin, uint64_t 
             store_part(job->dx + at, n, &slope);
     }
     finish(&losses, &n_labelled, &none, tally);
-}
-
-// The addresses of SL_SIMD functions are taken through plain ones: see ../README.md.
-static void plain_bce_span(const struct job *job, uint64_t begin, uint64_t end, struct tally *tally)
-{
-    bce_span(job, begin, end, tally);
-}
-
-static void plain_square_span(const struct job *job, uint64_t begin, uint64_t end,
-                              struct tally *tally)
-{
-    square_span(job, begin, end, tally);
 }
 
 static void run_segment(void *context, uint32_t segment)
@@ -200,7 +189,7 @@ int sl_cpu_sigmoid_bce(const float *logits, const float *targets, uint64_t rows,
                       .dx = dlogits,
                       .n = rows * dim,
                       .dim = dim,
-                      .span = plain_bce_span};
+                      .span = bce_span};
     struct tally total = run_all(&job);
     *out = (struct sl_loss_result){.loss = total.loss,
                                    .weight = (double)total.labelled,
@@ -218,7 +207,7 @@ int sl_cpu_squared_error(const float *outputs, const float *targets, uint64_t ro
                       .dx = doutputs,
                       .n = rows * dim,
                       .dim = dim,
-                      .span = plain_square_span};
+                      .span = square_span};
     struct tally total = run_all(&job);
     *out = (struct sl_loss_result){.loss = total.loss, .weight = (double)total.labelled};
     return SL_OK;

@@ -52,7 +52,7 @@ struct heads {
     float scale, beta;
 };
 
-SL_SIMD static void sum_heads_rows(const struct heads *j, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(sum_heads_rows, (const struct heads *j, uint64_t begin, uint64_t end), (j, begin, end))
 {
     const uint64_t heads = j->heads, width = j->width;
     const float scale = j->scale;
@@ -69,7 +69,8 @@ SL_SIMD static void sum_heads_rows(const struct heads *j, uint64_t begin, uint64
     }
 }
 
-SL_SIMD static void spread_heads_rows(const struct heads *j, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(spread_heads_rows, (const struct heads *j, uint64_t begin, uint64_t end),
+             (j, begin, end))
 {
     const uint64_t heads = j->heads, width = j->width;
     const float scale = j->scale;
@@ -171,7 +172,7 @@ struct maximum {
     const float *max, *dmax;
 };
 
-SL_SIMD static void maximum_span(const float *restrict x, float *restrict y, uint64_t n)
+SL_SIMD_VOID(maximum_span, (const float *restrict x, float *restrict y, uint64_t n), (x, y, n))
 {
     for (uint64_t i = 0; i < n; i++)
         y[i] = y[i] >= x[i] ? y[i] : x[i];

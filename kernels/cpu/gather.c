@@ -39,12 +39,17 @@ struct job {
     int stream;
 };
 
-SL_SIMD uint32_t sl_cpu_largest(const uint32_t *rows, uint64_t n)
+SL_SIMD(uint32_t, largest_of, (const uint32_t *rows, uint64_t n), (rows, n))
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++)
         most = rows[i] > most ? rows[i] : most;
     return most;
+}
+
+uint32_t sl_cpu_largest(const uint32_t *rows, uint64_t n)
+{
+    return largest_of(rows, n);
 }
 
 SL_INLINE float *row_of_out(const struct job *job, uint64_t i)
@@ -104,12 +109,14 @@ SL_INLINE void copy_rows(const struct job *job, int half, uint64_t begin, uint64
         sl_stream_fence();
 }
 
-SL_SIMD static void copy_rows_f32(const struct job *job, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(copy_rows_f32, (const struct job *job, uint64_t begin, uint64_t end),
+             (job, begin, end))
 {
     copy_rows(job, 0, begin, end);
 }
 
-SL_SIMD static void copy_rows_f16(const struct job *job, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(copy_rows_f16, (const struct job *job, uint64_t begin, uint64_t end),
+             (job, begin, end))
 {
     copy_rows(job, 1, begin, end);
 }
@@ -184,8 +191,9 @@ struct ranked {
 };
 
 // The largest row that is read of the store, 0 for none.
-SL_SIMD static uint32_t largest_miss(const uint32_t *nodes, const uint32_t *ranks, uint64_t n,
-                                     uint32_t capacity)
+SL_SIMD(uint32_t, largest_miss,
+        (const uint32_t *nodes, const uint32_t *ranks, uint64_t n, uint32_t capacity),
+        (nodes, ranks, n, capacity))
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++) {

@@ -11,7 +11,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
 
-SL_SIMD static void clear_rows(float *c, uint64_t m, uint64_t n, uint64_t ldc)
+SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m, n, ldc))
 {
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t j = 0; j < n; j++)

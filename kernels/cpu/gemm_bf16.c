@@ -72,7 +72,7 @@ struct conversion {
     uint16_t *to;
 };
 
-SL_SIMD static void convert_row(const float *restrict x, uint64_t n, uint16_t *restrict to)
+SL_SIMD_VOID(convert_row, (const float *restrict x, uint64_t n, uint16_t *restrict to), (x, n, to))
 {
     for (uint64_t i = 0; i < n; i++)
         to[i] = sl_float_to_bf16(x[i]);
@@ -135,8 +135,10 @@ static uint64_t padded_k(uint64_t tile, uint64_t whole)
     return SL_MAX(sl_pow2_at_least(tile), (uint64_t)TAIL_MIN);
 }
 
-SL_SIMD static void put_rows(const float *restrict from, uint64_t rows, uint64_t cols, float alpha,
-                             int accumulate, float *restrict c, uint64_t ldc)
+SL_SIMD_VOID(put_rows,
+             (const float *restrict from, uint64_t rows, uint64_t cols, float alpha, int accumulate,
+              float *restrict c, uint64_t ldc),
+             (from, rows, cols, alpha, accumulate, c, ldc))
 {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t j = 0; j < cols; j++) {

@@ -74,7 +74,7 @@ static uint64_t panel_floats(uint64_t width)
 // ---- packing ------------------------------------------------------------------------------------
 
 // Rounds to bf16 in place.
-SL_SIMD static void round_floats(float *x, uint64_t n)
+SL_SIMD_VOID(round_floats, (float *x, uint64_t n), (x, n))
 {
     for (uint64_t i = 0; i < n; i++) {
         uint32_t bits = (uint32_t)sl_float_to_bf16(x[i]) << 16;
@@ -100,8 +100,10 @@ SL_INLINE void pack_columns(const float *x, uint64_t ld, uint64_t rows, uint64_t
 }
 
 // The widths of all instruction sets, so that each copy is a few vectors.
-SL_SIMD static void pack_rows_of_k(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
-                                   uint64_t width, float *panels)
+SL_SIMD_VOID(pack_rows_of_k,
+             (const float *x, uint64_t ld, uint64_t rows, uint64_t columns, uint64_t width,
+              float *panels),
+             (x, ld, rows, columns, width, panels))
 {
     switch (width) {
     case 6: pack_columns(x, ld, rows, columns, 6, panels); break;

@@ -216,8 +216,9 @@ SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind 
 }
 
 #define VARIANT(name, kind, indirect)                                                              \
-    SL_SIMD static void rows_##name(const struct sl_aggregate_heads_args *args, uint32_t begin,    \
-                                    uint32_t end)                                                  \
+    SL_SIMD_VOID(rows_##name,                                                                      \
+                 (const struct sl_aggregate_heads_args *args, uint32_t begin, uint32_t end),       \
+                 (args, begin, end))                                                               \
     {                                                                                              \
         heads_rows(args, kind, indirect, begin, end);                                              \
     }
@@ -329,7 +330,7 @@ SL_INLINE void dot_heads(const struct dot *dot, const float *a, const float *b, 
     }
 }
 
-SL_SIMD static void dot_rows(const struct dot *dot, uint32_t begin, uint32_t end)
+SL_SIMD_VOID(dot_rows, (const struct dot *dot, uint32_t begin, uint32_t end), (dot, begin, end))
 {
     const struct sl_csr_view *csr = dot->csr;
     uint64_t heads = dot->heads, width = heads * dot->dim;

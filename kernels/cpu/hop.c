@@ -66,8 +66,9 @@ int sl_cpu_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_
 
 // ---- self-loops ---------------------------------------------------------------------------------
 
-SL_SIMD static uint32_t loops_of_row(const uint32_t *indices, uint32_t begin, uint32_t end,
-                                     uint32_t row)
+SL_SIMD(uint32_t, loops_of_row,
+        (const uint32_t *indices, uint32_t begin, uint32_t end, uint32_t row),
+        (indices, begin, end, row))
 {
     uint32_t n = 0;
     for (uint32_t e = begin; e < end; e++)

@@ -191,12 +191,12 @@ SL_INLINE int khop(const struct sl_khop_args *args, bool wide)
     return SL_OK;
 }
 
-SL_SIMD static int khop_narrow(const struct sl_khop_args *args)
+SL_SIMD(int, khop_narrow, (const struct sl_khop_args *args), (args))
 {
     return khop(args, false);
 }
 
-SL_SIMD static int khop_wide(const struct sl_khop_args *args)
+SL_SIMD(int, khop_wide, (const struct sl_khop_args *args), (args))
 {
     return khop(args, true);
 }

@@ -47,8 +47,8 @@ static inline void philox_plain(uint64_t seed, uint32_t word0, const uint32_t *r
     }
 }
 
-SL_SIMD void sl_khop_lanes_draw_plain(const struct sl_khop_args *args, uint32_t k,
-                                      struct sl_khop_lanes *lanes)
+SL_SIMD_VOID(draw_plain, (const struct sl_khop_args *args, uint32_t k, struct sl_khop_lanes *lanes),
+             (args, k, lanes))
 {
     uint32_t w[4][LANES];
     uint32_t doubt[LANES] = {0};
@@ -74,6 +74,12 @@ SL_SIMD void sl_khop_lanes_draw_plain(const struct sl_khop_args *args, uint32_t 
     for (uint32_t l = 0; l < LANES; l++)
         if (doubt[l])
             draw_exact(args, k, lanes, l);
+}
+
+void sl_khop_lanes_draw_plain(const struct sl_khop_args *args, uint32_t k,
+                              struct sl_khop_lanes *lanes)
+{
+    draw_plain(args, k, lanes);
 }
 
 #if defined(__x86_64__) && !defined(SL_SANITIZED)

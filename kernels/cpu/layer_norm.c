@@ -62,8 +62,8 @@ SL_INLINE float variance(const float *x, uint32_t dim, float from_first)
     return (sum + add_lanes(&sums)) / (float)dim;
 }
 
-SL_SIMD static void forward_span(const struct sl_layer_norm_args *args, uint64_t begin,
-                                 uint64_t end)
+SL_SIMD_VOID(forward_span, (const struct sl_layer_norm_args *args, uint64_t begin, uint64_t end),
+             (args, begin, end))
 {
     const float *gamma = args->gamma, *beta = args->beta;
     uint32_t dim = args->dim;
@@ -130,8 +130,10 @@ SL_INLINE void row_sums(const struct sl_layer_norm_grad_args *a, uint64_t r, flo
     *product = tail_product + add_lanes(&products);
 }
 
-SL_SIMD static void backward_span(const struct sl_layer_norm_grad_args *a, uint64_t begin,
-                                  uint64_t end, float *dgamma, float *dbeta)
+SL_SIMD_VOID(backward_span,
+             (const struct sl_layer_norm_grad_args *a, uint64_t begin, uint64_t end, float *dgamma,
+              float *dbeta),
+             (a, begin, end, dgamma, dbeta))
 {
     const float *gamma = a->gamma;
     uint32_t dim = a->dim;

@@ -49,7 +49,7 @@ SL_INLINE void load_logits(const float *x, uint32_t n, sl_v16 *out)
     memcpy(out, lanes, sizeof lanes);
 }
 
-SL_SIMD static float row_max(const float *x, uint32_t n)
+SL_SIMD(float, row_max, (const float *x, uint32_t n), (x, n))
 {
     sl_v16 most, next;
     load_logits(x, n, &most);
@@ -65,7 +65,7 @@ SL_SIMD static float row_max(const float *x, uint32_t n)
 }
 
 // Returns the sum of exp(x - top) and keeps the terms in e when that is not NULL; e may be x.
-SL_SIMD static float row_exp(const float *x, uint32_t n, float top, float *e)
+SL_SIMD(float, row_exp, (const float *x, uint32_t n, float top, float *e), (x, n, top, e))
 {
     sl_v16 sums = {0}, term;
     for (uint32_t c = 0; c < n; c += SL_LANES) {
@@ -84,7 +84,7 @@ SL_SIMD static float row_exp(const float *x, uint32_t n, float top, float *e)
     return sum;
 }
 
-SL_SIMD static void row_scale(float *x, uint32_t n, float scale)
+SL_SIMD_VOID(row_scale, (float *x, uint32_t n, float scale), (x, n, scale))
 {
     for (uint32_t c = 0; c < n; c++)
         x[c] *= scale;

@@ -128,8 +128,9 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, int half, int 
 }
 
 #define VARIANT(name, half, traced)                                                                \
-    SL_SIMD static void rows_##name(const struct sl_aggregate_max_args *args, uint32_t begin,      \
-                                    uint32_t end)                                                  \
+    SL_SIMD_VOID(rows_##name,                                                                      \
+                 (const struct sl_aggregate_max_args *args, uint32_t begin, uint32_t end),         \
+                 (args, begin, end))                                                               \
     {                                                                                              \
         max_rows(args, half, traced, begin, end);                                                  \
     }
@@ -197,8 +198,9 @@ SL_INLINE void grad_chunk(const struct sl_aggregate_max_grad_args *args, uint32_
     memcpy(args->dx + source * dim + first, sum, n * sizeof *sum);
 }
 
-SL_SIMD static void grad_rows(const struct sl_aggregate_max_grad_args *args, uint32_t begin,
-                              uint32_t end)
+SL_SIMD_VOID(grad_rows,
+             (const struct sl_aggregate_max_grad_args *args, uint32_t begin, uint32_t end),
+             (args, begin, end))
 {
 #define CHUNK_GRAD(first, n) grad_chunk(args, source, first, n)
     for (uint32_t source = begin; source < end; source++) {

@@ -46,7 +46,7 @@ struct forward {
     uint32_t dim;
 };
 
-SL_SIMD static void forward_span(const struct forward *f, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(forward_span, (const struct forward *f, uint64_t begin, uint64_t end), (f, begin, end))
 {
     uint64_t dim = f->dim;
     for (uint64_t i = begin; i < end; i++) {
@@ -80,7 +80,8 @@ struct backward {
     uint32_t dim;
 };
 
-SL_SIMD static void backward_span(const struct backward *b, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(backward_span, (const struct backward *b, uint64_t begin, uint64_t end),
+             (b, begin, end))
 {
     uint64_t dim = b->dim;
     for (uint64_t i = begin; i < end; i++) {

@@ -26,7 +26,7 @@ struct adam {
     float eps;
 };
 
-SL_SIMD static void adam_span(const struct adam *a, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(adam_span, (const struct adam *a, uint64_t begin, uint64_t end), (a, begin, end))
 {
     const float *restrict g = a->g, *restrict p = a->p, *restrict m = a->m, *restrict v = a->v;
     float *restrict p_out = a->p_out, *restrict m_out = a->m_out, *restrict v_out = a->v_out;
@@ -80,7 +80,7 @@ struct sgd {
     float lr, momentum, decay;
 };
 
-SL_SIMD static void sgd_span(const struct sgd *s, uint64_t begin, uint64_t end)
+SL_SIMD_VOID(sgd_span, (const struct sgd *s, uint64_t begin, uint64_t end), (s, begin, end))
 {
     const float *restrict g = s->g, *restrict p = s->p, *restrict m = s->m;
     float *restrict p_out = s->p_out, *restrict m_out = s->m_out;

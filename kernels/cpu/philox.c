@@ -32,7 +32,7 @@ struct block {
     uint32_t word0, position, batch, epoch;
 };
 
-SL_SIMD static void block_plain(const struct block *b, uint32_t *words)
+SL_SIMD_VOID(block_plain, (const struct block *b, uint32_t *words), (b, words))
 {
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
     uint32_t k0 = (uint32_t)b->seed, k1 = (uint32_t)(b->seed >> 32);

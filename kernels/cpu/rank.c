@@ -90,8 +90,9 @@ static inline __attribute__((always_inline)) uint32_t mark_scalar(const struct s
 }
 
 // SL_SIMD: counting bits is an instruction of the better ones.
-SL_SIMD static uint32_t mark_plain(const struct sl_rank_index *index, const uint32_t *nodes,
-                                   uint64_t n, uint32_t *ranks)
+SL_SIMD(uint32_t, mark_plain,
+        (const struct sl_rank_index *index, const uint32_t *nodes, uint64_t n, uint32_t *ranks),
+        (index, nodes, n, ranks))
 {
     return index->n_tiers == 1 ? mark_scalar(index, 1, nodes, n, ranks)
                                : mark_scalar(index, index->n_tiers, nodes, n, ranks);

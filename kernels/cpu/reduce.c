@@ -23,21 +23,23 @@ struct job {
     float scale;
 };
 
-SL_SIMD static void add(float *restrict sum, const float *restrict slot, uint64_t n)
+SL_SIMD_VOID(add, (float *restrict sum, const float *restrict slot, uint64_t n), (sum, slot, n))
 {
     for (uint64_t i = 0; i < n; i++)
         sum[i] += slot[i];
 }
 
-SL_SIMD static void add_last(float *restrict out, const float *restrict sum,
-                             const float *restrict slot, uint64_t n, float scale)
+SL_SIMD_VOID(add_last,
+             (float *restrict out, const float *restrict sum, const float *restrict slot,
+              uint64_t n, float scale),
+             (out, sum, slot, n, scale))
 {
     for (uint64_t i = 0; i < n; i++)
         out[i] = scale * (sum[i] + slot[i]);
 }
 
-SL_SIMD static void scale_only(float *restrict out, const float *restrict slot, uint64_t n,
-                               float scale)
+SL_SIMD_VOID(scale_only, (float *restrict out, const float *restrict slot, uint64_t n, float scale),
+             (out, slot, n, scale))
 {
     for (uint64_t i = 0; i < n; i++)
         out[i] = scale * slot[i];
@@ -75,7 +77,7 @@ struct squares {
     double *sums; // (n_segments)
 };
 
-SL_SIMD static double squares_span(const float *x, uint64_t n)
+SL_SIMD(double, squares_span, (const float *x, uint64_t n), (x, n))
 {
     double lanes[SL_LANES] = {0}, sum = 0.0;
     uint64_t i = 0;

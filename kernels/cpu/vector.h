@@ -1,7 +1,7 @@
 /*
  * vector.h - what the hot loops of this folder share: 16-lane vectors, 16-bit formats, streaming.
  *
- * The vectors are the compiler's own (GCC and clang), not intrinsics: in a function marked SL_SIMD
+ * The vectors are the compiler's own (GCC and clang), not intrinsics: in a function of SL_SIMD
  * one sl_v16 is one register with AVX-512, two with AVX2 and four with the baseline, from the same
  * source. They are passed by pointer only, because the calling convention of a by-value vector
  * depends on the instruction set.

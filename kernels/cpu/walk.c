@@ -318,12 +318,12 @@ SL_INLINE int sample(const struct sl_walk_args *args, bool wide)
     return SL_OK;
 }
 
-SL_SIMD static int sample_narrow(const struct sl_walk_args *args)
+SL_SIMD(int, sample_narrow, (const struct sl_walk_args *args), (args))
 {
     return sample(args, false);
 }
 
-SL_SIMD static int sample_wide(const struct sl_walk_args *args)
+SL_SIMD(int, sample_wide, (const struct sl_walk_args *args), (args))
 {
     return sample(args, true);
 }

@@ -89,7 +89,8 @@ static inline uint32_t relabel(uint32_t x, uint32_t scale)
 }
 
 // LANES edges from edge `first` on: 16 random bits a level of the recursion.
-SL_SIMD static void rmat_lanes(uint64_t first, uint32_t scale, uint32_t *src, uint32_t *dst)
+SL_SIMD_VOID(rmat_lanes, (uint64_t first, uint32_t scale, uint32_t *src, uint32_t *dst),
+             (first, scale, src, dst))
 {
     uint32_t u[LANES] = {0}, v[LANES] = {0}, w[4][LANES];
     for (uint32_t level = 0; level < scale; level++) {

@@ -54,6 +54,7 @@ int main(void)
 {
     Suite *suite = suite_create("base_isa");
     TCase *tests = tcase_create("isa");
+    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, without_a_limit_the_best_is_used);
     tcase_add_test(tests, each_name_is_a_limit);
     tcase_add_test(tests, the_limit_is_read_by_whoever_asks_first);
