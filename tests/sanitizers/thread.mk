@@ -1,16 +1,23 @@
 # What runs under ThreadSanitizer: `make SAN=thread thread-tests`, then `SAN=thread scripts/check unit
-# stress` on that build. The folders that have threads, or memory that several processes share.
-THREAD_FOLDERS := ipc http sampler trainer daemon
-
+# stress` on that build. Unit tests of the folders that have threads or memory that several processes
+# share, but those below; of the broker and the data sets, those that use a pool of threads; the stress
+# programs, whose bodies run as threads of one process.
+#
 # Left out, and why:
-#   test_ipc_group_model     one thread: a model that is searched, a minute
-#   test_sampler_gpu, test_trainer_cuda, test_trainer_gpu
-#                            threads of an emulated GPU are fibres, which ThreadSanitizer can not follow
-# In those that are run: threads of OpenMP are not followed (libgomp is not instrumented), so there is one
-# (OMP_NUM_THREADS=1); single tests that fork beside threads and then start some skip themselves.
-THREAD_LEFT_OUT := ipc_group_model sampler_gpu trainer_cuda trainer_gpu
+#   one thread    ipc_group_model (a model that is searched), sampler_draw, trainer_evaluate, _golden,
+#                 _jumping, _kinds, _layers, _model, _neighbours, _norm, _objective: six minutes of
+#                 arithmetic, nothing to race with
+#   fibres        sampler_gpu, trainer_cuda, trainer_gpu: the threads of an emulated GPU, which
+#                 ThreadSanitizer can not follow
+# In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
+# them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
+THREAD_FOLDERS  := ipc http sampler trainer daemon
+THREAD_LEFT_OUT := ipc_group_model sampler_draw \
+                   $(patsubst %,trainer_%,evaluate golden jumping kinds layers model neighbours norm objective) \
+                   sampler_gpu trainer_cuda trainer_gpu
+THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch data_validate
 
-THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT:%=test_%),$(foreach f,$(THREAD_FOLDERS),\
-                $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_$(f)_*.c))))
+THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\
+                $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_$(f)_*.c)))) $(THREAD_ADDED)
 .PHONY: thread-tests
-thread-tests: $(THREAD_NAMES:%=$(BIN)/tests/%) $(BIN)/tests/stress/ledger $(BIN)/tests/stress/group
+thread-tests: $(THREAD_NAMES:%=$(BIN)/tests/test_%) $(BIN)/tests/stress/ledger $(BIN)/tests/stress/group
