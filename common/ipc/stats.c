@@ -55,7 +55,7 @@ bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *
     for (int attempt = 0; attempt < 1000; attempt++) {
         uint32_t before = atomic_load_explicit(&slot->seq, memory_order_acquire);
         const word *from = (const word *)&slot->figures;
-        struct sl_worker_figures copy;
+        struct sl_worker_figures copy = {0};
         for (size_t i = 0; i < WORDS; i++)
             ((word *)&copy)[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
         atomic_thread_fence(memory_order_acquire);

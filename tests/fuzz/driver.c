@@ -134,7 +134,7 @@ static size_t change(struct driver *d, size_t size)
     size_t from = draw(d, other->n);
     switch (draw(d, 8)) {
     case 0: return put(d, size, at, 1, &byte, 1);
-    case 1: return put(d, size, at, n, NULL, 0);
+    case 1: return put(d, size, at, n, "", 0);
     case 2: return put(d, size, at, 0, &byte, 1);
     case 3: // a number of one to eight bytes
         n = (size_t)1 << draw(d, 4);

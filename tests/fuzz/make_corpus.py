@@ -111,7 +111,8 @@ OVERRIDES = [
     "model.layers=2", "sampler.fanout=[10, 5]", "devices[0].memory=64MiB", "dataset=data/x",
     'model={"kind": "gcn", "layers": 2}', "optimizer.lr=0.5", "evaluate.fanout=[1, 2]",
     "schedule[1].batch=8", "cache.ratio=auto", "devices=auto", "devices=cpu", "devices[0].index=1",
-    'devices=[{"kind": "cuda", "index": 1, "memory": "1GiB"}]', 'devices=[{"kind": "cpu", "cores": "0"}]',
+    'devices=[{"kind": "cuda", "index": 1, "memory": "1GiB"}]',
+    'devices=[{"kind": "cpu", "cores": "0"}]',
     'schedule=[{"epoch": 1, "samplers": 1, "trainers": 1}]',
 ]
 
@@ -139,7 +140,8 @@ def jobs():
         "output": 'somewhere \u00e4 "else"',
     }
     write("config_job", "full", json.dumps(full, indent=1))
-    write("config_job", "async", json.dumps({**small, "updates": {"mode": "async", "staleness": 2}}))
+    late = {"mode": "async", "staleness": 2}
+    write("config_job", "async", json.dumps({**small, "updates": late}))
     write("config_job", "gpus", json.dumps({**small, "devices": [{"kind": "cuda", "index": 0}] * 2,
                                             "updates": {"mode": "ordered", "exchange": "nccl"}}))
     for i, text in enumerate(OVERRIDES):
@@ -280,7 +282,8 @@ def http():
     write("http_request", "key", request("/api/jobs/7/history", '{"' + "\u00e9" * 40 + '": 1}'))
     line = json.dumps(STATS, separators=(",", ":"))
     entry = '{"id":"7","name":"a","state":"running"}'
-    listed = '{"schema":"sluice.jobs/1","jobs":[' + entry + ',{"id":"6","name":"b","state":"done"}]}'
+    other = '{"id":"6","name":"b","state":"done"}'
+    listed = '{"schema":"sluice.jobs/1","jobs":[' + entry + "," + other + "]}"
     write("http_store", "lines", f"s{line}\nt{line}\ne{entry}\nl{listed}\nx7\n")
     write("http_store", "entry", f"e{entry}\ns{line}\n")
 

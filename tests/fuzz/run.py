@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Runs fuzz targets at the same time and says what they found: run.py --seconds 10 PROGRAM...
 
-Each program starts from tests/fuzz/corpus/TARGET and from what earlier runs have found worth keeping
-(FOLDER/corpus/TARGET, where libFuzzer adds to it). An input that ends a program is left in
+Each program starts from tests/fuzz/corpus/TARGET and from what earlier runs have found worth
+keeping (FOLDER/corpus/TARGET, where libFuzzer adds to it). An input that ends a program is left in
 FOLDER/found: when the fault is mended it belongs into tests/fuzz/corpus.
 
-The seconds are how long a program looks, and not part of any verdict: it fails when an input ended it.
+The seconds are how long a program looks, and not part of any verdict: it fails when an input ended
+it.
 """
 
 import argparse
@@ -62,7 +63,8 @@ def run(program, options):
     covered = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", text)
     what = f"{int(runs[1] or runs[2]):>10} inputs" if runs else f"{'?':>10} inputs"
     if covered:
-        what += f", {covered[-1][0]:>5} edges, {covered[-1][1]:>6} features, corpus {covered[-1][2]}"
+        edges, features, kept_inputs = covered[-1]
+        what += f", {edges:>5} edges, {features:>6} features, corpus {kept_inputs}"
     return target, done.returncode, what, text
 
 
