@@ -307,16 +307,27 @@ def checkpoint():
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         name = max(os.listdir(os.path.join(run, "checkpoints")))
         state = harness.read_json(os.path.join(run, "checkpoints", name, "state.json"))
-    state["version"] = 12  # the name that the target gives it
-    state["config"] = {"name": "test"}
-    state["history"]["epochs"] = state["history"]["epochs"][:1]
-    text = json.dumps(state)
-    write("broker_checkpoint", "end", text.encode() + b"\0")
-    write("broker_checkpoint", "edited", json.dumps({**state, "files": None}) + "?")
-    state.update(batches_done=2, samples_digest=None, split=None,
-                 best={"epoch": 1, "value": 0.5, "mark": None, "waited": 0})
-    rising = b"".join(struct.pack("<I", i) + bytes(RECORD_BYTES - 4) for i in range(2))
-    write("broker_checkpoint", "middle", json.dumps(state).encode() + b"\0" + rising)
+    # Update 12, as the target calls it, of two epochs of 8 batches; all counters agree.
+    config = {
+        "name": "test", "epochs": 2, "digest": True, "devices": [{}, {}],
+        "updates": {"mode": "ordered", "batches_per_update": 1},
+    }  # fmt: skip
+    first, last = (dict(state["history"]["epochs"][0], epoch=e) for e in (0, 1))
+    state.update(version=12, config=config, epochs=2, split={"samplers": 1, "trainers": 1},
+                 best={"epoch": 0, "value": 0.5, "mark": None, "waited": 0})
+
+    def written(name, cells, epochs, **changes):
+        history = {**state["history"], "epochs": epochs}
+        records = b"".join(struct.pack("<I", c) + bytes(RECORD_BYTES - 4) for c in cells)
+        text = json.dumps({**state, "history": history, "batches_done": len(cells), **changes})
+        write("broker_checkpoint", name, text.encode() + b"\0" + records)
+
+    unsaid = {"samples_digest": None, "split": None, "best": None}
+    late = {**config, "digest": False, "updates": {"mode": "async", "staleness": 1}}
+    written("middle", range(4), [first], status="running", epoch=1, batches=8)
+    written("any", [0, 2, 5, 7], [first], status="stopped", epoch=1, batches=8, config=late, **unsaid)
+    written("end", [], [first, last], status="done", epoch=2, batches=6)
+    written("edited", [], [first, last], status="done", epoch=2, batches=6, schema="another")
 
 
 if __name__ == "__main__":
