@@ -1,12 +1,13 @@
 # What runs under ThreadSanitizer: `make SAN=thread thread-tests`, then `SAN=thread scripts/check unit
 # stress` on that build. Unit tests of the folders that have threads or memory that several processes
-# share, but those below; of the broker and the data sets, those that use a pool of threads; the stress
-# programs, whose bodies run as threads of one process.
+# share, but those below; of the broker, those that use its pool of threads; the stress programs, whose
+# bodies run as threads of one process.
 #
 # Left out, and why:
 #   one thread    ipc_group_model (a model that is searched), sampler_draw, trainer_evaluate, _golden,
 #                 _jumping, _kinds, _layers, _model, _neighbours, _norm, _objective: six minutes of
 #                 arithmetic, nothing to race with
+#   too long      data_validate, broker_shuffle: minutes, nothing found in them
 #   fibres        sampler_gpu, trainer_cuda, trainer_gpu: the threads of an emulated GPU, which
 #                 ThreadSanitizer can not follow
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
@@ -15,7 +16,7 @@ THREAD_FOLDERS  := ipc http sampler trainer daemon
 THREAD_LEFT_OUT := ipc_group_model sampler_draw \
                    $(patsubst %,trainer_%,evaluate golden jumping kinds layers model neighbours norm objective) \
                    sampler_gpu trainer_cuda trainer_gpu
-THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch data_validate
+THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch
 
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\
                 $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_$(f)_*.c)))) $(THREAD_ADDED)
