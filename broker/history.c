@@ -27,6 +27,7 @@ static const struct {
     enum kind kind;
     size_t at;
 } sums[] = {
+    {"allocations_left_out", U64, offsetof(struct sl_report, allocations_left_out)},
     {"scales_left_out", U64, offsetof(struct sl_report, scales_left_out)},
     {"restarts_left_out", U64, offsetof(struct sl_report, restarts_left_out)},
     {"resampled", U64, offsetof(struct sl_report, resampled)},

@@ -183,6 +183,17 @@ char *sl_report_add_epoch(struct sl_report *r, const struct sl_epoch_figures *f)
     return text;
 }
 
+// What may come without end: the oldest entry goes for a new one, and is counted. The first `keep`
+// stay.
+static void add_newest(cJSON *list, cJSON *e, int keep, uint64_t *left_out)
+{
+    if (cJSON_GetArraySize(list) >= SL_REPORT_NEWEST) {
+        cJSON_DeleteItemFromArray(list, keep);
+        ++*left_out;
+    }
+    cJSON_AddItemToArray(list, e);
+}
+
 void sl_report_add_allocation(struct sl_report *r, const struct sl_report_allocation *a)
 {
     cJSON *e = cJSON_CreateObject();
@@ -198,7 +209,8 @@ void sl_report_add_allocation(struct sl_report *r, const struct sl_report_alloca
     add_number(e, "gain_seconds", a->gain_seconds);
     add_number(e, "cost_seconds", a->cost_seconds);
     cJSON_AddStringToObject(e, "reason", a->reason);
-    cJSON_AddItemToArray(r->allocations, e);
+    // What the job began with says most.
+    add_newest(r->allocations, e, 1, &r->allocations_left_out);
 }
 
 static void add_split(cJSON *to, const char *key, uint32_t samplers, uint32_t trainers)
@@ -206,16 +218,6 @@ static void add_split(cJSON *to, const char *key, uint32_t samplers, uint32_t tr
     cJSON *split = cJSON_AddObjectToObject(to, key);
     add_number(split, "samplers", samplers);
     add_number(split, "trainers", trainers);
-}
-
-// What may come without end: the oldest entry goes for a new one, and is counted.
-static void add_newest(cJSON *list, cJSON *e, uint64_t *left_out)
-{
-    if (cJSON_GetArraySize(list) >= SL_REPORT_NEWEST) {
-        cJSON_DeleteItemFromArray(list, 0);
-        ++*left_out;
-    }
-    cJSON_AddItemToArray(list, e);
 }
 
 void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s)
@@ -229,7 +231,7 @@ void sl_report_add_scale(struct sl_report *r, const struct sl_report_scale *s)
     add_number(e, "took_seconds", s->took_seconds);
     cJSON_AddBoolToObject(e, "ok", s->ok);
     cJSON_AddStringToObject(e, "message", s->message);
-    add_newest(r->scales, e, &r->scales_left_out);
+    add_newest(r->scales, e, 0, &r->scales_left_out);
 }
 
 void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *restart)
@@ -245,7 +247,7 @@ void sl_report_add_restart(struct sl_report *r, const struct sl_report_restart *
         cJSON_AddNullToObject(e, "held");
     add_number(e, "resampled", restart->resampled);
     add_number(e, "retrained", restart->retrained);
-    add_newest(r->restarts, e, &r->restarts_left_out);
+    add_newest(r->restarts, e, 0, &r->restarts_left_out);
     r->resampled += restart->resampled;
     r->retrained += restart->retrained;
 }
@@ -470,6 +472,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_devices(report, config, o);
     give(report, "allocations", &r->allocations);
     give(report, "scales", &r->scales);
+    add_number(report, "allocations_left_out", (double)r->allocations_left_out);
     add_number(report, "scales_left_out", (double)r->scales_left_out);
     settle_optimal(r);
     give(report, "epochs", &r->epochs);

@@ -22,12 +22,12 @@ enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds
 
 struct sl_report {
     cJSON *epochs;      // owned
-    cJSON *allocations; // owned
+    cJSON *allocations; // owned; the first and the newest
     cJSON *scales;      // owned; the newest
     cJSON *restarts;    // owned; the newest
     cJSON *processes;   // owned
     cJSON *resumes;     // owned; times that the job went on from a checkpoint
-    uint64_t scales_left_out, restarts_left_out;
+    uint64_t allocations_left_out, scales_left_out, restarts_left_out;
     uint64_t resampled, retrained, evicted;
 
     // cache

@@ -321,6 +321,7 @@ START_TEST(deaths_and_changes_are_kept_up_to_a_number)
         sl_report_add_restart(
             &r, &(struct sl_report_restart){
                     .name = "trainer 0", .cause = "killed", .seconds = i, .retrained = 1});
+        sl_report_add_allocation(&r, &(struct sl_report_allocation){.epoch = i, .reason = ""});
         sl_report_add_scale(&r,
                             &(struct sl_report_scale){.by = "user", .message = "", .seconds = i});
     }
@@ -329,6 +330,10 @@ START_TEST(deaths_and_changes_are_kept_up_to_a_number)
     ck_assert_int_eq(cJSON_GetArraySize(at(report, "scales")), SL_REPORT_NEWEST);
     EXPECT("restarts.0.seconds", 50);
     EXPECT("scales.0.seconds", 50);
+    ck_assert_int_eq(cJSON_GetArraySize(at(report, "allocations")), SL_REPORT_NEWEST);
+    EXPECT("allocations.0.epoch", 0);
+    EXPECT("allocations.1.epoch", 51);
+    EXPECT("allocations_left_out", 50);
     EXPECT("restarts_left_out", 50);
     EXPECT("scales_left_out", 50);
     EXPECT("batches.retrained", N);
