@@ -115,7 +115,8 @@ def disturbed(box, chance, job):
     running = box.start("run", box.job(job), "--report", report_path, env=env)
     wanted_kills = chance.choice([0, 0, 2, 5])
     kills, pause = 0, chance.choice([0.01, 0.05, 0.2])
-    while kills < wanted_kills and not running.finished():
+    end = time.monotonic() + harness.PATIENCE * harness.SLOW
+    while kills < wanted_kills and not running.finished() and time.monotonic() < end:
         time.sleep(pause * (0.5 + chance.random()))
         if not os.path.isdir(box.path("runs/disturbed/log")):
             continue  # still starting
@@ -126,7 +127,7 @@ def disturbed(box, chance, job):
                 kills += 1
             except ProcessLookupError:
                 pass
-    result = running.wait(120)
+    result = running.wait()
     report = harness.read_json(report_path) if os.path.exists(report_path) else None
     return result, report, kills, job, points
 

@@ -193,7 +193,7 @@ def run_disturbed(box, chance, job, points, gentle, may_scale):
             running.interrupt()
         elif not running.finished():
             done.append("left alone")
-        result = running.wait(120)
+        result = running.wait()
         interrupts = False
         if result.rc != 130:
             break

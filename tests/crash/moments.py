@@ -4,7 +4,8 @@
 Every process of a job is killed at once (SIGKILL), again and again, and the job is started again
 with the same command until it is done. It must end with the parameters, samples, losses and
 accuracies of a run that nobody disturbed. Cases are those of test_resume.py, which kills at chosen
-steps; this kills whenever a clock says so. A case fails that no death met. Prints a line a case; exit status 1 when one has failed.
+steps; this kills whenever a clock says so. A case that no death met has failed. Prints a line a
+case; exit status 1 when one has failed.
 """
 
 import argparse

@@ -149,7 +149,7 @@ def test_kill_at_a_known_update(box, update):
     wanted = undisturbed(box, "each")
     config = resume_job(box.shared_dataset("small"), **changes)
     running = box.start("run", box.job(config), env=held_after_update(update))
-    running.until(lambda: checkpoints(box) and int(checkpoints(box)[-1]) == update, "its checkpoint")
+    running.until(lambda: checkpoints(box) and int(checkpoints(box)[-1]) == update, "checkpoint")
     kill_everything(box, running)
     result, report = box.run(config)
     result.ok()

@@ -31,8 +31,8 @@ SHARED_DATA = os.path.abspath(
 )
 # Two cores where there are two: an 8-device job runs on them as well as on eight.
 CORES = (sorted(os.sched_getaffinity(0)) * 2)[:2]
-# Seconds after which a wait gives up, on a plain build: it bounds the test. What is waited for is an
-# event.
+# Seconds after which a wait gives up, on a plain build. It bounds the test: what is waited for is
+# an event.
 PATIENCE = 120
 
 
@@ -118,8 +118,8 @@ class Result:
 
 
 def default_signals():
-    """In a child before its program: no signal is ignored or blocked. A script that starts the tests
-    in the background, or nohup, hands such on, and a command that inherits them can not be
+    """In a child before its program: no signal is ignored or blocked. A script that starts the
+    tests in the background, or nohup, hands such on, and a command that inherits them can not be
     interrupted."""
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
