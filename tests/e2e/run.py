@@ -28,7 +28,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import harness  # noqa: E402
 import pool  # noqa: E402
 
-DEFAULT_TIMEOUT = 60
+TIMEOUT_S = 300  # more than anything in a test waits
 FOLDERS = [HERE, os.path.join(os.path.dirname(HERE), "crash")]
 TIERS = ("quick", "sanitized", "whole")
 QUICK_CASES = 3
@@ -41,7 +41,7 @@ class Test(pool.Case):
     keep = False
 
     def __init__(self, name, function, arguments):
-        limit = getattr(function, "timeout", DEFAULT_TIMEOUT) * harness.SLOW
+        limit = max(TIMEOUT_S, getattr(function, "timeout", 0)) * harness.SLOW
         super().__init__(name, limit)
         self.function, self.arguments = function, arguments
         self.alone = getattr(function, "alone", False)
