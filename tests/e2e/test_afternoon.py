@@ -3,51 +3,11 @@
 import json
 import os
 import re
-import signal
-import time
 import urllib.request
 
-from harness import CORES, Skip, read_json, small_job, timeout
+from harness import CORES, Daemon, Skip, json_lines, read_json, small_job, timeout
 
 CONTRACT = ("job", "epoch", "samplers", "trainers", "stages", "queue", "cache", "bottleneck")
-EPOCHS = 40
-
-
-class Afternoon:
-    """The user's terminal: every command with the same runtime directory."""
-
-    def __init__(self, box):
-        self.box, self.env = box, {"SLUICE_RUNTIME_DIR": box.path("rt")}
-        self.daemon = None
-
-    def start_daemon(self):
-        self.daemon = self.box.start(
-            "--http", "0", program="sluice-broker", env=dict(self.env, SLUICE_LOG="info")
-        )
-        self.daemon.until(lambda: self.do("ps", "-o", "json").rc == 0, "the daemon's answer")
-        listed = self.do("ps", "-o", "json").ok().json()
-        assert listed["daemon"]["pid"] == self.daemon.process.pid, listed
-        return listed
-
-    def do(self, *arguments, seconds=60):
-        return self.box.sluice(*arguments, env=self.env, seconds=seconds)
-
-    def background(self, *arguments):
-        return self.box.start(*arguments, env=self.env)
-
-    def jobs(self):
-        listed = self.do("ps", "--all", "-o", "json").ok().json()
-        assert listed["schema"] == "sluice.jobs/1", listed
-        return {job["name"]: job for job in listed["jobs"]}
-
-    def until(self, condition, what, seconds=60):
-        return self.daemon.until(condition, what, seconds)
-
-
-def lines_of(running):
-    """The complete lines of JSON that a command has printed so far."""
-    text = running.output()[0]
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def job(box, name, core, devices, **changes):
@@ -62,8 +22,8 @@ def job(box, name, core, devices, **changes):
                 "updates.batches_per_update": 4,
                 "allocation": {"samplers": 1, "trainers": 2, "switching": False},
                 "checkpoint": {"every_updates": 4},
-                "throttle": {"train": 0.1},
-                "epochs": EPOCHS,
+                "throttle": {"train": 0.05},
+                "epochs": 100000,
                 **changes,
             },
         ),
@@ -104,19 +64,19 @@ def watch_both(user):
     following = user.background("stats", "--follow", "-o", "json")
     following.until(
         lambda: all(
-            sum((s["job"], s["state"]) == (name, "running") for s in lines_of(following)) >= 3
+            sum((s["job"], s["state"]) == (name, "running") for s in json_lines(following)) >= 3
             for name in ("alpha", "beta")
         ),
         "three lines of each job",
+        60,
     )
-    for line in lines_of(following):
+    for line in json_lines(following):
         assert all(key in line for key in CONTRACT), line
         assert line["schema"] == "sluice.stats/1", line
         assert line["bottleneck"], line
-    mine = [s for s in lines_of(following) if s["job"] == "alpha" and s["state"] == "running"]
+    mine = [s for s in json_lines(following) if s["job"] == "alpha" and s["state"] == "running"]
     assert mine[-1]["totals"]["batches"] > mine[0]["totals"]["batches"] > 0, mine
-    assert mine[-1]["stages"]["train"]["p50"] >= 0.09, mine[-1]["stages"]
-    assert 0.8 < mine[-1]["time"] - mine[-2]["time"] < 2.5, (mine[-2], mine[-1])
+    assert mine[-1]["stages"]["train"]["p50"] >= 0.05, mine[-1]["stages"]
     return following
 
 
@@ -128,12 +88,12 @@ def scale_up_and_down(user, following):
     done = user.do("scale", "alpha", "samplers=1", "trainers=3").ok().out
     assert "1 sampler and 3 trainers" in done, done
     following.until(
-        lambda: any(s["job"] == "alpha" and s["trainers"] == 3 for s in lines_of(following)),
+        lambda: any(s["job"] == "alpha" and s["trainers"] == 3 for s in json_lines(following)),
         "the new split in the statistics",
     )
     user.do("scale", "alpha", "--undo").ok()
     following.until(
-        lambda: [s for s in lines_of(following) if s["job"] == "alpha"][-1]["trainers"] == 2,
+        lambda: [s for s in json_lines(following) if s["job"] == "alpha"][-1]["trainers"] == 2,
         "the old split in the statistics",
     )
     refused = user.do("scale", "alpha", "trainers=9")
@@ -141,17 +101,27 @@ def scale_up_and_down(user, following):
 
 
 def trace_it(user, box):
-    user.do("trace", "alpha", "--seconds", "2", "-o", box.path("trace.json")).ok()
+    """Until it has ten batches more."""
+    tracing = user.background("trace", "alpha", "--seconds", "600", "-o", box.path("trace.json"))
+    tracing.until(lambda: " events, " in tracing.output()[1], "progress", 60)
+
+    def trained():
+        return user.do("stats", "alpha", "-o", "json").ok().json()["totals"]["batches"]
+
+    before = trained()
+    tracing.until(lambda: trained() >= before + 10, "ten batches", 60)
+    tracing.interrupt()
+    tracing.wait().ok()
     events = read_json(box.path("trace.json"))["traceEvents"]
     # What had begun before the trace is cut off at its beginning.
     batches = [e for e in events if e["ph"] == "X" and e["name"] == "train" and e["ts"] > 0]
-    assert len(batches) >= 10, len(batches)
-    assert all(e["dur"] >= 90000 for e in batches), "throttled to 0.1 s"
+    assert len(batches) >= 8, "ten, without one that each trainer had in hand"
+    assert all(e["dur"] >= 49000 for e in batches), "throttled to 0.05 s"
     assert any(e["ph"] == "C" for e in events) and any(e["ph"] == "s" for e in events)
 
 
 def look_at_the_page(user, listed):
-    url = listed["daemon"]["page"].rstrip("/")
+    url = listed["page"].rstrip("/")
     names = {entry["name"] for entry in json.loads(get(url + "/api/jobs"))["jobs"]}
     assert {"alpha", "beta"} <= names, names
     metrics = get(url + "/metrics")
@@ -167,17 +137,21 @@ def look_in_the_terminal(user):
     assert one["job"] == "beta", one
 
 
-def pause_and_go_on(user):
+def pause_and_go_on(user, following):
     user.do("pause", "beta").ok()
     assert user.jobs()["beta"]["state"] == "paused"
-    time.sleep(1.5)  # a line is up to a second old, and batches in hand are finished
-    before = user.do("stats", "beta", "-o", "json").ok().json()
-    assert before["state"] == "paused", before
-    time.sleep(2)
-    after = user.do("stats", "beta", "-o", "json").ok().json()
-    assert after["totals"]["batches"] - before["totals"]["batches"] == 0, (before, after)
+
+    def resting():
+        """Lines since its workers have nothing in hand."""
+        lines = [s for s in json_lines(following) if s["job"] == "beta"]
+        return [s for s in lines if {w["state"] for w in s["workers"]} == {"paused"}]
+
+    following.until(lambda: len(resting()) >= 3, "lines of the pause", 60)
+    first, *_, last = resting()
+    assert first["state"] == last["state"] == "paused", (first, last)
+    assert first["totals"] == last["totals"], (first, last)
     user.do("resume", "beta").ok()
-    user.until(lambda: user.jobs()["beta"]["state"] == "running", "beta's going on")
+    user.until_state("beta", "running")
 
 
 def stop_the_other(user, box):
@@ -192,32 +166,40 @@ def stop_the_other(user, box):
 
 
 def kill_the_daemon(user, following):
-    user.daemon.kill()
-    user.daemon.wait()
+    user.kill()
     gone = user.do("stats", "alpha")
     assert gone.rc == 2 and "sluice-broker" in gone.err, gone  # how to start one
-    assert following.wait(20).rc == 1, "who follows learns that the daemon has gone"
+    assert following.wait().rc == 1, "who follows learns that the daemon has gone"
     user.box.until_gone()
 
 
-def start_it_again(user, box):
-    user.start_daemon()
-    user.until(lambda: user.jobs()["alpha"]["state"] == "running", "alpha's resumption", 90)
+def start_it_again(user):
+    user.start()
+    user.until_state("alpha", "running")
     assert user.jobs()["alpha"]["resumed"] == 1, user.jobs()["alpha"]
     assert user.jobs()["beta"]["state"] == "stopped", "nobody asked for it"
     user.do("resume", "beta").ok()
-    user.until(lambda: user.jobs()["beta"]["state"] == "running", "beta's resumption")
+    user.until_state("beta", "running")
 
 
 def to_the_end(user, box):
-    for name in ("alpha", "beta"):
-        user.do("wait", name, seconds=180).ok()
-        report = read_json(box.path(f"runs/{name}/report.json"))
-        assert report["status"] == "done" and len(report["epochs"]) == EPOCHS, report["status"]
-        assert len(report["resumes"]) == 1, report["resumes"]
+    """Both would go on for ever: the user stops them, and has their epoch finished by hand."""
+    reports = {}
+    for name, resumes in (("alpha", 2), ("beta", 2)):
+        user.do("stop", name).ok()
+        epochs = len(read_json(box.path(f"runs/{name}/report.json"))["epochs"]) + 1
+        end = ("--set", f"epochs={epochs}", "--set", "throttle.train=0")
+        user.do("run", box.path(f"{name}.json"), *end).ok()
+        report = reports[name] = read_json(box.path(f"runs/{name}/report.json"))
+        assert report["status"] == "done" and len(report["epochs"]) == epochs, report["status"]
+        assert len(report["resumes"]) == resumes, report["resumes"]
         batches = report["batches"]
         assert batches["trained"] == batches["scheduled"], batches
-    return read_json(box.path("runs/alpha/report.json"))
+    short = job(box, "delta", CORES[0], 3, epochs=2, throttle={})
+    user.do("submit", short, "--detach").ok()
+    user.do("wait", "delta").ok()
+    assert user.state("delta") == "done", user.jobs()
+    return reports["alpha"]
 
 
 def look_back(user, box):
@@ -238,18 +220,19 @@ def look_back(user, box):
 def test_an_afternoon(box):
     if CORES[0] == CORES[1]:
         raise Skip("one core only: two jobs can not run side by side")
-    user = Afternoon(box)
-    listed = user.start_daemon()
+    user = Daemon(box, "--http", "0", env={"SLUICE_LOG": "info"})
+    listed, _ = user.listed()
+    assert listed["pid"] == user.running.process.pid, listed
     submit_three(user, box)
     following = watch_both(user)
     scale_up_and_down(user, following)
     trace_it(user, box)
     look_at_the_page(user, listed)
     look_in_the_terminal(user)
-    pause_and_go_on(user)
+    pause_and_go_on(user, following)
     stop_the_other(user, box)
     kill_the_daemon(user, following)
-    start_it_again(user, box)
+    start_it_again(user)
     report = to_the_end(user, box)
     look_back(user, box)
     # All of that changed nothing of what was learned.
@@ -257,12 +240,12 @@ def test_an_afternoon(box):
         dict(
             read_json(box.path("alpha.json")),
             output="runs/undisturbed",
-            throttle={"train": 0},
+            epochs=len(report["epochs"]),
+            throttle={},
         ),
         name="undisturbed",
     )
     undisturbed.ok()
     assert report["params_sha256"] == reference["params_sha256"]
     assert report["samples_digest"] == reference["samples_digest"]
-    user.daemon.process.send_signal(signal.SIGTERM)
-    assert user.daemon.wait(30).rc == 0
+    user.stop().ok()
