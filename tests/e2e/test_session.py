@@ -133,10 +133,10 @@ def test_stop_kills_workers_that_do_not_answer(box):
 
 
 def test_stop_of_several_tells_of_each(box):
-    first, second = start_run(box, "one"), start_run(box, "two")
-    result = box.sluice("stop", "one", "nobody", "two")
+    first, second = start_run(box, "left"), start_run(box, "right")
+    result = box.sluice("stop", "left", "nobody", "right")
     assert result.rc == 2 and "nobody" in result.errors()[0], result
-    assert [line.split(":")[0] for line in result.out.splitlines()] == ["one", "two"], result
+    assert [line.split(":")[0] for line in result.out.splitlines()] == ["left", "right"], result
     assert first.wait().rc == second.wait().rc == 130
 
 
@@ -470,17 +470,17 @@ def test_ctrl_c_ends_the_looking_on_only(box):
 @timeout(60)
 def test_a_daemon_and_a_run_side_by_side(box):
     daemon = Daemon(box)
-    running = start_run(box, "mine")
+    running = start_run(box, "nearby")
     daemon.do("submit", job(box, "theirs"), "-d").ok()
     daemon.until_state("theirs", "running")
     listed = daemon.do("ps", "-o", "json").ok().json()["jobs"]
-    mine = [e for e in listed if e["output"] == box.path("runs/mine")]
+    mine = [e for e in listed if e["output"] == box.path("runs/nearby")]
     assert len(mine) == 1 and mine[0]["id"] is None and mine[0]["samplers"] == 1, listed
-    assert daemon.do("stats", "mine", "-o", "json").ok().json()["job"] == "mine"
+    assert daemon.do("stats", "nearby", "-o", "json").ok().json()["job"] == "nearby"
     assert daemon.do("stats", "theirs", "-o", "json").ok().json()["job"] == "theirs"
     following = daemon.background("stats", "--follow", "-o", "json")
     following.until(
-        lambda: {"mine", "theirs"} <= {line["job"] for line in json_lines(following)}, "both"
+        lambda: {"nearby", "theirs"} <= {line["job"] for line in json_lines(following)}, "both"
     )
     one_error(daemon.do("stats", "thiers"), 2, "did you mean 'theirs' .job 1, running")
     # The daemon's name is taken by a job of `sluice run`: told apart by number and directory.
