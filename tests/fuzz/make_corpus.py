@@ -325,7 +325,8 @@ def checkpoint():
     unsaid = {"samples_digest": None, "split": None, "best": None}
     late = {**config, "digest": False, "updates": {"mode": "async", "staleness": 1}}
     written("middle", range(4), [first], status="running", epoch=1, batches=8)
-    written("any", [0, 2, 5, 7], [first], status="stopped", epoch=1, batches=8, config=late, **unsaid)
+    unsaid.update(status="stopped", config=late)
+    written("any", [0, 2, 5, 7], [first], epoch=1, batches=8, **unsaid)
     written("end", [], [first, last], status="done", epoch=2, batches=6)
     written("edited", [], [first, last], status="done", epoch=2, batches=6, schema="another")
 
