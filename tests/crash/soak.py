@@ -3,21 +3,21 @@
 
 One daemon lives through all of it, and so does one job of eight devices. In each round other jobs
 are submitted and run to their ends, workers of the long job are killed (each only after it has
-worked, so that the broker has no reason to give up), and its split is changed and changed back. Then
-the daemon and the long job's broker stand as they stood a round before, and are measured: private
-memory (Pss_Anon of smaps_rollup, without the arena that all share), all resident memory, descriptors,
-threads. The defaults are 1,000 jobs, 2,000 deaths and 500 changes.
+worked, so that the broker has no reason to give up), and its split is changed and changed back.
+Then the daemon and the long job's broker stand as they stood a round before, and are measured:
+private memory (Pss_Anon of smaps_rollup, without the arena that all share), all resident memory,
+descriptors, threads. The defaults are 1,000 jobs, 2,000 deaths and 500 changes.
 
 What is wanted at the end:
   jobs          each ended as "done", with the parameters of the first one
   descriptors   in each round that is judged, no more than in the first of them
   threads       the same; more, and not less after some minutes, ends the run
-  memory        no growth: the least value of the last third of the judged rounds is at most the least
-                value of the first third and ALLOWED_BYTES. The least, since an allocator gives back
-                late what it once took; what leaks stays, and lifts the least value too
+  memory        no growth: the least value of the last third of the judged rounds is at most the
+                least value of the first third and ALLOWED_BYTES. The least, since an allocator
+                gives back late what it once took; what leaks stays, and lifts the least value too
 Judged are the rounds after the warm-up (--warm-up, of all rounds): until then the daemon's list of
-jobs that are over (200) and the report's of deaths and changes (200 each) fill up. The broker's list
-of events (2,048) may fill up later: EVENT_BYTES are allowed for each that has come to it.
+jobs that are over (200) and the report's of decisions, deaths and changes (200 each) fill up. The
+broker's list of events (2,048) may fill up later: EVENT_BYTES are allowed for each that came to it.
 
 Nothing here is a matter of time: on a busy machine it only takes longer. --seed repeats a run's
 choices; --minutes ends it early, and what there is is judged. `soak.py --rounds 12` is a short one.
