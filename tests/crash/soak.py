@@ -10,17 +10,18 @@ descriptors, threads. The defaults are 1,000 jobs, 2,000 deaths and 500 changes.
 
 What is wanted at the end:
   jobs          each ended as "done", with the parameters of the first one
-  descriptors   in each round that is judged, no more than in the first of them
+  descriptors   after the first rounds no more than then
   threads       the same; more, and not less after some minutes, ends the run
   memory        no growth: the least value of the last third of the judged rounds is at most the
                 least value of the first third and ALLOWED_BYTES. The least, since an allocator
                 gives back late what it once took; what leaks stays, and lifts the least value too
-Judged are the rounds after the warm-up (--warm-up, of all rounds): until then the daemon's list of
-jobs that are over (200) and the report's of decisions, deaths and changes (200 each) fill up. The
-broker's list of events (2,048) may fill up later: EVENT_BYTES are allowed for each that came to it.
+Memory is judged in the rounds after the daemon's list of jobs that are over and the report's of
+decisions, deaths and changes have their LIST_KEPT entries; a run that is too short says so.
+The broker's list of events may fill up later: EVENT_BYTES are allowed for each that came to it.
 
 Nothing here is a matter of time: on a busy machine it only takes longer. --seed repeats a run's
-choices; --minutes ends it early, and what there is is judged. `soak.py --rounds 12` is a short one.
+choices; --minutes ends it early, and what there is is judged. A short one that judges all:
+`soak.py --rounds 40 --jobs 10 --kills 10 --scales 10`.
 """
 
 import argparse
@@ -39,6 +40,9 @@ import harness  # noqa: E402
 
 # Some pages: the allocator's own lists, and strings of other lengths in lists that are full.
 ALLOWED_BYTES = 256 << 10
+LIST_KEPT = 200  # SL_REGISTRY_OVER_KEPT, SL_REPORT_NEWEST
+JUDGED_LEAST = 9  # rounds
+SETTLED = 10  # rounds until each thread of a pool has had its turn
 EVENTS_KEPT = 2048  # SL_TIMELINE_MAX of broker/timeline.h
 EVENT_BYTES = 512
 DEVICES = 8
@@ -273,7 +277,8 @@ def soak(box, options):
     daemon = harness.Daemon(box)
     long, jobs, rows, events = LongJob(daemon), Jobs(daemon), [], []
     pids = {"daemon": daemon.running.process.pid, "broker": long.broker}
-    warm_up = int(options.rounds * options.warm_up)
+    settled = min(SETTLED, options.rounds // 2)
+    warm_up = SETTLED + -(-LIST_KEPT // max(1, min(options.jobs, options.kills, options.scales)))
     long.until_whole()
     end = time.monotonic() + options.minutes * 60
     print(HEAD, flush=True)
@@ -282,7 +287,7 @@ def soak(box, options):
             print(f"ended early after {number} rounds of {options.rounds}: --minutes")
             break
         one_round(long, jobs, chance, options)
-        rows.append(rest(pids, rows[warm_up] if len(rows) > warm_up else None))
+        rows.append(rest(pids, rows[settled] if len(rows) > settled else None))
         events.append(long.events_kept())
         if number % max(1, options.rounds // PRINTED_ROWS) == 0 or number == options.rounds - 1:
             print_row(number + 1, rows[-1], jobs, long)
@@ -295,9 +300,10 @@ def soak(box, options):
     )
     daemon.stop(PATIENCE_S).ok()
     box.assert_nothing_left(PATIENCE_S)
-    explained = {"daemon": 0, "broker": EVENT_BYTES * (events[-1] - events[min(warm_up, n - 1)])}
-    if n <= warm_up:
-        return ["no round was judged: all were warm-up"]
+    if n < warm_up + JUDGED_LEAST:
+        print(f"memory is not judged: that takes {warm_up + JUDGED_LEAST} rounds of this kind")
+        return []
+    explained = {"daemon": 0, "broker": EVENT_BYTES * (events[-1] - events[warm_up])}
     return judge(rows[warm_up:], explained)
 
 
@@ -307,7 +313,6 @@ def main():
     options.add_argument("--jobs", type=int, default=4, help="of each round")
     options.add_argument("--kills", type=int, default=8, help="of each round")
     options.add_argument("--scales", type=int, default=2, help="of each round")
-    options.add_argument("--warm-up", type=float, default=0.4, help="part that is not judged")
     options.add_argument("--minutes", type=float, default=float("inf"))
     options.add_argument("--seed", type=int, default=1)
     options = options.parse_args()
