@@ -317,8 +317,8 @@ static int drain(struct sl_watch *w, int wait_ms)
     return n;
 }
 
-// The broker of one job says last how the job ended, so that is waited for where it has been heard at
-// all. A daemon has no last word: what comes is taken.
+// The broker of one job says last how the job ended: that is waited for where it has been heard
+// at all. A daemon has no last word: what comes is taken.
 static void drain_last(struct sl_watch *w, bool heard)
 {
     uint64_t until = sl_now_ns() + LAST_WORD_MS * 1000000ull;
