@@ -269,7 +269,7 @@ int main(void)
     Suite *suite = suite_create("broker_group");
     TCase *t = tcase_create("group");
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, all_come_together_when_a_job_starts);
     tcase_add_test(t, scouts_form_no_group);
     tcase_add_test(t, a_death_takes_off_and_a_replacement_joins);

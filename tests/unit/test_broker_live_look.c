@@ -885,6 +885,7 @@ int main(void)
     tcase_add_test(c, a_job_that_starts_describes_itself);
     suite_add_tcase(s, c);
     c = tcase_create("async");
+    tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup_async, teardown);
     tcase_add_test(c, an_async_batch_counts_once_it_is_applied);
     suite_add_tcase(s, c);

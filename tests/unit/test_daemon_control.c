@@ -550,7 +550,7 @@ int main(void)
     Suite *s = suite_create("daemon control");
     TCase *t = tcase_create("control");
     tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 30);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_submitted_job_waits_and_is_recorded);
     tcase_add_test(t, a_job_that_can_not_be_is_refused_and_forgotten);
     tcase_add_test(t, a_job_that_can_not_be_recorded_is_refused);

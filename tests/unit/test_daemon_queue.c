@@ -173,7 +173,7 @@ int main(void)
     Suite *s = suite_create("daemon queue");
     TCase *t = tcase_create("queue");
     tcase_add_checked_fixture(t, begin, NULL);
-    tcase_set_timeout(t, 10);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, nobody_starts_of_an_empty_queue);
     tcase_add_test(t, the_first_one_starts_on_free_cores);
     tcase_add_test(t, a_core_that_is_taken_is_waited_for);

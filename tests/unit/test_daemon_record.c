@@ -333,7 +333,7 @@ int main(void)
     Suite *s = suite_create("daemon record");
     TCase *t = tcase_create("record");
     tcase_add_checked_fixture(t, quiet, dir_end);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, everything_that_matters_comes_back);
     tcase_add_test(t, how_far_it_came_comes_back);
     tcase_add_test(t, a_record_of_an_older_daemon_is_as_good);

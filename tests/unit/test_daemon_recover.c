@@ -427,7 +427,7 @@ int main(void)
     Suite *s = suite_create("daemon recover");
     TCase *t = tcase_create("recover");
     tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, what_waited_waits_on);
     tcase_add_test(t, what_ran_is_interrupted);
     tcase_add_test(t, a_report_that_was_written_meanwhile_holds);

@@ -341,7 +341,7 @@ int main(void)
     Suite *s = suite_create("daemon registry");
     TCase *t = tcase_create("registry");
     tcase_add_checked_fixture(t, begin, end);
-    tcase_set_timeout(t, 20);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, numbers_are_given_in_turn_and_never_again);
     tcase_add_test(t, a_job_is_found_by_id_name_and_directory);
     tcase_add_test(t, of_several_the_one_that_is_not_over_is_meant_else_the_newest);

@@ -205,6 +205,7 @@ int main(void)
 {
     Suite *s = suite_create("http guard");
     TCase *t = tcase_create("address, Host, Origin");
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, ports_and_loopback_addresses_are_taken);
     tcase_add_test(t, other_addresses_are_refused_with_the_way_to_do_it);
     tcase_add_test(t, what_is_no_port_is_refused);
@@ -213,6 +214,7 @@ int main(void)
     tcase_add_test(t, an_origin_must_be_the_host);
     suite_add_tcase(s, t);
     t = tcase_create("token");
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, make_folder, remove_folder);
     tcase_add_test(t, the_token_is_the_first_line);
     tcase_add_test(t, a_token_without_a_line_end_is_read);

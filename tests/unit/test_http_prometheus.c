@@ -205,6 +205,7 @@ int main(void)
 {
     Suite *s = suite_create("http prometheus");
     TCase *t = tcase_create("text");
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, begin, end);
     tcase_add_test(t, without_a_job_there_is_the_server);
     tcase_add_test(t, a_family_is_introduced_once_however_many_jobs);

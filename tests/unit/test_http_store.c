@@ -308,6 +308,7 @@ int main(void)
 {
     Suite *s = suite_create("http store");
     TCase *t = tcase_create("store");
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, begin, end);
     tcase_add_test(t, a_line_makes_a_job_and_the_next_one_replaces_it);
     tcase_add_test(t, what_is_no_line_of_statistics_is_left);
@@ -320,6 +321,7 @@ int main(void)
     tcase_add_test(t, states_are_bounded_and_the_oldest_end_goes);
     suite_add_tcase(s, t);
     t = tcase_create("feed");
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, begin, end);
     tcase_add_test(t, a_listener_hears_what_comes_after_it);
     tcase_add_test(t, a_listener_of_one_job_hears_of_that_and_of_all);

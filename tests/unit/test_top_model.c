@@ -388,7 +388,7 @@ END_TEST
 int main(void)
 {
     TCase *t = tcase_create("model");
-    tcase_set_timeout(t, 30);
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_line_is_taken_apart);
     tcase_add_test(t, what_is_missing_or_odd_is_not_known);

@@ -231,7 +231,7 @@ END_TEST
 int main(void)
 {
     TCase *t = tcase_create("screen");
-    tcase_set_timeout(t, 30);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, text_that_does_not_fit_says_so);
     tcase_add_test(t, nothing_leaves_an_area);
     tcase_add_test(t, a_wide_character_takes_two_columns);
