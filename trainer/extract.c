@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/board.h"
+#include "common/ipc/extent.h"
 #include "common/ipc/group.h"
 
 // What the extracting thread waits for changed, under the lock.
@@ -150,6 +151,7 @@ static int wait_for_turn(struct sl_extract *x)
 static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
 {
     const struct sl_batch_entry *entry = work->lease.entry;
+    SL_TRY(sl_extent_check(x->spec.arena, entry->payload_offset, entry->payload_bytes));
     const struct sl_block *block =
         (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
     SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));

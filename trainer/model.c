@@ -201,12 +201,7 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
                          uint64_t payload_bytes)
 {
-    if (payload_bytes < sizeof *block || block->magic != SL_BLOCK_MAGIC ||
-        block->bytes > payload_bytes)
-        return sl_fail(SL_EPROTO,
-                       "a batch of %llu bytes does not begin with a block's header: sampler and "
-                       "trainer are not of the same build",
-                       (unsigned long long)payload_bytes);
+    SL_TRY(sl_block_check(block, payload_bytes));
     if (block->n_hops != model->n_layers || block->n_nodes[block->n_hops] != block->n_input ||
         block->n_nodes[0] != block->n_seeds)
         return sl_fail(SL_EPROTO,

@@ -58,6 +58,16 @@ struct sl_block {
     struct sl_block_hop hop[SL_MAX_HOPS];
 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+// Whether a block in `room` bytes of the arena is one whose header and arrays lie within it: asked
+// once, by who reads it, before anything in it is used. SL_EPROTO with the array that does not.
+int sl_block_check(const struct sl_block *block, uint64_t room);
+#ifdef __cplusplus
+}
+#endif
+
 /*
  * A block whose header is the processor's and whose arrays lie where they are computed with: the
  * extent itself, or a copy of it in a device's memory. What looks at numbers of the header uses

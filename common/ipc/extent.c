@@ -20,6 +20,8 @@ static bool release(const struct sl_arena *a, uint64_t tag, uint64_t first, uint
 {
     _Atomic uint64_t *chunk = chunks_of(a);
     bool any = false;
+    if (first > a->h->n_chunks || n > a->h->n_chunks - first)
+        return false; // a damaged entry: a sweep finds what the batch really had
     for (uint64_t i = first; i < first + n; i++) {
         uint64_t expected = tag;
         // Release: whoever takes the chunk next must not see our reads and writes after his own.
@@ -125,6 +127,20 @@ int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t b
         uint64_t left_ms = (deadline - now) / 1000000 + 1;
         sl_event_wait(&a->h->space, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
     }
+}
+
+int sl_extent_check(const struct sl_arena *a, uint64_t offset, uint64_t bytes)
+{
+    const struct sl_region *payload = &a->h->region[SL_REGION_PAYLOAD];
+    if (offset % SL_ARENA_CHUNK_BYTES == payload->offset % SL_ARENA_CHUNK_BYTES &&
+        offset >= payload->offset && bytes <= payload->bytes &&
+        offset - payload->offset <= payload->bytes - bytes)
+        return SL_OK;
+    return sl_fail(SL_EPROTO,
+                   "the block of a batch is said to be %llu bytes at %llu, and payload memory is "
+                   "%llu bytes at %llu: the arena is damaged",
+                   (unsigned long long)bytes, (unsigned long long)offset,
+                   (unsigned long long)payload->bytes, (unsigned long long)payload->offset);
 }
 
 void sl_extent_trim(struct sl_arena *a, uint64_t tag, struct sl_extent *extent, uint64_t bytes)

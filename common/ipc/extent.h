@@ -33,6 +33,9 @@ int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t b
 // Gives the end of an extent back: keeps the first `bytes`.
 void sl_extent_trim(struct sl_arena *a, uint64_t tag, struct sl_extent *extent, uint64_t bytes);
 
+// Whether an extent that an entry names lies within the payload memory. SL_EPROTO.
+int sl_extent_check(const struct sl_arena *a, uint64_t offset, uint64_t bytes);
+
 void sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -175,7 +175,45 @@ START_TEST(share_counts_those_that_work_now)
 }
 END_TEST
 
-START_TEST(broken_block_is_an_error_with_its_message)
+// What may be wrong with a block, or with what its entry says of where it is.
+static void no_block(struct sl_block *b, struct sl_batch_entry *e)
+{
+    memset(b, 0x5a, sizeof *b);
+    (void)e;
+}
+
+#define DAMAGE(name, change)                                                                       \
+    static void name(struct sl_block *b, struct sl_batch_entry *e)                                 \
+    {                                                                                              \
+        change;                                                                                    \
+        (void)b;                                                                                   \
+        (void)e;                                                                                   \
+    }
+DAMAGE(outside_the_arena, e->payload_offset = UINT64_MAX / 2)
+DAMAGE(before_payload_memory, e->payload_offset = 0)
+DAMAGE(between_chunks, e->payload_offset += 8)
+DAMAGE(longer_than_memory, e->payload_bytes = UINT64_MAX)
+DAMAGE(longer_than_its_extent, b->bytes = UINT64_MAX)
+DAMAGE(many_hops, b->n_hops = UINT32_MAX)
+DAMAGE(nodes_elsewhere, b->nodes_offset = b->bytes)
+DAMAGE(labels_elsewhere, b->label_offset = UINT64_MAX - 3)
+DAMAGE(degrees_elsewhere, b->degree_offset = b->bytes - 4)
+DAMAGE(ranks_elsewhere, (b->flags |= SL_BLOCK_HAS_RANKS, b->rank_offset = 1 << 30))
+DAMAGE(indptr_elsewhere, b->hop[0].indptr_offset = 0)
+DAMAGE(indices_elsewhere, b->hop[1].indices_offset += 1)
+DAMAGE(many_edges, b->hop[1].n_edges = UINT32_MAX)
+DAMAGE(many_nodes, b->n_input = b->n_nodes[b->n_hops] = UINT32_MAX)
+
+static void (*const damages[])(struct sl_block *, struct sl_batch_entry *) = {
+    no_block,          outside_the_arena,  before_payload_memory,
+    between_chunks,    longer_than_memory, longer_than_its_extent,
+    many_hops,         nodes_elsewhere,    labels_elsewhere,
+    degrees_elsewhere, ranks_elsewhere,    indptr_elsewhere,
+    indices_elsewhere, many_edges,         many_nodes,
+};
+
+// A message, and the batch goes back; nobody reads where it points to.
+START_TEST(a_damaged_block_is_an_error_with_its_message)
 {
     struct sl_config c = farm_job(1);
     struct farm f;
@@ -183,13 +221,16 @@ START_TEST(broken_block_is_an_error_with_its_message)
     sl_seat_set_duty(&f.arena, sl_seat_trainer(&f.arena, 3), SL_DUTY_WORK);
     farm_open_train(&f, 0);
     struct sl_lease lease = farm_sample_one(&f);
-    memset(f.arena.base + lease.entry->payload_offset, 0x5a, sizeof(struct sl_block));
+    damages[_i]((struct sl_block *)(f.arena.base + lease.entry->payload_offset), lease.entry);
     struct sl_extract x;
     start(&f, &x);
     struct sl_work work;
     ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &work), SL_EPROTO);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "block"));
+    ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, lease.seq, lease.cell)),
+                      SL_CELL_READY);
     stop(&x);
+    sl_extent_free(&f.arena, lease.tag, lease.entry->payload_offset, lease.entry->payload_bytes);
     farm_fini(&f);
 }
 END_TEST
@@ -203,7 +244,7 @@ int main(void)
     tcase_add_test(tc, batches_beyond_the_share_are_left_to_the_others_while_there_is_work);
     tcase_add_test(tc, async_batches_are_claimed_ahead_whoever_else_there_is);
     tcase_add_test(tc, share_counts_those_that_work_now);
-    tcase_add_test(tc, broken_block_is_an_error_with_its_message);
+    tcase_add_loop_test(tc, a_damaged_block_is_an_error_with_its_message, 0, SL_COUNT_OF(damages));
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
