@@ -272,8 +272,8 @@ static int write_part(struct sl_exchange *x)
     return x->spec.compute.device->sync();
 }
 
-// Waits for the sum, which the device makes: the collective can be asked, and wakes nobody. SL_OK; SL_ESTALE when the group is another one by now; SL_EABORTED; an error
-// of the collective.
+// Waits for the sum, which the device makes: the collective can be asked, and wakes nobody.
+// SL_OK; SL_ESTALE when the group is another one by now; SL_EABORTED; an error of the collective.
 static int wait_for_sum(struct sl_exchange *x)
 {
     begin_wait(x);

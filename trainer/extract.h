@@ -113,9 +113,9 @@ struct sl_extract {
 // Starts the thread. The struct must not move.
 int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
 
-// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where the job has
-// a group, as soon as `update` is signalled after `looked`), or the thread's error (SL_EABORTED when
-// the job stops).
+// The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where the job
+// has a group, as soon as `update` is signalled after `looked`), or the thread's error (SL_EABORTED
+// when the job stops).
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
 
 // The work's buffer may be filled again: nothing that the device was asked for uses it any more.

@@ -30,8 +30,8 @@ void sl_event_signal(struct sl_event *e);
 // few microseconds first: a wake across cores costs 80.
 void sl_event_wait(struct sl_event *e, uint32_t seen, uint32_t timeout_ms);
 
-// The limits of all waits that this process's threads sleep in right now, added up: how soon, and how
-// often, they would come round though nobody woke them.
+// The limits of all waits that this process's threads sleep in right now, added up: how soon, and
+// how often, they would come round though nobody woke them.
 uint64_t sl_event_sleeping_ms(void);
 
 // Waits of this process that ended at their limit, because nobody signalled.

@@ -24,8 +24,8 @@ struct sl_extent {
     uint64_t bytes;  // a multiple of SL_ARENA_CHUNK_BYTES
 };
 
-// Takes at least `bytes` for the lease's batch. Waits up to timeout_ms. After SL_ETIMEDOUT the batch
-// keeps its place before younger ones, until it asks again with success or its lease goes back.
+// Takes at least `bytes` for the lease's batch. Waits up to timeout_ms. After SL_ETIMEDOUT the
+// batch keeps its place before younger ones, until it asks with success or its lease goes back.
 // SL_OK, SL_ETIMEDOUT, SL_EABORTED, SL_ENOMEM when it can never fit (message with the numbers).
 int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t bytes,
                     uint32_t timeout_ms, struct sl_extent *out);

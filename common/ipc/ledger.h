@@ -279,8 +279,8 @@ struct sl_ledger_ahead {
 };
 void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out);
 
-// Whether trainers wait for a batch that nobody samples, older than the lease's: a sampler that waits
-// for memory returns its lease then, since memory may be full of batches that are trained after it.
+// Whether trainers wait for a batch that nobody samples, older than the lease's: a sampler that
+// waits for memory returns its lease then, since memory may be full of batches trained after it.
 bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease);
 
 struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);

@@ -188,7 +188,7 @@ static int write_holder(int lock_fd, const char *version)
 }
 
 // Whether somebody holds the lock, and who. A daemon that begins has the lock a moment before it
-// has written its name, and no event tells of that: looked for each millisecond, in that moment alone.
+// has written its name, and no event tells of that: looked for each millisecond, then alone.
 static int ask_holder(int fd, struct sl_runtime_holder *out)
 {
     const struct timespec a_moment = {.tv_nsec = 1000000};

@@ -47,8 +47,8 @@ static inline void mortal_claims(struct mortal *m)
         raise(SIGKILL);
 }
 
-// Deaths that a run has at least in which each of n_workers roles claims, or several claim together,
-// all batches: all lives but the last ones have ended.
+// Deaths that a run has at least in which n_workers draw and train all batches: all lives but the
+// last ones have ended.
 static inline uint64_t mortal_least(uint64_t batches, uint32_t n_workers, uint32_t mean)
 {
     if (mean == 0)

@@ -436,8 +436,8 @@ static inline void farm_wait(struct farm *f, uint64_t seq)
     farm_until(sl_ledger_phase_complete(&f->arena, seq));
 }
 
-// Waits until a thread has looked at all there is and found out what that means for it: it has begun
-// to look after this call, and come to the end of that look.
+// Waits until a thread has looked at all there is and found out what that means for it: it has
+// begun to look after this call, and come to the end of that look.
 static inline void farm_comes_round(struct farm *f, uint32_t device, enum sl_thread thread)
 {
     const struct sl_worker_slot *slot =
