@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "common/base/clock.h"
 #include "common/ipc/seat.h"
 #include "tests/unit/test_ipc_fixture.h"
 
