@@ -348,8 +348,8 @@ $(FAKE_NVML): tests/unit/fake_nvml.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
 
-# tests/kernels: one driver (test / grad / perf); tests/stress, tests/bench: one program a file,
-# linked with everything a sampler and a trainer may see.
+# tests/kernels: one driver (test / grad / perf); tests/stress: one program a file, of the arena alone;
+# tests/bench: one program a file, linked with everything a sampler and a trainer may see.
 ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker sampler trainer kernels config data ipc device base)
 KERNEL_TEST := $(BIN)/tests/kernels
 $(KERNEL_TEST): $(FROM_kernel_test)
@@ -357,7 +357,13 @@ $(KERNEL_TEST): $(FROM_kernel_test)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-TOOL_SRC := $(wildcard tests/stress/*.c tests/bench/*.c)
+STRESS_BIN := $(patsubst tests/%.c,$(BIN)/tests/%,$(wildcard tests/stress/*.c))
+$(STRESS_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(call libs_of,ipc)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  LD      $@")
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+TOOL_SRC := $(wildcard tests/bench/*.c)
 TOOL_BIN := $(patsubst tests/%.c,$(BIN)/tests/%,$(TOOL_SRC))
 $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 	@mkdir -p $(@D)
@@ -368,7 +374,7 @@ $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 include tests/fuzz/fuzz.mk tests/sanitizers/thread.mk
 
 .PHONY: tests check check-all bench demo lint man clean help
-tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(TOOL_BIN) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
+tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(STRESS_BIN) $(TOOL_BIN) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
 
 check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check

@@ -60,7 +60,7 @@ def roles(*wanted):
 def test_the_points_are_what_the_program_lists(box):
     listed = box.sluice("doctor", "--failpoints", "-o", "json").ok().json()
     assert [name for name in listed if name != "schema"] == POINTS, listed
-    tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon") + GROUP
+    tested = roles("sampler", "trainer", "standby", "broker", "run", "daemon", "command") + GROUP
     assert sorted(tested) == sorted(POINTS), set(POINTS) ^ set(tested)
 
 

@@ -41,7 +41,7 @@ class Skip(Exception):
 
 
 def timeout(seconds):
-    """Decorator: the test's time-out on a plain build (default 60 s)."""
+    """Decorator: the test's time-out on a plain build (default 300 s)."""
 
     def mark(function):
         function.timeout = seconds

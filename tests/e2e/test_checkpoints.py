@@ -41,7 +41,7 @@ def killed_at(box, config, point, *arguments):
     box.until_stopped(running, "broker")
     box.kill_everything()
     result = running.wait()
-    box.gone_within(60)
+    box.until_gone()
     return result
 
 
