@@ -10,8 +10,8 @@
  *         ...
  *     }
  *
- * SL_SIMD_VOID is the same without a type. What such a function calls is compiled with it when it is
- * inlined always, and for the baseline otherwise.
+ * SL_SIMD_VOID is the same without a type. What such a function calls is compiled with it when it
+ * is inlined always, and for the baseline otherwise.
  */
 #ifndef SL_COMMON_BASE_SIMD_H
 #define SL_COMMON_BASE_SIMD_H

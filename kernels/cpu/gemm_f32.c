@@ -5,11 +5,11 @@
  * splits a long reduction over threads. Each choice rounds in another order: a row's result would
  * depend on how many rows stand beside it, and a weight's gradient on the number of cores.
  *
- * Design. k is cut at multiples of SL_TILE_K and nowhere else. Within a part an element is one chain
- * of multiply-adds in ascending k (gemm_tile.h), and the parts are added to c in order. Every tile
- * has the same shape: rows that are missing are computed from zeros or from what is left in the
- * panel and not written. Threads divide rows and columns of c, never k, so where they divide, and
- * in what order blocks are visited, changes no bit.
+ * Design. k is cut at multiples of SL_TILE_K and nowhere else. Within a part an element is one
+ * chain of multiply-adds in ascending k (gemm_tile.h); the parts are added to c in order. Every
+ * tile has the same shape: rows that are missing are computed from zeros and not written. Threads
+ * divide rows and columns of c, never k, so where they divide, and in what order blocks are
+ * visited, changes no bit.
  *
  * A part of the work packs what it reads: b's columns into panels of `nr` of SL_TILE_K rows, a's
  * rows into panels of `mr`. b's panels (about 256 KiB) stay in the second-level cache while a's

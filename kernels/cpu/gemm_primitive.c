@@ -8,9 +8,9 @@
  * loops is remembered as unsupported: those loops are hundreds of times slower than gemm_f32.c.
  *
  * A primitive is made for one thread and run by one: bits would depend on how the library divides
- * its work. The caches are the threads' own, since the memory objects of an entry carry the pointers
- * of the call and the library's scratch space is the thread's; compiled code is shared among them
- * by the library.
+ * its work. The caches are the threads' own, since the memory objects of an entry carry the
+ * pointers of the call and the library's scratch space is the thread's; compiled code is shared
+ * among them by the library.
  */
 #include "kernels/cpu/cpu_internal.h"
 
