@@ -10,6 +10,7 @@ Time-outs are for a quick machine and a plain build; `SLOW` stretches them for s
 """
 
 import glob
+import fcntl
 import json
 import os
 import re
@@ -309,13 +310,15 @@ class Box:
         return final
 
     def shared_value(self, name, compute):
-        """A JSON value that several tests need; computed by the first of them."""
+        """A JSON value that several tests need; computed by the first of them, others wait."""
         final = os.path.join(self.suite, f"value-{name}.json")
-        if not os.path.exists(final):
-            scratch = f"{final}.{os.getpid()}"
-            with open(scratch, "w") as file:
-                json.dump(compute(), file)
-            os.rename(scratch, final)
+        with open(f"{final}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(final):
+                value = compute()
+                with open(f"{final}.part", "w") as file:
+                    json.dump(value, file)
+                os.rename(f"{final}.part", final)
         return read_json(final)
 
     # ---- what is left ---------------------------------------------------------------------------
