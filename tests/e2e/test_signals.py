@@ -136,7 +136,7 @@ def test_closed_standard_output(box):
     os.close(writer)
     box.nothing_runs()
     assert read_json(box.path("runs/job/report.json"))["status"] == "done"
-    assert result.returncode == -signal.SIGPIPE, result
+    assert result.returncode == 0, result
     assert "Traceback" not in result.stderr and "sluice: error" not in result.stderr, result
 
 
