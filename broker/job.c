@@ -240,11 +240,14 @@ static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
         snprintf(hands, sizeof hands, " with %s in hand", d->held);
     if (job->state == SL_JOB_RUNNING)
         snprintf(log, sizeof log, "; its log is %s/%s.log", job->rundir.log, m->log.name);
+    int n;
     if (m->starts == 0 || !d->cause[0]) // it never was
-        snprintf(text, sizeof text, "%s", why);
+        n = snprintf(text, sizeof text, "%s", why);
     else
-        snprintf(text, sizeof text, "%s; the last time it %s%s%s%s%s", why, d->cause, hands, said,
-                 d->last_lines, log);
+        n = snprintf(text, sizeof text, "%s; the last time it %s%s%s%s%s", why, d->cause, hands,
+                     said, d->last_lines, log);
+    if (n >= (int)sizeof text)
+        memcpy(text + sizeof text - sizeof "...", "...", sizeof "...");
     if (!sl_job_roll_back(job, m, text))
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
 }
