@@ -60,12 +60,12 @@ static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
     stage->p99 = (double)sl_figures_percentile(ns, n, 99) * 1e-9;
 }
 
-#define TAKE_STAGE(stage_, field_)                                                                 \
+#define TAKE_STAGE(stage_, ns_of_i_)                                                               \
     do {                                                                                           \
         uint64_t known = 0;                                                                        \
         for (uint64_t i = 0; i < n; i++)                                                           \
             if (!entries[i].restored)                                                              \
-                scratch->a[known++] = entries[i].field_;                                           \
+                scratch->a[known++] = (ns_of_i_);                                                  \
         take_stage(&f->stage_, scratch->a, known);                                                 \
     } while (0)
 
@@ -135,9 +135,16 @@ static uint64_t sampling_ns(const struct sl_batch_entry *e)
     return e->sample_ns + e->mark_ns + e->copy_ns;
 }
 
+// Of a trainer for one batch. An update's time is the batch's that it stands with.
+static uint64_t training_ns(const struct sl_batch_entry *e, const struct sl_update_entry *u)
+{
+    return e->train_ns + u->took_ns;
+}
+
 // Warm times go to scratch->a, cold ones to scratch->b.
 static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
-                         uint64_t n, struct sl_figures_scratch *scratch)
+                         const struct sl_update_entry *updates, uint64_t n,
+                         struct sl_figures_scratch *scratch)
 {
     uint64_t *warm = scratch->a, *cold = scratch->b, n_warm = 0, n_cold = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -156,7 +163,7 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
     n_warm = n_cold = 0;
     for (uint64_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = &entries[i];
-        uint64_t ns = SL_MAX(e->extract_ns, e->train_ns);
+        uint64_t ns = SL_MAX(e->extract_ns, training_ns(e, &updates[i]));
         if (e->restored)
             continue;
         bool is_cold = warms_up(scratch, e->trainer);
@@ -187,7 +194,8 @@ static void take_switching(struct sl_epoch_figures *f)
 
 // --- an epoch ------------------------------------------------------------------------------------
 
-static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *entries, uint64_t n)
+static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
+                      const struct sl_update_entry *updates, uint64_t n)
 {
     double loss = 0, weight = 0;
     uint64_t correct = 0, counted = 0, staleness = 0;
@@ -207,10 +215,10 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
             f->standby_batches++;
         } else {
             f->normal_extract += (double)e->extract_ns * 1e-9;
-            f->normal_train += (double)e->train_ns * 1e-9;
+            f->normal_train += (double)training_ns(e, &updates[i]) * 1e-9;
             f->normal_wait += (double)e->train_wait_ns * 1e-9;
         }
-        uint64_t stale = e->applied_version - e->base_version;
+        uint64_t stale = updates[i].applied_version - updates[i].base_version;
         staleness += stale;
         f->staleness_max = SL_MAX(f->staleness_max, stale);
     }
@@ -225,23 +233,24 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
 }
 
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
-                              uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
+                              const struct sl_update_entry *updates, uint64_t n,
+                              struct sl_span when, struct sl_figures_scratch *scratch)
 {
     f->batches = n;
     f->seconds = sl_pauses_seconds_without(f->pauses, when);
     f->paused_seconds = sl_span_seconds(when) - f->seconds;
-    take_sums(f, entries, n);
+    take_sums(f, entries, updates, n);
     if (n == 0)
         return;
-    TAKE_STAGE(sample, sample_ns);
-    TAKE_STAGE(mark, mark_ns);
-    TAKE_STAGE(copy, copy_ns);
-    TAKE_STAGE(backpressure, sample_wait_ns);
-    TAKE_STAGE(extract, extract_ns);
-    TAKE_STAGE(train, train_ns);
-    TAKE_STAGE(wait, train_wait_ns);
+    TAKE_STAGE(sample, entries[i].sample_ns);
+    TAKE_STAGE(mark, entries[i].mark_ns);
+    TAKE_STAGE(copy, entries[i].copy_ns);
+    TAKE_STAGE(backpressure, entries[i].sample_wait_ns);
+    TAKE_STAGE(extract, entries[i].extract_ns);
+    TAKE_STAGE(train, training_ns(&entries[i], &updates[i]));
+    TAKE_STAGE(wait, entries[i].train_wait_ns);
     take_queue(f, entries, n, when, scratch);
-    take_profile(f, entries, n, scratch);
+    take_profile(f, entries, updates, n, scratch);
     take_switching(f);
 }
 

@@ -125,11 +125,13 @@ void sl_figures_scratch_fini(struct sl_figures_scratch *s); // safe on a zeroed 
 // n >= 1, 0 < p <= 100.
 uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p);
 
-// Fills what the TRAIN phase's entries say; epoch, samplers, trainers, async, ranked, switches and
+// Fills what the entries of a TRAIN phase's n batches and of its updates (n, at their last batches;
+// the others zero) say; epoch, samplers, trainers, async, ranked, switches and
 // pauses are set by the caller before. Epochs must be taken in order: warm-up is a worker's, not an
 // epoch's.
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
-                              uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch);
+                              const struct sl_update_entry *updates, uint64_t n,
+                              struct sl_span when, struct sl_figures_scratch *scratch);
 
 // Adds the cells of one phase of the epoch's evaluation. The percentiles are those of the phase
 // with the most time.

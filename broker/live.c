@@ -142,7 +142,7 @@ void sl_job_poll_live(struct sl_job *job)
 void sl_job_live_phase(struct sl_job *job, const struct sl_open_phase *phase)
 {
     if (job->live.living)
-        sl_live_take_phase(job, phase, true);
+        sl_live_take_phase(job, phase);
 }
 
 void sl_job_live_epoch(struct sl_job *job, const struct sl_epoch_figures *figures)

@@ -119,7 +119,7 @@ struct sl_living {
 // live_look.c
 void sl_live_look(struct sl_job *job);
 // Entries of cells that have become done; of a complete phase all that are left.
-void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase, bool complete);
+void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase);
 void sl_live_look_at_processes(struct sl_job *job);
 // The newest look, and the oldest of the window. False before there are two.
 bool sl_live_window(const struct sl_living *l, const struct sl_live_look **from,

@@ -1,13 +1,11 @@
 /*
  * live_look.c - looking at a job: cells that have become done, seats, processes.
  *
- * CELLS. Of each open phase the leading cells that are done, and whose update has been applied,
- * have been taken; a look goes on from there and stops at the first one that is not. So a cell is
- * read once, after its state has been seen to be DONE (acquire: pairs with sl_ledger_complete) and
- * the version to be beyond it (acquire: pairs with sl_board_commit_update). Nothing is written to
- * it then before its slot is used again, which the broker itself does, after sl_live_take_phase()
- * has taken what is left. Cells that come from a checkpoint have no times; they count nowhere,
- * since they are not of this process.
+ * CELLS. Of each open phase the leading cells that are done, and of training those whose update has
+ * been applied, have been taken; a look goes on from there and stops at the first one that is not.
+ * So entries are read once, when they are final (ledger.h); sl_live_take_phase() takes what is left
+ * before the slot is used again. Cells that come from a checkpoint have no times; they count
+ * nowhere, since they are not of this process.
  *
  * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero, and its
  * id may be seen before its slot is cleared: whenever the id is new or a figure has become smaller
@@ -80,23 +78,27 @@ static void take_extraction(struct sl_living *l, const struct sl_batch_entry *e,
         l->sums.queued_ns += queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued);
 }
 
-static void take_training(struct sl_living *l, const struct sl_batch_entry *e, bool async)
+static void take_training(struct sl_living *l, const struct sl_batch_entry *e,
+                          const struct sl_update_entry *u, bool async)
 {
-    add_time(l, SL_LIVE_TRAIN, e->train_ns);
+    uint64_t train_ns = e->train_ns + u->took_ns;
+    add_time(l, SL_LIVE_TRAIN, train_ns);
     add_to_ring(&l->sampling, e->sample_ns + e->mark_ns + e->copy_ns);
-    add_to_ring(e->standby ? &l->standing_by : &l->training, SL_MAX(e->extract_ns, e->train_ns));
+    add_to_ring(e->standby ? &l->standing_by : &l->training, SL_MAX(e->extract_ns, train_ns));
     l->sums.batches++;
     l->sums.standby_batches += e->standby;
     if (!async)
         return;
-    uint64_t stale = e->applied_version - SL_MIN(e->base_version, e->applied_version);
+    uint64_t stale = u->applied_version - SL_MIN(u->base_version, u->applied_version);
     l->sums.trained++;
     l->sums.stale += stale;
     l->staleness_max = SL_MAX(l->staleness_max, stale);
 }
 
-static void take_entry(struct sl_job *job, uint32_t kind, const struct sl_batch_entry *e)
+static void take_cell(struct sl_job *job, const struct sl_open_phase *phase, uint32_t cell)
 {
+    const struct sl_batch_entry *e = sl_ledger_entry(&job->arena, phase->seq, cell);
+    const uint32_t kind = phase->spec.kind;
     struct sl_living *l = job->live.living;
     if (e->restored)
         return;
@@ -110,30 +112,20 @@ static void take_entry(struct sl_job *job, uint32_t kind, const struct sl_batch_
     if (kind != SL_PHASE_INFER)
         take_extraction(l, e, &job->phases.pauses);
     if (kind == SL_PHASE_TRAIN)
-        take_training(l, e, job->config.updates.mode == SL_UPDATE_ASYNC);
+        take_training(l, e, sl_ledger_update(&job->arena, phase->seq, cell),
+                      job->config.updates.mode == SL_UPDATE_ASYNC);
     else
         add_time(l, SL_LIVE_EVALUATE, e->extract_ns + e->train_ns);
 }
 
-/*
- * Whether nothing is written to the entry of this cell any more. Of training that is so once the
- * update that it is part of has been applied, which adds to the entry of the update's last batch,
- * and with async updates says what its gradient was applied to.
- */
-static bool is_final(const struct sl_job *job, const struct sl_open_phase *phase, uint64_t cell,
-                     uint64_t version)
+static bool is_over(const struct sl_job *job, const struct sl_open_phase *phase, uint32_t cell)
 {
-    const struct sl_batch_entry *e = sl_ledger_entry(&job->arena, phase->seq, (uint32_t)cell);
-    if (sl_cell_state(sl_ledger_word(&job->arena, phase->seq, (uint32_t)cell)) != SL_CELL_DONE)
-        return false;
-    if (phase->spec.kind != SL_PHASE_TRAIN || e->restored)
-        return true;
-    if (job->config.updates.mode == SL_UPDATE_ASYNC)
-        return atomic_load_explicit(&e->apply_from_ns, memory_order_acquire) != 0;
-    return phase->spec.first_version + cell / job->config.updates.batches_per_update < version;
+    return phase->spec.kind == SL_PHASE_TRAIN
+               ? sl_board_is_applied(&job->arena, phase->seq, cell)
+               : sl_cell_state(sl_ledger_word(&job->arena, phase->seq, cell)) == SL_CELL_DONE;
 }
 
-void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase, bool complete)
+void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase)
 {
     struct sl_living *l = job->live.living;
     uint64_t slot = phase->seq % SL_COUNT_OF(l->seen);
@@ -142,12 +134,12 @@ void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase, b
         l->seen[slot].seq = phase->seq;
         l->seen[slot].cells = 0;
     }
-    uint64_t i = l->seen[slot].cells, version = sl_board_version(&job->arena);
+    uint64_t i = l->seen[slot].cells;
     for (; i < n; i++) {
         job->live.entries++;
-        if (!complete && !is_final(job, phase, i, version))
+        if (!is_over(job, phase, (uint32_t)i))
             break;
-        take_entry(job, phase->spec.kind, sl_ledger_entry(&job->arena, phase->seq, (uint32_t)i));
+        take_cell(job, phase, (uint32_t)i);
     }
     l->seen[slot].cells = i;
 }
@@ -217,7 +209,7 @@ void sl_live_look(struct sl_job *job)
 {
     struct sl_phases *p = &job->phases;
     for (uint32_t i = 0; i < p->n_open; i++)
-        sl_live_take_phase(job, sl_phases_at(p, i), false);
+        sl_live_take_phase(job, sl_phases_at(p, i));
     for (uint32_t i = 0; i < job->crew.n; i++)
         look_at_seat(job, &job->crew.members[i]);
     remember(job);

@@ -306,7 +306,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     watch_switches(p);
     f->switches = p->switches;
     p->switches = 0;
-    sl_figures_take_training(f, entries, n, when, &p->scratch);
+    sl_figures_take_training(f, entries, sl_ledger_update(p->arena, o->seq, 0), n, when,
+                             &p->scratch);
     add_to_digest(p, entries, n);
     for (uint64_t i = 0; p->records && i < n; i++)
         sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);

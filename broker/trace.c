@@ -8,7 +8,7 @@
  *   what the sampler wrote    while the cell is ready, training or done, and was so before and
  *                             after (acquire, fence, the word again): nobody drew it meanwhile
  *   what the trainer wrote    once the cell is done
- *   the update                once apply_from_ns is there (acquire; release by the applier)
+ *   the update                once it is applied
  *
  * A batch that was given up for memory and drawn again is told twice, as it was drawn twice.
  */
@@ -267,19 +267,17 @@ static bool look_at_update(const struct look *l, uint32_t cell)
     bool ends_update = (cell + 1) % per_update == 0 || cell + 1 == l->n;
     if (l->view->told[cell].applied || !ends_update)
         return true;
-    const struct sl_batch_entry *e = sl_ledger_entry(&job->arena, l->phase->seq, cell);
-    if (sl_cell_state(sl_ledger_word(&job->arena, l->phase->seq, cell)) != SL_CELL_DONE)
-        return false;
-    uint64_t from_ns = atomic_load_explicit(&e->apply_from_ns, memory_order_acquire);
-    if (from_ns == 0 && !e->restored)
+    if (!sl_board_is_applied(&job->arena, l->phase->seq, cell))
         return false;
     l->view->told[cell].applied = true;
-    int64_t device = e->restored ? -1 : device_of(job, e->applier);
+    const struct sl_update_entry *u = sl_ledger_update(&job->arena, l->phase->seq, cell);
+    int64_t device = device_of(job, (uint32_t)u->applier);
     if (device < 0)
         return true;
     struct mark before = mark_of(job->trace.tracing);
-    const struct sl_trace_batch b = batch_of(l, cell, e, device);
-    sl_trace_add_applied(&job->trace.tracing->events, &b);
+    const struct sl_trace_batch b =
+        batch_of(l, cell, sl_ledger_entry(&job->arena, l->phase->seq, cell), device);
+    sl_trace_add_applied(&job->trace.tracing->events, &b, u);
     keep_or_drop(job, before);
     return true;
 }

@@ -270,8 +270,8 @@ void sl_trace_add_trained(struct sl_trace_events *e, const struct sl_trace_batch
         add_arrows(e, b, (uint32_t)sampler_device);
 }
 
-void sl_trace_add_applied(struct sl_trace_events *e, const struct sl_trace_batch *b)
+void sl_trace_add_applied(struct sl_trace_events *e, const struct sl_trace_batch *b,
+                          const struct sl_update_entry *update)
 {
-    uint64_t from = atomic_load_explicit(&b->entry->apply_from_ns, memory_order_acquire);
-    add_slice(e, b, SL_TRACE_TRAIN, "apply", from, from + b->entry->apply_ns);
+    add_slice(e, b, SL_TRACE_TRAIN, "apply", update->from_ns, update->from_ns + update->took_ns);
 }

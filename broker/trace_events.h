@@ -72,6 +72,7 @@ void sl_trace_add_drawn(struct sl_trace_events *e, const struct sl_trace_batch *
 void sl_trace_add_trained(struct sl_trace_events *e, const struct sl_trace_batch *b,
                           int64_t sampler_device);
 // The update whose last batch this is.
-void sl_trace_add_applied(struct sl_trace_events *e, const struct sl_trace_batch *b);
+void sl_trace_add_applied(struct sl_trace_events *e, const struct sl_trace_batch *b,
+                          const struct sl_update_entry *update);
 
 #endif

@@ -288,14 +288,8 @@ int sl_sync_help(struct sl_sync *s)
         uint64_t start = sl_now_ns();
         SL_TRY(apply(s, &u));
         uint64_t took = sl_now_ns() - start;
-        // The phase can not end before the commit, so the entry is still this update's own. The
-        // time belongs to whoever applies, and stands with the update's last batch.
-        struct sl_batch_entry *last =
-            sl_ledger_entry(s->arena, u.seq, u.first_cell + u.n_cells - 1);
-        last->train_ns += took;
-        last->apply_ns = took;
-        last->applier = s->worker;
-        atomic_store_explicit(&last->apply_from_ns, start, memory_order_release);
+        *sl_board_update_entry(s->arena, &u) =
+            (struct sl_update_entry){.from_ns = start, .took_ns = took, .applier = s->worker};
         s->apply_ns += took;
         s->applied++;
         sl_board_commit_update(s->arena, &u);

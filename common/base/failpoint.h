@@ -28,6 +28,7 @@
     X(TRAINER_GRADIENT, "trainer_gradient", "trainer: gradient half written")                      \
     X(TRAINER_DONE, "trainer_done", "trainer: gradient committed, payload not yet freed")          \
     X(TRAINER_APPLY, "trainer_apply", "trainer: in the middle of applying an update")              \
+    X(TRAINER_APPLIED, "trainer_applied", "trainer: update written, version not yet flipped")      \
     X(TRAINER_FLIPPED, "trainer_flipped", "trainer: version flipped, waiters not yet woken")       \
     X(TRAINER_JOINED, "trainer_joined", "trainer: async gradient outstanding, nothing computed")   \
     X(TRAINER_OFFERED, "trainer_offered", "trainer: async gradient written, batch not yet done")   \

@@ -47,6 +47,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_PHASES] = SL_ARENA_PHASES * sizeof(struct sl_phase),
         [SL_REGION_CELLS] = cells * sizeof(uint64_t),
         [SL_REGION_ENTRIES] = cells * sizeof(struct sl_batch_entry),
+        [SL_REGION_UPDATES] = cells * sizeof(struct sl_update_entry),
         [SL_REGION_ORDER] = 2 * spec->n_train * sizeof(uint32_t),
         [SL_REGION_CHUNKS] = h.n_chunks * sizeof(uint64_t),
         [SL_REGION_WORKERS] = seats * sizeof(struct sl_worker_slot),

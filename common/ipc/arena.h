@@ -10,6 +10,7 @@
  *   phases     ring of open phases of work            ledger.h
  *   cells      one 64-bit word for each batch         ledger.h
  *   entries    what is known of each batch            ledger.h
+ *   updates    what is known of each update           ledger.h
  *   order      shuffled training vertices, two banks
  *   chunks     who owns each chunk of the payload     extent.h
  *   workers    one statistics slot for each seat      stats.h
@@ -39,7 +40,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 8,
+    SL_ARENA_VERSION = 9,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -54,6 +55,7 @@ enum sl_region_id {
     SL_REGION_PHASES,
     SL_REGION_CELLS,
     SL_REGION_ENTRIES,
+    SL_REGION_UPDATES,
     SL_REGION_ORDER,
     SL_REGION_CHUNKS,
     SL_REGION_WORKERS,

@@ -41,11 +41,11 @@
  *
  * Memory orders (the edges they pair with):
  *
- *   version     release by commit         acquire by readers: the bank
+ *   version     release by commit         acquire by readers: the bank, the update's entry
  *   apply       acq_rel both ways         what was done under the lock
  *   seat.word   release by offer          acquire: seq, cell and tag of the seat
  *   cell        release by complete       acquire by is_finished: the gradient
- *   seat.base   release by join           acquire
+ *   seat.base   release by join, commit   acquire: the update's entry
  */
 #include "common/ipc/board.h"
 
@@ -102,6 +102,11 @@ const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_
 {
     return a->h->spec.async ? sl_board_device_gradient(a, u->device)
                             : sl_board_gradient(a, u->first_cell + i);
+}
+
+struct sl_update_entry *sl_board_update_entry(const struct sl_arena *a, const struct sl_update *u)
+{
+    return sl_ledger_update(a, u->seq, u->first_cell + u->n_cells - 1);
 }
 
 uint32_t sl_board_update_gradients(const struct sl_arena *a, const struct sl_update *u)
@@ -369,14 +374,14 @@ void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u)
     struct sl_board *board = sl_board_of(a);
     struct sl_board_seat *s = a->h->spec.async ? seat_of(a, u->device) : NULL;
     if (s) {
-        // The phase can not end before the flip, so the entry is still the batch's own.
-        struct sl_batch_entry *e = sl_ledger_entry(a, u->seq, u->first_cell);
+        struct sl_update_entry *e = sl_board_update_entry(a, u);
         e->base_version = base_of(s) - 1;
         e->applied_version = u->version;
         atomic_store(&board->made_by[(u->version + 1) & 1],
                      atomic_load_explicit(&s->tag, memory_order_relaxed));
     }
-    // Release: the new bank is written before the version says so.
+    SL_FAILPOINT(TRAINER_APPLIED);
+    // Release: the new bank and the update's entry are written before the version says so.
     atomic_store_explicit(&board->version, u->version + 1, memory_order_release);
     SL_FAILPOINT(TRAINER_FLIPPED);
     if (s)
@@ -419,10 +424,14 @@ bool sl_board_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t cell)
 {
     if (!all_are(a, seq, cell, 1, SL_CELL_DONE))
         return false;
+    const struct sl_phase *phase = sl_ledger_phase(a, seq);
+    uint64_t version = sl_board_version(a);
     if (!a->h->spec.async)
-        return sl_board_cell_version(a, sl_ledger_phase(a, seq), cell) < sl_board_version(a);
-    // Done, so its gradient was offered before: it is in a seat until it is applied, and it can not
-    // be while the lock is ours.
+        return sl_board_cell_version(a, phase, cell) < version;
+    if (version >= atomic_load(&phase->end_version))
+        return true;
+    // Done, so its gradient was offered before: it is in a seat until it is applied, and in none
+    // afterwards. (acquire, of base: what the applier wrote)
     for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
         struct sl_board_seat *s = seat_of(a, d);
         if (base_of(s) != 0 && is_finished(a, s) &&

@@ -113,7 +113,10 @@ int sl_board_begin_update(struct sl_arena *a, uint32_t worker, struct sl_update 
 // The next update, when every one of its cells is held (group.h): the members of the group sum its
 // gradients. SL_OK, or SL_EAGAIN. Takes no lock.
 int sl_board_next_held(const struct sl_arena *a, struct sl_update *out);
-// Commits: version + 1, releases the lock, wakes the waiters. Async: the batch's entry learns its
+// Where the lock's holder writes down what is known of it, before it commits. Each one who begins
+// the update writes all of it: one before may have died.
+struct sl_update_entry *sl_board_update_entry(const struct sl_arena *a, const struct sl_update *u);
+// Commits: version + 1, releases the lock, wakes the waiters. Async: the update's entry learns its
 // base_version and applied_version before.
 void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u);
 
@@ -126,8 +129,9 @@ void sl_board_commit_update(struct sl_arena *a, const struct sl_update *u);
  */
 int sl_board_freeze(struct sl_arena *a, bool alone);
 void sl_board_thaw(struct sl_arena *a);
-// While frozen: whether the current version contains this cell's gradient. The TRAIN phase is open
-// or has been complete since it was.
+// Whether the current version contains this cell's gradient: then so does every later one, and the
+// entries of the cell and of its update are final. The TRAIN phase is open or has been complete
+// since it was. It may say no for a moment longer than is true, unless frozen.
 bool sl_board_is_applied(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 // Before the first phase is opened: the version that the run goes on from. The caller writes its
 // parameters and state.

@@ -42,6 +42,12 @@ struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, u
            (uint64_t)slot_of(seq) * a->h->spec.n_cells + cell;
 }
 
+struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last)
+{
+    return (struct sl_update_entry *)sl_arena_region(a, SL_REGION_UPDATES) +
+           (uint64_t)slot_of(seq) * a->h->spec.n_cells + last;
+}
+
 uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell)
 {
     return atomic_load_explicit(sl_ledger_cell(a, seq, cell), memory_order_acquire);
@@ -131,6 +137,7 @@ void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
                       struct sl_cell_record *out)
 {
     const struct sl_batch_entry *e = sl_ledger_entry(a, seq, cell);
+    const struct sl_update_entry *u = sl_ledger_update(a, seq, cell);
     *out = (struct sl_cell_record){
         .cell = cell,
         .n_seeds = e->n_seeds,
@@ -142,8 +149,8 @@ void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
         .hits = e->hits,
         .hit_bytes = e->hit_bytes,
         .miss_bytes = e->miss_bytes,
-        .base_version = e->base_version,
-        .applied_version = e->applied_version,
+        .base_version = u->base_version,
+        .applied_version = u->applied_version,
         .loss = e->loss,
         .weight = e->weight,
         .correct = e->correct,
@@ -166,12 +173,14 @@ static void restore_cell(struct sl_arena *a, uint64_t seq, const struct sl_cell_
         .hits = r->hits,
         .hit_bytes = r->hit_bytes,
         .miss_bytes = r->miss_bytes,
-        .base_version = r->base_version,
-        .applied_version = r->applied_version,
         .loss = r->loss,
         .weight = r->weight,
         .correct = r->correct,
         .counted = r->counted,
+    };
+    *sl_ledger_update(a, seq, r->cell) = (struct sl_update_entry){
+        .base_version = r->base_version,
+        .applied_version = r->applied_version,
     };
     atomic_store_explicit(sl_ledger_cell(a, seq, r->cell), sl_cell_word(seq, 0, 0, SL_CELL_DONE),
                           memory_order_release);
@@ -214,6 +223,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store_explicit(&phase->seq, 0, memory_order_release);
     phase->spec = *spec;
     memset(sl_ledger_entry(a, next, 0), 0, n_cells * sizeof(struct sl_batch_entry));
+    memset(sl_ledger_update(a, next, 0), 0, n_cells * sizeof(struct sl_update_entry));
     for (uint32_t i = 0; i < n_cells; i++)
         atomic_store_explicit(sl_ledger_cell(a, next, i),
                               sl_cell_word(next, 0, 0, sampled ? SL_CELL_PENDING : SL_CELL_READY),

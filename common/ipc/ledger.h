@@ -37,6 +37,16 @@
  * cursors when it reclaims. A cursor carries a generation: a reset of a cell bumps it, which makes
  * a concurrent advance past that cell fail.
  *
+ * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
+ *
+ *   structure         written by                      final once
+ *   sl_batch_entry    the holder of the cell's lease  the cell is done
+ *   sl_update_entry   the holder of the apply lock    the update is applied: sl_board_is_applied()
+ *
+ * Nobody else writes them, and nobody at all once they are final, until the slot's next phase is
+ * opened. Whoever dies before leaves what its successor writes over as a whole: it adds nothing to
+ * what it finds. (Live figures of workers: stats.h.)
+ *
  * MEMORY ORDER. claim (acquire) pairs with publish (release): the entry and the block are visible.
  * complete (release) pairs with the completion scan (acquire): gradient and entry are visible.
  */
@@ -133,24 +143,25 @@ struct sl_batch_entry {
     uint64_t done_at_ns;
     uint64_t hits;                  // input nodes that the trainer's cache had
     uint64_t hit_bytes, miss_bytes; // feature bytes read from the cache and from the store
-    uint64_t base_version;          // async: of the parameters the gradient was computed on
-    uint64_t applied_version;       // async: of those it was applied to
     uint32_t standby;               // 1: trained by a standby trainer
     // The sum with other trainers that a held batch waited for; stands with the last one that its
     // trainer holds of an update.
     uint64_t sum_from_ns;
-    uint64_t sum_ns;   // part of train_ns
-    uint64_t train_ns; // forward, backward, and applying the update where it was this one's turn
-    double loss;       // summed, not averaged
-    double weight;     // what the summed loss and its gradient are divided by (kernels.h)
+    uint64_t sum_ns;           // part of train_ns
+    uint64_t train_ns;         // forward, backward, and that sum
+    double loss;               // summed, not averaged
+    double weight;             // what the summed loss and its gradient are divided by (kernels.h)
     uint64_t correct, counted; // predictions
     uint32_t restored;         // 1: trained before the job was resumed; times are not known
     uint32_t sampler, trainer; // worker ids
-    // Who applied the update whose last batch this is, and when. Written after the cell is done:
-    // apply_from_ns is stored last (release), read it first (acquire); 0 = not applied yet.
-    uint32_t applier;
-    uint64_t apply_ns; // it took; part of train_ns
-    _Atomic uint64_t apply_from_ns;
+};
+
+// What is known of one update. It stands at the last of the update's cells.
+struct sl_update_entry {
+    uint64_t from_ns, took_ns; // when it was applied; 0 where that is not known (restored)
+    uint64_t base_version;     // async: of the parameters the gradient was computed on
+    uint64_t applied_version;  // async: of those it was applied to
+    uint64_t applier;          // worker id
 };
 
 // What a checkpoint keeps of a cell that was trained. Written to files: fixed-width, no padding.
@@ -285,6 +296,7 @@ bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease 
 
 struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
 struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last);
 // What is to be remembered of a cell that is done.
 void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
                       struct sl_cell_record *out);

@@ -47,6 +47,7 @@ LATER = {
     "trainer_gradient": (5, "retrained"),
     "trainer_done": (5, None),
     "trainer_apply": (3, None),
+    "trainer_applied": (3, None),
     "trainer_flipped": (3, None),
     "trainer_infer": (2, None),
     "broker_phase": (4, None),

@@ -460,7 +460,8 @@ static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tall
         counted += e->counted == 1;
         if (!opt.async || kind != SL_PHASE_TRAIN)
             continue;
-        uint64_t by = e->applied_version - e->base_version, k = e->applied_version - first;
+        const struct sl_update_entry *u = sl_ledger_update(a, seq, i);
+        uint64_t by = u->applied_version - u->base_version, k = u->applied_version - first;
         t->late += by > opt.staleness;
         t->stale_max = SL_MAX(t->stale_max, by);
         t->stale_sum += by;

@@ -8,6 +8,7 @@
 #define MS 1000000ull
 
 static struct sl_figures_scratch room;
+static struct sl_update_entry updates[1000];
 static const struct sl_update_rule ordered_by_1 = {.batches_per_update = 1};
 
 static void setup(void)
@@ -71,7 +72,7 @@ START_TEST(an_epoch_is_summed_up)
     struct sl_batch_entry e[100];
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 2};
     make_entries(e, 100);
-    sl_figures_take_training(&f, e, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
     ck_assert_uint_eq(f.batches, 100);
     ck_assert_double_eq_tol(f.seconds, 2.0, 1e-9);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
@@ -122,7 +123,7 @@ START_TEST(pauses_are_no_time_of_an_epoch)
     for (int i = 0; i < 49; i++)
         lain -= e[i].claimed_at_ns > begin ? e[i].claimed_at_ns - begin : 0;
     lain -= 400 * MS;
-    sl_figures_take_training(&f, e, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.4, 1e-9);
     ck_assert_double_eq_tol(f.queue_mean, (double)lain * 1e-9 / 1.1, 1e-9);
@@ -138,7 +139,7 @@ START_TEST(queue_depth_follows_arrivals_and_claims)
     struct sl_batch_entry e[100];
     struct sl_epoch_figures f = {0};
     make_entries(e, 100);
-    sl_figures_take_training(&f, e, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     // 100 batches lie 25 ms each within a second; at most three at once (at 20, 10 and 0 ms).
     ck_assert_double_eq_tol(f.queue_mean, 2.5, 1e-9);
     ck_assert_uint_eq(f.queue_max, 3);
@@ -150,7 +151,7 @@ START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
     struct sl_batch_entry e[2] = {{.ready_at_ns = 100 * MS, .claimed_at_ns = 1500 * MS},
                                   {.ready_at_ns = 200 * MS, .claimed_at_ns = 1250 * MS}};
     struct sl_epoch_figures f = {0};
-    sl_figures_take_training(&f, e, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     ck_assert_double_eq_tol(f.queue_mean, 0.75, 1e-9);
     ck_assert_uint_eq(f.queue_max, 2);
 }
@@ -161,7 +162,7 @@ START_TEST(an_epoch_of_one_batch_has_figures)
     struct sl_batch_entry e = {
         .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
-    sl_figures_take_training(&f, &e, 1, (struct sl_span){0, 10 * MS}, &room);
+    sl_figures_take_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
     ck_assert_double_eq_tol(f.train.p50, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.train.p99, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.loss, 1, 1e-12);
@@ -169,11 +170,25 @@ START_TEST(an_epoch_of_one_batch_has_figures)
 }
 END_TEST
 
+START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
+{
+    struct sl_batch_entry e[2] = {{.train_ns = 5 * MS}, {.train_ns = 5 * MS}};
+    struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
+    updates[1].took_ns = 2 * MS;
+    sl_figures_take_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
+    ck_assert_double_eq_tol(f.train.p50, 0.005, 1e-12);
+    ck_assert_double_eq_tol(f.train.p99, 0.007, 1e-12);
+    ck_assert_double_eq_tol(f.train.seconds, 0.012, 1e-12);
+    ck_assert_double_eq_tol(f.normal_train, 0.012, 1e-12);
+    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-12); // the first one warmed up
+}
+END_TEST
+
 START_TEST(nothing_counted_and_no_time_divide_by_nothing)
 {
     struct sl_batch_entry e = {0};
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
-    sl_figures_take_training(&f, &e, 1, (struct sl_span){5, 5}, &room);
+    sl_figures_take_training(&f, &e, updates, 1, (struct sl_span){5, 5}, &room);
     sl_figures_name_bottleneck(&f, &ordered_by_1);
     ck_assert_double_eq(f.loss, 0);
     ck_assert_double_eq(f.train_accuracy, 0);
@@ -207,7 +222,7 @@ static struct sl_epoch_figures take_restored(uint64_t restored)
     for (uint64_t i = 0; i < restored; i++)
         e[i] = (struct sl_batch_entry){
             .restored = 1, .n_edges = 100, .n_input = 50, .loss = 20, .weight = 10, .counted = 10};
-    sl_figures_take_training(&f, e, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, 10, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     return f;
 }
 
@@ -252,7 +267,7 @@ static struct sl_epoch_figures take(uint64_t n, uint32_t trainers, bool async,
         e[i].trainer = 2;
         set(&e[i], i);
     }
-    sl_figures_take_training(&f, e, n, (struct sl_span){0, 1000 * MS}, &room);
+    sl_figures_take_training(&f, e, updates, n, (struct sl_span){0, 1000 * MS}, &room);
     return f;
 }
 
@@ -352,8 +367,9 @@ END_TEST
 
 static void stale(struct sl_batch_entry *e, uint64_t i)
 {
-    e->base_version = i;
-    e->applied_version = i + i % 5;
+    (void)e;
+    updates[i].base_version = i;
+    updates[i].applied_version = i + i % 5;
 }
 
 START_TEST(staleness_is_of_async_updates)
@@ -544,6 +560,7 @@ int main(void)
     tcase_add_test(t, queue_depth_follows_arrivals_and_claims);
     tcase_add_test(t, batches_drawn_before_the_epoch_count_from_its_start);
     tcase_add_test(t, an_epoch_of_one_batch_has_figures);
+    tcase_add_test(t, the_time_of_an_update_is_that_of_the_batch_that_it_stands_with);
     tcase_add_test(t, nothing_counted_and_no_time_divide_by_nothing);
     tcase_add_test(t, an_evaluation_keeps_the_percentiles_of_its_heaviest_phase);
     tcase_add_test(t, restored_batches_have_losses_and_no_times);

@@ -203,7 +203,8 @@ END_TEST
 
 START_TEST(a_batch_counts_once_its_update_is_applied)
 {
-    // The applier adds to the entry of the update's last batch, after that batch is done.
+    struct sl_update u;
+    struct sl_reclaimed back;
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
         sample();
@@ -212,8 +213,21 @@ START_TEST(a_batch_counts_once_its_update_is_applied)
         complete(&l);
     }
     ck_assert_uint_eq(look()->sums.batches, 0);
+    for (uint32_t applier = 3; applier < 5; applier++) { // two that die before they commit
+        must(sl_board_begin_update(&job.arena, applier, &u));
+        *sl_board_update_entry(&job.arena, &u) =
+            (struct sl_update_entry){.from_ns = 1, .took_ns = applier * MS, .applier = applier};
+        ck_assert_uint_eq(look()->sums.batches, 0);
+        sl_ledger_reclaim(&job.arena, applier, &back);
+    }
+    must(sl_board_begin_update(&job.arena, 2, &u));
+    *sl_board_update_entry(&job.arena, &u) =
+        (struct sl_update_entry){.from_ns = 1, .took_ns = 5 * MS, .applier = 2};
+    sl_board_commit_update(&job.arena, &u);
     apply_updates();
-    ck_assert_uint_eq(look()->sums.batches, 4);
+    const struct sl_living *l = look();
+    ck_assert_uint_eq(l->sums.batches, 4);
+    ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, (4 * 7 + 5) * MS);
 }
 END_TEST
 
@@ -221,6 +235,7 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
 {
     struct sl_lease l;
     struct sl_update u;
+    struct sl_reclaimed back;
     float params[3];
     uint64_t version;
     open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
@@ -230,8 +245,14 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
     sl_board_offer(&job.arena, 1, &l);
     complete(&l);
     ck_assert_uint_eq(look()->sums.trained, 0);
+    // One dies that has written down when it applied the update, and to which version.
+    must(sl_board_begin_update(&job.arena, 3, &u));
+    *sl_board_update_entry(&job.arena, &u) =
+        (struct sl_update_entry){.from_ns = 1, .took_ns = 1, .applied_version = 9, .applier = 3};
+    ck_assert_uint_eq(look()->sums.trained, 0);
+    sl_ledger_reclaim(&job.arena, 3, &back);
+    ck_assert_uint_eq(look()->sums.trained, 0);
     must(sl_board_begin_update(&job.arena, 2, &u));
-    atomic_store(&l.entry->apply_from_ns, 1);
     sl_board_commit_update(&job.arena, &u);
     ck_assert_uint_eq(look()->sums.trained, 1);
     ck_assert_uint_eq(job.live.living->sums.stale, 0);

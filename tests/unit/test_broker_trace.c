@@ -228,11 +228,8 @@ static void train(uint64_t from, uint32_t worker)
     e->counted = 10;
     must(sl_ledger_complete(&t.arena, &l));
     while (sl_board_begin_update(&t.arena, worker, &u) == SL_OK) {
-        struct sl_batch_entry *last =
-            sl_ledger_entry(&t.arena, u.seq, u.first_cell + u.n_cells - 1);
-        last->applier = worker;
-        last->apply_ns = 50000;
-        atomic_store(&last->apply_from_ns, from + 4100000);
+        *sl_board_update_entry(&t.arena, &u) = (struct sl_update_entry){
+            .from_ns = from + 4100000, .took_ns = 50000, .applier = worker};
         sl_board_commit_update(&t.arena, &u);
     }
 }

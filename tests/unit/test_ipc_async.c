@@ -119,7 +119,7 @@ START_TEST(a_gradient_is_an_update_of_its_own)
     ck_assert_uint_eq(sl_board_version(&arena), 1);
     ck_assert_float_eq(now(), 1);
     ck_assert_int_eq(apply(9), -1); // once
-    const struct sl_batch_entry *e = sl_ledger_entry(&arena, 1, 0);
+    const struct sl_update_entry *e = sl_ledger_update(&arena, 1, 0);
     ck_assert_uint_eq(e->base_version, 0);
     ck_assert_uint_eq(e->applied_version, 0);
     start(&t);
@@ -168,10 +168,10 @@ START_TEST(an_apply_waits_where_an_older_gradient_would_come_too_late)
     finish(&slow);
     ck_assert_int_eq(apply(9), 0);
     ck_assert_int_eq(apply(9), 3);
-    const struct sl_batch_entry *e = sl_ledger_entry(&arena, 1, 0);
+    const struct sl_update_entry *e = sl_ledger_update(&arena, 1, 0);
     ck_assert_uint_eq(e->base_version, 0);
     ck_assert_uint_eq(e->applied_version, 2);
-    e = sl_ledger_entry(&arena, 1, 3);
+    e = sl_ledger_update(&arena, 1, 3);
     ck_assert_uint_eq(e->base_version, 2);
     ck_assert_uint_eq(e->applied_version, 3);
 }
@@ -232,7 +232,7 @@ START_TEST(staleness_zero_is_one_after_the_other)
     finish(&b);
     ck_assert_int_eq(apply(9), 1);
     for (uint32_t i = 0; i < 2; i++) {
-        const struct sl_batch_entry *e = sl_ledger_entry(&arena, 1, i);
+        const struct sl_update_entry *e = sl_ledger_update(&arena, 1, i);
         ck_assert_uint_eq(e->base_version, e->applied_version);
     }
 }
@@ -449,6 +449,27 @@ START_TEST(death_between_flip_and_clearing)
 }
 END_TEST
 
+// Whether it is applied may be asked without the lock: no sooner than the version says so.
+START_TEST(death_before_the_flip_leaves_nothing_final)
+{
+    struct trainer t = seated(0), other = seated(1);
+    open_cells(2);
+    start(&other);
+    start(&t);
+    finish(&t);
+    die_at("trainer_applied", apply_by_nine);
+    ck_assert(!sl_board_is_applied(&arena, 1, 1));
+    reclaim(9);
+    finish(&other); // goes first now, to the version that the dead one had written down
+    ck_assert_int_eq(apply(8), 0);
+    ck_assert(sl_board_is_applied(&arena, 1, 0));
+    ck_assert(!sl_board_is_applied(&arena, 1, 1));
+    ck_assert_int_eq(apply(8), 1);
+    ck_assert(sl_board_is_applied(&arena, 1, 1));
+    ck_assert_uint_eq(sl_ledger_update(&arena, 1, 1)->applied_version, 1);
+}
+END_TEST
+
 START_TEST(the_last_update_of_a_phase_whose_applier_died_is_not_applied_in_the_next)
 {
     struct trainer t = seated(0), other = seated(1);
@@ -629,7 +650,7 @@ START_TEST(random_histories_keep_the_bound_and_never_lock_up)
         }
         ck_assert_float_eq(now(), (float)((1u << CELLS) - 1));
         for (uint32_t i = 0; i < CELLS; i++) {
-            const struct sl_batch_entry *e = sl_ledger_entry(&arena, 1, i);
+            const struct sl_update_entry *e = sl_ledger_update(&arena, 1, i);
             ck_assert_uint_le(e->base_version, e->applied_version);
             ck_assert_uint_le(e->applied_version - e->base_version, staleness);
         }
@@ -659,6 +680,7 @@ int main(void)
     tcase_add_test(c, death_between_completion_and_apply);
     tcase_add_test(c, death_in_the_middle_of_an_apply);
     tcase_add_test(c, death_between_flip_and_clearing);
+    tcase_add_test(c, death_before_the_flip_leaves_nothing_final);
     tcase_add_test(c, the_last_update_of_a_phase_whose_applier_died_is_not_applied_in_the_next);
     tcase_add_test(c, a_join_finds_a_gradient_used_whose_applier_died);
     tcase_add_test(c, death_while_copying_in_join);

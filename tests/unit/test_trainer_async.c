@@ -20,7 +20,7 @@ static uint64_t check_bound(struct farm *f, uint64_t seq, uint64_t first_version
     uint64_t furthest = 0;
     bool seen[FARM_CELLS] = {false};
     for (uint32_t i = 0; i < n; i++) {
-        const struct sl_batch_entry *e = sl_ledger_entry(&f->arena, seq, i);
+        const struct sl_update_entry *e = sl_ledger_update(&f->arena, seq, i);
         ck_assert_uint_ge(e->applied_version, first_version);
         ck_assert_uint_lt(e->applied_version, first_version + n);
         ck_assert(!seen[e->applied_version - first_version]);

@@ -214,6 +214,42 @@ START_TEST(update_of_a_dead_trainer_is_done_again)
 }
 END_TEST
 
+// The time of an update is the last applier's alone: those who died before the commit add nothing,
+// neither to the batch nor to the update.
+START_TEST(time_of_an_update_that_is_done_again_counts_once)
+{
+    struct updates u;
+    struct sl_reclaimed reclaimed;
+    updates_init(&u, 1, 1);
+    u.lease[0].entry->train_ns = 7;
+    updates_complete(&u, 0, 4, 4);
+    for (int deaths = 0; deaths < 3; deaths++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            setenv("SLUICE_FAILPOINT", "trainer_applied", 1);
+            if (sl_failpoint_init() == SL_OK)
+                sl_sync_help(&u.sync);
+            _exit(0);
+        }
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        ck_assert_uint_eq(sl_board_version(&u.f.arena), 0);
+        ck_assert(!sl_board_is_applied(&u.f.arena, u.lease[0].seq, 0));
+        sl_ledger_reclaim(&u.f.arena, 1, &reclaimed);
+    }
+    const struct sl_update_entry *e = sl_ledger_update(&u.f.arena, u.lease[0].seq, 0);
+    ck_assert_uint_ne(e->from_ns, 0); // as the dead one left it
+    ck_assert_int_eq(sl_sync_help(&u.sync), SL_OK);
+    assert_moved_by(&u, 1, 1);
+    ck_assert(sl_board_is_applied(&u.f.arena, u.lease[0].seq, 0));
+    ck_assert_uint_eq(u.lease[0].entry->train_ns, 7);
+    ck_assert_uint_eq(e->took_ns, u.sync.apply_ns);
+    ck_assert_uint_eq(e->applier, 1);
+    updates_fini(&u);
+}
+END_TEST
+
 START_TEST(waiting_for_a_version_helps_times_out_and_notices_the_end)
 {
     struct updates u;
@@ -461,6 +497,7 @@ int main(void)
     tcase_add_test(tc, update_divides_the_summed_gradient_by_the_seeds);
     tcase_add_test(tc, update_without_labelled_seeds_moves_nothing);
     tcase_add_test(tc, update_of_a_dead_trainer_is_done_again);
+    tcase_add_test(tc, time_of_an_update_that_is_done_again_counts_once);
     tcase_add_test(tc, waiting_for_a_version_helps_times_out_and_notices_the_end);
     tcase_add_test(tc, arena_of_another_shape_is_refused);
     tcase_add_loop_test(tc, evaluation_phases_count_with_the_parameters_they_name, 0, 2);

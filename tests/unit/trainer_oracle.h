@@ -169,9 +169,9 @@ static inline void oracle_check_entries(struct farm *f, uint64_t seq)
         ck_assert_uint_le(e->claimed_at_ns, e->extract_from_ns);
         ck_assert_uint_le(e->extract_from_ns + e->extract_ns, e->taken_at_ns);
         ck_assert_uint_le(e->taken_at_ns, e->train_from_ns);
-        ck_assert_uint_eq(e->done_at_ns - e->train_from_ns, e->train_ns - e->apply_ns - e->sum_ns);
-        uint64_t apply_ns = atomic_load(&e->apply_from_ns);
-        ck_assert(apply_ns == 0 || (apply_ns >= e->done_at_ns && e->applier >= 1));
+        ck_assert_uint_eq(e->done_at_ns - e->train_from_ns, e->train_ns - e->sum_ns);
+        const struct sl_update_entry *u = sl_ledger_update(&f->arena, seq, c);
+        ck_assert(u->from_ns == 0 || (u->from_ns >= e->done_at_ns && u->applier >= 1));
         ck_assert(e->loss > 0);
         ck_assert(e->trainer >= 1 && e->trainer <= f->n_workers);
     }
