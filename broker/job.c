@@ -103,10 +103,10 @@ static bool has_worked(struct sl_job *job, const struct sl_member *m)
     struct sl_worker_figures figures;
     const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
     // The slot is of an earlier process when this one died before it was attached.
-    if (slot->worker != m->worker)
+    if (!sl_stats_is_of(slot, m->worker))
         return false;
     // It died while it published, which it does after work.
-    return !sl_stats_read(slot, &figures) || figures.batches > 0;
+    return !sl_stats_read(slot, &figures) || (figures.worker == m->worker && figures.batches > 0);
 }
 
 // Takes back what a dead worker had in hand.
@@ -267,7 +267,7 @@ static bool has_left(void *ctx, const struct sl_member *m)
     if (!job->arena.base)
         return false;
     const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
-    return slot->worker == m->worker && atomic_load(&slot->left);
+    return sl_stats_is_of(slot, m->worker) && atomic_load(&slot->words.left);
 }
 
 static void on_gone(void *ctx)

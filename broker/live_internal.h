@@ -65,8 +65,7 @@ struct sl_live_seat_sums {
 };
 
 struct sl_live_seat {
-    uint32_t worker;               // whose figures these are
-    struct sl_worker_figures last; // of that worker
+    struct sl_worker_figures last; // that were read
     struct sl_live_seat_sums sums;
     bool held, paused;
 };

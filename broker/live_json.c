@@ -206,7 +206,7 @@ static uint64_t rounds_of(const struct facts *f, const struct sl_member *m)
     const struct sl_worker_slot *slot = sl_stats_slot(&f->job->arena, m->slot);
     uint64_t rounds = 0;
     for (int i = 0; i < SL_THREAD_COUNT; i++)
-        rounds += atomic_load_explicit(&slot->beats[i], memory_order_relaxed);
+        rounds += atomic_load_explicit(&slot->words.beats[i], memory_order_relaxed);
     return rounds;
 }
 

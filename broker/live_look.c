@@ -7,9 +7,8 @@
  * before the slot is used again. Cells that come from a checkpoint have no times; they count
  * nowhere, since they are not of this process.
  *
- * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero, and its
- * id may be seen before its slot is cleared: whenever the id is new or a figure has become smaller
- * the figures are only remembered, so a sum never falls and never jumps.
+ * SEATS. A worker's figures grow while it lives. Another worker in its seat begins at zero: figures
+ * of another one than the last are only remembered, so a sum never falls and never jumps.
  *
  * A batch's times reach the slot when it is over. So of whoever has had one batch in hand for the
  * whole window what counts is how often it was seen with it.
@@ -146,15 +145,6 @@ void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase)
 
 // --- seats ---------------------------------------------------------------------------------------
 
-static bool has_fallen(const struct sl_worker_figures *now, const struct sl_worker_figures *last)
-{
-    bool fallen =
-        now->batches < last->batches || now->edges < last->edges || now->bytes < last->bytes;
-    for (int i = 0; i < SL_STAGE_COUNT; i++)
-        fallen |= now->stage_ns[i] < last->stage_ns[i];
-    return fallen;
-}
-
 static void add_figures(struct sl_live_seat *s, const struct sl_worker_figures *now)
 {
     s->sums.batches += now->batches - s->last.batches;
@@ -169,15 +159,13 @@ static void look_at_seat(struct sl_job *job, const struct sl_member *m)
     struct sl_live_seat *s = &job->live.living->seat[m->slot];
     const struct sl_worker_slot *slot = sl_stats_slot(&job->arena, m->slot);
     struct sl_worker_figures now;
-    uint32_t worker = slot->worker;
     if (!m->alive || !m->ready) {
         s->held = false;
         return;
     }
     if (sl_stats_read(slot, &now)) {
-        if (worker == s->worker && !has_fallen(&now, &s->last))
+        if (now.worker == s->last.worker)
             add_figures(s, &now);
-        s->worker = worker;
         s->last = now;
         s->held = now.current_tag != 0;
     }

@@ -53,7 +53,7 @@ static uint64_t look_at(struct sl_stall *stall, const struct sl_worker_slot *slo
 {
     uint64_t longest = 0;
     for (int t = 0; t < SL_THREAD_COUNT; t++) {
-        uint64_t beats = atomic_load_explicit(&slot->beats[t], memory_order_relaxed);
+        uint64_t beats = atomic_load_explicit(&slot->words.beats[t], memory_order_relaxed);
         bool moved = beats != stall->beats[t] || (beats == 0 && t != SL_THREAD_WORK);
         stall->still_ns[t] = moved ? 0 : stall->still_ns[t] + passed;
         stall->beats[t] = beats;

@@ -13,7 +13,7 @@
  *   updates    what is known of each update           ledger.h
  *   order      shuffled training vertices, two banks
  *   chunks     who owns each chunk of the payload     extent.h
- *   workers    one statistics slot for each seat      stats.h
+ *   workers    what the worker of each seat says      stats.h
  *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
  *   group      trainers that sum gradients among themselves   group.h

@@ -3,7 +3,7 @@
  *
  * Every loop and every wait of a worker comes round at least every SL_ARENA_WAIT_MS, or after a
  * piece of work of bounded size, and asks sl_pulse_stopping(). Asking is a sign of life, too: it
- * counts in the worker's statistics slot, and the broker takes a thread that has not asked for the
+ * counts among the words of its slot, and the broker takes a thread that has not asked for the
  * job's stall_seconds for one that hangs (a GPU that never answers, a file server that is gone, a
  * process that somebody has stopped).
  */

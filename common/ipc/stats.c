@@ -1,8 +1,5 @@
 #include "common/ipc/stats.h"
 
-#include <string.h>
-#include <unistd.h>
-
 struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot)
 {
     return (struct sl_worker_slot *)sl_arena_region(a, SL_REGION_WORKERS) + slot;
@@ -29,24 +26,24 @@ static void store(struct sl_worker_slot *slot, const struct sl_worker_figures *f
 
 void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
 {
-    struct sl_worker_figures none;
-    memset(&none, 0, sizeof none);
-    atomic_store(&slot->left, 0); // that was another one
-    slot->worker = worker;
-    slot->pid = (uint32_t)getpid();
+    const struct sl_worker_figures none = {.worker = worker};
+    atomic_store(&slot->words.left, 0); // that was another one
     for (int i = 0; i < SL_THREAD_COUNT; i++)
-        atomic_store(&slot->beats[i], 0);
+        atomic_store(&slot->words.beats[i], 0);
+    atomic_store_explicit(&slot->words.worker, worker, memory_order_release);
     store(slot, &none);
 }
 
 void sl_stats_end(struct sl_worker_slot *slot)
 {
-    atomic_store(&slot->left, 1);
+    atomic_store(&slot->words.left, 1);
 }
 
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)
 {
-    store(slot, figures);
+    struct sl_worker_figures mine = *figures;
+    mine.worker = atomic_load_explicit(&slot->words.worker, memory_order_relaxed);
+    store(slot, &mine);
 }
 
 bool sl_stats_read(const struct sl_worker_slot *slot, struct sl_worker_figures *out)

@@ -1,9 +1,18 @@
 /*
- * stats.h - live statistics: one slot a seat (seat.h), written by its worker, read by the broker.
+ * stats.h - what a worker says of itself: one slot a seat (seat.h), written by its worker, read by
+ * the broker. Two structures, with one rule each for who reads them:
  *
- * A seqlock: the writer makes `seq` odd, stores, and makes it even again; the reader copies and
- * looks whether seq was even and unchanged. Writing costs a few stores a batch and no lock. Figures
- * grow monotonically since the worker began, but for those that say what there is now.
+ *   structure           what for                       how it is read
+ *   sl_worker_words     the broker acts on them: who   each word by itself, at any time; the words
+ *                       is there, does it live, does   mean nothing before `worker` is the one that
+ *                       it leave                       is asked about (release, acquire)
+ *   sl_worker_figures   statistics: shown              as a whole, sl_stats_read(); they say
+ *                                                      themselves whose they are
+ *
+ * The figures are under a seqlock: the writer makes `seq` odd, stores, and makes it even again; the
+ * reader copies and looks whether seq was even and unchanged. Writing costs a few stores a batch
+ * and no lock. Figures grow monotonically since the worker began, but for those that say what there
+ * is now.
  */
 #ifndef SL_COMMON_IPC_STATS_H
 #define SL_COMMON_IPC_STATS_H
@@ -26,6 +35,7 @@ enum sl_stage {
 };
 
 struct sl_worker_figures {
+    uint64_t worker; // id; filled in when they are published
     uint64_t batches;
     uint64_t edges;
     uint64_t bytes; // payload written or features gathered
@@ -44,13 +54,16 @@ struct sl_worker_figures {
 // Threads of a worker that must come round.
 enum sl_thread { SL_THREAD_WORK, SL_THREAD_EXTRACT, SL_THREAD_COUNT };
 
+struct sl_worker_words {
+    _Atomic uint32_t worker;                 // id
+    _Atomic uint32_t left;                   // it has come out of its work: it is about to exit
+    _Atomic uint64_t beats[SL_THREAD_COUNT]; // pulse.h; 0 = it has not begun
+};
+
 struct sl_worker_slot {
-    _Alignas(64) _Atomic uint32_t seq;
-    uint32_t worker; // id
-    uint32_t pid;
-    _Atomic uint32_t left; // it has come out of its work: what is left of it is its exit
+    _Alignas(64) struct sl_worker_words words;
+    _Alignas(64) _Atomic uint32_t seq; // of the figures
     struct sl_worker_figures figures;
-    _Alignas(64) _Atomic uint64_t beats[SL_THREAD_COUNT]; // pulse.h; 0 = it has not begun
 };
 
 struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot);
@@ -62,8 +75,14 @@ void sl_stats_end(struct sl_worker_slot *slot);
 // Worker: one of its threads comes round. It alone counts there.
 static inline void sl_stats_beat(struct sl_worker_slot *slot, enum sl_thread thread)
 {
-    uint64_t beats = atomic_load_explicit(&slot->beats[thread], memory_order_relaxed);
-    atomic_store_explicit(&slot->beats[thread], beats + 1, memory_order_relaxed);
+    _Atomic uint64_t *beats = &slot->words.beats[thread];
+    atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+// Broker: whether the words of the slot are this worker's: it has been attached.
+static inline bool sl_stats_is_of(const struct sl_worker_slot *slot, uint32_t worker)
+{
+    return atomic_load_explicit(&slot->words.worker, memory_order_acquire) == worker;
 }
 // Worker: publishes its figures.
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures);

@@ -185,10 +185,10 @@ START_TEST(it_waits_for_the_arena_as_long_as_the_broker_does)
     ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
     send_attach(&peer);
     sl_bus_message_free(expect(NULL, SL__CONTROL__ENVELOPE__BODY_READY));
-    ck_assert_uint_eq(atomic_load(&sl_stats_slot(&arena, 3)->left), 0);
+    ck_assert_uint_eq(atomic_load(&sl_stats_slot(&arena, 3)->words.left), 0);
     sl_arena_abort(&arena, SL_ABORT_STOP);
     ck_assert_int_eq(exit_status(), 0);
-    ck_assert_uint_eq(atomic_load(&sl_stats_slot(&arena, 3)->left), 1);
+    ck_assert_uint_eq(atomic_load(&sl_stats_slot(&arena, 3)->words.left), 1);
     finish();
 }
 END_TEST

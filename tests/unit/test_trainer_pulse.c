@@ -8,7 +8,7 @@ static uint64_t beats(struct farm *f, enum sl_thread thread)
 {
     const struct sl_worker_slot *slot =
         sl_stats_slot(&f->arena, sl_seat_trainer(&f->arena, DEVICE));
-    return atomic_load(&slot->beats[thread]);
+    return atomic_load(&slot->words.beats[thread]);
 }
 
 static bool is_asleep(struct farm *f)

@@ -442,8 +442,8 @@ static inline void farm_comes_round(struct farm *f, uint32_t device, enum sl_thr
 {
     const struct sl_worker_slot *slot =
         sl_stats_slot(&f->arena, sl_seat_trainer(&f->arena, device));
-    uint64_t beats = atomic_load(&slot->beats[thread]);
-    farm_until(atomic_load(&slot->beats[thread]) >= beats + 4); // two a turn
+    uint64_t beats = atomic_load(&slot->words.beats[thread]);
+    farm_until(atomic_load(&slot->words.beats[thread]) >= beats + 4); // two a turn
 }
 
 static inline void farm_trainers_come_round(struct farm *f)
