@@ -155,6 +155,7 @@ FROM_broker  := $(OBJ)/broker/main.o $(call libs_of,daemon)
 FROM_sampler := $(OBJ)/sampler/main.o $(call libs_of,sampler)
 FROM_trainer := $(OBJ)/trainer/main.o $(call libs_of,trainer)
 FROM_kernel_test := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/kernels/*.c)) $(call libs_of,kernels)
+FROM_kernel_bench := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/bench/kernels/*.c) tests/kernels/backend.c) $(call libs_of,kernels)
 PROGRAMS := $(BIN)/sluice $(BIN)/sluice-broker $(BIN)/sluice-sampler $(BIN)/sluice-trainer
 $(BIN)/sluice:         $(FROM_sluice)
 $(BIN)/sluice-broker:  $(FROM_broker)
@@ -250,13 +251,15 @@ cuda-figures:
 # would not hold for the libraries of libraries), without debugging information.
 BUNDLE_LINK := -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/../lib/gcc' -Wl,--disable-new-dtags -Wl,--strip-debug
 BUNDLED     := $(O)/bundle/programs
-BUNDLE_BIN  := $(PROGRAMS:$(BIN)/%=$(BUNDLED)/%) $(BUNDLED)/tests/kernels
+BUNDLE_BIN  := $(PROGRAMS:$(BIN)/%=$(BUNDLED)/%) $(BUNDLED)/tests/kernels $(BUNDLED)/tests/bench/kernels
 $(BUNDLED)/sluice:         $(FROM_sluice)
 $(BUNDLED)/sluice-broker:  $(FROM_broker)
 $(BUNDLED)/sluice-sampler: $(FROM_sampler)
 $(BUNDLED)/sluice-trainer: $(FROM_trainer)
 $(BUNDLED)/tests/kernels:  $(FROM_kernel_test)
 $(BUNDLED)/tests/kernels:  BUNDLE_LINK := $(subst ../lib,../../lib,$(BUNDLE_LINK))
+$(BUNDLED)/tests/bench/kernels: $(FROM_kernel_bench)
+$(BUNDLED)/tests/bench/kernels: BUNDLE_LINK := $(subst ../lib,../../../lib,$(BUNDLE_LINK))
 $(BUNDLE_BIN):
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LD      $@")
@@ -348,11 +351,14 @@ $(FAKE_NVML): tests/unit/fake_nvml.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
 
-# tests/kernels: one driver (test / grad / perf); tests/stress: one program a file, of the arena alone;
-# tests/bench: one program a file, linked with everything a sampler and a trainer may see.
+# tests/kernels, tests/bench/kernels: one driver each; tests/stress: one program a file, of the arena
+# alone; tests/bench: one program a file, linked with everything a sampler and a trainer may see.
 ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker sampler trainer kernels config data ipc device base)
 KERNEL_TEST := $(BIN)/tests/kernels
+KERNEL_BENCH := $(BIN)/tests/bench/kernels
 $(KERNEL_TEST): $(FROM_kernel_test)
+$(KERNEL_BENCH): $(FROM_kernel_bench)
+$(KERNEL_TEST) $(KERNEL_BENCH):
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  LD      $@")
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
@@ -374,7 +380,7 @@ $(TOOL_BIN): $(BIN)/tests/%: $(OBJ)/tests/%.o $(ALL_LIBS)
 include tests/fuzz/fuzz.mk tests/sanitizers/thread.mk
 
 .PHONY: tests check check-all bench demo lint man clean help
-tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(STRESS_BIN) $(TOOL_BIN) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
+tests: $(PROGRAMS) $(UNIT_BIN) $(FAKE_PLUGIN) $(FAKE_NVML) $(KERNEL_TEST) $(KERNEL_BENCH) $(STRESS_BIN) $(TOOL_BIN) $(FUZZ_BIN) $(SIMT) $(if $(SAN),,$(BUNDLE_BIN))
 
 check: tests
 	@BIN=$(abspath $(BIN)) SAN=$(SAN) scripts/check

@@ -1,11 +1,11 @@
 /*
  * compare.cc - products by cuBLAS and sums by cuSPARSE, as what kernels are measured against.
  *
- * Called by one thread, of tests/kernels. Each library is looked for once, at the first call; what
- * it is called with is what a program would that uses nothing else: cublasGemmEx, and cusparseSpMM
- * on row-major matrices with the CSR algorithm that is made for them (CSR_ALG2) and that gives the
- * same bits each time. cuSPARSE is left its descriptors and its preprocessing between calls of the
- * same shape, so that the product alone is timed.
+ * Called by one thread, of tests/bench/kernels. Each library is looked for once, at the first call;
+ * what it is called with is what a program would that uses nothing else: cublasGemmEx, and
+ * cusparseSpMM on row-major matrices with the CSR algorithm that is made for them (CSR_ALG2) and
+ * that gives the same bits each time. cuSPARSE is left its descriptors and its preprocessing between
+ * calls of the same shape, so that the product alone is timed.
  */
 #include "common/base/error.h"
 #include "kernels/cuda/measure.h"

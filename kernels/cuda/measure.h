@@ -4,9 +4,9 @@
  * PROBLEM. A kernel's speed means something beside that of another way on the same arrays in the
  * same run: the naive sum, other tiles, NVIDIA's libraries alone. No program needs them.
  *
- * DESIGN. The plug-in exports a second symbol for tests/kernels alone. Everything here takes device
- * pointers and queues its work as a slot does. The libraries (compare.cc) are looked for at run
- * time as cuBLASLt is; the emulation has none of them.
+ * DESIGN. The plug-in exports a second symbol for tests/bench/kernels alone. Everything here takes
+ * device pointers and queues its work as a slot does. The libraries (compare.cc) are looked for at
+ * run time as cuBLASLt is; the emulation has none of them.
  *
  * Neither CUDA's headers nor kernels are wanted to include this: C11 and C++17.
  */

@@ -58,7 +58,8 @@ def bare_root(box):
         tar.extractall(root)
     home = next(name for name in os.listdir(root) if name.startswith("sluice-"))
     os.rename(os.path.join(root, home), os.path.join(root, "any where"))
-    for program in ("sluice", "sluice-broker", "sluice-sampler", "sluice-trainer", "tests/kernels"):
+    programs = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"]
+    for program in (*programs, "tests/kernels", "tests/bench/kernels"):
         path = os.path.join(root, "any where", "bin", program)
         text = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
         assert "not found" not in text, text
@@ -104,7 +105,8 @@ def test_the_archive_is_small_and_the_same_each_time(box):
     assert len(top) == 1, top
     assert all(entry.isfile() and entry.mtime == 0 and entry.uid == 0 for entry in entries)
     names = {entry.name.split("/", 1)[1] for entry in entries}
-    assert {"README", "LICENSE", "bin/sluice", "bin/tests/kernels", "scripts/gpu_suite"} <= names
+    assert {"README", "LICENSE", "bin/sluice", "scripts/gpu_suite"} <= names, names
+    assert {"bin/tests/kernels", "bin/tests/bench/kernels"} <= names, names
     assert "scripts/suitelib.py" in names, names
     assert ("lib/libsluice_cuda.so" in names) == os.path.exists(PLUGIN)
     libraries = {name for name in names if re.match(r"lib/(gcc/)?[^/]*\.so", name)}

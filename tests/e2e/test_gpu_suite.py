@@ -132,7 +132,7 @@ def test_out_that_can_not_be_made(box):
     assert "==>" not in done.stdout and not graphs_of(box), done
 
 
-# A driver of kernels that says two figures and then no more.
+# Measurements of kernels that say two figures and then no more.
 STUCK = """
 cat <<'END'
 back end cuda
@@ -149,7 +149,7 @@ exec sleep 1000
 @not_under("address", SANITIZED)
 @not_under("thread", SANITIZED)
 def test_the_time_is_over(box):
-    write_program(box.path("bin", "tests", "kernels"), STUCK)
+    write_program(box.path("bin", "tests", "bench", "kernels"), STUCK)
     for name in ("sluice", "sluice-trainer"):
         os.symlink(os.path.join(BIN, name), box.path("bin", name))
     done, table = rehearse(

@@ -1,5 +1,5 @@
 /*
- * kernels - the driver of all kernel tests and measurements.
+ * kernels - the driver of all kernel tests.
  *
  *   kernels test [OP] [--backend NAME] [--seed N] [--small] [--apart]
  *       every slot against the reference; --small leaves most of the large cases out; --apart maps
@@ -7,11 +7,7 @@
  *   kernels grad [OP]
  *       backward slots by finite differences
  *       --backend cuda: on GPU 0, or on an emulated one when SLUICE_CUDA_PLUGIN names the emulation
- *   kernels perf [OP] [--backend NAME] [--threads N] [--best] [--small]
- *       speed, beside ceilings of the same run. On a GPU other cases than on cores (perf_gpu.h),
- *       and --small makes them tiny: what an emulated device can do, of which figures mean nothing
  */
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,64 +16,57 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/isa.h"
-#include "common/device/plugin.h"
+#include "tests/kernels/backend.h"
 #include "tests/kernels/harness.h"
-#include "tests/kernels/perf.h"
-#include "tests/kernels/perf_gpu.h"
 
 struct operation {
     const char *name;
     void (*test)(struct suite *t);
     void (*grad)(struct suite *t);
-    void (*perf)(struct perf *p);     // on cores
-    void (*perf_gpu)(struct perf *p); // where the processor can not read the arrays
 };
 
 static const struct operation operations[] = {
-    {"emulation", test_emulation, NULL, NULL, NULL},
-    {"ceilings", NULL, NULL, NULL, perf_gpu_ceilings},
-    {"gather_rows", test_gather_rows, NULL, perf_gather_rows, perf_gpu_gather},
-    {"aggregate", test_aggregate, grad_aggregate, perf_aggregate, perf_gpu_aggregate},
-    {"transpose", test_transpose, NULL, perf_transpose, perf_gpu_transpose},
-    {"edge_softmax", test_edge_softmax, grad_edge_softmax, perf_edge_softmax, perf_gpu_attention},
-    {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads, perf_aggregate_heads,
-     perf_gpu_heads},
-    {"edge_dot", test_edge_dot, NULL, perf_edge_dot, perf_gpu_heads},
-    {"aggregate_max", test_aggregate_max, grad_aggregate_max, perf_aggregate_max, perf_gpu_max},
-    {"normalize_rows", test_normalize_rows, grad_normalize_rows, perf_normalize_rows,
-     perf_gpu_norm},
-    {"gemm", test_gemm, grad_gemm, perf_gemm, perf_gpu_gemm},
-    {"bias_act", test_bias_act, grad_bias_act, perf_bias_act, perf_gpu_bias_act},
-    {"dropout", test_dropout, NULL, perf_dropout, perf_gpu_bias_act},
-    {"softmax_xent", test_softmax_xent, grad_softmax_xent, perf_softmax_xent, perf_gpu_loss},
-    {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce, perf_sigmoid_bce, perf_gpu_loss},
-    {"squared_error", test_squared_error, grad_squared_error, perf_sigmoid_bce, perf_gpu_loss},
-    {"batch_norm", test_batch_norm, grad_batch_norm, perf_norm, perf_gpu_norm},
-    {"layer_norm", test_layer_norm, grad_layer_norm, perf_norm, perf_gpu_norm},
-    {"scale_columns", test_scale_columns, NULL, perf_norm, perf_gpu_norm},
-    {"sum_squares", test_sum_squares, NULL, perf_norm, perf_gpu_norm},
-    {"reduce", test_reduce, NULL, perf_reduce, perf_gpu_update},
-    {"adam", test_adam, NULL, perf_adam, perf_gpu_update},
-    {"sgd", test_sgd, NULL, perf_sgd, perf_gpu_update},
-    {"khop_uniform", test_khop, NULL, perf_khop, NULL},
-    {"khop_weighted", test_khop_weighted, NULL, perf_khop, NULL},
-    {"random_walk", test_random_walk, NULL, perf_khop, NULL},
-    {"weight_prefix", test_weight_prefix, NULL, perf_weight_prefix, perf_gpu_draw},
-    {"mark_ranks", test_mark_ranks, NULL, perf_khop, perf_gpu_draw},
-    {"split_rows", test_split_rows, NULL, perf_split_rows, perf_gpu_draw},
-    {"gather_rows_to", test_gather_rows_to, NULL, perf_gather_rows_to, perf_gpu_ranked},
-    {"draw", test_draw, NULL, NULL, perf_gpu_draw},
-    {"gather_ranked", test_gather_ranked, NULL, NULL, perf_gpu_ranked},
-    {"scatter_rows", test_scatter_rows, NULL, NULL, perf_gpu_ranked},
-    {"gemm_bias_act", test_gemm_bias_act, NULL, NULL, NULL},
-    {"row_sums", test_row_sums, NULL, NULL, NULL},
-    {"fix_loops", test_fix_loops, NULL, NULL, NULL},
-    {"gcn_scales", test_gcn_scales, NULL, NULL, NULL},
-    {"block_diagonal", test_block_diagonal, NULL, NULL, NULL},
-    {"sum_heads", test_sum_heads, NULL, NULL, NULL},
-    {"add_scaled", test_add_scaled, NULL, NULL, NULL},
-    {"maximum", test_maximum, NULL, NULL, NULL},
-    {"running_scale", test_running_scale, NULL, NULL, NULL},
+    {"emulation", test_emulation, NULL},
+    {"gather_rows", test_gather_rows, NULL},
+    {"aggregate", test_aggregate, grad_aggregate},
+    {"transpose", test_transpose, NULL},
+    {"edge_softmax", test_edge_softmax, grad_edge_softmax},
+    {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads},
+    {"edge_dot", test_edge_dot, NULL},
+    {"aggregate_max", test_aggregate_max, grad_aggregate_max},
+    {"normalize_rows", test_normalize_rows, grad_normalize_rows},
+    {"gemm", test_gemm, grad_gemm},
+    {"bias_act", test_bias_act, grad_bias_act},
+    {"dropout", test_dropout, NULL},
+    {"softmax_xent", test_softmax_xent, grad_softmax_xent},
+    {"sigmoid_bce", test_sigmoid_bce, grad_sigmoid_bce},
+    {"squared_error", test_squared_error, grad_squared_error},
+    {"batch_norm", test_batch_norm, grad_batch_norm},
+    {"layer_norm", test_layer_norm, grad_layer_norm},
+    {"scale_columns", test_scale_columns, NULL},
+    {"sum_squares", test_sum_squares, NULL},
+    {"reduce", test_reduce, NULL},
+    {"adam", test_adam, NULL},
+    {"sgd", test_sgd, NULL},
+    {"khop_uniform", test_khop, NULL},
+    {"khop_weighted", test_khop_weighted, NULL},
+    {"random_walk", test_random_walk, NULL},
+    {"weight_prefix", test_weight_prefix, NULL},
+    {"mark_ranks", test_mark_ranks, NULL},
+    {"split_rows", test_split_rows, NULL},
+    {"gather_rows_to", test_gather_rows_to, NULL},
+    {"draw", test_draw, NULL},
+    {"gather_ranked", test_gather_ranked, NULL},
+    {"scatter_rows", test_scatter_rows, NULL},
+    {"gemm_bias_act", test_gemm_bias_act, NULL},
+    {"row_sums", test_row_sums, NULL},
+    {"fix_loops", test_fix_loops, NULL},
+    {"gcn_scales", test_gcn_scales, NULL},
+    {"block_diagonal", test_block_diagonal, NULL},
+    {"sum_heads", test_sum_heads, NULL},
+    {"add_scaled", test_add_scaled, NULL},
+    {"maximum", test_maximum, NULL},
+    {"running_scale", test_running_scale, NULL},
 };
 
 #define SLOTS(X)                                                                                   \
@@ -190,53 +179,25 @@ static const char *missing_slot(const struct sl_kernels *kernels, const struct o
     return NULL;
 }
 
-enum mode { MODE_TEST, MODE_GRAD, MODE_PERF };
-
 struct options {
-    enum mode mode;
+    int is_grad;
     const char *only; // an operation's name or NULL
-    const struct sl_kernels *backend;
-    const struct sl_device *device;
-    int is_emulated, is_checked, is_small, is_apart;
-    const struct sl_cuda_measure *measure;
-    void (*forbid)(const void *p, size_t n), (*allow)(const void *p, size_t n);
+    const char *backend;
+    int is_small, is_apart;
     uint64_t seed;
-    int threads;
-    int best;
 };
 
 static int usage(const char *why, const char *what)
 {
     fprintf(stderr,
             "kernels: %s%s\n"
-            "usage: kernels test|grad|perf [OP] [--backend NAME] [--threads N] [--seed N] "
-            "[--best] [--small] [--apart]\n"
+            "usage: kernels test|grad [OP] [--backend NAME] [--seed N] [--small] [--apart]\n"
             "operations:",
             why, what);
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++)
         fprintf(stderr, " %s", operations[i].name);
     fputc('\n', stderr);
     return 2;
-}
-
-// GPU 0 as the back end. The emulation has functions beside the plug-in's symbols, which say what
-// kernels must not touch.
-static int open_cuda(struct options *o)
-{
-    SL_TRY(sl_kernels_open_gpu(0, 0, &o->device, &o->backend));
-    void *library = dlopen(sl_plugin_path(), RTLD_NOW | RTLD_NOLOAD);
-    if (!library)
-        return SL_OK;
-    sl_cuda_measure_entry entry = NULL;
-    *(void **)&entry = dlsym(library, SL_CUDA_MEASURE_SYMBOL);
-    o->measure = entry && entry()->bytes == sizeof *o->measure ? entry() : NULL;
-    *(void **)&o->forbid = dlsym(library, "sluice_simt_forbid");
-    *(void **)&o->allow = dlsym(library, "sluice_simt_allow");
-    o->is_emulated = o->forbid != NULL;
-    int (*is_checked)(void) = NULL;
-    *(void **)&is_checked = dlsym(library, "sluice_simt_is_checked");
-    o->is_checked = is_checked && is_checked();
-    return SL_OK;
 }
 
 static int is_operation(const char *name)
@@ -250,35 +211,17 @@ static int is_operation(const char *name)
 // 0, or the exit status of a command line that makes no sense.
 static int parse(int argc, char **argv, struct options *o)
 {
-    static const char *const modes[] = {"test", "grad", "perf"};
-    int mode = -1;
-    for (int i = 0; argc > 1 && i < 3; i++)
-        if (strcmp(argv[1], modes[i]) == 0)
-            mode = i;
-    if (mode < 0)
+    o->is_grad = argc > 1 && strcmp(argv[1], "grad") == 0;
+    if (!o->is_grad && (argc < 2 || strcmp(argv[1], "test") != 0))
         return usage("which mode? ", argc > 1 ? argv[1] : "");
-    o->mode = (enum mode)mode;
     for (int i = 2; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--backend") == 0 && value && strcmp(value, "cuda") == 0) {
-            if (open_cuda(o) != SL_OK) {
-                fprintf(stderr, "kernels: %s\n", sl_error_message());
-                return 1;
-            }
-            i++;
-        } else if (strcmp(argv[i], "--backend") == 0 && value) {
-            o->backend = sl_kernels_find(value);
-            if (!o->backend)
-                return usage("no back end is named ", value);
+        if (strcmp(argv[i], "--backend") == 0 && value) {
+            o->backend = value;
             i++;
         } else if (strcmp(argv[i], "--seed") == 0 && value) {
             o->seed = strtoull(value, NULL, 0);
             i++;
-        } else if (strcmp(argv[i], "--threads") == 0 && value && atoi(value) > 0) {
-            o->threads = atoi(value);
-            i++;
-        } else if (strcmp(argv[i], "--best") == 0) {
-            o->best = 1;
         } else if (strcmp(argv[i], "--small") == 0) {
             o->is_small = 1;
         } else if (strcmp(argv[i], "--apart") == 0) {
@@ -294,6 +237,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 struct checks {
     const struct options *o;
+    const struct backend *backend;
     struct suite t;
     int skipped;
 };
@@ -304,8 +248,8 @@ static void check_all(void *context)
     struct suite *t = &c->t;
     for (size_t i = 0; i < SL_COUNT_OF(operations); i++) {
         const struct operation *op = &operations[i];
-        void (*body)(struct suite *) = c->o->mode == MODE_TEST ? op->test : op->grad;
-        if (op->test == test_emulation && !c->o->is_emulated)
+        void (*body)(struct suite *) = c->o->is_grad ? op->grad : op->test;
+        if (op->test == test_emulation && !c->backend->is_emulated)
             continue;
         if (!body || (c->o->only && strcmp(c->o->only, op->name) != 0))
             continue;
@@ -322,19 +266,19 @@ static void check_all(void *context)
     }
 }
 
-static int run_checks(const struct options *o)
+static int run_checks(const struct options *o, const struct backend *b)
 {
-    struct checks c = {.o = o,
-                       .t = {.ref = sl_kernels_ref(), .dev = o->backend, .random = o->seed}};
-    if (t_open_device(&c.t, o->device, o->is_emulated) != SL_OK) {
+    struct checks c = {
+        .o = o, .backend = b, .t = {.ref = sl_kernels_ref(), .dev = b->kernels, .random = o->seed}};
+    if (t_open_device(&c.t, b->device, b->is_emulated) != SL_OK) {
         fprintf(stderr, "kernels: %s\n", sl_error_message());
         return 1;
     }
-    c.t.is_checked = o->is_checked;
+    c.t.is_checked = b->is_checked;
     c.t.is_small = o->is_small;
     c.t.is_apart = o->is_apart;
-    c.t.forbid = o->forbid;
-    c.t.allow = o->allow;
+    c.t.forbid = b->forbid;
+    c.t.allow = b->allow;
     t_run(&c.t, check_all, &c);
     t_close_device(&c.t);
     if (c.t.left_out)
@@ -344,55 +288,16 @@ static int run_checks(const struct options *o)
     return c.t.failed > 0 || c.t.passed == 0;
 }
 
-static void (*measurement(const struct options *o, size_t i))(struct perf *)
-{
-    return o->device->is_host ? operations[i].perf : operations[i].perf_gpu;
-}
-
-// Whether an operation before this one has shown the same figures.
-static int was_measured(const struct options *o, size_t i)
-{
-    for (size_t j = 0; j < i; j++)
-        if (measurement(o, j) == measurement(o, i))
-            return 1;
-    return 0;
-}
-
-static int run_perf(const struct options *o)
-{
-    struct perf p = {.kernels = o->backend,
-                     .device = o->device,
-                     .measure = o->measure,
-                     .threads = o->threads,
-                     .best = o->best,
-                     .small = o->is_small,
-                     .random = o->seed};
-    int n = 0;
-    sl_kernels_set_threads(o->threads);
-    perf_begin(&p);
-    for (size_t i = 0; i < SL_COUNT_OF(operations); i++) {
-        void (*perf)(struct perf *) = measurement(o, i);
-        if (!perf || (o->only ? strcmp(o->only, operations[i].name) != 0 : was_measured(o, i)))
-            continue;
-        perf(&p);
-        n++;
-    }
-    perf_end(&p);
-    if (n == 0)
-        fprintf(stderr, "kernels: %s is not measured on %s\n", o->only, o->backend->name);
-    return p.failed || n == 0;
-}
-
 int main(int argc, char **argv)
 {
-    struct options o = {
-        .backend = sl_kernels_cpu(), .device = sl_device_host(), .seed = 20240607, .threads = 1};
+    struct options o = {.backend = "cpu", .seed = 20240607};
+    struct backend backend;
     int status = parse(argc, argv, &o);
     if (status)
         return status;
-    if (sl_isa_init() < 0) {
+    if (sl_isa_init() < 0 || backend_open(o.backend, &backend) < 0) {
         fprintf(stderr, "kernels: %s\n", sl_error_message());
-        return 2;
+        return 1;
     }
-    return o.mode == MODE_PERF ? run_perf(&o) : run_checks(&o);
+    return run_checks(&o, &backend);
 }

@@ -1,6 +1,6 @@
 // Sampling a batch, marking it, splitting it; a new batch each time, from graphs larger than the
 // caches and much larger.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // The losses of elements, normalisation and the sum of squares: passes over memory with sums.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <string.h>
 

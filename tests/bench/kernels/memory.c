@@ -1,5 +1,5 @@
 // Operations whose ceiling is the memory: gather_rows, aggregate, transpose.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <stdio.h>
 

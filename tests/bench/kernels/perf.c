@@ -1,4 +1,4 @@
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // What the machine gives to the simplest loops: the figures that kernels are compared with.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <string.h>
 

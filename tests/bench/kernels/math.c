@@ -1,5 +1,5 @@
 // gemm, and the passes over activations and parameters.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <dnnl.h>
 #include <omp.h>

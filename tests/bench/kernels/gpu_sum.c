@@ -1,5 +1,5 @@
 // Sums over the edges of a block on a device: aggregate in all its ways, attention, maximum.
-#include "tests/kernels/perf_gpu.h"
+#include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /*
- * perf_gpu.h - measurements on a device whose memory the processor can not read.
+ * gpu.h - measurements on a device whose memory the processor can not read.
  *
  * The cases are made on the host and uploaded before anything is timed. A run has its wait for the
  * device (perf_measure), so what stands beside a ceiling is the time that a caller sees.
@@ -9,10 +9,10 @@
  *      rows in order    of mapped host memory, read by a kernel: the bus without DMA
  *      random words     4 bytes each, anywhere in device memory
  */
-#ifndef SL_TESTS_KERNELS_PERF_GPU_H
-#define SL_TESTS_KERNELS_PERF_GPU_H
+#ifndef SL_TESTS_BENCH_KERNELS_GPU_H
+#define SL_TESTS_BENCH_KERNELS_GPU_H
 
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 void perf_gpu_ceilings(struct perf *p);
 void perf_gpu_gather(struct perf *p);

@@ -1,5 +1,5 @@
 // Products and passes over activations and parameters on a device.
-#include "tests/kernels/perf_gpu.h"
+#include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
 

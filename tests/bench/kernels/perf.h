@@ -6,8 +6,8 @@
  * --best the fastest rounds. On a GPU a round is as many calls as take some milliseconds, and the
  * wait for the last of them: what a single call of microseconds costs is mostly its launch.
  */
-#ifndef SL_TESTS_KERNELS_PERF_H
-#define SL_TESTS_KERNELS_PERF_H
+#ifndef SL_TESTS_BENCH_KERNELS_PERF_H
+#define SL_TESTS_BENCH_KERNELS_PERF_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,7 +69,7 @@ void perf_measure(struct perf *p, const char *title, struct perf_run *runs, size
 // Notes that a slot failed while it was measured.
 void perf_check(struct perf *p, int rc);
 
-// ---- ceilings (perf_ceiling.c) ------------------------------------------------------------------
+// ---- ceilings (ceiling.c) -----------------------------------------------------------------------
 
 struct perf_copy {
     char *from, *to;
@@ -105,7 +105,7 @@ struct perf_words {
 // "random 4-byte": independent reads with sixteen prefetches in flight; reads.
 struct perf_run perf_word_ceiling(struct perf_words *words);
 
-// ---- adjacencies (perf_memory.c) ----------------------------------------------------------------
+// ---- adjacencies (memory.c) ---------------------------------------------------------------------
 
 /*
  * A block as a sampler leaves it: sources are numbered in the order of their first appearance, so
@@ -115,10 +115,10 @@ struct perf_run perf_word_ceiling(struct perf_words *words);
 struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degree, double fresh);
 
 // In-degrees with a heavy tail (mean 10), some vertices the source of many edges; *weight (n_edges)
-// (perf_sample.c).
+// (sample.c).
 struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight);
 
-// ---- the operations (perf_memory.c, perf_math.c, perf_norm.c, perf_sample.c) --------------------
+// ---- the operations (attention.c, math.c, memory.c, norm.c, sample.c) ---------------------------
 
 void perf_gather_rows(struct perf *p);
 void perf_gather_rows_to(struct perf *p);
@@ -139,7 +139,7 @@ void perf_reduce(struct perf *p);
 void perf_adam(struct perf *p);
 void perf_sgd(struct perf *p);
 
-// Samples batches in all ways and marks them: the operations side by side (perf_sample.c).
+// Samples batches in all ways and marks them: the operations side by side (sample.c).
 void perf_khop(struct perf *p);
 void perf_weight_prefix(struct perf *p);
 void perf_split_rows(struct perf *p);

@@ -6,7 +6,7 @@
  * random words a second, read from as many bytes; a walk's steps likewise. Batches differ from call
  * to call, and the seeds of the next ones are not those of the last.
  */
-#include "tests/kernels/perf_gpu.h"
+#include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
 #include <string.h>

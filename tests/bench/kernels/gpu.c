@@ -1,5 +1,5 @@
 // Memory and ceilings of a device, and moving rows: what extraction is made of.
-#include "tests/kernels/perf_gpu.h"
+#include "tests/bench/kernels/gpu.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Attention, maximum and row length beside the ceilings of the memory.
-#include "tests/kernels/perf.h"
+#include "tests/bench/kernels/perf.h"
 
 #include <stdio.h>
 
