@@ -2,7 +2,9 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,8 @@
 
 #include "common/base/error.h"
 
-enum { COMMAND_BYTES = 16384 };
+// More than a broker's arguments come to, of which four are paths.
+enum { COMMAND_BYTES = 5 * PATH_MAX };
 
 static bool is_broker(const char *program)
 {
@@ -63,17 +66,18 @@ static bool in_scope(const char *pid)
 // anything else.
 static bool read_job(const char *pid, struct sl_found_job *out)
 {
-    char path[300], text[COMMAND_BYTES + 1];
+    char path[300], text[COMMAND_BYTES];
     struct stat st;
     snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return false;
-    bool mine = fstat(fileno(f), &st) == 0 && st.st_uid == geteuid();
-    size_t n = mine ? fread(text, 1, COMMAND_BYTES, f) : 0;
-    fclose(f);
-    text[n] = '\0';
-    if (n == 0 || !is_broker(text))
+    bool mine = fstat(fd, &st) == 0 && st.st_uid == geteuid();
+    // One read: between two the process may become another program, and half of each is neither.
+    ssize_t n = mine ? read(fd, text, sizeof text) : 0;
+    close(fd);
+    // Nor is a part enough: what is cut off may be the word that tells a daemon's.
+    if (n <= 0 || n == sizeof text || text[n - 1] || !is_broker(text))
         return false;
     memset(out, 0, sizeof *out);
     out->pid = (pid_t)strtol(pid, NULL, 10);

@@ -28,7 +28,8 @@ struct sl_found_job {
     double started; // Unix seconds; 0 = not known
 };
 
-// All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read, SL_ENOMEM.
+// All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read,
+// SL_ENOMEM.
 int sl_find_jobs(struct sl_found_job **jobs, size_t *n);
 
 #endif

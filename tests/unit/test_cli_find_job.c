@@ -1,0 +1,127 @@
+// Which processes are jobs of `sluice run`: shells that have a broker's arguments.
+#include "broker/cli/find_job.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "common/base/bits.h"
+#include "tests/unit/cli_fixture.h"
+
+enum { MAX_WORDS = 24 };
+
+static struct sl_found_job *jobs;
+static size_t n_jobs;
+
+static void begin(void)
+{
+    char scope[32];
+    snprintf(scope, sizeof scope, "find-job-%d", (int)getpid());
+    ck_assert_int_eq(setenv("SLUICE_SCOPE", scope, 1), 0);
+}
+
+// A process with the arguments of a broker, and these; it is there when this returns, and ends with
+// the test.
+static pid_t start_broker(size_t n, const char *const *words)
+{
+    const char *argv[MAX_WORDS] = {"/somewhere/sluice-broker",
+                                   "-c",
+                                   "echo; read end",
+                                   "--private",
+                                   "--endpoint",
+                                   "ipc:///somewhere/x",
+                                   "--token",
+                                   "42",
+                                   "--job",
+                                   "x",
+                                   "--output",
+                                   "/somewhere/out"};
+    size_t at = 0;
+    int in[2], out[2];
+    char byte;
+    while (argv[at])
+        at++;
+    ck_assert_uint_lt(at + n, MAX_WORDS);
+    memcpy(argv + at, words, n * sizeof *words);
+    ck_assert_int_eq(pipe(in), 0);
+    ck_assert_int_eq(pipe(out), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        execv("/bin/sh", (char **)argv);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    ck_assert_int_eq(read(out[0], &byte, 1), 1);
+    close(out[0]);
+    return pid;
+}
+
+#define START_BROKER(...)                                                                          \
+    start_broker(SL_COUNT_OF(((const char *[]){__VA_ARGS__})), (const char *[]){__VA_ARGS__})
+
+static void end_broker(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+static void find(void)
+{
+    free(jobs);
+    ck_assert_int_eq(sl_find_jobs(&jobs, &n_jobs), SL_OK);
+}
+
+START_TEST(a_job_of_sluice_run_is_found_while_it_runs)
+{
+    pid_t pid = START_BROKER("--report", "report.json");
+    find();
+    ck_assert_uint_eq(n_jobs, 1);
+    ck_assert_int_eq(jobs[0].pid, pid);
+    ck_assert_str_eq(jobs[0].name, "x");
+    ck_assert_str_eq(jobs[0].output, "/somewhere/out");
+    ck_assert_str_eq(jobs[0].endpoint, "ipc:///somewhere/x");
+    ck_assert_uint_eq(jobs[0].token, 42);
+    end_broker(pid);
+    find();
+    ck_assert_uint_eq(n_jobs, 0);
+}
+END_TEST
+
+START_TEST(one_of_another_scope_is_none_of_ours)
+{
+    pid_t pid = START_BROKER("--report", "report.json");
+    ck_assert_int_eq(setenv("SLUICE_SCOPE", "find-job-of-another", 1), 0);
+    find();
+    ck_assert_uint_eq(n_jobs, 0);
+    end_broker(pid);
+}
+END_TEST
+
+// Also where what tells it stands behind all that is looked at.
+START_TEST(a_daemons_job_is_left_out)
+{
+    static char path[64 << 10];
+    memset(path, 'r', sizeof path - 1);
+    pid_t near = START_BROKER("--id", "3", "--report", "report.json");
+    pid_t far = START_BROKER("--report", path, "--id", "3");
+    find();
+    ck_assert_uint_eq(n_jobs, 0);
+    end_broker(near);
+    end_broker(far);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli find job");
+    TCase *t = add_case(s, "find job");
+    tcase_add_checked_fixture(t, begin, NULL);
+    tcase_add_test(t, a_job_of_sluice_run_is_found_while_it_runs);
+    tcase_add_test(t, one_of_another_scope_is_none_of_ours);
+    tcase_add_test(t, a_daemons_job_is_left_out);
+    return run_suite(s);
+}
