@@ -8,13 +8,19 @@
  * Design. k is cut at multiples of SL_TILE_K and nowhere else. Within a part an element is one
  * chain of multiply-adds in ascending k (gemm_tile.h); the parts are added to c in order. Every
  * tile has the same shape: rows that are missing are computed from zeros and not written. Threads
- * divide rows and columns of c, never k, so where they divide, and in what order blocks are
- * visited, changes no bit.
+ * divide rows and columns of c, so where they divide, and in what order blocks are visited, changes
+ * no bit.
  *
- * A part of the work packs what it reads: b's columns into panels of `nr` of SL_TILE_K rows, a's
- * rows into panels of `mr`. b's panels (about 256 KiB) stay in the second-level cache while a's
- * stream by; both are written once and read many times. Panels are a line longer than they need to
- * be, since a power of two between them would put all of them into the same sets of the cache.
+ * Where a is transposed (weight gradients) k is a batch's rows and c is small: threads that divide
+ * c would each read most of both operands. There a long k has segments, as many as k alone says.
+ * One thread adds up all of a segment: the first one in c, each of the others in a matrix of its
+ * own; these are added to c in order.
+ *
+ * A part of the work packs what it reads often: b's columns into panels of `nr` of SL_TILE_K rows,
+ * a transposed a's rows into panels of `mr`. b's panels (about 256 KiB) stay in the second-level
+ * cache while a's stream by. Panels are a line longer than they need to be, since a power of two
+ * between them would put all of them into the same sets of the cache. What is read once or a few
+ * times stays where it is: rows of a, and b where c has few rows and vectors are wide.
  *
  *                      b: panels of nr columns
  *                     +----+----+----+
@@ -25,7 +31,8 @@
  *        +-------+    +----+----+----+
  *
  * Where the reduction is long and c is small (weight gradients) operands stream from memory and are
- * used for a short time: the next part of k is prefetched between tiles.
+ * used for a short time: each tile fetches a line of some rows of the next part of k, one at a time,
+ * since a burst of them fills the line-fill buffers and stalls the tile's own reads.
  */
 #include "kernels/cpu/cpu_internal.h"
 
@@ -46,12 +53,17 @@ enum {
     THREAD_ROWS_TRANS = 128,   // but packing a transposed a costs as much
     THREAD_PRODUCTS = 1 << 18, // fewer are not worth a thread
     PARTS_PER_THREAD = 4,
-    LINE = 16, // floats
+    SEGMENTS_MAX = 8,      // of k; a power of two
+    SEGMENT_MIN = 2048,    // of k: adding up fewer takes more than one in a hundred
+    SUMS_FLOATS = 1 << 21, // of segments' sums: beyond them c is met band by band
+    ADD_FLOATS = 1 << 14,  // fewer are not worth a thread
+    FEW_ROWS = 64,         // of c: fewer do not repay packing b for wide vectors
+    LINE = 16,             // floats
 };
 
 struct product {
     const struct sl_cpu_tiles *tiles;
-    int a_trans, b_trans, rounded;
+    int a_trans, b_trans, rounded, b_packed;
     uint64_t m, n, k;
     float alpha;
     const float *a, *b;
@@ -59,6 +71,8 @@ struct product {
     int accumulate;
     float *c;
     uint64_t ldc;
+    uint64_t segments;
+    float *sums; // of the second segment and those behind it: (segments - 1, m, n)
     // How threads divide c, in multiples of a tile.
     uint64_t part_rows, part_columns, parts_down;
     uint64_t parts_at_once, block_columns;
@@ -164,7 +178,7 @@ SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64
             __builtin_prefetch(x + i * ld + j, 0, 2);
 }
 
-// One panel of a that is not transposed: rows as they are. The next one is prefetched.
+// One panel of a that is not transposed: rows as they are.
 static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
                         uint64_t rows, float *panel)
 {
@@ -177,28 +191,58 @@ static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, ui
         if (p->rounded)
             round_floats(panel, depth);
     }
-    const uint64_t next = i0 + p->tiles->mr;
-    prefetch_rows(p->a + k0, p->lda, next, SL_MIN(next + p->tiles->mr, p->m), depth);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
 
-// A rectangle of c, by one thread.
+// A rectangle of c for a segment of k, by one thread.
 struct block {
-    uint64_t m0, m1, n0, n1;
+    uint64_t m0, m1, n0, n1, k0, k1;
+    float *c;
+    uint64_t ldc;
+    int accumulate;
     float *a_panels, *b_panels;
 };
 
-// Rows of both operands behind k0: their share of what is read next, before tile `i` of `n`.
-static void prefetch_next(const struct product *p, const struct block *block, uint64_t k0,
-                          uint64_t i, uint64_t n)
+// What tile `i` of `n` fetches of the part behind k0: a line's width of some rows of an operand.
+static void fetch_next(const struct product *p, const struct block *block, uint64_t k0, uint64_t i,
+                       uint64_t n, struct sl_cpu_tile *t)
 {
-    if (k0 >= p->k)
+    const uint64_t of_a = sl_div_up(block->m1 - block->m0, LINE);
+    const uint64_t lines = of_a + sl_div_up(block->n1 - block->n0, LINE);
+    uint64_t shift = 0; // 2^shift tiles share the rows
+    while (shift < 4 && lines << (shift + 1) <= n)
+        shift++;
+    const uint64_t line = i >> shift;
+    const uint64_t rows = SL_TILE_K >> shift;
+    const uint64_t row = k0 + (i & ((1u << shift) - 1)) * rows;
+    t->next = t->a, t->ld_next = 0, t->next_shift = shift;
+    if (line >= lines || row + rows > block->k1)
         return;
-    uint64_t rows = SL_MIN(p->k - k0, (uint64_t)SL_TILE_K);
-    uint64_t begin = k0 + rows * i / n, end = k0 + rows * (i + 1) / n;
-    prefetch_rows(p->a + block->m0, p->lda, begin, end, block->m1 - block->m0);
-    prefetch_rows(p->b + block->n0, p->ldb, begin, end, block->n1 - block->n0);
+    const int is_a = line < of_a;
+    t->ld_next = is_a ? p->lda : p->ldb;
+    t->next = is_a ? p->a + block->m0 + line * LINE : p->b + block->n0 + (line - of_a) * LINE;
+    t->next += row * t->ld_next;
+}
+
+// The tile's rows of a, packed if they have to be; the next ones are prefetched.
+static void set_rows(const struct product *p, const struct block *block, uint64_t k0, uint64_t i,
+                     struct sl_cpu_tile *t)
+{
+    const uint64_t mr = p->tiles->mr, next = i + mr;
+    t->a = t->next = block->a_panels;
+    if (p->a_trans) {
+        t->a += (i - block->m0) / mr * panel_floats(mr);
+        return;
+    }
+    if (t->rows == mr && !p->rounded) {
+        t->a = p->a + i * p->lda + k0;
+        t->lda = p->lda;
+    } else {
+        pack_a_rows(p, k0, t->k, i, t->rows, block->a_panels);
+        t->lda = SL_TILE_A_STRIDE;
+    }
+    prefetch_rows(p->a + k0, p->lda, next, SL_MIN(next + mr, p->m), t->k);
 }
 
 // Adds one part of k: `panels` are those of b for it.
@@ -210,24 +254,24 @@ static void multiply_part(const struct product *p, const struct block *block, ui
     const uint64_t across = sl_div_up(block->n1 - block->n0, nr);
     const uint64_t n_tiles = across * sl_div_up(block->m1 - block->m0, mr);
     const int streams = p->a_trans && !p->b_trans && p->parts_at_once == 1;
-    struct sl_cpu_tile t = {.k = SL_MIN(p->k - k0, (uint64_t)SL_TILE_K),
-                            .ldc = p->ldc,
+    struct sl_cpu_tile t = {.k = SL_MIN(block->k1 - k0, (uint64_t)SL_TILE_K),
+                            .ldc = block->ldc,
                             .alpha = p->alpha,
-                            .accumulate = p->accumulate || k0 > 0};
+                            .accumulate = block->accumulate || k0 > block->k0};
     if (p->a_trans)
         pack_a_trans(p, k0, t.k, block->m0, block->m1 - block->m0, block->a_panels);
     uint64_t done = 0;
     for (uint64_t i = block->m0; i < block->m1; i += mr) {
         t.rows = SL_MIN(mr, block->m1 - i);
-        t.a = block->a_panels + (p->a_trans ? (i - block->m0) / mr * panel_floats(mr) : 0);
-        if (!p->a_trans)
-            pack_a_rows(p, k0, t.k, i, t.rows, block->a_panels);
-        t.b = panels;
-        for (uint64_t j = block->n0; j < block->n1; j += nr, t.b += panel_floats(nr)) {
+        set_rows(p, block, k0, i, &t);
+        const float *panel = panels;
+        for (uint64_t j = block->n0; j < block->n1; j += nr, panel += panel_floats(nr)) {
             t.columns = SL_MIN(nr, block->n1 - j);
-            t.c = p->c + i * p->ldc + j;
+            t.b = p->b_packed ? panel : p->b + k0 * p->ldb + j;
+            t.ldb = p->b_packed ? nr : p->ldb;
+            t.c = block->c + i * block->ldc + j;
             if (streams)
-                prefetch_next(p, block, k0 + t.k, done++, n_tiles);
+                fetch_next(p, block, k0 + t.k, done++, n_tiles, &t);
             tiles->multiply[p->a_trans][(t.columns - 1) / tiles->lanes](&t);
         }
     }
@@ -240,10 +284,10 @@ static void multiply_columns(const struct product *p, struct block block)
     const uint64_t floats = across * panel_floats(p->tiles->nr); // of one part
     const uint64_t step = p->parts_at_once * SL_TILE_K;
     const uint64_t m0 = block.m0, m1 = block.m1;
-    for (uint64_t first = 0; first < p->k; first += step) {
-        const uint64_t end = SL_MIN(first + step, p->k);
+    for (uint64_t first = block.k0; first < block.k1; first += step) {
+        const uint64_t end = SL_MIN(first + step, block.k1);
         float *panels = block.b_panels;
-        for (uint64_t k0 = first; k0 < end; k0 += SL_TILE_K, panels += floats)
+        for (uint64_t k0 = first; p->b_packed && k0 < end; k0 += SL_TILE_K, panels += floats)
             pack_b(p, k0, SL_MIN(end - k0, (uint64_t)SL_TILE_K), block.n0, block.n1 - block.n0,
                    panels);
         for (uint64_t i = m0; i < m1; i += BLOCK_ROWS) {
@@ -255,24 +299,66 @@ static void multiply_columns(const struct product *p, struct block block)
     }
 }
 
+static uint64_t segment_begin(const struct product *p, uint64_t segment)
+{
+    return SL_MIN(sl_div_up(p->k, SL_TILE_K) * segment / p->segments * SL_TILE_K, p->k);
+}
+
 static void multiply_rectangle(void *context, uint32_t part)
 {
     const struct product *p = context;
-    const uint64_t m0 = part % p->parts_down * p->part_rows;
-    const uint64_t n0 = part / p->parts_down * p->part_columns;
+    const uint64_t segment = part % p->segments, rectangle = part / p->segments;
+    const uint64_t m0 = rectangle % p->parts_down * p->part_rows;
+    const uint64_t n0 = rectangle / p->parts_down * p->part_columns;
     const uint64_t n1 = SL_MIN(n0 + p->part_columns, p->n);
+    if (m0 >= p->m)
+        return; // the last band
     float *scratch = p->scratch + (uint64_t)omp_get_thread_num() * p->scratch_floats;
     struct block block = {.m0 = m0,
                           .m1 = SL_MIN(m0 + p->part_rows, p->m),
+                          .k0 = segment_begin(p, segment),
+                          .k1 = segment_begin(p, segment + 1),
+                          .c = p->c,
+                          .ldc = p->ldc,
+                          .accumulate = p->accumulate,
                           .a_panels = scratch + p->b_floats,
                           .b_panels = scratch};
+    if (segment > 0) {
+        block.c = p->sums + (segment - 1) * p->m * p->n;
+        block.ldc = p->n;
+        block.accumulate = 0;
+    }
     for (block.n0 = n0; block.n0 < n1; block.n0 += p->block_columns) {
         block.n1 = SL_MIN(block.n0 + p->block_columns, n1);
         multiply_columns(p, block);
     }
 }
 
+SL_SIMD_VOID(add_row, (float *to, const float *from, uint64_t n), (to, from, n))
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+// Adds the segments' sums to rows of c, in order.
+static void add_segments(void *context, uint64_t begin, uint64_t end)
+{
+    const struct product *p = context;
+    for (uint64_t i = begin; i < end; i++)
+        for (uint64_t segment = 1; segment < p->segments; segment++)
+            add_row(p->c + i * p->ldc, p->sums + ((segment - 1) * p->m + i) * p->n, p->n);
+}
+
 // ---- products -----------------------------------------------------------------------------------
+
+// A power of two.
+static uint64_t segments_of(uint64_t k)
+{
+    uint64_t segments = 1;
+    while (segments < SEGMENTS_MAX && k >= 2 * segments * SEGMENT_MIN)
+        segments *= 2;
+    return segments;
+}
 
 // Divides c among the threads that there is work for; returns into how many parts.
 static uint64_t divide(struct product *p)
@@ -280,7 +366,10 @@ static uint64_t divide(struct product *p)
     const uint64_t mr = p->tiles->mr, nr = p->tiles->nr;
     const uint64_t panels = sl_div_up(p->n, nr), strips = sl_div_up(p->m, mr);
     const uint64_t worth = SL_MAX(p->m * p->n * p->k / THREAD_PRODUCTS, 1);
-    const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), worth);
+    uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), worth);
+    // So many that, with the segments, each thread has an equal share.
+    for (uint64_t left = p->segments; left > 1 && threads % 2 == 0; left /= 2)
+        threads /= 2;
     uint64_t down = 1, across = 1;
     if (threads > 1) {
         const uint64_t rows = p->a_trans ? THREAD_ROWS_TRANS : THREAD_ROWS;
@@ -315,9 +404,21 @@ int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uin
         .accumulate = beta != 0.0f,
         .c = c,
         .ldc = ldc,
+        .segments = ta == SL_TRANS ? segments_of(k) : 1,
     };
     const uint64_t mr = p.tiles->mr, nr = p.tiles->nr;
-    const uint64_t parts = divide(&p);
+    p.b_packed =
+        !p.a_trans || p.b_trans || rounded || m > FEW_ROWS || nr <= LINE || n % p.tiles->lanes != 0;
+    uint64_t band = m;
+    if (p.segments > 1) {
+        band = SL_MIN(SL_MAX(SUMS_FLOATS / ((p.segments - 1) * n), mr), m);
+        p.sums = sl_mempool_alloc(ws, (p.segments - 1) * band * n * sizeof *p.sums);
+        if (!p.sums)
+            return sl_fail(SL_ENOMEM, "gemm: no memory for the sums of %llu segments",
+                           (unsigned long long)p.segments);
+    }
+    p.m = band;
+    const uint64_t parts = divide(&p) * p.segments;
     const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), parts);
     const uint64_t columns = SL_MIN(n, p.part_columns);
     const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
@@ -325,7 +426,7 @@ int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uin
     p.parts_at_once =
         p.part_rows > MANY_ROWS ? SL_MIN(sl_div_up(k, SL_TILE_K), (uint64_t)PARTS_AT_ONCE) : 1;
     p.b_floats = p.parts_at_once * (p.block_columns / nr) * panel_floats(nr);
-    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(m, (uint64_t)BLOCK_ROWS), mr) *
+    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(band, (uint64_t)BLOCK_ROWS), mr) *
                                                (p.a_trans ? panel_floats(mr) : 0),
                                            mr * SL_TILE_A_STRIDE);
     p.scratch_floats = sl_align_up(p.scratch_floats, LINE);
@@ -333,6 +434,13 @@ int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uin
     if (!p.scratch)
         return sl_fail(SL_ENOMEM, "gemm: no memory for %llu KiB of packed operands",
                        (unsigned long long)(threads * p.scratch_floats * sizeof *p.scratch >> 10));
-    sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, &p);
+    for (uint64_t i = 0; i < m; i += band) { // one, but for a transposed a
+        p.m = SL_MIN(band, m - i);
+        p.a = a + i;
+        p.c = c + i * ldc;
+        sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, &p);
+        if (p.segments > 1)
+            sl_cpu_parallel_range(p.m, SL_MAX(ADD_FLOATS / n, 1), 1, add_segments, &p);
+    }
     return SL_OK;
 }

@@ -36,19 +36,22 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
 }
 
 /*
- * One tile's code. RS and KS are the distances of rows and of k in the panel of a: constants, so
- * that every address is one register and a displacement.
+ * One tile's code. RS and KS are the distances of rows and of k in a, FETCHES whether it fetches
+ * what is multiplied next.
  */
-#define TILE(name, target, vec, LANES, MR, NR, NV, RS, KS)                                         \
+#define TILE(name, target, vec, LANES, MR, NV, RS, KS, FETCHES)                                    \
     target static void name(const struct sl_cpu_tile *t)                                           \
     {                                                                                              \
         const vec zero = {0};                                                                      \
-        const float *a = t->a, *b = t->b;                                                          \
+        const float *a = t->a, *b = t->b, *const next = t->next;                                   \
+        const uint64_t lda = t->lda, ldb = t->ldb, ld_next = t->ld_next, shift = t->next_shift;    \
+        (void)lda, (void)next, (void)ld_next, (void)shift;                                         \
         vec sum[MR][NV] = {0};                                                                     \
-        for (uint64_t k = 0; k < t->k; k++, a += KS, b += NR) {                                    \
+        for (uint64_t k = 0; k < t->k; k++, a += KS, b += ldb) {                                   \
+            if (FETCHES)                                                                           \
+                __builtin_prefetch(next + (k >> shift) * ld_next, 0, 2);                           \
             vec row[NV];                                                                           \
-            UNROLL for (int j = 0; j < NV; j++) row[j] =                                           \
-                *(const vec *)(const void *)(b + j * LANES);                                       \
+            UNROLL for (int j = 0; j < NV; j++) row[j] = *(const vec##_at *)(b + j * LANES);       \
             UNROLL for (int i = 0; i < MR; i++)                                                    \
             {                                                                                      \
                 vec x = a[i * RS] - zero;                                                          \
@@ -75,13 +78,13 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
         }                                                                                          \
     }
 
-// Both layouts of a panel of a with NV vectors of columns.
-#define TILES(name, target, vec, LANES, MR, NR, NV)                                                \
-    TILE(name##_rows_##NV, target, vec, LANES, MR, NR, NV, SL_TILE_A_STRIDE, 1)                    \
-    TILE(name##_trans_##NV, target, vec, LANES, MR, NR, NV, 1, MR)
+// Both layouts of a with NV vectors of columns.
+#define TILES(name, target, vec, LANES, MR, NV)                                                    \
+    TILE(name##_rows_##NV, target, vec, LANES, MR, NV, lda, 1, 0)                                  \
+    TILE(name##_trans_##NV, target, vec, LANES, MR, NV, 1, MR, 1)
 
-TILES(plain, , v4, 4, 6, 8, 1)
-TILES(plain, , v4, 4, 6, 8, 2)
+TILES(plain, , v4, 4, 6, 1)
+TILES(plain, , v4, 4, 6, 2)
 static const struct sl_cpu_tiles plain = {
     6, 4, 8, {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}}};
 
@@ -120,14 +123,14 @@ AVX512 INLINE void write_v16(float *to, v16 v, uint64_t count)
     _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)v);
 }
 
-TILES(avx2, AVX2, v8, 8, 6, 16, 1)
-TILES(avx2, AVX2, v8, 8, 6, 16, 2)
+TILES(avx2, AVX2, v8, 8, 6, 1)
+TILES(avx2, AVX2, v8, 8, 6, 2)
 static const struct sl_cpu_tiles avx2 = {
     6, 8, 16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}}};
 
-TILES(avx512, AVX512, v16, 16, 8, 48, 1)
-TILES(avx512, AVX512, v16, 16, 8, 48, 2)
-TILES(avx512, AVX512, v16, 16, 8, 48, 3)
+TILES(avx512, AVX512, v16, 16, 8, 1)
+TILES(avx512, AVX512, v16, 16, 8, 2)
+TILES(avx512, AVX512, v16, 16, 8, 3)
 static const struct sl_cpu_tiles avx512 = {8,
                                            16,
                                            48,

@@ -13,16 +13,20 @@
 enum {
     // k is cut at multiples of this, and the parts are added up in order.
     SL_TILE_K = 256,
-    // Rows of a panel of a that is not transposed stand this far apart (no power of two).
+    // Packed rows of an a that is not transposed stand this far apart (no power of two).
     SL_TILE_A_STRIDE = SL_TILE_K + 16,
     SL_TILE_VECTORS_MAX = 3,
 };
 
 struct sl_cpu_tile {
     uint64_t k;     // at most SL_TILE_K
-    const float *a; // panel of a: (mr, k) with SL_TILE_A_STRIDE, or transposed (k, mr) dense
-    const float *b; // panel of b: (k, nr) dense, 64-byte aligned, zeros behind the columns
-    float *c;       // (rows, columns) with ldc
+    const float *a; // (mr, k) with lda, or transposed: a panel (k, mr) dense
+    const float *b; // (k, columns in whole vectors) with ldb
+    uint64_t lda, ldb;
+    // Where a is transposed, what is multiplied later: step k fetches next[(k >> shift) * ld_next].
+    const float *next;
+    uint64_t ld_next, next_shift;
+    float *c; // (rows, columns) with ldc
     uint64_t ldc;
     uint64_t rows, columns; // what is written: at most mr and nr
     float alpha;

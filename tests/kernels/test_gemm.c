@@ -247,6 +247,31 @@ static void threads_have_the_same_bits(struct suite *t, struct shape s)
     t_end(t);
 }
 
+// Sums of segments that are too many for one pass: every column of a as if it stood alone.
+static void bands_have_their_bits(struct suite *t)
+{
+    const struct shape s = {.ta = 1, .m = 1100, .n = 300, .k = 16384, .alpha = 1};
+    static const uint64_t firsts[] = {0, 500, 980, 1092};
+    if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k))
+        return;
+    begin_bits(t, "bands", &s);
+    const float *a = t_random_floats(t, s.m * s.k), *b = t_random_floats(t, s.n * s.k);
+    float *whole = t_alloc(t, s.m * s.n * sizeof *whole, 0);
+    sl_kernels_set_threads(2);
+    t_expect_ok(t, call(t, t->dev, &s, a, s.m, b, s.n, whole), "all rows");
+    sl_kernels_set_threads(1);
+    for (size_t i = 0; i < SL_COUNT_OF(firsts); i++) {
+        struct shape few = s;
+        few.m = 8;
+        float *part = t_alloc(t, few.m * s.n * sizeof *part, 4);
+        t_expect_ok(t, call(t, t->dev, &few, a + firsts[i], s.m, b, s.n, part), "few rows");
+        t_expect(t, memcmp(part, whole + firsts[i] * s.n, few.m * s.n * sizeof *part) == 0,
+                 "8 rows from row %llu: other bits than in the whole",
+                 (unsigned long long)firsts[i]);
+    }
+    t_end(t);
+}
+
 static void bits(struct suite *t, enum sl_precision precision)
 {
     static const uint64_t widths[] = {1, 8, 16, 40, 47, 48, 49, 97, 256, 300};
@@ -260,8 +285,8 @@ static void bits(struct suite *t, enum sl_precision precision)
     }
     // A forward product, and gradients of weights: of hidden layers, of classes, of heads.
     static const uint64_t gradients[][3] = {
-        {256, 256, 1500}, {256, 128, 777}, {47, 256, 1024}, {40, 256, 3000},
-        {8, 256, 3000},   {8, 8, 20000},   {1, 3, 5000},
+        {256, 256, 1500}, {256, 128, 777}, {47, 256, 1024}, {40, 256, 3000},  {8, 256, 3000},
+        {8, 8, 20000},    {1, 3, 5000},    {47, 256, 9000}, {256, 128, 4100},
     };
     threads_have_the_same_bits(
         t,
@@ -286,6 +311,7 @@ static void bits_at_each_level(struct suite *t)
         bits(t, SL_PRECISION_BF16);
     }
     sl_isa_limit(best);
+    bands_have_their_bits(t);
 }
 
 void test_gemm(struct suite *t)
