@@ -31,8 +31,8 @@
  *        +-------+    +----+----+----+
  *
  * Where the reduction is long and c is small (weight gradients) operands stream from memory and are
- * used for a short time: each tile fetches a line of some rows of the next part of k, one at a time,
- * since a burst of them fills the line-fill buffers and stalls the tile's own reads.
+ * used for a short time: each tile fetches a line of some rows of the next part of k, one at a
+ * time, since a burst of them fills the line-fill buffers and stalls the tile's own reads.
  */
 #include "kernels/cpu/cpu_internal.h"
 
