@@ -145,11 +145,16 @@ static void complete(const struct sl_lease *l)
     must(sl_ledger_complete(&job.arena, l));
 }
 
-static void apply_updates(void)
+// Writes down how it applies the next update; one that dies does not commit it.
+static void apply_next(uint32_t applier, bool dies, struct sl_update_entry known)
 {
     struct sl_update u;
-    while (sl_board_begin_update(&job.arena, 2, &u) == SL_OK)
+    must(sl_board_begin_update(&job.arena, applier, &u));
+    *sl_board_update_entry(&job.arena, &u) = known;
+    if (!dies)
         sl_board_commit_update(&job.arena, &u);
+    else
+        sl_ledger_reclaim(&job.arena, applier, &(struct sl_reclaimed){0});
 }
 
 static void train(uint32_t n)
@@ -158,7 +163,17 @@ static void train(uint32_t n)
         struct sl_lease l = claim();
         complete(&l);
     }
-    apply_updates();
+    struct sl_update u;
+    while (sl_board_begin_update(&job.arena, 2, &u) == SL_OK)
+        sl_board_commit_update(&job.arena, &u);
+}
+
+static void publish_figures(uint32_t slot, uint32_t worker, struct sl_worker_figures figures)
+{
+    struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
+    if (!sl_stats_is_of(s, worker))
+        sl_stats_begin(s, worker);
+    sl_stats_publish(s, &figures);
 }
 
 static const struct sl_living *look(void)
@@ -203,8 +218,6 @@ END_TEST
 
 START_TEST(a_batch_counts_once_its_update_is_applied)
 {
-    struct sl_update u;
-    struct sl_reclaimed back;
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
         sample();
@@ -213,18 +226,9 @@ START_TEST(a_batch_counts_once_its_update_is_applied)
         complete(&l);
     }
     ck_assert_uint_eq(look()->sums.batches, 0);
-    for (uint32_t applier = 3; applier < 5; applier++) { // two that die before they commit
-        must(sl_board_begin_update(&job.arena, applier, &u));
-        *sl_board_update_entry(&job.arena, &u) =
-            (struct sl_update_entry){.from_ns = 1, .took_ns = applier * MS, .applier = applier};
-        ck_assert_uint_eq(look()->sums.batches, 0);
-        sl_ledger_reclaim(&job.arena, applier, &back);
-    }
-    must(sl_board_begin_update(&job.arena, 2, &u));
-    *sl_board_update_entry(&job.arena, &u) =
-        (struct sl_update_entry){.from_ns = 1, .took_ns = 5 * MS, .applier = 2};
-    sl_board_commit_update(&job.arena, &u);
-    apply_updates();
+    apply_next(3, true, (struct sl_update_entry){.from_ns = 1, .took_ns = 3 * MS});
+    ck_assert_uint_eq(look()->sums.batches, 0);
+    apply_next(2, false, (struct sl_update_entry){.from_ns = 1, .took_ns = 5 * MS});
     const struct sl_living *l = look();
     ck_assert_uint_eq(l->sums.batches, 4);
     ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, (4 * 7 + 5) * MS);
@@ -234,8 +238,6 @@ END_TEST
 START_TEST(an_async_batch_counts_once_it_is_applied)
 {
     struct sl_lease l;
-    struct sl_update u;
-    struct sl_reclaimed back;
     float params[3];
     uint64_t version;
     open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
@@ -246,14 +248,9 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
     complete(&l);
     ck_assert_uint_eq(look()->sums.trained, 0);
     // One dies that has written down when it applied the update, and to which version.
-    must(sl_board_begin_update(&job.arena, 3, &u));
-    *sl_board_update_entry(&job.arena, &u) =
-        (struct sl_update_entry){.from_ns = 1, .took_ns = 1, .applied_version = 9, .applier = 3};
+    apply_next(3, true, (struct sl_update_entry){.from_ns = 1, .applied_version = 9});
     ck_assert_uint_eq(look()->sums.trained, 0);
-    sl_ledger_reclaim(&job.arena, 3, &back);
-    ck_assert_uint_eq(look()->sums.trained, 0);
-    must(sl_board_begin_update(&job.arena, 2, &u));
-    sl_board_commit_update(&job.arena, &u);
+    apply_next(2, false, (struct sl_update_entry){.from_ns = 1});
     ck_assert_uint_eq(look()->sums.trained, 1);
     ck_assert_uint_eq(job.live.living->sums.stale, 0);
 }
@@ -354,11 +351,8 @@ END_TEST
 
 static void publish(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t sample_ns)
 {
-    struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
-    const struct sl_worker_figures figures = {.batches = batches, .stage_ns = {sample_ns}};
-    if (!sl_stats_is_of(s, worker))
-        sl_stats_begin(s, worker);
-    sl_stats_publish(s, &figures);
+    publish_figures(slot, worker,
+                    (struct sl_worker_figures){.batches = batches, .stage_ns = {sample_ns}});
 }
 
 START_TEST(a_seats_figures_grow_over_its_workers)
@@ -393,10 +387,7 @@ END_TEST
 
 START_TEST(a_dead_worker_holds_nothing)
 {
-    struct sl_worker_slot *s = sl_stats_slot(&job.arena, 0);
-    const struct sl_worker_figures figures = {.current_tag = 77};
-    sl_stats_begin(s, 5);
-    sl_stats_publish(s, &figures);
+    publish_figures(0, 5, (struct sl_worker_figures){.current_tag = 77});
     ck_assert(look()->seat[0].held);
     members[0].alive = false;
     ck_assert(!look()->seat[0].held);
@@ -529,13 +520,10 @@ END_TEST
 static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
                             uint64_t wait_ns)
 {
-    struct sl_worker_slot *s = sl_stats_slot(&job.arena, slot);
-    struct sl_worker_figures figures = {.batches = batches};
-    figures.stage_ns[SL_STAGE_TRAIN] = train_ns;
-    figures.stage_ns[SL_STAGE_WAIT] = wait_ns;
-    if (!sl_stats_is_of(s, worker))
-        sl_stats_begin(s, worker);
-    sl_stats_publish(s, &figures);
+    publish_figures(slot, worker,
+                    (struct sl_worker_figures){.batches = batches,
+                                               .stage_ns[SL_STAGE_TRAIN] = train_ns,
+                                               .stage_ns[SL_STAGE_WAIT] = wait_ns});
 }
 
 // A standby trainer that waits for what is left over says nothing of who is waited for.
@@ -689,10 +677,7 @@ END_TEST
 START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
 {
     struct sl_open_phase *o = open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
-    struct sl_worker_slot *s = sl_stats_slot(&job.arena, 3);
-    const struct sl_worker_figures figures = {.current_tag = o->seq << 40 | 5u << 16};
-    sl_stats_begin(s, 6);
-    sl_stats_publish(s, &figures);
+    publish_figures(3, 6, (struct sl_worker_figures){.current_tag = o->seq << 40 | 5u << 16});
     for (int i = 0; i < 10; i++) {
         sl_clock_advance(SECOND);
         look();
