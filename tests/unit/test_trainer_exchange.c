@@ -13,6 +13,16 @@ static struct sl_config group_job(uint32_t batches_per_update)
     return c;
 }
 
+// For sums whose order is nobody's choice: another order is another rounding, of which Adam makes
+// whole steps where a gradient is nearly 0; plain steps keep it as small as it is.
+static struct sl_config unsorted_job(uint32_t batches_per_update)
+{
+    struct sl_config c = group_job(batches_per_update);
+    c.optimizer.kind = SL_OPTIMIZER_SGD;
+    c.optimizer.lr = 0.1;
+    return c;
+}
+
 static void start(struct farm *f, const struct sl_config *c, const struct sl_kernels *kernels)
 {
     fake_start();
@@ -157,7 +167,7 @@ END_TEST
 // Members come and go while an epoch runs: communicators are rebuilt, nothing is lost.
 START_TEST(members_may_come_and_go)
 {
-    struct sl_config c = group_job(4);
+    struct sl_config c = unsorted_job(4);
     struct farm f;
     start(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
@@ -267,7 +277,7 @@ enum { DEATHS_OF_ANY = 8 };
 // place.
 static void die(const char *failpoint, uint32_t n_threads)
 {
-    struct sl_config c = group_job(3);
+    struct sl_config c = unsorted_job(3);
     struct farm f;
     start(&f, &c, sl_kernels_ref());
     float *wanted = oracle_train(&f);
