@@ -126,20 +126,22 @@ class Running:
     def __init__(self, case, said_path):
         self.case, self.said_path = case, said_path
         self.begin = time.monotonic()
+        # Made here: the child may be killed before its first step.
+        said = os.open(said_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            self.become()
+            self.become(said)
+        os.close(said)
         self.fd = os.pidfd_open(self.pid)
 
-    def become(self):
+    def become(self, said):
         status = 1
         try:
             os.setsid()
             # A script that starts the checks in the background leaves these ignored.
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            said = os.open(self.said_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(said, 1)
             os.dup2(said, 2)

@@ -97,6 +97,7 @@ static void start_child(char *slot)
         dup2(bell, SL_WORKER_FD_DOORBELL);
         pthread_t clock;
         pthread_create(&clock, NULL, move_clock, NULL);
+        pthread_detach(clock);
         struct sl_worker w;
         int status = sleep_until_stopped(&w, slot);
         sl_worker_fini(&w);
