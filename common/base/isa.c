@@ -21,6 +21,20 @@ const char *sl_isa_name(enum sl_isa isa)
 }
 
 #if defined(__x86_64__)
+// What of x86-64-v3 and v4 our bodies are compiled for; not every compiler can ask for these as a whole.
+static int has_v3(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static int has_v4(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
 // Tiles and their bf16 products. That the system lets a process have the tiles is for the library
 // that uses them to ask.
 static int has_amx(void)
@@ -35,9 +49,9 @@ enum sl_isa sl_isa_of_processor(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("x86-64-v3"))
+    if (!has_v3())
         return SL_ISA_BASELINE;
-    if (!__builtin_cpu_supports("x86-64-v4"))
+    if (!has_v4())
         return SL_ISA_AVX2;
     return has_amx() ? SL_ISA_AMX : SL_ISA_AVX512;
 #else
