@@ -21,7 +21,8 @@ const char *sl_isa_name(enum sl_isa isa)
 }
 
 #if defined(__x86_64__)
-// What of x86-64-v3 and v4 our bodies are compiled for; not every compiler can ask for these as a whole.
+// x86-64-v3 and v4, by what no processor has without the rest; not every compiler can ask for them
+// by name.
 static int has_v3(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
