@@ -535,8 +535,8 @@ START_TEST(a_peer_that_left_is_an_error)
 END_TEST
 
 // In a process of its own, perhaps as another user: sends, and leaves once it is hung up on.
-// A child that waits for the bus's address: forked before the process has threads, which a child that
-// starts some of its own can not be beside.
+// A child that waits for the bus's address: forked before the process has threads, beside which a
+// child could start none.
 struct knocker {
     pid_t pid;
     int gate;
