@@ -534,7 +534,6 @@ START_TEST(a_peer_that_left_is_an_error)
 }
 END_TEST
 
-// In a process of its own, perhaps as another user: sends, and leaves once it is hung up on.
 // A child that waits for the bus's address: forked before the process has threads, beside which a
 // child could start none.
 struct knocker {
@@ -542,6 +541,7 @@ struct knocker {
     int gate;
 };
 
+// In it, perhaps as another user: sends, and leaves once it is hung up on.
 static void knock_as(uid_t user, int gate)
 {
     uint8_t frame[64];
