@@ -67,7 +67,7 @@ struct sl_live_seat_sums {
 struct sl_live_seat {
     struct sl_worker_figures last; // that were read
     struct sl_live_seat_sums sums;
-    bool held, paused;
+    bool held;
 };
 
 // One look; the window is the difference of two.
@@ -119,6 +119,7 @@ struct sl_living {
 void sl_live_look(struct sl_job *job);
 // Entries of cells that have become done; of a complete phase all that are left.
 void sl_live_take_phase(struct sl_job *job, const struct sl_open_phase *phase);
+void sl_live_take_cells(struct sl_job *job); // of all open phases
 void sl_live_look_at_processes(struct sl_job *job);
 // The newest look, and the oldest of the window. False before there are two.
 bool sl_live_window(const struct sl_living *l, const struct sl_live_look **from,

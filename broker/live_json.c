@@ -23,7 +23,8 @@ struct facts {
     double look;                          // between two looks, on average
     bool there;                           // the arena is, and its words may be read
     struct sl_phases_view view;
-    bool trains; // and does nothing else
+    bool trains;               // and does nothing else
+    bool rests[SL_LIVE_SEATS]; // while the job is paused: the worker in this seat has come to rest
 };
 
 static double positive(double x)
@@ -138,24 +139,23 @@ static uint32_t activity_of(const struct facts *f, const struct sl_member *m)
     return f->there ? atomic_load(&sl_seat(&f->job->arena, m->slot)->activity) : SL_ACTIVITY_NONE;
 }
 
-// Whether a trainer can not go on with the batch it has in hand: of an update after the next one,
-// or held until the others have theirs. While a job is paused nobody claims those.
-static bool waits_for_others(const struct facts *f, const struct sl_member *m)
+// Whether what a worker of a paused job has in hand stays as it is until the job goes on. By the
+// ledger and the worker's own word as they are now, not as the last look found them.
+static bool rests(const struct facts *f, const struct sl_member *m)
 {
-    struct sl_phases *p = &f->job->phases;
-    struct sl_arena *a = &f->job->arena;
+    const struct sl_arena *a = &f->job->arena;
+    struct sl_worker_figures now;
     uint64_t seq;
     uint32_t cell;
-    if (!f->there || m->role != SL_ROLE_TRAINER || !sl_group_exists(a))
+    if (activity_of(f, m) == SL_ACTIVITY_BLOCKED)
+        return true;
+    if (sl_ledger_works(a, m->worker) || !sl_stats_read(sl_stats_slot(a, m->slot), &now))
         return false;
-    sl_ledger_locate(f->l->seat[m->slot].last.current_tag, &seq, &cell);
-    for (uint32_t i = 0; i < p->n_open; i++) {
-        const struct sl_open_phase *o = sl_phases_at(p, i);
-        if (o->seq == seq && o->spec.kind == SL_PHASE_TRAIN)
-            return sl_cell_state(sl_ledger_word(a, seq, cell)) == SL_CELL_HELD ||
-                   sl_board_cell_version(a, sl_ledger_phase(a, seq), cell) > sl_board_version(a);
-    }
-    return false;
+    if (now.current_tag == 0 || now.worker != m->worker)
+        return true;
+    // Trained, but not yet let go of: perhaps the update is being applied.
+    sl_ledger_locate(now.current_tag, &seq, &cell);
+    return sl_cell_is_leased(sl_ledger_word(a, seq, cell));
 }
 
 static const char *state_text(const struct facts *f, const struct sl_member *m)
@@ -166,13 +166,12 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
         return "gone";
     if (!m->ready)
         return "starting";
-    if (activity == SL_ACTIVITY_BLOCKED && !f->job->paused)
-        return "blocked";
-    bool waits = f->job->paused && seat->held && waits_for_others(f, m);
-    if (seat->held && activity != SL_ACTIVITY_BLOCKED && !waits)
-        return "working";
     if (f->job->paused)
-        return "paused";
+        return f->rests[m->slot] ? "paused" : "working";
+    if (activity == SL_ACTIVITY_BLOCKED)
+        return "blocked";
+    if (seat->held)
+        return "working";
     return activity == SL_ACTIVITY_ASLEEP ? "asleep" : "waiting";
 }
 
@@ -659,6 +658,12 @@ static struct facts find_facts(struct sl_job *job)
     } else if (job->state >= SL_JOB_FINISHING) {
         f.view.phase = "save";
         f.view.epoch = job->phases.trained ? job->phases.trained - 1 : 0;
+    }
+    // First who rests, then what has been done: with all at rest, a line tells what a pause ends with.
+    if (f.there && job->paused) {
+        for (uint32_t i = 0; i < job->crew.n; i++)
+            f.rests[job->crew.members[i].slot] = rests(&f, &job->crew.members[i]);
+        sl_live_take_cells(job);
     }
     if (job->state == SL_JOB_RUNNING && sl_live_window(f.l, &f.from, &f.to)) {
         uint64_t looks = SL_MIN(f.l->n_looks, (uint64_t)SL_LIVE_LOOKS) - 1;

@@ -193,11 +193,15 @@ static void remember(struct sl_job *job)
     l->staleness_max = 0;
 }
 
+void sl_live_take_cells(struct sl_job *job)
+{
+    for (uint32_t i = 0; i < job->phases.n_open; i++)
+        sl_live_take_phase(job, sl_phases_at(&job->phases, i));
+}
+
 void sl_live_look(struct sl_job *job)
 {
-    struct sl_phases *p = &job->phases;
-    for (uint32_t i = 0; i < p->n_open; i++)
-        sl_live_take_phase(job, sl_phases_at(p, i));
+    sl_live_take_cells(job);
     for (uint32_t i = 0; i < job->crew.n; i++)
         look_at_seat(job, &job->crew.members[i]);
     remember(job);

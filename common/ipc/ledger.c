@@ -781,29 +781,53 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
 }
 
 /*
- * Counts the cells of a phase between those that are known to be done and the first long run of
- * pending ones: samplers take the lowest, so behind a gap of more cells than were ever taken back
- * at once there is nothing. A phase may have millions of cells, and this is asked for while it
- * runs.
+ * The cells of a phase between those that are known to be done and the first long run of pending
+ * ones: samplers take the lowest, so behind a gap of more cells than were ever taken back at once
+ * there is nothing. A phase may have millions of cells, and they are asked for while it runs.
  */
+struct window {
+    const struct sl_arena *a;
+    uint64_t seq;
+    uint32_t cell, end, gap;
+};
+
+static struct window window_of(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq)
+{
+    uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
+    return (struct window){
+        .a = a,
+        .seq = seq,
+        .cell = done >> 32 == seq ? (uint32_t)done : 0,
+        .end = atomic_load(&phase->n_cells),
+    };
+}
+
+// The word of `cell`, which is passed; false at the end.
+static bool next_in_window(struct window *w, uint64_t *word)
+{
+    enum { GAP_MAX = 4096 };
+    if (w->cell >= w->end || w->gap >= GAP_MAX)
+        return false;
+    *word = sl_ledger_word(w->a, w->seq, w->cell++);
+    w->gap = sl_cell_state(*word) == SL_CELL_PENDING ? w->gap + 1 : 0;
+    return true;
+}
+
 static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq,
                       struct sl_ledger_depth *out)
 {
-    enum { GAP_MAX = 4096 };
-    uint32_t n = atomic_load(&phase->n_cells), gap = 0;
-    uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
-    uint32_t i = done >> 32 == seq ? (uint32_t)done : 0;
-    out->batches[SL_CELL_DONE] += i;
-    for (; i < n && gap < GAP_MAX; i++) {
-        uint32_t state = sl_cell_state(sl_ledger_word(a, seq, i));
-        gap = state == SL_CELL_PENDING ? gap + 1 : 0;
+    struct window w = window_of(a, phase, seq);
+    uint64_t word;
+    out->batches[SL_CELL_DONE] += w.cell;
+    while (next_in_window(&w, &word)) {
+        uint32_t state = sl_cell_state(word);
         if (state > SL_CELL_DONE)
             continue;
         out->batches[state]++;
         if (state == SL_CELL_READY)
-            out->ready_bytes += sl_ledger_entry(a, seq, i)->payload_bytes;
+            out->ready_bytes += sl_ledger_entry(a, seq, w.cell - 1)->payload_bytes;
     }
-    out->batches[SL_CELL_PENDING] += n - i;
+    out->batches[SL_CELL_PENDING] += w.end - w.cell;
 }
 
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
@@ -816,4 +840,28 @@ void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
             add_depth(a, phase, seq, out);
     }
     out->payload_bytes = sl_extent_used_bytes(a);
+}
+
+// Of an update after the next one, or held until the others have theirs (group.h).
+static bool waits_for_others(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell,
+                             uint64_t word)
+{
+    if (!sl_group_exists(a) || atomic_load(&phase->kind) != SL_PHASE_TRAIN)
+        return false;
+    return sl_cell_state(word) == SL_CELL_HELD ||
+           sl_board_cell_version(a, phase, cell) > sl_board_version(a);
+}
+
+bool sl_ledger_works(const struct sl_arena *a, uint32_t worker)
+{
+    uint64_t opened = load_opened(a), word;
+    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
+        const struct sl_phase *phase = find_phase(a, seq);
+        struct window w = phase ? window_of(a, phase, seq) : (struct window){0};
+        while (next_in_window(&w, &word))
+            if (sl_cell_is_leased(word) && sl_cell_owner(word) == worker &&
+                !waits_for_others(a, phase, w.cell - 1, word))
+                return true;
+    }
+    return false;
 }

@@ -243,6 +243,9 @@ struct sl_ledger_depth {
     uint64_t payload_bytes; // chunks in use
 };
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
+// Whether a worker has a batch in hand that it can go on with while nobody claims any; also one that
+// it has not told of yet.
+bool sl_ledger_works(const struct sl_arena *a, uint32_t worker);
 
 // --- workers ---
 

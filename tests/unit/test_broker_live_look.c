@@ -712,6 +712,37 @@ START_TEST(states_are_told)
 }
 END_TEST
 
+// A batch claimed in the instant of the pause is not told of yet, and what was done since the last
+// look has not been seen.
+START_TEST(at_rest_is_who_has_nothing_in_hand_now)
+{
+    members[0].worker = 1;
+    members[3].worker = 2;
+    open_phase(SL_PHASE_EVAL, 3, 0, NULL, 0);
+    sample();
+    struct sl_lease trained = claim(), drawn;
+    look();
+    must(sl_ledger_claim_sample(&job.arena, 1, SL_AHEAD_ALL, 1, &drawn));
+    job.paused = true;
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "working");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    cJSON_Delete(json);
+    must(sl_ledger_publish(&job.arena, &drawn));
+    complete(&trained);
+    publish_figures(3, 2, (struct sl_worker_figures){.current_tag = trained.tag});
+    json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    cJSON_Delete(json);
+    publish_figures(3, 2, (struct sl_worker_figures){.batches = 1});
+    json = line();
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "paused");
+    ck_assert_double_eq(at(json, "totals.edges")->valuedouble, 100);
+    cJSON_Delete(json);
+}
+END_TEST
+
 START_TEST(a_gpu_and_what_is_held_on_it)
 {
     cJSON *json = line();
@@ -885,6 +916,7 @@ int main(void)
     tcase_add_test(c, a_job_that_is_finishing_refuses_what_is_so_already);
     tcase_add_test(c, a_worker_with_one_batch_for_the_whole_window_is_busy);
     tcase_add_test(c, states_are_told);
+    tcase_add_test(c, at_rest_is_who_has_nothing_in_hand_now);
     tcase_add_test(c, the_process_is_looked_at);
     tcase_add_test(c, a_gpu_and_what_is_held_on_it);
     tcase_add_test(c, a_gpu_s_load_is_what_was_said_last);

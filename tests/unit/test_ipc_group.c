@@ -413,6 +413,26 @@ START_TEST(a_member_waits_for_its_own_oldest_batch_alone)
 }
 END_TEST
 
+// Of what it has in hand, nothing can be done before the others have done theirs.
+START_TEST(who_waits_for_the_others_does_not_work)
+{
+    ck_assert(form(2)); // updates of 4
+    open_train(8, 0, 0);
+    publish(8);
+    struct sl_lease l = claim_train(worker_of(0));
+    ck_assert(sl_ledger_works(&arena, worker_of(0)) && !sl_ledger_works(&arena, worker_of(1)));
+    ck_assert_int_eq(sl_ledger_hold(&arena, &l), SL_OK);
+    ck_assert(!sl_ledger_works(&arena, worker_of(0)));
+    claim_train(worker_of(0));
+    ck_assert(sl_ledger_works(&arena, worker_of(0))); // the second of this update
+    for (uint32_t i = 0; i < 4; i++)
+        l = claim_train(worker_of(1));
+    ck_assert_uint_eq(l.cell, 7);
+    reclaim(worker_of(0));
+    ck_assert(!sl_ledger_works(&arena, worker_of(0)));
+}
+END_TEST
+
 START_TEST(who_is_no_member_evaluates_but_trains_nothing)
 {
     ck_assert(form(1));
@@ -544,6 +564,7 @@ int main(void)
     tcase_add_test(c, two_members_take_every_other_batch_in_order);
     tcase_add_test(c, the_place_in_the_update_decides_not_the_one_in_the_phase);
     tcase_add_test(c, a_member_waits_for_its_own_oldest_batch_alone);
+    tcase_add_test(c, who_waits_for_the_others_does_not_work);
     tcase_add_test(c, who_is_no_member_evaluates_but_trains_nothing);
     tcase_add_test(c, in_every_group_each_batch_is_one_members_turn);
     tcase_add_test(c, after_a_change_the_rest_takes_what_the_dead_one_had);
