@@ -58,8 +58,20 @@ class Ended(BaseException):
     """Somebody wants the suite to end."""
 
 
+class Time:
+    """Of the whole suite. SIGALRM ends it at once."""
+
+    over = False
+
+    def alarm(self, *_):
+        self.over = True
+
+
+TIME = Time()
+
+
 def left_s():
-    return TOTAL_S - (time.monotonic() - BEGIN)
+    return 0 if TIME.over else TOTAL_S - (time.monotonic() - BEGIN)
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -152,7 +164,7 @@ def follow(child, until, show):
         last = text.rfind(b"\n") + 1
         # The pipe outlives the command where something that it started holds it.
         over = not part and (not quiet or child.poll() is not None)
-        late = time.monotonic() >= until
+        late = time.monotonic() >= until or TIME.over
         if over or late:
             last = len(text)
         if show and last > shown:

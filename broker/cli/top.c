@@ -34,7 +34,7 @@ enum {
     MAX_PER_SECOND = 10,
     LOOK_MS = 200,        // between two looks at whether the other side is still there
     LIST_MS = 2000,       // between two questions for the list of jobs
-    ONCE_MS = 3000,       // for the first statistics with --once
+    ONCE_MS = 10000,      // for the first statistics with --once
     EMPTY_READS_MAX = 20, // a terminal that is readable and has nothing is gone
     DEFAULT_COLUMNS = 80,
     DEFAULT_ROWS = 24,
