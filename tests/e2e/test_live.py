@@ -117,7 +117,7 @@ def test_lines_add_up(box):
             "epochs": EPOCHS,
             "evaluate.every": 0,
             "throttle": {"sample": 0.004, "train": 0.02},
-            "cache.policy": "degree",
+            "cache": {"policy": "degree", "ratio": 0.3},
         },
     )
     running, follower = follow(box, config, trainer_infer="1:stop")

@@ -203,13 +203,31 @@ DAMAGE(indptr_elsewhere, b->hop[0].indptr_offset = 0)
 DAMAGE(indices_elsewhere, b->hop[1].indices_offset += 1)
 DAMAGE(many_edges, b->hop[1].n_edges = UINT32_MAX)
 DAMAGE(many_nodes, b->n_input = b->n_nodes[b->n_hops] = UINT32_MAX)
+DAMAGE(other_seeds, b->n_nodes[0]++)
+DAMAGE(fewer_nodes_further_out, b->n_nodes[1] = b->hop[1].n_dst = b->n_input + 1)
+DAMAGE(other_rows, b->hop[1].n_dst--)
+DAMAGE(other_input, b->n_input--)
 
 static void (*const damages[])(struct sl_block *, struct sl_batch_entry *) = {
-    no_block,          outside_the_arena,  before_payload_memory,
-    between_chunks,    longer_than_memory, longer_than_its_extent,
-    many_hops,         nodes_elsewhere,    labels_elsewhere,
-    degrees_elsewhere, ranks_elsewhere,    indptr_elsewhere,
-    indices_elsewhere, many_edges,         many_nodes,
+    no_block,
+    outside_the_arena,
+    before_payload_memory,
+    between_chunks,
+    longer_than_memory,
+    longer_than_its_extent,
+    many_hops,
+    nodes_elsewhere,
+    labels_elsewhere,
+    degrees_elsewhere,
+    ranks_elsewhere,
+    indptr_elsewhere,
+    indices_elsewhere,
+    many_edges,
+    many_nodes,
+    other_seeds,
+    fewer_nodes_further_out,
+    other_rows,
+    other_input,
 };
 
 // A message, and the batch goes back; nobody reads where it points to.
