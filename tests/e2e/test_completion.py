@@ -181,7 +181,7 @@ def typed(box, command, setup, keys, wanted):
         os.close(fd)
 
 
-@cases(("sluice docto\t", "sluice doctor "), ("sluice run --set model.hid\t", "model.hidden="))
+@cases(("sluice docto\t", "sluice doctor "), ("sluice run --set model.hid\t8", "model.hidden=8"))
 def test_bash_as_typed(box, keys, wanted):
     shell = ["bash", "--norc", "--noprofile", "-i"]
     typed(box, shell, f"source {FOLDER}/sluice.bash", keys, wanted)
@@ -189,7 +189,7 @@ def test_bash_as_typed(box, keys, wanted):
 
 
 # zsh writes only what is new.
-@cases(("sluice docto\t", "sluice doctor"), ("sluice run --set model.hid\t", "den="))
+@cases(("sluice docto\t", "sluice doctor"), ("sluice run --set model.hid\t8", "den=8"))
 def test_zsh_as_typed(box, keys, wanted):
     if not shutil.which("zsh"):
         raise Skip("zsh is not installed")
