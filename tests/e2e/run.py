@@ -163,7 +163,10 @@ class Suite:
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser = argparse.ArgumentParser(
+        usage=__doc__, add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-h", "--help", action="version", version=__doc__)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--jobs", type=int)
