@@ -363,6 +363,43 @@ static struct sl_exchange_spec alone(struct farm *f, const struct sl_sync *sync,
     };
 }
 
+// Its lease is gone by the time it has computed: the sum has a gradient by then that is somebody
+// else's to count, so none of the sum is kept.
+START_TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
+{
+    struct sl_config c = group_job(4);
+    struct farm f;
+    start(&f, &c, sl_kernels_ref());
+    enum { WORKER = 7 };
+    const struct sl_group_member member = {WORKER, 1};
+    struct sl_lease first, second, third;
+    const struct sl_sync sync = {.n_params = f.model.n_params};
+    const struct sl_exchange_spec spec = alone(&f, &sync, WORKER);
+    struct sl_exchange x;
+    ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
+    farm_open_train(&f, 0);
+    for (int i = 0; i < 3; i++)
+        farm_sample_one(&f);
+    sl_group_form(&f.arena, &member, 1);
+    ck_assert_int_eq(sl_ledger_claim_train(&f.arena, WORKER, 0, &first), SL_OK);
+    ck_assert_int_eq(sl_ledger_claim_train(&f.arena, WORKER, 0, &second), SL_OK);
+    float *gradient = calloc(f.model.n_params, sizeof *gradient);
+    gradient[0] = 1;
+    ck_assert_int_eq(sl_exchange_keep(&x, &first, gradient), SL_OK);
+    ck_assert_uint_eq(x.n_held, 1);
+    sl_ledger_return(&f.arena, &second);
+    ck_assert_int_eq(sl_exchange_keep(&x, &second, gradient), SL_OK);
+    ck_assert_uint_eq(x.n_held, 0);
+    farm_sample_one(&f); // the first one again
+    ck_assert_int_eq(sl_ledger_claim_train(&f.arena, WORKER, 0, &third), SL_OK);
+    ck_assert_int_eq(sl_exchange_keep(&x, &third, gradient), SL_OK);
+    ck_assert(x.n_held == 1 && x.sum[0] == 1);
+    free(gradient);
+    sl_exchange_fini(&x);
+    end(&f);
+}
+END_TEST
+
 // A member that comes when an update is reduced but its batches are still held by those who summed
 // it: they will complete them, and would not come to a second sum.
 START_TEST(what_is_reduced_is_not_summed_again)
@@ -616,6 +653,7 @@ int main(void)
     tcase_add_loop_test(t, the_only_member_may_die_while_it_applies, DEATHS_OF_ANY,
                         (int)SL_COUNT_OF(deaths));
     tcase_add_test(t, a_broken_communicator_waits_for_the_next_generation);
+    tcase_add_test(t, a_batch_that_was_taken_away_takes_the_sum_with_it);
     tcase_add_test(t, what_is_reduced_is_not_summed_again);
     tcase_add_test(t, who_is_ahead_makes_room);
     tcase_add_test(t, a_meeting_has_a_bound);
