@@ -167,6 +167,7 @@ static int look_inside(const char *path, enum sl_rundir_content *content)
 enum {
     ENDING_WAIT_MS = 30000,
     TELL_WAIT_MS = 200, // a check of another job has the directory for a moment only
+    LOOK_MS = 500,      // between two looks at whether who is waited for has begun to work
     EVENTS_WAIT_MS = 1000,
     COMMAND_BYTES = 16384,
 };
@@ -319,6 +320,17 @@ static int refuse_used(const char *path, int fd, bool working, int64_t waited_ms
                    path, user.who, user.word);
 }
 
+// Waits for who does not work, since it is ending or, as may turn out, only beginning.
+static bool lock_after(const char *path, int fd, int wait_ms, bool *working)
+{
+    for (int left = wait_ms; left > 0 && !*working; left -= LOOK_MS) {
+        if (lock_within(fd, LOCK_EX, SL_MIN(left, (int)LOOK_MS)))
+            return true;
+        *working = is_working(path, fd, 0);
+    }
+    return false;
+}
+
 // Locks the directory. Who is ending is waited for, up to wait_ms; a job that runs is SL_EEXIST as
 // soon as that is sure.
 static int lock_directory(const char *path, int wait_ms, sl_rundir_waits waits, int *out)
@@ -337,7 +349,7 @@ static int lock_directory(const char *path, int wait_ms, sl_rundir_waits waits, 
         look_at_holder(*out, working, &user);
         waits(path, &user);
     }
-    if (!working && lock_within(*out, LOCK_EX, wait_ms))
+    if (lock_after(path, *out, wait_ms, &working))
         return SL_OK;
     int rc = refuse_used(path, *out, working, working ? 0 : wait_ms);
     close(*out);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #include "broker/rundir.h"
@@ -274,6 +275,34 @@ START_TEST(a_job_that_is_ending_is_waited_for)
 }
 END_TEST
 
+// Between its two locks it looks as one that is ending does.
+START_TEST(a_job_that_is_beginning_is_refused_once_it_runs)
+{
+    int rc, ready[2], waits[2];
+    char byte, events[1300];
+    snprintf(events, sizeof events, "%s/events.jsonl", path);
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    ck_assert_int_eq(pipe(ready), 0);
+    ck_assert_int_eq(pipe(waits), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int directory = open(path, O_RDONLY | O_DIRECTORY);
+        bool ok = flock(directory, LOCK_EX) == 0 && write(ready[1], "x", 1) == 1;
+        ok = ok && comes(waits[0]);
+        ok = ok && flock(open(events, O_WRONLY | O_CREAT, 0666), LOCK_EX) == 0;
+        _exit(ok ? pause() : 1);
+    }
+    waiting = waits[1];
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    ck_assert_int_eq(examine(), SL_EEXIST);
+    assert_message_has("a job that is running");
+    ck_assert_int_eq(n_waited, 1);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, &rc, 0), pid);
+    ck_assert(WIFSIGNALED(rc));
+}
+END_TEST
+
 // The locks stay where its child has the descriptors, as with a process that takes its time to go.
 START_TEST(a_job_that_was_killed_is_waited_for_until_it_is_gone)
 {
@@ -411,6 +440,7 @@ int main(void)
     tcase_add_test(t, of_two_jobs_one_gets_the_directory);
     tcase_add_test(t, a_job_that_runs_is_refused_with_its_process_and_nobody_waits_for_its_end);
     tcase_add_loop_test(t, a_job_that_is_ending_is_waited_for, 0, 2); // 1: it hears it late
+    tcase_add_test(t, a_job_that_is_beginning_is_refused_once_it_runs);
     tcase_add_test(t, a_job_that_was_killed_is_waited_for_until_it_is_gone);
     tcase_add_test(t, a_run_that_was_killed_early_is_begun_anew);
     tcase_add_test(t, a_run_with_checkpoints_is_gone_on_with);
