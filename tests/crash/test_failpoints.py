@@ -130,6 +130,8 @@ def test_a_daemon_dies_at(box, point):
     assert result.rc == -signal.SIGKILL, str(result)
     daemon.env.pop("SLUICE_FAILPOINT")
     daemon.start()
+    assert list(daemon.jobs()) == ["one"]
     daemon.do("wait", "one").ok()
+    assert daemon.jobs()["one"]["state"] == "done"
     assert fingerprint(read_json(box.path("runs/job/report.json"))) == undisturbed(box)
     daemon.stop().ok()
