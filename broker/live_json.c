@@ -659,7 +659,8 @@ static struct facts find_facts(struct sl_job *job)
         f.view.phase = "save";
         f.view.epoch = job->phases.trained ? job->phases.trained - 1 : 0;
     }
-    // First who rests, then what has been done: with all at rest, a line tells what a pause ends with.
+    // First who rests, then what has been done: with all at rest, a line tells what a pause ends
+    // with.
     if (f.there && job->paused) {
         for (uint32_t i = 0; i < job->crew.n; i++)
             f.rests[job->crew.members[i].slot] = rests(&f, &job->crew.members[i]);

@@ -243,8 +243,8 @@ struct sl_ledger_depth {
     uint64_t payload_bytes; // chunks in use
 };
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
-// Whether a worker has a batch in hand that it can go on with while nobody claims any; also one that
-// it has not told of yet.
+// Whether a worker has a batch in hand that it can go on with while nobody claims any; one that it
+// has not told of yet counts.
 bool sl_ledger_works(const struct sl_arena *a, uint32_t worker);
 
 // --- workers ---
