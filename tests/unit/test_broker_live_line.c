@@ -1,0 +1,487 @@
+// The line of statistics that looks at a job lead to, and its description.
+#include "tests/unit/broker_live_fixture.h"
+
+#include <math.h>
+#include <time.h>
+
+START_TEST(the_first_line_is_whole)
+{
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "schema")->valuestring, "sluice.stats/1");
+    ck_assert_str_eq(at(json, "state")->valuestring, "running");
+    ck_assert(cJSON_IsNull(at(json, "id")));
+    ck_assert(cJSON_IsNull(at(json, "loss")));
+    ck_assert(cJSON_IsNull(at(json, "metric")));
+    ck_assert(cJSON_IsNull(at(json, "stages.sample.p50")));
+    ck_assert(cJSON_IsNull(at(json, "cache.hit_rate")));
+    ck_assert_double_eq(number(json, "rates.batches"), 0);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "workers")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 2);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.le")), SL_LIVE_BUCKETS - 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_LIVE_BUCKETS);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_line_is_never_of_another_state)
+{
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"running\"") != NULL);
+    job.paused = true;
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"paused\"") != NULL);
+    job.state = SL_JOB_FINISHING;
+    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"finishing\"") != NULL);
+}
+END_TEST
+
+START_TEST(rates_are_of_the_window)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    look();
+    for (int i = 0; i < 8; i++)
+        sample();
+    train(4);
+    sl_clock_advance(20 * SECOND);
+    const struct sl_living *l = look();
+    const struct sl_live_look *from, *to;
+    ck_assert(sl_live_window(l, &from, &to));
+    double seconds = (double)(to->ns - from->ns) * 1e-9;
+    cJSON *json = line();
+    ck_assert_double_eq_tol(number(json, "rates.batches"), 4 / seconds, 0.01 / seconds);
+    ck_assert_double_eq_tol(number(json, "rates.updates"), 1 / seconds, 0.01 / seconds);
+    ck_assert_double_eq_tol(number(json, "bytes.features_cache"), 6000 / seconds, 1 / seconds);
+    ck_assert_double_eq(number(json, "cache.hit_rate"), 0.75);
+    ck_assert_double_eq(number(json, "totals.batches"), 4);
+    ck_assert_double_eq(number(json, "totals.updates"), 1);
+    ck_assert_double_eq(number(json, "queue.batches"), 4);
+    ck_assert_double_eq(number(json, "loss"), 1);
+    ck_assert_double_eq_tol(number(json, "stages.train.p50"), 7e-3, 1e-9);
+    // What was done before the window counts no more.
+    for (int i = 0; i < SL_LIVE_LOOKS; i++)
+        look();
+    cJSON_Delete(json);
+    json = line();
+    ck_assert_double_eq(number(json, "rates.batches"), 0);
+    ck_assert(cJSON_IsNull(at(json, "cache.hit_rate")));
+    ck_assert_double_eq(number(json, "cache.hit_rate_total"), 0.75);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(shares_are_of_the_time_of_those_who_are_there)
+{
+    publish(0, 5, 0, 0);
+    publish(3, 6, 0, 0);
+    look();
+    for (int i = 0; i < 10; i++) {
+        sl_clock_advance(100 * SECOND);
+        if (i == 8)
+            publish(0, 5, 1, 450 * SECOND);
+        look();
+    }
+    cJSON *json = line(); // 450 of a little more than 1000 seconds
+    double busy = number(json, "stages.sample.busy");
+    ck_assert_double_eq_tol(busy, 0.45, 0.05);
+    ck_assert_double_eq_tol(number(json, "workers.0.busy"), busy, 0.01);
+    ck_assert_double_eq(number(json, "stages.wait.busy"), 1); // the trainer had nothing
+    ck_assert_double_eq(number(json, "stages.train.busy"), 0);
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "waiting");
+    cJSON_Delete(json);
+}
+END_TEST
+
+static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
+                            uint64_t wait_ns)
+{
+    publish_figures(slot, worker,
+                    (struct sl_worker_figures){.batches = batches,
+                                               .stage_ns[SL_STAGE_TRAIN] = train_ns,
+                                               .stage_ns[SL_STAGE_WAIT] = wait_ns});
+}
+
+// A standby trainer that waits for what is left over says nothing of who is waited for.
+START_TEST(standby_trainers_waits_are_their_own)
+{
+    job.config.allocation.switching = true;
+    members[2].wanted = members[2].alive = members[2].ready = true;
+    publish_trainer(2, 7, 0, 0, 0);
+    publish_trainer(3, 6, 0, 0, 0);
+    look();
+    for (int i = 0; i < 10; i++) {
+        sl_clock_advance(100 * SECOND);
+        if (i == 9) {
+            publish_trainer(2, 7, 1, 10 * SECOND, 990 * SECOND);
+            publish_trainer(3, 6, 1, 950 * SECOND, 10 * SECOND);
+        }
+        look();
+    }
+    cJSON *json = line();
+    ck_assert_double_gt(number(json, "stages.train.busy"), 0.8);
+    ck_assert_double_lt(number(json, "stages.wait.busy"), 0.1);
+    ck_assert_double_gt(number(json, "standby.wait"), 0.8);
+    ck_assert_double_lt(number(json, "standby.busy"), 0.1);
+    ck_assert_str_eq(at(json, "bottleneck_role")->valuestring, "trainers");
+    cJSON_Delete(json);
+    // Without normal trainers the standby trainers are who trains.
+    job.split.trainers = 0;
+    members[3].wanted = members[3].alive = false;
+    json = line();
+    ck_assert_double_gt(number(json, "stages.wait.busy"), 0.8);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(the_pace_is_of_training_alone)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    for (int i = 0; i < 8; i++)
+        sample();
+    for (int i = 0; i < 12; i++) {
+        if (i == 6)
+            train(8);
+        sl_clock_advance(SECOND);
+        look();
+    }
+    const struct sl_live_look *from, *to;
+    ck_assert(sl_live_window(job.live.living, &from, &to));
+    double seconds = (double)(to->ns - from->ns) * 1e-9;
+    ck_assert_double_eq_tol(sl_job_live_pace(&job, 0), 8 / seconds, 1e-6 / seconds);
+    // The split has changed since.
+    ck_assert_double_eq(sl_job_live_pace(&job, from->ns + 1), 0);
+    // An evaluation is part of it.
+    close_phase();
+    open_phase(SL_PHASE_INFER, 4, 0, NULL, 0);
+    struct sl_lease l = claim();
+    complete(&l);
+    look();
+    ck_assert_double_eq(sl_job_live_pace(&job, 0), 0);
+}
+END_TEST
+
+// --- switches ------------------------------------------------------------------------------------
+
+static const cJSON *told_of(cJSON **list)
+{
+    struct sl_json_writer w = {0};
+    sl_timeline_write(&job.timeline, &w, NULL, SIZE_MAX);
+    *list = cJSON_Parse(sl_json_text(&w));
+    sl_json_fini(&w);
+    return *list;
+}
+
+static void expect_told(int n, const char *last)
+{
+    cJSON *list;
+    ck_assert_int_eq(cJSON_GetArraySize(told_of(&list)), n);
+    if (n > 0)
+        ck_assert_str_eq(at(cJSON_GetArrayItem(list, n - 1), "text")->valuestring, last);
+    cJSON_Delete(list);
+}
+
+static void pass_seconds(uint64_t seconds)
+{
+    struct sl_timeline *t = &job.timeline;
+    t->told_at_ns -= SL_MIN(t->told_at_ns, seconds * 1000 * MS);
+    t->since_ns -= SL_MIN(t->since_ns, seconds * 1000 * MS);
+}
+
+START_TEST(switches_are_told_together)
+{
+    _Atomic uint64_t *switches = &sl_seat(&job.arena, 2)->switches;
+    must(sl_timeline_init(&job.timeline));
+    sl_job_watch_switches(&job);
+    expect_told(0, NULL);
+    atomic_store(switches, 3);
+    sl_job_watch_switches(&job);
+    expect_told(0, NULL); // the epoch is not over, nor are ten seconds
+    job.live.living->sums.standby_batches = 12;
+    atomic_store(switches, 5);
+    sl_job_end_switches(&job, 0);
+    expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
+    // Epochs that are short of ten seconds have a line together.
+    job.phases.trained = 1;
+    atomic_store(switches, 6);
+    sl_job_end_switches(&job, 1);
+    expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
+    pass_seconds(9);
+    atomic_store(switches, 1); // another worker, which counts anew
+    job.live.living->sums.standby_batches = 13;
+    sl_job_end_switches(&job, 2);
+    pass_seconds(1);
+    sl_job_end_switches(&job, 2);
+    expect_told(2, "standby trainers were switched on 2 times in epochs 2 to 3 (1 batch)");
+    // An epoch that takes longer is not waited for.
+    atomic_store(switches, 2);
+    job.phases.trained = 2;
+    sl_job_watch_switches(&job);
+    pass_seconds(10);
+    sl_job_watch_switches(&job);
+    expect_told(3, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    // Nor is the end of the job.
+    atomic_store(switches, 3);
+    sl_job_tell_switches(&job);
+    expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    sl_job_tell_switches(&job);
+    expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+// --- requests ------------------------------------------------------------------------------------
+
+START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
+{
+    const struct sl_bus_peer nobody = {.n = 0};
+    Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
+    scale.has_samplers = true;
+    scale.samplers = job.split.samplers;
+    must(sl_timeline_init(&job.timeline));
+    job.phases.trained = job.config.epochs; // only the test is left
+    sl_job_on_scale(&job, &nobody, &scale);
+    expect_told(1, "refused: the job is finishing: all of its epochs are trained");
+    job.state = SL_JOB_FINISHING;
+    sl_job_on_scale(&job, &nobody, &scale);
+    expect_told(2, "refused: the job is finishing: a split is changed while it trains");
+    ck_assert(!job.pinned);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+START_TEST(a_worker_with_one_batch_for_the_whole_window_is_busy)
+{
+    struct sl_open_phase *o = open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    publish_figures(3, 6, (struct sl_worker_figures){.current_tag = o->seq << 40 | 5u << 16});
+    for (int i = 0; i < 10; i++) {
+        sl_clock_advance(SECOND);
+        look();
+    }
+    cJSON *json = line();
+    ck_assert_double_ge(number(json, "workers.1.busy"), 0.99);
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    ck_assert_str_eq(at(json, "workers.1.batch")->valuestring, "batch 5 of epoch 1");
+    ck_assert_double_ge(number(json, "stages.train.busy"), 0.99);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(states_are_told)
+{
+    sl_seat_set_activity(&job.arena, 0, SL_ACTIVITY_BLOCKED);
+    members[3].alive = false;
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "blocked");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "gone");
+    ck_assert(cJSON_IsNull(at(json, "workers.1.pid")));
+    cJSON_Delete(json);
+    job.paused = true;
+    members[3].alive = true;
+    members[3].ready = false;
+    json = line();
+    ck_assert_str_eq(at(json, "state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "starting");
+    ck_assert_str_eq(at(json, "bottleneck")->valuestring, "the job is paused");
+    cJSON_Delete(json);
+}
+END_TEST
+
+// A batch claimed in the instant of the pause is not told of yet, and what was done since the last
+// look has not been seen.
+START_TEST(at_rest_is_who_has_nothing_in_hand_now)
+{
+    members[0].worker = 1;
+    members[3].worker = 2;
+    open_phase(SL_PHASE_EVAL, 3, 0, NULL, 0);
+    sample();
+    struct sl_lease trained = claim(), drawn;
+    look();
+    must(sl_ledger_claim_sample(&job.arena, 1, SL_AHEAD_ALL, 1, &drawn));
+    job.paused = true;
+    cJSON *json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "working");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    cJSON_Delete(json);
+    must(sl_ledger_publish(&job.arena, &drawn));
+    complete(&trained);
+    publish_figures(3, 2, (struct sl_worker_figures){.current_tag = trained.tag});
+    json = line();
+    ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "paused");
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
+    cJSON_Delete(json);
+    publish_figures(3, 2, (struct sl_worker_figures){.batches = 1});
+    json = line();
+    ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "paused");
+    ck_assert_double_eq(at(json, "totals.edges")->valuedouble, 100);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_gpu_and_what_is_held_on_it)
+{
+    cJSON *json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu")));
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_memory_used")));
+    cJSON_Delete(json);
+    job.config.devices[0].kind = SL_DEVICE_CUDA;
+    job.config.devices[0].index = 3;
+    job.config.devices[0].memory_bytes = 4000;
+    member_bytes[0] = 12345; // which is of the host
+    job.live.living->seat[0].last.device_held_bytes = 1000;
+    job.live.living->seat[0].last.device_used_bytes = 2500;
+    job.live.living->seat[0].last.device_total_bytes = 8000;
+    json = line();
+    ck_assert_str_eq(at(json, "devices.0.kind")->valuestring, "cuda");
+    ck_assert_double_eq(number(json, "devices.0.gpu"), 3);
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 1000);
+    ck_assert_double_eq(number(json, "devices.0.memory_budget"), 4000);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_used"), 2500);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_total"), 8000);
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load"))); // nobody has said it
+    cJSON_Delete(json);
+    members[0].alive = false; // its memory is free again
+    json = line();
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 0);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(a_gpu_s_load_is_what_was_said_last)
+{
+    const uint64_t now = sl_now_ns();
+    struct sl_worker_figures *first = &job.live.living->seat[members[0].slot].last;
+    struct sl_worker_figures *other = &job.live.living->seat[members[1].slot].last;
+    job.config.devices[0].kind = SL_DEVICE_CUDA;
+    members[1].device = members[0].device;
+    members[1].wanted = members[1].alive = members[1].ready = true;
+    first->device_busy = 0.25f;
+    first->device_memory_busy = 0.125f;
+    first->device_load_at_ns = now - SECOND;
+    other->device_busy = 1;
+    other->device_memory_busy = 0.75f;
+    other->device_load_at_ns = now - 2 * SECOND;
+    cJSON *json = line();
+    ck_assert_double_eq(number(json, "devices.0.gpu_load"), 0.25);
+    ck_assert_double_eq(number(json, "devices.0.gpu_memory_load"), 0.125);
+    cJSON_Delete(json);
+    first->device_busy = 0; // idle is not unknown
+    members[1].alive = false;
+    json = line();
+    ck_assert(cJSON_IsNumber(at(json, "devices.0.gpu_load")));
+    ck_assert_double_eq(number(json, "devices.0.gpu_load"), 0);
+    cJSON_Delete(json);
+    first->device_load_at_ns = now - 6 * SECOND; // its worker has not come round since
+    json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_memory_load")));
+    cJSON_Delete(json);
+    members[0].alive = false;
+    first->device_load_at_ns = now;
+    json = line();
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(the_process_is_looked_at)
+{
+    struct sl_living *l = job.live.living;
+    member_bytes[0] = 12345;
+    sl_live_look_at_processes(&job);
+    const uint64_t at_ns = l->processes_at_ns, cpu_ns = l->broker.cpu_ns;
+    // Works until the kernel has counted a tenth of a second of it, however long that takes.
+    for (clock_t until = clock() + CLOCKS_PER_SEC / 10; clock() < until;)
+        ;
+    sl_live_look_at_processes(&job);
+    const double seconds = (double)(l->processes_at_ns - at_ns) * 1e-9;
+    const double worked = (double)(l->broker.cpu_ns - cpu_ns) * 1e-9;
+    cJSON *json = line();
+    ck_assert_double_ge(worked, 0.05); // counted in ticks
+    ck_assert_double_eq_tol(l->broker.load, worked / seconds, 1e-9);
+    ck_assert_double_gt(l->process[0].load * seconds, 0.05);
+    ck_assert_double_eq_tol(number(json, "devices.0.cpu_load"), l->process[0].load, 1e-6);
+    ck_assert_double_eq_tol(number(json, "cpu_load"),
+                            l->broker.load + l->process[0].load + l->process[3].load, 1e-6);
+    ck_assert_double_eq(number(json, "devices.0.memory_used"), 12345);
+    ck_assert_double_eq(number(json, "workers.0.memory"), 12345);
+    ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
+    cJSON_Delete(json);
+    members[0].alive = members[3].alive = false; // nobody is asked of again
+    sl_live_look_at_processes(&job);
+    json = line();
+    ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);
+    cJSON_Delete(json);
+}
+END_TEST
+
+// --- the description -----------------------------------------------------------------------------
+
+START_TEST(a_long_jobs_description_has_the_newest_epochs)
+{
+    enum { EPOCHS = 6000, BYTES = 2000 };
+    static char words[BYTES + 1];
+    struct sl_json_writer w = {0};
+    memset(words, 'x', BYTES);
+    must(sl_report_init(&job.report));
+    must(sl_timeline_init(&job.timeline));
+    for (int i = 0; i < EPOCHS; i++) {
+        cJSON *e = cJSON_CreateObject();
+        cJSON_AddNumberToObject(e, "epoch", i);
+        cJSON_AddStringToObject(e, "words", words);
+        cJSON_AddItemToArray(job.report.epochs, e);
+    }
+    sl_job_describe(&job, &w);
+    ck_assert_uint_lt(strlen(sl_json_text(&w)), SL_BUS_MESSAGE_MAX / 2);
+    cJSON *json = cJSON_Parse(sl_json_text(&w));
+    const cJSON *epochs = at(json, "epochs");
+    int n = cJSON_GetArraySize(epochs);
+    ck_assert_int_gt(n, 1000);
+    ck_assert_double_eq(number(json, "epochs_left_out"), EPOCHS - n);
+    ck_assert_double_eq(number(cJSON_GetArrayItem(epochs, 0), "epoch"), EPOCHS - n);
+    ck_assert_double_eq(number(cJSON_GetArrayItem(epochs, n - 1), "epoch"), EPOCHS - 1);
+    cJSON_Delete(json);
+    sl_json_fini(&w);
+    sl_report_fini(&job.report);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+START_TEST(a_job_that_starts_describes_itself)
+{
+    struct sl_json_writer w = {0};
+    must(sl_timeline_init(&job.timeline));
+    job.state = SL_JOB_STARTING;
+    sl_job_describe(&job, &w); // without a report
+    cJSON *json = cJSON_Parse(sl_json_text(&w));
+    ck_assert_str_eq(at(json, "state")->valuestring, "starting");
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "epochs")), 0);
+    ck_assert(cJSON_IsNull(at(json, "config")));
+    cJSON_Delete(json);
+    sl_json_fini(&w);
+    sl_timeline_fini(&job.timeline);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker live line");
+    TCase *c = tcase_create("line");
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, setup_ordered, teardown);
+    tcase_add_test(c, the_first_line_is_whole);
+    tcase_add_test(c, a_line_is_never_of_another_state);
+    tcase_add_test(c, rates_are_of_the_window);
+    tcase_add_test(c, shares_are_of_the_time_of_those_who_are_there);
+    tcase_add_test(c, standby_trainers_waits_are_their_own);
+    tcase_add_test(c, the_pace_is_of_training_alone);
+    tcase_add_test(c, switches_are_told_together);
+    tcase_add_test(c, a_job_that_is_finishing_refuses_what_is_so_already);
+    tcase_add_test(c, a_worker_with_one_batch_for_the_whole_window_is_busy);
+    tcase_add_test(c, states_are_told);
+    tcase_add_test(c, at_rest_is_who_has_nothing_in_hand_now);
+    tcase_add_test(c, a_gpu_and_what_is_held_on_it);
+    tcase_add_test(c, a_gpu_s_load_is_what_was_said_last);
+    tcase_add_test(c, the_process_is_looked_at);
+    tcase_add_test(c, a_long_jobs_description_has_the_newest_epochs);
+    tcase_add_test(c, a_job_that_starts_describes_itself);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
