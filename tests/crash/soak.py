@@ -299,7 +299,7 @@ def soak(box, options):
         f"{report['batches']}"
     )
     daemon.stop(PATIENCE_S).ok()
-    box.assert_nothing_left(PATIENCE_S)
+    box.assert_nothing_left()
     if n < warm_up + JUDGED_LEAST:
         print(f"memory is not judged: that takes {warm_up + JUDGED_LEAST} rounds of this kind")
         return []
