@@ -25,6 +25,7 @@ choices; --minutes ends it early, and what there is is judged. A short one that 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -100,11 +101,13 @@ class LongJob:
         self.epoch = 0
 
     def look(self):
-        """The processes that have completed work, {pid: name}; None where there is no new line."""
-        self.text += self.lines.readline()
-        if not self.text.endswith("\n"):
+        """The processes that have completed work by the newest line, {pid: name}; None where there
+        is no new one."""
+        self.text += self.lines.read()
+        whole, newline, self.text = self.text.rpartition("\n")
+        if not newline:
             return None
-        stats, self.text = json.loads(self.text), ""
+        stats = json.loads(whole.rpartition("\n")[2])
         workers = {w["pid"]: w for w in stats["workers"] if w["pid"]}
         self.epoch = stats["epoch"]
         first = {pid: self.batches.get(pid, w["batches"]) for pid, w in workers.items()}
@@ -127,8 +130,9 @@ class LongJob:
             living = self.until(lambda w: set(w) - killed, "a worker that works")
             for pid in sorted(living)[: n - len(killed)]:
                 if chance.random() < 0.8:
-                    os.kill(pid, signal.SIGKILL)
-                    killed.add(pid)
+                    with contextlib.suppress(ProcessLookupError):  # it has left since that line
+                        os.kill(pid, signal.SIGKILL)
+                        killed.add(pid)
 
     def scale(self, split):
         words = [f"{role}={n}" for role, n in split.items()]
