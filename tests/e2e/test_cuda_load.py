@@ -10,7 +10,7 @@ import re
 from browser import Browser
 from harness import BIN, cases, not_under, timeout
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job, run, trainer_log
-from test_http import ask, parse_prometheus, until
+from test_http import ask, page_of, parse_prometheus
 
 FAKE_NVML = os.path.join(os.path.dirname(BIN), "lib", "fake_nvml.so")
 SAYS = {"SLUICE_NVML": FAKE_NVML, "FAKE_NVML": "37,12,500000000"}  # percent, percent, bytes free
@@ -30,11 +30,7 @@ def shown(box, devices, split, **env):
     )
     env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "CUDA_VISIBLE_DEVICES": "0", **env}
     running = box.start("run", box.job(job), "--http", "0", env=env)
-    seen = running.until(
-        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(running.output())),
-        "page's address",
-    )
-    return running, int(seen.group(1))
+    return running, int(page_of(running).group(1))
 
 
 def told(port, name):
@@ -58,7 +54,7 @@ def devices_of(box):
 def test_the_load_of_a_gpu_reaches_the_metrics(box, who, devices, at):
     split = {"samplers": 1, "trainers": 1}
     running, port = shown(box, devices, split, **SAYS)
-    until(lambda: told(port, LOAD), f"load said by a {who}", 60)
+    running.until(lambda: told(port, LOAD), f"load said by a {who}", 60)
     found = told(port, LOAD), told(port, MEMORY_LOAD)
     assert all(list(f) == [at] for f in found), found  # and none of the cores
     assert abs(found[0][at] - 0.37) < 1e-6 and abs(found[1][at] - 0.12) < 1e-6, found
@@ -90,7 +86,7 @@ def test_a_load_that_nobody_says_is_null(box, nvml):
     env = {} if nvml == "none" else {"SLUICE_NVML": FAKE_NVML, "FAKE_NVML": nvml}
     split = {"samplers": 1, "trainers": 1}
     running, port = shown(box, [CPU, gpu()], split, **env)
-    until(lambda: told(port, "sluice_device_gpu_memory_bytes"), "figure of the GPU", 60)
+    running.until(lambda: told(port, "sluice_device_gpu_memory_bytes"), "figure of the GPU", 60)
     assert told(port, LOAD) == told(port, MEMORY_LOAD) == {}
     device = devices_of(box)[1]
     assert device["gpu_load"] is None and device["gpu_memory_load"] is None, device

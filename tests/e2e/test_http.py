@@ -7,11 +7,16 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 
-from harness import SLOW, Skip, cpu_devices, read_json, small_job, timeout
+from harness import SLOW, Daemon, Skip, cpu_devices, read_json, small_job, timeout
 
 TOKEN = "open-sesame"
+
+
+def page_of(running):
+    """The address that it prints; group 1: the port."""
+    address = re.compile(r"http://127\.0\.0\.1:(\d+)/")
+    return running.until(lambda: address.search("".join(running.output())), "page's address")
 
 
 def start(box, *arguments, **changes):
@@ -31,10 +36,7 @@ def start(box, *arguments, **changes):
     )
     report = box.path("report.json")
     run = box.start("run", box.job(config), "--report", report, "--http", "0", *arguments)
-    seen = run.until(
-        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(run.output())), "page's address"
-    )
-    return run, int(seen.group(1))
+    return run, int(page_of(run).group(1))
 
 
 def finish(run):
@@ -68,14 +70,6 @@ def get_json(port, path):
     status, headers, text = ask(port, path)
     assert status == 200 and headers["Content-Type"] == "application/json", (status, text)
     return json.loads(text)
-
-
-def until(condition, what, seconds=60):
-    end = time.monotonic() + seconds * SLOW
-    while not (value := condition()):
-        assert time.monotonic() < end, f"no {what}"
-        time.sleep(0.05)
-    return value
 
 
 # ---- Prometheus text ----------------------------------------------------------------------------
@@ -162,7 +156,7 @@ def states_of(port):
 @timeout(90)
 def test_metrics_keep_the_rules_and_move(box):
     run, port = start(box, name='odd "name" \\ of a job')
-    until(lambda: "sluice_loss{" in ask(port, "/metrics")[2], "batch")
+    run.until(lambda: "sluice_loss{" in ask(port, "/metrics")[2], "batch")
     status, headers, text = ask(port, "/metrics")
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
     first = parse_prometheus(text)
@@ -195,7 +189,7 @@ def test_metrics_keep_the_rules_and_move(box):
         key = ("sluice_batches_total", label)
         return now["sluice_batches_total"][1][key] > first["sluice_batches_total"][1].get(key, 0)
 
-    until(more, "batch more")
+    run.until(more, "batch more")
     finish(run)
 
 
@@ -204,7 +198,7 @@ def test_promtool_accepts_the_metrics(box):
     if not shutil.which("promtool"):
         raise Skip("promtool is not installed (Debian's package: prometheus)")
     run, port = start(box)
-    until(lambda: "sluice_batches_total{" in ask(port, "/metrics")[2], "statistics")
+    run.until(lambda: "sluice_batches_total{" in ask(port, "/metrics")[2], "statistics")
     text = ask(port, "/metrics")[2]
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30
@@ -219,7 +213,7 @@ def test_promtool_accepts_the_metrics(box):
 @timeout(60)
 def test_the_api_says_what_the_job_does(box):
     run, port = start(box)
-    stats = until(lambda: ask(port, "/api/jobs/0/stats")[0] == 200, "statistics")
+    stats = run.until(lambda: ask(port, "/api/jobs/0/stats")[0] == 200, "statistics")
     jobs = get_json(port, "/api/jobs")
     assert jobs["schema"] == "sluice.jobs/1" and jobs["daemon"] is None
     assert [(j["id"], j["name"]) for j in jobs["jobs"]] == [(None, "test")]
@@ -240,7 +234,7 @@ def test_the_api_says_what_the_job_does(box):
 @timeout(90)
 def test_a_program_can_steer_with_the_token(box):
     run, port = start(box, "--http-token", write_token(box))
-    until(lambda: '"state":"running"' in ask(port, "/api/jobs/0/stats")[2], "running job")
+    run.until(lambda: '"state":"running"' in ask(port, "/api/jobs/0/stats")[2], "running job")
     path = "/api/jobs/0/scale"
     for token, wanted in ((None, 401), ("wrong-token", 401)):
         assert ask(port, path, "POST", {"samplers": 2}, token)[0] == wanted
@@ -250,13 +244,13 @@ def test_a_program_can_steer_with_the_token(box):
     assert get_json(port, "/api/jobs/0/stats")["trainers"] == 2
     status, _, text = ask(port, path, "POST", {"trainers": 3}, TOKEN)
     assert status == 200 and json.loads(text)["to"] == {"samplers": 1, "trainers": 3}, text
-    until(lambda: get_json(port, "/api/jobs/0/stats")["trainers"] == 3, "three trainers")
+    run.until(lambda: get_json(port, "/api/jobs/0/stats")["trainers"] == 3, "three trainers")
     status, _, text = ask(port, path, "POST", {"trainers": 99}, TOKEN)
     assert status == 409 and "99" in json.loads(text)["message"], text
     assert ask(port, "/api/jobs/0/pause", "POST", None, TOKEN)[0] == 200
-    until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "paused", "pause")
+    run.until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "paused", "pause")
     assert ask(port, "/api/jobs/0/resume", "POST", None, TOKEN)[0] == 200
-    until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "running", "going on")
+    run.until(lambda: get_json(port, "/api/jobs/0/stats")["state"] == "running", "going on")
     status, _, text = ask(port, "/api/jobs/0/stop", "POST", None, TOKEN)
     assert status == 200 and json.loads(text)["ok"], text
     assert run.wait().rc == 130
@@ -265,13 +259,8 @@ def test_a_program_can_steer_with_the_token(box):
 
 @timeout(90)
 def test_a_daemon_s_jobs_can_be_steered_too(box):
-    where = ("--runtime-dir", box.path("rt"))
-    daemon = box.start(
-        *where, "--http", "0", "--http-token", write_token(box), program="sluice-broker"
-    )
-    seen = daemon.until(
-        lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", "".join(daemon.output())), "its page"
-    )
+    daemon = Daemon(box, "--http", "0", "--http-token", write_token(box))
+    seen = page_of(daemon.running)
     port = int(seen.group(1))
     jobs = get_json(port, "/api/jobs")
     assert jobs["jobs"] == [] and jobs["daemon"]["page"] == seen.group(), jobs
@@ -288,14 +277,14 @@ def test_a_daemon_s_jobs_can_be_steered_too(box):
                 "output": f"runs/{name}",
             },
         )
-        box.sluice("submit", box.job(config, f"{name}.json"), "--detach", *where).ok()
-    until(lambda: '"state":"running"' in ask(port, "/api/jobs/1/stats")[2], "running job")
+        daemon.do("submit", box.job(config, f"{name}.json"), "--detach").ok()
+    daemon.until(lambda: '"state":"running"' in ask(port, "/api/jobs/1/stats")[2], "running job")
     states = {j["name"]: j["state"] for j in get_json(port, "/api/jobs")["jobs"]}
     assert states == {"first": "running", "second": "queued"}, states
     assert states_of(port) == states
     status, _, text = ask(port, "/api/jobs/first/scale", "POST", {"trainers": 2}, TOKEN)
     assert status == 200 and json.loads(text)["ok"], text
-    until(lambda: get_json(port, "/api/jobs/1/stats")["trainers"] == 2, "two trainers")
+    daemon.until(lambda: get_json(port, "/api/jobs/1/stats")["trainers"] == 2, "two trainers")
     status, _, text = ask(port, "/api/jobs/second/scale", "POST", {"trainers": 2}, TOKEN)
     assert status in (404, 409) and "second" in text, (status, text)
     status, _, text = ask(port, "/api/jobs/firts/pause", "POST", None, TOKEN)
@@ -306,14 +295,13 @@ def test_a_daemon_s_jobs_can_be_steered_too(box):
     assert ask(port, "/api/jobs/2/stats")[0] == 404
     assert ask(port, "/api/jobs/nobody/history")[0] == 404
     assert ask(port, "/api/jobs/1/stop", "POST", None, TOKEN)[0] == 200
-    until(lambda: '"state":"running"' in ask(port, "/api/jobs/2/stats")[2], "second job")
+    daemon.until(lambda: '"state":"running"' in ask(port, "/api/jobs/2/stats")[2], "second job")
     first = get_json(port, "/api/jobs/1")
     assert first["state"] == "stopped" and first["report"]["status"] == "stopped", first.keys()
     assert states_of(port)["first"] == "stopped" and states_of(port)["second"] == "running"
     labels = parse_prometheus(ask(port, "/metrics")[2])["sluice_trainers"][1]
     assert ("sluice_trainers", 'job="second",id="2"') in labels, labels
-    daemon.process.terminate()
-    daemon.wait()
+    daemon.stop().ok()
 
 
 @timeout(60)
@@ -375,7 +363,7 @@ def test_the_end_is_the_last_event(box):
     found = []
     thread = threading.Thread(target=lambda: found.extend(events(port, 10000)))
     thread.start()
-    until(lambda: "\nsluice_http_streams 1\n" in ask(port, "/metrics")[2], "stream")
+    run.until(lambda: "\nsluice_http_streams 1\n" in ask(port, "/metrics")[2], "stream")
     finish(run)
     thread.join(60 * SLOW)
     ends = [data for kind, data in found if kind == "finished"]
@@ -406,7 +394,8 @@ def test_200_clients_at_once(box):
     for thread in threads:
         thread.join()
     assert not failed and len(done) == 200, failed[:5]
-    until(lambda: "\nsluice_http_open_requests 1\n" in ask(port, "/metrics")[2], "end of them all")
+    left = "\nsluice_http_open_requests 1\n"
+    run.until(lambda: left in ask(port, "/metrics")[2], "end of them all")
     finish(run)
 
 
