@@ -167,26 +167,37 @@ bool is_gone(const seat &s)
     return gone;
 }
 
-// What there is to say of the others while something is under way.
+bool all_are_there(const meeting &m)
+{
+    for (int r = 0; m.shared && r < m.n; r++)
+        if (m.shared->seats[r].pid.load() <= 0)
+            return false;
+    return m.shared != nullptr;
+}
+
+// What there is to say of the others while something is under way. Whoever was there when the last
+// one came, or has given its part of the sum, is no longer needed: it may do so and end between two
+// looks, so that it is gone is looked at first.
 int look_at_peers(meeting &m)
 {
     if (!settings().remote_error)
         return SL_NCCL_IN_PROGRESS;
     if (!m.shared)
         return m.result = say(SL_NCCL_REMOTE_ERROR, "socketPollConnect: connection refused");
-    for (int r = 0; r < m.n; r++) // whoever has given its part of the sum is no longer needed
-        if ((!m.has_met || m.shared->seats[r].published.load() < m.given) && r != m.rank &&
-            is_gone(m.shared->seats[r]))
+    for (int r = 0; r < m.n; r++) {
+        const seat &s = m.shared->seats[r];
+        if (r != m.rank && is_gone(s) &&
+            (m.has_met ? s.published.load() < m.given : !all_are_there(m)))
             return m.result = say(SL_NCCL_REMOTE_ERROR,
                                   "socketProgress: Connection closed by remote peer, rank %d", r);
+    }
     return SL_NCCL_IN_PROGRESS;
 }
 
 int meet(meeting &m)
 {
-    for (int r = 0; r < m.n; r++)
-        if (!m.shared || m.shared->seats[r].pid.load() <= 0)
-            return look_at_peers(m);
+    if (!all_are_there(m))
+        return look_at_peers(m);
     const seat *seats = m.shared->seats;
     for (int r = 0; r < m.n; r++)
         if (r != m.rank && seats[r].device == seats[m.rank].device)
