@@ -32,6 +32,29 @@ START_TEST(prefix_is_put_before_the_message)
 }
 END_TEST
 
+static int heard_code;
+static char heard[64];
+
+static int hear(int code, const char *text)
+{
+    heard_code = code;
+    strncpy(heard, text, sizeof heard - 1);
+    return code;
+}
+
+// A plug-in has errors of its own: the program that it is in keeps the message.
+START_TEST(a_sink_hears_what_is_recorded)
+{
+    sl_error_set_sink(hear);
+    sl_fail(SL_EIO, "disk %d", 3);
+    ck_assert_int_eq(heard_code, SL_EIO);
+    ck_assert_str_eq(heard, "disk 3");
+    sl_error_set_sink(NULL);
+    sl_fail(SL_EFAILED, "other");
+    ck_assert_int_eq(heard_code, SL_EIO);
+}
+END_TEST
+
 START_TEST(a_message_may_quote_the_one_before)
 {
     sl_fail(SL_EIO, "inner");
@@ -148,6 +171,7 @@ int main(void)
     tcase_add_test(t, fail_records_the_message_and_returns_the_code);
     tcase_add_test(t, a_new_message_replaces_the_old_one);
     tcase_add_test(t, prefix_is_put_before_the_message);
+    tcase_add_test(t, a_sink_hears_what_is_recorded);
     tcase_add_test(t, a_message_may_quote_the_one_before);
     tcase_add_test(t, errno_is_spelled_out);
     tcase_add_test(t, long_messages_are_cut_and_terminated);

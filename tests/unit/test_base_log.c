@@ -71,6 +71,28 @@ START_TEST(level_can_be_set)
 }
 END_TEST
 
+static int heard_level;
+static char heard[64];
+
+static void hear(int level, const char *text)
+{
+    heard_level = level;
+    snprintf(heard, sizeof heard, "%s", text);
+}
+
+// A plug-in has its lines written by the program that it is in, which has the threshold.
+START_TEST(a_sink_gets_every_line_and_nobody_else)
+{
+    sl_log_set_level(SL_LOG_ERROR);
+    sl_log_set_sink(hear);
+    ck_assert_str_eq(captured(all_levels), "");
+    ck_assert_int_eq(heard_level, SL_LOG_DEBUG);
+    ck_assert_str_eq(heard, "four");
+    sl_log_set_sink(NULL);
+    ck_assert_ptr_nonnull(strstr(captured(all_levels), "one 1"));
+}
+END_TEST
+
 static void long_line(void)
 {
     char text[10000];
@@ -142,6 +164,7 @@ int main(void)
     tcase_add_test(t, lines_carry_level_and_name);
     tcase_add_test(t, environment_sets_the_level);
     tcase_add_test(t, level_can_be_set);
+    tcase_add_test(t, a_sink_gets_every_line_and_nobody_else);
     tcase_add_test(t, a_long_line_is_cut_and_still_one_line);
     tcase_add_test(t, levels_have_names);
     tcase_add_test(t, the_journal_gets_priorities_and_no_time);

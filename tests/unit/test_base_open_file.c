@@ -63,6 +63,21 @@ START_TEST(what_is_too_large_or_no_file_is_refused)
 }
 END_TEST
 
+START_TEST(what_can_not_be_read_is_told)
+{
+    char *text;
+    int fd = open("/dev/shm", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, "abc", 3, 0), 3);
+    ck_assert_int_eq(sl_read_whole_file(fd, "f", 10, &text, NULL), SL_EIO);
+    ck_assert_ptr_null(text);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "reading 'f'"));
+    close(fd);
+    ck_assert_int_eq(sl_read_whole_file(fd, "g", 10, &text, NULL), SL_EIO);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "reading 'g'"));
+}
+END_TEST
+
 START_TEST(descriptors_are_counted_and_given_back)
 {
     struct rlimit limit;
@@ -93,6 +108,7 @@ int main(void)
     tcase_add_test(t, a_file_is_read_whole);
     tcase_add_test(t, an_empty_file_is_an_empty_text);
     tcase_add_test(t, what_is_too_large_or_no_file_is_refused);
+    tcase_add_test(t, what_can_not_be_read_is_told);
     tcase_add_test(t, descriptors_are_counted_and_given_back);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
