@@ -17,7 +17,8 @@ What is wanted at the end:
                 gives back late what it once took; what leaks stays, and lifts the least value too
 Memory is judged in the rounds after the daemon's list of jobs that are over and the report's of
 decisions, deaths and changes have their LIST_KEPT entries; a run that is too short says so.
-The broker's list of events may fill up later: EVENT_BYTES are allowed for each that came to it.
+The broker's list of events may fill up later: EVENT_BYTES are allowed for each that came to it, and
+EPOCH_BYTES for each epoch, of which a report has all.
 
 Nothing here is a matter of time: on a busy machine it only takes longer. --seed repeats a run's
 choices; --minutes ends it early, and what there is is judged. A short one that judges all:
@@ -46,6 +47,10 @@ JUDGED_LEAST = 9  # rounds
 SETTLED = 10  # rounds until each thread of a pool has had its turn
 EVENTS_KEPT = 2048  # SL_TIMELINE_MAX of broker/timeline.h
 EVENT_BYTES = 512
+EPOCH_BYTES = 16 << 10  # the report has all epochs: some 90 numbers of each, as nodes of a tree
+# The allocator keeps what each thread has once needed for the text of a checkpoint, and that grows
+# with the report: one arena, which gives free memory back, shows what the program itself keeps.
+ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(128 << 10)}
 DEVICES = 8
 SPLIT = {"samplers": 4, "trainers": 4}
 PATIENCE_S = 600
@@ -279,7 +284,7 @@ def judge(judged, explained):
 def soak(box, options):
     chance = random.Random(options.seed)
     daemon = harness.Daemon(box)
-    long, jobs, rows, events = LongJob(daemon), Jobs(daemon), [], []
+    long, jobs, rows, kept = LongJob(daemon), Jobs(daemon), [], []
     pids = {"daemon": daemon.running.process.pid, "broker": long.broker}
     settled = min(SETTLED, options.rounds // 2)
     warm_up = SETTLED + -(-LIST_KEPT // max(1, min(options.jobs, options.kills, options.scales)))
@@ -292,7 +297,7 @@ def soak(box, options):
             break
         one_round(long, jobs, chance, options)
         rows.append(rest(pids, rows[settled] if len(rows) > settled else None))
-        events.append(long.events_kept())
+        kept.append(EVENT_BYTES * long.events_kept() + EPOCH_BYTES * long.epoch)
         if number % max(1, options.rounds // PRINTED_ROWS) == 0 or number == options.rounds - 1:
             print_row(number + 1, rows[-1], jobs, long)
     report = long.stop()
@@ -307,7 +312,7 @@ def soak(box, options):
     if n < warm_up + JUDGED_LEAST:
         print(f"memory is not judged: that takes {warm_up + JUDGED_LEAST} rounds of this kind")
         return []
-    explained = {"daemon": 0, "broker": EVENT_BYTES * (events[-1] - events[warm_up])}
+    explained = {"daemon": 0, "broker": kept[-1] - kept[warm_up]}
     return judge(rows[warm_up:], explained)
 
 
@@ -323,6 +328,7 @@ def main():
     if harness.CORES[0] == harness.CORES[1]:
         print("soak: needs two cores, one for the long job and one for the others", file=sys.stderr)
         return 2
+    os.environ.update(ALLOCATOR)
     suite = tempfile.mkdtemp(prefix="sluice-soak-")
     box = harness.Box(os.path.join(suite, "box"), f"{os.getpid()}.{time.time_ns()}", suite)
     try:
