@@ -15,13 +15,38 @@ static double ratio_of(const struct sl_profile *p)
     return p->t_sample > 0 ? p->t_train / p->t_sample : INFINITY;
 }
 
-struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n_devices)
+struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
 {
-    double k = ratio_of(profile);
-    double samplers = isfinite(k) ? ceil((double)n_devices / (k + 1)) : 1;
-    uint32_t most = n_devices > 1 ? n_devices - 1 : 1;
+    double k = ratio_of(&q->profile);
+    uint32_t most = q->n_devices > 1 ? q->n_devices - 1 : 1;
+    double samplers = isfinite(k) ? ceil((double)q->n_devices / (k + 1)) : 1;
     uint32_t n = samplers < 1 ? 1 : samplers > most ? most : (uint32_t)samplers;
-    return (struct sl_roles){.samplers = n, .trainers = n_devices - n};
+    if (q->n_devices - n >= q->at_once) {
+        // More trainers could only wait for these, which fewer samplers may feed.
+        double feed = isfinite(k) ? ceil(q->at_once / k) : 1;
+        n = feed < 1 ? 1 : feed > n ? n : (uint32_t)feed;
+    }
+    return (struct sl_roles){.samplers = n, .trainers = SL_MIN(q->n_devices - n, q->at_once)};
+}
+
+char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_roles split,
+                            char *buf, size_t bytes)
+{
+    uint32_t working = SL_MIN(split.trainers, q->at_once);
+    uint32_t idle = q->n_devices - SL_MIN(q->n_devices, split.samplers + working);
+    uint32_t wanted = working + idle;
+    buf[0] = '\0';
+    // With fixed numbers more than fit, and where more could not work either, it is not the width.
+    if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)
+        return buf;
+    snprintf(buf, bytes,
+             "%u of %u devices have nothing to do, since an update is made of %u batch%s: "
+             "\"updates\": {\"batches_per_update\": %u} uses them, with %llu training vertices an "
+             "update instead of %llu (optimizer.lr may then want to be larger)",
+             idle, q->n_devices, q->at_once, q->at_once == 1 ? "" : "es", wanted,
+             (unsigned long long)(wanted * q->batch_size),
+             (unsigned long long)(q->at_once * q->batch_size));
+    return buf;
 }
 
 // All is sampled in `sampled` seconds; trained at one rate meanwhile and at another one afterwards.
@@ -113,11 +138,15 @@ static int describe(const struct sl_allocation_question *q, const struct sl_allo
                     char *out, size_t bytes)
 {
     const struct sl_profile *p = &q->profile;
+    bool all = a->formula.samplers + a->formula.trainers >= q->n_devices;
+    char capped[64] = "";
+    if (!all)
+        snprintf(capped, sizeof capped, ", of which %u can work at once,", q->at_once);
     return snprintf(out, bytes,
                     "a batch takes %.4g ms to sample and %.4g ms to train, K = %.3g; %u device%s / "
-                    "(K + 1) rounded up gives %u sampler%s and %u trainer%s",
+                    "(K + 1) rounded up%s gives %u sampler%s and %u trainer%s",
                     p->t_sample * 1e3, p->t_train * 1e3, a->k, q->n_devices,
-                    q->n_devices == 1 ? "" : "s", a->formula.samplers,
+                    q->n_devices == 1 ? "" : "s", capped, a->formula.samplers,
                     a->formula.samplers == 1 ? "" : "s", a->formula.trainers,
                     a->formula.trainers == 1 ? "" : "s");
 }
@@ -125,7 +154,7 @@ static int describe(const struct sl_allocation_question *q, const struct sl_allo
 static void evaluate(const struct sl_allocation_question *q, struct sl_allocation *out)
 {
     out->k = ratio_of(&q->profile);
-    out->formula = sl_allocate_formula(&q->profile, q->n_devices);
+    out->formula = sl_allocate_formula(q);
     out->seconds_now = sl_allocate_epoch_seconds(q, q->now);
     out->seconds_formula = sl_allocate_epoch_seconds(q, out->formula);
     out->gain_seconds = (out->seconds_now - out->seconds_formula) * q->epochs_left;

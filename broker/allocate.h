@@ -59,6 +59,7 @@ struct sl_allocation_question {
     uint64_t batches;     // of an epoch
     uint32_t epochs_left; // after this one
     uint32_t at_once;     // trainers that can work at the same time: batches of an update
+    uint64_t batch_size;  // seeds of a batch
     struct sl_roles now;
     double move_seconds; // what a change of the split costs
     // for forecasts alone
@@ -79,7 +80,9 @@ struct sl_allocation {
     char reason[SL_ALLOCATION_REASON_BYTES];
 };
 
-struct sl_roles sl_allocate_formula(const struct sl_profile *profile, uint32_t n_devices);
+// The formula's split: no more trainers than can work at once, and then no more samplers than feed
+// those; devices that nobody could use have no role.
+struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q);
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split);
 // The model of forecasts, before it is scaled: an epoch's training.
 double sl_allocate_forecast_seconds(const struct sl_allocation_question *q, struct sl_roles split);
@@ -98,6 +101,10 @@ void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles 
 void sl_allocate_explain(const struct sl_allocation_question *q, struct sl_allocation *out);
 // The first split, from probe batches: the formula's, whatever `now` is.
 void sl_allocate_first(const struct sl_allocation_question *q, struct sl_allocation *out);
+// Devices that have nothing to do because of the width of an update, and the line of the job file
+// that would use them, as a sentence; "" where there are none. Returns buf.
+char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_roles split,
+                            char *buf, size_t bytes);
 // After an epoch.
 void sl_allocate_again(const struct sl_allocation_question *q, struct sl_allocation *out);
 

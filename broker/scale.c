@@ -90,6 +90,7 @@ struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, str
         .batches = sl_phases_batches(config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .epochs_left = epochs_left,
         .at_once = async ? config->updates.staleness + 1 : config->updates.batches_per_update,
+        .batch_size = config->sampler.batch_size,
         .now = now,
         .move_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
         .ordered = !async,
@@ -516,6 +517,7 @@ int sl_job_choose_first_split(struct sl_job *job)
 {
     struct sl_allocation a;
     char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192], split[SPLIT_BYTES];
+    char idle[SL_ALLOCATION_REASON_BYTES];
     struct sl_profile *p = &job->profile;
     // Whichever kind of trainer there is tells of the other one too.
     p->t_train = p->t_train > 0 ? p->t_train : p->t_standby;
@@ -537,6 +539,8 @@ int sl_job_choose_first_split(struct sl_job *job)
         sl_joblog_announce(&job->log, "split: %s: %s", split, reason);
     else
         sl_joblog_write(&job->log, SL_LOG_INFO, "split: %s: %s", split, reason);
+    if (*sl_allocate_idle_text(&q, job->split, idle, sizeof idle))
+        sl_joblog_announce(&job->log, "split: %s", idle);
     add_to_report(job, &a, 0, reason);
     return SL_OK;
 }

@@ -258,7 +258,7 @@ def test_the_formula_chooses_the_split(box, sample_ms, train_ms):
         epochs=1,
         devices=cpu_devices(8),
         throttle={"sample": sample_ms / 1e3, "train": train_ms / 1e3, "standby": train_ms / 1e3},
-        **{"allocation": AUTO, "evaluate.every": 0},
+        **{"allocation": AUTO, "evaluate.every": 0, "updates.batches_per_update": 8},
     )
     result, report = box.run(config)
     result.ok()
@@ -269,6 +269,24 @@ def test_the_formula_chooses_the_split(box, sample_ms, train_ms):
     samplers = min(max(math.ceil(8 / (first["k"] + 1)), 1), 7)
     assert (first["samplers"], first["trainers"]) == (samplers, 8 - samplers), first
     assert "K = " in first["reason"], first
+
+
+def test_trainers_that_could_never_work_are_not_started(box):
+    config = job(
+        box,
+        epochs=1,
+        devices=cpu_devices(8),
+        throttle={"sample": 0.01, "train": 0.04, "standby": 0.04},
+        **{"allocation": AUTO, "evaluate.every": 0, "updates.batches_per_update": 2},
+    )
+    result, report = box.run(config)
+    first = report["allocations"][0]
+    assert (first["samplers"], first["trainers"]) == (1, 2), first
+    log = text_of(box.path("runs/job/log/broker.log"))
+    started = set(re.findall(r"((?:sampler|trainer) \d+) \(process", log))
+    assert started == {"sampler 0", "trainer 0", "trainer 1", "trainer 7"}, log  # 7 stands by
+    assert "5 of 8 devices have nothing to do" in result.ok().err, result
+    assert '"batches_per_update": 7' in result.err and "336 training vertices" in result.err
 
 
 # ---- caches -------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ static struct sl_allocation_question question(uint32_t n, double t_sample, doubl
 
 static struct sl_roles formula(uint32_t n, double t_sample, double t_train)
 {
-    const struct sl_profile p = {t_sample, t_train, t_train};
-    return sl_allocate_formula(&p, n);
+    const struct sl_allocation_question q = question(n, t_sample, t_train);
+    return sl_allocate_formula(&q);
 }
 
 START_TEST(formula_by_hand)
@@ -54,6 +54,50 @@ START_TEST(formula_with_one_device)
 {
     ck_assert_uint_eq(formula(1, 1, 5).samplers, 1);
     ck_assert_uint_eq(formula(1, 1, 5).trainers, 0);
+}
+END_TEST
+
+static struct sl_roles formula_at_once(uint32_t n, double t_train, uint32_t at_once)
+{
+    struct sl_allocation_question q = question(n, 1, t_train);
+    q.at_once = at_once;
+    return sl_allocate_formula(&q);
+}
+
+// Trainers that could never work are not started, nor samplers that only those would need.
+START_TEST(formula_knows_how_many_can_work_at_once)
+{
+    ck_assert_uint_eq(formula_at_once(8, 3, 1).samplers, 1);
+    ck_assert_uint_eq(formula_at_once(8, 3, 1).trainers, 1);
+    ck_assert_uint_eq(formula_at_once(8, 3, 4).samplers, 2);
+    ck_assert_uint_eq(formula_at_once(8, 3, 4).trainers, 4);
+    ck_assert_uint_eq(formula_at_once(8, 3, 6).trainers, 6);
+    ck_assert_uint_eq(formula_at_once(8, 0.2, 1).samplers, 5); // one trainer takes what five draw
+    ck_assert_uint_eq(formula_at_once(8, 0.01, 1).samplers, 7);
+    ck_assert_uint_eq(formula_at_once(1, 3, 1).trainers, 0);
+}
+END_TEST
+
+START_TEST(idle_devices_are_told_with_what_would_use_them)
+{
+    char text[SL_ALLOCATION_REASON_BYTES];
+    struct sl_allocation_question q = question(8, 1, 10);
+    q.ordered = true;
+    q.batch_size = 1000;
+    q.at_once = 2;
+    sl_allocate_idle_text(&q, (struct sl_roles){1, 2}, text, sizeof text);
+    ck_assert_msg(strstr(text, "5 of 8 devices") && strstr(text, "\"batches_per_update\": 7") &&
+                      strstr(text, "7000 training vertices an update instead of 2000"),
+                  "%s", text);
+    // Also those of trainers that the job asks for and that can only wait.
+    sl_allocate_idle_text(&q, (struct sl_roles){1, 7}, text, sizeof text);
+    ck_assert_msg(strstr(text, "5 of 8 devices"), "%s", text);
+    q.at_once = 7;
+    ck_assert_str_eq(sl_allocate_idle_text(&q, (struct sl_roles){1, 7}, text, sizeof text), "");
+    ck_assert_str_eq(sl_allocate_idle_text(&q, (struct sl_roles){1, 2}, text, sizeof text), "");
+    q.at_once = 1;
+    q.n_devices = 1;
+    ck_assert_str_eq(sl_allocate_idle_text(&q, (struct sl_roles){1, 0}, text, sizeof text), "");
 }
 END_TEST
 
@@ -327,6 +371,8 @@ int main(void)
     tcase_add_test(t, formula_by_hand);
     tcase_add_test(t, formula_leaves_somebody_to_train);
     tcase_add_test(t, formula_with_one_device);
+    tcase_add_test(t, formula_knows_how_many_can_work_at_once);
+    tcase_add_test(t, idle_devices_are_told_with_what_would_use_them);
     tcase_add_test(t, formula_without_a_measurement);
     tcase_add_test(t, expected_time_by_hand);
     tcase_add_test(t, expected_time_of_one_device);
