@@ -17,6 +17,8 @@ static double ratio_of(const struct sl_profile *p)
 
 struct sl_roles sl_allocate_formula(const struct sl_allocation_question *q)
 {
+    if (q->shape.n_cores)
+        return sl_shape_best(&q->shape).split;
     double k = ratio_of(&q->profile);
     uint32_t most = q->n_devices > 1 ? q->n_devices - 1 : 1;
     double samplers = isfinite(k) ? ceil((double)q->n_devices / (k + 1)) : 1;
@@ -36,6 +38,8 @@ char *sl_allocate_idle_text(const struct sl_allocation_question *q, struct sl_ro
     uint32_t idle = q->n_devices - SL_MIN(q->n_devices, split.samplers + working);
     uint32_t wanted = working + idle;
     buf[0] = '\0';
+    if (q->shape.n_cores) // whoever trains has the cores
+        return buf;
     // With fixed numbers more than fit, and where more could not work either, it is not the width.
     if (!q->ordered || idle == 0 || q->at_once > working || wanted <= q->at_once)
         return buf;
@@ -58,6 +62,8 @@ static double overlapped(double batches, double sampled, double rate, double bot
 
 double sl_allocate_epoch_seconds(const struct sl_allocation_question *q, struct sl_roles split)
 {
+    if (q->shape.n_cores)
+        return sl_shape_of(&q->shape, split).epoch_seconds;
     const struct sl_profile *p = &q->profile;
     double batches = (double)q->batches;
     double sampled = batches * p->t_sample / split.samplers;
@@ -110,6 +116,8 @@ static double forecast_rate(const struct sl_allocation_question *q, uint32_t tra
 
 double sl_allocate_forecast_seconds(const struct sl_allocation_question *q, struct sl_roles split)
 {
+    if (q->shape.n_cores)
+        return sl_shape_of(&q->shape, split).epoch_seconds;
     double batches = (double)q->batches;
     double sampled = batches * q->profile.t_sample / split.samplers;
     double rate = forecast_rate(q, split.trainers, 0);
@@ -137,7 +145,12 @@ void sl_allocate_expect(const struct sl_allocation_question *q, struct sl_roles 
 static int describe(const struct sl_allocation_question *q, const struct sl_allocation *a,
                     char *out, size_t bytes)
 {
+    char buf[SL_SHAPE_TEXT_BYTES];
     const struct sl_profile *p = &q->profile;
+    if (q->shape.n_cores) {
+        struct sl_shape shape = sl_shape_of(&q->shape, a->formula);
+        return snprintf(out, bytes, "%s", sl_shape_text(&q->shape, &shape, buf));
+    }
     bool all = a->formula.samplers + a->formula.trainers >= q->n_devices;
     char capped[64] = "";
     if (!all)

@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 #include "broker/placement.h"
+#include "broker/shape.h"
 
 #define SL_ALLOCATE_GAIN_MIN 0.05
 
@@ -61,14 +62,15 @@ struct sl_allocation_question {
     uint32_t at_once;     // trainers that can work at the same time: batches of an update
     uint64_t batch_size;  // seeds of a batch
     struct sl_roles now;
-    double move_seconds; // what a change of the split costs
+    double move_seconds;            // what a change of the split costs
+    struct sl_shape_question shape; // of a pool of cores, of which all of this is then asked
     // for forecasts alone
     bool ordered;            // an update waits for all of its `at_once` batches
     double measured_seconds; // an epoch's training under `now`; 0 = not measured
     double evaluate_seconds; // an epoch's evaluation
 };
 
-enum { SL_ALLOCATION_REASON_BYTES = 512 };
+enum { SL_ALLOCATION_REASON_BYTES = 768 };
 
 struct sl_allocation {
     struct sl_roles split; // what to do

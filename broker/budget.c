@@ -58,6 +58,14 @@ static int check_step(const struct sl_config *config, uint32_t device, enum sl_d
                    duty == SL_DUTY_STANDBY ? ", beside the sampler's topology" : "");
 }
 
+// Devices that may have one: of a pool there are more than trainers could ever work.
+static uint32_t caches_of(const struct sl_config *config)
+{
+    bool pool = config->allocation.cores == SL_CORES_POOL;
+    uint32_t most = pool ? sl_config_trainers_at_once(config) : UINT32_MAX;
+    return SL_MAX(SL_MIN(config->n_devices, most), 1u);
+}
+
 int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum sl_duty duty,
                          const struct sl_budget_need *need, uint64_t available_bytes,
                          uint64_t *rows)
@@ -67,9 +75,8 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
     SL_TRY(check_step(config, device, duty, need, budget));
     if (config->cache.policy == SL_CACHE_NONE || need->row_bytes == 0)
         return SL_OK;
-    uint64_t left = budget == UINT64_MAX
-                        ? available_bytes / AVAILABLE_SHARE / SL_MAX(config->n_devices, 1u)
-                        : budget - with_margin(need->step_bytes);
+    uint64_t left = budget == UINT64_MAX ? available_bytes / AVAILABLE_SHARE / caches_of(config)
+                                         : budget - with_margin(need->step_bytes);
     uint64_t fits = SL_MIN(left / need->row_bytes, need->n_nodes);
     if (config->cache.ratio_auto) {
         *rows = fits;

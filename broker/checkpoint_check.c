@@ -111,6 +111,10 @@ static int check_job(const struct sl_checkpoint *c)
     if (!(c->seconds >= 0) || isinf(c->seconds))
         return disagree(c, "seconds: found %g, wanted at least 0", c->seconds);
     uint64_t devices = (uint64_t)cJSON_GetArraySize(of_config(c, "devices"));
+    const char *cores =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of_config(c, "allocation"), "cores"));
+    if (cores && strcmp(cores, "pool") == 0)
+        devices = SL_CONFIG_MAX_DEVICES; // it has as many as there are workers
     if ((uint64_t)c->samplers + c->trainers > devices)
         return disagree(c, "split: found %u samplers and %u trainers on %" PRIu64 " devices",
                         c->samplers, c->trainers, devices);

@@ -98,6 +98,14 @@ struct sl_rebalance {
     char told[256];          // what it was told last
 };
 
+// The cores that workers share where they are a pool (allocation.cores).
+struct sl_job_pool {
+    uint16_t core[SL_CONFIG_MAX_CORES];  // in the order of the machine
+    uint32_t n;                          // 0: each device has its own
+    struct sl_stage_times sample, train; // from the probe batches, then from epochs
+    struct sl_shape shape;               // that holds; of the split {0, 0}: none yet
+};
+
 // What epochs took, for forecasts of other splits.
 struct sl_pace {
     struct sl_roles split; // of the last epoch that had one split all the time; 0, 0: none
@@ -160,7 +168,8 @@ struct sl_job {
     struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
     uint32_t next_schedule;
     struct sl_profile profile; // from the probe batches, then from each epoch
-    bool profiled;             // from an epoch
+    struct sl_job_pool pool;
+    bool profiled; // from an epoch
     struct sl_pace pace;
     struct sl_budget_need need;
     uint64_t available_bytes;                      // of the machine's memory when the job began
@@ -236,6 +245,12 @@ int sl_job_try_budgets(struct sl_job *job, struct sl_roles split,
                        bool no_standby[SL_CONFIG_MAX_DEVICES]);
 // What the split is waited for, in words; false and "" when nothing is.
 bool sl_job_settling_text(struct sl_job *job, char *out, size_t bytes);
+
+// pool.c: cores that workers share; nothing in a job whose devices have cores of their own
+void sl_job_open_pool(struct sl_job *job);
+struct sl_shape_question sl_job_shape_question(const struct sl_job *job);
+void sl_job_correct_pool(struct sl_job *job, const struct sl_epoch_figures *figures);
+void sl_job_divide_pool(struct sl_job *job); // whenever the wanted split may have changed
 
 // group.c: who sums gradients with whom. After whatever may change it: a death (once its leases
 // are taken back), a Ready, a tick. Nothing in a job whose gradients go through the board.

@@ -16,6 +16,8 @@ void sl_live_advise(const struct sl_allocation_question *q, struct sl_live_advic
     *out = (struct sl_live_advice){.has = false, .to = q->now};
     if (!(q->profile.t_sample > 0) || !(q->profile.t_train > 0) || q->now.samplers == 0)
         return;
+    if (q->shape.n_cores) // what would be better is what the broker takes
+        return;
     struct sl_expectation e;
     sl_allocate_expect(q, q->now, &e);
     out->seconds_now = out->seconds_then = e.seconds_now;

@@ -312,11 +312,20 @@ static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer 
     sl_json_close_object(w);
 }
 
+static bool is_used(const struct sl_job *job, uint32_t device)
+{
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        if (job->crew.members[i].device == device && is_told(&job->crew.members[i]))
+            return true;
+    return false;
+}
+
 static void add_devices(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
     sl_json_open_array(w, key);
     for (uint32_t d = 0; d < f->job->config.n_devices; d++)
-        add_device(f, d, w);
+        if (!f->job->pool.n || is_used(f->job, d)) // of a pool, devices are places for workers
+            add_device(f, d, w);
     sl_json_close_array(w);
 }
 
@@ -624,6 +633,7 @@ static void add_crew(const struct facts *f, const struct roles *r, struct sl_jso
     sl_json_add_real(w, "wait", helpers->seats ? share(helpers->wait, helpers->seconds) : NAN);
     sl_json_close_object(w);
     add_devices(f, "devices", w);
+    sl_json_add_whole(w, "places", job->config.n_devices);
     sl_json_open_array(w, "workers");
     for (uint32_t i = 0; i < job->crew.n; i++)
         if (is_told(&job->crew.members[i]))

@@ -24,7 +24,8 @@ uint32_t sl_placement_role_index(uint32_t n_devices, enum sl_role role, uint32_t
 bool sl_placement_switches(const struct sl_config *config, uint32_t device)
 {
     const struct sl_device_config *last = &config->devices[SL_MAX(config->n_devices, 1u) - 1];
-    return config->allocation.switching && config->devices[device].kind == last->kind;
+    return config->allocation.switching && config->allocation.cores == SL_CORES_FIXED &&
+           config->devices[device].kind == last->kind;
 }
 
 char *sl_placement_device_text(const struct sl_config *config, uint32_t device, char *buf,
@@ -60,7 +61,10 @@ static bool splits_by_kind(const struct sl_config *config)
 char *sl_placement_reason(const struct sl_config *config, char *buf, size_t bytes)
 {
     bool sa = config->allocation.samplers_auto, ta = config->allocation.trainers_auto;
-    if (!sa && !ta && splits_by_kind(config))
+    if ((sa || ta) && config->allocation.cores == SL_CORES_POOL)
+        snprintf(buf, bytes, "auto: decided by what the first batches take on %u core%s",
+                 config->devices[0].n_cores, config->devices[0].n_cores == 1 ? "" : "s");
+    else if (!sa && !ta && splits_by_kind(config))
         snprintf(buf, bytes, "the CPU devices sample and the GPUs train");
     else if (!sa && !ta)
         snprintf(buf, bytes, "fixed by the job file");

@@ -277,6 +277,14 @@ static void add_workers(cJSON *device, const struct sl_report_outcome *o, uint32
     }
 }
 
+static bool has_workers(const struct sl_report_outcome *o, uint32_t device)
+{
+    for (uint32_t i = 0; i < o->n_seats; i++)
+        if (o->seats[i].device == device)
+            return true;
+    return false;
+}
+
 static void add_devices(cJSON *report, const struct sl_config *config,
                         const struct sl_report_outcome *o)
 {
@@ -284,6 +292,8 @@ static void add_devices(cJSON *report, const struct sl_config *config,
     cJSON *devices = cJSON_AddArrayToObject(report, "devices");
     for (uint32_t i = 0; i < config->n_devices; i++) {
         const struct sl_device_config *d = &config->devices[i];
+        if (config->allocation.cores == SL_CORES_POOL && !has_workers(o, i))
+            continue; // a place that nobody had
         cJSON *e = cJSON_CreateObject();
         add_number(e, "index", i);
         cJSON_AddStringToObject(e, "kind", sl_device_kind_name(d->kind));

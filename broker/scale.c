@@ -82,18 +82,18 @@ struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, str
                                                          uint32_t epochs_left)
 {
     const struct sl_config *config = &job->config;
-    bool async = config->updates.mode == SL_UPDATE_ASYNC;
     struct sl_allocation_question q = {
         .profile = job->profile,
         .n_devices = config->n_devices,
         .switching = sl_placement_switches(config, 0),
         .batches = sl_phases_batches(config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .epochs_left = epochs_left,
-        .at_once = async ? config->updates.staleness + 1 : config->updates.batches_per_update,
+        .at_once = sl_config_trainers_at_once(config),
         .batch_size = config->sampler.batch_size,
         .now = now,
         .move_seconds = job->sampler_load_seconds + job->trainer_load_seconds,
-        .ordered = !async,
+        .ordered = config->updates.mode == SL_UPDATE_ORDERED,
+        .shape = sl_job_shape_question(job),
         .evaluate_seconds = job->pace.evaluate_seconds,
     };
     q.measured_seconds = measured_seconds(job, &q);
@@ -507,10 +507,12 @@ void sl_job_poll_split(struct sl_job *job)
 
 // --- the profile ---------------------------------------------------------------------------------
 
+// Of a pool one number may be the job's: the other one, and the cores, are still open.
 static bool may_choose(const struct sl_job *job)
 {
-    return job->config.allocation.samplers_auto && job->config.allocation.trainers_auto &&
-           !job->pinned;
+    bool samplers = job->config.allocation.samplers_auto,
+         trainers = job->config.allocation.trainers_auto;
+    return !job->pinned && (job->pool.n > 0 ? samplers || trainers : samplers && trainers);
 }
 
 int sl_job_choose_first_split(struct sl_job *job)
@@ -588,6 +590,8 @@ void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !job->profiled;
     keep_profile(&job->profile, figures);
+    if (!job->rebalance.active)
+        sl_job_correct_pool(job, figures);
     keep_pace(job, figures);
     job->profiled = true;
     struct sl_allocation_question q =

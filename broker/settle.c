@@ -173,6 +173,7 @@ void sl_job_publish_schedule(struct sl_job *job)
 
 int sl_job_settle(struct sl_job *job)
 {
+    sl_job_divide_pool(job);
     for (uint32_t d = 0; d < job->config.n_devices; d++)
         SL_TRY(settle_device(job, d));
     if (job->arena.base)

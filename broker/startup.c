@@ -92,7 +92,8 @@ static void choose_split(struct sl_job *job)
            (config->schedule[n].epoch < c->epoch ||
             (config->schedule[n].epoch == c->epoch && config->schedule[n].batch <= c->n_records)))
         n++;
-    bool asked = c->samplers > 0 && c->trainers > 0 && has_same_devices(job);
+    bool asked = c->samplers > 0 && c->trainers > 0 &&
+                 c->samplers + c->trainers <= config->n_devices && has_same_devices(job);
     if (n > 0) {
         job->split =
             (struct sl_roles){config->schedule[n - 1].samplers, config->schedule[n - 1].trainers};
@@ -102,6 +103,8 @@ static void choose_split(struct sl_job *job)
         // What the user asked for while it ran.
         job->split = (struct sl_roles){c->samplers, c->trainers};
         job->pinned = true;
+    } else if (job->pool.n > 0) {
+        job->scouting = config->allocation.samplers_auto || config->allocation.trainers_auto;
     } else if (config->allocation.samplers_auto && config->allocation.trainers_auto &&
                config->n_devices > 2) {
         job->split = (struct sl_roles){1, 1};
@@ -225,6 +228,7 @@ int sl_job_prepare(struct sl_job *job)
     job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
     job->available_bytes = sl_device_memory_available();
     SL_TRY(check_resumed(job));
+    sl_job_open_pool(job);
     choose_split(job);
     SL_TRY(place_crew(job));
     SL_TRY(sl_job_settle(job));
@@ -360,6 +364,8 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
         job->need.block_bytes = job->block_bytes_max;
         job->profile.t_sample =
             SL_MAX((double)hello->t_sample_ns * 1e-9, job->config.throttle.sample);
+        job->pool.sample = sl_shape_measured((double)hello->t_sample_one_ns * 1e-9,
+                                             job->profile.t_sample, job->pool.n);
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
@@ -451,6 +457,7 @@ static void take_ready(struct sl_job *job, const struct sl_member *m,
     double *t = sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY ? &job->profile.t_standby
                                                                         : &job->profile.t_train;
     *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
+    job->pool.train = sl_shape_measured((double)ready->t_train_one_ns * 1e-9, *t, job->pool.n);
 }
 
 // "1 sampler and 3 trainers, ready after 0.21 s: why"

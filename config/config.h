@@ -21,7 +21,7 @@ enum {
     SL_CONFIG_MAX_DEVICES = 64,
     SL_CONFIG_NAME_BYTES = 128,
     SL_CONFIG_PATH_BYTES = 4096,
-    SL_CONFIG_MAX_CORES = 64,   // cores of one device
+    SL_CONFIG_MAX_CORES = 256,  // cores of one device
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
     SL_CONFIG_MAX_SCHEDULE = 64,
@@ -70,6 +70,9 @@ enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
 // TF32 is of GPUs; a CPU device computes it as fp32.
 enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16, SL_CONFIG_TF32 };
 enum sl_device_kind { SL_DEVICE_CPU, SL_DEVICE_CUDA };
+// Whether each CPU device keeps the cores that it names, or they are one pool that the broker
+// divides among the workers.
+enum sl_core_policy { SL_CORES_FIXED, SL_CORES_POOL };
 
 // One entry of "devices".
 struct sl_device_config {
@@ -160,16 +163,18 @@ struct sl_config {
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.
     bool devices_auto;
-    bool devices_cpu; // ... "cpu": GPUs are left alone
-    uint32_t
-        n_devices; // resolved: see sl_config_use_gpus() for "auto"; one a physical core at first
+    bool devices_cpu;   // ... "cpu": GPUs are left alone
+    uint32_t n_devices; // resolved: see sl_config_use_gpus() for "auto"; of cores at first
     struct sl_device_config devices[SL_CONFIG_MAX_DEVICES];
 
     struct {
         uint32_t samplers; // resolved: at least 1; where both are auto, a first guess
         uint32_t trainers; // resolved: 0 only on a single device, whose standby trainer trains
         bool samplers_auto, trainers_auto; // the job leaves the number to the broker
-        bool switching;                    // false unless given, with updates.exchange "nccl"
+        bool switching; // false unless given, with updates.exchange "nccl"; with a pool false
+        // resolved: POOL of "auto" and "cpu" without GPUs. Each device then has all cores of the
+        // pool, and there are as many as there can be workers: what they are called by.
+        enum sl_core_policy cores;
     } allocation;
 
     uint32_t n_schedule;
@@ -211,6 +216,14 @@ struct sl_config {
     enum sl_resume_policy resume;
     char output[SL_CONFIG_PATH_BYTES];
 };
+
+// How many trainers can work at the same time: the batches of an ordered update, or one more than
+// updates may lie between a gradient and its application.
+static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
+{
+    return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
+                                              : c->updates.batches_per_update;
+}
 
 // One `--set path=value`, in the order given on the command line.
 struct sl_config_override {

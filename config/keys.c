@@ -79,6 +79,7 @@ static const char *const resume_policies[] = {
     [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
 static const char *const precisions[] = {
     [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", [SL_CONFIG_TF32] = "tf32", NULL};
+static const char *const core_policies[] = {[SL_CORES_FIXED] = "fixed", [SL_CORES_POOL] = "pool"};
 static const char *const device_kinds[] = {
     [SL_DEVICE_CPU] = "cpu", [SL_DEVICE_CUDA] = "cuda", NULL};
 
@@ -309,10 +310,10 @@ const struct sl_key sl_keys[] = {
      .entry_eg = "{\"kind\": \"cpu\", \"cores\": \"0\"}",
      .word = "auto", FLAG(devices_auto), .fallback = "\"auto\"",
      .also_word = "cpu", .also_flag = offsetof(struct sl_config, devices_cpu),
-     .doc = "What samplers and trainers run on. auto is every GPU that there is, or without any "
-            "the same as cpu: one CPU device for each physical core that the process may use. "
-            "Where the split asks for more, they are used again. Samplers take a list's first "
-            "devices, trainers its last ones: CPU devices stand before GPUs."},
+     .doc = "What samplers and trainers run on. auto is every GPU that there is, used again where "
+            "the split asks for more, or without any the same as cpu: all physical cores that the "
+            "process may use (allocation.cores). Samplers take a list's first devices, trainers "
+            "its last ones: CPU devices stand before GPUs."},
     {.path = "devices[].kind", .type = SL_KEY_WORD, .required = true,
      FIELD(sl_device_config, kind), .words = device_kinds,
      .doc = "Kind of device: a set of CPU cores, or a GPU (cuda)."},
@@ -347,10 +348,18 @@ const struct sl_key sl_keys[] = {
      .doc = "Devices that train; they are the last ones. auto lets measured times decide, and is "
             "none where one device samples and trains in turn."},
     {.path = "allocation.switching", .type = SL_KEY_BOOL, AT(allocation.switching),
-     .fallback = "true",
+     .fallback = "true", .only_key = "allocation.cores", .only_word = "fixed",
      .doc = "Whether a standby trainer on each sampler's device trains while that helps and "
             "nothing is left to sample. A device of another kind than those that train has none. "
-            "With updates.exchange nccl it is false."},
+            "With updates.exchange nccl it is false. Only with fixed cores."},
+
+    {.path = "allocation.cores", .type = SL_KEY_WORD, AT(allocation.cores),
+     .words = core_policies,
+     .fallback_note = "pool where devices are auto or cpu, there is no GPU and nothing is said of "
+                      "switching; else fixed",
+     .doc = "pool: the cores of all devices are one pool; how many of them each worker gets, and "
+            "how many workers there are, follows from measured times, and no trainer stands by. "
+            "fixed: a worker runs on the cores of its device; of auto and cpu each is one core."},
 
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule),
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",

@@ -56,6 +56,9 @@ int sl_parse_override(const struct sl_parse *p, const char *text);
 // What concerns several keys, and defaults that depend on other keys.
 int sl_parse_resolve(const struct sl_parse *p);
 
+// allocation.cores: whether devices are a pool of cores, before there are any of "auto".
+int sl_parse_resolve_cores(const struct sl_parse *p);
+
 // Devices and the split between samplers and trainers, against each other and this machine.
 int sl_parse_resolve_split(const struct sl_parse *p);
 

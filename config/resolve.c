@@ -199,6 +199,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(resolve_names(p));
     SL_TRY(resolve_model(p));
     SL_TRY(resolve_fanouts(p));
+    SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     SL_TRY(check_presampling(p));
     SL_TRY(check_training(p));

@@ -13,6 +13,11 @@
  * GPUs are listed together there is nothing to decide, since the formula is one of equal devices:
  * the CPU devices sample and the GPUs train, unless the job says otherwise.
  *
+ * CPU devices of "auto" and "cpu" are a pool unless the job says otherwise: each has all of the
+ * cores, and which of them a worker gets is the broker's to say (broker/shape.h). There are then as
+ * many devices as workers could be of any use: a sampler a core, and a trainer a core as far as an
+ * update lets them work.
+ *
  * One device is a case of its own: it samples and its standby trainer trains, in turn. There are no
  * trainers then, and without switching nobody would train.
  */
@@ -44,6 +49,40 @@ static void repeat_devices(struct sl_config *c, uint32_t n)
     n = SL_MIN(n, (uint32_t)SL_CONFIG_MAX_DEVICES);
     for (; c->n_devices < n; c->n_devices++)
         c->devices[c->n_devices] = c->devices[c->n_devices - turn];
+}
+
+int sl_parse_resolve_cores(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    char path[SL_KEY_PATH_BYTES];
+    if (!sl_parse_find(p->root, "allocation.cores"))
+        c->allocation.cores = c->devices_auto && !sl_parse_find(p->root, "allocation.switching")
+                                  ? SL_CORES_POOL
+                                  : SL_CORES_FIXED;
+    for (uint32_t d = 0; d < c->n_devices && c->allocation.cores == SL_CORES_POOL; d++) {
+        if (c->devices[d].kind == SL_DEVICE_CPU && c->devices[d].memory_bytes == 0)
+            continue;
+        bool gpu = c->devices[d].kind != SL_DEVICE_CPU;
+        snprintf(path, sizeof path, "devices[%u].%s", d, gpu ? "kind" : "memory");
+        return sl_parse_fail(p, path,
+                             "found %s with allocation.cores \"pool\", which is of whole cores: "
+                             "take it out, or set allocation.cores to \"fixed\"",
+                             gpu ? "a GPU" : "a budget");
+    }
+    return SL_OK;
+}
+
+// The devices' cores together are what each of them has.
+static void make_pool(struct sl_config *c)
+{
+    struct sl_cores set = {0};
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        for (uint32_t i = 0; i < c->devices[d].n_cores; i++)
+            sl_cores_add(&set, c->devices[d].cores[i]);
+    struct sl_device_config *one = &c->devices[0];
+    one->n_cores = sl_cores_list(&set, one->cores, SL_CONFIG_MAX_CORES);
+    c->n_devices = 1;
+    repeat_devices(c, one->n_cores + SL_MIN(one->n_cores, sl_config_trainers_at_once(c)));
 }
 
 static int check_cores(const struct sl_parse *p)
@@ -88,7 +127,8 @@ static struct roles roles_of_allocation(const struct sl_config *c)
         .trainers = c->allocation.trainers_auto ? 1 : c->allocation.trainers,
     };
     // One device that alternates will do.
-    if (c->allocation.trainers_auto && c->allocation.switching && r.samplers == 1)
+    bool alternates = c->allocation.switching && c->allocation.cores == SL_CORES_FIXED;
+    if (c->allocation.trainers_auto && alternates && r.samplers == 1)
         r.trainers = 0;
     return r;
 }
@@ -107,7 +147,7 @@ static int check_roles(const struct sl_parse *p, const char *path, struct roles 
     char found[96];
     snprintf(found, sizeof found, "%u sampler%s and %s%u trainer%s", r.samplers, plural(r.samplers),
              open ? "at least " : "", r.trainers, plural(r.trainers));
-    if (p->out->devices_auto)
+    if (p->out->devices_auto || p->out->allocation.cores == SL_CORES_POOL)
         return sl_parse_fail(p, path,
                              "found %s, wanted at most %u roles, which is how many devices there "
                              "can be: ask for fewer",
@@ -173,7 +213,8 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
     struct sl_config *c = p->out;
     struct roles least = roles_of_allocation(c);
     uint32_t *samplers = &c->allocation.samplers, *trainers = &c->allocation.trainers;
-    if (c->devices_auto) {
+    bool pool = c->allocation.cores == SL_CORES_POOL;
+    if (c->devices_auto || pool) {
         uint32_t most = least.samplers + least.trainers;
         for (uint32_t i = 0; i < c->n_schedule; i++)
             most = SL_MAX(most, c->schedule[i].samplers + c->schedule[i].trainers);
@@ -193,9 +234,9 @@ int sl_parse_resolve_roles(const struct sl_parse *p)
         SL_TRY(share_between_kinds(p));
     uint32_t n = c->n_devices;
     if (c->allocation.samplers_auto)
-        *samplers = both ? SL_MAX(1u, n / 4) : n - *trainers;
+        *samplers = pool ? 1 : both ? SL_MAX(1u, n / 4) : n - *trainers;
     if (c->allocation.trainers_auto)
-        *trainers = n - *samplers;
+        *trainers = pool ? 1 : n - *samplers;
     return SL_OK;
 }
 
@@ -209,5 +250,7 @@ int sl_parse_resolve_split(const struct sl_parse *p)
         sl_cores_keep_quota(&physical, sl_cores_quota());
         sl_config_group_cores(&physical, p->out);
     }
+    if (p->out->allocation.cores == SL_CORES_POOL)
+        make_pool(p->out);
     return sl_parse_resolve_roles(p);
 }

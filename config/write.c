@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/device/cores.h"
 #include "config/keys_internal.h"
 #include "config/text_internal.h"
@@ -56,6 +57,15 @@ static bool is_word(const struct sl_key *key, const void *base)
     if (key->word_flag)
         return *(const bool *)((const char *)base + key->word_flag);
     return integer_at(key, (const char *)base + key->offset) == 0;
+}
+
+// Entries that are written: a pool of cores is one device, however many workers there can be.
+static uint32_t written_at(const struct sl_key *key, const void *base)
+{
+    uint32_t n = count_at(key, base);
+    const struct sl_config *config = base;
+    bool pool = strcmp(key->path, "devices") == 0 && config->allocation.cores == SL_CORES_POOL;
+    return pool ? SL_MIN(n, 1u) : n;
 }
 
 static void put_entry(struct sl_text *t, const struct sl_key *list, const void *entry);
@@ -117,7 +127,7 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         break;
     case SL_KEY_LIST:
         sl_text_put(t, "[");
-        for (uint32_t i = 0; i < count_at(key, base); i++) {
+        for (uint32_t i = 0; i < written_at(key, base); i++) {
             sl_text_put(t, "%s\n    ", i ? "," : "");
             put_entry(t, key, field + (size_t)i * key->entry_bytes);
         }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/device/cores.h"
 #include "common/base/error.h"
 #include "common/device/plugin.h"
 #include "kernels/kernels_internal.h"
@@ -111,6 +112,27 @@ void sl_kernels_set_threads(int n)
     n = 1;
 #endif
     atomic_store_explicit(&n_threads, SL_MAX(n, 1), memory_order_relaxed);
+}
+
+struct core_list {
+    uint16_t core[SL_CORES_MAX];
+    uint32_t n;
+};
+
+static void pin_this_thread(void *context)
+{
+    const struct core_list *list = context;
+    sl_device_pin(list->core, list->n); // which the calling thread could be
+}
+
+int sl_kernels_take_cores(const struct sl_cores *cores)
+{
+    struct core_list list;
+    list.n = sl_cores_list(cores, list.core, SL_CORES_MAX);
+    SL_TRY(sl_device_pin(list.core, list.n)); // first, for threads that start from now on
+    sl_kernels_set_threads((int)list.n);
+    sl_cpu_each_thread(pin_this_thread, &list);
+    return SL_OK;
 }
 
 int sl_cpu_threads(void)

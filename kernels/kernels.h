@@ -595,6 +595,12 @@ const struct sl_kernels *sl_kernels_find(const char *name);
 // Threads the cpu back end uses from now on in this process (the device's cores).
 void sl_kernels_set_threads(int n);
 
+struct sl_cores; // common/device/cores.h
+
+// From now on the calling thread and those that its operations run on have exactly these cores, and
+// the cpu back end as many threads. SL_EINVAL when one of them can not be had.
+int sl_kernels_take_cores(const struct sl_cores *cores);
+
 /*
  * The renumbering map: an open-addressing table with a stamp for each entry's batch, so that
  * forgetting a batch costs nothing. It grows with the batch, never with the graph.

@@ -320,9 +320,18 @@ static int perform(struct sl_sampler *s, struct task *t)
     return SL_OK;
 }
 
+static int follow_cores(struct sl_sampler *s)
+{
+    struct sl_cores cores;
+    uint32_t seat = sl_seat_sampler(s->arena, s->device);
+    bool others = sl_seat_take_cores(s->arena, seat, &s->cores_seen, &cores);
+    return others ? sl_kernels_take_cores(&cores) : SL_OK;
+}
+
 static int step(struct sl_sampler *s)
 {
     struct task t = {0};
+    SL_TRY(follow_cores(s));
     uint64_t t0 = sl_now_ns();
     int rc =
         sl_ledger_claim_sample(s->arena, s->worker, how_far_ahead(s), SL_ARENA_WAIT_MS, &t.lease);

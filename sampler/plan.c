@@ -37,6 +37,7 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
 struct prober {
     struct sl_drawer *drawer;
     bool ranked; // the job's blocks will carry ranks
+    bool pool;   // cores are shared: what a draw takes of one, whoever else runs there
     uint32_t *seeds;
     struct sl_block *block;
     uint64_t capacity;
@@ -52,15 +53,20 @@ static void release_block(struct prober *p)
     p->block = NULL;
 }
 
+static uint64_t clock_of(const struct prober *p)
+{
+    return p->pool ? sl_thread_cpu_ns() : sl_now_ns();
+}
+
 static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_t n_seeds)
 {
     for (;;) {
-        uint64_t wanted, t0 = sl_now_ns();
+        uint64_t wanted, t0 = clock_of(p);
         // The last epoch number of all: no epoch of a job draws these.
         int rc = p->block ? sl_drawer_draw(p->drawer, plan, UINT32_MAX, p->n, p->seeds, n_seeds,
                                            p->block, p->capacity, &wanted)
                           : SL_ERANGE;
-        p->draw_ns = sl_now_ns() - t0;
+        p->draw_ns = clock_of(p) - t0;
         if (rc != SL_ERANGE)
             return rc;
         uint64_t bytes = p->block ? 2 * wanted : FIRST_BYTES;
@@ -117,6 +123,23 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+// The median of some draws, no less than the throttle.
+static int time_training(struct prober *p, const struct sl_config *config, uint64_t *median_ns)
+{
+    const struct sl_vertex_list *list = &p->drawer->topology->dataset.split[SL_SPLIT_TRAIN];
+    const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
+    uint32_t batch = (uint32_t)SL_MIN(config->sampler.batch_size, list->n);
+    uint32_t probes = probes_of(list, batch);
+    uint64_t ns[TIMED] = {0};
+    for (uint32_t i = 0; probes && i < TIMED; i++) {
+        SL_TRY(probe_list(p, &plan, list, batch, i % probes));
+        ns[i] = p->draw_ns;
+    }
+    qsort(ns, TIMED, sizeof ns[0], compare_ns);
+    *median_ns = SL_MAX(ns[TIMED / 2], (uint64_t)(config->throttle.sample * 1e9));
+    return SL_OK;
+}
+
 // The first draw of each set touches fresh memory and, of a graph that nobody has read yet, the
 // disk; the timed ones come after it.
 static int measure_training(struct prober *p, const struct sl_config *config,
@@ -126,16 +149,17 @@ static int measure_training(struct prober *p, const struct sl_config *config,
     const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
     uint32_t batch = (uint32_t)SL_MIN(config->sampler.batch_size, list->n);
     uint32_t probes = probes_of(list, batch);
-    uint64_t ns[TIMED] = {0};
-    for (uint32_t i = 0; probes && i < probes + TIMED; i++) {
-        SL_TRY(probe_list(p, &plan, list, batch, i % probes));
+    for (uint32_t i = 0; i < probes; i++) {
+        SL_TRY(probe_list(p, &plan, list, batch, i));
         SL_TRY(keep_probe(p, out));
-        if (i >= probes)
-            ns[i - probes] = p->draw_ns;
     }
-    qsort(ns, TIMED, sizeof ns[0], compare_ns);
-    out->t_sample_ns = SL_MAX(ns[TIMED / 2], (uint64_t)(config->throttle.sample * 1e9));
-    return SL_OK;
+    SL_TRY(time_training(p, config, &out->t_sample_ns));
+    if (!p->pool)
+        return SL_OK;
+    sl_kernels_set_threads(1);
+    int rc = time_training(p, config, &out->t_sample_one_ns);
+    sl_kernels_set_threads((int)config->devices[0].n_cores); // each device has all of a pool
+    return rc;
 }
 
 static int measure_evaluation(struct prober *p, const struct sl_config *config)
@@ -158,6 +182,7 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
                             SL_MIN(config->evaluate.batch_size, ds->split[SL_SPLIT_VAL].n));
     struct prober p = {.drawer = drawer,
                        .ranked = config->cache.policy != SL_CACHE_NONE,
+                       .pool = config->allocation.cores == SL_CORES_POOL,
                        .seeds = malloc(SL_MAX(batch, 1u) * sizeof *p.seeds)};
     if (!p.seeds)
         return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " seeds", batch);

@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/ipc/seat.h"
 
 static int open_gpu(const struct sl_device_config *config, struct sl_compute *out)
 {
@@ -21,4 +22,11 @@ int sl_compute_open(const struct sl_device_config *config, struct sl_compute *ou
         return open_gpu(config, out);
     *out = (struct sl_compute){.device = sl_device_host(), .kernels = sl_kernels_cpu()};
     return SL_OK;
+}
+
+int sl_compute_follow_cores(const struct sl_arena *arena, uint32_t device, uint32_t *seen)
+{
+    struct sl_cores cores;
+    bool others = sl_seat_take_cores(arena, sl_seat_trainer(arena, device), seen, &cores);
+    return others ? sl_kernels_take_cores(&cores) : SL_OK;
 }

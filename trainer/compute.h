@@ -9,6 +9,7 @@
 #define SL_TRAINER_COMPUTE_H
 
 #include "common/device/device.h"
+#include "common/ipc/arena.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
 
@@ -21,6 +22,10 @@ struct sl_compute {
 // SL_EPROTO or SL_EDEVICE with what is missing and what there is (plugin.h); closed by the
 // process's end.
 int sl_compute_open(const struct sl_device_config *config, struct sl_compute *out);
+
+// Takes the cores that the seat of a trainer on that device was given since *seen (seat.h), for the
+// calling thread and those that its operations run on.
+int sl_compute_follow_cores(const struct sl_arena *arena, uint32_t device, uint32_t *seen);
 
 // The operations on this process's own memory, for what a trainer does there whatever its device
 // is: those of the device where that is the same.

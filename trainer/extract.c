@@ -181,6 +181,7 @@ static int fetch(struct sl_extract *x, int buffer)
         .woken_at_ns = x->woken_at_ns,
         .standby = sl_standby_duty(&x->standby) == SL_DUTY_STANDBY,
     };
+    SL_TRY(sl_compute_follow_cores(x->spec.arena, x->spec.device, &x->cores_seen));
     int rc = sl_ledger_claim_train(x->spec.arena, x->spec.worker, SL_ARENA_WAIT_MS, &work.lease);
     if (rc < 0)
         return rc;

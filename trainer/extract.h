@@ -103,6 +103,7 @@ struct sl_extract {
 
     // The thread's own.
     struct sl_standby standby;
+    uint32_t cores_seen; // version of the cores that it has (seat.h)
     uint64_t woken_at_ns;
     struct sl_cache cache;
     struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];

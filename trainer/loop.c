@@ -28,6 +28,7 @@ struct loop {
     uint64_t completed;     // batches, but for those that the exchange completes
     uint64_t idle_since_ns; // when the computing thread last ran out of work
     uint64_t looked_ns;     // when the device was last asked for what is in use
+    uint32_t cores_seen;    // version of the cores that the computing thread has (seat.h)
 };
 
 static void look_at_device(struct loop *t)
@@ -315,6 +316,7 @@ static uint64_t idle_ns(const struct loop *t, const struct sl_work *work)
 static int step(struct loop *t)
 {
     struct sl_work work;
+    SL_TRY(sl_compute_follow_cores(t->spec->arena, t->spec->device, &t->cores_seen));
     const struct sl_exchange *x = t->sync.exchange;
     uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
     int rc = sl_extract_next(&t->extract, wait_ms, &work);

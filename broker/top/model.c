@@ -276,7 +276,7 @@ static const struct sl_top_action nothing = {.what = SL_TOP_NOTHING};
 // Devices that have neither role, while the user has not said anything else.
 static uint32_t free_devices(const struct sl_top_stats *s, uint32_t used)
 {
-    return s->n_devices > used ? (uint32_t)s->n_devices - used : 0;
+    return s->places > used ? (uint32_t)s->places - used : 0;
 }
 
 /*

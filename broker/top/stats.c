@@ -261,6 +261,7 @@ static void take_totals(const cJSON *from, struct sl_top_stats *s)
     s->switches = number(totals, "switches");
     s->resampled = number(totals, "resampled");
     s->retrained = number(totals, "retrained");
+    s->places = number(from, "places");
     s->restarts = number(totals, "restarts");
     s->checkpoints = number(totals, "checkpoints");
     s->memory_used = number(memory, "used");

@@ -80,6 +80,7 @@ struct sl_top_stats {
 
     struct sl_top_device *devices; // owned
     size_t n_devices;
+    double places;                 // devices that there could be workers on
     struct sl_top_worker *workers; // owned
     size_t n_workers;
     size_t n_buckets;

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
 #include "common/base/cgroup.h"
 #include "common/base/error.h"
 
@@ -134,13 +135,11 @@ int sl_cores_allowed(struct sl_cores *out)
     return SL_OK;
 }
 
-// Adds the lowest allowed number of every core that hwloc sees; false when it can not tell.
-static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
+// The machine's objects of some types alone; false when hwloc can not tell.
+static bool load_topology(const hwloc_obj_type_t *types, size_t n, hwloc_topology_t *out)
 {
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) < 0)
+    if (hwloc_topology_init(out) < 0)
         return false;
-    bool ok = false;
     unsigned long flags = 0;
 #if HWLOC_API_VERSION >= 0x00020500
     // Without it the x86 back end would move this process over all cores, one after the other.
@@ -150,11 +149,22 @@ static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
     flags |= HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
              HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
 #endif
-    if (hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) < 0 ||
-        hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) < 0 ||
-        hwloc_topology_set_flags(topology, flags) < 0 || hwloc_topology_load(topology) < 0)
-        goto out;
+    bool ok = hwloc_topology_set_all_types_filter(*out, HWLOC_TYPE_FILTER_KEEP_NONE) == 0;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = hwloc_topology_set_type_filter(*out, types[i], HWLOC_TYPE_FILTER_KEEP_ALL) == 0;
+    if (ok && hwloc_topology_set_flags(*out, flags) == 0 && hwloc_topology_load(*out) == 0)
+        return true;
+    hwloc_topology_destroy(*out);
+    return false;
+}
 
+// Adds the lowest allowed number of every core that hwloc sees; false when it can not tell.
+static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
+{
+    hwloc_topology_t topology;
+    static const hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE};
+    if (!load_topology(types, 1, &topology))
+        return false;
     struct sl_cores covered = {0};
     hwloc_obj_t core = NULL;
     while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != NULL) {
@@ -168,11 +178,29 @@ static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
             sl_cores_add(&covered, i);
         }
     }
-    // A topology that misses a core which the kernel lets us use is no base for a decision.
-    ok = memcmp(&covered, allowed, sizeof covered) == 0;
-out:
     hwloc_topology_destroy(topology);
-    return ok;
+    // A topology that misses a core which the kernel lets us use is no base for a decision.
+    return memcmp(&covered, allowed, sizeof covered) == 0;
+}
+
+uint32_t sl_cores_neighbours(const struct sl_cores *set, uint16_t *list, uint32_t capacity)
+{
+    // What hwloc orders hardware threads by: without these it is their numbers.
+    static const hwloc_obj_type_t types[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_CORE};
+    hwloc_topology_t topology;
+    uint32_t n = 0, found = 0, all = sl_cores_count(set);
+    if (load_topology(types, SL_COUNT_OF(types), &topology)) {
+        hwloc_obj_t pu = NULL;
+        while ((pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu)) != NULL) {
+            if (!sl_cores_has(set, pu->os_index))
+                continue;
+            found++;
+            if (n < capacity)
+                list[n++] = (uint16_t)pu->os_index;
+        }
+        hwloc_topology_destroy(topology);
+    }
+    return found == all ? n : sl_cores_list(set, list, capacity);
 }
 
 int sl_cores_physical(struct sl_cores *out)

@@ -49,6 +49,10 @@ int sl_cores_allowed(struct sl_cores *out);
 // hardware threads of one core count once. SL_ESYS when unknown.
 int sl_cores_physical(struct sl_cores *out);
 
+// The members in the order of the machine, at most `capacity` of them: cores of one node, and of
+// one cache, follow one another, whatever their numbers are. Returns how many were written.
+uint32_t sl_cores_neighbours(const struct sl_cores *set, uint16_t *list, uint32_t capacity);
+
 /*
  * How many cores' worth of time the control groups above this process grant (their CPU quota,
  * versions 1 and 2; the tightest of them counts); INFINITY without a limit. The quota says nothing

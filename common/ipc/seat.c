@@ -1,5 +1,7 @@
 #include "common/ipc/seat.h"
 
+#include "common/base/bits.h"
+
 /*
  * Memory orders: duty, activity and the cache's words are stored with release and read with
  * acquire. The event is signalled after the store (event.h), so whoever read the event first and
@@ -38,6 +40,36 @@ void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty)
     sl_event_signal(&a->h->standby);
     sl_event_signal(&a->h->ready);
     sl_event_signal(&a->h->work); // the sampler beside it may be held to the current phase
+}
+
+void sl_seat_set_cores(struct sl_arena *a, uint32_t seat, const struct sl_cores *cores)
+{
+    struct sl_seat *s = sl_seat(a, seat);
+    bool same = atomic_load(&s->cores_version) > 0;
+    for (uint32_t i = 0; i < SL_COUNT_OF(s->cores); i++)
+        same = same && atomic_load(&s->cores[i]) == cores->bits[i];
+    if (same)
+        return;
+    atomic_fetch_add(&s->cores_version, 1);
+    for (uint32_t i = 0; i < SL_COUNT_OF(s->cores); i++)
+        atomic_store(&s->cores[i], cores->bits[i]);
+    atomic_fetch_add(&s->cores_version, 1);
+}
+
+bool sl_seat_take_cores(const struct sl_arena *a, uint32_t seat, uint32_t *seen,
+                        struct sl_cores *out)
+{
+    const struct sl_seat *s = sl_seat(a, seat);
+    uint32_t version = atomic_load_explicit(&s->cores_version, memory_order_relaxed);
+    if (version == *seen) // nearly always: nothing but this word is read
+        return false;
+    version = atomic_load(&s->cores_version);
+    for (uint32_t i = 0; i < SL_COUNT_OF(s->cores); i++)
+        out->bits[i] = atomic_load(&s->cores[i]);
+    if (version % 2 != 0 || atomic_load(&s->cores_version) != version)
+        return false;
+    *seen = version;
+    return true;
 }
 
 void sl_seat_vacate(struct sl_arena *a, uint32_t seat)

@@ -10,8 +10,8 @@
  * DESIGN. Every device has two seats, one for a sampler and one for a trainer, whether a process
  * sits there or not. A seat is two kinds of words:
  *
- *   the broker writes   duty (WORK, STANDBY, or NONE: nobody is wanted) and how many rows the
- *                       trainer's cache may hold
+ *   the broker writes   duty (WORK, STANDBY, or NONE: nobody is wanted), how many rows the
+ *                       trainer's cache may hold, and of a pool of cores those to run on
  *   the worker writes   activity: what it does right now; how often it was switched on
  *
  * The job's *schedule* (one for all) has what a standby trainer needs to judge for itself before
@@ -41,6 +41,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/device/cores.h"
 #include "common/ipc/arena.h"
 
 enum { SL_STANDBY_WAIT_MS = 10000 };
@@ -62,6 +63,9 @@ struct sl_seat {
     // written by the broker
     _Alignas(64) _Atomic uint32_t duty;
     _Atomic uint64_t cache_rows; // trainers: capacity; 0 = no cache
+    // of a pool (allocation.cores): changed between two odd and even numbers; 0: never given
+    _Atomic uint32_t cores_version;
+    _Atomic uint64_t cores[SL_CORES_MAX / 64];
     // written by the worker
     _Alignas(64) _Atomic uint32_t activity;
     _Atomic uint32_t cache_generation; // hotness order that is loaded (hot.h), 0 = none
@@ -98,6 +102,12 @@ uint32_t sl_seat_awake(const struct sl_arena *a);
 
 // Broker: changes a duty and wakes whom it may concern.
 void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty);
+// Broker: gives the seat other cores, if they are others.
+void sl_seat_set_cores(struct sl_arena *a, uint32_t seat, const struct sl_cores *cores);
+// Worker: true with the cores that it was given since *seen (0 at first), which is brought up to
+// date. False while they are being changed: the next look will tell.
+bool sl_seat_take_cores(const struct sl_arena *a, uint32_t seat, uint32_t *seen,
+                        struct sl_cores *out);
 // Broker: the seat's worker is dead or gone.
 void sl_seat_vacate(struct sl_arena *a, uint32_t seat);
 // Worker: changes its activity; signals `standby` when a sampler becomes BLOCKED, and `work` and

@@ -21,6 +21,17 @@ void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_
         body(context, part);
 }
 
+void sl_cpu_each_thread(void (*body)(void *context), void *context)
+{
+    int threads = sl_cpu_threads();
+    if (threads <= 1) {
+        body(context);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    body(context);
+}
+
 struct range {
     void (*body)(void *context, uint64_t begin, uint64_t end);
     void *context;

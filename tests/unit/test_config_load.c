@@ -9,11 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "config/parse_internal.h"
 
 #define MINIMAL "{\"dataset\": \"data/x\", \"model\": {\"kind\": \"gcn\"}}"
+#define FIXED                                                                                      \
+    "{\"dataset\": \"data/x\", \"model\": {\"kind\": \"gcn\"}, \"allocation\": {\"cores\": "       \
+    "\"fixed\"}}"
 
 static struct sl_config config;
 static char dir[64], path[128];
@@ -267,14 +271,23 @@ START_TEST(auto_devices_are_the_physical_cores)
     struct sl_cores physical;
     ck_assert_int_eq(sl_cores_physical(&physical), SL_OK);
     sl_cores_keep_quota(&physical, sl_cores_quota());
-    parse(MINIMAL);
-    uint32_t cores = 0;
+    parse(FIXED);
+    uint32_t cores = 0, n = sl_cores_count(&physical);
     for (uint32_t d = 0; d < config.n_devices; d++) {
         ck_assert_int_eq(config.devices[d].kind, SL_DEVICE_CPU);
         for (uint32_t i = 0; i < config.devices[d].n_cores; i++, cores++)
             ck_assert(sl_cores_has(&physical, config.devices[d].cores[i]));
     }
-    ck_assert_uint_eq(cores, sl_cores_count(&physical));
+    ck_assert_uint_eq(cores, n);
+
+    // A pool: all of them on each device, of which there are enough for every core to sample.
+    parse(MINIMAL);
+    ck_assert_int_eq(config.allocation.cores, SL_CORES_POOL);
+    ck_assert_uint_eq(config.n_devices, SL_MIN(n + 1, (uint32_t)SL_CONFIG_MAX_DEVICES));
+    for (uint32_t d = 0; d < config.n_devices; d++) {
+        ck_assert_int_eq(config.devices[d].kind, SL_DEVICE_CPU);
+        ck_assert_uint_eq(config.devices[d].n_cores, n);
+    }
 }
 END_TEST
 
@@ -293,12 +306,41 @@ START_TEST(auto_devices_stay_inside_the_affinity)
 {
     uint16_t core;
     use_one_core(&core);
-    parse(MINIMAL);
+    parse(FIXED);
     ck_assert_uint_eq(config.n_devices, 1);
     ck_assert_uint_eq(config.devices[0].n_cores, 1);
     ck_assert_uint_eq(config.devices[0].cores[0], core);
     ck_assert_uint_eq(config.allocation.samplers, 1);
     ck_assert_uint_eq(config.allocation.trainers, 0);
+    parse(MINIMAL);
+    ck_assert_uint_eq(config.n_devices, 2);
+    ck_assert_uint_eq(config.devices[1].cores[0], core);
+    ck_assert_uint_eq(config.allocation.trainers, 1);
+}
+
+// Who lists cores may give them to the broker too; who says something of switching has devices.
+START_TEST(which_cores_are_a_pool)
+{
+    uint16_t core;
+    char text[512];
+    use_one_core(&core);
+    snprintf(text, sizeof text,
+             "{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
+             " \"devices\": [{\"kind\": \"cpu\", \"cores\": \"%u\"}]",
+             core);
+    size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, "}");
+    parse(text);
+    ck_assert_int_eq(config.allocation.cores, SL_CORES_FIXED);
+    snprintf(text + n, sizeof text - n,
+             ", \"allocation\": {\"cores\": \"pool\"},"
+             " \"updates\": {\"batches_per_update\": 8}}");
+    parse(text);
+    ck_assert_int_eq(config.allocation.cores, SL_CORES_POOL);
+    ck_assert_uint_eq(config.n_devices, 2);
+    parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
+          " \"allocation\": {\"switching\": true}}");
+    ck_assert_int_eq(config.allocation.cores, SL_CORES_FIXED);
 }
 END_TEST
 
@@ -329,21 +371,26 @@ static const struct {
     uint32_t devices, samplers, trainers;
 } one_core[] = {
     {"\"allocation\": {\"switching\": false}", 2, 1, 1},
-    {"\"allocation\": {\"samplers\": 1}", 1, 1, 0},
+    {"\"allocation\": {\"samplers\": 1, \"cores\": \"fixed\"}", 1, 1, 0},
+    {"\"allocation\": {\"samplers\": 1}", 2, 1, 1},
     {"\"allocation\": {\"samplers\": 1, \"switching\": false}", 2, 1, 1},
     {"\"allocation\": {\"trainers\": 1}", 2, 1, 1},
     {"\"allocation\": {\"samplers\": 3}", 4, 3, 1},
     {"\"allocation\": {\"samplers\": 3, \"trainers\": 5}", 8, 3, 5},
     {"\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1}]", 2, 1, 1},
     {"\"schedule\": [{\"epoch\": 1, \"samplers\": 2, \"trainers\": 6},"
-     "              {\"epoch\": 2, \"samplers\": 1, \"trainers\": 2}]",
+     "              {\"epoch\": 2, \"samplers\": 1, \"trainers\": 2}],"
+     "\"allocation\": {\"cores\": \"fixed\"}",
      8, 2, 6},
     {"\"allocation\": {\"samplers\": 2, \"trainers\": 1},"
      "\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 4}]",
      5, 2, 1},
-    {"\"allocation\": {\"trainers\": 2},"
+    {"\"allocation\": {\"trainers\": 2, \"cores\": \"fixed\"},"
      "\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 4}]",
      5, 3, 2},
+    {"\"allocation\": {\"trainers\": 2},"
+     "\"schedule\": [{\"epoch\": 1, \"samplers\": 1, \"trainers\": 4}]",
+     5, 1, 2},
 };
 
 START_TEST(auto_devices_use_a_core_again_when_the_split_needs_more)
@@ -377,7 +424,7 @@ START_TEST(auto_devices_use_all_cores_in_turn)
         return;
     }
     parse("{\"dataset\": \"x\", \"model\": {\"kind\": \"gcn\"},"
-          " \"allocation\": {\"samplers\": 20, \"trainers\": 44}}");
+          " \"allocation\": {\"samplers\": 20, \"trainers\": 44, \"cores\": \"fixed\"}}");
     ck_assert_uint_eq(config.n_devices, 64);
     for (uint32_t d = 0; d < config.n_devices; d++)
         ck_assert_uint_eq(config.devices[d].cores[0], cores[d % n]);
@@ -643,6 +690,7 @@ int main(void)
     tcase_add_test(t, the_name_decides_the_run_directory);
     tcase_add_test(t, auto_devices_are_the_physical_cores);
     tcase_add_test(t, auto_devices_stay_inside_the_affinity);
+    tcase_add_test(t, which_cores_are_a_pool);
     tcase_add_test(t, a_worker_runs_on_the_cores_of_its_device);
     tcase_add_loop_test(t, auto_devices_use_a_core_again_when_the_split_needs_more, 0,
                         sizeof one_core / sizeof one_core[0]);

@@ -196,6 +196,27 @@ static void *where_a_new_thread_may_run(void *out)
     return NULL;
 }
 
+// Two packages whose cores are numbered in turn, as many machines' are.
+START_TEST(neighbours_are_cores_of_one_package)
+{
+    struct sl_cores set = {0};
+    uint16_t list[8];
+    setenv("HWLOC_SYNTHETIC", "pack:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)", 1);
+    setenv("HWLOC_THISSYSTEM", "0", 1);
+    for (uint32_t core = 0; core < 8; core++)
+        sl_cores_add(&set, core);
+    ck_assert_uint_eq(sl_cores_neighbours(&set, list, 8), 8);
+    static const uint16_t wanted[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    ck_assert_mem_eq(list, wanted, sizeof wanted);
+    ck_assert_uint_eq(sl_cores_neighbours(&set, list, 3), 3);
+    ck_assert_mem_eq(list, wanted, 3 * sizeof wanted[0]);
+    // A machine that does not have them all is no base for an order.
+    sl_cores_add(&set, 9);
+    ck_assert_uint_eq(sl_cores_neighbours(&set, list, 8), 8);
+    ck_assert_uint_eq(list[1], 1);
+}
+END_TEST
+
 START_TEST(pinning_holds_for_this_thread_and_new_ones)
 {
     struct sl_cores set;
@@ -364,6 +385,7 @@ int main(void)
     tcase_add_test(t, one_hardware_thread_counts_for_each_core);
     tcase_add_test(t, hardware_threads_of_one_core_count_once);
     tcase_add_test(t, a_topology_that_misses_cores_is_not_believed);
+    tcase_add_test(t, neighbours_are_cores_of_one_package);
     tcase_add_test(t, pinning_holds_for_this_thread_and_new_ones);
     tcase_add_test(t, pinning_to_all_allowed_cores_changes_nothing);
     tcase_add_test(t, a_core_that_is_not_there_can_not_be_had);

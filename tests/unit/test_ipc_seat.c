@@ -119,6 +119,32 @@ START_TEST(a_dead_workers_words_are_reset_and_its_counters_stay)
 }
 END_TEST
 
+START_TEST(cores_are_taken_once_and_never_half_changed)
+{
+    uint32_t seat = sl_seat_trainer(&arena, 1), seen = 0;
+    struct sl_cores given = {{3, 0, 1}}, others = {{4}}, taken;
+    ck_assert(!sl_seat_take_cores(&arena, seat, &seen, &taken)); // nobody has given any
+    sl_seat_set_cores(&arena, seat, &given);
+    ck_assert(sl_seat_take_cores(&arena, seat, &seen, &taken));
+    ck_assert_mem_eq(&taken, &given, sizeof given);
+    ck_assert(!sl_seat_take_cores(&arena, seat, &seen, &taken));
+    sl_seat_set_cores(&arena, seat, &given); // the same
+    ck_assert(!sl_seat_take_cores(&arena, seat, &seen, &taken));
+    // While they are being changed nobody takes them, and then they come.
+    struct sl_seat *s = sl_seat(&arena, seat);
+    s->cores_version++;
+    ck_assert(!sl_seat_take_cores(&arena, seat, &seen, &taken));
+    s->cores_version--;
+    sl_seat_set_cores(&arena, seat, &others);
+    ck_assert(sl_seat_take_cores(&arena, seat, &seen, &taken));
+    ck_assert_mem_eq(&taken, &others, sizeof others);
+    // Whoever sits down there later begins with them.
+    seen = 0;
+    sl_seat_vacate(&arena, seat);
+    ck_assert(sl_seat_take_cores(&arena, seat, &seen, &taken));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("ipc_seat");
@@ -131,6 +157,7 @@ int main(void)
     tcase_add_test(c, a_standby_trainer_that_falls_asleep_lets_the_sampler_go_on);
     tcase_add_test(c, a_standby_trainer_that_falls_asleep_leaves_its_place_to_another);
     tcase_add_test(c, a_dead_workers_words_are_reset_and_its_counters_stay);
+    tcase_add_test(c, cores_are_taken_once_and_never_half_changed);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -96,7 +96,7 @@ static inline const char *stats_line(const struct sample *s)
         "\"epoch_seconds\":3.1,\"seconds_left\":52.3,\"loss\":%g,"
         "\"metric\":{\"name\":\"accuracy\",\"value\":0.81,\"epoch\":2},"
         "\"best\":{\"value\":0.8234,\"epoch\":1},\"samplers\":%d,\"trainers\":%d,"
-        "\"standby\":{\"there\":%d,\"awake\":0},\"devices\":[",
+        "\"standby\":{\"there\":%d,\"awake\":0},\"places\":4,\"devices\":[",
         1732180000 + s->second, s->name, s->state, s->second, s->loss, s->samplers, s->trainers,
         s->samplers);
     for (int i = 0; i < s->samplers + s->trainers; i++)

@@ -1,0 +1,103 @@
+/*
+ * pool.c - the cores that a job's workers share: what is known of their stages, and which of them
+ * each worker gets under the split that is wanted.
+ *
+ * Workers start on all of them. Once a split is chosen each seat is told its cores, and again
+ * whenever the split changes; whoever sits there takes them before its next batch
+ * (common/ipc/seat.h).
+ */
+#include "broker/job.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/device/cores.h"
+
+void sl_job_open_pool(struct sl_job *job)
+{
+    const struct sl_device_config *one = &job->config.devices[0];
+    struct sl_cores set = {0};
+    if (job->config.allocation.cores != SL_CORES_POOL)
+        return;
+    for (uint32_t i = 0; i < one->n_cores; i++)
+        sl_cores_add(&set, one->cores[i]);
+    job->pool.n = sl_cores_neighbours(&set, job->pool.core, SL_CONFIG_MAX_CORES);
+}
+
+// Trainers for which there is memory: a step of each beside what else the machine holds.
+static uint32_t trainers_that_fit(const struct sl_job *job)
+{
+    uint64_t step = job->need.step_bytes;
+    return step ? (uint32_t)SL_MIN(job->available_bytes / 2 / step, (uint64_t)UINT32_MAX) : 1;
+}
+
+struct sl_shape_question sl_job_shape_question(const struct sl_job *job)
+{
+    const struct sl_config *c = &job->config;
+    const struct sl_job_pool *pool = &job->pool;
+    uint32_t at_once = sl_config_trainers_at_once(c);
+    struct sl_shape_question q = {
+        .sample = pool->sample,
+        .train = pool->train,
+        .n_cores = pool->n,
+        .at_once = at_once,
+        .ordered = c->updates.mode == SL_UPDATE_ORDERED,
+        .batches = sl_phases_batches(c, job->dataset.split[SL_SPLIT_TRAIN].n),
+        .least = {c->allocation.samplers, c->allocation.trainers},
+        .most = {c->allocation.samplers, c->allocation.trainers},
+    };
+    if (c->allocation.samplers_auto) {
+        q.least.samplers = 1;
+        q.most.samplers = pool->n;
+    }
+    if (c->allocation.trainers_auto) {
+        q.least.trainers = 1;
+        q.most.trainers = SL_MAX(SL_MIN(SL_MIN(at_once, pool->n), trainers_that_fit(job)), 1u);
+    }
+    return q;
+}
+
+// A stage alone on its cores tells how wrong the probe was; one that shares them with another does
+// not.
+void sl_job_correct_pool(struct sl_job *job, const struct sl_epoch_figures *figures)
+{
+    struct sl_job_pool *pool = &job->pool;
+    const struct sl_shape *shape = &pool->shape;
+    if (pool->n == 0 || shape->own == 0)
+        return;
+    uint32_t samples_on = SL_MAX(shape->own / shape->split.samplers, 1u);
+    uint32_t trains_on = SL_MAX((pool->n - shape->own) / shape->split.trainers, 1u);
+    sl_shape_correct(&pool->sample, pool->n, samples_on, figures->t_sample);
+    sl_shape_correct(&pool->train, pool->n, trains_on, figures->t_train);
+}
+
+static void give_cores(struct sl_job *job, enum sl_role role, uint32_t index)
+{
+    const struct sl_member *m;
+    struct sl_job_pool *pool = &job->pool;
+    struct sl_core_range range = sl_shape_cores(&pool->shape, pool->n, role, index);
+    uint32_t device = role == SL_ROLE_SAMPLER ? index : job->config.n_devices - 1 - index;
+    struct sl_device_config *d = &job->config.devices[device];
+    struct sl_cores set = {0};
+    for (uint32_t i = 0; i < range.n; i++)
+        sl_cores_add(&set, pool->core[range.first + i]);
+    d->n_cores = sl_cores_list(&set, d->cores, SL_CONFIG_MAX_CORES);
+    m = sl_job_member(job, role, device);
+    sl_seat_set_cores(&job->arena, m->slot, &set);
+}
+
+void sl_job_divide_pool(struct sl_job *job)
+{
+    struct sl_job_pool *pool = &job->pool;
+    if (pool->n == 0 || job->scouting || !job->arena.base ||
+        (!job->split_chosen && job->state == SL_JOB_STARTING))
+        return;
+    if (memcmp(&pool->shape.split, &job->split, sizeof job->split) == 0)
+        return;
+    struct sl_shape_question q = sl_job_shape_question(job);
+    pool->shape = sl_shape_of(&q, job->split);
+    for (uint32_t i = 0; i < job->split.samplers; i++)
+        give_cores(job, SL_ROLE_SAMPLER, i);
+    for (uint32_t i = 0; i < job->split.trainers; i++)
+        give_cores(job, SL_ROLE_TRAINER, i);
+}

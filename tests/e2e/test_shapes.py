@@ -1,0 +1,93 @@
+"""Cores as a pool: which workers there are, which cores they run on, what is said of it."""
+
+import os
+import re
+
+from harness import CORES, cpu_devices, fingerprint, read_json, small_job, text_of
+
+
+def job(box, /, **changes):
+    return small_job(
+        box.shared_dataset("small"), **{"devices": "cpu", "allocation": {}, **changes}
+    )
+
+
+def cores_of(pid):
+    """The cores of each of its threads, as the system has them."""
+    found = set()
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        status = text_of(f"/proc/{pid}/task/{thread}/status")
+        found |= set(re.findall(r"Cpus_allowed_list:\s*(\S+)", status))
+    return found
+
+
+def listed(text):
+    """"0,2-4" as numbers."""
+    ranges = [part.split("-") for part in text.split(",")]
+    return [core for r in ranges for core in range(int(r[0]), int(r[-1]) + 1)]
+
+
+def works_on_its_cores(box, name):
+    """Whether threads of each worker run where its device says; others run where it began."""
+    line = box.sluice("stats", name, "-o", "json").ok().json()
+    devices = {d["index"]: listed(d["cores"]) for d in line["devices"]}
+    for worker in line["workers"]:
+        if devices[worker["device"]] not in [listed(c) for c in cores_of(worker["pid"])]:
+            return False
+    return len(line["workers"]) == line["samplers"] + line["trainers"]
+
+
+def test_an_untouched_job_says_its_shape(box):
+    config = job(box, digest=True)
+    plan = box.sluice("run", box.job(config), "--dry-run").ok()
+    assert "decided by what the first batches take" in plan.out + plan.err, plan
+    result, report = box.run(config)
+    (first, *_) = report["allocations"]
+    pattern = r"a batch takes \S+ ms to sample and \S+ ms to train on one core, .* \d+ trainers? "
+    assert re.search(pattern + r"on \d+ cores?, \d+ samplers? on ", first["reason"]), first
+    assert first["reason"].split(":")[-1] in result.ok().err, result
+    (device,) = report["config"]["devices"]
+    pool = set(listed(device["cores"]))
+    used = {core for d in report["devices"] for core in d["cores"]}
+    assert used == pool, report["devices"]
+    assert len(report["devices"]) == first["samplers"] + first["trainers"], report["devices"]
+    # The same bits as on devices of one core.
+    fixed = job(box, output="runs/fixed", devices=cpu_devices(2))
+    other, of_fixed = box.run(fixed, name="fixed")
+    other.ok()
+    assert fingerprint(report) == fingerprint(of_fixed)
+
+
+def test_workers_run_on_the_cores_that_they_were_given(box):
+    name = box.unique("pool")
+    config = job(box, name=name, epochs=100000, **{"updates.batches_per_update": 2})
+    running = box.start("run", box.job(config))
+    running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
+    running.until(lambda: works_on_its_cores(box, name), "workers on their cores")
+    places = box.sluice("stats", name, "-o", "json").ok().json()["places"]
+    for samplers, trainers in ((2, 1), (1, 1)) if places == 3 else ((2, 2), (1, 2), (1, 1)):
+        box.sluice("scale", name, f"samplers={samplers}", f"trainers={trainers}").ok()
+        running.until(lambda: works_on_its_cores(box, name), "workers on their new cores")
+    report, last, straight = box.bring_to_an_end(running, config)
+    assert fingerprint(last) == fingerprint(straight)
+    assert all(s["ok"] for s in report["scales"]), report["scales"]
+
+
+def test_a_number_that_is_given_is_kept(box):
+    config = job(box, epochs=1, **{"allocation": {"samplers": 2}})
+    result, report = box.run(config)
+    result.ok()
+    assert [a["samplers"] for a in report["allocations"]] == [2] * len(report["allocations"])
+    samplers = [w for d in report["devices"] for w in d["workers"] if w.startswith("sampler")]
+    assert len(samplers) == 2, report["devices"]
+
+
+def test_a_list_may_be_a_pool(box):
+    devices = [{"kind": "cpu", "cores": str(core)} for core in CORES]
+    config = job(box, epochs=1, devices=devices, allocation={"cores": "pool"})
+    result, report = box.run(config)
+    result.ok()
+    resolved = read_json(box.path("runs/job/config.json"))
+    assert resolved["allocation"]["cores"] == "pool", resolved["allocation"]
+    assert len(resolved["devices"]) == 1, resolved["devices"]
+    assert "trainer" in report["allocations"][0]["reason"], report["allocations"]

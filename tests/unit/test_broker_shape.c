@@ -1,0 +1,284 @@
+// Shapes of a pool of cores: the stages' times, the choice against all others and against a
+// pipeline that is played event by event, and the cores of each worker.
+#include "broker/shape.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+
+static struct sl_shape_question question(uint32_t cores, double sample, double train)
+{
+    return (struct sl_shape_question){
+        .sample = {sample, sample / cores},
+        .train = {train, train / cores},
+        .n_cores = cores,
+        .at_once = 1,
+        .ordered = true,
+        .batches = 1000,
+        .least = {1, 1},
+        .most = {cores, 1},
+    };
+}
+
+START_TEST(stage_times_between_one_core_and_all)
+{
+    struct sl_stage_times even = {0.8, 0.1}, half = {0.8, 0.45}, none = {0.8, 0.9};
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&even, 8, 4), 0.2, 1e-12);
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&half, 8, 1), 0.8, 1e-12);
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&half, 8, 8), 0.45, 1e-12);
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&half, 8, 2), 0.4 + 0.4 / 2, 1e-12);
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&none, 8, 8), 0.8, 1e-12);
+    ck_assert_double_eq_tol(sl_shape_stage_seconds(&half, 1, 1), 0.8, 1e-12);
+}
+END_TEST
+
+// A probe beside somebody else's work: two threads that took longer than one.
+START_TEST(a_disturbed_probe_is_not_believed)
+{
+    struct sl_stage_times t = sl_shape_measured(0.2, 1.2, 2);
+    ck_assert_double_eq_tol(t.all, 0.14, 1e-12);
+    t = sl_shape_measured(0.2, 0.105, 2);
+    ck_assert_double_eq_tol(t.all, 0.105, 1e-12);
+    // A short stage may really gain nothing.
+    t = sl_shape_measured(0.001, 0.0009, 2);
+    ck_assert_double_eq_tol(t.all, 0.0009, 1e-12);
+    t = sl_shape_measured(0.001, 0.002, 2);
+    ck_assert_double_eq_tol(t.all, 0.001, 1e-12);
+}
+END_TEST
+
+// Two cores and K = 9: whoever gives a core to sampling alone wastes most of it.
+START_TEST(two_cores_are_shared)
+{
+    struct sl_shape_question q = question(2, 0.010, 0.090);
+    struct sl_shape shape = sl_shape_best(&q);
+    ck_assert_uint_eq(shape.own, 0);
+    ck_assert_uint_eq(shape.split.trainers, 1);
+    ck_assert_double_eq_tol(shape.epoch_seconds, 50, 1e-9);
+    ck_assert_double_eq_tol(
+        sl_shape_epoch_seconds(&q, &(struct sl_shape){.split = {1, 1}, .own = 1}), 90, 1e-9);
+    // As much sampling as training, and neither is twice as fast on two cores: one each.
+    q = question(2, 0.050, 0.050);
+    q.sample.all = q.train.all = 0.030;
+    ck_assert_uint_eq(sl_shape_best(&q).own, 1);
+}
+END_TEST
+
+START_TEST(one_core)
+{
+    struct sl_shape_question q = question(1, 0.010, 0.090);
+    struct sl_shape shape = sl_shape_best(&q);
+    ck_assert_uint_eq(shape.own, 0);
+    ck_assert_uint_eq(shape.split.samplers, 1);
+    ck_assert_uint_eq(shape.split.trainers, 1);
+    ck_assert_double_eq_tol(shape.epoch_seconds, 100, 1e-9);
+}
+END_TEST
+
+START_TEST(no_more_trainers_than_an_update_has_batches)
+{
+    struct sl_shape_question q = question(8, 0.001, 0.090);
+    q.train.all = 0.040; // 8 threads of one trainer gain little: several trainers are worth more
+    q.at_once = 3;
+    q.most.trainers = 8;
+    struct sl_shape shape = sl_shape_best(&q);
+    ck_assert_uint_eq(shape.split.trainers, 3);
+    q.at_once = 1;
+    ck_assert_uint_eq(sl_shape_best(&q).split.trainers, 1);
+}
+END_TEST
+
+START_TEST(a_given_number_is_kept)
+{
+    struct sl_shape_question q = question(4, 0.010, 0.050);
+    q.at_once = 8;
+    q.least = (struct sl_roles){3, 1};
+    q.most = (struct sl_roles){3, 4};
+    ck_assert_uint_eq(sl_shape_best(&q).split.samplers, 3);
+    ck_assert_uint_eq(sl_shape_of(&q, (struct sl_roles){2, 2}).split.samplers, 2);
+    ck_assert_uint_eq(sl_shape_of(&q, (struct sl_roles){2, 2}).split.trainers, 2);
+}
+END_TEST
+
+START_TEST(nothing_measured_is_one_of_each_on_all_cores)
+{
+    struct sl_shape_question q = question(4, 0, 0);
+    struct sl_shape shape = sl_shape_best(&q);
+    char text[SL_SHAPE_TEXT_BYTES];
+    ck_assert_uint_eq(shape.split.samplers, 1);
+    ck_assert_uint_eq(shape.split.trainers, 1);
+    ck_assert_uint_eq(shape.own, 0);
+    ck_assert_msg(strstr(sl_shape_text(&q, &shape, text), "4 cores"), "%s", text);
+}
+END_TEST
+
+START_TEST(what_was_measured_corrects_both_times)
+{
+    struct sl_stage_times t = {0.8, 0.1};
+    sl_shape_correct(&t, 8, 4, 0.4); // twice as long as expected
+    ck_assert_double_eq_tol(t.one, 1.6, 1e-12);
+    ck_assert_double_eq_tol(t.all, 0.2, 1e-12);
+    sl_shape_correct(&t, 8, 4, 0);
+    ck_assert_double_eq_tol(t.one, 1.6, 1e-12);
+}
+END_TEST
+
+START_TEST(text_says_what_and_why)
+{
+    char text[SL_SHAPE_TEXT_BYTES];
+    struct sl_shape_question q = question(8, 0.010, 0.090);
+    struct sl_shape shape = {.split = {2, 1}, .own = 2, .epoch_seconds = 15};
+    sl_shape_text(&q, &shape, text);
+    ck_assert_msg(strstr(text, "10 ms to sample and 90 ms to train on one core") &&
+                      strstr(text, "1 trainer on 6 cores, 2 samplers on 2 cores of their own") &&
+                      strstr(text, "1 trainer at once by updates.batches_per_update"),
+                  "%s", text);
+    shape = (struct sl_shape){.split = {1, 1}};
+    sl_shape_text(&q, &shape, text);
+    ck_assert_msg(strstr(text, "1 trainer on 8 cores, 1 sampler on the same"), "%s", text);
+}
+END_TEST
+
+// --- cores ---------------------------------------------------------------------------------------
+
+// Every core has somebody, trainers share none with one another, samplers none where there are
+// enough.
+static void check_cores(uint32_t n, struct sl_shape shape)
+{
+    uint32_t trains[64] = {0}, samples[64] = {0};
+    for (uint32_t i = 0; i < shape.split.trainers; i++) {
+        struct sl_core_range r = sl_shape_cores(&shape, n, SL_ROLE_TRAINER, i);
+        ck_assert_uint_ge(r.n, 1);
+        ck_assert_uint_le(r.first + r.n, n);
+        for (uint32_t c = r.first; c < r.first + r.n; c++)
+            trains[c]++;
+    }
+    for (uint32_t i = 0; i < shape.split.samplers; i++) {
+        struct sl_core_range r = sl_shape_cores(&shape, n, SL_ROLE_SAMPLER, i);
+        ck_assert_uint_ge(r.n, 1);
+        ck_assert_uint_le(r.first + r.n, n);
+        for (uint32_t c = r.first; c < r.first + r.n; c++)
+            samples[c]++;
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        ck_assert_msg(trains[c] + samples[c] > 0, "core %u of %u: nobody", c, n);
+        if (shape.own && shape.own >= shape.split.samplers)
+            ck_assert_uint_le(samples[c], 1);
+        if (shape.own)
+            ck_assert(!(trains[c] && samples[c]));
+        if (shape.split.trainers <= n - shape.own)
+            ck_assert_uint_eq(trains[c], c >= shape.own);
+    }
+}
+
+START_TEST(cores_of_each_worker)
+{
+    for (uint32_t n = 1; n <= 64; n = n < 9 ? n + 1 : n * 2)
+        for (uint32_t s = 1; s <= n; s++)
+            for (uint32_t t = 1; t <= n; t++)
+                for (uint32_t own = 0; own < n; own += SL_MAX(n / 8, 1u))
+                    check_cores(n, (struct sl_shape){.split = {s, t}, .own = own});
+}
+END_TEST
+
+// --- against a pipeline that is played -----------------------------------------------------------
+
+enum { PLAYED = 400 };
+
+/*
+ * An epoch event by event: samplers draw the next batch when they are free, a trainer takes the
+ * next one that is drawn, an ordered update waits for all of its batches. On shared cores a batch
+ * is drawn and trained by turns: training stands still while a sampler of these cores draws.
+ */
+static double played(const struct sl_shape_question *q, const struct sl_shape *shape)
+{
+    double drawn[PLAYED], trainer[64] = {0}, sampler[64] = {0}, update_done = 0, latest = 0;
+    uint32_t samples_on = shape->own ? shape->own : q->n_cores, trains_on = q->n_cores - shape->own;
+    uint32_t s = shape->split.samplers, t = SL_MIN(shape->split.trainers, q->at_once);
+    double draw = sl_shape_stage_seconds(&q->sample, q->n_cores, SL_MAX(samples_on / s, 1u)) *
+                  fmax((double)s / samples_on, 1);
+    double train = sl_shape_stage_seconds(&q->train, q->n_cores, SL_MAX(trains_on / t, 1u)) *
+                   fmax((double)t / trains_on, 1);
+    for (uint32_t i = 0; i < PLAYED; i++) {
+        drawn[i] = sampler[i % s] += draw;
+        if (!shape->own) // the time that sampling takes from each trainer's cores
+            drawn[i] = 0;
+    }
+    double taken = shape->own ? 0 : draw * t / s;
+    for (uint32_t i = 0; i < PLAYED; i++) {
+        uint32_t k = 0;
+        for (uint32_t j = 1; j < t; j++)
+            if (trainer[j] < trainer[k])
+                k = j;
+        if (q->ordered && i % q->at_once == 0)
+            update_done = latest;
+        double begin = fmax(fmax(trainer[k], drawn[i]), q->ordered ? update_done : 0);
+        trainer[k] = begin + train + taken;
+        latest = fmax(latest, trainer[k]);
+    }
+    return latest / PLAYED;
+}
+
+// Shapes that a user can write by hand: every split, every number of cores apart.
+static double best_played(const struct sl_shape_question *q)
+{
+    double best = INFINITY;
+    for (uint32_t s = 1; s <= q->most.samplers; s = s < 8 ? s + 1 : s + 4)
+        for (uint32_t t = 1; t <= q->most.trainers; t++)
+            for (uint32_t own = 0; own < q->n_cores; own = own < 8 ? own + 1 : own + 4) {
+                struct sl_shape shape = {.split = {s, t}, .own = own};
+                best = fmin(best, played(q, &shape));
+            }
+    return best;
+}
+
+// K from 0.2 to 60, updates of 1 to 8 batches, 1 to 64 cores, stages that use cores well or badly.
+START_TEST(chosen_is_within_a_tenth_of_the_best_that_is_played)
+{
+    static const uint32_t cores[] = {1, 2, 3, 4, 8, 16, 64};
+    static const double ks[] = {0.2, 0.5, 1, 2, 5, 10, 20, 60}, serial[] = {0, 0.1, 0.3};
+    uint32_t n = cores[_i];
+    for (size_t k = 0; k < SL_COUNT_OF(ks); k++)
+        for (uint32_t width = 1; width <= 8; width = width * 2)
+            for (size_t a = 0; a < SL_COUNT_OF(serial); a++) {
+                struct sl_shape_question q = question(n, 0.010, 0.010 * ks[k]);
+                q.train.all = q.train.one * (serial[a] + (1 - serial[a]) / n);
+                q.sample.all = q.sample.one * (serial[a] + (1 - serial[a]) / n);
+                q.at_once = width;
+                q.most.trainers = SL_MIN(width, n);
+                struct sl_shape chosen = sl_shape_best(&q);
+                double mine = played(&q, &chosen), best = best_played(&q);
+                ck_assert_msg(mine <= 1.10 * best,
+                              "%u cores, K %g, updates of %u, serial %g: %u, %u, %u own: %g, %g", n,
+                              ks[k], width, serial[a], chosen.split.samplers, chosen.split.trainers,
+                              chosen.own, mine, best);
+            }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker shape");
+    TCase *t = tcase_create("shape");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, stage_times_between_one_core_and_all);
+    tcase_add_test(t, a_disturbed_probe_is_not_believed);
+    tcase_add_test(t, two_cores_are_shared);
+    tcase_add_test(t, one_core);
+    tcase_add_test(t, no_more_trainers_than_an_update_has_batches);
+    tcase_add_test(t, a_given_number_is_kept);
+    tcase_add_test(t, nothing_measured_is_one_of_each_on_all_cores);
+    tcase_add_test(t, what_was_measured_corrects_both_times);
+    tcase_add_test(t, text_says_what_and_why);
+    tcase_add_test(t, cores_of_each_worker);
+    tcase_add_loop_test(t, chosen_is_within_a_tenth_of_the_best_that_is_played, 0, 7);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
