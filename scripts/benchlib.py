@@ -79,9 +79,14 @@ class Failed(Exception):
     """A command failed and has said why; the part ends."""
 
 
+def two_cores():
+    """The numbers of two cores that may be used; one where there is no other."""
+    return sorted(os.sched_getaffinity(0))[:2]
+
+
 def cpu_devices(n):
     """n devices that share two cores, as far as there are two."""
-    cores = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    cores = (two_cores() * 2)[:2]
     return [{"kind": "cpu", "cores": str(cores[i % 2])} for i in range(n)]
 
 
