@@ -1,6 +1,5 @@
 #include "kernels/kernels.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -53,8 +52,6 @@ static const struct sl_kernels table_cpu = TABLE(cpu);
 
 static const struct sl_kernels *const tables[] = {&table_ref, &table_cpu};
 
-static _Atomic int n_threads = 1;
-
 const struct sl_kernels *sl_kernels_ref(void)
 {
     return &table_ref;
@@ -102,40 +99,4 @@ const struct sl_kernels *sl_kernels_find(const char *name)
         if (name && strcmp(tables[i]->name, name) == 0)
             return tables[i];
     return NULL;
-}
-
-void sl_kernels_set_threads(int n)
-{
-#ifdef __SANITIZE_THREAD__
-    // The OpenMP run-time is not instrumented: its barriers are invisible to ThreadSanitizer, which
-    // would report every parallel loop as a race.
-    n = 1;
-#endif
-    atomic_store_explicit(&n_threads, SL_MAX(n, 1), memory_order_relaxed);
-}
-
-struct core_list {
-    uint16_t core[SL_CORES_MAX];
-    uint32_t n;
-};
-
-static void pin_this_thread(void *context)
-{
-    const struct core_list *list = context;
-    sl_device_pin(list->core, list->n); // which the calling thread could be
-}
-
-int sl_kernels_take_cores(const struct sl_cores *cores)
-{
-    struct core_list list;
-    list.n = sl_cores_list(cores, list.core, SL_CORES_MAX);
-    SL_TRY(sl_device_pin(list.core, list.n)); // first, for threads that start from now on
-    sl_kernels_set_threads((int)list.n);
-    sl_cpu_each_thread(pin_this_thread, &list);
-    return SL_OK;
-}
-
-int sl_cpu_threads(void)
-{
-    return atomic_load_explicit(&n_threads, memory_order_relaxed);
 }

@@ -592,13 +592,14 @@ int sl_kernels_open_gpu(uint32_t index, uint64_t budget_bytes, const struct sl_d
 // By name ("ref", "cpu"); "cuda" once the plug-in's device is open; NULL when there is none.
 const struct sl_kernels *sl_kernels_find(const char *name);
 
-// Threads the cpu back end uses from now on in this process (the device's cores).
+// Threads that operations of the cpu back end have from now on: those of callers that were given no
+// cores of their own.
 void sl_kernels_set_threads(int n);
 
 struct sl_cores; // common/device/cores.h
 
-// From now on the calling thread and those that its operations run on have exactly these cores, and
-// the cpu back end as many threads. SL_EINVAL when one of them can not be had.
+// From now on the calling thread, and the process's threads that help it, have exactly these cores,
+// and its operations as many threads. SL_EINVAL when one of them can not be had.
 int sl_kernels_take_cores(const struct sl_cores *cores);
 
 /*

@@ -128,9 +128,6 @@ enum { SL_HEADS_MAX = 1024 }; // of edge_softmax
 #define SL_NORMALIZE_BOUND       1e-12f
 #define SL_NORMALIZE_INVERSE_MAX 1e12f
 
-// Runs the body once on each thread that operations of the calling thread run on, itself included.
-void sl_cpu_each_thread(void (*body)(void *context), void *context);
-
 // Threads of the cpu back end, at least 1; set by sl_kernels_set_threads.
 int sl_cpu_threads(void);
 

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kernels_internal.h"
 
-// ---- parallel.c ---------------------------------------------------------------------------------
+// ---- threads.c, parallel.c ---------------------------------------------------------------------------------
 
 /*
  * Calls body(context, part) for every part below n_parts, on the back end's threads, in no stated
@@ -17,6 +17,9 @@
  */
 void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_t part),
                            void *context);
+
+// The calling thread among those of a call: below the caller's sl_cpu_threads().
+uint32_t sl_cpu_thread_number(void);
 
 /*
  * Splits 0 .. n into one contiguous range a thread, each a multiple of `align` long (but the last)

@@ -22,7 +22,6 @@
  */
 #include "kernels/cpu/cpu_internal.h"
 
-#include <omp.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -195,7 +194,7 @@ static int multiply_rows(const struct product *p, struct tile t, uint64_t begin,
 static void multiply_range(void *context, uint32_t part)
 {
     struct product *p = context;
-    const uint64_t thread = (uint64_t)omp_get_thread_num();
+    const uint64_t thread = (uint64_t)sl_cpu_thread_number();
     const uint64_t begin = part * p->range_rows;
     struct tile t = {.b = p->b_tiles + thread * p->b_count,
                      .a = p->a_strips + thread * p->a_count,

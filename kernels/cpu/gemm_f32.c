@@ -36,7 +36,6 @@
  */
 #include "kernels/cpu/cpu_internal.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -313,7 +312,7 @@ static void multiply_rectangle(void *context, uint32_t part)
     const uint64_t n1 = SL_MIN(n0 + p->part_columns, p->n);
     if (m0 >= p->m)
         return; // the last band
-    float *scratch = p->scratch + (uint64_t)omp_get_thread_num() * p->scratch_floats;
+    float *scratch = p->scratch + (uint64_t)sl_cpu_thread_number() * p->scratch_floats;
     struct block block = {.m0 = m0,
                           .m1 = SL_MIN(m0 + p->part_rows, p->m),
                           .k0 = segment_begin(p, segment),

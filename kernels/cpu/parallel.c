@@ -7,31 +7,6 @@ enum {
     PART_MIN_BYTES = 1 << 16, // less is not worth a thread
 };
 
-void sl_cpu_parallel_parts(uint32_t n_parts, void (*body)(void *context, uint32_t part),
-                           void *context)
-{
-    int threads = (int)SL_MIN((uint32_t)sl_cpu_threads(), n_parts);
-    if (threads <= 1) {
-        for (uint32_t part = 0; part < n_parts; part++)
-            body(context, part);
-        return;
-    }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (uint32_t part = 0; part < n_parts; part++)
-        body(context, part);
-}
-
-void sl_cpu_each_thread(void (*body)(void *context), void *context)
-{
-    int threads = sl_cpu_threads();
-    if (threads <= 1) {
-        body(context);
-        return;
-    }
-#pragma omp parallel num_threads(threads)
-    body(context);
-}
-
 struct range {
     void (*body)(void *context, uint64_t begin, uint64_t end);
     void *context;
