@@ -1,4 +1,4 @@
-// cpu_internal.h - what the files of this folder share: threads, Philox words, the mask, bf16.
+// cpu_internal.h - what the files of this folder share: threads, Philox words, the mask, products.
 #ifndef SL_KERNELS_CPU_CPU_INTERNAL_H
 #define SL_KERNELS_CPU_CPU_INTERNAL_H
 
@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/base/simd.h"
+#include "kernels/cpu/gemm_tile.h"
 #include "kernels/kernels.h"
 #include "kernels/kernels_internal.h"
 
@@ -79,23 +80,28 @@ uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
 enum sl_cpu_rank_path { SL_CPU_RANK_AUTO, SL_CPU_RANK_PLAIN };
 void sl_cpu_rank_set_path(enum sl_cpu_rank_path path);
 
-// ---- gemm_f32.c, gemm_bf16.c, gemm_primitive.c --------------------------------------------------
-
-// Row-major product whose bits depend on the operands alone; m, n and k are at least 1. `rounded`:
-// of operands rounded to bf16.
-int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
-                    uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
-                    uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
-
-// The same by the processor's own bf16 products.
-int sl_cpu_gemm_bf16(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
-                     float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
-                     float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
+// ---- gemm.c, gemm_blocks.c, gemm_amx.c, gemm_primitive.c ----------------------------------------
 
 // How bf16 products are made; AUTO asks the processor. Set by tests and measurements.
-enum sl_cpu_bf16_path { SL_CPU_BF16_AUTO, SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMITIVE };
+enum sl_cpu_bf16_path {
+    SL_CPU_BF16_AUTO,
+    SL_CPU_BF16_ROUNDED, // of f32 numbers that bf16 can hold
+    SL_CPU_BF16_PAIRS,   // by the processor's instruction, where sl_isa_has_bf16()
+    SL_CPU_BF16_STRIPS,  // by oneDNN
+};
 void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
 enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
+
+// Row-major product whose bits depend on the operands alone; m, n and k are at least 1.
+int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_transpose tb,
+                       uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a,
+                       uint64_t lda, const float *b, uint64_t ldb, float beta, float *c,
+                       uint64_t ldc, struct sl_mempool *ws);
+
+// The same of operands rounded to bf16, by oneDNN.
+int sl_cpu_gemm_strips(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
+                       uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                       uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
 
 // One product of dense bf16 operands with a dense f32 result, c = a b.
 struct sl_cpu_bf16_shape {

@@ -1,15 +1,35 @@
 /*
- * Matrix products: gemm_f32.c for f32; gemm_bf16.c for operands rounded to bf16 where the processor
- * multiplies such, gemm_f32.c with rounded operands elsewhere.
+ * Matrix products: gemm_blocks.c for f32, and for operands rounded to bf16: as pairs where the
+ * processor multiplies such, as f32 numbers elsewhere. With AMX these go to gemm_amx.c.
  *
  * An element's bits depend on its row of a, its column of b and k: not on the number of rows beside
  * it, nor on the number of threads.
  */
 #include "kernels/kernels_internal.h"
 
+#include <stdatomic.h>
+
 #include "common/base/error.h"
+#include "common/base/isa.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
+
+static _Atomic int forced_path = SL_CPU_BF16_AUTO;
+
+void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path)
+{
+    atomic_store_explicit(&forced_path, (int)path, memory_order_relaxed);
+}
+
+enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void)
+{
+    int path = atomic_load_explicit(&forced_path, memory_order_relaxed);
+    if (path != SL_CPU_BF16_AUTO)
+        return (enum sl_cpu_bf16_path)path;
+    if (!sl_isa_has_bf16())
+        return SL_CPU_BF16_ROUNDED;
+    return sl_isa() >= SL_ISA_AMX ? SL_CPU_BF16_STRIPS : SL_CPU_BF16_PAIRS;
+}
 
 SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m, n, ldc))
 {
@@ -30,10 +50,14 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
             clear_rows(c, m, n, ldc);
         return SL_OK;
     }
-    const int rounds = precision == SL_PRECISION_BF16;
-    if (rounds && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_PRIMITIVE)
-        return sl_cpu_gemm_bf16(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
-    return sl_cpu_gemm_f32(rounds, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
+    enum sl_cpu_words words = SL_CPU_WORDS_F32;
+    if (precision == SL_PRECISION_BF16) {
+        const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
+        if (path == SL_CPU_BF16_STRIPS)
+            return sl_cpu_gemm_strips(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
+        words = path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED;
+    }
+    return sl_cpu_gemm_blocks(words, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
 }
 
 // One more pass over c, so that evaluation has the bits of training's gemm and bias_act.

@@ -20,6 +20,19 @@
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_at __attribute__((vector_size(16), aligned(4), may_alias));
 
+// A word in every lane; sum + x * row.
+#define F32_WORDS(attribute, vec)                                                                  \
+    attribute INLINE vec spread_##vec(const float *word)                                           \
+    {                                                                                              \
+        return *word - (vec){0};                                                                   \
+    }                                                                                              \
+    attribute INLINE vec add_##vec(vec sum, vec x, vec row)                                        \
+    {                                                                                              \
+        return sum + x * row;                                                                      \
+    }
+
+F32_WORDS(, v4)
+
 // The first `count` lanes from memory (the others are not read and 0) and to memory.
 INLINE v4 read_v4(const float *from, uint64_t count)
 {
@@ -36,13 +49,12 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
 }
 
 /*
- * One tile's code. RS and KS are the distances of rows and of k in a, FETCHES whether it fetches
- * what is multiplied next.
+ * One tile's code. `vec` is a vector of c, `op` one of words; RS and KS are the distances of rows
+ * and of k in a, FETCHES whether it fetches what is multiplied next.
  */
-#define TILE(name, target, vec, LANES, MR, NV, RS, KS, FETCHES)                                    \
+#define TILE(name, target, vec, op, LANES, MR, NV, RS, KS, FETCHES)                                \
     target static void name(const struct sl_cpu_tile *t)                                           \
     {                                                                                              \
-        const vec zero = {0};                                                                      \
         const float *a = t->a, *b = t->b, *const next = t->next;                                   \
         const uint64_t lda = t->lda, ldb = t->ldb, ld_next = t->ld_next, shift = t->next_shift;    \
         (void)lda, (void)next, (void)ld_next, (void)shift;                                         \
@@ -50,12 +62,13 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
         for (uint64_t k = 0; k < t->k; k++, a += KS, b += ldb) {                                   \
             if (FETCHES)                                                                           \
                 __builtin_prefetch(next + (k >> shift) * ld_next, 0, 2);                           \
-            vec row[NV];                                                                           \
-            UNROLL for (int j = 0; j < NV; j++) row[j] = *(const vec##_at *)(b + j * LANES);       \
+            op row[NV];                                                                            \
+            UNROLL for (int j = 0; j < NV; j++) row[j] =                                           \
+                *(const op##_at *)(const void *)(b + j * LANES);                                   \
             UNROLL for (int i = 0; i < MR; i++)                                                    \
             {                                                                                      \
-                vec x = a[i * RS] - zero;                                                          \
-                UNROLL for (int j = 0; j < NV; j++) sum[i][j] += x * row[j];                       \
+                op x = spread_##op(a + i * RS);                                                    \
+                UNROLL for (int j = 0; j < NV; j++) sum[i][j] = add_##op(sum[i][j], x, row[j]);    \
             }                                                                                      \
         }                                                                                          \
         const uint64_t last = t->columns - (NV - 1) * LANES;                                       \
@@ -79,12 +92,12 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
     }
 
 // Both layouts of a with NV vectors of columns.
-#define TILES(name, target, vec, LANES, MR, NV)                                                    \
-    TILE(name##_rows_##NV, target, vec, LANES, MR, NV, lda, 1, 0)                                  \
-    TILE(name##_trans_##NV, target, vec, LANES, MR, NV, 1, MR, 1)
+#define TILES(name, target, vec, op, LANES, MR, NV)                                                \
+    TILE(name##_rows_##NV, target, vec, op, LANES, MR, NV, lda, 1, 0)                              \
+    TILE(name##_trans_##NV, target, vec, op, LANES, MR, NV, 1, MR, 1)
 
-TILES(plain, , v4, 4, 6, 1)
-TILES(plain, , v4, 4, 6, 2)
+TILES(plain, , v4, v4, 4, 6, 1)
+TILES(plain, , v4, v4, 4, 6, 2)
 static const struct sl_cpu_tiles plain = {
     6, 4, 8, {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}}};
 
@@ -96,6 +109,26 @@ typedef float v8 __attribute__((vector_size(32)));
 typedef float v8_at __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float v16 __attribute__((vector_size(64)));
 typedef float v16_at __attribute__((vector_size(64), aligned(4), may_alias));
+
+F32_WORDS(AVX2, v8)
+F32_WORDS(AVX512, v16)
+
+// Pairs of bf16.
+#define AVX512_BF16 __attribute__((target("arch=x86-64-v4,avx512bf16")))
+
+typedef int32_t pairs __attribute__((vector_size(64)));
+typedef int32_t pairs_at __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t pair_at __attribute__((may_alias));
+
+AVX512_BF16 INLINE pairs spread_pairs(const float *word)
+{
+    return *(const pair_at *)(const void *)word - (pairs){0};
+}
+
+AVX512_BF16 INLINE v16 add_pairs(v16 sum, pairs x, pairs row)
+{
+    return (v16)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)row);
+}
 
 AVX2 INLINE __m256i first_v8(uint64_t count)
 {
@@ -123,28 +156,41 @@ AVX512 INLINE void write_v16(float *to, v16 v, uint64_t count)
     _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)v);
 }
 
-TILES(avx2, AVX2, v8, 8, 6, 1)
-TILES(avx2, AVX2, v8, 8, 6, 2)
+TILES(avx2, AVX2, v8, v8, 8, 6, 1)
+TILES(avx2, AVX2, v8, v8, 8, 6, 2)
 static const struct sl_cpu_tiles avx2 = {
     6, 8, 16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}}};
 
-TILES(avx512, AVX512, v16, 16, 8, 1)
-TILES(avx512, AVX512, v16, 16, 8, 2)
-TILES(avx512, AVX512, v16, 16, 8, 3)
+TILES(avx512, AVX512, v16, v16, 16, 8, 1)
+TILES(avx512, AVX512, v16, v16, 16, 8, 2)
+TILES(avx512, AVX512, v16, v16, 16, 8, 3)
 static const struct sl_cpu_tiles avx512 = {8,
                                            16,
                                            48,
                                            {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
                                             {avx512_trans_1, avx512_trans_2, avx512_trans_3}}};
+
+TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 1)
+TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 2)
+TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 3)
+static const struct sl_cpu_tiles avx512_pairs = {
+    8,
+    16,
+    48,
+    {{pairs_rows_1, pairs_rows_2, pairs_rows_3}, {pairs_trans_1, pairs_trans_2, pairs_trans_3}}};
 #endif
 
-const struct sl_cpu_tiles *sl_cpu_gemm_tiles(void)
+const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words)
 {
 #if defined(__x86_64__)
+    if (words == SL_CPU_WORDS_PAIRS)
+        return &avx512_pairs;
     if (sl_isa() >= SL_ISA_AVX512)
         return &avx512;
     if (sl_isa() >= SL_ISA_AVX2)
         return &avx2;
+#else
+    (void)words;
 #endif
     return &plain;
 }

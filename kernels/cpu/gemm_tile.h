@@ -4,6 +4,9 @@
  * A tile has `mr` rows and up to three vectors of columns. Every element is one chain of
  * multiply-adds over k in ascending order, in a register of its own, whatever its row and column:
  * that is what makes an element's bits a function of its row of a, its column of b and k alone.
+ *
+ * Operands are words of 32 bits along k: a word is one f32, or a pair of bf16 that follow each
+ * other in k, the first in the lower half, which one instruction multiplies and adds.
  */
 #ifndef SL_KERNELS_CPU_GEMM_TILE_H
 #define SL_KERNELS_CPU_GEMM_TILE_H
@@ -11,15 +14,16 @@
 #include <stdint.h>
 
 enum {
-    // k is cut at multiples of this, and the parts are added up in order.
+    // k is cut at multiples of so many words, and the parts are added up in order.
     SL_TILE_K = 256,
     // Packed rows of an a that is not transposed stand this far apart (no power of two).
     SL_TILE_A_STRIDE = SL_TILE_K + 16,
     SL_TILE_VECTORS_MAX = 3,
+    SL_TILE_LINE = 16, // words
 };
 
 struct sl_cpu_tile {
-    uint64_t k;     // at most SL_TILE_K
+    uint64_t k;     // words, at most SL_TILE_K
     const float *a; // (mr, k) with lda, or transposed: a panel (k, mr) dense
     const float *b; // (k, columns in whole vectors) with ldb
     uint64_t lda, ldb;
@@ -33,6 +37,13 @@ struct sl_cpu_tile {
     int accumulate; // c += alpha a b; else c = alpha a b and the old c is not read
 };
 
+// What the words of a tile's operands hold.
+enum sl_cpu_words {
+    SL_CPU_WORDS_F32,
+    SL_CPU_WORDS_ROUNDED, // f32 that bf16 can hold
+    SL_CPU_WORDS_PAIRS,   // of bf16; where sl_isa_has_bf16()
+};
+
 struct sl_cpu_tiles {
     uint32_t mr, lanes, nr;
     // [a is transposed][vectors of columns - 1]
@@ -40,6 +51,32 @@ struct sl_cpu_tiles {
 };
 
 // Those of the instruction set in use (common/base/isa.h).
-const struct sl_cpu_tiles *sl_cpu_gemm_tiles(void);
+const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words);
+
+// ---- gemm_pack.c --------------------------------------------------------------------------------
+
+// How many values of k a word holds.
+static inline uint64_t sl_cpu_per_word(enum sl_cpu_words words)
+{
+    return words == SL_CPU_WORDS_PAIRS ? 2 : 1;
+}
+
+// Words from a panel of `width` columns to the next. A power of two between them would put all of
+// them into the same sets of the cache.
+static inline uint64_t sl_cpu_panel_words(uint64_t width)
+{
+    return SL_TILE_K * width + SL_TILE_LINE;
+}
+
+/*
+ * A matrix as words in panels (words of k, width), with zeros behind its last column and, in the
+ * last word, behind its last row: x (k, columns), or with `trans` x (columns, k). k is at most that
+ * of SL_TILE_K words.
+ */
+void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+                      uint64_t columns, uint64_t width, float *panels);
+
+// One row of k values as words.
+void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to);
 
 #endif

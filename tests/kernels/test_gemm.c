@@ -56,7 +56,7 @@ static double allowed_error(const struct suite *t, enum sl_precision precision, 
 
 static void compare(struct suite *t, struct shape s)
 {
-    static const char *const paths[] = {"auto", "rounded", "primitive"};
+    static const char *const paths[] = {"auto", "rounded", "pairs", "strips"};
     static const char *const precisions[] = {"f32", "bf16", "tf32"};
     if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k / 8))
         return;
@@ -301,7 +301,8 @@ static void bits(struct suite *t, enum sl_precision precision)
                                                      .beta = 1});
 }
 
-// With every instruction set of this processor: what holds here holds on a lesser one.
+// With every instruction set of this processor: what holds here holds on a lesser one; and with
+// the library, which only processors with AMX ask by themselves.
 static void bits_at_each_level(struct suite *t)
 {
     const enum sl_isa best = sl_isa();
@@ -311,6 +312,9 @@ static void bits_at_each_level(struct suite *t)
         bits(t, SL_PRECISION_BF16);
     }
     sl_isa_limit(best);
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_STRIPS);
+    bits(t, SL_PRECISION_BF16);
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
     bands_have_their_bits(t);
 }
 
@@ -321,9 +325,10 @@ void test_gemm(struct suite *t)
     degenerate(t);
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});
-    static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_PRIMITIVE};
+    static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_STRIPS,
+                                                  SL_CPU_BF16_PAIRS};
     // The paths are the processor's; a GPU has tf32 instead.
-    size_t n_paths = t->device->is_host ? SL_COUNT_OF(paths) : 1;
+    size_t n_paths = t->device->is_host ? SL_COUNT_OF(paths) - !sl_isa_has_bf16() : 1;
     if (!t->device->is_host)
         sizes(t, SL_PRECISION_TF32);
     for (size_t i = 0; i < n_paths; i++) {

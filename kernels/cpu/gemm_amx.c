@@ -1,11 +1,10 @@
 /*
- * Products of f32 matrices whose operands are rounded to bf16, by the processor's own bf16
- * instructions (avx512_bf16, AMX), summed in f32.
+ * Products of f32 matrices whose operands are rounded to bf16, by oneDNN: what processors with AMX
+ * compute them with.
  *
- * Problem. Activations and weights are f32 masters; the processor's bf16 units want 16-bit
- * operands. Converting whole matrices first would cost a trip to memory; making one primitive for
- * every batch's number of rows would cost more than the product, and each would round in an order
- * of its own.
+ * Problem. Activations and weights are f32 masters; the tiles want 16-bit operands. Converting
+ * whole matrices first would cost a trip to memory; making one primitive for every batch's number
+ * of rows would cost more than the product, and each would round in an order of its own.
  *
  * Design. Rows of op(a) are cut into strips, and a thread takes a range of them: it converts a tile
  * of op(b), (TILE_K, TILE_N), then one strip after the other just before it is multiplied by
@@ -15,10 +14,8 @@
  * Results leave through a tile in the cache, one part of k after the other. Threads share nothing
  * and never meet before the end.
  *
- * Where the processor has no such instructions gemm_f32.c multiplies f32 numbers that bf16 can
- * hold. The products of two bf16 numbers are exact in f32, so the contract is the same one and only
- * the order of additions differs. It is not a fast path: it lets a bf16 job run, and be tested,
- * anywhere. oneDNN's own emulation on AVX-512 without bf16 is slower than this (README.md).
+ * What the library has no code for, and what the system does not let it use, is multiplied by
+ * gemm_blocks.c. Its emulation of bf16 where there is none is slower than that (README.md).
  */
 #include "kernels/cpu/cpu_internal.h"
 
@@ -40,21 +37,6 @@ enum {
     QUANTUM_K = 32, // what k is padded to when it fits one tile (a row of an AMX tile)
     TAIL_MIN = 64,
 };
-
-static _Atomic int forced_path = SL_CPU_BF16_AUTO;
-
-void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path)
-{
-    atomic_store_explicit(&forced_path, (int)path, memory_order_relaxed);
-}
-
-enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void)
-{
-    int path = atomic_load_explicit(&forced_path, memory_order_relaxed);
-    if (path != SL_CPU_BF16_AUTO)
-        return (enum sl_cpu_bf16_path)path;
-    return sl_isa_has_bf16() ? SL_CPU_BF16_PRIMITIVE : SL_CPU_BF16_ROUNDED;
-}
 
 // ---- conversion ---------------------------------------------------------------------------------
 
@@ -220,9 +202,9 @@ static int ask_library(const struct product *p)
     return SL_OK;
 }
 
-int sl_cpu_gemm_bf16(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
-                     float alpha, const float *a, uint64_t lda, const float *b, uint64_t ldb,
-                     float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
+int sl_cpu_gemm_strips(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
+                       uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
+                       uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     struct product p = {
         .a = {a, lda, ta == SL_TRANS},
@@ -238,7 +220,8 @@ int sl_cpu_gemm_bf16(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uin
     };
     int rc = ask_library(&p);
     if (rc == SL_EUNSUPPORTED)
-        return sl_cpu_gemm_f32(1, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
+        return sl_cpu_gemm_blocks(sl_isa_has_bf16() ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, ta,
+                                  tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
     SL_TRY(rc);
 
     // Each range converts b for itself, so there are few; several a thread where b is met often.

@@ -1,5 +1,7 @@
 /*
- * Products of f32 numbers, whose bits depend on the operands alone.
+ * Products whose bits depend on the operands alone: of f32, or of f32 rounded to bf16, which are
+ * multiplied in pairs where the processor can (gemm_tile.h says what a word is). A step of k is a
+ * word, and all that follows is the same for each kind of them.
  *
  * Problem. A library's sgemm chooses among kernels by the number of rows, columns and threads, and
  * splits a long reduction over threads. Each choice rounds in another order: a row's result would
@@ -57,13 +59,15 @@ enum {
     SUMS_FLOATS = 1 << 21, // of segments' sums: beyond them c is met band by band
     ADD_FLOATS = 1 << 14,  // fewer are not worth a thread
     FEW_ROWS = 64,         // of c: fewer do not repay packing b for wide vectors
-    LINE = 16,             // floats
+    LINE = SL_TILE_LINE,
 };
 
 struct product {
     const struct sl_cpu_tiles *tiles;
-    int a_trans, b_trans, rounded, b_packed;
-    uint64_t m, n, k;
+    enum sl_cpu_words words;
+    int a_trans, b_trans, b_packed;
+    uint64_t m, n, k;          // k in words
+    uint64_t values, per_word; // of k
     float alpha;
     const float *a, *b;
     uint64_t lda, ldb;
@@ -79,96 +83,6 @@ struct product {
     uint64_t scratch_floats, b_floats;
 };
 
-static uint64_t panel_floats(uint64_t width)
-{
-    return SL_TILE_K * width + LINE;
-}
-
-// ---- packing ------------------------------------------------------------------------------------
-
-// Rounds to bf16 in place.
-SL_SIMD_VOID(round_floats, (float *x, uint64_t n), (x, n))
-{
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)sl_float_to_bf16(x[i]) << 16;
-        memcpy(&x[i], &bits, sizeof bits);
-    }
-}
-
-// x (rows, columns) row by row into panels of `width` columns, zeros behind the last.
-SL_INLINE void pack_columns(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
-                            const uint64_t width, float *panels)
-{
-    for (uint64_t i = 0; i < rows; i++, x += ld) {
-        float *to = panels + i * width;
-        uint64_t j = 0;
-        for (; j + width <= columns; j += width, to += panel_floats(width))
-            memcpy(to, x + j, width * sizeof *to);
-        if (j < columns) {
-            uint64_t left = columns - j;
-            for (uint64_t l = 0; l < width; l++)
-                to[l] = l < left ? x[j + l] : 0.0f;
-        }
-    }
-}
-
-// The widths of all instruction sets, so that each copy is a few vectors.
-SL_SIMD_VOID(pack_rows_of_k,
-             (const float *x, uint64_t ld, uint64_t rows, uint64_t columns, uint64_t width,
-              float *panels),
-             (x, ld, rows, columns, width, panels))
-{
-    switch (width) {
-    case 6: pack_columns(x, ld, rows, columns, 6, panels); break;
-    case 8: pack_columns(x, ld, rows, columns, 8, panels); break;
-    case 16: pack_columns(x, ld, rows, columns, 16, panels); break;
-    case 48: pack_columns(x, ld, rows, columns, 48, panels); break;
-    default: pack_columns(x, ld, rows, columns, width, panels);
-    }
-}
-
-// The same of a matrix that stands transposed: x (columns, rows).
-static void pack_columns_of_k(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
-                              uint64_t width, float *panels)
-{
-    for (uint64_t j0 = 0; j0 < columns; j0 += width, panels += panel_floats(width)) {
-        uint64_t w = SL_MIN(width, columns - j0);
-        if (w < width)
-            memset(panels, 0, rows * width * sizeof *panels);
-        for (uint64_t i0 = 0; i0 < rows; i0 += LINE) {
-            uint64_t end = SL_MIN(i0 + LINE, rows);
-            for (uint64_t j = 0; j < w; j++) {
-                const float *from = x + (j0 + j) * ld;
-                for (uint64_t i = i0; i < end; i++)
-                    panels[i * width + j] = from[i];
-            }
-        }
-    }
-}
-
-// Columns n0 .. n0 + columns of rows k0 .. k0 + depth of op(b).
-static void pack_b(const struct product *p, uint64_t k0, uint64_t depth, uint64_t n0,
-                   uint64_t columns, float *panels)
-{
-    uint64_t nr = p->tiles->nr;
-    if (p->b_trans)
-        pack_columns_of_k(p->b + n0 * p->ldb + k0, p->ldb, depth, columns, nr, panels);
-    else
-        pack_rows_of_k(p->b + k0 * p->ldb + n0, p->ldb, depth, columns, nr, panels);
-    for (uint64_t j = 0; p->rounded && j < columns; j += nr, panels += panel_floats(nr))
-        round_floats(panels, depth * nr);
-}
-
-// Rows i0 .. i0 + rows of a transposed a, as panels (k, mr).
-static void pack_a_trans(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
-                         uint64_t rows, float *panels)
-{
-    uint64_t mr = p->tiles->mr;
-    pack_rows_of_k(p->a + k0 * p->lda + i0, p->lda, depth, rows, mr, panels);
-    for (uint64_t i = 0; p->rounded && i < rows; i += mr, panels += panel_floats(mr))
-        round_floats(panels, depth * mr);
-}
-
 SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64_t end,
                              uint64_t columns)
 {
@@ -177,18 +91,35 @@ SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64
             __builtin_prefetch(x + i * ld + j, 0, 2);
 }
 
+// The values of k in `n` words from k0 on.
+static uint64_t values_of(const struct product *p, uint64_t k0, uint64_t n)
+{
+    return SL_MIN(n * p->per_word, p->values - k0 * p->per_word);
+}
+
+// Where word k0 of row `i` of a begins; that of column `j` of b.
+static const float *a_at(const struct product *p, uint64_t i, uint64_t k0)
+{
+    k0 *= p->per_word;
+    return p->a + (p->a_trans ? k0 * p->lda + i : i * p->lda + k0);
+}
+
+static const float *b_at(const struct product *p, uint64_t k0, uint64_t j)
+{
+    k0 *= p->per_word;
+    return p->b + (p->b_trans ? j * p->ldb + k0 : k0 * p->ldb + j);
+}
+
 // One panel of a that is not transposed: rows as they are.
 static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
                         uint64_t rows, float *panel)
 {
+    const uint64_t values = values_of(p, k0, depth);
     for (uint64_t i = 0; i < p->tiles->mr; i++, panel += SL_TILE_A_STRIDE) {
-        if (i >= rows) {
+        if (i < rows)
+            sl_cpu_gemm_pack_row(p->words, a_at(p, i0 + i, k0), values, panel);
+        else
             memset(panel, 0, depth * sizeof *panel);
-            continue;
-        }
-        memcpy(panel, p->a + (i0 + i) * p->lda + k0, depth * sizeof *panel);
-        if (p->rounded)
-            round_floats(panel, depth);
     }
 }
 
@@ -209,14 +140,15 @@ static void fetch_next(const struct product *p, const struct block *block, uint6
 {
     const uint64_t of_a = sl_div_up(block->m1 - block->m0, LINE);
     const uint64_t lines = of_a + sl_div_up(block->n1 - block->n0, LINE);
-    uint64_t shift = 0; // 2^shift tiles share the rows
+    const uint64_t least = p->per_word - 1; // since a step fetches one row
+    uint64_t shift = least;                 // 2^shift tiles share the rows
     while (shift < 4 && lines << (shift + 1) <= n)
         shift++;
     const uint64_t line = i >> shift;
-    const uint64_t rows = SL_TILE_K >> shift;
-    const uint64_t row = k0 + (i & ((1u << shift) - 1)) * rows;
-    t->next = t->a, t->ld_next = 0, t->next_shift = shift;
-    if (line >= lines || row + rows > block->k1)
+    const uint64_t rows = SL_TILE_K * p->per_word >> shift;
+    const uint64_t row = k0 * p->per_word + (i & ((1u << shift) - 1)) * rows;
+    t->next = t->a, t->ld_next = 0, t->next_shift = shift - least;
+    if (line >= lines || row + rows > block->k1 * p->per_word)
         return;
     const int is_a = line < of_a;
     t->ld_next = is_a ? p->lda : p->ldb;
@@ -231,17 +163,17 @@ static void set_rows(const struct product *p, const struct block *block, uint64_
     const uint64_t mr = p->tiles->mr, next = i + mr;
     t->a = t->next = block->a_panels;
     if (p->a_trans) {
-        t->a += (i - block->m0) / mr * panel_floats(mr);
+        t->a += (i - block->m0) / mr * sl_cpu_panel_words(mr);
         return;
     }
-    if (t->rows == mr && !p->rounded) {
-        t->a = p->a + i * p->lda + k0;
+    if (t->rows == mr && p->words == SL_CPU_WORDS_F32) {
+        t->a = a_at(p, i, k0);
         t->lda = p->lda;
     } else {
         pack_a_rows(p, k0, t->k, i, t->rows, block->a_panels);
         t->lda = SL_TILE_A_STRIDE;
     }
-    prefetch_rows(p->a + k0, p->lda, next, SL_MIN(next + mr, p->m), t->k);
+    prefetch_rows(a_at(p, 0, k0), p->lda, next, SL_MIN(next + mr, p->m), values_of(p, k0, t->k));
 }
 
 // Adds one part of k: `panels` are those of b for it.
@@ -258,15 +190,16 @@ static void multiply_part(const struct product *p, const struct block *block, ui
                             .alpha = p->alpha,
                             .accumulate = block->accumulate || k0 > block->k0};
     if (p->a_trans)
-        pack_a_trans(p, k0, t.k, block->m0, block->m1 - block->m0, block->a_panels);
+        sl_cpu_gemm_pack(p->words, 0, a_at(p, block->m0, k0), p->lda, values_of(p, k0, t.k),
+                         block->m1 - block->m0, mr, block->a_panels);
     uint64_t done = 0;
     for (uint64_t i = block->m0; i < block->m1; i += mr) {
         t.rows = SL_MIN(mr, block->m1 - i);
         set_rows(p, block, k0, i, &t);
         const float *panel = panels;
-        for (uint64_t j = block->n0; j < block->n1; j += nr, panel += panel_floats(nr)) {
+        for (uint64_t j = block->n0; j < block->n1; j += nr, panel += sl_cpu_panel_words(nr)) {
             t.columns = SL_MIN(nr, block->n1 - j);
-            t.b = p->b_packed ? panel : p->b + k0 * p->ldb + j;
+            t.b = p->b_packed ? panel : b_at(p, k0, j);
             t.ldb = p->b_packed ? nr : p->ldb;
             t.c = block->c + i * block->ldc + j;
             if (streams)
@@ -280,15 +213,16 @@ static void multiply_part(const struct product *p, const struct block *block, ui
 static void multiply_columns(const struct product *p, struct block block)
 {
     const uint64_t across = sl_div_up(block.n1 - block.n0, p->tiles->nr);
-    const uint64_t floats = across * panel_floats(p->tiles->nr); // of one part
+    const uint64_t floats = across * sl_cpu_panel_words(p->tiles->nr); // of one part
     const uint64_t step = p->parts_at_once * SL_TILE_K;
     const uint64_t m0 = block.m0, m1 = block.m1;
     for (uint64_t first = block.k0; first < block.k1; first += step) {
         const uint64_t end = SL_MIN(first + step, block.k1);
         float *panels = block.b_panels;
         for (uint64_t k0 = first; p->b_packed && k0 < end; k0 += SL_TILE_K, panels += floats)
-            pack_b(p, k0, SL_MIN(end - k0, (uint64_t)SL_TILE_K), block.n0, block.n1 - block.n0,
-                   panels);
+            sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, k0, block.n0), p->ldb,
+                             values_of(p, k0, SL_MIN(end - k0, (uint64_t)SL_TILE_K)),
+                             block.n1 - block.n0, p->tiles->nr, panels);
         for (uint64_t i = m0; i < m1; i += BLOCK_ROWS) {
             block.m0 = i, block.m1 = SL_MIN(i + BLOCK_ROWS, m1);
             panels = block.b_panels;
@@ -383,18 +317,22 @@ static uint64_t divide(struct product *p)
     return p->parts_down * sl_div_up(p->n, p->part_columns);
 }
 
-int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
-                    uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
-                    uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
+int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_transpose tb,
+                       uint64_t m, uint64_t n, uint64_t values, float alpha, const float *a,
+                       uint64_t lda, const float *b, uint64_t ldb, float beta, float *c,
+                       uint64_t ldc, struct sl_mempool *ws)
 {
+    const uint64_t per_word = sl_cpu_per_word(words), k = sl_div_up(values, per_word);
     struct product p = {
-        .tiles = sl_cpu_gemm_tiles(),
+        .words = words,
+        .tiles = sl_cpu_gemm_tiles(words),
         .a_trans = ta == SL_TRANS,
         .b_trans = tb == SL_TRANS,
-        .rounded = rounded,
         .m = m,
         .n = n,
         .k = k,
+        .values = values,
+        .per_word = per_word,
         .alpha = alpha,
         .a = a,
         .b = b,
@@ -406,8 +344,8 @@ int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uin
         .segments = ta == SL_TRANS ? segments_of(k) : 1,
     };
     const uint64_t mr = p.tiles->mr, nr = p.tiles->nr;
-    p.b_packed =
-        !p.a_trans || p.b_trans || rounded || m > FEW_ROWS || nr <= LINE || n % p.tiles->lanes != 0;
+    p.b_packed = !p.a_trans || p.b_trans || words != SL_CPU_WORDS_F32 || m > FEW_ROWS ||
+                 nr <= LINE || n % p.tiles->lanes != 0;
     uint64_t band = m;
     if (p.segments > 1) {
         band = SL_MIN(SL_MAX(SUMS_FLOATS / ((p.segments - 1) * n), mr), m);
@@ -424,9 +362,9 @@ int sl_cpu_gemm_f32(int rounded, enum sl_transpose ta, enum sl_transpose tb, uin
     p.block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
     p.parts_at_once =
         p.part_rows > MANY_ROWS ? SL_MIN(sl_div_up(k, SL_TILE_K), (uint64_t)PARTS_AT_ONCE) : 1;
-    p.b_floats = p.parts_at_once * (p.block_columns / nr) * panel_floats(nr);
+    p.b_floats = p.parts_at_once * (p.block_columns / nr) * sl_cpu_panel_words(nr);
     p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(band, (uint64_t)BLOCK_ROWS), mr) *
-                                               (p.a_trans ? panel_floats(mr) : 0),
+                                               (p.a_trans ? sl_cpu_panel_words(mr) : 0),
                                            mr * SL_TILE_A_STRIDE);
     p.scratch_floats = sl_align_up(p.scratch_floats, LINE);
     p.scratch = sl_mempool_alloc(ws, threads * p.scratch_floats * sizeof *p.scratch);

@@ -1,0 +1,185 @@
+/*
+ * Packing the operands of a product: the words of gemm_tile.h, in the order tiles read them.
+ *
+ * Pairs of bf16 are made here, once for each time an operand is packed: a vector instruction rounds
+ * two rows of k at once and a permutation makes pairs of them; where k runs along the row, pairs
+ * are there as they lie. It takes numbers below 2^-126 as 0, as the products of pairs do.
+ */
+#include "kernels/cpu/gemm_tile.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/simd.h"
+#include "kernels/cpu/vector.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { LINE = SL_TILE_LINE };
+
+// Rounds to bf16 in place.
+SL_SIMD_VOID(round_floats, (float *x, uint64_t n), (x, n))
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)sl_float_to_bf16(x[i]) << 16;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+// x (rows, columns) row by row into panels of `width` columns, zeros behind the last.
+SL_INLINE void pack_columns(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
+                            const uint64_t width, float *panels)
+{
+    for (uint64_t i = 0; i < rows; i++, x += ld) {
+        float *to = panels + i * width;
+        uint64_t j = 0;
+        for (; j + width <= columns; j += width, to += sl_cpu_panel_words(width))
+            memcpy(to, x + j, width * sizeof *to);
+        if (j < columns) {
+            uint64_t left = columns - j;
+            for (uint64_t l = 0; l < width; l++)
+                to[l] = l < left ? x[j + l] : 0.0f;
+        }
+    }
+}
+
+// The widths of all instruction sets, so that each copy is a few vectors.
+SL_SIMD_VOID(pack_rows_of_k,
+             (const float *x, uint64_t ld, uint64_t rows, uint64_t columns, uint64_t width,
+              float *panels),
+             (x, ld, rows, columns, width, panels))
+{
+    switch (width) {
+    case 6: pack_columns(x, ld, rows, columns, 6, panels); break;
+    case 8: pack_columns(x, ld, rows, columns, 8, panels); break;
+    case 16: pack_columns(x, ld, rows, columns, 16, panels); break;
+    case 48: pack_columns(x, ld, rows, columns, 48, panels); break;
+    default: pack_columns(x, ld, rows, columns, width, panels);
+    }
+}
+
+// ---- pairs --------------------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+#define PAIRS __attribute__((target("arch=x86-64-v4,avx512bf16")))
+
+PAIRS static inline __m512i round_two(__m512 first, __m512 second)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+}
+
+PAIRS static inline __mmask16 first_lanes(uint64_t n)
+{
+    return (__mmask16)((1u << SL_MIN(n, 16u)) - 1);
+}
+
+PAIRS static void pair_row(const float *x, uint64_t k, float *to)
+{
+    for (uint64_t i = 0; i < k; i += 32) {
+        const __mmask16 second = k > i + 16 ? first_lanes(k - i - 16) : 0;
+        const __mmask16 words = first_lanes((k - i + 1) / 2);
+        const __m512i pairs = round_two(_mm512_maskz_loadu_ps(first_lanes(k - i), x + i),
+                                        _mm512_maskz_loadu_ps(second, x + i + 16));
+        _mm512_mask_storeu_epi32(to + i / 2, words, pairs);
+    }
+}
+
+// Rows of k two by two; a panel is as wide as a vector, several, or half of one.
+PAIRS static void pair_rows_of_k(const float *x, uint64_t ld, uint64_t k, uint64_t columns,
+                                 uint64_t width, float *panels)
+{
+    // A value of the first row, then one of the second.
+    const __m512i order =
+        _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
+                         _mm512_mullo_epi32(_mm512_set1_epi32(1 << 16 | 1),
+                                            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+                                                              12, 13, 14, 15)));
+    const uint64_t step = sl_cpu_panel_words(width);
+    for (uint64_t i = 0; i < k; i += 2, x += 2 * ld, panels += width) {
+        const float *below = i + 1 < k ? x + ld : x;
+        const __mmask16 has_below = i + 1 < k ? 0xffff : 0;
+        float *to = panels;
+        for (uint64_t j = 0, at = 0; j < columns; j += LINE) {
+            const __mmask16 lanes = first_lanes(columns - j);
+            const __m512i words = _mm512_permutexvar_epi16(
+                order, round_two(_mm512_maskz_loadu_ps(lanes, x + j),
+                                 _mm512_maskz_loadu_ps(lanes & has_below, below + j)));
+            if (width < LINE) {
+                _mm256_storeu_si256((void *)to, _mm512_castsi512_si256(words));
+                if (j + width < columns)
+                    _mm256_storeu_si256((void *)(to + step), _mm512_extracti64x4_epi64(words, 1));
+                to += 2 * step;
+                continue;
+            }
+            _mm512_storeu_si512(to + at, words);
+            at += LINE;
+            if (at == width)
+                to += step, at = 0;
+        }
+    }
+}
+#else
+static void pair_row(const float *x, uint64_t k, float *to)
+{
+    (void)x, (void)k, (void)to;
+}
+
+static void pair_rows_of_k(const float *x, uint64_t ld, uint64_t k, uint64_t columns,
+                           uint64_t width, float *panels)
+{
+    (void)x, (void)ld, (void)k, (void)columns, (void)width, (void)panels;
+}
+#endif
+
+// ---- both ---------------------------------------------------------------------------------------
+
+void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to)
+{
+    if (words == SL_CPU_WORDS_PAIRS) {
+        pair_row(x, k, to);
+        return;
+    }
+    memcpy(to, x, k * sizeof *to);
+    if (words == SL_CPU_WORDS_ROUNDED)
+        round_floats(to, k);
+}
+
+// A column of the panel at a time stands in a row of x; a line's width of words of each in turn.
+static void pack_columns_of_k(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t k,
+                              uint64_t columns, uint64_t width, float *panels)
+{
+    const uint64_t per_word = sl_cpu_per_word(words), step = LINE * per_word;
+    for (uint64_t j0 = 0; j0 < columns; j0 += width, panels += sl_cpu_panel_words(width)) {
+        uint64_t w = SL_MIN(width, columns - j0);
+        if (w < width)
+            memset(panels, 0, sl_div_up(k, per_word) * width * sizeof *panels);
+        for (uint64_t k0 = 0; k0 < k; k0 += step) {
+            const uint64_t values = SL_MIN(step, k - k0), n = sl_div_up(values, per_word);
+            float *to = panels + k0 / per_word * width, pairs[LINE];
+            for (uint64_t j = 0; j < w; j++) {
+                const float *from = x + (j0 + j) * ld + k0;
+                if (words == SL_CPU_WORDS_PAIRS) {
+                    pair_row(from, values, pairs);
+                    from = pairs;
+                }
+                for (uint64_t i = 0; i < n; i++)
+                    to[i * width + j] = from[i];
+            }
+        }
+    }
+}
+
+void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+                      uint64_t columns, uint64_t width, float *panels)
+{
+    if (trans)
+        pack_columns_of_k(words, x, ld, k, columns, width, panels);
+    else if (words == SL_CPU_WORDS_PAIRS)
+        pair_rows_of_k(x, ld, k, columns, width, panels);
+    else
+        pack_rows_of_k(x, ld, k, columns, width, panels);
+    for (uint64_t j = 0; words == SL_CPU_WORDS_ROUNDED && j < columns; j += width)
+        round_floats(panels + j / width * sl_cpu_panel_words(width), k * width);
+}
