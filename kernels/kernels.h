@@ -205,12 +205,16 @@ struct sl_layer_norm_grad_args {
     float *dgamma, *dbeta; // (dim) +=
 };
 
-// c (m, n) = act(a (m, k) b' + beta c + bias), b (n, k): a product with what follows it.
+// c (m, n) = act(a (m, k) b' + a2 (m, k2) b2' + beta c + bias), b (n, k), b2 (n, k2): a product, or
+// the sum of two, with what follows it.
 struct sl_gemm_bias_act_args {
     enum sl_precision precision;
     uint64_t m, n, k;
     const float *a, *b; // (m, lda), (n, ldb)
     uint64_t lda, ldb;
+    uint64_t k2;          // 0: there is no second product, and what follows is not looked at
+    const float *a2, *b2; // (m, lda2), (n, ldb2)
+    uint64_t lda2, ldb2;
     float beta;
     float *c; // (m, ldc)
     uint64_t ldc;

@@ -153,6 +153,35 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
     return env->kernels->gemm_bias_act(&args, env->pool);
 }
 
+int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
+                           struct sl_layer_epilogue *after)
+{
+    struct sl_gemm_bias_act_args args = {
+        .precision = env->precision,
+        .m = rows,
+        .n = layer->d_out,
+        .k = terms[0].d_in,
+        .a = terms[0].x,
+        .b = terms[0].weight,
+        .lda = terms[0].d_in,
+        .ldb = terms[0].d_in,
+        .k2 = terms[1].d_in,
+        .a2 = terms[1].x,
+        .b2 = terms[1].weight,
+        .lda2 = terms[1].d_in,
+        .ldb2 = terms[1].d_in,
+        .c = y,
+        .ldc = layer->d_out,
+    };
+    if (after && after->offered) {
+        args.bias = after->bias;
+        args.act = after->act;
+        after->applied = true;
+    }
+    return env->kernels->gemm_bias_act(&args, env->pool);
+}
+
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, uint64_t rows, const float *weight, float beta,
                               float *dx)
@@ -282,8 +311,8 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
 }
 
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
-                       const float *weight, bool input_gradient, struct sl_layer_epilogue *after,
-                       struct sl_layer_tape *tape)
+                       const float *weight, const float *own, bool input_gradient,
+                       struct sl_layer_epilogue *after, struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
@@ -295,14 +324,20 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         if (!z)
             return SL_ENOMEM;
         SL_TRY(sl_layer_product(env, layer, tape->x, csr->n_src, weight, 0, z));
-        return sl_layer_aggregate(env, tape, z, layer->d_out, tape->y);
+        SL_TRY(sl_layer_aggregate(env, tape, z, layer->d_out, tape->y));
+        return own ? sl_layer_last_product(env, layer, tape->x, csr->n_dst, own, 1, tape->y, after)
+                   : SL_OK;
     }
     tape->aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
     if (!tape->aggregated)
         return SL_ENOMEM;
     SL_TRY(sl_layer_aggregate(env, tape, tape->x, layer->d_in, tape->aggregated));
-    return sl_layer_last_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y,
-                                 after);
+    if (!own)
+        return sl_layer_last_product(env, layer, tape->aggregated, csr->n_dst, weight, 0, tape->y,
+                                     after);
+    const struct sl_layer_term terms[] = {{tape->aggregated, weight, layer->d_in},
+                                          {tape->x, own, layer->d_in}};
+    return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, after);
 }
 
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,

@@ -264,14 +264,15 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
                                 const float *dy, uint32_t dim, float *dx);
 
 /*
- * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W', where A is
- * the hop under its edges' weights and the tape's scales, and weight is (d_out, d_in). Allocates
- * tape->y and, when the aggregation came first, tape->aggregated. Only then is the product the last
- * operation, and `after` as of sl_layer_last_product().
+ * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W' + x W_own',
+ * where A is the hop under its edges' weights and the tape's scales, and both weights are (d_out,
+ * d_in); own NULL: without the second term. Allocates tape->y and, when the aggregation came first,
+ * tape->aggregated. Then, and with a second term, a product is the last operation, and `after` as
+ * of sl_layer_last_product().
  */
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
-                       const float *weight, bool input_gradient, struct sl_layer_epilogue *after,
-                       struct sl_layer_tape *tape);
+                       const float *weight, const float *own, bool input_gradient,
+                       struct sl_layer_epilogue *after, struct sl_layer_tape *tape);
 
 // dweight += ; dx = A' dy W unless NULL.
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -285,6 +286,15 @@ int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *laye
 int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer *layer,
                           const float *x, uint64_t rows, const float *weight, float beta, float *y,
                           struct sl_layer_epilogue *after);
+// x (rows, d_in) and weight (d_out, d_in).
+struct sl_layer_term {
+    const float *x, *weight;
+    uint32_t d_in;
+};
+// y (rows, d_out) = both terms' x weight', in one pass over y; `after` as above.
+int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const struct sl_layer_term terms[2], uint64_t rows, float *y,
+                           struct sl_layer_epilogue *after);
 // dx (rows, d_in) = dy (rows, d_out) weight + beta * dx.
 int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, uint64_t rows, const float *weight, float beta,

@@ -80,7 +80,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     if (own_loop(layer))
         SL_TRY(sl_layer_fix_loops(env, &tape->hop, false));
     SL_TRY(scales(env, layer, tape));
-    return sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], input_gradient,
+    return sl_layer_propagate(env, layer, params + layer->offset[LIN_WEIGHT], NULL, input_gradient,
                               &tape->after, tape);
 }
 

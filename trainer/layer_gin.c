@@ -96,7 +96,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     *own = (struct own){0};
     tape->own = own;
     SL_TRY(scales(env, params + layer->offset[EPS], tape));
-    SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], input_gradient,
+    SL_TRY(sl_layer_propagate(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, input_gradient,
                               &inner, tape));
     own->before = own->after = tape->y;
     if (!inner.applied)

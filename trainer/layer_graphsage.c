@@ -74,8 +74,10 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
         .from = own->from,
     };
     SL_TRY(env->kernels->aggregate_max(&args));
-    return sl_layer_product(env, layer, own->max, csr->n_dst, params + layer->offset[LIN_L_WEIGHT],
-                            0, tape->y);
+    const struct sl_layer_term terms[] = {
+        {own->max, params + layer->offset[LIN_L_WEIGHT], layer->d_in},
+        {tape->x, params + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+    return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, &tape->after);
 }
 
 static int backward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -117,21 +119,16 @@ static int forward_mean(const struct sl_layer_env *env, const struct sl_layer *l
                              &tape->row_scale));
     tape->col_scale = NULL;
     tape->self_scale = NULL;
-    return sl_layer_propagate(env, layer, params + layer->offset[LIN_L_WEIGHT], input_gradient,
-                              is_gcn(layer) ? &tape->after : NULL, tape);
+    const float *own = is_gcn(layer) ? NULL : params + layer->offset[LIN_R_WEIGHT];
+    return sl_layer_propagate(env, layer, params + layer->offset[LIN_L_WEIGHT], own, input_gradient,
+                              &tape->after, tape);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
-    if (is_max(layer))
-        SL_TRY(forward_max(env, layer, params, input_gradient, tape));
-    else
-        SL_TRY(forward_mean(env, layer, params, input_gradient, tape));
-    if (is_gcn(layer))
-        return SL_OK;
-    return sl_layer_last_product(env, layer, tape->x, tape->hop.csr.n_dst,
-                                 params + layer->offset[LIN_R_WEIGHT], 1, tape->y, &tape->after);
+    return is_max(layer) ? forward_max(env, layer, params, input_gradient, tape)
+                         : forward_mean(env, layer, params, input_gradient, tape);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,

@@ -73,7 +73,6 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
 {
     (void)input_gradient;
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer square = sl_layer_square(layer);
     uint64_t n = (uint64_t)csr->n_dst * layer->d_out;
     struct sl_layer_epilogue q = {
         .offered = true, .bias = params + layer->offset[Q_BIAS], .act = SL_ACT_RELU};
@@ -95,10 +94,10 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_src, params + layer->offset[Q_WEIGHT],
                                  0, own->q, &q));
     SL_TRY(sl_layer_aggregate(env, tape, own->q, layer->d_out, own->pooled));
-    SL_TRY(sl_layer_product(env, &square, own->pooled, csr->n_dst,
-                            params + layer->offset[NBR_WEIGHT], 0, own->z));
-    SL_TRY(sl_layer_last_product(env, layer, tape->x, csr->n_dst,
-                                 params + layer->offset[SELF_WEIGHT], 1, own->z, &z));
+    const struct sl_layer_term terms[] = {
+        {own->pooled, params + layer->offset[NBR_WEIGHT], layer->d_out},
+        {tape->x, params + layer->offset[SELF_WEIGHT], layer->d_in}};
+    SL_TRY(sl_layer_last_products(env, layer, terms, csr->n_dst, own->z, &z));
     return finish(env, layer, own->z, csr->n_dst, tape->y);
 }
 

@@ -92,16 +92,29 @@ enum sl_cpu_bf16_path {
 void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
 enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
 
-// Row-major product whose bits depend on the operands alone; m, n and k are at least 1.
-int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_transpose tb,
-                       uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a,
-                       uint64_t lda, const float *b, uint64_t ldb, float beta, float *c,
-                       uint64_t ldc, struct sl_mempool *ws);
+// Two matrices, which are multiplied along k.
+struct sl_cpu_operands {
+    uint64_t k;
+    const float *a, *b; // op(a) (m, k), op(b) (k, n)
+    uint64_t lda, ldb;
+};
+
+// c (m, n) = alpha op(a) op(b) + beta c, row-major; of[1] adds a second such product in the same
+// pass over c, with the bits of one after the other. Sizes are at least 1, but of[1].k may be 0.
+struct sl_cpu_gemm {
+    enum sl_transpose ta, tb;
+    uint64_t m, n;
+    struct sl_cpu_operands of[2]; // a second one only where a is not transposed
+    float alpha, beta;
+    float *c;
+    uint64_t ldc;
+};
+
+// Bits depend on the operands alone.
+int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws);
 
 // The same of operands rounded to bf16, by oneDNN.
-int sl_cpu_gemm_strips(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
-                       uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
-                       uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws);
+int sl_cpu_gemm_strips(const struct sl_cpu_gemm *g, struct sl_mempool *ws);
 
 // One product of dense bf16 operands with a dense f32 result, c = a b.
 struct sl_cpu_bf16_shape {

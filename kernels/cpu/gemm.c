@@ -38,26 +38,35 @@ SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m
             c[i * ldc + j] = 0.0f;
 }
 
+static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct sl_mempool *ws)
+{
+    if (g->m == 0 || g->n == 0)
+        return SL_OK;
+    if (g->of[0].k == 0) {
+        g->of[0] = g->of[1];
+        g->of[1].k = 0;
+    }
+    if (g->of[0].k == 0 || g->alpha == 0.0f) {
+        if (g->beta == 0.0f)
+            clear_rows(g->c, g->m, g->n, g->ldc);
+        return SL_OK;
+    }
+    if (precision != SL_PRECISION_BF16)
+        return sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
+    const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
+    if (path == SL_CPU_BF16_STRIPS)
+        return sl_cpu_gemm_strips(g, ws);
+    return sl_cpu_gemm_blocks(path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED,
+                              g, ws);
+}
+
 int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
                 uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
-    if (m == 0 || n == 0)
-        return SL_OK;
-    if (k == 0 || alpha == 0.0f) {
-        if (beta == 0.0f)
-            clear_rows(c, m, n, ldc);
-        return SL_OK;
-    }
-    enum sl_cpu_words words = SL_CPU_WORDS_F32;
-    if (precision == SL_PRECISION_BF16) {
-        const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
-        if (path == SL_CPU_BF16_STRIPS)
-            return sl_cpu_gemm_strips(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
-        words = path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED;
-    }
-    return sl_cpu_gemm_blocks(words, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
+    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc};
+    return multiply(precision, &g, ws);
 }
 
 // One more pass over c, so that evaluation has the bits of training's gemm and bias_act.
@@ -65,8 +74,17 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
 {
     static const struct sl_dropout NONE;
     SL_TRY(sl_check_gemm_bias_act(args));
-    SL_TRY(sl_cpu_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
-                       args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc, ws));
+    struct sl_cpu_gemm g = {.ta = SL_NO_TRANS,
+                            .tb = SL_TRANS,
+                            .m = args->m,
+                            .n = args->n,
+                            .of = {{args->k, args->a, args->b, args->lda, args->ldb},
+                                   {args->k2, args->a2, args->b2, args->lda2, args->ldb2}},
+                            .alpha = 1,
+                            .beta = args->beta,
+                            .c = args->c,
+                            .ldc = args->ldc};
+    SL_TRY(multiply(args->precision, &g, ws));
     if (args->m == 0 || args->n == 0 || (!args->bias && args->act == SL_ACT_NONE))
         return SL_OK;
     if (args->ldc == args->n)

@@ -202,38 +202,36 @@ static int ask_library(const struct product *p)
     return SL_OK;
 }
 
-int sl_cpu_gemm_strips(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n,
-                       uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
-                       uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
+static int multiply(const struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
     struct product p = {
-        .a = {a, lda, ta == SL_TRANS},
-        .b = {b, ldb, tb == SL_TRANS},
-        .m = m,
-        .n = n,
-        .k = k,
-        .alpha = alpha,
-        .beta = beta,
-        .c = c,
-        .ldc = ldc,
-        .strip_rows = ta == SL_TRANS ? STRIP_ROWS_TRANS : STRIP_ROWS,
+        .a = {g->of[0].a, g->of[0].lda, g->ta == SL_TRANS},
+        .b = {g->of[0].b, g->of[0].ldb, g->tb == SL_TRANS},
+        .m = g->m,
+        .n = g->n,
+        .k = g->of[0].k,
+        .alpha = g->alpha,
+        .beta = g->beta,
+        .c = g->c,
+        .ldc = g->ldc,
+        .strip_rows = g->ta == SL_TRANS ? STRIP_ROWS_TRANS : STRIP_ROWS,
     };
     int rc = ask_library(&p);
     if (rc == SL_EUNSUPPORTED)
-        return sl_cpu_gemm_blocks(sl_isa_has_bf16() ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, ta,
-                                  tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws);
+        return sl_cpu_gemm_blocks(sl_isa_has_bf16() ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g,
+                                  ws);
     SL_TRY(rc);
 
     // Each range converts b for itself, so there are few; several a thread where b is met often.
-    const uint64_t strips = sl_div_up(m, p.strip_rows);
+    const uint64_t strips = sl_div_up(p.m, p.strip_rows);
     const uint64_t most = (uint64_t)sl_cpu_threads();
     const uint64_t ranges =
         SL_MIN(strips, most == 1 ? 1 : SL_MAX(most, SL_MIN(strips / 8, 4 * most)));
     p.range_rows = sl_div_up(strips, ranges) * p.strip_rows;
-    const uint64_t parts = sl_div_up(m, p.range_rows), threads = SL_MIN(most, parts);
+    const uint64_t parts = sl_div_up(p.m, p.range_rows), threads = SL_MIN(most, parts);
 
-    const uint64_t tile_n = SL_MIN(n, (uint64_t)TILE_N);
-    const uint64_t tile_k = sl_align_up(SL_MIN(k, (uint64_t)TILE_K), TAIL_MIN);
+    const uint64_t tile_n = SL_MIN(p.n, (uint64_t)TILE_N);
+    const uint64_t tile_k = sl_align_up(SL_MIN(p.k, (uint64_t)TILE_K), TAIL_MIN);
     p.a_count = p.strip_rows * tile_k;
     p.b_count = sl_align_up(tile_k * tile_n, 32);
     p.c_count = p.strip_rows * tile_n;
@@ -247,4 +245,16 @@ int sl_cpu_gemm_strips(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, u
     sl_cpu_parallel_parts((uint32_t)parts, multiply_range, &p);
     rc = atomic_load_explicit(&p.rc, memory_order_relaxed);
     return rc == SL_OK ? SL_OK : sl_fail(rc, "gemm: oneDNN failed on bf16 operands");
+}
+
+int sl_cpu_gemm_strips(const struct sl_cpu_gemm *g, struct sl_mempool *ws)
+{
+    struct sl_cpu_gemm one = *g;
+    one.of[1].k = 0;
+    SL_TRY(multiply(&one, ws));
+    if (g->of[1].k == 0)
+        return SL_OK;
+    one.of[0] = g->of[1];
+    one.beta = 1;
+    return multiply(&one, ws);
 }

@@ -46,10 +46,13 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    BLOCK_ROWS = 240,    // a multiple of every mr; their part of c stays in the cache
+    // Multiples of every mr; their part of c stays in a cache: of the first level, or where packing
+    // a of them is to be worth it, of the second.
+    BLOCK_ROWS = 24,
+    BLOCK_ROWS_TRANS = 240,
     BLOCK_COLUMNS = 288, // most columns of b that are packed at once
     PARTS_AT_ONCE = 8,   // of k, where there are many rows to use them: c is met block by block
-    MANY_ROWS = 4 * BLOCK_ROWS,
+    MANY_ROWS = 960,
     THREAD_ROWS = 256,         // fewer repeat too much packing of b;
     THREAD_ROWS_TRANS = 128,   // but packing a transposed a costs as much
     THREAD_PRODUCTS = 1 << 18, // fewer are not worth a thread
@@ -65,12 +68,12 @@ enum {
 struct product {
     const struct sl_cpu_tiles *tiles;
     enum sl_cpu_words words;
+    uint64_t per_word; // values of k
     int a_trans, b_trans, b_packed;
-    uint64_t m, n, k;          // k in words
-    uint64_t values, per_word; // of k
+    uint64_t m, n;
+    struct sl_cpu_operands of[2];
+    uint64_t parts_of[2], parts; // of k: of each, of both
     float alpha;
-    const float *a, *b;
-    uint64_t lda, ldb;
     int accumulate;
     float *c;
     uint64_t ldc;
@@ -91,35 +94,45 @@ SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64
             __builtin_prefetch(x + i * ld + j, 0, 2);
 }
 
-// The values of k in `n` words from k0 on.
-static uint64_t values_of(const struct product *p, uint64_t k0, uint64_t n)
+// A part of k: words k0 on of a pair of operands.
+struct part {
+    const struct sl_cpu_operands *of;
+    uint64_t first, values; // of k
+    uint64_t words;
+};
+
+static struct part part_at(const struct product *p, uint64_t i)
 {
-    return SL_MIN(n * p->per_word, p->values - k0 * p->per_word);
+    const int second = i >= p->parts_of[0];
+    const struct sl_cpu_operands *of = &p->of[second];
+    const uint64_t step = SL_TILE_K * p->per_word;
+    const uint64_t first = (second ? i - p->parts_of[0] : i) * step;
+    const uint64_t values = SL_MIN(of->k - first, step);
+    return (struct part){of, first, values, sl_div_up(values, p->per_word)};
 }
 
-// Where word k0 of row `i` of a begins; that of column `j` of b.
-static const float *a_at(const struct product *p, uint64_t i, uint64_t k0)
+// Where the part begins in row `i` of a; in column `j` of b.
+static const float *a_at(const struct product *p, const struct part *part, uint64_t i)
 {
-    k0 *= p->per_word;
-    return p->a + (p->a_trans ? k0 * p->lda + i : i * p->lda + k0);
+    const struct sl_cpu_operands *of = part->of;
+    return of->a + (p->a_trans ? part->first * of->lda + i : i * of->lda + part->first);
 }
 
-static const float *b_at(const struct product *p, uint64_t k0, uint64_t j)
+static const float *b_at(const struct product *p, const struct part *part, uint64_t j)
 {
-    k0 *= p->per_word;
-    return p->b + (p->b_trans ? j * p->ldb + k0 : k0 * p->ldb + j);
+    const struct sl_cpu_operands *of = part->of;
+    return of->b + (p->b_trans ? j * of->ldb + part->first : part->first * of->ldb + j);
 }
 
 // One panel of a that is not transposed: rows as they are.
-static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, uint64_t i0,
+static void pack_a_rows(const struct product *p, const struct part *part, uint64_t i0,
                         uint64_t rows, float *panel)
 {
-    const uint64_t values = values_of(p, k0, depth);
     for (uint64_t i = 0; i < p->tiles->mr; i++, panel += SL_TILE_A_STRIDE) {
         if (i < rows)
-            sl_cpu_gemm_pack_row(p->words, a_at(p, i0 + i, k0), values, panel);
+            sl_cpu_gemm_pack_row(p->words, a_at(p, part, i0 + i), part->values, panel);
         else
-            memset(panel, 0, depth * sizeof *panel);
+            memset(panel, 0, part->words * sizeof *panel);
     }
 }
 
@@ -127,16 +140,17 @@ static void pack_a_rows(const struct product *p, uint64_t k0, uint64_t depth, ui
 
 // A rectangle of c for a segment of k, by one thread.
 struct block {
-    uint64_t m0, m1, n0, n1, k0, k1;
+    uint64_t m0, m1, n0, n1;
+    uint64_t part0, part1; // of k
     float *c;
     uint64_t ldc;
     int accumulate;
     float *a_panels, *b_panels;
 };
 
-// What tile `i` of `n` fetches of the part behind k0: a line's width of some rows of an operand.
-static void fetch_next(const struct product *p, const struct block *block, uint64_t k0, uint64_t i,
-                       uint64_t n, struct sl_cpu_tile *t)
+// What tile `i` of `n` fetches of a later part: a line's width of some rows of an operand.
+static void fetch_next(const struct product *p, const struct block *block, uint64_t later,
+                       uint64_t i, uint64_t n, struct sl_cpu_tile *t)
 {
     const uint64_t of_a = sl_div_up(block->m1 - block->m0, LINE);
     const uint64_t lines = of_a + sl_div_up(block->n1 - block->n0, LINE);
@@ -146,19 +160,23 @@ static void fetch_next(const struct product *p, const struct block *block, uint6
         shift++;
     const uint64_t line = i >> shift;
     const uint64_t rows = SL_TILE_K * p->per_word >> shift;
-    const uint64_t row = k0 * p->per_word + (i & ((1u << shift) - 1)) * rows;
+    const uint64_t row = (i & ((1u << shift) - 1)) * rows;
     t->next = t->a, t->ld_next = 0, t->next_shift = shift - least;
-    if (line >= lines || row + rows > block->k1 * p->per_word)
+    if (line >= lines || later >= block->part1)
+        return;
+    const struct part part = part_at(p, later);
+    if (row + rows > part.values)
         return;
     const int is_a = line < of_a;
-    t->ld_next = is_a ? p->lda : p->ldb;
-    t->next = is_a ? p->a + block->m0 + line * LINE : p->b + block->n0 + (line - of_a) * LINE;
+    t->ld_next = is_a ? part.of->lda : part.of->ldb;
+    t->next = is_a ? a_at(p, &part, block->m0 + line * LINE)
+                   : b_at(p, &part, block->n0 + (line - of_a) * LINE);
     t->next += row * t->ld_next;
 }
 
 // The tile's rows of a, packed if they have to be; the next ones are prefetched.
-static void set_rows(const struct product *p, const struct block *block, uint64_t k0, uint64_t i,
-                     struct sl_cpu_tile *t)
+static void set_rows(const struct product *p, const struct block *block, const struct part *part,
+                     uint64_t i, struct sl_cpu_tile *t)
 {
     const uint64_t mr = p->tiles->mr, next = i + mr;
     t->a = t->next = block->a_panels;
@@ -167,17 +185,17 @@ static void set_rows(const struct product *p, const struct block *block, uint64_
         return;
     }
     if (t->rows == mr && p->words == SL_CPU_WORDS_F32) {
-        t->a = a_at(p, i, k0);
-        t->lda = p->lda;
+        t->a = a_at(p, part, i);
+        t->lda = part->of->lda;
     } else {
-        pack_a_rows(p, k0, t->k, i, t->rows, block->a_panels);
+        pack_a_rows(p, part, i, t->rows, block->a_panels);
         t->lda = SL_TILE_A_STRIDE;
     }
-    prefetch_rows(a_at(p, 0, k0), p->lda, next, SL_MIN(next + mr, p->m), values_of(p, k0, t->k));
+    prefetch_rows(a_at(p, part, 0), part->of->lda, next, SL_MIN(next + mr, p->m), part->values);
 }
 
 // Adds one part of k: `panels` are those of b for it.
-static void multiply_part(const struct product *p, const struct block *block, uint64_t k0,
+static void multiply_part(const struct product *p, const struct block *block, uint64_t index,
                           const float *panels)
 {
     const struct sl_cpu_tiles *tiles = p->tiles;
@@ -185,25 +203,26 @@ static void multiply_part(const struct product *p, const struct block *block, ui
     const uint64_t across = sl_div_up(block->n1 - block->n0, nr);
     const uint64_t n_tiles = across * sl_div_up(block->m1 - block->m0, mr);
     const int streams = p->a_trans && !p->b_trans && p->parts_at_once == 1;
-    struct sl_cpu_tile t = {.k = SL_MIN(block->k1 - k0, (uint64_t)SL_TILE_K),
+    const struct part part = part_at(p, index);
+    struct sl_cpu_tile t = {.k = part.words,
                             .ldc = block->ldc,
                             .alpha = p->alpha,
-                            .accumulate = block->accumulate || k0 > block->k0};
+                            .accumulate = block->accumulate || index > block->part0};
     if (p->a_trans)
-        sl_cpu_gemm_pack(p->words, 0, a_at(p, block->m0, k0), p->lda, values_of(p, k0, t.k),
+        sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.of->lda, part.values,
                          block->m1 - block->m0, mr, block->a_panels);
     uint64_t done = 0;
     for (uint64_t i = block->m0; i < block->m1; i += mr) {
         t.rows = SL_MIN(mr, block->m1 - i);
-        set_rows(p, block, k0, i, &t);
+        set_rows(p, block, &part, i, &t);
         const float *panel = panels;
         for (uint64_t j = block->n0; j < block->n1; j += nr, panel += sl_cpu_panel_words(nr)) {
             t.columns = SL_MIN(nr, block->n1 - j);
-            t.b = p->b_packed ? panel : b_at(p, k0, j);
-            t.ldb = p->b_packed ? nr : p->ldb;
+            t.b = p->b_packed ? panel : b_at(p, &part, j);
+            t.ldb = p->b_packed ? nr : part.of->ldb;
             t.c = block->c + i * block->ldc + j;
             if (streams)
-                fetch_next(p, block, k0 + t.k, done++, n_tiles, &t);
+                fetch_next(p, block, index + 1, done++, n_tiles, &t);
             tiles->multiply[p->a_trans][(t.columns - 1) / tiles->lanes](&t);
         }
     }
@@ -212,29 +231,25 @@ static void multiply_part(const struct product *p, const struct block *block, ui
 // All of k for a few hundred columns.
 static void multiply_columns(const struct product *p, struct block block)
 {
-    const uint64_t across = sl_div_up(block.n1 - block.n0, p->tiles->nr);
-    const uint64_t floats = across * sl_cpu_panel_words(p->tiles->nr); // of one part
-    const uint64_t step = p->parts_at_once * SL_TILE_K;
+    const uint64_t nr = p->tiles->nr, columns = block.n1 - block.n0;
+    const uint64_t words = sl_div_up(columns, nr) * sl_cpu_panel_words(nr); // of one part
     const uint64_t m0 = block.m0, m1 = block.m1;
-    for (uint64_t first = block.k0; first < block.k1; first += step) {
-        const uint64_t end = SL_MIN(first + step, block.k1);
+    const uint64_t rows = p->a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
+    for (uint64_t first = block.part0; first < block.part1; first += p->parts_at_once) {
+        const uint64_t end = SL_MIN(first + p->parts_at_once, block.part1);
         float *panels = block.b_panels;
-        for (uint64_t k0 = first; p->b_packed && k0 < end; k0 += SL_TILE_K, panels += floats)
-            sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, k0, block.n0), p->ldb,
-                             values_of(p, k0, SL_MIN(end - k0, (uint64_t)SL_TILE_K)),
-                             block.n1 - block.n0, p->tiles->nr, panels);
-        for (uint64_t i = m0; i < m1; i += BLOCK_ROWS) {
-            block.m0 = i, block.m1 = SL_MIN(i + BLOCK_ROWS, m1);
+        for (uint64_t i = first; p->b_packed && i < end; i++, panels += words) {
+            const struct part part = part_at(p, i);
+            sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block.n0), part.of->ldb,
+                             part.values, columns, nr, panels);
+        }
+        for (uint64_t row = m0; row < m1; row += rows) {
+            block.m0 = row, block.m1 = SL_MIN(row + rows, m1);
             panels = block.b_panels;
-            for (uint64_t k0 = first; k0 < end; k0 += SL_TILE_K, panels += floats)
-                multiply_part(p, &block, k0, panels);
+            for (uint64_t i = first; i < end; i++, panels += words)
+                multiply_part(p, &block, i, panels);
         }
     }
-}
-
-static uint64_t segment_begin(const struct product *p, uint64_t segment)
-{
-    return SL_MIN(sl_div_up(p->k, SL_TILE_K) * segment / p->segments * SL_TILE_K, p->k);
 }
 
 static void multiply_rectangle(void *context, uint32_t part)
@@ -249,8 +264,8 @@ static void multiply_rectangle(void *context, uint32_t part)
     float *scratch = p->scratch + (uint64_t)sl_cpu_thread_number() * p->scratch_floats;
     struct block block = {.m0 = m0,
                           .m1 = SL_MIN(m0 + p->part_rows, p->m),
-                          .k0 = segment_begin(p, segment),
-                          .k1 = segment_begin(p, segment + 1),
+                          .part0 = p->parts * segment / p->segments,
+                          .part1 = p->parts * (segment + 1) / p->segments,
                           .c = p->c,
                           .ldc = p->ldc,
                           .accumulate = p->accumulate,
@@ -298,7 +313,8 @@ static uint64_t divide(struct product *p)
 {
     const uint64_t mr = p->tiles->mr, nr = p->tiles->nr;
     const uint64_t panels = sl_div_up(p->n, nr), strips = sl_div_up(p->m, mr);
-    const uint64_t worth = SL_MAX(p->m * p->n * p->k / THREAD_PRODUCTS, 1);
+    const uint64_t words = (p->of[0].k + p->of[1].k) / p->per_word;
+    const uint64_t worth = SL_MAX(p->m * p->n * words / THREAD_PRODUCTS, 1);
     uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), worth);
     // So many that, with the segments, each thread has an equal share.
     for (uint64_t left = p->segments; left > 1 && threads % 2 == 0; left /= 2)
@@ -317,32 +333,27 @@ static uint64_t divide(struct product *p)
     return p->parts_down * sl_div_up(p->n, p->part_columns);
 }
 
-int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_transpose tb,
-                       uint64_t m, uint64_t n, uint64_t values, float alpha, const float *a,
-                       uint64_t lda, const float *b, uint64_t ldb, float beta, float *c,
-                       uint64_t ldc, struct sl_mempool *ws)
+int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
-    const uint64_t per_word = sl_cpu_per_word(words), k = sl_div_up(values, per_word);
+    const uint64_t per_word = sl_cpu_per_word(words), m = g->m, n = g->n;
     struct product p = {
-        .words = words,
         .tiles = sl_cpu_gemm_tiles(words),
-        .a_trans = ta == SL_TRANS,
-        .b_trans = tb == SL_TRANS,
+        .words = words,
+        .per_word = per_word,
+        .a_trans = g->ta == SL_TRANS,
+        .b_trans = g->tb == SL_TRANS,
         .m = m,
         .n = n,
-        .k = k,
-        .values = values,
-        .per_word = per_word,
-        .alpha = alpha,
-        .a = a,
-        .b = b,
-        .lda = lda,
-        .ldb = ldb,
-        .accumulate = beta != 0.0f,
-        .c = c,
-        .ldc = ldc,
-        .segments = ta == SL_TRANS ? segments_of(k) : 1,
+        .of = {g->of[0], g->of[1]},
+        .parts_of = {sl_div_up(g->of[0].k, SL_TILE_K * per_word),
+                     sl_div_up(g->of[1].k, SL_TILE_K * per_word)},
+        .alpha = g->alpha,
+        .accumulate = g->beta != 0.0f,
+        .c = g->c,
+        .ldc = g->ldc,
+        .segments = g->ta == SL_TRANS ? segments_of(sl_div_up(g->of[0].k, per_word)) : 1,
     };
+    p.parts = p.parts_of[0] + p.parts_of[1];
     const uint64_t mr = p.tiles->mr, nr = p.tiles->nr;
     p.b_packed = !p.a_trans || p.b_trans || words != SL_CPU_WORDS_F32 || m > FEW_ROWS ||
                  nr <= LINE || n % p.tiles->lanes != 0;
@@ -360,10 +371,9 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_tr
     const uint64_t columns = SL_MIN(n, p.part_columns);
     const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
     p.block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
-    p.parts_at_once =
-        p.part_rows > MANY_ROWS ? SL_MIN(sl_div_up(k, SL_TILE_K), (uint64_t)PARTS_AT_ONCE) : 1;
+    p.parts_at_once = p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
     p.b_floats = p.parts_at_once * (p.block_columns / nr) * sl_cpu_panel_words(nr);
-    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(band, (uint64_t)BLOCK_ROWS), mr) *
+    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(band, (uint64_t)BLOCK_ROWS_TRANS), mr) *
                                                (p.a_trans ? sl_cpu_panel_words(mr) : 0),
                                            mr * SL_TILE_A_STRIDE);
     p.scratch_floats = sl_align_up(p.scratch_floats, LINE);
@@ -373,8 +383,8 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, enum sl_transpose ta, enum sl_tr
                        (unsigned long long)(threads * p.scratch_floats * sizeof *p.scratch >> 10));
     for (uint64_t i = 0; i < m; i += band) { // one, but for a transposed a
         p.m = SL_MIN(band, m - i);
-        p.a = a + i;
-        p.c = c + i * ldc;
+        p.of[0].a = g->of[0].a + i;
+        p.c = g->c + i * g->ldc;
         sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, &p);
         if (p.segments > 1)
             sl_cpu_parallel_range(p.m, SL_MAX(ADD_FLOATS / n, 1), 1, add_segments, &p);

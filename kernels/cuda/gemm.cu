@@ -385,5 +385,17 @@ int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_me
     struct product p = {args->m,   args->n,         args->k, args->a,    args->b, args->lda,
                         args->ldb, args->ldc,       1.0f,    args->beta, args->c, args->bias,
                         args->act, args->precision, 0,       nullptr};
+    if (args->k2 == 0)
+        return run(&p, false, true, ws);
+    struct product first = p;
+    first.bias = nullptr;
+    first.act = SL_ACT_NONE;
+    SL_TRY(run(&first, false, true, ws));
+    p.k = args->k2;
+    p.a = args->a2;
+    p.b = args->b2;
+    p.lda = args->lda2;
+    p.ldb = args->ldb2;
+    p.beta = 1.0f;
     return run(&p, false, true, ws);
 }

@@ -342,15 +342,31 @@ void test_gemm(struct suite *t)
 
 // ---- gemm_bias_act ------------------------------------------------------------------------------
 
+static int one_after_the_other(struct suite *t, struct sl_gemm_bias_act_args args)
+{
+    if (args.k2 > 0) {
+        SL_TRY(t->dev->gemm(args.precision, SL_NO_TRANS, SL_TRANS, args.m, args.n, args.k, 1,
+                            args.a, args.lda, args.b, args.ldb, args.beta, args.c, args.ldc,
+                            t_ws(t, t->dev)));
+        args.k = args.k2, args.a = args.a2, args.b = args.b2;
+        args.lda = args.lda2, args.ldb = args.ldb2;
+        args.beta = 1, args.k2 = 0;
+    }
+    return t->dev->gemm_bias_act(&args, t_ws(t, t->dev));
+}
+
 static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bool biased)
 {
     if (!t_affords(t, (double)args.m * (double)args.n * (double)args.k / 8))
         return;
-    t_begin(t, "gemm_bias_act m=%llu n=%llu k=%llu beta=%g ldc=%llu bias=%d act=%d",
-            (unsigned long long)args.m, (unsigned long long)args.n, (unsigned long long)args.k,
+    t_begin(t, "gemm_bias_act %s m=%llu n=%llu k=%llu+%llu beta=%g ldc=%llu bias=%d act=%d",
+            args.precision == SL_PRECISION_BF16 ? "bf16" : "f32", (unsigned long long)args.m,
+            (unsigned long long)args.n, (unsigned long long)args.k, (unsigned long long)args.k2,
             (double)args.beta, (unsigned long long)args.ldc, (int)biased, (int)args.act);
     args.a = t_random_floats(t, args.m * args.lda);
     args.b = t_random_floats(t, args.n * args.ldb);
+    args.a2 = args.k2 > 0 ? t_random_floats(t, args.m * args.lda2) : NULL;
+    args.b2 = args.k2 > 0 ? t_random_floats(t, args.n * args.ldb2) : NULL;
     args.bias = biased ? t_random_floats(t, args.n) : NULL;
     size_t count = args.m * args.ldc, bytes = count * sizeof(float);
     // With beta 0 the old c is NaN, which must not come through.
@@ -363,10 +379,13 @@ static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bo
         float *again = t_copy(t, before, bytes, random_skew(t));
         t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev");
         // As for gemm; an activation of slope 1 at most makes no error larger.
-        t_close(t, "c", got, want, count, 1e-5, allowed_error(t, args.precision, args.k));
+        t_close(t, "c", got, want, count, 1e-5, allowed_error(t, args.precision, args.k + args.k2));
         args.c = again;
         t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev again");
         t_same_bits(t, "c of a second run", again, got, bytes);
+        float *apart = args.c = t_copy(t, before, bytes, 0);
+        t_expect_ok(t, one_after_the_other(t, args), "dev, apart");
+        t_same_bits(t, "c of one product after the other", apart, got, bytes);
     }
     t_end(t);
 }
@@ -384,11 +403,27 @@ void test_gemm_bias_act(struct suite *t)
         uint32_t pad = i % 3 == 0 ? t_random_below(t, 20) : 0;
         args.lda = args.k + pad, args.ldb = args.k + pad, args.ldc = args.n + pad;
         compare_fused(t, args, i / 8 % 3 != 0);
+        args.k2 = all[t_random_below(t, SL_COUNT_OF(all))];
+        args.lda2 = args.k2 + pad, args.ldb2 = args.k2 + pad;
+        compare_fused(t, args, i / 8 % 3 != 0);
     }
+    // So many rows that several parts of both are met at once: in f32, in bf16, and by the library.
+    for (int i = 0; i < 3; i++) {
+        struct sl_gemm_bias_act_args args = {.m = 1500, .n = 49, .k = 600, .k2 = 2500};
+        args.precision = i > 0 ? SL_PRECISION_BF16 : SL_PRECISION_F32;
+        args.lda = args.ldb = args.k;
+        args.lda2 = args.ldb2 = args.k2;
+        args.ldc = args.n;
+        sl_cpu_gemm_set_bf16_path(i == 2 ? SL_CPU_BF16_STRIPS : SL_CPU_BF16_AUTO);
+        compare_fused(t, args, true);
+    }
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
     struct sl_gemm_bias_act_args none = {.m = 0, .n = 5, .k = 3, .lda = 3, .ldb = 3, .ldc = 5};
     compare_fused(t, none, true);
     none.m = 4, none.k = 0; // nothing but the bias
     none.act = SL_ACT_ELU;
+    compare_fused(t, none, true);
+    none.k2 = 7, none.lda2 = none.ldb2 = 7; // nothing but the second product
     compare_fused(t, none, true);
     t_begin(t, "gemm_bias_act refuses bad arguments");
     float *x = t_random_floats(t, 16), *c = t_random_floats(t, 16);
@@ -404,5 +439,7 @@ void test_gemm_bias_act(struct suite *t)
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "activation 9");
     bad = good, bad.b = NULL;
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "no b");
+    bad = good, bad.k2 = bad.lda2 = bad.ldb2 = 2, bad.a2 = x;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "no second b");
     t_end(t);
 }
