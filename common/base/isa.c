@@ -21,12 +21,20 @@ const char *sl_isa_name(enum sl_isa isa)
 }
 
 #if defined(__x86_64__)
+// Conversion of binary16, which not every compiler can ask for by name.
+static int has_f16c(void)
+{
+    enum { F16C = 1 << 29 };
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & F16C);
+}
+
 // x86-64-v3 and v4, by what no processor has without the rest; not every compiler can ask for them
 // by name.
 static int has_v3(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
 static int has_v4(void)

@@ -11,7 +11,8 @@
  *     }
  *
  * SL_SIMD_VOID is the same without a type. What such a function calls is compiled with it when it
- * is inlined always, and for the baseline otherwise.
+ * is inlined always, and for the baseline otherwise. In the body `simd` is the instruction set that
+ * it is being compiled for, a constant, for the few instructions that the vectoriser does not find.
  */
 #ifndef SL_COMMON_BASE_SIMD_H
 #define SL_COMMON_BASE_SIMD_H
@@ -20,51 +21,38 @@
 
 #define SL_SIMD_INLINE static inline __attribute__((always_inline))
 
+#define SL_SIMD_LIST(...) __VA_ARGS__ // a list without its parentheses
+
 // The levels of the x86-64 psABI, not names of processors: a level is whatever has its features.
 // Sanitizer builds, which take long to compile, have the baseline alone.
 #if defined(__x86_64__) && !defined(SL_SANITIZED)
 #define SL_SIMD(type, name, params, args)                                                          \
-    SL_SIMD_INLINE type name##_body params;                                                        \
+    SL_SIMD_INLINE type name##_body(const enum sl_isa simd, SL_SIMD_LIST params);                  \
     __attribute__((target("arch=x86-64-v4"))) static type name##_avx512 params                     \
     {                                                                                              \
-        return name##_body args;                                                                   \
+        return name##_body(SL_ISA_AVX512, SL_SIMD_LIST args);                                      \
     }                                                                                              \
     __attribute__((target("arch=x86-64-v3"))) static type name##_avx2 params                       \
     {                                                                                              \
-        return name##_body args;                                                                   \
+        return name##_body(SL_ISA_AVX2, SL_SIMD_LIST args);                                        \
     }                                                                                              \
     static type name params                                                                        \
     {                                                                                              \
         const enum sl_isa isa = sl_isa();                                                          \
         return isa >= SL_ISA_AVX512 ? name##_avx512 args                                           \
                : isa >= SL_ISA_AVX2 ? name##_avx2 args                                             \
-                                    : name##_body args;                                            \
+                                    : name##_body(SL_ISA_BASELINE, SL_SIMD_LIST args);             \
     }                                                                                              \
-    SL_SIMD_INLINE type name##_body params
-#define SL_SIMD_VOID(name, params, args)                                                           \
-    SL_SIMD_INLINE void name##_body params;                                                        \
-    __attribute__((target("arch=x86-64-v4"))) static void name##_avx512 params                     \
-    {                                                                                              \
-        name##_body args;                                                                          \
-    }                                                                                              \
-    __attribute__((target("arch=x86-64-v3"))) static void name##_avx2 params                       \
-    {                                                                                              \
-        name##_body args;                                                                          \
-    }                                                                                              \
-    static void name params                                                                        \
-    {                                                                                              \
-        const enum sl_isa isa = sl_isa();                                                          \
-        if (isa >= SL_ISA_AVX512)                                                                  \
-            name##_avx512 args;                                                                    \
-        else if (isa >= SL_ISA_AVX2)                                                               \
-            name##_avx2 args;                                                                      \
-        else                                                                                       \
-            name##_body args;                                                                      \
-    }                                                                                              \
-    SL_SIMD_INLINE void name##_body params
+    SL_SIMD_INLINE type name##_body(const enum sl_isa simd, SL_SIMD_LIST params)
 #else
-#define SL_SIMD(type, name, params, args) static type name params
-#define SL_SIMD_VOID(name, params, args)  static void name params
+#define SL_SIMD(type, name, params, args)                                                          \
+    SL_SIMD_INLINE type name##_body(const enum sl_isa simd, SL_SIMD_LIST params);                  \
+    static type name params                                                                        \
+    {                                                                                              \
+        return name##_body(SL_ISA_BASELINE, SL_SIMD_LIST args);                                    \
+    }                                                                                              \
+    SL_SIMD_INLINE type name##_body(const enum sl_isa simd, SL_SIMD_LIST params)
 #endif
+#define SL_SIMD_VOID(name, params, args) SL_SIMD(void, name, params, args)
 
 #endif

@@ -5,7 +5,7 @@
  * destination's row; arithmetic is a twentieth of what the core could do. What counts is how many
  * line fills are in flight and that nothing is read or written twice.
  *
- * Design. A destination row is made in chunks of 64 columns, four accumulators that stay in
+ * Design. A destination row is made in chunks of 64 columns, eight accumulators that stay in
  * registers, written once. All edges of the row are walked for one chunk before the next chunk, so
  * indices are read once from memory and then from the first-level cache. While edge e is added, the
  * same chunk of edge e + PREFETCH_EDGES is prefetched; that edge usually belongs to one of the next
@@ -39,18 +39,19 @@ enum {
 
 // The compile-time flags of one variant.
 struct variant {
+    enum sl_isa simd;
     int half;     // x is f16
     int weighted; // edge_weight
     int scaled;   // col_scale
 };
 
 SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
-                    sl_v16 *out)
+                    sl_v8 *out)
 {
     if (kind.half)
-        sl_v16_from_half((const uint16_t *)args->x + at, out);
+        sl_v8_from_half(kind.simd, (const uint16_t *)args->x + at, out);
     else
-        *out = *(const sl_v16_at *)((const float *)args->x + at);
+        *out = *(const sl_v8_at *)((const float *)args->x + at);
 }
 
 SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant kind,
@@ -65,13 +66,13 @@ SL_INLINE void prefetch(const struct sl_aggregate_args *args, struct variant kin
                         int n_vectors)
 {
     const char *p = (const char *)args->x + at * (kind.half ? 2 : 4);
-    int n_bytes = n_vectors * SL_LANES * (kind.half ? 2 : 4);
+    int n_bytes = n_vectors * SL_LANES_8 * (kind.half ? 2 : 4);
 #pragma GCC unroll 4
     for (int i = 0; i < n_bytes; i += SL_CACHE_LINE)
         __builtin_prefetch(p + i, 0, 3);
 }
 
-// Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant up to 4.
+// Columns first .. first + 8 * n_vectors of destination `row`; n_vectors is a constant up to 8.
 SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct variant kind,
                                uint32_t row, uint32_t first, int n_vectors)
 {
@@ -79,27 +80,27 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     uint64_t dim = args->dim;
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
-    sl_v16 sum[CHUNK / SL_LANES];
+    sl_v8 sum[CHUNK / SL_LANES_8];
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < n_vectors; v++)
-        sum[v] = (sl_v16){0};
+        sum[v] = (sl_v8){0};
     for (uint32_t e = begin; e < end; e++) {
         uint32_t source = indices[e];
         uint32_t ahead = indices[SL_MIN(e + PREFETCH_EDGES, last)];
         prefetch(args, kind, ahead * dim + first, n_vectors);
-        sl_v16 x;
+        sl_v8 x;
         if (kind.weighted || kind.scaled) {
             float factor = edge_factor(args, kind, e, source);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int v = 0; v < n_vectors; v++) {
-                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
+                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES_8), &x);
                 sum[v] += factor * x;
             }
         } else {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int v = 0; v < n_vectors; v++) {
-                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES), &x);
+                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES_8), &x);
                 sum[v] += x;
             }
         }
@@ -108,28 +109,28 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     float row_scale = args->row_scale ? args->row_scale[row] : 1.0f;
     int has_self = args->self_scale && row < args->n_self;
     float self_scale = has_self ? args->self_scale[row] : 0.0f;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < n_vectors; v++) {
-        uint64_t at = row * dim + first + (uint32_t)(v * SL_LANES);
+        uint64_t at = row * dim + first + (uint32_t)(v * SL_LANES_8);
         sum[v] *= row_scale;
         if (has_self) { // not a multiplication by 0: an infinite x must not become a NaN
-            sl_v16 x;
+            sl_v8 x;
             load(args, kind, at, &x);
             sum[v] += self_scale * x;
         }
-        *(sl_v16_at *)(args->y + at) = sum[v];
+        *(sl_v8_at *)(args->y + at) = sum[v];
     }
 }
 
-// The same for a number of vectors that is not a constant.
+// The same for n_wide times 16 columns, a number that is not a constant.
 SL_INLINE void aggregate_rest(const struct sl_aggregate_args *args, struct variant kind,
-                              uint32_t row, uint32_t first, uint32_t n_vectors)
+                              uint32_t row, uint32_t first, uint32_t n_wide)
 {
-    switch (n_vectors) {
-    case 1: aggregate_chunk(args, kind, row, first, 1); break;
-    case 2: aggregate_chunk(args, kind, row, first, 2); break;
-    case 3: aggregate_chunk(args, kind, row, first, 3); break;
-    case 4: aggregate_chunk(args, kind, row, first, 4); break;
+    switch (n_wide) {
+    case 1: aggregate_chunk(args, kind, row, first, 2); break;
+    case 2: aggregate_chunk(args, kind, row, first, 4); break;
+    case 3: aggregate_chunk(args, kind, row, first, 6); break;
+    case 4: aggregate_chunk(args, kind, row, first, 8); break;
     }
 }
 
@@ -180,7 +181,7 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
     uint32_t first_rest = dim - rest * SL_LANES;
     for (uint32_t row = begin; row < end; row++) {
         for (uint32_t c = 0; c < chunks_end; c += CHUNK)
-            aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES);
+            aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
         aggregate_rest(args, kind, row, 0, whole);
         aggregate_rest(args, kind, row, first_rest, rest);
     }
@@ -191,7 +192,7 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
                  (const struct sl_aggregate_args *args, uint32_t begin, uint32_t end),             \
                  (args, begin, end))                                                               \
     {                                                                                              \
-        aggregate_rows(args, (struct variant){__VA_ARGS__}, begin, end);                           \
+        aggregate_rows(args, (struct variant){simd, __VA_ARGS__}, begin, end);                     \
     }
 VARIANT(f32, 0, 0, 0)
 VARIANT(f32_weighted, 0, 1, 0)

@@ -70,24 +70,28 @@ SL_INLINE void copy_row_f32(const struct job *job, uint64_t i)
         sl_stream_v4(to + c, from + c);
 }
 
-SL_INLINE void copy_row_f16(const struct job *job, uint64_t i)
+// The last vector ends at the last column and overlaps the one before it.
+SL_INLINE void copy_row_f16(const struct job *job, enum sl_isa simd, uint64_t i)
 {
-    uint64_t dim = job->dim, c = 0;
+    uint64_t dim = job->dim;
     const uint16_t *from = (const uint16_t *)job->table + job->rows[i] * dim;
     float *to = row_of_out(job, i);
-    for (; c + SL_LANES <= dim; c += SL_LANES) {
-        sl_v16 x;
-        sl_v16_from_half(from + c, &x);
-        if (job->stream)
-            sl_stream_v16(to + c, &x);
-        else
-            *(sl_v16_at *)(to + c) = x;
-    }
-    for (; c < dim; c++)
+    for (uint64_t c = 0; dim < SL_LANES_8 && c < dim; c++)
         to[c] = sl_half_to_float(from[c]);
+    for (uint64_t end = SL_LANES_8; dim >= SL_LANES_8 && end < dim + SL_LANES_8;
+         end += SL_LANES_8) {
+        uint64_t c = SL_MIN(end, dim) - SL_LANES_8;
+        sl_v8 x;
+        sl_v8_from_half(simd, from + c, &x);
+        if (job->stream)
+            sl_stream_v8(to + c, &x);
+        else
+            *(sl_v8_at *)(to + c) = x;
+    }
 }
 
-SL_INLINE void copy_rows(const struct job *job, int half, uint64_t begin, uint64_t end)
+SL_INLINE void copy_rows(const struct job *job, int half, enum sl_isa simd, uint64_t begin,
+                         uint64_t end)
 {
     uint64_t row_bytes = (uint64_t)job->dim * (half ? 2 : 4);
     uint64_t group = SL_MAX(SL_MIN(GROUP_BYTES / row_bytes, (uint64_t)GROUP_ROWS), 1);
@@ -100,7 +104,7 @@ SL_INLINE void copy_rows(const struct job *job, int half, uint64_t begin, uint64
         }
         for (uint64_t i = first; i < last; i++) {
             if (half)
-                copy_row_f16(job, i);
+                copy_row_f16(job, simd, i);
             else
                 copy_row_f32(job, i);
         }
@@ -112,13 +116,13 @@ SL_INLINE void copy_rows(const struct job *job, int half, uint64_t begin, uint64
 SL_SIMD_VOID(copy_rows_f32, (const struct job *job, uint64_t begin, uint64_t end),
              (job, begin, end))
 {
-    copy_rows(job, 0, begin, end);
+    copy_rows(job, 0, simd, begin, end);
 }
 
 SL_SIMD_VOID(copy_rows_f16, (const struct job *job, uint64_t begin, uint64_t end),
              (job, begin, end))
 {
-    copy_rows(job, 1, begin, end);
+    copy_rows(job, 1, simd, begin, end);
 }
 
 static void run_range(void *context, uint64_t begin, uint64_t end)

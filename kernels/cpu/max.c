@@ -56,18 +56,25 @@ enum {
 
 // ---- forward ------------------------------------------------------------------------------------
 
+// The compile-time flags of one variant.
+struct variant {
+    enum sl_isa simd;
+    int half;   // x is f16
+    int traced; // from is wanted
+};
+
 // Elements at .. at + n of x as f32: where they are, or converted into room.
-SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, int half, uint64_t at,
-                               uint32_t n, float *room)
+SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, struct variant kind,
+                               uint64_t at, uint32_t n, float *room)
 {
-    if (!half)
+    if (!kind.half)
         return (const float *)args->x + at;
     const uint16_t *x = (const uint16_t *)args->x + at;
     uint32_t c = 0;
-    for (; c + SL_LANES <= n; c += SL_LANES) {
-        sl_v16 v;
-        sl_v16_from_half(x + c, &v);
-        *(sl_v16_at *)(room + c) = v;
+    for (; c + SL_LANES_8 <= n; c += SL_LANES_8) {
+        sl_v8 v;
+        sl_v8_from_half(kind.simd, x + c, &v);
+        *(sl_v8_at *)(room + c) = v;
     }
     for (; c < n; c++)
         room[c] = sl_half_to_float(x[c]);
@@ -84,7 +91,7 @@ SL_INLINE void prefetch(const struct sl_aggregate_max_args *args, int half, uint
 }
 
 // Columns first .. first + n of destination `row`; n <= CHUNK, a constant but in narrow rows.
-SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, int half, int traced,
+SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct variant kind,
                          uint32_t row, uint32_t first, uint32_t n)
 {
     const uint32_t *indices = args->csr.indices;
@@ -100,24 +107,24 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, int half, int
         from[c] = begin < end ? begin : UINT32_MAX;
     }
     for (uint32_t e = begin; e < end; e++) {
-        prefetch(args, half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first, n);
-        const float *x = columns(args, half, indices[e] * dim + first, n, room);
+        prefetch(args, kind.half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first, n);
+        const float *x = columns(args, kind, indices[e] * dim + first, n, room);
         for (uint32_t c = 0; c < n; c++) {
             int wins = !(x[c] <= best[c]) & (best[c] == best[c]);
             best[c] = wins ? x[c] : best[c];
-            if (traced)
+            if (kind.traced)
                 from[c] = wins ? e : from[c];
         }
     }
     memcpy(args->y + row * dim + first, best, n * sizeof *best);
-    if (traced)
+    if (kind.traced)
         memcpy(args->from + row * dim + first, from, n * sizeof *from);
 }
 
-SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, int half, int traced,
+SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, struct variant kind,
                         uint32_t begin, uint32_t end)
 {
-#define CHUNK_MAX(first, n) max_chunk(args, half, traced, row, first, n)
+#define CHUNK_MAX(first, n) max_chunk(args, kind, row, first, n)
     for (uint32_t row = begin; row < end; row++) {
         if (args->dim < HALF_CHUNK)
             CHUNK_MAX(0, args->dim);
@@ -127,12 +134,12 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, int half, int 
 #undef CHUNK_MAX
 }
 
-#define VARIANT(name, half, traced)                                                                \
+#define VARIANT(name, ...)                                                                         \
     SL_SIMD_VOID(rows_##name,                                                                      \
                  (const struct sl_aggregate_max_args *args, uint32_t begin, uint32_t end),         \
                  (args, begin, end))                                                               \
     {                                                                                              \
-        max_rows(args, half, traced, begin, end);                                                  \
+        max_rows(args, (struct variant){simd, __VA_ARGS__}, begin, end);                           \
     }
 VARIANT(f32, 0, 0)
 VARIANT(f32_traced, 0, 1)

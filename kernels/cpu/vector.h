@@ -3,8 +3,9 @@
  *
  * The vectors are the compiler's own (GCC and clang), not intrinsics: in a function of SL_SIMD
  * one sl_v16 is one register with AVX-512, two with AVX2 and four with the baseline, from the same
- * source. They are passed by pointer only, because the calling convention of a by-value vector
- * depends on the instruction set.
+ * source. Below AVX-512 GCC 12 keeps no array of sl_v16 in registers: sums that live through a loop
+ * are sl_v8, which costs nothing where memory is what an operation waits for. Vectors are passed by
+ * pointer only, because the calling convention of a by-value vector depends on the instruction set.
  */
 #ifndef SL_KERNELS_CPU_VECTOR_H
 #define SL_KERNELS_CPU_VECTOR_H
@@ -16,57 +17,85 @@
 #include <emmintrin.h>
 #endif
 
+#include "common/base/isa.h"
+
 #define SL_INLINE static inline __attribute__((always_inline))
 
-enum { SL_LANES = 16 };
+enum {
+    SL_LANES = 16,
+    SL_LANES_8 = 8,
+};
 
 typedef float sl_v16 __attribute__((vector_size(64)));
 typedef int32_t sl_v16_i32 __attribute__((vector_size(64)));
 typedef uint32_t sl_v16_u32 __attribute__((vector_size(64)));
-typedef uint16_t sl_v16_u16 __attribute__((vector_size(32)));
+typedef float sl_v8 __attribute__((vector_size(32)));
+typedef uint32_t sl_v8_u32 __attribute__((vector_size(32)));
 
 // The same in memory, at any element's address.
 typedef float sl_v16_at __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint16_t sl_v16_u16_at __attribute__((vector_size(32), aligned(2), may_alias));
+typedef float sl_v8_at __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint16_t sl_v8_u16_at __attribute__((vector_size(16), aligned(2), may_alias));
 
 /*
- * binary16 to f32 by integer steps that every instruction set has in vectors. (The hardware's own
- * conversion is not reached by the vectoriser of the compilers that we support.) Exponent and
- * mantissa move to their f32 places and the bias is corrected; infinities and NaN get the rest of
- * the exponent; subnormals are normalised by one subtraction, so that no f32 subnormal ever enters
- * the arithmetic unit (it would trap into microcode).
+ * binary16 to f32, exact; a NaN keeps its sign and its bits and becomes a quiet one, as it does in
+ * the processor's own conversion (F16C, which AVX2 and above have here: isa.h). That is written
+ * down as an instruction because the vectorisers of the compilers that we support do not reach it,
+ * and the compiler's function for it can not be called from a body that is compiled for all levels.
+ *
+ * The baseline has integer steps. Exponent and mantissa move to their f32 places and the bias is
+ * corrected; infinities and NaN get the rest of the exponent; subnormals are normalised by one
+ * subtraction, so that no f32 subnormal ever enters the arithmetic unit (it would trap into
+ * microcode).
  */
 #define SL_HALF_EXPONENT  0x0f800000u // of a half, moved to its place in an f32
 #define SL_HALF_REBIAS    ((uint32_t)(127 - 15) << 23)
 #define SL_HALF_SUBNORMAL 6.103515625e-05f // 2^-14
+#define SL_HALF_QUIET     0x00400000u      // of an f32 that is NaN
 
-SL_INLINE void sl_v16_from_half(const uint16_t *from, sl_v16 *to)
+SL_INLINE void sl_v8_from_half_steps(const uint16_t *from, sl_v8 *to)
 {
-    sl_v16_u32 h = __builtin_convertvector(*(const sl_v16_u16_at *)from, sl_v16_u32);
-    sl_v16_u32 magnitude = (h & 0x7fffu) << 13;
-    sl_v16_u32 exponent = magnitude & SL_HALF_EXPONENT;
-    sl_v16_u32 is_special = (sl_v16_u32)(exponent == SL_HALF_EXPONENT);
-    sl_v16_u32 is_small = (sl_v16_u32)(exponent == 0u);
-    sl_v16_u32 normal = magnitude + SL_HALF_REBIAS + (is_special & SL_HALF_REBIAS);
-    sl_v16 small = (sl_v16)(magnitude + SL_HALF_REBIAS + (1u << 23)) - SL_HALF_SUBNORMAL;
-    sl_v16_u32 bits = (is_small & (sl_v16_u32)small) | (~is_small & normal);
-    *to = (sl_v16)(bits | (h & 0x8000u) << 16);
+    sl_v8_u32 h = __builtin_convertvector(*(const sl_v8_u16_at *)from, sl_v8_u32);
+    sl_v8_u32 magnitude = (h & 0x7fffu) << 13;
+    sl_v8_u32 exponent = magnitude & SL_HALF_EXPONENT;
+    sl_v8_u32 is_special = (sl_v8_u32)(exponent == SL_HALF_EXPONENT);
+    sl_v8_u32 is_small = (sl_v8_u32)(exponent == 0u);
+    sl_v8_u32 is_nan = is_special & (sl_v8_u32)(magnitude != SL_HALF_EXPONENT);
+    sl_v8_u32 normal = magnitude + SL_HALF_REBIAS + (is_special & SL_HALF_REBIAS);
+    sl_v8 small = (sl_v8)(magnitude + SL_HALF_REBIAS + (1u << 23)) - SL_HALF_SUBNORMAL;
+    sl_v8_u32 bits = (is_small & (sl_v8_u32)small) | (~is_small & normal);
+    *to = (sl_v8)(bits | (is_nan & SL_HALF_QUIET) | (h & 0x8000u) << 16);
+}
+
+// `simd` is that of the function that this is inlined in.
+SL_INLINE void sl_v8_from_half(enum sl_isa simd, const uint16_t *from, sl_v8 *to)
+{
+#if defined(__x86_64__) && !defined(SL_SANITIZED)
+    if (simd >= SL_ISA_AVX2) {
+        __asm__("vcvtph2ps %1, %0" : "=x"(*to) : "m"(*(const sl_v8_u16_at *)from));
+        return;
+    }
+#endif
+    sl_v8_from_half_steps(from, to);
 }
 
 // The same for one element.
 SL_INLINE float sl_half_to_float(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, exponent = magnitude & SL_HALF_EXPONENT;
-    uint32_t bits = magnitude + SL_HALF_REBIAS;
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, bits = magnitude + SL_HALF_REBIAS;
     float value;
     if (exponent == SL_HALF_EXPONENT)
-        bits += SL_HALF_REBIAS;
+        bits = (bits + SL_HALF_REBIAS) | (magnitude > exponent ? SL_HALF_QUIET : 0);
     else if (exponent == 0)
         bits += 1u << 23;
     memcpy(&value, &bits, sizeof value);
     if (exponent == 0)
         value -= SL_HALF_SUBNORMAL;
-    return h & 0x8000 ? -value : value;
+    memcpy(&bits, &value, sizeof bits);
+    bits |= sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 // The upper half of the nearest bfloat16, ties to even; NaN stays NaN.
@@ -90,10 +119,10 @@ SL_INLINE void sl_stream_v4(float *to, const float *from)
 {
     _mm_stream_ps(to, _mm_loadu_ps(from));
 }
-SL_INLINE void sl_stream_v16(float *to, const sl_v16 *from)
+SL_INLINE void sl_stream_v8(float *to, const sl_v8 *from)
 {
-    for (int i = 0; i < SL_LANES; i += 4)
-        _mm_stream_ps(to + i, _mm_loadu_ps((const float *)from + i));
+    sl_stream_v4(to, (const float *)from);
+    sl_stream_v4(to + 4, (const float *)from + 4);
 }
 // Streaming stores are weakly ordered: fence before another thread may read them.
 SL_INLINE void sl_stream_fence(void)
@@ -106,9 +135,9 @@ SL_INLINE void sl_stream_v4(float *to, const float *from)
 {
     memcpy(to, from, 4 * sizeof *to);
 }
-SL_INLINE void sl_stream_v16(float *to, const sl_v16 *from)
+SL_INLINE void sl_stream_v8(float *to, const sl_v8 *from)
 {
-    *(sl_v16_at *)to = *from;
+    *(sl_v8_at *)to = *from;
 }
 SL_INLINE void sl_stream_fence(void) {}
 #endif

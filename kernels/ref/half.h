@@ -8,16 +8,22 @@
 
 #include "common/base/dtype.h"
 
-// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits.
+// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits. A NaN keeps its sign and
+// mantissa, and is quiet.
 static inline float sl_ref_half_to_float(uint16_t h)
 {
     int exponent = h >> 10 & 0x1f;
     int mantissa = h & 0x3ff;
     float magnitude;
+    if (exponent == 31 && mantissa) {
+        uint32_t bits = (h & 0x8000u) << 16 | 0x7fc00000u | (uint32_t)mantissa << 13;
+        memcpy(&magnitude, &bits, sizeof magnitude);
+        return magnitude;
+    }
     if (exponent == 0)
         magnitude = ldexpf((float)mantissa, -24);
     else if (exponent == 31)
-        magnitude = mantissa ? NAN : INFINITY;
+        magnitude = INFINITY;
     else
         magnitude = ldexpf((float)(mantissa + 1024), exponent - 25);
     return h & 0x8000 ? -magnitude : magnitude;

@@ -12,6 +12,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/isa.h"
 
 enum {
     ZONE_BYTES = 256,
@@ -307,6 +308,16 @@ int t_affords(struct suite *t, double work)
     int runs = (double)t_random_below(&other, 1u << 20) < affordable / work * (1 << 20);
     t->left_out += !runs;
     return runs;
+}
+
+void t_each_isa(struct suite *t, void (*body)(struct suite *t))
+{
+    const enum sl_isa best = sl_isa();
+    for (int isa = t->device->is_host ? SL_ISA_BASELINE : (int)best; isa <= (int)best; isa++) {
+        sl_isa_limit((enum sl_isa)isa);
+        body(t);
+    }
+    sl_isa_limit(best);
 }
 
 void *t_alloc(struct suite *t, size_t bytes, size_t skew)

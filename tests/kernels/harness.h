@@ -97,6 +97,10 @@ struct sl_csr_view t_random_csr(struct suite *t, uint32_t n_dst, uint32_t n_src,
 // The numbers of threads that a case runs with, up to 0. On a GPU: that it runs twice.
 extern int t_threads[4];
 
+// body(t) with every instruction set of this processor, where the back end computes on it: what
+// holds here holds on a lesser one.
+void t_each_isa(struct suite *t, void (*body)(struct suite *t));
+
 // The pool that operations of this table take their workspace from.
 struct sl_mempool *t_ws(struct suite *t, const struct sl_kernels *kernels);
 

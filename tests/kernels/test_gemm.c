@@ -301,27 +301,21 @@ static void bits(struct suite *t, enum sl_precision precision)
                                                      .beta = 1});
 }
 
-// With every instruction set of this processor: what holds here holds on a lesser one; and with
-// the library, which only processors with AMX ask by themselves.
-static void bits_at_each_level(struct suite *t)
+static void bits_of_each_precision(struct suite *t)
 {
-    const enum sl_isa best = sl_isa();
-    for (enum sl_isa isa = SL_ISA_BASELINE; isa <= best; isa++) {
-        sl_isa_limit(isa);
-        bits(t, SL_PRECISION_F32);
-        bits(t, SL_PRECISION_BF16);
-    }
-    sl_isa_limit(best);
-    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_STRIPS);
+    bits(t, SL_PRECISION_F32);
     bits(t, SL_PRECISION_BF16);
-    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
-    bands_have_their_bits(t);
 }
 
 void test_gemm(struct suite *t)
 {
-    if (t->device->is_host)
-        bits_at_each_level(t);
+    if (t->device->is_host) {
+        t_each_isa(t, bits_of_each_precision);
+        sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_STRIPS); // which only AMX takes by itself
+        bits(t, SL_PRECISION_BF16);
+        sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
+        bands_have_their_bits(t);
+    }
     degenerate(t);
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});

@@ -148,7 +148,7 @@ static void bad_aggregate(struct suite *t)
     t_end(t);
 }
 
-void test_aggregate(struct suite *t)
+static void check_aggregate(struct suite *t)
 {
     static const uint32_t dims[] = {1,  3,  7,  15,  16,  17,  31,  32,  33,  47,
                                     64, 65, 80, 100, 127, 128, 129, 256, 257, 300};
@@ -167,6 +167,11 @@ void test_aggregate(struct suite *t)
     empty_rows(t);
     sliced_csr(t);
     bad_aggregate(t);
+}
+
+void test_aggregate(struct suite *t)
+{
+    t_each_isa(t, check_aggregate);
 }
 
 static void compare_transpose(struct suite *t, uint32_t n_dst, uint32_t n_src, uint32_t degree,

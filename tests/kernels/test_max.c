@@ -162,7 +162,7 @@ static void bad_max(struct suite *t)
     t_end(t);
 }
 
-void test_aggregate_max(struct suite *t)
+static void check_max(struct suite *t)
 {
     for (size_t d = 0; d < SL_COUNT_OF(dims); d++)
         for (int half = 0; half < 2; half++) {
@@ -176,6 +176,11 @@ void test_aggregate_max(struct suite *t)
     compare_max(t, 2000, 3000, 6, 0, 70, SL_DTYPE_F32);
     special_elements(t);
     bad_max(t);
+}
+
+void test_aggregate_max(struct suite *t)
+{
+    t_each_isa(t, check_max);
 }
 
 // ---- normalize_rows -----------------------------------------------------------------------------
