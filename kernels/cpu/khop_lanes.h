@@ -26,8 +26,4 @@ struct sl_khop_lanes {
 // Draws k positions (1 .. SL_KHOP_LANE_FANOUT_MAX) for all lanes. Idle lanes need any degree > k.
 void sl_khop_lanes_draw(const struct sl_khop_args *args, uint32_t k, struct sl_khop_lanes *lanes);
 
-// The same without vector intrinsics, for machines that lack them and for the test of both.
-void sl_khop_lanes_draw_plain(const struct sl_khop_args *args, uint32_t k,
-                              struct sl_khop_lanes *lanes);
-
 #endif

@@ -1,4 +1,5 @@
 // One hop of k-hop sampling: what it draws, that it is fair, that both back ends agree, its limits.
+#include "common/base/isa.h"
 #include "kernels/cpu/khop_lanes.h"
 #include "kernels/khop_internal.h"
 #include "tests/unit/kernels_fixture.h"
@@ -102,14 +103,19 @@ START_TEST(golden_rows)
             lanes.row[l] = cases[c].row;
             lanes.degree[l] = cases[c].degree;
         }
-        (_i ? sl_khop_lanes_draw : sl_khop_lanes_draw_plain)(&args, cases[c].k, &lanes);
-        for (uint32_t slot = 0; slot < cases[c].k; slot++)
-            ck_assert_uint_eq(lanes.x[slot][_i], cases[c].want[slot]);
+        for (enum sl_isa isa = SL_ISA_BASELINE; isa <= SL_ISA_AVX512; isa++) {
+            sl_isa_limit(isa);
+            sl_khop_lanes_draw(&args, cases[c].k, &lanes);
+            for (uint32_t slot = 0; slot < cases[c].k; slot++)
+                for (uint32_t l = 0; l < SL_KHOP_LANES; l++)
+                    ck_assert_uint_eq(lanes.x[slot][l], cases[c].want[slot]);
+        }
     }
 }
 END_TEST
 
-// Degrees at which words are rejected often, which no graph of a test could have.
+// Degrees at which words are rejected often, which no graph of a test could have. With each
+// instruction set.
 START_TEST(lanes_of_any_degree_follow_the_definition)
 {
     static const uint32_t degrees[] = {
@@ -137,13 +143,14 @@ START_TEST(lanes_of_any_degree_follow_the_definition)
                                 .batch = key->batch,
                                 .hop = key->hop};
     struct sl_khop_lanes lanes;
+    sl_isa_limit((enum sl_isa)_i);
     for (uint32_t round = 0; round < 50; round++)
         for (uint32_t k = 1; k <= SL_KHOP_LANE_FANOUT_MAX; k++) {
             for (uint32_t l = 0; l < SL_KHOP_LANES; l++) {
                 lanes.row[l] = round * 1000003 + 31 * l;
                 lanes.degree[l] = degrees[(l + round) % SL_KHOP_LANES];
             }
-            (_i ? sl_khop_lanes_draw : sl_khop_lanes_draw_plain)(&args, k, &lanes);
+            sl_khop_lanes_draw(&args, k, &lanes);
             for (uint32_t l = 0; l < SL_KHOP_LANES; l++) {
                 uint32_t want[SL_KHOP_LANE_FANOUT_MAX];
                 define_row(key, lanes.row[l], lanes.degree[l], k, want);
@@ -518,7 +525,8 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, rows_follow_the_definition, 0, 4);
     tcase_add_loop_test(c, golden_rows, 0, 2);
-    tcase_add_loop_test(c, lanes_of_any_degree_follow_the_definition, 0, 2);
+    tcase_add_loop_test(c, lanes_of_any_degree_follow_the_definition, SL_ISA_BASELINE,
+                        SL_ISA_AVX512 + 1);
     tcase_add_loop_test(c, every_neighbour_pair_and_subset_is_equally_likely, 0,
                         2 * (int)SL_COUNT_OF(fair_cases));
     tcase_add_loop_test(c, every_part_of_a_hub_is_equally_likely, 0, 4);
