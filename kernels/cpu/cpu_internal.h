@@ -73,13 +73,6 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
 // The largest of the ids, 0 of none: ids are compared with their bound in one pass ahead.
 uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
 
-// ---- rank.c -------------------------------------------------------------------------------------
-
-// The instructions that mark_ranks and split_rows use: AUTO takes the best the processor has. Set
-// by tests.
-enum sl_cpu_rank_path { SL_CPU_RANK_AUTO, SL_CPU_RANK_PLAIN };
-void sl_cpu_rank_set_path(enum sl_cpu_rank_path path);
-
 // ---- gemm.c, gemm_blocks.c, gemm_amx.c, gemm_primitive.c ----------------------------------------
 
 // How bf16 products are made; AUTO asks the processor. Set by tests and measurements.

@@ -7,7 +7,6 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "kernels/cpu/cpu_internal.h"
 
 static const uint32_t sizes[] = {0,  1,  2,  15, 16,  17,  31,  32,   33,   47,
                                  48, 63, 64, 65, 100, 127, 128, 1000, 40000};
@@ -62,15 +61,12 @@ static void compare_mark(struct suite *t, uint32_t n_nodes, uint32_t limit, uint
     t_expect_ok(t, t->ref->mark_ranks(&index, nodes, n, want), "ref");
     for (uint32_t i = 0; i < n; i++)
         t_expect(t, want[i] == rank_of[nodes[i]], "rank %u", i);
-    for (int path = SL_CPU_RANK_AUTO; path <= SL_CPU_RANK_PLAIN; path++)
-        for (const int *threads = t_threads; *threads; threads++) {
-            uint32_t *got = t_alloc(t, n * sizeof *got, 4);
-            sl_cpu_rank_set_path((enum sl_cpu_rank_path)path);
-            sl_kernels_set_threads(*threads);
-            t_expect_ok(t, t->dev->mark_ranks(&index, nodes, n, got), "dev");
-            t_same_bits(t, "ranks", got, want, n * sizeof *want);
-        }
-    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
+    for (const int *threads = t_threads; *threads; threads++) {
+        uint32_t *got = t_alloc(t, n * sizeof *got, 4);
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, t->dev->mark_ranks(&index, nodes, n, got), "dev");
+        t_same_bits(t, "ranks", got, want, n * sizeof *want);
+    }
     t_end(t);
 }
 
@@ -81,11 +77,10 @@ static void bad_mark(struct suite *t)
     t_begin(t, "mark_ranks refuses what is no vertex");
     uint32_t *rank_of, *nodes = t_alloc(t, 40 * sizeof *nodes, 0), ranks[40];
     memset(nodes, 0, 40 * sizeof *nodes);
-    const struct sl_kernels *both[] = {t->ref, t->dev, t->dev};
+    const struct sl_kernels *both[] = {t->ref, t->dev};
     for (uint32_t n_tiers = 0; n_tiers <= 3; n_tiers++) {
         struct sl_rank_index index = random_index(t, 33, n_tiers ? 20 : 0, n_tiers, &rank_of);
         for (size_t k = 0; k < SL_COUNT_OF(both); k++) {
-            sl_cpu_rank_set_path(k == 2 ? SL_CPU_RANK_PLAIN : SL_CPU_RANK_AUTO);
             for (uint32_t at = 0; at < 40; at += 13)
                 for (size_t b = 0; b < SL_COUNT_OF(beyond); b++) {
                     char name[40];
@@ -111,11 +106,10 @@ static void bad_mark(struct suite *t)
             memset(nodes, 0, 40 * sizeof *nodes);
         }
     }
-    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
     t_end(t);
 }
 
-void test_mark_ranks(struct suite *t)
+static void check_mark(struct suite *t)
 {
     static const uint32_t limits[] = {0, 1, 31, 32, 33, 64, 1000, 5000};
     for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
@@ -130,6 +124,11 @@ void test_mark_ranks(struct suite *t)
             compare_mark(t, limits[l] + 1, limits[l], n_tiers, 100);
         }
     bad_mark(t);
+}
+
+void test_mark_ranks(struct suite *t)
+{
+    t_each_isa(t, check_mark);
 }
 
 // ---- split_rows ---------------------------------------------------------------------------------
@@ -169,18 +168,14 @@ static void compare_split(struct suite *t, uint32_t n, uint32_t capacity, uint32
         }
     t_expect(t, want.n_hits == h && want.n_misses == m, "ref: %u hits, %u misses", want.n_hits,
              want.n_misses);
-    for (int path = SL_CPU_RANK_AUTO; path <= SL_CPU_RANK_PLAIN; path++) {
-        sl_cpu_rank_set_path((enum sl_cpu_rank_path)path);
-        struct sl_row_split got = split_room(t, n);
-        t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, capacity, &got), "dev");
-        t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
-                 got.n_hits, got.n_misses, h, m);
-        t_same_bits(t, "hit_row", got.hit_row, want.hit_row, h * sizeof(uint32_t));
-        t_same_bits(t, "hit_to", got.hit_to, want.hit_to, h * sizeof(uint32_t));
-        t_same_bits(t, "miss_row", got.miss_row, want.miss_row, m * sizeof(uint32_t));
-        t_same_bits(t, "miss_to", got.miss_to, want.miss_to, m * sizeof(uint32_t));
-    }
-    sl_cpu_rank_set_path(SL_CPU_RANK_AUTO);
+    struct sl_row_split got = split_room(t, n);
+    t_expect_ok(t, t->dev->split_rows(nodes, ranks, n, capacity, &got), "dev");
+    t_expect(t, got.n_hits == h && got.n_misses == m, "%u hits and %u misses, wanted %u and %u",
+             got.n_hits, got.n_misses, h, m);
+    t_same_bits(t, "hit_row", got.hit_row, want.hit_row, h * sizeof(uint32_t));
+    t_same_bits(t, "hit_to", got.hit_to, want.hit_to, h * sizeof(uint32_t));
+    t_same_bits(t, "miss_row", got.miss_row, want.miss_row, m * sizeof(uint32_t));
+    t_same_bits(t, "miss_to", got.miss_to, want.miss_to, m * sizeof(uint32_t));
     t_end(t);
 }
 
@@ -200,7 +195,7 @@ static void bad_split(struct suite *t)
     t_end(t);
 }
 
-void test_split_rows(struct suite *t)
+static void check_split(struct suite *t)
 {
     for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
         compare_split(t, sizes[s], 0, 100);                     // all miss
@@ -211,6 +206,11 @@ void test_split_rows(struct suite *t)
         compare_split(t, sizes[s], UINT32_MAX, UINT32_MAX - 1); // all hit
     }
     bad_split(t);
+}
+
+void test_split_rows(struct suite *t)
+{
+    t_each_isa(t, check_split);
 }
 
 // ---- gather_rows_to -----------------------------------------------------------------------------
