@@ -6,6 +6,7 @@
  */
 #include "broker/job.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,6 +149,8 @@ static int write_report(struct sl_job *job, const char *sha256)
         .params_sha256 = *sha256 ? sha256 : NULL,
         .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
         .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
+        .first_update_seconds =
+            p->first_update_ns ? (double)(p->first_update_ns - job->start_ns) * 1e-9 : NAN,
         .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
         .paused_seconds = sl_job_paused_seconds(job),
         .peak_memory = job->peak_memory,

@@ -254,6 +254,17 @@ void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_
     take_switching(f);
 }
 
+uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint64_t n)
+{
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t applied = updates[i].from_ns + updates[i].took_ns;
+        if (updates[i].from_ns && (!first || applied < first))
+            first = applied;
+    }
+    return first;
+}
+
 void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                                 uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
 {

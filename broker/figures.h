@@ -133,6 +133,9 @@ void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_
                               const struct sl_update_entry *updates, uint64_t n,
                               struct sl_span when, struct sl_figures_scratch *scratch);
 
+// When the first of these updates (n, not applied or restored ones zero) was applied; 0: none was.
+uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint64_t n);
+
 // Adds the cells of one phase of the epoch's evaluation. The percentiles are those of the phase
 // with the most time.
 void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,

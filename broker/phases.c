@@ -294,6 +294,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
                           struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
+    const struct sl_update_entry *updates = sl_ledger_update(p->arena, o->seq, 0);
     struct sl_epoch_figures *f = &p->epoch;
     memset(f, 0, sizeof *f);
     f->epoch = o->step.epoch;
@@ -306,8 +307,9 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     watch_switches(p);
     f->switches = p->switches;
     p->switches = 0;
-    sl_figures_take_training(f, entries, sl_ledger_update(p->arena, o->seq, 0), n, when,
-                             &p->scratch);
+    sl_figures_take_training(f, entries, updates, n, when, &p->scratch);
+    if (!p->first_update_ns)
+        p->first_update_ns = sl_figures_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
     for (uint64_t i = 0; p->records && i < n; i++)
         sl_ledger_record(p->arena, o->seq, (uint32_t)i, &p->records[i]);

@@ -147,6 +147,7 @@ struct sl_phases {
     // results
     uint64_t scheduled, done; // training batches
     double presample_seconds; // in PRESAMPLE phases
+    uint64_t first_update_ns; // when it had been applied; 0: in no epoch that was read
     struct sl_best best;
     bool stopped_early; // before the last epoch, because no evaluation was better any more
     bool has_test;

@@ -499,6 +499,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     give(report, "resumes", &r->resumes);
     add_results(report, o);
     add_number(report, "start_seconds", o->start_seconds);
+    add_number(report, "first_update_seconds", o->first_update_seconds);
     add_number(report, "wall_seconds", o->wall_seconds);
     add_number(report, "total_seconds",
                sl_history_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")) +

@@ -113,7 +113,8 @@ struct sl_report_outcome {
     double test_seconds;
     const char *params_sha256;  // NULL: no parameters
     const char *samples_digest; // NULL: not asked for
-    double start_seconds, wall_seconds, paused_seconds;
+    double start_seconds, first_update_seconds; // NaN: not known, or there was none
+    double wall_seconds, paused_seconds;
     uint64_t peak_memory;
     uint64_t arena_bytes, payload_bytes, block_bytes_max;
 };

@@ -163,6 +163,8 @@ static inline void fake_update(struct fake *f)
     while (sl_board_begin_update(a, f->w.id, &u) == SL_OK) {
         for (uint64_t i = 0; i < a->h->spec.n_params; i++)
             sl_board_params(a, u.version + 1)[i] = sl_board_params(a, u.version)[i] + 1;
+        *sl_board_update_entry(a, &u) =
+            (struct sl_update_entry){.from_ns = sl_now_ns(), .applier = f->w.id};
         sl_board_commit_update(a, &u);
     }
 }

@@ -184,6 +184,21 @@ START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
 }
 END_TEST
 
+START_TEST(the_first_update_is_the_one_that_was_over_first)
+{
+    const struct sl_update_entry seen[] = {
+        {.took_ns = 0}, // no update stands with this batch, or it was restored
+        {.from_ns = 30, .took_ns = 9},
+        {.from_ns = 20, .took_ns = 15},
+        {.from_ns = 40, .took_ns = 1},
+    };
+    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 0), 0);
+    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 1), 0);
+    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 2), 39);
+    ck_assert_uint_eq(sl_figures_first_update_ns(seen, 4), 35);
+}
+END_TEST
+
 START_TEST(nothing_counted_and_no_time_divide_by_nothing)
 {
     struct sl_batch_entry e = {0};
@@ -561,6 +576,7 @@ int main(void)
     tcase_add_test(t, batches_drawn_before_the_epoch_count_from_its_start);
     tcase_add_test(t, an_epoch_of_one_batch_has_figures);
     tcase_add_test(t, the_time_of_an_update_is_that_of_the_batch_that_it_stands_with);
+    tcase_add_test(t, the_first_update_is_the_one_that_was_over_first);
     tcase_add_test(t, nothing_counted_and_no_time_divide_by_nothing);
     tcase_add_test(t, an_evaluation_keeps_the_percentiles_of_its_heaviest_phase);
     tcase_add_test(t, restored_batches_have_losses_and_no_times);

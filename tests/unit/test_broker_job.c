@@ -210,6 +210,10 @@ START_TEST(a_job_runs_to_its_report)
                   words(allocation, "reason"));
     ck_assert_double_gt(number(r, "wall_seconds"), 0);
     ck_assert_double_gt(number(r, "start_seconds"), 0);
+    const cJSON *epoch = cJSON_GetArrayItem(at(r, "epochs"), 0);
+    ck_assert_double_gt(number(r, "first_update_seconds"), number(r, "start_seconds"));
+    ck_assert_double_lt(number(r, "first_update_seconds"),
+                        number(r, "wall_seconds") - number(epoch, "evaluate_seconds"));
     ck_assert_double_gt(number(r, "peak_memory"), 1 << 20);
     ck_assert_uint_eq(strlen(words(r, "params_sha256")), 64);
     ck_assert_uint_eq(strlen(words(r, "samples_digest")), 32);

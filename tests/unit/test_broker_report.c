@@ -97,6 +97,7 @@ START_TEST(a_report_without_results_has_all_its_keys)
 {
     outcome.status = "stopped";
     outcome.message = "why";
+    outcome.first_update_seconds = NAN;
     finish();
     static const char *const keys[] = {
         "schema",       "job",           "status",      "message",       "config",
@@ -107,6 +108,7 @@ START_TEST(a_report_without_results_has_all_its_keys)
         ck_assert_msg(cJSON_HasObjectItem(report, keys[i]), "no '%s'", keys[i]);
     ck_assert(!cJSON_HasObjectItem(report, "samples_digest"));
     EXPECT_NULL("test_accuracy");
+    EXPECT_NULL("first_update_seconds");
     EXPECT_NULL("test");
     EXPECT_NULL("best_metric");
     EXPECT_NULL("stopped_early");
