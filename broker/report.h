@@ -111,8 +111,8 @@ struct sl_report_outcome {
     uint32_t trained_epochs;
     const struct sl_evaluation *test; // NULL: there was none
     double test_seconds;
-    const char *params_sha256;  // NULL: no parameters
-    const char *samples_digest; // NULL: not asked for
+    const char *params_sha256;                  // NULL: no parameters
+    const char *samples_digest;                 // NULL: not asked for
     double start_seconds, first_update_seconds; // NaN: not known, or there was none
     double wall_seconds, paused_seconds;
     uint64_t peak_memory;
