@@ -26,10 +26,10 @@
 #include "common/base/philox.h"
 #include "common/data/hotness.h"
 #include "kernels/kernels.h"
-#include "sampler/draw.h"
 #include "sampler/topology.h"
+#include "tests/bench/lane.h"
 
-enum { RATIOS_MAX = 16, THREADS_MAX = 64, BLOCK_BYTES = 1 << 20 };
+enum { RATIOS_MAX = 16 };
 static const char *const kinds[] = {
     [SL_SAMPLER_KHOP] = "khop", [SL_SAMPLER_WEIGHTED] = "weighted", [SL_SAMPLER_WALK] = "walk"};
 #define TOP 0.1 // of the vertices, whose footprints are compared (Table 2)
@@ -40,13 +40,6 @@ struct options {
     uint32_t batch, epochs, presample, threads;
     uint32_t n_ratios;
     double ratios[RATIOS_MAX];
-};
-
-// One drawer a thread, with the memory its blocks go to.
-struct lane {
-    struct sl_drawer drawer;
-    struct sl_block *block;
-    uint64_t capacity;
 };
 
 struct counts {
@@ -64,45 +57,7 @@ struct footprint {
     double edges_per_s;
 };
 
-static void die(void)
-{
-    fprintf(stderr, "cache: %s\n", sl_error_message());
-    exit(1);
-}
-
-static void must_ok(int code)
-{
-    if (code < 0)
-        die();
-}
-
-static void *must(void *p)
-{
-    if (p)
-        return p;
-    fprintf(stderr, "cache: no memory\n");
-    exit(1);
-}
-
 // ---- drawing ------------------------------------------------------------------------------------
-
-static void draw(struct lane *lane, const struct sl_draw_plan *plan, uint32_t epoch, uint32_t batch,
-                 const uint32_t *seeds, uint32_t n_seeds)
-{
-    for (;;) {
-        uint64_t wanted = BLOCK_BYTES;
-        int rc = lane->block ? sl_drawer_draw(&lane->drawer, plan, epoch, batch, seeds, n_seeds,
-                                              lane->block, lane->capacity, &wanted)
-                             : SL_ERANGE;
-        if (rc != SL_ERANGE) {
-            must_ok(rc);
-            return;
-        }
-        sl_pages_free(lane->block, lane->capacity);
-        lane->capacity = wanted;
-        lane->block = must(sl_pages_alloc(wanted));
-    }
-}
 
 // Adds one epoch's figures to *f and its visits to c->now.
 static void draw_epoch(const struct options *o, const struct sl_topology *t, struct lane *lanes,
@@ -120,7 +75,7 @@ static void draw_epoch(const struct options *o, const struct sl_topology *t, str
         struct lane *lane = &lanes[omp_get_thread_num()];
         uint64_t first = (uint64_t)b * o->batch;
         uint32_t n = (uint32_t)SL_MIN((uint64_t)o->batch, train->n - first);
-        draw(lane, &o->plan, epoch, b, seeds + first, n);
+        lane_draw(lane, &o->plan, epoch, b, seeds + first, n);
         const uint32_t *nodes = sl_block_nodes(lane->block);
         for (uint32_t i = 0; i < lane->block->n_input; i++) {
 #pragma omp atomic
@@ -143,7 +98,7 @@ static void draw_epoch(const struct options *o, const struct sl_topology *t, str
 static void draw_all(const struct options *o, const struct sl_topology *t, struct counts *c,
                      struct footprint *f)
 {
-    struct lane lanes[THREADS_MAX] = {0};
+    struct lane lanes[LANE_THREADS_MAX] = {0};
     uint64_t n_nodes = t->view.n_nodes;
     uint32_t *seeds = must(malloc(t->dataset.split[SL_SPLIT_TRAIN].n * sizeof *seeds));
     for (uint32_t i = 0; i < o->threads; i++)
@@ -162,10 +117,8 @@ static void draw_all(const struct options *o, const struct sl_topology *t, struc
         c->previous = c->now;
         c->now = swap;
     }
-    for (uint32_t i = 0; i < o->threads; i++) {
-        sl_drawer_fini(&lanes[i].drawer);
-        sl_pages_free(lanes[i].block, lanes[i].capacity);
-    }
+    for (uint32_t i = 0; i < o->threads; i++)
+        lane_fini(&lanes[i]);
     free(seeds);
 }
 
@@ -348,7 +301,7 @@ int main(int argc, char **argv)
         .batch = 1024,
         .epochs = 10,
         .presample = 1,
-        .threads = (uint32_t)SL_MIN(omp_get_max_threads(), (int)THREADS_MAX),
+        .threads = (uint32_t)SL_MIN(omp_get_max_threads(), (int)LANE_THREADS_MAX),
         .n_ratios = 3,
         .ratios = {0.01, 0.05, 0.1},
     };
@@ -364,7 +317,7 @@ int main(int argc, char **argv)
         case 'r': parse_ratios(optarg, &o); break;
         case 'p': o.presample = (uint32_t)number(optarg, 1, 1e6); break;
         case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
-        case 't': o.threads = (uint32_t)number(optarg, 1, THREADS_MAX); break;
+        case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
         default: usage();
         }
     }

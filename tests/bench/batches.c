@@ -1,0 +1,191 @@
+/*
+ * batches.c - mini-batches a second of all cores, drawn alone and drawn and gathered.
+ *
+ *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
+ *
+ * What a sampler and the extracting half of a trainer do for a batch, without the queue between
+ * them and with nothing to train: the broker's shuffle, the sampler's drawer, the features of the
+ * input nodes gathered from the store. Each thread does whole batches. Epochs of either kind take
+ * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
+ * with loaders of other systems on the same cores.
+ *
+ * Prints lines for people and, last, one JSON object.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <string.h>
+
+#include "broker/shuffle.h"
+#include "common/base/clock.h"
+#include "common/base/philox.h"
+#include "sampler/topology.h"
+#include "tests/bench/lane.h"
+
+struct options {
+    const char *path;
+    struct sl_draw_plan plan;
+    uint32_t batch, epochs, threads;
+};
+
+// Input features of a thread's last batch.
+struct features {
+    float *x; // (n_input, feat_dim)
+    uint64_t capacity;
+};
+
+struct epoch {
+    double seconds;
+    uint64_t edges, inputs;
+};
+
+struct bench {
+    const struct options *o;
+    struct sl_topology topology;
+    struct lane lanes[LANE_THREADS_MAX];
+    struct features features[LANE_THREADS_MAX];
+    uint32_t *seeds; // (training vertices)
+    uint32_t n_batches;
+};
+
+static void gather(const struct sl_dataset *ds, const struct sl_block *block, struct features *f)
+{
+    uint64_t bytes = (uint64_t)block->n_input * ds->feat_dim * sizeof *f->x;
+    if (bytes > f->capacity) {
+        sl_pages_free(f->x, f->capacity);
+        f->capacity = bytes + bytes / 8;
+        f->x = must(sl_pages_alloc(f->capacity));
+    }
+    must_ok(sl_kernels_cpu()->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                          sl_block_nodes(block), block->n_input, f->x));
+}
+
+static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)
+{
+    const struct options *o = b->o;
+    const struct sl_dataset *ds = &b->topology.dataset;
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    uint64_t edges = 0, inputs = 0, begin = sl_now_ns();
+    sl_shuffle_order(o->plan.seed, epoch, train->ids, train->n, NULL, b->seeds);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(o->threads) reduction(+ : edges, inputs)
+    for (uint32_t i = 0; i < b->n_batches; i++) {
+        struct lane *lane = &b->lanes[omp_get_thread_num()];
+        uint64_t first = (uint64_t)i * o->batch;
+        uint32_t n = (uint32_t)SL_MIN((uint64_t)o->batch, train->n - first);
+        lane_draw(lane, &o->plan, epoch, i, b->seeds + first, n);
+        if (gathers)
+            gather(ds, lane->block, &b->features[omp_get_thread_num()]);
+        edges += lane->block->n_edges;
+        inputs += lane->block->n_input;
+    }
+    return (struct epoch){(double)(sl_now_ns() - begin) * 1e-9, edges, inputs};
+}
+
+static void print_json(const struct options *o, const struct bench *b, const struct epoch *drawn,
+                       const struct epoch *gathered)
+{
+    printf("{\"bench\": \"batches\", \"data\": \"%s\", \"threads\": %" PRIu32
+           ", \"batches\": %" PRIu32 ", \"edges\": %" PRIu64 ", \"sample\": [",
+           b->topology.dataset.name, o->threads, b->n_batches, drawn[0].edges);
+    for (uint32_t e = 0; e < o->epochs; e++)
+        printf("%s%.6f", e ? ", " : "", drawn[e].seconds);
+    printf("], \"gather\": [");
+    for (uint32_t e = 0; e < o->epochs; e++)
+        printf("%s%.6f", e ? ", " : "", gathered[e].seconds);
+    printf("]}\n");
+}
+
+static void run(const struct options *o)
+{
+    struct bench *b = must(calloc(1, sizeof *b));
+    struct epoch *drawn = must(calloc(2 * (size_t)o->epochs, sizeof *drawn));
+    struct epoch *gathered = drawn + o->epochs;
+    b->o = o;
+    must_ok(sl_topology_open(&b->topology, o->path, false, sl_kernels_cpu(), 0));
+    const struct sl_vertex_list *train = &b->topology.dataset.split[SL_SPLIT_TRAIN];
+    b->n_batches = (uint32_t)sl_div_up(train->n, o->batch);
+    b->seeds = must(malloc(train->n * sizeof *b->seeds));
+    for (uint32_t i = 0; i < o->threads; i++)
+        must_ok(sl_drawer_init(&b->lanes[i].drawer, &b->topology, sl_kernels_cpu()));
+    run_epoch(b, o->epochs, false);
+    run_epoch(b, o->epochs, true);
+    for (uint32_t e = 0; e < o->epochs; e++) {
+        drawn[e] = run_epoch(b, e, false);
+        gathered[e] = run_epoch(b, e, true);
+        printf("epoch %" PRIu32 ": %" PRIu64 " edges, %" PRIu64
+               " input nodes, drawn in %.3f s, drawn and gathered in %.3f s\n",
+               e, drawn[e].edges, drawn[e].inputs, drawn[e].seconds, gathered[e].seconds);
+    }
+    print_json(o, b, drawn, gathered);
+    for (uint32_t i = 0; i < o->threads; i++) {
+        lane_fini(&b->lanes[i]);
+        sl_pages_free(b->features[i].x, b->features[i].capacity);
+    }
+    sl_topology_close(&b->topology);
+    free(b->seeds);
+    free(drawn);
+    free(b);
+}
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] "
+                    "[--seed 7] [--threads N]\n");
+    exit(2);
+}
+
+static int64_t number(const char *text, int64_t low, int64_t high)
+{
+    char *end;
+    int64_t value = strtoll(text, &end, 10);
+    if (*end || end == text || value < low || value > high) {
+        fprintf(stderr, "batches: '%s': wanted a number from %" PRId64 " to %" PRId64 "\n", text,
+                low, high);
+        usage();
+    }
+    return value;
+}
+
+static void parse_fanout(char *text, struct sl_draw_plan *plan)
+{
+    plan->n_hops = 0;
+    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
+        if (plan->n_hops == SL_MAX_HOPS)
+            usage();
+        plan->fanout[plan->n_hops++] = number(part, -1, 1000000);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"fanout", required_argument, NULL, 'f'},  {"batch", required_argument, NULL, 'b'},
+        {"epochs", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'}, {0},
+    };
+    struct options o = {
+        .plan = {.kind = SL_SAMPLER_KHOP,
+                 .n_hops = 3,
+                 .fanout = {15, 10, 5},
+                 .stream = SL_RNG_SAMPLE,
+                 .seed = 7},
+        .batch = 1024,
+        .epochs = 5,
+        .threads = (uint32_t)SL_MIN(omp_get_num_procs(), (int)LANE_THREADS_MAX),
+    };
+    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        switch (c) {
+        case 'f': parse_fanout(optarg, &o.plan); break;
+        case 'b': o.batch = (uint32_t)number(optarg, 1, 1000000000); break;
+        case 'e': o.epochs = (uint32_t)number(optarg, 1, 1000000); break;
+        case 's': o.plan.seed = (uint64_t)number(optarg, 0, INT64_MAX); break;
+        case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
+        default: usage();
+        }
+    }
+    if (optind != argc - 1)
+        usage();
+    o.path = argv[optind];
+    run(&o);
+    return 0;
+}
