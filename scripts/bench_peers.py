@@ -1,0 +1,418 @@
+"""The part of scripts/bench that compares sluice with DGL and PyTorch Geometric on the same cores.
+
+Their own programs are in peers.py, which runs in a virtual environment that is set up here, in
+build/peers, with what PyPI has: a torch that DGL's library was built for. Each of them is a process
+that is loaded once and measures when it is told to, so rounds of all take turns. What they advise
+to choose by trial, the number of workers, is tried first, for each measurement of its own.
+"""
+
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from benchlib import BIN, QUICK, ROOT, Failed, Jobs, epoch_dataset, epoch_job, part, row, run
+
+FOLDER = os.path.join(ROOT, "build", "peers")
+PYTHON = os.path.join(FOLDER, "env", "bin", "python")
+PROGRAM = os.path.join(ROOT, "scripts", "peers.py")
+# DGL 2.1 is the newest on PyPI for Linux, and its GraphBolt is built for torch up to 2.2.1. There
+# is no pyg-lib; torch-sparse is compiled here, for the torch that stands there already.
+PACKAGES = ["torch==2.2.1", "dgl==2.1.0", "torchdata==0.7.1", "numpy<2", "pandas", "pydantic"]
+PACKAGES += ["pyyaml", "torch_geometric==2.8.1", "setuptools<80", "wheel", "ninja"]
+COMPILED = ["torch-scatter==2.1.2", "torch-sparse==0.6.18"]
+NAMES = {"dgl": "DGL DataLoader", "graphbolt": "DGL GraphBolt", "pyg": "PyG NeighborLoader"}
+
+FANOUT, BATCH, HIDDEN = ([3, 3, 3], 4096, 16) if QUICK else ([15, 10, 5], 1024, 256)
+ROUNDS = 1 if QUICK else 3
+# A validation accuracy that takes a few epochs, and how many are waited for.
+ACCURACY, EPOCHS = (0.05, 2) if QUICK else (0.67, 15)
+LOOK_S = 0.05
+CORES = sorted(os.sched_getaffinity(0))
+WORKERS = [0] if QUICK else sorted({0, 1, len(CORES)})
+
+SAMPLE, GATHER, FP32, BF16 = "sample", "gather", "epoch fp32", "epoch bf16"
+TITLES = {
+    SAMPLE: "sampling",
+    GATHER: "sampling and features",
+    FP32: "epoch, fp32",
+    BF16: "epoch, bf16",
+}
+
+
+# ---- the environment ----------------------------------------------------------------------------
+
+
+def install(stamp, what, *options):
+    """Once: a file remembers what was installed, or could not be."""
+    path, text = os.path.join(FOLDER, stamp), " ".join(what)
+    with contextlib.suppress(OSError), open(path) as file:
+        if file.read() == text:
+            return
+    run(PYTHON, "-m", "pip", "install", "--quiet", *options, *what)
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def set_up():
+    """What can not be installed shows in the answer of peers.py."""
+    if not os.path.exists(PYTHON):
+        if run(sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(PYTHON))) is None:
+            raise Failed("no virtual environment can be made (Debian: python3-venv)")
+    install("installed", PACKAGES)
+    install("compiled", COMPILED, "--no-build-isolation", "--no-deps")
+
+
+def found():
+    """What peers.py can import; None where not even torch."""
+    command = [PYTHON, "-W", "ignore", PROGRAM, "versions"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"SKIP: {(done.stderr.strip().splitlines() or ['no torch'])[-1]}")
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---- memory -------------------------------------------------------------------------------------
+
+
+def family(pid):
+    """The process and all below it."""
+    members = [pid]
+    for member in members:
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{member}/task"):
+                with open(f"/proc/{member}/task/{task}/children") as file:
+                    members += [int(child) for child in file.read().split()]
+    return members
+
+
+def pss(pid):
+    """Bytes that a family holds, shared pages divided among those who share them."""
+    total = 0
+    for member in family(pid):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{member}/smaps_rollup") as file:
+                total += int(re.search(r"^Pss: +(\d+)", file.read(), re.M)[1]) << 10
+    return total
+
+
+class Memory(threading.Thread):
+    """`with Memory(pid) as memory:` memory.peak is the most that was held meanwhile."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.peak, self.ends = pid, 0, threading.Event()
+
+    def run(self):
+        while not self.ends.wait(LOOK_S):
+            self.peak = max(self.peak, pss(self.pid))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.join()
+
+
+# ---- peers --------------------------------------------------------------------------------------
+
+
+class Server:
+    """A peer's process; it loads its data set when it starts."""
+
+    def __init__(self, name, path, workers):
+        job = {"fanout": FANOUT, "batch": BATCH, "hidden": HIDDEN, "workers": workers}
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [PYTHON, "-W", "ignore", PROGRAM, "serve", name, path, json.dumps(job)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, words, watch=None):
+        """The answer, lines before it handed to watch(); Failed with the peer's reason."""
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if "error" in answer:
+                raise Failed(answer["error"])
+            if answer.pop("done", False):
+                return answer
+            if watch:
+                watch(answer)
+        raise Failed(f"its process ended with status {self.process.wait()}")
+
+    def close(self):
+        self.process.stdin.close()  # ends it, and its workers
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Peers:
+    """Those that there are, each with the number of workers that is best for a measurement."""
+
+    def __init__(self, jobs, dataset, names):
+        self.jobs, self.servers, self.best, self.problems = jobs, {}, {}, {}
+        self.paths = {name: jobs.path(f"{name}.bin") for name in names}
+        for name, path in self.paths.items():
+            command = [PYTHON, "-W", "ignore", PROGRAM, "convert", name, dataset, path]
+            if run(*command, quiet=True) is None:
+                raise Failed(f"the data set can not be converted for {NAMES[name]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers.values():
+            server.close()
+
+    def server(self, name, workers):
+        if (name, workers) not in self.servers:
+            self.servers[name, workers] = Server(name, self.paths[name], workers)
+        return self.servers[name, workers]
+
+    def choose(self, what):
+        """Tries all numbers of workers, once."""
+        for name in self.paths:
+            seconds = {}
+            for workers in WORKERS:
+                try:
+                    seconds[workers] = self.server(name, workers).ask(what)["seconds"]
+                except Failed as why:
+                    self.problems[name, what] = str(why)
+                    print(f"  {NAMES[name]}, {what}, {workers} workers: {why}", flush=True)
+            if seconds:
+                self.best[name, what] = min(seconds, key=seconds.get)
+                tried = ", ".join(f"{s:.2f} s with {w}" for w, s in seconds.items())
+                print(f"  {NAMES[name]}, {what}, workers: {tried}", flush=True)
+
+    def able(self, what):
+        return [name for name in self.paths if (name, what) in self.best]
+
+    def ask(self, name, what):
+        return self.server(name, self.best[name, what]).ask(what)
+
+    def fresh(self, name, what=FP32):
+        return Server(name, self.paths[name], self.best[name, what])
+
+
+# ---- sluice -------------------------------------------------------------------------------------
+
+
+def sluice_job(dataset, **changes):
+    """What a user writes: devices and their split are sluice's choice."""
+    model = {"kind": "graphsage", "layers": len(FANOUT), "hidden": HIDDEN, "dropout": 0.5}
+    sampler = {"kind": "khop", "fanout": FANOUT, "batch_size": BATCH}
+    return epoch_job(dataset, **{"model": model, "sampler": sampler, **changes})
+
+
+def sluice_batches(dataset):
+    """Seconds of an epoch that is drawn, and of one that is drawn and gathered."""
+    program = os.path.join(BIN, "tests", "bench", "batches")
+    shape = ["--fanout", ",".join(map(str, FANOUT)), "--batch", str(BATCH)]
+    text = run(program, dataset, *shape, "--threads", str(len(CORES)), quiet=True)
+    if text is None:
+        raise Failed("tests/bench/batches failed")
+    return json.loads(text.splitlines()[-1])
+
+
+def sluice_until(jobs, dataset, wanted, epochs):
+    """Seconds from the command to an epoch's evaluation as wanted; the accuracies until then."""
+    job = sluice_job(dataset, epochs=epochs, evaluate={"every": 1, "fanout": "full"})
+    begin, found = time.monotonic(), []
+    process = jobs.start(job)
+    while process.poll() is None and max(found, default=0) < wanted:
+        time.sleep(LOOK_S)
+        with contextlib.suppress(OSError):
+            with open(os.path.join(process.output, "metrics.jsonl")) as file:
+                found = [json.loads(line)["val_accuracy"] for line in file if line.endswith("\n")]
+    seconds = time.monotonic() - begin
+    process.terminate()
+    process.wait()
+    return seconds, found
+
+
+# ---- measurements -------------------------------------------------------------------------------
+
+
+class Figures:
+    """Seconds (or bytes) of each system, by measurement; "sluice" is one of the systems."""
+
+    def __init__(self):
+        self.of = {}
+
+    def add(self, what, who, value):
+        self.of.setdefault(what, {}).setdefault(who, []).append(value)
+        shown = f"{value / 2**20:.0f} MiB" if what == "memory" else f"{value:.3f} s"
+        print(f"  {what:12} {NAMES.get(who, who):20} {shown}", flush=True)
+
+    def medians(self, what):
+        return {who: statistics.median(values) for who, values in self.of.get(what, {}).items()}
+
+
+def measure_loading(figures, peers, dataset):
+    for what in (SAMPLE, GATHER):
+        peers.choose(what)
+    for _ in range(ROUNDS):
+        batches = sluice_batches(dataset)
+        for what in (SAMPLE, GATHER):
+            figures.add(what, "sluice", statistics.median(batches[what]))
+            for name in peers.able(what):
+                figures.add(what, name, peers.ask(name, what)["seconds"])
+    return batches
+
+
+def measure_epochs(figures, peers, jobs, dataset, what):
+    peers.choose(what)
+    job = sluice_job(dataset, epochs=2, precision=what.split()[1])
+    for _ in range(ROUNDS):
+        report = jobs.finish(jobs.start(job))
+        figures.add(what, "sluice", report["epochs"][-1]["seconds"])
+        for name in peers.able(what):
+            figures.add(what, name, peers.ask(name, what)["seconds"])
+    return report
+
+
+def measure_fresh(figures, peers, jobs, dataset):
+    """A process that loads, makes its first update, and goes on to the end of its epoch."""
+    for _ in range(ROUNDS):
+        begin = time.monotonic()
+        process = jobs.start(sluice_job(dataset, epochs=1))
+        with Memory(process.pid) as memory:
+            process.wait()
+        whole = time.monotonic() - begin
+        report = jobs.finish(process)
+        # The report counts from its own start: what the command took beside that is added.
+        outside = max(whole - report["wall_seconds"], 0)
+        figures.add("start", "sluice", report["first_update_seconds"] + outside)
+        figures.add("memory", "sluice", memory.peak)
+        for name in peers.able(FP32):
+            server, first = peers.fresh(name), []
+            with Memory(server.process.pid) as memory:
+                server.ask("first fp32", first.append)
+            server.close()
+            figures.add("start", name, first[0]["first"] - server.began)
+            figures.add("memory", name, memory.peak)
+
+
+def measure_accuracy(figures, peers, jobs, dataset):
+    """Who does not get there is not in the table."""
+    epochs = {}
+    seconds, found = sluice_until(jobs, dataset, ACCURACY, EPOCHS)
+    runs = [("sluice", seconds, found)]
+    for name in peers.able(FP32):
+        server = peers.fresh(name)
+        found = server.ask(f"accuracy {ACCURACY} {EPOCHS}")["accuracy"]
+        runs.append((name, time.monotonic() - server.began, found))
+        server.close()
+    for who, seconds, found in runs:
+        shown = " ".join(f"{value:.4f}" for value in found)
+        print(f"  {NAMES.get(who, who)}: {shown}", flush=True)
+        if max(found, default=0) >= ACCURACY:
+            figures.add("accuracy", who, seconds)
+            epochs[who] = len(found)
+    return epochs
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+
+def has_bf16():
+    with open("/proc/cpuinfo") as file:
+        return re.search(r"\b(avx512_bf16|amx_bf16)\b", file.read()) is not None
+
+
+def add_rows(figures, what, title, aim, show, smaller=False):
+    """A row for each peer, the best one first: it is the one that the aim is of."""
+    medians = figures.medians(what)
+    own = medians.pop("sluice", None)
+    if own is None:
+        return
+    for rank, (name, value) in enumerate(sorted(medians.items(), key=lambda item: item[1])):
+        row(
+            f"{title}: sluice" if rank == 0 else "",
+            show(own) if rank == 0 else "",
+            f"{show(value)} {NAMES[name]}",
+            own / value if smaller else value / own,
+            aim if rank == 0 else None,
+            smaller,
+        )
+
+
+def add_settings(peers, facts, report):
+    split = report["allocations"][-1]
+    row(
+        "settings: sluice",
+        f"{report['isa']}",
+        f"an untouched job: {split['samplers']} sampler(s), {split['trainers']} trainer(s); "
+        f"{len(CORES)} cores",
+    )
+    for name in peers.paths:
+        workers = ", ".join(
+            f"{peers.best[name, what]} ({TITLES[what]})"
+            for what in TITLES
+            if (name, what) in peers.best
+        )
+        row(
+            f"settings: {NAMES[name]}",
+            facts[name],
+            f"torch {facts['torch']}, {facts['threads']} threads; workers: {workers}",
+        )
+    for (name, what), why in peers.problems.items():
+        row(f"  {NAMES[name]}, {TITLES[what]}", "", f"not measured: {why[:80]}")
+    for name, why in facts["absent"].items():
+        row(f"  {NAMES[name]}", "", f"not measured: {why[:80]}")
+
+
+@part
+def part_peers():
+    dataset, name = epoch_dataset()
+    if dataset is None:
+        return
+    set_up()
+    facts = found()
+    names = [peer for peer in NAMES if facts and peer in facts]
+    if not names:
+        print(f"SKIP: none of {', '.join(NAMES.values())} can be had here")
+        return
+    figures = Figures()
+    with Jobs() as jobs, Peers(jobs, dataset, names) as peers:
+        batches = measure_loading(figures, peers, dataset)
+        report = measure_epochs(figures, peers, jobs, dataset, FP32)
+        if has_bf16():
+            measure_epochs(figures, peers, jobs, dataset, BF16)
+        measure_fresh(figures, peers, jobs, dataset)
+        epochs = measure_accuracy(figures, peers, jobs, dataset)
+        add_settings(peers, facts, report)
+
+    def rate(seconds):
+        return f"{batches['batches'] / seconds:.1f} batches/s"
+
+    def per_second(seconds):
+        return f"{rate(seconds)}, {batches['edges'] / seconds / 1e6:.1f} M edges/s"
+
+    def time_of(seconds):
+        return f"{seconds:.2f} s"
+
+    add_rows(figures, SAMPLE, f"{name}: {TITLES[SAMPLE]}", 5, per_second)
+    add_rows(figures, GATHER, f"{name}: {TITLES[GATHER]}", 3, rate)
+    add_rows(figures, FP32, TITLES[FP32], 2.5 if report["isa"] == "avx2" else 3, time_of)
+    add_rows(figures, BF16, TITLES[BF16], 5, time_of)
+    add_rows(figures, "memory", "most memory (PSS)", 0.5, lambda b: f"{b / 2**20:.0f} MiB", True)
+    add_rows(figures, "start", "command to first update", 0.1, time_of, True)
+    if epochs:
+        shown = ", ".join(f"{NAMES.get(who, who)} {n}" for who, n in epochs.items())
+        add_rows(figures, "accuracy", f"to accuracy {ACCURACY}", None, time_of)
+        row("  epochs until then", "", shown)

@@ -1,0 +1,409 @@
+#!/usr/bin/env python3
+"""Loaders and epochs of other systems, as scripts/bench_peers.py and scripts/gpu_peer.py ask:
+
+    peers.py convert PEER DATASET FILE   the data set in the peer's own format
+    peers.py serve PEER FILE JOB         a measurement for each line of standard input
+    peers.py versions                    of what can be imported, and why the rest cannot
+
+PEER is dgl (its DataLoader), graphbolt or pyg (NeighborLoader). JOB is JSON: fanout (the hop next
+to the seeds first), batch, hidden, workers. Lines are `sample`, `gather`, `epoch PRECISION`,
+`first PRECISION` (an epoch that says when its first update is over) and `accuracy VALUE EPOCHS`;
+each is answered with one line of JSON, or several where there is something to say meanwhile.
+
+The model is GraphSAGE with a hidden layer a hop, mean aggregation, dropout 0.5 and Adam, written
+with the peer's own layers. Needs torch and the peer, which sluice itself does not.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+
+os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a file to the home directory
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+LEARNING_RATE, DROPOUT = 0.003, 0.5
+
+
+def arrays(path):
+    """The data set as tensors: CSC of in-neighbours, features, labels, vertices of each split."""
+
+    def array(name, dtype):
+        return torch.from_numpy(np.array(np.load(os.path.join(path, name + ".npy")), dtype=dtype))
+
+    tensors = {name: array(name, np.int64) for name in ("indptr", "indices")}
+    tensors["x"] = array("node_feat", np.float32)
+    tensors["y"] = array("node_label", np.int64).reshape(-1)
+    for split in ("train", "val"):
+        there = os.path.exists(os.path.join(path, f"{split}_idx.npy"))
+        tensors[split] = array(f"{split}_idx", np.int64).reshape(-1) if there else None
+    return tensors
+
+
+class Job:
+    """What is measured; `cores` are those that this process may use."""
+
+    def __init__(self, fanout, batch, hidden=256, workers=0):
+        self.fanout, self.batch, self.hidden, self.workers = fanout, batch, hidden, workers
+        self.cores = sorted(os.sched_getaffinity(0))
+
+    @property
+    def pinned(self):
+        """Workers get cores of their own, as DGL and PyG advise, where some are left to compute."""
+        return 0 < self.workers < len(self.cores)
+
+
+# ---- the peers ----------------------------------------------------------------------------------
+#
+# Each has: convert(tensors) and load(saved), save and read; batches(gathers) yields an epoch's
+# (edges, graph, x, y), x and y None when it does not gather; model() takes (graph, x);
+# predict(model) is every vertex's output over all its neighbours, layer by layer.
+
+
+class SageOfDgl(nn.Module):
+    """As in DGL's examples: a block and a layer each hop."""
+
+    def __init__(self, widths):
+        super().__init__()
+        from dgl.nn import SAGEConv
+
+        pairs = zip(widths, widths[1:])
+        self.layers = nn.ModuleList(SAGEConv(a, b, "mean") for a, b in pairs)
+        self.dropout = nn.Dropout(DROPOUT)
+
+    def forward(self, blocks, x):
+        for i, (layer, block) in enumerate(zip(self.layers, blocks)):
+            x = layer(block, x)
+            if i + 1 < len(self.layers):
+                x = self.dropout(x.relu())
+        return x
+
+
+class Peer:
+    def __init__(self, saved, job):
+        self.job, self.x, self.y = job, saved["x"], saved["y"]
+        self.train, self.val = saved["train"], saved["val"]  # val None: accuracy() is not asked for
+        self.classes = int(self.y.max()) + 1
+        self.loaders = {}
+        self.pins = contextlib.ExitStack()
+
+    @classmethod
+    def convert(cls, tensors, path):
+        torch.save(tensors, path)
+
+    @classmethod
+    def read(cls, path):
+        return torch.load(path)
+
+    def widths(self):
+        hidden = [self.job.hidden] * (len(self.job.fanout) - 1)
+        return [self.x.size(1), *hidden, self.classes]
+
+    def loader(self, gathers):
+        """Made once: its workers stay from epoch to epoch."""
+        if gathers not in self.loaders:
+            self.loaders[gathers] = self.make_loader(gathers)
+        return self.loaders[gathers]
+
+
+class Dgl(Peer):
+    def __init__(self, saved, job):
+        super().__init__(saved, job)
+        self.graph = saved["graph"]
+
+    @classmethod
+    def convert(cls, tensors, path):
+        import dgl
+
+        csc = ("csc", (tensors["indptr"], tensors["indices"], []))
+        graph = dgl.graph(csc, num_nodes=len(tensors["y"]))
+        graph.ndata["feat"], graph.ndata["label"] = tensors["x"], tensors["y"]
+        graph.create_formats_()
+        dgl.save_graphs(path, [graph], {k: tensors[k] for k in ("train", "val")}, formats="csc")
+
+    @classmethod
+    def read(cls, path):
+        import dgl
+
+        (graph,), split = dgl.load_graphs(path)
+        return {"graph": graph, "x": graph.ndata["feat"], "y": graph.ndata["label"], **split}
+
+    def make_loader(self, gathers):
+        import dgl.dataloading as dl
+
+        features = {"prefetch_node_feats": ["feat"], "prefetch_labels": ["label"]}
+        fanout = self.job.fanout[::-1]  # DGL names the hop next to the seeds last
+        sampler = dl.NeighborSampler(fanout, **(features if gathers else {}))
+        loader = dl.DataLoader(
+            self.graph,
+            self.train,
+            sampler,
+            batch_size=self.job.batch,
+            shuffle=True,
+            num_workers=self.job.workers,
+            persistent_workers=self.job.workers > 0,
+        )
+        if self.job.pinned:
+            n, cores = self.job.workers, self.job.cores
+            self.pins.enter_context(loader.enable_cpu_affinity(cores[:n], cores[n:], verbose=False))
+        return loader
+
+    def batches(self, gathers):
+        for _, _, blocks in self.loader(gathers):
+            x = blocks[0].srcdata["feat"] if gathers else None
+            y = blocks[-1].dstdata["label"] if gathers else None
+            yield sum(block.num_edges() for block in blocks), blocks, x, y
+
+    def model(self):
+        return SageOfDgl(self.widths())
+
+    def predict(self, model):
+        return model([self.graph] * len(model.layers), self.x)
+
+
+class GraphBolt(Peer):
+    def __init__(self, saved, job):
+        import dgl.graphbolt as gb
+
+        super().__init__(saved, job)
+        self.graph = saved["graph"]
+        self.store = gb.BasicFeatureStore({("node", None, "feat"): gb.TorchBasedFeature(self.x)})
+        self.whole = None
+
+    @classmethod
+    def convert(cls, tensors, path):
+        import dgl.graphbolt as gb
+
+        graph = gb.fused_csc_sampling_graph(tensors.pop("indptr"), tensors.pop("indices"))
+        torch.save({"graph": graph, **tensors}, path)
+
+    def make_loader(self, gathers):
+        import dgl.graphbolt as gb
+
+        seeds = gb.ItemSet((self.train, self.y[self.train]), names=("seed_nodes", "labels"))
+        pipe = gb.ItemSampler(seeds, batch_size=self.job.batch, shuffle=True)
+        # As with DGL's own loader the hop next to the seeds is named last.
+        pipe = pipe.sample_neighbor(self.graph, self.job.fanout[::-1])
+        # Also where nothing is fetched: workers do what stands before it.
+        pipe = pipe.fetch_feature(self.store, node_feature_keys=["feat"] if gathers else [])
+        return gb.DataLoader(pipe, num_workers=self.job.workers)
+
+    def batches(self, gathers):
+        for batch in self.loader(gathers):
+            edges = sum(len(part.sampled_csc.indices) for part in batch.sampled_subgraphs)
+            if gathers:
+                yield edges, batch, batch.node_features["feat"], batch.labels
+            else:
+                yield edges, None, None, None
+
+    def model(self):
+        model = SageOfDgl(self.widths())
+        of_blocks = model.forward
+        model.forward = lambda batch, x: of_blocks(getattr(batch, "blocks", batch), x)
+        return model
+
+    def predict(self, model):
+        import dgl
+
+        if self.whole is None:
+            csc = ("csc", (self.graph.csc_indptr, self.graph.indices, []))
+            self.whole = dgl.graph(csc, num_nodes=len(self.y))
+        return model([self.whole] * len(model.layers), self.x)
+
+
+class PyG(Peer):
+    """`device` "cuda" pins batches and moves them there."""
+
+    def __init__(self, saved, job, device="cpu", kind="GraphSAGE"):
+        super().__init__(saved, job)
+        self.device, self.kind = torch.device(device), kind
+        indptr = saved["indptr"]
+        target = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+        self.edge_index = torch.stack([saved["indices"], target])
+
+    def make_loader(self, gathers):
+        from torch_geometric.data import Data
+        from torch_geometric.loader import NeighborLoader
+
+        data = Data(edge_index=self.edge_index, num_nodes=len(self.y))
+        if gathers:
+            data.x, data.y = self.x, self.y
+        loader = NeighborLoader(
+            data,
+            num_neighbors=self.job.fanout,
+            input_nodes=self.train,
+            batch_size=self.job.batch,
+            shuffle=True,
+            num_workers=self.job.workers,
+            persistent_workers=self.job.workers > 0,
+            pin_memory=self.device.type == "cuda",
+            is_sorted=True,
+        )
+        if self.job.pinned and self.device.type == "cpu":
+            cores = self.job.cores[: self.job.workers]
+            self.pins.enter_context(loader.enable_cpu_affinity(cores))
+        return loader
+
+    def batches(self, gathers):
+        for batch in self.loader(gathers):
+            edges = batch.edge_index.size(1)
+            if not gathers:
+                yield edges, None, None, None
+                continue
+            hops = self.hops(batch)
+            batch = batch.to(self.device, non_blocking=True)
+            yield edges, (batch.edge_index, *hops), batch.x, batch.y[: batch.batch_size]
+
+    def hops(self, batch):
+        """Vertices and edges that each hop has added: a layer needs no more than its hops."""
+        if getattr(batch, "num_sampled_nodes", None) is not None:  # pyg-lib says it
+            return list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
+        source, target = batch.edge_index  # torch-sparse does not, but goes hop by hop
+        nodes, edges = [batch.batch_size], [0]
+        for _ in self.job.fanout:
+            known = sum(nodes)
+            end = int(torch.searchsorted(target, known))
+            begin = sum(edges)
+            last = int(source[begin:end].max()) + 1 if end > begin else 0
+            edges.append(end - begin)
+            nodes.append(max(last - known, 0))
+        return nodes, edges[1:]
+
+    def model(self):
+        import torch_geometric.nn.models as models
+
+        widths = self.widths()
+        kind = getattr(models, self.kind)
+        model = kind(widths[0], self.job.hidden, len(widths) - 1, self.classes, dropout=DROPOUT)
+        whole = model.forward
+
+        def forward(graph, x):
+            edge_index, nodes, edges = graph
+            trimmed = {"num_sampled_nodes_per_hop": nodes, "num_sampled_edges_per_hop": edges}
+            batch_size = nodes[0] if nodes else x.size(0)
+            return whole(x, edge_index, **(trimmed if nodes else {}))[:batch_size]
+
+        model.forward = forward
+        return model.to(self.device)
+
+    def predict(self, model):
+        return model((self.edge_index, None, None), self.x)
+
+
+PEERS = {"dgl": Dgl, "graphbolt": GraphBolt, "pyg": PyG}
+
+
+# ---- measurements -------------------------------------------------------------------------------
+
+
+def train_epoch(peer, model, optimizer, precision="fp32", first=None):
+    """Seconds and edges; calls first() behind the first update."""
+    bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+    model.train()
+    edges, begin = 0, time.monotonic()
+    for n, graph, x, y in peer.batches(True):
+        optimizer.zero_grad(set_to_none=True)
+        with bf16:
+            out = model(graph, x)
+        nn.functional.cross_entropy(out.float(), y).backward()
+        optimizer.step()
+        edges += n
+        if first:
+            first()
+            first = None
+    return time.monotonic() - begin, edges
+
+
+def start(peer):
+    model = peer.model()
+    return model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+
+
+def accuracy(peer, wanted, epochs):
+    """Seconds of training and of evaluation until the validation accuracy is as wanted."""
+    model, optimizer = start(peer)
+    begin, found = time.monotonic(), []
+    while len(found) < epochs and max(found, default=0) < wanted:
+        train_epoch(peer, model, optimizer)
+        model.eval()
+        with torch.no_grad():
+            right = peer.predict(model)[peer.val].argmax(1) == peer.y[peer.val]
+        found.append(float(right.float().mean()))
+        say(epoch=len(found), accuracy=found[-1], elapsed=time.monotonic() - begin)
+    return {"seconds": time.monotonic() - begin, "accuracy": found}
+
+
+def measure(peer, what, *words):
+    if what in ("sample", "gather"):
+        begin, batches, edges = time.monotonic(), 0, 0
+        for n, *_ in peer.batches(what == "gather"):
+            batches += 1
+            edges += n
+        return {"seconds": time.monotonic() - begin, "batches": batches, "edges": edges}
+    if what in ("epoch", "first"):
+        first = (lambda: say(first=time.monotonic())) if what == "first" else None
+        seconds, edges = train_epoch(peer, *start(peer), words[0], first)
+        return {"seconds": seconds, "edges": edges}
+    if what == "accuracy":
+        return accuracy(peer, float(words[0]), int(words[1]))
+    raise ValueError(f"'{what}' is no measurement")
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+def say(**facts):
+    print(json.dumps(facts), flush=True)
+
+
+def serve(name, path, job):
+    kind = PEERS[name]
+    peer = kind(kind.read(path), Job(**json.loads(job)))
+    with peer.pins:
+        for line in sys.stdin:
+            try:
+                answer = measure(peer, *line.split())
+            except Exception as error:  # noqa: BLE001 - the peer's own, which the table then says
+                traceback.print_exc()
+                answer = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+            say(done=True, **answer)
+
+
+def versions():
+    facts = {"torch": torch.__version__, "threads": torch.get_num_threads(), "absent": {}}
+    try:
+        import dgl
+        import dgl.graphbolt  # noqa: F401 - its library is of one version of torch
+
+        facts["dgl"] = facts["graphbolt"] = dgl.__version__
+    except Exception as error:  # noqa: BLE001
+        facts["absent"]["dgl"] = facts["absent"]["graphbolt"] = str(error).splitlines()[0]
+    try:
+        import torch_geometric.typing as typing
+
+        library = "pyg-lib" if typing.WITH_PYG_LIB else "torch-sparse"
+        if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
+            raise ImportError("neither pyg-lib nor torch-sparse, which NeighborLoader samples with")
+        facts["pyg"] = f"{typing.torch_geometric.__version__} with {library}"
+    except Exception as error:  # noqa: BLE001
+        facts["absent"]["pyg"] = str(error).splitlines()[0]
+    say(**facts)
+
+
+def main(command, *arguments):
+    if command == "convert":
+        name, dataset, path = arguments
+        PEERS[name].convert(arrays(dataset), path)
+    elif command == "serve":
+        serve(*arguments)
+    else:
+        versions()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
