@@ -232,7 +232,7 @@ def sluice_until(jobs, dataset, wanted, epochs):
     """Seconds from the command to an epoch's evaluation as wanted; the accuracies until then."""
     job = sluice_job(dataset, epochs=epochs, evaluate={"every": 1, "fanout": "full"})
     begin, found = time.monotonic(), []
-    process = jobs.start(job)
+    process = jobs.start(job, stderr=subprocess.DEVNULL)  # which says that it was stopped
     while process.poll() is None and max(found, default=0) < wanted:
         time.sleep(LOOK_S)
         with contextlib.suppress(OSError):

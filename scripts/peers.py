@@ -123,7 +123,6 @@ class Dgl(Peer):
         csc = ("csc", (tensors["indptr"], tensors["indices"], []))
         graph = dgl.graph(csc, num_nodes=len(tensors["y"]))
         graph.ndata["feat"], graph.ndata["label"] = tensors["x"], tensors["y"]
-        graph.create_formats_()
         dgl.save_graphs(path, [graph], {k: tensors[k] for k in ("train", "val")}, formats="csc")
 
     @classmethod
