@@ -130,20 +130,23 @@ class Server:
 
     def __init__(self, name, path, workers):
         job = {"fanout": FANOUT, "batch": BATCH, "hidden": HIDDEN, "workers": workers}
+        log = open(os.path.join(FOLDER, f"{name}-{workers}.log"), "w")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             [PYTHON, "-W", "ignore", PROGRAM, "serve", name, path, json.dumps(job)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=log,
             text=True,
         )
+        log.close()
 
     def ask(self, words, watch=None):
         """The answer, lines before it handed to watch(); Failed with the peer's reason."""
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended: so do its lines
+            self.process.stdin.write(words + "\n")
+            self.process.stdin.flush()
         for line in self.process.stdout:
             answer = json.loads(line)
             if "error" in answer:
@@ -155,7 +158,8 @@ class Server:
         raise Failed(f"its process ended with status {self.process.wait()}")
 
     def close(self):
-        self.process.stdin.close()  # ends it, and its workers
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()  # ends it, and its workers
         self.process.wait()
         self.process.stdout.close()
 
@@ -186,14 +190,16 @@ class Peers:
     def choose(self, what):
         """Tries all numbers of workers, once."""
         for name in self.paths:
-            seconds = {}
+            seconds, problem = {}, None
             for workers in WORKERS:
                 try:
                     seconds[workers] = self.server(name, workers).ask(what)["seconds"]
                 except Failed as why:
-                    self.problems[name, what] = str(why)
+                    problem = str(why)
                     print(f"  {NAMES[name]}, {what}, {workers} workers: {why}", flush=True)
-            if seconds:
+            if not seconds:
+                self.problems[name, what] = problem
+            else:
                 self.best[name, what] = min(seconds, key=seconds.get)
                 tried = ", ".join(f"{s:.2f} s with {w}" for w, s in seconds.items())
                 print(f"  {NAMES[name]}, {what}, workers: {tried}", flush=True)
@@ -342,8 +348,8 @@ def add_rows(figures, what, title, aim, show, smaller=False):
         return
     for rank, (name, value) in enumerate(sorted(medians.items(), key=lambda item: item[1])):
         row(
-            f"{title}: sluice" if rank == 0 else "",
-            show(own) if rank == 0 else "",
+            title,
+            show(own),
             f"{show(value)} {NAMES[name]}",
             own / value if smaller else value / own,
             aim if rank == 0 else None,
@@ -355,20 +361,18 @@ def add_settings(peers, facts, report):
     split = report["allocations"][-1]
     row(
         "settings: sluice",
-        f"{report['isa']}",
-        f"an untouched job: {split['samplers']} sampler(s), {split['trainers']} trainer(s); "
-        f"{len(CORES)} cores",
+        report["isa"],
+        f"{len(CORES)} cores, an untouched job: {split['samplers']} sampler(s), "
+        f"{split['trainers']} trainer(s)",
     )
     for name in peers.paths:
-        workers = ", ".join(
-            f"{peers.best[name, what]} ({TITLES[what]})"
-            for what in TITLES
-            if (name, what) in peers.best
-        )
+        tried = [what for what in TITLES if (name, what) in peers.best]
         row(
             f"settings: {NAMES[name]}",
             facts[name],
-            f"torch {facts['torch']}, {facts['threads']} threads; workers: {workers}",
+            f"torch {facts['torch']}, {facts['threads']} threads, workers "
+            + "/".join(str(peers.best[name, what]) for what in tried)
+            + f" for {'/'.join(tried)}",
         )
     for (name, what), why in peers.problems.items():
         row(f"  {NAMES[name]}, {TITLES[what]}", "", f"not measured: {why[:80]}")
