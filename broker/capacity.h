@@ -23,7 +23,7 @@ struct sl_capacity_need {
     uint64_t n_nodes, n_train, n_params;
     uint32_t infer_width;   // widest hidden activation
     uint32_t jumping_width; // what jumping knowledge gathers of a vertex, 0 without
-    uint64_t n_evaluated;   // vertices of the larger one of validation and test set
+    uint64_t n_evaluated;   // vertices of the larger one of the sets that are
     uint32_t predict_words; // that an evaluation leaves for each of them
     uint32_t n_cells;       // of the largest phase
 };

@@ -59,8 +59,8 @@ struct sl_epoch_figures {
     double paused_seconds;   // in both
     double loss;             // mean
     double train_accuracy;   // NaN where nothing can be right or wrong (regression)
-    bool evaluated;
-    struct sl_evaluation val;
+    bool evaluated, tested;
+    struct sl_evaluation val, test; // test: with evaluate.test "each"
 
     uint64_t sampled_edges, input_nodes;
     uint64_t block_bytes, feature_bytes;

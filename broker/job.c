@@ -329,14 +329,16 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
 static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
 {
-    char metric[64] = "";
+    char metric[64] = "", test[64] = "";
     enum sl_measure measure = job->phases.measure;
+    const char *name = sl_measure_name(measure);
     if (f->evaluated)
-        snprintf(metric, sizeof metric, ", %s %.4g", sl_measure_name(measure),
-                 f->val.value[measure]);
+        snprintf(metric, sizeof metric, ", %s %.4g", name, f->val.value[measure]);
+    if (f->tested)
+        snprintf(test, sizeof test, ", test %s %.4g", name, f->test.value[measure]);
     sl_job_event_of(job, f->epoch, "epoch", isfinite(f->loss),
-                    "epoch %u of %u: loss %.4g%s, %.3g s", f->epoch + 1, job->config.epochs,
-                    f->loss, metric, f->seconds + f->evaluate_seconds);
+                    "epoch %u of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
+                    f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
 
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)

@@ -14,14 +14,18 @@
 
 enum { SHUFFLE_INLINE_MAX = 1 << 16 }; // below a millisecond
 
-void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_dataset *dataset)
+void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_config *config,
+                             const struct sl_dataset *dataset)
 {
+    setup->config = config;
     setup->dataset = dataset;
     setup->n_nodes = dataset->n_nodes;
     setup->n_edges = dataset->n_edges;
     setup->indices = dataset->indices;
     setup->indices_dtype = dataset->indices_dtype;
     memcpy(setup->split, dataset->split, sizeof setup->split);
+    if (config->evaluate.test == SL_TEST_NEVER)
+        setup->split[SL_SPLIT_TEST] = (struct sl_vertex_list){0};
 }
 
 // --- the orders of the epochs --------------------------------------------------------------------
@@ -153,11 +157,15 @@ static uint32_t evaluations_open(struct sl_phases *p)
     return n;
 }
 
-// Whether the next epoch will perhaps not be trained: one of the evaluations before it may be the
+// Whether the next epoch will perhaps not be trained: one of the validations before it may be the
 // one at which patience runs out.
 static bool is_doubtful(struct sl_phases *p)
 {
-    uint32_t patience = p->setup.config->early_stopping.patience, n = evaluations_open(p);
+    uint32_t patience = p->setup.config->early_stopping.patience, n = 0;
+    for (uint32_t i = 0; i < p->n_open; i++) {
+        const struct sl_open_phase *o = sl_phases_at(p, i);
+        n += o->ends_evaluation && o->step.purpose == SL_PURPOSE_VALIDATE;
+    }
     return patience > 0 && p->next.purpose == SL_PURPOSE_TRAIN && n > 0 &&
            p->best.waited + n >= patience;
 }
@@ -208,9 +216,10 @@ static void open_more(struct sl_phases *p)
         bool evaluates = !sl_plan_has_order(p->next);
         o.ends_evaluation = evaluates && after.purpose != p->next.purpose;
         // What follows an evaluation needs what the broker makes of its result: updates would
-        // write over the parameters that were evaluated, the test wants the best ones.
+        // write over the parameters that were evaluated, another evaluation over its predictions,
+        // and the test wants the best parameters.
         bool follows = p->next.purpose == SL_PURPOSE_TRAIN ||
-                       (p->next.purpose == SL_PURPOSE_TEST && p->next.layer == 0);
+                       (p->n_open > 0 && sl_phases_at(p, p->n_open - 1)->ends_evaluation);
         o.gated = follows && (evaluations_open(p) > 0 || !may_begin(p, p->next));
         o.spec.gated = o.gated;
         SL_FAILPOINT(BROKER_PHASE);
@@ -330,9 +339,11 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     for (uint64_t i = 0; i < n; i++)
         if (entries[i].claimed_at_ns)
             first = SL_MIN(first, entries[i].claimed_at_ns);
-    if (o->step.purpose == SL_PURPOSE_VALIDATE && o->step.layer == 0)
+    struct sl_plan_step begin = sl_plan_after_epoch(&p->setup, o->step.epoch);
+    bool begins = o->step.purpose == begin.purpose && o->step.layer == begin.layer;
+    if (sl_plan_evaluates(o->step) && begins)
         sl_figures_end_earlier(&p->epoch, seen_ns - first);
-    else if (o->step.purpose == SL_PURPOSE_VALIDATE)
+    else if (sl_plan_evaluates(o->step))
         p->epoch.evaluate_seconds -= (double)(seen_ns - first) * 1e-9;
     return first;
 }
@@ -345,6 +356,11 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     if (o->step.purpose == SL_PURPOSE_TEST) {
         p->has_test = true;
         p->test = *found;
+        return;
+    }
+    if (o->step.purpose == SL_PURPOSE_TEST_EPOCH) {
+        p->epoch.tested = true;
+        p->epoch.test = *found;
         return;
     }
     p->epoch.evaluated = true;
@@ -366,7 +382,7 @@ static void on_judged(void *ctx);
 static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
-    bool test = o->step.purpose == SL_PURPOSE_TEST;
+    bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
     struct sl_metrics *m = &p->metrics;
     *m = (struct sl_metrics){
         .dataset = p->setup.dataset,
@@ -389,9 +405,8 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
                             struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
-    bool test = o->step.purpose == SL_PURPOSE_TEST;
     when.from_ns = true_start(p, o, n, when.from_ns);
-    if (test)
+    if (o->step.purpose == SL_PURPOSE_TEST)
         p->test_seconds += sl_pauses_seconds_without(&p->pauses, when);
     else
         sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
@@ -467,9 +482,8 @@ static void epoch_is_over(struct sl_phases *p)
 
 static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
 {
-    if (o->step.purpose == SL_PURPOSE_VALIDATE)
-        return o->ends_evaluation;
-    return o->step.purpose == SL_PURPOSE_TRAIN && !sl_plan_validates(&p->setup, o->step.epoch);
+    bool of_epoch = o->step.purpose == SL_PURPOSE_TRAIN || sl_plan_evaluates(o->step);
+    return of_epoch && !sl_plan_evaluates(sl_plan_after(&p->setup, o->step));
 }
 
 // The oldest open phase has been read.

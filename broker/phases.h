@@ -176,8 +176,9 @@ struct sl_phases_view {
     double seconds_left;  // negative: not known yet
 };
 
-// What a setup says of its data set.
-void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_dataset *dataset);
+// What a setup says of its data set. A test set that is never to be evaluated is none.
+void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_config *config,
+                             const struct sl_dataset *dataset);
 
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup,
                    struct sl_arena *arena);

@@ -42,6 +42,24 @@ static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
     out->total = sl_plan_presample_phases(&p->setup) * n;
 }
 
+// The phases of an evaluation are shown as one stage: adds those before `now`, counts all.
+static void view_evaluation(const struct sl_phases *p, struct sl_plan_step now,
+                            struct sl_phases_view *out)
+{
+    bool evaluates = sl_plan_evaluates(now), before = true;
+    struct sl_plan_step s = evaluates ? sl_plan_after_epoch(&p->setup, now.epoch)
+                                      : (struct sl_plan_step){now.purpose, now.epoch, 0};
+    out->total = 0;
+    for (; evaluates ? sl_plan_evaluates(s) : s.purpose == now.purpose;
+         s = sl_plan_after(&p->setup, s)) {
+        struct sl_phase_spec spec = sl_plan_spec(&p->setup, s);
+        uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
+        before &= s.purpose != now.purpose || s.layer != now.layer;
+        out->done += before ? n : 0;
+        out->total += n;
+    }
+}
+
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
 {
     uint32_t last = p->setup.config->epochs - 1;
@@ -62,20 +80,10 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
         out->loss = running_loss(p, o, out->done);
         within *= p->train_share;
     } else {
-        // The layers of one evaluation are shown as one stage.
         out->phase = step.purpose == SL_PURPOSE_TEST ? "test" : "evaluate";
         out->loss = p->epoch.loss;
-        uint64_t before = 0, all = 0;
-        for (uint32_t l = 0; l < sl_plan_evaluation_phases(&p->setup); l++) {
-            step.layer = l;
-            struct sl_phase_spec spec = sl_plan_spec(&p->setup, step);
-            uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
-            before += l < o->step.layer ? n : 0;
-            all += n;
-        }
-        out->done += before;
-        out->total = all;
-        within = p->train_share + (1 - p->train_share) * (double)out->done / (double)all;
+        view_evaluation(p, step, out);
+        within = p->train_share + (1 - p->train_share) * (double)out->done / (double)out->total;
     }
     if (step.purpose == SL_PURPOSE_TEST)
         return;

@@ -31,17 +31,20 @@ uint64_t sl_phases_batches_of(const struct sl_config *config, uint64_t n_train, 
     return version / updates * batches + SL_MIN(version % updates * per_update, batches);
 }
 
-bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch)
+static bool is_evaluated(const struct sl_config *config, uint32_t epoch)
 {
-    uint32_t every = setup->config->evaluate.every;
-    if (setup->split[SL_SPLIT_VAL].n == 0)
-        return false;
-    return epoch + 1 == setup->config->epochs || (every != 0 && (epoch + 1) % every == 0);
+    uint32_t every = config->evaluate.every;
+    return epoch + 1 == config->epochs || (every != 0 && (epoch + 1) % every == 0);
 }
 
-uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup)
+static uint32_t last_layer(const struct sl_phases_setup *setup)
 {
-    return setup->config->evaluate.full ? setup->config->model.layers : 1;
+    return setup->config->evaluate.full ? setup->config->model.layers - 1 : 0;
+}
+
+bool sl_plan_evaluates(struct sl_plan_step step)
+{
+    return step.purpose == SL_PURPOSE_TEST_EPOCH || step.purpose == SL_PURPOSE_VALIDATE;
 }
 
 uint32_t sl_plan_presample_phases(const struct sl_phases_setup *setup)
@@ -66,6 +69,24 @@ struct sl_plan_step sl_plan_after_training(const struct sl_phases_setup *setup, 
     return (struct sl_plan_step){tests ? SL_PURPOSE_TEST : SL_PURPOSE_END, epoch, 0};
 }
 
+static struct sl_plan_step next_epoch(const struct sl_phases_setup *setup, uint32_t epoch)
+{
+    if (epoch + 1 < setup->config->epochs)
+        return (struct sl_plan_step){SL_PURPOSE_TRAIN, epoch + 1, 0};
+    return sl_plan_after_training(setup, epoch);
+}
+
+struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uint32_t epoch)
+{
+    const struct sl_config *config = setup->config;
+    bool evaluated = is_evaluated(config, epoch);
+    if (evaluated && config->evaluate.test == SL_TEST_EACH && setup->split[SL_SPLIT_TEST].n != 0)
+        return (struct sl_plan_step){SL_PURPOSE_TEST_EPOCH, epoch, 0};
+    if (evaluated && setup->split[SL_SPLIT_VAL].n != 0)
+        return (struct sl_plan_step){SL_PURPOSE_VALIDATE, epoch, 0};
+    return next_epoch(setup, epoch);
+}
+
 struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup)
 {
     uint32_t first = setup->resume.epoch;
@@ -81,27 +102,23 @@ struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup)
 
 struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step)
 {
-    uint32_t last_layer = sl_plan_evaluation_phases(setup) - 1;
+    if (!sl_plan_has_order(step) && step.purpose != SL_PURPOSE_END &&
+        step.layer < last_layer(setup))
+        return (struct sl_plan_step){step.purpose, step.epoch, step.layer + 1};
     switch (step.purpose) {
     case SL_PURPOSE_PRESAMPLE:
         if (step.epoch + 1 < sl_ranking_presample_phases(setup->config))
             return (struct sl_plan_step){SL_PURPOSE_PRESAMPLE, step.epoch + 1, 0};
         return (struct sl_plan_step){SL_PURPOSE_TRAIN, setup->resume.epoch, 0};
-    case SL_PURPOSE_TRAIN:
-        if (sl_plan_validates(setup, step.epoch))
-            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, 0};
-        break;
-    case SL_PURPOSE_VALIDATE:
+    case SL_PURPOSE_TRAIN: return sl_plan_after_epoch(setup, step.epoch);
+    case SL_PURPOSE_TEST_EPOCH:
+        if (setup->split[SL_SPLIT_VAL].n != 0) // the hidden layers are those of the test
+            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, last_layer(setup)};
+        return next_epoch(setup, step.epoch);
+    case SL_PURPOSE_VALIDATE: return next_epoch(setup, step.epoch);
     case SL_PURPOSE_TEST:
-        if (step.layer < last_layer)
-            return (struct sl_plan_step){step.purpose, step.epoch, step.layer + 1};
-        break;
-    case SL_PURPOSE_END: return step;
+    case SL_PURPOSE_END: break;
     }
-    if (step.purpose != SL_PURPOSE_TEST && step.epoch + 1 < setup->config->epochs)
-        return (struct sl_plan_step){SL_PURPOSE_TRAIN, step.epoch + 1, 0};
-    if (step.purpose != SL_PURPOSE_TEST)
-        return sl_plan_after_training(setup, step.epoch);
     return (struct sl_plan_step){SL_PURPOSE_END, step.epoch, 0};
 }
 
@@ -168,9 +185,9 @@ struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl
     struct sl_phase_spec spec = {.epoch = step.epoch};
     if (sl_plan_has_order(step))
         return sampling_spec(setup, step);
-    bool test = step.purpose == SL_PURPOSE_TEST;
+    bool test = step.purpose != SL_PURPOSE_VALIDATE;
     // Without any validation there is no best: then the final parameters are tested.
-    bool best = test && setup->split[SL_SPLIT_VAL].n != 0;
+    bool best = step.purpose == SL_PURPOSE_TEST && setup->split[SL_SPLIT_VAL].n != 0;
     spec.params = best ? SL_PARAMS_BEST : SL_PARAMS_CURRENT;
     spec.set = test ? SL_SET_TEST : SL_SET_VAL;
     spec.n_items = setup->split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL].n;
@@ -200,9 +217,9 @@ uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup)
     const struct sl_plan_step steps[] = {
         {SL_PURPOSE_TRAIN, 0, 0},
         {SL_PURPOSE_VALIDATE, 0, 0},
-        {SL_PURPOSE_VALIDATE, 0, sl_plan_evaluation_phases(setup) - 1},
+        {SL_PURPOSE_VALIDATE, 0, last_layer(setup)},
         {SL_PURPOSE_TEST, 0, 0},
-        {SL_PURPOSE_TEST, 0, sl_plan_evaluation_phases(setup) - 1},
+        {SL_PURPOSE_TEST, 0, last_layer(setup)},
     };
     uint64_t most = 1;
     for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {

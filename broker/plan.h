@@ -4,8 +4,15 @@
  *     train 0 | evaluate 0 | train 1 | ... | train E-1 | evaluate E-1 | test
  *
  * where an evaluation is one phase (sampled) or one a layer (all neighbours). With early stopping
- * the test may follow an earlier evaluation. A cache needs the
- * hotness order (ranking.h), and blocks carry ranks of it from the first *ranked* epoch on:
+ * the test may follow an earlier evaluation.
+ *
+ * With evaluate.test "each" an evaluation is of the test set and then of the validation set, so
+ * that the validation, which decides about the epochs behind it, remains its end. Both have the
+ * same parameters, and layer by layer they share the hidden activations: the validation is only the
+ * last layer then. With "never" there is no test set (sl_phases_setup_dataset).
+ *
+ * A cache needs the hotness order (ranking.h), and blocks carry ranks of it from the first *ranked*
+ * epoch on:
  *
  *     random, degree   rank | train 0 | ...
  *     presc, K         train 0 | ... | train K-1 | rank | train K | ...
@@ -30,6 +37,7 @@
 enum sl_purpose {
     SL_PURPOSE_PRESAMPLE,
     SL_PURPOSE_TRAIN,
+    SL_PURPOSE_TEST_EPOCH, // with the parameters that the validation behind it has
     SL_PURPOSE_VALIDATE,
     SL_PURPOSE_TEST,
     SL_PURPOSE_END,
@@ -62,9 +70,11 @@ struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl
 // What the ledger is told of a step (not SL_PURPOSE_END); gated is left 0.
 struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step);
 
-// Whether an evaluation follows training epoch `epoch`, and of how many phases it is.
-bool sl_plan_validates(const struct sl_phases_setup *setup, uint32_t epoch);
-uint32_t sl_plan_evaluation_phases(const struct sl_phases_setup *setup);
+// The first phase of the evaluation that follows training epoch `epoch`; what follows the epoch
+// where there is none.
+struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uint32_t epoch);
+// Whether a step is a part of the evaluation that follows its epoch.
+bool sl_plan_evaluates(struct sl_plan_step step);
 
 // Whether a step walks through a shuffled order, and the number of that order.
 bool sl_plan_has_order(struct sl_plan_step step);

@@ -123,6 +123,7 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     add_number(e, "train_accuracy", f->train_accuracy);
     add_number(e, "val_accuracy", f->evaluated ? f->val.value[SL_MEASURE_ACCURACY] : NAN);
     add_evaluation(e, "val", f->evaluated ? &f->val : NULL);
+    add_evaluation(e, "test", f->tested ? &f->test : NULL);
     add_number(e, "batches", (double)f->batches);
     add_number(e, "sampled_edges", (double)f->sampled_edges);
     add_number(e, "input_nodes", (double)f->input_nodes);

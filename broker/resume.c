@@ -19,7 +19,7 @@ static const char *const may_differ[] = {
     "name",          "dataset",          "model.weights",  "cache",      "devices",
     "allocation",    "schedule",         "throttle",       "arena",      "epochs",
     "resume",        "output",           "evaluate.every", "checkpoint", "early_stopping",
-    "stall_seconds", "updates.exchange",
+    "stall_seconds", "updates.exchange", "evaluate.test",
 };
 
 struct differences {

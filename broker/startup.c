@@ -297,11 +297,10 @@ static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
         .loop = &job->loop.uv,
-        .config = &job->config,
         .events = sl_job_phases_events,
         .ctx = job,
     };
-    sl_phases_setup_dataset(&setup, &job->dataset);
+    sl_phases_setup_dataset(&setup, &job->config, &job->dataset);
     setup.keeps_records = sl_saving_is_wanted(&job->config);
     if (job->resumed.path[0])
         setup.resume = sl_checkpoint_resume_point(&job->resumed);
@@ -322,8 +321,7 @@ static int make_arena(struct sl_job *job)
         .n_params = job->params.n,
         .infer_width = job->infer_width,
         .jumping_width = job->jumping_width,
-        .n_evaluated =
-            SL_MAX(job->dataset.split[SL_SPLIT_VAL].n, job->dataset.split[SL_SPLIT_TEST].n),
+        .n_evaluated = SL_MAX(setup.split[SL_SPLIT_VAL].n, setup.split[SL_SPLIT_TEST].n),
         .predict_words = sl_dataset_predict_words(&job->dataset),
         .n_cells = (uint32_t)cells,
     };

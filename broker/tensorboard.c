@@ -114,15 +114,23 @@ static double rate(uint64_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : NAN;
 }
 
+static void add_evaluation(struct scalars *s, const char *name, const struct sl_evaluation *found)
+{
+    for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
+        if (found->applies[m])
+            add(s, sl_measure_key(m), name, found->value[m]);
+}
+
 static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
 {
     add(s, "loss", "train", f->loss);
     add(s, "accuracy", "train", f->train_accuracy);
-    for (enum sl_measure m = 0; f->evaluated && m < SL_MEASURE_COUNT; m++)
-        if (f->val.applies[m])
-            add(s, sl_measure_key(m), "val", f->val.value[m]);
+    if (f->evaluated)
+        add_evaluation(s, "val", &f->val);
+    if (f->tested)
+        add_evaluation(s, "test", &f->test);
     add(s, "time", "epoch_seconds", f->seconds);
-    add(s, "time", "evaluate_seconds", f->evaluated ? f->evaluate_seconds : NAN);
+    add(s, "time", "evaluate_seconds", f->evaluated || f->tested ? f->evaluate_seconds : NAN);
     add(s, "cache", "hit_rate", f->ranked ? sl_figures_hit_rate(f) : NAN);
     add(s, "rate", "batches_per_second", rate(f->batches, f->seconds));
     add(s, "rate", "edges_per_second", rate(f->sampled_edges, f->seconds));

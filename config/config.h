@@ -55,6 +55,8 @@ enum sl_metric {
     SL_METRIC_ROC_AUC,
     SL_METRIC_LOSS,
 };
+// When the test set is evaluated: once with the best parameters, beside each validation too, never.
+enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
 enum sl_cache_policy {
     SL_CACHE_NONE,
@@ -199,6 +201,7 @@ struct sl_config {
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
+        enum sl_test_kind test;
     } evaluate;
 
     struct {

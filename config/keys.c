@@ -60,6 +60,8 @@ static const char *const metrics[] = {[SL_METRIC_AUTO] = "auto",
                                       [SL_METRIC_ROC_AUC] = "roc_auc",
                                       [SL_METRIC_LOSS] = "loss",
                                       NULL};
+static const char *const tests[] = {
+    [SL_TEST_FINAL] = "final", [SL_TEST_EACH] = "each", [SL_TEST_NEVER] = "never", NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
 static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop",
@@ -437,6 +439,11 @@ const struct sl_key sl_keys[] = {
      .words = metrics, .fallback = "\"auto\"",
      .doc = "What the best epoch is the best in. auto is accuracy, micro_f1 where a vertex has "
             "several labels, loss for numbers."},
+    {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test),
+     .words = tests, .fallback = "\"final\"",
+     .doc = "When the test set is evaluated: final is once, of the best epoch; each is beside "
+            "every validation as well, which still decides alone what is the best; never leaves "
+            "it out."},
 
     {.path = "early_stopping", .type = SL_KEY_OBJECT,
      .doc = "When training ends before its last epoch."},

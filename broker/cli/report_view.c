@@ -77,6 +77,11 @@ static void write_val(const struct epochs *of, const cJSON *e, char *out)
         strcat(out, " *");
 }
 
+static void write_test(const struct epochs *of, const cJSON *e, char *out)
+{
+    fixed(out, number(member(e, "test"), of->metric), 4);
+}
+
 static void duration(char *out, double seconds)
 {
     char time[SL_UNITS_BYTES];
@@ -91,7 +96,7 @@ static void write_seconds(const struct epochs *of, const cJSON *e, char *out)
 
 static void write_evaluation(const struct epochs *of, const cJSON *e, char *out)
 {
-    if (cJSON_IsObject(member(e, "val")))
+    if (cJSON_IsObject(member(e, "val")) || cJSON_IsObject(member(e, "test")))
         duration(out, number(e, "evaluate_seconds"));
 }
 
@@ -130,6 +135,7 @@ static const struct {
     {"loss", 'r', write_loss},
     {"train", 'r', write_train},
     {"val", 'l', write_val},
+    {"test", 'r', write_test},
     {"seconds", 'r', write_seconds},
     {"evaluation", 'r', write_evaluation},
     {"hits", 'r', write_hits},

@@ -139,31 +139,39 @@ static void describe_epoch(const cJSON *epoch, char *out, size_t bytes)
     snprintf(out, bytes, "%s%s", hits, standby);
 }
 
+// "  val 0.8955": the metric that decides; accuracy is what a number without a name is. Empty where
+// the epoch has no such evaluation.
+static void describe_evaluation(const struct sl_run_view *view, const cJSON *epoch, const char *key,
+                                char *out, size_t bytes)
+{
+    bool named = view->measure != SL_MEASURE_ACCURACY;
+    *out = '\0';
+    if (cJSON_IsObject(member(epoch, key)))
+        snprintf(out, bytes, "  %s %s%s%.4f", key, named ? sl_measure_name(view->measure) : "",
+                 named ? " " : "", number(member(epoch, key), sl_measure_key(view->measure)));
+}
+
 void sl_run_view_epoch(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
     if (!e)
         return;
-    char validation[48] = "", training[32] = "", evaluation[64] = "", extras[64],
-         time[SL_UNITS_BYTES];
-    if (cJSON_IsObject(member(e, "val"))) {
-        // Accuracy is what a number without a name is.
-        bool named = view->measure != SL_MEASURE_ACCURACY;
-        snprintf(validation, sizeof validation, "  val %s%s%.4f",
-                 named ? sl_measure_name(view->measure) : "", named ? " " : "",
-                 number(member(e, "val"), sl_measure_key(view->measure)));
+    char validation[48], test[48], training[32] = "", evaluation[64] = "", extras[64],
+                                   time[SL_UNITS_BYTES];
+    describe_evaluation(view, e, "val", validation, sizeof validation);
+    describe_evaluation(view, e, "test", test, sizeof test);
+    if (*validation || *test)
         snprintf(evaluation, sizeof evaluation, " + %s evaluation",
                  sl_units_seconds(time, number(e, "evaluate_seconds")));
-    }
     if (!isnan(number(e, "train_accuracy")))
         snprintf(training, sizeof training, "  train %.4f", number(e, "train_accuracy"));
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = text(e, "bottleneck");
     int n_epoch = digits(view->epochs);
-    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s  %s%s%s  limit: %.*s", n_epoch,
-                     number(e, "epoch") + 1, view->epochs, number(e, "loss"), training, validation,
-                     sl_units_seconds(time, number(e, "seconds")), evaluation, extras,
-                     (int)strcspn(bottleneck, ":"), bottleneck);
+    sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  limit: %.*s",
+                     n_epoch, number(e, "epoch") + 1, view->epochs, number(e, "loss"), training,
+                     validation, test, sl_units_seconds(time, number(e, "seconds")), evaluation,
+                     extras, (int)strcspn(bottleneck, ":"), bottleneck);
     cJSON_Delete(e);
 }
 

@@ -221,11 +221,13 @@ static void print_results(const cJSON *report)
         printf(" (epoch %.0f, the best by %s)\n", number(best, "epoch") + 1,
                metric_name(text(best, "name")));
     }
-    if (!cJSON_IsObject(member(report, "test")))
-        return;
-    printf("test        ");
-    print_evaluation(member(report, "test"));
-    printf("\n");
+    if (cJSON_IsObject(member(report, "test"))) {
+        printf("test        ");
+        print_evaluation(member(report, "test"));
+        printf("\n");
+    } else if (strcmp(text(member(member(report, "config"), "evaluate"), "test"), "never") == 0) {
+        printf("test        left out, as evaluate.test says\n");
+    }
 }
 
 void sl_summary_print(const cJSON *report, const char *run_directory)

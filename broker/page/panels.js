@@ -346,16 +346,17 @@ function drawEpochs() {
   $("epochs").dataset.n = String(list.length);
   const value = (e) => e.val?.[m] ?? e.val_accuracy,
         best = Math.max(...list.map((e) => value(e) ?? -Infinity));
+  const tested = list.some((e) => e.test), testOf = (e) => tested ? [score(m, e.test?.[m])] : [];
   const head = [
-    "epoch", "time", "loss", `validation ${nameOf(m)}`, "split", "batches", "queue", "hit rate",
-    "switches", "what limited it"
+    "epoch", "time", "loss", `validation ${nameOf(m)}`, ...(tested ? ["test"] : []), "split",
+    "batches", "queue", "hit rate", "switches", "what limited it"
   ];
   $("epochs").replaceChildren(
       el("table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
          el("tbody", {},
             list.map(
                 (e) => el("tr", {class: known(value(e)) && value(e) === best ? "best" : null}, [
-                  e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)),
+                  e.epoch + 1, duration(e.seconds), loss(e.loss), score(m, value(e)), ...testOf(e),
                   `${e.samplers} + ${e.trainers}`, e.batches,
                   known(e.queue?.depth_mean) ? e.queue.depth_mean.toFixed(1) : "–",
                   e.cache?.ranked ? percent(e.cache.hit_rate) : "–", e.switches, e.bottleneck || ""

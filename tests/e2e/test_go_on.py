@@ -127,6 +127,8 @@ def test_several_differences_are_counted(box):
     ("allocation", {"samplers": 2, "trainers": 2}),
     ("cache", {"policy": "degree", "ratio": 0.2}),
     ("evaluate.every", 2),
+    ("evaluate.test", "each"),
+    ("evaluate.test", "never"),
     ("name", "other"),
     ("checkpoint", {"every_updates": 100, "keep": 1}),
     ("arena", {"memory": "4MiB"}),

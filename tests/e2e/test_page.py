@@ -293,6 +293,7 @@ CURVES = {
     "tiny": epochs_of([1e-12, 3e-12, 5e-324], [1e-9, 2e-9, 3e-9], [1e-9, 2e-9, 3e-9]),
     "near": epochs_of([1e16, 1e16 + 2], [0.5, 0.50000001], [1, 1.0000001]),
     "none": [],
+    "tested": [dict(e, test={"accuracy": 0.25}) for e in epochs_of([2, 1], [0.5, 0.6], [1, 1])],
 }
 
 
@@ -308,6 +309,9 @@ def test_curves_are_drawn_whatever_the_values(box):
                                 ".test(a.value))).map((e) => e.outerHTML.slice(0, 120))")
             assert not bad, f"{name}: {bad}"
             assert browser.problems() == [], f"{name}: {browser.problems()}"
+            heads = browser.value("[...document.querySelectorAll('#epochs th')]"
+                                  ".map((e) => e.textContent)")
+            assert ("test" in heads) == (name == "tested"), f"{name}: {heads}"
             known = sum(e["val"]["accuracy"] is not None for e in epochs)
             dots = browser.value("document.querySelectorAll('#plot-score .s1 .dot').length")
             assert dots == known, f"{name}: {dots} points of {known}"

@@ -104,7 +104,8 @@ def assert_like(scalars, epoch):
         "split/switches": epoch["switches"],
         "updates/staleness_mean": epoch.get("updates", {}).get("staleness_mean"),
     }
-    wanted.update({f"{key}/val": value for key, value in (epoch["val"] or {}).items()})
+    for part in ("val", "test"):
+        wanted.update({f"{key}/{part}": value for key, value in (epoch[part] or {}).items()})
     wanted = {key: value for key, value in wanted.items() if value is not None}
     assert set(scalars) == set(wanted), set(scalars) ^ set(wanted)
     for tag, value in wanted.items():
@@ -117,6 +118,8 @@ def test_it_says_what_the_report_says(box, mode):
     changes.update({"cache.policy": "degree", "cache.ratio": 0.2})
     if mode == "async":
         changes["updates.staleness"] = 2
+    else:
+        changes["evaluate.test"] = "each"
     config = small_job(box.shared_dataset("small"), **changes)
     result, report = box.run(config)
     result.ok()

@@ -81,10 +81,11 @@ static inline void setup(void)
     };
 }
 
-// The plan as text: t, v, x and p are training, validation, test and pre-sampling.
+// The plan as text: t, v, e, x and p are training, validation, an epoch's test, the test and
+// pre-sampling.
 static inline void expect_plan(const char *want)
 {
-    static const char letter[] = "ptvx";
+    static const char letter[] = "ptevx";
     char got[512] = "";
     struct sl_plan_step s = sl_plan_first(&plan);
     for (size_t n = 0; s.purpose != SL_PURPOSE_END; s = sl_plan_after(&plan, s))

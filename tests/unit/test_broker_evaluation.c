@@ -81,6 +81,85 @@ START_TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
 }
 END_TEST
 
+START_TEST(a_test_of_each_epoch_decides_nothing)
+{
+    static const uint64_t tested[] = {9, 3}, found[] = {4, 6};
+    struct sl_phases_view view;
+    config.epochs = 2;
+    config.evaluate.test = SL_TEST_EACH;
+    make_arena();
+    // t0 e0 e0' e0" v0" t1 e1 e1': the validation waits until the test's predictions are read.
+    ck_assert_uint_eq(opened(), 8);
+    ck_assert(!gated(2) && !gated(4) && gated(5) && gated(6));
+    for (int e = 0; e < 2; e++) {
+        for (int i = 0; i < 5; i++) {
+            ck_assert_int_eq(t.epochs, e);
+            work_through(i == 3 ? tested[e] : i == 4 ? found[e] : 1);
+            sl_phases_poll(&t.phases);
+            ck_assert_uint_eq(t.phases.best.has, e == 1 || i == 4);
+            sl_phases_view(&t.phases, &view);
+            if (i < 4) { // two layers of 5 cells, the last one's of the test and of the validation
+                ck_assert_str_eq(view.phase, "evaluate");
+                ck_assert_uint_eq(view.done, i < 3 ? 5u * i : 11);
+                ck_assert_uint_eq(view.total, 12);
+            }
+        }
+        ck_assert(t.last.tested && t.last.evaluated);
+        ck_assert_double_eq_tol(t.last.test.value[SL_MEASURE_ACCURACY], (double)tested[e] / 30,
+                                1e-12);
+        ck_assert_double_eq_tol(t.last.val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
+                                1e-12);
+        ck_assert_uint_eq(t.last.evaluate.count, 12);
+    }
+    ck_assert_uint_eq(t.phases.best.epoch, 1);
+    ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
+    for (int i = 0; i < 3; i++) {
+        work_through(6);
+        sl_phases_poll(&t.phases);
+    }
+    ck_assert(t.complete && t.phases.has_test);
+}
+END_TEST
+
+START_TEST(tests_of_each_epoch_need_no_validation)
+{
+    config.epochs = 2;
+    config.evaluate.full = false;
+    config.evaluate.batch_size = 100;
+    config.evaluate.test = SL_TEST_EACH;
+    plan.split[SL_SPLIT_VAL].n = 0;
+    make_arena();
+    for (int e = 0; e < 2; e++) {
+        epoch_with(6);
+        ck_assert_int_eq(t.epochs, e + 1);
+        ck_assert(t.last.tested && !t.last.evaluated && !t.phases.best.has);
+    }
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete && t.phases.has_test);
+}
+END_TEST
+
+START_TEST(patience_counts_validations_not_tests)
+{
+    stop_early_setup(2);
+    config.evaluate.test = SL_TEST_EACH;
+    make_arena();
+    ck_assert_uint_eq(opened(), 6); // t0 e0 v0 t1 e1 v1: t2 may never be
+    for (int e = 0; e < 3; e++)
+        for (int i = 0; i < 3; i++) {
+            ck_assert(!t.phases.stopped_early);
+            work_through(i == 2 ? 5 : (uint64_t)e);
+            sl_phases_poll(&t.phases);
+        }
+    ck_assert(t.phases.stopped_early && t.last.tested);
+    ck_assert_int_eq(t.epochs, 3);
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete);
+}
+END_TEST
+
 START_TEST(patience_that_runs_out_with_the_last_epoch_stops_nothing)
 {
     stop_early_setup(1);
@@ -183,6 +262,9 @@ int main(void)
     tcase_set_timeout(c, 30);
     tcase_add_test(c, the_best_parameters_are_those_that_were_evaluated);
     tcase_add_test(c, patience_that_runs_out_ends_training_with_a_test_of_the_best);
+    tcase_add_test(c, a_test_of_each_epoch_decides_nothing);
+    tcase_add_test(c, tests_of_each_epoch_need_no_validation);
+    tcase_add_test(c, patience_counts_validations_not_tests);
     tcase_add_test(c, patience_that_runs_out_with_the_last_epoch_stops_nothing);
     tcase_add_test(c, training_that_stops_early_without_a_test_is_complete);
     tcase_add_test(c, a_run_that_had_stopped_early_goes_on_with_its_test);

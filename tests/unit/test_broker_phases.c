@@ -41,6 +41,47 @@ START_TEST(empty_splits_are_left_out)
 }
 END_TEST
 
+START_TEST(a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_last_layer)
+{
+    config.epochs = 2;
+    config.evaluate.test = SL_TEST_EACH;
+    expect_plan("t0 e0 e0' e0\" v0\" t1 e1 e1' e1\" v1\" x1 x1' x1\" ");
+    config.evaluate.full = false;
+    expect_plan("t0 e0 v0 t1 e1 v1 x1 ");
+    config.evaluate.every = 0;
+    expect_plan("t0 t1 e1 v1 x1 ");
+    struct sl_phase_spec spec =
+        sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_TEST_EPOCH, 1, 0});
+    ck_assert_uint_eq(spec.set, SL_SET_TEST);
+    ck_assert_uint_eq(spec.n_items, 30);
+    ck_assert_uint_eq(spec.params, SL_PARAMS_CURRENT);
+    plan.split[SL_SPLIT_VAL].n = 0;
+    expect_plan("t0 t1 e1 x1 ");
+    plan.split[SL_SPLIT_TEST].n = 0;
+    expect_plan("t0 t1 ");
+}
+END_TEST
+
+START_TEST(a_test_set_that_is_never_evaluated_is_none)
+{
+    struct sl_dataset huge = dataset;
+    huge.n_nodes = 5000;
+    memcpy(huge.split, plan.split, sizeof huge.split);
+    huge.split[SL_SPLIT_TEST].n = SL_COUNT_OF(vertices);
+    config.epochs = 1;
+    config.evaluate.full = false;
+    config.evaluate.batch_size = 10;
+    sl_phases_setup_dataset(&plan, &config, &huge);
+    expect_plan("t0 v0 x0 ");
+    ck_assert_uint_eq(sl_phases_cells_max(&plan), SL_COUNT_OF(vertices) / 10);
+    config.evaluate.test = SL_TEST_NEVER;
+    sl_phases_setup_dataset(&plan, &config, &huge);
+    expect_plan("t0 v0 ");
+    ck_assert_uint_eq(sl_phases_cells_max(&plan), 4); // of training
+    ck_assert_uint_eq(plan.split[SL_SPLIT_TEST].n, 0);
+}
+END_TEST
+
 START_TEST(a_training_phase_knows_its_first_version)
 {
     // 35 vertices in batches of 10 are 4 batches and 2 updates an epoch.
@@ -649,6 +690,9 @@ int main(void)
     tcase_add_test(c, a_sampled_evaluation_is_one_phase);
     tcase_add_test(c, evaluation_may_be_rare_but_ends_the_job);
     tcase_add_test(c, empty_splits_are_left_out);
+    tcase_add_test(c,
+                   a_test_of_each_epoch_comes_before_its_validation_and_leaves_it_the_last_layer);
+    tcase_add_test(c, a_test_set_that_is_never_evaluated_is_none);
     tcase_add_test(c, a_training_phase_knows_its_first_version);
     tcase_add_test(c, inference_covers_all_vertices_until_the_last_layer);
     tcase_add_test(c, chunks_of_inference_are_neither_tiny_nor_many);

@@ -135,6 +135,8 @@ START_TEST(evaluations_have_their_tasks_metrics)
     const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
     cJSON_Delete(add_epoch(&f));
     f = (struct sl_epoch_figures){.epoch = 1, .evaluated = true, .val = evaluation(0.8, 0.6, 2)};
+    f.tested = true;
+    f.test = evaluation(0.7, 0.9, 3);
     cJSON_Delete(add_epoch(&f));
     outcome.best = &best;
     outcome.measure = SL_MEASURE_MACRO_F1;
@@ -148,6 +150,8 @@ START_TEST(evaluations_have_their_tasks_metrics)
     ck_assert_double_eq(at(second, "val_accuracy")->valuedouble, 0.8);
     ck_assert_double_eq(at(second, "val.macro_f1")->valuedouble, 0.6);
     ck_assert(!cJSON_HasObjectItem(at(second, "val"), "mae"));
+    ck_assert(cJSON_IsNull(at(first, "test")));
+    ck_assert_double_eq(at(second, "test.macro_f1")->valuedouble, 0.9);
     EXPECT("test.accuracy", 0.75);
     EXPECT("test_accuracy", 0.75);
     EXPECT_NULL("test.loss");

@@ -346,7 +346,7 @@ END_TEST
 
 static void expect_plan(const char *want)
 {
-    static const char letter[] = "ptvx";
+    static const char letter[] = "ptevx";
     char got[512] = "";
     struct sl_plan_step s = sl_plan_first(&plan);
     for (size_t n = 0; s.purpose != SL_PURPOSE_END; s = sl_plan_after(&plan, s))

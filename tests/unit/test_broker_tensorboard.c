@@ -181,6 +181,22 @@ START_TEST(an_epoch_is_one_event_with_all_that_is_known)
 }
 END_TEST
 
+START_TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
+{
+    struct sl_epoch_figures f = an_epoch();
+    sl_tensorboard_add_epoch(&board, &f, 5);
+    f.tested = true;
+    f.test = f.val;
+    f.test.value[SL_MEASURE_ACCURACY] = 0.125;
+    sl_tensorboard_add_epoch(&board, &f, 10);
+    read_events();
+    ck_assert(isnan(scalar(events[2], "accuracy/test")));
+    ck_assert_double_eq(scalar(events[3], "accuracy/test"), 0.125);
+    ck_assert_double_eq(scalar(events[3], "accuracy/val"), 0.75);
+    ck_assert_double_eq(scalar(events[3], "loss/test"), 1.5);
+}
+END_TEST
+
 START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
 {
     struct sl_epoch_figures f = an_epoch();
@@ -252,6 +268,7 @@ int main(void)
     tcase_add_test(t, checksums_are_castagnolis);
     tcase_add_test(t, a_file_begins_with_its_version);
     tcase_add_test(t, an_epoch_is_one_event_with_all_that_is_known);
+    tcase_add_test(t, a_test_of_the_epoch_is_a_curve_of_its_own);
     tcase_add_test(t, what_is_not_defined_is_left_out_and_zero_is_not);
     tcase_add_test(t, staleness_is_of_asynchronous_updates);
     tcase_add_test(t, another_file_each_time);

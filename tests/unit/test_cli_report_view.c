@@ -57,6 +57,17 @@ START_TEST(the_best_epoch_is_marked)
 }
 END_TEST
 
+START_TEST(tests_of_epochs_are_a_column)
+{
+    const char *text =
+        print(RUN_OF(EPOCH(0, "\"val\":{\"accuracy\":0.25},\"test\":{\"accuracy\":0.75},", "x"),
+                     ",\"best_metric\":{\"name\":\"accuracy\",\"value\":0.25,\"epoch\":0}"),
+              false);
+    assert_has(text, "epoch    loss  accuracy    test  seconds  split  limit\n");
+    assert_has(text, "    1  0.5000  0.2500 *  0.7500    1.5 s    1+3  x\n");
+}
+END_TEST
+
 START_TEST(epochs_with_one_limit_are_one_line)
 {
     const char *text =
@@ -145,6 +156,7 @@ int main(void)
     TCase *t = add_case(s, "report view");
     tcase_add_test(t, epochs_stand_in_a_table_without_empty_columns);
     tcase_add_test(t, the_best_epoch_is_marked);
+    tcase_add_test(t, tests_of_epochs_are_a_column);
     tcase_add_test(t, epochs_with_one_limit_are_one_line);
     tcase_add_test(t, only_the_newest_epochs_are_shown_unless_all_are_wanted);
     tcase_add_test(t, decisions_deaths_and_events_are_told_where_there_are_any);

@@ -41,6 +41,16 @@ START_TEST(hits_and_standby_batches_are_shown_where_there_are_any)
 }
 END_TEST
 
+START_TEST(a_test_of_the_epoch_stands_beside_its_validation)
+{
+    show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"evaluate_seconds\": 0.25}");
+    assert_has(shown, "train 0.7500  val 0.5000  1.5 s + 250 ms evaluation  limit");
+    show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"test\": {\"accuracy\": 0.625}, "
+               "\"evaluate_seconds\": 0.25}");
+    assert_has(shown, "train 0.7500  val 0.5000  test 0.6250  1.5 s + 250 ms evaluation  limit");
+}
+END_TEST
+
 START_TEST(pre_sampling_and_ranking_are_stages)
 {
     struct sl_run_view view;
@@ -197,6 +207,7 @@ int main(void)
     TCase *t = add_case(s, "run view");
     tcase_add_test(t, an_epoch_is_one_short_line);
     tcase_add_test(t, hits_and_standby_batches_are_shown_where_there_are_any);
+    tcase_add_test(t, a_test_of_the_epoch_stands_beside_its_validation);
     tcase_add_test(t, pre_sampling_and_ranking_are_stages);
     tcase_add_test(t, a_plain_job_says_what_it_read);
     tcase_add_test(t, a_cache_is_told_in_a_line);

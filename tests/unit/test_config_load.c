@@ -82,7 +82,8 @@ START_TEST(every_key_reaches_its_field)
           "\"arena\": {\"memory\": \"2 GB\"},"
           "\"epochs\": 1000000, \"seed\": 9007199254740991, \"precision\": \"bf16\","
           "\"digest\": true,"
-          "\"evaluate\": {\"every\": 0, \"fanout\": [7, 8], \"batch_size\": 9},"
+          "\"evaluate\": {\"every\": 0, \"fanout\": [7, 8], \"batch_size\": 9,"
+          "               \"test\": \"never\"},"
           "\"output\": \"somewhere/else\"}");
     ck_assert_str_eq(config.name, "a job");
     ck_assert_str_eq(config.dataset, "data/products");
@@ -136,6 +137,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.evaluate.n_fanout, 2);
     ck_assert_int_eq(config.evaluate.fanout[1], 8);
     ck_assert_uint_eq(config.evaluate.batch_size, 9);
+    ck_assert_int_eq(config.evaluate.test, SL_TEST_NEVER);
     ck_assert_str_eq(config.output, "somewhere/else");
 }
 END_TEST
@@ -242,6 +244,7 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert(config.evaluate.full);
     ck_assert_uint_eq(config.evaluate.batch_size, 1024);
     ck_assert_int_eq(config.evaluate.metric, SL_METRIC_AUTO);
+    ck_assert_int_eq(config.evaluate.test, SL_TEST_FINAL);
     ck_assert_int_eq(config.model.activation, SL_CONFIG_RELU);
     ck_assert_int_eq(config.model.norm, SL_NORM_NONE);
     ck_assert_int_eq(config.model.jumping, SL_JUMPING_NONE);

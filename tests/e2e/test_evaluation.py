@@ -1,0 +1,101 @@
+"""When the test set is evaluated: at the end, beside each validation, never."""
+
+import os
+
+import numpy as np
+
+from harness import cases, planted, small_job, write_dataset
+
+
+def ran(box, dataset, test, **changes):
+    """The command's output and the report of a job with that evaluate.test."""
+    name = f"{test}-{len(os.listdir(box.path('.')))}"
+    config = small_job(dataset, output=f"runs/{name}", **{"evaluate.test": test, **changes})
+    result, report = box.run(config)
+    result.ok()
+    return result, report
+
+
+def without(evaluation):
+    """An epoch's or a report's results but for its test."""
+    return {key: evaluation[key] for key in ("loss", "val", "val_accuracy", "train_accuracy")}
+
+
+@cases("full", "sampled")
+def test_the_test_changes_nothing_else(box, fanout):
+    dataset = box.shared_dataset("small")
+    changes = {} if fanout == "full" else {"evaluate.fanout": [5, 5], "evaluate.batch_size": 50}
+    runs = {test: ran(box, dataset, test, **changes) for test in ("final", "each", "never")}
+    final = runs["final"][1]
+    for test, (result, report) in runs.items():
+        for key in ("params_sha256", "samples_digest", "best_epoch", "best_metric"):
+            assert report[key] == final[key], (test, key)
+        assert [without(e) for e in report["epochs"]] == [without(e) for e in final["epochs"]], test
+        assert all((e["test"] is not None) == (test == "each") for e in report["epochs"]), test
+        assert report["config"]["evaluate"]["test"] == test
+        lines = [line for line in result.err.splitlines() if line.startswith("epoch ")]
+        assert len(lines) == 3 and all((" test 0." in x) == (test == "each") for x in lines), lines
+    assert runs["each"][1]["test"] == final["test"] and final["test"]["accuracy"] > 0
+    result, report = runs["never"]
+    assert report["test"] is None and report["test_accuracy"] is None
+    assert report["test_seconds"] == 0
+    assert "test        left out, as evaluate.test says" in result.out, result.out
+    assert "test        accuracy" in runs["final"][0].out
+    if fanout == "full":  # the best epoch's own test is the test of its parameters
+        assert runs["each"][1]["epochs"][final["best_epoch"]]["test"] == final["test"]
+
+
+@cases("full", "sampled")
+def test_the_last_entry_is_the_test_where_the_last_epoch_is_the_best(box, fanout):
+    changes = {} if fanout == "full" else {"evaluate.fanout": [5, 5]}
+    _, report = ran(box, box.shared_dataset("small"), "each", epochs=1, **changes)
+    assert report["best_epoch"] == 0
+    assert report["epochs"][-1]["test"] == report["test"]
+
+
+def test_tests_follow_evaluate_every_and_need_no_validation(box):
+    arrays = planted(n=600)
+    write_dataset(box.path("a"), arrays)
+    _, report = ran(box, box.path("a"), "each", **{"evaluate.every": 2})
+    assert [e["test"] is not None for e in report["epochs"]] == [False, True, True]
+    del arrays["val_idx"]
+    write_dataset(box.path("b"), arrays)
+    _, alone = ran(box, box.path("b"), "each", **{"evaluate.every": 2})
+    assert [e["test"] is not None for e in alone["epochs"]] == [False, True, True]
+    assert [e["test"] for e in alone["epochs"]] == [e["test"] for e in report["epochs"]]
+    assert alone["best_epoch"] is None and alone["test"] == alone["epochs"][-1]["test"]
+
+
+@cases("full", "sampled")
+def test_a_test_set_that_is_never_evaluated_takes_no_memory(box, fanout):
+    arrays = planted(n=3000)
+    order = np.random.default_rng(5).permutation(3000)
+    arrays["train_idx"], arrays["val_idx"], rest = np.split(order, [100, 150])
+    arrays["test_idx"] = rest
+    write_dataset(box.path("large"), arrays)
+    del arrays["test_idx"]
+    write_dataset(box.path("none"), arrays)
+    changes = {"arena.memory": "8MiB", "epochs": 1}
+    if fanout == "sampled":
+        changes |= {"evaluate.fanout": [5, 5], "evaluate.batch_size": 2}
+    _, none = ran(box, box.path("none"), "final", **changes)
+    _, never = ran(box, box.path("large"), "never", **changes)
+    _, final = ran(box, box.path("large"), "final", **changes)
+    assert never["params_sha256"] == final["params_sha256"] == none["params_sha256"]
+    assert none["test"] is None and never["test"] is None and final["test"] is not None
+    assert never["arena"]["bytes"] == none["arena"]["bytes"] < final["arena"]["bytes"]
+
+
+def test_a_trainer_that_dies_in_either_evaluation_changes_nothing(box):
+    dataset = box.shared_dataset("small")
+    _, whole = ran(box, dataset, "each")
+    for count in (2, 3):  # the last layer of the first epoch's test, and its validation
+        name = f"runs/died-{count}"
+        config = small_job(dataset, output=name, **{"evaluate.test": "each"})
+        result, report = box.run(config, env={"SLUICE_FAILPOINT": f"trainer_infer:{count}"})
+        result.ok()
+        assert len(report["restarts"]) == 1, report["restarts"]
+        assert report["params_sha256"] == whole["params_sha256"]
+        for key in ("val", "test"):
+            assert [e[key] for e in report["epochs"]] == [e[key] for e in whole["epochs"]]
+        assert report["test"] == whole["test"]
