@@ -462,6 +462,8 @@ static void epoch_is_over(struct sl_phases *p)
     sl_figures_name_bottleneck(f, &rule);
     double all = f->seconds + f->evaluate_seconds;
     p->train_share = all > 0 ? f->seconds / all : 1;
+    if (f->evaluate_seconds > 0)
+        p->evaluate_seconds = f->evaluate_seconds;
     if (!f->ranked || !sl_ranking_reports_optimal(config)) {
         tell_epoch(p);
         return;

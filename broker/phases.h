@@ -159,7 +159,8 @@ struct sl_phases {
     uint64_t seen_seq, seen_cells; // up to where loss has been summed
     double seen_loss;
     double seen_weight;
-    double train_share; // of an epoch's time, from the last complete one
+    double train_share;      // of an epoch's time, from the last complete one
+    double evaluate_seconds; // of the last epoch that was evaluated; 0: none yet
 };
 
 // Open phase i, the oldest is 0.
@@ -173,7 +174,7 @@ struct sl_phases_view {
     uint32_t epoch;
     uint64_t done, total; // cells
     double loss;          // mean of this epoch so far
-    double seconds_left;  // negative: not known yet
+    double seconds_left;  // of the whole job, the test included; negative: not known yet
 };
 
 // What a setup says of its data set. A test set that is never to be evaluated is none.

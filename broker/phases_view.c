@@ -42,22 +42,78 @@ static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
     out->total = sl_plan_presample_phases(&p->setup) * n;
 }
 
-// The phases of an evaluation are shown as one stage: adds those before `now`, counts all.
-static void view_evaluation(const struct sl_phases *p, struct sl_plan_step now,
-                            struct sl_phases_view *out)
+// The phases of an evaluation, which are shown as one stage.
+struct stage {
+    uint64_t done, total; // cells
+    double items_done, items;
+};
+
+// From `first` on; `now` of it is open.
+static struct stage look_at_stage(struct sl_phases *p, struct sl_plan_step first,
+                                  const struct sl_open_phase *now)
 {
-    bool evaluates = sl_plan_evaluates(now), before = true;
-    struct sl_plan_step s = evaluates ? sl_plan_after_epoch(&p->setup, now.epoch)
-                                      : (struct sl_plan_step){now.purpose, now.epoch, 0};
-    out->total = 0;
-    for (; evaluates ? sl_plan_evaluates(s) : s.purpose == now.purpose;
+    struct stage out = {0};
+    bool of_epoch = sl_plan_evaluates(first), before = now != NULL;
+    for (struct sl_plan_step s = first;
+         of_epoch ? sl_plan_evaluates(s) : s.purpose == SL_PURPOSE_TEST;
          s = sl_plan_after(&p->setup, s)) {
-        struct sl_phase_spec spec = sl_plan_spec(&p->setup, s);
+        const struct sl_phase_spec spec = sl_plan_spec(&p->setup, s);
         uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
-        before &= s.purpose != now.purpose || s.layer != now.layer;
-        out->done += before ? n : 0;
-        out->total += n;
+        bool open = now && s.purpose == now->step.purpose && s.layer == now->step.layer;
+        uint64_t done = open ? cells_done(p, now) : before ? n : 0;
+        before &= !open;
+        out.done += done;
+        out.total += n;
+        out.items_done += (double)SL_MIN(done * spec.batch_size, spec.n_items);
+        out.items += (double)spec.n_items;
     }
+    return out;
+}
+
+// Of the test that is to come, by what the last evaluation took; 0 while that is not known.
+static double forecast_test(struct sl_phases *p)
+{
+    uint32_t last = p->setup.config->epochs - 1;
+    const struct stage evaluation = look_at_stage(p, sl_plan_after_epoch(&p->setup, last), NULL);
+    const struct stage test = look_at_stage(p, sl_plan_after_training(&p->setup, last), NULL);
+    return evaluation.items > 0 ? p->evaluate_seconds * test.items / evaluation.items : 0;
+}
+
+// `o` is a phase of the test.
+static void view_test(struct sl_phases *p, const struct sl_open_phase *o,
+                      struct sl_phases_view *out)
+{
+    const struct sl_plan_step first = {SL_PURPOSE_TEST, o->step.epoch, 0};
+    const struct stage test = look_at_stage(p, first, o);
+    const struct sl_span since = {p->began_ns, sl_now_ns()};
+    double elapsed = p->test_seconds + sl_pauses_seconds_without(&p->pauses, since);
+    out->phase = "test";
+    out->loss = p->epoch.loss;
+    out->done = test.done;
+    out->total = test.total;
+    if (test.items_done > 0)
+        out->seconds_left = elapsed * (test.items - test.items_done) / test.items_done;
+    else if (p->evaluate_seconds > 0)
+        out->seconds_left = forecast_test(p);
+}
+
+// `o` is a phase of an epoch, of which the share *within is behind us.
+static void view_epoch(struct sl_phases *p, const struct sl_open_phase *o,
+                       struct sl_phases_view *out, double *within)
+{
+    if (o->step.purpose == SL_PURPOSE_TRAIN) {
+        out->done = cells_done(p, o);
+        out->total = sl_div_up(o->spec.n_items, o->spec.batch_size);
+        out->loss = running_loss(p, o, out->done);
+        *within = p->train_share * (double)out->done / (double)out->total;
+        return;
+    }
+    struct stage evaluation = look_at_stage(p, sl_plan_after_epoch(&p->setup, o->step.epoch), o);
+    out->phase = "evaluate";
+    out->loss = p->epoch.loss;
+    out->done = evaluation.done;
+    out->total = evaluation.total;
+    *within = p->train_share + (1 - p->train_share) * evaluation.items_done / evaluation.items;
 }
 
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
@@ -71,31 +127,22 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
             view_preparation(p, out);
         return;
     }
-    struct sl_plan_step step = o->step;
-    out->epoch = step.epoch;
-    out->done = cells_done(p, o);
-    out->total = sl_div_up(o->spec.n_items, o->spec.batch_size);
-    double within = out->total ? (double)out->done / (double)out->total : 0;
-    if (step.purpose == SL_PURPOSE_TRAIN) {
-        out->loss = running_loss(p, o, out->done);
-        within *= p->train_share;
-    } else {
-        out->phase = step.purpose == SL_PURPOSE_TEST ? "test" : "evaluate";
-        out->loss = p->epoch.loss;
-        view_evaluation(p, step, out);
-        within = p->train_share + (1 - p->train_share) * (double)out->done / (double)out->total;
-    }
-    if (step.purpose == SL_PURPOSE_TEST)
+    out->epoch = o->step.epoch;
+    if (o->step.purpose == SL_PURPOSE_TEST) {
+        view_test(p, o, out);
         return;
+    }
+    double within;
+    view_epoch(p, o, out, &within);
     const struct sl_resume_point *r = &p->setup.resume;
     uint64_t batches = sl_phases_batches(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
     // Of what this process has to do: a resumed job began with a part of it done.
     double begun = r->epoch + p->train_share * (double)r->n_records / (double)batches;
-    double fraction = (step.epoch + within - begun) / (p->setup.config->epochs - begun);
+    double fraction = (o->step.epoch + within - begun) / (p->setup.config->epochs - begun);
     const struct sl_span since = {p->first_ns, sl_now_ns()};
     double elapsed = sl_pauses_seconds_without(&p->pauses, since);
     if (fraction > 0 && elapsed > 0.5)
-        out->seconds_left = elapsed * (1 - fraction) / fraction;
+        out->seconds_left = elapsed * (1 - fraction) / fraction + forecast_test(p);
 }
 
 bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)

@@ -1,4 +1,6 @@
 // The plan of a job, and how its phases are opened ahead, gated and read, without any worker.
+#include "common/base/clock.h" // before the fixture, which has a global `t`
+
 #include "tests/unit/broker_phases_fixture.h"
 
 // --- the plan ---
@@ -218,6 +220,45 @@ START_TEST(the_view_follows_the_work)
     ck_assert_str_eq(view.phase, "evaluate");
     ck_assert_uint_eq(view.done, 5); // the first layer's chunks
     ck_assert_uint_eq(view.total, 5 + 5 + 1);
+}
+END_TEST
+
+START_TEST(the_time_left_has_the_test_in_it)
+{
+    struct sl_phases_view view;
+    config.epochs = 2;
+    config.evaluate.full = false;
+    config.evaluate.batch_size = 10;
+    make_arena();
+    for (int i = 0; i < 2; i++) {
+        work_through(1);
+        sl_phases_poll(&t.phases);
+    }
+    // As if training and evaluation had begun a second ago and the 20 vertices had taken 1000 s.
+    t.phases.first_ns = sl_now_ns() - UINT64_C(1000000000);
+    t.phases.train_share = 1;
+    t.phases.evaluate_seconds = 1000;
+    sl_phases_view(&t.phases, &view);
+    ck_assert_str_eq(view.phase, "train");
+    ck_assert_double_ge(view.seconds_left, 1500); // 30 vertices are tested
+    ck_assert_double_lt(view.seconds_left, 1600);
+    for (int i = 0; i < 2; i++) {
+        work_through(1);
+        sl_phases_poll(&t.phases);
+    }
+    t.phases.evaluate_seconds = 1000;
+    sl_phases_view(&t.phases, &view);
+    ck_assert_str_eq(view.phase, "test");
+    ck_assert_double_eq(view.seconds_left, 1500);
+    sample_one();
+    train_one(1);
+    sl_ledger_phase_complete(&t.arena, 5); // looks
+    t.phases.test_seconds = 400;           // as if those 10 vertices had
+    sl_phases_view(&t.phases, &view);
+    ck_assert_uint_eq(view.done, 1);
+    ck_assert_uint_eq(view.total, 3);
+    ck_assert_double_ge(view.seconds_left, 800);
+    ck_assert_double_lt(view.seconds_left, 900);
 }
 END_TEST
 
@@ -702,6 +743,7 @@ int main(void)
     tcase_add_test(c, an_epoch_two_ahead_waits_for_its_bank);
     tcase_add_test(c, a_large_order_comes_from_the_thread_pool);
     tcase_add_test(c, the_view_follows_the_work);
+    tcase_add_test(c, the_time_left_has_the_test_in_it);
     tcase_add_test(c, digests_depend_on_the_order_of_batches);
     tcase_add_test(c, nothing_is_opened_after_a_stop);
     tcase_add_test(c, the_oracle_samples_all_epochs_ahead);
