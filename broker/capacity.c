@@ -24,7 +24,7 @@ static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capa
 }
 
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
-                     uint64_t available_bytes, struct sl_arena_spec *out)
+                     uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
     char found[SL_BYTES_TEXT], wanted[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
     uint32_t samplers = need->samplers, trainers = SL_MAX(need->trainers, 1u);
@@ -82,14 +82,22 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     }
     uint64_t acts =
         4 * saturating_product(out->act_rows, 2 * (uint64_t)out->act_width + out->jumping_width);
-    uint64_t total = acts >= UINT64_MAX / 4 ? acts : sl_arena_layout(out, NULL);
+    struct sl_arena_header layout;
+    bool absurd = acts >= UINT64_MAX / 4;
+    uint64_t total = absurd ? acts : sl_arena_layout(out, &layout);
+    *acts_bytes = 0;
+    if (!absurd && (config->activations == SL_ACTIVATIONS_FILE ||
+                    (config->activations == SL_ACTIVATIONS_AUTO && total > available_bytes)))
+        *acts_bytes = layout.region[SL_REGION_ACTS].bytes;
+    total -= *acts_bytes;
     if (total <= available_bytes)
         return SL_OK;
-    if (acts > total / 2)
+    if (*acts_bytes == 0 && acts > total / 2)
         return sl_fail(SL_ENOMEM,
                        "the arena needs %s, found %s available: %llu vertices of %u activations "
                        "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
-                       "take a smaller model.hidden, or free memory",
+                       "set arena.activations to \"auto\", take a smaller model.hidden, or free "
+                       "memory",
                        sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
                        (unsigned long long)out->act_rows, out->act_width);
     return sl_fail(SL_ENOMEM,

@@ -6,6 +6,10 @@
  * to start. "auto" takes 16 more, so that neither side waits for the other's hiccups; with
  * switching it takes a whole epoch's, so that sampling can be over before a sampler's device trains
  * (FGNN 5.3: 200 MB to 1.4 GB in the paper); within a quarter of the memory that is available.
+ *
+ * Layer-wise evaluation keeps hidden activations of all vertices: of 111 million vertices and 256
+ * floats 227 GB. They may lie in a file (arena.activations), which the kernel holds in memory as
+ * far as there is some: "auto" takes it where the arena does not fit otherwise.
  */
 #ifndef SL_BROKER_CAPACITY_H
 #define SL_BROKER_CAPACITY_H
@@ -29,10 +33,11 @@ struct sl_capacity_need {
 };
 
 /*
- * Describes the arena. `available_bytes` is what the machine can still give. SL_ENOMEM when the job
- * does not fit, with the number that would.
+ * Describes the arena. `available_bytes` is what the machine can still give. *acts_bytes: bytes of
+ * its activations that are to lie in a file instead, 0: they are memory as the rest. SL_ENOMEM when
+ * the job does not fit, with the number that would.
  */
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
-                     uint64_t available_bytes, struct sl_arena_spec *out);
+                     uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes);
 
 #endif

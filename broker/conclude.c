@@ -154,7 +154,8 @@ static int write_report(struct sl_job *job, const char *sha256)
         .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
         .paused_seconds = sl_job_paused_seconds(job),
         .peak_memory = job->peak_memory,
-        .arena_bytes = job->arena.bytes,
+        .arena_bytes = job->arena.bytes - job->acts_bytes,
+        .acts_bytes = job->acts_bytes,
         .payload_bytes = job->arena.h->spec.payload_bytes,
         .block_bytes_max = job->block_bytes_max,
     };

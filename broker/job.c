@@ -560,6 +560,8 @@ static void release(struct sl_job *job)
         close(job->arena_fd);
     if (job->doorbell_fd >= 0)
         close(job->doorbell_fd);
+    if (job->acts_fd >= 0)
+        close(job->acts_fd);
 }
 
 static int run(struct sl_job *job)
@@ -593,7 +595,7 @@ int sl_job_run(const struct sl_job_options *options)
     }
     job->options = *options;
     job->start_ns = sl_now_ns();
-    job->config_fd = job->arena_fd = job->doorbell_fd = -1;
+    job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = -1;
     int rc = run(job);
     sl_loop_fini(&job->loop);
     // What is under way to the clients leaves now, the report among it.

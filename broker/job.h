@@ -148,6 +148,8 @@ struct sl_job {
     char *config_json; // resolved (owned)
     struct sl_dataset dataset;
     int config_fd, arena_fd, doorbell_fd; // -1 when closed
+    int acts_fd;                          // of activations (startup.c); -1 when closed
+    uint64_t acts_bytes;                  // that it holds, 0: none
 
     struct sl_loop loop;
     struct sl_bus *bus;

@@ -510,6 +510,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     give(report, "processes", &r->processes);
     cJSON *arena = cJSON_AddObjectToObject(report, "arena");
     add_number(arena, "bytes", (double)o->arena_bytes);
+    add_number(arena, "file_bytes", (double)o->acts_bytes);
     add_number(arena, "payload_bytes", (double)o->payload_bytes);
     add_number(arena, "block_bytes_max", (double)o->block_bytes_max);
     char *text = cJSON_Print(report);

@@ -116,7 +116,7 @@ struct sl_report_outcome {
     double start_seconds, first_update_seconds; // NaN: not known, or there was none
     double wall_seconds, paused_seconds;
     uint64_t peak_memory;
-    uint64_t arena_bytes, payload_bytes, block_bytes_max;
+    uint64_t arena_bytes, acts_bytes, payload_bytes, block_bytes_max;
 };
 
 int sl_report_init(struct sl_report *r);

@@ -24,6 +24,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
+#include "common/data/nameless_file.h"
 
 // The directory that holds `path`; "." for a bare name.
 static void parent_of(const char *path, char *out, size_t bytes)
@@ -425,6 +426,24 @@ int sl_rundir_examine(const char *path, sl_rundir_waits waits, enum sl_rundir_co
     return rc;
 }
 
+// The nearest directory above `path` that is there.
+static int nearest_above(const char *path, char above[4096])
+{
+    struct stat st;
+    parent_of(path, above, 4096);
+    while (stat(above, &st) != 0) {
+        char next[4096];
+        if (errno != ENOENT)
+            return sl_fail_errno(errno == ENOTDIR ? SL_EINVAL : SL_EACCESS, errno,
+                                 "output: '%s' for '%s'", above, path);
+        parent_of(above, next, sizeof next);
+        if (strcmp(next, above) == 0)
+            break;
+        memcpy(above, next, sizeof next);
+    }
+    return SL_OK;
+}
+
 static int check_place(const char *path, bool *exists)
 {
     char above[4096];
@@ -444,18 +463,22 @@ static int check_place(const char *path, bool *exists)
         return sl_fail_errno(errno == ENOTDIR ? SL_EINVAL : SL_EACCESS, errno, "output: '%s'",
                              path);
     // The nearest directory above that exists must take the new ones.
-    parent_of(path, above, sizeof above);
-    while (stat(above, &st) != 0) {
-        char next[4096];
-        if (errno != ENOENT)
-            return sl_fail_errno(errno == ENOTDIR ? SL_EINVAL : SL_EACCESS, errno,
-                                 "output: '%s' for '%s'", above, path);
-        parent_of(above, next, sizeof next);
-        if (strcmp(next, above) == 0)
-            break;
-        memcpy(above, next, sizeof above);
-    }
+    SL_TRY(nearest_above(path, above));
     return check_writable_directory(above, "output");
+}
+
+int sl_rundir_nameless(const char *path)
+{
+    char above[4096];
+    struct stat st;
+    snprintf(above, sizeof above, "%s", path);
+    if (stat(path, &st) != 0)
+        SL_TRY(nearest_above(path, above));
+    int fd = sl_nameless_file_open(above);
+    if (fd < 0)
+        return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
+                             "output: a file in '%s' for activations", above);
+    return fd;
 }
 
 int sl_rundir_check_file(const char *path, const char *what)

@@ -46,6 +46,10 @@ int sl_rundir_check(const char *path);
 // The same whatever it holds: there, or could be made in the nearest directory above that is.
 int sl_rundir_check_place(const char *path);
 
+// A file without a name in `path`, or in the nearest directory above that is there: its disk is
+// where the run will be. Its descriptor, close-on-exec; SL_EACCESS, SL_EIO.
+int sl_rundir_nameless(const char *path);
+
 // Who uses a directory.
 struct sl_rundir_user {
     bool ending;    // it is no longer under way

@@ -13,11 +13,14 @@
 #include "broker/job.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "broker/bytes_text.h"
@@ -123,6 +126,7 @@ static int place_crew(struct sl_job *job)
         .arena_fd = job->arena_fd,
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,
+        .acts_fd = job->acts_fd,
         .events = sl_job_crew_events,
         .ctx = job,
     };
@@ -210,6 +214,15 @@ static int prepare_gpus(struct sl_job *job)
     return SL_OK;
 }
 
+// The file that activations may lie in: workers, who are started before anybody knows whether it is
+// needed, inherit it without bytes.
+static int open_acts(struct sl_job *job)
+{
+    bool file = job->config.evaluate.full && job->config.activations != SL_ACTIVATIONS_MEMORY;
+    job->acts_fd = file ? sl_rundir_nameless(job->config.output) : sl_arena_memfd();
+    return job->acts_fd;
+}
+
 int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
@@ -224,6 +237,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(config_memfd(job->config_json, &job->config_fd));
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
+    SL_TRY(open_acts(job));
     job->need.n_nodes = job->dataset.n_nodes;
     job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
     job->available_bytes = sl_device_memory_available();
@@ -293,6 +307,37 @@ static int set_parameters(struct sl_job *job)
                               sl_board_best(a));
 }
 
+// Makes the file of activations as large as they are, where they are to lie there.
+static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
+{
+    char all[SL_BYTES_TEXT], available[SL_BYTES_TEXT];
+    struct statfs fs;
+    if (job->acts_bytes == 0)
+        return SL_OK;
+    sl_bytes_text(all, job->acts_bytes);
+    sl_bytes_text(available, available_bytes);
+    if (job->config.activations == SL_ACTIVATIONS_AUTO && fstatfs(job->acts_fd, &fs) == 0 &&
+        (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
+        return sl_fail(SL_ENOMEM,
+                       "activations for evaluate.fanout \"full\" take %s, found %s of memory "
+                       "available, and output '%s' is on no disk: choose an output on one, or give "
+                       "evaluate.fanout a list",
+                       all, available, job->config.output);
+    int err = posix_fallocate(job->acts_fd, 0, (off_t)job->acts_bytes);
+    if (err != 0)
+        return sl_fail_errno(SL_ENOMEM, err,
+                             "activations for evaluate.fanout \"full\" take %s, found %s of "
+                             "memory available, and no room for a file on the disk of output '%s': "
+                             "free space there, or give evaluate.fanout a list",
+                             all, available, job->config.output);
+    sl_joblog_write(&job->log,
+                    job->config.activations == SL_ACTIVATIONS_AUTO ? SL_LOG_WARN : SL_LOG_INFO,
+                    "evaluations keep activations of %s in a file on the disk of output '%s' (%s "
+                    "of memory are available): give evaluate.fanout a list where that is too slow",
+                    all, job->config.output, available);
+    return SL_OK;
+}
+
 static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
@@ -328,7 +373,9 @@ static int make_arena(struct sl_job *job)
     struct sl_arena_spec spec;
     // A device that can not hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_job_check_budgets(job, job->split));
-    SL_TRY(sl_capacity_plan(&job->config, &need, sl_device_memory_available(), &spec));
+    uint64_t available = sl_device_memory_available();
+    SL_TRY(sl_capacity_plan(&job->config, &need, available, &spec, &job->acts_bytes));
+    SL_TRY(reserve_acts(job, available));
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);
@@ -336,7 +383,7 @@ static int make_arena(struct sl_job *job)
     SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
     char all[SL_BYTES_TEXT], payload[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
     sl_joblog_write(&job->log, SL_LOG_INFO, "arena: %s, %s of them for mini-batches of at most %s",
-                    sl_bytes_text(all, job->arena.bytes),
+                    sl_bytes_text(all, job->arena.bytes - job->acts_bytes),
                     sl_bytes_text(payload, job->arena.h->spec.payload_bytes),
                     sl_bytes_text(block, job->block_bytes_max));
     SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));

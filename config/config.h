@@ -55,6 +55,9 @@ enum sl_metric {
     SL_METRIC_ROC_AUC,
     SL_METRIC_LOSS,
 };
+// Where hidden activations of all vertices lie while a job evaluates layer by layer. AUTO: in
+// memory, or in a file where they do not fit.
+enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS_FILE };
 // When the test set is evaluated: once with the best parameters, beside each validation too, never.
 enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
@@ -188,6 +191,7 @@ struct sl_config {
     } throttle;
 
     uint64_t arena_bytes; // payload capacity; 0 = auto
+    enum sl_activations activations;
     uint32_t epochs;
     uint32_t stall_seconds; // 0 = nobody looks
     uint64_t seed;

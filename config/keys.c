@@ -62,6 +62,10 @@ static const char *const metrics[] = {[SL_METRIC_AUTO] = "auto",
                                       NULL};
 static const char *const tests[] = {
     [SL_TEST_FINAL] = "final", [SL_TEST_EACH] = "each", [SL_TEST_NEVER] = "never", NULL};
+static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
+                                                [SL_ACTIVATIONS_MEMORY] = "memory",
+                                                [SL_ACTIVATIONS_FILE] = "file",
+                                                NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
 static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop",
@@ -400,6 +404,11 @@ const struct sl_key sl_keys[] = {
      .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
      .word = "auto", .fallback = "\"auto\"",
      .doc = "Bytes for mini-batches. auto takes a share of the memory that is free."},
+    {.path = "arena.activations", .type = SL_KEY_WORD, AT(activations),
+     .words = activation_places, .fallback = "\"auto\"",
+     .doc = "Where an evaluation over all neighbours keeps hidden activations: memory, a file "
+            "without a name on the disk of output, or auto, which is the file where memory does "
+            "not suffice."},
 
     {.path = "epochs", .type = SL_KEY_INTEGER, AT(epochs),
      .min = 1, .max = 1000000, .fallback = "10",

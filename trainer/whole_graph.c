@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/nameless_file.h"
 #include "trainer/evaluate.h"
 
 enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
@@ -46,23 +46,10 @@ uint32_t sl_whole_graph_width(const struct sl_whole_graph *g)
 
 // ---- activations --------------------------------------------------------------------------------
 
-static int open_nameless(const char *directory)
-{
-    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
-        return fd;
-    char path[4200]; // a file system that has no such files
-    snprintf(path, sizeof path, "%s/.sluice-XXXXXX", directory);
-    fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(path);
-    return fd;
-}
-
 static int bank_open(struct bank *b, const struct sl_whole_graph *g, uint32_t width)
 {
     b->bytes = g->dataset->n_nodes * width * sizeof *b->data;
-    b->fd = open_nameless(g->scratch);
+    b->fd = sl_nameless_file_open(g->scratch);
     if (b->fd < 0)
         return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
                              "activations: a file in '%s'", g->scratch);

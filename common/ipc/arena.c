@@ -199,6 +199,25 @@ int sl_arena_attach(int fd, struct sl_arena *out)
     return rc;
 }
 
+int sl_arena_map_acts(struct sl_arena *a, int fd)
+{
+    const struct sl_region *acts = &a->h->region[SL_REGION_ACTS];
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return sl_fail_errno(SL_ESYS, errno, "activations: descriptor %d", fd);
+    if (st.st_size == 0)
+        return SL_OK;
+    if ((uint64_t)st.st_size != acts->bytes)
+        return sl_fail(SL_EFORMAT, "activations: a file of %lld bytes, the arena wants %llu",
+                       (long long)st.st_size, (unsigned long long)acts->bytes);
+    // Nobody has touched these pages of the arena, so they never were memory.
+    void *at = a->base + acts->offset;
+    if (mmap(at, acts->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != at)
+        return sl_fail_errno(SL_ENOMEM, errno, "activations: mapping a file of %llu bytes",
+                             (unsigned long long)acts->bytes);
+    return SL_OK;
+}
+
 void sl_arena_detach(struct sl_arena *a)
 {
     if (a->base)

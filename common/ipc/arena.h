@@ -19,7 +19,7 @@
  *   group      trainers that sum gradients among themselves   group.h
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
  *   acts       two activations of all vertices for layer-wise inference, and with jumping
- *              knowledge a third one
+ *              knowledge a third one; a file may lie here instead (sl_arena_map_acts)
  *   predict    what an evaluation predicted for its vertices
  *   visits     how often each vertex was sampled      hot.h
  *   hot        the hotness order                      hot.h
@@ -159,6 +159,13 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
 // Worker: maps an arena that the broker has created. SL_EFORMAT when it is none of this version or
 // its header contradicts itself: after SL_OK every region lies in the segment. SL_EINVAL as above.
 int sl_arena_attach(int fd, struct sl_arena *out);
+
+/*
+ * Worker: where `fd` has bytes it is a file as large as the region of activations, and is mapped in
+ * its place: what of it has been touched may be on the disk, where the arena's own is memory. An
+ * empty one is none. SL_EFORMAT for another size; SL_ENOMEM.
+ */
+int sl_arena_map_acts(struct sl_arena *a, int fd);
 
 void sl_arena_detach(struct sl_arena *a); // safe on a zeroed struct; does not close fd
 

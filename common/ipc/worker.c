@@ -292,6 +292,7 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
     SL_TRY(wait_for_attach(w));
 
     SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
+    SL_TRY(sl_arena_map_acts(&w->arena, SL_WORKER_FD_ACTS));
     w->arena.doorbell = SL_WORKER_FD_DOORBELL;
     uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
     if (w->slot >= n_slots)

@@ -1,16 +1,17 @@
-"""When the test set is evaluated: at the end, beside each validation, never."""
+"""When the test set is evaluated, and where activations lie meanwhile. Training is the same."""
 
 import os
+import subprocess
 
 import numpy as np
 
-from harness import cases, planted, small_job, write_dataset
+from harness import Skip, cases, planted, small_job, text_of, write_dataset
 
 
 def ran(box, dataset, test, **changes):
     """The command's output and the report of a job with that evaluate.test."""
-    name = f"{test}-{len(os.listdir(box.path('.')))}"
-    config = small_job(dataset, output=f"runs/{name}", **{"evaluate.test": test, **changes})
+    output = f"runs/{box.next_number()}"
+    config = small_job(dataset, output=output, **{"evaluate.test": test, **changes})
     result, report = box.run(config)
     result.ok()
     return result, report
@@ -86,12 +87,13 @@ def test_a_test_set_that_is_never_evaluated_takes_no_memory(box, fanout):
     assert never["arena"]["bytes"] == none["arena"]["bytes"] < final["arena"]["bytes"]
 
 
-def test_a_trainer_that_dies_in_either_evaluation_changes_nothing(box):
+@cases("memory", "file")
+def test_a_trainer_that_dies_in_either_evaluation_changes_nothing(box, place):
     dataset = box.shared_dataset("small")
+    changes = {"evaluate.test": "each", "arena.activations": place}
     _, whole = ran(box, dataset, "each")
     for count in (2, 3):  # the last layer of the first epoch's test, and its validation
-        name = f"runs/died-{count}"
-        config = small_job(dataset, output=name, **{"evaluate.test": "each"})
+        config = small_job(dataset, output=f"runs/died-{count}", **changes)
         result, report = box.run(config, env={"SLUICE_FAILPOINT": f"trainer_infer:{count}"})
         result.ok()
         assert len(report["restarts"]) == 1, report["restarts"]
@@ -99,3 +101,71 @@ def test_a_trainer_that_dies_in_either_evaluation_changes_nothing(box):
         for key in ("val", "test"):
             assert [e[key] for e in report["epochs"]] == [e[key] for e in whole["epochs"]]
         assert report["test"] == whole["test"]
+
+
+MODELS = {
+    "graphsage": {"model.layers": 3, "sampler.fanout": [5, 5, 5]},
+    "jumping": {"model.layers": 3, "sampler.fanout": [5, 5, 5], "model.jumping": "cat"},
+    "gat": {"model.kind": "gat", "model.heads": 4},
+    "one": {"model.layers": 1, "sampler.fanout": [5]},
+}
+
+
+@cases(*MODELS)
+def test_activations_in_a_file_change_nothing(box, kind):
+    dataset = box.shared_dataset("small")
+    found = {}
+    for place in ("auto", "memory", "file"):
+        changes = {"arena.activations": place, "arena.memory": "8MiB", **MODELS[kind]}
+        _, found[place] = ran(box, dataset, "final", **changes)
+    arena, other = found["memory"]["arena"], found["file"]["arena"]
+    assert found["auto"]["arena"] == arena and arena["file_bytes"] == 0
+    assert (other["file_bytes"] == 0) == (kind == "one"), other
+    assert 0 <= arena["bytes"] - other["bytes"] - other["file_bytes"] < 4096
+    for key in ("params_sha256", "test", "best_metric"):
+        assert found["file"][key] == found["memory"][key], key
+    for key in ("val", "loss"):
+        assert [e[key] for e in found["file"]["epochs"]] == [
+            e[key] for e in found["memory"]["epochs"]
+        ]
+
+
+def test_the_file_has_no_name_and_ends_with_the_job(box):
+    dataset = box.shared_dataset("small")
+    os.makedirs(box.path("disk"))
+    changes = {"epochs": 100000, "arena.activations": "file"}
+    config = small_job(dataset, output="disk/runs/a", **changes)
+    running = box.start("run", box.write_json("job.json", config))
+
+    def mapped():
+        for pid in box.processes("trainer"):
+            for line in text_of(f"/proc/{pid}/maps").splitlines():
+                if "(deleted)" in line and f" {box.path('disk')}/" in line and " rw-s " in line:
+                    return True
+        return False
+
+    running.until(mapped, "a trainer with the file")
+    assert os.listdir(box.path("disk")) in ([], ["runs"]), os.listdir(box.path("disk"))
+    running.interrupt()
+    assert running.wait().rc == 130
+    assert os.listdir(box.path("disk")) == ["runs"]
+
+
+def test_a_disk_without_room_for_the_file_is_refused(box):
+    if os.geteuid() != 0:
+        raise Skip("only root may mount a small file system")
+    dataset = box.shared_dataset("small")
+    disk = box.path("disk")
+    os.makedirs(disk)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", disk]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        raise Skip("no file system may be mounted here")
+    try:
+        config = small_job(dataset, output="disk/a", **{"arena.activations": "file"})
+        result, _ = box.run(config)
+        assert result.rc == 2, str(result)
+        for words in ("activations", "disk/a", "No space left on device", "evaluate.fanout"):
+            assert words in result.err, str(result)
+        assert os.listdir(disk) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)

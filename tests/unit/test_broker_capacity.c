@@ -8,6 +8,7 @@
 static struct sl_config config;
 static struct sl_capacity_need need;
 static struct sl_arena_spec spec;
+static uint64_t acts;
 
 static void setup(void)
 {
@@ -29,7 +30,7 @@ static void setup(void)
 
 START_TEST(auto_takes_room_for_everybodys_batches_and_sixteen)
 {
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, (2 * 3 + 2 + 16) << 20);
     ck_assert_uint_eq(spec.n_devices, 5);
     ck_assert_uint_eq(spec.n_cells, 10);
@@ -44,7 +45,7 @@ END_TEST
 START_TEST(trainers_that_sum_themselves_have_a_group)
 {
     config.updates.exchange = SL_EXCHANGE_NCCL;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.exchange, 1);
 }
 END_TEST
@@ -53,17 +54,17 @@ START_TEST(predictions_and_jumping_knowledge_have_their_rows)
 {
     need.n_evaluated = 300;
     need.predict_words = 5;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.predict_rows, 300);
     ck_assert_uint_eq(spec.predict_words, 5);
     ck_assert_uint_eq(spec.jumping_width, 0);
     need.jumping_width = 48;
     config.model.layers = 1; // jumping knowledge is gathered of one layer too
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.jumping_width, 48);
     ck_assert_uint_eq(spec.act_rows, 1000);
     config.evaluate.full = false;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.jumping_width, 0);
     ck_assert_uint_eq(spec.predict_rows, 300); // sampled evaluations leave predictions too
 }
@@ -74,9 +75,9 @@ START_TEST(switching_takes_a_whole_epoch)
     config.allocation.switching = true;
     config.sampler.batch_size = 1;
     need.block_bytes_mean = 500000; // eight chunks, and one more for the spread
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, (100 + 16) * 9 * (64 << 10));
-    must(sl_capacity_plan(&config, &need, 64 << 20, &spec));
+    must(sl_capacity_plan(&config, &need, 64 << 20, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 16 << 20);
 }
 END_TEST
@@ -84,22 +85,22 @@ END_TEST
 START_TEST(a_cache_needs_ranks_and_visits)
 {
     config.cache.policy = SL_CACHE_DEGREE;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.hot_rows, 1000);
     ck_assert_uint_eq(spec.visit_rows, 0);
     config.cache.report_optimal = true;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.visit_rows, 1000);
     config.cache.policy = SL_CACHE_PRESC;
     config.cache.report_optimal = false;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.visit_rows, 1000);
 }
 END_TEST
 
 START_TEST(auto_takes_at_most_a_quarter_of_what_is_there)
 {
-    must(sl_capacity_plan(&config, &need, 48 << 20, &spec));
+    must(sl_capacity_plan(&config, &need, 48 << 20, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 12 << 20);
 }
 END_TEST
@@ -107,10 +108,10 @@ END_TEST
 START_TEST(a_given_size_is_taken)
 {
     config.arena_bytes = 9 << 20;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 9 << 20);
     config.arena_bytes = 4 * GIB;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.payload_bytes, 4 * GIB);
 }
 END_TEST
@@ -118,7 +119,7 @@ END_TEST
 START_TEST(less_than_the_workers_hold_is_refused_with_the_number)
 {
     config.arena_bytes = (9 << 20) - 1;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     assert_message_has("arena.memory: found 9437183 bytes");
     assert_message_has("wanted at least 9437184 bytes");
     assert_message_has("set arena.memory to 9437184");
@@ -127,7 +128,7 @@ END_TEST
 
 START_TEST(auto_without_memory_is_refused_with_the_number)
 {
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 35 << 20, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 35 << 20, &spec, &acts), SL_ENOMEM);
     assert_message_has("a quarter of the memory");
     assert_message_has("wanted at least 9437184 bytes");
 }
@@ -137,30 +138,52 @@ START_TEST(blocks_count_in_whole_chunks)
 {
     need.block_bytes_max = SL_ARENA_CHUNK_BYTES + 1;
     config.arena_bytes = 9 * 2 * SL_ARENA_CHUNK_BYTES - 1;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     config.arena_bytes++;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
 }
 END_TEST
 
 START_TEST(a_given_size_beyond_the_machine_is_refused)
 {
     config.arena_bytes = 32 * GIB;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     assert_message_has("arena needs");
     assert_message_has("set arena.memory to at most");
 }
 END_TEST
 
-START_TEST(activations_beyond_the_machine_are_blamed)
+START_TEST(activations_beyond_the_machine_lie_in_a_file)
 {
     need.n_nodes = 111059956;
     need.infer_width = 256;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    ck_assert_uint_eq(spec.act_rows, 111059956);
+    ck_assert_uint_ge(acts, UINT64_C(2) * 4 * 256 * 111059956);
+    ck_assert_uint_lt(acts, UINT64_C(2) * 4 * 256 * 111059956 + 10000);
+    ck_assert_uint_lt(sl_arena_layout(&spec, NULL) - acts, GIB);
+    must(sl_capacity_plan(&config, &need, 300 * GIB, &spec, &acts));
+    ck_assert_uint_eq(acts, 0);
+    config.activations = SL_ACTIVATIONS_FILE;
+    must(sl_capacity_plan(&config, &need, 300 * GIB, &spec, &acts));
+    ck_assert_uint_gt(acts, 200 * GIB);
+    config.evaluate.full = false;
+    must(sl_capacity_plan(&config, &need, 300 * GIB, &spec, &acts));
+    ck_assert_uint_eq(acts, 0);
+}
+END_TEST
+
+START_TEST(activations_beyond_the_machine_are_blamed)
+{
+    config.activations = SL_ACTIVATIONS_MEMORY;
+    need.n_nodes = 111059956;
+    need.infer_width = 256;
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     assert_message_has("111059956 vertices of 256 activations");
     assert_message_has("evaluate.fanout");
+    assert_message_has("arena.activations");
     config.evaluate.full = false;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.act_rows, 0);
 }
 END_TEST
@@ -168,7 +191,7 @@ END_TEST
 START_TEST(one_layer_needs_no_activations)
 {
     config.model.layers = 1;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec));
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
     ck_assert_uint_eq(spec.act_rows, 0);
 }
 END_TEST
@@ -176,10 +199,10 @@ END_TEST
 START_TEST(absurd_sizes_do_not_wrap_around)
 {
     need.block_bytes_max = UINT64_MAX / 2;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
     need.block_bytes_max = 1000;
     need.n_nodes = UINT64_MAX / 4;
-    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec), SL_ENOMEM);
+    ck_assert_int_eq(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts), SL_ENOMEM);
 }
 END_TEST
 
@@ -200,6 +223,7 @@ int main(void)
     tcase_add_test(c, auto_without_memory_is_refused_with_the_number);
     tcase_add_test(c, blocks_count_in_whole_chunks);
     tcase_add_test(c, a_given_size_beyond_the_machine_is_refused);
+    tcase_add_test(c, activations_beyond_the_machine_lie_in_a_file);
     tcase_add_test(c, activations_beyond_the_machine_are_blamed);
     tcase_add_test(c, one_layer_needs_no_activations);
     tcase_add_test(c, absurd_sizes_do_not_wrap_around);

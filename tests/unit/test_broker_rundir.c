@@ -1,6 +1,7 @@
 // The run directory: refused where it would harm, made whole, and not at all before the job runs.
 #include "tests/unit/test_data_fixture.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -407,6 +408,23 @@ START_TEST(a_run_with_checkpoints_is_gone_on_with)
 }
 END_TEST
 
+START_TEST(a_file_without_a_name_is_where_the_run_will_be)
+{
+    char deep[1200], name[64], found[1300] = "";
+    snprintf(deep, sizeof deep, "%s/a/b", path);
+    int fd = sl_rundir_nameless(deep);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    ck_assert(!exists(path));
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ck_assert_int_gt(readlink(name, found, sizeof found - 1), 0);
+    ck_assert_msg(strncmp(found, dir, strlen(dir)) == 0 && strstr(found, "(deleted)"), "%s", found);
+    close(fd);
+    ck_assert_int_eq(rmdir(dir), 0); // nothing is left in it
+    ck_assert_int_lt(sl_rundir_nameless("/dev/null/run"), 0);
+}
+END_TEST
+
 START_TEST(a_report_needs_a_directory_that_exists)
 {
     char file[1300];
@@ -444,6 +462,7 @@ int main(void)
     tcase_add_test(t, a_job_that_was_killed_is_waited_for_until_it_is_gone);
     tcase_add_test(t, a_run_that_was_killed_early_is_begun_anew);
     tcase_add_test(t, a_run_with_checkpoints_is_gone_on_with);
+    tcase_add_test(t, a_file_without_a_name_is_where_the_run_will_be);
     tcase_add_test(t, a_report_needs_a_directory_that_exists);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -59,6 +59,7 @@ static void start_crew(void)
                                   .arena_fd = no_fd,
                                   .config_fd = no_fd,
                                   .doorbell_fd = no_fd,
+                                  .acts_fd = no_fd,
                                   .events = {.on_death = on_death,
                                              .on_left = on_event,
                                              .on_hopeless = on_hopeless,

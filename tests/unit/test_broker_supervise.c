@@ -113,6 +113,7 @@ static void setup(void)
         .arena_fd = t.fd,
         .config_fd = t.fd,
         .doorbell_fd = t.fd,
+        .acts_fd = t.fd,
         .events = {.on_death = on_death,
                    .on_left = on_left,
                    .on_hopeless = on_hopeless,
@@ -372,7 +373,7 @@ START_TEST(a_worker_inherits_exactly_its_descriptors)
     run_worker("read line <&4; echo $line >&2; for f in 3 4 5 6 7 8 9; do "
                "[ -e /proc/$$/fd/$f ] && echo fd $f >&2; done",
                1);
-    ck_assert_str_eq(t.last[0], "the job | fd 3 | fd 4 | fd 5");
+    ck_assert_str_eq(t.last[0], "the job | fd 3 | fd 4 | fd 5 | fd 6");
 }
 END_TEST
 

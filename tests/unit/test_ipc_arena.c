@@ -167,6 +167,38 @@ START_TEST(activations_and_predictions_do_not_overlap)
 }
 END_TEST
 
+START_TEST(a_file_lies_in_the_place_of_the_activations)
+{
+    struct sl_arena a, b;
+    float last;
+    int fd = sl_arena_memfd(), file = sl_arena_memfd();
+    ck_assert_int_eq(sl_arena_create(fd, &spec, &a), SL_OK);
+    ck_assert_int_eq(sl_arena_attach(fd, &b), SL_OK);
+    const uint64_t bytes = a.h->region[SL_REGION_ACTS].bytes;
+    float *own = sl_arena_acts(&a, 0), *acts = sl_arena_acts(&b, 0);
+    ck_assert_int_eq(sl_arena_map_acts(&b, file), SL_OK); // empty: none
+    acts[0] = 1;
+    ck_assert_float_eq(own[0], 1);
+    ck_assert_int_eq(ftruncate(file, (off_t)bytes - 4), 0);
+    ck_assert_int_eq(sl_arena_map_acts(&b, file), SL_EFORMAT);
+    ck_assert_int_eq(ftruncate(file, (off_t)bytes), 0);
+    ck_assert_int_eq(sl_arena_map_acts(&b, file), SL_OK);
+    ck_assert_float_eq(acts[0], 0);
+    // What stands before and behind is the arena's still.
+    acts[bytes / sizeof *acts - 1] = 3;
+    memset(sl_arena_predictions(&b), 0x7f, 4);
+    ck_assert_int_eq(pread(file, &last, sizeof last, (off_t)(bytes - sizeof last)), sizeof last);
+    ck_assert_float_eq(last, 3);
+    ck_assert_float_eq(own[bytes / sizeof *own - 1], 0);
+    ck_assert_uint_eq(*(uint32_t *)sl_arena_predictions(&a), 0x7f7f7f7f);
+    ck_assert_uint_eq(b.h->magic, SL_ARENA_MAGIC);
+    sl_arena_detach(&a);
+    sl_arena_detach(&b);
+    close(fd);
+    close(file);
+}
+END_TEST
+
 START_TEST(attaching_to_something_else_is_refused)
 {
     struct sl_arena a, b;
@@ -268,6 +300,7 @@ int main(void)
     tcase_add_test(c, an_exchange_is_of_ordered_updates_and_a_bounded_number_of_devices);
     tcase_add_test(c, two_views_see_the_same_memory);
     tcase_add_test(c, activations_and_predictions_do_not_overlap);
+    tcase_add_test(c, a_file_lies_in_the_place_of_the_activations);
     tcase_add_test(c, attaching_to_something_else_is_refused);
     tcase_add_test(c, an_event_wakes_its_waiter);
     tcase_add_test(c, a_wait_is_bounded);

@@ -89,12 +89,14 @@ static void start_child(char *slot)
     if (child == 0) {
         // Out of the way first: these may stand where the worker expects others.
         int arena_at = fcntl(arena_fd, F_DUPFD, 20), config_at = fcntl(config, F_DUPFD, 20);
-        int bell = fcntl(eventfd(0, 0), F_DUPFD, 20);
+        int bell = fcntl(eventfd(0, 0), F_DUPFD, 20),
+            none = fcntl(memfd_create("acts", 0), F_DUPFD, 20);
         asked[0] = fcntl(asked[0], F_DUPFD, 20);
         moved[1] = fcntl(moved[1], F_DUPFD, 20);
         dup2(arena_at, SL_WORKER_FD_ARENA);
         dup2(config_at, SL_WORKER_FD_CONFIG);
         dup2(bell, SL_WORKER_FD_DOORBELL);
+        dup2(none, SL_WORKER_FD_ACTS);
         pthread_t clock;
         pthread_create(&clock, NULL, move_clock, NULL);
         pthread_detach(clock);
