@@ -67,9 +67,10 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         .predict_words = need->predict_words,
         .payload_bytes = payload,
     };
-    // Layer-wise inference keeps the hidden activations of all vertices; the last layer's output
-    // is only counted.
+    // Layer-wise inference keeps the hidden activations of all vertices, of the layer that is read
+    // and the one that is written; the last layer's output is only counted.
     if (config->evaluate.full && (config->model.layers > 1 || need->jumping_width)) {
+        out->act_banks = SL_MIN(config->model.layers - 1, 2u);
         out->act_rows = need->n_nodes;
         out->act_width = need->infer_width;
         out->jumping_width = need->jumping_width;
@@ -80,8 +81,8 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }
-    uint64_t acts =
-        4 * saturating_product(out->act_rows, 2 * (uint64_t)out->act_width + out->jumping_width);
+    uint64_t width = (uint64_t)out->act_banks * out->act_width + out->jumping_width;
+    uint64_t acts = 4 * saturating_product(out->act_rows, width);
     struct sl_arena_header layout;
     bool absurd = acts >= UINT64_MAX / 4;
     uint64_t total = absurd ? acts : sl_arena_layout(out, &layout);

@@ -312,10 +312,13 @@ static int check_phase(const struct sl_model *model, const struct sl_arena *a,
     const struct sl_arena_spec *room = &a->h->spec;
     uint32_t width = SL_MAX(spec->layer > 0 ? model->layer[spec->layer].d_in : 0,
                             spec->last_layer ? 0 : model->layer[spec->layer].d_out);
-    if (width && (room->act_width < width || room->act_rows < ds->n_nodes))
+    uint32_t banks = SL_MIN(model->n_layers - 1, 2u);
+    if (width &&
+        (room->act_width < width || room->act_rows < ds->n_nodes || room->act_banks < banks))
         return sl_fail(SL_EPROTO,
-                       "the arena has room for %llu activations of width %u, wanted %llu of %u",
-                       (unsigned long long)room->act_rows, room->act_width,
+                       "the arena has room for %u x %llu activations of width %u, wanted %u x %llu "
+                       "of %u",
+                       room->act_banks, (unsigned long long)room->act_rows, room->act_width, banks,
                        (unsigned long long)ds->n_nodes, width);
     uint32_t jumping = sl_jumping_width(&model->jumping);
     if (jumping && (room->jumping_width != jumping || room->act_rows < ds->n_nodes))

@@ -57,7 +57,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
             sizeof(struct sl_board) + spec->n_devices * sizeof(struct sl_board_seat),
         [SL_REGION_PARAMS] = arrays * h.param_stride * sizeof(float),
         [SL_REGION_ACTS] =
-            (2 * h.act_stride + spec->act_rows * spec->jumping_width) * sizeof(float),
+            (spec->act_banks * h.act_stride + spec->act_rows * spec->jumping_width) * sizeof(float),
         [SL_REGION_PREDICT] = spec->predict_rows * spec->predict_words * sizeof(uint32_t),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
         [SL_REGION_HOT] = spec->hot_rows * sizeof(uint32_t),
@@ -115,6 +115,8 @@ static int check_spec(const struct sl_arena_spec *s)
                        "wanted less than 2^%d, 2^%d and 2^%d",
                        (unsigned long long)count, width, (unsigned long long)bytes, COUNT_BITS,
                        WIDTH_BITS, COUNT_BITS + WIDTH_BITS);
+    if (s->act_banks > 2)
+        return sl_fail(SL_EINVAL, "arena: %u banks of activations, wanted 2 at most", s->act_banks);
     if (s->n_devices == 0 || s->batches_per_update == 0)
         return sl_fail(SL_EINVAL, "arena: %u devices and %u batches an update, wanted 1 at least",
                        s->n_devices, s->batches_per_update);
@@ -266,14 +268,15 @@ uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)
     return (uint32_t *)sl_arena_region(a, SL_REGION_ORDER) + (bank & 1) * a->h->spec.n_train;
 }
 
-float *sl_arena_acts(const struct sl_arena *a, uint32_t bank)
+float *sl_arena_acts(const struct sl_arena *a, uint32_t layer)
 {
-    return (float *)sl_arena_region(a, SL_REGION_ACTS) + (bank & 1) * a->h->act_stride;
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) +
+           layer % a->h->spec.act_banks * a->h->act_stride;
 }
 
 float *sl_arena_jumping(const struct sl_arena *a)
 {
-    return (float *)sl_arena_region(a, SL_REGION_ACTS) + 2 * a->h->act_stride;
+    return (float *)sl_arena_region(a, SL_REGION_ACTS) + a->h->spec.act_banks * a->h->act_stride;
 }
 
 void *sl_arena_predictions(const struct sl_arena *a)

@@ -18,7 +18,7 @@
  *   board      parameter versions                     board.h
  *   group      trainers that sum gradients among themselves   group.h
  *   params     two banks of parameters and optimizer state, the best ones, gradient slots
- *   acts       two activations of all vertices for layer-wise inference, and with jumping
+ *   acts       one or two activations of all vertices for layer-wise inference, and with jumping
  *              knowledge a third one; a file may lie here instead (sl_arena_map_acts)
  *   predict    what an evaluation predicted for its vertices
  *   visits     how often each vertex was sampled      hot.h
@@ -40,7 +40,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 9,
+    SL_ARENA_VERSION = 10,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -87,6 +87,7 @@ struct sl_arena_spec {
     uint32_t staleness;          // async: updates that a gradient's parameters may be old
     uint32_t exchange;           // 1: trainers sum an update's gradients first (group.h)
     uint32_t batches_per_update; // ordered: gradient slots; async: 1, and a slot for each device
+    uint32_t act_banks;          // activations of so many layers are kept: 0, 1 or 2
     uint64_t act_rows;           // vertices, 0 without layer-wise inference
     uint32_t act_width;          // floats a row
     uint32_t jumping_width;      // floats a row of the third bank (jumping knowledge), 0 without
@@ -196,8 +197,9 @@ void sl_arena_ring(const struct sl_arena *a);
 // Shuffled training vertices of the phases whose order_bank is `bank`, 0 or 1. (n_train)
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank);
 
-// Activations for layer-wise inference, bank 0 or 1. (act_rows, act_width)
-float *sl_arena_acts(const struct sl_arena *a, uint32_t bank);
+// Activations for layer-wise inference, of layer `layer`: layers take turns in the banks, of which
+// there is one at least. (act_rows, act_width)
+float *sl_arena_acts(const struct sl_arena *a, uint32_t layer);
 
 // What jumping knowledge has gathered of all layers so far. (act_rows, jumping_width)
 float *sl_arena_jumping(const struct sl_arena *a);

@@ -144,8 +144,9 @@ def test_the_file_has_no_name_and_ends_with_the_job(box):
                     return True
         return False
 
-    running.until(mapped, "a trainer with the file")
-    assert os.listdir(box.path("disk")) in ([], ["runs"]), os.listdir(box.path("disk"))
+    running.until(lambda: text_of(box.path("disk/runs/a/metrics.jsonl")), "an epoch")
+    assert mapped(), "no trainer has the file"
+    assert os.listdir(box.path("disk")) == ["runs"], os.listdir(box.path("disk"))
     running.interrupt()
     assert running.wait().rc == 130
     assert os.listdir(box.path("disk")) == ["runs"]
@@ -161,7 +162,8 @@ def test_a_disk_without_room_for_the_file_is_refused(box):
     if subprocess.run(mount, capture_output=True).returncode != 0:
         raise Skip("no file system may be mounted here")
     try:
-        config = small_job(dataset, output="disk/a", **{"arena.activations": "file"})
+        changes = {"arena.activations": "file", "model.hidden": 256}
+        config = small_job(dataset, output="disk/a", **changes)
         result, _ = box.run(config)
         assert result.rc == 2, str(result)
         for words in ("activations", "disk/a", "No space left on device", "evaluate.fanout"):

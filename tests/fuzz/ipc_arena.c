@@ -25,7 +25,8 @@ static void check_places(const struct sl_arena *a)
         fuzz_touch(sl_arena_region(a, (enum sl_region_id)i), r->bytes);
     }
     fuzz_touch(sl_arena_order(a, 1), spec->n_train * sizeof(uint32_t));
-    fuzz_touch(sl_arena_acts(a, 1), spec->act_rows * spec->act_width * sizeof(float));
+    for (uint32_t b = 0; b < spec->act_banks; b++)
+        fuzz_touch(sl_arena_acts(a, b), spec->act_rows * spec->act_width * sizeof(float));
     fuzz_touch(sl_arena_jumping(a), spec->act_rows * spec->jumping_width * sizeof(float));
     fuzz_touch(sl_arena_predictions(a), spec->predict_rows * spec->predict_words * 4);
     fuzz_touch(sl_board_best(a), spec->n_params * sizeof(float));

@@ -241,11 +241,11 @@ def messages():
 def spec(**changes):
     fields = {
         "n_devices": 2, "n_cells": 16, "n_train": 100, "n_params": 50, "n_state": 2, "async": 0,
-        "staleness": 0, "exchange": 0, "batches_per_update": 4, "act_rows": 64, "act_width": 16,
-        "jumping_width": 0, "predict_rows": 32, "predict_words": 1, "visit_rows": 64,
-        "hot_rows": 64, "probe_bytes": 4096, "payload_bytes": 1 << 18, **changes,
+        "staleness": 0, "exchange": 0, "batches_per_update": 4, "act_banks": 2, "act_rows": 64,
+        "act_width": 16, "jumping_width": 0, "predict_rows": 32, "predict_words": 1,
+        "visit_rows": 64, "hot_rows": 64, "probe_bytes": 4096, "payload_bytes": 1 << 18, **changes,
     }  # fmt: skip
-    return struct.pack("<IIQQIIIIIxxxxQIIQIxxxxQQQQ", *fields.values())
+    return struct.pack("<IIQQIIIIIIQIIQIxxxxQQQQ", *fields.values())
 
 
 def arenas():

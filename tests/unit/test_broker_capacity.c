@@ -188,11 +188,19 @@ START_TEST(activations_beyond_the_machine_are_blamed)
 }
 END_TEST
 
-START_TEST(one_layer_needs_no_activations)
+START_TEST(one_layer_needs_no_activations_and_two_those_of_one)
 {
-    config.model.layers = 1;
-    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
-    ck_assert_uint_eq(spec.act_rows, 0);
+    struct sl_arena_header layout;
+    static const uint64_t rows[] = {0, 1000, 1000, 1000}, banks[] = {0, 1, 2, 2};
+    for (uint32_t i = 0; i < SL_COUNT_OF(rows); i++) {
+        config.model.layers = i + 1;
+        must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+        ck_assert_uint_eq(spec.act_rows, rows[i]);
+        ck_assert_uint_eq(spec.act_banks, banks[i]);
+        sl_arena_layout(&spec, &layout);
+        // 1000 rows of 16 floats are 16 pages of 4 KiB, not quite.
+        ck_assert_uint_eq(layout.region[SL_REGION_ACTS].bytes, banks[i] << 16);
+    }
 }
 END_TEST
 
@@ -225,7 +233,7 @@ int main(void)
     tcase_add_test(c, a_given_size_beyond_the_machine_is_refused);
     tcase_add_test(c, activations_beyond_the_machine_lie_in_a_file);
     tcase_add_test(c, activations_beyond_the_machine_are_blamed);
-    tcase_add_test(c, one_layer_needs_no_activations);
+    tcase_add_test(c, one_layer_needs_no_activations_and_two_those_of_one);
     tcase_add_test(c, absurd_sizes_do_not_wrap_around);
     suite_add_tcase(s, c);
     return run_suite(s);
