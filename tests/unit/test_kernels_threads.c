@@ -42,15 +42,17 @@ static void run(struct work *w, uint32_t parts)
     w->threads = SL_MIN((uint32_t)sl_cpu_threads(), parts);
     sl_cpu_parallel_parts(parts, body, w);
     ck_assert_uint_eq(w->wrong, 0);
+    uint32_t others = 0; // a ck_assert that holds costs a system call
     for (uint32_t i = 0; i < PARTS_MAX; i++)
-        ck_assert_uint_eq(w->done[i], i < parts);
+        others += w->done[i] != (i < parts);
+    ck_assert_uint_eq(others, 0);
 }
 
 START_TEST(every_part_is_done_once)
 {
     static const uint32_t parts[] = {1, 2, 3, 7, 64, 1000, PARTS_MAX};
     static struct work w;
-    for (int round = 0; round < 10; round++)
+    for (int round = 0; round < 50; round++)
         for (int threads = 1; threads <= THREADS; threads++) {
             sl_kernels_set_threads(threads); // also fewer than before
             for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
@@ -63,7 +65,7 @@ static void *call_often(void *unused)
 {
     struct work *w = malloc(sizeof *w);
     (void)unused;
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 300; i++)
         run(w, 1 + (uint32_t)i % 40);
     free(w);
     return NULL;
