@@ -35,14 +35,16 @@ struct sl_shape_question sl_job_shape_question(const struct sl_job *job)
 {
     const struct sl_config *c = &job->config;
     const struct sl_job_pool *pool = &job->pool;
-    uint32_t at_once = sl_config_trainers_at_once(c);
+    const uint64_t batches = sl_phases_batches(c, job->dataset.split[SL_SPLIT_TRAIN].n);
+    uint32_t at_once =
+        (uint32_t)SL_MAX(SL_MIN((uint64_t)sl_config_trainers_at_once(c), batches), (uint64_t)1);
     struct sl_shape_question q = {
         .sample = pool->sample,
         .train = pool->train,
         .n_cores = pool->n,
         .at_once = at_once,
         .ordered = c->updates.mode == SL_UPDATE_ORDERED,
-        .batches = sl_phases_batches(c, job->dataset.split[SL_SPLIT_TRAIN].n),
+        .batches = batches,
         .least = {c->allocation.samplers, c->allocation.trainers},
         .most = {c->allocation.samplers, c->allocation.trainers},
     };

@@ -543,6 +543,12 @@ int sl_job_choose_first_split(struct sl_job *job)
         sl_joblog_write(&job->log, SL_LOG_INFO, "split: %s: %s", split, reason);
     if (*sl_allocate_idle_text(&q, job->split, idle, sizeof idle))
         sl_joblog_announce(&job->log, "split: %s", idle);
+    if (q.ordered && q.at_once > q.batches)
+        sl_joblog_announce(&job->log,
+                           "updates.batches_per_update: found %u, and an epoch has %llu "
+                           "mini-batch%s: each epoch is one update; %llu or less makes more",
+                           q.at_once, (unsigned long long)q.batches, q.batches == 1 ? "" : "es",
+                           (unsigned long long)SL_MAX(q.batches / 2, 1u));
     add_to_report(job, &a, 0, reason);
     return SL_OK;
 }

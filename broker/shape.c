@@ -6,7 +6,7 @@
 #include "common/base/bits.h"
 
 // Processes take memory and time to start: twice as many have to be worth this share of an epoch.
-static const double WORTH_OF_TWICE = 0.02;
+static const double WORTH_OF_TWICE = 0.03;
 
 // The share of a long stage that does not get faster with more cores, at most.
 static const double SERIAL_SHARE = 0.4;

@@ -600,6 +600,18 @@ const struct sl_kernels *sl_kernels_find(const char *name);
 // cores of their own.
 void sl_kernels_set_threads(int n);
 
+/*
+ * What the calling thread's operations take of cores, for a measurement by one caller at a time: of
+ * its own, and of the others that help it. Their sum is what one core would take, and what it takes
+ * itself is the time by the clock where each has a core of its own; both are the same while others
+ * use the machine.
+ */
+struct sl_core_time {
+    uint64_t own_ns, helpers_ns;
+};
+void sl_kernels_measure(bool on); // helpers are only counted while it is on
+struct sl_core_time sl_kernels_core_time(void);
+
 struct sl_cores; // common/device/cores.h
 
 // From now on the calling thread, and the process's threads that help it, have exactly these cores,

@@ -61,25 +61,13 @@ static bool is_pool(const struct sl_trainer_spec *spec)
     return spec->config->allocation.cores == SL_CORES_POOL;
 }
 
-/*
- * Of a pool both stages take from the same cores, and what decides of them is what the step itself
- * takes of its thread's core: as long as that thread has one to itself it is the time by the clock,
- * and it is the same while others use the machine.
- */
-static uint64_t clock_of(const struct sl_trainer_spec *spec)
-{
-    return is_pool(spec) ? sl_thread_cpu_ns() : sl_now_ns();
-}
-
-// Extraction and training overlap, so a batch takes the longer of the two; of a pool their sum.
 // Never less than the throttle of the duty that this trainer starts with.
-static uint64_t step_ns(const struct sl_trainer_spec *spec, uint64_t extract_ns, uint64_t train_ns)
+static uint64_t throttled(const struct sl_trainer_spec *spec, uint64_t ns)
 {
     const struct sl_seat *seat = sl_seat(spec->arena, sl_seat_trainer(spec->arena, spec->device));
     bool standby = atomic_load_explicit(&seat->duty, memory_order_acquire) == SL_DUTY_STANDBY;
     double seconds = standby ? spec->config->throttle.standby : spec->config->throttle.train;
-    uint64_t took_ns = is_pool(spec) ? extract_ns + train_ns : SL_MAX(extract_ns, train_ns);
-    return SL_MAX(took_ns, (uint64_t)(seconds * 1e9));
+    return SL_MAX(ns, (uint64_t)(seconds * 1e9));
 }
 
 static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
@@ -91,32 +79,33 @@ static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
                         "gradient");
 }
 
+/*
+ * Extraction and training overlap, so a batch takes the longer of the two. On a pool both take from
+ * the same cores, and what a step takes of them decides.
+ */
 static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *block,
-                    struct bench *b, uint64_t *took_ns)
+                    struct bench *b, struct sl_trainer_probe *out)
 {
     struct sl_gathered gathered;
     struct sl_loss_result ignored;
     const float *params;
     const uint64_t version = sl_board_version(spec->arena);
-    uint64_t start = clock_of(spec);
+    struct sl_core_time before = sl_kernels_core_time();
     SL_TRY(sl_gather_block(spec->gather, NULL, block, &b->buffer, &gathered));
-    uint64_t gathered_at = clock_of(spec);
+    uint64_t start = sl_now_ns();
     SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
                               sl_board_params(spec->arena, version), &params));
     SL_TRY(sl_model_train(spec->model, params, b->buffer.block, b->buffer.x,
                           sl_parameters_gradient(&b->parameters, b->gradient.p), &ignored));
     SL_TRY(sl_parameters_deliver(&b->parameters, b->gradient.p));
-    *took_ns = step_ns(spec, gathered_at - start, clock_of(spec) - gathered_at);
+    out->train_ns = throttled(spec, SL_MAX(gathered.ns, sl_now_ns() - start));
+    if (!is_pool(spec))
+        return SL_OK;
+    struct sl_core_time after = sl_kernels_core_time();
+    uint64_t own_ns = after.own_ns - before.own_ns;
+    out->train_ns = throttled(spec, own_ns);
+    out->train_one_ns = throttled(spec, own_ns + after.helpers_ns - before.helpers_ns);
     return SL_OK;
-}
-
-static int one_step_on_one_core(const struct sl_trainer_spec *spec, const struct sl_block *block,
-                                struct bench *b, uint64_t *took_ns)
-{
-    sl_kernels_set_threads(1);
-    int rc = one_step(spec, block, b, took_ns);
-    sl_kernels_set_threads((int)spec->config->devices[spec->device].n_cores);
-    return rc;
 }
 
 int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe *out)
@@ -136,14 +125,14 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     SL_TRY_OUT(sl_model_check_block(model, block, spec->arena->h->spec.probe_bytes));
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;
+    sl_kernels_measure(true);
     for (int i = 0; i < STEPS; i++)
-        SL_TRY_OUT(one_step(spec, block, &bench, &out->train_ns));
-    if (is_pool(spec))
-        SL_TRY_OUT(one_step_on_one_core(spec, block, &bench, &out->train_one_ns));
+        SL_TRY_OUT(one_step(spec, block, &bench, out));
     out->step_bytes =
         bench.compute.device->is_host ? host_peak(spec, block, &bench) : gpu_peak(spec, &bench);
 out:
     model->pulse = NULL;
+    sl_kernels_measure(false);
     sl_failpoint_resume(armed);
     sl_room_fini(&bench.gradient);
     sl_parameters_fini(&bench.parameters);

@@ -5,7 +5,7 @@
  * The samplers leave the largest block they measured with in the arena (common/ipc/hot.h). Two
  * steps are trained on it, extraction from the store included: the first one grows the pools,
  * faults their pages in and finds the way in which features get to a GPU, which extraction goes on
- * with (gather.h); the second one is timed, and where cores are a pool a third one, on one core.
+ * with (gather.h); the second one is timed.
  * What the step needs at its peak is known then, and the broker gives the rest of the device's
  * budget to the feature cache (FGNN 6.1, after PaGraph). The gradient goes into memory of its own:
  * nothing of the job is changed.
@@ -23,7 +23,7 @@ struct sl_trainer_probe {
     // process holds there, with two batches' blocks and features. The cache is left out.
     uint64_t step_bytes;
     uint64_t train_ns;     // extraction, forward and backward; not less than the job's throttle
-    uint64_t train_one_ns; // the same on one core, where cores are a pool; else 0
+    uint64_t train_one_ns; // what it takes of all cores together, where they are a pool; else 0
 };
 
 // Waits for the probe block. SL_EABORTED when the job stops; SL_ETIMEDOUT when no sampler leaves

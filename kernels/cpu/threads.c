@@ -24,6 +24,7 @@
 #include <stdatomic.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
 
@@ -52,6 +53,8 @@ static _Atomic uint32_t posted;   // calls ever: what helpers wait for
 static _Atomic uint32_t sleepers; // helpers that sleep
 static _Atomic int n_threads = 1; // of a caller that was given no cores of its own
 static _Atomic uint32_t n_wanted; // helpers that anybody may use
+static _Atomic bool measures;
+static _Atomic uint64_t helped_ns; // while `measures`: what helpers took of their cores in calls
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER; // a call was posted
@@ -102,8 +105,13 @@ static void join_in(struct slot *slot)
     atomic_fetch_add(&slot->inside, 1);
     struct call *call = atomic_load(&slot->call);
     number = call ? atomic_fetch_add_explicit(&call->joined, 1, memory_order_relaxed) + 1 : 0;
-    if (call && number < call->n_threads)
+    if (call && number < call->n_threads) {
+        bool measured = atomic_load_explicit(&measures, memory_order_relaxed);
+        uint64_t start = measured ? sl_thread_cpu_ns() : 0;
         work_at(call);
+        if (measured)
+            atomic_fetch_add(&helped_ns, sl_thread_cpu_ns() - start);
+    }
     leave(slot);
 }
 
@@ -213,6 +221,17 @@ void sl_kernels_set_threads(int n)
     own_threads = 0;
     atomic_store(&n_threads, allowed(n));
     atomic_store(&n_wanted, (uint32_t)allowed(n) - 1);
+}
+
+void sl_kernels_measure(bool on)
+{
+    atomic_store(&measures, on);
+}
+
+struct sl_core_time sl_kernels_core_time(void)
+{
+    return (struct sl_core_time){.own_ns = sl_thread_cpu_ns(),
+                                 .helpers_ns = atomic_load(&helped_ns)};
 }
 
 int sl_kernels_take_cores(const struct sl_cores *cores)

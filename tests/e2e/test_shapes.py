@@ -82,6 +82,16 @@ def test_a_number_that_is_given_is_kept(box):
     assert len(samplers) == 2, report["devices"]
 
 
+def test_an_update_wider_than_an_epoch_is_told(box):
+    config = job(box, epochs=1, **{"updates.batches_per_update": 50})
+    result, report = box.run(config)
+    batches = report["epochs"][0]["batches"]
+    said = f"found 50, and an epoch has {batches} mini-batches: each epoch is one update"
+    assert said in result.ok().err, result
+    result, _ = box.run({**job(box), "output": "runs/narrow"}, name="narrow")
+    assert "each epoch is one update" not in result.ok().err, result
+
+
 def test_a_list_may_be_a_pool(box):
     devices = [{"kind": "cpu", "cores": str(core)} for core in CORES]
     config = job(box, epochs=1, devices=devices, allocation={"cores": "pool"})
