@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kernels_internal.h"
 
-// ---- threads.c, parallel.c ---------------------------------------------------------------------------------
+// ---- threads.c, parallel.c ----------------------------------------------------------------------
 
 /*
  * Calls body(context, part) for every part below n_parts, on the back end's threads, in no stated
