@@ -43,6 +43,7 @@ enum {
     FILES_WANTED = 512,
     PROCESSES_NEEDED = 32,
     PROCESSES_WANTED = 256,
+    NUMA_NODES_MAX = 64,
 };
 
 #define MEMORY_NEEDED (UINT64_C(256) << 20)
@@ -168,6 +169,57 @@ static void check_memory(struct sl_doctor *d)
         sl_doctor_advise(c, SL_VERDICT_WARNING, "enough for small graphs only%s", limited);
     else if (*limited)
         snprintf(c->found + strlen(c->found), sizeof c->found - strlen(c->found), "%s", limited);
+}
+
+// The first line of a file; false where there is none.
+static bool line_of(const char *path, char *line, size_t bytes)
+{
+    FILE *f = fopen(path, "re");
+    bool ok = f && fgets(line, (int)bytes, f);
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+// Features, activations and what samplers draw into are asked for in huge pages: random rows then
+// cost fewer look-ups of addresses.
+static void check_huge_pages(struct sl_doctor *d)
+{
+    char line[64];
+    if (!line_of("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line)) {
+        sl_doctor_add(d, "huge_pages", "huge pages", "unknown: the system does not say");
+        return;
+    }
+    bool never = strstr(line, "[never]") != NULL;
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, "huge_pages", "huge pages", "%s", never ? "never" : "when asked for");
+    if (never)
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "random rows are read more slowly: 'echo madvise > "
+                         "/sys/kernel/mm/transparent_hugepage/enabled' as root");
+}
+
+static void check_numa(struct sl_doctor *d)
+{
+    uint32_t nodes = 0, empty = 0, first = 0;
+    for (uint32_t node = 0; node < NUMA_NODES_MAX; node++) {
+        char path[96], line[128];
+        unsigned long long kib = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%u/meminfo", node);
+        if (!line_of(path, line, sizeof line))
+            continue;
+        nodes++;
+        const char *total = strstr(line, "MemTotal:");
+        if (total && sscanf(total, "MemTotal: %llu", &kib) == 1 && kib == 0 && empty++ == 0)
+            first = node;
+    }
+    struct sl_doctor_check *c =
+        sl_doctor_add(d, "numa", "memory nodes", nodes ? "%u" : "not known", nodes);
+    if (empty)
+        sl_doctor_advise(c, SL_VERDICT_WARNING,
+                         "node %u%s has no memory: workers on its cores read that of others; leave "
+                         "its cores out of devices[].cores ('lscpu' lists them)",
+                         first, empty > 1 ? " and others" : "");
 }
 
 // ---- limits -------------------------------------------------------------------------------------
@@ -403,6 +455,8 @@ static int examine(const struct sl_session_where *where, bool json)
     check_quota(d);
     check_isa(d);
     check_memory(d);
+    check_huge_pages(d);
+    check_numa(d);
     check_limit(d, RLIMIT_NOFILE, "nofile", "open files", "-n", FILES_NEEDED, FILES_WANTED);
     check_limit(d, RLIMIT_NPROC, "nproc", "processes", "-u", PROCESSES_NEEDED, PROCESSES_WANTED);
     check_memfd(d);

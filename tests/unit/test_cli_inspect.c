@@ -269,8 +269,8 @@ START_TEST(doctor_looks_around)
     setenv("NOTIFY_SOCKET", "@waiting", 1);
     setenv("container", "tests", 1);
     cJSON *json = JSON_OF(&rc, sl_command_doctor, "doctor", "-o", "json");
-    static const char *const keys[] = {"cpu_quota", "daemon",   "libraries",
-                                       "container", "terminal", "systemd"};
+    static const char *const keys[] = {"cpu_quota", "daemon",  "libraries",  "container",
+                                       "terminal",  "systemd", "huge_pages", "numa"};
     for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
         char path[64];
         snprintf(path, sizeof path, "checks.%s.verdict", keys[i]);
