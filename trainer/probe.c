@@ -12,7 +12,8 @@
 #include "trainer/gather.h"
 #include "trainer/parameters.h"
 
-enum { STEPS = 2 };
+// The first one grows pools and touches fresh memory.
+enum { STEPS = 2, STEPS_OF_POOL = 1 };
 
 // Samplers load their graph meanwhile; how long that may take is the broker's to say.
 static int wait_for_block(const struct sl_trainer_spec *spec, const struct sl_block **out)
@@ -81,7 +82,7 @@ static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
 
 /*
  * Extraction and training overlap, so a batch takes the longer of the two. On a pool both take from
- * the same cores, and what a step takes of them decides.
+ * the same cores, and what a step takes of them decides; that has no fresh memory in it.
  */
 static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *block,
                     struct bench *b, struct sl_trainer_probe *out)
@@ -126,7 +127,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;
     sl_kernels_measure(true);
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < (is_pool(spec) ? STEPS_OF_POOL : STEPS); i++)
         SL_TRY_OUT(one_step(spec, block, &bench, out));
     out->step_bytes =
         bench.compute.device->is_host ? host_peak(spec, block, &bench) : gpu_peak(spec, &bench);
