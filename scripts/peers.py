@@ -383,12 +383,13 @@ def versions():
     except Exception as error:  # noqa: BLE001
         facts["absent"]["dgl"] = facts["absent"]["graphbolt"] = str(error).splitlines()[0]
     try:
+        import torch_geometric
         import torch_geometric.typing as typing
 
         library = "pyg-lib" if typing.WITH_PYG_LIB else "torch-sparse"
         if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
             raise ImportError("neither pyg-lib nor torch-sparse, which NeighborLoader samples with")
-        facts["pyg"] = f"{typing.torch_geometric.__version__} with {library}"
+        facts["pyg"] = f"{torch_geometric.__version__} with {library}"
     except Exception as error:  # noqa: BLE001
         facts["absent"]["pyg"] = str(error).splitlines()[0]
     say(**facts)
