@@ -604,7 +604,7 @@ void sl_kernels_set_threads(int n);
  * What the calling thread's operations take of cores, for a measurement by one caller at a time: of
  * its own, and of the others that help it. Their sum is what one core would take, and what it takes
  * itself is the time by the clock where each has a core of its own; both are the same while others
- * use the machine. The system's part, which is fresh memory for the most, is left out.
+ * use the machine.
  */
 struct sl_core_time {
     uint64_t own_ns, helpers_ns;

@@ -5,8 +5,8 @@
  * The samplers leave the largest block they measured with in the arena (common/ipc/hot.h). Two
  * steps are trained on it, extraction from the store included: the first one grows the pools,
  * faults their pages in and finds the way in which features get to a GPU, which extraction goes on
- * with (gather.h); the second one is timed. On a pool of cores the first one tells: what it takes
- * of them has no page faults in it (sl_kernels_core_time). What the step needs at its peak is known
+ * with (gather.h); the second one is timed. On a pool of cores a long first one tells: what it
+ * takes of them less what the system took for page faults. What the step needs at its peak is known
  * then, and the broker gives the rest of the device's budget to the feature cache (FGNN 6.1, after
  * PaGraph). The gradient goes into memory of its own: nothing of the job is changed.
  */

@@ -22,9 +22,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/resource.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
 
@@ -98,14 +98,6 @@ static void leave(struct slot *slot)
     }
 }
 
-// What the calling thread has taken of a core so far, without what the system did for it.
-static uint64_t user_ns(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_THREAD, &u);
-    return (uint64_t)u.ru_utime.tv_sec * 1000000000u + (uint64_t)u.ru_utime.tv_usec * 1000;
-}
-
 static void join_in(struct slot *slot)
 {
     if (!atomic_load_explicit(&slot->call, memory_order_relaxed))
@@ -115,10 +107,10 @@ static void join_in(struct slot *slot)
     number = call ? atomic_fetch_add_explicit(&call->joined, 1, memory_order_relaxed) + 1 : 0;
     if (call && number < call->n_threads) {
         bool measured = atomic_load_explicit(&measures, memory_order_relaxed);
-        uint64_t start = measured ? user_ns() : 0;
+        uint64_t start = measured ? sl_thread_cpu_ns() : 0;
         work_at(call);
         if (measured)
-            atomic_fetch_add(&helped_ns, user_ns() - start);
+            atomic_fetch_add(&helped_ns, sl_thread_cpu_ns() - start);
     }
     leave(slot);
 }
@@ -238,7 +230,8 @@ void sl_kernels_measure(bool on)
 
 struct sl_core_time sl_kernels_core_time(void)
 {
-    return (struct sl_core_time){.own_ns = user_ns(), .helpers_ns = atomic_load(&helped_ns)};
+    return (struct sl_core_time){.own_ns = sl_thread_cpu_ns(),
+                                 .helpers_ns = atomic_load(&helped_ns)};
 }
 
 int sl_kernels_take_cores(const struct sl_cores *cores)

@@ -13,9 +13,13 @@ def job(box, /, **changes):
 
 
 def cores_of(pid):
-    """The cores of each of its threads, as the system has them."""
+    """The cores of each of its threads, as the system has them; none of one that has left."""
     found = set()
-    for thread in os.listdir(f"/proc/{pid}/task"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
         status = text_of(f"/proc/{pid}/task/{thread}/status")
         found |= set(re.findall(r"Cpus_allowed_list:\s*(\S+)", status))
     return found
