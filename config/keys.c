@@ -85,7 +85,8 @@ static const char *const resume_policies[] = {
     [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
 static const char *const precisions[] = {
     [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", [SL_CONFIG_TF32] = "tf32", NULL};
-static const char *const core_policies[] = {[SL_CORES_FIXED] = "fixed", [SL_CORES_POOL] = "pool"};
+static const char *const core_policies[] = {
+    [SL_CORES_FIXED] = "fixed", [SL_CORES_POOL] = "pool", NULL};
 static const char *const device_kinds[] = {
     [SL_DEVICE_CPU] = "cpu", [SL_DEVICE_CUDA] = "cuda", NULL};
 
