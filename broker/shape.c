@@ -13,10 +13,11 @@ static const double SERIAL_SHARE = 0.4;
 
 struct sl_stage_times sl_shape_measured(double one, double all, uint32_t n_cores)
 {
+    n_cores = SL_MAX(n_cores, 1u);
     double most = one;
     if (one >= SL_SHAPE_LONG_SECONDS)
-        most = one * (SERIAL_SHARE + (1 - SERIAL_SHARE) / SL_MAX(n_cores, 1u));
-    return (struct sl_stage_times){.one = one, .all = fmin(all, most)};
+        most = one * (SERIAL_SHARE + (1 - SERIAL_SHARE) / n_cores);
+    return (struct sl_stage_times){.one = one, .all = fmax(fmin(all, most), one / n_cores)};
 }
 
 double sl_shape_stage_seconds(const struct sl_stage_times *t, uint32_t n_cores, double cores)

@@ -36,7 +36,8 @@ struct sl_stage_times {
 /*
  * What probes found. A stage of SL_SHAPE_LONG_SECONDS or more has work enough for every core; where
  * all cores together seem to gain little then, somebody else worked on the machine meanwhile, and
- * the least that they gain when nobody does is taken instead.
+ * the least that they gain when nobody does is taken instead. Nor do they gain more than their
+ * number: so it seems where the thread that is looked at had less to do than those that helped it.
  */
 #define SL_SHAPE_LONG_SECONDS 0.005
 struct sl_stage_times sl_shape_measured(double one, double all, uint32_t n_cores);

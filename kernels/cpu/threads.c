@@ -11,8 +11,8 @@
  * waits at the end only for parts that somebody has begun. How many threads an operation has is its
  * caller's: it does not change in the middle of one, whatever another caller is told.
  *
- * A helper looks for another call for as long as some microseconds of pauses take, then sleeps; so
- * does a caller that waits for the last part. Both bounds are what waking somebody costs.
+ * A helper looks for another call for some ten microseconds, then sleeps; so does a caller that
+ * waits for the last part. Both bounds are what waking somebody costs.
  *
  * Memory orders: a helper announces itself in `inside` and reads `call` then; a caller takes `call`
  * back and reads `inside` then. All four are sequentially consistent, so either the helper sees
@@ -30,7 +30,7 @@
 
 enum {
     SLOTS = 4,    // calls at a time that helpers join in; a fifth caller works alone
-    SPINS = 1000, // pauses of some 10 ns
+    SPINS = 1000, // pauses of 10 to 40 ns
     HELPERS_MAX = SL_CORES_MAX - 1,
 };
 

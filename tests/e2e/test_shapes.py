@@ -69,7 +69,9 @@ def test_workers_run_on_the_cores_that_they_were_given(box):
     running.until(lambda: os.path.exists(box.path("runs/job")), "the run directory")
     running.until(lambda: works_on_its_cores(box, name), "workers on their cores")
     places = box.sluice("stats", name, "-o", "json").ok().json()["places"]
-    for samplers, trainers in ((2, 1), (1, 1)) if places == 3 else ((2, 2), (1, 2), (1, 1)):
+    for samplers, trainers in ((2, 2), (1, 2), (1, 1)):
+        if samplers + trainers > places:
+            continue  # of one core
         box.sluice("scale", name, f"samplers={samplers}", f"trainers={trainers}").ok()
         running.until(lambda: works_on_its_cores(box, name), "workers on their new cores")
     report, last, straight = box.bring_to_an_end(running, config)

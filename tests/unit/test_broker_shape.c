@@ -42,6 +42,8 @@ START_TEST(a_disturbed_probe_is_not_believed)
     ck_assert_double_eq_tol(t.all, 0.14, 1e-12);
     t = sl_shape_measured(0.2, 0.105, 2);
     ck_assert_double_eq_tol(t.all, 0.105, 1e-12);
+    t = sl_shape_measured(0.021, 0.007, 2); // three times as fast on two
+    ck_assert_double_eq_tol(t.all, 0.0105, 1e-12);
     // A short stage may really gain nothing.
     t = sl_shape_measured(0.001, 0.0009, 2);
     ck_assert_double_eq_tol(t.all, 0.0009, 1e-12);
