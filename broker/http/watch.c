@@ -96,7 +96,9 @@ static void keep(struct sl_watch *w, const struct sl_errand_question *q,
     oldest->at_ns = sl_errand_reply_copy(reply, &oldest->reply) == SL_OK ? sl_now_ns() : 0;
 }
 
-// A place where the waiter can wait; NULL when all are taken.
+// The place where this question is asked, a free one when it is new; NULL when all are taken.
+// A place's question is written only here and only while it is free: the thread that asks the broker
+// reads it without the lock.
 static struct sl_watch_errand *find_place(struct sl_watch *w, const struct sl_errand_question *q)
 {
     struct sl_watch_errand *free_place = NULL;
@@ -107,6 +109,8 @@ static struct sl_watch_errand *find_place(struct sl_watch *w, const struct sl_er
         if (!e->waiters && !e->running && !free_place)
             free_place = e;
     }
+    if (free_place)
+        free_place->question = *q;
     return free_place;
 }
 
@@ -129,7 +133,6 @@ void sl_watch_ask(struct sl_watch *w, const struct sl_errand_question *question,
         waiter->reply.code = SL_EAGAIN;
         waiter->reply.message = strdup("too many questions at a time; ask again in a second");
     } else {
-        place->question = *question;
         waiter->next = place->waiters;
         place->waiters = waiter;
         waits = true;
