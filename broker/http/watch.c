@@ -97,8 +97,8 @@ static void keep(struct sl_watch *w, const struct sl_errand_question *q,
 }
 
 // The place where this question is asked, a free one when it is new; NULL when all are taken.
-// A place's question is written only here and only while it is free: the thread that asks the broker
-// reads it without the lock.
+// A place's question is written only here and only while the place is free: the thread that asks
+// the broker reads it without the lock.
 static struct sl_watch_errand *find_place(struct sl_watch *w, const struct sl_errand_question *q)
 {
     struct sl_watch_errand *free_place = NULL;
