@@ -187,7 +187,7 @@ void sl_allocate_first(const struct sl_allocation_question *q, struct sl_allocat
     out->split = out->formula;
     out->moves = !same(out->split, q->now);
     int n = describe(q, out, out->reason, sizeof out->reason);
-    if (n > 0 && (size_t)n < sizeof out->reason)
+    if (n > 0 && (size_t)n < sizeof out->reason && !q->shape.n_cores)
         snprintf(out->reason + n, sizeof out->reason - (size_t)n, "%s (measured on a probe batch)",
                  out->formula.trainers == 0 ? ", so its standby trainer trains" : "");
 }

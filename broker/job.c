@@ -517,6 +517,8 @@ static void on_tick(void *ctx)
         sl_job_watch_files(job);
         sl_job_poll_live(job);
     }
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_choose_by_first_batches(job);
     if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)
         send_progress(job);
 }

@@ -102,8 +102,9 @@ struct sl_rebalance {
 struct sl_job_pool {
     uint16_t core[SL_CONFIG_MAX_CORES];  // in the order of the machine
     uint32_t n;                          // 0: each device has its own
-    struct sl_stage_times sample, train; // from the probe batches, then from epochs
+    struct sl_stage_times sample, train; // from the last batches; 0: not measured yet
     struct sl_shape shape;               // that holds; of the split {0, 0}: none yet
+    bool guessed;                        // ... until the first batches have been measured
 };
 
 // What epochs took, for forecasts of other splits.
@@ -169,7 +170,7 @@ struct sl_job {
     struct sl_job_stalls stalls;
     struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
     uint32_t next_schedule;
-    struct sl_profile profile; // from the probe batches, then from each epoch
+    struct sl_profile profile; // from the probe batches, or the first ones; then from each epoch
     struct sl_job_pool pool;
     bool profiled; // from an epoch
     struct sl_pace pace;
@@ -251,8 +252,10 @@ bool sl_job_settling_text(struct sl_job *job, char *out, size_t bytes);
 // pool.c: cores that workers share; nothing in a job whose devices have cores of their own
 void sl_job_open_pool(struct sl_job *job);
 struct sl_shape_question sl_job_shape_question(const struct sl_job *job);
-void sl_job_correct_pool(struct sl_job *job, const struct sl_epoch_figures *figures);
-void sl_job_divide_pool(struct sl_job *job); // whenever the wanted split may have changed
+// Takes what the last batches took; false when fewer than that have been measured.
+bool sl_job_learn_pool(struct sl_job *job, uint64_t batches);
+// Whenever the wanted split may have changed, or what is known of the stages.
+void sl_job_divide_pool(struct sl_job *job);
 
 // group.c: who sums gradients with whom. After whatever may change it: a death (once its leases
 // are taken back), a Ready, a tick. Nothing in a job whose gradients go through the board.
@@ -270,7 +273,9 @@ bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes
 // scale.c: changes of the split
 void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Scale *scale);
-int sl_job_choose_first_split(struct sl_job *job); // from the probe batches; SL_ENOMEM
+// From the probe batches; of a pool a guess, until sl_job_choose_by_first_batches(). SL_ENOMEM.
+int sl_job_choose_first_split(struct sl_job *job);
+void sl_job_choose_by_first_batches(struct sl_job *job); // on each tick
 void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures);
 // What is known for forecasts of other splits than `now`; epochs_left and move_seconds for `pays`.
 struct sl_allocation_question sl_job_allocation_question(struct sl_job *job, struct sl_roles now,

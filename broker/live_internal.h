@@ -94,6 +94,8 @@ struct sl_living {
 
     struct sl_live_times times[SL_LIVE_STAGES];
     struct sl_live_ring sampling, training, standing_by; // T_s, T_t, T_t'
+    // Of a pool's cores: what batches took of them, and of training what threads can share.
+    struct sl_live_ring draw_cpu, train_cpu, shared_cpu;
     struct sl_live_sums sums;
     uint64_t staleness_max; // since the last look
     struct sl_live_seat seat[SL_LIVE_SEATS];

@@ -77,6 +77,18 @@ static void take_extraction(struct sl_living *l, const struct sl_batch_entry *e,
         l->sums.queued_ns += queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued);
 }
 
+// A trainer's threads share the loops' work evenly, so what its own took beyond that can not be
+// shared; of one thread nothing is known of it.
+static void take_cores(struct sl_living *l, const struct sl_batch_entry *e)
+{
+    if (e->draw_cpu_ns)
+        add_to_ring(&l->draw_cpu, e->draw_cpu_ns);
+    if (e->train_cpu_ns)
+        add_to_ring(&l->train_cpu, e->train_cpu_ns + e->helpers_cpu_ns);
+    if (e->train_cpu_ns && e->train_threads > 1)
+        add_to_ring(&l->shared_cpu, e->helpers_cpu_ns * e->train_threads / (e->train_threads - 1));
+}
+
 static void take_training(struct sl_living *l, const struct sl_batch_entry *e,
                           const struct sl_update_entry *u, bool async)
 {
@@ -84,6 +96,7 @@ static void take_training(struct sl_living *l, const struct sl_batch_entry *e,
     add_time(l, SL_LIVE_TRAIN, train_ns);
     add_to_ring(&l->sampling, e->sample_ns + e->mark_ns + e->copy_ns);
     add_to_ring(e->standby ? &l->standing_by : &l->training, SL_MAX(e->extract_ns, train_ns));
+    take_cores(l, e);
     l->sums.batches++;
     l->sums.standby_batches += e->standby;
     if (!async)

@@ -2,16 +2,20 @@
  * pool.c - the cores that a job's workers share: what is known of their stages, and which of them
  * each worker gets under the split that is wanted.
  *
- * Workers start on all of them. Once a split is chosen each seat is told its cores, and again
- * whenever the split changes; whoever sits there takes them before its next batch
- * (common/ipc/seat.h).
+ * Workers start on all of them, as few of them as may be, since nothing is known yet. The first
+ * batches tell what a batch takes, by the processor time of the threads that worked on it: so
+ * samplers may share a trainer's cores, and others may use the machine. Then, and after each epoch,
+ * the split and the cores are chosen. Each seat is told its cores; whoever sits there takes them
+ * before its next batch (common/ipc/seat.h).
  */
 #include "broker/job.h"
 
 #include <string.h>
 
+#include "broker/live_internal.h"
 #include "common/base/bits.h"
 #include "common/device/cores.h"
+#include "common/ipc/seat.h"
 
 void sl_job_open_pool(struct sl_job *job)
 {
@@ -59,18 +63,22 @@ struct sl_shape_question sl_job_shape_question(const struct sl_job *job)
     return q;
 }
 
-// A stage alone on its cores tells how wrong the probe was; one that shares them with another does
-// not.
-void sl_job_correct_pool(struct sl_job *job, const struct sl_epoch_figures *figures)
+bool sl_job_learn_pool(struct sl_job *job, uint64_t batches)
 {
     struct sl_job_pool *pool = &job->pool;
-    const struct sl_shape *shape = &pool->shape;
-    if (pool->n == 0 || shape->own == 0)
-        return;
-    uint32_t samples_on = SL_MAX(shape->own / shape->split.samplers, 1u);
-    uint32_t trains_on = SL_MAX((pool->n - shape->own) / shape->split.trainers, 1u);
-    sl_shape_correct(&pool->sample, pool->n, samples_on, figures->t_sample);
-    sl_shape_correct(&pool->train, pool->n, trains_on, figures->t_train);
+    struct sl_living *l = job->live.living;
+    if (pool->n == 0 || !l || l->draw_cpu.n < batches || l->train_cpu.n < batches)
+        return false;
+    // A sampler draws on one thread.
+    double draw = sl_live_percentile(l, &l->draw_cpu, 50);
+    pool->sample = (struct sl_stage_times){draw, draw};
+    pool->train = sl_shape_learn(&pool->train, sl_live_percentile(l, &l->train_cpu, 50),
+                                 sl_live_percentile(l, &l->shared_cpu, 50), pool->n);
+    for (uint32_t d = 0; d < job->config.n_devices; d++) {
+        const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
+        job->need.step_bytes = SL_MAX(job->need.step_bytes, atomic_load(&seat->step_bytes));
+    }
+    return true;
 }
 
 static void give_cores(struct sl_job *job, enum sl_role role, uint32_t index)
@@ -94,10 +102,13 @@ void sl_job_divide_pool(struct sl_job *job)
     if (pool->n == 0 || job->scouting || !job->arena.base ||
         (!job->split_chosen && job->state == SL_JOB_STARTING))
         return;
-    if (memcmp(&pool->shape.split, &job->split, sizeof job->split) == 0)
-        return;
     struct sl_shape_question q = sl_job_shape_question(job);
-    pool->shape = sl_shape_of(&q, job->split);
+    struct sl_shape shape = sl_shape_of(&q, job->split);
+    if (memcmp(&pool->shape.split, &job->split, sizeof job->split) == 0 &&
+        !(shape.epoch_seconds <
+          (1 - SL_ALLOCATE_GAIN_MIN) * sl_shape_epoch_seconds(&q, &pool->shape)))
+        return;
+    pool->shape = shape;
     for (uint32_t i = 0; i < job->split.samplers; i++)
         give_cores(job, SL_ROLE_SAMPLER, i);
     for (uint32_t i = 0; i < job->split.trainers; i++)

@@ -537,7 +537,8 @@ int sl_job_choose_first_split(struct sl_job *job)
     a.moves = false; // nothing was there before
     SL_TRY(sl_job_check_budgets(job, job->split));
     split_text(job->split, split);
-    if (may_choose(job))
+    job->pool.guessed = job->pool.n > 0;
+    if (may_choose(job) && !job->pool.guessed)
         sl_joblog_announce(&job->log, "split: %s: %s", split, reason);
     else
         sl_joblog_write(&job->log, SL_LOG_INFO, "split: %s: %s", split, reason);
@@ -572,16 +573,19 @@ static void keep_profile(struct sl_profile *p, const struct sl_epoch_figures *fi
         p->t_standby = figures->t_standby;
 }
 
-// After an epoch in which the broker may choose: the split moves if that pays.
+// Where the broker may choose: the split moves if that pays.
 static void choose_again(struct sl_job *job, const struct sl_allocation_question *q, uint32_t epoch,
                          bool first)
 {
     struct sl_allocation a;
+    char when[48] = "after the first batches";
     sl_allocate_again(q, &a);
-    if (a.moves)
-        sl_joblog_announce(&job->log, "split: after epoch %u: %s", epoch, a.reason);
+    if (!job->pool.guessed)
+        snprintf(when, sizeof when, "after epoch %u", epoch);
+    if (a.moves || job->pool.guessed)
+        sl_joblog_announce(&job->log, "split: %s: %s", when, a.reason);
     else
-        sl_joblog_write(&job->log, SL_LOG_INFO, "split: after epoch %u: %s", epoch, a.reason);
+        sl_joblog_write(&job->log, SL_LOG_INFO, "split: %s: %s", when, a.reason);
     if (a.moves && begin(job, a.split, SL_BY_PROFILE, NULL) < 0) {
         sl_joblog_write(&job->log, SL_LOG_WARN, "the split stays: %s", sl_error_message());
         a.split = job->split;
@@ -591,24 +595,45 @@ static void choose_again(struct sl_job *job, const struct sl_allocation_question
         add_to_report(job, &a, epoch, a.reason);
 }
 
+// The same where it may not: what holds, and why.
+static void explain(struct sl_job *job, const struct sl_allocation_question *q, uint32_t epoch)
+{
+    struct sl_allocation a;
+    char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192];
+    sl_allocate_explain(q, &a);
+    snprintf(reason, sizeof reason, "%s; %s", fixed_by(job, fixed, sizeof fixed), a.reason);
+    add_to_report(job, &a, epoch, reason);
+}
+
+static void choose(struct sl_job *job, uint32_t epoch, bool first)
+{
+    struct sl_allocation_question q =
+        question(job, job->config.epochs - SL_MIN(epoch, job->config.epochs));
+    if (may_choose(job) && !job->rebalance.active)
+        choose_again(job, &q, epoch, first);
+    else if (first)
+        explain(job, &q, epoch);
+    job->pool.guessed = false;
+    sl_job_divide_pool(job);
+}
+
+void sl_job_choose_by_first_batches(struct sl_job *job)
+{
+    enum { BATCHES = 3 };
+    if (!job->pool.guessed || job->rebalance.active || !sl_job_learn_pool(job, BATCHES))
+        return;
+    job->profile.t_sample = job->pool.sample.one;
+    job->profile.t_train = job->profile.t_standby = job->pool.train.all;
+    choose(job, current_epoch(job), true);
+}
+
 void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
 {
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !job->profiled;
     keep_profile(&job->profile, figures);
-    if (!job->rebalance.active)
-        sl_job_correct_pool(job, figures);
+    sl_job_learn_pool(job, 1);
     keep_pace(job, figures);
     job->profiled = true;
-    struct sl_allocation_question q =
-        question(job, job->config.epochs - SL_MIN(epoch, job->config.epochs));
-    if (may_choose(job) && !job->rebalance.active) {
-        choose_again(job, &q, epoch, first);
-    } else if (first) {
-        struct sl_allocation a;
-        char reason[SL_ALLOCATION_REASON_BYTES + 256], fixed[192];
-        sl_allocate_explain(&q, &a);
-        snprintf(reason, sizeof reason, "%s; %s", fixed_by(job, fixed, sizeof fixed), a.reason);
-        add_to_report(job, &a, epoch, reason);
-    }
+    choose(job, epoch, first);
 }

@@ -8,16 +8,28 @@
 // Processes take memory and time to start: twice as many have to be worth this share of an epoch.
 static const double WORTH_OF_TWICE = 0.03;
 
-// The share of a long stage that does not get faster with more cores, at most.
-static const double SERIAL_SHARE = 0.4;
+// The share of a stage that does not get faster with more cores: of a long one at most, and where
+// nothing is known of it.
+static const double SERIAL_SHARE = 0.4, SERIAL_GUESS = 0.1;
 
-struct sl_stage_times sl_shape_measured(double one, double all, uint32_t n_cores)
+static double on_all(double one, double serial, uint32_t n_cores)
 {
-    n_cores = SL_MAX(n_cores, 1u);
-    double most = one;
-    if (one >= SL_SHAPE_LONG_SECONDS)
-        most = one * (SERIAL_SHARE + (1 - SERIAL_SHARE) / n_cores);
-    return (struct sl_stage_times){.one = one, .all = fmax(fmin(all, most), one / n_cores)};
+    return one * (serial + (1 - serial) / n_cores);
+}
+
+struct sl_stage_times sl_shape_learn(const struct sl_stage_times *before, double seconds,
+                                     double shared, uint32_t n_cores)
+{
+    struct sl_stage_times t = {.one = seconds};
+    if (!isnan(shared))
+        t.all = on_all(t.one, fmax(1 - shared / t.one, 0), n_cores);
+    else if (before->one > 0)
+        t.all = t.one * before->all / before->one;
+    else
+        t.all = on_all(t.one, SERIAL_GUESS, n_cores);
+    if (t.one >= SL_SHAPE_LONG_SECONDS)
+        t.all = fmin(t.all, on_all(t.one, SERIAL_SHARE, n_cores));
+    return t;
 }
 
 double sl_shape_stage_seconds(const struct sl_stage_times *t, uint32_t n_cores, double cores)
@@ -88,15 +100,6 @@ struct sl_shape sl_shape_of(const struct sl_shape_question *q, struct sl_roles s
     return sl_shape_best(&one);
 }
 
-void sl_shape_correct(struct sl_stage_times *t, uint32_t n_cores, double cores, double seconds)
-{
-    double before = sl_shape_stage_seconds(t, n_cores, cores);
-    if (!(before > 0 && seconds > 0))
-        return;
-    t->one *= seconds / before;
-    t->all *= seconds / before;
-}
-
 // Part i of m of a range; one core each where there are fewer cores than parts.
 static struct sl_core_range part(struct sl_core_range all, uint32_t i, uint32_t m)
 {
@@ -135,7 +138,7 @@ char *sl_shape_text(const struct sl_shape_question *q, const struct sl_shape *sh
                  q->at_once, plural(q->at_once));
     if (!(q->sample.one > 0 && q->train.one > 0))
         snprintf(buf, SL_SHAPE_TEXT_BYTES,
-                 "%u core%s: a first guess, decided by what a batch takes", q->n_cores,
+                 "all on %u core%s until the first batches have been measured", q->n_cores,
                  plural(q->n_cores));
     else
         snprintf(buf, SL_SHAPE_TEXT_BYTES,

@@ -34,13 +34,15 @@ struct sl_stage_times {
 };
 
 /*
- * What probes found. A stage of SL_SHAPE_LONG_SECONDS or more has work enough for every core; where
- * all cores together seem to gain little then, somebody else worked on the machine meanwhile, and
- * the least that they gain when nobody does is taken instead. Nor do they gain more than their
- * number: so it seems where the thread that is looked at had less to do than those that helped it.
+ * What a batch takes of processor time, and how much of it threads can share, say of any number of
+ * cores; `shared` NaN is not known (of one thread), and then as much as before, nine tenths before
+ * anything was known. A stage of SL_SHAPE_LONG_SECONDS or more has work enough for every core;
+ * where all cores together seem to gain little then, the measurement was disturbed, and the least
+ * that they gain when it is not is taken instead.
  */
 #define SL_SHAPE_LONG_SECONDS 0.005
-struct sl_stage_times sl_shape_measured(double one, double all, uint32_t n_cores);
+struct sl_stage_times sl_shape_learn(const struct sl_stage_times *before, double seconds,
+                                     double shared, uint32_t n_cores);
 
 struct sl_shape_question {
     struct sl_stage_times sample, train;
@@ -65,9 +67,6 @@ double sl_shape_epoch_seconds(const struct sl_shape_question *q, const struct sl
 struct sl_shape sl_shape_best(const struct sl_shape_question *q);
 // The soonest one of a split, whatever least and most are.
 struct sl_shape sl_shape_of(const struct sl_shape_question *q, struct sl_roles split);
-// What was measured of a stage on so many cores of the pool: it is taken to have been as wrong on
-// any other number.
-void sl_shape_correct(struct sl_stage_times *t, uint32_t n_cores, double cores, double seconds);
 
 // The cores of a worker: `n` of them from `first` on, counted in the order of the pool.
 struct sl_core_range {

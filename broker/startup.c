@@ -5,7 +5,8 @@
  * said what their parameters are, and neither can be known to the broker, which knows no sampler
  * and no model. So workers are started first, with an arena descriptor that has no size yet; once
  * the last one has said Hello the arena is made and all are told to map it. A trainer then measures
- * a training step on a probe batch of the samplers' before it says Ready.
+ * a training step on a probe batch of the samplers' before it says Ready; on a pool of cores only
+ * where a cache wants to know what memory is left.
  *
  * Where the job leaves the split to the broker and there is a choice, only one of each role is
  * started at first, the scouts; what they measure decides how many there will be of each.
@@ -106,8 +107,6 @@ static void choose_split(struct sl_job *job)
         // What the user asked for while it ran.
         job->split = (struct sl_roles){c->samplers, c->trainers};
         job->pinned = true;
-    } else if (job->pool.n > 0) {
-        job->scouting = config->allocation.samplers_auto || config->allocation.trainers_auto;
     } else if (config->allocation.samplers_auto && config->allocation.trainers_auto &&
                config->n_devices > 2) {
         job->split = (struct sl_roles){1, 1};
@@ -338,6 +337,13 @@ static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
     return SL_OK;
 }
 
+// The first batches tell how long a step takes of a pool; what memory it takes must be known before
+// a cache gets the rest.
+static bool needs_probe(const struct sl_job *job)
+{
+    return job->pool.n == 0 || job->config.cache.policy != SL_CACHE_NONE;
+}
+
 static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
@@ -360,7 +366,7 @@ static int make_arena(struct sl_job *job)
         .trainers = job->split.trainers,
         .block_bytes_max = job->block_bytes_max,
         .block_bytes_mean = job->block_bytes_mean,
-        .probe_bytes = job->probe_bytes,
+        .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
         .n_nodes = job->dataset.n_nodes,
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
@@ -409,8 +415,6 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
         job->need.block_bytes = job->block_bytes_max;
         job->profile.t_sample =
             SL_MAX((double)hello->t_sample_ns * 1e-9, job->config.throttle.sample);
-        job->pool.sample = sl_shape_measured((double)hello->t_sample_one_ns * 1e-9,
-                                             job->profile.t_sample, job->pool.n);
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
@@ -502,7 +506,6 @@ static void take_ready(struct sl_job *job, const struct sl_member *m,
     double *t = sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY ? &job->profile.t_standby
                                                                         : &job->profile.t_train;
     *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
-    job->pool.train = sl_shape_measured((double)ready->t_train_one_ns * 1e-9, *t, job->pool.n);
 }
 
 // "1 sampler and 3 trainers, ready after 0.21 s: why"

@@ -608,6 +608,7 @@ void sl_kernels_set_threads(int n);
  */
 struct sl_core_time {
     uint64_t own_ns, helpers_ns;
+    uint32_t threads; // its operations have now
 };
 void sl_kernels_measure(bool on); // helpers are only counted while it is on
 struct sl_core_time sl_kernels_core_time(void);

@@ -298,6 +298,17 @@ static void throttle(struct sl_sampler *s, struct sl_batch_entry *e)
     e->sample_ns += slept_ns;
 }
 
+// What the batch took of a pool's cores since then. A sampler's first ones touch fresh memory and
+// tell nothing.
+static uint64_t cpu_since(const struct sl_sampler *s, uint64_t cpu_ns)
+{
+    enum { COLD = 2 };
+    uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9);
+    if (s->config->allocation.cores != SL_CORES_POOL || s->figures.batches < COLD)
+        return 0;
+    return SL_MAX(sl_thread_cpu_ns() - cpu_ns, least_ns);
+}
+
 // The lease's batch, ready to be handed on; the entry says what it is.
 static int perform(struct sl_sampler *s, struct task *t)
 {
@@ -345,6 +356,7 @@ static int step(struct sl_sampler *s)
     publish_figures(s, t.lease.tag);
     SL_FAILPOINT(SAMPLER_CLAIMED);
     t.lease.entry->sampling_at_ns = claimed_ns;
+    uint64_t cpu_ns = sl_thread_cpu_ns();
     rc = perform(s, &t);
     if (rc == SL_EABORTED || rc == SL_EAGAIN) { // it waited for memory: somebody may go on with it
         s->figures.stage_ns[SL_STAGE_WAIT] += t.lease.entry->sample_wait_ns;
@@ -362,6 +374,7 @@ static int step(struct sl_sampler *s)
     s->figures.stage_ns[SL_STAGE_MARK] += e->mark_ns;
     s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
+    e->draw_cpu_ns = cpu_since(s, cpu_ns);
     e->ready_at_ns = sl_now_ns();
     rc = t.keep ? sl_ledger_publish(s->arena, &t.lease) : sl_ledger_complete(s->arena, &t.lease);
     if (rc == SL_ESTALE)

@@ -115,7 +115,6 @@ static int work(void *ctx)
     if (p->config.cache.policy != SL_CACHE_NONE)
         hello.resident_bytes += sl_marker_bytes(p->topology.view.n_nodes, 1);
     hello.t_sample_ns = p->estimate.t_sample_ns;
-    hello.t_sample_one_ns = p->estimate.t_sample_one_ns;
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);
     SL_TRY(sl_worker_attach(&p->worker, &hello));

@@ -43,8 +43,7 @@ struct prober {
     uint64_t capacity;
     uint64_t largest, sum;
     uint32_t n;
-    uint64_t draw_ns;         // of the last batch
-    struct sl_core_time took; // by it
+    uint64_t draw_ns; // of the last batch
 };
 
 static void release_block(struct prober *p)
@@ -58,15 +57,11 @@ static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_
 {
     for (;;) {
         uint64_t wanted, t0 = sl_now_ns();
-        struct sl_core_time before = sl_kernels_core_time();
         // The last epoch number of all: no epoch of a job draws these.
         int rc = p->block ? sl_drawer_draw(p->drawer, plan, UINT32_MAX, p->n, p->seeds, n_seeds,
                                            p->block, p->capacity, &wanted)
                           : SL_ERANGE;
         p->draw_ns = sl_now_ns() - t0;
-        p->took = sl_kernels_core_time();
-        p->took.own_ns -= before.own_ns;
-        p->took.helpers_ns -= before.helpers_ns;
         if (rc != SL_ERANGE)
             return rc;
         uint64_t bytes = p->block ? 2 * wanted : FIRST_BYTES;
@@ -123,17 +118,9 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// The median of some draws, no less than the throttle.
-static uint64_t median_of(const struct sl_config *config, uint64_t ns[TIMED])
-{
-    qsort(ns, TIMED, sizeof ns[0], compare_ns);
-    return SL_MAX(ns[TIMED / 2], (uint64_t)(config->throttle.sample * 1e9));
-}
-
 /*
  * The first draw of each set touches fresh memory and, of a graph that nobody has read yet, the
- * disk; the timed ones come after it. Of a pool of cores what counts is what a draw takes of them,
- * whoever else runs there.
+ * disk; the timed ones come after it.
  */
 static int measure_training(struct prober *p, const struct sl_config *config,
                             struct sl_block_estimate *out)
@@ -142,17 +129,17 @@ static int measure_training(struct prober *p, const struct sl_config *config,
     const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
     uint32_t batch = (uint32_t)SL_MIN(config->sampler.batch_size, list->n);
     uint32_t probes = probes_of(list, batch);
-    uint64_t ns[TIMED] = {0}, one_ns[TIMED] = {0};
-    for (uint32_t i = 0; probes && i < probes + TIMED; i++) {
+    uint64_t ns[TIMED] = {0};
+    uint32_t n = probes && !p->pool ? probes + TIMED : probes;
+    for (uint32_t i = 0; i < n; i++) {
         SL_TRY(probe_list(p, &plan, list, batch, i % probes));
         SL_TRY(keep_probe(p, out));
-        if (i < probes)
-            continue;
-        ns[i - probes] = p->pool ? p->took.own_ns : p->draw_ns;
-        one_ns[i - probes] = p->took.own_ns + p->took.helpers_ns;
+        if (i >= probes)
+            ns[i - probes] = p->draw_ns;
     }
-    out->t_sample_ns = median_of(config, ns);
-    out->t_sample_one_ns = p->pool ? median_of(config, one_ns) : 0;
+    qsort(ns, TIMED, sizeof ns[0], compare_ns);
+    if (!p->pool)
+        out->t_sample_ns = SL_MAX(ns[TIMED / 2], (uint64_t)(config->throttle.sample * 1e9));
     return SL_OK;
 }
 
@@ -181,14 +168,12 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
     if (!p.seeds)
         return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " seeds", batch);
     int rc;
-    sl_kernels_measure(p.pool);
     SL_TRY_OUT(measure_training(&p, config, out));
     if (!config->evaluate.full)
         SL_TRY_OUT(measure_evaluation(&p, config));
     out->max_bytes = p.largest + p.largest / 4;
     out->mean_bytes = p.n ? p.sum / p.n : 0;
 out:
-    sl_kernels_measure(false);
     if (rc < 0)
         sl_block_estimate_fini(out);
     release_block(&p);

@@ -17,9 +17,9 @@ struct sl_block_estimate {
     uint64_t max_bytes; // with ranks where there is a cache, and with a margin: batches of a real
                         // epoch should not be larger
     uint64_t mean_bytes;
-    uint64_t t_sample_ns;      // median time to draw a training batch; no less than the throttle
-    uint64_t t_sample_one_ns;  // by all cores together, where they are a pool; else 0
-    struct sl_block *probe;    // the largest training batch of them, owned
+    uint64_t t_sample_ns;   // median time to draw a training batch, no less than the throttle; 0 on
+                            // a pool of cores, where the first batches tell
+    struct sl_block *probe; // the largest training batch of them, owned
     uint64_t probe_page_bytes; // memory that it stands in
 };
 

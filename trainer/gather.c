@@ -313,12 +313,13 @@ int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const str
     to->x = to->features.p;
     struct job job = {.g = g, .cache = cache, .block = block, .to = to};
     job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
-    uint64_t start = sl_now_ns();
+    uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
     uint64_t row_bytes = sl_rows_bytes(ds);
     *out = (struct sl_gathered){
         .from_ns = start,
         .ns = sl_now_ns() - start,
+        .cpu_ns = sl_thread_cpu_ns() - cpu_ns,
         .hits = job.hits,
         .hit_bytes = job.hits * row_bytes,
         .miss_bytes = (block->n_input - job.hits) * row_bytes,

@@ -75,6 +75,7 @@ struct sl_gather {
 // What the last gathering did.
 struct sl_gathered {
     uint64_t from_ns, ns;           // when it began, how long it took
+    uint64_t cpu_ns;                // ... of the calling thread's processor time
     uint64_t hits;                  // input nodes that the cache had
     uint64_t hit_bytes, miss_bytes; // of the store's type
 };

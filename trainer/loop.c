@@ -5,6 +5,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/ipc/seat.h"
 #include "trainer/evaluate.h"
 #include "trainer/exchange.h"
 #include "trainer/extract.h"
@@ -29,6 +30,11 @@ struct loop {
     uint64_t idle_since_ns; // when the computing thread last ran out of work
     uint64_t looked_ns;     // when the device was last asked for what is in use
     uint32_t cores_seen;    // version of the cores that the computing thread has (seat.h)
+    struct {
+        bool on;                  // the next batch is measured
+        struct sl_core_time from; // when the last one was over
+        uint64_t batches;         // trained so far
+    } cores;                      // of a pool
 };
 
 static void look_at_device(struct loop *t)
@@ -95,6 +101,46 @@ static void record(struct loop *t, const struct sl_work *work, const struct sl_l
     t->figures.stage_ns[SL_STAGE_EXTRACT] += work->gathered.ns;
     t->figures.stage_ns[trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE] += compute_ns;
     t->figures.stage_ns[SL_STAGE_WAIT] += when->wait_ns;
+}
+
+/*
+ * What a batch takes of a pool's cores, since the one before was over: so what lies between them
+ * counts too. The first ones touch fresh memory and tell nothing; later on some of many are
+ * measured, since the helpers read their clocks at each loop.
+ */
+static void measure_cores(struct loop *t)
+{
+    enum { COLD = 2, FIRST = 16, ONE_OF = 8 };
+    if (t->spec->config->allocation.cores != SL_CORES_POOL)
+        return;
+    uint64_t n = t->cores.batches;
+    t->cores.on = n >= COLD && (n < FIRST || n % ONE_OF == 0);
+    sl_kernels_measure(t->cores.on);
+    t->cores.from = sl_kernels_core_time();
+}
+
+// Neither is less than the job's throttle.
+static void record_cores(struct loop *t, const struct sl_work *work)
+{
+    struct sl_batch_entry *entry = work->lease.entry;
+    entry->train_cpu_ns = entry->helpers_cpu_ns = entry->train_threads = 0;
+    t->cores.batches++;
+    if (!t->cores.on)
+        return;
+    struct sl_core_time now = sl_kernels_core_time();
+    uint64_t least_ns = (uint64_t)(t->spec->config->throttle.train * 1e9);
+    uint64_t own_ns = now.own_ns - t->cores.from.own_ns + work->gathered.cpu_ns;
+    uint64_t all_ns = SL_MAX(own_ns + now.helpers_ns - t->cores.from.helpers_ns, least_ns);
+    entry->train_cpu_ns = SL_MAX(own_ns, least_ns);
+    entry->helpers_cpu_ns = all_ns - entry->train_cpu_ns;
+    entry->train_threads = now.threads;
+    // The largest step so far: activations, and two batches' features.
+    struct sl_seat *seat =
+        sl_seat(t->spec->arena, sl_seat_trainer(t->spec->arena, t->spec->device));
+    uint64_t bytes = t->spec->model->pool.peak_bytes +
+                     SL_EXTRACT_BUFFERS * (entry->hit_bytes + entry->miss_bytes);
+    if (bytes > atomic_load_explicit(&seat->step_bytes, memory_order_relaxed))
+        atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
 }
 
 // Hands a batch over whose entry is written and whose gradient is on the board.
@@ -221,6 +267,8 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
         .wait_ns = wait_ns + began - start - SL_MIN(applied, began - start),
     };
     record(t, work, &result, &when);
+    record_cores(t, work);
+    measure_cores(t);
     SL_TRY(hand_over(t, work, &ground));
     return help(t);
 }
@@ -284,6 +332,7 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     const struct sl_phase_spec *spec = &work->lease.phase->spec;
     struct sl_loss_result result;
     uint64_t began = sl_now_ns();
+    t->cores.on = false; // the next batch would have this in it
     if (spec->kind == SL_PHASE_EVAL) {
         int rc = evaluate_block(t, work, &result);
         sl_extract_release(&t->extract, work);
@@ -316,7 +365,9 @@ static uint64_t idle_ns(const struct loop *t, const struct sl_work *work)
 static int step(struct loop *t)
 {
     struct sl_work work;
+    uint32_t cores_seen = t->cores_seen;
     SL_TRY(sl_compute_follow_cores(t->spec->arena, t->spec->device, &t->cores_seen));
+    t->cores.on &= cores_seen == t->cores_seen;
     const struct sl_exchange *x = t->sync.exchange;
     uint32_t wait_ms = x ? sl_exchange_look_ms(x) : SL_ARENA_WAIT_MS;
     int rc = sl_extract_next(&t->extract, wait_ms, &work);

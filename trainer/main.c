@@ -82,7 +82,6 @@ static int work(void *ctx)
     SL_TRY(sl_trainer_probe(&spec, &probe));
     p->worker.step_bytes = probe.step_bytes;
     p->worker.t_train_ns = probe.train_ns;
-    p->worker.t_train_one_ns = probe.train_one_ns;
     SL_TRY(sl_worker_ready(&p->worker));
     return sl_trainer_run(&spec);
 }

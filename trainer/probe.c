@@ -1,7 +1,5 @@
 #include "trainer/probe.h"
 
-#include <sys/resource.h>
-
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -15,10 +13,6 @@
 #include "trainer/parameters.h"
 
 enum { STEPS = 2 };
-
-// A step this long says in what the system took of it how much fresh memory cost; of a shorter one
-// the system's clock ticks too seldom.
-#define LONG_STEP_NS 50000000u
 
 // Samplers load their graph meanwhile; how long that may take is the broker's to say.
 static int wait_for_block(const struct sl_trainer_spec *spec, const struct sl_block **out)
@@ -62,11 +56,6 @@ static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct bench 
     return b->compute.device->held() + (SL_EXTRACT_BUFFERS - 1) * buffer + sums;
 }
 
-static bool is_pool(const struct sl_trainer_spec *spec)
-{
-    return spec->config->allocation.cores == SL_CORES_POOL;
-}
-
 // Never less than the throttle of the duty that this trainer starts with.
 static uint64_t throttled(const struct sl_trainer_spec *spec, uint64_t ns)
 {
@@ -85,18 +74,7 @@ static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
                         "gradient");
 }
 
-// What the system has done for this thread so far: fresh memory, for the most.
-static uint64_t system_ns(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_THREAD, &u);
-    return (uint64_t)u.ru_stime.tv_sec * 1000000000u + (uint64_t)u.ru_stime.tv_usec * 1000;
-}
-
-/*
- * Extraction and training overlap, so a batch takes the longer of the two. On a pool both take from
- * the same cores, and what a step takes of them decides.
- */
+// Extraction and training overlap, so a batch takes the longer of the two.
 static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *block,
                     struct bench *b, struct sl_trainer_probe *out)
 {
@@ -104,8 +82,6 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     struct sl_loss_result ignored;
     const float *params;
     const uint64_t version = sl_board_version(spec->arena);
-    struct sl_core_time before = sl_kernels_core_time();
-    uint64_t system_before_ns = system_ns();
     SL_TRY(sl_gather_block(spec->gather, NULL, block, &b->buffer, &gathered));
     uint64_t start = sl_now_ns();
     SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
@@ -114,14 +90,6 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
                           sl_parameters_gradient(&b->parameters, b->gradient.p), &ignored));
     SL_TRY(sl_parameters_deliver(&b->parameters, b->gradient.p));
     out->train_ns = throttled(spec, SL_MAX(gathered.ns, sl_now_ns() - start));
-    if (!is_pool(spec))
-        return SL_OK;
-    struct sl_core_time after = sl_kernels_core_time();
-    uint64_t own_ns = after.own_ns - before.own_ns;
-    if (own_ns > LONG_STEP_NS)
-        own_ns -= SL_MIN(system_ns() - system_before_ns, own_ns / 2);
-    out->train_ns = throttled(spec, own_ns);
-    out->train_one_ns = throttled(spec, own_ns + after.helpers_ns - before.helpers_ns);
     return SL_OK;
 }
 
@@ -142,14 +110,12 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     SL_TRY_OUT(sl_model_check_block(model, block, spec->arena->h->spec.probe_bytes));
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;
-    sl_kernels_measure(true);
-    for (int i = 0; i < STEPS && !(is_pool(spec) && out->train_ns > LONG_STEP_NS); i++)
+    for (int i = 0; i < STEPS; i++)
         SL_TRY_OUT(one_step(spec, block, &bench, out));
     out->step_bytes =
         bench.compute.device->is_host ? host_peak(spec, block, &bench) : gpu_peak(spec, &bench);
 out:
     model->pulse = NULL;
-    sl_kernels_measure(false);
     sl_failpoint_resume(armed);
     sl_room_fini(&bench.gradient);
     sl_parameters_fini(&bench.parameters);

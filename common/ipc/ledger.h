@@ -153,7 +153,12 @@ struct sl_batch_entry {
     double weight;             // what the summed loss and its gradient are divided by (kernels.h)
     uint64_t correct, counted; // predictions
     uint32_t restored;         // 1: trained before the job was resumed; times are not known
-    uint32_t sampler, trainer; // worker ids
+    // What some of the batches took of a pool's cores (allocation.cores), by the clocks of the
+    // threads; 0: not measured.
+    uint64_t draw_cpu_ns;                  // the sampler's
+    uint64_t train_cpu_ns, helpers_cpu_ns; // the trainer's own, and those that helped it
+    uint32_t train_threads;                // of both
+    uint32_t sampler, trainer;             // worker ids
 };
 
 // What is known of one update. It stands at the last of the update's cells.

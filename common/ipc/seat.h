@@ -72,6 +72,7 @@ struct sl_seat {
     _Atomic uint64_t cache_loaded;     // rows that are loaded
     _Atomic uint64_t cache_load_ns;    // it took, in all
     _Atomic uint64_t switches;         // times a standby trainer was switched on
+    _Atomic uint64_t step_bytes;       // trainers of a pool: the largest step so far; 0: not known
 };
 
 // In the header's place of its own; written by the broker.

@@ -309,7 +309,6 @@ int sl_worker_ready(struct sl_worker *w)
     ready.ready_ns = sl_now_ns() - w->start_ns;
     ready.step_bytes = w->step_bytes;
     ready.t_train_ns = w->t_train_ns;
-    ready.t_train_one_ns = w->t_train_one_ns;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_READY;
     e.ready = &ready;

@@ -51,7 +51,7 @@ struct sl_worker {
     size_t config_bytes;
     uint64_t start_ns;
     // trainers: measured on the probe block, before Ready
-    uint64_t step_bytes, t_train_ns, t_train_one_ns;
+    uint64_t step_bytes, t_train_ns;
     struct sl_arena arena; // mapped after sl_worker_attach
     struct sl_worker_slot *stats;
     struct sl_bus *bus;

@@ -231,7 +231,8 @@ void sl_kernels_measure(bool on)
 struct sl_core_time sl_kernels_core_time(void)
 {
     return (struct sl_core_time){.own_ns = sl_thread_cpu_ns(),
-                                 .helpers_ns = atomic_load(&helped_ns)};
+                                 .helpers_ns = atomic_load(&helped_ns),
+                                 .threads = (uint32_t)sl_cpu_threads()};
 }
 
 int sl_kernels_take_cores(const struct sl_cores *cores)

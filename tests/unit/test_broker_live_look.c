@@ -134,6 +134,40 @@ START_TEST(slots_that_are_used_again_are_counted_anew)
 }
 END_TEST
 
+START_TEST(measured_batches_tell_what_a_pool_is_taken)
+{
+    job.pool.n = 4;
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    for (int i = 0; i < 8; i++)
+        sample();
+    for (int i = 0; i < 8; i++) {
+        struct sl_lease l = claim();
+        if (i == 4) {
+            train(0); // updates
+            look();
+            ck_assert(!sl_job_learn_pool(&job, 1));
+        }
+        if (i >= 4) {
+            l.entry->draw_cpu_ns = 2 * MS;
+            l.entry->train_cpu_ns = l.entry->helpers_cpu_ns = 6 * MS;
+            l.entry->train_threads = 3;
+        }
+        complete(&l);
+    }
+    train(0);
+    look();
+    atomic_store(&sl_seat(&job.arena, sl_seat_trainer(&job.arena, 1))->step_bytes, 77);
+    ck_assert(!sl_job_learn_pool(&job, 5));
+    ck_assert(sl_job_learn_pool(&job, 4));
+    ck_assert_double_eq_tol(job.pool.sample.one, 2e-3, 1e-12);
+    ck_assert_double_eq_tol(job.pool.sample.all, 2e-3, 1e-12);
+    // The caller and two helpers shared 9 of the 12 ms.
+    ck_assert_double_eq_tol(job.pool.train.one, 12e-3, 1e-12);
+    ck_assert_double_eq_tol(job.pool.train.all, 3e-3 + 9e-3 / 4, 1e-12);
+    ck_assert_uint_eq(job.need.step_bytes, 77);
+}
+END_TEST
+
 START_TEST(buckets_are_bounded_from_above)
 {
     open_phase(SL_PHASE_TRAIN, 4, 0, NULL, 0);
@@ -229,6 +263,7 @@ int main(void)
     tcase_add_test(c, presampling_is_sampling_alone);
     tcase_add_test(c, batches_of_a_checkpoint_count_nowhere);
     tcase_add_test(c, slots_that_are_used_again_are_counted_anew);
+    tcase_add_test(c, measured_batches_tell_what_a_pool_is_taken);
     tcase_add_test(c, buckets_are_bounded_from_above);
     tcase_add_test(c, percentiles_are_of_the_newest);
     tcase_add_test(c, a_seats_figures_grow_over_its_workers);
