@@ -34,6 +34,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/device/cores.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
@@ -82,6 +83,23 @@ static bool has_same_devices(const struct sl_job *job)
     }
     cJSON_Delete(now);
     return same;
+}
+
+// A quota is time, not cores: whoever has used it up is stopped until the next period.
+static void tell_quota(struct sl_job *job)
+{
+    const double quota = sl_cores_quota();
+    struct sl_cores used = {0};
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        for (uint32_t i = 0; i < job->config.devices[d].n_cores; i++)
+            sl_cores_add(&used, job->config.devices[d].cores[i]);
+    uint32_t n = sl_cores_count(&used);
+    if (n > quota + 0.01)
+        sl_joblog_announce(&job->log,
+                           "cores: the devices have %u, and the control group grants the time of "
+                           "%.4g: workers stand still for the rest of each of its periods; a "
+                           "larger quota (docker run --cpus %u) ends that",
+                           n, quota, n);
 }
 
 // The split that the job begins with, or the scouts'.
@@ -248,6 +266,7 @@ int sl_job_prepare(struct sl_job *job)
     sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u device%s%s", job->config.name,
                     job->config.n_devices, job->config.n_devices == 1 ? "" : "s",
                     job->scouting ? ", one sampler and one trainer measure first" : "");
+    tell_quota(job);
     return SL_OK;
 }
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from harness import BIN, SLOW, Skip, cases, small_job
+from harness import BIN, SLOW, Skip, cases, small_job, text_of
 
 # Version 1 has its own hierarchy for CPU time, version 2 one for everything.
 QUOTAS = {
@@ -82,6 +82,20 @@ def test_a_quota_limits_auto_devices_and_doctor_says_so(box, version):
         group.remove()
     plan = sluice(box, "run", job, "--dry-run", "-o", "json")
     assert pool_of(plan) > 1, plan
+
+
+@cases(*QUOTAS)
+def test_less_than_its_cores_is_told(box, version):
+    job = box.job(small_job(box.shared_dataset("small"), devices="cpu", allocation={}, epochs=1))
+    group = Group(version, 50_000)
+    try:
+        sluice(box, "run", job, preexec_fn=group.enter)
+    finally:
+        group.remove()
+    said = "cores: the devices have 1, and the control group grants the time of 0.5:"
+    assert said in text_of(box.path("runs/job/log/broker.log"))
+    sluice(box, "run", job, "--set", "output=runs/free")
+    assert "the control group" not in text_of(box.path("runs/free/log/broker.log"))
 
 
 def test_a_job_runs_as_somebody_else_with_a_small_dev_shm(box):
