@@ -205,7 +205,9 @@ def run(command, limit_s, env=None, show=True, starts=1):
             end(child)
     tail = "" if show else "\n" + text[-1500:]
     if status is None:
-        raise Late(f"{' '.join(words)}: not done after {limit_s:.0f} s{tail}", text)
+        early = time.monotonic() < until
+        why = "ended with the suite's time" if early else f"not done after {limit_s:.0f} s"
+        raise Late(f"{' '.join(words)}: {why}{tail}", text)
     if status != 0:
         raise Failed(f"{' '.join(words)}: exit status {status}{tail}", text)
     return text

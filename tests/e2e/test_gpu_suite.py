@@ -156,6 +156,7 @@ def test_the_time_is_over(box):
     process.send_signal(signal.SIGALRM)
     done, table = done_of(process), kept(box, "table.md")
     assert done.returncode == 1 and "1 passed, 1 failed, 1 skipped" in done.stdout, done
+    assert "ended with the suite's time" in done.stdout, done
     assert "<== faults: skipped: the time is over" in done.stdout, done
     assert "| device | Emulated GPU 0 |" in table, table
     assert "| ceilings: 1 MiB: random words of 16 KiB, first | 3.50 GB/s" in table, table
