@@ -73,7 +73,7 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
 // The largest of the ids, 0 of none: ids are compared with their bound in one pass ahead.
 uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
 
-// ---- gemm.c, gemm_blocks.c, gemm_amx.c, gemm_primitive.c ----------------------------------------
+// ---- gemm.c, gemm_blocks.c, gemm_list.c, gemm_amx.c, gemm_primitive.c --------------------------
 
 // How bf16 products are made; AUTO asks the processor. Set by tests and measurements.
 enum sl_cpu_bf16_path {
@@ -84,6 +84,11 @@ enum sl_cpu_bf16_path {
 };
 void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
 enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
+
+// Whether products leave out the zeros of a (gemm_list.c); AUTO looks at it. Set by tests and
+// measurements.
+enum sl_cpu_lists { SL_CPU_LISTS_AUTO, SL_CPU_LISTS_NEVER, SL_CPU_LISTS_ALWAYS };
+void sl_cpu_gemm_set_lists(enum sl_cpu_lists lists);
 
 // Two matrices, which are multiplied along k.
 struct sl_cpu_operands {

@@ -50,8 +50,9 @@ enum {
     // a of them is to be worth it, of the second.
     BLOCK_ROWS = 24,
     BLOCK_ROWS_TRANS = 240,
-    BLOCK_COLUMNS = 288, // most columns of b that are packed at once
-    PARTS_AT_ONCE = 8,   // of k, where there are many rows to use them: c is met block by block
+    BLOCK_ROWS_LISTED = 256, // so that a panel of b is read often enough
+    BLOCK_COLUMNS = 288,     // most columns of b that are packed at once
+    PARTS_AT_ONCE = 8,       // of k, where there are many rows to use them: c is met block by block
     MANY_ROWS = 960,
     THREAD_ROWS = 256,         // fewer repeat too much packing of b;
     THREAD_ROWS_TRANS = 128,   // but packing a transposed a costs as much
@@ -70,6 +71,7 @@ struct product {
     enum sl_cpu_words words;
     uint64_t per_word; // values of k
     int a_trans, b_trans, b_packed;
+    int listed[2]; // of each: a as lists of what is not zero
     uint64_t m, n;
     struct sl_cpu_operands of[2];
     uint64_t parts_of[2], parts; // of k: of each, of both
@@ -81,7 +83,7 @@ struct product {
     float *sums; // of the second segment and those behind it: (segments - 1, m, n)
     // How threads divide c, in multiples of a tile.
     uint64_t part_rows, part_columns, parts_down;
-    uint64_t parts_at_once, block_columns;
+    uint64_t parts_at_once, block_columns, block_rows;
     float *scratch; // for each thread `scratch_floats`: panels of b, then those of a
     uint64_t scratch_floats, b_floats;
 };
@@ -99,6 +101,7 @@ struct part {
     const struct sl_cpu_operands *of;
     uint64_t first, values; // of k
     uint64_t words;
+    int listed;
 };
 
 static struct part part_at(const struct product *p, uint64_t i)
@@ -108,7 +111,7 @@ static struct part part_at(const struct product *p, uint64_t i)
     const uint64_t step = SL_TILE_K * p->per_word;
     const uint64_t first = (second ? i - p->parts_of[0] : i) * step;
     const uint64_t values = SL_MIN(of->k - first, step);
-    return (struct part){of, first, values, sl_div_up(values, p->per_word)};
+    return (struct part){of, first, values, sl_div_up(values, p->per_word), p->listed[second]};
 }
 
 // Where the part begins in row `i` of a; in column `j` of b.
@@ -194,6 +197,53 @@ static void set_rows(const struct product *p, const struct block *block, const s
     prefetch_rows(a_at(p, part, 0), part->of->lda, next, SL_MIN(next + mr, p->m), part->values);
 }
 
+// What is read for a later part of k.
+static void lines_of(const struct product *p, const struct block *block, uint64_t later,
+                     struct sl_cpu_lines lines[2])
+{
+    if (!p->a_trans || p->b_trans || later >= block->part1)
+        return;
+    const struct part part = part_at(p, later);
+    lines[0] = (struct sl_cpu_lines){.row = a_at(p, &part, block->m0),
+                                     .ld = part.of->lda,
+                                     .width = block->m1 - block->m0,
+                                     .rows = part.values};
+    lines[1] = (struct sl_cpu_lines){.row = b_at(p, &part, block->n0),
+                                     .ld = part.of->ldb,
+                                     .width = block->n1 - block->n0,
+                                     .rows = part.values};
+}
+
+// Adds one part of k without the zeros of a. Panel by panel, since b is what the tiles read.
+static void multiply_listed(const struct product *p, const struct block *block, uint64_t index,
+                            int accumulate, const float *panels)
+{
+    const struct part part = part_at(p, index);
+    const uint64_t nr = p->tiles->listed_nr;
+    struct sl_cpu_list list;
+    struct sl_cpu_lines next[2] = {{0}};
+    struct sl_cpu_listed t = {.list = &list,
+                              .ldc = block->ldc,
+                              .rows = block->m1 - block->m0,
+                              .alpha = p->alpha,
+                              .accumulate = accumulate,
+                              .next = next};
+    t.sums = sl_cpu_gemm_list_place(block->a_panels, p->a_trans, p->block_rows, &list);
+    sl_cpu_gemm_list(p->words, p->a_trans, a_at(p, &part, block->m0), part.of->lda, part.values,
+                     t.rows, nr, &list);
+    lines_of(p, block, index + 1, next);
+    const uint64_t lines = part.values * (sl_div_up(block->m1 - block->m0, LINE) +
+                                          sl_div_up(block->n1 - block->n0, LINE));
+    t.fetches = sl_div_up(lines, t.rows * list.slices * sl_div_up(block->n1 - block->n0, nr));
+    for (uint64_t j = block->n0; j < block->n1; j += nr, panels += sl_cpu_panel_words(nr)) {
+        t.b = panels;
+        t.c = block->c + block->m0 * block->ldc + j;
+        t.columns = SL_MIN(nr, block->n1 - j);
+        for (t.slice = 0; t.slice < list.slices; t.slice++)
+            p->tiles->listed[(t.columns - 1) / p->tiles->lanes](&t);
+    }
+}
+
 // Adds one part of k: `panels` are those of b for it.
 static void multiply_part(const struct product *p, const struct block *block, uint64_t index,
                           const float *panels)
@@ -208,6 +258,10 @@ static void multiply_part(const struct product *p, const struct block *block, ui
                             .ldc = block->ldc,
                             .alpha = p->alpha,
                             .accumulate = block->accumulate || index > block->part0};
+    if (part.listed) {
+        multiply_listed(p, block, index, t.accumulate, panels);
+        return;
+    }
     if (p->a_trans)
         sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.of->lda, part.values,
                          block->m1 - block->m0, mr, block->a_panels);
@@ -231,20 +285,20 @@ static void multiply_part(const struct product *p, const struct block *block, ui
 // All of k for a few hundred columns.
 static void multiply_columns(const struct product *p, struct block block)
 {
-    const uint64_t nr = p->tiles->nr, columns = block.n1 - block.n0;
-    const uint64_t words = sl_div_up(columns, nr) * sl_cpu_panel_words(nr); // of one part
+    const uint64_t columns = block.n1 - block.n0;
+    const uint64_t words = p->b_floats / p->parts_at_once; // of one part
     const uint64_t m0 = block.m0, m1 = block.m1;
-    const uint64_t rows = p->a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
     for (uint64_t first = block.part0; first < block.part1; first += p->parts_at_once) {
         const uint64_t end = SL_MIN(first + p->parts_at_once, block.part1);
         float *panels = block.b_panels;
         for (uint64_t i = first; p->b_packed && i < end; i++, panels += words) {
             const struct part part = part_at(p, i);
             sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block.n0), part.of->ldb,
-                             part.values, columns, nr, panels);
+                             part.values, columns, part.listed ? p->tiles->listed_nr : p->tiles->nr,
+                             panels);
         }
-        for (uint64_t row = m0; row < m1; row += rows) {
-            block.m0 = row, block.m1 = SL_MIN(row + rows, m1);
+        for (uint64_t row = m0; row < m1; row += p->block_rows) {
+            block.m0 = row, block.m1 = SL_MIN(row + p->block_rows, m1);
             panels = block.b_panels;
             for (uint64_t i = first; i < end; i++, panels += words)
                 multiply_part(p, &block, i, panels);
@@ -333,6 +387,19 @@ static uint64_t divide(struct product *p)
     return p->parts_down * sl_div_up(p->n, p->part_columns);
 }
 
+static uint64_t panels_floats(uint64_t columns, uint64_t width)
+{
+    return sl_div_up(columns, width) * sl_cpu_panel_words(width);
+}
+
+static int lists_pay(const struct product *p, const struct sl_cpu_operands *of)
+{
+    if (of->k == 0)
+        return 0;
+    return p->a_trans ? sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, of->k, p->m, p->n)
+                      : sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, p->m, of->k, p->n);
+}
+
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
     const uint64_t per_word = sl_cpu_per_word(words), m = g->m, n = g->n;
@@ -354,8 +421,12 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         .segments = g->ta == SL_TRANS ? segments_of(sl_div_up(g->of[0].k, per_word)) : 1,
     };
     p.parts = p.parts_of[0] + p.parts_of[1];
-    const uint64_t mr = p.tiles->mr, nr = p.tiles->nr;
-    p.b_packed = !p.a_trans || p.b_trans || words != SL_CPU_WORDS_F32 || m > FEW_ROWS ||
+    const uint64_t mr = p.tiles->mr, nr = p.tiles->nr, listed_nr = p.tiles->listed_nr;
+    p.listed[0] = lists_pay(&p, &g->of[0]);
+    p.listed[1] = lists_pay(&p, &g->of[1]);
+    const int lists = p.listed[0] || p.listed[1];
+    p.block_rows = lists ? BLOCK_ROWS_LISTED : p.a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
+    p.b_packed = lists || !p.a_trans || p.b_trans || words != SL_CPU_WORDS_F32 || m > FEW_ROWS ||
                  nr <= LINE || n % p.tiles->lanes != 0;
     uint64_t band = m;
     if (p.segments > 1) {
@@ -372,11 +443,15 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
     const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
     p.block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
     p.parts_at_once = p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
-    p.b_floats = p.parts_at_once * (p.block_columns / nr) * sl_cpu_panel_words(nr);
-    p.scratch_floats = p.b_floats + SL_MAX(sl_div_up(SL_MIN(band, (uint64_t)BLOCK_ROWS_TRANS), mr) *
-                                               (p.a_trans ? sl_cpu_panel_words(mr) : 0),
-                                           mr * SL_TILE_A_STRIDE);
-    p.scratch_floats = sl_align_up(p.scratch_floats, LINE);
+    p.b_floats = p.parts_at_once * SL_MAX(panels_floats(p.block_columns, nr),
+                                          lists ? panels_floats(p.block_columns, listed_nr) : 0);
+    const uint64_t rows = SL_MIN(band, p.block_rows);
+    uint64_t a_floats =
+        p.a_trans ? sl_div_up(rows, mr) * sl_cpu_panel_words(mr) : mr * SL_TILE_A_STRIDE;
+    if (lists)
+        a_floats = SL_MAX(a_floats, sl_cpu_gemm_list_floats(p.a_trans, p.block_rows) +
+                                        p.block_rows * listed_nr);
+    p.scratch_floats = sl_align_up(p.b_floats + a_floats, LINE);
     p.scratch = sl_mempool_alloc(ws, threads * p.scratch_floats * sizeof *p.scratch);
     if (!p.scratch)
         return sl_fail(SL_ENOMEM, "gemm: no memory for %llu KiB of packed operands",

@@ -55,7 +55,9 @@ SL_SIMD_VOID(pack_rows_of_k,
     case 6: pack_columns(x, ld, rows, columns, 6, panels); break;
     case 8: pack_columns(x, ld, rows, columns, 8, panels); break;
     case 16: pack_columns(x, ld, rows, columns, 16, panels); break;
+    case 32: pack_columns(x, ld, rows, columns, 32, panels); break;
     case 48: pack_columns(x, ld, rows, columns, 48, panels); break;
+    case 64: pack_columns(x, ld, rows, columns, 64, panels); break;
     default: pack_columns(x, ld, rows, columns, width, panels);
     }
 }

@@ -48,6 +48,20 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
         to[i] = v[i];
 }
 
+// A row of sums to c; `last` columns of the last vector.
+#define WRITE_ROW(vec, LANES, NV, sum, t, last, c)                                                 \
+    UNROLL for (int j = 0; j < NV; j++, c += LANES)                                                \
+    {                                                                                              \
+        const int whole = j < NV - 1 || last == LANES;                                             \
+        vec v = t->alpha * sum[j];                                                                 \
+        if (t->accumulate)                                                                         \
+            v += whole ? (vec) * (const vec##_at *)c : read_##vec(c, last);                        \
+        if (whole)                                                                                 \
+            *(vec##_at *)c = v;                                                                    \
+        else                                                                                       \
+            write_##vec(c, v, last);                                                               \
+    }
+
 /*
  * One tile's code. `vec` is a vector of c, `op` one of words; RS and KS are the distances of rows
  * and of k in a, FETCHES whether it fetches what is multiplied next.
@@ -77,17 +91,55 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
             if ((uint64_t)i >= t->rows)                                                            \
                 return;                                                                            \
             float *c = t->c + (uint64_t)i * t->ldc;                                                \
-            UNROLL for (int j = 0; j < NV; j++, c += LANES)                                        \
-            {                                                                                      \
-                const int whole = j < NV - 1 || last == LANES;                                     \
-                vec v = t->alpha * sum[i][j];                                                      \
-                if (t->accumulate)                                                                 \
-                    v += whole ? (vec) * (const vec##_at *)c : read_##vec(c, last);                \
-                if (whole)                                                                         \
-                    *(vec##_at *)c = v;                                                            \
-                else                                                                               \
-                    write_##vec(c, v, last);                                                       \
+            WRITE_ROW(vec, LANES, NV, sum[i], t, last, c)                                          \
+        }                                                                                          \
+    }
+
+INLINE void fetch(struct sl_cpu_lines next[2], uint64_t n)
+{
+    for (; n > 0; n--) {
+        struct sl_cpu_lines *of = &next[next->rows == 0];
+        if (of->rows == 0)
+            return;
+        __builtin_prefetch(of->row + of->column, 0, 2);
+        of->column += SL_TILE_LINE;
+        if (of->column >= of->width) {
+            of->column = 0;
+            of->row += of->ld;
+            of->rows--;
+        }
+    }
+}
+
+// Rows of c from lists: each entry is one word of a and names the row of b.
+#define LISTED(name, target, vec, op, LANES, NV)                                                   \
+    target static void name##_listed_##NV(const struct sl_cpu_listed *t)                           \
+    {                                                                                              \
+        const uint64_t last = t->columns - (NV - 1) * LANES, slices = t->list->slices;             \
+        const uint32_t *begin = t->list->begin + t->slice, *at = t->list->at;                      \
+        const float *word = t->list->word;                                                         \
+        float *sums = t->sums;                                                                     \
+        for (uint64_t i = 0; i < t->rows; i++, begin += slices, sums += NV * LANES) {              \
+            vec sum[NV] = {0};                                                                     \
+            if (t->slice > 0) {                                                                    \
+                UNROLL for (int j = 0; j < NV; j++) sum[j] =                                       \
+                    *(const vec##_at *)(sums + j * LANES);                                         \
             }                                                                                      \
+            for (uint64_t e = begin[0]; e < begin[1]; e += SL_LIST_STEP)                           \
+                UNROLL for (int u = 0; u < SL_LIST_STEP; u++)                                      \
+                {                                                                                  \
+                    const float *b = t->b + at[e + u];                                             \
+                    op x = spread_##op(word + e + u);                                              \
+                    UNROLL for (int j = 0; j < NV; j++) sum[j] =                                   \
+                        add_##op(sum[j], x, *(const op##_at *)(const void *)(b + j * LANES));      \
+                }                                                                                  \
+            fetch(t->next, t->fetches);                                                            \
+            if (t->slice + 1 < slices) {                                                           \
+                UNROLL for (int j = 0; j < NV; j++) * (vec##_at *)(sums + j * LANES) = sum[j];     \
+                continue;                                                                          \
+            }                                                                                      \
+            float *c = t->c + i * t->ldc;                                                          \
+            WRITE_ROW(vec, LANES, NV, sum, t, last, c)                                             \
         }                                                                                          \
     }
 
@@ -96,10 +148,19 @@ INLINE void write_v4(float *to, v4 v, uint64_t count)
     TILE(name##_rows_##NV, target, vec, op, LANES, MR, NV, lda, 1, 0)                              \
     TILE(name##_trans_##NV, target, vec, op, LANES, MR, NV, 1, MR, 1)
 
+#define ALL_LISTED(name, target, vec, op, LANES)                                                   \
+    LISTED(name, target, vec, op, LANES, 1)                                                        \
+    LISTED(name, target, vec, op, LANES, 2)                                                        \
+    LISTED(name, target, vec, op, LANES, 3)                                                        \
+    LISTED(name, target, vec, op, LANES, 4)
+
 TILES(plain, , v4, v4, 4, 6, 1)
 TILES(plain, , v4, v4, 4, 6, 2)
+ALL_LISTED(plain, , v4, v4, 4)
 static const struct sl_cpu_tiles plain = {
-    6, 4, 8, {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}}};
+    6,  4,
+    8,  {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}},
+    16, {plain_listed_1, plain_listed_2, plain_listed_3, plain_listed_4}};
 
 #if defined(__x86_64__)
 #define AVX2   __attribute__((target("arch=x86-64-v3")))
@@ -158,26 +219,33 @@ AVX512 INLINE void write_v16(float *to, v16 v, uint64_t count)
 
 TILES(avx2, AVX2, v8, v8, 8, 6, 1)
 TILES(avx2, AVX2, v8, v8, 8, 6, 2)
+ALL_LISTED(avx2, AVX2, v8, v8, 8)
 static const struct sl_cpu_tiles avx2 = {
-    6, 8, 16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}}};
+    6,  8,
+    16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}},
+    32, {avx2_listed_1, avx2_listed_2, avx2_listed_3, avx2_listed_4}};
 
 TILES(avx512, AVX512, v16, v16, 16, 8, 1)
 TILES(avx512, AVX512, v16, v16, 16, 8, 2)
 TILES(avx512, AVX512, v16, v16, 16, 8, 3)
-static const struct sl_cpu_tiles avx512 = {8,
-                                           16,
-                                           48,
-                                           {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
-                                            {avx512_trans_1, avx512_trans_2, avx512_trans_3}}};
+ALL_LISTED(avx512, AVX512, v16, v16, 16)
+static const struct sl_cpu_tiles avx512 = {
+    8,
+    16,
+    48,
+    {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
+     {avx512_trans_1, avx512_trans_2, avx512_trans_3}},
+    64,
+    {avx512_listed_1, avx512_listed_2, avx512_listed_3, avx512_listed_4}};
 
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 1)
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 2)
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 3)
+ALL_LISTED(pairs, AVX512_BF16, v16, pairs, 16)
 static const struct sl_cpu_tiles avx512_pairs = {
-    8,
-    16,
-    48,
-    {{pairs_rows_1, pairs_rows_2, pairs_rows_3}, {pairs_trans_1, pairs_trans_2, pairs_trans_3}}};
+    8,  16,
+    48, {{pairs_rows_1, pairs_rows_2, pairs_rows_3}, {pairs_trans_1, pairs_trans_2, pairs_trans_3}},
+    64, {pairs_listed_1, pairs_listed_2, pairs_listed_3, pairs_listed_4}};
 #endif
 
 const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words)

@@ -19,7 +19,10 @@ enum {
     // Packed rows of an a that is not transposed stand this far apart (no power of two).
     SL_TILE_A_STRIDE = SL_TILE_K + 16,
     SL_TILE_VECTORS_MAX = 3,
-    SL_TILE_LINE = 16, // words
+    SL_TILE_LINE = 16,   // words
+    SL_LIST_STEP = 4,    // entries; lists end with zeros
+    SL_LIST_SLICE = 128, // words of k: as many rows of a panel fit the first-level cache
+    SL_LIST_VECTORS_MAX = 4,
 };
 
 struct sl_cpu_tile {
@@ -37,6 +40,38 @@ struct sl_cpu_tile {
     int accumulate; // c += alpha a b; else c = alpha a b and the old c is not read
 };
 
+// Rows of a as lists of their words that are not zero (gemm_list.c), in ascending k.
+struct sl_cpu_list {
+    // (rows, slices) and one more: where the entries of a row in a slice of k begin, a multiple of
+    // SL_LIST_STEP.
+    uint32_t *begin;
+    uint32_t *at; // where in a panel of b the row of k begins, in floats
+    float *word;
+    uint64_t slices;        // of SL_LIST_SLICE words
+    float *panels, *turned; // scratch
+};
+
+// Lines that are read later: of rows of `width` floats, `rows` in all.
+struct sl_cpu_lines {
+    const float *row;
+    uint64_t ld, width, rows, column;
+};
+
+// Rows of c from a slice of lists and one panel of b.
+struct sl_cpu_listed {
+    const struct sl_cpu_list *list;
+    uint64_t slice;
+    const float *b;
+    float *sums; // (rows, listed_nr) from slice to slice
+    float *c;    // (rows, columns) with ldc: written in the last slice
+    uint64_t ldc;
+    uint64_t rows, columns; // at most listed_nr
+    float alpha;
+    int accumulate;
+    struct sl_cpu_lines *next; // of the two operands
+    uint64_t fetches;          // of their lines, a row
+};
+
 // What the words of a tile's operands hold.
 enum sl_cpu_words {
     SL_CPU_WORDS_F32,
@@ -48,6 +83,8 @@ struct sl_cpu_tiles {
     uint32_t mr, lanes, nr;
     // [a is transposed][vectors of columns - 1]
     void (*multiply[2][SL_TILE_VECTORS_MAX])(const struct sl_cpu_tile *t);
+    uint32_t listed_nr; // columns of a panel for lists
+    void (*listed[SL_LIST_VECTORS_MAX])(const struct sl_cpu_listed *t);
 };
 
 // Those of the instruction set in use (common/base/isa.h).
@@ -78,5 +115,21 @@ void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64
 
 // One row of k values as words.
 void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to);
+
+// ---- gemm_list.c --------------------------------------------------------------------------------
+
+// Whether lists are faster than all of x (rows, columns), as far as some of its rows say; each
+// element is multiplied `used` times. They change no bit.
+int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t rows,
+                          uint64_t columns, uint64_t used);
+
+// Memory for the lists of `rows` rows and at most SL_TILE_K words of k.
+uint64_t sl_cpu_gemm_list_floats(int trans, uint64_t rows);
+// Returns what follows them.
+float *sl_cpu_gemm_list_place(float *memory, int trans, uint64_t rows, struct sl_cpu_list *list);
+
+// The lists of x (rows, k), or with `trans` of x (k, rows); b's panels have `step` floats a word.
+void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+                      uint64_t rows, uint64_t step, struct sl_cpu_list *list);
 
 #endif

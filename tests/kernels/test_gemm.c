@@ -272,6 +272,64 @@ static void bands_have_their_bits(struct suite *t)
     t_end(t);
 }
 
+// Leaving out the zeros of a changes no bit, whatever is zero and however many.
+static void lists_have_the_same_bits(struct suite *t, struct shape s, uint32_t zeros_of_8)
+{
+    static const int threads[] = {1, 3};
+    begin_bits(t, "lists", &s);
+    const uint64_t lda = (s.ta ? s.m : s.k) + s.pad, ldb = (s.tb ? s.k : s.n) + s.pad;
+    const uint64_t n_a = (s.ta ? s.k : s.m) * lda;
+    const size_t bytes = s.m * (s.n + s.pad) * sizeof(float);
+    float *a = t_copy(t, t_random_floats(t, n_a), n_a * sizeof *a, 0);
+    const float *b = t_random_floats(t, (s.tb ? s.n : s.k) * ldb);
+    const float *before = t_random_floats(t, bytes / sizeof(float));
+    for (uint64_t i = 0; i < n_a; i++) // some rows and columns have nothing else
+        if (t_random_below(t, 8) < zeros_of_8 || i / lda % 7 == 3 || i % lda % 11 == 5)
+            a[i] = i % 3 ? 0.0f : -0.0f;
+    float *all = t_copy(t, before, bytes, 0);
+    sl_kernels_set_threads(1);
+    sl_cpu_gemm_set_lists(SL_CPU_LISTS_NEVER);
+    t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, all), "all words");
+    for (size_t i = 0; i < SL_COUNT_OF(threads); i++) {
+        for (int lists = SL_CPU_LISTS_AUTO; lists <= SL_CPU_LISTS_ALWAYS; lists += 2) {
+            float *listed = t_copy(t, before, bytes, 4 * i);
+            sl_kernels_set_threads(threads[i]);
+            sl_cpu_gemm_set_lists((enum sl_cpu_lists)lists);
+            t_expect_ok(t, call(t, t->dev, &s, a, lda, b, ldb, listed), "lists");
+            t_expect(t, memcmp(listed, all, bytes) == 0,
+                     "%u of 8 words are zero, lists %d, %d threads: other bits than of all words",
+                     zeros_of_8, lists, threads[i]);
+        }
+    }
+    sl_cpu_gemm_set_lists(SL_CPU_LISTS_AUTO);
+    t_end(t);
+}
+
+static void bits_of_lists(struct suite *t, enum sl_precision precision)
+{
+    static const uint64_t sizes[][3] = {
+        {1, 1, 1},     {3, 17, 9},    {16, 64, 128},  {17, 65, 129}, {33, 130, 255},
+        {40, 47, 257}, {257, 70, 31}, {300, 300, 90}, {64, 48, 600}, {256, 100, 4200},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++)
+        for (int trans = 0; trans < 4; trans++) {
+            struct shape s = {.precision = precision,
+                              .ta = trans & 1,
+                              .tb = trans >> 1,
+                              .m = sizes[i][0],
+                              .n = sizes[i][1],
+                              .k = sizes[i][2],
+                              .alpha = i % 4 == 3 ? 0.3f : 1.0f,
+                              .beta = (float)(i & 1),
+                              .pad = i % 3 == 0 ? 5 : 0};
+            lists_have_the_same_bits(t, s, (uint32_t)(2 * i + (uint64_t)trans) % 9);
+        }
+    // Several parts of k before c is met again.
+    const struct shape long_rows = {
+        .precision = precision, .tb = 1, .m = 1100, .n = 70, .k = 1300, .alpha = 1};
+    lists_have_the_same_bits(t, long_rows, 6);
+}
+
 static void bits(struct suite *t, enum sl_precision precision)
 {
     static const uint64_t widths[] = {1, 8, 16, 40, 47, 48, 49, 97, 256, 300};
@@ -305,6 +363,8 @@ static void bits_of_each_precision(struct suite *t)
 {
     bits(t, SL_PRECISION_F32);
     bits(t, SL_PRECISION_BF16);
+    bits_of_lists(t, SL_PRECISION_F32);
+    bits_of_lists(t, SL_PRECISION_BF16);
 }
 
 void test_gemm(struct suite *t)
@@ -359,7 +419,11 @@ static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bo
             (double)args.beta, (unsigned long long)args.ldc, (int)biased, (int)args.act);
     args.a = t_random_floats(t, args.m * args.lda);
     args.b = t_random_floats(t, args.n * args.ldb);
-    args.a2 = args.k2 > 0 ? t_random_floats(t, args.m * args.lda2) : NULL;
+    float *a2 = args.k2 > 0 ? t_random_floats(t, args.m * args.lda2) : NULL;
+    // The one of two that has many zeros is multiplied without them (kernels/cpu/gemm_list.c).
+    for (uint64_t i = 0; args.k2 > args.k && i < args.m * args.lda2; i++)
+        a2[i] *= i % 4 == 0;
+    args.a2 = a2;
     args.b2 = args.k2 > 0 ? t_random_floats(t, args.n * args.ldb2) : NULL;
     args.bias = biased ? t_random_floats(t, args.n) : NULL;
     size_t count = args.m * args.ldc, bytes = count * sizeof(float);

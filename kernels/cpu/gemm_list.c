@@ -1,0 +1,231 @@
+/*
+ * Lists of an operand's words that are not zero: what relu and dropout leave of gradients and
+ * activations is a quarter, and what is multiplied by zero changes no sum.
+ *
+ * A tile of c then takes its rows one at a time: an entry of the row's list is broadcast and
+ * multiplied by the row of b that it names, for all columns of the panel. Each multiply-add reads b
+ * from the first-level cache where a dense tile has it in a register, and so runs at two thirds of
+ * the speed or less: lists are for operands with many zeros alone.
+ *
+ * k has slices, so that the rows of a panel stay in that cache while all rows of a pass by; the
+ * sums wait in memory from slice to slice.
+ *
+ * An element's chain of multiply-adds is the dense tile's without those that add nothing, in the
+ * same order: the bits are the same, but where b is infinite or NaN beside a zero of a, which the
+ * dense tile turns into NaN. Whoever has such a number in x meets it in y too.
+ */
+#include "kernels/cpu/gemm_tile.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/isa.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/vector.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum {
+    GROUP = SL_TILE_LINE,   // rows of a that are made at once
+    PRODUCTS_MIN = 1 << 20, // fewer are not worth a look
+    SAMPLE_ROWS = 16,
+    SAMPLE_COLUMNS = 256,
+    // Elements in a thousand that may be other than zero.
+    MOST = 600,
+    MOST_OF_PAIRS = 370, // of which both must be zero: 600 of the words
+};
+
+static _Atomic int forced = SL_CPU_LISTS_AUTO;
+
+void sl_cpu_gemm_set_lists(enum sl_cpu_lists lists)
+{
+    atomic_store_explicit(&forced, (int)lists, memory_order_relaxed);
+}
+
+int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t rows,
+                          uint64_t columns, uint64_t used)
+{
+    const int lists = atomic_load_explicit(&forced, memory_order_relaxed);
+    if (lists != SL_CPU_LISTS_AUTO)
+        return lists == SL_CPU_LISTS_ALWAYS;
+    if (rows * columns * used < PRODUCTS_MIN)
+        return 0;
+    const uint64_t step = sl_div_up(rows, SAMPLE_ROWS), width = SL_MIN(columns, SAMPLE_COLUMNS);
+    uint64_t seen = 0, others = 0;
+    for (uint64_t i = 0; i < rows; i += step, seen += width)
+        for (uint64_t j = 0; j < width; j++)
+            others += x[i * ld + j] != 0.0f;
+    return others * 1000 < seen * (words == SL_CPU_WORDS_PAIRS ? MOST_OF_PAIRS : MOST);
+}
+
+// Bits of a word that are not signs.
+static uint32_t magnitude_of(enum sl_cpu_words words)
+{
+    return words == SL_CPU_WORDS_PAIRS ? 0x7fff7fffu : 0x7fffffffu;
+}
+
+// A list's end: how many entries it has, in whole steps of the tiles.
+static uint64_t pad(uint64_t n, uint32_t *at, float *word)
+{
+    for (; n % SL_LIST_STEP != 0; n++) {
+        at[n] = 0;
+        word[n] = 0.0f;
+    }
+    return n;
+}
+
+// Each word is written, and counted if it is not zero.
+static uint64_t append_plain(const float *row, uint64_t k, uint32_t first, uint32_t step,
+                             uint32_t magnitude, uint32_t *at, float *word)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < k; i++) {
+        uint32_t bits;
+        memcpy(&bits, &row[i], sizeof bits);
+        word[n] = row[i];
+        at[n] = first + (uint32_t)i * step;
+        n += (bits & magnitude) != 0;
+    }
+    return pad(n, at, word);
+}
+
+static void turn_plain(const float *panel, uint64_t k, float *rows, uint64_t ld)
+{
+    for (uint64_t i = 0; i < k; i++)
+        for (uint64_t j = 0; j < GROUP; j++)
+            rows[j * ld + i] = panel[i * GROUP + j];
+}
+
+#if defined(__x86_64__)
+#define AVX512 __attribute__((target("arch=x86-64-v4")))
+
+AVX512 static uint64_t append_avx512(const float *row, uint64_t k, uint32_t first, uint32_t step,
+                                     uint32_t magnitude, uint32_t *at, float *word)
+{
+    const __m512i not_sign = _mm512_set1_epi32((int)magnitude);
+    const __m512i next = _mm512_set1_epi32((int)(step * SL_TILE_LINE));
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i place = _mm512_add_epi32(_mm512_set1_epi32((int)first),
+                                     _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)step)));
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < k; i += SL_TILE_LINE) {
+        const __mmask16 lanes = (__mmask16)((1u << SL_MIN(k - i, SL_TILE_LINE)) - 1);
+        const __m512i x = _mm512_maskz_loadu_epi32(lanes, row + i);
+        const __mmask16 some = _mm512_test_epi32_mask(x, not_sign);
+        // Stored whole: what is behind is overwritten by the next ones, or not counted.
+        _mm512_storeu_si512(word + n, _mm512_maskz_compress_epi32(some, x));
+        _mm512_storeu_si512(at + n, _mm512_maskz_compress_epi32(some, place));
+        n += (uint64_t)__builtin_popcount(some);
+        place = _mm512_add_epi32(place, next);
+    }
+    return pad(n, at, word);
+}
+
+// 16 words of 16 rows: pairs of words, quadruples, then quarters of registers change places.
+AVX512 static void turn_square(const float *panel, float *rows, uint64_t ld)
+{
+    __m512i r[GROUP], s[GROUP];
+#pragma GCC unroll 16
+    for (int i = 0; i < GROUP; i++)
+        r[i] = _mm512_loadu_si512(panel + i * GROUP);
+#pragma GCC unroll 8
+    for (int i = 0; i < GROUP; i += 2) {
+        s[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < GROUP; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
+    }
+    // r[4 q + j]: of rows 4 q .. 4 q + 3 the columns j, j + 4, j + 8, j + 12.
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        const __m512i low01 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
+        const __m512i high01 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
+        const __m512i low23 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+        const __m512i high23 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+        float *to = rows + (uint64_t)j * ld;
+        _mm512_storeu_si512(to, _mm512_shuffle_i32x4(low01, low23, 0x88));
+        _mm512_storeu_si512(to + 4 * ld, _mm512_shuffle_i32x4(high01, high23, 0x88));
+        _mm512_storeu_si512(to + 8 * ld, _mm512_shuffle_i32x4(low01, low23, 0xdd));
+        _mm512_storeu_si512(to + 12 * ld, _mm512_shuffle_i32x4(high01, high23, 0xdd));
+    }
+}
+
+static uint64_t append(const float *row, uint64_t k, uint32_t first, uint32_t step,
+                       uint32_t magnitude, uint32_t *at, float *word)
+{
+    return sl_isa() >= SL_ISA_AVX512 ? append_avx512(row, k, first, step, magnitude, at, word)
+                                     : append_plain(row, k, first, step, magnitude, at, word);
+}
+
+static void turn(const float *panel, uint64_t k, float *rows, uint64_t ld)
+{
+    uint64_t i = 0;
+    for (; sl_isa() >= SL_ISA_AVX512 && i + GROUP <= k; i += GROUP)
+        turn_square(panel + i * GROUP, rows + i, ld);
+    turn_plain(panel + i * GROUP, k - i, rows + i, ld);
+}
+#else
+#define append append_plain
+#define turn   turn_plain
+#endif
+
+void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+                      uint64_t rows, uint64_t step, struct sl_cpu_list *list)
+{
+    const uint64_t n_words = sl_div_up(k, sl_cpu_per_word(words));
+    const uint32_t magnitude = magnitude_of(words);
+    uint32_t *begin = list->begin;
+    uint64_t n = 0;
+    list->slices = sl_div_up(n_words, SL_LIST_SLICE);
+    if (trans) // all at once, along the rows as they lie
+        sl_cpu_gemm_pack(words, 0, x, ld, k, rows, GROUP, list->panels);
+    for (uint64_t i = 0; i < rows; i++) {
+        const float *row = list->turned;
+        if (trans && i % GROUP == 0)
+            turn(list->panels + i / GROUP * sl_cpu_panel_words(GROUP), n_words, list->turned,
+                 SL_TILE_A_STRIDE);
+        if (trans)
+            row += i % GROUP * SL_TILE_A_STRIDE;
+        else if (words == SL_CPU_WORDS_F32)
+            row = x + i * ld;
+        else
+            sl_cpu_gemm_pack_row(words, x + i * ld, k, list->turned);
+        for (uint64_t from = 0; from < n_words; from += SL_LIST_SLICE) {
+            *begin++ = (uint32_t)n;
+            n += append(row + from, SL_MIN(n_words - from, SL_LIST_SLICE), (uint32_t)(from * step),
+                        (uint32_t)step, magnitude, list->at + n, list->word + n);
+        }
+    }
+    *begin = (uint32_t)n;
+}
+
+static uint64_t panels_floats(int trans, uint64_t rows)
+{
+    return trans ? sl_div_up(rows, GROUP) * sl_cpu_panel_words(GROUP) : 0;
+}
+
+uint64_t sl_cpu_gemm_list_floats(int trans, uint64_t rows)
+{
+    const uint64_t entries = rows * SL_TILE_K + SL_TILE_LINE;
+    return panels_floats(trans, rows) + GROUP * SL_TILE_A_STRIDE + 2 * entries +
+           rows * (SL_TILE_K / SL_LIST_SLICE) + 1;
+}
+
+float *sl_cpu_gemm_list_place(float *memory, int trans, uint64_t rows, struct sl_cpu_list *list)
+{
+    const uint64_t entries = rows * SL_TILE_K + SL_TILE_LINE;
+    list->panels = memory;
+    list->turned = list->panels + panels_floats(trans, rows);
+    list->word = list->turned + GROUP * SL_TILE_A_STRIDE;
+    list->at = (uint32_t *)(void *)(list->word + entries);
+    list->begin = list->at + entries;
+    return memory + sl_cpu_gemm_list_floats(trans, rows);
+}
