@@ -31,7 +31,6 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
-#include "kernels/cpu/exp.h"
 #include "kernels/cpu/vector.h"
 
 enum {
@@ -42,7 +41,10 @@ enum {
 
 enum kind { ONE, TWO, MANY };
 
-static const sl_v16_i32 lane_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+// Of the two halves of a vector of columns, which are 8 lanes each: vector.h says why.
+enum { HALVES = 2, HALF = SL_LANES_8 };
+static const sl_v8_u32 lane_numbers[HALVES] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                               {8, 9, 10, 11, 12, 13, 14, 15}};
 
 // ---- aggregate_heads ----------------------------------------------------------------------------
 
@@ -53,9 +55,9 @@ struct place {
 
 // Where the factors of one vector of columns are.
 struct spot {
-    uint32_t first, second;   // heads
-    sl_v16_i32 in_first;      // TWO: mask of the lanes of the first head
-    uint32_t heads[SL_LANES]; // MANY
+    uint32_t first, second;     // heads
+    sl_v8_u32 in_first[HALVES]; // TWO: mask of the lanes of the first head
+    uint32_t heads[SL_LANES];   // MANY
 };
 
 // The place of `n` columns further on.
@@ -82,7 +84,9 @@ SL_INLINE void find_spots(const struct sl_aggregate_heads_args *args, enum kind 
         spot->first = place->head;
         if (kind == TWO) {
             spot->second = SL_MIN(place->head + 1, args->heads - 1); // the same where it is last
-            spot->in_first = lane_numbers < (int32_t)SL_MIN(args->dim - place->at, SL_LANES);
+            const uint32_t n = SL_MIN(args->dim - place->at, SL_LANES);
+            for (int half = 0; half < HALVES; half++)
+                spot->in_first[half] = (sl_v8_u32)(lane_numbers[half] < n);
         }
         if (kind == MANY) {
             for (int l = 0; l < SL_LANES; l++) {
@@ -95,20 +99,21 @@ SL_INLINE void find_spots(const struct sl_aggregate_heads_args *args, enum kind 
     }
 }
 
-// The factors of a vector of columns, from the weights of an edge.
-SL_INLINE void load_factors(enum kind kind, const float *weight, const struct spot *spot,
-                            sl_v16 *out)
+// The factors of half a vector of columns, from the weights of an edge.
+SL_INLINE void load_factors(enum kind kind, const float *weight, const struct spot *spot, int half,
+                            sl_v8 *out)
 {
     if (kind == ONE) {
-        *out = (sl_v16){0} + weight[spot->first];
+        *out = (sl_v8){0} + weight[spot->first];
     } else if (kind == TWO) {
-        sl_v16 first = (sl_v16){0} + weight[spot->first];
-        sl_v16 second = (sl_v16){0} + weight[spot->second];
-        sl_v16_choose(&spot->in_first, &first, &second, out);
+        const sl_v8_u32 first = (sl_v8_u32)((sl_v8){0} + weight[spot->first]);
+        const sl_v8_u32 second = (sl_v8_u32)((sl_v8){0} + weight[spot->second]);
+        const sl_v8_u32 mask = spot->in_first[half];
+        *out = (sl_v8)((mask & first) | (~mask & second));
     } else {
-        float lanes[SL_LANES];
-        for (int l = 0; l < SL_LANES; l++)
-            lanes[l] = weight[spot->heads[l]];
+        float lanes[HALF];
+        for (int l = 0; l < HALF; l++)
+            lanes[l] = weight[spot->heads[half * HALF + l]];
         memcpy(out, lanes, sizeof lanes);
     }
 }
@@ -121,11 +126,11 @@ SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind
     uint64_t heads = args->heads, width = heads * args->dim;
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
-    sl_v16 sum[CHUNK_VECTORS];
+    sl_v8 sum[HALVES * CHUNK_VECTORS];
 
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++)
-        sum[v] = (sl_v16){0};
+#pragma GCC unroll 8
+    for (int v = 0; v < HALVES * n_vectors; v++)
+        sum[v] = (sl_v8){0};
     for (uint32_t e = begin; e < end; e++) {
         uint32_t ahead = SL_MIN(e + PREFETCH_EDGES, last);
         const float *next = args->x + indices[ahead] * width + first;
@@ -136,17 +141,17 @@ SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind
             __builtin_prefetch(args->weight + args->edge[ahead] * heads, 0, 3);
         const float *weight = args->weight + (indirect ? args->edge[e] : e) * heads;
         const float *x = args->x + indices[e] * width + first;
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vectors; v++) {
-            sl_v16 factors;
-            load_factors(kind, weight, &spots[v], &factors);
-            sum[v] += factors * *(const sl_v16_at *)(x + v * SL_LANES);
+#pragma GCC unroll 8
+        for (int v = 0; v < HALVES * n_vectors; v++) {
+            sl_v8 factors;
+            load_factors(kind, weight, &spots[v / HALVES], v % HALVES, &factors);
+            sum[v] += factors * *(const sl_v8_at *)(x + v * HALF);
         }
     }
     float *y = args->y + row * width + first;
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vectors; v++)
-        *(sl_v16_at *)(y + v * SL_LANES) = sum[v];
+#pragma GCC unroll 8
+    for (int v = 0; v < HALVES * n_vectors; v++)
+        *(sl_v8_at *)(y + v * HALF) = sum[v];
 }
 
 // The same for a number of vectors that is not a constant.
@@ -274,38 +279,46 @@ struct dot {
     uint32_t n_parts;
 };
 
-// Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 8 as that
+// Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 4 as that
 // of the upper one.
-SL_INLINE void sum_halves(sl_v16 *x)
+SL_INLINE void sum_halves(const sl_v8 half[HALVES], sl_v8 *sum)
 {
-    *x += __builtin_shuffle(*x, (sl_v16_i32){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
-    *x += __builtin_shuffle(*x, (sl_v16_i32){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
-    *x += __builtin_shuffle(*x, (sl_v16_i32){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+    *sum = __builtin_shuffle(half[0], half[1], (sl_v8_u32){0, 1, 2, 3, 8, 9, 10, 11}) +
+           __builtin_shuffle(half[0], half[1], (sl_v8_u32){4, 5, 6, 7, 12, 13, 14, 15});
+    *sum += __builtin_shuffle(*sum, (sl_v8_u32){2, 3, 0, 1, 6, 7, 4, 5});
+    *sum += __builtin_shuffle(*sum, (sl_v8_u32){1, 0, 3, 2, 5, 4, 7, 6});
 }
 
 // <a, b> over `dim` >= 16 columns, of which `rest` lie behind the last whole vector; what is at the
 // same place of `next` is fetched.
 SL_INLINE float dot_wide(const float *a, const float *b, const float *next, uint32_t dim,
-                         const sl_v16_i32 *is_rest, uint32_t rest)
+                         const sl_v8_u32 is_rest[HALVES], uint32_t rest)
 {
-    sl_v16 sum = {0};
+    sl_v8 halves[HALVES] = {{0}}, sum;
     uint32_t whole = dim - rest;
     for (uint32_t c = 0; c < whole; c += SL_LANES) {
         __builtin_prefetch(next + c, 0, 3);
-        sum += *(const sl_v16_at *)(a + c) * *(const sl_v16_at *)(b + c);
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; h++)
+            halves[h] +=
+                *(const sl_v8_at *)(a + c + h * HALF) * *(const sl_v8_at *)(b + c + h * HALF);
     }
     if (rest) {
         uint32_t c = dim - SL_LANES;
         __builtin_prefetch(next + c, 0, 3);
-        sl_v16 product = *(const sl_v16_at *)(a + c) * *(const sl_v16_at *)(b + c);
-        sum += (sl_v16)(*is_rest & (sl_v16_i32)product);
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; h++) {
+            sl_v8 product =
+                *(const sl_v8_at *)(a + c + h * HALF) * *(const sl_v8_at *)(b + c + h * HALF);
+            halves[h] += (sl_v8)(is_rest[h] & (sl_v8_u32)product);
+        }
     }
-    sum_halves(&sum);
-    return sum[0] + sum[SL_LANES / 2];
+    sum_halves(halves, &sum);
+    return sum[0] + sum[HALF / 2];
 }
 
 SL_INLINE void dot_heads(const struct dot *dot, const float *a, const float *b, const float *next,
-                         const sl_v16_i32 *is_rest, float *out)
+                         const sl_v8_u32 is_rest[HALVES], float *out)
 {
     uint32_t dim = dot->dim;
     if (dim >= SL_LANES) {
@@ -316,10 +329,14 @@ SL_INLINE void dot_heads(const struct dot *dot, const float *a, const float *b, 
     uint32_t h = 0;
     for (; dim == SL_LANES / 2 && h + 1 < dot->heads; h += 2) {
         __builtin_prefetch(next + h * dim, 0, 3);
-        sl_v16 sum = *(const sl_v16_at *)(a + h * dim) * *(const sl_v16_at *)(b + h * dim);
-        sum_halves(&sum);
+        sl_v8 halves[HALVES], sum;
+#pragma GCC unroll 2
+        for (int i = 0; i < HALVES; i++)
+            halves[i] = *(const sl_v8_at *)(a + h * dim + i * HALF) *
+                        *(const sl_v8_at *)(b + h * dim + i * HALF);
+        sum_halves(halves, &sum);
         out[h] = sum[0];
-        out[h + 1] = sum[SL_LANES / 2];
+        out[h + 1] = sum[HALF / 2];
     }
     for (; h < dot->heads; h++) {
         __builtin_prefetch(next + h * dim, 0, 3);
@@ -337,11 +354,13 @@ SL_SIMD_VOID(dot_rows, (const struct dot *dot, uint32_t begin, uint32_t end), (d
     uint32_t last = csr->indptr[csr->n_dst] - 1; // unused when there is no edge
     // As many lines in flight as the chunks of aggregate have.
     uint32_t ahead = (uint32_t)SL_MAX((uint64_t)PREFETCH_EDGES * CHUNK / SL_MAX(width, CHUNK), 1);
-    sl_v16_i32 is_rest = lane_numbers >= (int32_t)(SL_LANES - dot->dim % SL_LANES);
+    sl_v8_u32 is_rest[HALVES];
+    for (int h = 0; h < HALVES; h++)
+        is_rest[h] = (sl_v8_u32)(lane_numbers[h] >= SL_LANES - dot->dim % SL_LANES);
     for (uint32_t row = begin; row < end; row++)
         for (uint32_t e = csr->indptr[row]; e < csr->indptr[row + 1]; e++)
             dot_heads(dot, dot->a + row * width, dot->b + csr->indices[e] * width,
-                      dot->b + csr->indices[SL_MIN(e + ahead, last)] * width, &is_rest,
+                      dot->b + csr->indices[SL_MIN(e + ahead, last)] * width, is_rest,
                       dot->out + e * heads);
 }
 
