@@ -78,7 +78,7 @@ static uint64_t pad(uint64_t n, uint32_t *at, float *word)
 }
 
 // Each word is written, and counted if it is not zero.
-static uint64_t append_plain(const float *row, uint64_t k, uint32_t first, uint32_t step,
+static uint64_t append_words(const float *row, uint64_t k, uint32_t first, uint32_t step,
                              uint32_t magnitude, uint32_t *at, float *word)
 {
     uint64_t n = 0;
@@ -89,7 +89,13 @@ static uint64_t append_plain(const float *row, uint64_t k, uint32_t first, uint3
         at[n] = first + (uint32_t)i * step;
         n += (bits & magnitude) != 0;
     }
-    return pad(n, at, word);
+    return n;
+}
+
+static uint64_t append_plain(const float *row, uint64_t k, uint32_t first, uint32_t step,
+                             uint32_t magnitude, uint32_t *at, float *word)
+{
+    return pad(append_words(row, k, first, step, magnitude, at, word), at, word);
 }
 
 static void turn_plain(const float *panel, uint64_t k, float *rows, uint64_t ld)
@@ -122,6 +128,73 @@ AVX512 static uint64_t append_avx512(const float *row, uint64_t k, uint32_t firs
         place = _mm512_add_epi32(place, next);
     }
     return pad(n, at, word);
+}
+
+#define AVX2 __attribute__((target("arch=x86-64-v3")))
+
+// For each set of 8 lanes the numbers of its lanes, a byte each: what compresses a vector where no
+// instruction does. Four lanes' sets and the number of lanes before them make those of eight.
+static const uint32_t lanes_of[16] = {
+    0x0, 0x0,   0x1,   0x100,   0x2,   0x200,   0x201,   0x20100,
+    0x3, 0x300, 0x301, 0x30100, 0x302, 0x30200, 0x30201, 0x3020100,
+};
+
+AVX2 static inline __m256i lanes_in(uint32_t set)
+{
+    const uint64_t low = lanes_of[set & 15], high = lanes_of[set >> 4] + 0x04040404u;
+    const uint64_t lanes = low | high << 8 * __builtin_popcount(set & 15);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)lanes));
+}
+
+AVX2 static uint64_t append_avx2(const float *row, uint64_t k, uint32_t first, uint32_t step,
+                                 uint32_t magnitude, uint32_t *at, float *word)
+{
+    const __m256i not_sign = _mm256_set1_epi32((int)magnitude), zero = _mm256_setzero_si256();
+    const __m256i next = _mm256_set1_epi32((int)(step * 8));
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i place = _mm256_add_epi32(_mm256_set1_epi32((int)first),
+                                     _mm256_mullo_epi32(lane, _mm256_set1_epi32((int)step)));
+    uint64_t n = 0, i = 0;
+    for (; i + 8 <= k; i += 8) {
+        const __m256i x = _mm256_loadu_si256((const void *)(row + i));
+        const __m256i none = _mm256_cmpeq_epi32(_mm256_and_si256(x, not_sign), zero);
+        const uint32_t some = 0xff & ~(uint32_t)_mm256_movemask_ps((__m256)none);
+        const __m256i lanes = lanes_in(some);
+        _mm256_storeu_si256((void *)(word + n), _mm256_permutevar8x32_epi32(x, lanes));
+        _mm256_storeu_si256((void *)(at + n), _mm256_permutevar8x32_epi32(place, lanes));
+        n += (uint64_t)__builtin_popcount(some);
+        place = _mm256_add_epi32(place, next);
+    }
+    n +=
+        append_words(row + i, k - i, first + (uint32_t)i * step, step, magnitude, at + n, word + n);
+    return pad(n, at, word);
+}
+
+// 8 words of 8 rows.
+AVX2 static void turn_eight(const float *panel, float *rows, uint64_t ld)
+{
+    __m256 r[8], s[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        r[i] = _mm256_loadu_ps(panel + i * GROUP);
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        float *to = rows + (uint64_t)j * ld;
+        _mm256_storeu_ps(to, _mm256_permute2f128_ps(r[j], r[4 + j], 0x20));
+        _mm256_storeu_ps(to + 4 * ld, _mm256_permute2f128_ps(r[j], r[4 + j], 0x31));
+    }
 }
 
 // 16 words of 16 rows: pairs of words, quadruples, then quarters of registers change places.
@@ -161,8 +234,10 @@ AVX512 static void turn_square(const float *panel, float *rows, uint64_t ld)
 static uint64_t append(const float *row, uint64_t k, uint32_t first, uint32_t step,
                        uint32_t magnitude, uint32_t *at, float *word)
 {
-    return sl_isa() >= SL_ISA_AVX512 ? append_avx512(row, k, first, step, magnitude, at, word)
-                                     : append_plain(row, k, first, step, magnitude, at, word);
+    const enum sl_isa isa = sl_isa();
+    return isa >= SL_ISA_AVX512 ? append_avx512(row, k, first, step, magnitude, at, word)
+           : isa >= SL_ISA_AVX2 ? append_avx2(row, k, first, step, magnitude, at, word)
+                                : append_plain(row, k, first, step, magnitude, at, word);
 }
 
 static void turn(const float *panel, uint64_t k, float *rows, uint64_t ld)
@@ -170,6 +245,10 @@ static void turn(const float *panel, uint64_t k, float *rows, uint64_t ld)
     uint64_t i = 0;
     for (; sl_isa() >= SL_ISA_AVX512 && i + GROUP <= k; i += GROUP)
         turn_square(panel + i * GROUP, rows + i, ld);
+    for (; sl_isa() >= SL_ISA_AVX2 && i + 8 <= k; i += 8) {
+        turn_eight(panel + i * GROUP, rows + i, ld);
+        turn_eight(panel + i * GROUP + 8, rows + i + 8 * ld, ld);
+    }
     turn_plain(panel + i * GROUP, k - i, rows + i, ld);
 }
 #else

@@ -237,7 +237,7 @@ static void bad_heads(struct suite *t)
     t_end(t);
 }
 
-void test_aggregate_heads(struct suite *t)
+static void check_heads(struct suite *t)
 {
     for (size_t w = 0; w < SL_COUNT_OF(widths); w++)
         for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)
@@ -247,6 +247,11 @@ void test_aggregate_heads(struct suite *t)
         compare_heads(t, &shapes[5], 8, 8, indirect);
         compare_heads(t, &shapes[5], 8, 5, indirect);
     }
+}
+
+void test_aggregate_heads(struct suite *t)
+{
+    t_each_isa(t, check_heads);
     bad_heads(t);
 }
 
@@ -276,12 +281,16 @@ static void compare_dot(struct suite *t, const struct shape *s, uint32_t heads, 
     t_end(t);
 }
 
-void test_edge_dot(struct suite *t)
+static void check_dot(struct suite *t)
 {
     for (size_t w = 0; w < SL_COUNT_OF(widths); w++)
         for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)
             compare_dot(t, &shapes[s], widths[w].heads, widths[w].dim);
+}
 
+void test_edge_dot(struct suite *t)
+{
+    t_each_isa(t, check_dot);
     t_begin(t, "edge_dot refuses bad arguments, keeps a NaN to its head");
     uint32_t indptr[] = {0, 1}, index = 0;
     struct sl_csr_view csr = {1, 1, 1, indptr, &index};
