@@ -24,6 +24,9 @@
  * between them would put all of them into the same sets of the cache. What is read once or a few
  * times stays where it is: rows of a, and b where c has few rows and vectors are wide.
  *
+ * Where most of a is zero, lists of the rest take its place (gemm_list.c): wider panels of b, and
+ * tiles of one row. They change no bit, so a sample of a may decide.
+ *
  *                      b: panels of nr columns
  *                     +----+----+----+
  *                 k   | ---> packed  |

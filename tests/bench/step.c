@@ -2,7 +2,7 @@
  * step.c - what one batch of training costs: forward, loss and backward of a whole model.
  *
  *   step [--rounds 15] [--kind graphsage|gcn|gat|gin|pinsage] [--norm none|batch|layer]
- *        [--shrink 1]
+ *        [--shrink 1] [--lists auto|never|always]
  *
  * One block with as many vertices and edges as 1024 seeds of ogbn_arxiv have at fanout 15,10,5,
  * made up (no data set is needed), 128 features, 3 x 256, dropout 0.5, 40 classes. The same block
@@ -10,7 +10,8 @@
  *
  * Prints processor time, which neighbours disturb less than the clock: median and fastest round,
  * and a digest of the gradient's bits: two builds that agree on it compute the same. Two builds are
- * compared by running their programs in turn. The last line is a JSON object.
+ * compared by running their programs in turn. --lists says whether products leave out zeros
+ * (kernels/cpu/gemm_list.c). The last line is a JSON object.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
 #include "trainer/model.h"
 
@@ -37,6 +39,8 @@ static const char *const kinds[] = {
 };
 static const char *const norms[] = {
     [SL_NORM_NONE] = "none", [SL_NORM_BATCH] = "batch", [SL_NORM_LAYER] = "layer"};
+static const char *const lists[] = {
+    [SL_CPU_LISTS_AUTO] = "auto", [SL_CPU_LISTS_NEVER] = "never", [SL_CPU_LISTS_ALWAYS] = "always"};
 static const char *const precisions[] = {[SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16"};
 
 struct options {
@@ -230,7 +234,7 @@ static void run(const struct options *o)
 static void usage(void)
 {
     fprintf(stderr, "usage: step [--rounds 15] [--kind graphsage|gcn|gat|gin|pinsage]"
-                    " [--norm none|batch|layer] [--shrink 1]\n");
+                    " [--norm none|batch|layer] [--shrink 1] [--lists auto|never|always]\n");
     exit(2);
 }
 
@@ -258,17 +262,18 @@ static int find(const char *text, const char *const *names, size_t n)
 int main(int argc, char **argv)
 {
     struct options o = {.rounds = 15, .shrink = 1, .kind = SL_MODEL_GRAPHSAGE};
-    static const struct option longs[] = {{"rounds", 1, NULL, 'r'},
-                                          {"kind", 1, NULL, 'k'},
-                                          {"norm", 1, NULL, 'n'},
-                                          {"shrink", 1, NULL, 's'},
-                                          {0}};
+    static const struct option longs[] = {{"rounds", 1, NULL, 'r'}, {"kind", 1, NULL, 'k'},
+                                          {"norm", 1, NULL, 'n'},   {"shrink", 1, NULL, 's'},
+                                          {"lists", 1, NULL, 'l'},  {0}};
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
         case 'r': o.rounds = number(optarg, 1, ROUNDS_MAX); break;
         case 'k': o.kind = (enum sl_model_kind)find(optarg, kinds, SL_COUNT_OF(kinds)); break;
         case 'n': o.norm = (enum sl_norm_kind)find(optarg, norms, SL_COUNT_OF(norms)); break;
         case 's': o.shrink = number(optarg, 1, 100); break;
+        case 'l':
+            sl_cpu_gemm_set_lists((enum sl_cpu_lists)find(optarg, lists, SL_COUNT_OF(lists)));
+            break;
         default: usage();
         }
     }
