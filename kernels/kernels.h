@@ -271,6 +271,9 @@ struct sl_topology_view {
     // (n_edges) running sums of the edge weights within each row, the edge's own included: made by
     // weight_prefix once at load, or NULL where nothing samples by weight.
     const double *weight_prefix;
+    // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
+    // look at their weights. 0: not known.
+    uint32_t weights_positive;
 };
 
 // Global id -> local id, sized to a batch; opaque to callers of the table.

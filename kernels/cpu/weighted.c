@@ -6,12 +6,16 @@
  * depend on each other since each takes an edge away. In a large graph most rows are met for the
  * first time, so the probes miss the caches. Then come the misses of k-hop sampling (khop.c).
  *
- * DESIGN. Rows do not depend on each other. LANES rows take turns: for each slot all of them begin
- * a search, then each makes one probe after the other, asking for the word of its next one, until
- * all have found their edge (weighted_lane.h). Rows of few edges are asked for as a whole one group
- * earlier, of longer ones the last sum and the probes that every search begins with. The words
- * of a slot are drawn for all lanes at once (philox.c). Edges then go through the pipeline of
- * khop_pipe.h.
+ * DESIGN. Rows do not depend on each other. LANES rows are drawn together, slot by slot, so that
+ * their searches overlap and one instruction serves several rows:
+ *
+ *     few edges    weighted_short.h   the sums are copied and closed up, no search
+ *     many edges   weighted_long.h    a window where the edge should be, next to where it was not
+ *     a large fanout                  weighted_lane.h   halving, each row with its own list
+ *
+ * The sums of rows of few edges are asked for one group earlier, of others the last one, and their
+ * windows for all rows before the first is looked at. The words of a slot are drawn for all lanes
+ * at once (philox.c). Edges then go through the pipeline of khop_pipe.h.
  *
  * Rows of at most `fanout` edges, and all rows when it is -1, are not drawn: they give the edges
  * that have a weight, which is what the definition comes to. Whether a longer row has more such
@@ -30,13 +34,14 @@
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/khop_pipe.h"
 #include "kernels/cpu/weighted_lane.h"
+#include "kernels/cpu/weighted_long.h"
+#include "kernels/cpu/weighted_short.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/weighted_internal.h"
 
 enum {
     LANES = SL_CPU_PHILOX_LANES,
     LANE_SLOTS = 2048,     // slots of all lanes together, unless one row has more
-    ROW_EDGES = 64,        // a row of up to so many edges is asked for as a whole
     GROUPS_PER_THREAD = 8, // of weight_prefix, so that a thread that met a hub can be helped
 };
 
@@ -48,29 +53,77 @@ struct hop {
     uint32_t n_fresh; // edges behind those in the pipe, not taken in yet
     struct sl_khop_pipe pipe;
     struct sl_weighted_lane lane[LANES];
+    struct sl_weighted_shorts shorts;
+    struct sl_weighted_longs longs;
+    uint32_t long_of[LANES];   // a lane's row there
     uint32_t words[LANES * 4]; // Philox blocks of a pair of slots
 };
 
 // ---- edges leave --------------------------------------------------------------------------------
+
+// Lets the edges behind those in the pipe into it.
+SL_INLINE int let_in(struct hop *hop, bool wide)
+{
+    uint32_t fresh = hop->n_fresh;
+    hop->n_fresh = 0;
+    return sl_khop_pipe_run(hop->args, &hop->pipe, wide, fresh, false);
+}
 
 SL_INLINE int push(struct hop *hop, bool wide, uint64_t position)
 {
     const uint64_t room = SL_MIN(hop->args->indices_capacity, (uint64_t)UINT32_MAX);
     if (__builtin_expect(hop->n_edges >= room, 0))
         return sl_khop_fail_indices(hop->args, hop->n_edges + 1);
+    if (hop->n_fresh == SL_KHOP_PIPE_GROUP)
+        SL_TRY(let_in(hop, wide));
     hop->n_edges++;
     hop->pipe.edge[hop->pipe.n + hop->n_fresh++] = position;
-    if (__builtin_expect(hop->n_fresh < SL_KHOP_PIPE_GROUP, 1))
+    return SL_OK;
+}
+
+// Room for n edges behind those in the pipe, at *edges; NULL where they have to go one by one.
+SL_INLINE int make_room(struct hop *hop, bool wide, uint64_t n, uint64_t **edges)
+{
+    const uint64_t room = SL_MIN(hop->args->indices_capacity, (uint64_t)UINT32_MAX);
+    *edges = NULL;
+    if (__builtin_expect(n > SL_KHOP_PIPE_GROUP || room - hop->n_edges < n, 0))
         return SL_OK;
-    hop->n_fresh = 0;
-    return sl_khop_pipe_run(hop->args, &hop->pipe, wide, SL_KHOP_PIPE_GROUP, false);
+    if (hop->n_fresh + n > SL_KHOP_PIPE_GROUP)
+        SL_TRY(let_in(hop, wide));
+    *edges = hop->pipe.edge + hop->pipe.n + hop->n_fresh;
+    return SL_OK;
+}
+
+SL_INLINE void have_pushed(struct hop *hop, uint32_t n)
+{
+    hop->n_fresh += n;
+    hop->n_edges += n;
 }
 
 // All edges that have a weight.
 SL_INLINE int push_row(struct hop *hop, bool wide, uint64_t first, uint64_t degree)
 {
-    const double *prefix = hop->args->topology->weight_prefix + first;
+    const struct sl_topology_view *t = hop->args->topology;
+    const double *prefix = t->weight_prefix + first;
     double before = 0;
+    uint64_t *edges;
+    SL_TRY(make_room(hop, wide, degree, &edges));
+    if (edges && t->weights_positive) {
+        for (uint64_t j = 0; j < degree; j++)
+            edges[j] = first + j;
+        have_pushed(hop, (uint32_t)degree);
+        return SL_OK;
+    }
+    if (edges) {
+        uint32_t n = 0;
+        for (uint64_t j = 0; j < degree; j++) {
+            edges[n] = first + j;
+            n += prefix[j] > before;
+            before = prefix[j];
+        }
+        have_pushed(hop, n);
+        return SL_OK;
+    }
     for (uint64_t j = 0; j < degree; j++) {
         if (prefix[j] > before)
             SL_TRY(push(hop, wide, first + j));
@@ -79,18 +132,37 @@ SL_INLINE int push_row(struct hop *hop, bool wide, uint64_t first, uint64_t degr
     return SL_OK;
 }
 
+// Edges of the row that begins at `first`.
+SL_INLINE int push_some(struct hop *hop, bool wide, uint64_t first, const uint32_t *at, uint32_t n)
+{
+    uint64_t *edges;
+    SL_TRY(make_room(hop, wide, n, &edges));
+    if (edges) {
+        for (uint32_t j = 0; j < n; j++)
+            edges[j] = first + at[j];
+        have_pushed(hop, n);
+        return SL_OK;
+    }
+    for (uint32_t j = 0; j < n; j++)
+        SL_TRY(push(hop, wide, first + at[j]));
+    return SL_OK;
+}
+
 SL_INLINE int push_drawn(struct hop *hop, bool wide, uint64_t first,
                          const struct sl_weighted_lane *lane)
 {
-    if (lane->left > 0) {
-        for (uint32_t slot = 0; slot < lane->n_drawn; slot++)
-            SL_TRY(push(hop, wide, first + lane->drawn[slot]));
-        return SL_OK;
-    }
+    if (lane->left > 0)
+        return push_some(hop, wide, first, lane->drawn, lane->n_drawn);
     for (uint32_t c = 0; c < lane->n_chunks; c++)
-        for (uint32_t j = 0; j < lane->chunks[c]->n; j++)
-            SL_TRY(push(hop, wide, first + lane->chunks[c]->at[j]));
+        SL_TRY(push_some(hop, wide, first, lane->chunks[c]->at, lane->chunks[c]->n));
     return SL_OK;
+}
+
+// A row's edges: those that were drawn, or all when no weight is left.
+SL_INLINE int push_slots(struct hop *hop, bool wide, uint64_t first, uint64_t degree, double left,
+                         const uint32_t *drawn, uint32_t n)
+{
+    return left > 0 ? push_some(hop, wide, first, drawn, n) : push_row(hop, wide, first, degree);
 }
 
 // ---- draws --------------------------------------------------------------------------------------
@@ -104,25 +176,26 @@ SL_INLINE void prefetch_offsets(const struct sl_khop_args *args, uint64_t row)
     }
 }
 
-// What the row's first search will look at; its offsets are there already.
-SL_INLINE void prefetch_sums(const struct sl_khop_args *args, uint64_t row)
+// The sums that the row's first draw will look at; its offsets are there already.
+SL_INLINE void prefetch_sums(const struct hop *hop, uint64_t row)
 {
+    const struct sl_khop_args *args = hop->args;
+    const struct sl_topology_view *t = args->topology;
     if (row >= args->n_dst)
         return;
-    const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
-    const double *prefix = args->topology->weight_prefix + indptr[0];
+    const uint64_t *indptr = &t->indptr[args->nodes[row]];
     uint64_t degree = indptr[1] - indptr[0];
-    if (degree <= ROW_EDGES) {
-        for (uint64_t j = 0; j < degree; j += SL_CACHE_LINE / sizeof *prefix)
-            __builtin_prefetch(prefix + j);
-    } else {
-        uint64_t half = degree / 2, rest = degree - half;
-        __builtin_prefetch(prefix + half - 1);
-        __builtin_prefetch(prefix + rest / 2 - 1);
-        __builtin_prefetch(prefix + half + rest / 2 - 1);
-    }
-    if (degree > 0)
-        __builtin_prefetch(prefix + degree - 1);
+    if (degree == 0 || (degree <= hop->k && t->weights_positive))
+        return;
+    const double *prefix = t->weight_prefix + indptr[0];
+    const uint64_t line = SL_CACHE_LINE / sizeof *prefix;
+    // Of few edges these are all lines. A long row's first windows are asked for as they are known.
+    __builtin_prefetch(prefix + degree - 1);
+    if (degree > SL_WEIGHTED_SHORT && hop->k <= SL_WEIGHTED_LONG_FANOUT)
+        return;
+    __builtin_prefetch(prefix);
+    for (uint64_t j = line; j < SL_MIN(degree - 1, (uint64_t)SL_WEIGHTED_SHORT); j += line)
+        __builtin_prefetch(prefix + j);
 }
 
 // The words of slot and slot + 1 for the group's rows; slot is even.
@@ -142,14 +215,17 @@ SL_INLINE void draw_words(struct hop *hop, uint32_t row, uint32_t slot)
     }
 }
 
-// Draws for the n lanes in `drawn`, which have taken up their rows.
-SL_INLINE void draw_lanes(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
+// Draws for the rows that have been taken up: short ones, long ones and those of n lanes.
+SL_INLINE void draw(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
 {
     uint32_t searching[LANES];
+    sl_weighted_shorts_copy(&hop->shorts);
     for (uint32_t slot = 0; slot < hop->k; slot++) {
         uint32_t kept = 0, n_searching = 0;
         if ((slot & 1) == 0)
             draw_words(hop, row, slot);
+        sl_weighted_shorts_draw(&hop->shorts, hop->words + 2 * (slot & 1));
+        sl_weighted_longs_draw(&hop->longs, hop->words + 2 * (slot & 1));
         for (uint32_t i = 0; i < n; i++) {
             struct sl_weighted_lane *lane = &hop->lane[drawn[i]];
             if (!(lane->left > 0))
@@ -176,33 +252,73 @@ SL_INLINE void draw_lanes(struct hop *hop, uint32_t row, uint32_t *drawn, uint32
     }
 }
 
+// How a row is drawn.
+enum way { ALL, SHORT, LONG, LANE };
+
+SL_INLINE enum way way_of(const struct hop *hop, uint64_t degree)
+{
+    if (degree <= hop->k)
+        return ALL;
+    if (degree <= SL_WEIGHTED_SHORT)
+        return SHORT;
+    return hop->k <= SL_WEIGHTED_LONG_FANOUT && degree <= SL_WEIGHTED_LONG_DEGREE ? LONG : LANE;
+}
+
+// Takes up row + l.
+SL_INLINE void open_row(struct hop *hop, uint32_t l, const double *prefix, uint32_t degree,
+                        enum way way)
+{
+    switch (way) {
+    case ALL: break;
+    case SHORT: sl_weighted_shorts_open(&hop->shorts, l, prefix, degree); break;
+    case LONG: hop->long_of[l] = sl_weighted_longs_open(&hop->longs, l, prefix, degree); break;
+    case LANE: sl_weighted_lane_open(&hop->lane[l], prefix, degree); break;
+    }
+}
+
+SL_INLINE int push_edges(struct hop *hop, bool wide, uint32_t l, uint64_t first, uint64_t degree)
+{
+    const struct sl_weighted_longs *longs = &hop->longs;
+    const struct sl_weighted_short *row = &hop->shorts.row[l];
+    uint32_t r = hop->long_of[l];
+    switch (way_of(hop, degree)) {
+    case ALL: return push_row(hop, wide, first, degree);
+    case SHORT: return push_slots(hop, wide, first, degree, row->left, row->drawn, row->n_drawn);
+    case LONG:
+        return push_slots(hop, wide, first, degree, longs->left[r], longs->drawn[r],
+                          longs->n_drawn[r]);
+    case LANE: break;
+    }
+    return push_drawn(hop, wide, first, &hop->lane[l]);
+}
+
 // Samples the rows row .. row + n - 1.
 SL_INLINE int sample_group(struct hop *hop, bool wide, uint32_t row, uint32_t n)
 {
     const struct sl_khop_args *args = hop->args;
     const struct sl_topology_view *t = args->topology;
-    uint32_t drawn[LANES], n_drawn = 0;
+    uint32_t in_lanes[LANES], n_in_lanes = 0, n_drawn = 0;
+    sl_weighted_shorts_reset(&hop->shorts);
+    sl_weighted_longs_reset(&hop->longs);
     for (uint32_t l = 0; l < n; l++) {
         uint64_t first = t->indptr[args->nodes[row + l]];
         uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, row + l, degree);
         prefetch_offsets(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
-        prefetch_sums(args, (uint64_t)row + l + hop->n_lanes);
-        if (degree <= hop->k)
-            continue;
-        sl_weighted_lane_open(&hop->lane[l], t->weight_prefix + first, (uint32_t)degree);
-        drawn[n_drawn++] = l;
+        prefetch_sums(hop, (uint64_t)row + l + hop->n_lanes);
+        enum way way = way_of(hop, degree);
+        open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
+        in_lanes[n_in_lanes] = l;
+        n_in_lanes += way == LANE;
+        n_drawn += way != ALL;
     }
     if (n_drawn > 0)
-        draw_lanes(hop, row, drawn, n_drawn);
+        draw(hop, row, in_lanes, n_in_lanes);
     for (uint32_t l = 0; l < n; l++) {
         uint64_t first = t->indptr[args->nodes[row + l]];
         uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
-        if (degree <= hop->k)
-            SL_TRY(push_row(hop, wide, first, degree));
-        else
-            SL_TRY(push_drawn(hop, wide, first, &hop->lane[l]));
+        SL_TRY(push_edges(hop, wide, l, first, degree));
         args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
     }
     return SL_OK;
@@ -217,6 +333,7 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     hop.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;
     if (args->fanout > 0) {
+        sl_weighted_longs_init(&hop.longs, SL_MIN(hop.k, (uint32_t)SL_WEIGHTED_LONG_FANOUT));
         hop.n_lanes = SL_MAX(SL_MIN(LANE_SLOTS / hop.k, (uint32_t)LANES), 1u);
         size_t bytes = sl_weighted_lane_bytes(hop.k);
         void *scratch;
@@ -228,7 +345,7 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     for (uint32_t l = 0; l < 2 * hop.n_lanes; l++)
         prefetch_offsets(args, l);
     for (uint32_t l = 0; l < hop.n_lanes; l++)
-        prefetch_sums(args, l);
+        prefetch_sums(&hop, l);
     for (uint64_t row = 0; row < args->n_dst; row += hop.n_lanes)
         SL_TRY(sample_group(&hop, wide, (uint32_t)row,
                             (uint32_t)SL_MIN((uint64_t)hop.n_lanes, args->n_dst - row)));

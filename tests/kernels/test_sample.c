@@ -39,10 +39,11 @@ enum weights {
     WEIGHTS_EVEN,   // [0, 1)
     WEIGHTS_SKEWED, // over twenty orders of magnitude
     WEIGHTS_SPARSE, // nine of ten are zero
+    WEIGHTS_RISING, // rows of many edges that rise steeply: the middle by weight is near the end
     WEIGHTS_N,
 };
 
-static const char *const weight_names[] = {"even", "skewed", "sparse"};
+static const char *const weight_names[] = {"even", "skewed", "sparse", "rising"};
 
 static float random_weight(struct suite *t, enum weights kind)
 {
@@ -56,7 +57,8 @@ static float random_weight(struct suite *t, enum weights kind)
 
 static struct graph make_graph(struct suite *t, int wide, enum weights kind)
 {
-    struct sl_csr_view csr = t_random_csr(t, N_NODES, N_NODES, 12, 1500);
+    const uint32_t degree = kind == WEIGHTS_RISING ? 120 : 12;
+    struct sl_csr_view csr = t_random_csr(t, N_NODES, N_NODES, degree, 1500);
     uint64_t *indptr = t_alloc(t, (N_NODES + 1) * sizeof *indptr, 0);
     for (uint32_t i = 0; i <= N_NODES; i++)
         indptr[i] = csr.indptr[i];
@@ -71,9 +73,16 @@ static struct graph make_graph(struct suite *t, int wide, enum weights kind)
     g.weight = t_alloc(t, g.n_edges * sizeof *g.weight, 0);
     for (uint64_t e = 0; e < g.n_edges; e++)
         g.weight[e] = random_weight(t, kind);
+    for (uint32_t v = 0; v < N_NODES && kind == WEIGHTS_RISING; v++)
+        for (uint64_t e = indptr[v]; e < indptr[v + 1]; e++)
+            g.weight[e] = powf(1.1f, (float)((e - indptr[v]) % 300)) * (1.0f + g.weight[e]);
     double *prefix = t_alloc(t, g.n_edges * sizeof *prefix, 0);
     t_expect_ok(t, t->ref->weight_prefix(&g.topology, g.weight, prefix), "weight_prefix");
     g.topology.weight_prefix = prefix;
+    uint64_t zeros = 0;
+    for (uint64_t e = 0; e < g.n_edges; e++)
+        zeros += g.weight[e] <= 0.0f;
+    g.topology.weights_positive = wide && zeros == 0; // nobody has to say it
     return g;
 }
 
