@@ -564,6 +564,8 @@ static void release(struct sl_job *job)
         close(job->doorbell_fd);
     if (job->acts_fd >= 0)
         close(job->acts_fd);
+    if (job->sums_fd >= 0)
+        close(job->sums_fd);
 }
 
 static int run(struct sl_job *job)
@@ -597,7 +599,7 @@ int sl_job_run(const struct sl_job_options *options)
     }
     job->options = *options;
     job->start_ns = sl_now_ns();
-    job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = -1;
+    job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = job->sums_fd = -1;
     int rc = run(job);
     sl_loop_fini(&job->loop);
     // What is under way to the clients leaves now, the report among it.

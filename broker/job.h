@@ -150,6 +150,7 @@ struct sl_job {
     struct sl_dataset dataset;
     int config_fd, arena_fd, doorbell_fd; // -1 when closed
     int acts_fd;                          // of activations (startup.c); -1 when closed
+    int sums_fd;                          // of running sums of weights; -1 when closed
     uint64_t acts_bytes;                  // that it holds, 0: none
 
     struct sl_loop loop;

@@ -144,6 +144,7 @@ static int place_crew(struct sl_job *job)
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,
         .acts_fd = job->acts_fd,
+        .sums_fd = job->sums_fd,
         .events = sl_job_crew_events,
         .ctx = job,
     };
@@ -255,6 +256,7 @@ int sl_job_prepare(struct sl_job *job)
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));
+    SL_TRY(job->sums_fd = sl_arena_memfd());
     job->need.n_nodes = job->dataset.n_nodes;
     job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
     job->available_bytes = sl_device_memory_available();

@@ -14,7 +14,7 @@
 
 enum {
     ARGUMENT_BYTES = 32,
-    STDIO_COUNT = 7,
+    STDIO_COUNT = 8,
     LOOK_MS = 100, // between two looks at who leaves
 };
 
@@ -240,6 +240,7 @@ static int spawn(struct sl_member *m, struct sl_crew_process *p, int output_writ
         {.flags = UV_INHERIT_FD, .data.fd = setup->config_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->doorbell_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->acts_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = setup->sums_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_exit_seen,

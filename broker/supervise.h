@@ -106,7 +106,7 @@ struct sl_crew_setup {
     char directory[4096]; // of the worker programs
     const char *endpoint; // borrowed
     uint64_t token;
-    int arena_fd, config_fd, doorbell_fd, acts_fd; // borrowed
+    int arena_fd, config_fd, doorbell_fd, acts_fd, sums_fd; // borrowed
     struct sl_crew_events events;
     void *ctx;
 };

@@ -38,9 +38,9 @@
  *   { sl_rng_word0(stream, hop | (slot / 2 >> 16) << 3, slot / 2), i, batch, epoch }     key: seed
  *
  * WHY THIS METHOD. Set-up is one pass over the weights and 8 bytes an edge. A draw costs at most a
- * binary search, however skewed the weights are. The alternatives: alias tables (12 bytes an edge) find an
- * edge in one step but with replacement, so edges that were drawn have to be rejected, and one
- * edge with nearly all of a row's weight makes the second draw run for ever. Keys u^(1/w) or
+ * binary search, however skewed the weights are. The alternatives: alias tables (12 bytes an edge)
+ * find an edge in one step but with replacement, so edges that were drawn have to be rejected, and
+ * one edge with nearly all of a row's weight makes the second draw run for ever. Keys u^(1/w) or
  * exponential ones (Efraimidis and Spirakis 2006) need no set-up and look at all of a hub's edges
  * for each row, and take logarithms, which are not the same on every device.
  *

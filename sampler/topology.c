@@ -5,37 +5,53 @@
 
 #include "common/base/advise.h"
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/mempool.h"
+#include "common/base/log.h"
 
 static void advise_neighbours(const struct sl_dataset *ds, int advice)
 {
     sl_advise(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype), advice);
 }
 
-static uint64_t prefix_bytes(const struct sl_topology *t)
-{
-    return SL_MAX(t->dataset.n_edges, (uint64_t)1) * sizeof *t->weight_prefix;
-}
+struct summing {
+    const struct sl_topology *topology;
+    const struct sl_kernels *kernels;
+};
 
-static int sum_weights(struct sl_topology *t, const struct sl_kernels *kernels)
+// The note says whether all weights are positive.
+static int make_sums(void *ctx, void *data, uint64_t *note)
 {
-    const struct sl_dataset *ds = &t->dataset;
-    t->weight_prefix = sl_pages_alloc(prefix_bytes(t));
-    if (!t->weight_prefix)
-        return sl_fail(SL_ENOMEM,
-                       "sampling by weight: no memory for the %" PRIu64
-                       " bytes of running sums of %s/edge_weight.npy",
-                       prefix_bytes(t), ds->path);
+    const struct summing *s = ctx;
+    const struct sl_dataset *ds = &s->topology->dataset;
+    uint64_t zeros = 0;
     sl_advise(ds->edge_weight, ds->n_edges * sizeof *ds->edge_weight, MADV_SEQUENTIAL);
-    int rc = kernels->weight_prefix(&t->view, ds->edge_weight, t->weight_prefix);
-    if (rc < 0)
-        return sl_fail_prefix(rc, "%s/edge_weight.npy", ds->path);
-    t->view.weight_prefix = t->weight_prefix;
+    SL_TRY(s->kernels->weight_prefix(&s->topology->view, ds->edge_weight, data));
+    for (uint64_t e = 0; e < ds->n_edges; e++)
+        zeros += ds->edge_weight[e] <= 0.0f;
+    *note = zeros == 0;
     return SL_OK;
 }
 
-int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
+static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *kernels)
+{
+    const struct sl_dataset *ds = &t->dataset;
+    const uint64_t bytes = SL_MAX(ds->n_edges, (uint64_t)1) * sizeof(double), t0 = sl_now_ns();
+    struct summing s = {t, kernels};
+    int rc = sl_shared_array_open(fd, bytes, make_sums, &s, &t->sums);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "running sums of %s/edge_weight.npy", ds->path);
+    t->view.weight_prefix = t->sums.data;
+    t->view.weights_positive = (uint32_t)t->sums.note;
+    if (t->sums.made_here)
+        sl_log_info("sampling: running sums of weights for all samplers, %" PRIu64
+                    " MiB in %s pages, made in %.3f s",
+                    bytes >> 20, t->sums.huge ? "huge" : "small",
+                    (double)(sl_now_ns() - t0) * 1e-9);
+    return SL_OK;
+}
+
+int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int sums_fd,
                      const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
@@ -50,7 +66,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
         .indices = ds->indices,
         .indices_dtype = ds->indices_dtype,
     };
-    int rc = weighted ? sum_weights(t, kernels) : SL_OK;
+    int rc = weighted ? sum_weights(t, sums_fd, kernels) : SL_OK;
     if (rc < 0)
         sl_topology_close(t);
     return rc;
@@ -73,8 +89,7 @@ void sl_topology_expect_draws(const struct sl_topology *t)
 void sl_topology_close(struct sl_topology *t)
 {
     sl_self_loops_free(&t->self_loops);
-    if (t->weight_prefix)
-        sl_pages_free(t->weight_prefix, prefix_bytes(t));
+    sl_shared_array_close(&t->sums);
     sl_dataset_close(&t->dataset);
     memset(t, 0, sizeof *t);
 }

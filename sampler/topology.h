@@ -4,21 +4,23 @@
 
 #include "common/data/dataset.h"
 #include "common/data/self_loops.h"
+#include "common/ipc/shared_array.h"
 #include "kernels/kernels.h"
 
 struct sl_topology {
     struct sl_dataset dataset;
-    struct sl_topology_view view;    // of the data set's arrays
-    double *weight_prefix;           // (n_edges) owned, NULL where nothing samples by weight
+    struct sl_topology_view view; // of the data set's arrays
+    struct sl_shared_array sums;  // view.weight_prefix (n_edges), where something samples by weight
     struct sl_self_loops self_loops; // none unless they were looked for
 };
 
 /*
  * Opens the data set at `path`, which the broker has validated; `weighted`: with the running sums
- * of its edge weights, made here in private memory (8 bytes an edge). Errors as sl_dataset_open(),
- * SL_EINVAL for a weight that can not be, SL_ENOMEM.
+ * of its edge weights, 8 bytes an edge, which the first sampler makes for all in the file
+ * `sums_fd`; below 0: each for itself. Errors as sl_dataset_open(), SL_EINVAL for a weight that can
+ * not be, SL_ENOMEM.
  */
-int sl_topology_open(struct sl_topology *t, const char *path, bool weighted,
+int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int sums_fd,
                      const struct sl_kernels *kernels, int threads);
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);

@@ -7,11 +7,12 @@
  *                 [--broker PID] [--start N]
  *
  * (--broker: whose death is its own; --start: workers of this role started before it in this job)
- * with four inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
+ * with five inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
  * has heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON),
- * SL_WORKER_FD_DOORBELL (eventfd) and SL_WORKER_FD_ACTS (a file that is empty, or as large as the
- * arena's activations and holds them once the arena is there). Standard error is a pipe to the
- * broker, which keeps the log.
+ * SL_WORKER_FD_DOORBELL (eventfd), SL_WORKER_FD_ACTS (a file that is empty, or as large as the
+ * arena's activations and holds them once the arena is there) and SL_WORKER_FD_SUMS (a file for the
+ * running sums of weights, which the first sampler makes: shared_array.h). Standard error is a pipe
+ * to the broker, which keeps the log.
  *
  * A worker asks the kernel to kill it when its broker dies, says Hello, waits for Attach, maps the
  * arena, says Ready, and works until the abort word or a Stop message. A thread listens to the
@@ -34,6 +35,7 @@ enum {
     SL_WORKER_FD_CONFIG = 4,
     SL_WORKER_FD_DOORBELL = 5,
     SL_WORKER_FD_ACTS = 6,
+    SL_WORKER_FD_SUMS = 7,
 };
 
 // The longest that the slowest worker may take to load a data set from a cold disk and be ready.

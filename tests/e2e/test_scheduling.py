@@ -358,6 +358,10 @@ def test_sampling_algorithms(box, kind):
         result, report = box.run(config, name=label)
         result.ok()
         found.append(fingerprint(report))
+        folder = box.path("runs", label, "log")
+        logs = "".join(text_of(os.path.join(folder, name)) for name in os.listdir(folder))
+        made = logs.count("running sums of weights for all samplers")
+        assert made == (kind == "weighted"), f"{label}: made {made} times"
     assert found[0] == found[1]
     assert found[0]["accuracy"][-1] > 0.6, found[0]
 

@@ -60,6 +60,7 @@ static void start_crew(void)
                                   .config_fd = no_fd,
                                   .doorbell_fd = no_fd,
                                   .acts_fd = no_fd,
+                                  .sums_fd = no_fd,
                                   .events = {.on_death = on_death,
                                              .on_left = on_event,
                                              .on_hopeless = on_hopeless,

@@ -114,6 +114,7 @@ static void setup(void)
         .config_fd = t.fd,
         .doorbell_fd = t.fd,
         .acts_fd = t.fd,
+        .sums_fd = t.fd,
         .events = {.on_death = on_death,
                    .on_left = on_left,
                    .on_hopeless = on_hopeless,
@@ -373,7 +374,7 @@ START_TEST(a_worker_inherits_exactly_its_descriptors)
     run_worker("read line <&4; echo $line >&2; for f in 3 4 5 6 7 8 9; do "
                "[ -e /proc/$$/fd/$f ] && echo fd $f >&2; done",
                1);
-    ck_assert_str_eq(t.last[0], "the job | fd 3 | fd 4 | fd 5 | fd 6");
+    ck_assert_str_eq(t.last[0], "the job | fd 3 | fd 4 | fd 5 | fd 6 | fd 7");
 }
 END_TEST
 
