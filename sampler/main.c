@@ -99,7 +99,10 @@ static int prepare(struct program *p)
     if (wants_degrees(&p->config) && p->config.model.self_loops)
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));
-    return sl_plan_measure(&p->config, &p->drawer, &p->estimate);
+    SL_TRY(sl_plan_measure(&p->config, &p->drawer, &p->estimate));
+    if (p->device->is_host)
+        sl_topology_log_pages();
+    return SL_OK;
 }
 
 static int work(void *ctx)

@@ -1,6 +1,7 @@
 #include "sampler/topology.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/advise.h"
@@ -8,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 
 static void advise_neighbours(const struct sl_dataset *ds, int advice)
 {
@@ -83,7 +85,33 @@ int sl_topology_find_self_loops(struct sl_topology *t, int threads)
 
 void sl_topology_expect_draws(const struct sl_topology *t)
 {
-    advise_neighbours(&t->dataset, MADV_RANDOM);
+    const struct sl_dataset *ds = &t->dataset;
+    const uint64_t rows = (ds->n_nodes + 1) * sizeof *ds->indptr;
+    const uint64_t edges = ds->n_edges * sl_dtype_bytes(ds->indices_dtype);
+    // A page then comes from the disk with the 2 MiB around it: well where all of them stay.
+    if (rows + edges <= sl_device_memory_available() / 2) {
+        sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
+        sl_advise(ds->indices, edges, MADV_HUGEPAGE);
+    }
+    advise_neighbours(ds, MADV_RANDOM);
+}
+
+void sl_topology_log_pages(void)
+{
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    unsigned long long kib, files = 0, shared = 0;
+    char line[128];
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "FilePmdMapped: %llu", &kib) == 1)
+            files = kib;
+        else if (sscanf(line, "ShmemPmdMapped: %llu", &kib) == 1)
+            shared = kib;
+    }
+    if (f)
+        fclose(f);
+    sl_log_info("sampling: %llu MiB of the files read so far and %llu MiB of shared memory lie in "
+                "huge pages",
+                files >> 10, shared >> 10);
 }
 
 void sl_topology_close(struct sl_topology *t)

@@ -25,8 +25,12 @@ int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);
 // The processor is going to draw: neighbours are read here and there from now on, and reading files
-// ahead would only push other pages out. A device's copy is read front to back instead.
+// ahead would only push other pages out. A device's copy is read front to back instead. What fits
+// half of the memory that is available is asked for in huge pages, which file systems with large
+// folios give to files that are not in memory yet.
 void sl_topology_expect_draws(const struct sl_topology *t);
+// Says in the log what of the files that were touched, and of the sums, lies in huge pages.
+void sl_topology_log_pages(void);
 void sl_topology_close(struct sl_topology *t); // safe on a zeroed struct
 
 // What a device that samples would hold of it: offsets, neighbours, running sums, labels.

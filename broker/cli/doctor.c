@@ -29,6 +29,7 @@
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
 #include "common/device/cores.h"
+#include "common/ipc/shared_array.h"
 #include "broker/supervise.h"
 #include "broker/cli/answer.h"
 #include "broker/cli/command.h"
@@ -181,6 +182,23 @@ static bool line_of(const char *path, char *line, size_t bytes)
     return ok;
 }
 
+static int touch(void *ctx, void *data, uint64_t *note)
+{
+    (void)note;
+    memset(data, 1, *(const size_t *)ctx);
+    return SL_OK;
+}
+
+// Whether memory that processes share can be moved to huge pages, as running sums of weights are.
+static bool shares_huge_pages(void)
+{
+    size_t bytes = (size_t)4 << 20;
+    struct sl_shared_array a;
+    bool huge = sl_shared_array_open(-1, bytes, touch, &bytes, &a) == SL_OK && a.huge;
+    sl_shared_array_close(&a);
+    return huge;
+}
+
 // Features, activations and what samplers draw into are asked for in huge pages: random rows then
 // cost fewer look-ups of addresses.
 static void check_huge_pages(struct sl_doctor *d)
@@ -191,8 +209,9 @@ static void check_huge_pages(struct sl_doctor *d)
         return;
     }
     bool never = strstr(line, "[never]") != NULL;
-    struct sl_doctor_check *c =
-        sl_doctor_add(d, "huge_pages", "huge pages", "%s", never ? "never" : "when asked for");
+    struct sl_doctor_check *c = sl_doctor_add(
+        d, "huge_pages", "huge pages", "%s; shared memory: %s", never ? "never" : "when asked for",
+        shares_huge_pages() ? "moved to them" : "never");
     if (never)
         sl_doctor_advise(c, SL_VERDICT_WARNING,
                          "random rows are read more slowly: 'echo madvise > "

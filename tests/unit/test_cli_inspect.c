@@ -282,6 +282,7 @@ START_TEST(doctor_looks_around)
     assert_has(string(json, "checks.libraries.found"), "CURVE");
     assert_has(string(json, "checks.container.found"), "tests; /dev/shm");
     assert_has(string(json, "checks.systemd.found"), "@waiting");
+    assert_has(string(json, "checks.huge_pages.found"), "shared memory: ");
     cJSON_Delete(json);
 }
 END_TEST

@@ -1,5 +1,6 @@
 // The data set as a sampler opens it: with running sums of weights where it samples by weight.
 #include <math.h>
+#include <unistd.h>
 
 #include "sampler/topology.h"
 #include "tests/unit/test_data_fixture.h"
@@ -81,6 +82,12 @@ static bool has_flag(const void *p, const char *flag)
     return strstr(found, flag) != NULL;
 }
 
+// Whether this kernel can be asked for them.
+static bool huge_pages_exist(void)
+{
+    return access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0;
+}
+
 // A device's copy of a cold file is made a hundred times faster where the system reads ahead.
 START_TEST(files_are_read_ahead_unless_the_processor_draws)
 {
@@ -93,6 +100,8 @@ START_TEST(files_are_read_ahead_unless_the_processor_draws)
     sl_topology_expect_draws(&t);
     ck_assert(has_flag(t.view.indices, " rr"));
     ck_assert(!has_flag(t.view.indptr, " rr"));
+    ck_assert(has_flag(t.view.indptr, " hg") == huge_pages_exist());
+    ck_assert(has_flag(t.view.indices, " hg") == huge_pages_exist());
     sl_topology_close(&t);
 }
 END_TEST
