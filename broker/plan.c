@@ -179,6 +179,16 @@ static struct sl_phase_spec sampling_spec(const struct sl_phases_setup *setup,
     return spec;
 }
 
+// For whom the hidden layers of an evaluation are computed: also for the validation that follows.
+static uint32_t wanted_splits(const struct sl_phases_setup *setup, enum sl_purpose purpose)
+{
+    const uint32_t val = 1u << SL_SPLIT_VAL, test = 1u << SL_SPLIT_TEST;
+    if (purpose == SL_PURPOSE_VALIDATE)
+        return val;
+    bool shared = purpose == SL_PURPOSE_TEST_EPOCH && setup->split[SL_SPLIT_VAL].n != 0;
+    return shared ? val | test : test;
+}
+
 struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step)
 {
     const struct sl_config *config = setup->config;
@@ -205,6 +215,7 @@ struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl
     if (!spec.last_layer) {
         spec.set = SL_SET_ALL;
         spec.n_items = setup->n_nodes;
+        spec.wanted_splits = wanted_splits(setup, step.purpose);
     }
     spec.batch_size =
         (uint32_t)SL_MAX(sl_div_up(spec.n_items, INFER_CELLS_MAX), (uint64_t)INFER_ROWS_MIN);

@@ -1,11 +1,15 @@
 #include "trainer/evaluate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/board.h"
+
+// Of all rows: where fewer are needed a GPU gathers what it reads before it copies everything.
+enum { FEW_DIVISOR = 8 };
 
 // One layer over one range.
 struct run {
@@ -173,7 +177,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
                                          .partial = r->io->x_partial,
                                          .lasting = r->io->x == r->ds->feat};
     struct sl_layer_epilogue after = sl_surround_offer(around, layer, r->params, false, &none);
-    SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids, piece));
+    SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
+                             piece));
     struct sl_infer_piece offered = *piece;
     offered.after = &after;
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
@@ -302,6 +307,49 @@ static int range_of(const struct sl_dataset *ds, const struct sl_lease *lease,
     return SL_OK;
 }
 
+// *out: the rows of each layer that the phase's splits need. Found once for each of the few kinds
+// of evaluation that a job has.
+static int needed_by(struct sl_model *model, const struct sl_dataset *ds, uint32_t splits,
+                     const struct sl_needed_rows **out)
+{
+    struct sl_needed_rows *needed = &model->needed[0];
+    if (needed->sets != 0 && needed->sets != splits)
+        needed = &model->needed[1];
+    *out = needed;
+    if (needed->sets == splits)
+        return SL_OK;
+    sl_needed_rows_free(needed);
+    return sl_needed_rows_find(needed, ds, splits, model->n_layers);
+}
+
+// Takes the rows that nobody needs out of a range of all vertices. Where all of it is needed it
+// stays a run. *most: the layer needs most of its input.
+static int leave_needed(struct sl_model *model, const struct sl_dataset *ds,
+                        const struct sl_phase_spec *spec, struct sl_infer_range *range, bool *most)
+{
+    const struct sl_needed_rows *needed;
+    *most = true;
+    // Random walks go further than a vertex's neighbours.
+    if (spec->set != SL_SET_ALL || !spec->wanted_splits || model->neighbours)
+        return SL_OK;
+    SL_TRY(needed_by(model, ds, spec->wanted_splits, &needed));
+    const struct sl_marks *marks = &needed->layer[spec->layer];
+    if (!marks->bits)
+        return SL_OK;
+    *most = marks->n > ds->n_nodes / FEW_DIVISOR;
+    if (model->cell_rows < range->n) {
+        free(model->cell_ids);
+        model->cell_ids = malloc(range->n * sizeof *model->cell_ids);
+        model->cell_rows = model->cell_ids ? range->n : 0;
+        if (!model->cell_ids)
+            return sl_fail(SL_ENOMEM, "no memory for a list of %u vertices", range->n);
+    }
+    uint32_t n = sl_marks_list(marks, range->first, range->n, model->cell_ids);
+    if (n < range->n)
+        *range = (struct sl_infer_range){.ids = model->cell_ids, .n = n};
+    return SL_OK;
+}
+
 // Refuses a phase that does not fit the model or the arena before anything is written.
 static int check_phase(const struct sl_model *model, const struct sl_arena *a,
                        const struct sl_dataset *ds, const struct sl_phase_spec *spec)
@@ -358,6 +406,8 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     memset(result, 0, sizeof *result);
     SL_TRY(check_phase(model, a, ds, spec));
     SL_TRY(range_of(ds, lease, &range));
+    bool most;
+    SL_TRY(leave_needed(model, ds, spec, &range, &most));
     *edges = 0;
     for (uint32_t i = 0; i < range.n; i++)
         *edges += sl_dataset_degree(ds, sl_infer_vertex(&range, i));
@@ -367,6 +417,7 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
         // A phase reads what the one before it has written; features are always the same.
         .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,
         .y = spec->last_layer ? NULL : sl_arena_acts(a, spec->layer),
+        .x_most = most && spec->set == SL_SET_ALL,
         .jumping = sl_jumping_width(&model->jumping) ? sl_arena_jumping(a) : NULL,
         .result = spec->last_layer ? result : NULL,
     };

@@ -35,6 +35,7 @@ struct sl_infer_io {
     enum sl_dtype x_dtype;
     const void *x;  // (n_nodes, d_in)
     bool x_partial; // x has only the rows that the range needs (resident.h)
+    bool x_most;    // the layer's ranges together read most of x (resident.h), lists too
     uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
     float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
     float *y;       // (n_nodes, ...): rows of the result at their vertices' ids

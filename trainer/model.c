@@ -1,6 +1,7 @@
 #include "trainer/model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -155,6 +156,9 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
 void sl_model_fini(struct sl_model *model)
 {
     sl_resident_fini(&model->resident);
+    for (size_t i = 0; i < SL_COUNT_OF(model->needed); i++)
+        sl_needed_rows_free(&model->needed[i]);
+    free(model->cell_ids);
     sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);

@@ -30,6 +30,7 @@
 #include "config/config.h"
 #include "trainer/jumping.h"
 #include "trainer/layer.h"
+#include "trainer/needed_rows.h"
 #include "trainer/neighbours.h"
 #include "trainer/objective.h"
 #include "trainer/resident.h"
@@ -65,6 +66,11 @@ struct sl_model {
     struct sl_mempool pool;      // device memory
     struct sl_mempool notes;     // the process's own; reset together
     struct sl_resident resident; // of inference
+    // Of a job's evaluations: those of its epochs and the final test want other rows. Each is found
+    // when it is first needed.
+    struct sl_needed_rows needed[2];
+    uint32_t *cell_ids; // room for the needed rows of one cell
+    uint32_t cell_rows;
     // Of the last forward.
     struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_surround_tape around_tape[SL_CONFIG_MAX_LAYERS];

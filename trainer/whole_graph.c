@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/data/nameless_file.h"
 #include "trainer/evaluate.h"
+#include "trainer/needed_rows.h"
 
 enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
 
@@ -178,70 +179,40 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
 
 // ---- which rows ---------------------------------------------------------------------------------
 
-struct marks {
-    uint64_t *bits;
-    uint64_t n, limit; // marked; more than that is too many
-};
-
-static void mark(struct marks *m, uint64_t v)
-{
-    uint64_t bit = (uint64_t)1 << (v % 64);
-    m->n += !(m->bits[v / 64] & bit);
-    m->bits[v / 64] |= bit;
-}
-
-static int list_marked(const struct marks *m, uint64_t n_words, struct rows *out)
+static int list_marked(const struct sl_marks *m, struct rows *out)
 {
     out->ids = malloc(SL_MAX(m->n, (uint64_t)1) * sizeof *out->ids);
     if (!out->ids)
         return sl_fail(SL_ENOMEM, "no memory for a list of %llu vertices",
                        (unsigned long long)m->n);
-    out->n = 0;
-    for (uint64_t k = 0; k < n_words; k++)
-        for (uint64_t word = m->bits[k]; word; word &= word - 1)
-            out->ids[out->n++] = (uint32_t)(k * 64 + (uint64_t)__builtin_ctzll(word));
+    out->n = sl_marks_list(m, 0, m->n_nodes, out->ids);
     return SL_OK;
-}
-
-static void mark_neighbours(const struct sl_dataset *ds, struct marks *m, const uint32_t *ids,
-                            uint64_t n)
-{
-    bool narrow = sl_dtype_bytes(ds->indices_dtype) == sizeof(uint32_t);
-    for (uint64_t i = 0; i < n && m->n <= m->limit; i++) {
-        mark(m, ids[i]);
-        for (uint64_t e = ds->indptr[ids[i]]; e < ds->indptr[ids[i] + 1]; e++)
-            mark(m,
-                 narrow ? ((const uint32_t *)ds->indices)[e] : ((const uint64_t *)ds->indices)[e]);
-    }
 }
 
 // From the rows that are asked for down to the features, while they are few.
 static int find_needed_rows(struct walk *w)
 {
     const struct sl_whole_graph *g = w->g;
-    const uint64_t n_nodes = g->dataset->n_nodes, n_words = n_nodes / 64 + 1;
-    struct marks m = {.limit = n_nodes / FRONTIER_DIVISOR};
+    const uint64_t limit = g->dataset->n_nodes / FRONTIER_DIVISOR;
+    struct sl_marks m;
     // Random walks go further than a vertex's neighbours.
-    if (!g->ids || g->n > m.limit || g->model->neighbours)
+    if (!g->ids || g->n > limit || g->model->neighbours)
         return SL_OK;
-    m.bits = calloc(n_words, sizeof *m.bits);
-    if (!m.bits)
-        return sl_fail(SL_ENOMEM, "no memory for a bit for each of %llu vertices",
-                       (unsigned long long)n_nodes);
+    SL_TRY(sl_marks_init(&m, g->dataset->n_nodes));
     int rc = SL_OK;
     const uint32_t *ids = g->ids;
     uint64_t n = g->n;
     for (uint32_t l = g->layer; l-- > 0;) {
-        mark_neighbours(g->dataset, &m, ids, n);
-        if (m.n > m.limit)
+        sl_marks_add(&m, g->dataset, ids, n, limit);
+        if (m.n > limit)
             break;
-        rc = list_marked(&m, n_words, &w->rows[l]);
+        rc = list_marked(&m, &w->rows[l]);
         if (rc < 0)
             break;
         ids = w->rows[l].ids;
         n = w->rows[l].n;
     }
-    free(m.bits);
+    sl_marks_free(&m);
     return rc;
 }
 

@@ -115,6 +115,25 @@ START_TEST(inference_covers_all_vertices_until_the_last_layer)
 }
 END_TEST
 
+static uint32_t wanted_of(enum sl_purpose purpose, uint32_t layer)
+{
+    return sl_plan_spec(&plan, (struct sl_plan_step){purpose, 0, layer}).wanted_splits;
+}
+
+// A validation behind the test of an epoch is its last layer alone, and reads what that left.
+START_TEST(hidden_layers_are_computed_for_whom_they_are_read)
+{
+    const uint32_t val = 1u << SL_SPLIT_VAL, test = 1u << SL_SPLIT_TEST;
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        ck_assert_uint_eq(wanted_of(SL_PURPOSE_VALIDATE, layer), val);
+        ck_assert_uint_eq(wanted_of(SL_PURPOSE_TEST_EPOCH, layer), val | test);
+        ck_assert_uint_eq(wanted_of(SL_PURPOSE_TEST, layer), test);
+    }
+    plan.split[SL_SPLIT_VAL].n = 0;
+    ck_assert_uint_eq(wanted_of(SL_PURPOSE_TEST_EPOCH, 0), test);
+}
+END_TEST
+
 START_TEST(chunks_of_inference_are_neither_tiny_nor_many)
 {
     static const uint64_t sizes[] = {1, 1023, 1024, 1025, 4194304, 4194305, 4294967294, 111059956};
@@ -736,6 +755,7 @@ int main(void)
     tcase_add_test(c, a_test_set_that_is_never_evaluated_is_none);
     tcase_add_test(c, a_training_phase_knows_its_first_version);
     tcase_add_test(c, inference_covers_all_vertices_until_the_last_layer);
+    tcase_add_test(c, hidden_layers_are_computed_for_whom_they_are_read);
     tcase_add_test(c, chunks_of_inference_are_neither_tiny_nor_many);
     tcase_add_test(c, the_largest_phase_decides_the_cells);
     tcase_add_test(c, phases_are_opened_ahead_and_gated_behind_an_evaluation);
