@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/board.h"
+#include "common/ipc/seat.h"
 
 // Of all rows: where fewer are needed a GPU gathers what it reads before it copies everything.
 enum { FEW_DIVISOR = 8 };
@@ -181,6 +182,10 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
                              piece));
     struct sl_infer_piece offered = *piece;
     offered.after = &after;
+    if (r->io->keep_tag && model->kept.sharers && device_of(r)->is_host) {
+        sl_kept_rows_begin(&model->kept, r->io->keep_tag);
+        offered.kept = &model->kept;
+    }
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
     return sl_surround_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
                              after.applied);
@@ -416,11 +421,13 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
         .x = spec->layer ? (const void *)sl_arena_acts(a, spec->layer - 1) : ds->feat,
         // A phase reads what the one before it has written; features are always the same.
         .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,
+        .keep_tag = atomic_load_explicit(&lease->phase->seq, memory_order_relaxed),
         .y = spec->last_layer ? NULL : sl_arena_acts(a, spec->layer),
         .x_most = most && spec->set == SL_SET_ALL,
         .jumping = sl_jumping_width(&model->jumping) ? sl_arena_jumping(a) : NULL,
         .result = spec->last_layer ? result : NULL,
     };
     SL_TRY(predictions_of(a, ds, spec, &range, &io.predictions));
+    model->kept.sharers = SL_MAX(sl_seat_awake(a), 1u);
     return sl_evaluate_layer(model, ds, params, spec->layer, &range, &io);
 }

@@ -37,6 +37,9 @@ struct sl_infer_io {
     bool x_partial; // x has only the rows that the range needs (resident.h)
     bool x_most;    // the layer's ranges together read most of x (resident.h), lists too
     uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
+    // Another one where x or the parameters may have changed: what the layer makes of its sources
+    // is kept as long as it stays (kept_rows.h). 0: nothing is kept.
+    uint64_t keep_tag;
     float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
     float *y;       // (n_nodes, ...): rows of the result at their vertices' ids
     float *rows;    // (range->n, ...): rows of the result in the order of the range

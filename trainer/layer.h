@@ -167,6 +167,7 @@ struct sl_infer_piece {
     const void *x;          // (csr.n_src, d_in)
     float *y;               // (n_dst, d_out), without the bias, or with what `after` offered
     struct sl_layer_epilogue *after;
+    struct sl_kept_rows *kept; // of the pieces before (kept_rows.h); NULL: none
 };
 
 #define SL_LAYER_NO_BIAS UINT32_MAX

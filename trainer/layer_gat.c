@@ -21,13 +21,16 @@
  * lin, and takes the products' threads and SIMD. Scores are always computed in f32: the
  * exponential multiplies what is rounded there.
  *
- * INFERENCE computes z for the different sources of a piece, a group of heads at a time
- * (sources.h); heads are independent of each other, so a group goes all the way to columns of y.
+ * INFERENCE keeps z and what it adds to the scores of each vertex from piece to piece where there
+ * is memory (kept_rows.h); else it computes z for the different sources of a piece, a group of
+ * heads at a time (sources.h): heads are independent of each other, so a group goes all the way to
+ * columns of y.
  */
 #include "trainer/layer.h"
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/kept_rows.h"
 #include "trainer/sources.h"
 
 enum { ATT_SRC, ATT_DST, BIAS, LIN_WEIGHT, RES_WEIGHT };
@@ -370,8 +373,60 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
     return env->kernels->aggregate_heads(&args);
 }
 
-static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
-                 const struct sl_infer_piece *piece)
+enum { KEPT_Z, KEPT_SRC, KEPT_DST, N_KEPT };
+
+// z of some rows, and what they add to the scores as sources and as destinations.
+static int make_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const float *params, const float *x, uint32_t rows, float **out)
+{
+    const struct sl_layer wide = widened(layer);
+    const uint32_t heads = heads_of(layer), width = head_width(layer);
+    SL_TRY(
+        sl_layer_product(env, &wide, x, rows, params + layer->offset[LIN_WEIGHT], 0, out[KEPT_Z]));
+    SL_TRY(scores(env, out[KEPT_Z], rows, params + layer->offset[ATT_SRC], heads, width,
+                  out[KEPT_SRC]));
+    return scores(env, out[KEPT_Z], rows, params + layer->offset[ATT_DST], heads, width,
+                  out[KEPT_DST]);
+}
+
+// All heads, of rows that are kept.
+static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const struct sl_infer_piece *piece)
+{
+    const struct sl_kept_rows *kept = piece->kept;
+    const struct sl_csr_view *csr = &piece->csr;
+    const uint32_t heads = heads_of(layer), width = head_width(layer);
+    float *score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
+    float *alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
+    float *y = layer->last ? sl_layer_floats(env, (uint64_t)csr->n_dst * heads * width) : piece->y;
+    if (!score_dst || !alpha || !y)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->gather_rows(kept->matrix[KEPT_DST], SL_DTYPE_F32, csr->n_src, heads,
+                                     piece->self, csr->n_dst, score_dst));
+    const struct sl_edge_softmax_args softmax = {
+        .csr = *csr,
+        .heads = heads,
+        .negative_slope = NEGATIVE_SLOPE,
+        .score_src = kept->matrix[KEPT_SRC],
+        .score_dst = score_dst,
+        .alpha = alpha,
+    };
+    SL_TRY(env->kernels->edge_softmax(&softmax));
+    const struct sl_aggregate_heads_args args = {.csr = *csr,
+                                                 .heads = heads,
+                                                 .dim = width,
+                                                 .x = kept->matrix[KEPT_Z],
+                                                 .weight = alpha,
+                                                 .y = y};
+    SL_TRY(env->kernels->aggregate_heads(&args));
+    return layer->last ? env->kernels->sum_heads(y, csr->n_dst, heads, width, 1.0f / (float)heads,
+                                                 0, piece->y)
+                       : SL_OK;
+}
+
+// Rows of the piece's own sources, some heads at a time.
+static int infer_sources(const struct sl_layer_env *env, const struct sl_layer *layer,
+                         const float *params, const struct sl_infer_piece *piece)
 {
     uint32_t n_dst = piece->csr.n_dst, heads = heads_of(layer);
     struct sl_sources sources;
@@ -392,6 +447,18 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         SL_TRY(env->device->copy_2d(piece->y + (uint64_t)first * g.width,
                                     layer->d_out * sizeof *g.y, g.y, columns, columns, n_dst));
     }
+    return SL_OK;
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    const uint32_t n_dst = piece->csr.n_dst, heads = heads_of(layer);
+    const uint32_t widths[N_KEPT] = {
+        [KEPT_Z] = all_heads_width(layer), [KEPT_SRC] = heads, [KEPT_DST] = heads};
+    bool kept;
+    SL_TRY(sl_kept_rows_bring(env, layer, params, piece, N_KEPT, widths, make_kept, &kept));
+    SL_TRY(kept ? infer_kept(env, layer, piece) : infer_sources(env, layer, params, piece));
     if (!layer->options->residual)
         return SL_OK;
     float *own = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);

@@ -17,13 +17,15 @@
  *
  * The bias is within the layer, not behind it, so the kind names none for the model to add.
  *
- * INFERENCE computes q for the different sources of a piece, a group of columns at a time
- * (sources.h): the group's neighbours are summed up and multiplied by its columns of W_nbr.
+ * INFERENCE keeps q of each vertex from piece to piece where there is memory (kept_rows.h); else it
+ * computes q for the different sources of a piece, a group of columns at a time (sources.h): the
+ * group's neighbours are summed up and multiplied by its columns of W_nbr.
  */
 #include "trainer/layer.h"
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/kept_rows.h"
 #include "trainer/sources.h"
 
 enum { Q_WEIGHT, Q_BIAS, SELF_WEIGHT, NBR_WEIGHT, NBR_BIAS, N_TENSORS };
@@ -151,6 +153,39 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                                      params + layer->offset[SELF_WEIGHT], 1, dx);
 }
 
+static int make_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const float *params, const float *x, uint32_t rows, float **out)
+{
+    struct sl_layer_epilogue q = {
+        .offered = true, .bias = params + layer->offset[Q_BIAS], .act = SL_ACT_RELU};
+    return sl_layer_last_product(env, layer, x, rows, params + layer->offset[Q_WEIGHT], 0, out[0],
+                                 &q);
+}
+
+// y (n_dst, d_out) += W_nbr n, where q is kept.
+static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const float *params, const struct sl_infer_piece *piece)
+{
+    const struct sl_layer square = sl_layer_square(layer);
+    const uint32_t n_dst = piece->csr.n_dst;
+    float *pooled = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out), *scale;
+    if (!pooled)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_row_sums(env, &piece->csr, piece->weights, SL_ROW_INVERSE, &scale));
+    const struct sl_aggregate_args args = {
+        .csr = piece->csr,
+        .dim = layer->d_out,
+        .x_dtype = SL_DTYPE_F32,
+        .x = piece->kept->matrix[0],
+        .row_scale = scale,
+        .edge_weight = piece->weights,
+        .y = pooled,
+    };
+    SL_TRY(env->kernels->aggregate(&args));
+    return sl_layer_product(env, &square, pooled, n_dst, params + layer->offset[NBR_WEIGHT], 1,
+                            piece->y);
+}
+
 // y (n_dst, d_out) += W_nbr n, where n is made of `columns` columns of q at a time.
 static int infer_neighbours(const struct sl_layer_env *env, const struct sl_layer *layer,
                             const float *params, const struct sl_infer_piece *piece)
@@ -199,7 +234,10 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                                      piece->self, n_dst, self));
     SL_TRY(sl_layer_product(env, layer, self, n_dst, params + layer->offset[SELF_WEIGHT], 0,
                             piece->y));
-    SL_TRY(infer_neighbours(env, layer, params, piece));
+    bool kept;
+    SL_TRY(sl_kept_rows_bring(env, layer, params, piece, 1, &layer->d_out, make_kept, &kept));
+    SL_TRY(kept ? infer_kept(env, layer, params, piece)
+                : infer_neighbours(env, layer, params, piece));
     SL_TRY(env->kernels->bias_act(piece->y, n_dst, layer->d_out, params + layer->offset[NBR_BIAS],
                                   activation_of(layer), &NO_DROPOUT));
     return finish(env, layer, piece->y, n_dst, piece->y);

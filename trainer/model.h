@@ -29,6 +29,7 @@
 #include "common/ipc/block.h"
 #include "config/config.h"
 #include "trainer/jumping.h"
+#include "trainer/kept_rows.h"
 #include "trainer/layer.h"
 #include "trainer/needed_rows.h"
 #include "trainer/neighbours.h"
@@ -66,6 +67,7 @@ struct sl_model {
     struct sl_mempool pool;      // device memory
     struct sl_mempool notes;     // the process's own; reset together
     struct sl_resident resident; // of inference
+    struct sl_kept_rows kept;    // likewise
     // Of a job's evaluations: those of its epochs and the final test want other rows. Each is found
     // when it is first needed.
     struct sl_needed_rows needed[2];

@@ -43,6 +43,8 @@ static void found_free(struct found *f)
     free(f->predictions);
 }
 
+static uint64_t keep_tag; // of the last layer that was computed
+
 // Hidden layers over all vertices in cells of `step`, each of them `times` times; the last layer
 // over `list`.
 static struct found infer(struct sl_model *m, const struct sl_dataset *ds, const float *params,
@@ -54,10 +56,12 @@ static struct found infer(struct sl_model *m, const struct sl_dataset *ds, const
     for (uint32_t l = 0; l < m->n_layers; l++) {
         bool last = l + 1 == m->n_layers;
         uint64_t n = last ? list->n : ds->n_nodes;
+        keep_tag++;
         for (uint64_t first = 0; first < n; first += step) {
             const struct sl_infer_io io = {.x_dtype = l ? SL_DTYPE_F32 : ds->feat_dtype,
                                            .x =
                                                l ? (const void *)banks->act[(l - 1) & 1] : ds->feat,
+                                           .keep_tag = keep_tag,
                                            .jumping = banks->jumping,
                                            .y = last ? NULL : banks->act[l & 1],
                                            .rows = last ? found.outputs + first * CLASSES : NULL,
@@ -240,6 +244,70 @@ START_TEST(walks_do_not_depend_on_the_pieces)
 }
 END_TEST
 
+// The different vertices that a layer over `list` reads, or over all vertices where it is NULL.
+static uint64_t vertices_read(const struct sl_dataset *ds, const struct sl_vertex_list *list)
+{
+    bool *read = fixture_alloc(ds->n_nodes);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < (list ? list->n : ds->n_nodes); i++) {
+        const uint64_t v = list ? list->ids[i] : i;
+        read[v] = true;
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+            read[((const uint32_t *)ds->indices)[e]] = true;
+    }
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        n += read[v];
+    free(read);
+    return n;
+}
+
+static void check_kept(struct fixture_graph *g, const struct sl_config *c, uint32_t step)
+{
+    const struct sl_vertex_list val = {.n = 7, .ids = g->ds.split[SL_SPLIT_VAL].ids};
+    struct sl_model m;
+    ck_assert_int_eq(fixture_model(&m, c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+    struct banks banks = banks_make(&g->ds);
+    for (uint64_t seed = 3; seed < 5; seed++) { // other parameters, and the memory of the first
+        float *params = fixture_params(&m, seed);
+        m.kept.sharers = 0;
+        struct found anew = infer(&m, &g->ds, params, &banks, step, 1, &val);
+        ck_assert_uint_eq(m.kept.made, 0);
+        m.kept.sharers = 1;
+        struct found kept = infer(&m, &g->ds, params, &banks, step, 2, &val);
+        ck_assert_mem_eq(anew.outputs, kept.outputs, val.n * CLASSES * sizeof(float));
+        ck_assert_uint_eq(m.kept.made, 60 * 2 + vertices_read(&g->ds, &val));
+        m.kept.made = 0;
+        found_free(&kept);
+        if (seed == 4) { // there is no machine with a share of its memory for so many
+            sl_kept_rows_free(&m.kept);
+            m.kept.sharers = UINT32_MAX;
+            kept = infer(&m, &g->ds, params, &banks, step, 1, &val);
+            ck_assert_mem_eq(anew.outputs, kept.outputs, val.n * CLASSES * sizeof(float));
+            ck_assert_uint_eq(m.kept.made, 0);
+            found_free(&kept);
+        }
+        found_free(&anew);
+        free(params);
+    }
+    banks_free(&banks);
+    sl_model_fini(&m);
+}
+
+// Sources are transformed once a layer, whatever the cells, and leave what each piece's own do.
+START_TEST(kept_rows_are_made_once_and_change_no_bit)
+{
+    static const uint32_t steps[] = {60, 7, 1};
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    for (int kind = SL_MODEL_GAT; kind <= SL_MODEL_PINSAGE; kind++)
+        for (size_t i = 0; kind != SL_MODEL_GIN && i < SL_COUNT_OF(steps); i++) {
+            struct sl_config c = config_of(kind, 3);
+            c.model.residual = i == 1;
+            check_kept(&g, &c, steps[i]);
+        }
+    fixture_graph_free(&g);
+}
+END_TEST
+
 START_TEST(sixty_four_bit_neighbours_and_half_features)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
@@ -385,6 +453,7 @@ int main(void)
     tcase_add_test(tc, cells_may_be_computed_again);
     tcase_add_test(tc, lists_and_runs_agree);
     tcase_add_test(tc, walks_do_not_depend_on_the_pieces);
+    tcase_add_test(tc, kept_rows_are_made_once_and_change_no_bit);
     tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
     tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
     tcase_add_test(tc, empty_range_is_nothing);
