@@ -64,9 +64,8 @@ static int take_rows(const struct run *r, uint32_t at, const struct sl_infer_pie
         float *list = device_of(r)->is_host ? *rows : sl_layer_note(env, n * row);
         if (!list)
             return SL_ENOMEM;
-        for (uint32_t i = 0; i < n; i++)
-            memcpy(list + (size_t)i * bank->width,
-                   bank->data + (uint64_t)piece->ids[i] * bank->width, row);
+        SL_TRY(sl_kernels_cpu()->gather_rows(bank->data, SL_DTYPE_F32, r->ds->n_nodes, bank->width,
+                                             piece->ids, n, list));
         from = list;
     }
     return from == *rows ? SL_OK : device_of(r)->copy(*rows, from, n * row);
@@ -97,10 +96,8 @@ static int leave_rows(const struct run *r, uint32_t at, const struct sl_infer_pi
     if (to)
         return to == rows ? SL_OK : device_of(r)->copy(to, rows, n * row);
     SL_TRY(download(r, rows, n, bank->width, &rows));
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(bank->data + (uint64_t)piece->ids[i] * bank->width, rows + (size_t)i * bank->width,
-               row);
-    return SL_OK;
+    return sl_kernels_cpu()->scatter_rows(rows, bank->width, piece->ids, n, r->ds->n_nodes,
+                                          bank->data);
 }
 
 // ---- a piece ------------------------------------------------------------------------------------

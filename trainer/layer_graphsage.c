@@ -203,20 +203,21 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 {
     uint32_t n_dst = piece->csr.n_dst;
     float *rows = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!rows)
+    float *own = is_gcn(layer) ? rows : sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
+    if (!rows || !own)
         return SL_ENOMEM;
     if (is_max(layer))
         SL_TRY(infer_max(env, layer, piece, rows));
     else
         SL_TRY(infer_mean(env, layer, piece, rows));
-    SL_TRY(sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT], 0,
-                                 piece->y, is_gcn(layer) ? piece->after : NULL));
     if (is_gcn(layer))
-        return SL_OK;
+        return sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT],
+                                     0, piece->y, piece->after);
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->self, n_dst, rows));
-    return sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
-                                 piece->y, piece->after);
+                                     piece->self, n_dst, own));
+    const struct sl_layer_term terms[] = {{rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in},
+                                          {own, params + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+    return sl_layer_last_products(env, layer, terms, n_dst, piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_graphsage = {
