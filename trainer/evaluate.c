@@ -160,6 +160,19 @@ static int judge(const struct run *r, uint32_t at, const struct sl_infer_piece *
     return SL_OK;
 }
 
+// What is kept on CPU cores: other devices' products round with the number of rows beside a row.
+static void offer_kept(const struct run *r, struct sl_infer_piece *piece)
+{
+    struct sl_model *model = r->model;
+    if (!r->io->keep_tag || !model->kept.sharers || !device_of(r)->is_host)
+        return;
+    sl_kept_rows_begin(&model->kept, r->io->keep_tag);
+    piece->kept = &model->kept;
+    model->kept_sums.sharers = model->kept.sharers;
+    if (r->layer->index == 0 && r->io->x == r->ds->feat)
+        piece->kept_sums = &model->kept_sums;
+}
+
 // The layer's output, with what surrounds it, at piece->y.
 static int compute(const struct run *r, struct sl_infer_piece *piece)
 {
@@ -179,10 +192,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
                              piece));
     struct sl_infer_piece offered = *piece;
     offered.after = &after;
-    if (r->io->keep_tag && model->kept.sharers && device_of(r)->is_host) {
-        sl_kept_rows_begin(&model->kept, r->io->keep_tag);
-        offered.kept = &model->kept;
-    }
+    offered.is_run = !r->range->ids;
+    offer_kept(r, &offered);
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
     return sl_surround_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
                              after.applied);

@@ -9,6 +9,8 @@
 
 enum { MEMORY_DIVISOR = 4, CHUNK_ROWS = 4096 };
 
+// ---- memory -------------------------------------------------------------------------------------
+
 void sl_kept_rows_begin(struct sl_kept_rows *kept, uint64_t tag)
 {
     if (kept->tag == tag)
@@ -61,6 +63,8 @@ static bool lay_out(struct sl_kept_rows *kept, uint64_t n_nodes, uint32_t n, con
     kept->n = n;
     return true;
 }
+
+// ---- rows of sources ----------------------------------------------------------------------------
 
 // Those of n vertices whose rows are not there, each once; from now on they count as there.
 static uint32_t take_missing(struct sl_kept_rows *kept, const uint32_t *ids, uint32_t n,
@@ -143,4 +147,59 @@ int sl_kept_rows_bring(const struct sl_layer_env *env, const struct sl_layer *la
         kept->n = 0; // rows that count as there are not: all begin anew
     *there = rc == SL_OK;
     return rc;
+}
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+static bool has_all(const struct sl_kept_rows *kept, const uint32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!(kept->has[ids[i] / 64] >> (ids[i] % 64) & 1))
+            return false;
+    return true;
+}
+
+// Whether sums of this piece are kept at all, with room for them.
+static bool keeps_sums(const struct sl_infer_piece *piece, uint32_t dim)
+{
+    struct sl_kept_rows *kept = piece->kept_sums;
+    if (!kept || kept->refused)
+        return false;
+    kept->refused = kept->n == 0 && !lay_out(kept, piece->lists.n_src, 1, &dim);
+    return !kept->refused;
+}
+
+int sl_kept_sums_take(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                      uint32_t dim, float **rows, bool *there)
+{
+    const struct sl_kept_rows *kept = piece->kept_sums;
+    const uint32_t n = piece->lists.n_dst;
+    const bool keeps = keeps_sums(piece, dim);
+    *there = keeps && has_all(kept, piece->ids, n);
+    // A run of vertices is added up and read where it is kept.
+    if (keeps && piece->is_run) {
+        *rows = kept->matrix[0] + (uint64_t)piece->ids[0] * dim;
+        return SL_OK;
+    }
+    *rows = sl_layer_floats(env, (uint64_t)n * dim);
+    if (!*rows)
+        return SL_ENOMEM;
+    return *there ? env->kernels->gather_rows(kept->matrix[0], SL_DTYPE_F32, kept->n_nodes, dim,
+                                              piece->ids, n, *rows)
+                  : SL_OK;
+}
+
+int sl_kept_sums_leave(const struct sl_infer_piece *piece, uint32_t dim, const float *rows)
+{
+    struct sl_kept_rows *kept = piece->kept_sums;
+    const uint32_t n = piece->lists.n_dst;
+    if (!keeps_sums(piece, dim))
+        return SL_OK;
+    if (!piece->is_run)
+        SL_TRY(sl_kernels_cpu()->scatter_rows(rows, dim, piece->ids, n, kept->n_nodes,
+                                              kept->matrix[0]));
+    for (uint32_t i = 0; i < n; i++)
+        kept->has[piece->ids[i] / 64] |= (uint64_t)1 << (piece->ids[i] % 64);
+    kept->made += n;
+    return SL_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * kept_rows.h - what GAT and PinSAGE make of a layer's sources, kept from piece to piece.
+ * kept_rows.h - what GAT and PinSAGE make of a layer's sources, kept from piece to piece; what
+ * features add up to, kept from evaluation to evaluation.
  *
  * PROBLEM. Both transform each source before the neighbours are summed up. A vertex is a source of
  * many pieces: made anew for each of them (sources.h) its row is computed as many times as it has
@@ -53,6 +54,18 @@ void sl_kept_rows_begin(struct sl_kept_rows *kept, uint64_t tag);
 int sl_kept_rows_bring(const struct sl_layer_env *env, const struct sl_layer *layer,
                        const float *params, const struct sl_infer_piece *piece, uint32_t n,
                        const uint32_t *width, sl_kept_rows_make *make, bool *there);
+
+/*
+ * The other way round: rows that the neighbours of a vertex add up to, where no parameter has a
+ * part in it. Those of the features are the same in each evaluation of a job, and
+ * piece->kept_sums keeps them by the vertices of the rows.
+ *
+ * *rows (n_dst, dim), the device's: with *there they are what the piece's rows add up to; else the
+ * caller adds up there and hands them to sl_kept_sums_leave(). SL_ENOMEM.
+ */
+int sl_kept_sums_take(const struct sl_layer_env *env, const struct sl_infer_piece *piece,
+                      uint32_t dim, float **rows, bool *there);
+int sl_kept_sums_leave(const struct sl_infer_piece *piece, uint32_t dim, const float *rows);
 
 void sl_kept_rows_free(struct sl_kept_rows *kept); // safe on a zeroed struct
 

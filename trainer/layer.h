@@ -167,7 +167,9 @@ struct sl_infer_piece {
     const void *x;          // (csr.n_src, d_in)
     float *y;               // (n_dst, d_out), without the bias, or with what `after` offered
     struct sl_layer_epilogue *after;
-    struct sl_kept_rows *kept; // of the pieces before (kept_rows.h); NULL: none
+    // Of the pieces before (kept_rows.h), or NULL: rows of sources; sums over features.
+    struct sl_kept_rows *kept, *kept_sums;
+    bool is_run; // ids are consecutive
 };
 
 #define SL_LAYER_NO_BIAS UINT32_MAX

@@ -32,6 +32,7 @@
 
 #include "common/base/error.h"
 #include "common/data/self_loops.h"
+#include "trainer/kept_rows.h"
 
 enum { BIAS, LIN_WEIGHT, N_TENSORS };
 
@@ -139,18 +140,18 @@ static float weigh_row(const struct sl_layer *layer, const struct sl_infer_piece
     return inverse_root(degree + own_loop(layer));
 }
 
-static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
-                 const struct sl_infer_piece *piece)
+// What each row's list adds up to under both terms' scales.
+static int infer_sums(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const struct sl_infer_piece *piece, float **sum)
 {
     const struct sl_csr_view *csr = &piece->csr;
-    if (layer->options->degrees == SL_DEGREES_BLOCK &&
-        (!piece->self_loops || !piece->self_loops->out_degree))
-        return sl_fail(SL_EINVAL, "inference of a GCN with model.degrees \"block\": the graph's "
-                                  "out-degrees were not counted");
+    bool there;
+    SL_TRY(sl_kept_sums_take(env, piece, layer->d_in, sum, &there));
+    if (there)
+        return SL_OK;
     float *list_scale = sl_layer_note(env, csr->n_dst * sizeof *list_scale);
     float *list_weight = sl_layer_note(env, csr->n_edges * sizeof *list_weight);
-    float *sum = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
-    if (!list_scale || !list_weight || !sum)
+    if (!list_scale || !list_weight)
         return SL_ENOMEM;
     for (uint32_t i = 0; i < csr->n_dst; i++)
         list_scale[i] = weigh_row(layer, piece, i, list_weight);
@@ -164,11 +165,23 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         .x = piece->x,
         .row_scale = row_scale,
         .edge_weight = edge_weight,
-        .y = sum,
+        .y = *sum,
     };
     SL_TRY(env->kernels->aggregate(&args));
-    return sl_layer_last_product(env, layer, sum, csr->n_dst, params + layer->offset[LIN_WEIGHT], 0,
-                                 piece->y, piece->after);
+    return sl_kept_sums_leave(piece, layer->d_in, *sum);
+}
+
+static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
+                 const struct sl_infer_piece *piece)
+{
+    if (layer->options->degrees == SL_DEGREES_BLOCK &&
+        (!piece->self_loops || !piece->self_loops->out_degree))
+        return sl_fail(SL_EINVAL, "inference of a GCN with model.degrees \"block\": the graph's "
+                                  "out-degrees were not counted");
+    float *sum;
+    SL_TRY(infer_sums(env, layer, piece, &sum));
+    return sl_layer_last_product(env, layer, sum, piece->csr.n_dst,
+                                 params + layer->offset[LIN_WEIGHT], 0, piece->y, piece->after);
 }
 
 const struct sl_layer_kind sl_layer_gcn = {

@@ -19,6 +19,7 @@
 #include "trainer/layer.h"
 
 #include "common/base/error.h"
+#include "trainer/kept_rows.h"
 
 enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT };
 
@@ -152,11 +153,19 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 }
 
 static int infer_max(const struct sl_layer_env *env, const struct sl_layer *layer,
-                     const struct sl_infer_piece *piece, float *y)
+                     const struct sl_infer_piece *piece, float **rows)
 {
-    const struct sl_aggregate_max_args args = {
-        .csr = piece->csr, .dim = layer->d_in, .x_dtype = piece->x_dtype, .x = piece->x, .y = y};
-    return env->kernels->aggregate_max(&args);
+    bool there;
+    SL_TRY(sl_kept_sums_take(env, piece, layer->d_in, rows, &there));
+    if (there)
+        return SL_OK;
+    const struct sl_aggregate_max_args args = {.csr = piece->csr,
+                                               .dim = layer->d_in,
+                                               .x_dtype = piece->x_dtype,
+                                               .x = piece->x,
+                                               .y = *rows};
+    SL_TRY(env->kernels->aggregate_max(&args));
+    return sl_kept_sums_leave(piece, layer->d_in, *rows);
 }
 
 // *out: edge weights (n_edges) of a piece whose lists end with the vertex itself, which counts as
@@ -179,10 +188,14 @@ static int weights_with_self(const struct sl_layer_env *env, const struct sl_inf
 }
 
 static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *layer,
-                      const struct sl_infer_piece *piece, float *y)
+                      const struct sl_infer_piece *piece, float **rows)
 {
     const float *weights = piece->weights;
     float *scale;
+    bool there;
+    SL_TRY(sl_kept_sums_take(env, piece, layer->d_in, rows, &there));
+    if (there)
+        return SL_OK;
     if (weights && is_gcn(layer))
         SL_TRY(weights_with_self(env, piece, &weights));
     SL_TRY(sl_layer_row_sums(env, &piece->csr, weights, SL_ROW_INVERSE, &scale));
@@ -193,26 +206,27 @@ static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *lay
         .x = piece->x,
         .row_scale = scale,
         .edge_weight = weights,
-        .y = y,
+        .y = *rows,
     };
-    return env->kernels->aggregate(&args);
+    SL_TRY(env->kernels->aggregate(&args));
+    return sl_kept_sums_leave(piece, layer->d_in, *rows);
 }
 
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                  const struct sl_infer_piece *piece)
 {
     uint32_t n_dst = piece->csr.n_dst;
-    float *rows = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    float *own = is_gcn(layer) ? rows : sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!rows || !own)
-        return SL_ENOMEM;
+    float *rows;
     if (is_max(layer))
-        SL_TRY(infer_max(env, layer, piece, rows));
+        SL_TRY(infer_max(env, layer, piece, &rows));
     else
-        SL_TRY(infer_mean(env, layer, piece, rows));
+        SL_TRY(infer_mean(env, layer, piece, &rows));
     if (is_gcn(layer))
         return sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT],
                                      0, piece->y, piece->after);
+    float *own = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
+    if (!own)
+        return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
                                      piece->self, n_dst, own));
     const struct sl_layer_term terms[] = {{rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in},

@@ -159,6 +159,7 @@ void sl_model_fini(struct sl_model *model)
     for (size_t i = 0; i < SL_COUNT_OF(model->needed); i++)
         sl_needed_rows_free(&model->needed[i]);
     sl_kept_rows_free(&model->kept);
+    sl_kept_rows_free(&model->kept_sums);
     free(model->cell_ids);
     sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);

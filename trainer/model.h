@@ -64,10 +64,10 @@ struct sl_model {
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
     const struct sl_pulse *pulse;           // asked between layers whether to leave; NULL for none
 
-    struct sl_mempool pool;      // device memory
-    struct sl_mempool notes;     // the process's own; reset together
-    struct sl_resident resident; // of inference
-    struct sl_kept_rows kept;    // likewise
+    struct sl_mempool pool;              // device memory
+    struct sl_mempool notes;             // the process's own; reset together
+    struct sl_resident resident;         // of inference
+    struct sl_kept_rows kept, kept_sums; // likewise
     // Of a job's evaluations: those of its epochs and the final test want other rows. Each is found
     // when it is first needed.
     struct sl_needed_rows needed[2];

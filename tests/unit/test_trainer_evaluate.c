@@ -308,6 +308,42 @@ START_TEST(kept_rows_are_made_once_and_change_no_bit)
 }
 END_TEST
 
+// What features add up to is found in the first evaluation alone, whatever the parameters.
+START_TEST(sums_of_features_are_made_once_and_change_no_bit)
+{
+    static const uint32_t steps[] = {60, 7, 1};
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    const struct sl_vertex_list val = g.ds.split[SL_SPLIT_VAL], few = {.n = 10, .ids = val.ids};
+    for (uint32_t layers = 1; layers < LAYERS; layers++)
+        for (int a = SL_AGGREGATOR_MEAN; a <= SL_AGGREGATOR_GCN + 1; a++) {
+            struct sl_config c =
+                config_of(a > SL_AGGREGATOR_GCN ? SL_MODEL_GCN : SL_MODEL_GRAPHSAGE, layers);
+            c.model.aggregator = (enum sl_aggregator)(a % (SL_AGGREGATOR_GCN + 1));
+            struct sl_model m;
+            ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+            struct banks banks = banks_make(&g.ds);
+            for (uint64_t seed = 3; seed < 6; seed++) {
+                // Of a model of one layer: a cell of the second has rows that the first has not.
+                const struct sl_vertex_list *list = seed == 3 ? &few : &val;
+                float *params = fixture_params(&m, seed);
+                m.kept.sharers = 0;
+                struct found anew = infer(&m, &g.ds, params, &banks, steps[seed % 3], 1, list);
+                m.kept.sharers = 1;
+                struct found kept = infer(&m, &g.ds, params, &banks, steps[seed % 3], 1, list);
+                ck_assert_mem_eq(anew.outputs, kept.outputs, list->n * CLASSES * sizeof(float));
+                const uint64_t again = seed == 3 ? 0 : val.n - 7; // cells of seven
+                ck_assert_uint_eq(m.kept_sums.made, layers > 1 ? g.ds.n_nodes : few.n + again);
+                found_free(&anew);
+                found_free(&kept);
+                free(params);
+            }
+            banks_free(&banks);
+            sl_model_fini(&m);
+        }
+    fixture_graph_free(&g);
+}
+END_TEST
+
 START_TEST(sixty_four_bit_neighbours_and_half_features)
 {
     struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
@@ -454,6 +490,7 @@ int main(void)
     tcase_add_test(tc, lists_and_runs_agree);
     tcase_add_test(tc, walks_do_not_depend_on_the_pieces);
     tcase_add_test(tc, kept_rows_are_made_once_and_change_no_bit);
+    tcase_add_test(tc, sums_of_features_are_made_once_and_change_no_bit);
     tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
     tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
     tcase_add_test(tc, empty_range_is_nothing);

@@ -193,8 +193,11 @@ START_TEST(needed_rows_alone_leave_the_same_bits)
             farm_init_small(&f, &c, kernels ? sl_kernels_cpu() : sl_kernels_ref());
             f.g->ds.split[SL_SPLIT_VAL].n = 4;
             f.g->ds.split[SL_SPLIT_TEST].n = 3;
+            struct outcome first = evaluate(&f, SL_SPLIT_VAL, val);
+            sl_kept_rows_free(&f.model.kept_sums); // the sums of all rows are their own
             struct outcome all = evaluate(&f, SL_SPLIT_VAL, 0);
             struct outcome some = evaluate(&f, SL_SPLIT_VAL, val);
+            check_against_all(&f, &all, &first);
             check_against_all(&f, &all, &some);
             // What the validation was made of is no use for the test, and both may be needed.
             struct outcome tested = evaluate(&f, SL_SPLIT_TEST, 0);
@@ -204,6 +207,7 @@ START_TEST(needed_rows_alone_leave_the_same_bits)
             ck_assert_mem_eq(tested.cell, both.cell, sizeof tested.cell);
             ck_assert_mem_eq(tested.predictions, alone.predictions, sizeof tested.predictions);
             ck_assert_mem_eq(tested.predictions, both.predictions, sizeof tested.predictions);
+            outcome_free(&first);
             outcome_free(&all);
             outcome_free(&some);
             outcome_free(&tested);
