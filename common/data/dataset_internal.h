@@ -71,8 +71,8 @@ bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
 // ---- dataset_validate.c -------------------------------------------------------------------------
 
 /*
- * Reads every byte of an opened data set whose shapes agree; sets ds->max_degree. ds->indptr,
- * indices, edge_weight and feat are set; labels and index lists are read from their files.
+ * Reads every byte of an opened data set whose shapes agree; sets ds->max_degree and
+ * ds->loop_free. ds->indptr, indices, edge_weight and feat are set; labels and index lists are read from their files.
  */
 int sl_dataset_validate(struct sl_dataset *ds, int threads);
 
@@ -87,7 +87,8 @@ const char *sl_dataset_int_text(const void *v, enum sl_dtype dtype, uint64_t i, 
 // The digest of an opened data set.
 uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_metadata *m);
 
-// Whether a record says that exactly these files have passed; then sets ds->max_degree.
+// Whether a record says that exactly these files have passed; then sets ds->max_degree and
+// ds->loop_free.
 bool sl_dataset_record_load(struct sl_dataset *ds);
 
 // Remembers that they have. What fails here is only logged: the next open checks again.

@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/data/dataset_internal.h"
 #include "common/data/scan.h"
+#include "common/data/self_loops.h"
 
 static bool is_signed(enum sl_dtype dtype)
 {
@@ -168,6 +169,7 @@ int sl_dataset_validate(struct sl_dataset *ds, int threads)
     uint64_t start_ns = sl_now_ns(), n_bytes = 0;
     SL_TRY(sl_dataset_validate_offsets(ds, threads));
     SL_TRY(validate_indices(ds, threads));
+    ds->loop_free = !sl_self_loops_any(ds, threads);
     SL_TRY(validate_weights(ds, threads));
     SL_TRY(validate_features(ds, threads));
     SL_TRY(sl_dataset_validate_labels(ds, threads));

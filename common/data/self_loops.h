@@ -9,6 +9,7 @@
 #ifndef SL_COMMON_DATA_SELF_LOOPS_H
 #define SL_COMMON_DATA_SELF_LOOPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
@@ -22,7 +23,11 @@ struct sl_self_loops {
     uint32_t *out_degree;
 };
 
-// One pass over the edges, two where there are self-loops, on `threads` threads (0: all cores).
+// Whether a data set has any: a pass over the edges up to the first, on `threads` threads.
+bool sl_self_loops_any(const struct sl_dataset *dataset, int threads);
+
+// Nothing where the data set's validation found none. Else a pass over the edges, two where there
+// are self-loops, on `threads` threads (0: all cores).
 // SL_ENOMEM.
 int sl_self_loops_find(const struct sl_dataset *dataset, int threads, struct sl_self_loops *out);
 void sl_self_loops_free(struct sl_self_loops *loops); // safe on a zeroed struct

@@ -236,6 +236,33 @@ START_TEST(second_open_skips_the_pass)
 }
 END_TEST
 
+static bool is_loop_free(enum sl_dataset_check check)
+{
+    struct sl_dataset ds;
+    open_with(&ds, check);
+    bool free = ds.loop_free;
+    sl_dataset_close(&ds);
+    return free;
+}
+
+// Who trusts the contents reads what validation found, and knows nothing where it has not looked.
+START_TEST(the_absence_of_self_loops_is_remembered)
+{
+    settle();
+    ck_assert(!is_loop_free(SL_CHECK_TRUST));
+    ck_assert(is_loop_free(SL_CHECK_CACHED)); // validates
+    ck_assert(is_loop_free(SL_CHECK_CACHED));
+    ck_assert(is_loop_free(SL_CHECK_TRUST));
+    WRITE_I32("indices.npy", 0, 2, 3, 2, 3, 0, 0);
+    settle();
+    ck_assert(!is_loop_free(SL_CHECK_TRUST));
+    ck_assert(!is_loop_free(SL_CHECK_CACHED));
+    ck_assert(!is_loop_free(SL_CHECK_CACHED));
+    ck_assert(!is_loop_free(SL_CHECK_TRUST));
+    ck_assert(!is_loop_free(SL_CHECK_FULL));
+}
+END_TEST
+
 START_TEST(a_changed_file_is_validated_again)
 {
     settle();
@@ -479,6 +506,7 @@ int main(void)
     tcase_add_test(t, the_path_is_made_canonical);
     tcase_add_test(t, trusting_reads_no_contents);
     tcase_add_test(t, second_open_skips_the_pass);
+    tcase_add_test(t, the_absence_of_self_loops_is_remembered);
     tcase_add_test(t, a_changed_file_is_validated_again);
     tcase_add_test(t, a_touched_replaced_or_added_file_is_validated_again);
     tcase_add_test(t, changed_metadata_is_validated_again);

@@ -137,6 +137,17 @@ START_TEST(a_graph_without_self_loops_takes_no_memory)
 }
 END_TEST
 
+// What validation has found is believed: no edge is looked at.
+START_TEST(a_graph_that_is_known_to_have_none_is_not_read)
+{
+    struct sl_dataset unread = {.n_nodes = NODES, .loop_free = true};
+    struct sl_self_loops loops;
+    ck_assert_int_eq(sl_self_loops_find(&unread, 2, &loops), 0);
+    ck_assert_uint_eq(loops.n_vertices, 0);
+    sl_self_loops_free(&loops);
+}
+END_TEST
+
 START_TEST(small_graphs)
 {
     for (uint32_t n = 1; n <= 65; n += 32) {
@@ -160,6 +171,7 @@ int main(void)
     tcase_set_timeout(tc, 30);
     tcase_add_loop_test(tc, degrees_leave_self_loops_out, 0, 4);
     tcase_add_test(tc, a_graph_without_self_loops_takes_no_memory);
+    tcase_add_test(tc, a_graph_that_is_known_to_have_none_is_not_read);
     tcase_add_test(tc, small_graphs);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
