@@ -72,7 +72,8 @@ bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
 
 /*
  * Reads every byte of an opened data set whose shapes agree; sets ds->max_degree and
- * ds->loop_free. ds->indptr, indices, edge_weight and feat are set; labels and index lists are read from their files.
+ * ds->loop_free. ds->indptr, indices, edge_weight and feat are set; labels and index lists are read
+ * from their files.
  */
 int sl_dataset_validate(struct sl_dataset *ds, int threads);
 

@@ -151,7 +151,7 @@ bool sl_dataset_record_load(struct sl_dataset *ds)
     if (!json || !read_number(json, "max_degree", &max_degree) || max_degree > ds->n_edges ||
         !read_number(json, "loop_free", &loop_free) || loop_free > 1)
         goto out;
-    // The record of these files, with what was found in them, has one spelling: compare it as a whole.
+    // The record of these files, with what was found in them, has one spelling: compare all of it.
     wanted = format_record(ds, max_degree, loop_free == 1);
     same = wanted && strcmp(found, wanted) == 0;
     if (same) {
