@@ -1,5 +1,6 @@
 """What the parts of scripts/bench share: paths, commands, jobs, and the table of results."""
 
+import argparse
 import functools
 import json
 import os
@@ -16,6 +17,7 @@ SHARED_DATA = os.path.abspath(
 )
 # Tiny parameters: shows that a part works, its figures mean nothing.
 QUICK = os.environ.get("BENCH_QUICK", "") not in ("", "0")
+OPTIONS = argparse.Namespace(out=os.path.join(ROOT, "build", "figures"))  # of the command line
 ROWS = []  # (metric, value, other, ratio, aim, at most?)
 
 
@@ -70,6 +72,40 @@ def epoch_dataset():
         return dataset, "demo"
     print("SKIP: nor is data/demo (`make demo` makes it)")
     return None, None
+
+
+# ---- data sets ----------------------------------------------------------------------------------
+
+
+def derive(dataset, path, arrays, **changes):
+    """Makes the data set at `path`: that at `dataset`, with other arrays and metadata."""
+    import numpy
+
+    os.mkdir(path)
+    for name in set(os.listdir(dataset)) - {f"{key}.npy" for key in arrays} - {"metadata.json"}:
+        os.symlink(os.path.join(dataset, name), os.path.join(path, name))
+    for key, array in arrays.items():
+        numpy.save(os.path.join(path, f"{key}.npy"), array)
+    with open(os.path.join(dataset, "metadata.json")) as file:
+        metadata = json.load(file)
+    with open(os.path.join(path, "metadata.json"), "w") as file:
+        json.dump({**metadata, **changes}, file)
+    return path
+
+
+def year_weights(dataset):
+    """Weights of a data set's edges that double with every four years of the source; where it has
+    no years, they are random, as `sluice generate rmat --weights` has them."""
+    import numpy
+
+    years = os.path.join(dataset, "node_year.npy")
+    if os.path.exists(years):
+        year = numpy.load(years).reshape(-1).astype(numpy.float64)
+    else:
+        n = numpy.load(os.path.join(dataset, "indptr.npy"), mmap_mode="r").size - 1
+        year = numpy.random.default_rng(7).integers(0, 32, n)
+    sources = numpy.load(os.path.join(dataset, "indices.npy"), mmap_mode="r")
+    return numpy.exp2((year - year.max()) / 4).astype(numpy.float32)[sources]
 
 
 # ---- jobs ---------------------------------------------------------------------------------------
@@ -178,7 +214,7 @@ def part(function):
     def guarded():
         try:
             function()
-        except Failed as why:
+        except (Failed, ImportError) as why:  # NumPy is not everywhere
             print(f"bench: {why}", file=sys.stderr)
             return False
         return True

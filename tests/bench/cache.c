@@ -55,6 +55,7 @@ struct footprint {
     double batch_share, largest_batch_share, epoch_share; // of the vertices
     double similarity;                                    // of adjacent epochs
     double edges_per_s;
+    double inputs; // rows that an epoch gathers
 };
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ static void draw_epoch(const struct options *o, const struct sl_topology *t, str
     f->largest_batch_share = SL_MAX(f->largest_batch_share, (double)largest / n_nodes);
     f->epoch_share += (double)touched / n_nodes / o->epochs;
     f->edges_per_s += (double)edges / seconds / o->epochs;
+    f->inputs += (double)inputs / o->epochs;
 }
 
 static void draw_all(const struct options *o, const struct sl_topology *t, struct counts *c,
@@ -183,9 +185,10 @@ static void print_json(const struct options *o, const struct sl_topology *t,
 {
     static const char *const names[N_POLICIES] = {"random", "degree", "presc", "optimal"};
     printf("{\"bench\": \"cache\", \"data\": \"%s\", \"kind\": \"%s\", \"presample\": %" PRIu32
-           ", \"batch_share\": %.4f, \"epoch_share\": %.4f, \"similarity\": %.4f, \"ratios\": [",
-           t->dataset.name, kinds[o->plan.kind], o->presample, f->batch_share, f->epoch_share,
-           f->similarity);
+           ", \"vertices\": %" PRIu64 ", \"inputs\": %.0f, \"batch_share\": %.4f"
+           ", \"epoch_share\": %.4f, \"similarity\": %.4f, \"ratios\": [",
+           t->dataset.name, kinds[o->plan.kind], o->presample, t->dataset.n_nodes, f->inputs,
+           f->batch_share, f->epoch_share, f->similarity);
     for (uint32_t r = 0; r < o->n_ratios; r++)
         printf("%s%g", r ? ", " : "", o->ratios[r]);
     printf("]");

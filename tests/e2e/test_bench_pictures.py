@@ -1,0 +1,77 @@
+"""scripts/bench draws the paper's figures from numbers that it measured."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from harness import ROOT, timeout
+from svg import SVG, sound
+
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+from svg_page import text_width  # noqa: E402
+
+FIGURES = ["4b", "5", "T2", "10", "11", "T4", "T5", "13", "14", "16"]
+
+
+def bench(box, part):
+    """Output of a part with tiny parameters, where no real data set is; pictures lie in out/."""
+    done = subprocess.run(
+        [os.path.join(ROOT, "scripts", "bench"), part, "--out", box.path("out")],
+        env=box.environment({"BENCH_QUICK": "1", "SLUICE_TEST_DATA": box.path("nothing")}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def readable(path):
+    """The texts of a picture, none of which leaves the page."""
+    texts, root = sound(path)
+    width = float(root.get("width"))
+    for e, text in zip(root.iter(f"{SVG}text"), texts):
+        long = text_width(text, float(e.get("font-size")), e.get("font-weight") == "bold")
+        begin = float(e.get("x")) - long * {"end": 1, "middle": 0.5}.get(e.get("text-anchor"), 0)
+        assert begin >= -1 and begin + long <= width + 1, f"{path}: '{text}' leaves the page"
+    return texts
+
+
+@timeout(300)
+def test_figures(box):
+    said = bench(box, "figures")
+    pictures = {name: readable(box.path("out", f"figure-{name}.svg")) for name in FIGURES}
+    with open(box.path("out", "index.html")) as file:
+        shown = re.findall(r'<img src="figure-(\w+)\.svg"', file.read())
+    assert shown == FIGURES, shown
+    for name, texts in pictures.items():
+        assert "Here" in texts and "The paper" in texts, f"{name}: {texts}"
+    assert said.count("SKIP: ") == 2 and "SKIP: " + box.path("nothing", "cnr_2000") in said, said
+    assert any("Not here: ogbn_arxiv, cnr_2000" in t for t in pictures["10"]), pictures["10"]
+
+    with open(box.path("out", "figures.json")) as file:
+        found = json.load(file)
+    for kind, graphs in found["10"].items():
+        assert list(graphs) == ["R-MAT", "citation"], graphs
+        for graph, hits in graphs.items():
+            assert max(hits.values()) == hits["optimal"] > hits["random"] > 0, (kind, graph, hits)
+    for kind, graphs in found["T2"].items():
+        assert all(0 < value <= 100 for value in graphs.values()), graphs
+        for value in graphs.values():
+            assert f"{value:.1f}" in pictures["T2"], f"{value} of {kind}: {pictures['T2']}"
+    # Transferred is what was not hit: less with a better policy, more with wider features.
+    for case, by_policy in found["5"].items():
+        for (_, degree), (_, optimal) in zip(*(by_policy[p] for p in ("degree", "optimal"))):
+            assert degree >= optimal >= 0, (case, degree, optimal)
+    sizes = [megabytes for _, _, megabytes in found["4b"]["degree"]]
+    assert sizes == sorted(sizes) and sizes[0] > 0, sizes
+    for model, runs in found["13"].items():
+        splits = [(run["samplers"], run["trainers"]) for run in runs]
+        assert splits == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)], (model, splits)
+    for model, graphs in found["T4"].items():
+        for graph, modes in graphs.items():
+            wanted = {"space": "1S 1T", "shared": "1S 0T"}
+            assert all(modes[m]["split"] == s for m, s in wanted.items()), (model, graph, modes)
