@@ -1,4 +1,4 @@
-"""scripts/bench draws the paper's figures from numbers that it measured."""
+"""scripts/bench draws the paper's figures and how sluice scales, from numbers that it measured."""
 
 import json
 import os
@@ -75,3 +75,12 @@ def test_figures(box):
         for graph, modes in graphs.items():
             wanted = {"space": "1S 1T", "shared": "1S 0T"}
             assert all(modes[m]["split"] == s for m, s in wanted.items()), (model, graph, modes)
+
+
+@timeout(300)
+def test_scale(box):
+    said = bench(box, "scale")
+    texts = readable(box.path("out", "scale.svg"))
+    for name in ("0.05 M edges", "0.2 M edges", "1 device", "2 devices", "4 devices"):
+        assert name in texts and f"{name}: epoch" in said, f"no {name} in {texts}"
+    assert not any(t == "nothing was measured" for t in texts), texts

@@ -1,0 +1,265 @@
+"""The part `scale` of scripts/bench: time and memory by the size of the graph, and by workers.
+
+R-MAT graphs of 16 edges a vertex and as many mini-batches whatever the size, so that what grows is
+the graph alone. One core samples and one trains; then 1 to 16 devices share all cores there are.
+"""
+
+import glob
+import os
+import re
+import shutil
+import time
+from statistics import median
+
+from bench_scheduling import AUTO
+from benchlib import (
+    OPTIONS,
+    QUICK,
+    Failed,
+    Jobs,
+    cpu_devices,
+    epoch_job,
+    epoch_times,
+    machine,
+    part,
+    row,
+)
+from svg_chart import axis_number, lines, table
+from svg_page import GREY, MARGIN, WIDTH, Page, size, wrap
+
+MILLIONS = (0.05, 0.2) if QUICK else (1, 4, 16, 64, 200)  # of edges
+WORKERS = (1, 2, 4) if QUICK else (1, 2, 3, 4, 6, 8, 12, 16)
+WORKERS_AT = 0.2 if QUICK else 4  # million edges
+SEEDS, BATCHES, DIM, EDGE_FACTOR = (64, 4, 64, 16) if QUICK else (1024, 16, 64, 16)
+HIDDEN = 16 if QUICK else 256
+EPOCHS = 2 if QUICK else 3
+STAGES = ("sample", "extract", "train")
+
+
+def bytes_of(millions):
+    """(topology, features): 4 bytes an edge, 8 a vertex; a float each feature."""
+    vertices = millions * 1e6 / EDGE_FACTOR
+    return 4e6 * millions + 8 * vertices, 4 * DIM * vertices
+
+
+def room_for(millions, folder):
+    """Why a graph can not be made, in words; None where it can. Sorting spills its edges."""
+    needed = sum(bytes_of(millions))
+    free = shutil.disk_usage(folder).free
+    if free < 2 * needed:
+        return f"{size(2 * needed)} on disk wanted, {size(free)} free"
+    with open("/proc/meminfo") as file:
+        available = int(re.search(r"MemAvailable: +(\d+)", file.read())[1]) * 1024
+    if available < 1.5 * needed:
+        return f"{size(1.5 * needed)} of memory wanted, {size(available)} available"
+    return None
+
+
+def measure(jobs, dataset, **changes):
+    """A job's figures: its epochs after the first, its start and its memory."""
+    job = epoch_job(
+        dataset,
+        model={"kind": "graphsage", "layers": 3, "hidden": HIDDEN, "dropout": 0.5},
+        sampler={"kind": "khop", "fanout": [15, 10, 5], "batch_size": SEEDS},
+        evaluate={"every": 0, "fanout": [1, 1, 1], "test": "never"},
+        **{"epochs": EPOCHS, **changes},
+    )
+    begin = time.monotonic()
+    report = jobs.finish(jobs.start(job))
+    outside = max(time.monotonic() - begin - report["wall_seconds"], 0)
+    last, shape = report["epochs"][-1], report["allocations"][-1]
+    return {
+        "start": report["first_update_seconds"] + outside,
+        "epoch": median(epoch_times(report) or [last["seconds"]]),
+        "memory": report["peak_memory"],
+        "split": f"{shape['samplers']}S {shape['trainers']}T",
+        "edges": last["sampled_edges"] / last["batches"],
+        "inputs": last["input_nodes"] / last["batches"],
+        **{stage: last["stages"][stage]["p50"] for stage in STAGES},
+    }
+
+
+def graph(jobs, millions):
+    vertices = round(millions * 1e6 / EDGE_FACTOR)
+    ratio = SEEDS * BATCHES / vertices
+    return jobs.generate(
+        f"edges-{millions}",
+        f"rmat --nodes {vertices} --edges {round(millions * 1e6)} --feat-dim {DIM} --classes 16"
+        f" --train-ratio {min(ratio, 0.9):.6f} --val-ratio {min(1 / vertices, 0.1):.9f}",
+    )
+
+
+def by_size(jobs):
+    found = {}
+    for millions in MILLIONS:
+        why = room_for(millions, jobs.folder)
+        if why:
+            print(f"SKIP: {millions} M edges: {why}")
+            continue
+        dataset = graph(jobs, millions)
+        two = {"devices": cpu_devices(2), "allocation": {"samplers": 1, "trainers": 1,
+                                                         "switching": False}}  # fmt: skip
+        first = measure(jobs, dataset, epochs=1, **two)
+        found[millions] = {**measure(jobs, dataset, **two), "first_start": first["start"]}
+        shutil.rmtree(dataset)
+    return found
+
+
+def by_workers(jobs):
+    dataset = graph(jobs, WORKERS_AT)
+    cores = sorted(os.sched_getaffinity(0))
+    found = {}
+    for n in WORKERS:
+        devices = [{"kind": "cpu", "cores": str(cores[i % len(cores)])} for i in range(n)]
+        updates = {"mode": "ordered", "batches_per_update": BATCHES}
+        found[n] = measure(jobs, dataset, devices=devices, allocation=AUTO, updates=updates)
+    shutil.rmtree(dataset)
+    return found
+
+
+# ---- why curves bend ----------------------------------------------------------------------------
+
+
+def reaches():
+    """{name: bytes} that this machine's caches hold and its TLB covers, as far as it says so."""
+    found = {}
+    for index in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cache/index*")):
+        with open(f"{index}/level") as level, open(f"{index}/size") as cache:
+            name = int(level.read())
+            if name > 1:
+                found[f"L{name}"] = int(cache.read().strip().rstrip("K")) * 1024
+    with open("/proc/cpuinfo") as file:
+        match = re.search(r"TLB size\s*: (\d+) 4K pages", file.read())
+    if match:
+        found["TLB"] = int(match[1]) * 4096
+    return found
+
+
+def rules(which):
+    """Places on an axis of edges where topology (0) or features (1) grow out of a cache."""
+    edges = [1e6 * m for m in MILLIONS]
+    each = bytes_of(1)[which] / 1e6
+    found = [(room / each, f"{name}, {size(room)}") for name, room in reaches().items()]
+    return [rule for rule in found if min(edges) <= rule[0] <= max(edges)]
+
+
+def reasons(sizes, workers):
+    """Sentences: what was measured at the ends of the curves, and what is known of the machine."""
+    cores = len(os.sched_getaffinity(0))
+    said = []
+    if len(sizes) > 1:
+        small, large = sizes[min(sizes)], sizes[max(sizes)]
+        for stage, per, what in (
+            ("sample", "edges", "ns an edge: reads of the topology are random"),
+            ("extract", "inputs", "ns a row: rows of features lie anywhere"),
+            ("train", "edges", "ns an edge: it works on a batch, whose size is what grows"),
+        ):
+            ends = [1e9 * f[stage] / f[per] for f in (small, large)]
+            said.append(f"{stage}: from {ends[0]:.1f} to {ends[1]:.1f} {what}.")
+        said.append(
+            f"A batch grows from {axis_number(round(small['edges']))} edges to"
+            f" {axis_number(round(large['edges']))}: in a larger graph fewer neighbours are the"
+            " same vertex. Dashed lines are where the topology (sampling) or the features"
+            " (extraction) outgrow a cache of this machine or what its TLB covers in 4 KiB pages."
+            " The first start of a data set checks all of it, later ones do not; mapped pages that"
+            " were touched count as memory."
+        )
+    best = min(workers, key=lambda n: workers[n]["epoch"])
+    said.append(
+        f"The epoch is shortest with {best} devices; there are {cores} cores, and more devices only"
+        " share them: a stage of one worker then takes longer by the clock, and each worker has"
+        " memory of its own."
+    )
+    return said
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def ms(found, stage):
+    return [(x, 1e3 * f[stage]) for x, f in found.items()]
+
+
+def draw(sizes, workers):
+    page = Page()
+    page.y += 8
+    page.text(MARGIN, page.y, "sluice by size of the graph and by number of workers", 17, bold=True)
+    tiny = " BENCH_QUICK: the figures mean nothing." if QUICK else ""
+    about = (
+        f"GraphSAGE 3 x {HIDDEN}, fanout 15,10,5, {BATCHES} batches of {SEEDS} an epoch, R-MAT of"
+        f" {EDGE_FACTOR} edges a vertex, {DIM} features; {machine()}.{tiny}"
+    )
+    for line in wrap(about, 12, WIDTH - 2 * MARGIN):
+        page.y += 18
+        page.text(MARGIN, page.y, line, 12, GREY)
+    at = {1e6 * millions: found for millions, found in sizes.items()}
+    by_edges = {"x": "edges", "x_ticks": list(at), "log": (True, True)}
+    start = {"first": [(x, f["first_start"]) for x, f in at.items()],
+             "again": [(x, f["start"]) for x, f in at.items()]}  # fmt: skip
+    by_n = {"x": "devices", "x_ticks": list(workers)}
+    stages = {stage: ms(workers, stage) for stage in STAGES}
+    charts = [
+        ({"sample": ms(at, "sample")}, "Sampling a batch", "ms", {**by_edges, "rules": rules(0)}),
+        ({"extract": ms(at, "extract")}, "Extracting a batch", "ms",
+         {**by_edges, "rules": rules(1)}),
+        ({"train": ms(at, "train")}, "Training a batch", "ms", by_edges),
+        ({"epoch": [(x, f["epoch"]) for x, f in at.items()]}, "An epoch", "seconds", by_edges),
+        (start, "Command to first update", "seconds", by_edges),
+        ({"memory": [(x, f["memory"] / 2**20) for x, f in at.items()]}, "Peak memory", "MiB",
+         by_edges),
+        ({"epoch": [(n, f["epoch"]) for n, f in workers.items()]},
+         f"An epoch, {WORKERS_AT:g} M edges", "seconds", by_n),
+        (stages, "A batch, by one worker", "ms", {**by_n, "log": (False, True)}),
+        ({"memory": [(n, f["memory"] / 2**20) for n, f in workers.items()]}, "Peak memory", "MiB",
+         by_n),
+    ]  # fmt: skip
+    wide, height = (WIDTH - 2 * MARGIN - 52) / 3, 260
+    for i, (series, title, y, options) in enumerate(charts):
+        top = page.y + 20 + i // 3 * (height + 16)
+        box = (MARGIN + i % 3 * (wide + 26), top, wide, height)
+        lines(page, box, series, title, y=y, **options)
+    page.y += 20 + 3 * (height + 16)
+    columns = [("", 130), ("split", 80), ("epoch", 90), ("sample", 100), ("extract", 100),
+               ("train", 100), ("start", 90), ("first start", 100), ("memory", 110)]  # fmt: skip
+    table(page, MARGIN, columns, rows_of(sizes, workers))
+    for text in reasons(sizes, workers):
+        for line in wrap(text, 12, WIDTH - 2 * MARGIN):
+            page.y += 17
+            page.text(MARGIN, page.y, line, 12)
+    return page.finish("sluice by size of the graph and by number of workers")
+
+
+def rows_of(sizes, workers):
+    named = [(f"{m:g} M edges", f) for m, f in sizes.items()]
+    named += [(f"{n} device{'s' * (n > 1)}", f) for n, f in workers.items()]
+    return [
+        [
+            name,
+            f["split"],
+            f"{f['epoch']:.2f} s",
+            *(f"{1e3 * f[stage]:.2f} ms" for stage in STAGES),
+            f"{f['start']:.2f} s",
+            f"{f['first_start']:.2f} s" if "first_start" in f else "",
+            size(f["memory"]),
+        ]
+        for name, f in named
+    ]
+
+
+@part
+def part_scale():
+    os.makedirs(OPTIONS.out, exist_ok=True)
+    with Jobs() as jobs:
+        sizes = by_size(jobs)
+        if not sizes:
+            raise Failed("no room for any graph")
+        workers = by_workers(jobs)
+    for name, _, epoch, sample, extract, train, start, first, memory in rows_of(sizes, workers):
+        row(f"{name}: epoch", epoch, f"start {start}" + f", first {first}" * bool(first))
+        row("  sample, extract, train a batch", f"{sample}, {extract}, {train}", memory)
+    for text in reasons(sizes, workers):
+        print(f"  {text}")
+    path = os.path.join(OPTIONS.out, "scale.svg")
+    with open(path, "w") as file:
+        file.write(draw(sizes, workers))
+    print(f"  {path}")
