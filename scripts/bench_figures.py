@@ -10,7 +10,7 @@ import time
 from collections import namedtuple
 from xml.sax.saxutils import escape
 
-from benchlib import OPTIONS, QUICK, machine, part, row
+from benchlib import OPTIONS, QUICK, Others, machine, part, row
 from figures_lab import (
     BATCHES,
     DIM,
@@ -485,7 +485,7 @@ def write(figure, data, skipped, folder):
     return path
 
 
-def write_index(names, folder):
+def write_index(names, others, folder):
     pictures = "\n".join(
         f'<p><img src="figure-{f.name}.svg" alt="{escape(f.title)}"></p>'
         for f in FIGURES
@@ -498,7 +498,7 @@ def write_index(names, folder):
             "<style>body{font-family:sans-serif;max-width:70rem;margin:1rem auto}"
             "img{width:100%;border:1px solid #CBD2D9}</style>\n"
             f"<h1>FGNN's figures, measured with sluice</h1>\n<p>{escape(machine())}, "
-            f"{time.strftime('%Y-%m-%d')}. {escape(STANDS)} {escape(LEFT_OUT)}</p>\n"
+            f"{time.strftime('%Y-%m-%d')}. {others} {escape(STANDS)} {escape(LEFT_OUT)}</p>\n"
             f"{pictures}\n</html>\n"
         )
 
@@ -506,7 +506,7 @@ def write_index(names, folder):
 @part
 def part_figures():
     os.makedirs(OPTIONS.out, exist_ok=True)
-    results = {}
+    results, others = {}, Others()
     with Lab() as lab:
         for figure in FIGURES:
             begin = time.monotonic()
@@ -514,6 +514,6 @@ def part_figures():
             took = time.monotonic() - begin
             path = write(figure, results[figure.name], lab.skipped, OPTIONS.out)
             row(figure.title.split(":")[0], os.path.relpath(path), f"measured in {took:.0f} s")
-            write_index(results, OPTIONS.out)
+            write_index(results, others, OPTIONS.out)
             with open(os.path.join(OPTIONS.out, "figures.json"), "w") as file:
                 json.dump(results, file, indent=1)

@@ -17,15 +17,17 @@ from benchlib import (
     QUICK,
     Failed,
     Jobs,
+    Others,
     cpu_devices,
     epoch_job,
     epoch_times,
     machine,
     part,
+    processor_seconds,
     row,
 )
-from svg_chart import axis_number, lines, table
-from svg_page import GREY, MARGIN, WIDTH, Page, size, wrap
+from svg_chart import lines, table
+from svg_page import GREY, MARGIN, WIDTH, Page, count, size, wrap
 
 MILLIONS = (0.05, 0.2) if QUICK else (1, 4, 16, 64, 200)  # of edges
 WORKERS = (1, 2, 4) if QUICK else (1, 2, 3, 4, 6, 8, 12, 16)
@@ -64,19 +66,29 @@ def measure(jobs, dataset, **changes):
         evaluate={"every": 0, "fanout": [1, 1, 1], "test": "never"},
         **{"epochs": EPOCHS, **changes},
     )
-    begin = time.monotonic()
+    begin, used = time.monotonic(), processor_seconds()
     report = jobs.finish(jobs.start(job))
     outside = max(time.monotonic() - begin - report["wall_seconds"], 0)
+    used = processor_seconds() - used
     last, shape = report["epochs"][-1], report["allocations"][-1]
     return {
         "start": report["first_update_seconds"] + outside,
         "epoch": median(epoch_times(report) or [last["seconds"]]),
+        "processor": used,
         "memory": report["peak_memory"],
         "split": f"{shape['samplers']}S {shape['trainers']}T",
         "edges": last["sampled_edges"] / last["batches"],
         "inputs": last["input_nodes"] / last["batches"],
         **{stage: last["stages"][stage]["p50"] for stage in STAGES},
     }
+
+
+def measure_epochs(jobs, dataset, **changes):
+    """The same, and what an epoch takes of the processor: one run less another with one epoch."""
+    once = measure(jobs, dataset, **{**changes, "epochs": 1})
+    found = measure(jobs, dataset, **changes)
+    found["processor"] = max(found["processor"] - once["processor"], 0) / (EPOCHS - 1)
+    return found
 
 
 def graph(jobs, millions):
@@ -100,7 +112,7 @@ def by_size(jobs):
         two = {"devices": cpu_devices(2), "allocation": {"samplers": 1, "trainers": 1,
                                                          "switching": False}}  # fmt: skip
         first = measure(jobs, dataset, epochs=1, **two)
-        found[millions] = {**measure(jobs, dataset, **two), "first_start": first["start"]}
+        found[millions] = {**measure_epochs(jobs, dataset, **two), "first_start": first["start"]}
         shutil.rmtree(dataset)
     return found
 
@@ -112,7 +124,9 @@ def by_workers(jobs):
     for n in WORKERS:
         devices = [{"kind": "cpu", "cores": str(cores[i % len(cores)])} for i in range(n)]
         updates = {"mode": "ordered", "batches_per_update": BATCHES}
-        found[n] = measure(jobs, dataset, devices=devices, allocation=AUTO, updates=updates)
+        found[n] = measure_epochs(
+            jobs, dataset, devices=devices, allocation=AUTO, updates=updates
+        )
     shutil.rmtree(dataset)
     return found
 
@@ -143,7 +157,7 @@ def rules(which):
     return [rule for rule in found if min(edges) <= rule[0] <= max(edges)]
 
 
-def reasons(sizes, workers):
+def reasons(sizes, workers, others):
     """Sentences: what was measured at the ends of the curves, and what is known of the machine."""
     cores = len(os.sched_getaffinity(0))
     said = []
@@ -157,18 +171,21 @@ def reasons(sizes, workers):
             ends = [1e9 * f[stage] / f[per] for f in (small, large)]
             said.append(f"{stage}: from {ends[0]:.1f} to {ends[1]:.1f} {what}.")
         said.append(
-            f"A batch grows from {axis_number(round(small['edges']))} edges to"
-            f" {axis_number(round(large['edges']))}: in a larger graph fewer neighbours are the"
+            f"A batch grows from {count(small['edges'])} edges to"
+            f" {count(large['edges'])}: in a larger graph fewer neighbours are the"
             " same vertex. Dashed lines are where the topology (sampling) or the features"
             " (extraction) outgrow a cache of this machine or what its TLB covers in 4 KiB pages."
             " The first start of a data set checks all of it, later ones do not; mapped pages that"
             " were touched count as memory."
         )
-    best = min(workers, key=lambda n: workers[n]["epoch"])
+    work = [f["processor"] for f in workers.values()]
     said.append(
-        f"The epoch is shortest with {best} devices; there are {cores} cores, and more devices only"
-        " share them: a stage of one worker then takes longer by the clock, and each worker has"
-        " memory of its own."
+        f"An epoch is {min(work):.2f} to {max(work):.2f} processor seconds with any number of"
+        f" devices, and there are {cores} cores: more devices than cores take turns, a batch then"
+        " takes one of them longer by the clock, and each has memory of its own. Where an epoch"
+        " gets shorter all the same, more processes have won more of the cores from other programs."
+        f" With 1 to {max(workers)} devices an update is of {BATCHES} batches, so the first comes"
+        f" later. {others}"
     )
     return said
 
@@ -180,7 +197,7 @@ def ms(found, stage):
     return [(x, 1e3 * f[stage]) for x, f in found.items()]
 
 
-def draw(sizes, workers):
+def draw(sizes, workers, others):
     page = Page()
     page.y += 8
     page.text(MARGIN, page.y, "sluice by size of the graph and by number of workers", 17, bold=True)
@@ -207,7 +224,8 @@ def draw(sizes, workers):
         (start, "Command to first update", "seconds", by_edges),
         ({"memory": [(x, f["memory"] / 2**20) for x, f in at.items()]}, "Peak memory", "MiB",
          by_edges),
-        ({"epoch": [(n, f["epoch"]) for n, f in workers.items()]},
+        ({"by the clock": [(n, f["epoch"]) for n, f in workers.items()],
+          "of the processor": [(n, f["processor"]) for n, f in workers.items()]},
          f"An epoch, {WORKERS_AT:g} M edges", "seconds", by_n),
         (stages, "A batch, by one worker", "ms", {**by_n, "log": (False, True)}),
         ({"memory": [(n, f["memory"] / 2**20) for n, f in workers.items()]}, "Peak memory", "MiB",
@@ -219,10 +237,11 @@ def draw(sizes, workers):
         box = (MARGIN + i % 3 * (wide + 26), top, wide, height)
         lines(page, box, series, title, y=y, **options)
     page.y += 20 + 3 * (height + 16)
-    columns = [("", 130), ("split", 80), ("epoch", 90), ("sample", 100), ("extract", 100),
+    columns = [("", 130), ("split", 80), ("epoch", 90), ("processor", 100), ("sample", 100),
+               ("extract", 100),
                ("train", 100), ("start", 90), ("first start", 100), ("memory", 110)]  # fmt: skip
     table(page, MARGIN, columns, rows_of(sizes, workers))
-    for text in reasons(sizes, workers):
+    for text in reasons(sizes, workers, others):
         for line in wrap(text, 12, WIDTH - 2 * MARGIN):
             page.y += 17
             page.text(MARGIN, page.y, line, 12)
@@ -237,6 +256,7 @@ def rows_of(sizes, workers):
             name,
             f["split"],
             f"{f['epoch']:.2f} s",
+            f"{f['processor']:.2f} s",
             *(f"{1e3 * f[stage]:.2f} ms" for stage in STAGES),
             f"{f['start']:.2f} s",
             f"{f['first_start']:.2f} s" if "first_start" in f else "",
@@ -249,17 +269,20 @@ def rows_of(sizes, workers):
 @part
 def part_scale():
     os.makedirs(OPTIONS.out, exist_ok=True)
+    others = Others()
     with Jobs() as jobs:
         sizes = by_size(jobs)
         if not sizes:
             raise Failed("no room for any graph")
         workers = by_workers(jobs)
-    for name, _, epoch, sample, extract, train, start, first, memory in rows_of(sizes, workers):
-        row(f"{name}: epoch", epoch, f"start {start}" + f", first {first}" * bool(first))
-        row("  sample, extract, train a batch", f"{sample}, {extract}, {train}", memory)
-    for text in reasons(sizes, workers):
+    others = str(others)
+    for name, _, epoch, work, *stages, start, first, memory in rows_of(sizes, workers):
+        started = f"start {start}" + f", first {first}" * bool(first)
+        row(f"{name}: epoch", epoch, f"processor {work}, {started}")
+        row("  sample, extract, train a batch", ", ".join(stages), memory)
+    for text in reasons(sizes, workers, others):
         print(f"  {text}")
     path = os.path.join(OPTIONS.out, "scale.svg")
     with open(path, "w") as file:
-        file.write(draw(sizes, workers))
+        file.write(draw(sizes, workers, others))
     print(f"  {path}")

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -220,6 +221,35 @@ def part(function):
         return True
 
     return guarded
+
+
+class Others:
+    """What programs that are not of this bench take of the processor from here on."""
+
+    def __init__(self):
+        self.begin = self.read()
+
+    def read(self):
+        """(all, busy, ours) in seconds of all cores since they started."""
+        with open("/proc/stat") as file:
+            ticks = [int(word) for word in file.readline().split()[1:9]]
+        idle, whole = ticks[3] + ticks[4], sum(ticks)
+        return (*(t / os.sysconf("SC_CLK_TCK") for t in (whole, whole - idle)), processor_seconds())
+
+    def share(self):
+        whole, busy, ours = (now - then for now, then in zip(self.read(), self.begin))
+        return max(busy - ours, 0) / max(whole, 0.01)
+
+    def __str__(self):
+        return f"Other programs took {self.share():.0%} of the processor meanwhile."
+
+
+def processor_seconds():
+    """Of this process and of all that it started and that has ended."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
 # ---- the table ----------------------------------------------------------------------------------

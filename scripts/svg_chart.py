@@ -18,6 +18,15 @@ def axis_number(value):
     return f"{value:g}"
 
 
+def log_ticks(low, high):
+    """1, 2 and 5 times powers of ten around what there is; powers alone where these are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
+    found = [m * 10.0**p for p in powers for m in ((1, 2, 5) if len(powers) < 5 else (1,))]
+    below = max(i for i, tick in enumerate(found) if tick <= low)
+    above = min(i for i, tick in enumerate(found) if tick > high)
+    return found[below : above + 1]
+
+
 class Axis:
     """Values of one direction to places on the page, from `begin` to `end`."""
 
@@ -25,11 +34,8 @@ class Axis:
         self.log, self.begin, self.end = log, begin, end
         low, high = min(values), max(values)
         if log:
-            self.low, self.high = math.log10(low), math.log10(max(high, low * 1.01))
-            powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-            if not ticks:  # whole decades
-                self.low, self.high = powers[0], max(powers[-1], powers[0] + 1)
-            self.ticks = ticks or [10.0**p for p in powers]
+            self.ticks = ticks or log_ticks(low, high)
+            self.low, self.high = math.log10(self.ticks[0]), math.log10(self.ticks[-1])
         else:
             self.low, self.high = 0 if zero else low, (top or high) or 1
             step = nice_step(self.high - self.low, 5)
