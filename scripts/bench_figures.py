@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections import namedtuple
+from statistics import mean
 from xml.sax.saxutils import escape
 
 from benchlib import OPTIONS, QUICK, Others, machine, part, row
@@ -86,15 +87,18 @@ def measure_5(lab):
     for graph, kind in cases.items():
         hits = lab.hits(graph, kind)
         found[f"{graph}, {kind}"] = {
-            policy: [(r, moved(hits, policy, i)) for i, r in enumerate(hits["ratios"])]
-            for policy in ("degree", "optimal")
+            "touched": hits["epoch_share"],
+            **{
+                policy: [(r, moved(hits, policy, i)) for i, r in enumerate(hits["ratios"])]
+                for policy in ("degree", "optimal")
+            },
         }
     return found
 
 
 def draw_5(page, data):
     for box, letter, (title, found) in zip(side_by_side(page, 2, 320), "ab", data.items()):
-        series = {POLICIES[policy]: points for policy, points in found.items()}
+        series = {POLICIES[policy]: found[policy] for policy in ("degree", "optimal")}
         lines(page, box, series, f"({letter}) {title}", y="MB transferred in an epoch",
               colours=(OF_DEGREE, OF_OPTIMAL), **BY_RATIO)  # fmt: skip
         at = next(i for i, (ratio, _) in enumerate(found["degree"]) if ratio == 0.07)
@@ -102,7 +106,8 @@ def draw_5(page, data):
         many = f"{degree / optimal:.1f} times" if optimal > 0 else "what Optimal need not:"
         page.y += 18
         page.text(MARGIN, page.y, f"({letter}) With 7 % of the vertices cached Degree transfers "
-                  f"{many} as much as Optimal: {degree:.1f} MB, {optimal:.1f} MB.")  # fmt: skip
+                  f"{many} as much as Optimal: {degree:.1f} MB, {optimal:.1f} MB. An epoch touches "
+                  f"{100 * found['touched']:.0f} % of all vertices.")  # fmt: skip
 
 
 def measure_10(lab):
@@ -128,9 +133,9 @@ def draw_10(page, data):
     of_optimal = [found["presc"] / found["optimal"] for found in cells]
     of_degree = [found["presc"] / found["degree"] for found in cells]
     page.y += 18
-    page.text(MARGIN, page.y, f"PreSC#1 reaches {min(of_optimal):.0%} to {max(of_optimal):.0%} of "
-              f"Optimal, and hits {sum(of_degree) / len(cells):.2f} times as often as Degree on "
-              f"average, at most {max(of_degree):.2f} times.")  # fmt: skip
+    page.text(MARGIN, page.y, f"PreSC#1 reaches {100 * min(of_optimal):.0f} to "
+              f"{100 * max(of_optimal):.0f} % of Optimal, and hits {mean(of_degree):.2f} times as "
+              f"often as Degree on average, at most {max(of_degree):.2f} times.")  # fmt: skip
 
 
 def measure_11(lab):
@@ -415,7 +420,7 @@ FIGURES = [
         " switching; time sharing is one device of both cores that does both in turn; the"
         f" untouched job chooses itself. {STANDS} DGL and PyG are not run here: scripts/bench"
         " peers compares them on the same cores.",
-        "Eight V100 GPUs, batches of 8000; (nS) says how many of them sample. Graphs and machines"
+        "Eight V100 GPUs, batches of 8000; nS says that n of them sample. Graphs and machines"
         " differ: compare ratios within a row, not seconds.",
         trained("space", "shared", "free"), draw_t4,
     ),

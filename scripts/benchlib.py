@@ -241,7 +241,7 @@ class Others:
         return max(busy - ours, 0) / max(whole, 0.01)
 
     def __str__(self):
-        return f"Other programs took {self.share():.0%} of the processor meanwhile."
+        return f"Other programs took {100 * self.share():.0f} % of the processor meanwhile."
 
 
 def processor_seconds():

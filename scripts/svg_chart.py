@@ -84,7 +84,10 @@ def grid(page, plot, axis, name):
 def lines(page, box, series, title="", x="", y="", log=(False, False), x_ticks=None, top=None,
           x_name=axis_number, y_name=axis_number, marks=(), rules=(), colours=COLOURS):  # fmt: skip
     """Curves of {name: [(x, y), ...]}; `marks` are (x, y, text) from elsewhere, hollow, and
-    `rules` (x, text) are places that deserve a name."""
+    `rules` (x, text) are places that deserve a name. A
+    logarithmic axis leaves out what is zero, less than the clock could tell."""
+    if log[1]:
+        series = {name: [p for p in values if p[1] > 0] for name, values in series.items()}
     plot = left, right, above, bottom = frame(page, box, list(series), title, x, y, colours)
     points = [p for values in series.values() for p in values] + [m[:2] for m in marks]
     if not points:
@@ -102,6 +105,8 @@ def lines(page, box, series, title="", x="", y="", log=(False, False), x_ticks=N
         page.text(across(where) + (-4 if late else 4), above + 12 + 14 * i, text, 10, GREY,
                   anchor="end" if late else "start")  # fmt: skip
     for values, colour in zip(series.values(), colours):
+        if not values:
+            continue
         path = " L".join(f"{across(a):.1f} {up(b):.1f}" for a, b in values)
         page.add(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for a, b in values:
@@ -116,15 +121,16 @@ def lines(page, box, series, title="", x="", y="", log=(False, False), x_ticks=N
         )
         late = across(a) + 10 + text_width(text, SMALL) > right
         begin = across(a) + (-10 - text_width(text, SMALL) if late else 10)
-        page.rect(begin - 2, up(b) - 7, text_width(text, SMALL) + 4, 14, PAPER)
+        page.add(f'<g paint-order="stroke" stroke="{PAPER}" stroke-width="3">')  # over curves
         page.text(begin, up(b) + 4, text, SMALL)
+        page.add("</g>")
 
 
 def bars(page, box, groups, names, title="", x="", y="", top=None, name=axis_number):
-    """Groups [(label, [value or None for each name])]; values stand over bars where they fit.
+    """Groups [(label, [value for each name])]; values stand over bars where all of them fit.
     A label may have two lines."""
     plot = left, right, above, bottom = frame(page, box, names, title, x, y)
-    values = [v for _, group in groups for v in group if v is not None]
+    values = [v for _, group in groups for v in group]
     if not values:
         page.text(left, above + 20, "nothing was measured", 12, GREY)
         return
@@ -132,19 +138,18 @@ def bars(page, box, groups, names, title="", x="", y="", top=None, name=axis_num
     grid(page, plot, up, name)
     wide = (right - left) / len(groups)
     bar = min((wide - 10) / len(names), 40)
+    fit = all(text_width(f"{value:.3g}", 9) <= bar + 2 for value in values)
     for i, (label, group) in enumerate(groups):
         begin = left + i * wide + (wide - bar * len(names)) / 2
         for k, text in enumerate(label.split("\n")):
             page.text(left + (i + 0.5) * wide, bottom + 16 + 13 * k, text, SMALL, GREY,
                       anchor="middle", width=wide)  # fmt: skip
         for j, value in enumerate(group):
-            if value is None:
-                continue
-            height, shown = bottom - up(value), f"{value:.3g}"
+            height = bottom - up(value)
             page.rect(begin + j * bar, bottom - height, bar - 1.5, height, COLOURS[j],
                       title=f"{label}, {names[j]}: {value:.4g}")  # fmt: skip
-            if text_width(shown, 9) <= bar + 2:
-                page.text(begin + (j + 0.5) * bar, bottom - height - 3, shown, 9, INK,
+            if fit:
+                page.text(begin + (j + 0.5) * bar, bottom - height - 3, f"{value:.3g}", 9,
                           anchor="middle")  # fmt: skip
     page.line(left, bottom, right, bottom, GREY)
 
