@@ -40,7 +40,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 11,
+    SL_ARENA_VERSION = 12,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
