@@ -287,13 +287,18 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     f->evaluate.count += phase.count;
 }
 
-void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns)
+void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl_span late)
 {
-    double seconds = f->seconds - (double)ns * 1e-9;
-    if (seconds <= 0)
+    if (late.from_ns >= late.to_ns)
         return;
-    f->queue_mean *= f->seconds / seconds;
-    f->seconds = seconds;
+    double worked = sl_pauses_seconds_without(f->pauses, late);
+    f->paused_seconds -= sl_span_seconds(late) - worked;
+    if (!training) {
+        f->evaluate_seconds -= worked;
+    } else if (worked < f->seconds) {
+        f->queue_mean *= f->seconds / (f->seconds - worked);
+        f->seconds -= worked;
+    }
 }
 
 // --- the bottleneck ------------------------------------------------------------------------------

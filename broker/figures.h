@@ -142,9 +142,10 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
                                 uint64_t n, struct sl_span when,
                                 struct sl_figures_scratch *scratch);
 
-// Training ended that much earlier than the broker saw it: it learns of it through a wake-up, and
-// the trainers go on meanwhile.
-void sl_figures_end_earlier(struct sl_epoch_figures *f, uint64_t ns);
+// Training, or the evaluation so far, ended where `late` begins and not where it ends: the broker
+// learns of it through a wake-up, and the trainers go on meanwhile, or are paused. Nothing where
+// `late` is no time at all.
+void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl_span late);
 
 // Names what limits the epoch, with the evidence, in f->bottleneck. Once all has been taken.
 void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule);

@@ -341,10 +341,8 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
             first = SL_MIN(first, entries[i].claimed_at_ns);
     struct sl_plan_step begin = sl_plan_after_epoch(&p->setup, o->step.epoch);
     bool begins = o->step.purpose == begin.purpose && o->step.layer == begin.layer;
-    if (sl_plan_evaluates(o->step) && begins)
-        sl_figures_end_earlier(&p->epoch, seen_ns - first);
-    else if (sl_plan_evaluates(o->step))
-        p->epoch.evaluate_seconds -= (double)(seen_ns - first) * 1e-9;
+    if (sl_plan_evaluates(o->step))
+        sl_figures_end_earlier(&p->epoch, begins, (struct sl_span){first, p->ended_ns});
     return first;
 }
 
@@ -516,15 +514,15 @@ static void read_oldest(struct sl_phases *p)
     uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
     if (p->setup.events.on_phase)
         p->setup.events.on_phase(p->setup.ctx, &o);
+    bool open = false;
     switch (o.step.purpose) {
     case SL_PURPOSE_PRESAMPLE: read_presample(p, when); break;
     case SL_PURPOSE_TRAIN: read_training(p, &o, n, when); break;
-    default:
-        if (!read_evaluation(p, &o, n, when))
-            return;
-        break;
+    default: open = !read_evaluation(p, &o, n, when); break;
     }
-    close_oldest(p);
+    p->ended_ns = when.to_ns;
+    if (!open)
+        close_oldest(p);
 }
 
 // What a phase that has been read makes possible.

@@ -114,6 +114,7 @@ struct sl_phases {
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
     uint32_t first_open, n_open;
     uint64_t began_ns; // when the oldest open phase could begin
+    uint64_t ended_ns; // when the one before was seen to have ended
     struct sl_pauses pauses;
     bool stopped;
 

@@ -106,10 +106,10 @@ SL_INLINE void load_factors(enum kind kind, const float *weight, const struct sp
     if (kind == ONE) {
         *out = (sl_v8){0} + weight[spot->first];
     } else if (kind == TWO) {
-        const sl_v8_u32 first = (sl_v8_u32)((sl_v8){0} + weight[spot->first]);
-        const sl_v8_u32 second = (sl_v8_u32)((sl_v8){0} + weight[spot->second]);
+        const sl_v8 first = (sl_v8){0} + weight[spot->first];
+        const sl_v8 second = (sl_v8){0} + weight[spot->second];
         const sl_v8_u32 mask = spot->in_first[half];
-        *out = (sl_v8)((mask & first) | (~mask & second));
+        *out = (sl_v8)((mask & (sl_v8_u32)first) | (~mask & (sl_v8_u32)second));
     } else {
         float lanes[HALF];
         for (int l = 0; l < HALF; l++)

@@ -146,6 +146,32 @@ START_TEST(queue_depth_follows_arrivals_and_claims)
 }
 END_TEST
 
+// The broker learns of an end late, and the job was paused in between: that time is neither the
+// epoch's nor taken from it twice.
+START_TEST(an_end_that_is_seen_after_a_pause)
+{
+    struct sl_batch_entry e[100];
+    struct sl_pauses pauses = {.n = 0};
+    struct sl_epoch_figures f = {.pauses = &pauses};
+    make_entries(e, 100);
+    sl_pauses_begin(&pauses, 2100 * MS);
+    sl_pauses_end(&pauses, 2900 * MS);
+    sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 3000 * MS}, &room);
+    ck_assert_double_eq_tol(f.seconds, 1.2, 1e-9);
+    f.evaluate_seconds = 0.5;
+    sl_figures_end_earlier(&f, true, (struct sl_span){2000 * MS, 3000 * MS});
+    ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
+    ck_assert_double_eq_tol(f.queue_mean, 2.5, 1e-9);
+    ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
+    f.paused_seconds = 0.8;
+    sl_figures_end_earlier(&f, false, (struct sl_span){2000 * MS, 3000 * MS});
+    ck_assert_double_eq_tol(f.evaluate_seconds, 0.3, 1e-9);
+    sl_figures_end_earlier(&f, true, (struct sl_span){3000 * MS, 2000 * MS});
+    ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
+    ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
+}
+END_TEST
+
 START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
 {
     struct sl_batch_entry e[2] = {{.ready_at_ns = 100 * MS, .claimed_at_ns = 1500 * MS},
@@ -573,6 +599,7 @@ int main(void)
     tcase_add_test(t, an_epoch_is_summed_up);
     tcase_add_test(t, pauses_are_no_time_of_an_epoch);
     tcase_add_test(t, queue_depth_follows_arrivals_and_claims);
+    tcase_add_test(t, an_end_that_is_seen_after_a_pause);
     tcase_add_test(t, batches_drawn_before_the_epoch_count_from_its_start);
     tcase_add_test(t, an_epoch_of_one_batch_has_figures);
     tcase_add_test(t, the_time_of_an_update_is_that_of_the_batch_that_it_stands_with);
