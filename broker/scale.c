@@ -632,8 +632,9 @@ void sl_job_profile(struct sl_job *job, const struct sl_epoch_figures *figures)
     uint32_t epoch = figures->epoch + 1; // the next one
     bool first = !job->profiled;
     keep_profile(&job->profile, figures);
-    sl_job_learn_pool(job, 1);
+    bool learnt = sl_job_learn_pool(job, 1);
     keep_pace(job, figures);
     job->profiled = true;
-    choose(job, epoch, first);
+    if (learnt || !job->pool.guessed) // an epoch of few batches may tell nothing yet
+        choose(job, epoch, first);
 }

@@ -100,6 +100,14 @@ def test_the_first_batches_move_the_split(box):
     assert f"after the first batches: {first['reason']}" in running.output()[1], first
 
 
+def test_an_epoch_too_short_to_tell_decides_nothing(box):
+    result, report = box.run(job(box, epochs=2, **{"sampler.batch_size": 100000}))
+    assert [epoch["batches"] for epoch in report["epochs"]] == [1, 1], report["epochs"]
+    assert "after the first batches" not in result.ok().err, result
+    (guess,) = report["allocations"]
+    assert "until the first batches have been measured" in guess["reason"], guess
+
+
 def test_a_number_that_is_given_is_kept(box):
     config = job(box, epochs=1, **{"allocation": {"samplers": 2}})
     result, report = box.run(config)
