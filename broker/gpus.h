@@ -5,7 +5,8 @@
  * may hang in a broken driver, and must not be forked from. So a child is asked, with a time limit
  * (a driver without a persistence daemon takes seconds for each GPU that it wakes), and what it
  * says is kept: GPUs do not come and go. Only where none was found the question is asked again
- * later (a daemon lives long, and a driver may be loaded meanwhile).
+ * later (a daemon lives long, and a driver may be loaded meanwhile). Where the child would find no
+ * plug-in to open, which is known without it, none is started.
  *
  * TWO WAYS TO WAIT. Commands and the broker of one job have nothing else to do: sl_gpus_known()
  * returns once there is an answer. A daemon has others to serve: it asks, looks now and then

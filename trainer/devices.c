@@ -20,13 +20,10 @@ static void look(struct sl_gpu_report *report)
 {
     const struct sl_plugin *plugin = NULL;
     memset(report, 0, sizeof *report);
-    if (sl_plugin_open(&plugin) == SL_OK) {
+    if (sl_plugin_open(&plugin) == SL_OK)
         plugin->report(report);
-        return;
-    }
-    snprintf(report->problem, sizeof report->problem, "%s", sl_error_message());
-    snprintf(report->cublas, sizeof report->cublas, "not looked for");
-    snprintf(report->nccl, sizeof report->nccl, "not looked for");
+    else
+        sl_plugin_report_none(report);
 }
 
 static void add_gpu(cJSON *list, uint32_t index, const struct sl_gpu *gpu)

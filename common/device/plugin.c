@@ -16,6 +16,8 @@
 
 #define FILE_NAME "libsluice_cuda.so"
 
+enum { PLUGIN_PATH_BYTES = PATH_MAX + 64 };
+
 // Guards what follows; each is written once.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct sl_plugin *opened;
@@ -42,13 +44,11 @@ static const struct sl_plugin_host HOST = {
 
 // --- finding it ----------------------------------------------------------------------------------
 
-// The folder of the running program; SL_ESYS.
-static int program_folder(char *out, size_t bytes)
+// The folder of a program; SL_ESYS.
+static int program_folder(const char *program, char out[PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", out, bytes - 1);
-    if (n < 0)
-        return sl_fail_errno(SL_ESYS, errno, "/proc/self/exe, to find the CUDA plug-in beside it");
-    out[n] = '\0';
+    if (!realpath(program, out))
+        return sl_fail_errno(SL_ESYS, errno, "%s, to find the CUDA plug-in beside it", program);
     char *slash = strrchr(out, '/');
     if (slash)
         *slash = '\0';
@@ -58,12 +58,12 @@ static int program_folder(char *out, size_t bytes)
 // Where it is looked for from the folder of the program: installed and built, flat, a test program.
 static const char *const places[] = {"../lib", ".", "../../lib"};
 
-static int find_beside(char *out, size_t bytes)
+static int find_beside(const char *program, char out[PLUGIN_PATH_BYTES])
 {
-    char folder[PATH_MAX - 64];
-    SL_TRY(program_folder(folder, sizeof folder));
+    char folder[PATH_MAX];
+    SL_TRY(program_folder(program, folder));
     for (size_t i = 0; i < SL_COUNT_OF(places); i++) {
-        snprintf(out, bytes, "%s/%s/" FILE_NAME, folder, places[i]);
+        snprintf(out, PLUGIN_PATH_BYTES, "%s/%s/" FILE_NAME, folder, places[i]);
         if (access(out, F_OK) == 0)
             return SL_OK;
     }
@@ -74,16 +74,31 @@ static int find_beside(char *out, size_t bytes)
                    folder, folder);
 }
 
-static int find(char *out, size_t bytes)
+// What the program at this path opens.
+static int find(const char *program, char out[PLUGIN_PATH_BYTES])
 {
     const char *named = getenv("SLUICE_CUDA_PLUGIN");
     if (!named || !named[0])
-        return find_beside(out, bytes);
+        return find_beside(program, out);
     // A name without a folder would be looked for where the loader finds libraries.
-    snprintf(out, bytes, "%s%s", strchr(named, '/') ? "" : "./", named);
+    snprintf(out, PLUGIN_PATH_BYTES, "%s%s", strchr(named, '/') ? "" : "./", named);
     if (access(out, F_OK) == 0)
         return SL_OK;
     return sl_fail_errno(SL_ENOENT, errno, "SLUICE_CUDA_PLUGIN names %s", named);
+}
+
+int sl_plugin_look(const char *program)
+{
+    char file[PLUGIN_PATH_BYTES];
+    return find(program, file);
+}
+
+void sl_plugin_report_none(struct sl_gpu_report *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->problem, sizeof out->problem, "%s", sl_error_message());
+    snprintf(out->cublas, sizeof out->cublas, "not looked for");
+    snprintf(out->nccl, sizeof out->nccl, "not looked for");
 }
 
 // --- opening it ----------------------------------------------------------------------------------
@@ -135,11 +150,11 @@ static int load(const char *file, const struct sl_plugin **out)
 
 static int open_locked(void)
 {
-    char file[PATH_MAX];
+    char file[PLUGIN_PATH_BYTES];
     const struct sl_plugin *found = NULL;
     if (opened)
         return SL_OK;
-    SL_TRY(find(file, sizeof file));
+    SL_TRY(find("/proc/self/exe", file));
     SL_TRY(load(file, &found));
     if (!realpath(file, opened_path))
         snprintf(opened_path, sizeof opened_path, "%s", file);

@@ -58,6 +58,8 @@ class Machine:
         for program in ("sluice", "sluice-broker", "sluice-sampler"):
             if not os.path.exists(self.path(program)):
                 shutil.copy(os.path.join(BIN, program), self.path(program))
+        # Only where there is something to open is anybody asked.
+        open(self.path("libsluice_cuda.so"), "w").close()
         with open(self.path("sluice-trainer"), "w") as file:
             file.write(f'#!/bin/sh\n[ "$*" = "--devices" ] || exec {BIN}/sluice-trainer "$@"\n')
             file.write(script)

@@ -20,7 +20,9 @@ static void begin(void)
 {
     dir_begin();
     unsetenv("SLUICE_GPU_SECONDS");
+    unsetenv("SLUICE_CUDA_PLUGIN");
     snprintf(program, sizeof program, "%s/answers", dir);
+    write_text(in_dir("libsluice_cuda.so"), "");
     asking = (struct sl_gpus_asking){.program = program};
 }
 
@@ -154,6 +156,26 @@ START_TEST(what_is_no_answer_is_a_reason)
 }
 END_TEST
 
+START_TEST(without_a_plugin_nobody_is_asked)
+{
+    answers_by("echo '" ANSWER "'");
+    ck_assert_int_eq(unlink(in_dir("libsluice_cuda.so")), 0);
+    sl_gpus_ask(&asking);
+    ck_assert(!sl_gpus_poll(&asking)); // there at once
+    ck_assert_int_eq(times_asked(), 0);
+    has_problem("this build has no CUDA plug-in");
+    ck_assert(asking.known.asked);
+    ck_assert_str_eq(asking.known.report.nccl, "not looked for");
+    ck_assert_ptr_nonnull(sl_gpus_fresh(&asking));
+    ck_assert_int_eq(setenv("SLUICE_CUDA_PLUGIN", "/nowhere/plugin.so", 1), 0);
+    sl_gpus_ask(&asking);
+    has_problem("SLUICE_CUDA_PLUGIN names /nowhere/plugin.so");
+    ck_assert_int_eq(setenv("SLUICE_CUDA_PLUGIN", program, 1), 0);
+    ask_and_wait();
+    ck_assert_int_eq(times_asked(), 1);
+}
+END_TEST
+
 START_TEST(a_child_ends_with_who_asked)
 {
     answers_by("exec sleep 60");
@@ -178,6 +200,7 @@ int main(void)
     tcase_add_test(t, a_child_that_hangs_is_killed_and_that_is_the_answer);
     tcase_add_test(t, where_there_was_none_it_is_asked_again);
     tcase_add_test(t, what_is_no_answer_is_a_reason);
+    tcase_add_test(t, without_a_plugin_nobody_is_asked);
     tcase_add_test(t, a_child_ends_with_who_asked);
     suite_add_tcase(s, t);
     return run_suite(s);

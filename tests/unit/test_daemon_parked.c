@@ -49,6 +49,7 @@ static void begin(void)
     ck_assert_int_eq(uv_loop_init(&d->loop.uv), 0);
     sl_subscribers_init(&d->subscribers, d->bus);
     snprintf(program, sizeof program, "%s/answers", dir);
+    write_text(in_dir("libsluice_cuda.so"), "");
     d->parking.gpus.program = program;
     child_says("{\"name\": \"A\", \"compute_capability\": \"9.0\", \"memory_total\": 8e9}");
     // Somebody has everything, so that nothing is launched.
