@@ -172,8 +172,8 @@ static bool is_doubtful(struct sl_phases *p)
 
 static bool can_open(struct sl_phases *p)
 {
-    if (p->stopped || p->next.purpose == SL_PURPOSE_END || p->n_open == SL_ARENA_PHASES ||
-        is_doubtful(p))
+    if (!p->started || p->stopped || p->next.purpose == SL_PURPOSE_END ||
+        p->n_open == SL_ARENA_PHASES || is_doubtful(p))
         return false;
     if (!sl_plan_has_order(p->next))
         return true;
@@ -604,8 +604,14 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     return SL_OK;
 }
 
+void sl_phases_prepare(struct sl_phases *p)
+{
+    prepare_orders(p);
+}
+
 void sl_phases_start(struct sl_phases *p)
 {
+    p->started = true;
     prepare_orders(p);
     rank_when_due(p);
     open_more(p);

@@ -116,7 +116,7 @@ struct sl_phases {
     uint64_t began_ns; // when the oldest open phase could begin
     uint64_t ended_ns; // when the one before was seen to have ended
     struct sl_pauses pauses;
-    bool stopped;
+    bool started, stopped;
 
     struct sl_order_bank bank[2];
     uint32_t next_order;            // to be prepared
@@ -185,7 +185,10 @@ void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_conf
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup,
                    struct sl_arena *arena);
 
-// Prepares the first orders and opens what can be opened.
+// Begins the first orders of vertices, so that they are there when the workers are.
+void sl_phases_prepare(struct sl_phases *p);
+
+// Prepares what is not yet, and opens what can be opened.
 void sl_phases_start(struct sl_phases *p);
 
 // Reads what is complete and opens what comes next: after a ring of the doorbell, on a timer (a

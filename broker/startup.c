@@ -453,6 +453,7 @@ static int attach_all(struct sl_job *job)
     for (uint32_t i = 0; i < job->crew.n; i++)
         if (job->crew.members[i].wanted)
             send_attach(job, &job->crew.members[i]);
+    sl_phases_prepare(&job->phases); // while they map the arena
     return SL_OK;
 }
 
@@ -560,15 +561,19 @@ static int start_work(struct sl_job *job)
     SL_TRY(sl_job_settle(job));
     if (!all(job, is_ready) || !sl_job_is_settled(job))
         return SL_OK;
+    uint64_t ready_ns = sl_now_ns();
+    // Workers draw and train while the disk takes what begins the run directory.
+    sl_phases_start(&job->phases);
+    if (job->state != SL_JOB_STARTING)
+        return SL_OK; // its work could not be laid out, which has been told
     SL_TRY(begin(job));
     job->state = SL_JOB_RUNNING;
-    job->running_ns = sl_now_ns();
+    job->running_ns = ready_ns;
     sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     tell_start(job);
     sl_job_form_group(job); // it stands since the last Ready; now somebody listens
-    sl_phases_start(&job->phases);
     return SL_OK;
 }
 

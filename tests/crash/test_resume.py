@@ -285,12 +285,13 @@ def test_a_full_disk_is_a_warning(box):
     """checkpoints/ can not be written: the job goes on and says so once."""
     config = resume_job(box.shared_dataset("small"))
     running = box.start("run", box.job(config), "--report", box.path("job.report.json"),
-                        env={"SLUICE_FAILPOINT": "broker_phase:stop"})
-    broker = box.until_stopped(running, "broker")
+                        env={"SLUICE_FAILPOINT": "trainer_gradient:stop"})
+    trainer = box.until_stopped(running, "trainer")
+    running.until(lambda: os.path.exists(box.path("runs/job/config.json")), "a run directory")
     # A file of that name is in the way of every directory below it.
     with open(box.path("runs/job/checkpoints"), "x"):
         pass
-    go_on(broker)
+    go_on(trainer)
     result = running.wait()
     result.ok()
     assert result.err.count("no checkpoint of update") == 1, str(result)

@@ -27,6 +27,16 @@ def put_aside(box, name):
     return path
 
 
+def test_the_first_batch_waits_for_no_disk(box):
+    """Work is there for the workers before the run directory is begun."""
+    running = box.start("run", box.job(job(box)), env={"SLUICE_FAILPOINT": "broker_phase:stop"})
+    broker = box.until_stopped(running, "broker")
+    assert not os.path.exists(box.path("runs/job"))
+    go_on(broker)
+    running.wait().ok()
+    assert os.path.exists(box.path("runs/job/report.json"))
+
+
 def fill(path):
     """A pipe that is full, with a reader who does not read: whoever writes to it hangs."""
     os.mkfifo(path)
