@@ -265,34 +265,31 @@ static int take_offsets(struct sl_dataset *ds, int threads)
     return SL_OK;
 }
 
+// Ids of 32 bits are used where they lie: every process of a job maps the same, and none copies.
+static int take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                    const uint32_t **out)
+{
+    const struct sl_npy *npy = &ds->files->npy[f];
+    void *owned = NULL;
+    if (!npy->map)
+        return SL_OK;
+    if (sl_dtype_bytes(npy->head.dtype) == 4) {
+        *out = npy->data;
+        return SL_OK;
+    }
+    SL_TRY(sl_dataset_own(ds, f, 4, &owned));
+    sl_dataset_convert(ds, f, 4, threads);
+    *out = owned;
+    return SL_OK;
+}
+
 static int take_lists(struct sl_dataset *ds, int threads)
 {
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
-        if (!ds->files->npy[f].map)
-            continue;
-        void *owned;
-        SL_TRY(sl_dataset_own(ds, f, 4, &owned));
-        sl_dataset_convert(ds, f, 4, threads);
         ds->split[s].n = ds->files->npy[f].n_elems;
-        ds->split[s].ids = owned;
+        SL_TRY(take_ids(ds, f, threads, &ds->split[s].ids));
     }
-    return SL_OK;
-}
-
-static int take_vertex_map(struct sl_dataset *ds, int threads)
-{
-    const struct sl_npy *map = &ds->files->npy[SL_FILE_VERTEX_MAP];
-    if (!map->map)
-        return SL_OK;
-    if (sl_dtype_bytes(map->head.dtype) == 4) {
-        ds->vertex_map = map->data;
-        return SL_OK;
-    }
-    void *owned;
-    SL_TRY(sl_dataset_own(ds, SL_FILE_VERTEX_MAP, 4, &owned));
-    sl_dataset_convert(ds, SL_FILE_VERTEX_MAP, 4, threads);
-    ds->vertex_map = owned;
     return SL_OK;
 }
 
@@ -349,7 +346,7 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     }
     SL_TRY(sl_dataset_take_labels(ds, threads));
     SL_TRY(take_lists(ds, threads));
-    SL_TRY(take_vertex_map(ds, threads));
+    SL_TRY(take_ids(ds, SL_FILE_VERTEX_MAP, threads, &ds->vertex_map));
     if (check != SL_CHECK_TRUST)
         SL_TRY(check_training_set(ds, need));
     return SL_OK;

@@ -131,6 +131,36 @@ START_TEST(half_precision_features_are_mapped)
 }
 END_TEST
 
+static void overwrite_end(const char *name, const void *bytes, size_t n)
+{
+    int fd = open(in_dir(name), O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, bytes, n, lseek(fd, 0, SEEK_END) - (off_t)n), (ssize_t)n);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+// What lies in a file's mapping costs a second process, and a second start, nothing.
+START_TEST(lists_are_copied_only_where_they_are_wide)
+{
+    static const int32_t narrow = 3;
+    static const int64_t wide = 3;
+    struct sl_dataset ds;
+    WRITE_I32("train_idx.npy", 4, 0);
+    open_with(&ds, SL_CHECK_FULL);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 2);
+    overwrite_end("train_idx.npy", &narrow, sizeof narrow);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[0], 4);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 3);
+    sl_dataset_close(&ds);
+    WRITE_I64("train_idx.npy", 4, 0);
+    open_with(&ds, SL_CHECK_FULL);
+    overwrite_end("train_idx.npy", &wide, sizeof wide);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[0], 4);
+    ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].ids[1], 0);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
 START_TEST(the_earlier_order_is_seen)
 {
     static const uint32_t before[] = {4, 0, 3, 1, 2};
@@ -501,6 +531,7 @@ int main(void)
     tcase_add_test(t, labels_may_be_of_any_integer_type);
     tcase_add_test(t, narrow_labels_with_more_classes_than_they_can_name);
     tcase_add_test(t, half_precision_features_are_mapped);
+    tcase_add_test(t, lists_are_copied_only_where_they_are_wide);
     tcase_add_test(t, the_earlier_order_is_seen);
     tcase_add_test(t, a_graph_may_be_empty);
     tcase_add_test(t, the_path_is_made_canonical);
