@@ -21,7 +21,7 @@ enum { PLUGIN_PATH_BYTES = PATH_MAX + 64 };
 // Guards what follows; each is written once.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct sl_plugin *opened;
-static char opened_path[PATH_MAX];
+static char opened_path[PLUGIN_PATH_BYTES];
 
 // --- what the plug-in calls ----------------------------------------------------------------------
 
