@@ -199,6 +199,23 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
                               env->pool);
 }
 
+int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const struct sl_infer_piece *piece, const float **rows)
+{
+    const uint32_t n = piece->csr.n_dst, dim = layer->d_in;
+    // A GPU may have to fetch x over the bus, which it does once for a copy.
+    if (piece->is_run && env->device->is_host && piece->x_dtype == SL_DTYPE_F32) {
+        *rows = (const float *)piece->x + (uint64_t)piece->ids[0] * dim;
+        return SL_OK;
+    }
+    float *copy = sl_layer_floats(env, (uint64_t)n * dim);
+    if (!copy)
+        return SL_ENOMEM;
+    *rows = copy;
+    return env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, dim, piece->self,
+                                     n, copy);
+}
+
 int sl_layer_row_sums(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                       const float *weights, enum sl_row_sum what, float **out)
 {

@@ -222,6 +222,10 @@ float sl_layer_glorot_bound(uint64_t rows, uint64_t columns);
 // The layer as one of d_out inputs, for the products with a weight that is (d_out, d_out).
 struct sl_layer sl_layer_square(const struct sl_layer *layer);
 
+// *rows (n_dst, d_in): those of the piece's own vertices, where x has them or a copy. SL_ENOMEM.
+int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const struct sl_infer_piece *piece, const float **rows);
+
 // Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);

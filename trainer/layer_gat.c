@@ -461,11 +461,8 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     SL_TRY(kept ? infer_kept(env, layer, piece) : infer_sources(env, layer, params, piece));
     if (!layer->options->residual)
         return SL_OK;
-    float *own = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!own)
-        return SL_ENOMEM;
-    SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->self, n_dst, own));
+    const float *own;
+    SL_TRY(sl_layer_own_rows(env, layer, piece, &own));
     return sl_layer_last_product(env, layer, own, n_dst, params + layer->offset[RES_WEIGHT], 1,
                                  piece->y, piece->after);
 }

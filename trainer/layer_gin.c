@@ -171,9 +171,10 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     enum sl_activation act = layer->options->activation;
     const float *bias = params + layer->offset[LIN0_BIAS];
     uint64_t n = (uint64_t)n_dst * layer->d_in;
-    float *sum = sl_layer_floats(env, n), *self = sl_layer_floats(env, n), *scale;
+    const float *self;
+    float *sum = sl_layer_floats(env, n), *scale;
     float *inner = sl_layer_floats(env, (uint64_t)n_dst * d_out);
-    if (!sum || !self || !inner)
+    if (!sum || !inner)
         return SL_ENOMEM;
     SL_TRY(weight_scale(env, &piece->csr, piece->weights, &scale));
     const struct sl_aggregate_args args = {
@@ -186,8 +187,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         .y = sum,
     };
     SL_TRY(k->aggregate(&args));
-    SL_TRY(k->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in, piece->self,
-                          n_dst, self));
+    SL_TRY(sl_layer_own_rows(env, layer, piece, &self));
     SL_TRY(k->add_scaled(n, 1.0f, params + layer->offset[EPS], self, sum));
     const bool normal = layer->options->norm != SL_NORM_NONE;
     struct sl_layer_epilogue first = {

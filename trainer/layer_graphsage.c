@@ -224,11 +224,8 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     if (is_gcn(layer))
         return sl_layer_last_product(env, layer, rows, n_dst, params + layer->offset[LIN_L_WEIGHT],
                                      0, piece->y, piece->after);
-    float *own = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!own)
-        return SL_ENOMEM;
-    SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->self, n_dst, own));
+    const float *own;
+    SL_TRY(sl_layer_own_rows(env, layer, piece, &own));
     const struct sl_layer_term terms[] = {{rows, params + layer->offset[LIN_L_WEIGHT], layer->d_in},
                                           {own, params + layer->offset[LIN_R_WEIGHT], layer->d_in}};
     return sl_layer_last_products(env, layer, terms, n_dst, piece->y, piece->after);

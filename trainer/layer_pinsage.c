@@ -227,11 +227,8 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
                  const struct sl_infer_piece *piece)
 {
     uint32_t n_dst = piece->csr.n_dst;
-    float *self = sl_layer_floats(env, (uint64_t)n_dst * layer->d_in);
-    if (!self)
-        return SL_ENOMEM;
-    SL_TRY(env->kernels->gather_rows(piece->x, piece->x_dtype, piece->csr.n_src, layer->d_in,
-                                     piece->self, n_dst, self));
+    const float *self;
+    SL_TRY(sl_layer_own_rows(env, layer, piece, &self));
     SL_TRY(sl_layer_product(env, layer, self, n_dst, params + layer->offset[SELF_WEIGHT], 0,
                             piece->y));
     bool kept;
