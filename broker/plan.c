@@ -4,8 +4,10 @@
 #include "common/base/bits.h"
 
 enum {
-    INFER_CELLS_MAX = 4096, // enough to balance and to lose little with a dead trainer
+    INFER_CELLS = 64,       // enough to balance and to lose little with a dead trainer
+    INFER_CELLS_MAX = 4096, // of graphs whose cells would be of more than INFER_ROWS_MOST
     INFER_ROWS_MIN = 1024,
+    INFER_ROWS_MOST = 4096, // more gain nothing: handing a cell over takes tens of microseconds
 };
 
 uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train)
@@ -189,6 +191,13 @@ static uint32_t wanted_splits(const struct sl_phases_setup *setup, enum sl_purpo
     return shared ? val | test : test;
 }
 
+static uint32_t cell_rows(uint64_t n_items)
+{
+    const uint64_t most = SL_MIN(sl_div_up(n_items, INFER_CELLS), (uint64_t)INFER_ROWS_MOST);
+    const uint64_t least = SL_MAX(sl_div_up(n_items, INFER_CELLS_MAX), (uint64_t)INFER_ROWS_MIN);
+    return (uint32_t)SL_MAX(most, least);
+}
+
 struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step)
 {
     const struct sl_config *config = setup->config;
@@ -217,8 +226,7 @@ struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl
         spec.n_items = setup->n_nodes;
         spec.wanted_splits = wanted_splits(setup, step.purpose);
     }
-    spec.batch_size =
-        (uint32_t)SL_MAX(sl_div_up(spec.n_items, INFER_CELLS_MAX), (uint64_t)INFER_ROWS_MIN);
+    spec.batch_size = cell_rows(spec.n_items);
     return spec;
 }
 

@@ -134,14 +134,21 @@ START_TEST(hidden_layers_are_computed_for_whom_they_are_read)
 }
 END_TEST
 
-START_TEST(chunks_of_inference_are_neither_tiny_nor_many)
+START_TEST(cells_of_inference_are_neither_tiny_nor_many)
 {
-    static const uint64_t sizes[] = {1, 1023, 1024, 1025, 4194304, 4194305, 4294967294, 111059956};
-    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
-        plan.n_nodes = sizes[i];
+    static const struct {
+        uint64_t n_nodes;
+        uint32_t rows;
+    } of[] = {
+        {1, 1024},        {1025, 1024},       {65536, 1024},         {65537, 1025},
+        {169343, 2646},   {262144, 4096},     {262145, 4096},        {16777216, 4096},
+        {16777217, 4097}, {111059956, 27115}, {4294967294, 1048576},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(of); i++) {
+        plan.n_nodes = of[i].n_nodes;
         struct sl_phase_spec spec =
             sl_plan_spec(&plan, (struct sl_plan_step){SL_PURPOSE_VALIDATE, 0, 0});
-        ck_assert_uint_ge(spec.batch_size, 1024);
+        ck_assert_uint_eq(spec.batch_size, of[i].rows);
         ck_assert_uint_le(sl_div_up(spec.n_items, spec.batch_size), 4096);
     }
 }
@@ -756,7 +763,7 @@ int main(void)
     tcase_add_test(c, a_training_phase_knows_its_first_version);
     tcase_add_test(c, inference_covers_all_vertices_until_the_last_layer);
     tcase_add_test(c, hidden_layers_are_computed_for_whom_they_are_read);
-    tcase_add_test(c, chunks_of_inference_are_neither_tiny_nor_many);
+    tcase_add_test(c, cells_of_inference_are_neither_tiny_nor_many);
     tcase_add_test(c, the_largest_phase_decides_the_cells);
     tcase_add_test(c, phases_are_opened_ahead_and_gated_behind_an_evaluation);
     tcase_add_test(c, the_order_of_an_epoch_is_written_before_it_opens);
