@@ -80,11 +80,13 @@ LDLIBS   = $(PKG_LIBS) -ldnnl -lm -lpthread -ldl
 
 # ---- libraries: a folder is a library; the closure of what it may see stands beside it -----------
 SRC_base    := $(wildcard common/base/*.c)
+SRC_text    := $(wildcard common/text/*.c)
 SRC_data    := $(wildcard common/data/*.c)
 SRC_ipc     := $(wildcard common/ipc/*.c)
 SRC_device  := $(wildcard common/device/*.c)
 SRC_kernels := $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c)
 SRC_config  := $(wildcard config/*.c)
+SRC_dataset := $(wildcard dataset/*.c)
 SRC_sampler := $(filter-out sampler/main.c,$(wildcard sampler/*.c))
 SRC_trainer := $(filter-out trainer/main.c,$(wildcard trainer/*.c))
 SRC_broker  := $(filter-out broker/main.c,$(wildcard broker/*.c))
@@ -93,22 +95,24 @@ SRC_http    := $(wildcard broker/http/*.c)
 SRC_daemon  := $(wildcard broker/daemon/*.c)
 SRC_top     := $(wildcard broker/top/*.c)
 SRC_cli     := $(filter-out broker/cli/main.c,$(wildcard broker/cli/*.c))
-LIBS        := base data ipc device kernels config sampler trainer broker page http daemon top cli
+LIBS        := base text data ipc device kernels config dataset sampler trainer broker page http daemon top cli
 
 NEED_base    := base
+NEED_text    := text base
 NEED_data    := data base
 NEED_ipc     := ipc base
 NEED_device  := device base
 NEED_kernels := kernels device base
 NEED_config  := config device base
+NEED_dataset := dataset data text base
 NEED_sampler := sampler kernels config data ipc device base
 NEED_trainer := trainer kernels config data ipc device base
-NEED_broker  := broker config data ipc device base
+NEED_broker  := broker config data ipc device text base
 NEED_page    := page base
 NEED_http    := http page ipc base
-NEED_daemon  := daemon http page broker config data ipc device base
+NEED_daemon  := daemon http page broker config data ipc device text base
 NEED_top     := top base
-NEED_cli     := cli top page broker config data ipc device base
+NEED_cli     := cli top page broker dataset config data ipc device text base
 
 libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(NEED_$(1)))
 
@@ -353,7 +357,7 @@ $(FAKE_NVML): tests/unit/fake_nvml.c
 
 # tests/kernels, tests/bench/kernels: one driver each; tests/stress: one program a file, of the arena
 # alone; tests/bench: one program a file, linked with everything a sampler and a trainer may see.
-ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker sampler trainer kernels config data ipc device base)
+ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker dataset sampler trainer kernels config data ipc device text base)
 KERNEL_TEST := $(BIN)/tests/kernels
 KERNEL_BENCH := $(BIN)/tests/bench/kernels
 $(KERNEL_TEST): $(FROM_kernel_test)

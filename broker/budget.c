@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "broker/bytes_text.h"
+#include "common/text/bytes_text.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

@@ -1,6 +1,6 @@
 #include "broker/capacity.h"
 
-#include "broker/bytes_text.h"
+#include "common/text/bytes_text.h"
 #include "broker/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/sentence.h"
+#include "common/text/sentence.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

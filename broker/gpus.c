@@ -18,7 +18,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/bytes_text.h"
+#include "common/text/bytes_text.h"
 #include "broker/death.h"
 #include "broker/supervise.h"
 #include "common/base/bits.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "broker/figures.h"
-#include "broker/sentence.h"
+#include "common/text/sentence.h"
 #include "common/base/bits.h"
 
 // Less than this share of the time is nothing to speak of.

@@ -18,7 +18,7 @@
 #include "broker/http/guard.h"
 #include "broker/http/http.h"
 #include "broker/job.h"
-#include "broker/suggest.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"

@@ -24,7 +24,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "broker/bytes_text.h"
+#include "common/text/bytes_text.h"
 #include "broker/capacity.h"
 #include "broker/gpus.h"
 #include "broker/history.h"

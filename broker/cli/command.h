@@ -67,13 +67,4 @@ int sl_command_choose(const struct sl_command *commands, size_t n_commands, cons
 // What a command returned (exit status or SL_E*) as the process's exit status.
 int sl_exit_status(int result);
 
-/*
- * From here on the first SIGINT or SIGTERM only sets a flag, so that a long command can remove
- * what it began; a second one kills. sl_interrupt_check() is SL_EABORTED once the flag is set. A
- * file that may not grow (ulimit -f) is an error of its write, for the same reason.
- */
-void sl_interrupt_catch(void);
-bool sl_interrupt_seen(void);
-int sl_interrupt_check(void);
-
 #endif

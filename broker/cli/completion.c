@@ -9,7 +9,7 @@
 
 #include "broker/cli/command.h"
 #include "broker/cli/options.h"
-#include "broker/suggest.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

@@ -35,8 +35,8 @@
 #include "broker/cli/command.h"
 #include "broker/cli/options.h"
 #include "broker/cli/session.h"
-#include "broker/cli/table.h"
-#include "broker/cli/units.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
 
 enum {
     // Descriptors of a broker: pipe, pidfd and socket of each worker, files, libraries.

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "broker/gpus.h"
 
 // GPUs that are told one by one; the rest is counted.

@@ -19,7 +19,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/cli/session.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/version.h"

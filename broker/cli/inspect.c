@@ -14,12 +14,12 @@
 #include "common/base/error.h"
 #include "common/data/dataset.h"
 #include "common/data/npy.h"
-#include "broker/cli/batch_estimate.h"
+#include "dataset/batch_estimate.h"
 #include "broker/cli/command.h"
 #include "broker/cli/inspect_labels.h"
 #include "broker/cli/options.h"
-#include "broker/cli/table.h"
-#include "broker/cli/units.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
 
 enum { DEGREE_BINS = 66, HISTOGRAM_COLUMNS = 40 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 

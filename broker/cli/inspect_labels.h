@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 #include <stdint.h>
 
-#include "broker/cli/table.h"
+#include "common/text/table.h"
 #include "common/data/dataset.h"
 
 // Of a class, a label or a number of the target.

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/cli/table.h"
-#include "broker/cli/units.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 
 enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };

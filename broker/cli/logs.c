@@ -20,9 +20,10 @@
 #include "broker/cli/log_merge.h"
 #include "broker/cli/options.h"
 #include "broker/cli/session.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "common/base/log.h"
 
 enum { LOOK_MS = 200, STAMP_BYTES = 15 };

@@ -1,6 +1,6 @@
 /*
- * made.h - what a command that makes a data set says at its end: a table for people, or JSON,
- * schema sluice.made/1:
+ * made.h - commands that make a data set: the options that all of them have, and what they say at
+ * their end: a table for people, or JSON, schema sluice.made/1:
  *
  *   {"schema", "directory", "bytes", "seconds", "metadata" (the data set's metadata.json),
  *    "summary" (the lines of the table as texts)}
@@ -8,21 +8,18 @@
 #ifndef SL_BROKER_CLI_MADE_H
 #define SL_BROKER_CLI_MADE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
 
 #include "broker/cli/answer.h"
-#include "broker/cli/table.h"
+#include "dataset/make.h"
 
-struct sl_made {
-    int output; // enum sl_output
-    bool quiet; // no table; JSON all the same
-    const char *directory;
-    uint64_t bytes;
-    double seconds;
-};
+enum { SL_MADE_FIRST_OPTIONS = 3, SL_MADE_LAST_OPTIONS = 2 };
 
-// `summary` has two columns: what, and the value. SL_ENOMEM, SL_ENOENT.
-int sl_made_print(const struct sl_made *made, const struct sl_table *summary);
+// --out, --force and --name; --quiet and --output. Each returns how many it wrote.
+size_t sl_made_first_options(struct sl_making *m, struct sl_option *options);
+size_t sl_made_last_options(struct sl_making *m, int *output, struct sl_option *options);
+
+// After sl_making_run(); output: enum sl_output. SL_ENOMEM, SL_ENOENT.
+int sl_made_print(const struct sl_making *m, int output);
 
 #endif

@@ -21,6 +21,7 @@
 #include "broker/supervise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "config/config.h"
 
 enum {

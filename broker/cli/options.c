@@ -9,9 +9,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "broker/suggest.h"
+#include "common/text/suggest.h"
 #include "broker/cli/complete.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 
 enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 

@@ -16,36 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sl_option_type {
-    SL_OPTION_FLAG,   // bool *: --name sets it, --no-name clears it
-    SL_OPTION_TEXT,   // const char **: any text but the empty one
-    SL_OPTION_LIST,   // struct sl_text_list *: may be given many times
-    SL_OPTION_UINT,   // uint64_t *: whole number in [min, max]; 2e6 and 1_000_000 are fine
-    SL_OPTION_REAL,   // double *: in [min, max]
-    SL_OPTION_SIZE,   // uint64_t *: bytes: 4GiB, 512MiB, 2e6
-    SL_OPTION_CHOICE, // int *: index into `choices`
-};
+#include "common/text/option.h"
 
 struct sl_text_list {
     const char **items; // borrowed from argv; free(items) by sl_text_list_fini
     size_t n;
 };
 void sl_text_list_fini(struct sl_text_list *list);
-
-struct sl_option {
-    const char *name;  // long name without dashes
-    char letter;       // short name, 0 for none
-    const char *alias; // a long name it had before: accepted, not shown; NULL for none
-    enum sl_option_type type;
-    void *value;             // holds the default before parsing
-    const char *placeholder; // what the value is called in --help: "DIR", "N"
-    const char *help;
-    double min, max;            // UINT, REAL and SIZE: both 0 means no bounds
-    const char *const *choices; // CHOICE: NULL-terminated
-    bool *given;                // set when the user gave the option; may be NULL
-    bool required;
-    bool no_default; // --help does not show the default (it is computed or means nothing)
-};
 
 struct sl_operand {
     const char *name; // "JOB.json"

@@ -22,13 +22,14 @@
 #include "broker/cli/options.h"
 #include "broker/cli/prediction_device.h"
 #include "broker/cli/prediction_score.h"
-#include "broker/cli/progress.h"
-#include "broker/cli/threads.h"
-#include "broker/cli/units.h"
+#include "common/text/progress.h"
+#include "common/base/threads.h"
+#include "common/text/units.h"
 #include "broker/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "config/config.h"
 
 struct options {

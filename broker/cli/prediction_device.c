@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/cli/model_child.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "broker/gpus.h"
 #include "common/base/error.h"
 #include "config/config.h"

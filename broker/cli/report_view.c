@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "broker/cli/summary.h"
-#include "broker/cli/table.h"
-#include "broker/cli/units.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
 #include "broker/metrics.h"
 #include "common/base/bits.h"
 

@@ -29,7 +29,7 @@
 #include "broker/launch.h"
 #include "broker/cli/options.h"
 #include "broker/cli/run_view.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "broker/phases.h"
 #include "broker/placement.h"
 #include "broker/rundir.h"

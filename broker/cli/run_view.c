@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/cli/summary.h"
-#include "broker/cli/units.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/log.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/cli/progress.h"
+#include "common/text/progress.h"
 #include "broker/metrics.h"
 #include "common/ipc/control.pb-c.h"
 

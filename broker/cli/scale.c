@@ -15,10 +15,11 @@
 #include "broker/cli/command.h"
 #include "broker/cli/options.h"
 #include "broker/cli/session.h"
-#include "broker/suggest.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 
 enum { ROLE_MAX = 1024, LOOK_MS = 200 };
 

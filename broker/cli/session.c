@@ -37,6 +37,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
 #include "common/ipc/runtime_dir.h"

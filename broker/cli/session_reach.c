@@ -37,6 +37,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "common/ipc/gate.h"
 
 enum {

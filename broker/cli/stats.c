@@ -23,6 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 
 enum { FIRST_LINE_MS = 5000, SLICE_MS = 1000 };
 

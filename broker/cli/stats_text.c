@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "broker/cli/table.h"
-#include "broker/cli/units.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 
 enum { LINE_BYTES = 1024, WRAP_COLUMNS = 80, BRIEF_COLUMNS = 100 };

@@ -25,6 +25,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 
 enum {
     ANSWER_MS = 30000,

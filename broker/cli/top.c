@@ -28,6 +28,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "common/base/log.h"
 
 enum {

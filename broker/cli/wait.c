@@ -15,6 +15,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 
 struct request {
     struct sl_session_where where;

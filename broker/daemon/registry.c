@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/suggest.h"
+#include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"

@@ -8,11 +8,10 @@
 #include "common/data/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/threads.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -23,16 +22,6 @@ struct pass {
     bool (*visit)(void *ctx, uint64_t block);
     void *ctx;
 };
-
-int sl_parallel_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return SL_MAX(1, CPU_COUNT(&set));
-    // More cores than a cpu_set_t can name.
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : (int)SL_MIN(n, MAX_THREADS);
-}
 
 static void *work(void *arg)
 {
@@ -60,7 +49,7 @@ uint64_t sl_parallel_first(uint64_t n_blocks, int threads, bool (*visit)(void *c
     pthread_t helpers[MAX_THREADS];
     int n_helpers = 0;
     if (threads <= 0)
-        threads = sl_parallel_cores();
+        threads = sl_threads_default();
     threads = (int)SL_MIN((uint64_t)SL_MIN(threads, MAX_THREADS), n_blocks);
     // A thread that can not be had only makes the pass slower.
     while (n_helpers < threads - 1 && pthread_create(&helpers[n_helpers], NULL, work, &p) == 0)

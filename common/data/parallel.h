@@ -12,9 +12,6 @@
 
 #define SL_PARALLEL_NONE UINT64_MAX
 
-// Cores this process may run on, at least 1.
-int sl_parallel_cores(void);
-
 /*
  * Calls visit(ctx, b) for b = 0 .. n_blocks - 1, each at most once, from up to `threads` threads
  * (0 = all cores of this process), the caller among them. visit() returns true when the block is

@@ -66,12 +66,12 @@ def arrays():
     write("data_npy", "wraps", b"\x93NUMPY\1\0" + struct.pack("<H", len(wraps)) + wraps)
     write("data_npy", "longer", npy_of(ARRAYS["int"]) + b"x")
     write("data_npy", "shorter", npy_of(ARRAYS["int"])[:-1])
-    write("cli_npz", "plain", npz_of(np.savez, a=ARRAYS["int"], b=ARRAYS["float"]))
-    write("cli_npz", "deflated", npz_of(np.savez_compressed, num=ARRAYS["int"], x=ARRAYS["half"]))
-    write("cli_npz", "foreign", npz_of(np.savez_compressed, big=ARRAYS["big"], f=ARRAYS["fortran"]))
-    write("cli_npz", "text", npz_of(np.savez, t=ARRAYS["text"], s=ARRAYS["scalar"]))
-    write("cli_npz", "none", npz_of(np.savez))
-    write("cli_npz", "npy", npy_of(ARRAYS["big"]))
+    write("dataset_npz", "plain", npz_of(np.savez, a=ARRAYS["int"], b=ARRAYS["float"]))
+    write("dataset_npz", "deflated", npz_of(np.savez_compressed, num=ARRAYS["int"], x=ARRAYS["half"]))
+    write("dataset_npz", "foreign", npz_of(np.savez_compressed, big=ARRAYS["big"], f=ARRAYS["fortran"]))
+    write("dataset_npz", "text", npz_of(np.savez, t=ARRAYS["text"], s=ARRAYS["scalar"]))
+    write("dataset_npz", "none", npz_of(np.savez))
+    write("dataset_npz", "npy", npy_of(ARRAYS["big"]))
 
 
 def safetensors_of(header, data):
@@ -169,9 +169,9 @@ tasks:
 
 
 def yaml():
-    write("cli_yaml", "graphbolt", YAML)
-    write("cli_yaml", "flow", "---\n{a: [1, {b: 'it''s'}], c: }\n")
-    write("cli_yaml", "list", "- a\n- - b\n  - c: d\n    e: f\n-\n")
+    write("dataset_yaml", "graphbolt", YAML)
+    write("dataset_yaml", "flow", "---\n{a: [1, {b: 'it''s'}], c: }\n")
+    write("dataset_yaml", "list", "- a\n- - b\n  - c: d\n    e: f\n-\n")
 
 
 # ---- messages -----------------------------------------------------------------------------------

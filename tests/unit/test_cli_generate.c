@@ -7,10 +7,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/batch_estimate.h"
+#include "dataset/batch_estimate.h"
 #include "broker/cli/command.h"
-#include "broker/cli/generate.h"
-#include "broker/cli/staging.h"
+#include "dataset/generate.h"
+#include "dataset/staging.h"
 #include "common/data/dataset.h"
 #include "tests/unit/cli_fixture.h"
 

@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include "broker/cli/command.h"
-#include "broker/cli/line_scan.h"
-#include "broker/cli/text_reader.h"
+#include "dataset/line_scan.h"
+#include "dataset/text_reader.h"
 #include "common/data/dataset.h"
 #include "tests/unit/cli_fixture.h"
 

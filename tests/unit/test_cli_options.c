@@ -2,8 +2,9 @@
 #include "broker/cli/options.h"
 
 #include "broker/cli/command.h"
-#include "broker/suggest.h"
-#include "broker/cli/units.h"
+#include "common/text/suggest.h"
+#include "common/base/interrupt.h"
+#include "common/text/units.h"
 #include "tests/unit/cli_fixture.h"
 
 // ---- options ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 // Tables and the progress display.
 #include <pthread.h>
 
-#include "broker/cli/progress.h"
-#include "broker/cli/table.h"
+#include "common/text/progress.h"
+#include "common/text/table.h"
 #include "tests/unit/cli_fixture.h"
 
 // A stream into memory.

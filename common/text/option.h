@@ -1,0 +1,36 @@
+/*
+ * option.h - one option of a command line: its name, type, bounds and help, and the variable that
+ * holds its default and then its value. Who offers an option describes it; broker/cli/options.h
+ * parses, checks and explains all of them.
+ */
+#ifndef SL_COMMON_TEXT_OPTION_H
+#define SL_COMMON_TEXT_OPTION_H
+
+#include <stdbool.h>
+
+enum sl_option_type {
+    SL_OPTION_FLAG,   // bool *: --name sets it, --no-name clears it
+    SL_OPTION_TEXT,   // const char **: any text but the empty one
+    SL_OPTION_LIST,   // struct sl_text_list * (broker/cli/options.h): may be given many times
+    SL_OPTION_UINT,   // uint64_t *: whole number in [min, max]; 2e6 and 1_000_000 are fine
+    SL_OPTION_REAL,   // double *: in [min, max]
+    SL_OPTION_SIZE,   // uint64_t *: bytes: 4GiB, 512MiB, 2e6
+    SL_OPTION_CHOICE, // int *: index into `choices`
+};
+
+struct sl_option {
+    const char *name;  // long name without dashes
+    char letter;       // short name, 0 for none
+    const char *alias; // a long name it had before: accepted, not shown; NULL for none
+    enum sl_option_type type;
+    void *value;             // holds the default before parsing
+    const char *placeholder; // what the value is called in --help: "DIR", "N"
+    const char *help;
+    double min, max;            // UINT, REAL and SIZE: both 0 means no bounds
+    const char *const *choices; // CHOICE: NULL-terminated
+    bool *given;                // set when the user gave the option; may be NULL
+    bool required;
+    bool no_default; // --help does not show the default (it is computed or means nothing)
+};
+
+#endif

@@ -1,0 +1,15 @@
+// sentence.h - a sentence for people that is put together piece by piece, cut where room ends.
+#ifndef SL_COMMON_TEXT_SENTENCE_H
+#define SL_COMMON_TEXT_SENTENCE_H
+
+#include <stddef.h>
+
+struct sl_sentence {
+    char *at;
+    size_t left;
+};
+
+void sl_sentence_say(struct sl_sentence *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,371 @@
+#include "dataset/array_reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/open_file.h"
+#include "common/base/half.h"
+
+enum { NAME_BYTES = 4608, HEAD_BYTES = 66 << 10, BATCH_BYTES = 64 << 10 };
+
+struct sl_array_reader {
+    char name[NAME_BYTES];
+    struct sl_npy_header head;
+    uint64_t n, left; // elements
+    size_t width;     // bytes of one
+
+    int fd;      // a file, or -1
+    uint64_t at; // its position
+    struct sl_zip_stream *stream;
+    unsigned char *ahead; // of a member: what was read to see the header and is data
+    size_t n_ahead;
+    unsigned char *head_bytes; // owns it
+
+    unsigned char batch[BATCH_BYTES];
+};
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static int read_file(struct sl_array_reader *r, unsigned char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t got = pread(r->fd, p, n, (off_t)r->at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return sl_fail_errno(SL_EIO, errno, "%s: can not be read", r->name);
+        if (got == 0)
+            return sl_fail(SL_EFORMAT, "%s: became shorter while it was read", r->name);
+        p += got;
+        n -= (size_t)got;
+        r->at += (uint64_t)got;
+    }
+    return SL_OK;
+}
+
+// The header from the first n_bytes of a file of `size`.
+static int take_header(struct sl_array_reader *r, size_t n_bytes, uint64_t size)
+{
+    SL_TRY(sl_npy_parse_foreign(r->head_bytes, n_bytes, size, r->name, &r->head));
+    r->width = sl_dtype_bytes(r->head.dtype);
+    r->n = r->left = r->head.data_bytes / r->width;
+    return SL_OK;
+}
+
+static struct sl_array_reader *make_reader(void)
+{
+    struct sl_array_reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->fd = -1;
+    r->head_bytes = malloc(HEAD_BYTES);
+    if (r->head_bytes)
+        return r;
+    free(r);
+    return NULL;
+}
+
+// What a file without a header is said to hold, against its size.
+static int take_raw(struct sl_array_reader *r, const struct sl_npy_header *raw, uint64_t size)
+{
+    char shape[128];
+    r->head = *raw;
+    r->width = sl_dtype_bytes(raw->dtype);
+    r->n = 1;
+    for (int i = 0; i < raw->ndim; i++)
+        r->n *= raw->shape[i];
+    r->left = r->n;
+    r->head.data_offset = 0;
+    r->head.data_bytes = r->n * r->width;
+    if (r->head.data_bytes == size)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s: found %" PRIu64 " bytes: wanted %" PRIu64 ", the size of %s %s without a "
+                   "header: is the download complete, and the number of vertices right?",
+                   r->name, size, r->head.data_bytes, sl_npy_dtype_name(raw->dtype),
+                   sl_npy_shape_text(raw, shape, sizeof shape));
+}
+
+// raw: what the file holds when it has no header; else NULL.
+static int open_file(struct sl_array_reader *r, const char *path, const struct sl_npy_header *raw)
+{
+    struct stat st;
+    r->fd = sl_open_file(path);
+    if (r->fd < 0)
+        return r->fd;
+    if (fstat(r->fd, &st) < 0)
+        return sl_fail_errno(SL_EIO, errno, "%s", path);
+    if (!S_ISREG(st.st_mode))
+        return sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
+    size_t n = (size_t)SL_MIN((uint64_t)st.st_size, (uint64_t)HEAD_BYTES);
+    SL_TRY(read_file(r, r->head_bytes, n));
+    if (raw && (n < 6 || memcmp(r->head_bytes, "\x93NUMPY", 6) != 0))
+        SL_TRY(take_raw(r, raw, (uint64_t)st.st_size));
+    else
+        SL_TRY(take_header(r, n, (uint64_t)st.st_size));
+    r->at = r->head.data_offset;
+    return SL_OK;
+}
+
+int sl_array_open_raw(const char *path, const struct sl_npy_header *head,
+                      struct sl_array_reader **out)
+{
+    struct sl_array_reader *r = make_reader();
+    *out = NULL;
+    if (!r)
+        return sl_fail(SL_ENOMEM, "%s: out of memory", path);
+    snprintf(r->name, sizeof r->name, "%s", path);
+    int rc = open_file(r, path, head);
+    if (rc < 0)
+        sl_array_close(r);
+    else
+        *out = r;
+    return rc;
+}
+
+int sl_array_open_file(const char *path, struct sl_array_reader **out)
+{
+    return sl_array_open_raw(path, NULL, out);
+}
+
+static const struct sl_zip_member *find_member(const struct sl_zip *zip, const char *key)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.npy", key);
+    return sl_zip_find(zip, name);
+}
+
+bool sl_array_has_member(const struct sl_zip *zip, const char *key)
+{
+    return find_member(zip, key) != NULL;
+}
+
+static int open_member(struct sl_array_reader *r, const struct sl_zip *zip,
+                       const struct sl_zip_member *m)
+{
+    SL_TRY(sl_zip_stream_open(zip, m, &r->stream));
+    size_t n = (size_t)SL_MIN(m->size, (uint64_t)HEAD_BYTES);
+    SL_TRY(sl_zip_stream_read(r->stream, r->head_bytes, n));
+    SL_TRY(take_header(r, n, m->size));
+    r->ahead = r->head_bytes + r->head.data_offset;
+    r->n_ahead = n - r->head.data_offset;
+    return SL_OK;
+}
+
+int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_array_reader **out)
+{
+    const struct sl_zip_member *m = find_member(zip, key);
+    *out = NULL;
+    if (!m)
+        return sl_fail(SL_ENOENT, "%s: has no array '%s'", sl_zip_path(zip), key);
+    struct sl_array_reader *r = make_reader();
+    if (!r)
+        return sl_fail(SL_ENOMEM, "%s: out of memory", sl_zip_path(zip));
+    snprintf(r->name, sizeof r->name, "%s: %s", sl_zip_path(zip), key);
+    int rc = open_member(r, zip, m);
+    if (rc < 0)
+        sl_array_close(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void sl_array_close(struct sl_array_reader *r)
+{
+    if (!r)
+        return;
+    if (r->fd >= 0)
+        close(r->fd);
+    sl_zip_stream_close(r->stream);
+    free(r->head_bytes);
+    free(r);
+}
+
+const struct sl_npy_header *sl_array_header(const struct sl_array_reader *r)
+{
+    return &r->head;
+}
+
+const char *sl_array_name(const struct sl_array_reader *r)
+{
+    return r->name;
+}
+
+uint64_t sl_array_count(const struct sl_array_reader *r)
+{
+    return r->n;
+}
+
+uint64_t sl_array_left(const struct sl_array_reader *r)
+{
+    return r->left;
+}
+
+bool sl_array_is_integer(const struct sl_array_reader *r)
+{
+    enum sl_dtype t = r->head.dtype;
+    return t != SL_DTYPE_F16 && t != SL_DTYPE_F32 && t != SL_DTYPE_F64;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static int read_bytes(struct sl_array_reader *r, unsigned char *p, size_t n)
+{
+    if (!r->stream)
+        return read_file(r, p, n);
+    size_t from_ahead = SL_MIN(n, r->n_ahead);
+    memcpy(p, r->ahead, from_ahead);
+    r->ahead += from_ahead;
+    r->n_ahead -= from_ahead;
+    return n == from_ahead ? SL_OK : sl_zip_stream_read(r->stream, p + from_ahead, n - from_ahead);
+}
+
+int sl_array_read_raw(struct sl_array_reader *r, uint64_t n_bytes, void *out)
+{
+    if (n_bytes % r->width != 0 || n_bytes / r->width > r->left)
+        return sl_fail(SL_EFORMAT, "%s: ends early", r->name);
+    r->left -= n_bytes / r->width;
+    return read_bytes(r, out, n_bytes);
+}
+
+// The next n elements (that fit the batch) in the machine's byte order.
+static int next_batch(struct sl_array_reader *r, uint64_t n)
+{
+    unsigned char *b = r->batch;
+    SL_TRY(sl_array_read_raw(r, n * r->width, b));
+    if (!r->head.big_endian)
+        return SL_OK;
+    for (uint64_t i = 0; i < n; i++) {
+        unsigned char *p = b + i * r->width;
+        for (size_t k = 0; k < r->width / 2; k++) {
+            unsigned char t = p[k];
+            p[k] = p[r->width - 1 - k];
+            p[r->width - 1 - k] = t;
+        }
+    }
+    return SL_OK;
+}
+
+// Converts n elements of the batch, each X of type T, to Y.
+#define CONVERT(T, Y)                                                                              \
+    for (uint64_t i = 0; i < n; i++) {                                                             \
+        T x;                                                                                       \
+        memcpy(&x, r->batch + i * sizeof x, sizeof x);                                             \
+        out[i] = Y;                                                                                \
+    }                                                                                              \
+    break
+
+static void convert_doubles(const struct sl_array_reader *r, uint64_t n, double *out)
+{
+    switch (r->head.dtype) {
+    case SL_DTYPE_F64: CONVERT(double, x);
+    case SL_DTYPE_F32: CONVERT(float, (double)x);
+    case SL_DTYPE_F16: CONVERT(uint16_t, (double)sl_half_to_float(x));
+    case SL_DTYPE_I64: CONVERT(int64_t, (double)x);
+    case SL_DTYPE_U64: CONVERT(uint64_t, (double)x);
+    case SL_DTYPE_I32: CONVERT(int32_t, x);
+    case SL_DTYPE_U32: CONVERT(uint32_t, x);
+    case SL_DTYPE_I16: CONVERT(int16_t, x);
+    case SL_DTYPE_U16: CONVERT(uint16_t, x);
+    case SL_DTYPE_I8: CONVERT(int8_t, x);
+    default: CONVERT(uint8_t, x);
+    }
+}
+
+// U64 beyond int64 becomes INT64_MAX, which no id and no label is.
+static void convert_integers(const struct sl_array_reader *r, uint64_t n, int64_t *out)
+{
+    switch (r->head.dtype) {
+    case SL_DTYPE_I64: CONVERT(int64_t, x);
+    case SL_DTYPE_U64: CONVERT(uint64_t, x > INT64_MAX ? INT64_MAX : (int64_t)x);
+    case SL_DTYPE_I32: CONVERT(int32_t, x);
+    case SL_DTYPE_U32: CONVERT(uint32_t, x);
+    case SL_DTYPE_I16: CONVERT(int16_t, x);
+    case SL_DTYPE_U16: CONVERT(uint16_t, x);
+    case SL_DTYPE_I8: CONVERT(int8_t, x);
+    default: CONVERT(uint8_t, x);
+    }
+}
+
+int sl_array_read_doubles(struct sl_array_reader *r, uint64_t n, double *out)
+{
+    while (n > 0) {
+        uint64_t some = SL_MIN(n, BATCH_BYTES / r->width);
+        SL_TRY(next_batch(r, some));
+        convert_doubles(r, some, out);
+        out += some;
+        n -= some;
+    }
+    return SL_OK;
+}
+
+// Floats that must be whole: labels and ids that went through pandas.
+static int read_whole(struct sl_array_reader *r, uint64_t n, int64_t *out)
+{
+    double x[512];
+    SL_TRY(sl_array_read_doubles(r, n, x));
+    for (uint64_t i = 0; i < n; i++) {
+        if (!(fabs(x[i]) < 9007199254740992.0) || x[i] != floor(x[i]))
+            return sl_fail(SL_EFORMAT, "%s: element %" PRIu64 ": found %g, wanted a whole number",
+                           r->name, r->n - r->left - n + i, x[i]);
+        out[i] = (int64_t)x[i];
+    }
+    return SL_OK;
+}
+
+int sl_array_read_integers(struct sl_array_reader *r, uint64_t n, int64_t *out)
+{
+    bool integers = sl_array_is_integer(r);
+    while (n > 0) {
+        uint64_t some = SL_MIN(n, integers ? BATCH_BYTES / r->width : 512);
+        if (integers) {
+            SL_TRY(next_batch(r, some));
+            convert_integers(r, some, out);
+        } else {
+            SL_TRY(read_whole(r, some, out));
+        }
+        out += some;
+        n -= some;
+    }
+    return SL_OK;
+}
+
+int sl_array_skip(struct sl_array_reader *r, uint64_t n)
+{
+    if (n > r->left)
+        return sl_fail(SL_EFORMAT, "%s: ends early", r->name);
+    if (!r->stream) {
+        r->at += n * r->width;
+        r->left -= n;
+        return SL_OK;
+    }
+    while (n > 0) {
+        uint64_t some = SL_MIN(n, BATCH_BYTES / r->width);
+        SL_TRY(sl_array_read_raw(r, some * r->width, r->batch));
+        n -= some;
+    }
+    return SL_OK;
+}
+
+int sl_array_read_floats(struct sl_array_reader *r, uint64_t n, float *out)
+{
+    double wide[512];
+    if (r->head.dtype == SL_DTYPE_F32 && !r->head.big_endian)
+        return sl_array_read_raw(r, n * sizeof *out, out);
+    while (n > 0) {
+        uint64_t some = SL_MIN(n, SL_COUNT_OF(wide));
+        SL_TRY(sl_array_read_doubles(r, some, wide));
+        for (uint64_t i = 0; i < some; i++)
+            *out++ = (float)wide[i];
+        n -= some;
+    }
+    return SL_OK;
+}

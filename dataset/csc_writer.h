@@ -1,0 +1,43 @@
+/*
+ * csc_writer.h - sorted edges into indptr.npy, indices.npy and edge_weight.npy.
+ */
+#ifndef SL_DATASET_CSC_WRITER_H
+#define SL_DATASET_CSC_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dataset/edge_sort.h"
+#include "dataset/id_map.h"
+#include "common/text/progress.h"
+#include "dataset/staging.h"
+
+struct sl_csc_summary {
+    uint64_t n_nodes;
+    uint64_t n_edges;      // written
+    uint64_t n_duplicates; // dropped
+    uint64_t max_degree;   // in-degree
+    uint64_t n_isolated;   // vertices without in-edges
+    uint64_t n_loops_added;
+};
+
+struct sl_csc_plan {
+    uint64_t n_nodes;
+    bool dedup;                  // keep the first of equal edges (and its weight)
+    const struct sl_id_map *map; // renumbers both ends, keeping their order; or NULL
+    bool add_self_loops;         // an edge of weight 1 from every vertex to itself that has none
+    bool weighted;               // write edge_weight.npy: the sort's weights,
+    // or, where this is set, a function of an edge's ends.
+    float (*weight)(const void *context, uint32_t source, uint32_t destination);
+    const void *context;
+};
+
+/*
+ * Takes every edge of a finished sort and writes the topology files. indices are int32 where
+ * n_nodes is below 2^31. SL_EIO, SL_EABORTED.
+ */
+int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
+                 const struct sl_csc_plan *plan, struct sl_progress *progress,
+                 struct sl_csc_summary *out);
+
+#endif

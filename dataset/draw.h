@@ -1,0 +1,40 @@
+/*
+ * draw.h - the random numbers of generators.
+ *
+ * Stream SL_RNG_GENERATE of Philox, keyed by what a number is for, so that edge i or vertex v is
+ * the same whichever thread makes it: counter = {group, purpose | item's low word | high word}.
+ */
+#ifndef SL_DATASET_DRAW_H
+#define SL_DATASET_DRAW_H
+
+#include <stdint.h>
+
+#include "common/base/philox.h"
+
+enum sl_draw_purpose {
+    SL_DRAW_SCRAMBLE = 1,   // item: which mapping; group: round
+    SL_DRAW_EDGE = 2,       // item: edge; group: attempt << 8 | words / 4
+    SL_DRAW_LABEL = 3,      // item: vertex
+    SL_DRAW_CLASS_MEAN = 4, // item: class; group: dimension / 4
+    SL_DRAW_FEATURE = 5,    // item: vertex; group: dimension / 4
+    SL_DRAW_ESTIMATE = 6,   // item: running number
+    SL_DRAW_YEAR = 7,       // item: vertex
+    SL_DRAW_REFERENCES = 8, // item: vertex
+    SL_DRAW_ROUND = 9,      // item: round of topics
+    SL_DRAW_FAME = 10,      // item: era of papers << 32 | topic
+};
+
+static inline struct sl_rng_block sl_draw(uint64_t seed, enum sl_draw_purpose purpose,
+                                          uint64_t item, uint32_t group)
+{
+    return sl_philox(seed, sl_rng_word0(SL_RNG_GENERATE, (uint32_t)purpose, group), (uint32_t)item,
+                     (uint32_t)(item >> 32), 0);
+}
+
+// [0, 1) with 53 bits.
+static inline double sl_draw_unit(uint32_t high, uint32_t low)
+{
+    return (double)(((uint64_t)high << 32 | low) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * From a generator's functions to a data set directory.
+ *
+ *   edge numbers -> threads draw chunks -> edge_sort -> csc_writer -> indptr, indices
+ *   vertices     -> threads fill blocks -> npy writers -> features, labels; then the split
+ *
+ * Memory: edges are sorted within --memory (spilled to the output's file system beyond that),
+ * vertex data goes through one block buffer. Nothing here is proportional to vertices or edges.
+ */
+#include "dataset/generate.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "dataset/edge_sort.h"
+#include "dataset/metadata.h"
+#include "common/base/threads.h"
+#include "common/text/units.h"
+#include "dataset/vertex_writer.h"
+
+enum { EDGES_PER_CHUNK = 16384 };
+
+const struct sl_generator_kind *const sl_generator_kinds[] = {
+    &sl_generate_citation,
+    &sl_generate_planted,
+    &sl_generate_rmat,
+};
+const size_t sl_generator_n_kinds = SL_COUNT_OF(sl_generator_kinds);
+
+int sl_generate_init(struct sl_generate *run, const struct sl_generator_kind *kind)
+{
+    *run = (struct sl_generate){
+        .kind = kind,
+        .seed = 1,
+        .memory_bytes = UINT64_C(1) << 30,
+        .feat_dim = 64,
+        .classes = 12,
+        .train_ratio = 0.5,
+        .val_ratio = 0.25,
+        .context = calloc(1, kind->context_bytes),
+    };
+    if (!run->context)
+        return sl_fail(SL_ENOMEM, "generate %s: no memory", kind->name);
+    kind->defaults(run, run->context);
+    return SL_OK;
+}
+
+void sl_generate_fini(struct sl_generate *run)
+{
+    if (run->context && run->kind->close)
+        run->kind->close(run->context);
+    free(run->context);
+    sl_making_fini(&run->making);
+}
+
+// ---- options ------------------------------------------------------------------------------------
+
+int sl_generate_check_edges(const struct sl_generate *run, const char *option, bool given)
+{
+    if (run->edges && given)
+        return sl_fail(SL_EINVAL, "generate %s: --edges and --%s both given: leave one out",
+                       run->kind->name, option);
+    return SL_OK;
+}
+
+static struct sl_option real_option(const char *name, const char *placeholder, double *value,
+                                    double min, double max, const char *help)
+{
+    return (struct sl_option){.name = name,
+                              .type = SL_OPTION_REAL,
+                              .value = value,
+                              .placeholder = placeholder,
+                              .min = min,
+                              .max = max,
+                              .help = help};
+}
+
+struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
+                                           const char *help)
+{
+    struct sl_option o = real_option(name, "D", value, 1e-3, 1e6, help);
+    o.given = given;
+    return o;
+}
+
+// Well above 2: to draw a rank is to divide by exponent - 2.
+struct sl_option sl_generate_exponent_option(double *value, const char *help)
+{
+    return real_option("exponent", "X", value, 2.05, 100, help);
+}
+
+struct sl_option sl_generate_homophily_option(double *value, const char *help)
+{
+    return real_option("homophily", "P", value, 0, 1, help);
+}
+
+struct sl_option sl_generate_noise_option(double *value, const char *help)
+{
+    return real_option("noise", "SD", value, 0, 1e6, help);
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+float sl_generate_year_weight(uint32_t year)
+{
+    static const float quarters[4] = {1, 1.18920711f, 1.41421356f, 1.68179283f}; // 2^(i / 4)
+    return ldexpf(quarters[year % 4], (int)(year / 4));
+}
+
+// ---- edges --------------------------------------------------------------------------------------
+
+struct edge_work {
+    struct sl_generate *run;
+    struct sl_edge_sort *sort;
+    _Atomic uint64_t next; // first edge that nobody has taken
+    _Atomic bool failed;
+};
+
+static int draw_lane(void *context, int lane)
+{
+    struct edge_work *w = context;
+    const struct sl_generator *g = &w->run->generator;
+    size_t ways = g->both_ways ? 2 : 1;
+    uint64_t *keys = malloc(EDGES_PER_CHUNK * ways * sizeof *keys);
+    if (!keys)
+        return sl_fail(SL_ENOMEM, "generate %s: no memory", w->run->kind->name);
+    int rc = SL_OK;
+    while (rc == SL_OK && !atomic_load_explicit(&w->failed, memory_order_relaxed)) {
+        uint64_t first = atomic_fetch_add(&w->next, EDGES_PER_CHUNK);
+        if (first >= g->n_edges)
+            break;
+        size_t n = (size_t)SL_MIN((uint64_t)EDGES_PER_CHUNK, g->n_edges - first);
+        g->draw_edges(w->run->context, first, n, keys);
+        rc = sl_edge_sort_add(w->sort, lane, keys, NULL, n * ways);
+        if (rc == SL_OK)
+            rc = sl_interrupt_check();
+        sl_progress_add(&w->run->making.progress, n);
+    }
+    if (rc < 0)
+        atomic_store(&w->failed, true);
+    free(keys);
+    return rc;
+}
+
+static int make_topology(struct sl_generate *run, int threads)
+{
+    const struct sl_generator *g = &run->generator;
+    struct sl_progress *progress = &run->making.progress;
+    struct edge_work work = {.run = run};
+    // A lane needs a few thousand edges to be worth anything.
+    int lanes = (int)SL_MAX(SL_MIN((uint64_t)threads, run->memory_bytes >> 18), UINT64_C(1));
+    SL_TRY(sl_edge_sort_create(run->making.st.dir, run->memory_bytes, lanes, false, &work.sort));
+    sl_progress_begin(progress, "edges", g->n_edges, "edges");
+    int rc = sl_threads_run(lanes, draw_lane, &work);
+    if (rc == SL_OK)
+        rc = sl_edge_sort_finish(work.sort);
+    if (rc == SL_OK) {
+        sl_progress_begin(progress, "topology", g->n_edges * (g->both_ways ? 2 : 1), "edges");
+        const struct sl_csc_plan plan = {
+            .n_nodes = g->n_nodes,
+            .dedup = g->dedup,
+            .weighted = g->weight != NULL,
+            .weight = g->weight,
+            .context = run->context,
+        };
+        rc = sl_csc_write(&run->making.st, work.sort, &plan, progress, &run->csc);
+    }
+    sl_edge_sort_destroy(work.sort);
+    return rc;
+}
+
+// ---- metadata and summary -----------------------------------------------------------------------
+
+static int write_metadata(const struct sl_generate *run)
+{
+    const struct sl_generator *g = &run->generator;
+    const struct sl_metadata m = {
+        .name = run->making.name ? run->making.name : run->making.st.name,
+        .n_nodes = run->csc.n_nodes,
+        .n_edges = run->csc.n_edges,
+        .feat_dim = g->feat_dim,
+        .n_classes = g->n_classes,
+        .directed = !g->both_ways,
+    };
+    cJSON *root = sl_metadata_to_json(&m);
+    cJSON *parameters = cJSON_AddObjectToObject(root, "generator");
+    char text[32];
+    cJSON_AddStringToObject(parameters, "kind", run->kind->name);
+    snprintf(text, sizeof text, "%" PRIu64, run->seed);
+    cJSON_AddRawToObject(parameters, "seed", text); // all 64 bits, which a double does not hold
+    cJSON_AddNumberToObject(parameters, "edges_drawn", (double)g->n_edges);
+    cJSON_AddBoolToObject(parameters, "dedup", g->dedup);
+    cJSON_AddBoolToObject(parameters, "weights", g->weight != NULL);
+    g->describe(run->context, parameters);
+    if (g->n_classes) {
+        cJSON_AddNumberToObject(parameters, "train_ratio", run->train_ratio);
+        cJSON_AddNumberToObject(parameters, "val_ratio", run->val_ratio);
+    }
+    return sl_metadata_write(&run->making.st, root);
+}
+
+static void summarise(void *context, struct sl_table *t)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const struct sl_generate *run = context;
+    const struct sl_generator *g = &run->generator;
+    const struct sl_csc_summary *s = &run->csc;
+    sl_table_row(t, "vertices|%s", sl_units_grouped(a, s->n_nodes));
+    sl_table_row(t, "edges|%s stored%s%s", sl_units_grouped(a, s->n_edges),
+                 g->both_ways ? " (both directions)" : "", g->weight ? ", with weights" : "");
+    if (g->dedup)
+        sl_table_row(t, "duplicates|%s dropped", sl_units_grouped(a, s->n_duplicates));
+    sl_table_row(t, "in-degree|mean %.1f, largest %s, %s vertices without",
+                 (double)s->n_edges / (double)s->n_nodes, sl_units_grouped(a, s->max_degree),
+                 sl_units_grouped(b, s->n_isolated));
+    if (g->feat_dim)
+        sl_table_row(t, "features|%" PRIu32 " x float32", g->feat_dim);
+    if (g->n_classes)
+        sl_table_row(t, "classes|%" PRIu32, g->n_classes);
+}
+
+static int make_all(void *context)
+{
+    struct sl_generate *run = context;
+    const struct sl_generator *g = &run->generator;
+    int threads =
+        run->threads ? (int)run->threads : SL_MIN(sl_threads_default(), SL_GENERATE_THREADS_MAX);
+    const struct sl_vertex_job job = {
+        .st = &run->making.st,
+        .n_nodes = g->n_nodes,
+        .threads = threads,
+        .block_bytes = SL_MAX(SL_MIN(run->memory_bytes / 16, UINT64_C(64) << 20), UINT64_C(65536)),
+        .progress = &run->making.progress,
+    };
+    SL_TRY(make_topology(run, threads));
+    if (g->feat_dim)
+        SL_TRY(sl_vertex_write_features(&job, g->feat_dim, g->features, run->context));
+    if (g->n_classes) {
+        SL_TRY(sl_vertex_write_labels(&job, g->label, run->context));
+        if (g->list)
+            SL_TRY(sl_vertex_write_lists(&job, g->list, run->context));
+        else
+            SL_TRY(sl_vertex_write_split(&job, run->seed, run->train_ratio, run->val_ratio));
+    }
+    return write_metadata(run);
+}
+
+int sl_generate_run(struct sl_generate *run)
+{
+    SL_TRY(run->kind->prepare(run, run->context, &run->generator));
+    if (run->train_ratio + run->val_ratio > 1 + 1e-9)
+        return sl_fail(
+            SL_EINVAL, "generate %s: --train-ratio %g + --val-ratio %g is %g: wanted at most 1",
+            run->kind->name, run->train_ratio, run->val_ratio, run->train_ratio + run->val_ratio);
+    return sl_making_run(&run->making, run, make_all, summarise);
+}

@@ -1,0 +1,114 @@
+/*
+ * generate.h - data sets that are drawn.
+ *
+ * A kind of generator is an entry of sl_generator_kinds[]: what it is called, its options, and what
+ * it prepares: a set of pure functions of (seed, edge number) and (seed, vertex). Everything else,
+ * threads, memory, sorting, files, splits, metadata, is common, so the same arguments give the same
+ * bytes whatever the number of threads and the memory.
+ */
+#ifndef SL_DATASET_GENERATE_H
+#define SL_DATASET_GENERATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/data/dataset.h"
+#include "dataset/csc_writer.h"
+#include "dataset/make.h"
+
+// What a kind prepares; its functions get the kind's context.
+struct sl_generator {
+    uint64_t n_nodes; // 1 to 2^32 - 2
+    uint64_t n_edges; // drawn
+    bool both_ways;   // each edge is stored in both directions
+    bool dedup;
+    uint32_t feat_dim;  // 0 = no features
+    uint32_t n_classes; // 0 = no labels and no split
+
+    // Keys (edge_sort.h) of edges first .. first + n, two for each when both_ways.
+    void (*draw_edges)(const void *context, uint64_t first, size_t n, uint64_t *keys);
+    // Weight of an edge, a function of its ends; NULL = edges have none.
+    float (*weight)(const void *context, uint32_t source, uint32_t destination);
+    int32_t (*label)(const void *context, uint64_t vertex);
+    // Which list a vertex is in, SL_SPLIT_COUNT for none; NULL = drawn, by the ratios.
+    enum sl_split (*list)(const void *context, uint64_t vertex);
+    void (*features)(const void *context, uint64_t vertex, float *row); // (feat_dim)
+    // Adds the kind's parameters to metadata.json's "generator".
+    void (*describe)(const void *context, cJSON *parameters);
+};
+
+// A default of `classes`: as many as the kind has of what its labels name.
+#define SL_GENERATE_CLASSES_AUTO UINT64_MAX
+
+// One run.
+struct sl_generate {
+    // Options that all kinds share.
+    struct sl_making making;
+    uint64_t seed;
+    uint64_t memory_bytes;
+    uint64_t threads; // 0 = all
+    uint64_t nodes;   // 0 = not given
+    uint64_t edges;   // 0 = not given
+    uint64_t feat_dim, classes;
+    double train_ratio, val_ratio;
+
+    // While it runs.
+    const struct sl_generator_kind *kind;
+    void *context; // the kind's own
+    struct sl_generator generator;
+    struct sl_csc_summary csc;
+};
+
+enum { SL_GENERATOR_OPTIONS_MAX = 10, SL_GENERATE_THREADS_MAX = 256 };
+// More vertices would not fit 32-bit ids (2^32 - 1 is kept free).
+#define SL_GENERATE_NODES_MAX 4294967294.0
+
+struct sl_generator_kind {
+    const char *name, *help;     // as the list of kinds has them
+    const char *about, *example; // for --help
+
+    // The kind's own options and what it prepares, zero at first.
+    size_t context_bytes;
+    void (*defaults)(struct sl_generate *run, void *context);
+    size_t (*options)(void *context, struct sl_option options[SL_GENERATOR_OPTIONS_MAX]);
+    // Checks the options and fills *out.
+    int (*prepare)(struct sl_generate *run, void *context, struct sl_generator *out);
+    void (*close)(void *context); // NULL: there is nothing to close
+};
+
+extern const struct sl_generator_kind sl_generate_citation, sl_generate_planted, sl_generate_rmat;
+extern const struct sl_generator_kind *const sl_generator_kinds[];
+extern const size_t sl_generator_n_kinds;
+
+// run (zeroed) with the defaults of its options; SL_ENOMEM.
+int sl_generate_init(struct sl_generate *run, const struct sl_generator_kind *kind);
+void sl_generate_fini(struct sl_generate *run); // safe on a zeroed struct
+
+// Checks the options and makes the data set.
+int sl_generate_run(struct sl_generate *run);
+
+// ---- for kinds ----------------------------------------------------------------------------------
+
+// SL_EINVAL when --edges was given and so was the kind's own option that decides their number.
+int sl_generate_check_edges(const struct sl_generate *run, const char *option, bool given);
+
+// Options of the kinds that draw by a power law and whose features tell classes apart; *value is
+// the default, `help` says whose they are.
+struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
+                                           const char *help);
+struct sl_option sl_generate_exponent_option(double *value, const char *help);
+struct sl_option sl_generate_homophily_option(double *value, const char *help);
+struct sl_option sl_generate_noise_option(double *value, const char *help);
+
+/*
+ * Weights by age, as FGNN's experiments have them: every vertex has a year from 0 to YEARS - 1, and
+ * the weight of an edge doubles with every four years of its source, so sampling by weight prefers
+ * new vertices.
+ */
+enum { SL_GENERATE_YEARS = 32 };
+float sl_generate_year_weight(uint32_t year);
+
+#endif

@@ -1,0 +1,122 @@
+#include "dataset/import.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "dataset/split_draw.h"
+#include "common/base/threads.h"
+#include "common/text/units.h"
+
+enum { MAX_LANES = 8 };
+
+const struct sl_import_format *const sl_import_formats[] = {
+    &sl_import_edgelist, &sl_import_ogb, &sl_import_igb, &sl_import_npz, &sl_import_graphbolt,
+};
+const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
+
+int sl_import_init(struct sl_import *im, const struct sl_import_format *format)
+{
+    im->format = format;
+    im->memory_bytes = UINT64_C(1) << 30;
+    im->context = calloc(1, format->context_bytes);
+    if (!im->context)
+        return sl_fail(SL_ENOMEM, "import %s: no memory", format->name);
+    return SL_OK;
+}
+
+void sl_import_fini(struct sl_import *im)
+{
+    if (im->context && im->format->close)
+        im->format->close(im->context);
+    free(im->context);
+    sl_making_fini(&im->making);
+}
+
+int sl_import_start_edges(struct sl_import *im)
+{
+    im->intake.both_ways = im->intake.both_ways || im->symmetrise;
+    im->intake.drop_self_loops = im->remove_self_loops;
+    // With weights one lane: equal edges then keep the order of the file, and the first weight
+    // wins. Without, equal edges are not told apart.
+    im->intake.n_lanes = im->intake.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
+    return sl_edge_sort_create(im->making.st.dir, im->memory_bytes, im->intake.n_lanes,
+                               im->intake.weighted, &im->intake.sort);
+}
+
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map)
+{
+    struct sl_edge_intake *in = &im->intake;
+    uint64_t n_stored = in->n_read + in->n_reversed;
+    SL_TRY(sl_edge_intake_flush(in));
+    SL_TRY(sl_edge_sort_finish(in->sort));
+    sl_progress_begin(&im->making.progress, "topology", n_stored, "edges");
+    const struct sl_csc_plan plan = {
+        .n_nodes = n_nodes,
+        .dedup = im->dedup || im->symmetrise,
+        .map = map,
+        .weighted = in->weighted,
+        .add_self_loops = im->add_self_loops,
+    };
+    SL_TRY(sl_csc_write(&im->making.st, in->sort, &plan, &im->making.progress, &im->csc));
+    sl_edge_sort_destroy(in->sort);
+    in->sort = NULL;
+    return SL_OK;
+}
+
+void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r)
+{
+    sl_progress_begin(&im->making.progress, what, sl_text_reader_size(r), "B");
+}
+
+static void summarise_edges(const struct sl_import *im, struct sl_table *t)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const struct sl_edge_intake *in = &im->intake;
+    sl_table_row(t, "edges read|%s", sl_units_grouped(a, in->n_read));
+    if (in->both_ways)
+        sl_table_row(t, "reverse edges|%s added", sl_units_grouped(a, in->n_reversed));
+    if (in->n_self_loops)
+        sl_table_row(t, "self-loops|%s %s", sl_units_grouped(a, in->n_self_loops),
+                     in->drop_self_loops ? "dropped" : "kept (--remove-self-loops drops them)");
+    if (im->add_self_loops)
+        sl_table_row(t, "self-loops added|%s%s", sl_units_grouped(a, im->csc.n_loops_added),
+                     in->weighted ? ", of weight 1" : "");
+    if (im->dedup || im->symmetrise)
+        sl_table_row(t, "duplicates|%s dropped", sl_units_grouped(a, im->csc.n_duplicates));
+    sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
+                 in->weighted ? ", with weights" : "");
+    sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
+                 sl_units_grouped(b, im->csc.n_isolated));
+    sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
+}
+
+static int read_source(void *context)
+{
+    struct sl_import *im = context;
+    int rc = im->format->read(im, im->context);
+    sl_edge_sort_destroy(im->intake.sort);
+    im->intake.sort = NULL;
+    return rc;
+}
+
+static void summarise(void *context, struct sl_table *t)
+{
+    const struct sl_import *im = context;
+    summarise_edges(im, t);
+    im->format->summarise(im, im->context, t);
+}
+
+int sl_import_run(struct sl_import *im)
+{
+    const struct sl_import_format *format = im->format;
+    char command[32];
+    if (format->check)
+        SL_TRY(format->check(im, im->context));
+    snprintf(command, sizeof command, "import %s", format->name);
+    if (im->split)
+        SL_TRY(sl_split_parse(command, im->split, im->split_share));
+    return sl_making_run(&im->making, im, read_source, summarise);
+}

@@ -1,0 +1,84 @@
+/*
+ * import.h - data sets from files of other programs.
+ *
+ * A format is an entry of sl_import_formats[]: what it is called, its options, and how it is read.
+ * Everything else is common to all: options, the directory under construction, the way from the
+ * edges that were read to the topology files, the summary.
+ */
+#ifndef SL_DATASET_IMPORT_H
+#define SL_DATASET_IMPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dataset/csc_writer.h"
+#include "dataset/edge_intake.h"
+#include "dataset/metadata.h"
+#include "dataset/make.h"
+#include "dataset/text_reader.h"
+
+// Ids 0 to 2^32 - 3; 2^32 - 1 stays free and num_nodes is below it.
+#define SL_IMPORT_MAX_ID UINT32_C(4294967293)
+
+struct sl_import {
+    // Options.
+    struct sl_making making;
+    const char *source;
+    bool symmetrise, dedup, remove_self_loops, add_self_loops;
+    uint64_t memory_bytes;
+    const char *split; // NULL = the source's own
+    double split_share[3];
+    uint64_t seed; // of the split
+    bool normalise_features, half_features;
+
+    // While it runs.
+    const struct sl_import_format *format;
+    void *context; // the format's own
+    struct sl_edge_intake intake;
+    struct sl_csc_summary csc;
+    bool drawing_split; // lists of the source are over
+};
+
+enum { SL_IMPORT_OPTIONS_MAX = 8 };
+
+struct sl_import_format {
+    const char *name, *help;            // as the list of formats has them
+    const char *source;                 // what it is read from: "SRC.npz"
+    const char *about, *example;        // for --help
+    const char *split_value, *split_is; // --split's placeholder and help, where it takes more
+    bool has_features;                  // options about features apply
+
+    // The format's own options and what it finds out, zero at first.
+    size_t context_bytes;
+    size_t (*options)(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX]);
+    int (*check)(struct sl_import *im, void *context); // options against each other; NULL: none
+    int (*read)(struct sl_import *im, void *context);
+    void (*summarise)(const struct sl_import *im, const void *context, struct sl_table *t);
+    void (*close)(void *context); // NULL: there is nothing to close
+};
+
+extern const struct sl_import_format sl_import_edgelist, sl_import_graphbolt, sl_import_igb,
+    sl_import_npz, sl_import_ogb;
+extern const struct sl_import_format *const sl_import_formats[];
+extern const size_t sl_import_n_formats;
+
+// im (zeroed) with the defaults of its options; SL_ENOMEM. Large, so not for the stack.
+int sl_import_init(struct sl_import *im, const struct sl_import_format *format);
+void sl_import_fini(struct sl_import *im); // safe on a zeroed struct
+
+// Checks the options and makes the data set.
+int sl_import_run(struct sl_import *im);
+
+// ---- for formats --------------------------------------------------------------------------------
+
+// Starts the sort behind im->intake (whose `weighted` and so on are set).
+int sl_import_start_edges(struct sl_import *im);
+
+// Sorts and writes the topology, renumbered by `map` when there is one.
+int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map);
+
+// A stage of the progress display that follows a reader.
+void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r);
+
+#endif

@@ -1,0 +1,460 @@
+/*
+ * The raw layout of DGL's GraphBolt, OnDiskDataset: a directory with a metadata.yaml that names
+ * everything else by paths relative to it:
+ *
+ *   graph.nodes          one entry: num
+ *   graph.edges          one entry: format csv (source,destination a line, no heading) or numpy
+ *                        ((2, E); (E, 2) is read too), path
+ *   feature_data         entries with domain node, name, format numpy, path: one of them becomes
+ *                        node_feat.npy
+ *   tasks                of the first: train_set, validation_set, test_set, each one entry whose
+ *                        data is `seeds` (once called seed_nodes; vertices) and `labels`
+ *
+ * Older files do not name the data of a set: the first is then seeds, the second labels. A
+ * data set has labels only where one of its sets says so; other vertices are unlabelled. Graphs of
+ * several types, and tasks on edges, are refused by name.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "dataset/array_intake.h"
+#include "dataset/csv_reader.h"
+#include "dataset/line_scan.h"
+#include "dataset/yaml_reader.h"
+
+enum { PATH_BYTES = 4608, NAME_BYTES = 128, BATCH = 1024 };
+
+struct graphbolt {
+    const char *feature; // which one; NULL = the only one, or "feat"
+    int task;            // enum sl_task, NONE = by the labels' shape
+
+    cJSON *root;
+    char yaml[PATH_BYTES];
+    uint64_t n_nodes;
+    struct sl_vertex_facts facts;
+    struct sl_label_intake labels;
+    char left_out[512];
+};
+
+// Vertices and labels of one set, side by side.
+struct task_set {
+    struct sl_array_reader *seeds, *labels;
+    char path[2][PATH_BYTES];
+    double *rows; // (BATCH, columns)
+};
+
+static const char *const set_keys[SL_SPLIT_COUNT] = {"train_set", "validation_set", "test_set"};
+
+// ---- metadata.yaml ------------------------------------------------------------------------------
+
+static int fail_field(const struct graphbolt *g, const char *field, const char *what)
+{
+    return sl_fail(SL_EFORMAT, "import %s: %s: %s", g->yaml, field, what);
+}
+
+static void leave_out(struct graphbolt *g, const char *what, const char *name)
+{
+    size_t used = strlen(g->left_out);
+    snprintf(g->left_out + used, sizeof g->left_out - used, "%s%s %s", used ? ", " : "", what,
+             name);
+}
+
+static const cJSON *get(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+static const char *get_text(const cJSON *object, const char *key)
+{
+    return cJSON_GetStringValue(get(object, key));
+}
+
+// The one entry of a list; several are told by their types.
+static int get_only(const struct graphbolt *g, const cJSON *object, const char *key,
+                    const char *field, const cJSON **out)
+{
+    const cJSON *list = get(object, key), *item;
+    char types[256] = "";
+    int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+    if (n == 1 && cJSON_IsObject(list->child)) {
+        *out = list->child;
+        return SL_OK;
+    }
+    if (n < 2)
+        return fail_field(g, field, "wanted a list with one entry");
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *type = get_text(item, "type");
+        size_t used = strlen(types);
+        snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "", type ? type : "?");
+    }
+    return sl_fail(SL_EUNSUPPORTED,
+                   "import %s: %s: found %d types (%s): wanted one: graphs of several types of "
+                   "vertices or edges are not supported",
+                   g->yaml, field, n, types);
+}
+
+// format and path of an entry; `path` (PATH_BYTES) is relative to the directory.
+static int get_file(const struct sl_import *im, const struct graphbolt *g, const cJSON *entry,
+                    const char *field, const char *formats, char *path, const char **format)
+{
+    const char *name = get_text(entry, "path");
+    char what[256];
+    *format = get_text(entry, "format");
+    if (!name || !*format)
+        return fail_field(g, field, "wanted format and path");
+    if (!strstr(formats, *format) || strlen(*format) < 3) {
+        snprintf(what, sizeof what, "found format '%.40s': wanted %s%s", *format, formats,
+                 strcmp(*format, "torch") == 0
+                     ? ": in Python, numpy.save(path, torch.load(path).numpy())"
+                     : "");
+        return sl_fail(SL_EUNSUPPORTED, "import %s: %s: %s", g->yaml, field, what);
+    }
+    int n = name[0] == '/' ? snprintf(path, PATH_BYTES, "%s", name)
+                           : snprintf(path, PATH_BYTES, "%s/%s", im->source, name);
+    return n < PATH_BYTES ? SL_OK : fail_field(g, field, "the path is too long");
+}
+
+static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
+{
+    const cJSON *nodes;
+    SL_TRY(get_only(g, graph, "nodes", "graph.nodes", &nodes));
+    const cJSON *num = get(nodes, "num");
+    double x = cJSON_IsNumber(num) ? num->valuedouble : NAN;
+    if (!(x >= 1) || x != floor(x))
+        return fail_field(g, "graph.nodes.num", "wanted the number of vertices, at least 1");
+    if (x > (double)SL_IMPORT_MAX_ID + 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: graph.nodes.num: found %.0f vertices: wanted at most %" PRIu32,
+                       g->yaml, x, SL_IMPORT_MAX_ID + 1);
+    g->n_nodes = (uint64_t)x;
+    return SL_OK;
+}
+
+// ---- edges and features -------------------------------------------------------------------------
+
+static int parse_edge(struct sl_csv *c, const char **p)
+{
+    const struct graphbolt *g = c->context;
+    uint64_t source, destination;
+    SL_TRY(sl_csv_scan_below(c, p, g->n_nodes, "a vertex", &source));
+    *p = sl_line_skip_gap(*p);
+    SL_TRY(sl_csv_scan_below(c, p, g->n_nodes, "a vertex", &destination));
+    SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
+    return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
+}
+
+static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char *path)
+{
+    struct sl_csv *c = calloc(1, sizeof *c);
+    if (!c)
+        return sl_fail(SL_ENOMEM, "import graphbolt: no memory");
+    c->im = im;
+    c->context = g;
+    snprintf(c->path, sizeof c->path, "%s", path);
+    int rc = sl_import_start_edges(im);
+    if (rc == SL_OK)
+        rc = sl_csv_read(c, "edges", parse_edge);
+    free(c);
+    return rc;
+}
+
+static int read_sizes(struct graphbolt *g)
+{
+    const cJSON *graph = get(g->root, "graph");
+    if (!graph && get(g->root, "graph_topology"))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: graph_topology: this is the preprocessed form: wanted the raw "
+                       "data set, whose metadata.yaml says graph.nodes and graph.edges",
+                       g->yaml);
+    if (!cJSON_IsObject(graph))
+        return fail_field(g, "graph", "wanted nodes and edges");
+    return get_n_nodes(g, graph);
+}
+
+static int read_edges(struct sl_import *im, struct graphbolt *g)
+{
+    const cJSON *graph = get(g->root, "graph"), *edges;
+    const char *format;
+    char path[PATH_BYTES];
+    SL_TRY(get_only(g, graph, "edges", "graph.edges", &edges));
+    SL_TRY(get_file(im, g, edges, "graph.edges", "csv or numpy", path, &format));
+    const struct sl_array_place place = {.path = path};
+    if (strcmp(format, "csv") == 0)
+        SL_TRY(read_edges_csv(im, g, path));
+    else
+        SL_TRY(sl_array_put_edges(im, &place, SL_EDGES_EITHER, g->n_nodes));
+    const cJSON *feature;
+    cJSON_ArrayForEach(feature, get(graph, "feature_data"))
+    {
+        const char *name = get_text(feature, "name");
+        leave_out(g, "graph.feature_data", name ? name : "?");
+    }
+    return sl_import_finish_edges(im, g->n_nodes, NULL);
+}
+
+// Features of vertices by name; those of edges and others are left out.
+static int choose_feature(struct graphbolt *g, const cJSON **out)
+{
+    const cJSON *list = get(g->root, "feature_data"), *item, *feat = NULL;
+    const char *wanted = g->feature ? g->feature : "feat";
+    char names[256] = "";
+    int n = 0;
+    *out = NULL;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *domain = get_text(item, "domain"), *name = get_text(item, "name");
+        if (!domain || !name)
+            return fail_field(g, "feature_data", "wanted domain and name in each entry");
+        if (strcmp(domain, "node") != 0)
+            continue;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", n++ ? ", " : "", name);
+        *out = item;
+        feat = strcmp(name, wanted) == 0 ? item : feat;
+    }
+    if (feat || n != 1 || g->feature)
+        *out = feat;
+    if (!*out && (n > 1 || g->feature))
+        return sl_fail(SL_EINVAL, "import %s: feature_data: vertices have %s: %s %s", g->yaml,
+                       n ? names : "no features",
+                       g->feature ? "there is none of the name" : "give --feature with one of them",
+                       g->feature ? g->feature : "");
+    cJSON_ArrayForEach(item, list)
+    {
+        if (item != *out)
+            leave_out(g, get_text(item, "domain"), get_text(item, "name"));
+    }
+    return SL_OK;
+}
+
+static int read_features(struct sl_import *im, struct graphbolt *g)
+{
+    const cJSON *feature;
+    const char *format;
+    char path[PATH_BYTES];
+    SL_TRY(choose_feature(g, &feature));
+    if (!feature)
+        return SL_OK;
+    SL_TRY(get_file(im, g, feature, "feature_data", "numpy", path, &format));
+    const struct sl_array_place place = {.path = path};
+    return sl_array_put_features(im, &place, g->n_nodes, false, &g->facts);
+}
+
+// ---- the task -----------------------------------------------------------------------------------
+
+// What a set's data is, by name; without names by place.
+static int find_set_files(const struct sl_import *im, struct graphbolt *g, const cJSON *set,
+                          const char *field, struct task_set *t)
+{
+    const cJSON *item;
+    const char *format;
+    int n = 0;
+    cJSON_ArrayForEach(item, get(set, "data"))
+    {
+        const char *name = get_text(item, "name");
+        bool seeds = name ? strcmp(name, "seeds") == 0 || strcmp(name, "seed_nodes") == 0 : n == 0;
+        bool labels = name ? strcmp(name, "labels") == 0 : n == 1;
+        n++;
+        if (name && (strncmp(name, "node_pairs", 10) == 0 || strncmp(name, "negative", 8) == 0))
+            return sl_fail(SL_EUNSUPPORTED,
+                           "import %s: %s: found '%.60s': a task on edges: wanted seeds that are "
+                           "vertices, and labels",
+                           g->yaml, field, name);
+        if (seeds || labels)
+            SL_TRY(get_file(im, g, item, field, "numpy", t->path[labels], &format));
+        else
+            leave_out(g, field, name ? name : "?");
+    }
+    return t->path[0][0] ? SL_OK : fail_field(g, field, "wanted data with the name seeds");
+}
+
+static int open_set(struct sl_import *im, struct graphbolt *g, struct task_set *t)
+{
+    char shape[128];
+    SL_TRY(sl_array_open_file(t->path[0], &t->seeds));
+    const struct sl_npy_header *s = sl_array_header(t->seeds);
+    if (s->ndim == 2 && s->shape[1] > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found shape %s: seeds that are edges: wanted vertices, one "
+                       "number each",
+                       t->path[0], sl_npy_shape_text(s, shape, sizeof shape));
+    if (!t->path[1][0])
+        return SL_OK;
+    SL_TRY(sl_array_open_file(t->path[1], &t->labels));
+    const struct sl_npy_header *l = sl_array_header(t->labels);
+    uint64_t columns = l->ndim == 2 ? l->shape[1] : 1;
+    if ((l->ndim != 1 && l->ndim != 2) || l->shape[0] != sl_array_count(t->seeds) || l->fortran)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found shape %s%s: wanted (%" PRIu64 ", columns): a row for each "
+                       "of the %" PRIu64 " seeds",
+                       t->path[1], sl_npy_shape_text(l, shape, sizeof shape),
+                       l->fortran ? " in Fortran order" : "", sl_array_count(t->seeds),
+                       sl_array_count(t->seeds));
+    if (!g->labels.w)
+        SL_TRY(sl_label_intake_open(&g->labels, im, g->n_nodes, columns, (enum sl_task)g->task,
+                                    t->path[1]));
+    if (columns != g->labels.n_columns)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found %" PRIu64 " label columns: wanted %" PRIu32
+                       " as in the set before",
+                       t->path[1], columns, g->labels.n_columns);
+    t->rows = malloc(BATCH * columns * sizeof *t->rows);
+    return t->rows ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory", t->path[1]);
+}
+
+static int put_set(struct graphbolt *g, struct task_set *t, struct sl_list_intake *list)
+{
+    int64_t seeds[BATCH];
+    while (sl_array_left(t->seeds) > 0) {
+        uint64_t n = SL_MIN(sl_array_left(t->seeds), (uint64_t)BATCH);
+        SL_TRY(sl_interrupt_check());
+        SL_TRY(sl_array_read_integers(t->seeds, n, seeds));
+        if (t->labels)
+            SL_TRY(sl_array_read_doubles(t->labels, n * g->labels.n_columns, t->rows));
+        for (uint64_t i = 0; i < n; i++) {
+            SL_TRY(sl_list_intake_put(list, seeds[i], t->path[0]));
+            if (t->labels)
+                SL_TRY(sl_label_intake_put(&g->labels, (uint64_t)seeds[i],
+                                           t->rows + i * g->labels.n_columns, t->path[1]));
+        }
+    }
+    return SL_OK;
+}
+
+static int read_set(struct sl_import *im, struct graphbolt *g, const cJSON *task,
+                    enum sl_split split)
+{
+    const cJSON *set;
+    char field[NAME_BYTES];
+    struct sl_list_intake list = {0};
+    const cJSON *sets = get(task, set_keys[split]);
+    if (!sets || (cJSON_IsArray(sets) && cJSON_GetArraySize(sets) == 0))
+        return SL_OK;
+    snprintf(field, sizeof field, "tasks[0].%s", set_keys[split]);
+    SL_TRY(get_only(g, task, set_keys[split], field, &set));
+    struct task_set *t = calloc(1, sizeof *t);
+    if (!t)
+        return sl_fail(SL_ENOMEM, "import graphbolt: no memory");
+    int rc;
+    SL_TRY_OUT(find_set_files(im, g, set, field, t));
+    SL_TRY_OUT(open_set(im, g, t));
+    SL_TRY_OUT(sl_list_intake_open(&list, im, split, g->n_nodes));
+    rc = put_set(g, t, &list);
+    rc = sl_list_intake_close(&list, rc, split, &g->facts);
+out:
+    sl_array_close(t->seeds);
+    sl_array_close(t->labels);
+    free(t->rows);
+    free(t);
+    return rc;
+}
+
+// The number of classes that the task states: no label may be beyond it.
+static int check_classes(struct graphbolt *g, const cJSON *task)
+{
+    const cJSON *stated = get(task, "num_classes");
+    uint32_t found = g->facts.n_classes;
+    if (!cJSON_IsNumber(stated) || g->facts.task != SL_TASK_MULTICLASS)
+        return SL_OK;
+    if (!(stated->valuedouble >= found) || stated->valuedouble > SL_INTAKE_MAX_CLASSES)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: tasks[0].num_classes: found %g: wanted at least %" PRIu32
+                       ", since a label is %" PRIu32,
+                       g->yaml, stated->valuedouble, found, found - 1);
+    g->facts.n_classes = (uint32_t)stated->valuedouble;
+    return SL_OK;
+}
+
+static int read_task(struct sl_import *im, struct graphbolt *g)
+{
+    const cJSON *tasks = get(g->root, "tasks"), *task = cJSON_IsArray(tasks) ? tasks->child : NULL;
+    int rc = SL_OK;
+    if (!task)
+        return SL_OK;
+    for (const cJSON *other = task->next; other; other = other->next)
+        leave_out(g, "task", get_text(other, "name") ? get_text(other, "name") : "?");
+    sl_progress_begin(&im->making.progress, "sets", 0, "sets");
+    for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
+        rc = read_set(im, g, task, (enum sl_split)i);
+    if (g->labels.w)
+        rc = sl_label_intake_close(&g->labels, rc, g->yaml, &g->facts);
+    return rc == SL_OK ? check_classes(g, task) : rc;
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static int read_graphbolt(struct sl_import *im, void *context)
+{
+    struct graphbolt *g = context;
+    snprintf(g->yaml, sizeof g->yaml, "%s/metadata.yaml", im->source);
+    SL_TRY(sl_yaml_read(g->yaml, &g->root));
+    if (!cJSON_IsObject(g->root))
+        return fail_field(g, "the file", "wanted 'dataset_name: ...', 'graph: ...' and so on");
+    if (!im->making.name)
+        im->making.name = get_text(g->root, "dataset_name");
+    // What is small first, so that its errors are told before the edges are sorted.
+    SL_TRY(read_sizes(g));
+    SL_TRY(read_task(im, g));
+    SL_TRY(read_features(im, g));
+    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes, &g->facts));
+    SL_TRY(read_edges(im, g));
+    return sl_metadata_write(&im->making.st, sl_vertex_facts_metadata(&g->facts, im, "graphbolt"));
+}
+
+static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
+{
+    const struct graphbolt *g = context;
+    sl_vertex_facts_summarise(&g->facts, t);
+    if (!im->symmetrise)
+        sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
+    if (g->left_out[0])
+        sl_table_row(t, "left out|%s", g->left_out);
+}
+
+static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
+{
+    struct graphbolt *g = context;
+    const struct sl_option own[] = {
+        {.name = "feature",
+         .type = SL_OPTION_TEXT,
+         .value = &g->feature,
+         .placeholder = "NAME",
+         .help = "which feature of vertices, else the only one or 'feat'"},
+        {.name = "task",
+         .type = SL_OPTION_CHOICE,
+         .value = &g->task,
+         .choices = sl_label_tasks,
+         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    };
+    memcpy(options, own, sizeof own);
+    return SL_COUNT_OF(own);
+}
+
+static void close_graphbolt(void *context)
+{
+    struct graphbolt *g = context;
+    cJSON_Delete(g->root);
+}
+
+const struct sl_import_format sl_import_graphbolt = {
+    .name = "graphbolt",
+    .help = "a raw OnDiskDataset of DGL's GraphBolt (metadata.yaml)",
+    .source = "DIR",
+    .about = "Reads a raw OnDiskDataset of DGL's GraphBolt: DIR holds metadata.yaml and what it "
+             "names. One type of vertices and edges; vertices and labels of the first task.",
+    .example = "sluice import graphbolt ondisk_dataset --out data/mine",
+    .has_features = true,
+    .context_bytes = sizeof(struct graphbolt),
+    .options = options,
+    .read = read_graphbolt,
+    .summarise = summarise,
+    .close = close_graphbolt,
+};

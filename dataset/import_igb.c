@@ -1,0 +1,322 @@
+/*
+ * The homogeneous data sets of the Illinois Graph Benchmark, as its download scripts leave them:
+ *
+ *   DIR/processed/paper/node_feat.npy                     (vertices, 1024) float32
+ *   DIR/processed/paper/node_label_19.npy or _2K.npy      (vertices) float32
+ *   DIR/processed/paper__cites__paper/edge_index.npy      (edges, 2) int32: source, destination
+ *
+ * DIR is the directory of one size, or the one above it (then --size says which). Features and
+ * labels of `large` and `full` are numpy.memmap files: numbers without a header, whatever their
+ * name says, so the number of vertices has to be known: it goes by the size, or is given.
+ *
+ * As in IGB's own loader: vertices with labels come first, all of them but in `full`; the first
+ * 60 % of these are for training, the next 20 % for validation, the rest for the test, each count
+ * rounded down. Its loader also removes self-loops and gives every vertex one; here that is
+ * --remove-self-loops --add-self-loops, and in the summary.
+ */
+#include "dataset/import.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "dataset/array_intake.h"
+#include "common/text/units.h"
+#include "dataset/vertex_intake.h"
+
+enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536 };
+
+static const char *const size_names[] = {"tiny", "small", "medium", "large", "full", NULL};
+static const char *const class_names[] = {"19", "2983", NULL};
+
+// With n_labelled for 19 and 2983 classes.
+static const struct {
+    uint64_t n_nodes, n_labelled[2];
+    bool raw; // features and labels have no header
+} sizes[] = {
+    {100000, {100000, 100000}, false},         {1000000, {1000000, 1000000}, false},
+    {10000000, {10000000, 10000000}, false},   {100000000, {100000000, 100000000}, true},
+    {269346174, {227130858, 157675969}, true},
+};
+
+struct igb {
+    // Options.
+    int size, classes; // indices of the tables
+    bool size_given;
+    uint64_t n_nodes, n_labelled; // 0 = by the size, or the features' header
+    bool raw;
+
+    char dir[4096]; // that processed/ is in
+    struct sl_vertex_facts facts;
+};
+
+// ---- finding ------------------------------------------------------------------------------------
+
+static char *file_of(const struct igb *g, const char *name, char path[SL_STAGING_PATH_BYTES + 64])
+{
+    snprintf(path, SL_STAGING_PATH_BYTES + 64, "%s/processed/%s", g->dir, name);
+    return path;
+}
+
+static int find_dir(const struct sl_import *im, struct igb *g)
+{
+    char path[SL_STAGING_PATH_BYTES + 64];
+    snprintf(g->dir, sizeof g->dir, "%s", im->source);
+    if (access(file_of(g, "paper", path), F_OK) == 0)
+        return SL_OK;
+    if (g->size_given)
+        snprintf(g->dir, sizeof g->dir, "%s/%s", im->source, size_names[g->size]);
+    if (g->size_given && access(file_of(g, "paper", path), F_OK) == 0)
+        return SL_OK;
+    return sl_fail(SL_ENOENT,
+                   "import igb: %s has no processed/paper%s%s: wanted the directory of one "
+                   "homogeneous data set%s",
+                   im->source, g->size_given ? ", and so has its part " : "",
+                   g->size_given ? size_names[g->size] : "",
+                   g->size_given ? "" : ", or the one above with --size");
+}
+
+// The number of vertices where neither --nodes nor --size says it.
+static int count_rows(struct igb *g)
+{
+    char path[SL_STAGING_PATH_BYTES + 64];
+    struct sl_array_reader *r;
+    int rc = sl_array_open_file(file_of(g, "paper/node_feat.npy", path), &r);
+    if (rc == SL_EFORMAT)
+        return sl_fail_prefix(rc,
+                              "import igb: give --size, or --nodes for a file without a header");
+    SL_TRY(rc);
+    g->n_nodes = sl_array_header(r)->shape[0];
+    if (sl_array_header(r)->ndim != 2)
+        rc = sl_fail(SL_EFORMAT, "import %s: wanted (vertices, %d)", path, FEAT_DIM);
+    sl_array_close(r);
+    return rc;
+}
+
+static int decide_sizes(struct igb *g)
+{
+    if (g->size_given) {
+        g->raw = g->raw || sizes[g->size].raw;
+        // With another number of vertices it is another graph, whose labels --labelled counts.
+        if (!g->n_labelled && !g->n_nodes)
+            g->n_labelled = sizes[g->size].n_labelled[g->classes];
+        if (!g->n_nodes)
+            g->n_nodes = sizes[g->size].n_nodes;
+    } else if (!g->n_nodes) {
+        SL_TRY(count_rows(g));
+    }
+    if (g->n_nodes == 0 || g->n_nodes > (uint64_t)SL_IMPORT_MAX_ID + 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import igb: found %" PRIu64 " vertices: wanted 1 to %" PRIu64, g->n_nodes,
+                       (uint64_t)SL_IMPORT_MAX_ID + 1);
+    if (!g->n_labelled)
+        g->n_labelled = g->n_nodes;
+    if (g->n_labelled > g->n_nodes)
+        return sl_fail(SL_EINVAL,
+                       "import igb: --labelled %" PRIu64 " with %" PRIu64
+                       " vertices: wanted at most as many",
+                       g->n_labelled, g->n_nodes);
+    return SL_OK;
+}
+
+// ---- vertices -----------------------------------------------------------------------------------
+
+static int put_labels(struct sl_import *im, struct igb *g, struct sl_array_reader *r,
+                      struct sl_label_intake *in)
+{
+    double label[4096];
+    sl_progress_begin(&im->making.progress, "labels", g->n_labelled, "rows");
+    for (uint64_t v = 0; v < g->n_labelled;) {
+        uint64_t n = SL_MIN(g->n_labelled - v, SL_COUNT_OF(label));
+        SL_TRY(sl_interrupt_check());
+        SL_TRY(sl_array_read_doubles(r, n, label));
+        for (uint64_t i = 0; i < n; i++, v++)
+            SL_TRY(sl_label_intake_put(in, v, &label[i], sl_array_name(r)));
+        sl_progress_set(&im->making.progress, v);
+    }
+    return SL_OK;
+}
+
+static int check_labels(const struct igb *g, const struct sl_array_reader *r)
+{
+    char shape[128];
+    const struct sl_npy_header *h = sl_array_header(r);
+    bool column = h->ndim == 1 || (h->ndim == 2 && h->shape[1] == 1);
+    if (column && h->shape[0] >= g->n_labelled && h->shape[0] <= g->n_nodes)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "import %s: found shape %s: wanted a label for each of the %" PRIu64 " vertices",
+                   sl_array_name(r), sl_npy_shape_text(h, shape, sizeof shape), g->n_nodes);
+}
+
+static int read_labels(struct sl_import *im, struct igb *g)
+{
+    char path[SL_STAGING_PATH_BYTES + 64];
+    const struct sl_npy_header raw = {.dtype = SL_DTYPE_F32, .ndim = 1, .shape = {g->n_nodes}};
+    const uint32_t wanted = g->classes ? 2983 : 19;
+    struct sl_array_reader *r = NULL;
+    struct sl_label_intake in = {0};
+    const char *file = g->classes ? "paper/node_label_2K.npy" : "paper/node_label_19.npy";
+    SL_TRY(sl_array_open_raw(file_of(g, file, path), g->raw ? &raw : NULL, &r));
+    int rc = check_labels(g, r);
+    if (rc == SL_OK)
+        rc = sl_label_intake_open(&in, im, g->n_nodes, 1, SL_TASK_MULTICLASS, path);
+    if (rc == SL_OK) {
+        rc = put_labels(im, g, r, &in);
+        rc = sl_label_intake_close(&in, rc, path, &g->facts);
+    }
+    sl_array_close(r);
+    SL_TRY(rc);
+    if (g->facts.n_classes > wanted)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found class %" PRIu32
+                       ": wanted classes below --classes %" PRIu32,
+                       path, g->facts.n_classes - 1, wanted);
+    g->facts.n_classes = wanted;
+    return SL_OK;
+}
+
+static int write_range(struct sl_import *im, struct igb *g, enum sl_split split, uint64_t begin,
+                       uint64_t end)
+{
+    struct sl_list_intake list;
+    int rc = SL_OK;
+    SL_TRY(sl_list_intake_open(&list, im, split, g->n_nodes));
+    for (uint64_t v = begin; v < end && rc == SL_OK; v++) {
+        rc = sl_list_intake_put(&list, (int64_t)v, im->source);
+        if (rc == SL_OK && v % VERTICES_PER_TICK == 0)
+            rc = sl_interrupt_check();
+    }
+    return sl_list_intake_close(&list, rc, split, &g->facts);
+}
+
+static int write_split(struct sl_import *im, struct igb *g)
+{
+    uint64_t n_train = (uint64_t)((double)g->n_labelled * 0.6);
+    uint64_t n_val = (uint64_t)((double)g->n_labelled * 0.2);
+    if (im->split)
+        return SL_OK;
+    SL_TRY(write_range(im, g, SL_SPLIT_TRAIN, 0, n_train));
+    SL_TRY(write_range(im, g, SL_SPLIT_VAL, n_train, n_train + n_val));
+    return write_range(im, g, SL_SPLIT_TEST, n_train + n_val, g->n_labelled);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static int read_features(struct sl_import *im, struct igb *g)
+{
+    char path[SL_STAGING_PATH_BYTES + 64];
+    const struct sl_npy_header raw = {
+        .dtype = SL_DTYPE_F32, .ndim = 2, .shape = {g->n_nodes, FEAT_DIM}};
+    const struct sl_array_place features = {.path = file_of(g, "paper/node_feat.npy", path),
+                                            .raw = g->raw ? &raw : NULL};
+    return sl_array_put_features(im, &features, g->n_nodes, false, &g->facts);
+}
+
+static int read_edges(struct sl_import *im, struct igb *g)
+{
+    char path[SL_STAGING_PATH_BYTES + 64];
+    const struct sl_array_place edges = {
+        .path = file_of(g, "paper__cites__paper/edge_index.npy", path)};
+    SL_TRY(sl_array_put_edges(im, &edges, SL_EDGES_E_2, g->n_nodes));
+    return sl_import_finish_edges(im, g->n_nodes, NULL);
+}
+
+static int read_igb(struct sl_import *im, void *context)
+{
+    struct igb *g = context;
+    SL_TRY(find_dir(im, g));
+    SL_TRY(decide_sizes(g));
+    // What is small first, so that its errors are told before a terabyte was copied.
+    SL_TRY(read_labels(im, g));
+    SL_TRY(write_split(im, g));
+    SL_TRY(read_edges(im, g));
+    SL_TRY(read_features(im, g));
+    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes, &g->facts));
+    cJSON *root = sl_vertex_facts_metadata(&g->facts, im, "igb");
+    cJSON *source = cJSON_GetObjectItem(root, "source");
+    if (g->size_given)
+        cJSON_AddStringToObject(source, "size", size_names[g->size]);
+    cJSON_AddNumberToObject(source, "labelled", (double)g->n_labelled);
+    return sl_metadata_write(&im->making.st, root);
+}
+
+static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
+{
+    char a[SL_UNITS_BYTES];
+    const struct igb *g = context;
+    sl_vertex_facts_summarise(&g->facts, t);
+    if (!im->split)
+        sl_table_row(t, "split from|IGB's loader: 60, 20 and 20 %% of the first %s vertices",
+                     sl_units_grouped(a, g->n_labelled));
+    if (!im->add_self_loops || !im->remove_self_loops)
+        sl_table_row(t, "not as IGB's loader|which gives every vertex exactly one self-loop: "
+                        "--remove-self-loops --add-self-loops");
+    if (!im->symmetrise)
+        sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
+}
+
+static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
+{
+    struct igb *g = context;
+    const struct sl_option own[] = {
+        {.name = "size",
+         .type = SL_OPTION_CHOICE,
+         .value = &g->size,
+         .given = &g->size_given,
+         .choices = size_names,
+         .no_default = true,
+         .help = "which data set: says how many vertices there are, and that features and labels "
+                 "of large and full have no header; else the features' header says it"},
+        {.name = "classes",
+         .type = SL_OPTION_CHOICE,
+         .value = &g->classes,
+         .choices = class_names,
+         .help = "which labels: node_label_19.npy or node_label_2K.npy"},
+        {.name = "nodes",
+         .type = SL_OPTION_UINT,
+         .value = &g->n_nodes,
+         .placeholder = "N",
+         .min = 1,
+         .max = (double)SL_IMPORT_MAX_ID + 1,
+         .no_default = true,
+         .help = "vertices, where they are not those of --size"},
+        {.name = "labelled",
+         .type = SL_OPTION_UINT,
+         .value = &g->n_labelled,
+         .placeholder = "N",
+         .min = 1,
+         .max = (double)SL_IMPORT_MAX_ID + 1,
+         .no_default = true,
+         .help = "how many vertices, the first ones, have labels; else all, of full 227,130,858 "
+                 "(19 classes) or 157,675,969"},
+        {.name = "raw",
+         .type = SL_OPTION_FLAG,
+         .value = &g->raw,
+         .help = "features and labels are float32 without a header, as in large and full"},
+    };
+    memcpy(options, own, sizeof own);
+    return SL_COUNT_OF(own);
+}
+
+const struct sl_import_format sl_import_igb = {
+    .name = "igb",
+    .help = "a homogeneous data set of the Illinois Graph Benchmark as downloaded",
+    .source = "DIR",
+    .about = "Reads a homogeneous data set of the Illinois Graph Benchmark: DIR (or DIR/SIZE) "
+             "holds processed/paper and processed/paper__cites__paper. The split is that of "
+             "IGB's loader: 60, 20 and 20 % of the labelled vertices, by id.",
+    .example = "sluice import igb igb/small --out data/igb-small\n"
+               "sluice import igb igb --size large --classes 2983 --f16 --remove-self-loops "
+               "--add-self-loops --out data/igb-large",
+    .has_features = true,
+    .context_bytes = sizeof(struct igb),
+    .options = options,
+    .read = read_igb,
+    .summarise = summarise,
+};

@@ -1,0 +1,304 @@
+/*
+ * One graph in one .npz file (arrays saved by numpy.savez or savez_compressed), in two layouts:
+ *
+ *   gnn-benchmark (Shchur et al. 2018: Cora-ML, Amazon, Coauthor, CoraFull)
+ *     adj_indptr, adj_indices, adj_data, adj_shape     the adjacency, compressed by rows
+ *     attr_indptr, attr_indices, attr_data, attr_shape features, compressed by rows; or
+ *     attr_matrix                                      features, dense; or neither
+ *     labels                                           a class a vertex, or a 0/1 matrix (optional)
+ *   scipy.sparse.save_npz of a CSR, CSC or COO matrix
+ *     format, shape, data, and indptr + indices, or row + col (or coords)
+ *
+ * An entry (i, j) is the edge i -> j, as scipy's row and col become PyTorch Geometric's
+ * edge_index: i is an in-neighbour of j. Entries are edges whatever their value, a stored 0 too;
+ * the values are weights only when asked for. Nothing is made symmetric, merged or dropped unless
+ * an option says so: PyTorch Geometric's loaders of the first layout do
+ * --symmetrise --remove-self-loops --binary-features.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "dataset/array_intake.h"
+
+enum { MAX_LEFT_OUT = 512 };
+
+struct npz {
+    bool weighted, binary;
+    int task; // enum sl_task, NONE = by the labels' shape
+
+    struct sl_zip *zip;
+    const char *layout;
+    uint64_t n_nodes;
+    struct sl_vertex_facts facts;
+    char left_out[MAX_LEFT_OUT]; // arrays that nothing is made of
+};
+
+static struct sl_array_place member(const struct npz *npz, const char *key)
+{
+    return (struct sl_array_place){.zip = npz->zip, .key = key};
+}
+
+static bool has(const struct npz *npz, const char *key)
+{
+    return sl_array_has_member(npz->zip, key);
+}
+
+// Rows and columns of the matrix `key` describes.
+static int get_shape(const struct npz *npz, const char *key, int64_t shape[2])
+{
+    const struct sl_array_place place = member(npz, key);
+    uint64_t n;
+    SL_TRY(sl_array_get_numbers(&place, 2, shape, &n));
+    if (n != 2 || shape[0] < 0 || shape[1] < 0)
+        return sl_fail(SL_EFORMAT, "import %s: %s: wanted rows and columns, two numbers",
+                       sl_zip_path(npz->zip), key);
+    return SL_OK;
+}
+
+// The adjacency's: as many rows as columns, at least one.
+static int get_n_nodes(struct npz *npz, const char *key)
+{
+    int64_t shape[2];
+    SL_TRY(get_shape(npz, key, shape));
+    if (shape[0] != shape[1])
+        return sl_fail(SL_EFORMAT,
+                       "import %s: %s: found a matrix of %" PRId64 " x %" PRId64
+                       ": wanted a square one: an adjacency has a row and a column for each vertex",
+                       sl_zip_path(npz->zip), key, shape[0], shape[1]);
+    if (shape[0] == 0)
+        return sl_fail(SL_EFORMAT, "import %s: %s: found no vertices: wanted some",
+                       sl_zip_path(npz->zip), key);
+    if (shape[0] > (int64_t)SL_IMPORT_MAX_ID + 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: %s: found %" PRId64 " vertices: wanted at most "
+                       "%" PRIu32,
+                       sl_zip_path(npz->zip), key, shape[0], SL_IMPORT_MAX_ID + 1);
+    npz->n_nodes = (uint64_t)shape[0];
+    return SL_OK;
+}
+
+// ---- gnn-benchmark ------------------------------------------------------------------------------
+
+static int read_attributes(struct sl_import *im, struct npz *npz)
+{
+    if (has(npz, "attr_matrix")) {
+        const struct sl_array_place place = member(npz, "attr_matrix");
+        return sl_array_put_features(im, &place, npz->n_nodes, npz->binary, &npz->facts);
+    }
+    if (!has(npz, "attr_indptr"))
+        return SL_OK;
+    const struct sl_compressed_edges rows = {.indptr = member(npz, "attr_indptr"),
+                                             .indices = member(npz, "attr_indices"),
+                                             .weights = member(npz, "attr_data")};
+    int64_t shape[2];
+    SL_TRY(get_shape(npz, "attr_shape", shape));
+    if ((uint64_t)shape[0] != npz->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: attr_shape: found features of %" PRId64
+                       " vertices: wanted %" PRIu64 " (adj_shape)",
+                       sl_zip_path(npz->zip), shape[0], npz->n_nodes);
+    return sl_array_put_sparse_features(im, &rows, npz->n_nodes, (uint64_t)shape[1], npz->binary,
+                                        &npz->facts);
+}
+
+static int read_benchmark(struct sl_import *im, struct npz *npz)
+{
+    const struct sl_array_place labels = member(npz, "labels");
+    const struct sl_compressed_edges adjacency = {.indptr = member(npz, "adj_indptr"),
+                                                  .indices = member(npz, "adj_indices"),
+                                                  .weights = member(npz, "adj_data")};
+    npz->layout = "gnn-benchmark";
+    if (has(npz, "labels_indptr"))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: labels_indptr: the labels are a sparse matrix: save them as "
+                       "labels=matrix.toarray()",
+                       sl_zip_path(npz->zip));
+    SL_TRY(get_n_nodes(npz, "adj_shape"));
+    SL_TRY(sl_array_put_compressed(im, &adjacency, npz->n_nodes));
+    SL_TRY(sl_import_finish_edges(im, npz->n_nodes, NULL));
+    SL_TRY(read_attributes(im, npz));
+    if (!has(npz, "labels"))
+        return SL_OK;
+    return sl_array_put_labels(im, &labels, npz->n_nodes, (enum sl_task)npz->task, &npz->facts);
+}
+
+// ---- scipy --------------------------------------------------------------------------------------
+
+// The text of `format`: bytes, or UTF-32 of Python 2's time.
+static int get_format(const struct npz *npz, char text[8])
+{
+    const struct sl_array_place place = member(npz, "format");
+    struct sl_array_reader *r;
+    char bytes[32];
+    SL_TRY(sl_array_open(&place, &r));
+    uint64_t n = sl_array_count(r);
+    int rc = n <= sizeof bytes ? sl_array_read_raw(r, n, bytes) : SL_OK;
+    size_t length = 0;
+    for (uint64_t i = 0; n <= sizeof bytes && i < n && length < 7; i++)
+        if (bytes[i])
+            text[length++] = bytes[i];
+    text[length] = '\0';
+    sl_array_close(r);
+    return rc;
+}
+
+static int read_scipy(struct sl_import *im, struct npz *npz)
+{
+    char format[8];
+    npz->layout = "scipy";
+    SL_TRY(get_format(npz, format));
+    bool csr = strcmp(format, "csr") == 0, csc = strcmp(format, "csc") == 0;
+    if (!csr && !csc && strcmp(format, "coo") != 0)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: format: found '%s': wanted csr, csc or coo: save matrix.tocsr()",
+                       sl_zip_path(npz->zip), format);
+    SL_TRY(get_n_nodes(npz, "shape"));
+    const struct sl_compressed_edges compressed = {.indptr = member(npz, "indptr"),
+                                                   .indices = member(npz, "indices"),
+                                                   .weights = member(npz, "data"),
+                                                   .by_columns = csc};
+    const struct sl_coordinate_edges coordinates = {.sources = member(npz, "row"),
+                                                    .destinations = member(npz, "col"),
+                                                    .weights = member(npz, "data")};
+    const struct sl_array_place pairs = member(npz, "coords");
+    if (csr || csc)
+        SL_TRY(sl_array_put_compressed(im, &compressed, npz->n_nodes));
+    else if (has(npz, "row") || !has(npz, "coords"))
+        SL_TRY(sl_array_put_coordinates(im, &coordinates, npz->n_nodes));
+    else if (im->intake.weighted)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: --weights of a coo matrix with 'coords': save "
+                       "matrix.tocsr()",
+                       sl_zip_path(npz->zip));
+    else
+        SL_TRY(sl_array_put_edges(im, &pairs, SL_EDGES_2_E, npz->n_nodes));
+    return sl_import_finish_edges(im, npz->n_nodes, NULL);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static bool is_used(const struct npz *npz, const char *name)
+{
+    static const char *const benchmark[] = {
+        "adj_indptr", "adj_indices", "adj_data",    "adj_shape", "attr_indptr", "attr_indices",
+        "attr_data",  "attr_shape",  "attr_matrix", "labels",    NULL};
+    static const char *const scipy[] = {"format", "shape", "data",   "indptr",    "indices",
+                                        "row",    "col",   "coords", "_is_array", NULL};
+    const char *const *list = npz->layout[0] == 's' ? scipy : benchmark;
+    size_t n = strlen(name);
+    for (; *list; list++)
+        if (n == strlen(*list) + 4 && strncmp(name, *list, n - 4) == 0)
+            return true;
+    return false;
+}
+
+// Names of members, those that are used left out on demand.
+static void list_members(const struct npz *npz, bool all, char *text, size_t n_text)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sl_zip_count(npz->zip); i++) {
+        const char *name = sl_zip_member(npz->zip, i)->name;
+        size_t n = strlen(name);
+        bool npy = n > 4 && strcmp(name + n - 4, ".npy") == 0;
+        if ((!all && is_used(npz, name)) || used + n + 8 > n_text)
+            continue;
+        used += (size_t)snprintf(text + used, n_text - used, "%s%.*s", used ? ", " : "",
+                                 (int)(npy ? n - 4 : n), name);
+    }
+}
+
+static int write_metadata(struct sl_import *im, const struct npz *npz)
+{
+    cJSON *root = sl_vertex_facts_metadata(&npz->facts, im, "npz");
+    cJSON *source = cJSON_GetObjectItem(root, "source");
+    const char *slash = strrchr(im->source, '/');
+    cJSON_AddStringToObject(source, "file", slash ? slash + 1 : im->source);
+    cJSON_AddStringToObject(source, "layout", npz->layout);
+    return sl_metadata_write(&im->making.st, root);
+}
+
+static int read_npz(struct sl_import *im, void *context)
+{
+    struct npz *npz = context;
+    im->intake.weighted = npz->weighted;
+    SL_TRY(sl_zip_open(im->source, &npz->zip));
+    if (has(npz, "adj_indptr")) {
+        SL_TRY(read_benchmark(im, npz));
+    } else if (has(npz, "format")) {
+        SL_TRY(read_scipy(im, npz));
+    } else {
+        list_members(npz, true, npz->left_out, sizeof npz->left_out);
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found the arrays %s: wanted adj_indptr and its like "
+                       "(gnn-benchmark), or what scipy.sparse.save_npz writes (format, shape, "
+                       "...)",
+                       im->source, npz->left_out[0] ? npz->left_out : "(none)");
+    }
+    list_members(npz, false, npz->left_out, sizeof npz->left_out);
+    SL_TRY(sl_vertex_facts_finish(im, npz->n_nodes, &npz->facts));
+    return write_metadata(im, npz);
+}
+
+static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
+{
+    const struct npz *npz = context;
+    sl_table_row(t, "layout|%s", npz->layout);
+    sl_vertex_facts_summarise(&npz->facts, t);
+    if (!im->symmetrise)
+        sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
+    if (!npz->weighted)
+        sl_table_row(t, "values of entries|left out (--weights keeps them as edge weights)");
+    if (npz->left_out[0])
+        sl_table_row(t, "arrays left out|%s", npz->left_out);
+}
+
+static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
+{
+    struct npz *npz = context;
+    const struct sl_option own[] = {
+        {.name = "weights",
+         .type = SL_OPTION_FLAG,
+         .value = &npz->weighted,
+         .help = "keep the adjacency's values as edge weights"},
+        {.name = "binary-features",
+         .type = SL_OPTION_FLAG,
+         .value = &npz->binary,
+         .help = "positive features become 1, as PyTorch Geometric's loader does"},
+        {.name = "task",
+         .type = SL_OPTION_CHOICE,
+         .value = &npz->task,
+         .choices = sl_label_tasks,
+         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    };
+    memcpy(options, own, sizeof own);
+    return SL_COUNT_OF(own);
+}
+
+static void close_npz(void *context)
+{
+    struct npz *npz = context;
+    sl_zip_close(npz->zip);
+}
+
+const struct sl_import_format sl_import_npz = {
+    .name = "npz",
+    .help = "a graph in one .npz: the gnn-benchmark layout, or scipy's save_npz",
+    .source = "SRC.npz",
+    .about = "Reads a graph from one .npz file: the gnn-benchmark layout (adj_*, attr_*, "
+             "labels) or a CSR, CSC or COO matrix of scipy.sparse.save_npz. An entry (i, j) "
+             "makes i an in-neighbour of j.",
+    .example = "sluice import npz cora_ml.npz --symmetrise --remove-self-loops "
+               "--binary-features --out data/cora_ml\n"
+               "sluice import npz graph_csr.npz --weights --out data/mine",
+    .has_features = true,
+    .context_bytes = sizeof(struct npz),
+    .options = options,
+    .read = read_npz,
+    .summarise = summarise,
+    .close = close_npz,
+};

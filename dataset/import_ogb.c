@@ -1,0 +1,487 @@
+/*
+ * OGB node property prediction, as downloaded and unpacked:
+ *
+ *   SRC/raw/num-node-list.csv.gz, num-edge-list.csv.gz   one number: the graph's size
+ *   SRC/raw/edge.csv.gz                                  source,destination
+ *   SRC/raw/node-feat.csv.gz                             one row of numbers a vertex   (optional)
+ *   SRC/raw/node-label.csv.gz                            one row of labels a vertex    (optional)
+ *   SRC/split/SCHEME/{train,valid,test}.csv.gz           one vertex a line             (optional)
+ *
+ * or, in place of the csv files in raw/, data.npz and node-label.npz (import_ogb_binary.c). Each
+ * csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes are
+ * checked against what the files hold, so an incomplete download is found here.
+ *
+ * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
+ * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
+ * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. A label
+ * that several columns tell is a 0/1 matrix (ogbn-proteins).
+ */
+#include "dataset/import_ogb.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "dataset/csv_reader.h"
+#include "dataset/line_scan.h"
+
+enum { PATH_BYTES = 4352 };
+
+static const char *const split_files[SL_SPLIT_COUNT] = {"train", "valid", "test"};
+
+// ---- files --------------------------------------------------------------------------------------
+
+void sl_ogb_leave_out(struct sl_ogb *ogb, const char *name)
+{
+    size_t used = strlen(ogb->left_out);
+    if (used + strlen(name) + 3 < sizeof ogb->left_out)
+        sprintf(ogb->left_out + used, "%s%s", used ? ", " : "", name);
+}
+
+// SRC/name.csv.gz or SRC/name.csv into c->path; false when neither is there.
+static bool find_csv(struct sl_csv *c, const char *name)
+{
+    static const char *const suffixes[] = {"csv", "csv.gz"};
+    for (size_t i = 0; i < SL_COUNT_OF(suffixes); i++) {
+        snprintf(c->path, sizeof c->path, "%s/%s.%s", c->im->source, name, suffixes[i]);
+        if (access(c->path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_there(const struct sl_import *im, const char *name)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", im->source, name);
+    return access(path, F_OK) == 0;
+}
+
+static int need_csv(struct sl_csv *c, const char *name)
+{
+    if (find_csv(c, name))
+        return SL_OK;
+    if (is_there(c->im, "raw/triplet-type-list.csv.gz") ||
+        is_there(c->im, "raw/edge_index_dict.npz"))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: it has several types of vertices and edges (such as ogbn-mag): "
+                       "wanted a data set with one of each",
+                       c->im->source);
+    return sl_fail(SL_ENOENT,
+                   "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
+                   "data set, the one with raw/ and split/ in it",
+                   c->im->source, name);
+}
+
+// What lies in raw/ and is not read: further features of vertices and edges.
+static void list_left_out(const struct sl_import *im, struct sl_ogb *ogb)
+{
+    static const char *const used[] = {"num-node-list.csv", "num-edge-list.csv", "edge.csv",
+                                       "node-feat.csv",     "node-label.csv",    "data.npz",
+                                       "node-label.npz"};
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/raw", im->source);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        bool is_used = e->d_name[0] == '.';
+        for (size_t i = 0; i < SL_COUNT_OF(used); i++) {
+            size_t n = strlen(used[i]);
+            is_used |= strncmp(e->d_name, used[i], n) == 0 &&
+                       (!e->d_name[n] || strcmp(e->d_name + n, ".gz") == 0);
+        }
+        if (!is_used)
+            sl_ogb_leave_out(ogb, e->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+// ---- sizes and edges ----------------------------------------------------------------------------
+
+static int parse_size(struct sl_csv *c, const char **p, uint64_t limit, uint64_t *out)
+{
+    if (c->line > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: several graphs: wanted a node property prediction data set, "
+                       "which has one",
+                       c->path);
+    SL_TRY(sl_csv_scan_below(c, p, limit, "a size", out));
+    return sl_csv_end_line(c, p, "one number");
+}
+
+static int parse_n_nodes(struct sl_csv *c, const char **p)
+{
+    struct sl_ogb *ogb = c->context;
+    return parse_size(c, p, (uint64_t)SL_IMPORT_MAX_ID + 2, &ogb->n_nodes);
+}
+
+static int parse_n_edges(struct sl_csv *c, const char **p)
+{
+    struct sl_ogb *ogb = c->context;
+    return parse_size(c, p, UINT64_C(1) << 50, &ogb->n_edges);
+}
+
+static int parse_edge(struct sl_csv *c, const char **p)
+{
+    const struct sl_ogb *ogb = c->context;
+    uint64_t source, destination;
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &source));
+    *p = sl_line_skip_gap(*p);
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &destination));
+    SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
+    return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
+}
+
+static int read_topology(struct sl_csv *c)
+{
+    struct sl_ogb *ogb = c->context;
+    SL_TRY(need_csv(c, "raw/num-node-list"));
+    SL_TRY(sl_csv_read(c, "sizes", parse_n_nodes));
+    if (ogb->n_nodes == 0)
+        return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them",
+                       c->path);
+    SL_TRY(need_csv(c, "raw/num-edge-list"));
+    SL_TRY(sl_csv_read(c, "sizes", parse_n_edges));
+    SL_TRY(need_csv(c, "raw/edge"));
+    SL_TRY(sl_import_start_edges(c->im));
+    SL_TRY(sl_csv_read(c, "edges", parse_edge));
+    if (c->im->intake.n_read != ogb->n_edges)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found %" PRIu64 " edges: wanted %" PRIu64
+                       " (num-edge-list): get the data set again",
+                       c->path, c->im->intake.n_read, ogb->n_edges);
+    return sl_import_finish_edges(c->im, ogb->n_nodes, NULL);
+}
+
+// ---- vertices -----------------------------------------------------------------------------------
+
+static int check_rows(const struct sl_csv *c, uint64_t n_rows)
+{
+    const struct sl_ogb *ogb = c->context;
+    if (n_rows == ogb->n_nodes)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
+                   " vertices: get the data set again",
+                   c->path, n_rows, ogb->n_nodes);
+}
+
+static int make_row(struct sl_ogb *ogb, uint64_t n_columns, const char *path)
+{
+    ogb->row = malloc(n_columns * sizeof *ogb->row);
+    ogb->narrow = malloc(n_columns * sizeof *ogb->narrow);
+    return ogb->row && ogb->narrow ? SL_OK
+                                   : sl_fail(SL_ENOMEM, "import %s: no memory for a row", path);
+}
+
+static void free_row(struct sl_ogb *ogb)
+{
+    free(ogb->row);
+    free(ogb->narrow);
+    ogb->row = NULL;
+    ogb->narrow = NULL;
+}
+
+// A whole line of n numbers into ogb->row; with nan, "nan" in any letters is one too.
+static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what)
+{
+    struct sl_ogb *ogb = c->context;
+    char wanted[128];
+    for (uint64_t d = 0; d < n; d++) {
+        double x = NAN;
+        const char *q = sl_line_skip_gap(*p), *end;
+        if (nan && strncasecmp(q, "nan", 3) == 0)
+            end = q + 3;
+        else
+            end = sl_line_scan_real(q, &x);
+        if (!end || !(sl_line_is_gap(*end) || *end == '\n') ||
+            !(isfinite((float)x) || (nan && isnan(x)))) {
+            if (n > 1)
+                snprintf(wanted, sizeof wanted, "%s in column %" PRIu64 " of %" PRIu64, what, d + 1,
+                         n);
+            return sl_csv_fail(c, q, n > 1 ? wanted : what);
+        }
+        ogb->row[d] = x;
+        *p = end;
+    }
+    return sl_csv_end_line(c, p, n > 1 ? "as many columns as in the first row" : "one column");
+}
+
+// The first row says how many columns there are.
+static int parse_features(struct sl_csv *c, const char **p)
+{
+    struct sl_ogb *ogb = c->context;
+    struct sl_feature_intake *in = &ogb->features;
+    if (c->line > ogb->n_nodes)
+        return check_rows(c, c->line);
+    if (!in->w) {
+        SL_TRY(sl_feature_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
+                                      c->path));
+        SL_TRY(make_row(ogb, in->dim, c->path));
+    }
+    SL_TRY(scan_row(c, p, in->dim, false, "a finite number"));
+    for (uint32_t d = 0; d < in->dim; d++)
+        ogb->narrow[d] = (float)ogb->row[d];
+    return sl_feature_intake_put(in, ogb->narrow, c->path);
+}
+
+static int read_features(struct sl_csv *c)
+{
+    struct sl_ogb *ogb = c->context;
+    if (!find_csv(c, "raw/node-feat"))
+        return SL_OK;
+    int rc = sl_csv_read(c, "features", parse_features);
+    free_row(ogb);
+    if (rc == SL_OK)
+        rc = check_rows(c, c->line);
+    return sl_feature_intake_close(&ogb->features, rc, c->path, &ogb->facts);
+}
+
+static int parse_label(struct sl_csv *c, const char **p)
+{
+    struct sl_ogb *ogb = c->context;
+    struct sl_label_intake *in = &ogb->labels;
+    if (c->line > ogb->n_nodes)
+        return check_rows(c, c->line);
+    if (!in->w) {
+        SL_TRY(sl_label_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
+                                    (enum sl_task)ogb->task, c->path));
+        SL_TRY(make_row(ogb, in->n_columns, c->path));
+    }
+    const char *wanted = in->task == SL_TASK_MULTICLASS
+                             ? "a class from 0, or nan for a vertex without one"
+                             : "a number, or nan for unknown";
+    const char *begin = *p;
+    SL_TRY(scan_row(c, p, in->n_columns, true, wanted));
+    double x = ogb->row[0];
+    if (in->task == SL_TASK_MULTICLASS && !isnan(x) &&
+        (x != floor(x) || x >= SL_INTAKE_MAX_CLASSES))
+        return sl_csv_fail(c, begin, wanted);
+    return sl_label_intake_put(in, c->line - 1, ogb->row, c->path);
+}
+
+static int read_labels(struct sl_csv *c)
+{
+    struct sl_ogb *ogb = c->context;
+    if (!find_csv(c, "raw/node-label"))
+        return SL_OK;
+    int rc = sl_csv_read(c, "labels", parse_label);
+    free_row(ogb);
+    if (rc == SL_OK)
+        rc = check_rows(c, c->line);
+    return sl_label_intake_close(&ogb->labels, rc, c->path, &ogb->facts);
+}
+
+// ---- the split ----------------------------------------------------------------------------------
+
+// The scheme's directory below split/: the one asked for, or the only one there is.
+static int choose_scheme(const struct sl_import *im, struct sl_ogb *ogb)
+{
+    char path[PATH_BYTES], found[512] = "";
+    int n = 0;
+    snprintf(path, sizeof path, "%s/split", im->source);
+    DIR *d = opendir(path);
+    struct dirent *e;
+    while (d && (e = readdir(d))) {
+        if (e->d_name[0] == '.' || e->d_type == DT_REG)
+            continue;
+        size_t used = strlen(found);
+        snprintf(found + used, sizeof found - used, "%s%s", n++ ? ", " : "", e->d_name);
+        if (!ogb->split || strcmp(ogb->split, e->d_name) == 0)
+            snprintf(ogb->scheme, sizeof ogb->scheme, "%s", e->d_name);
+    }
+    if (d)
+        closedir(d);
+    if (ogb->split && !ogb->scheme[0])
+        return sl_fail(SL_ENOENT, "import %s: --split '%s': wanted one of: %s", im->source,
+                       ogb->split, n ? found : "none (there is no split/)");
+    if (!ogb->split && n > 1)
+        return sl_fail(SL_EINVAL, "import %s: it has %d splits: give --split with one of: %s",
+                       im->source, n, found);
+    ogb->facts.has_split = n > 0;
+    return SL_OK;
+}
+
+static int parse_split(struct sl_csv *c, const char **p)
+{
+    struct sl_ogb *ogb = c->context;
+    uint64_t v;
+    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
+    SL_TRY(sl_csv_end_line(c, p, "one vertex"));
+    return sl_list_intake_put(&ogb->list, (int64_t)v, c->path);
+}
+
+static int read_split(struct sl_csv *c)
+{
+    struct sl_ogb *ogb = c->context;
+    for (int i = 0; i < SL_SPLIT_COUNT && ogb->scheme[0]; i++) {
+        char name[320], torch[320];
+        snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
+        snprintf(torch, sizeof torch, "split/%s/split_dict.pt", ogb->scheme);
+        if (!find_csv(c, name) && is_there(c->im, torch))
+            return sl_fail(SL_EUNSUPPORTED,
+                           "import %s: %s is PyTorch's own format: wanted %s.csv and its like: in "
+                           "Python, for each part of torch.load('split_dict.pt'), "
+                           "numpy.savetxt('%s.csv', part, '%%d')",
+                           c->im->source, torch, split_files[i], split_files[i]);
+        SL_TRY(need_csv(c, name));
+        SL_TRY(sl_list_intake_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
+        int rc = sl_csv_read(c, "split", parse_split);
+        SL_TRY(sl_list_intake_close(&ogb->list, rc, (enum sl_split)i, &ogb->facts));
+    }
+    return SL_OK;
+}
+
+// ---- inverse edges ------------------------------------------------------------------------------
+
+// OGB's node data sets with one type of vertices, and add_inverse_edge of each (its master list).
+static const struct {
+    const char *name;
+    bool inverse;
+} known_sets[] = {{"proteins", true}, {"products", true}, {"arxiv", false}, {"papers100M", false}};
+
+/*
+ * Looks SRC's name up: ogbn_products, ogbn-products, products, and with the suffixes that OGB gives
+ * (ogbn_products_pyg, papers100M-bin).
+ */
+static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
+{
+    char *path = realpath(im->source, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : im->source;
+    if (strncasecmp(name, "ogbn", 4) == 0 && (name[4] == '_' || name[4] == '-'))
+        name += 5;
+    for (size_t i = 0; i < SL_COUNT_OF(known_sets); i++) {
+        size_t n = strlen(known_sets[i].name);
+        if (strncasecmp(name, known_sets[i].name, n) != 0 || (name[n] && !strchr("_-", name[n])))
+            continue;
+        ogb->known = known_sets[i].name;
+        if (!ogb->inverse_given && !im->symmetrise)
+            ogb->inverse = known_sets[i].inverse;
+    }
+    free(path);
+    im->intake.both_ways = ogb->inverse;
+    im->intake.twin_loops = ogb->inverse;
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static int write_metadata(struct sl_import *im, const struct sl_ogb *ogb)
+{
+    cJSON *root = sl_vertex_facts_metadata(&ogb->facts, im, "ogb");
+    cJSON *source = cJSON_GetObjectItem(root, "source");
+    cJSON_AddStringToObject(source, "layout", ogb->binary ? "binary" : "csv");
+    cJSON_AddBoolToObject(source, "add_inverse_edge", ogb->inverse);
+    if (ogb->scheme[0])
+        cJSON_AddStringToObject(source, "split", ogb->scheme);
+    return sl_metadata_write(&im->making.st, root);
+}
+
+static int read_ogb(struct sl_import *im, void *context)
+{
+    struct sl_ogb *ogb = context;
+    struct sl_csv *c = calloc(1, sizeof *c);
+    if (!c)
+        return sl_fail(SL_ENOMEM, "import ogb: no memory");
+    c->im = im;
+    c->context = ogb;
+    ogb->binary = is_there(im, "raw/data.npz");
+    int rc;
+    if (!im->split)
+        SL_TRY_OUT(choose_scheme(im, ogb));
+    decide_inverse(im, ogb);
+    if (ogb->binary) {
+        SL_TRY_OUT(sl_ogb_read_binary(im, ogb));
+    } else {
+        SL_TRY_OUT(read_topology(c));
+        SL_TRY_OUT(read_features(c));
+        SL_TRY_OUT(read_labels(c));
+    }
+    if (!im->split)
+        SL_TRY_OUT(read_split(c));
+    SL_TRY_OUT(sl_vertex_facts_finish(im, ogb->n_nodes, &ogb->facts));
+    list_left_out(im, ogb);
+    SL_TRY_OUT(write_metadata(im, ogb));
+out:
+    free(c);
+    return rc;
+}
+
+static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
+{
+    const struct sl_ogb *ogb = context;
+    sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
+    sl_vertex_facts_summarise(&ogb->facts, t);
+    if (ogb->scheme[0])
+        sl_table_row(t, "split from|%s", ogb->scheme);
+    if (ogb->inverse)
+        sl_table_row(t, "direction|inverse edges added%s%s%s",
+                     ogb->inverse_given ? " as asked" : " as OGB's loader does for ",
+                     ogb->inverse_given ? "" : "ogbn-", ogb->inverse_given ? "" : ogb->known);
+    else if (!im->symmetrise)
+        sl_table_row(t, "direction|as in the file%s (--symmetrise adds the reverse edges)",
+                     ogb->known ? ", as OGB's loader leaves it" : "");
+    if (ogb->left_out[0])
+        sl_table_row(t, "left out|%s", ogb->left_out);
+}
+
+static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
+{
+    struct sl_ogb *ogb = context;
+    const struct sl_option own[] = {
+        {.name = "add-inverse-edge",
+         .type = SL_OPTION_FLAG,
+         .value = &ogb->inverse,
+         .given = &ogb->inverse_given,
+         .no_default = true,
+         .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, "
+                 "for ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
+        {.name = "task",
+         .type = SL_OPTION_CHOICE,
+         .value = &ogb->task,
+         .choices = sl_label_tasks,
+         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    };
+    memcpy(options, own, sizeof own);
+    return SL_COUNT_OF(own);
+}
+
+static int check(struct sl_import *im, void *context)
+{
+    struct sl_ogb *ogb = context;
+    if (im->split && isalpha((unsigned char)im->split[0])) {
+        ogb->split = im->split;
+        im->split = NULL;
+    }
+    if (ogb->inverse && im->symmetrise)
+        return sl_fail(SL_EINVAL, "import ogb: --symmetrise and --add-inverse-edge both given: "
+                                  "--symmetrise also merges edges: leave one out");
+    return SL_OK;
+}
+
+const struct sl_import_format sl_import_ogb = {
+    .name = "ogb",
+    .help = "a node property prediction data set of OGB as downloaded (csv.gz or data.npz)",
+    .source = "SRC",
+    .about = "Reads a node property prediction data set of OGB, csv.gz or data.npz: SRC is its "
+             "unpacked directory with raw/ and split/ in it. Inverse edges are added where "
+             "OGB's own loader adds them, which goes by SRC's name.",
+    .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
+               "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
+    .split_value = "SCHEME|TRAIN,VAL[,TEST]",
+    .split_is = "which directory of split/, where there are several; or shares, as in 0.6,0.2 (the "
+                "rest is the test set), by which a split is drawn from the labelled vertices",
+    .has_features = true,
+    .context_bytes = sizeof(struct sl_ogb),
+    .options = options,
+    .check = check,
+    .read = read_ogb,
+    .summarise = summarise,
+};

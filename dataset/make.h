@@ -1,0 +1,40 @@
+/*
+ * make.h - what every maker of data sets shares: a directory under construction, progress, the
+ * end under its final name or nothing at all, and the summary.
+ */
+#ifndef SL_DATASET_MAKE_H
+#define SL_DATASET_MAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/text/option.h"
+#include "common/text/progress.h"
+#include "common/text/table.h"
+#include "dataset/staging.h"
+
+struct sl_making {
+    // Options.
+    const char *out, *name; // name NULL: the last part of `out`
+    bool force, quiet;
+
+    // While it runs.
+    struct sl_staging st;
+    struct sl_progress progress;
+
+    // Afterwards.
+    struct sl_table summary; // two columns: what, and the value
+    uint64_t bytes;          // of the files
+    double seconds;
+};
+
+/*
+ * Calls work(context) with an open staging directory and, when it succeeds, fills the summary by
+ * summarise(context, table), which still sees the staging directory, and puts the data set under
+ * its name. Whatever fails, or an interrupt, leaves nothing behind.
+ */
+int sl_making_run(struct sl_making *m, void *context, int (*work)(void *context),
+                  void (*summarise)(void *context, struct sl_table *t));
+void sl_making_fini(struct sl_making *m); // safe on a zeroed struct
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * metadata.h - metadata.json of a data set under construction.
+ */
+#ifndef SL_DATASET_METADATA_H
+#define SL_DATASET_METADATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "dataset/staging.h"
+
+struct sl_metadata {
+    const char *name;
+    uint64_t n_nodes, n_edges;
+    uint32_t feat_dim;  // 0 = none
+    uint32_t n_classes; // 0 = no labels, and no task
+    const char *task;   // NULL = "multiclass"
+    bool directed;
+};
+
+// The keys of the format (owned: cJSON_Delete, or sl_metadata_write); NULL without memory.
+cJSON *sl_metadata_to_json(const struct sl_metadata *m);
+
+// Writes and frees `root`; NULL is SL_ENOMEM.
+int sl_metadata_write(const struct sl_staging *st, cJSON *root);
+
+#endif

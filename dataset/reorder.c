@@ -1,0 +1,414 @@
+/*
+ *   data set -> order (vertex_order.h) -> every array permuted -> directory of its own
+ *
+ * The order of ids is the order of rows in memory: vertices that are visited often, or together,
+ * share cache lines, pages and what a disk reads at once when their ids are near.
+ *
+ * Invariants: the new graph is the old one under a bijection. A vertex's in-edges keep their order,
+ * so sums over all its neighbours are the same to the bit; index lists keep their order, so the
+ * same seed makes mini-batches of the same vertices. vertex_map.npy leads back to the ids of the
+ * data set that was first reordered, however often that was done.
+ *
+ * Memory: 8 bytes a vertex beside what the order takes (vertex_order.h); arrays go from mapped
+ * files to mapped files, whose pages the kernel writes and drops as it needs room. Threads take
+ * blocks of new vertices, each with a place of its own in the output.
+ */
+#include "dataset/reorder.h"
+
+#include <dirent.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "common/base/memory.h"
+#include "common/data/dataset.h"
+#include "common/data/npy.h"
+#include "dataset/metadata.h"
+#include "common/base/threads.h"
+#include "common/text/units.h"
+#include "dataset/vertex_order.h"
+
+enum { BLOCK_VERTICES = 4096, MAX_THREADS = SL_REORDER_THREADS_MAX };
+
+const char *const sl_reorder_kinds[] = {"degree", "hotness", "bfs", NULL};
+
+struct pass {
+    struct sl_reorder *run;
+    struct sl_dataset ds;
+    uint32_t *order; // (n_nodes) new id -> old
+    uint32_t *rank;  // (n_nodes) old id -> new
+    _Atomic uint64_t next_block;
+
+    // Of the arrays in work; the pass over the edges fills all, others one.
+    const int64_t *offsets; // (n_nodes + 1) new
+    void *sources;
+    bool wide; // sources are int64
+    float *weights;
+    struct {
+        const char *from;
+        char *to;
+        size_t row_bytes;
+    } rows;
+
+    // Found by each thread, before [0] and after [1]: how near what is used together lies.
+    struct {
+        double first_tenth[2]; // edges whose source is among the first tenth of the ids
+        double length[2];      // sum of |u - v| over edges
+    } found[MAX_THREADS];
+};
+
+// ---- passes by all threads ----------------------------------------------------------------------
+
+// The next block of new vertices; false after the last.
+static bool take_block(struct pass *r, uint64_t *begin, uint64_t *end)
+{
+    uint64_t block = atomic_fetch_add_explicit(&r->next_block, 1, memory_order_relaxed);
+    *begin = block * BLOCK_VERTICES;
+    *end = SL_MIN(*begin + BLOCK_VERTICES, r->ds.n_nodes);
+    return *begin < r->ds.n_nodes;
+}
+
+static int run_pass(struct pass *r, const char *what, int (*body)(void *, int))
+{
+    int n =
+        r->run->n_threads ? (int)r->run->n_threads : SL_MIN(sl_threads_default(), (int)MAX_THREADS);
+    sl_progress_begin(&r->run->making.progress, what, r->ds.n_nodes, "vertices");
+    r->next_block = 0;
+    SL_TRY(sl_threads_run(n, body, r));
+    return sl_interrupt_check();
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static int move_edges(void *context, int thread)
+{
+    struct pass *r = context;
+    const struct sl_dataset *ds = &r->ds;
+    uint64_t begin, end, tenth = ds->n_nodes / 10;
+    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+        uint64_t near[2] = {0}, sum[2] = {0};
+        for (uint64_t v = begin; v < end; v++) {
+            uint64_t old = r->order[v], at = (uint64_t)r->offsets[v];
+            for (uint64_t e = ds->indptr[old]; e < ds->indptr[old + 1]; e++, at++) {
+                uint32_t before = sl_vertex_order_source(ds, e), after = r->rank[before];
+                if (r->wide)
+                    ((int64_t *)r->sources)[at] = after;
+                else
+                    ((int32_t *)r->sources)[at] = (int32_t)after;
+                if (r->weights)
+                    r->weights[at] = ds->edge_weight[e];
+                near[0] += before < tenth;
+                near[1] += after < tenth;
+                sum[0] += distance(before, old);
+                sum[1] += distance(after, v);
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            r->found[thread].first_tenth[i] += (double)near[i];
+            r->found[thread].length[i] += (double)sum[i];
+        }
+        sl_progress_add(&r->run->making.progress, end - begin);
+    }
+    return SL_OK;
+}
+
+static int move_rows(void *context, int thread)
+{
+    struct pass *r = context;
+    uint64_t begin, end;
+    size_t bytes = r->rows.row_bytes;
+    while (!sl_interrupt_seen() && take_block(r, &begin, &end)) {
+        for (uint64_t v = begin; v < end; v++)
+            memcpy(r->rows.to + v * bytes, r->rows.from + r->order[v] * bytes, bytes);
+        sl_progress_add(&r->run->making.progress, end - begin);
+    }
+    return SL_OK;
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+static int create(struct pass *r, const char *name, enum sl_dtype dtype, int ndim,
+                  const uint64_t *shape, struct sl_npy_writer **w, void **data)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    return sl_npy_create_mapped(sl_staging_file(&r->run->making.st, name, path), dtype, ndim, shape,
+                                w, data);
+}
+
+// Commits what a step that returned rc has filled, or removes it.
+static int finish(struct sl_npy_writer *w, int rc)
+{
+    if (rc == SL_OK && w)
+        return sl_npy_writer_commit(w);
+    sl_npy_writer_abort(w);
+    return rc;
+}
+
+static int write_offsets(struct pass *r, struct sl_npy_writer **w)
+{
+    const uint64_t n = r->ds.n_nodes + 1;
+    void *data;
+    SL_TRY(create(r, "indptr.npy", SL_DTYPE_I64, 1, &n, w, &data));
+    int64_t *offsets = data;
+    offsets[0] = 0;
+    for (uint64_t v = 0; v < r->ds.n_nodes; v++)
+        offsets[v + 1] = offsets[v] + (int64_t)sl_dataset_degree(&r->ds, r->order[v]);
+    r->offsets = offsets;
+    return SL_OK;
+}
+
+static int write_topology(struct pass *r)
+{
+    struct sl_npy_writer *offsets = NULL, *sources = NULL, *weights = NULL;
+    void *data = NULL;
+    r->wide = r->ds.n_nodes > INT32_MAX;
+    int rc = write_offsets(r, &offsets);
+    if (rc == SL_OK)
+        rc = create(r, "indices.npy", r->wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &r->ds.n_edges,
+                    &sources, &r->sources);
+    if (rc == SL_OK && r->ds.edge_weight)
+        rc = create(r, "edge_weight.npy", SL_DTYPE_F32, 1, &r->ds.n_edges, &weights, &data);
+    r->weights = data;
+    if (rc == SL_OK)
+        rc = run_pass(r, "edges", move_edges);
+    rc = finish(weights, rc);
+    rc = finish(sources, rc);
+    return finish(offsets, rc);
+}
+
+// A file with a row for each vertex.
+static int write_rows(struct pass *r, const char *name, enum sl_dtype dtype, int ndim,
+                      const uint64_t *shape, const void *from)
+{
+    struct sl_npy_writer *w;
+    void *to;
+    SL_TRY(create(r, name, dtype, ndim, shape, &w, &to));
+    r->rows.from = from;
+    r->rows.to = to;
+    r->rows.row_bytes = sl_dtype_bytes(dtype);
+    for (int i = 1; i < ndim; i++)
+        r->rows.row_bytes *= shape[i];
+    return finish(w, run_pass(r, name, move_rows));
+}
+
+// Rows are read in any order: what is larger than the memory is not to be read ahead.
+static void advise_features(const struct sl_dataset *ds)
+{
+    uint64_t bytes = ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)ds->feat / page * page;
+    if (ds->feat && bytes > sl_device_memory_available() / 2)
+        madvise((void *)begin, bytes + ((uintptr_t)ds->feat - begin), MADV_RANDOM);
+}
+
+static int write_vertices(struct pass *r)
+{
+    const struct sl_dataset *ds = &r->ds;
+    advise_features(ds);
+    if (ds->feat)
+        SL_TRY(write_rows(r, "node_feat.npy", ds->feat_dtype, 2,
+                          (uint64_t[]){ds->n_nodes, ds->feat_dim}, ds->feat));
+    if (ds->label)
+        SL_TRY(write_rows(r, "node_label.npy", SL_DTYPE_I32, 1, &ds->n_nodes, ds->label));
+    if (ds->target)
+        SL_TRY(write_rows(r, "node_label.npy", ds->target_dtype, 2,
+                          (uint64_t[]){ds->n_nodes, ds->n_classes}, ds->target));
+    return SL_OK;
+}
+
+static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_t *ids,
+                     const uint32_t *through)
+{
+    struct sl_npy_writer *w;
+    void *data;
+    bool wide = r->ds.n_nodes > INT32_MAX;
+    SL_TRY(create(r, name, wide ? SL_DTYPE_U32 : SL_DTYPE_I32, 1, &n, &w, &data));
+    uint32_t *to = data;
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = through ? through[ids[i]] : ids[i];
+    return finish(w, SL_OK);
+}
+
+static int write_lists(struct pass *r)
+{
+    static const char *const names[SL_SPLIT_COUNT] = {"train_idx.npy", "val_idx.npy",
+                                                      "test_idx.npy"};
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (r->ds.split[s].ids)
+            SL_TRY(write_ids(r, names[s], r->ds.split[s].n, r->ds.split[s].ids, r->rank));
+    return write_ids(r, "vertex_map.npy", r->ds.n_nodes, r->order, r->ds.vertex_map);
+}
+
+// Whether a file of the source has a place in what was written.
+static bool is_known(const struct pass *r, const char *name)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    return access(sl_staging_file(&r->run->making.st, name, path), F_OK) == 0;
+}
+
+// node_id.npy of `import --relabel`, years, names' numbers: further arrays with a row a vertex.
+static int write_extra(struct pass *r, const char *name)
+{
+    char path[SL_STAGING_PATH_BYTES + 300];
+    struct sl_npy npy;
+    snprintf(path, sizeof path, "%s/%s", r->ds.path, name);
+    if (fnmatch("node_*.npy", name, 0) != 0 || is_known(r, name))
+        return SL_OK;
+    // What is no array of rows is left out, which the summary tells.
+    if (sl_npy_open(path, &npy) < 0)
+        return SL_OK;
+    int rc = SL_OK;
+    if (npy.head.ndim >= 1 && npy.head.shape[0] == r->ds.n_nodes)
+        rc = write_rows(r, name, npy.head.dtype, npy.head.ndim, npy.head.shape, npy.data);
+    sl_npy_close(&npy);
+    return rc;
+}
+
+static int write_extras(struct pass *r)
+{
+    struct dirent **entries;
+    int n = scandir(r->ds.path, &entries, NULL, alphasort), rc = SL_OK;
+    for (int i = 0; i < n; i++) {
+        if (rc == SL_OK)
+            rc = write_extra(r, entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return rc;
+}
+
+// The keys that the data set has, its user's own among them, with the order beside them.
+static int write_metadata(struct pass *r)
+{
+    char path[SL_STAGING_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/metadata.json", r->ds.path);
+    FILE *f = fopen(path, "re");
+    char *text = NULL;
+    size_t n = 0;
+    if (f && getdelim(&text, &n, '\0', f) < 0)
+        n = 0;
+    if (f)
+        fclose(f);
+    cJSON *root = n ? cJSON_Parse(text) : NULL;
+    free(text);
+    if (!root)
+        return sl_fail(SL_EIO, "%s: can not be read again: was it replaced?", path);
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
+    cJSON_AddStringToObject(root, "name",
+                            r->run->making.name ? r->run->making.name : r->run->making.st.name);
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "order");
+    cJSON *order = cJSON_AddObjectToObject(root, "order");
+    cJSON_AddStringToObject(order, "by", sl_reorder_kinds[r->run->by]);
+    if (r->run->by == SL_REORDER_BY_HOTNESS) {
+        cJSON *fanout = cJSON_AddArrayToObject(order, "fanout");
+        for (uint32_t i = 0; i < r->run->hops.n_hops; i++)
+            cJSON_AddItemToArray(fanout, cJSON_CreateNumber((double)r->run->hops.fanout[i]));
+    }
+    cJSON_AddStringToObject(order, "of", r->ds.name);
+    return sl_metadata_write(&r->run->making.st, root);
+}
+
+// ---- summary ------------------------------------------------------------------------------------
+
+// Files that sluice does not know may hold ids or edges: they stay where they are, and are named.
+static void list_left_out(const struct pass *r, struct sl_table *t)
+{
+    struct dirent **entries;
+    int n = scandir(r->ds.path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (entries[i]->d_name[0] != '.' && !is_known(r, entries[i]->d_name))
+            sl_table_row(t, "left out|%s: no array with a row a vertex (node_*.npy)",
+                         entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+}
+
+static void summarise(void *context, struct sl_table *t)
+{
+    const struct pass *r = context;
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const struct sl_dataset *ds = &r->ds;
+    double n_edges = (double)SL_MAX(ds->n_edges, 1), near[2] = {0}, length[2] = {0};
+    for (int i = 0; i < MAX_THREADS; i++) {
+        for (int after = 0; after < 2; after++) {
+            near[after] += r->found[i].first_tenth[after];
+            length[after] += r->found[i].length[after];
+        }
+    }
+    sl_table_row(t, "order|by %s%s", sl_reorder_kinds[r->run->by],
+                 ds->vertex_map ? "; the map leads back to the ids before the earlier reordering"
+                                : "");
+    sl_table_row(t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
+    sl_table_row(t, "edges|%s", sl_units_grouped(a, ds->n_edges));
+    sl_table_row(t, "from first tenth|%.1f %% of the edges, before %.1f %%",
+                 100 * near[1] / n_edges, 100 * near[0] / n_edges);
+    sl_table_row(t, "edge length|%s ids on average, before %s",
+                 sl_units_count(a, length[1] / n_edges), sl_units_count(b, length[0] / n_edges));
+    list_left_out(r, t);
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+static int make_order(struct pass *r)
+{
+    const struct sl_dataset *ds = &r->ds;
+    r->order = malloc((ds->n_nodes + 1) * sizeof *r->order);
+    r->rank = malloc((ds->n_nodes + 1) * sizeof *r->rank);
+    if (!r->order || !r->rank)
+        return sl_fail(SL_ENOMEM, "reorder %s: no memory for two ids a vertex", ds->path);
+    switch ((enum sl_reorder_kind)r->run->by) {
+    case SL_REORDER_BY_DEGREE: SL_TRY(sl_vertex_order_degree(ds, r->order)); break;
+    case SL_REORDER_BY_HOTNESS:
+        SL_TRY(sl_vertex_order_hotness(ds, r->run->hops.fanout, r->run->hops.n_hops,
+                                       &r->run->making.progress, r->order));
+        break;
+    case SL_REORDER_BY_BFS:
+        SL_TRY(sl_vertex_order_bfs(ds, &r->run->making.progress, r->order));
+        break;
+    }
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        r->rank[r->order[v]] = (uint32_t)v;
+    return sl_interrupt_check();
+}
+
+static int write_all(void *context)
+{
+    struct pass *r = context;
+    SL_TRY(make_order(r));
+    SL_TRY(write_topology(r));
+    SL_TRY(write_vertices(r));
+    SL_TRY(write_lists(r));
+    SL_TRY(write_extras(r));
+    return write_metadata(r);
+}
+
+int sl_reorder_run(struct sl_reorder *run)
+{
+    struct pass *r = calloc(1, sizeof *r);
+    if (!r)
+        return sl_fail(SL_ENOMEM, "reorder: no memory");
+    r->run = run;
+    int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
+    if (rc == SL_OK)
+        rc = sl_making_run(&run->making, r, write_all, summarise);
+    sl_dataset_close(&r->ds);
+    free(r->order);
+    free(r->rank);
+    free(r);
+    return rc;
+}

@@ -1,0 +1,131 @@
+#include "dataset/split_draw.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "dataset/scramble.h"
+
+enum { SCRAMBLE_OF_SPLIT = 1, VERTICES_PER_TICK = 65536 };
+
+int sl_split_parse(const char *command, const char *text, double *share)
+{
+    const char *p = text;
+    double sum = 0;
+    int n = 0;
+    for (bool more = true; more; n++) {
+        char *end;
+        double x = strtod(p, &end);
+        if (n == SL_SPLIT_COUNT || end == p || !(x >= 0 && x <= 1) || (*end && *end != ','))
+            return sl_fail(SL_EINVAL,
+                           "%s: --split '%s': wanted TRAIN,VAL or TRAIN,VAL,TEST as shares from 0 "
+                           "to 1, as in 0.6,0.2,0.2",
+                           command, text);
+        share[n] = x;
+        sum += x;
+        more = *end == ',';
+        p = end + 1;
+    }
+    if (n == 1)
+        return sl_fail(SL_EINVAL, "%s: --split '%s': wanted a second share, for validation",
+                       command, text);
+    if (sum > 1 + 1e-9)
+        return sl_fail(SL_EINVAL, "%s: --split '%s': the shares are %g together: wanted at most 1",
+                       command, text, sum);
+    if (n == 2)
+        share[SL_SPLIT_TEST] = 1 - sum > 0 ? 1 - sum : 0;
+    return SL_OK;
+}
+
+// node_label.npy as the import wrote it; .map is NULL where there is none.
+struct labels {
+    struct sl_npy npy;
+    uint64_t n_columns;
+};
+
+static bool is_labelled(const struct labels *l, uint64_t v)
+{
+    const void *data = l->npy.data;
+    if (!l->npy.map)
+        return true;
+    if (l->npy.head.dtype == SL_DTYPE_I32)
+        return ((const int32_t *)data)[v] >= 0;
+    for (uint64_t i = v * l->n_columns; i < (v + 1) * l->n_columns; i++) {
+        bool unknown = l->npy.head.dtype == SL_DTYPE_I8 ? ((const int8_t *)data)[i] < 0
+                                                        : isnan(((const float *)data)[i]);
+        if (!unknown)
+            return true;
+    }
+    return false;
+}
+
+// How many of n vertices each part gets; what is rounded never adds up to more than n.
+static void count_parts(const double *share, uint64_t n, uint64_t *parts)
+{
+    uint64_t left = n;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        parts[s] = SL_MIN((uint64_t)llround(share[s] * (double)n), left);
+        left -= parts[s];
+    }
+    // Shares of 1 leave nobody out: what rounding left over is tested on.
+    if (share[0] + share[1] + share[2] > 1 - 1e-9)
+        parts[SL_SPLIT_TEST] += left;
+}
+
+static enum sl_split part_of(const uint64_t *parts, uint64_t place)
+{
+    int s = 0;
+    for (; s < SL_SPLIT_COUNT && place >= parts[s]; s++)
+        place -= parts[s];
+    return (enum sl_split)s; // SL_SPLIT_COUNT: none
+}
+
+static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct labels *labels,
+                      struct sl_list_intake *lists)
+{
+    struct sl_scramble permutation;
+    uint64_t n = 0, number = 0, parts[SL_SPLIT_COUNT];
+    for (uint64_t v = 0; v < n_nodes; v++)
+        n += is_labelled(labels, v);
+    if (n == 0)
+        return SL_OK;
+    count_parts(im->split_share, n, parts);
+    sl_scramble_init(&permutation, n, im->seed, SCRAMBLE_OF_SPLIT);
+    for (uint64_t v = 0; v < n_nodes; v++) {
+        if (v % VERTICES_PER_TICK == 0) {
+            SL_TRY(sl_interrupt_check());
+            sl_progress_set(&im->making.progress, v);
+        }
+        if (!is_labelled(labels, v))
+            continue;
+        enum sl_split s = part_of(parts, sl_scramble_apply(&permutation, number++));
+        if (s < SL_SPLIT_COUNT)
+            SL_TRY(sl_list_intake_put(&lists[s], (int64_t)v, "--split"));
+    }
+    return SL_OK;
+}
+
+int sl_split_draw(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *facts)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    struct labels labels = {.n_columns = facts->n_classes};
+    struct sl_list_intake lists[SL_SPLIT_COUNT] = {0};
+    if (!im->split)
+        return SL_OK;
+    sl_progress_begin(&im->making.progress, "split", n_nodes, "vertices");
+    if (facts->task != SL_TASK_NONE)
+        SL_TRY(sl_npy_open(sl_staging_file(&im->making.st, "node_label.npy", path), &labels.npy));
+    int rc = SL_OK;
+    im->drawing_split = true;
+    for (int s = 0; s < SL_SPLIT_COUNT && rc == SL_OK; s++)
+        rc = sl_list_intake_open(&lists[s], im, (enum sl_split)s, n_nodes);
+    if (rc == SL_OK)
+        rc = fill_lists(im, n_nodes, &labels, lists);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        rc = sl_list_intake_close(&lists[s], rc, (enum sl_split)s, facts);
+    sl_npy_close(&labels.npy);
+    return rc;
+}

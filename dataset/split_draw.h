@@ -1,0 +1,23 @@
+/*
+ * split_draw.h - a split by ratio and seed, drawn when everything else of an import is there.
+ */
+#ifndef SL_DATASET_SPLIT_DRAW_H
+#define SL_DATASET_SPLIT_DRAW_H
+
+#include "dataset/vertex_intake.h"
+
+/*
+ * "0.6,0.2,0.2" or "0.6,0.2" (the rest is the test set) into share[SL_SPLIT_COUNT]. SL_EINVAL with
+ * a message that begins with `command`.
+ */
+int sl_split_parse(const char *command, const char *text, double *share);
+
+/*
+ * Where --split was given: writes train_idx.npy, val_idx.npy and test_idx.npy of the labelled
+ * vertices (of all, where there are no labels), in rising order. The labels, if any, are in the
+ * staging directory. How many vertices a part gets is rounded to the nearest; which ones depends on
+ * the seed and on their number among the labelled vertices alone.
+ */
+int sl_split_draw(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *facts);
+
+#endif

@@ -1,0 +1,393 @@
+#include "dataset/vertex_intake.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "common/base/half.h"
+#include "dataset/split_draw.h"
+#include "common/text/units.h"
+
+enum { ROWS_PER_TICK = 4096 };
+
+// Commits (rc is SL_OK) or aborts.
+static int close_writer(struct sl_npy_writer **w, int rc)
+{
+    struct sl_npy_writer *writer = *w;
+    *w = NULL;
+    if (rc == SL_OK && writer)
+        return sl_npy_writer_commit(writer);
+    sl_npy_writer_abort(writer);
+    return rc;
+}
+
+// ---- features -----------------------------------------------------------------------------------
+
+int sl_feature_intake_open(struct sl_feature_intake *in, struct sl_import *im, uint64_t n_rows,
+                           uint64_t dim, bool half, const char *from)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    half = half || im->half_features;
+    *in = (struct sl_feature_intake){
+        .im = im, .n_rows = n_rows, .dim = (uint32_t)dim, .least = INFINITY};
+    if (dim == 0 || dim > SL_INTAKE_MAX_DIM)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found %" PRIu64 " feature columns: wanted 1 to %d", from, dim,
+                       SL_INTAKE_MAX_DIM);
+    if (half && !(in->half = malloc(dim * sizeof *in->half)))
+        return sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
+    const uint64_t shape[2] = {n_rows, dim};
+    return sl_npy_writer_open(sl_staging_file(&im->making.st, "node_feat.npy", path),
+                              half && !im->normalise_features ? SL_DTYPE_F16 : SL_DTYPE_F32, 2,
+                              shape, &in->w);
+}
+
+static int fail_rows(const char *from, uint64_t found, uint64_t wanted)
+{
+    return sl_fail(SL_EFORMAT,
+                   "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
+                   " vertices: get the data set again",
+                   from, found, wanted);
+}
+
+// A finite row in the file's type.
+static int append_row(struct sl_feature_intake *in, struct sl_npy_writer *w, uint64_t number,
+                      const float *row, const char *from)
+{
+    if (!in->half)
+        return sl_npy_writer_append(w, row, in->dim * sizeof *row);
+    for (uint32_t d = 0; d < in->dim; d++) {
+        uint16_t magnitude = (in->half[d] = sl_half_from_float(row[d])) & 0x7fffu;
+        if (magnitude == 0x7c00u)
+            return sl_fail(SL_EFORMAT,
+                           "import %s: row %" PRIu64 ", column %" PRIu32
+                           ": found %g: float16 holds at most 65504: leave --f16 out, or scale the "
+                           "features first",
+                           from, number, d, (double)row[d]);
+        in->n_flushed += magnitude == 0 && row[d] != 0;
+    }
+    return sl_npy_writer_append(w, in->half, in->dim * sizeof *in->half);
+}
+
+int sl_feature_intake_put(struct sl_feature_intake *in, const float *row, const char *from)
+{
+    if (in->row == in->n_rows)
+        return fail_rows(from, in->row + 1, in->n_rows);
+    for (uint32_t d = 0; d < in->dim; d++)
+        if (!isfinite(row[d]))
+            return sl_fail(SL_EFORMAT,
+                           "import %s: row %" PRIu64 ", column %" PRIu32
+                           ": found %g: wanted a finite number: replace it first",
+                           from, in->row, d, (double)row[d]);
+    if (in->im->normalise_features) {
+        for (uint32_t d = 0; d < in->dim; d++)
+            in->least = SL_MIN(in->least, row[d]);
+        in->row++;
+        return sl_npy_writer_append(in->w, row, in->dim * sizeof *row);
+    }
+    SL_TRY(append_row(in, in->w, in->row, row, from));
+    in->row++;
+    return SL_OK;
+}
+
+// PyTorch Geometric's NormalizeFeatures, from the file that was written to one of the same name.
+static int normalise(struct sl_feature_intake *in, const char *from)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    const uint64_t shape[2] = {in->n_rows, in->dim};
+    struct sl_npy raw = {0};
+    struct sl_npy_writer *w = NULL;
+    float *row = malloc(in->dim * sizeof *row);
+    int rc = row ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
+    sl_staging_file(&in->im->making.st, "node_feat.npy", path);
+    if (rc == SL_OK)
+        rc = sl_npy_open(path, &raw);
+    if (rc == SL_OK)
+        rc = sl_npy_writer_open(path, in->half ? SL_DTYPE_F16 : SL_DTYPE_F32, 2, shape, &w);
+    sl_progress_begin(&in->im->making.progress, "normalise", in->n_rows, "rows");
+    for (uint64_t r = 0; r < in->n_rows && rc == SL_OK; r++) {
+        const float *x = (const float *)raw.data + r * in->dim;
+        double sum = 0;
+        for (uint32_t d = 0; d < in->dim; d++)
+            sum += (double)(row[d] = x[d] - in->least);
+        for (uint32_t d = 0; d < in->dim; d++)
+            row[d] /= (float)SL_MAX(sum, 1.0);
+        rc = append_row(in, w, r, row, from);
+        if (rc == SL_OK && r % ROWS_PER_TICK == 0)
+            rc = sl_interrupt_check();
+        sl_progress_add(&in->im->making.progress, 1);
+    }
+    rc = close_writer(&w, rc);
+    sl_npy_close(&raw);
+    free(row);
+    return rc;
+}
+
+int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from,
+                            struct sl_vertex_facts *facts)
+{
+    if (rc == SL_OK && in->row != in->n_rows)
+        rc = fail_rows(from, in->row, in->n_rows);
+    rc = close_writer(&in->w, rc);
+    if (rc == SL_OK && in->im->normalise_features)
+        rc = normalise(in, from);
+    if (rc == SL_OK) {
+        facts->feat_dim = in->dim;
+        facts->half = in->half != NULL;
+        facts->normalised = in->im->normalise_features;
+        facts->n_flushed = in->n_flushed;
+    }
+    free(in->half);
+    in->half = NULL;
+    return rc;
+}
+
+// ---- labels -------------------------------------------------------------------------------------
+
+const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
+
+int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint64_t n_nodes,
+                         uint64_t n_columns, enum sl_task task, const char *from)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    void *data;
+    if (task == SL_TASK_NONE)
+        task = n_columns > 1 ? SL_TASK_MULTILABEL : SL_TASK_MULTICLASS;
+    *in = (struct sl_label_intake){
+        .task = task, .n_nodes = n_nodes, .n_columns = (uint32_t)n_columns, .largest = -1};
+    if (n_columns == 0 || n_columns > SL_INTAKE_MAX_DIM)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found %" PRIu64 " label columns: wanted 1 to %d", from,
+                       n_columns, SL_INTAKE_MAX_DIM);
+    if (task == SL_TASK_MULTICLASS && n_columns > 1)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found %" PRIu64 " label columns: wanted one class a vertex "
+                       "(--task multilabel or regression takes several)",
+                       from, n_columns);
+    const uint64_t shape[2] = {n_nodes, n_columns};
+    enum sl_dtype dtype = task == SL_TASK_MULTICLASS   ? SL_DTYPE_I32
+                          : task == SL_TASK_MULTILABEL ? SL_DTYPE_I8
+                                                       : SL_DTYPE_F32;
+    SL_TRY(sl_npy_create_mapped(sl_staging_file(&im->making.st, "node_label.npy", path), dtype,
+                                task == SL_TASK_MULTICLASS ? 1 : 2, shape, &in->w, &data));
+    uint64_t n = n_nodes * n_columns;
+    if (task == SL_TASK_REGRESSION) {
+        in->numbers = data;
+        for (uint64_t i = 0; i < n; i++)
+            in->numbers[i] = NAN;
+    } else {
+        memset(data, 0xff, n * sl_dtype_bytes(dtype)); // -1
+        in->classes = task == SL_TASK_MULTICLASS ? data : NULL;
+        in->flags = task == SL_TASK_MULTILABEL ? data : NULL;
+    }
+    return SL_OK;
+}
+
+static int fail_label(const char *from, uint64_t vertex, double found, const char *wanted)
+{
+    return sl_fail(SL_EFORMAT, "import %s: vertex %" PRIu64 ": found %g: wanted %s", from, vertex,
+                   found, wanted);
+}
+
+static int put_class(struct sl_label_intake *in, uint64_t vertex, double x, const char *from)
+{
+    int32_t *label = &in->classes[vertex];
+    if (isnan(x) || (x < 0 && x == floor(x)))
+        return SL_OK;
+    if (!(x >= 0 && x < SL_INTAKE_MAX_CLASSES) || x != floor(x))
+        return fail_label(from, vertex, x,
+                          "a class from 0 to 999999, or nan or -1 for a vertex without one "
+                          "(--task regression takes any number)");
+    if (*label >= 0 && *label != (int32_t)x)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: vertex %" PRIu64 ": found class %" PRId32 " after class %" PRId32
+                       ": wanted one class a vertex",
+                       from, vertex, (int32_t)x, *label);
+    in->n_labelled += *label < 0;
+    *label = (int32_t)x;
+    in->largest = SL_MAX(in->largest, *label);
+    return SL_OK;
+}
+
+int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const double *row,
+                        const char *from)
+{
+    bool labelled = false;
+    if (in->classes)
+        return put_class(in, vertex, row[0], from);
+    uint64_t at = vertex * in->n_columns;
+    for (uint32_t d = 0; d < in->n_columns; d++) {
+        double x = row[d];
+        if (in->numbers) {
+            in->numbers[at + d] = (float)x;
+            if (isinf((float)x))
+                return fail_label(from, vertex, x, "a number that fits float32");
+            labelled |= !isnan(x);
+        } else if (x == 0 || x == 1) {
+            in->flags[at + d] = (int8_t)x;
+            labelled = true;
+        } else if (!isnan(x) && !(x < 0)) {
+            return fail_label(from, vertex, x,
+                              "0 or 1 in each label column, or nan or -1 for unknown (--task "
+                              "regression takes any number)");
+        }
+    }
+    in->n_labelled += labelled;
+    return SL_OK;
+}
+
+int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from,
+                          struct sl_vertex_facts *facts)
+{
+    if (rc == SL_OK && in->n_labelled == 0)
+        rc = sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted some", from);
+    rc = close_writer(&in->w, rc);
+    if (rc == SL_OK) {
+        facts->task = in->task;
+        facts->n_classes =
+            in->task == SL_TASK_MULTICLASS ? (uint32_t)in->largest + 1 : in->n_columns;
+        // A vertex may be labelled twice alike in several lists.
+        facts->n_unlabelled = in->n_nodes - SL_MIN(in->n_labelled, in->n_nodes);
+    }
+    return rc;
+}
+
+// ---- lists --------------------------------------------------------------------------------------
+
+static const char *const list_files[SL_SPLIT_COUNT] = {
+    [SL_SPLIT_TRAIN] = "train_idx.npy",
+    [SL_SPLIT_VAL] = "val_idx.npy",
+    [SL_SPLIT_TEST] = "test_idx.npy",
+};
+
+int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl_split split,
+                        uint64_t n_nodes)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    const uint64_t later = SL_NPY_ROWS_LATER;
+    *in = (struct sl_list_intake){.n_nodes = n_nodes,
+                                  .seen = calloc(n_nodes / 64 + 1, sizeof *in->seen)};
+    if (!in->seen)
+        return sl_fail(SL_ENOMEM, "import %s: no memory for a bit for each of %" PRIu64 " vertices",
+                       im->source, n_nodes);
+    if (im->split && !im->drawing_split)
+        return SL_OK;
+    int rc =
+        sl_npy_writer_open(sl_staging_file(&im->making.st, list_files[split], path),
+                           n_nodes > INT32_MAX ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later, &in->w);
+    if (rc < 0) {
+        free(in->seen);
+        in->seen = NULL;
+    }
+    return rc;
+}
+
+int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *from)
+{
+    if (vertex < 0 || (uint64_t)vertex >= in->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: entry %" PRIu64 ": found %" PRId64
+                       ": wanted a vertex from 0 to %" PRIu64,
+                       from, in->n, vertex, in->n_nodes - 1);
+    uint64_t bit = (uint64_t)1 << (vertex % 64);
+    if (in->seen[vertex / 64] & bit)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: entry %" PRIu64 ": found vertex %" PRId64
+                       " a second time: wanted each at most once",
+                       from, in->n, vertex);
+    in->seen[vertex / 64] |= bit;
+    in->n++;
+    if (!in->w)
+        return SL_OK;
+    if (in->n_nodes > INT32_MAX)
+        return sl_npy_writer_append(in->w, &vertex, sizeof vertex);
+    int32_t narrow = (int32_t)vertex;
+    return sl_npy_writer_append(in->w, &narrow, sizeof narrow);
+}
+
+int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split,
+                         struct sl_vertex_facts *facts)
+{
+    bool written = in->w != NULL;
+    free(in->seen);
+    in->seen = NULL;
+    rc = close_writer(&in->w, rc);
+    if (rc == SL_OK && written) {
+        facts->has_split = true;
+        facts->n_split[split] = in->n;
+    }
+    return rc;
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+cJSON *sl_vertex_facts_metadata(const struct sl_vertex_facts *f, const struct sl_import *im,
+                                const char *format)
+{
+    const struct sl_metadata m = {
+        .name = im->making.name ? im->making.name : im->making.st.name,
+        .n_nodes = im->csc.n_nodes,
+        .n_edges = im->csc.n_edges,
+        .feat_dim = f->feat_dim,
+        .n_classes = f->n_classes,
+        .task = f->task > SL_TASK_MULTICLASS ? sl_label_tasks[f->task] : NULL,
+        .directed = !im->intake.both_ways,
+    };
+    cJSON *root = sl_metadata_to_json(&m);
+    cJSON *source = cJSON_AddObjectToObject(root, "source");
+    cJSON_AddStringToObject(source, "format", format);
+    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
+    cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
+    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
+    if (im->remove_self_loops)
+        cJSON_AddBoolToObject(source, "self_loops_removed", true);
+    if (im->add_self_loops)
+        cJSON_AddBoolToObject(source, "self_loops_added", true);
+    if (f->normalised)
+        cJSON_AddBoolToObject(source, "features_normalised", true);
+    if (im->split) {
+        cJSON_AddItemToObject(source, "split_shares",
+                              cJSON_CreateDoubleArray(im->split_share, SL_SPLIT_COUNT));
+        cJSON_AddNumberToObject(source, "split_seed", (double)im->seed);
+    }
+    return root;
+}
+
+int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *f)
+{
+    if (!f->feat_dim && (im->normalise_features || im->half_features))
+        return sl_fail(SL_EINVAL,
+                       "import %s: --%s given, but the source has no features: leave it "
+                       "out",
+                       im->source, im->half_features ? "f16" : "normalize-features");
+    return sl_split_draw(im, n_nodes, f);
+}
+
+void sl_vertex_facts_summarise(const struct sl_vertex_facts *f, struct sl_table *t)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    static const char *const words[] = {
+        [SL_TASK_MULTICLASS] = "classes",
+        [SL_TASK_MULTILABEL] = "labels a vertex",
+        [SL_TASK_REGRESSION] = "numbers a vertex",
+    };
+    if (f->feat_dim)
+        sl_table_row(t, "features|%" PRIu32 " x float%s%s", f->feat_dim, f->half ? "16" : "32",
+                     f->normalised ? ", normalised" : "");
+    if (f->n_flushed)
+        sl_table_row(t, "too small for float16|became 0: %s", sl_units_grouped(a, f->n_flushed));
+    if (f->n_classes)
+        sl_table_row(t, "%s|%" PRIu32 "%s%s%s", words[f->task], f->n_classes,
+                     f->n_unlabelled ? ", " : "",
+                     f->n_unlabelled ? sl_units_grouped(a, f->n_unlabelled) : "",
+                     f->n_unlabelled ? " vertices without" : "");
+    if (f->has_split)
+        sl_table_row(t, "split|%s train, %s validation, %s test",
+                     sl_units_grouped(a, f->n_split[SL_SPLIT_TRAIN]),
+                     sl_units_grouped(b, f->n_split[SL_SPLIT_VAL]),
+                     sl_units_grouped(c, f->n_split[SL_SPLIT_TEST]));
+}

@@ -1,0 +1,111 @@
+/*
+ * vertex_intake.h - features, labels and lists of vertices as an importer reads them, on their way
+ * to node_feat.npy, node_label.npy and train_idx.npy and its like.
+ *
+ * Each is opened, given its rows and closed with the importer's result so far: close() commits the
+ * file or removes it, and returns that result or its own error. A zeroed struct is a closed one.
+ */
+#ifndef SL_DATASET_VERTEX_INTAKE_H
+#define SL_DATASET_VERTEX_INTAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/data/npy.h"
+#include "dataset/import.h"
+
+enum { SL_INTAKE_MAX_DIM = 65536, SL_INTAKE_MAX_CLASSES = 1000000 };
+
+// What an import found out about its vertices: for metadata.json and the summary.
+struct sl_vertex_facts {
+    uint32_t feat_dim;
+    bool half; // features are float16
+    bool normalised;
+    uint64_t n_flushed; // features that were too small for float16 and became 0
+    enum sl_task task;
+    uint32_t n_classes;
+    uint64_t n_unlabelled;
+    bool has_split;
+    uint64_t n_split[SL_SPLIT_COUNT];
+};
+
+// ---- features: rows in the order of the vertices ------------------------------------------------
+
+struct sl_feature_intake {
+    struct sl_import *im;
+    struct sl_npy_writer *w;
+    uint64_t n_rows, row; // wanted, so far
+    uint32_t dim;
+    float least;        // of all so far
+    uint64_t n_flushed; // as in struct sl_vertex_facts
+    uint16_t *half;     // (dim) a row, when float16 is written
+};
+
+// `half`: the source is float16, and so is what is written, as with --f16. With
+// --normalize-features the file is written twice: what is subtracted is known at the end.
+int sl_feature_intake_open(struct sl_feature_intake *in, struct sl_import *im, uint64_t n_rows,
+                           uint64_t dim, bool half, const char *from);
+// row (dim); `from` names the source in messages. SL_EFORMAT for what is not finite.
+int sl_feature_intake_put(struct sl_feature_intake *in, const float *row, const char *from);
+// Also SL_EFORMAT when rows are missing.
+int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from,
+                            struct sl_vertex_facts *facts);
+
+// ---- labels: rows in any order; a vertex without one is unlabelled ------------------------------
+
+struct sl_label_intake {
+    struct sl_npy_writer *w;
+    enum sl_task task;
+    uint64_t n_nodes, n_labelled;
+    uint32_t n_columns;
+    int32_t largest;  // class
+    int32_t *classes; // (n_nodes) MULTICLASS; these are mapped
+    int8_t *flags;    // (n_nodes, n_columns) MULTILABEL
+    float *numbers;   // (n_nodes, n_columns) REGRESSION
+};
+
+// SL_TASK_NONE: several columns are MULTILABEL, one is MULTICLASS.
+int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint64_t n_nodes,
+                         uint64_t n_columns, enum sl_task task, const char *from);
+// row (n_columns), NaN and (but for REGRESSION) negative = no label. vertex < n_nodes.
+int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const double *row,
+                        const char *from);
+int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from,
+                          struct sl_vertex_facts *facts);
+
+// The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
+extern const char *const sl_label_tasks[];
+
+// ---- lists of vertices, each at most once -------------------------------------------------------
+
+struct sl_list_intake {
+    struct sl_npy_writer *w; // NULL: only checked, since --split draws other lists
+    uint64_t n_nodes, n;
+    uint64_t *seen; // bits
+};
+
+int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl_split split,
+                        uint64_t n_nodes);
+// SL_EFORMAT for a vertex out of range or there before; `from` names the source.
+int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *from);
+int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split,
+                         struct sl_vertex_facts *facts);
+
+// ---- the end ------------------------------------------------------------------------------------
+
+// What is left when features and labels are in the staging directory: --split; and refuses options
+// that found nothing to apply to. Before the metadata.
+int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *f);
+
+/*
+ * metadata.json's root with what all importers write (owned): the data set's keys, and "source"
+ * {format, edges_read, symmetrised, dedup}, to which a format adds its own. NULL without memory.
+ */
+cJSON *sl_vertex_facts_metadata(const struct sl_vertex_facts *f, const struct sl_import *im,
+                                const char *format);
+
+// Rows of the summary: features, classes, split.
+void sl_vertex_facts_summarise(const struct sl_vertex_facts *f, struct sl_table *t);
+
+#endif

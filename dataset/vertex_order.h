@@ -1,0 +1,45 @@
+/*
+ * vertex_order.h - orders in which the vertices of a graph may be numbered.
+ *
+ * Each function fills order (n_nodes) with all vertices; order[new id] = present id. An order is a
+ * function of the data set alone: ties go to the lower id. One thread.
+ */
+#ifndef SL_DATASET_VERTEX_ORDER_H
+#define SL_DATASET_VERTEX_ORDER_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/text/progress.h"
+
+/*
+ * By falling out-degree: how often a vertex is the source of an edge, which is how often it is
+ * drawn when every vertex is expanded. O(E), 4 bytes a vertex. SL_ENOMEM.
+ */
+int sl_vertex_order_degree(const struct sl_dataset *ds, uint32_t *order);
+
+/*
+ * By falling number of visits that an epoch of uniform sampling is expected to make, without
+ * drawing anything: p_0 is 1 for training vertices, p_(l+1)(u) is the sum over the edges u -> v of
+ * p_l(v) * min(1, fanout[l] / in-degree(v)), and a vertex's hotness the sum over all l. fanout
+ * (n_hops) from the seeds outwards, -1 = all. O(n_hops E), 20 bytes a vertex. A data set without
+ * training vertices is SL_EINVAL; SL_ENOMEM, SL_EABORTED.
+ */
+int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                            struct sl_progress *progress, uint32_t *order);
+
+/*
+ * Breadth first against the edges, as sampling goes: from the vertex of the largest in-degree to
+ * its in-neighbours in their order, and so on; then from the largest that is left. O(E), 8 bytes a
+ * vertex. SL_ENOMEM, SL_EABORTED.
+ */
+int sl_vertex_order_bfs(const struct sl_dataset *ds, struct sl_progress *progress, uint32_t *order);
+
+// Source of edge e.
+static inline uint32_t sl_vertex_order_source(const struct sl_dataset *ds, uint64_t e)
+{
+    bool wide = ds->indices_dtype == SL_DTYPE_I64 || ds->indices_dtype == SL_DTYPE_U64;
+    return wide ? (uint32_t)((const uint64_t *)ds->indices)[e] : ((const uint32_t *)ds->indices)[e];
+}
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * vertex_writer.h - what belongs to vertices: node_feat.npy, node_label.npy and the split.
+ */
+#ifndef SL_DATASET_VERTEX_WRITER_H
+#define SL_DATASET_VERTEX_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/text/progress.h"
+#include "dataset/staging.h"
+
+struct sl_vertex_job {
+    const struct sl_staging *st;
+    uint64_t n_nodes;
+    int threads;
+    size_t block_bytes; // of the buffer that rows are made in
+    struct sl_progress *progress;
+};
+
+// node_feat.npy, float32; row(context, vertex, out) is called from several threads.
+int sl_vertex_write_features(const struct sl_vertex_job *job, uint32_t feat_dim,
+                             void (*row)(const void *context, uint64_t vertex, float *out),
+                             const void *context);
+
+// node_label.npy, int32.
+int sl_vertex_write_labels(const struct sl_vertex_job *job,
+                           int32_t (*label)(const void *context, uint64_t vertex),
+                           const void *context);
+
+/*
+ * train_idx.npy, val_idx.npy and test_idx.npy, ascending; list(context, vertex) says in which one a
+ * vertex is: an enum sl_split, or SL_SPLIT_COUNT for none.
+ */
+int sl_vertex_write_lists(const struct sl_vertex_job *job,
+                          enum sl_split (*list)(const void *context, uint64_t vertex),
+                          const void *context);
+
+/*
+ * The same: round(ratio * n_nodes) vertices each,
+ * the test set gets the rest. Which vertex goes where is a seeded permutation.
+ */
+int sl_vertex_write_split(const struct sl_vertex_job *job, uint64_t seed, double train_ratio,
+                          double val_ratio);
+
+#endif
