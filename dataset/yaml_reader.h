@@ -1,13 +1,9 @@
 /*
- * yaml_reader.h - the part of YAML that hand-written and dumped configuration files use, as a cJSON
- * tree.
+ * yaml_reader.h - a YAML file as a cJSON tree, by libyaml.
  *
- * Read: block mappings and sequences (also "- key: value", also a sequence at its key's own
- * indentation), plain and quoted scalars, flow lists and mappings on one line ([a, b], {k: v}),
- * comments, one document with or without "---". null, ~ and nothing are null; true and false,
- * numbers and text as in JSON's sense. Refused with the line: tabs as indentation, anchors and
- * aliases, tags, block scalars (| and >), complex keys, scalars over several lines, several
- * documents, repeated keys.
+ * One document of mappings, sequences and scalars. A scalar without quotes is null, true, false or a
+ * number where it looks like one, else text. Refused with the line: anchors and aliases, tags other
+ * than !!str, keys that are no scalars, repeated keys, a second document.
  */
 #ifndef SL_DATASET_YAML_READER_H
 #define SL_DATASET_YAML_READER_H
@@ -19,7 +15,7 @@
 // The root (owned: cJSON_Delete). SL_ENOENT, SL_EACCESS, SL_EIO, SL_EFORMAT with file and line.
 int sl_yaml_read(const char *path, cJSON **out);
 
-// The same of text (n bytes; a zero byte is an error); `name` is for messages.
+// The same of text (n bytes); `name` is for messages.
 int sl_yaml_parse(const char *text, size_t n, const char *name, cJSON **out);
 
 #endif

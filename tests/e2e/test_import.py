@@ -485,10 +485,10 @@ def test_graphbolt_edges(box, kind):
     ("twice", "path: val.npy", "path: twice.npy", ["twice.npy", "second time"]),
     ("outside", "path: val.npy", "path: outside.npy", ["outside.npy", "found 60"]),
     ("shape", "path: val_label.npy", "path: train_label.npy", ["train_label.npy", "10 seeds"]),
-    ("tab", "    nodes:", "\tnodes:", ["line 4", "tab"]),
+    ("tab", "    nodes:", "\tnodes:", ["line 4", "token"]),
     ("anchor", "num: 60", "num: &n 60", ["line 5", "anchors"]),
-    ("block", 'dataset_name: "tiny set"', "dataset_name: |\n  tiny", ["line 2", "block texts"]),
-    ("key", "num_classes: 5", "num_classes 5", ["line 21", "'key: value'"]),
+    ("tag", "num: 60", "num: !!int 60", ["line 5", "tags"]),
+    ("key", "num_classes: 5", "num_classes 5", ["line 2", "':'"]),
     ("repeated", "num_classes: 5", "name: other", ["name", "twice"]),
 )  # fmt: skip
 def test_graphbolt_refused(box, name, old, new, words):
