@@ -136,7 +136,7 @@ int sl_array_open_file(const char *path, struct sl_array_reader **out)
     return sl_array_open_raw(path, NULL, out);
 }
 
-static const struct sl_zip_member *find_member(const struct sl_zip *zip, const char *key)
+static size_t find_member(const struct sl_zip *zip, const char *key)
 {
     char name[512];
     snprintf(name, sizeof name, "%s.npy", key);
@@ -145,16 +145,16 @@ static const struct sl_zip_member *find_member(const struct sl_zip *zip, const c
 
 bool sl_array_has_member(const struct sl_zip *zip, const char *key)
 {
-    return find_member(zip, key) != NULL;
+    return find_member(zip, key) < sl_zip_count(zip);
 }
 
-static int open_member(struct sl_array_reader *r, const struct sl_zip *zip,
-                       const struct sl_zip_member *m)
+static int open_member(struct sl_array_reader *r, const struct sl_zip *zip, size_t member)
 {
-    SL_TRY(sl_zip_stream_open(zip, m, &r->stream));
-    size_t n = (size_t)SL_MIN(m->size, (uint64_t)HEAD_BYTES);
+    SL_TRY(sl_zip_stream_open(zip, member, &r->stream));
+    uint64_t size = sl_zip_stream_left(r->stream);
+    size_t n = (size_t)SL_MIN(size, (uint64_t)HEAD_BYTES);
     SL_TRY(sl_zip_stream_read(r->stream, r->head_bytes, n));
-    SL_TRY(take_header(r, n, m->size));
+    SL_TRY(take_header(r, n, size));
     r->ahead = r->head_bytes + r->head.data_offset;
     r->n_ahead = n - r->head.data_offset;
     return SL_OK;
@@ -162,15 +162,15 @@ static int open_member(struct sl_array_reader *r, const struct sl_zip *zip,
 
 int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_array_reader **out)
 {
-    const struct sl_zip_member *m = find_member(zip, key);
+    size_t member = find_member(zip, key);
     *out = NULL;
-    if (!m)
+    if (member == sl_zip_count(zip))
         return sl_fail(SL_ENOENT, "%s: has no array '%s'", sl_zip_path(zip), key);
     struct sl_array_reader *r = make_reader();
     if (!r)
         return sl_fail(SL_ENOMEM, "%s: out of memory", sl_zip_path(zip));
     snprintf(r->name, sizeof r->name, "%s: %s", sl_zip_path(zip), key);
-    int rc = open_member(r, zip, m);
+    int rc = open_member(r, zip, member);
     if (rc < 0)
         sl_array_close(r);
     else

@@ -202,7 +202,7 @@ static void list_members(const struct npz *npz, bool all, char *text, size_t n_t
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sl_zip_count(npz->zip); i++) {
-        const char *name = sl_zip_member(npz->zip, i)->name;
+        const char *name = sl_zip_name(npz->zip, i);
         size_t n = strlen(name);
         bool npy = n > 4 && strcmp(name + n - 4, ".npy") == 0;
         if ((!all && is_used(npz, name)) || used + n + 8 > n_text)

@@ -56,7 +56,7 @@ static void list_left_out(struct sl_ogb *ogb, const struct sl_zip *zip)
     static const char *const used[] = {"edge_index.npy", "num_nodes_list.npy", "num_edges_list.npy",
                                        "node_feat.npy"};
     for (size_t i = 0; i < sl_zip_count(zip); i++) {
-        const char *name = sl_zip_member(zip, i)->name;
+        const char *name = sl_zip_name(zip, i);
         bool is_used = false;
         for (size_t k = 0; k < sizeof used / sizeof *used; k++)
             is_used |= strcmp(name, used[k]) == 0;

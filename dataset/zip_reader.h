@@ -1,6 +1,6 @@
 /*
- * zip_reader.h - zip files (numpy's .npz), zip64 included: their list of members, and members as
- * streams of bytes whose checksum is checked.
+ * zip_reader.h - zip files (numpy's .npz) by libzip: their list of members, and members as streams
+ * of bytes whose checksum is checked.
  */
 #ifndef SL_DATASET_ZIP_READER_H
 #define SL_DATASET_ZIP_READER_H
@@ -8,35 +8,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sl_zip_member {
-    const char *name;
-    uint64_t size;        // bytes of its content
-    uint64_t stored_size; // of them in the file
-    uint64_t offset;      // of its local header
-    uint32_t crc;
-    uint16_t method, flags;
-};
-
 struct sl_zip;
 
 /*
- * SL_ENOENT, SL_EACCESS, SL_EIO; SL_EFORMAT for what is no zip file, truncated or damaged, with two
- * members of one name, or whose list leads out of the file.
+ * SL_ENOENT, SL_EACCESS, SL_EIO; SL_EFORMAT for what is no zip file, truncated or damaged, or has
+ * two members of one name.
  */
 int sl_zip_open(const char *path, struct sl_zip **out);
 void sl_zip_close(struct sl_zip *z); // NULL is fine
 
 const char *sl_zip_path(const struct sl_zip *z);
 size_t sl_zip_count(const struct sl_zip *z);
-const struct sl_zip_member *sl_zip_member(const struct sl_zip *z, size_t i);
-// NULL when there is none.
-const struct sl_zip_member *sl_zip_find(const struct sl_zip *z, const char *name);
+const char *sl_zip_name(const struct sl_zip *z, size_t member);
+// sl_zip_count() when there is none.
+size_t sl_zip_find(const struct sl_zip *z, const char *name);
 
 struct sl_zip_stream;
 
-// The zip must outlive the stream. SL_EUNSUPPORTED for encryption and other methods than deflate.
-int sl_zip_stream_open(const struct sl_zip *z, const struct sl_zip_member *m,
-                       struct sl_zip_stream **out);
+// The zip must outlive the stream; several may be open. SL_EUNSUPPORTED for encryption and other
+// methods than deflate.
+int sl_zip_stream_open(const struct sl_zip *z, size_t member, struct sl_zip_stream **out);
 void sl_zip_stream_close(struct sl_zip_stream *s); // NULL is fine
 
 /*
