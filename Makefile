@@ -78,43 +78,15 @@ endif
 LDFLAGS  = $(OPT) $(SANFLAGS)
 LDLIBS   = $(PKG_LIBS) -ldnnl -lm -lpthread -ldl
 
-# ---- libraries: a folder is a library; the closure of what it may see stands beside it -----------
-SRC_base    := $(wildcard common/base/*.c)
-SRC_text    := $(wildcard common/text/*.c)
-SRC_data    := $(wildcard common/data/*.c)
-SRC_ipc     := $(wildcard common/ipc/*.c)
-SRC_device  := $(wildcard common/device/*.c)
-SRC_kernels := $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c)
-SRC_config  := $(wildcard config/*.c)
-SRC_dataset := $(wildcard dataset/*.c)
-SRC_sampler := $(filter-out sampler/main.c,$(wildcard sampler/*.c))
-SRC_trainer := $(filter-out trainer/main.c,$(wildcard trainer/*.c))
-SRC_broker  := $(filter-out broker/main.c,$(wildcard broker/*.c))
-SRC_page    := $(wildcard broker/page/*.c)
-SRC_http    := $(wildcard broker/http/*.c)
-SRC_daemon  := $(wildcard broker/daemon/*.c)
-SRC_top     := $(wildcard broker/top/*.c)
-SRC_cli     := $(filter-out broker/cli/main.c,$(wildcard broker/cli/*.c))
-LIBS        := base text data ipc device kernels config dataset sampler trainer broker page http daemon top cli
+# ---- libraries: a folder is a library; folders.mk says which it may see --------------------------
+folder = $(eval LIBS := $(1) $(LIBS))$(eval FOLDER_$(1) := $(2))$(eval USES_$(1) := $(3))
+include folders.mk
+$(foreach l,$(LIBS),$(eval SRC_$(l) := $(filter-out %/main.c,$(wildcard $(FOLDER_$(l))/*.c))))
+SRC_kernels += $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 
-NEED_base    := base
-NEED_text    := text base
-NEED_data    := data base
-NEED_ipc     := ipc base
-NEED_device  := device base
-NEED_kernels := kernels device base
-NEED_config  := config device base
-NEED_dataset := dataset data text base
-NEED_sampler := sampler kernels config data ipc device base
-NEED_trainer := trainer kernels config data ipc device base
-NEED_broker  := broker config data ipc device text base
-NEED_page    := page base
-NEED_http    := http page ipc base
-NEED_daemon  := daemon http page broker config data ipc device text base
-NEED_top     := top base
-NEED_cli     := cli top page broker dataset config data ipc device text base
-
-libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(NEED_$(1)))
+# What a library needs to be linked, users before what they use, as the linker wants it.
+closure = $(1) $(foreach u,$(USES_$(1)),$(call closure,$(u)))
+libs_of = $(patsubst %,$(LIB)/libsl_%.a,$(filter $(call closure,$(1)),$(LIBS)))
 
 # Messages: a .proto is compiled into the library that it stands in.
 PROTO_ipc    := common/ipc/control.proto
@@ -357,7 +329,7 @@ $(FAKE_NVML): tests/unit/fake_nvml.c
 
 # tests/kernels, tests/bench/kernels: one driver each; tests/stress: one program a file, of the arena
 # alone; tests/bench: one program a file, linked with everything a sampler and a trainer may see.
-ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,cli top page broker dataset sampler trainer kernels config data ipc device text base)
+ALL_LIBS := $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))
 KERNEL_TEST := $(BIN)/tests/kernels
 KERNEL_BENCH := $(BIN)/tests/bench/kernels
 $(KERNEL_TEST): $(FROM_kernel_test)

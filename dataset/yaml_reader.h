@@ -1,9 +1,9 @@
 /*
  * yaml_reader.h - a YAML file as a cJSON tree, by libyaml.
  *
- * One document of mappings, sequences and scalars. A scalar without quotes is null, true, false or a
- * number where it looks like one, else text. Refused with the line: anchors and aliases, tags other
- * than !!str, keys that are no scalars, repeated keys, a second document.
+ * One document of mappings, sequences and scalars. A scalar without quotes is null, true, false or
+ * a number where it looks like one, else text. Refused with the line: anchors and aliases, tags
+ * other than !!str, keys that are no scalars, repeated keys, a second document.
  */
 #ifndef SL_DATASET_YAML_READER_H
 #define SL_DATASET_YAML_READER_H

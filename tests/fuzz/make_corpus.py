@@ -67,8 +67,10 @@ def arrays():
     write("data_npy", "longer", npy_of(ARRAYS["int"]) + b"x")
     write("data_npy", "shorter", npy_of(ARRAYS["int"])[:-1])
     write("dataset_npz", "plain", npz_of(np.savez, a=ARRAYS["int"], b=ARRAYS["float"]))
-    write("dataset_npz", "deflated", npz_of(np.savez_compressed, num=ARRAYS["int"], x=ARRAYS["half"]))
-    write("dataset_npz", "foreign", npz_of(np.savez_compressed, big=ARRAYS["big"], f=ARRAYS["fortran"]))
+    small, foreign = {"num": ARRAYS["int"], "x": ARRAYS["half"]}, {"big": ARRAYS["big"]}
+    foreign["f"] = ARRAYS["fortran"]
+    write("dataset_npz", "deflated", npz_of(np.savez_compressed, **small))
+    write("dataset_npz", "foreign", npz_of(np.savez_compressed, **foreign))
     write("dataset_npz", "text", npz_of(np.savez, t=ARRAYS["text"], s=ARRAYS["scalar"]))
     write("dataset_npz", "none", npz_of(np.savez))
     write("dataset_npz", "npy", npy_of(ARRAYS["big"]))

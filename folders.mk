@@ -1,0 +1,18 @@
+# The folders from the bottom to the top: the library that one is, where it is, and which libraries
+# its files may include. make links by this table and scripts/lint checks includes by it.
+$(call folder,base,common/base,)
+$(call folder,text,common/text,base)
+$(call folder,data,common/data,base)
+$(call folder,device,common/device,base)
+$(call folder,ipc,common/ipc,device base)
+$(call folder,kernels,kernels,device base)
+$(call folder,config,config,device base)
+$(call folder,dataset,dataset,data text base)
+$(call folder,sampler,sampler,kernels config data ipc device base)
+$(call folder,trainer,trainer,kernels config data ipc device base)
+$(call folder,broker,broker,config data ipc device text base)
+$(call folder,page,broker/page,base)
+$(call folder,http,broker/http,page ipc base)
+$(call folder,daemon,broker/daemon,http page broker config data ipc device text base)
+$(call folder,top,broker/top,base)
+$(call folder,cli,broker/cli,top page broker dataset config data ipc device text base)
