@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "common/text/bytes_text.h"
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
@@ -18,15 +18,16 @@ int sl_budget_check_sampler(const struct sl_config *config, uint32_t device,
 {
     uint64_t budget = config->devices[device].memory_bytes;
     uint64_t wanted = need->resident_bytes + need->block_bytes;
-    char a[SL_BYTES_TEXT], b[SL_BYTES_TEXT], c[SL_BYTES_TEXT], d[SL_BYTES_TEXT];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
     if (budget == 0 || wanted <= budget)
         return SL_OK;
     return sl_fail(SL_ENOMEM,
                    "devices[%u].memory: found %s, wanted at least %s for a sampler: the topology "
                    "takes %s and the largest mini-batch %s: give the device more memory, or take a "
                    "smaller sampler.batch_size or sampler.fanout",
-                   device, sl_bytes_text(a, budget), sl_bytes_text(b, wanted),
-                   sl_bytes_text(c, need->resident_bytes), sl_bytes_text(d, need->block_bytes));
+                   device, sl_units_exact_bytes(a, budget), sl_units_exact_bytes(b, wanted),
+                   sl_units_exact_bytes(c, need->resident_bytes),
+                   sl_units_exact_bytes(d, need->block_bytes));
 }
 
 // What a trainer's device has for everything but the sampler beside it; UINT64_MAX: no limit.
@@ -44,7 +45,7 @@ static int check_step(const struct sl_config *config, uint32_t device, enum sl_d
                       const struct sl_budget_need *need, uint64_t budget)
 {
     uint64_t wanted = with_margin(need->step_bytes);
-    char a[SL_BYTES_TEXT], b[SL_BYTES_TEXT];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     if (wanted <= budget)
         return SL_OK;
     if (duty == SL_DUTY_STANDBY)
@@ -53,8 +54,8 @@ static int check_step(const struct sl_config *config, uint32_t device, enum sl_d
                    "devices[%u].memory: found %s, wanted at least %s for a %strainer: a training "
                    "step was measured with a margin of a quarter%s: give the device more memory, "
                    "or take a smaller sampler.batch_size, sampler.fanout or model.hidden",
-                   device, sl_bytes_text(a, config->devices[device].memory_bytes),
-                   sl_bytes_text(b, wanted), duty == SL_DUTY_STANDBY ? "standby " : "",
+                   device, sl_units_exact_bytes(a, config->devices[device].memory_bytes),
+                   sl_units_exact_bytes(b, wanted), duty == SL_DUTY_STANDBY ? "standby " : "",
                    duty == SL_DUTY_STANDBY ? ", beside the sampler's topology" : "");
 }
 
@@ -86,7 +87,7 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
     *rows = SL_MIN(wanted, fits);
     if (wanted <= fits || duty == SL_DUTY_STANDBY)
         return SL_OK;
-    char a[SL_BYTES_TEXT], b[SL_BYTES_TEXT];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     double most = (double)fits / (double)need->n_nodes;
     return sl_fail(SL_ENOMEM,
                    "cache.ratio: found %g, wanted at most %.4f on device %u: %llu of %llu "
@@ -94,5 +95,6 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
                    "cache.ratio to \"auto\" or lower, or give the device more memory",
                    config->cache.ratio, floor(most * 10000) / 10000, device,
                    (unsigned long long)wanted, (unsigned long long)need->n_nodes,
-                   sl_bytes_text(a, wanted * need->row_bytes), sl_bytes_text(b, left));
+                   sl_units_exact_bytes(a, wanted * need->row_bytes),
+                   sl_units_exact_bytes(b, left));
 }

@@ -1,6 +1,6 @@
 #include "broker/capacity.h"
 
-#include "common/text/bytes_text.h"
+#include "common/text/units.h"
 #include "broker/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -26,7 +26,7 @@ static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capa
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
-    char found[SL_BYTES_TEXT], wanted[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
     uint32_t samplers = need->samplers, trainers = SL_MAX(need->trainers, 1u);
     uint64_t one = sl_align_up(SL_MAX(need->block_bytes_max, 1u), SL_ARENA_CHUNK_BYTES);
     uint64_t batches_min = 2 * (uint64_t)trainers + samplers + 1;
@@ -45,9 +45,9 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
             "arena.memory: found %s%s, wanted at least %s: the largest mini-batch measured takes "
             "%s, and %u sampler%s and %u trainer%s hold %llu of them at once: set arena.memory to "
             "%llu%s, or take a smaller sampler.batch_size or sampler.fanout, or fewer workers",
-            sl_bytes_text(found, payload),
+            sl_units_exact_bytes(found, payload),
             fixed ? "" : ", a quarter of the memory that is available",
-            sl_bytes_text(wanted, least), sl_bytes_text(block, one), samplers,
+            sl_units_exact_bytes(wanted, least), sl_units_exact_bytes(block, one), samplers,
             samplers == 1 ? "" : "s", trainers, trainers == 1 ? "" : "s",
             (unsigned long long)batches_min, (unsigned long long)least,
             fixed ? "" : " if the machine can spare it");
@@ -99,13 +99,15 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
                        "for evaluate.fanout \"full\" take most of it: give evaluate.fanout a list, "
                        "set arena.activations to \"auto\", take a smaller model.hidden, or free "
                        "memory",
-                       sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
+                       sl_units_exact_bytes(wanted, total),
+                       sl_units_exact_bytes(found, available_bytes),
                        (unsigned long long)out->act_rows, out->act_width);
     return sl_fail(SL_ENOMEM,
                    "the arena needs %s, found %s available: set arena.memory to at most %llu "
                    "(at least %llu is needed), or take a smaller sampler.batch_size, "
                    "sampler.fanout or model.hidden",
-                   sl_bytes_text(wanted, total), sl_bytes_text(found, available_bytes),
+                   sl_units_exact_bytes(wanted, total),
+                   sl_units_exact_bytes(found, available_bytes),
                    (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),
                    (unsigned long long)least);
 }

@@ -18,7 +18,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/text/bytes_text.h"
+#include "common/text/units.h"
 #include "broker/death.h"
 #include "broker/supervise.h"
 #include "common/base/bits.h"
@@ -366,7 +366,7 @@ static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *
 {
     for (uint32_t i = 0; i < report->n && !note[0]; i++) {
         uint64_t named = 0;
-        char a[SL_BYTES_TEXT], b[SL_BYTES_TEXT];
+        char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
         for (uint32_t d = 0; d < c->n_devices; d++)
             if (c->devices[d].kind == SL_DEVICE_CUDA && c->devices[d].index == i)
                 named += c->devices[d].memory_bytes;
@@ -374,7 +374,8 @@ static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *
             snprintf(note, SL_GPUS_NOTE_BYTES,
                      "the devices on GPU %u may take %s of its memory, but %s are free: other "
                      "processes have the rest ('nvidia-smi' lists them)",
-                     i, sl_bytes_text(a, named), sl_bytes_text(b, report->gpu[i].free_bytes));
+                     i, sl_units_exact_bytes(a, named),
+                     sl_units_exact_bytes(b, report->gpu[i].free_bytes));
     }
 }
 

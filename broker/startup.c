@@ -24,7 +24,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/text/bytes_text.h"
+#include "common/text/units.h"
 #include "broker/capacity.h"
 #include "broker/gpus.h"
 #include "broker/history.h"
@@ -330,12 +330,12 @@ static int set_parameters(struct sl_job *job)
 // Makes the file of activations as large as they are, where they are to lie there.
 static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
 {
-    char all[SL_BYTES_TEXT], available[SL_BYTES_TEXT];
+    char all[SL_UNITS_BYTES], available[SL_UNITS_BYTES];
     struct statfs fs;
     if (job->acts_bytes == 0)
         return SL_OK;
-    sl_bytes_text(all, job->acts_bytes);
-    sl_bytes_text(available, available_bytes);
+    sl_units_exact_bytes(all, job->acts_bytes);
+    sl_units_exact_bytes(available, available_bytes);
     if (job->config.activations == SL_ACTIVATIONS_AUTO && fstatfs(job->acts_fd, &fs) == 0 &&
         (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
         return sl_fail(SL_ENOMEM,
@@ -408,11 +408,11 @@ static int make_arena(struct sl_job *job)
     sl_failpoint_bind(job->arena.h->failpoint);
     SL_TRY(set_parameters(job));
     SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
-    char all[SL_BYTES_TEXT], payload[SL_BYTES_TEXT], block[SL_BYTES_TEXT];
+    char all[SL_UNITS_BYTES], payload[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
     sl_joblog_write(&job->log, SL_LOG_INFO, "arena: %s, %s of them for mini-batches of at most %s",
-                    sl_bytes_text(all, job->arena.bytes - job->acts_bytes),
-                    sl_bytes_text(payload, job->arena.h->spec.payload_bytes),
-                    sl_bytes_text(block, job->block_bytes_max));
+                    sl_units_exact_bytes(all, job->arena.bytes - job->acts_bytes),
+                    sl_units_exact_bytes(payload, job->arena.h->spec.payload_bytes),
+                    sl_units_exact_bytes(block, job->block_bytes_max));
     SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));
     SL_TRY(sl_live_init(job));
     return sl_saving_init(job);

@@ -28,6 +28,7 @@
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
+#include "common/text/units.h"
 
 enum { PROCESSES_OF_DEVICE = 2, CONTEXT_SHARE = 4 };
 
@@ -203,10 +204,10 @@ static int check_budgets(const struct sl_parse *p, const struct sl_gpu_report *r
         uint32_t index = c->devices[d].index;
         const struct sl_gpu *gpu = &report->gpu[index];
         struct spending s = spending_on(c, index);
-        char found[32], total[32], all[32];
-        sl_size_format(c->devices[d].memory_bytes, found, sizeof found);
-        sl_size_format(gpu->total_bytes, total, sizeof total);
-        sl_size_format(s.named, all, sizeof all);
+        char found[SL_UNITS_BYTES], total[SL_UNITS_BYTES], all[SL_UNITS_BYTES];
+        sl_units_size(found, c->devices[d].memory_bytes);
+        sl_units_size(total, gpu->total_bytes);
+        sl_units_size(all, s.named);
         if (gpu->total_bytes && s.devices == 1 && s.named > gpu->total_bytes)
             return fail_memory(p, d,
                                "found %s, wanted at most %s, which is what GPU %u (%s) has: lower "
@@ -239,9 +240,9 @@ static int give_budgets(const struct sl_parse *p, const struct sl_gpu_report *re
             uint64_t left = usable - SL_MIN(s.named, usable);
             part[device->index] = left / s.open >> 20 << 20; // in whole MiB
             if (part[device->index] == 0) {
-                char a[32], b[32];
-                sl_size_format(free_bytes, a, sizeof a);
-                sl_size_format(s.named, b, sizeof b);
+                char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+                sl_units_size(a, free_bytes);
+                sl_units_size(b, s.named);
                 return fail_memory(p, d,
                                    "not given, and nothing is left for it: GPU %u (%s) has %s free "
                                    "and %s of it are named by other devices: lower those, or end "

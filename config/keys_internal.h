@@ -109,10 +109,4 @@ void sl_key_words(const struct sl_key *key, const char *word, bool without, char
 // The values that a key takes, in words: "a whole number from 1 to 8".
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes);
 
-// Bytes as people write them: "512MiB", or a plain number when it is no multiple of 1 KiB.
-void sl_size_format(uint64_t size, char *out, size_t bytes);
-
-// Reads "512MiB", "1.5 GB", "64B". false when it is malformed.
-bool sl_size_parse(const char *text, double *out);
-
 #endif

@@ -60,7 +60,8 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
         sl_text_put(t, "},");
         put_line(t, depth);
         sl_text_put(t, "{\"type\": \"string\", \"pattern\": "
-                       "\"^[0-9]+([.][0-9]+)? ?([KMGT]iB|[KMGT]B|kB|B)$\"}");
+                       "\"^([0-9][0-9_]*([.][0-9]+)?|[.][0-9]+)([eE][+-]?[0-9]+)? *"
+                       "([kKmMgGtT]i?)?[bB]?$\"}");
         break;
     case SL_KEY_FANOUT:
         sl_text_put(t,

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "common/base/bits.h"
+#include "common/text/suggest.h"
 
 static bool reserve(struct sl_text *t, size_t more)
 {
@@ -143,37 +144,10 @@ void sl_text_excerpt(const char *s, char out[SL_TEXT_QUOTE_BYTES])
     shorten(s, out, false);
 }
 
-// Single-character edits (insert, delete, replace, swap neighbours); limit + 1 when more.
-static unsigned distance_of(const char *a, const char *b, unsigned limit)
-{
-    enum { MAX = 48 };
-    size_t n = strlen(a), m = strlen(b);
-    if (n > MAX || m > MAX)
-        return limit + 1;
-    // Optimal string alignment: three rows of the dynamic programme suffice.
-    unsigned row[3][MAX + 1];
-    for (size_t j = 0; j <= m; j++)
-        row[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        unsigned *now = row[i % 3], *above = row[(i + 2) % 3], *above2 = row[(i + 1) % 3];
-        now[0] = (unsigned)i;
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            best = SL_MIN(best, above[j] + 1);
-            best = SL_MIN(best, now[j - 1] + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                best = SL_MIN(best, above2[j - 2] + 1);
-            now[j] = best;
-        }
-    }
-    unsigned distance = row[n % 3][m];
-    return distance > limit ? limit + 1 : distance;
-}
-
 unsigned sl_text_nearness(const char *given, const char *known)
 {
     unsigned limit = SL_MAX(1u, SL_MIN((unsigned)strlen(given) / 3, 3u));
-    unsigned edits = strcasecmp(given, known) == 0 ? 0 : distance_of(given, known, limit);
+    unsigned edits = strcasecmp(given, known) == 0 ? 0 : sl_suggest_distance(given, known);
     bool inside = (strlen(known) >= 4 && strstr(given, known)) ||
                   (strlen(given) >= 4 && strstr(known, given));
     if (edits <= limit)

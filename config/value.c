@@ -14,64 +14,10 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
+#include "common/text/units.h"
 #include "config/text_internal.h"
 
 enum { WANTED_BYTES = 320, ADVICE_BYTES = 256 };
-
-// Largest first, so that formatting takes the first one that divides.
-static const struct {
-    const char *name;
-    double bytes;
-} units[] = {
-    {"TiB", 1099511627776.0},
-    {"GiB", 1073741824.0},
-    {"MiB", 1048576.0},
-    {"KiB", 1024.0},
-    {"TB", 1e12},
-    {"GB", 1e9},
-    {"MB", 1e6},
-    {"KB", 1e3},
-    {"kB", 1e3},
-    {"B", 1},
-};
-
-void sl_size_format(uint64_t size, char *out, size_t bytes)
-{
-    for (size_t i = 0; i < 4 && size; i++) {
-        if (size % (uint64_t)units[i].bytes == 0) {
-            snprintf(out, bytes, "%llu%s", (unsigned long long)(size / (uint64_t)units[i].bytes),
-                     units[i].name);
-            return;
-        }
-    }
-    snprintf(out, bytes, "%llu", (unsigned long long)size);
-}
-
-bool sl_size_parse(const char *text, double *out)
-{
-    double value = 0, scale = 1;
-    const char *at = text;
-    size_t digits = 0;
-    for (; *at >= '0' && *at <= '9'; at++, digits++)
-        value = value * 10 + (*at - '0');
-    if (digits && *at == '.') {
-        const char *first = ++at;
-        for (; *at >= '0' && *at <= '9'; at++)
-            value += (*at - '0') * (scale /= 10);
-        digits = (size_t)(at - first);
-    }
-    if (digits == 0)
-        return false;
-    if (*at == ' ')
-        at++;
-    for (size_t i = 0; i < SL_COUNT_OF(units); i++) {
-        if (strcmp(at, units[i].name) == 0) {
-            *out = floor(value * units[i].bytes);
-            return true;
-        }
-    }
-    return false;
-}
 
 void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES])
 {
@@ -129,7 +75,7 @@ void sl_key_words(const struct sl_key *key, const char *word, bool without, char
 
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
 {
-    char min[32], max[32];
+    char min[SL_UNITS_BYTES], max[SL_UNITS_BYTES];
     size_t n;
     switch (key->type) {
     case SL_KEY_OBJECT: snprintf(out, bytes, "an object {...}"); break;
@@ -140,8 +86,8 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
     case SL_KEY_NUMBER: wanted_number(key, "a number", out, bytes); break;
     case SL_KEY_WORD: sl_key_words(key, "", true, out, bytes); break;
     case SL_KEY_SIZE:
-        sl_size_format((uint64_t)key->min, min, sizeof min);
-        sl_size_format((uint64_t)key->max, max, sizeof max);
+        sl_units_size(min, (uint64_t)key->min);
+        sl_units_size(max, (uint64_t)key->max);
         snprintf(out, bytes,
                  "bytes as a whole number or as text such as \"512MiB\" or \"1.5GiB\", from %s to "
                  "%s",
@@ -252,12 +198,16 @@ static int read_word(const struct sl_parse *p, const struct sl_key *key, const c
 static int read_size(const struct sl_parse *p, const struct sl_key *key, const char *path,
                      const cJSON *item, char *field)
 {
-    double size = item->valuedouble;
-    bool ok = cJSON_IsString(item) ? sl_size_parse(item->valuestring, &size)
-                                   : cJSON_IsNumber(item) && size == floor(size);
-    if (!ok || !in_bounds(key, size))
+    uint64_t size = 0;
+    bool ok = cJSON_IsNumber(item) && in_bounds(key, item->valuedouble) &&
+              item->valuedouble == floor(item->valuedouble);
+    if (ok)
+        size = (uint64_t)item->valuedouble;
+    else if (cJSON_IsString(item) && sl_units_parse_bytes(item->valuestring, &size) == 0)
+        ok = in_bounds(key, (double)size);
+    if (!ok)
         return wrong(p, key, path, item);
-    store_integer(key, field, (uint64_t)size);
+    store_integer(key, field, size);
     return SL_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/base/bits.h"
 #include "common/device/cores.h"
+#include "common/text/units.h"
 #include "config/keys_internal.h"
 #include "config/text_internal.h"
 
@@ -95,7 +96,7 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         sl_text_put_quoted(t, key->words[word]);
         break;
     case SL_KEY_SIZE:
-        sl_size_format(integer_at(key, field), text, sizeof text);
+        sl_units_size(text, integer_at(key, field));
         sl_text_put(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
         break;
     case SL_KEY_FANOUT:

@@ -29,6 +29,8 @@ static const char *parse_number(const char *text, uint64_t *whole, double *real,
         bool exponent = (*p == 'e' || *p == 'E') &&
                         (isdigit((unsigned char)p[1]) ||
                          ((p[1] == '+' || p[1] == '-') && isdigit((unsigned char)p[2])));
+        if (*p == '.' && !isdigit((unsigned char)p[1]))
+            return NULL;
         if (!isdigit((unsigned char)*p) && *p != '.' && !exponent)
             break;
         plain = plain && isdigit((unsigned char)*p);
@@ -51,7 +53,11 @@ static const char *parse_number(const char *text, uint64_t *whole, double *real,
     return p;
 }
 
-static int scale(uint64_t whole, double real, bool is_whole, uint64_t factor, uint64_t *out)
+// Whether to round down what is no whole number of bytes ("1.1GiB"), or to refuse it (2.5 edges).
+enum rounding { EXACT, DOWN };
+
+static int scale(uint64_t whole, double real, bool is_whole, uint64_t factor,
+                 enum rounding rounding, uint64_t *out)
 {
     if (is_whole) {
         if (__builtin_mul_overflow(whole, factor, out) || *out > INT64_MAX)
@@ -61,11 +67,12 @@ static int scale(uint64_t whole, double real, bool is_whole, uint64_t factor, ui
     double x = real * (double)factor;
     if (!(x >= 0 && x < 9.2e18))
         return -1;
-    // 2.5e3 is a count, 2.5 is not; 1.5 KiB is.
+    // 2.5e3 is a count, 2.5 is not.
     double rounded = nearbyint(x);
-    if (fabs(x - rounded) > 1e-6 * SL_MAX(1.0, x))
+    bool exact = fabs(x - rounded) <= 1e-6 * SL_MAX(1.0, x);
+    if (!exact && rounding == EXACT)
         return -1;
-    *out = (uint64_t)rounded;
+    *out = (uint64_t)(exact ? rounded : floor(x));
     return 0;
 }
 
@@ -114,7 +121,7 @@ int sl_units_parse_bytes(const char *text, uint64_t *bytes)
         p++;
     if (*p)
         return -1;
-    return scale(whole, real, is_whole, factor, bytes);
+    return scale(whole, real, is_whole, factor, factor > 1 ? DOWN : EXACT, bytes);
 }
 
 int sl_units_parse_count(const char *text, uint64_t *count)
@@ -130,7 +137,7 @@ int sl_units_parse_count(const char *text, uint64_t *count)
         p++;
     if (*p)
         return -1;
-    return scale(whole, real, is_whole, power(1000, prefix), count);
+    return scale(whole, real, is_whole, power(1000, prefix), EXACT, count);
 }
 
 char *sl_units_bytes(char *buf, uint64_t bytes)
@@ -144,6 +151,28 @@ char *sl_units_bytes(char *buf, uint64_t bytes)
     }
     int decimals = i == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
     snprintf(buf, SL_UNITS_BYTES, "%.*f %s", decimals, x, names[i]);
+    return buf;
+}
+
+char *sl_units_size(char *buf, uint64_t bytes)
+{
+    static const char *const names[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    size_t i = 0;
+    for (; bytes && bytes % 1024 == 0 && i + 1 < SL_COUNT_OF(names); i++)
+        bytes /= 1024;
+    snprintf(buf, SL_UNITS_BYTES, "%llu%s", (unsigned long long)bytes, names[i]);
+    return buf;
+}
+
+char *sl_units_exact_bytes(char *buf, uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes / 1024;
+    size_t u = 0;
+    for (; value >= 1024 && u + 1 < SL_COUNT_OF(units); u++)
+        value /= 1024;
+    snprintf(buf, SL_UNITS_BYTES, "%llu bytes (%.1f %s)", (unsigned long long)bytes, value,
+             units[u]);
     return buf;
 }
 
