@@ -7,30 +7,19 @@
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
+#include "common/text/json.h"
 
 enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
 
-static double number(const cJSON *entry, const char *key)
-{
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(entry, key);
-    return cJSON_IsNumber(value) ? value->valuedouble : NAN;
-}
-
-static const char *text(const cJSON *entry, const char *key)
-{
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(entry, key);
-    return cJSON_IsString(value) ? value->valuestring : "";
-}
-
 static bool is_over(const cJSON *entry)
 {
-    const char *state = text(entry, "state");
+    const char *state = sl_json_string(entry, "state");
     return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped");
 }
 
 bool sl_jobs_is_recent(const cJSON *entry, double now)
 {
-    double ended = number(entry, "ended");
+    double ended = sl_json_number(entry, "ended");
     return !is_over(entry) || (isfinite(ended) && now - ended < SL_JOBS_RECENT_SECONDS);
 }
 
@@ -44,8 +33,8 @@ static void make_plain(char *s)
 
 char *sl_jobs_note(const cJSON *entry, char *buf, size_t bytes)
 {
-    double position = number(entry, "position"), resumed = number(entry, "resumed");
-    const char *why = text(entry, "why"), *message = text(entry, "message");
+    double position = sl_json_number(entry, "position"), resumed = sl_json_number(entry, "resumed");
+    const char *why = sl_json_string(entry, "why"), *message = sl_json_string(entry, "message");
     size_t n = 0;
     buf[0] = '\0';
     if (isfinite(position))
@@ -68,7 +57,7 @@ enum { CELL_BYTES = 160 };
 
 static const char *epoch_cell(const cJSON *e, char out[CELL_BYTES])
 {
-    double epoch = number(e, "epoch"), epochs = number(e, "epochs");
+    double epoch = sl_json_number(e, "epoch"), epochs = sl_json_number(e, "epochs");
     if (!isfinite(epochs))
         return "";
     if (isfinite(epoch))
@@ -80,15 +69,15 @@ static const char *epoch_cell(const cJSON *e, char out[CELL_BYTES])
 
 static const char *loss_cell(const cJSON *e, char out[CELL_BYTES])
 {
-    if (!isfinite(number(e, "loss")))
+    if (!isfinite(sl_json_number(e, "loss")))
         return "";
-    snprintf(out, CELL_BYTES, "%.4f", number(e, "loss"));
+    snprintf(out, CELL_BYTES, "%.4f", sl_json_number(e, "loss"));
     return out;
 }
 
 static const char *split_cell(const cJSON *e, char out[CELL_BYTES])
 {
-    double samplers = number(e, "samplers"), trainers = number(e, "trainers");
+    double samplers = sl_json_number(e, "samplers"), trainers = sl_json_number(e, "trainers");
     if (!isfinite(samplers) || !isfinite(trainers) || is_over(e))
         return "";
     snprintf(out, CELL_BYTES, "%.0fS %.0fT", samplers, trainers);
@@ -113,8 +102,8 @@ static const char *age(double seconds, char out[SL_UNITS_BYTES])
 // How much longer a job takes, how long one waits, how long ago one ended.
 static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
 {
-    double left = number(e, "seconds_left"), ended = number(e, "ended");
-    double started = number(e, "started"), submitted = number(e, "submitted");
+    double left = sl_json_number(e, "seconds_left"), ended = sl_json_number(e, "ended");
+    double started = sl_json_number(e, "started"), submitted = sl_json_number(e, "submitted");
     char buf[SL_UNITS_BYTES];
     if (isfinite(ended))
         snprintf(out, CELL_BYTES, "%s ago", age(now - ended, buf));
@@ -133,13 +122,14 @@ static void add_row(struct sl_table *t, const cJSON *e, double now)
 {
     char name[CELL_BYTES], cores[CELL_BYTES], epoch[CELL_BYTES], loss[CELL_BYTES];
     char split[CELL_BYTES], when[CELL_BYTES];
-    snprintf(name, sizeof name, "%.140s", text(e, "name"));
-    snprintf(cores, sizeof cores, "%.140s", text(e, "cores"));
+    snprintf(name, sizeof name, "%.140s", sl_json_string(e, "name"));
+    snprintf(cores, sizeof cores, "%.140s", sl_json_string(e, "cores"));
     make_plain(name);
     make_plain(cores);
-    sl_table_row(t, "%s|%s|%s|%s|%s|%s|%s|%s", *text(e, "id") ? text(e, "id") : "run", name,
-                 text(e, "state"), epoch_cell(e, epoch), loss_cell(e, loss), split_cell(e, split),
-                 cores, time_cell(e, now, when));
+    sl_table_row(t, "%s|%s|%s|%s|%s|%s|%s|%s",
+                 *sl_json_string(e, "id") ? sl_json_string(e, "id") : "run", name,
+                 sl_json_string(e, "state"), epoch_cell(e, epoch), loss_cell(e, loss),
+                 split_cell(e, split), cores, time_cell(e, now, when));
 }
 
 // --- the list ------------------------------------------------------------------------------------
@@ -155,20 +145,21 @@ static size_t characters(const char *s, size_t n)
 static void print_daemon(const cJSON *daemon, unsigned columns, FILE *out)
 {
     char up[SL_UNITS_BYTES], line[NOTE_BYTES];
-    const char *free_cores = text(daemon, "free_cores"), *page = text(daemon, "page");
+    const char *free_cores = sl_json_string(daemon, "free_cores"),
+               *page = sl_json_string(daemon, "page");
     if (!cJSON_IsObject(daemon))
         return;
     int n = snprintf(line, sizeof line, "daemon %s, process %.0f, for %s: cores %s, free %s",
-                     text(daemon, "version"), number(daemon, "pid"),
-                     sl_units_seconds(up, SL_MAX(number(daemon, "seconds"), 0)),
-                     text(daemon, "cores"), *free_cores ? free_cores : "none");
+                     sl_json_string(daemon, "version"), sl_json_number(daemon, "pid"),
+                     sl_units_seconds(up, SL_MAX(sl_json_number(daemon, "seconds"), 0)),
+                     sl_json_string(daemon, "cores"), *free_cores ? free_cores : "none");
     bool fits = !columns || (size_t)n + strlen("; page ") + strlen(page) <= columns;
     fprintf(out, "%s%s%s\n", line, !*page ? "" : fits ? "; page " : "\npage ", page);
-    double damaged = number(daemon, "damaged_records");
+    double damaged = sl_json_number(daemon, "damaged_records");
     if (damaged > 0)
         fprintf(out, "%.0f %s set aside: see %s/*.damaged\n", damaged,
                 damaged == 1 ? "damaged record was" : "damaged records were",
-                text(daemon, "state_dir"));
+                sl_json_string(daemon, "state_dir"));
     fprintf(out, "\n");
 }
 

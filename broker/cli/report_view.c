@@ -9,25 +9,9 @@
 #include "common/text/units.h"
 #include "broker/metrics.h"
 #include "common/base/bits.h"
+#include "common/text/json.h"
 
 enum { CELL_BYTES = 64, ROW_BYTES = 1024 };
-
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *item = member(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
-}
-
-static const char *text(const cJSON *object, const char *key)
-{
-    const cJSON *item = member(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
 
 // Where a list begins of which only the newest are shown; says how many are not.
 static int first_shown(const cJSON *list, bool all, const char *what)
@@ -56,30 +40,30 @@ static void fixed(char *out, double value, int digits)
 
 static void write_epoch(const struct epochs *of, const cJSON *e, char *out)
 {
-    fixed(out, number(e, "epoch") + 1, 0);
+    fixed(out, sl_json_number(e, "epoch") + 1, 0);
 }
 
 static void write_loss(const struct epochs *of, const cJSON *e, char *out)
 {
-    fixed(out, number(e, "loss"), 4);
+    fixed(out, sl_json_number(e, "loss"), 4);
 }
 
 static void write_train(const struct epochs *of, const cJSON *e, char *out)
 {
-    fixed(out, number(e, "train_accuracy"), 4);
+    fixed(out, sl_json_number(e, "train_accuracy"), 4);
 }
 
 static void write_val(const struct epochs *of, const cJSON *e, char *out)
 {
-    fixed(out, number(member(e, "val"), of->metric), 4);
-    const cJSON *best = member(of->report, "best_metric");
-    if (*out && number(best, "epoch") == number(e, "epoch"))
+    fixed(out, sl_json_number(sl_json_at(e, "val"), of->metric), 4);
+    const cJSON *best = sl_json_at(of->report, "best_metric");
+    if (*out && sl_json_number(best, "epoch") == sl_json_number(e, "epoch"))
         strcat(out, " *");
 }
 
 static void write_test(const struct epochs *of, const cJSON *e, char *out)
 {
-    fixed(out, number(member(e, "test"), of->metric), 4);
+    fixed(out, sl_json_number(sl_json_at(e, "test"), of->metric), 4);
 }
 
 static void duration(char *out, double seconds)
@@ -91,38 +75,39 @@ static void duration(char *out, double seconds)
 
 static void write_seconds(const struct epochs *of, const cJSON *e, char *out)
 {
-    duration(out, number(e, "seconds"));
+    duration(out, sl_json_number(e, "seconds"));
 }
 
 static void write_evaluation(const struct epochs *of, const cJSON *e, char *out)
 {
-    if (cJSON_IsObject(member(e, "val")) || cJSON_IsObject(member(e, "test")))
-        duration(out, number(e, "evaluate_seconds"));
+    if (cJSON_IsObject(sl_json_at(e, "val")) || cJSON_IsObject(sl_json_at(e, "test")))
+        duration(out, sl_json_number(e, "evaluate_seconds"));
 }
 
 static void write_hits(const struct epochs *of, const cJSON *e, char *out)
 {
-    const cJSON *cache = member(e, "cache");
-    if (cJSON_IsTrue(member(cache, "ranked")))
-        snprintf(out, CELL_BYTES, "%.1f %%", 100 * number(cache, "hit_rate"));
+    const cJSON *cache = sl_json_at(e, "cache");
+    if (cJSON_IsTrue(sl_json_at(cache, "ranked")))
+        snprintf(out, CELL_BYTES, "%.1f %%", 100 * sl_json_number(cache, "hit_rate"));
 }
 
 static void write_split(const struct epochs *of, const cJSON *e, char *out)
 {
-    if (!isnan(number(e, "samplers")))
-        snprintf(out, CELL_BYTES, "%.0f+%.0f", number(e, "samplers"), number(e, "trainers"));
+    if (!isnan(sl_json_number(e, "samplers")))
+        snprintf(out, CELL_BYTES, "%.0f+%.0f", sl_json_number(e, "samplers"),
+                 sl_json_number(e, "trainers"));
 }
 
 static void write_standby(const struct epochs *of, const cJSON *e, char *out)
 {
-    double batches = number(member(e, "switching"), "batches");
+    double batches = sl_json_number(sl_json_at(e, "switching"), "batches");
     if (batches > 0)
         snprintf(out, CELL_BYTES, "%.0f", batches);
 }
 
 static void write_limit(const struct epochs *of, const cJSON *e, char *out)
 {
-    const char *limit = text(e, "bottleneck");
+    const char *limit = sl_json_string(e, "bottleneck");
     snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(limit, ":"), limit);
 }
 
@@ -193,12 +178,12 @@ static void print_table(const struct epochs *of, const cJSON *list, int first)
 static const char *metric_of(const cJSON *report)
 {
     const cJSON *e;
-    const char *best = text(member(report, "best_metric"), "name");
+    const char *best = sl_json_string(sl_json_at(report, "best_metric"), "name");
     if (*best)
         return best;
-    cJSON_ArrayForEach(e, member(report, "epochs"))
+    cJSON_ArrayForEach(e, sl_json_at(report, "epochs"))
     {
-        const cJSON *val = member(e, "val");
+        const cJSON *val = sl_json_at(e, "val");
         if (cJSON_IsObject(val) && val->child)
             return val->child->string;
     }
@@ -207,7 +192,7 @@ static const char *metric_of(const cJSON *report)
 
 static void print_epochs(const cJSON *report, bool all)
 {
-    const cJSON *list = member(report, "epochs");
+    const cJSON *list = sl_json_at(report, "epochs");
     const struct epochs of = {report, metric_of(report)};
     if (cJSON_GetArraySize(list) == 0)
         return;
@@ -220,7 +205,7 @@ static void print_epochs(const cJSON *report, bool all)
 
 static bool same_limit(const cJSON *a, const cJSON *b)
 {
-    const char *x = text(a, "bottleneck"), *y = text(b, "bottleneck");
+    const char *x = sl_json_string(a, "bottleneck"), *y = sl_json_string(b, "bottleneck");
     size_t n = strcspn(x, ":");
     return n == strcspn(y, ":") && strncmp(x, y, n) == 0;
 }
@@ -228,19 +213,19 @@ static bool same_limit(const cJSON *a, const cJSON *b)
 // A line for each run of epochs with the same limit, with the evidence of the last of them.
 static void print_limits(const cJSON *report)
 {
-    const cJSON *begin = cJSON_GetArrayItem(member(report, "epochs"), 0);
+    const cJSON *begin = cJSON_GetArrayItem(sl_json_at(report, "epochs"), 0);
     if (!begin)
         return;
     printf("\nWhat limited them\n");
     for (const cJSON *last; begin; begin = last->next) {
         for (last = begin; last->next && same_limit(begin, last->next);)
             last = last->next;
-        double from = number(begin, "epoch") + 1, to = number(last, "epoch") + 1;
+        double from = sl_json_number(begin, "epoch") + 1, to = sl_json_number(last, "epoch") + 1;
         if (begin == last)
-            printf("  epoch %.0f: %s\n", from, text(last, "bottleneck"));
+            printf("  epoch %.0f: %s\n", from, sl_json_string(last, "bottleneck"));
         else
-            printf("  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to, text(last, "bottleneck"),
-                   to);
+            printf("  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to,
+                   sl_json_string(last, "bottleneck"), to);
     }
 }
 
@@ -248,70 +233,73 @@ static void print_limits(const cJSON *report)
 
 static void print_allocations(const cJSON *report)
 {
-    const cJSON *a, *list = member(report, "allocations");
+    const cJSON *a, *list = sl_json_at(report, "allocations");
     if (cJSON_GetArraySize(list) == 0)
         return;
     printf("\nDecisions on the split\n");
     cJSON_ArrayForEach(a, list)
     {
-        printf("  epoch %.0f: %.0f+%.0f", number(a, "epoch") + 1, number(a, "samplers"),
-               number(a, "trainers"));
-        const char *reason = text(a, "reason");
+        printf("  epoch %.0f: %.0f+%.0f", sl_json_number(a, "epoch") + 1,
+               sl_json_number(a, "samplers"), sl_json_number(a, "trainers"));
+        const char *reason = sl_json_string(a, "reason");
         printf("%s%s\n", *reason ? ": " : "", reason);
     }
 }
 
 static void print_scales(const cJSON *report)
 {
-    const cJSON *s, *list = member(report, "scales");
+    const cJSON *s, *list = sl_json_at(report, "scales");
     char at[SL_UNITS_BYTES], took[SL_UNITS_BYTES];
     if (cJSON_GetArraySize(list) == 0)
         return;
     printf("\nChanges while it ran\n");
     cJSON_ArrayForEach(s, list)
     {
-        const cJSON *from = member(s, "from"), *to = member(s, "to");
+        const cJSON *from = sl_json_at(s, "from"), *to = sl_json_at(s, "to");
         printf("  %s, epoch %.0f, by the %s: %.0f+%.0f -> %.0f+%.0f",
-               sl_units_seconds(at, number(s, "seconds")), number(s, "epoch") + 1, text(s, "by"),
-               number(from, "samplers"), number(from, "trainers"), number(to, "samplers"),
-               number(to, "trainers"));
-        if (cJSON_IsTrue(member(s, "ok")))
-            printf(" in %s: %s\n", sl_units_seconds(took, number(s, "took_seconds")),
-                   text(s, "message"));
+               sl_units_seconds(at, sl_json_number(s, "seconds")), sl_json_number(s, "epoch") + 1,
+               sl_json_string(s, "by"), sl_json_number(from, "samplers"),
+               sl_json_number(from, "trainers"), sl_json_number(to, "samplers"),
+               sl_json_number(to, "trainers"));
+        if (cJSON_IsTrue(sl_json_at(s, "ok")))
+            printf(" in %s: %s\n", sl_units_seconds(took, sl_json_number(s, "took_seconds")),
+                   sl_json_string(s, "message"));
         else
-            printf(" refused: %s\n", text(s, "message"));
+            printf(" refused: %s\n", sl_json_string(s, "message"));
     }
 }
 
 static void print_restarts(const cJSON *report)
 {
-    const cJSON *r, *list = member(report, "restarts");
+    const cJSON *r, *list = sl_json_at(report, "restarts");
     char at[SL_UNITS_BYTES];
     if (cJSON_GetArraySize(list) == 0)
         return;
     printf("\nWorkers that died\n");
-    if (number(report, "restarts_left_out") > 0)
-        printf("  (%.0f before these)\n", number(report, "restarts_left_out"));
+    if (sl_json_number(report, "restarts_left_out") > 0)
+        printf("  (%.0f before these)\n", sl_json_number(report, "restarts_left_out"));
     cJSON_ArrayForEach(r, list)
     {
-        const char *held = text(r, "held");
-        printf("  %s, %s (process %.0f): %s%s%s\n", sl_units_seconds(at, number(r, "seconds")),
-               text(r, "worker"), number(r, "pid"), text(r, "cause"), *held ? "; it held " : "",
+        const char *held = sl_json_string(r, "held");
+        printf("  %s, %s (process %.0f): %s%s%s\n",
+               sl_units_seconds(at, sl_json_number(r, "seconds")), sl_json_string(r, "worker"),
+               sl_json_number(r, "pid"), sl_json_string(r, "cause"), *held ? "; it held " : "",
                held);
     }
 }
 
 static void print_resumes(const cJSON *report)
 {
-    const cJSON *r, *list = member(report, "resumes");
+    const cJSON *r, *list = sl_json_at(report, "resumes");
     char before[SL_UNITS_BYTES];
     if (cJSON_GetArraySize(list) == 0)
         return;
     printf("\nGone on from a checkpoint\n");
     cJSON_ArrayForEach(r, list)
     {
-        printf("  after update %.0f, in epoch %.0f, %s from the start\n", number(r, "update"),
-               number(r, "epoch") + 1, sl_units_seconds(before, number(r, "seconds_before")));
+        printf("  after update %.0f, in epoch %.0f, %s from the start\n",
+               sl_json_number(r, "update"), sl_json_number(r, "epoch") + 1,
+               sl_units_seconds(before, sl_json_number(r, "seconds_before")));
     }
 }
 
@@ -321,9 +309,9 @@ static void print_events(const cJSON *run, bool all)
     const cJSON *e;
     char at[SL_UNITS_BYTES];
     cJSON *list = cJSON_CreateArray();
-    cJSON_ArrayForEach(e, member(run, "events"))
+    cJSON_ArrayForEach(e, sl_json_at(run, "events"))
     {
-        if (strcmp(text(e, "kind"), "epoch") != 0)
+        if (strcmp(sl_json_string(e, "kind"), "epoch") != 0)
             cJSON_AddItemReferenceToArray(list, (cJSON *)e); // only read
     }
     if (cJSON_GetArraySize(list) > 0) {
@@ -333,8 +321,8 @@ static void print_events(const cJSON *run, bool all)
         {
             if (i++ < first)
                 continue;
-            printf("  %9s  %-10s  %s\n", sl_units_seconds(at, number(e, "seconds")),
-                   text(e, "kind"), text(e, "text"));
+            printf("  %9s  %-10s  %s\n", sl_units_seconds(at, sl_json_number(e, "seconds")),
+                   sl_json_string(e, "kind"), sl_json_string(e, "text"));
         }
     }
     cJSON_Delete(list);
@@ -342,10 +330,10 @@ static void print_events(const cJSON *run, bool all)
 
 void sl_report_view_print(const cJSON *run, bool all)
 {
-    const cJSON *report = member(run, "report");
-    sl_summary_print(report, text(run, "output"));
-    if (*text(report, "message"))
-        printf("message     %s\n", text(report, "message"));
+    const cJSON *report = sl_json_at(run, "report");
+    sl_summary_print(report, sl_json_string(run, "output"));
+    if (*sl_json_string(report, "message"))
+        printf("message     %s\n", sl_json_string(report, "message"));
     print_epochs(report, all);
     print_limits(report);
     print_allocations(report);

@@ -10,6 +10,7 @@
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/log.h"
+#include "common/text/json.h"
 
 void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
                       enum sl_measure measure)
@@ -109,31 +110,14 @@ void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress 
     sl_progress_set(&view->progress, m->done);
 }
 
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
-}
-
-static const char *text(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
 // What caches and standby trainers did, where they did anything.
 static void describe_epoch(const cJSON *epoch, char *out, size_t bytes)
 {
-    const cJSON *cache = member(epoch, "cache");
-    double helped = number(member(epoch, "switching"), "batches");
+    const cJSON *cache = sl_json_at(epoch, "cache");
+    double helped = sl_json_number(sl_json_at(epoch, "switching"), "batches");
     char hits[32] = "", standby[32] = "";
-    if (cJSON_IsTrue(member(cache, "ranked")))
-        snprintf(hits, sizeof hits, "  hits %.1f %%", 100 * number(cache, "hit_rate"));
+    if (cJSON_IsTrue(sl_json_at(cache, "ranked")))
+        snprintf(hits, sizeof hits, "  hits %.1f %%", 100 * sl_json_number(cache, "hit_rate"));
     if (helped > 0)
         snprintf(standby, sizeof standby, "  standby %.0f", helped);
     snprintf(out, bytes, "%s%s", hits, standby);
@@ -146,9 +130,10 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
 {
     bool named = view->measure != SL_MEASURE_ACCURACY;
     *out = '\0';
-    if (cJSON_IsObject(member(epoch, key)))
+    if (cJSON_IsObject(sl_json_at(epoch, key)))
         snprintf(out, bytes, "  %s %s%s%.4f", key, named ? sl_measure_name(view->measure) : "",
-                 named ? " " : "", number(member(epoch, key), sl_measure_key(view->measure)));
+                 named ? " " : "",
+                 sl_json_number(sl_json_at(epoch, key), sl_measure_key(view->measure)));
 }
 
 void sl_run_view_epoch(struct sl_run_view *view, const char *json)
@@ -162,16 +147,17 @@ void sl_run_view_epoch(struct sl_run_view *view, const char *json)
     describe_evaluation(view, e, "test", test, sizeof test);
     if (*validation || *test)
         snprintf(evaluation, sizeof evaluation, " + %s evaluation",
-                 sl_units_seconds(time, number(e, "evaluate_seconds")));
-    if (!isnan(number(e, "train_accuracy")))
-        snprintf(training, sizeof training, "  train %.4f", number(e, "train_accuracy"));
+                 sl_units_seconds(time, sl_json_number(e, "evaluate_seconds")));
+    if (!isnan(sl_json_number(e, "train_accuracy")))
+        snprintf(training, sizeof training, "  train %.4f", sl_json_number(e, "train_accuracy"));
     describe_epoch(e, extras, sizeof extras);
-    const char *bottleneck = text(e, "bottleneck");
+    const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);
     sl_progress_line(&view->progress, "epoch %*.0f/%u  loss %.4f%s%s%s  %s%s%s  limit: %.*s",
-                     n_epoch, number(e, "epoch") + 1, view->epochs, number(e, "loss"), training,
-                     validation, test, sl_units_seconds(time, number(e, "seconds")), evaluation,
-                     extras, (int)strcspn(bottleneck, ":"), bottleneck);
+                     n_epoch, sl_json_number(e, "epoch") + 1, view->epochs,
+                     sl_json_number(e, "loss"), training, validation, test,
+                     sl_units_seconds(time, sl_json_number(e, "seconds")), evaluation, extras,
+                     (int)strcspn(bottleneck, ":"), bottleneck);
     cJSON_Delete(e);
 }
 
@@ -186,9 +172,9 @@ void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line)
 void sl_run_view_event(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
-    const char *kind = text(e, "kind");
+    const char *kind = sl_json_string(e, "kind");
     if (strcmp(kind, "pause") == 0 || strcmp(kind, "resume") == 0)
-        sl_progress_line(&view->progress, "%s", text(e, "text"));
+        sl_progress_line(&view->progress, "%s", sl_json_string(e, "text"));
     cJSON_Delete(e);
 }
 

@@ -10,36 +10,11 @@
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
+#include "common/text/json.h"
 
 enum { LINE_BYTES = 1024, WRAP_COLUMNS = 80, BRIEF_COLUMNS = 100 };
 
 // --- reading -------------------------------------------------------------------------------------
-
-// A value below "a.b.c"; NULL when there is none.
-static const cJSON *at(const cJSON *stats, const char *path)
-{
-    char key[64];
-    while (stats && *path) {
-        size_t n = strcspn(path, ".");
-        snprintf(key, sizeof key, "%.*s", (int)n, path);
-        stats = cJSON_GetObjectItemCaseSensitive(stats, key);
-        path += n + (path[n] == '.');
-    }
-    return stats;
-}
-
-// NAN when it is not known.
-static double number(const cJSON *stats, const char *path)
-{
-    const cJSON *value = at(stats, path);
-    return cJSON_IsNumber(value) ? value->valuedouble : NAN;
-}
-
-static const char *text(const cJSON *stats, const char *path)
-{
-    const cJSON *value = at(stats, path);
-    return cJSON_IsString(value) ? value->valuestring : "";
-}
 
 static uint64_t whole(double x)
 {
@@ -79,17 +54,18 @@ static size_t characters(const char *s)
 
 static void add_phase(struct line *l, const cJSON *s)
 {
-    const char *phase = text(s, "phase"), *state = text(s, "state");
-    double total = number(s, "total");
+    const char *phase = sl_json_string(s, "phase"), *state = sl_json_string(s, "state");
+    double total = sl_json_number(s, "total");
     if (strcmp(state, "running") != 0)
         add(l, "%s", state);
-    if (number(s, "epochs") > 0)
+    if (sl_json_number(s, "epochs") > 0)
         add(l, "%sepoch %.0f/%.0f", l->n ? "  " : "",
-            SL_MIN(number(s, "epoch") + 1, number(s, "epochs")), number(s, "epochs"));
+            SL_MIN(sl_json_number(s, "epoch") + 1, sl_json_number(s, "epochs")),
+            sl_json_number(s, "epochs"));
     if (*phase && strcmp(phase, "train") != 0)
         add(l, " %s", phase);
     if (total > 0)
-        add(l, " %.0f/%.0f", number(s, "done"), total);
+        add(l, " %.0f/%.0f", sl_json_number(s, "done"), total);
 }
 
 // In the order in which they stand; what matters most is another order.
@@ -112,7 +88,7 @@ static const char *brief_time(char buf[SL_UNITS_BYTES], double seconds)
 static void add_field(struct line *l, enum field field, bool brief, const cJSON *s)
 {
     char units[SL_UNITS_BYTES];
-    double seconds = number(s, "time");
+    double seconds = sl_json_number(s, "time");
     time_t when = isfinite(seconds) ? (time_t)seconds : 0;
     struct tm local;
     switch (field) {
@@ -120,37 +96,39 @@ static void add_field(struct line *l, enum field field, bool brief, const cJSON 
         localtime_r(&when, &local);
         add(l, "%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
         break;
-    case JOB: add(l, "%s", text(s, "job")); break;
+    case JOB: add(l, "%s", sl_json_string(s, "job")); break;
     case PHASE: add_phase(l, s); break;
     case RATE:
-        if (isfinite(number(s, "rates.batches")))
-            add(l, "%s%s/s", sl_units_count(units, number(s, "rates.batches")),
+        if (isfinite(sl_json_number(s, "rates.batches")))
+            add(l, "%s%s/s", sl_units_count(units, sl_json_number(s, "rates.batches")),
                 brief ? "" : " batches");
         break;
     case LOSS:
-        if (isfinite(number(s, "loss")))
-            add(l, "loss %.4f", number(s, "loss"));
+        if (isfinite(sl_json_number(s, "loss")))
+            add(l, "loss %.4f", sl_json_number(s, "loss"));
         break;
     case METRIC:
-        if (isfinite(number(s, "metric.value")))
-            add(l, "%s %.4f", text(s, "metric.name"), number(s, "metric.value"));
+        if (isfinite(sl_json_number(s, "metric.value")))
+            add(l, "%s %.4f", sl_json_string(s, "metric.name"), sl_json_number(s, "metric.value"));
         break;
     case LEFT:
-        if (number(s, "seconds_left") >= 0)
+        if (sl_json_number(s, "seconds_left") >= 0)
             add(l, "%s left",
-                brief ? brief_time(units, number(s, "seconds_left"))
-                      : sl_units_seconds(units, number(s, "seconds_left")));
+                brief ? brief_time(units, sl_json_number(s, "seconds_left"))
+                      : sl_units_seconds(units, sl_json_number(s, "seconds_left")));
         break;
-    case SPLIT: add(l, "%.0fS %.0fT", number(s, "samplers"), number(s, "trainers")); break;
+    case SPLIT:
+        add(l, "%.0fS %.0fT", sl_json_number(s, "samplers"), sl_json_number(s, "trainers"));
+        break;
     case QUEUE:
-        if (isfinite(number(s, "queue.batches")))
-            add(l, "queue %.0f", number(s, "queue.batches"));
+        if (isfinite(sl_json_number(s, "queue.batches")))
+            add(l, "queue %.0f", sl_json_number(s, "queue.batches"));
         break;
     case HITS:
-        if (isfinite(number(s, "cache.hit_rate")))
-            add(l, "hits %.0f %%", 100 * number(s, "cache.hit_rate"));
+        if (isfinite(sl_json_number(s, "cache.hit_rate")))
+            add(l, "hits %.0f %%", 100 * sl_json_number(s, "cache.hit_rate"));
         break;
-    case LIMIT: add(l, "%s", text(s, "bottleneck")); break;
+    case LIMIT: add(l, "%s", sl_json_string(s, "bottleneck")); break;
     case N_FIELDS: break;
     }
 }
@@ -194,95 +172,101 @@ static void print_head(const cJSON *s, FILE *out)
 {
     struct line l = {.n = 0};
     char units[SL_UNITS_BYTES];
-    add(&l, "%s", text(s, "job"));
-    if (*text(s, "id"))
-        add(&l, " (job %s)", text(s, "id"));
-    add(&l, ": %s", text(s, "state"));
-    if (number(s, "epochs") > 0)
-        add(&l, ", epoch %.0f of %.0f", SL_MIN(number(s, "epoch") + 1, number(s, "epochs")),
-            number(s, "epochs"));
-    if (number(s, "total") > 0)
-        add(&l, " (%s, %.0f of %.0f)", text(s, "phase"), number(s, "done"), number(s, "total"));
-    if (number(s, "seconds") >= 0)
-        add(&l, ", for %s", sl_units_seconds(units, number(s, "seconds")));
-    if (number(s, "seconds_left") >= 0)
-        add(&l, ", %s left", sl_units_seconds(units, number(s, "seconds_left")));
+    add(&l, "%s", sl_json_string(s, "job"));
+    if (*sl_json_string(s, "id"))
+        add(&l, " (job %s)", sl_json_string(s, "id"));
+    add(&l, ": %s", sl_json_string(s, "state"));
+    if (sl_json_number(s, "epochs") > 0)
+        add(&l, ", epoch %.0f of %.0f",
+            SL_MIN(sl_json_number(s, "epoch") + 1, sl_json_number(s, "epochs")),
+            sl_json_number(s, "epochs"));
+    if (sl_json_number(s, "total") > 0)
+        add(&l, " (%s, %.0f of %.0f)", sl_json_string(s, "phase"), sl_json_number(s, "done"),
+            sl_json_number(s, "total"));
+    if (sl_json_number(s, "seconds") >= 0)
+        add(&l, ", for %s", sl_units_seconds(units, sl_json_number(s, "seconds")));
+    if (sl_json_number(s, "seconds_left") >= 0)
+        add(&l, ", %s left", sl_units_seconds(units, sl_json_number(s, "seconds_left")));
     fprintf(out, "%s\n\n", l.text);
 }
 
 static void print_result(const cJSON *s, FILE *out)
 {
     struct line l = {.n = 0};
-    if (!isfinite(number(s, "loss")))
+    if (!isfinite(sl_json_number(s, "loss")))
         return;
-    add(&l, "loss       %.4f", number(s, "loss"));
-    if (isfinite(number(s, "metric.value")))
-        add(&l, ", %s %.4f after epoch %.0f", text(s, "metric.name"), number(s, "metric.value"),
-            number(s, "metric.epoch") + 1);
-    if (isfinite(number(s, "best.value")))
-        add(&l, ", the best %.4f after epoch %.0f", number(s, "best.value"),
-            number(s, "best.epoch") + 1);
+    add(&l, "loss       %.4f", sl_json_number(s, "loss"));
+    if (isfinite(sl_json_number(s, "metric.value")))
+        add(&l, ", %s %.4f after epoch %.0f", sl_json_string(s, "metric.name"),
+            sl_json_number(s, "metric.value"), sl_json_number(s, "metric.epoch") + 1);
+    if (isfinite(sl_json_number(s, "best.value")))
+        add(&l, ", the best %.4f after epoch %.0f", sl_json_number(s, "best.value"),
+            sl_json_number(s, "best.epoch") + 1);
     fprintf(out, "%s\n", l.text);
 }
 
 static void print_split(const cJSON *s, FILE *out)
 {
-    double samplers = number(s, "samplers"), trainers = number(s, "trainers");
-    double there = number(s, "standby.there");
+    double samplers = sl_json_number(s, "samplers"), trainers = sl_json_number(s, "trainers");
+    double there = sl_json_number(s, "standby.there");
     fprintf(out, "split      %.0f sampler%s, %.0f trainer%s", samplers, plural(samplers), trainers,
             plural(trainers));
     if (there > 0)
         fprintf(out, ", %.0f standby trainer%s (%.0f awake)", there, plural(there),
-                number(s, "standby.awake"));
+                sl_json_number(s, "standby.awake"));
     fputc('\n', out);
 }
 
 static void print_rates(const cJSON *s, FILE *out)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
-    if (!isfinite(number(s, "rates.batches")))
+    if (!isfinite(sl_json_number(s, "rates.batches")))
         return;
     fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
-            sl_units_count(a, number(s, "rates.batches")),
-            sl_units_count(b, number(s, "rates.edges")),
-            sl_units_count(c, number(s, "rates.input_nodes")),
-            sl_units_count(d, number(s, "rates.updates")));
+            sl_units_count(a, sl_json_number(s, "rates.batches")),
+            sl_units_count(b, sl_json_number(s, "rates.edges")),
+            sl_units_count(c, sl_json_number(s, "rates.input_nodes")),
+            sl_units_count(d, sl_json_number(s, "rates.updates")));
     fprintf(out, "bytes      blocks %s/s, features %s/s from the store, %s/s from caches\n",
-            sl_units_bytes(a, whole(number(s, "bytes.blocks"))),
-            sl_units_bytes(b, whole(number(s, "bytes.features_store"))),
-            sl_units_bytes(c, whole(number(s, "bytes.features_cache"))));
+            sl_units_bytes(a, whole(sl_json_number(s, "bytes.blocks"))),
+            sl_units_bytes(b, whole(sl_json_number(s, "bytes.features_store"))),
+            sl_units_bytes(c, whole(sl_json_number(s, "bytes.features_cache"))));
 }
 
 static void print_queue(const cJSON *s, FILE *out)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    if (!isfinite(number(s, "queue.batches")))
+    if (!isfinite(sl_json_number(s, "queue.batches")))
         return;
     fprintf(out, "queue      %.0f batches ready (%s of %s used), %.0f being drawn, %.0f trained\n",
-            number(s, "queue.batches"), sl_units_bytes(a, whole(number(s, "queue.used_bytes"))),
-            sl_units_bytes(b, whole(number(s, "queue.capacity_bytes"))),
-            number(s, "queue.sampling"), number(s, "queue.training"));
+            sl_json_number(s, "queue.batches"),
+            sl_units_bytes(a, whole(sl_json_number(s, "queue.used_bytes"))),
+            sl_units_bytes(b, whole(sl_json_number(s, "queue.capacity_bytes"))),
+            sl_json_number(s, "queue.sampling"), sl_json_number(s, "queue.training"));
 }
 
 static void print_cache(const cJSON *s, FILE *out)
 {
-    if (isfinite(number(s, "cache.hit_rate_total")))
-        fprintf(out, "cache      %s: %.1f %% hits now, %.1f %% in all\n", text(s, "cache.policy"),
-                100 * number(s, "cache.hit_rate"), 100 * number(s, "cache.hit_rate_total"));
-    if (isfinite(number(s, "updates.staleness_mean")))
+    if (isfinite(sl_json_number(s, "cache.hit_rate_total")))
+        fprintf(out, "cache      %s: %.1f %% hits now, %.1f %% in all\n",
+                sl_json_string(s, "cache.policy"), 100 * sl_json_number(s, "cache.hit_rate"),
+                100 * sl_json_number(s, "cache.hit_rate_total"));
+    if (isfinite(sl_json_number(s, "updates.staleness_mean")))
         fprintf(out, "updates    %s: version %.0f, %.2g behind on average, %.0f at most\n",
-                text(s, "updates.mode"), number(s, "updates.version"),
-                number(s, "updates.staleness_mean"), number(s, "updates.staleness_max"));
+                sl_json_string(s, "updates.mode"), sl_json_number(s, "updates.version"),
+                sl_json_number(s, "updates.staleness_mean"),
+                sl_json_number(s, "updates.staleness_max"));
 }
 
 static void print_memory(const cJSON *s, FILE *out)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    if (!isfinite(number(s, "memory.used")))
+    if (!isfinite(sl_json_number(s, "memory.used")))
         return;
     fprintf(out, "machine    %s of memory, %s at most; %.1f cores busy\n",
-            sl_units_bytes(a, whole(number(s, "memory.used"))),
-            sl_units_bytes(b, whole(number(s, "memory.peak"))), number(s, "cpu_load"));
+            sl_units_bytes(a, whole(sl_json_number(s, "memory.used"))),
+            sl_units_bytes(b, whole(sl_json_number(s, "memory.peak"))),
+            sl_json_number(s, "cpu_load"));
 }
 
 static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
@@ -308,14 +292,15 @@ static void print_stages(const cJSON *s, FILE *out)
     sl_table_init(&t, "l r r r r l",
                   (const char *[]){"stage", "busy", "a second", "p50", "p99", ""});
     for (size_t i = 0; i < SL_COUNT_OF(stages); i++) {
-        const cJSON *stage = at(at(s, "stages"), stages[i].name);
+        const cJSON *stage = sl_json_at(sl_json_at(s, "stages"), stages[i].name);
         char rate[SL_UNITS_BYTES], p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
-        if (!(number(stage, "count") > 0))
+        if (!(sl_json_number(stage, "count") > 0))
             continue;
-        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", stages[i].name, 100 * number(stage, "busy"),
-                     sl_units_count(rate, SL_MAX(number(stage, "per_second"), 0)),
-                     seconds_or_dash(p50, number(stage, "p50")),
-                     seconds_or_dash(p99, number(stage, "p99")), stages[i].what);
+        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", stages[i].name,
+                     100 * sl_json_number(stage, "busy"),
+                     sl_units_count(rate, SL_MAX(sl_json_number(stage, "per_second"), 0)),
+                     seconds_or_dash(p50, sl_json_number(stage, "p50")),
+                     seconds_or_dash(p99, sl_json_number(stage, "p99")), stages[i].what);
     }
     fputc('\n', out);
     if (t.n_rows > 1)
@@ -328,14 +313,14 @@ static void print_workers(const cJSON *s, FILE *out)
     const cJSON *w;
     struct sl_table t;
     sl_table_init(&t, "l l r r l", (const char *[]){"worker", "state", "busy", "batches/s", "at"});
-    cJSON_ArrayForEach(w, at(s, "workers"))
+    cJSON_ArrayForEach(w, sl_json_at(s, "workers"))
     {
         char rate[SL_UNITS_BYTES];
-        double busy = number(w, "busy");
-        sl_table_row(&t, "%s|%s|%.0f %%|%s|%s", text(w, "name"), text(w, "state"),
-                     isfinite(busy) ? 100 * busy : 0,
-                     sl_units_count(rate, SL_MAX(number(w, "batches_per_second"), 0)),
-                     text(w, "batch"));
+        double busy = sl_json_number(w, "busy");
+        sl_table_row(&t, "%s|%s|%.0f %%|%s|%s", sl_json_string(w, "name"),
+                     sl_json_string(w, "state"), isfinite(busy) ? 100 * busy : 0,
+                     sl_units_count(rate, SL_MAX(sl_json_number(w, "batches_per_second"), 0)),
+                     sl_json_string(w, "batch"));
     }
     if (t.n_rows > 1) {
         fputc('\n', out);
@@ -365,14 +350,15 @@ static void print_wrapped(const char *head, const char *words, size_t columns, F
 
 void sl_stats_text_limit(const cJSON *s, unsigned columns, FILE *out)
 {
-    if (*text(s, "bottleneck"))
-        print_wrapped("   limit", text(s, "bottleneck"), columns ? columns : WRAP_COLUMNS, out);
+    if (*sl_json_string(s, "bottleneck"))
+        print_wrapped("   limit", sl_json_string(s, "bottleneck"), columns ? columns : WRAP_COLUMNS,
+                      out);
 }
 
 char *sl_stats_text_limit_kind(const cJSON *s, char *buf, size_t bytes)
 {
     size_t n = 0;
-    for (const char *p = text(s, "bottleneck"); *p && n + 1 < bytes; p++)
+    for (const char *p = sl_json_string(s, "bottleneck"); *p && n + 1 < bytes; p++)
         if ((*p < '0' || *p > '9') && *p != '.')
             buf[n++] = *p;
     buf[n] = '\0';
@@ -388,8 +374,8 @@ void sl_stats_text_page(const cJSON *s, FILE *out)
     print_queue(s, out);
     print_cache(s, out);
     print_memory(s, out);
-    if (*text(s, "bottleneck"))
-        print_wrapped("limit", text(s, "bottleneck"), WRAP_COLUMNS, out);
+    if (*sl_json_string(s, "bottleneck"))
+        print_wrapped("limit", sl_json_string(s, "bottleneck"), WRAP_COLUMNS, out);
     print_stages(s, out);
     print_workers(s, out);
 }
@@ -469,11 +455,11 @@ static void write_quoted(const char *value, FILE *out)
 void sl_stats_text_csv(const cJSON *s, FILE *out)
 {
     for (size_t i = 0; i < SL_COUNT_OF(columns); i++) {
-        double value = number(s, columns[i].path);
+        double value = sl_json_number(s, columns[i].path);
         if (i)
             fputc(',', out);
         if (columns[i].is_text)
-            write_quoted(text(s, columns[i].path), out);
+            write_quoted(sl_json_string(s, columns[i].path), out);
         else if (isfinite(value) && value == floor(value) && fabs(value) < 1e15)
             fprintf(out, "%.0f", value);
         else if (isfinite(value))

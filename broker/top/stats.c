@@ -9,6 +9,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 
 const char *const sl_top_stage_names[SL_TOP_STAGES] = {
     "sample", "mark", "copy", "extract", "train", "evaluate", "wait", "backpressure",
@@ -16,17 +17,6 @@ const char *const sl_top_stage_names[SL_TOP_STAGES] = {
 const char *const sl_top_hist_names[SL_TOP_HISTS] = {"sample", "extract", "train", "wait"};
 
 // --- values --------------------------------------------------------------------------------------
-
-static const cJSON *in(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static double number(const cJSON *object, const char *key)
-{
-    const cJSON *v = in(object, key);
-    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
-}
 
 // Copies at most n - 1 bytes, whole characters only.
 static void copy_text(char *out, size_t n, const char *text)
@@ -41,7 +31,7 @@ static void copy_text(char *out, size_t n, const char *text)
 
 static void text(const cJSON *object, const char *key, char *out, size_t n)
 {
-    const cJSON *v = in(object, key);
+    const cJSON *v = sl_json_at(object, key);
     copy_text(out, n, cJSON_IsString(v) ? v->valuestring : "");
 }
 
@@ -70,7 +60,7 @@ static void joined(const cJSON *array, const char *separator, char *out, size_t 
 static int open_line(const char *json, const char *schema, cJSON **out)
 {
     cJSON *root = cJSON_Parse(json);
-    const cJSON *found = in(root, "schema");
+    const cJSON *found = sl_json_at(root, "schema");
     if (cJSON_IsString(found) && strcmp(found->valuestring, schema) == 0) {
         *out = root;
         return SL_OK;
@@ -85,15 +75,15 @@ static int open_line(const char *json, const char *schema, cJSON **out)
 
 static void take_device(const cJSON *from, struct sl_top_device *d)
 {
-    d->index = number(from, "index");
+    d->index = sl_json_number(from, "index");
     TEXT(from, "kind", d->kind);
     TEXT(from, "name", d->name);
     TEXT(from, "cores", d->cores);
-    joined(in(from, "roles"), " + ", d->roles, sizeof d->roles);
-    d->memory_used = number(from, "memory_used");
-    d->memory_budget = number(from, "memory_budget");
-    d->cpu_load = number(from, "cpu_load");
-    d->gpu_load = number(from, "gpu_load");
+    joined(sl_json_at(from, "roles"), " + ", d->roles, sizeof d->roles);
+    d->memory_used = sl_json_number(from, "memory_used");
+    d->memory_budget = sl_json_number(from, "memory_budget");
+    d->cpu_load = sl_json_number(from, "cpu_load");
+    d->gpu_load = sl_json_number(from, "gpu_load");
 }
 
 static void take_worker(const cJSON *from, struct sl_top_worker *w)
@@ -106,16 +96,16 @@ static void take_worker(const cJSON *from, struct sl_top_worker *w)
     char *epoch = strstr(w->batch, " of epoch ");
     if (epoch)
         *epoch = 0;
-    w->device = number(from, "device");
-    w->pid = number(from, "pid");
-    w->busy = number(from, "busy");
-    w->wait = number(from, "wait");
-    w->batches = number(from, "batches");
-    w->batches_per_second = number(from, "batches_per_second");
-    w->edges_per_second = number(from, "edges_per_second");
-    w->bytes_per_second = number(from, "bytes_per_second");
-    w->restarts = number(from, "restarts");
-    w->memory = number(from, "memory");
+    w->device = sl_json_number(from, "device");
+    w->pid = sl_json_number(from, "pid");
+    w->busy = sl_json_number(from, "busy");
+    w->wait = sl_json_number(from, "wait");
+    w->batches = sl_json_number(from, "batches");
+    w->batches_per_second = sl_json_number(from, "batches_per_second");
+    w->edges_per_second = sl_json_number(from, "edges_per_second");
+    w->bytes_per_second = sl_json_number(from, "bytes_per_second");
+    w->restarts = sl_json_number(from, "restarts");
+    w->memory = sl_json_number(from, "memory");
 }
 
 // Samplers, trainers, standby trainers; by number within each.
@@ -129,7 +119,8 @@ static int compare_workers(const void *a, const void *b)
 
 static int take_lists(const cJSON *from, struct sl_top_stats *s)
 {
-    const cJSON *devices = in(from, "devices"), *workers = in(from, "workers"), *item;
+    const cJSON *devices = sl_json_at(from, "devices"), *workers = sl_json_at(from, "workers"),
+                *item;
     size_t n_devices = SL_MIN((size_t)cJSON_GetArraySize(devices), (size_t)SL_TOP_DEVICES_MAX);
     size_t n_workers = SL_MIN((size_t)cJSON_GetArraySize(workers), (size_t)SL_TOP_WORKERS_MAX);
     s->devices = calloc(n_devices + 1, sizeof *s->devices);
@@ -165,11 +156,11 @@ static size_t take_numbers(const cJSON *array, double *out, size_t n_max)
 static void take_histograms(const cJSON *from, struct sl_top_stats *s)
 {
     for (int h = 0; h < SL_TOP_HISTS; h++) {
-        const cJSON *one = in(from, sl_top_hist_names[h]);
-        size_t n = take_numbers(in(one, "counts"), s->counts[h], SL_TOP_BUCKETS_MAX);
+        const cJSON *one = sl_json_at(from, sl_top_hist_names[h]);
+        size_t n = take_numbers(sl_json_at(one, "counts"), s->counts[h], SL_TOP_BUCKETS_MAX);
         s->n_buckets = SL_MAX(s->n_buckets, n);
     }
-    size_t edges = take_numbers(in(from, "le"), s->le, SL_TOP_BUCKETS_MAX);
+    size_t edges = take_numbers(sl_json_at(from, "le"), s->le, SL_TOP_BUCKETS_MAX);
     for (size_t i = edges; i < SL_TOP_BUCKETS_MAX; i++)
         s->le[i] = INFINITY;
 }
@@ -177,97 +168,98 @@ static void take_histograms(const cJSON *from, struct sl_top_stats *s)
 static void take_stages(const cJSON *from, struct sl_top_stats *s)
 {
     for (int i = 0; i < SL_TOP_STAGES; i++) {
-        const cJSON *stage = in(from, sl_top_stage_names[i]);
+        const cJSON *stage = sl_json_at(from, sl_top_stage_names[i]);
         s->stages[i] = (struct sl_top_stage_time){
-            .busy = number(stage, "busy"),
-            .count = number(stage, "count"),
-            .seconds = number(stage, "seconds"),
-            .per_second = number(stage, "per_second"),
-            .p50 = number(stage, "p50"),
-            .p99 = number(stage, "p99"),
+            .busy = sl_json_number(stage, "busy"),
+            .count = sl_json_number(stage, "count"),
+            .seconds = sl_json_number(stage, "seconds"),
+            .per_second = sl_json_number(stage, "per_second"),
+            .p50 = sl_json_number(stage, "p50"),
+            .p99 = sl_json_number(stage, "p99"),
         };
     }
 }
 
 static void take_progress(const cJSON *from, struct sl_top_stats *s)
 {
-    const cJSON *metric = in(from, "metric"), *best = in(from, "best");
-    s->time = number(from, "time");
+    const cJSON *metric = sl_json_at(from, "metric"), *best = sl_json_at(from, "best");
+    s->time = sl_json_number(from, "time");
     TEXT(from, "job", s->job);
     TEXT(from, "id", s->id);
     TEXT(from, "state", s->state);
     TEXT(from, "phase", s->phase);
-    s->epoch = number(from, "epoch");
-    s->epochs = number(from, "epochs");
-    s->done = number(from, "done");
-    s->total = number(from, "total");
-    s->seconds = number(from, "seconds");
-    s->epoch_seconds = number(from, "epoch_seconds");
-    s->seconds_left = number(from, "seconds_left");
-    s->loss = number(from, "loss");
+    s->epoch = sl_json_number(from, "epoch");
+    s->epochs = sl_json_number(from, "epochs");
+    s->done = sl_json_number(from, "done");
+    s->total = sl_json_number(from, "total");
+    s->seconds = sl_json_number(from, "seconds");
+    s->epoch_seconds = sl_json_number(from, "epoch_seconds");
+    s->seconds_left = sl_json_number(from, "seconds_left");
+    s->loss = sl_json_number(from, "loss");
     TEXT(metric, "name", s->metric_name);
-    s->metric = number(metric, "value");
-    s->metric_epoch = number(metric, "epoch");
-    s->best = number(best, "value");
-    s->best_epoch = number(best, "epoch");
-    s->samplers = number(from, "samplers");
-    s->trainers = number(from, "trainers");
-    s->standby_there = number(in(from, "standby"), "there");
-    s->standby_awake = number(in(from, "standby"), "awake");
+    s->metric = sl_json_number(metric, "value");
+    s->metric_epoch = sl_json_number(metric, "epoch");
+    s->best = sl_json_number(best, "value");
+    s->best_epoch = sl_json_number(best, "epoch");
+    s->samplers = sl_json_number(from, "samplers");
+    s->trainers = sl_json_number(from, "trainers");
+    s->standby_there = sl_json_number(sl_json_at(from, "standby"), "there");
+    s->standby_awake = sl_json_number(sl_json_at(from, "standby"), "awake");
     TEXT(from, "bottleneck", s->bottleneck);
     TEXT(from, "bottleneck_role", s->bottleneck_role);
 }
 
 static void take_flow(const cJSON *from, struct sl_top_stats *s)
 {
-    const cJSON *rates = in(from, "rates"), *bytes = in(from, "bytes"), *queue = in(from, "queue");
-    const cJSON *cache = in(from, "cache"), *updates = in(from, "updates");
-    const cJSON *advice = in(from, "advice"), *profile = in(from, "profile");
-    s->batches_per_second = number(rates, "batches");
-    s->edges_per_second = number(rates, "edges");
-    s->nodes_per_second = number(rates, "input_nodes");
-    s->updates_per_second = number(rates, "updates");
-    s->block_bytes = number(bytes, "blocks");
-    s->cache_bytes = number(bytes, "features_cache");
-    s->store_bytes = number(bytes, "features_store");
-    s->queue_batches = number(queue, "batches");
-    s->queue_bytes = number(queue, "bytes");
-    s->queue_capacity = number(queue, "capacity_bytes");
-    s->queue_used = number(queue, "used_bytes");
-    s->sampling = number(queue, "sampling");
-    s->training = number(queue, "training");
+    const cJSON *rates = sl_json_at(from, "rates"), *bytes = sl_json_at(from, "bytes"),
+                *queue = sl_json_at(from, "queue");
+    const cJSON *cache = sl_json_at(from, "cache"), *updates = sl_json_at(from, "updates");
+    const cJSON *advice = sl_json_at(from, "advice"), *profile = sl_json_at(from, "profile");
+    s->batches_per_second = sl_json_number(rates, "batches");
+    s->edges_per_second = sl_json_number(rates, "edges");
+    s->nodes_per_second = sl_json_number(rates, "input_nodes");
+    s->updates_per_second = sl_json_number(rates, "updates");
+    s->block_bytes = sl_json_number(bytes, "blocks");
+    s->cache_bytes = sl_json_number(bytes, "features_cache");
+    s->store_bytes = sl_json_number(bytes, "features_store");
+    s->queue_batches = sl_json_number(queue, "batches");
+    s->queue_bytes = sl_json_number(queue, "bytes");
+    s->queue_capacity = sl_json_number(queue, "capacity_bytes");
+    s->queue_used = sl_json_number(queue, "used_bytes");
+    s->sampling = sl_json_number(queue, "sampling");
+    s->training = sl_json_number(queue, "training");
     TEXT(cache, "policy", s->cache_policy);
-    s->hit_rate = number(cache, "hit_rate");
-    s->hit_rate_total = number(cache, "hit_rate_total");
+    s->hit_rate = sl_json_number(cache, "hit_rate");
+    s->hit_rate_total = sl_json_number(cache, "hit_rate_total");
     TEXT(updates, "mode", s->mode);
-    s->version = number(updates, "version");
-    s->staleness_mean = number(updates, "staleness_mean");
-    s->staleness_max = number(updates, "staleness_max");
-    s->t_sample = number(profile, "t_sample");
-    s->t_train = number(profile, "t_train");
-    s->t_standby = number(profile, "t_standby");
-    s->advice_samplers = number(advice, "samplers");
-    s->advice_trainers = number(advice, "trainers");
-    s->advice_now = number(advice, "epoch_seconds_now");
-    s->advice_then = number(advice, "epoch_seconds_then");
+    s->version = sl_json_number(updates, "version");
+    s->staleness_mean = sl_json_number(updates, "staleness_mean");
+    s->staleness_max = sl_json_number(updates, "staleness_max");
+    s->t_sample = sl_json_number(profile, "t_sample");
+    s->t_train = sl_json_number(profile, "t_train");
+    s->t_standby = sl_json_number(profile, "t_standby");
+    s->advice_samplers = sl_json_number(advice, "samplers");
+    s->advice_trainers = sl_json_number(advice, "trainers");
+    s->advice_now = sl_json_number(advice, "epoch_seconds_now");
+    s->advice_then = sl_json_number(advice, "epoch_seconds_then");
 }
 
 static void take_totals(const cJSON *from, struct sl_top_stats *s)
 {
-    const cJSON *totals = in(from, "totals"), *memory = in(from, "memory");
-    s->batches = number(totals, "batches");
-    s->edges = number(totals, "edges");
-    s->input_nodes = number(totals, "input_nodes");
-    s->switches = number(totals, "switches");
-    s->resampled = number(totals, "resampled");
-    s->retrained = number(totals, "retrained");
-    s->places = number(from, "places");
-    s->restarts = number(totals, "restarts");
-    s->checkpoints = number(totals, "checkpoints");
-    s->memory_used = number(memory, "used");
-    s->memory_peak = number(memory, "peak");
-    s->memory_limit = number(memory, "limit");
-    s->cpu_load = number(from, "cpu_load");
+    const cJSON *totals = sl_json_at(from, "totals"), *memory = sl_json_at(from, "memory");
+    s->batches = sl_json_number(totals, "batches");
+    s->edges = sl_json_number(totals, "edges");
+    s->input_nodes = sl_json_number(totals, "input_nodes");
+    s->switches = sl_json_number(totals, "switches");
+    s->resampled = sl_json_number(totals, "resampled");
+    s->retrained = sl_json_number(totals, "retrained");
+    s->places = sl_json_number(from, "places");
+    s->restarts = sl_json_number(totals, "restarts");
+    s->checkpoints = sl_json_number(totals, "checkpoints");
+    s->memory_used = sl_json_number(memory, "used");
+    s->memory_peak = sl_json_number(memory, "peak");
+    s->memory_limit = sl_json_number(memory, "limit");
+    s->cpu_load = sl_json_number(from, "cpu_load");
 }
 
 int sl_top_stats_parse(const char *json, struct sl_top_stats *out)
@@ -278,8 +270,8 @@ int sl_top_stats_parse(const char *json, struct sl_top_stats *out)
     take_progress(root, &s);
     take_flow(root, &s);
     take_totals(root, &s);
-    take_stages(in(root, "stages"), &s);
-    take_histograms(in(root, "histograms"), &s);
+    take_stages(sl_json_at(root, "stages"), &s);
+    take_histograms(sl_json_at(root, "histograms"), &s);
     int rc = take_lists(root, &s);
     cJSON_Delete(root);
     if (rc == SL_OK) {
@@ -304,9 +296,9 @@ int sl_top_event_parse(const char *json, struct sl_top_event *out)
 {
     cJSON *root = NULL;
     SL_TRY(open_line(json, "sluice.event/1", &root));
-    out->time = number(root, "time");
-    out->seconds = number(root, "seconds");
-    out->ok = !cJSON_IsFalse(in(root, "ok"));
+    out->time = sl_json_number(root, "time");
+    out->seconds = sl_json_number(root, "seconds");
+    out->ok = !cJSON_IsFalse(sl_json_at(root, "ok"));
     TEXT(root, "kind", out->kind);
     TEXT(root, "text", out->text);
     cJSON_Delete(root);
@@ -322,18 +314,18 @@ static void take_job(const cJSON *from, struct sl_top_job *j)
     TEXT(from, "message", j->message);
     TEXT(from, "output", j->output);
     TEXT(from, "cores", j->cores);
-    j->position = number(from, "position");
-    j->submitted = number(from, "submitted");
-    j->started = number(from, "started");
-    j->ended = number(from, "ended");
-    j->exit_status = number(from, "exit_status");
-    j->epoch = number(from, "epoch");
-    j->epochs = number(from, "epochs");
-    j->progress = number(from, "progress");
-    j->samplers = number(from, "samplers");
-    j->trainers = number(from, "trainers");
-    j->loss = number(from, "loss");
-    j->seconds_left = number(from, "seconds_left");
+    j->position = sl_json_number(from, "position");
+    j->submitted = sl_json_number(from, "submitted");
+    j->started = sl_json_number(from, "started");
+    j->ended = sl_json_number(from, "ended");
+    j->exit_status = sl_json_number(from, "exit_status");
+    j->epoch = sl_json_number(from, "epoch");
+    j->epochs = sl_json_number(from, "epochs");
+    j->progress = sl_json_number(from, "progress");
+    j->samplers = sl_json_number(from, "samplers");
+    j->trainers = sl_json_number(from, "trainers");
+    j->loss = sl_json_number(from, "loss");
+    j->seconds_left = sl_json_number(from, "seconds_left");
 }
 
 int sl_top_jobs_parse(const char *json, struct sl_top_jobs *out)
@@ -341,7 +333,7 @@ int sl_top_jobs_parse(const char *json, struct sl_top_jobs *out)
     struct sl_top_jobs jobs = {0};
     cJSON *root = NULL;
     SL_TRY(open_line(json, "sluice.jobs/1", &root));
-    const cJSON *list = in(root, "jobs"), *daemon = in(root, "daemon"), *item;
+    const cJSON *list = sl_json_at(root, "jobs"), *daemon = sl_json_at(root, "daemon"), *item;
     size_t n = (size_t)cJSON_GetArraySize(list);
     jobs.jobs = calloc(n + 1, sizeof *jobs.jobs);
     if (!jobs.jobs) {
@@ -353,7 +345,7 @@ int sl_top_jobs_parse(const char *json, struct sl_top_jobs *out)
         take_job(item, &jobs.jobs[jobs.n++]);
     }
     jobs.daemon = cJSON_IsObject(daemon);
-    jobs.daemon_pid = number(daemon, "pid");
+    jobs.daemon_pid = sl_json_number(daemon, "pid");
     TEXT(daemon, "version", jobs.version);
     TEXT(daemon, "cores", jobs.cores);
     TEXT(daemon, "free_cores", jobs.free_cores);
@@ -401,15 +393,15 @@ int sl_top_describe_parse(const char *json, void (*on_event)(void *arg, const ch
     const cJSON *item;
     *stats = NULL;
     SL_TRY(open_line(json, "sluice.describe/1", &root));
-    cJSON_ArrayForEach(item, in(root, "events"))
+    cJSON_ArrayForEach(item, sl_json_at(root, "events"))
     {
         char *line = cJSON_PrintUnformatted(item);
         if (line)
             on_event(arg, line);
         cJSON_free(line);
     }
-    if (cJSON_IsObject(in(root, "stats"))) {
-        char *line = cJSON_PrintUnformatted(in(root, "stats"));
+    if (cJSON_IsObject(sl_json_at(root, "stats"))) {
+        char *line = cJSON_PrintUnformatted(sl_json_at(root, "stats"));
         *stats = line ? strdup(line) : NULL;
         cJSON_free(line);
     }
@@ -421,18 +413,18 @@ int sl_top_scale_parse(const char *json, struct sl_top_scale *out)
 {
     cJSON *root = NULL;
     SL_TRY(open_line(json, "sluice.scale/1", &root));
-    out->ok = cJSON_IsTrue(in(root, "ok"));
-    out->dry_run = cJSON_IsTrue(in(root, "dry_run"));
-    out->from_samplers = number(in(root, "from"), "samplers");
-    out->from_trainers = number(in(root, "from"), "trainers");
-    out->samplers = number(in(root, "to"), "samplers");
-    out->trainers = number(in(root, "to"), "trainers");
-    out->now = number(root, "epoch_seconds_now");
-    out->then = number(root, "epoch_seconds_then");
-    out->gain = number(root, "gain_seconds_an_epoch");
-    out->move = number(root, "move_seconds");
+    out->ok = cJSON_IsTrue(sl_json_at(root, "ok"));
+    out->dry_run = cJSON_IsTrue(sl_json_at(root, "dry_run"));
+    out->from_samplers = sl_json_number(sl_json_at(root, "from"), "samplers");
+    out->from_trainers = sl_json_number(sl_json_at(root, "from"), "trainers");
+    out->samplers = sl_json_number(sl_json_at(root, "to"), "samplers");
+    out->trainers = sl_json_number(sl_json_at(root, "to"), "trainers");
+    out->now = sl_json_number(root, "epoch_seconds_now");
+    out->then = sl_json_number(root, "epoch_seconds_then");
+    out->gain = sl_json_number(root, "gain_seconds_an_epoch");
+    out->move = sl_json_number(root, "move_seconds");
     TEXT(root, "message", out->message);
-    joined(in(root, "steps"), "; ", out->steps, sizeof out->steps);
+    joined(sl_json_at(root, "steps"), "; ", out->steps, sizeof out->steps);
     cJSON_Delete(root);
     return SL_OK;
 }

@@ -1,0 +1,19 @@
+/*
+ * json.h - values out of a JSON tree that somebody else wrote: what is not there, or of another
+ * type, is not known.
+ *
+ * A path is a key, or keys of objects within objects with dots between them: "queue.depth". None of
+ * our keys has a dot in it.
+ */
+#ifndef SL_COMMON_TEXT_JSON_H
+#define SL_COMMON_TEXT_JSON_H
+
+#include <cjson/cJSON.h>
+
+// NULL when there is none.
+const cJSON *sl_json_at(const cJSON *object, const char *path);
+
+double sl_json_number(const cJSON *object, const char *path);      // NAN when it is not known
+const char *sl_json_string(const cJSON *object, const char *path); // "" when it is not known
+
+#endif
