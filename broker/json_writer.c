@@ -2,112 +2,47 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/base/bits.h"
-#include "common/base/utf8.h"
-
-enum { FIRST_BYTES = 8192, NUMBER_BYTES = 40 };
+enum { NUMBER_BYTES = 40 };
 
 void sl_json_reset(struct sl_json_writer *w)
 {
-    w->n = 0;
-    w->comma = w->failed = false;
-    if (w->text)
-        w->text[0] = '\0';
+    sl_text_clear(&w->text);
+    w->comma = false;
 }
 
 void sl_json_fini(struct sl_json_writer *w)
 {
-    free(w->text);
-    *w = (struct sl_json_writer){0};
+    sl_text_fini(&w->text);
+    w->comma = false;
 }
 
 const char *sl_json_text(const struct sl_json_writer *w)
 {
-    return w->failed ? NULL : w->text;
-}
-
-// Room for n more bytes and the NUL.
-static bool reserve(struct sl_json_writer *w, size_t n)
-{
-    if (w->failed)
-        return false;
-    if (w->n + n < w->capacity)
-        return true;
-    size_t capacity = SL_MAX(SL_MAX(2 * w->capacity, w->n + n + 1), (size_t)FIRST_BYTES);
-    char *text = realloc(w->text, capacity);
-    if (!text) {
-        w->failed = true;
-        return false;
-    }
-    w->text = text;
-    w->capacity = capacity;
-    return true;
-}
-
-static void put(struct sl_json_writer *w, const char *bytes, size_t n)
-{
-    if (!reserve(w, n))
-        return;
-    memcpy(w->text + w->n, bytes, n);
-    w->n += n;
-    w->text[w->n] = '\0';
-}
-
-static bool is_plain(char c)
-{
-    return c >= 0x20 && c != '"' && c != '\\' && (unsigned char)c < 0x80;
-}
-
-// Whatever the text holds, what is written is valid: malformed UTF-8 becomes '?'.
-static void put_string(struct sl_json_writer *w, const char *s)
-{
-    put(w, "\"", 1);
-    for (const char *p = s; *p;) {
-        char escaped[8];
-        size_t plain = 0;
-        while (is_plain(p[plain]))
-            plain++;
-        put(w, p, plain);
-        p += plain;
-        if (!*p)
-            break;
-        if ((unsigned char)*p >= 0x80) {
-            int n = sl_utf8_put(sl_utf8_next(&p), escaped);
-            put(w, escaped, (size_t)n);
-            continue;
-        }
-        bool printable = *p == '"' || *p == '\\';
-        snprintf(escaped, sizeof escaped, printable ? "\\%c" : "\\u%04x", *p);
-        put(w, escaped, strlen(escaped));
-        p++;
-    }
-    put(w, "\"", 1);
+    return w->text.failed ? NULL : w->text.s;
 }
 
 static void begin_member(struct sl_json_writer *w, const char *key)
 {
     if (w->comma)
-        put(w, ",", 1);
+        sl_text_add(&w->text, ",", 1);
     w->comma = true;
     if (!key)
         return;
-    put_string(w, key);
-    put(w, ":", 1);
+    sl_text_json_string(&w->text, key);
+    sl_text_add(&w->text, ":", 1);
 }
 
 static void open(struct sl_json_writer *w, const char *key, const char *bracket)
 {
     begin_member(w, key);
-    put(w, bracket, 1);
+    sl_text_add(&w->text, bracket, 1);
     w->comma = false;
 }
 
 static void close(struct sl_json_writer *w, const char *bracket)
 {
-    put(w, bracket, 1);
+    sl_text_add(&w->text, bracket, 1);
     w->comma = true;
 }
 
@@ -135,7 +70,7 @@ void sl_json_add_raw(struct sl_json_writer *w, const char *key, const char *json
 {
     const char *text = json ? json : "null";
     begin_member(w, key);
-    put(w, text, strlen(text));
+    sl_text_puts(&w->text, text);
 }
 
 void sl_json_add_null(struct sl_json_writer *w, const char *key)
@@ -150,7 +85,7 @@ void sl_json_add_string(struct sl_json_writer *w, const char *key, const char *v
         return;
     }
     begin_member(w, key);
-    put_string(w, value);
+    sl_text_json_string(&w->text, value);
 }
 
 __attribute__((format(printf, 4, 0))) static void add_number(struct sl_json_writer *w,

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/text/text.h"
+
 struct sl_json_writer {
-    char *text; // owned; NUL-terminated
-    size_t n, capacity;
-    bool comma;  // before the next member
-    bool failed; // no memory: everything since then is missing
+    struct sl_text text; // owned
+    bool comma;          // before the next member
 };
 
 // Empties it; its memory stays.

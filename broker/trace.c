@@ -81,7 +81,7 @@ static void refuse(struct sl_job *job, const struct sl_bus_peer *peer, const cha
 static bool flush(struct sl_job *job)
 {
     struct sl_tracing *t = job->trace.tracing;
-    if (t->events.json.n == 0)
+    if (t->events.json.text.n == 0)
         return true;
     const char *text = sl_json_text(&t->events.json);
     if (!text) { // no memory for it
@@ -107,14 +107,14 @@ struct mark {
 
 static struct mark mark_of(const struct sl_tracing *t)
 {
-    return (struct mark){t->events.json.n, t->events.n};
+    return (struct mark){t->events.json.text.n, t->events.n};
 }
 
 // After some events that belong together: they go, stay, or are dropped together.
 static void keep_or_drop(struct sl_job *job, struct mark before)
 {
     struct sl_tracing *t = job->trace.tracing;
-    if (t->events.json.n < CHUNK_BYTES || flush(job))
+    if (t->events.json.text.n < CHUNK_BYTES || flush(job))
         return;
     t->dropped += t->events.n - before.n;
     sl_trace_events_cut(&t->events, before.bytes, before.n);
@@ -480,7 +480,7 @@ void sl_job_poll_trace(struct sl_job *job)
         end(job, true, "");
         return;
     }
-    bool due = t->events.json.n >= SMALL_BYTES || sl_now_ns() - t->sent_ns >= PATIENCE_NS;
+    bool due = t->events.json.text.n >= SMALL_BYTES || sl_now_ns() - t->sent_ns >= PATIENCE_NS;
     if (due)
         t->missed = flush(job) ? 0 : t->missed + 1;
     if (t->missed > SL_CLIENT_MISSED_MAX)

@@ -45,10 +45,10 @@ void sl_trace_events_reset(struct sl_trace_events *e)
 
 void sl_trace_events_cut(struct sl_trace_events *e, size_t bytes, uint64_t n)
 {
-    e->json.n = bytes;
+    e->json.text.n = bytes;
     e->json.comma = bytes > 0;
-    if (e->json.text)
-        e->json.text[bytes] = '\0';
+    if (e->json.text.s)
+        e->json.text.s[bytes] = '\0';
     e->n = n;
 }
 

@@ -55,7 +55,7 @@ struct sl_trace_batch {
 
 // Forgets the events; memory stays.
 void sl_trace_events_reset(struct sl_trace_events *e);
-// Takes back what was added since json.n and n were these.
+// Takes back what was added since json.text.n and n were these.
 void sl_trace_events_cut(struct sl_trace_events *e, size_t bytes, uint64_t n);
 
 void sl_trace_add_process(struct sl_trace_events *e, uint32_t process, const char *name);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/error.h"
+#include "common/text/text.h"
 #include "config/text_internal.h"
 
 // Fails with "ORIGIN with --set TEXT: why".
@@ -124,9 +125,15 @@ int sl_parse_override(const struct sl_parse *p, const char *text)
     if (!key || n >= sizeof path)
         return fail_set(p, SL_EINVAL, text, "%s: unknown key: %s", excerpt, advice);
 
-    // Text that is not UTF-8 would come out broken in config.json: check it as a JSON string.
+    // Text that is not UTF-8 would come out changed in config.json: check its bytes as they are, as
+    // a JSON string.
     struct sl_text quoted = {0};
-    sl_text_put_quoted(&quoted, equals + 1);
+    sl_text_puts(&quoted, "\"");
+    for (const char *c = equals + 1; *c; c++) {
+        char escaped[SL_TEXT_ESCAPE_BYTES];
+        sl_text_add(&quoted, escaped, sl_text_escape((unsigned char)*c, escaped));
+    }
+    sl_text_puts(&quoted, "\"");
     probe = sl_text_take(&quoted);
     bool utf8 = probe && sl_json_check(probe, strlen(probe), &fault);
     free(probe);

@@ -15,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/device/cores.h"
 #include "common/text/units.h"
+#include "common/text/text.h"
 #include "config/text_internal.h"
 
 enum { WANTED_BYTES = 320, ADVICE_BYTES = 256 };

@@ -13,6 +13,7 @@
 #include "common/device/cores.h"
 #include "common/text/units.h"
 #include "config/keys_internal.h"
+#include "common/text/text.h"
 #include "config/text_internal.h"
 
 static uint64_t integer_at(const struct sl_key *key, const char *field)
@@ -78,61 +79,63 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
     unsigned word;
     double number;
     if (is_word(key, base)) {
-        sl_text_put_quoted(t, key->word);
+        sl_text_json_string(t, key->word);
         return;
     }
     switch (key->type) {
     case SL_KEY_OBJECT:
     case SL_KEY_NOTE: break;
-    case SL_KEY_STRING: sl_text_put_quoted(t, field); break;
-    case SL_KEY_BOOL: sl_text_put(t, *(const bool *)field ? "true" : "false"); break;
-    case SL_KEY_INTEGER: sl_text_put(t, "%llu", (unsigned long long)integer_at(key, field)); break;
+    case SL_KEY_STRING: sl_text_json_string(t, field); break;
+    case SL_KEY_BOOL: sl_text_printf(t, *(const bool *)field ? "true" : "false"); break;
+    case SL_KEY_INTEGER:
+        sl_text_printf(t, "%llu", (unsigned long long)integer_at(key, field));
+        break;
     case SL_KEY_NUMBER:
         memcpy(&number, field, sizeof number);
-        sl_text_put_number(t, number);
+        sl_text_json_number(t, number);
         break;
     case SL_KEY_WORD:
         memcpy(&word, field, sizeof word);
-        sl_text_put_quoted(t, key->words[word]);
+        sl_text_json_string(t, key->words[word]);
         break;
     case SL_KEY_SIZE:
         sl_units_size(text, integer_at(key, field));
-        sl_text_put(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
+        sl_text_printf(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
         break;
     case SL_KEY_FANOUT:
-        sl_text_put(t, "[");
+        sl_text_printf(t, "[");
         for (uint32_t i = 0; i < count_at(key, base); i++)
-            sl_text_put(t, "%s%lld", i ? ", " : "", (long long)((const int64_t *)field)[i]);
-        sl_text_put(t, "]");
+            sl_text_printf(t, "%s%lld", i ? ", " : "", (long long)((const int64_t *)field)[i]);
+        sl_text_printf(t, "]");
         break;
     case SL_KEY_CORES: {
         struct sl_cores set = {0};
         for (uint32_t i = 0; i < count_at(key, base); i++)
             sl_cores_add(&set, ((const uint16_t *)field)[i]);
         sl_cores_format(&set, text, sizeof text);
-        sl_text_put_quoted(t, text);
+        sl_text_json_string(t, text);
         break;
     }
     case SL_KEY_NUMBERS:
         memcpy(&word, (const char *)base + key->choice, sizeof word);
         if (count_at(key, base) == 0) {
-            sl_text_put_quoted(t, key->choices[word]);
+            sl_text_json_string(t, key->choices[word]);
             break;
         }
-        sl_text_put(t, "[");
+        sl_text_printf(t, "[");
         for (uint32_t i = 0; i < count_at(key, base); i++) {
-            sl_text_put(t, i ? ", " : "");
-            sl_text_put_number(t, ((const double *)(const void *)field)[i]);
+            sl_text_printf(t, i ? ", " : "");
+            sl_text_json_number(t, ((const double *)(const void *)field)[i]);
         }
-        sl_text_put(t, "]");
+        sl_text_printf(t, "]");
         break;
     case SL_KEY_LIST:
-        sl_text_put(t, "[");
+        sl_text_printf(t, "[");
         for (uint32_t i = 0; i < written_at(key, base); i++) {
-            sl_text_put(t, "%s\n    ", i ? "," : "");
+            sl_text_printf(t, "%s\n    ", i ? "," : "");
             put_entry(t, key, field + (size_t)i * key->entry_bytes);
         }
-        sl_text_put(t, count_at(key, base) ? "\n  ]" : "]");
+        sl_text_printf(t, count_at(key, base) ? "\n  ]" : "]");
         break;
     }
 }
@@ -145,11 +148,11 @@ static void put_members(struct sl_text *t, const char *parent, const void *base,
         const struct sl_key *key = &sl_keys[i];
         if (!sl_key_is_in(key, parent) || is_absent(key, base))
             continue;
-        sl_text_put(t, "%s%s\"%s\": ", comma, before, sl_key_leaf(key));
+        sl_text_printf(t, "%s%s\"%s\": ", comma, before, sl_key_leaf(key));
         if (key->type == SL_KEY_OBJECT) {
-            sl_text_put(t, "{");
+            sl_text_printf(t, "{");
             put_members(t, key->path, base, "\n    ");
-            sl_text_put(t, "\n  }");
+            sl_text_printf(t, "\n  }");
         } else {
             put_value(t, key, base);
         }
@@ -161,16 +164,16 @@ static void put_entry(struct sl_text *t, const struct sl_key *list, const void *
 {
     char parent[SL_KEY_PATH_BYTES];
     snprintf(parent, sizeof parent, "%s[]", list->path);
-    sl_text_put(t, "{");
+    sl_text_printf(t, "{");
     put_members(t, parent, entry, "");
-    sl_text_put(t, "}");
+    sl_text_printf(t, "}");
 }
 
 char *sl_config_to_json(const struct sl_config *config)
 {
     struct sl_text t = {0};
-    sl_text_put(&t, "{");
+    sl_text_printf(&t, "{");
     put_members(&t, "", config, "\n  ");
-    sl_text_put(&t, "\n}\n");
+    sl_text_printf(&t, "\n}\n");
     return sl_text_take(&t);
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "broker/http/store.h"
-#include "broker/http/text.h"
+#include "common/text/text.h"
 
 // What the server counts of itself.
 struct sl_prometheus_server {

@@ -14,7 +14,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/http/text.h"
+#include "common/text/text.h"
 
 enum {
     SL_STORE_HISTORY = 900, // lines; one comes a second

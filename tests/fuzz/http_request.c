@@ -13,7 +13,7 @@
 #include <sodium.h>
 
 #include "broker/http/http_internal.h"
-#include "broker/http/text.h"
+#include "common/text/text.h"
 #include "common/base/error.h"
 #include "tests/fuzz/fuzz.h"
 

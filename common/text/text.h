@@ -1,0 +1,41 @@
+/*
+ * text.h - a text that grows as it is written.
+ *
+ * A zeroed struct is an empty text. Once memory runs out it stays failed, and everything since is
+ * dropped, so only the end has to be looked at.
+ */
+#ifndef SL_COMMON_TEXT_TEXT_H
+#define SL_COMMON_TEXT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sl_text {
+    char *s; // NUL-terminated; NULL while empty
+    size_t n, capacity;
+    bool failed; // there was no memory
+};
+
+void sl_text_add(struct sl_text *t, const char *bytes, size_t n);
+void sl_text_puts(struct sl_text *t, const char *s);
+void sl_text_printf(struct sl_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// As a JSON string, quotes included. Whatever s holds, it is valid: malformed UTF-8 becomes '?'.
+void sl_text_json_string(struct sl_text *t, const char *s);
+// As sl_text_number(); "null" for what JSON has no number for.
+void sl_text_json_number(struct sl_text *t, double value);
+
+void sl_text_clear(struct sl_text *t); // empty again; its memory stays
+// The text (owned: free()), and an empty one stays behind. NULL when there was no memory.
+char *sl_text_take(struct sl_text *t);
+void sl_text_fini(struct sl_text *t); // safe on a zeroed struct
+
+enum { SL_TEXT_NUMBER_BYTES = 40, SL_TEXT_ESCAPE_BYTES = 8 };
+
+// The shortest decimal text that reads back as `value`, with a point whatever the locale.
+void sl_text_number(double value, char out[SL_TEXT_NUMBER_BYTES]);
+
+// The first byte of s as JSON writes it in a string; returns how many bytes are in out.
+size_t sl_text_escape(unsigned char c, char out[SL_TEXT_ESCAPE_BYTES]);
+
+#endif
