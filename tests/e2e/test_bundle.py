@@ -229,3 +229,36 @@ def test_the_line_of_the_readme_finds_the_libraries(box, cuda):
         found = {name for name in done.stdout.split(":") if name.startswith(box.path("site"))}
         folders = {os.path.dirname(box.path("site", "nvidia", name)) for name in wanted}
         assert found == folders, done
+
+
+def test_the_image_has_the_libraries(box):
+    """What scripts/Dockerfile installs to run has every library that the programs are linked to."""
+    if not shutil.which("dpkg-query") or not shutil.which("readelf"):
+        raise Skip("there is no dpkg-query or no readelf")
+    with open(os.path.join(ROOT, "scripts", "Dockerfile"), encoding="utf-8") as file:
+        installed = set(file.read().replace("\\", " ").split())
+    libraries = set()
+    for program in ("sluice", "sluice-broker", "sluice-sampler", "sluice-trainer"):
+        said = subprocess.run(
+            ["readelf", "-d", os.path.join(BIN, program)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        libraries |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", said))
+    assert len(libraries) > 8, libraries
+    # A library that no package has is not judged, nor a sanitizer's, which no image needs.
+    owners = subprocess.run(
+        ["dpkg-query", "--search", *(f"*/{library}" for library in libraries)],
+        capture_output=True,
+        text=True,
+    ).stdout
+    packages = {}
+    for package, path in re.findall(r"^([^:, ]+)\S*: (.*)$", owners, re.M):
+        packages.setdefault(os.path.basename(path), set()).add(package)
+    missing = {
+        f"{library} of {', '.join(sorted(names))}"
+        for library, names in packages.items()
+        if not names & (installed | {"libc6"}) and "san.so" not in library
+    }
+    assert not missing, missing
