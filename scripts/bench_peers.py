@@ -33,6 +33,8 @@ ROUNDS = 1 if QUICK else 3
 # A validation accuracy that takes a few epochs, and how many are waited for.
 ACCURACY, EPOCHS = (0.05, 2) if QUICK else (0.67, 15)
 LOOK_S = 0.05
+# Adding up what all pages of a process are shared by holds its memory map: seldom.
+MEMORY_LOOK_S = 0.5
 CORES = sorted(os.sched_getaffinity(0))
 WORKERS = [0] if QUICK else sorted({0, 1, len(CORES)})
 
@@ -110,7 +112,7 @@ class Memory(threading.Thread):
         self.pid, self.peak, self.ends = pid, 0, threading.Event()
 
     def run(self):
-        while not self.ends.wait(LOOK_S):
+        while not self.ends.wait(MEMORY_LOOK_S):
             self.peak = max(self.peak, pss(self.pid))
 
     def __enter__(self):
