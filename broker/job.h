@@ -2,7 +2,7 @@
  * job.h - one job from its configuration to its report: the state machine.
  *
  *                 every worker has said Hello: arena made, parameters set, Attach
- *                 every worker is Ready: run directory made, phases opened
+ *                 every worker is Ready: phases opened, run directory made
  *      STARTING ------------------------------------------------------------> RUNNING
  *          |                                                                     |
  *          |  a worker failed or keeps dying, it does not fit, Ctrl-C            | last phase read,

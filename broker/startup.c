@@ -8,6 +8,9 @@
  * a training step on a probe batch of the samplers' before it says Ready; on a pool of cores only
  * where a cache wants to know what memory is left.
  *
+ * Once all are ready the first phase is opened, and then the run directory is made: nobody waits
+ * for the disk. Of a job whose directory turns out not to be its own nothing is left but a refusal.
+ *
  * Where the job leaves the split to the broker and there is a choice, only one of each role is
  * started at first, the scouts; what they measure decides how many there will be of each.
  */

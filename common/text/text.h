@@ -35,7 +35,7 @@ enum { SL_TEXT_NUMBER_BYTES = 40, SL_TEXT_ESCAPE_BYTES = 8 };
 // The shortest decimal text that reads back as `value`, with a point whatever the locale.
 void sl_text_number(double value, char out[SL_TEXT_NUMBER_BYTES]);
 
-// The first byte of s as JSON writes it in a string; returns how many bytes are in out.
+// A byte as JSON writes it in a string; how many bytes are in out.
 size_t sl_text_escape(unsigned char c, char out[SL_TEXT_ESCAPE_BYTES]);
 
 #endif
