@@ -196,7 +196,7 @@ static int check_again(struct sl_job *job)
     const struct sl_config *config = &job->config;
     SL_TRY(sl_resume_find(config, job->config_json, job->options.resume, NULL, &found));
     unsigned need = SL_NEED_TRAINING;
-    if (config->sampler.kind == SL_SAMPLER_WEIGHTED)
+    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
     int rc = sl_dataset_open(config->dataset, need, SL_CHECK_CACHED, 0, &job->dataset);
     if (rc == SL_OK)

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/sampler_kind.h"
+
 struct sl_gpu; // common/device/plugin.h
 struct sl_gpu_report;
 
@@ -40,7 +42,6 @@ enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
 enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
 enum sl_jumping_kind { SL_JUMPING_NONE, SL_JUMPING_LAST, SL_JUMPING_CAT, SL_JUMPING_MAX };
 enum sl_degrees_kind { SL_DEGREES_GRAPH, SL_DEGREES_BLOCK };
-enum sl_sampler_kind { SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED, SL_SAMPLER_WALK };
 enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLASS_WEIGHTS_LIST };
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW };
 enum sl_decay_on { SL_DECAY_ALL, SL_DECAY_FIRST_LAYER };

@@ -68,10 +68,6 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
-static const char *const sampler_kinds[] = {[SL_SAMPLER_KHOP] = "khop",
-                                            [SL_SAMPLER_WEIGHTED] = "weighted",
-                                            [SL_SAMPLER_WALK] = "walk",
-                                            NULL};
 static const char *const optimizer_kinds[] = {
     [SL_OPTIMIZER_SGD] = "sgd", [SL_OPTIMIZER_ADAM] = "adam", [SL_OPTIMIZER_ADAMW] = "adamw", NULL};
 static const char *const update_modes[] = {
@@ -184,7 +180,7 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler", .type = SL_KEY_OBJECT,
      .doc = "How mini-batches are drawn."},
     {.path = "sampler.kind", .type = SL_KEY_WORD, AT(sampler.kind),
-     .words = sampler_kinds, .fallback = "\"khop\"",
+     .words = sl_sampler_words, .fallback = "\"khop\"",
      .doc = "How neighbours are drawn, hop by hop: khop uniformly and without replacement, "
             "weighted by edge_weight.npy and without replacement, walk by short random walks "
             "(PinSAGE)."},

@@ -8,6 +8,7 @@
 #include "common/device/plugin.h"
 #include "kernels/kernels_internal.h"
 
+#define SAMPLE(backend, constant, word, kernel, flags) sl_##backend##_##kernel,
 #define TABLE(backend)                                                                             \
     {                                                                                              \
         .name = #backend, .gather_rows = sl_##backend##_gather_rows,                               \
@@ -28,8 +29,7 @@
         .layer_norm_backward = sl_##backend##_layer_norm_backward,                                 \
         .scale_columns = sl_##backend##_scale_columns, .sum_squares = sl_##backend##_sum_squares,  \
         .reduce = sl_##backend##_reduce, .adam = sl_##backend##_adam, .sgd = sl_##backend##_sgd,   \
-        .khop_uniform = sl_##backend##_khop_uniform,                                               \
-        .khop_weighted = sl_##backend##_khop_weighted, .random_walk = sl_##backend##_random_walk,  \
+        .sample = {SL_SAMPLER_LIST(SAMPLE, backend)},                                              \
         .weight_prefix = sl_##backend##_weight_prefix, .mark_ranks = sl_##backend##_mark_ranks,    \
         .split_rows = sl_##backend##_split_rows, .gather_rows_to = sl_##backend##_gather_rows_to,  \
         .gather_ranked = sl_##backend##_gather_ranked,                                             \

@@ -27,6 +27,7 @@
 
 #include "common/base/dtype.h"
 #include "common/base/mempool.h"
+#include "common/base/sampler_kind.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -294,23 +295,11 @@ struct sl_khop_args {
     uint32_t *indices;         // out local ids
     uint64_t indices_capacity; // elements
     uint32_t *n_edges;         // out
-};
-
-/*
- * One hop of PinSAGE's neighbourhoods (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination
- * start `paths` random walks of `length` steps over in-edges; the neighbours are the `hop.fanout`
- * vertices met most often. hop.fanout = -1 keeps all that were met. The destination itself is none
- * of its neighbours. Exactly which integers are drawn: kernels/walk_internal.h.
- */
-struct sl_walk_args {
-    struct sl_khop_args hop;
+    // Of kinds that count visits (SL_SAMPLER_VISITS):
     uint32_t paths, length;
     float restart; // probability of going back to the destination before each step but the first
-    float *visits; // out (hop.indices_capacity): how often each neighbour was met
+    float *visits; // out (indices_capacity): how often each neighbour was met
 };
-
-// How the hops of a batch are drawn; values as config.h's sl_sampler_kind.
-enum sl_draw_kind { SL_DRAW_UNIFORM, SL_DRAW_WEIGHTED, SL_DRAW_WALK };
 
 // How a device that draws whole batches numbers vertices (FastGL 4.3). Both give the same numbers.
 enum sl_renumbering {
@@ -321,9 +310,9 @@ enum sl_renumbering {
 enum { SL_DRAW_HOPS_MAX = 8 };
 
 // All hops of a batch at once, for devices on which asking between hops would cost more than the
-// hops. Hop h is what khop_uniform, khop_weighted or random_walk draw, integer for integer.
+// hops. Hop h is what the kind's single hops draw, integer for integer.
 struct sl_draw_args {
-    enum sl_draw_kind kind;
+    enum sl_sampler_kind kind;
     enum sl_renumbering renumbering;
     const struct sl_topology_view *topology; // arrays on the device, or mapped
     uint32_t n_hops;
@@ -484,15 +473,20 @@ struct sl_kernels {
     int (*sgd)(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
                const float *m, float *p_out, float *m_out);
 
-    int (*khop_uniform)(const struct sl_khop_args *args);
-
-    // As khop_uniform, but a row's neighbours are drawn one after the other, each with probability
-    // proportional to its weight among those that are left (FGNN 7.1, k-hop weighted). An edge of
-    // weight 0 is never drawn; a row with no more than `fanout` edges of positive weight gives all
-    // of these, in the order of the file. Needs topology->weight_prefix.
-    int (*khop_weighted)(const struct sl_khop_args *args);
-
-    int (*random_walk)(const struct sl_walk_args *args);
+    /*
+     * One hop, by kind (common/base/sampler_kind.h says where each is defined).
+     *
+     *   khop       `fanout` of a row's neighbours, each subset as likely; all where there are no more
+     *   weighted   one after the other, each with probability proportional to its weight among those
+     *              that are left (FGNN 7.1, k-hop weighted). An edge of weight 0 is never drawn; a
+     *              row with no more than `fanout` edges of positive weight gives all of these, in the
+     *              order of the file. Needs topology->weight_prefix.
+     *   walk       PinSAGE (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination start
+     *              `paths` random walks of `length` steps over in-edges; the neighbours are the
+     *              `fanout` vertices met most often, all that were met with -1. The destination
+     *              itself is none of its neighbours.
+     */
+    int (*sample[SL_SAMPLER_KINDS])(const struct sl_khop_args *args);
 
     // prefix (n_edges): running sums of weight (n_edges) within each row, in f64, rounded so that
     // their differences are exact (kernels/weighted_internal.h). SL_EINVAL names the first edge
@@ -524,8 +518,7 @@ struct sl_kernels {
 
     /*
      * All hops of a batch. Only tables of devices that draw whole batches have it (CUDA); NULL in
-     * ref and cpu, as the three slots of single hops, khop_uniform, khop_weighted and random_walk,
-     * are in those. *state begins as NULL and is freed by draw_end. SL_ENOMEM, SL_EUNSUPPORTED for
+     * ref and cpu, as `sample` is in those. *state begins as NULL and is freed by draw_end. SL_ENOMEM, SL_EUNSUPPORTED for
      * 2^32 edges and more in all hops, SL_ERANGE for a seed that is no vertex.
      */
     int (*draw)(struct sl_draw_state **state, const struct sl_draw_args *args,

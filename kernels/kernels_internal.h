@@ -16,6 +16,8 @@ extern "C" {
 #endif
 
 // Declares one back end's functions; the slots of struct sl_kernels document them.
+#define SL_KERNELS_SAMPLE(backend, constant, word, kernel, flags)                                  \
+    int sl_##backend##_##kernel(const struct sl_khop_args *args);
 #define SL_KERNELS_DECLARE(backend)                                                                \
     int sl_##backend##_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows,        \
                                    uint32_t dim, const uint32_t *rows, uint64_t n, float *out);    \
@@ -69,9 +71,7 @@ extern "C" {
                             float *m_out, float *v_out);                                           \
     int sl_##backend##_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g,             \
                            const float *p, const float *m, float *p_out, float *m_out);            \
-    int sl_##backend##_khop_uniform(const struct sl_khop_args *args);                              \
-    int sl_##backend##_khop_weighted(const struct sl_khop_args *args);                             \
-    int sl_##backend##_random_walk(const struct sl_walk_args *args);                               \
+    SL_SAMPLER_LIST(SL_KERNELS_SAMPLE, backend)                                                    \
     int sl_##backend##_weight_prefix(const struct sl_topology_view *topology, const float *weight, \
                                      double *prefix);                                              \
     int sl_##backend##_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes,        \

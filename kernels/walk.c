@@ -4,10 +4,10 @@
 
 #include "common/base/error.h"
 
-int sl_check_random_walk(const struct sl_walk_args *args)
+int sl_check_random_walk(const struct sl_khop_args *args)
 {
-    SL_TRY(sl_check_khop_uniform(&args->hop));
-    uint32_t hop = args->hop.hop;
+    SL_TRY(sl_check_khop_uniform(args));
+    uint32_t hop = args->hop;
     if (args->paths < 1 || args->length < 1)
         return sl_fail(SL_EINVAL,
                        "sampling hop %u by random walks: %u paths of %u steps, wanted at least 1 "
@@ -22,15 +22,15 @@ int sl_check_random_walk(const struct sl_walk_args *args)
         return sl_fail(SL_EINVAL,
                        "sampling hop %u by random walks: restart probability %g, wanted 0 to 1",
                        hop, (double)args->restart);
-    if (!args->visits && args->hop.indices_capacity > 0)
+    if (!args->visits && args->indices_capacity > 0)
         return sl_fail(SL_EINVAL, "sampling hop %u by random walks: visits is NULL", hop);
     return SL_OK;
 }
 
-int sl_walk_fail_degree(const struct sl_walk_args *args, uint32_t vertex, uint64_t degree)
+int sl_walk_fail_degree(const struct sl_khop_args *args, uint32_t vertex, uint64_t degree)
 {
     return sl_fail(SL_EUNSUPPORTED,
                    "sampling hop %u by random walks: vertex %u has %" PRIu64
                    " neighbours, at most %" PRIu32 " are supported",
-                   args->hop.hop, vertex, degree, UINT32_MAX - 1);
+                   args->hop, vertex, degree, UINT32_MAX - 1);
 }

@@ -73,10 +73,10 @@ static inline SL_HOST_DEVICE uint32_t sl_walk_move(const struct sl_khop_args *ar
 }
 
 // What both back ends verify before they begin: SL_OK, or SL_EINVAL with a message.
-int sl_check_random_walk(const struct sl_walk_args *args);
+int sl_check_random_walk(const struct sl_khop_args *args);
 
 // SL_EUNSUPPORTED: a walk of this hop stands on a vertex with too many neighbours.
-int sl_walk_fail_degree(const struct sl_walk_args *args, uint32_t vertex, uint64_t degree);
+int sl_walk_fail_degree(const struct sl_khop_args *args, uint32_t vertex, uint64_t degree);
 
 #ifdef __cplusplus
 }

@@ -75,7 +75,7 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
                             uint32_t n_dst)
 {
     int64_t fanout = plan->fanout[h];
-    if (plan->kind == SL_SAMPLER_WALK) {
+    if (sl_draw_plan_has_visits(plan)) {
         uint64_t steps = (uint64_t)plan->paths * plan->length;
         return (fanout < 0 ? steps : SL_MIN(steps, (uint64_t)fanout)) * n_dst;
     }
@@ -121,31 +121,13 @@ static uint64_t pairs_in(uint64_t bytes)
     return bytes / (2 * SL_BLOCK_ALIGN) * (SL_BLOCK_ALIGN / sizeof(uint32_t));
 }
 
-static int sample_hop(const struct sl_drawer *d, const struct sl_draw_plan *plan,
-                      const struct sl_khop_args *args, float *visits)
-{
-    switch (plan->kind) {
-    case SL_SAMPLER_KHOP: return d->kernels->khop_uniform(args);
-    case SL_SAMPLER_WEIGHTED: return d->kernels->khop_weighted(args);
-    case SL_SAMPLER_WALK: {
-        const struct sl_walk_args walk = {.hop = *args,
-                                          .paths = plan->paths,
-                                          .length = plan->length,
-                                          .restart = plan->restart,
-                                          .visits = visits};
-        return d->kernels->random_walk(&walk);
-    }
-    }
-    return sl_fail(SL_EUNSUPPORTED, "sampling: there is no sampler of kind %d", (int)plan->kind);
-}
-
 // SL_EAGAIN: the block's memory is too small.
 static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
                     struct sl_block *block, struct sl_block_cursor *c)
 {
     struct sl_block_hop *hop = &block->hop[h];
     uint32_t n_nodes = block->n_nodes[h];
-    bool weights = plan->kind == SL_SAMPLER_WALK;
+    bool weights = sl_draw_plan_has_visits(plan);
     hop->n_dst = n_nodes;
     uint32_t *indptr =
         sl_block_place(c, ((uint64_t)n_nodes + 1) * sizeof *indptr, &hop->indptr_offset);
@@ -175,8 +157,12 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .indices = indices,
         .indices_capacity = room,
         .n_edges = &hop->n_edges,
+        .paths = plan->paths,
+        .length = plan->length,
+        .restart = plan->restart,
+        .visits = weights ? visits : NULL,
     };
-    int rc = sample_hop(d, plan, &args, weights ? visits : NULL);
+    int rc = d->kernels->sample[plan->kind](&args);
     if (rc == SL_ERANGE && room < bound)
         return SL_EAGAIN; // scratch holds every vertex there can be, so it was the block
     SL_TRY(rc);
@@ -247,7 +233,7 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
 static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_block *block,
                 struct sl_block_cursor *c)
 {
-    if (plan->kind == SL_SAMPLER_WALK)
+    if (sl_draw_plan_has_visits(plan))
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
     if (!sl_block_put_labels(d->topology, d->nodes, block, c))
         return SL_EAGAIN;

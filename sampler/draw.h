@@ -47,6 +47,12 @@ struct sl_draw_plan {
     float restart;          // ... probability of starting over
 };
 
+// Whether each edge of a block carries how often it was walked.
+static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
+{
+    return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
 // Device memory that grows.
 struct sl_device_words {
     uint32_t *p;

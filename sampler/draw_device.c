@@ -18,10 +18,6 @@
 #include "sampler/draw_internal.h"
 
 _Static_assert((int)SL_DRAW_HOPS_MAX == (int)SL_MAX_HOPS, "a block's hops can be drawn");
-_Static_assert((int)SL_DRAW_UNIFORM == (int)SL_SAMPLER_KHOP &&
-                   (int)SL_DRAW_WEIGHTED == (int)SL_SAMPLER_WEIGHTED &&
-                   (int)SL_DRAW_WALK == (int)SL_SAMPLER_WALK,
-               "the job's kinds are the table's");
 
 static int check_seeds(const struct sl_drawer *d, const uint32_t *seeds, uint32_t n)
 {
@@ -103,7 +99,7 @@ int sl_drawer_draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *pla
 {
     const struct sl_residence *r = d->residence;
     struct sl_draw_args args = {
-        .kind = (enum sl_draw_kind)plan->kind,
+        .kind = plan->kind,
         .topology = &r->view,
         .n_hops = plan->n_hops,
         .paths = plan->paths,
@@ -121,9 +117,9 @@ int sl_drawer_draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *pla
     d->drawn_block = NULL;
     SL_TRY(check_seeds(d, seeds, block->n_seeds));
     SL_TRY(d->kernels->draw(&d->state, &args, &d->drawn));
-    if (plan->kind == SL_SAMPLER_WALK)
+    if (sl_draw_plan_has_visits(plan))
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
-    uint64_t end = end_of(d, block, plan->kind == SL_SAMPLER_WALK);
+    uint64_t end = end_of(d, block, sl_draw_plan_has_visits(plan));
     if (end > c->capacity) {
         *wanted_bytes = SL_MAX(*wanted_bytes, end);
         return SL_EAGAIN;

@@ -9,7 +9,7 @@
 
 bool sl_neighbours_walks(const struct sl_config *config)
 {
-    return config->sampler.kind == SL_SAMPLER_WALK;
+    return sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_VISITS;
 }
 
 int sl_neighbours_init(struct sl_neighbours *n, const struct sl_config *config,
@@ -71,28 +71,28 @@ int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t v, uint
         return sl_fail(SL_EINVAL, "inference by random walks: layer %u of %u", layer, n->n_hops);
     SL_TRY(sl_idmap_reset(n->map, n->capacity));
     SL_TRY(sl_idmap_insert(n->map, v, n->nodes, &n_nodes, n->capacity, &local));
-    const struct sl_walk_args args = {
-        .hop = {.topology = &n->topology,
-                .seed = n->seed,
-                .stream = SL_RNG_INFER_SAMPLE,
-                .batch = v,
-                .hop = hop_of(n, layer),
-                .fanout = n->fanout[hop_of(n, layer)],
-                .n_dst = 1,
-                .nodes = n->nodes,
-                .n_nodes = &n_nodes,
-                .nodes_capacity = n->capacity,
-                .map = n->map,
-                .indptr = indptr,
-                .indices = n->local,
-                .indices_capacity = sl_neighbours_bound(n, layer),
-                .n_edges = count},
+    const struct sl_khop_args args = {
+        .topology = &n->topology,
+        .seed = n->seed,
+        .stream = SL_RNG_INFER_SAMPLE,
+        .batch = v,
+        .hop = hop_of(n, layer),
+        .fanout = n->fanout[hop_of(n, layer)],
+        .n_dst = 1,
+        .nodes = n->nodes,
+        .n_nodes = &n_nodes,
+        .nodes_capacity = n->capacity,
+        .map = n->map,
+        .indptr = indptr,
+        .indices = n->local,
+        .indices_capacity = sl_neighbours_bound(n, layer),
+        .n_edges = count,
         .paths = n->paths,
         .length = n->length,
         .restart = n->restart,
         .visits = visits,
     };
-    SL_TRY(n->kernels->random_walk(&args));
+    SL_TRY(n->kernels->sample[SL_SAMPLER_WALK](&args));
     for (uint32_t e = 0; e < *count; e++)
         ids[e] = n->nodes[n->local[e]];
     return SL_OK;

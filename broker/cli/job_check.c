@@ -83,7 +83,7 @@ static int open_dataset(struct sl_job_check *r)
     pthread_cond_init(&p.over, NULL);
     bool speaks = !r->quiet && pthread_create(&p.thread, NULL, say_after_a_while, &p) == 0;
     unsigned need = SL_NEED_TRAINING;
-    if (r->config.sampler.kind == SL_SAMPLER_WEIGHTED)
+    if (sl_sampler_flags[r->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
     int rc = sl_dataset_open(r->config.dataset, need, SL_CHECK_CACHED, 0, &r->dataset);
     if (speaks) {

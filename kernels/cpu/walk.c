@@ -53,7 +53,7 @@ struct tally {
 };
 
 struct walks {
-    const struct sl_walk_args *args;
+    const struct sl_khop_args *args;
     uint32_t steps;    // of a row
     uint32_t take_max; // of a row
     uint64_t n_edges;
@@ -82,7 +82,7 @@ static int take_scratch(struct walks *w)
     size_t bytes = slots * (sizeof(uint64_t) + word) + met_bytes + chosen_bytes +
                    (3 * steps + 2) * word + 8 * SL_CACHE_LINE;
     void *scratch;
-    SL_TRY(sl_idmap_scratch(w->args->hop.map, bytes, &scratch));
+    SL_TRY(sl_idmap_scratch(w->args->map, bytes, &scratch));
     char *p = scratch;
     struct tally *tally = &w->tally;
     tally->mask = (uint32_t)(slots - 1);
@@ -110,7 +110,7 @@ SL_INLINE void prefetch_offsets(const struct sl_khop_args *hop, uint32_t vertex)
 static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_paths,
                        uint32_t step)
 {
-    const struct sl_khop_args *hop = &w->args->hop;
+    const struct sl_khop_args *hop = w->args;
     for (uint32_t p = 0; p < n_paths; p++) {
         uint64_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
         uint64_t first = group << 32 | row;
@@ -126,7 +126,7 @@ static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_
 SL_INLINE int choose(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
                      uint32_t n_paths, uint32_t step)
 {
-    const struct sl_khop_args *hop = &w->args->hop;
+    const struct sl_khop_args *hop = w->args;
     const uint64_t *indptr = hop->topology->indptr;
     const void *ids = hop->topology->indices;
     const float restart = step > 0 ? w->args->restart : 0.0f;
@@ -158,7 +158,7 @@ SL_INLINE int choose(struct walks *w, bool wide, uint32_t row, uint32_t n, uint3
 SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
                     uint32_t n_paths, uint32_t step)
 {
-    const struct sl_khop_args *hop = &w->args->hop;
+    const struct sl_khop_args *hop = w->args;
     const void *ids = hop->topology->indices;
     for (uint32_t p = 0; p < n_paths; p++) {
         uint32_t *met = w->met + (path + p) * w->args->length + step;
@@ -180,11 +180,11 @@ SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32
 // All paths of the rows row .. row + n - 1.
 SL_INLINE int walk(struct walks *w, bool wide, uint32_t row, uint32_t n)
 {
-    const struct sl_walk_args *args = w->args;
+    const struct sl_khop_args *args = w->args;
     for (uint32_t path = 0; path < args->paths; path += PATHS) {
         uint32_t n_paths = SL_MIN(args->paths - path, (uint32_t)PATHS);
         for (uint32_t p = 0; p < n_paths; p++)
-            memcpy(w->at + p * ROWS, args->hop.nodes + row, n * sizeof w->at[0]);
+            memcpy(w->at + p * ROWS, args->nodes + row, n * sizeof w->at[0]);
         for (uint32_t step = 0; step < args->length; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
@@ -241,7 +241,7 @@ SL_INLINE void choose_most(struct tally *tally, uint32_t take, uint32_t *chosen,
 // The neighbours of the group's rows, not renumbered yet; *n_chosen of them.
 SL_INLINE int choose_rows(struct walks *w, uint32_t row, uint32_t n, uint32_t *n_chosen)
 {
-    const struct sl_khop_args *hop = &w->args->hop;
+    const struct sl_khop_args *hop = w->args;
     const uint64_t room = SL_MIN(hop->indices_capacity, (uint64_t)UINT32_MAX);
     uint32_t *chosen = w->chosen;
     for (uint32_t r = 0; r < n; r++) {
@@ -295,42 +295,41 @@ SL_INLINE void prefetch_rows(const struct sl_khop_args *hop, uint64_t row)
         prefetch_offsets(hop, hop->nodes[row]);
 }
 
-SL_INLINE int sample(const struct sl_walk_args *args, bool wide)
+SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
 {
-    const struct sl_khop_args *hop = &args->hop;
     struct walks w;
     w.args = args;
     w.steps = args->paths * args->length;
-    w.take_max = hop->fanout < 0 ? w.steps : (uint32_t)SL_MIN(hop->fanout, (int64_t)w.steps);
+    w.take_max = args->fanout < 0 ? w.steps : (uint32_t)SL_MIN(args->fanout, (int64_t)w.steps);
     w.n_edges = 0;
     SL_TRY(take_scratch(&w));
-    hop->indptr[0] = 0;
-    prefetch_rows(hop, 0);
-    for (uint64_t row = 0; row < hop->n_dst; row += ROWS) {
-        uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, hop->n_dst - row), n_chosen = 0;
+    args->indptr[0] = 0;
+    prefetch_rows(args, 0);
+    for (uint64_t row = 0; row < args->n_dst; row += ROWS) {
+        uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, args->n_dst - row), n_chosen = 0;
         uint64_t before = w.n_edges;
         SL_TRY(walk(&w, wide, (uint32_t)row, n));
-        prefetch_rows(hop, row + ROWS);
+        prefetch_rows(args, row + ROWS);
         SL_TRY(choose_rows(&w, (uint32_t)row, n, &n_chosen));
-        SL_TRY(renumber(hop, w.chosen, n_chosen, hop->indices + before));
+        SL_TRY(renumber(args, w.chosen, n_chosen, args->indices + before));
     }
-    *hop->n_edges = (uint32_t)w.n_edges;
+    *args->n_edges = (uint32_t)w.n_edges;
     return SL_OK;
 }
 
-SL_SIMD(int, sample_narrow, (const struct sl_walk_args *args), (args))
+SL_SIMD(int, sample_narrow, (const struct sl_khop_args *args), (args))
 {
     return sample(args, false);
 }
 
-SL_SIMD(int, sample_wide, (const struct sl_walk_args *args), (args))
+SL_SIMD(int, sample_wide, (const struct sl_khop_args *args), (args))
 {
     return sample(args, true);
 }
 
-int sl_cpu_random_walk(const struct sl_walk_args *args)
+int sl_cpu_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_random_walk(args));
-    return sl_dtype_bytes(args->hop.topology->indices_dtype) == 4 ? sample_narrow(args)
-                                                                  : sample_wide(args);
+    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? sample_narrow(args)
+                                                              : sample_wide(args);
 }

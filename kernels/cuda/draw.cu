@@ -122,33 +122,30 @@ struct plan {
 
 // --- arguments -----------------------------------------------------------------------------------
 
-static struct sl_draw_walk walk_of(const struct sl_draw_args *args)
+#define SAMPLER(extra, constant, word, kernel, flags) &sl_draw_##kernel,
+static const struct sl_draw_sampler *const samplers[] = {SL_SAMPLER_LIST(SAMPLER, )};
+
+static bool counts_visits(const struct sl_draw_args *args)
 {
-    struct sl_draw_walk walk = {args->paths, args->length, args->restart};
-    return walk;
+    return sl_sampler_flags[args->kind] & SL_SAMPLER_VISITS;
 }
 
 // Whatever can be wrong with a hop by itself, in the words of the processor's samplers.
 static int check_hop(const struct sl_draw_args *args, uint32_t h)
 {
     uint32_t n = args->n_seeds;
-    struct sl_walk_args walk;
-    memset(&walk, 0, sizeof walk);
-    walk.hop.topology = args->topology;
-    walk.hop.hop = h;
-    walk.hop.fanout = args->fanout[h];
-    walk.hop.n_dst = n;
-    walk.hop.n_nodes = &n;
-    walk.hop.nodes_capacity = n;
-    walk.paths = args->paths;
-    walk.length = args->length;
-    walk.restart = args->restart;
-    switch (args->kind) {
-    case SL_DRAW_UNIFORM: return sl_check_khop_uniform(&walk.hop);
-    case SL_DRAW_WEIGHTED: return sl_check_khop_weighted(&walk.hop);
-    case SL_DRAW_WALK: return sl_check_random_walk(&walk);
-    }
-    return sl_fail(SL_EINVAL, "draw: there is no sampler of kind %d", (int)args->kind);
+    struct sl_khop_args hop;
+    memset(&hop, 0, sizeof hop);
+    hop.topology = args->topology;
+    hop.hop = h;
+    hop.fanout = args->fanout[h];
+    hop.n_dst = n;
+    hop.n_nodes = &n;
+    hop.nodes_capacity = n;
+    hop.paths = args->paths;
+    hop.length = args->length;
+    hop.restart = args->restart;
+    return samplers[args->kind]->check(&hop);
 }
 
 static int check(struct sl_draw_state **state, const struct sl_draw_args *args,
@@ -156,6 +153,8 @@ static int check(struct sl_draw_state **state, const struct sl_draw_args *args,
 {
     if (!state || !args || !out || !args->topology)
         return sl_fail(SL_EINVAL, "draw: state, args, topology or out is NULL");
+    if ((unsigned)args->kind >= SL_SAMPLER_KINDS)
+        return sl_fail(SL_EINVAL, "draw: there is no sampler of kind %d", (int)args->kind);
     if (args->n_hops < 1 || args->n_hops > SL_DRAW_HOPS_MAX)
         return sl_fail(SL_EINVAL, "draw: %u hops: wanted 1 to %d", args->n_hops, SL_DRAW_HOPS_MAX);
     if (args->renumbering != SL_RENUMBER_FUSED && args->renumbering != SL_RENUMBER_THREE_PHASE)
@@ -177,18 +176,6 @@ static int check(struct sl_draw_state **state, const struct sl_draw_args *args,
 }
 
 // --- room ----------------------------------------------------------------------------------------
-
-// Places a row of those kinds that know how many it has when it is drawn.
-static uint32_t take_of(const struct sl_draw_args *args, uint32_t h)
-{
-    const int64_t fanout = args->fanout[h];
-    if (args->kind == SL_DRAW_UNIFORM)
-        return 0;
-    if (args->kind == SL_DRAW_WEIGHTED)
-        return fanout < 0 ? 0 : (uint32_t)fanout;
-    uint32_t steps = args->paths * args->length;
-    return fanout < 0 ? steps : (uint32_t)SL_MIN(fanout, (int64_t)steps);
-}
 
 static uint64_t edges_room(const struct sl_draw_state *s, const struct sl_draw_args *args,
                            const struct plan *p, uint32_t h)
@@ -213,7 +200,7 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
     p->rows[0] = args->n_seeds;
     p->values = sl_align_up(args->n_seeds, 32);
     for (uint32_t h = 0; h < p->n_hops; h++) {
-        p->take[h] = take_of(args, h);
+        p->take[h] = samplers[args->kind]->take(args, args->fanout[h]);
         p->edges[h] = edges_room(s, args, p, h);
         p->values += sl_align_up(p->edges[h], 32);
         uint64_t rows =
@@ -251,22 +238,6 @@ static uint64_t cleared_bytes(const struct plan *p)
            p->values / 32 * sizeof(struct sl_rank_word);
 }
 
-// Scratch memory of the hop's kernels.
-static uint64_t scratch_bytes(const struct sl_draw_args *args, const struct plan *p, uint32_t h)
-{
-    const struct sl_draw_walk walk = walk_of(args);
-    uint64_t bytes = 0;
-    uint32_t shared;
-    switch (args->kind) {
-    case SL_DRAW_UNIFORM: sl_draw_uniform_grid(args->fanout[h], p->rows[h], &shared, &bytes); break;
-    case SL_DRAW_WEIGHTED:
-        sl_draw_weighted_grid(args->fanout[h], p->rows[h], &shared, &bytes);
-        break;
-    case SL_DRAW_WALK: sl_draw_walk_grid(&walk, p->rows[h], &shared, &bytes); break;
-    }
-    return bytes;
-}
-
 // What all hops share, and each hop's own, at their places; returns how much it is.
 static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, const struct plan *p,
                         struct sl_draw_batch *b, uint32_t **degrees, struct sl_draw_hop *hops)
@@ -283,20 +254,20 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
         struct sl_draw_hop *hop = &hops[h];
         hop->indptr = (uint32_t *)place(&c, p->rows[h] + 1, sizeof *hop->indptr);
         hop->indices = (uint32_t *)place(&c, p->edges[h], sizeof *hop->indices);
-        if (args->kind == SL_DRAW_WALK)
+        if (counts_visits(args))
             hop->visits = (float *)place(&c, p->edges[h], sizeof *hop->visits);
         hop->first_value = (uint32_t)value;
         value += sl_align_up(p->edges[h], 32);
         rows = SL_MAX(rows, p->rows[h]);
         padded = SL_MAX(padded, p->rows[h] * p->take[h]);
-        scratch = SL_MAX(scratch, scratch_bytes(args, p, h));
+        scratch = SL_MAX(scratch, samplers[args->kind]->scratch_bytes(args, h, p->rows[h]));
     }
     uint64_t *start = (uint64_t *)place(&c, rows, sizeof *start);
     uint32_t *degree = (uint32_t *)place(&c, rows, sizeof *degree);
     uint32_t *count = (uint32_t *)place(&c, rows, sizeof *count);
     uint64_t *sums = (uint64_t *)place(&c, 1, SL_SCAN_BYTES);
     uint32_t *places = (uint32_t *)place(&c, padded, sizeof *places);
-    float *visits = (float *)place(&c, args->kind == SL_DRAW_WALK ? padded : 0, sizeof *visits);
+    float *visits = (float *)place(&c, counts_visits(args) ? padded : 0, sizeof *visits);
     uint32_t *more = (uint32_t *)place(&c, scratch, 1);
     for (uint32_t h = 0; h < p->n_hops; h++) {
         hops[h].start = start;
@@ -409,18 +380,16 @@ static int prepare(struct sl_draw_state *s, const struct sl_draw_args *args, str
         hop->next_rows_room = (uint32_t)a->plan.rows[h + 1];
         hop->edges_room = (uint32_t)a->plan.edges[h];
         hop->take = a->plan.take[h];
+        hop->walk.paths = args->paths;
+        hop->walk.length = args->length;
+        hop->walk.restart = args->restart;
     }
     return SL_OK;
 }
 
 static int draw_hop(const struct sl_draw_args *args, const struct sl_draw_hop *hop)
 {
-    const struct sl_draw_walk walk = walk_of(args);
-    switch (args->kind) {
-    case SL_DRAW_UNIFORM: SL_TRY(sl_draw_uniform(hop)); break;
-    case SL_DRAW_WEIGHTED: SL_TRY(sl_draw_weighted(hop)); break;
-    case SL_DRAW_WALK: SL_TRY(sl_draw_walks(hop, &walk)); break;
-    }
+    SL_TRY(samplers[args->kind]->draw(hop));
     return sl_draw_number(hop);
 }
 

@@ -57,6 +57,12 @@ struct sl_draw_batch {
     struct sl_cuda_complaints *complaints;
 };
 
+// Paths of a walk.
+struct sl_draw_walk {
+    uint32_t paths, length;
+    float restart;
+};
+
 // One hop of it.
 struct sl_draw_hop {
     struct sl_draw_batch b;
@@ -76,13 +82,22 @@ struct sl_draw_hop {
     float *padded_visits;
     uint64_t *sums;    // of scans
     uint32_t *scratch; // sets and lists that shared memory has no room for
+    struct sl_draw_walk walk;
 };
 
-// Paths of a walk.
-struct sl_draw_walk {
-    uint32_t paths, length;
-    float restart;
+// How a kind draws a hop (common/base/sampler_kind.h).
+struct sl_draw_sampler {
+    int (*check)(const struct sl_khop_args *args); // as the processor's
+    // Places a row, of kinds that know how many edges a row has when it is drawn; 0 of others.
+    uint32_t (*take)(const struct sl_draw_args *args, int64_t fanout);
+    // That the hop's kernels want for so many rows.
+    uint64_t (*scratch_bytes)(const struct sl_draw_args *args, uint32_t hop, uint64_t rows);
+    int (*draw)(const struct sl_draw_hop *hop); // up to the numbers
 };
+
+#define SL_DRAW_SAMPLER(extra, constant, word, kernel, flags)                                      \
+    extern const struct sl_draw_sampler sl_draw_##kernel;
+SL_SAMPLER_LIST(SL_DRAW_SAMPLER, )
 
 // --- reading the graph ---------------------------------------------------------------------------
 
@@ -249,11 +264,6 @@ int sl_draw_number(const struct sl_draw_hop *hop);
 int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
                     uint32_t *degrees);
 
-// khop.cu, weighted.cu, walk.cu: one hop up to the numbers.
-int sl_draw_uniform(const struct sl_draw_hop *hop);
-int sl_draw_weighted(const struct sl_draw_hop *hop);
-int sl_draw_walks(const struct sl_draw_hop *hop, const struct sl_draw_walk *walk);
-
 /*
  * Blocks and their scratch memory: groups of lanes have `group_bytes` each, in shared memory where
  * a block's share of it has room for them (*shared is then its size, and 0 otherwise).
@@ -271,11 +281,5 @@ static inline uint32_t sl_draw_scratch_grid(uint64_t groups, uint32_t lanes, uin
     *bytes = grid * block_bytes;
     return grid;
 }
-
-// What each kind wants of it for `rows` rows; *shared and the result as above.
-uint32_t sl_draw_uniform_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes);
-uint32_t sl_draw_weighted_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes);
-uint32_t sl_draw_walk_grid(const struct sl_draw_walk *walk, uint64_t rows, uint32_t *shared,
-                           uint64_t *bytes);
 
 #endif

@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
         draw_wide_row(hop, (uint32_t)row, set, words - 1);
 }
 
-uint32_t sl_draw_uniform_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes)
+static uint32_t grid_of(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes)
 {
     uint64_t set = fanout > SL_WARP ? set_words(fanout) * sizeof(uint32_t) : 0;
     return sl_draw_scratch_grid(rows, SL_WARP, set, shared, bytes);
@@ -184,7 +184,7 @@ static int launch_wide(const struct sl_draw_hop *hop)
 {
     uint32_t shared;
     uint64_t bytes;
-    uint32_t grid = sl_draw_uniform_grid(hop->fanout, hop->rows_room, &shared, &bytes);
+    uint32_t grid = grid_of(hop->fanout, hop->rows_room, &shared, &bytes);
     SL_LAUNCH(draw_wide, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, set_words(hop->fanout),
               shared > 0);
     SL_LAUNCHED(draw_wide);
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_all(struct sl_dra
 
 // --- entry ---------------------------------------------------------------------------------------
 
-int sl_draw_uniform(const struct sl_draw_hop *hop)
+static int draw(const struct sl_draw_hop *hop)
 {
     SL_TRY(sl_draw_uniform_indptr(hop));
     if (hop->fanout == SL_DRAW_ALL) {
@@ -248,3 +248,19 @@ int sl_draw_uniform(const struct sl_draw_hop *hop)
         return launch_narrow<16>(hop);
     return hop->fanout <= SL_WARP ? launch_narrow<SL_WARP>(hop) : launch_wide(hop);
 }
+
+static uint32_t take(const struct sl_draw_args *, int64_t)
+{
+    return 0;
+}
+
+static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uint64_t rows)
+{
+    uint32_t shared;
+    uint64_t bytes;
+    grid_of(args->fanout[hop], rows, &shared, &bytes);
+    return bytes;
+}
+
+const struct sl_draw_sampler sl_draw_khop_uniform = {sl_check_khop_uniform, take, scratch_bytes,
+                                                     draw};

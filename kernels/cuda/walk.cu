@@ -151,31 +151,49 @@ static uint32_t lanes_of(const struct sl_draw_walk *walk)
     return walk->paths <= 4 ? 4 : walk->paths <= 8 ? 8 : walk->paths <= 16 ? 16 : SL_WARP;
 }
 
-uint32_t sl_draw_walk_grid(const struct sl_draw_walk *walk, uint64_t rows, uint32_t *shared,
-                           uint64_t *bytes)
+static uint32_t grid_of(const struct sl_draw_walk *walk, uint64_t rows, uint32_t *shared,
+                        uint64_t *bytes)
 {
     uint64_t list = 2 * sizeof(uint32_t) * (uint64_t)walk->paths * walk->length;
     return sl_draw_scratch_grid(rows, lanes_of(walk), list, shared, bytes);
 }
 
-template <int G> static int launch(const struct sl_draw_hop *hop, const struct sl_draw_walk *walk)
+template <int G> static int launch(const struct sl_draw_hop *hop)
 {
     uint32_t shared;
     uint64_t bytes;
-    uint32_t grid = sl_draw_walk_grid(walk, hop->rows_room, &shared, &bytes);
-    SL_LAUNCH(draw_walks<G>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, *walk, shared > 0);
+    uint32_t grid = grid_of(&hop->walk, hop->rows_room, &shared, &bytes);
+    SL_LAUNCH(draw_walks<G>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, hop->walk, shared > 0);
     SL_LAUNCHED(draw_walks);
     return SL_OK;
 }
 
-int sl_draw_walks(const struct sl_draw_hop *hop, const struct sl_draw_walk *walk)
+static int draw(const struct sl_draw_hop *hop)
 {
-    switch (lanes_of(walk)) {
-    case 4: SL_TRY(launch<4>(hop, walk)); break;
-    case 8: SL_TRY(launch<8>(hop, walk)); break;
-    case 16: SL_TRY(launch<16>(hop, walk)); break;
-    default: SL_TRY(launch<SL_WARP>(hop, walk));
+    switch (lanes_of(&hop->walk)) {
+    case 4: SL_TRY(launch<4>(hop)); break;
+    case 8: SL_TRY(launch<8>(hop)); break;
+    case 16: SL_TRY(launch<16>(hop)); break;
+    default: SL_TRY(launch<SL_WARP>(hop));
     }
     SL_TRY(sl_draw_indptr(hop));
     return sl_draw_settle(hop);
 }
+
+static uint32_t take(const struct sl_draw_args *args, int64_t fanout)
+{
+    uint32_t steps = args->paths * args->length;
+    return fanout < 0 ? steps : (uint32_t)SL_MIN(fanout, (int64_t)steps);
+}
+
+static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t, uint64_t rows)
+{
+    const struct sl_draw_walk walk = {args->paths, args->length, args->restart};
+    uint32_t shared;
+    uint64_t bytes;
+    grid_of(&walk, rows, &shared, &bytes);
+    return bytes;
+}
+
+const struct sl_draw_sampler sl_draw_random_walk = {sl_check_random_walk, take, scratch_bytes,
+                                                    draw};

@@ -219,19 +219,19 @@ static int draw_positive(const struct sl_draw_hop *hop)
 
 // --- entry ---------------------------------------------------------------------------------------
 
-uint32_t sl_draw_weighted_grid(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes)
+static uint32_t grid_of(int64_t fanout, uint64_t rows, uint32_t *shared, uint64_t *bytes)
 {
     return sl_draw_scratch_grid(rows, fanout <= SL_WARP ? (uint32_t)NARROW : (uint32_t)SL_WARP,
                                 fanout > 0 ? taken_bytes(fanout) : 0, shared, bytes);
 }
 
-int sl_draw_weighted(const struct sl_draw_hop *hop)
+static int draw(const struct sl_draw_hop *hop)
 {
     if (hop->fanout == SL_DRAW_ALL)
         return draw_positive(hop);
     uint32_t shared, list = (uint32_t)taken_bytes(hop->fanout);
     uint64_t bytes;
-    uint32_t grid = sl_draw_weighted_grid(hop->fanout, hop->rows_room, &shared, &bytes);
+    uint32_t grid = grid_of(hop->fanout, hop->rows_room, &shared, &bytes);
     if (hop->fanout <= SL_WARP)
         SL_LAUNCH(draw_weighted<NARROW>, grid, SL_DRAW_SCRATCH_THREADS, shared, *hop, list,
                   shared > 0);
@@ -242,3 +242,19 @@ int sl_draw_weighted(const struct sl_draw_hop *hop)
     SL_TRY(sl_draw_indptr(hop));
     return sl_draw_settle(hop);
 }
+
+static uint32_t take(const struct sl_draw_args *, int64_t fanout)
+{
+    return fanout < 0 ? 0 : (uint32_t)fanout;
+}
+
+static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uint64_t rows)
+{
+    uint32_t shared;
+    uint64_t bytes;
+    grid_of(args->fanout[hop], rows, &shared, &bytes);
+    return bytes;
+}
+
+const struct sl_draw_sampler sl_draw_khop_weighted = {sl_check_khop_weighted, take, scratch_bytes,
+                                                      draw};

@@ -33,26 +33,26 @@ static void count(struct met *met, uint32_t vertex)
     met->count[m]++;
 }
 
-static int walk_path(const struct sl_walk_args *args, uint32_t i, uint32_t p, struct met *met)
+static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, struct met *met)
 {
-    const struct sl_khop_args *hop = &args->hop;
-    const uint32_t start = hop->nodes[i];
+    const uint32_t start = args->nodes[i];
     uint32_t at = start;
     for (uint32_t s = 0; s < args->length; s++) {
         uint32_t group = p * sl_walk_path_groups(args->length) + s / 4;
-        uint32_t to_start = sl_rng_word0(hop->stream, hop->hop | SL_WALK_RESTART_TAG, group);
-        struct sl_rng_block block = sl_philox(hop->seed, to_start, i, hop->batch, hop->epoch);
+        uint32_t to_start = sl_rng_word0(args->stream, args->hop | SL_WALK_RESTART_TAG, group);
+        struct sl_rng_block block = sl_philox(args->seed, to_start, i, args->batch, args->epoch);
         if (s > 0 && sl_rng_unit(block.w[s & 3]) < args->restart)
             at = start;
-        uint64_t first = hop->topology->indptr[at];
-        uint64_t degree = hop->topology->indptr[at + 1] - first;
+        uint64_t first = args->topology->indptr[at];
+        uint64_t degree = args->topology->indptr[at + 1] - first;
         if (degree >= UINT32_MAX)
             return sl_walk_fail_degree(args, at, degree);
         if (degree == 0)
             return SL_OK;
-        block = sl_philox(hop->seed, sl_rng_word0(hop->stream, hop->hop, group), i, hop->batch,
-                          hop->epoch);
-        at = sl_ref_neighbour(hop->topology, first + sl_walk_move(hop, i, group, s, block.w[s & 3],
+        block = sl_philox(args->seed, sl_rng_word0(args->stream, args->hop, group), i, args->batch,
+                          args->epoch);
+        at =
+            sl_ref_neighbour(args->topology, first + sl_walk_move(args, i, group, s, block.w[s & 3],
                                                                   (uint32_t)degree));
         if (at != start)
             count(met, at);
@@ -60,42 +60,40 @@ static int walk_path(const struct sl_walk_args *args, uint32_t i, uint32_t p, st
     return SL_OK;
 }
 
-static int sample_row(const struct sl_walk_args *args, uint32_t i, struct met *met,
+static int sample_row(const struct sl_khop_args *args, uint32_t i, struct met *met,
                       uint64_t *n_edges)
 {
-    const struct sl_khop_args *hop = &args->hop;
     met->n = 0;
     for (uint32_t p = 0; p < args->paths; p++)
         SL_TRY(walk_path(args, i, p, met));
-    uint32_t take = hop->fanout < 0 ? met->n : (uint32_t)SL_MIN(hop->fanout, (int64_t)met->n);
+    uint32_t take = args->fanout < 0 ? met->n : (uint32_t)SL_MIN(args->fanout, (int64_t)met->n);
     for (uint32_t slot = 0; slot < take; slot++) {
         uint32_t best = 0;
         for (uint32_t m = 1; m < met->n; m++)
             if (met->count[m] > met->count[best])
                 best = m;
-        SL_TRY(sl_ref_add_neighbour(hop, met->vertex[best], n_edges));
+        SL_TRY(sl_ref_add_neighbour(args, met->vertex[best], n_edges));
         args->visits[*n_edges - 1] = (float)met->count[best];
         met->count[best] = 0; // taken
     }
     return SL_OK;
 }
 
-int sl_ref_random_walk(const struct sl_walk_args *args)
+int sl_ref_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_random_walk(args));
-    const struct sl_khop_args *hop = &args->hop;
     size_t steps = (size_t)args->paths * args->length;
     struct met met = {0};
     void *scratch;
-    SL_TRY(sl_idmap_scratch(hop->map, steps * 2 * sizeof(uint32_t), &scratch));
+    SL_TRY(sl_idmap_scratch(args->map, steps * 2 * sizeof(uint32_t), &scratch));
     met.vertex = scratch;
     met.count = met.vertex + steps;
     uint64_t n_edges = 0;
-    hop->indptr[0] = 0;
-    for (uint32_t i = 0; i < hop->n_dst; i++) {
+    args->indptr[0] = 0;
+    for (uint32_t i = 0; i < args->n_dst; i++) {
         SL_TRY(sample_row(args, i, &met, &n_edges));
-        hop->indptr[i + 1] = (uint32_t)n_edges;
+        args->indptr[i + 1] = (uint32_t)n_edges;
     }
-    *hop->n_edges = (uint32_t)n_edges;
+    *args->n_edges = (uint32_t)n_edges;
     return SL_OK;
 }

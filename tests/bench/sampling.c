@@ -226,9 +226,10 @@ static void choose_seeds(const struct options *o, const struct graph *g, struct 
     }
 }
 
-// Draws by weight where `hop` does; returns the number of edges.
-static uint64_t sample(int (*hop)(const struct sl_khop_args *), const struct options *o,
-                       const struct graph *g, struct batch *b, uint32_t number)
+// Returns the number of edges.
+static uint64_t sample(const struct sl_kernels *kernels, enum sl_sampler_kind kind,
+                       const struct options *o, const struct graph *g, struct batch *b,
+                       uint32_t number)
 {
     uint64_t edges = 0;
     struct sl_topology_view topology = {.n_nodes = g->n_nodes,
@@ -261,7 +262,7 @@ static uint64_t sample(int (*hop)(const struct sl_khop_args *), const struct opt
                                     .indices = b->indices[h],
                                     .indices_capacity = b->indices_capacity[h],
                                     .n_edges = &b->n_edges[h]};
-        must_ok(hop(&args));
+        must_ok(kernels->sample[kind](&args));
         edges += b->n_edges[h];
     }
     return edges;
@@ -358,7 +359,7 @@ static void run(const struct options *o, const struct graph *g)
     for (uint32_t i = 0; i < o->rounds + WARM_UP; i++) {
         choose_seeds(o, g, &b, i);
         uint64_t start = own_ns();
-        uint64_t edges = sample(cpu->khop_uniform, o, g, &b, i);
+        uint64_t edges = sample(cpu, SL_SAMPLER_KHOP, o, g, &b, i);
         double seconds = own_seconds_since(start);
         uint64_t blocks = philox_blocks(o, g, &b);
         start = own_ns();
@@ -371,7 +372,7 @@ static void run(const struct options *o, const struct graph *g)
         if (o->weighted) {
             struct batch again = b;
             start = own_ns();
-            weighted_edges = (double)sample(cpu->khop_weighted, o, g, &again, i);
+            weighted_edges = (double)sample(cpu, SL_SAMPLER_WEIGHTED, o, g, &again, i);
             weighted_seconds = own_seconds_since(start);
         }
         if (i < WARM_UP)
@@ -386,7 +387,7 @@ static void run(const struct options *o, const struct graph *g)
         total_nodes += b.n_nodes;
         if (r % REF_EVERY == 0) {
             start = own_ns();
-            edges = sample(ref->khop_uniform, o, g, &b, i);
+            edges = sample(ref, SL_SAMPLER_KHOP, o, g, &b, i);
             ref_rate[n_ref++] = (double)edges / own_seconds_since(start);
         }
     }

@@ -97,9 +97,6 @@ static const struct operation operations[] = {
     X(sum_squares)                                                                                 \
     X(adam)                                                                                        \
     X(sgd)                                                                                         \
-    X(khop_uniform)                                                                                \
-    X(khop_weighted)                                                                               \
-    X(random_walk)                                                                                 \
     X(weight_prefix)                                                                               \
     X(mark_ranks)                                                                                  \
     X(split_rows)                                                                                  \
@@ -132,6 +129,10 @@ static const struct slot slots[] = {
 #define SLOT(name) {#name, offsetof(struct sl_kernels, name)},
     SLOTS(SLOT)
 #undef SLOT
+#define SAMPLER(extra, constant, word, kernel, flags)                                              \
+    {#kernel, offsetof(struct sl_kernels, sample[SL_SAMPLER_##constant])},
+        SL_SAMPLER_LIST(SAMPLER, )
+#undef SAMPLER
 };
 
 // Every slot is in the list.

@@ -21,7 +21,6 @@ static const struct {
 } dtypes[] = {
     {SL_DTYPE_I32, "i32"}, {SL_DTYPE_U64, "u64"}, {SL_DTYPE_U32, "u32"}, {SL_DTYPE_I64, "i64"}};
 
-static const char *const kind_names[] = {"uniform", "weighted", "walk"};
 static const char *const way_names[] = {"fused", "three-phase"};
 
 // What a batch of the reference has.
@@ -97,7 +96,7 @@ static uint32_t *make_seeds(struct suite *t, const struct graph *g, uint32_t n_s
 static uint64_t edges_bound(const struct sl_draw_args *args, const uint32_t *nodes, uint32_t n_dst,
                             uint32_t h)
 {
-    if (args->kind == SL_DRAW_WALK)
+    if (args->kind == SL_SAMPLER_WALK)
         return (uint64_t)n_dst * args->paths * args->length;
     uint64_t edges = 0;
     for (uint32_t i = 0; i < n_dst; i++) {
@@ -116,31 +115,29 @@ static void draw_hop(struct suite *t, const struct sl_draw_args *args, uint32_t 
     b->indptr[h] = t_alloc(t, ((size_t)n_dst + 1) * sizeof(uint32_t), 0);
     b->indices[h] = t_alloc(t, bound * sizeof(uint32_t), 0);
     b->visits[h] = t_alloc(t, bound * sizeof(float), 0);
-    const struct sl_walk_args walk = {
-        .hop = {.topology = args->topology,
-                .seed = args->seed,
-                .stream = args->stream,
-                .epoch = args->epoch,
-                .batch = args->batch,
-                .hop = h,
-                .fanout = args->fanout[h],
-                .n_dst = n_dst,
-                .nodes = b->nodes,
-                .n_nodes = &n_nodes,
-                .nodes_capacity = (uint32_t)args->topology->n_nodes,
-                .map = map,
-                .indptr = b->indptr[h],
-                .indices = b->indices[h],
-                .indices_capacity = bound,
-                .n_edges = &b->n_edges[h]},
+    const struct sl_khop_args hop = {
+        .topology = args->topology,
+        .seed = args->seed,
+        .stream = args->stream,
+        .epoch = args->epoch,
+        .batch = args->batch,
+        .hop = h,
+        .fanout = args->fanout[h],
+        .n_dst = n_dst,
+        .nodes = b->nodes,
+        .n_nodes = &n_nodes,
+        .nodes_capacity = (uint32_t)args->topology->n_nodes,
+        .map = map,
+        .indptr = b->indptr[h],
+        .indices = b->indices[h],
+        .indices_capacity = bound,
+        .n_edges = &b->n_edges[h],
         .paths = args->paths,
         .length = args->length,
         .restart = args->restart,
         .visits = b->visits[h],
     };
-    int rc = args->kind == SL_DRAW_UNIFORM    ? t->ref->khop_uniform(&walk.hop)
-             : args->kind == SL_DRAW_WEIGHTED ? t->ref->khop_weighted(&walk.hop)
-                                              : t->ref->random_walk(&walk);
+    int rc = t->ref->sample[args->kind](&hop);
     t_expect_ok(t, rc, "the reference");
     b->n_nodes[h + 1] = n_nodes;
 }
@@ -206,7 +203,7 @@ static void compare(struct suite *t, struct sl_draw_state **state, const struct 
             return;
         same_words(t, "indptr", h, got.indptr[h], want.indptr[h], (uint64_t)want.n_nodes[h] + 1);
         same_words(t, "indices", h, got.indices[h], want.indices[h], want.n_edges[h]);
-        if (args->kind == SL_DRAW_WALK)
+        if (args->kind == SL_SAMPLER_WALK)
             same_words(t, "visits", h, got.visits[h], want.visits[h], want.n_edges[h]);
         else
             t_expect(t, !got.visits[h], "visits of what is no walk");
@@ -218,7 +215,7 @@ static void compare(struct suite *t, struct sl_draw_state **state, const struct 
         t_expect(t, !got.degrees, "degrees that nobody asked for");
 }
 
-static struct sl_draw_args args_of(const struct graph *g, enum sl_draw_kind kind,
+static struct sl_draw_args args_of(const struct graph *g, enum sl_sampler_kind kind,
                                    const uint32_t *seeds, uint32_t n_seeds)
 {
     return (struct sl_draw_args){.kind = kind,
@@ -244,15 +241,16 @@ static void fanouts(struct suite *t)
     static const int64_t fanout[] = {1, 2, 4, 5, 9, 16, 17, 31, 32, 33, 64, 100, -1};
     static const uint32_t n_seeds[] = {1, 7, 33, 160};
     int turn = 0;
-    for (int kind = SL_DRAW_UNIFORM; kind <= SL_DRAW_WALK; kind++)
+    for (int kind = 0; kind < SL_SAMPLER_KINDS; kind++)
         for (size_t f = 0; f < SL_COUNT_OF(fanout); f++)
             for (size_t s = 0; s < SL_COUNT_OF(n_seeds); s++, turn++) {
                 int way = turn / 3 % 2, type = turn % 4;
-                t_begin(t, "draw %s fanout=%lld seeds=%u %s %s", kind_names[kind],
+                t_begin(t, "draw %s fanout=%lld seeds=%u %s %s", sl_sampler_words[kind],
                         (long long)fanout[f], n_seeds[s], dtypes[type].name, way_names[way]);
                 struct graph g = make_graph(t, 300, 12, 180, dtypes[type].dtype);
                 uint32_t *seeds = make_seeds(t, &g, n_seeds[s]);
-                struct sl_draw_args args = args_of(&g, (enum sl_draw_kind)kind, seeds, n_seeds[s]);
+                struct sl_draw_args args =
+                    args_of(&g, (enum sl_sampler_kind)kind, seeds, n_seeds[s]);
                 struct sl_draw_state *state = NULL;
                 args.renumbering = (enum sl_renumbering)way;
                 args.n_hops = 2;
@@ -279,7 +277,7 @@ static void walks(struct suite *t)
                 walk[w].length, (double)walk[w].restart, (long long)walk[w].fanout);
         struct graph g = make_graph(t, 120, 6, 40, dtypes[w % 4].dtype);
         uint32_t n_seeds = walk[w].length > 100 ? 3 : 35, *seeds = make_seeds(t, &g, n_seeds);
-        struct sl_draw_args args = args_of(&g, SL_DRAW_WALK, seeds, n_seeds);
+        struct sl_draw_args args = args_of(&g, SL_SAMPLER_WALK, seeds, n_seeds);
         struct sl_draw_state *state = NULL;
         args.paths = walk[w].paths;
         args.length = walk[w].length;
@@ -295,13 +293,14 @@ static void walks(struct suite *t)
 static void large_fanouts(struct suite *t)
 {
     static const struct {
-        enum sl_draw_kind kind;
+        enum sl_sampler_kind kind;
         int64_t fanout;
-    } large[] = {{SL_DRAW_UNIFORM, 1000},  {SL_DRAW_UNIFORM, 1024},  {SL_DRAW_UNIFORM, 1300},
-                 {SL_DRAW_UNIFORM, 2499},  {SL_DRAW_WEIGHTED, 300},  {SL_DRAW_WEIGHTED, 700},
-                 {SL_DRAW_WEIGHTED, 2000}, {SL_DRAW_UNIFORM, 262144}};
+    } large[] = {{SL_SAMPLER_KHOP, 1000},     {SL_SAMPLER_KHOP, 1024},
+                 {SL_SAMPLER_KHOP, 1300},     {SL_SAMPLER_KHOP, 2499},
+                 {SL_SAMPLER_WEIGHTED, 300},  {SL_SAMPLER_WEIGHTED, 700},
+                 {SL_SAMPLER_WEIGHTED, 2000}, {SL_SAMPLER_KHOP, 262144}};
     for (size_t l = 0; l < SL_COUNT_OF(large); l++) {
-        t_begin(t, "draw %s fanout=%lld of a hub of 2500", kind_names[large[l].kind],
+        t_begin(t, "draw %s fanout=%lld of a hub of 2500", sl_sampler_words[large[l].kind],
                 (long long)large[l].fanout);
         struct graph g = make_graph(t, 400, 5, 2500, dtypes[l % 4].dtype);
         uint32_t *seeds = make_seeds(t, &g, 9);
@@ -332,7 +331,7 @@ static void many_batches(struct suite *t)
             struct sl_draw_args *args = &all[i % BATCHES];
             if (i < BATCHES) {
                 uint32_t n_seeds = i % 5 == 4 ? 200 : 1 + t_random_below(t, 40);
-                enum sl_draw_kind kind = (enum sl_draw_kind)t_random_below(t, 3);
+                enum sl_sampler_kind kind = (enum sl_sampler_kind)t_random_below(t, 3);
                 *args = args_of(&g, kind, make_seeds(t, &g, n_seeds), n_seeds);
                 args->renumbering = (enum sl_renumbering)way;
                 args->batch = i;
@@ -363,7 +362,7 @@ static void few_then_many(struct suite *t)
     struct graph g = make_graph(t, 2000, 1, 0, SL_DTYPE_U32);
     struct sl_draw_state *state = NULL;
     for (uint32_t n = 1; n <= 1500; n += 1499) {
-        struct sl_draw_args args = args_of(&g, SL_DRAW_UNIFORM, make_seeds(t, &g, n), n);
+        struct sl_draw_args args = args_of(&g, SL_SAMPLER_KHOP, make_seeds(t, &g, n), n);
         args.n_hops = 1;
         args.fanout[0] = 1;
         compare(t, &state, &args);
@@ -375,15 +374,15 @@ static void few_then_many(struct suite *t)
 // The smallest there are, and eight hops.
 static void corners(struct suite *t)
 {
-    for (int kind = SL_DRAW_UNIFORM; kind <= SL_DRAW_WALK; kind++)
+    for (int kind = 0; kind < SL_SAMPLER_KINDS; kind++)
         for (int c = 0; c < 4; c++) {
             static const char *const names[] = {"one vertex with a loop", "one vertex alone",
                                                 "no seeds", "8 hops"};
-            t_begin(t, "draw %s of %s", kind_names[kind], names[c]);
+            t_begin(t, "draw %s of %s", sl_sampler_words[kind], names[c]);
             struct graph g =
                 make_graph(t, c < 2 ? 1 : 200, c == 1 ? 0 : 3, c == 0 ? 5 : 0, SL_DTYPE_U32);
             uint32_t n_seeds = c == 2 ? 0 : 1, *seeds = make_seeds(t, &g, n_seeds);
-            struct sl_draw_args args = args_of(&g, (enum sl_draw_kind)kind, seeds, n_seeds);
+            struct sl_draw_args args = args_of(&g, (enum sl_sampler_kind)kind, seeds, n_seeds);
             struct sl_draw_state *state = NULL;
             args.n_hops = c == 3 ? SL_DRAW_HOPS_MAX : 2;
             args.degree_of = g.degree_of;
@@ -400,7 +399,7 @@ static void refused(struct suite *t)
     t_begin(t, "draw refuses what it can not draw");
     struct graph g = make_graph(t, 100, 6, 0, SL_DTYPE_I32);
     uint32_t *seeds = make_seeds(t, &g, 50);
-    const struct sl_draw_args good = args_of(&g, SL_DRAW_UNIFORM, seeds, 50);
+    const struct sl_draw_args good = args_of(&g, SL_SAMPLER_KHOP, seeds, 50);
     struct sl_draw_args bad;
     struct sl_draw_state *state = NULL;
     struct sl_drawn drawn;
@@ -416,13 +415,13 @@ static void refused(struct suite *t)
     REFUSED(SL_EINVAL, "nine hops", bad.n_hops = SL_DRAW_HOPS_MAX + 1);
     REFUSED(SL_EINVAL, "no fanout", bad.fanout[0] = 0);
     REFUSED(SL_EINVAL, "too large a fanout", bad.fanout[0] = (1 << 18) + 1);
-    REFUSED(SL_EINVAL, "an unknown kind", bad.kind = (enum sl_draw_kind)7);
+    REFUSED(SL_EINVAL, "an unknown kind", bad.kind = (enum sl_sampler_kind)7);
     REFUSED(SL_EINVAL, "an unknown renumbering", bad.renumbering = (enum sl_renumbering)7);
     REFUSED(SL_EINVAL, "no seeds", bad.seeds = NULL);
-    REFUSED(SL_EINVAL, "no paths", bad.kind = SL_DRAW_WALK; bad.paths = 0);
-    REFUSED(SL_EINVAL, "restart", bad.kind = SL_DRAW_WALK; bad.restart = 1.5f);
+    REFUSED(SL_EINVAL, "no paths", bad.kind = SL_SAMPLER_WALK; bad.paths = 0);
+    REFUSED(SL_EINVAL, "restart", bad.kind = SL_SAMPLER_WALK; bad.restart = 1.5f);
     topology.weight_prefix = NULL;
-    REFUSED(SL_EINVAL, "no weights", bad.kind = SL_DRAW_WEIGHTED; bad.topology = &topology);
+    REFUSED(SL_EINVAL, "no weights", bad.kind = SL_SAMPLER_WEIGHTED; bad.topology = &topology);
     topology.indices_dtype = SL_DTYPE_F32;
     REFUSED(SL_EINVAL, "neighbours that are floats", bad.topology = &topology);
     uint32_t *wrong = t_copy(t, seeds, 50 * sizeof *wrong, 0);
@@ -453,13 +452,13 @@ static void too_many(struct suite *t)
     const struct {
         const char *name;
         uint64_t indptr[3];
-        enum sl_draw_kind kind;
+        enum sl_sampler_kind kind;
         int64_t fanout;
-    } graphs[] = {{"a degree of 2^32 - 1", {0, 1, most + 1}, SL_DRAW_UNIFORM, 4},
-                  {"a degree of 2^33", {0, 1, 2 * most + 3}, SL_DRAW_UNIFORM, -1},
-                  {"a degree of 2^33 in walks", {0, 1, 2 * most + 3}, SL_DRAW_WALK, 4},
-                  {"a degree of 2^33 by weight", {0, 0, 2 * most + 3}, SL_DRAW_WEIGHTED, 4},
-                  {"2^33 edges in a hop", {0, most - 1, 2 * (most - 1)}, SL_DRAW_UNIFORM, -1}};
+    } graphs[] = {{"a degree of 2^32 - 1", {0, 1, most + 1}, SL_SAMPLER_KHOP, 4},
+                  {"a degree of 2^33", {0, 1, 2 * most + 3}, SL_SAMPLER_KHOP, -1},
+                  {"a degree of 2^33 in walks", {0, 1, 2 * most + 3}, SL_SAMPLER_WALK, 4},
+                  {"a degree of 2^33 by weight", {0, 0, 2 * most + 3}, SL_SAMPLER_WEIGHTED, 4},
+                  {"2^33 edges in a hop", {0, most - 1, 2 * (most - 1)}, SL_SAMPLER_KHOP, -1}};
     uint32_t *indices, *seeds;
     for (size_t k = 0; k < SL_COUNT_OF(graphs); k++) {
         t_begin(t, "draw refuses %s", graphs[k].name);

@@ -18,10 +18,8 @@ struct graph {
     float *weight;
 };
 
-enum law { UNIFORM, BY_WEIGHT, WALK };
-
 struct ask {
-    enum law law;
+    enum sl_sampler_kind kind;
     uint32_t n_seeds;
     int64_t fanout;
     uint32_t paths, length; // of a walk
@@ -86,16 +84,6 @@ static struct graph make_graph(struct suite *t, int wide, enum weights kind)
     return g;
 }
 
-static int sample(const struct sl_kernels *kernels, enum law law, const struct sl_walk_args *args)
-{
-    switch (law) {
-    case UNIFORM: return kernels->khop_uniform(&args->hop);
-    case BY_WEIGHT: return kernels->khop_weighted(&args->hop);
-    case WALK: break;
-    }
-    return kernels->random_walk(args);
-}
-
 static struct hop run(struct suite *t, const struct sl_kernels *kernels, const struct graph *g,
                       const struct ask *ask)
 {
@@ -103,7 +91,7 @@ static struct hop run(struct suite *t, const struct sl_kernels *kernels, const s
     struct sl_idmap *map = NULL;
     uint32_t n_seeds = ask->n_seeds;
     uint64_t capacity =
-        ask->law == WALK ? (uint64_t)n_seeds * ask->paths * ask->length : g->n_edges;
+        ask->kind == SL_SAMPLER_WALK ? (uint64_t)n_seeds * ask->paths * ask->length : g->n_edges;
     h.nodes = t_alloc(t, N_NODES * sizeof(uint32_t), 0);
     h.indptr = t_alloc(t, (n_seeds + 1) * sizeof(uint32_t), 0);
     h.indices = t_alloc(t, capacity * sizeof(uint32_t), 0);
@@ -115,27 +103,27 @@ static struct hop run(struct suite *t, const struct sl_kernels *kernels, const s
             t, sl_idmap_insert(map, i * (N_NODES / n_seeds), h.nodes, &h.n_nodes, N_NODES, &local),
             "seed");
     }
-    struct sl_walk_args args = {.hop = {.topology = &g->topology,
-                                        .seed = 42,
-                                        .stream = SL_RNG_SAMPLE,
-                                        .epoch = 3,
-                                        .batch = 5,
-                                        .hop = 1,
-                                        .fanout = ask->fanout,
-                                        .n_dst = n_seeds,
-                                        .nodes = h.nodes,
-                                        .n_nodes = &h.n_nodes,
-                                        .nodes_capacity = N_NODES,
-                                        .map = map,
-                                        .indptr = h.indptr,
-                                        .indices = h.indices,
-                                        .indices_capacity = capacity,
-                                        .n_edges = &h.n_edges},
+    struct sl_khop_args args = {.topology = &g->topology,
+                                .seed = 42,
+                                .stream = SL_RNG_SAMPLE,
+                                .epoch = 3,
+                                .batch = 5,
+                                .hop = 1,
+                                .fanout = ask->fanout,
+                                .n_dst = n_seeds,
+                                .nodes = h.nodes,
+                                .n_nodes = &h.n_nodes,
+                                .nodes_capacity = N_NODES,
+                                .map = map,
+                                .indptr = h.indptr,
+                                .indices = h.indices,
+                                .indices_capacity = capacity,
+                                .n_edges = &h.n_edges,
                                 .paths = ask->paths,
                                 .length = ask->length,
                                 .restart = ask->restart,
                                 .visits = h.visits};
-    t_expect_ok(t, sample(kernels, ask->law, &args), kernels->name);
+    t_expect_ok(t, kernels->sample[ask->kind](&args), kernels->name);
     sl_idmap_destroy(map);
     return h;
 }
@@ -152,7 +140,7 @@ static void compare(struct suite *t, const struct graph *g, const struct ask *as
         t_same_bits(t, "indptr", got.indptr, want.indptr, (ask->n_seeds + 1) * sizeof(uint32_t));
         t_same_bits(t, "indices", got.indices, want.indices, want.n_edges * sizeof(uint32_t));
         t_same_bits(t, "nodes", got.nodes, want.nodes, want.n_nodes * sizeof(uint32_t));
-        if (ask->law == WALK)
+        if (ask->kind == SL_SAMPLER_WALK)
             t_same_bits(t, "visits", got.visits, want.visits, want.n_edges * sizeof(float));
     }
 }
@@ -166,7 +154,8 @@ void test_khop(struct suite *t)
             t_begin(t, "khop_uniform seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
                     s & 1 ? "i64" : "i32");
             struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-            const struct ask ask = {.law = UNIFORM, .n_seeds = seeds[s], .fanout = fanouts[f]};
+            const struct ask ask = {
+                .kind = SL_SAMPLER_KHOP, .n_seeds = seeds[s], .fanout = fanouts[f]};
             compare(t, &g, &ask);
             t_end(t);
         }
@@ -183,7 +172,7 @@ void test_khop_weighted(struct suite *t)
                         (long long)fanouts[f], weight_names[kind], s & 1 ? "i64" : "i32");
                 struct graph g = make_graph(t, (int)(s & 1), (enum weights)kind);
                 const struct ask ask = {
-                    .law = BY_WEIGHT, .n_seeds = seeds[s], .fanout = fanouts[f]};
+                    .kind = SL_SAMPLER_WEIGHTED, .n_seeds = seeds[s], .fanout = fanouts[f]};
                 compare(t, &g, &ask);
                 t_end(t);
             }
@@ -205,7 +194,7 @@ void test_random_walk(struct suite *t)
                         seeds[s], (long long)fanouts[f], walks[w].paths, walks[w].length,
                         (double)walks[w].restart, s & 1 ? "i64" : "i32");
                 struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
-                const struct ask ask = {.law = WALK,
+                const struct ask ask = {.kind = SL_SAMPLER_WALK,
                                         .n_seeds = seeds[s],
                                         .fanout = fanouts[f],
                                         .paths = walks[w].paths,

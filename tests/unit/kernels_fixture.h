@@ -142,11 +142,9 @@ struct key {
 
 static const struct key key_of_tests = {SEED, SL_RNG_SAMPLE, 3, 5, 2};
 
-enum law { UNIFORM, BY_WEIGHT, WALK };
-
 // What is asked for.
 struct ask {
-    enum law law;
+    enum sl_sampler_kind kind;
     const struct sl_kernels *kernels;
     const struct graph *graph;
     bool wide;
@@ -162,10 +160,10 @@ struct ask {
 };
 
 // With room for everything.
-static inline struct ask ask_for(enum law law, int i, const struct graph *g, uint32_t n_dst,
+static inline struct ask ask_for(enum sl_sampler_kind kind, int i, const struct graph *g, uint32_t n_dst,
                                  int64_t fanout)
 {
-    return (struct ask){.law = law,
+    return (struct ask){.kind = kind,
                         .kernels = back_end(i),
                         .graph = g,
                         .key = key_of_tests,
@@ -204,7 +202,7 @@ static inline struct hop draw(struct ask ask)
         ask.nodes_capacity = g->n;
     if (!ask.indices_capacity && !ask.no_room)
         ask.indices_capacity =
-            ask.law == WALK ? (uint64_t)ask.n_dst * ask.paths * ask.length : g->n_edges;
+            ask.kind == SL_SAMPLER_WALK ? (uint64_t)ask.n_dst * ask.paths * ask.length : g->n_edges;
     if (!ask.map) {
         EXPECT(sl_idmap_create(1, &own) == SL_OK, "no map");
         ask.map = own;
@@ -221,36 +219,29 @@ static inline struct hop draw(struct ask ask)
                "seed");
     }
     struct sl_topology_view topology = view_of(g, ask.wide);
-    struct sl_walk_args args = {
-        .hop =
-            {
-                .topology = &topology,
-                .seed = ask.key.seed,
-                .stream = ask.key.stream,
-                .epoch = ask.key.epoch,
-                .batch = ask.key.batch,
-                .hop = ask.key.hop,
-                .fanout = ask.fanout,
-                .n_dst = ask.n_dst,
-                .nodes = h.nodes,
-                .n_nodes = &h.n_nodes,
-                .nodes_capacity = ask.nodes_capacity,
-                .map = ask.map,
-                .indptr = h.indptr,
-                .indices = h.indices,
-                .indices_capacity = ask.indices_capacity,
-                .n_edges = &h.n_edges,
-            },
+    struct sl_khop_args args = {
+        .topology = &topology,
+        .seed = ask.key.seed,
+        .stream = ask.key.stream,
+        .epoch = ask.key.epoch,
+        .batch = ask.key.batch,
+        .hop = ask.key.hop,
+        .fanout = ask.fanout,
+        .n_dst = ask.n_dst,
+        .nodes = h.nodes,
+        .n_nodes = &h.n_nodes,
+        .nodes_capacity = ask.nodes_capacity,
+        .map = ask.map,
+        .indptr = h.indptr,
+        .indices = h.indices,
+        .indices_capacity = ask.indices_capacity,
+        .n_edges = &h.n_edges,
         .paths = ask.paths,
         .length = ask.length,
         .restart = ask.restart,
         .visits = h.visits,
     };
-    switch (ask.law) {
-    case UNIFORM: h.rc = ask.kernels->khop_uniform(&args.hop); break;
-    case BY_WEIGHT: h.rc = ask.kernels->khop_weighted(&args.hop); break;
-    case WALK: h.rc = ask.kernels->random_walk(&args); break;
-    }
+    h.rc = ask.kernels->sample[ask.kind](&args);
     expect_guard(h.nodes, ask.nodes_capacity, "nodes");
     expect_guard(h.indptr, (uint64_t)ask.n_dst + 1, "indptr");
     expect_guard(h.indices, ask.indices_capacity, "indices");

@@ -19,7 +19,7 @@ static struct graph random_graph(uint32_t n, uint32_t salt)
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
-    return ask_for(UNIFORM, i, g, n_dst, fanout);
+    return ask_for(SL_SAMPLER_KHOP, i, g, n_dst, fanout);
 }
 
 // ---- the definition, written down once more -----------------------------------------------------

@@ -6,7 +6,7 @@
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout,
                          uint32_t paths, uint32_t length, float restart)
 {
-    struct ask ask = ask_for(WALK, i, g, n_dst, fanout);
+    struct ask ask = ask_for(SL_SAMPLER_WALK, i, g, n_dst, fanout);
     ask.paths = paths;
     ask.length = length;
     ask.restart = restart;

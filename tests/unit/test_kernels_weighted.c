@@ -6,7 +6,7 @@
 
 static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
 {
-    return ask_for(BY_WEIGHT, i, g, n_dst, fanout);
+    return ask_for(SL_SAMPLER_WEIGHTED, i, g, n_dst, fanout);
 }
 
 // ---- the running sums ---------------------------------------------------------------------------

@@ -36,8 +36,8 @@ static void run_draw(void *context)
     d->args.seeds = d->seeds + (size_t)(d->args.batch % d->n_batches) * d->args.n_seeds;
     perf_check(p, p->kernels->draw(&d->state, &d->args, &d->drawn));
     for (uint32_t h = 0; h < d->args.n_hops; h++)
-        d->edges += d->args.kind == SL_DRAW_WALK ? (double)d->drawn.n_nodes[h] * PATHS * LENGTH
-                                                 : d->drawn.n_edges[h];
+        d->edges += d->args.kind == SL_SAMPLER_WALK ? (double)d->drawn.n_nodes[h] * PATHS * LENGTH
+                                                    : d->drawn.n_edges[h];
     d->vertices += d->drawn.n_nodes[d->args.n_hops];
     d->batches++;
 }
@@ -94,15 +94,15 @@ static struct graph make_graph(struct perf *p)
 
 // What is measured of them, by hops.
 static const struct kind {
-    enum sl_draw_kind kind;
+    enum sl_sampler_kind kind;
     const char *name;
     uint32_t n_hops;
     int64_t fanout[HOPS_MAX];
 } kinds[] = {
-    {SL_DRAW_UNIFORM, "khop 25,10", 2, {25, 10}},
-    {SL_DRAW_UNIFORM, "khop 15,10,5", 3, {15, 10, 5}},
-    {SL_DRAW_WEIGHTED, "weighted 15,10,5", 3, {15, 10, 5}},
-    {SL_DRAW_WALK, "walk 5,5,5 of 4 x 3", 3, {5, 5, 5}},
+    {SL_SAMPLER_KHOP, "khop 25,10", 2, {25, 10}},
+    {SL_SAMPLER_KHOP, "khop 15,10,5", 3, {15, 10, 5}},
+    {SL_SAMPLER_WEIGHTED, "weighted 15,10,5", 3, {15, 10, 5}},
+    {SL_SAMPLER_WALK, "walk 5,5,5 of 4 x 3", 3, {5, 5, 5}},
 };
 
 static struct draw make_draw(struct perf *p, const struct graph *g, const struct kind *kind,
@@ -163,7 +163,7 @@ static void draw_case(struct perf *p, const struct graph *g, struct words *words
     for (int mapped = 0; mapped < 2; mapped++)
         for (int three = 0; three < 2; three++) {
             // weight_prefix of mapped memory would be another array: the device's is all there is.
-            if (mapped && (three || kind->kind == SL_DRAW_WEIGHTED))
+            if (mapped && (three || kind->kind == SL_SAMPLER_WEIGHTED))
                 continue;
             d[n] = make_draw(p, g, kind, three ? SL_RENUMBER_THREE_PHASE : SL_RENUMBER_FUSED,
                              mapped != 0);
@@ -181,7 +181,7 @@ static void draw_case(struct perf *p, const struct graph *g, struct words *words
                                      i == 0 ? "random words" : d[0].name);
     char title[160];
     snprintf(title, sizeof title, "draw %s: %u seeds, %.0f %s, %.0f vertices, of %llu edges",
-             kind->name, g->n_seeds, d[0].edges, kind->kind == SL_DRAW_WALK ? "steps" : "edges",
+             kind->name, g->n_seeds, d[0].edges, kind->kind == SL_SAMPLER_WALK ? "steps" : "edges",
              d[0].vertices, (unsigned long long)g->n_edges);
     perf_measure(p, title, runs, n + 1);
     printf("  fused takes %.2f of the time of three phases\n", runs[1].seconds / runs[2].seconds);

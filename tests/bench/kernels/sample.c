@@ -45,7 +45,7 @@ struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight)
 struct batch {
     struct perf *p;
     const struct sl_topology_view *topology;
-    enum { UNIFORM, WEIGHTED, WALK } kind;
+    enum sl_sampler_kind kind;
     int64_t fanout[HOPS];
     struct sl_idmap *map;
     uint32_t number;
@@ -71,30 +71,27 @@ static void run_batch(void *context)
     for (uint32_t hop = 0; hop < HOPS; hop++) {
         uint32_t n_edges = 0;
         n_dst = b->n_nodes;
-        struct sl_walk_args args = {.hop = {.topology = b->topology,
-                                            .seed = 1,
-                                            .stream = SL_RNG_SAMPLE,
-                                            .batch = b->number,
-                                            .hop = hop,
-                                            .fanout = b->fanout[hop],
-                                            .n_dst = n_dst,
-                                            .nodes = b->nodes,
-                                            .n_nodes = &b->n_nodes,
-                                            .nodes_capacity = NODES_MAX,
-                                            .map = b->map,
-                                            .indptr = b->indptr,
-                                            .indices = b->indices,
-                                            .indices_capacity = EDGES_MAX,
-                                            .n_edges = &n_edges},
+        struct sl_khop_args args = {.topology = b->topology,
+                                    .seed = 1,
+                                    .stream = SL_RNG_SAMPLE,
+                                    .batch = b->number,
+                                    .hop = hop,
+                                    .fanout = b->fanout[hop],
+                                    .n_dst = n_dst,
+                                    .nodes = b->nodes,
+                                    .n_nodes = &b->n_nodes,
+                                    .nodes_capacity = NODES_MAX,
+                                    .map = b->map,
+                                    .indptr = b->indptr,
+                                    .indices = b->indices,
+                                    .indices_capacity = EDGES_MAX,
+                                    .n_edges = &n_edges,
                                     .paths = PATHS,
                                     .length = LENGTH,
                                     .visits = b->visits};
-        const struct sl_kernels *k = b->p->kernels;
-        perf_check(b->p, b->kind == UNIFORM    ? k->khop_uniform(&args.hop)
-                         : b->kind == WEIGHTED ? k->khop_weighted(&args.hop)
-                                               : k->random_walk(&args));
+        perf_check(b->p, b->p->kernels->sample[b->kind](&args));
         // A walk's work is its steps: counted as all of them, though some paths end early.
-        b->n_edges += b->kind == WALK ? (uint64_t)n_dst * PATHS * LENGTH : n_edges;
+        b->n_edges += b->kind == SL_SAMPLER_WALK ? (uint64_t)n_dst * PATHS * LENGTH : n_edges;
     }
 }
 
@@ -167,9 +164,9 @@ static void khop_case(struct perf *p, uint32_t n)
     double *prefix = perf_alloc(p, topology.indptr[n] * sizeof *prefix);
     perf_check(p, p->kernels->weight_prefix(&topology, weight, prefix));
     topology.weight_prefix = prefix;
-    struct batch b[] = {make_batch(p, &topology, UNIFORM, wide),
-                        make_batch(p, &topology, WEIGHTED, wide),
-                        make_batch(p, &topology, WALK, five)};
+    struct batch b[] = {make_batch(p, &topology, SL_SAMPLER_KHOP, wide),
+                        make_batch(p, &topology, SL_SAMPLER_WEIGHTED, wide),
+                        make_batch(p, &topology, SL_SAMPLER_WALK, five)};
     struct perf_words words = {.n_words = n, .n_reads = 1u << 22, .threads = p->threads};
     words.words = perf_ids(p, n, n);
     for (size_t i = 0; i < SL_COUNT_OF(b); i++)

@@ -1,0 +1,48 @@
+/*
+ * sampler_kind.h - every way of drawing neighbours, once.
+ *
+ * A kind is one line of the list: its constant, its word in a job file, the name of its kernels, and
+ * what it needs. All else follows: the job file's words, the slots of the kernel tables
+ * (kernels/kernels.h), what a data set must have, which arrays a block has. Nobody asks which kind
+ * it is, but what the kind is like.
+ *
+ * Used by C and by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_COMMON_BASE_SAMPLER_KIND_H
+#define SL_COMMON_BASE_SAMPLER_KIND_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    SL_SAMPLER_BY_WEIGHT = 1, // needs the data set's edge weights
+    SL_SAMPLER_VISITS = 2,    // a row has at most paths * length edges, which carry visits
+};
+
+/*
+ * X(extra, constant, word, kernel, flags). Kernel K is sl_ref_K, sl_cpu_K, what sl_check_K wants of
+ * a hop's arguments, and on a GPU sl_draw_K. Exactly which integers it draws is a definition:
+ *
+ *   khop_uniform    kernels/khop_internal.h       uniformly, without replacement
+ *   khop_weighted   kernels/weighted_internal.h   by weight, without replacement
+ *   random_walk     kernels/walk_internal.h       PinSAGE's short random walks
+ */
+#define SL_SAMPLER_LIST(X, extra)                                                                  \
+    X(extra, KHOP, "khop", khop_uniform, 0)                                                        \
+    X(extra, WEIGHTED, "weighted", khop_weighted, SL_SAMPLER_BY_WEIGHT)                            \
+    X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)
+
+#define SL_SAMPLER_CONSTANT(extra, constant, word, kernel, flags) SL_SAMPLER_##constant,
+enum sl_sampler_kind { SL_SAMPLER_LIST(SL_SAMPLER_CONSTANT, ) SL_SAMPLER_KINDS };
+#undef SL_SAMPLER_CONSTANT
+
+// By kind; the words end with NULL.
+extern const char *const sl_sampler_words[SL_SAMPLER_KINDS + 1];
+extern const unsigned sl_sampler_flags[SL_SAMPLER_KINDS];
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
