@@ -183,7 +183,8 @@ const struct sl_key sl_keys[] = {
      .words = sl_sampler_words, .fallback = "\"khop\"",
      .doc = "How neighbours are drawn, hop by hop: khop uniformly and without replacement, "
             "weighted by edge_weight.npy and without replacement, walk by short random walks "
-            "(PinSAGE)."},
+            "(PinSAGE), labor as khop but so that the vertices of a hop share neighbours where "
+            "they can: fewer distinct ones a batch (LABOR)."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
      .min = 1, .max = 65535,
      .fallback_note = "[15, 10, 5] with 3 layers; it must be given with any other number",

@@ -476,15 +476,17 @@ struct sl_kernels {
     /*
      * One hop, by kind (common/base/sampler_kind.h says where each is defined).
      *
-     *   khop       `fanout` of a row's neighbours, each subset as likely; all where there are no more
-     *   weighted   one after the other, each with probability proportional to its weight among those
-     *              that are left (FGNN 7.1, k-hop weighted). An edge of weight 0 is never drawn; a
-     *              row with no more than `fanout` edges of positive weight gives all of these, in the
-     *              order of the file. Needs topology->weight_prefix.
-     *   walk       PinSAGE (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination start
-     *              `paths` random walks of `length` steps over in-edges; the neighbours are the
-     *              `fanout` vertices met most often, all that were met with -1. The destination
-     *              itself is none of its neighbours.
+     *   khop      `fanout` of a row's neighbours, each subset as likely; all where there are fewer
+     *   weighted  one after the other, each with probability proportional to its weight among those
+     *             that are left (FGNN 7.1, k-hop weighted). An edge of weight 0 is never drawn; a
+     *             row with no more than `fanout` edges of positive weight gives all of these, in
+     *             the order of the file. Needs topology->weight_prefix.
+     *   walk      PinSAGE (FGNN 7.1; Ying et al., KDD 2018, 3.1): from each destination start
+     *             `paths` random walks of `length` steps over in-edges; the neighbours are the
+     *             `fanout` vertices met most often, all that were met with -1. The destination
+     *             itself is none of its neighbours.
+     *   labor     those of a row's neighbours with the smallest random numbers, a vertex having one
+     *             number for all rows of the hop (Balin and Catalyurek, NeurIPS 2023)
      */
     int (*sample[SL_SAMPLER_KINDS])(const struct sl_khop_args *args);
 
@@ -518,8 +520,9 @@ struct sl_kernels {
 
     /*
      * All hops of a batch. Only tables of devices that draw whole batches have it (CUDA); NULL in
-     * ref and cpu, as `sample` is in those. *state begins as NULL and is freed by draw_end. SL_ENOMEM, SL_EUNSUPPORTED for
-     * 2^32 edges and more in all hops, SL_ERANGE for a seed that is no vertex.
+     * ref and cpu, as `sample` is in those. *state begins as NULL and is freed by draw_end.
+     * SL_ENOMEM, SL_EUNSUPPORTED for 2^32 edges and more in all hops, SL_ERANGE for a seed that is
+     * no vertex.
      */
     int (*draw)(struct sl_draw_state **state, const struct sl_draw_args *args,
                 struct sl_drawn *out);

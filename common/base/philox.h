@@ -26,6 +26,7 @@
  *             (kernels/weighted_internal.h)
  *   walks     group = path * ceil(length / 4) + step / 4; tag = hop | attempt << 3 for a move with
  *             attempt < 16, hop | 128 for a restart (kernels/walk_internal.h)
+ *   labor     the position is the neighbour's vertex, tag = hop (kernels/labor_internal.h)
  *
  * Used by C and by CUDA sources: keep it C11 and C++17.
  */

@@ -1,8 +1,8 @@
 /*
  * sampler_kind.h - every way of drawing neighbours, once.
  *
- * A kind is one line of the list: its constant, its word in a job file, the name of its kernels, and
- * what it needs. All else follows: the job file's words, the slots of the kernel tables
+ * A kind is one line of the list: its constant, its word in a job file, the name of its kernels,
+ * and what it needs. All else follows: the job file's words, the slots of the kernel tables
  * (kernels/kernels.h), what a data set must have, which arrays a block has. Nobody asks which kind
  * it is, but what the kind is like.
  *
@@ -27,11 +27,13 @@ enum {
  *   khop_uniform    kernels/khop_internal.h       uniformly, without replacement
  *   khop_weighted   kernels/weighted_internal.h   by weight, without replacement
  *   random_walk     kernels/walk_internal.h       PinSAGE's short random walks
+ *   labor           kernels/labor_internal.h      uniformly; rows that share neighbours agree
  */
 #define SL_SAMPLER_LIST(X, extra)                                                                  \
     X(extra, KHOP, "khop", khop_uniform, 0)                                                        \
     X(extra, WEIGHTED, "weighted", khop_weighted, SL_SAMPLER_BY_WEIGHT)                            \
-    X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)
+    X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)                                         \
+    X(extra, LABOR, "labor", labor, 0)
 
 #define SL_SAMPLER_CONSTANT(extra, constant, word, kernel, flags) SL_SAMPLER_##constant,
 enum sl_sampler_kind { SL_SAMPLER_LIST(SL_SAMPLER_CONSTANT, ) SL_SAMPLER_KINDS };

@@ -1,5 +1,5 @@
 /*
- * Philox4x32-10 for many consecutive positions at once.
+ * Philox4x32-10 for many positions at once.
  *
  * A round is two 32 x 32 -> 64 bit products. Kept in 64-bit lanes whose upper halves are never
  * cleaned, a product is one vpmuludq (it looks at the lower halves alone) and its upper half one
@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_internal.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "common/base/isa.h"
 #include "common/base/philox.h"
@@ -26,10 +27,11 @@
 
 enum { LANES = SL_CPU_PHILOX_LANES };
 
-// A block of LANES positions; the low word of the position does not wrap within it.
+// A block of LANES positions.
 struct block {
     uint64_t seed;
-    uint32_t word0, position, batch, epoch;
+    uint32_t word0, batch, epoch;
+    uint32_t position[LANES];
 };
 
 SL_SIMD_VOID(block_plain, (const struct block *b, uint32_t *words), (b, words))
@@ -38,7 +40,7 @@ SL_SIMD_VOID(block_plain, (const struct block *b, uint32_t *words), (b, words))
     uint32_t k0 = (uint32_t)b->seed, k1 = (uint32_t)(b->seed >> 32);
     for (uint32_t i = 0; i < LANES; i++) {
         c0[i] = b->word0;
-        c1[i] = b->position + i;
+        c1[i] = b->position[i];
         c2[i] = b->batch;
         c3[i] = b->epoch;
     }
@@ -70,12 +72,11 @@ __attribute__((target("avx512f"))) static void block_avx512(const struct block *
 {
     enum { VECTORS = LANES / 8 };
     const __m512i m0 = _mm512_set1_epi64(PHILOX_M0), m1 = _mm512_set1_epi64(PHILOX_M1);
-    const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     __m512i c0[VECTORS], c1[VECTORS], c2[VECTORS], c3[VECTORS];
     uint32_t k0 = (uint32_t)b->seed, k1 = (uint32_t)(b->seed >> 32);
     for (int v = 0; v < VECTORS; v++) {
         c0[v] = _mm512_set1_epi64(b->word0);
-        c1[v] = _mm512_add_epi64(_mm512_set1_epi64((long long)b->position + 8 * v), lane);
+        c1[v] = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)b->position + v));
         c2[v] = _mm512_set1_epi64(b->batch);
         c3[v] = _mm512_set1_epi64(b->epoch);
     }
@@ -107,14 +108,13 @@ __attribute__((target("avx2"))) static void block_avx2(const struct block *b, ui
 {
     enum { VECTORS = 2 };
     const __m256i m0 = _mm256_set1_epi64x(PHILOX_M0), m1 = _mm256_set1_epi64x(PHILOX_M1);
-    const __m256i lane = _mm256_set_epi64x(3, 2, 1, 0);
     for (int part = 0; part < LANES; part += 4 * VECTORS) {
         __m256i c0[VECTORS], c1[VECTORS], c2[VECTORS], c3[VECTORS];
         uint32_t k0 = (uint32_t)b->seed, k1 = (uint32_t)(b->seed >> 32);
         for (int v = 0; v < VECTORS; v++) {
-            long long first = (long long)b->position + part + 4 * v;
             c0[v] = _mm256_set1_epi64x(b->word0);
-            c1[v] = _mm256_add_epi64(_mm256_set1_epi64x(first), lane);
+            const uint32_t *four = b->position + part + 4 * v;
+            c1[v] = _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)four));
             c2[v] = _mm256_set1_epi64x(b->batch);
             c3[v] = _mm256_set1_epi64x(b->epoch);
         }
@@ -174,11 +174,12 @@ void sl_cpu_philox_words(uint64_t seed, uint32_t stream, uint32_t tag, uint32_t 
         struct block b = {
             .seed = seed,
             .word0 = sl_rng_word0(stream, tag, (uint32_t)(position >> 32)),
-            .position = (uint32_t)position,
             .batch = batch,
             .epoch = epoch,
         };
-        if (__builtin_expect(b.position <= UINT32_MAX - (LANES - 1), 1)) {
+        if (__builtin_expect((uint32_t)position <= UINT32_MAX - (LANES - 1), 1)) {
+            for (uint32_t l = 0; l < LANES; l++)
+                b.position[l] = (uint32_t)position + l;
             draw(&b, words + (uint64_t)4 * i);
             continue;
         }
@@ -190,4 +191,15 @@ void sl_cpu_philox_words(uint64_t seed, uint32_t stream, uint32_t tag, uint32_t 
                 words[(uint64_t)4 * (i + j) + (uint32_t)w] = r.w[w];
         }
     }
+}
+
+void sl_cpu_philox_numbers(uint64_t seed, uint32_t word0, const uint32_t *position, uint32_t batch,
+                           uint32_t epoch, uint32_t *number)
+{
+    struct block b = {.seed = seed, .word0 = word0, .batch = batch, .epoch = epoch};
+    uint32_t words[4 * LANES];
+    memcpy(b.position, position, sizeof b.position);
+    choose()(&b, words);
+    for (uint32_t l = 0; l < LANES; l++)
+        number[l] = words[4 * l];
 }

@@ -124,10 +124,13 @@ struct plan {
 
 #define SAMPLER(extra, constant, word, kernel, flags) &sl_draw_##kernel,
 static const struct sl_draw_sampler *const samplers[] = {SL_SAMPLER_LIST(SAMPLER, )};
+#define FLAGS(extra, constant, word, kernel, flags) flags,
+static const unsigned sampler_flags[] = {
+    SL_SAMPLER_LIST(FLAGS, )}; // the plug-in has no data of others
 
 static bool counts_visits(const struct sl_draw_args *args)
 {
-    return sl_sampler_flags[args->kind] & SL_SAMPLER_VISITS;
+    return sampler_flags[args->kind] & SL_SAMPLER_VISITS;
 }
 
 // Whatever can be wrong with a hop by itself, in the words of the processor's samplers.

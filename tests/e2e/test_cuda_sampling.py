@@ -15,6 +15,7 @@ KINDS = {
     "whole": {"sampler.fanout": [-1, 4]},
     "gcn": {"model.kind": "gcn"},
     "weighted": {"sampler.kind": "weighted"},
+    "labor": {"sampler.kind": "labor", "sampler.fanout": [4, 3]},
     "walk": {
         "sampler.kind": "walk",
         "sampler.paths": 6,

@@ -167,8 +167,8 @@ def test_learns(box, name):
 
 @cases("graphsage", "gcn", "gat", "gin", "pinsage")
 def test_learns_with_every_sampler(box, kind):
-    """Neighbours and random walks, and an evaluation that samples as well."""
-    for sampler in ("khop", "walk"):
+    """Neighbours, random walks and shared neighbours, and an evaluation that samples as well."""
+    for sampler in ("khop", "walk", "labor"):
         config = small_job(
             box.shared_dataset("small"),
             **{

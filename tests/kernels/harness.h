@@ -149,6 +149,7 @@ void test_adam(struct suite *t);
 void test_sgd(struct suite *t);
 void test_khop(struct suite *t);
 void test_khop_weighted(struct suite *t);
+void test_labor(struct suite *t);
 void test_random_walk(struct suite *t);
 void test_weight_prefix(struct suite *t);
 void test_mark_ranks(struct suite *t);

@@ -50,6 +50,7 @@ static const struct operation operations[] = {
     {"sgd", test_sgd, NULL},
     {"khop_uniform", test_khop, NULL},
     {"khop_weighted", test_khop_weighted, NULL},
+    {"labor", test_labor, NULL},
     {"random_walk", test_random_walk, NULL},
     {"weight_prefix", test_weight_prefix, NULL},
     {"mark_ranks", test_mark_ranks, NULL},

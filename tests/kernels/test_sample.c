@@ -161,6 +161,22 @@ void test_khop(struct suite *t)
         }
 }
 
+void test_labor(struct suite *t)
+{
+    static const int64_t fanouts[] = {1, 2, 5, 15, 31, 32, 64, 300, -1};
+    static const uint32_t seeds[] = {1, 15, 33, 1000};
+    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++)
+        for (size_t s = 0; s < SL_COUNT_OF(seeds); s++) {
+            t_begin(t, "labor seeds=%u fanout=%lld %s", seeds[s], (long long)fanouts[f],
+                    s & 1 ? "i64" : "i32");
+            struct graph g = make_graph(t, (int)(s & 1), WEIGHTS_EVEN);
+            const struct ask ask = {
+                .kind = SL_SAMPLER_LABOR, .n_seeds = seeds[s], .fanout = fanouts[f]};
+            compare(t, &g, &ask);
+            t_end(t);
+        }
+}
+
 void test_khop_weighted(struct suite *t)
 {
     static const int64_t fanouts[] = {1, 2, 3, 5, 15, 64, 65, 300, 700, -1};

@@ -160,8 +160,8 @@ struct ask {
 };
 
 // With room for everything.
-static inline struct ask ask_for(enum sl_sampler_kind kind, int i, const struct graph *g, uint32_t n_dst,
-                                 int64_t fanout)
+static inline struct ask ask_for(enum sl_sampler_kind kind, int i, const struct graph *g,
+                                 uint32_t n_dst, int64_t fanout)
 {
     return (struct ask){.kind = kind,
                         .kernels = back_end(i),

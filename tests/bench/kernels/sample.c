@@ -166,14 +166,15 @@ static void khop_case(struct perf *p, uint32_t n)
     topology.weight_prefix = prefix;
     struct batch b[] = {make_batch(p, &topology, SL_SAMPLER_KHOP, wide),
                         make_batch(p, &topology, SL_SAMPLER_WEIGHTED, wide),
-                        make_batch(p, &topology, SL_SAMPLER_WALK, five)};
+                        make_batch(p, &topology, SL_SAMPLER_WALK, five),
+                        make_batch(p, &topology, SL_SAMPLER_LABOR, wide)};
     struct perf_words words = {.n_words = n, .n_reads = 1u << 22, .threads = p->threads};
     words.words = perf_ids(p, n, n);
     for (size_t i = 0; i < SL_COUNT_OF(b); i++)
         run_batch(&b[i]); // how much there is of it
     struct mark m[] = {make_mark(p, &b[0], 0.01), make_mark(p, &b[0], 0.1),
                        make_mark(p, &b[0], 0.5)};
-    enum { SAMPLE = 1, COPY, MARK, WEIGHTED_RUN = MARK + 2 * SL_COUNT_OF(m) - 1, WALK_RUN };
+    enum { SAMPLE = 1, COPY, MARK, WEIGHTED_RUN = MARK + 2 * SL_COUNT_OF(m) - 1 };
     // A batch before each marking, so that it finds the caches as a sampler leaves them.
     struct perf_run runs[] = {
         perf_word_ceiling(&words),
@@ -186,9 +187,10 @@ static void khop_case(struct perf *p, uint32_t n)
         {.name = m[2].name, .run = run_mark, .context = &m[2]},
         {.name = "khop_weighted 15,10,5", .run = run_batch, .context = &b[1]},
         {.name = "random_walk 5 of 4 x 3, steps", .run = run_batch, .context = &b[2]},
+        {.name = "labor 15,10,5", .run = run_batch, .context = &b[3]},
     };
     for (size_t i = SAMPLE; i < SL_COUNT_OF(runs); i++) {
-        const struct batch *its = i == WEIGHTED_RUN ? &b[1] : i == WALK_RUN ? &b[2] : &b[0];
+        const struct batch *its = i < WEIGHTED_RUN ? &b[0] : &b[i - WEIGHTED_RUN + 1];
         runs[i].amount = runs[i].run == run_batch ? (double)its->n_edges : its->n_nodes;
         runs[i].unit = "M/s";
         runs[i].scale = 1e6;

@@ -1,0 +1,174 @@
+// Layer-neighbour sampling: what it draws, that it is fair and shared, that both back ends agree.
+#include "kernels/labor_internal.h"
+#include "tests/unit/kernels_fixture.h"
+
+static struct ask ask_of(int i, const struct graph *g, uint32_t n_dst, int64_t fanout)
+{
+    return ask_for(SL_SAMPLER_LABOR, i, g, n_dst, fanout);
+}
+
+// Computed by another program: a change of these numbers is a change of every run.
+START_TEST(golden_rows)
+{
+    static const uint32_t want[3][4] = {{18, 23, 28, 43}, {20, 25, 45, 50}, {22, 27, 42, 47}};
+    uint32_t degrees[100];
+    for (uint32_t v = 0; v < 100; v++)
+        degrees[v] = 10;
+    struct graph g = graph_of_degrees(100, degrees);
+    for (uint32_t v = 0; v < 100; v++)
+        for (uint32_t j = 0; j < 10; j++)
+            set_neighbour(&g, g.indptr[v] + j, (7 * v + 3 + 5 * j) % 100);
+    struct ask ask = ask_of(_i % 2, &g, 3, 4);
+    ask.wide = _i / 2;
+    struct hop h = draw(ask);
+    ck_assert_int_eq(h.rc, SL_OK);
+    ck_assert_uint_eq(h.n_edges, 12);
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t slot = 0; slot < 4; slot++)
+            ck_assert_uint_eq(neighbour_of(&h, i, slot), want[i][slot]);
+    hop_free(&h);
+    graph_free(&g);
+}
+END_TEST
+
+// What khop has not: rows with the same neighbours take the same ones, in every hop others.
+START_TEST(rows_that_share_neighbours_take_the_same)
+{
+    struct graph g = graph_of_equals(200, 150);
+    struct ask ask = ask_of(_i, &g, 50, 7);
+    struct hop h = draw(ask);
+    for (uint32_t i = 1; i < 50; i++)
+        ck_assert_mem_eq(h.indices, h.indices + i * 7, 7 * sizeof *h.indices);
+    ask.key.hop = 1;
+    struct hop other = draw(ask);
+    ck_assert_mem_ne(h.indices, other.indices, 7 * sizeof *h.indices);
+    hop_free(&other);
+    hop_free(&h);
+    graph_free(&g);
+}
+END_TEST
+
+// A vertex that is there several times has one number: its first edges are taken.
+START_TEST(of_equal_numbers_the_first_are_taken)
+{
+    uint32_t degrees[9] = {40};
+    struct graph g = graph_of_degrees(9, degrees);
+    for (uint32_t j = 0; j < 40; j++)
+        set_neighbour(&g, j, j % 2 ? 8 : 7);
+    for (int64_t k = 1; k < 40; k++) {
+        struct hop h = draw(ask_of(_i, &g, 1, k));
+        ck_assert_uint_eq(h.n_edges, k);
+        uint32_t n[2] = {0, 0};
+        for (uint32_t slot = 0; slot < k; slot++)
+            n[neighbour_of(&h, 0, slot) - 7]++;
+        uint32_t more = n[0] > n[1] ? n[0] : n[1];
+        ck_assert_uint_eq(more, k < 20 ? (uint32_t)k : 20);
+        hop_free(&h);
+    }
+    graph_free(&g);
+}
+END_TEST
+
+struct fair_case {
+    uint32_t degree, k;
+};
+
+static const struct fair_case fair_cases[] = {{2, 1},   {5, 2},    {9, 8},     {31, 10}, {64, 15},
+                                              {97, 64}, {127, 63}, {300, 250}, {1000, 5}};
+
+// Each neighbour of a row is as likely as any other: numbers of many batches.
+START_TEST(every_neighbour_is_as_likely)
+{
+    enum { BATCHES = 4000 };
+    const struct fair_case *c = &fair_cases[_i / 2];
+    struct graph g = graph_of_equals(c->degree, c->degree);
+    uint32_t *count = calloc(c->degree, sizeof *count);
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        struct ask ask = ask_of(_i % 2, &g, 1, c->k);
+        ask.key.batch = batch;
+        struct hop h = draw(ask);
+        ck_assert_uint_eq(h.n_edges, c->k);
+        for (uint32_t slot = 0; slot < c->k; slot++)
+            count[neighbour_of(&h, 0, slot)]++;
+        hop_free(&h);
+    }
+    // Draws without replacement: the variance of a count is that of a share times (d - k) / (d -
+    // 1).
+    double want = (double)BATCHES * c->k / c->degree, x = 0;
+    for (uint32_t j = 0; j < c->degree; j++)
+        x += (count[j] - want) * (count[j] - want) / want;
+    x *= (c->degree - 1.0) / (c->degree - c->k);
+    double z = chi_square_deviations(x, c->degree - 1.0);
+    ck_assert_msg(fabs(z) < 4.5 || (c->degree < 5 && z < 4.5), "degree %u fanout %u: %.1f off",
+                  c->degree, c->k, z);
+    free(count);
+    graph_free(&g);
+}
+END_TEST
+
+static const int64_t fanouts[] = {1, 2, 3, 5, 8, 15, 16, 17, 33, 64, 100, 1023, 1024, 1025, -1};
+
+// Empty rows, hubs, self-loops, edges that are there twice; both widths of ids.
+START_TEST(ref_equals_cpu)
+{
+    struct graph g = graph_of_random_degrees(3000, (uint32_t)_i, 40);
+    for (uint64_t e = 0; e < g.n_edges; e++)
+        set_neighbour(&g, e, random_word((uint32_t)e, 77) % (_i % 2 ? 3000 : 90));
+    for (size_t f = 0; f < SL_COUNT_OF(fanouts); f++) {
+        struct ask ask = ask_of(0, &g, 1500, fanouts[f]);
+        ask.wide = _i / 2;
+        struct hop want = draw(ask);
+        ask.kernels = back_end(1);
+        struct hop got = draw(ask);
+        expect_same(&got, &want, ask.n_dst);
+        hop_free(&want);
+        hop_free(&got);
+    }
+    graph_free(&g);
+}
+END_TEST
+
+START_TEST(capacities_are_kept)
+{
+    struct graph g = graph_of_random_degrees(400, 3, 12);
+    for (uint64_t e = 0; e < g.n_edges; e++)
+        set_neighbour(&g, e, random_word((uint32_t)e, 5) % 400);
+    struct ask ask = ask_of(_i, &g, 30, 4);
+    struct hop whole = draw(ask);
+    for (uint32_t room = 0; room < whole.n_edges; room++) {
+        ask.indices_capacity = room;
+        ask.no_room = true;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_ERANGE);
+        hop_free(&h);
+    }
+    ask.indices_capacity = whole.n_edges;
+    for (uint32_t room = 30; room <= whole.n_nodes; room++) {
+        ask.nodes_capacity = room;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, room < whole.n_nodes ? SL_ERANGE : SL_OK);
+        hop_free(&h);
+    }
+    hop_free(&whole);
+    graph_free(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernels_labor");
+    TCase *c = tcase_create("labor");
+    tcase_set_timeout(c, 120);
+    tcase_add_loop_test(c, golden_rows, 0, 4);
+    tcase_add_loop_test(c, rows_that_share_neighbours_take_the_same, 0, 2);
+    tcase_add_loop_test(c, of_equal_numbers_the_first_are_taken, 0, 2);
+    tcase_add_loop_test(c, every_neighbour_is_as_likely, 0, 2 * (int)SL_COUNT_OF(fair_cases));
+    tcase_add_loop_test(c, ref_equals_cpu, 0, 4);
+    tcase_add_loop_test(c, capacities_are_kept, 0, 2);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
