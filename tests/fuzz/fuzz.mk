@@ -11,13 +11,10 @@ FUZZ_BIN   := $(patsubst %,$(BIN)/tests/fuzz/%,$(FUZZ_NAMES))
 fuzz_library = $(word 1,$(subst _, ,$(1)))
 FUZZ_COMMON := $(OBJ)/tests/fuzz/fuzz.o $(OBJ)/tests/fuzz/driver.o
 
-define fuzz_target
-$(BIN)/tests/fuzz/$(1): $(OBJ)/tests/fuzz/$(1).o $(FUZZ_COMMON) $(call libs_of,$(call fuzz_library,$(1)))
-	@mkdir -p $$(@D)
-	@$(if $(V),,echo "  LD      $$@")
-	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) -o $$@
-endef
+fuzz_target = $(BIN)/tests/fuzz/$(1): $(OBJ)/tests/fuzz/$(1).o $(FUZZ_COMMON) $(call libs_of,$(call fuzz_library,$(1)))
 $(foreach t,$(FUZZ_NAMES),$(eval $(call fuzz_target,$(t))))
+$(FUZZ_BIN):
+	$(link)
 
 # The same with clang's eyes, from one archive: whole folders, and of the large ones what is needed.
 CLANG ?= $(firstword $(shell command -v clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14))

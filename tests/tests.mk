@@ -1,0 +1,38 @@
+# Test programs and what they load. Included by the Makefile.
+
+# unit: test_<library>_<subject>.c links what <library> may see, and Check.
+UNIT_NAMES := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+UNIT_BIN   := $(UNIT_NAMES:%=$(BIN)/tests/%)
+unit_test = $(BIN)/tests/$(1): $(OBJ)/tests/unit/$(1).o $(call libs_of,$(word 2,$(subst _, ,$(1))))
+$(foreach t,$(UNIT_NAMES),$(eval $(call unit_test,$(t))))
+$(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
+
+# kernels, bench/kernels: one driver each; stress: one program a file, of the arena alone; bench: one
+# program a file, linked with everything a sampler and a trainer may see.
+objects_of = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
+DRIVERS := tests/kernels tests/bench/kernels
+FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(call libs_of,kernels)
+FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,kernels)
+$(call made_in,$(BIN),$(DRIVERS))
+
+STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))
+$(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,ipc)
+
+TOOL_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/bench/*.c))
+$(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))
+
+LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(TOOL_BIN)
+$(LINKED_TESTS):
+	$(link)
+
+# A plug-in that is wrong on demand, for test_device_plugin; an NVML that says of the emulated GPU
+# what a test wants.
+FAKES := $(LIB)/fake_plugin.so $(LIB)/fake_nvml.so
+$(BIN)/tests/test_device_plugin: | $(LIB)/fake_plugin.so
+$(BIN)/tests/test_device_cuda: | $(LIB)/fake_nvml.so
+$(LIB)/fake_plugin.so: common/device/plugin.h common/device/device.h common/base/version.h
+$(FAKES): $(LIB)/%.so: tests/unit/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) $(WARN) -O1 -fPIC -shared -I. $< -o $@
+
+TEST_PROGRAMS := $(LINKED_TESTS) $(FAKES)
