@@ -4,6 +4,9 @@
 #   make demo            install what is missing, build, generate a graph, train on it
 #   make check           install what is missing, build, run the tests    [SAN=address|undefined|thread]
 #   make check-all       the same with every case of every test
+#   make install         programs, manual pages, completion, the daemon's unit  [PREFIX=/usr/local, DESTDIR]
+#   make uninstall       takes them away
+#   make deb             the same as a Debian package in build
 #   make bundle          an archive that runs where nothing can be installed, with the CUDA plug-in
 #   make bench           ceilings of this machine and what sluice reaches of them
 #   make fuzz, make soak what reads foreign bytes, and a daemon, for hours  [FUZZ_SECONDS, SOAK]
@@ -38,11 +41,11 @@ endif
 
 # ---- set-up: only demo and check install packages; everything else says what is missing -----------
 # A stamp keeps the second time quick; scripts/setup checks the package list against it.
-GOALS := $(filter-out clean help,$(or $(MAKECMDGOALS),all))
+GOALS := $(filter-out clean help uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 CHECKS  := $(filter check check-all,$(GOALS))
 INSTALL := $(and $(filter check check-all demo,$(GOALS)),$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,yes))
-LISTS   := scripts/packages $(if $(filter-out all demo man plugin bundle,$(GOALS)),scripts/packages.tests) \
+LISTS   := scripts/packages $(if $(filter-out all demo man plugin bundle install deb,$(GOALS)),scripts/packages.tests) \
            $(if $(CHECKS),--maybe scripts/packages.check)
 ifneq ($(shell scripts/setup $(if $(INSTALL),install,look) $(LISTS) >&2 && echo ok),ok)
 $(error set-up failed; the message above says what is missing)

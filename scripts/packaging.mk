@@ -1,22 +1,36 @@
-# What leaves this folder: make bundle. Included by the Makefile.
+# What leaves this folder: make install, uninstall, deb, bundle. Included by the Makefile.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.PHONY: install uninstall deb bundle
+install: all
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install $(BIN) $(PLUGIN)
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --remove
+
+deb: all
+	@scripts/deb $(BIN) $(PLUGIN) $(O)
 
 # The archive has the programs once more, linked so that they find libraries beside them (RPATH and
 # not RUNPATH, which would not hold for the libraries of libraries), without debugging information.
 BUNDLED    := $(O)/bundle/programs
 BUNDLE_BIN := $(patsubst %,$(BUNDLED)/%,$(NAMES) $(DRIVERS))
-LIB_AHEAD   = $(if $(findstring /tests/bench/,$@),../../../lib,$(if $(findstring /tests/,$@),../../lib,../lib))
+UP          = ..
+$(BUNDLED)/tests/kernels: UP = ../..
+$(BUNDLED)/tests/bench/kernels: UP = ../../..
 $(call made_in,$(BUNDLED),$(NAMES) $(DRIVERS))
-$(BUNDLE_BIN): LINK_MORE = -Wl,-rpath,'$$ORIGIN/$(LIB_AHEAD):$$ORIGIN/$(LIB_AHEAD)/gcc' -Wl,--disable-new-dtags \
+$(BUNDLE_BIN): LINK_MORE = -Wl,-rpath,'$$ORIGIN/$(UP)/lib:$$ORIGIN/$(UP)/lib/gcc' -Wl,--disable-new-dtags \
                            -Wl,--strip-debug
 $(BUNDLE_BIN):
 	$(link)
 
-.PHONY: bundle
 bundle: $(BUNDLE_BIN) $(PLUGIN_GOAL)
 	@scripts/bundle $(BUNDLED) $(PLUGIN) $(O)
 
+# Of programs with a sanitizer there is neither.
 ifneq ($(SAN),)
-ifneq ($(filter bundle,$(MAKECMDGOALS)),)
-$(error make bundle: not of a build with SAN=$(SAN))
+ifneq ($(filter deb bundle,$(MAKECMDGOALS)),)
+$(error make $(filter deb bundle,$(MAKECMDGOALS)): not of a build with SAN=$(SAN))
 endif
 endif
