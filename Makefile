@@ -77,11 +77,14 @@ SANFLAGS := --coverage -fprofile-update=atomic
 else ifneq ($(SAN),)
 $(error SAN=$(SAN): wanted address, undefined or thread)
 endif
-CFLAGS   = $(CSTD) $(OPT) $(WARN) $(SANFLAGS) -I. -I$(GEN) $(PKG_CFLAGS)
+# A program is linked with what it calls alone: of an archive the objects, of those the functions, and
+# of the libraries those that anything is left of.
+SECTIONS := -ffunction-sections -fdata-sections
+CFLAGS   = $(CSTD) $(OPT) $(SECTIONS) $(WARN) $(SANFLAGS) -I. -I$(GEN) $(PKG_CFLAGS)
 ifeq ($(shell uname -m),x86_64)
 OPT += -mprefer-vector-width=512
 endif
-LDFLAGS  = $(OPT) $(SANFLAGS)
+LDFLAGS  = $(OPT) $(SANFLAGS) -Wl,--gc-sections,--as-needed
 LDLIBS   = $(PKG_LIBS) -ldnnl -lm -lpthread -ldl
 
 # ---- libraries: a folder is a library; folders.mk says which it may see --------------------------
@@ -129,7 +132,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 
 $(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) -O2 $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CSTD) -O2 $(SECTIONS) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
 
 # ---- programs -----------------------------------------------------------------------------------
 # A rule says what a program is made of; all are linked alike. FROM_<program> is for those that are

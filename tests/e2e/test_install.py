@@ -112,6 +112,13 @@ def test_man_shows_an_installed_page(box):
     man(box, os.path.join(installed(box), "share/man/man1/sluice-run.1"))
 
 
+def test_programs_name_no_library_that_they_do_not_use(box):
+    if SAN:
+        raise Skip("a sanitizer brings libraries of its own")
+    for name in PROGRAMS:
+        assert do(box, "ldd", "-u", os.path.join(BIN, name)) == ""
+
+
 def package(box):
     """The Debian package, made once for all tests."""
     for tool in ("dpkg-deb", "dpkg-shlibdeps"):
