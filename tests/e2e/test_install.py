@@ -65,6 +65,8 @@ def man(box, page):
     if not shutil.which("man"):
         raise Skip("man is not installed")
     text = do(box, "man", "-l", page, MANWIDTH="100", MANPAGER="cat")
+    if "has been minimized" in text:
+        raise Skip("man is a stand-in that says how to get it")
     assert "sluice-run - " in text and "--dry-run" in text, text
 
 
