@@ -74,7 +74,7 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
     uint64_t budget = budget_of_trainer(config, device, duty, need);
     *rows = 0;
     SL_TRY(check_step(config, device, duty, need, budget));
-    if (config->cache.policy == SL_CACHE_NONE || need->row_bytes == 0)
+    if (!sl_cache_keeps(config->cache.policy) || need->row_bytes == 0)
         return SL_OK;
     uint64_t left = budget == UINT64_MAX ? available_bytes / AVAILABLE_SHARE / caches_of(config)
                                          : budget - with_margin(need->step_bytes);

@@ -75,9 +75,9 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->act_width = need->infer_width;
         out->jumping_width = need->jumping_width;
     }
-    if (config->cache.policy != SL_CACHE_NONE) {
-        bool counts = config->cache.policy == SL_CACHE_PRESC ||
-                      config->cache.policy == SL_CACHE_OPTIMAL || config->cache.report_optimal;
+    if (sl_cache_keeps(config->cache.policy)) {
+        bool counts = sl_cache_kinds[config->cache.policy].counts != SL_VISITS_NONE ||
+                      config->cache.report_optimal;
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }

@@ -115,7 +115,7 @@ static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
             .device = m->device,
             .name = m->name,
             .role = duty == SL_DUTY_STANDBY ? "standby" : sl_role_name(m->role),
-            .has_cache = m->role == SL_ROLE_TRAINER && job->config.cache.policy != SL_CACHE_NONE,
+            .has_cache = m->role == SL_ROLE_TRAINER && sl_cache_keeps(job->config.cache.policy),
             .cache_rows = atomic_load(&seat->cache_rows),
             .load_seconds = (double)job->cache_load_ns[m->device] * 1e-9,
         };

@@ -433,15 +433,11 @@ static double hit_rate(uint64_t hits, uint64_t misses)
 
 static void add_cache(const struct facts *f, struct sl_json_writer *w)
 {
-    static const char *const policies[] = {
-        [SL_CACHE_NONE] = "none",   [SL_CACHE_RANDOM] = "random",   [SL_CACHE_DEGREE] = "degree",
-        [SL_CACHE_PRESC] = "presc", [SL_CACHE_OPTIMAL] = "optimal",
-    };
     const struct sl_job *job = f->job;
-    bool has = job->config.cache.policy != SL_CACHE_NONE;
+    bool has = sl_cache_keeps(job->config.cache.policy);
     const struct sl_live_sums *s = &f->l->sums;
     sl_json_open_object(w, "cache");
-    sl_json_add_string(w, "policy", policies[job->config.cache.policy]);
+    sl_json_add_string(w, "policy", sl_cache_words[job->config.cache.policy]);
     sl_json_add_bool(w, "ranked", f->there && job->phases.ranked);
     if (has && f->from)
         sl_json_add_real(w, "hit_rate",

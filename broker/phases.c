@@ -20,9 +20,6 @@ void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_conf
     setup->config = config;
     setup->dataset = dataset;
     setup->n_nodes = dataset->n_nodes;
-    setup->n_edges = dataset->n_edges;
-    setup->indices = dataset->indices;
-    setup->indices_dtype = dataset->indices_dtype;
     memcpy(setup->split, dataset->split, sizeof setup->split);
     if (config->evaluate.test == SL_TEST_NEVER)
         setup->split[SL_SPLIT_TEST] = (struct sl_vertex_list){0};
@@ -134,12 +131,9 @@ static void rank_when_due(struct sl_phases *p)
     const struct sl_ranking_setup setup = {
         .loop = p->setup.loop,
         .arena = p->arena,
-        .policy = p->setup.config->cache.policy,
-        .seed = p->setup.config->seed,
+        .config = p->setup.config,
+        .dataset = p->setup.dataset,
         .n_nodes = p->setup.n_nodes,
-        .n_edges = p->setup.n_edges,
-        .indices = p->setup.indices,
-        .indices_dtype = p->setup.indices_dtype,
         .on_done = on_ranking_done,
         .ctx = p,
     };

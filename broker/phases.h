@@ -78,12 +78,9 @@ struct sl_resume_point {
 struct sl_phases_setup {
     uv_loop_t *loop;
     const struct sl_config *config;
-    const struct sl_dataset *dataset; // for the labels of the evaluated vertices
+    // For the labels of the evaluated vertices, and for what a cache policy reads.
+    const struct sl_dataset *dataset;
     uint64_t n_nodes;
-    // Sources of all edges (n_edges), for the policy degree; may be NULL otherwise.
-    uint64_t n_edges;
-    const void *indices;
-    enum sl_dtype indices_dtype;
     struct sl_vertex_list split[SL_SPLIT_COUNT];
     struct sl_resume_point resume;
     bool keeps_records; // of the last training epoch, for checkpoints

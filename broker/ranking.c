@@ -15,18 +15,32 @@ enum { INLINE_MAX = 1 << 16 }; // vertices and edges below which it takes no mil
 
 // --- what a policy asks for ----------------------------------------------------------------------
 
-uint32_t sl_ranking_first_epoch(const struct sl_config *config)
+static const struct sl_cache_kind *kind_of(const struct sl_config *config)
 {
-    switch (config->cache.policy) {
-    case SL_CACHE_NONE: return config->epochs;
-    case SL_CACHE_PRESC:
-        return config->cache.presample_epochs < config->epochs ? config->cache.presample_epochs
-                                                               : config->epochs;
-    case SL_CACHE_RANDOM:
-    case SL_CACHE_DEGREE:
-    case SL_CACHE_OPTIMAL: break;
+    return &sl_cache_kinds[config->cache.policy];
+}
+
+uint32_t sl_ranking_counted_epochs(const struct sl_config *config)
+{
+    switch (kind_of(config)->counts) {
+    case SL_VISITS_NONE: break;
+    case SL_VISITS_FIRST: return config->cache.presample_epochs;
+    case SL_VISITS_ALL: return config->epochs;
     }
     return 0;
+}
+
+uint32_t sl_ranking_presample_phases(const struct sl_config *config)
+{
+    return kind_of(config)->counts == SL_VISITS_ALL ? config->epochs : 0;
+}
+
+uint32_t sl_ranking_first_epoch(const struct sl_config *config)
+{
+    if (!sl_cache_keeps(config->cache.policy))
+        return config->epochs;
+    uint32_t trained = sl_ranking_counted_epochs(config) - sl_ranking_presample_phases(config);
+    return SL_MIN(trained, config->epochs);
 }
 
 bool sl_ranking_is_needed(const struct sl_config *config)
@@ -34,37 +48,31 @@ bool sl_ranking_is_needed(const struct sl_config *config)
     return sl_ranking_first_epoch(config) < config->epochs;
 }
 
-uint32_t sl_ranking_presample_phases(const struct sl_config *config)
-{
-    return config->cache.policy == SL_CACHE_OPTIMAL ? config->epochs : 0;
-}
-
 bool sl_ranking_reports_optimal(const struct sl_config *config)
 {
     return config->cache.report_optimal && sl_ranking_is_needed(config);
 }
 
-static bool counts_to_rank(enum sl_cache_policy policy)
-{
-    return policy == SL_CACHE_PRESC || policy == SL_CACHE_OPTIMAL;
-}
-
 bool sl_ranking_needs_visits(const struct sl_config *config)
 {
     return sl_ranking_is_needed(config) &&
-           (counts_to_rank(config->cache.policy) || config->cache.report_optimal);
+           (sl_ranking_counted_epochs(config) > 0 || config->cache.report_optimal);
 }
 
 // --- the order -----------------------------------------------------------------------------------
 
-// Hotness that no sampler counts, into memory of its own (n_nodes).
+// A metric that no sampler counts, into memory of its own (n_nodes).
 static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
 {
-    const struct sl_ranking_setup *s = &r->setup;
-    if (s->policy == SL_CACHE_RANDOM)
-        return sl_hotness_random(s->seed, s->n_nodes, &r->cancel, hotness);
-    return sl_hotness_degree(s->indices, s->indices_dtype, s->n_edges, s->n_nodes, &r->cancel,
-                             hotness);
+    const struct sl_config *config = r->setup.config;
+    const struct sl_cache_facts facts = {
+        .dataset = r->setup.dataset,
+        .seed = config->seed,
+        .n_hops = config->sampler.n_fanout,
+        .fanout = config->sampler.fanout,
+        .cancel = &r->cancel,
+    };
+    return r->kind->hotness(&facts, hotness);
 }
 
 // Puts the vertices of each tier in the order of their ids: through a set of all vertices, whose
@@ -100,7 +108,7 @@ static int order_vertices(struct sl_ranking *r, const uint32_t *hotness)
 static int rank_vertices(struct sl_ranking *r)
 {
     const struct sl_ranking_setup *s = &r->setup;
-    if (counts_to_rank(s->policy)) {
+    if (r->kind->counts != SL_VISITS_NONE) {
         // Every block whose visits count has been drawn, so nobody writes any more.
         const uint32_t *visits = (const uint32_t *)sl_hot_visits(s->arena);
         SL_TRY(order_vertices(r, visits));
@@ -139,9 +147,10 @@ static void ranking_done(uv_work_t *work, int status)
 void sl_ranking_start(struct sl_ranking *r, const struct sl_ranking_setup *setup)
 {
     r->setup = *setup;
+    r->kind = kind_of(setup->config);
     r->state = SL_RANKING_BUSY;
     r->work.data = r;
-    uint64_t size = setup->n_nodes + (setup->policy == SL_CACHE_DEGREE ? setup->n_edges : 0);
+    uint64_t size = setup->n_nodes + (r->kind->hotness ? setup->dataset->n_edges : 0);
     if (size > INLINE_MAX && uv_queue_work(setup->loop, &r->work, ranking_work, ranking_done) == 0)
         return;
     ranking_work(&r->work);

@@ -10,11 +10,7 @@
  * an order was made from are forgotten in the same go, so that what is counted afterwards is of
  * ranked epochs alone.
  *
- *   policy    hotness of a vertex                       known
- *   random    a Philox draw                             at once
- *   degree    out-degree                                at once
- *   presc     visits in the first K epochs' sampling    when these have been sampled
- *   optimal   visits in all epochs' sampling            when all have been sampled ahead
+ * What the order is by, and when that is known, is the policy's row (common/data/cache_kind.h).
  */
 #ifndef SL_BROKER_RANKING_H
 #define SL_BROKER_RANKING_H
@@ -24,7 +20,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "common/base/dtype.h"
+#include "common/data/cache_kind.h"
 #include "common/ipc/arena.h"
 #include "config/config.h"
 
@@ -34,7 +30,9 @@
 bool sl_ranking_is_needed(const struct sl_config *config);
 // The first training epoch whose blocks carry ranks; `epochs` when none does.
 uint32_t sl_ranking_first_epoch(const struct sl_config *config);
-// Epochs that are sampled ahead of training, for their visits alone (optimal).
+// Epochs whose visits the order is made of; 0 when it is made of the data set alone.
+uint32_t sl_ranking_counted_epochs(const struct sl_config *config);
+// Epochs that are sampled ahead of training, for their visits alone.
 uint32_t sl_ranking_presample_phases(const struct sl_config *config);
 // Whether samplers count visits at any time: the arena then needs a counter for each vertex.
 bool sl_ranking_needs_visits(const struct sl_config *config);
@@ -46,13 +44,9 @@ bool sl_ranking_reports_optimal(const struct sl_config *config);
 struct sl_ranking_setup {
     uv_loop_t *loop;
     struct sl_arena *arena;
-    enum sl_cache_policy policy;
-    uint64_t seed;
+    const struct sl_config *config;
+    const struct sl_dataset *dataset;
     uint64_t n_nodes; // == hot_rows of the arena, and visit_rows where there are visits
-    // degree: sources of all edges (n_edges); may be NULL otherwise
-    uint64_t n_edges;
-    const void *indices;
-    enum sl_dtype indices_dtype;
     // On the loop, or from within sl_ranking_start(); r->rc says how it went.
     void (*on_done)(void *ctx);
     void *ctx;
@@ -62,6 +56,7 @@ enum sl_ranking_state { SL_RANKING_NONE, SL_RANKING_BUSY, SL_RANKING_DONE };
 
 struct sl_ranking {
     struct sl_ranking_setup setup;
+    const struct sl_cache_kind *kind;
     enum sl_ranking_state state;
     int rc;            // once DONE
     char message[256]; // when rc < 0

@@ -312,18 +312,6 @@ static void add_devices(cJSON *report, const struct sl_config *config,
     }
 }
 
-static const char *policy_word(enum sl_cache_policy policy)
-{
-    switch (policy) {
-    case SL_CACHE_NONE: break;
-    case SL_CACHE_RANDOM: return "random";
-    case SL_CACHE_DEGREE: return "degree";
-    case SL_CACHE_PRESC: return "presc";
-    case SL_CACHE_OPTIMAL: return "optimal";
-    }
-    return "none";
-}
-
 // Fills the list and returns how long the slowest cache took to fill: they are filled side by side.
 static double add_caches(cJSON *list, const struct sl_report_outcome *o)
 {
@@ -366,13 +354,10 @@ static void add_cache_summary(cJSON *report, const struct sl_report *r,
                               const struct sl_config *config, const struct sl_report_outcome *o)
 {
     cJSON *cache = cJSON_AddObjectToObject(report, "cache");
-    cJSON_AddStringToObject(cache, "policy", policy_word(config->cache.policy));
-    if (config->cache.policy == SL_CACHE_NONE)
+    cJSON_AddStringToObject(cache, "policy", sl_cache_words[config->cache.policy]);
+    if (!sl_cache_keeps(config->cache.policy))
         return;
-    uint32_t presampled = config->cache.policy == SL_CACHE_PRESC
-                              ? config->cache.presample_epochs
-                              : sl_ranking_presample_phases(config);
-    add_number(cache, "presample_epochs", presampled);
+    add_number(cache, "presample_epochs", sl_ranking_counted_epochs(config));
     add_number(cache, "row_bytes", (double)o->cache.row_bytes);
     double load_seconds = add_caches(cJSON_AddArrayToObject(cache, "trainers"), o);
     add_number(cache, "presample_seconds", o->cache.presample_seconds);

@@ -365,7 +365,7 @@ static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
 // a cache gets the rest.
 static bool needs_probe(const struct sl_job *job)
 {
-    return job->pool.n == 0 || job->config.cache.policy != SL_CACHE_NONE;
+    return job->pool.n == 0 || sl_cache_keeps(job->config.cache.policy);
 }
 
 static int make_arena(struct sl_job *job)

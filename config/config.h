@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/base/sampler_kind.h"
+#include "common/data/cache_kind.h"
 
 struct sl_gpu; // common/device/plugin.h
 struct sl_gpu_report;
@@ -62,13 +63,6 @@ enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS
 // When the test set is evaluated: once with the best parameters, beside each validation too, never.
 enum sl_test_kind { SL_TEST_FINAL, SL_TEST_EACH, SL_TEST_NEVER };
 enum sl_update_mode { SL_UPDATE_ORDERED, SL_UPDATE_ASYNC };
-enum sl_cache_policy {
-    SL_CACHE_NONE,
-    SL_CACHE_RANDOM,
-    SL_CACHE_DEGREE,
-    SL_CACHE_PRESC,
-    SL_CACHE_OPTIMAL,
-};
 // Where an update's gradients are summed: in the arena's board, or by NCCL from GPU to GPU.
 enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
 // What a daemon does with a job that it finds interrupted.
@@ -161,7 +155,7 @@ struct sl_config {
 
     struct {
         enum sl_cache_policy policy;
-        uint32_t presample_epochs; // presc
+        uint32_t presample_epochs; // of policies that count the first
         bool ratio_auto;
         double ratio; // of the vertices; 0 when auto
         bool report_optimal;

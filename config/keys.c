@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/data/cache_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "config/config.h"
@@ -74,9 +75,6 @@ static const char *const update_modes[] = {
     [SL_UPDATE_ORDERED] = "ordered", [SL_UPDATE_ASYNC] = "async", NULL};
 static const char *const exchange_kinds[] = {
     [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
-static const char *const cache_policies[] = {
-    [SL_CACHE_NONE] = "none",   [SL_CACHE_RANDOM] = "random",   [SL_CACHE_DEGREE] = "degree",
-    [SL_CACHE_PRESC] = "presc", [SL_CACHE_OPTIMAL] = "optimal", NULL};
 static const char *const resume_policies[] = {
     [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
 static const char *const precisions[] = {
@@ -85,6 +83,17 @@ static const char *const core_policies[] = {
     [SL_CORES_FIXED] = "fixed", [SL_CORES_POOL] = "pool", NULL};
 static const char *const device_kinds[] = {
     [SL_DEVICE_CPU] = "cpu", [SL_DEVICE_CUDA] = "cuda", NULL};
+
+// Which keys go with which cache policies.
+static bool presamples(unsigned policy)
+{
+    return sl_cache_kinds[policy].counts == SL_VISITS_FIRST;
+}
+
+static bool keeps(unsigned policy)
+{
+    return sl_cache_keeps(policy);
+}
 
 // A size has to hold something, and 1 PiB is beyond every machine while its bytes are exact.
 #define SIZE_MIN_BYTES 4096.0
@@ -288,24 +297,21 @@ const struct sl_key sl_keys[] = {
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},
     {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy),
-     .words = cache_policies, .fallback = "\"none\"",
-     .doc = "Which vertices are kept: none, random ones, those of the highest out-degree, those "
-            "that the first epochs' samples met most often (presc), or those that this job will "
-            "meet most often (optimal, which draws every sample twice: for comparison)."},
+     .words = sl_cache_words, .fallback = "\"none\"", .doc = sl_cache_doc},
     {.path = "cache.presample_epochs", .type = SL_KEY_INTEGER, AT(cache.presample_epochs),
      .min = 1, .max = 1000000, .fallback = "1",
-     .only_key = "cache.policy", .only_word = "presc",
+     .only_key = "cache.policy", .only_of = presamples,
      .doc = "Epochs whose samples are counted; the cache serves the ones after them. Only with "
             "presc."},
     {.path = "cache.ratio", .type = SL_KEY_NUMBER, AT(cache.ratio),
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(cache.ratio_auto), .fallback = "\"auto\"",
-     .only_key = "cache.policy", .only_word = "none", .only_not = true,
+     .only_key = "cache.policy", .only_of = keeps,
      .doc = "Share of the vertices whose features a trainer keeps. auto takes what a measured "
             "training step leaves of its device's memory. Not with none."},
     {.path = "cache.report_optimal", .type = SL_KEY_BOOL, AT(cache.report_optimal),
      .fallback = "false",
-     .only_key = "cache.policy", .only_word = "none", .only_not = true,
+     .only_key = "cache.policy", .only_of = keeps,
      .doc = "Whether the report has the best hit rate that a cache of this size could have had; "
             "samplers then count every epoch. Not with none."},
 
@@ -529,12 +535,25 @@ bool sl_key_is_in(const struct sl_key *key, const char *parent)
     return strcmp(mine, parent) == 0;
 }
 
+static unsigned index_of(const struct sl_key *key, const void *base)
+{
+    unsigned index;
+    memcpy(&index, (const char *)base + key->offset, sizeof index);
+    return index;
+}
+
+bool sl_key_goes_with(const struct sl_key *key, unsigned word)
+{
+    if (key->only_of)
+        return key->only_of(word);
+    return (strcmp(sl_key_find(key->only_key)->words[word], key->only_word) == 0) != key->only_not;
+}
+
 bool sl_key_applies(const struct sl_key *key, const void *base)
 {
     if (!key->only_key)
         return true;
-    const char *word = sl_key_word(sl_key_find(key->only_key), base);
-    return (strcmp(word, key->only_word) == 0) != key->only_not;
+    return sl_key_goes_with(key, index_of(sl_key_find(key->only_key), base));
 }
 
 bool sl_key_is_needed(const struct sl_key *key, const void *base)
@@ -546,9 +565,7 @@ bool sl_key_is_needed(const struct sl_key *key, const void *base)
 
 const char *sl_key_word(const struct sl_key *key, const void *base)
 {
-    unsigned index;
-    memcpy(&index, (const char *)base + key->offset, sizeof index);
-    return key->words[index];
+    return key->words[index_of(key, base)];
 }
 
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes)

@@ -60,10 +60,12 @@ struct sl_key {
     const char *fallback;      // default as JSON text; NULL: none
     const char *fallback_note; // a default that depends on other keys, in words
 
-    // Means something only when that key has that word or, with only_not, another one. The key of a
-    // list's entry names one of the same entry: "devices[].kind".
+    // Means something only when that key has that word or, with only_not, another one; or one of
+    // the words, by their index, of which only_of is true. The key of a list's entry names one of
+    // the same entry: "devices[].kind".
     const char *only_key, *only_word;
     bool only_not;
+    bool (*only_of)(unsigned word);
     // Has to be given beside that word of that key.
     const char *needed_key, *needed_word;
 
@@ -86,6 +88,9 @@ void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
 // Whether the key stands directly in the object `parent`.
 bool sl_key_is_in(const struct sl_key *key, const char *parent);
 
+// Whether a key that has an only_key means something beside that word of it.
+bool sl_key_goes_with(const struct sl_key *key, unsigned word);
+
 // Whether the key means something beside the value that its only_key has in `base`, which both
 // keys' offsets count from.
 bool sl_key_applies(const struct sl_key *key, const void *base);
@@ -102,9 +107,9 @@ const char *sl_key_word(const struct sl_key *key, const void *base);
  */
 void sl_key_suggest(const char *parent, const char *name, char *out, size_t bytes);
 
-// The words of a key that are `word`, or `without` it all others: "\"a\", \"b\" or \"c\"".
-void sl_key_words(const struct sl_key *key, const char *word, bool without, char *out,
-                  size_t bytes);
+// The words of a key that `guest`, whose only_key it is, goes with, or (NULL) all of them:
+// "\"a\", \"b\" or \"c\"".
+void sl_key_words(const struct sl_key *key, const struct sl_key *guest, char *out, size_t bytes);
 
 // The values that a key takes, in words: "a whole number from 1 to 8".
 void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes);

@@ -166,7 +166,7 @@ int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *
         snprintf(path, sizeof path, "%s%s", shown, name);
         snprintf(beside, sizeof beside, "%s%s", shown, other->path + strlen(scope));
         sl_parse_found(item, found);
-        sl_key_words(other, key->only_word, key->only_not, words, sizeof words);
+        sl_key_words(other, key, words, sizeof words);
         return sl_parse_fail(p, path,
                              "found %s with %s \"%s\", wanted it only with %s: take it out, or "
                              "set %s to %s",
@@ -180,7 +180,7 @@ static int check_presampling(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
     uint32_t k = c->cache.presample_epochs, n = c->epochs;
-    if (c->cache.policy != SL_CACHE_PRESC || k < n)
+    if (sl_cache_kinds[c->cache.policy].counts != SL_VISITS_FIRST || k < n)
         return SL_OK;
     if (n == 1)
         return sl_parse_fail(p, "cache.presample_epochs",

@@ -58,13 +58,13 @@ static void wanted_number(const struct sl_key *key, const char *what, char *out,
                  min, key->below_max ? "below" : "at most", max);
 }
 
-void sl_key_words(const struct sl_key *key, const char *word, bool without, char *out, size_t bytes)
+void sl_key_words(const struct sl_key *key, const struct sl_key *guest, char *out, size_t bytes)
 {
     const char *last = NULL;
     size_t n = 0;
     out[0] = '\0';
-    for (size_t i = 0; key->words[i]; i++) {
-        if ((strcmp(key->words[i], word) == 0) == without)
+    for (unsigned i = 0; key->words[i]; i++) {
+        if (guest && !sl_key_goes_with(guest, i))
             continue;
         if (last && n < bytes)
             n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
@@ -85,7 +85,7 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
     case SL_KEY_BOOL: snprintf(out, bytes, "true or false"); break;
     case SL_KEY_INTEGER: wanted_number(key, "a whole number", out, bytes); break;
     case SL_KEY_NUMBER: wanted_number(key, "a number", out, bytes); break;
-    case SL_KEY_WORD: sl_key_words(key, "", true, out, bytes); break;
+    case SL_KEY_WORD: sl_key_words(key, NULL, out, bytes); break;
     case SL_KEY_SIZE:
         sl_units_size(min, (uint64_t)key->min);
         sl_units_size(max, (uint64_t)key->max);

@@ -276,7 +276,7 @@ static int draw(struct sl_sampler *s, struct task *t)
     }
     // A job with a cache will want ranks, even if this batch has none yet.
     bool ranks_to_come =
-        s->config->cache.policy != SL_CACHE_NONE && !(t->block->flags & SL_BLOCK_HAS_RANKS);
+        sl_cache_keeps(s->config->cache.policy) && !(t->block->flags & SL_BLOCK_HAS_RANKS);
     bytes = ranks_to_come ? sl_drawer_marked_bytes(t->block) : t->block->bytes;
     s->guess_bytes = SL_MAX(s->guess_bytes, bytes + bytes / 8);
     if (t->keep)

@@ -115,7 +115,7 @@ static int work(void *ctx)
     hello.resident_bytes = resident_bytes(p);
     // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
     // have one or two, and each is less than a hundredth of what a graph takes.
-    if (p->config.cache.policy != SL_CACHE_NONE)
+    if (sl_cache_keeps(p->config.cache.policy))
         hello.resident_bytes += sl_marker_bytes(p->topology.view.n_nodes, 1);
     hello.t_sample_ns = p->estimate.t_sample_ns;
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;

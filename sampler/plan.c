@@ -162,7 +162,7 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
     uint64_t batch = SL_MAX(SL_MIN(config->sampler.batch_size, ds->split[SL_SPLIT_TRAIN].n),
                             SL_MIN(config->evaluate.batch_size, ds->split[SL_SPLIT_VAL].n));
     struct prober p = {.drawer = drawer,
-                       .ranked = config->cache.policy != SL_CACHE_NONE,
+                       .ranked = sl_cache_keeps(config->cache.policy),
                        .pool = config->allocation.cores == SL_CORES_POOL,
                        .seeds = malloc(SL_MAX(batch, 1u) * sizeof *p.seeds)};
     if (!p.seeds)

@@ -24,6 +24,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "common/data/cache_kind.h"
 #include "common/data/hotness.h"
 #include "kernels/kernels.h"
 #include "sampler/topology.h"
@@ -126,36 +127,51 @@ static void draw_all(const struct options *o, const struct sl_topology *t, struc
 
 // ---- policies -----------------------------------------------------------------------------------
 
-enum policy { RANDOM, DEGREE, PRESC, OPTIMAL, N_POLICIES };
+// Hit rates in the later epochs.
+struct rates {
+    bool known[SL_CACHE_COUNT];
+    double of[SL_CACHE_COUNT][RATIOS_MAX];
+};
 
-// rates[p][r] = hit rate of policy p at ratio r in the later epochs.
-static void judge(const struct options *o, const struct sl_topology *t, struct counts *c,
-                  double rates[N_POLICIES][RATIOS_MAX])
+// (n_nodes) by what a policy keeps vertices.
+static const uint32_t *find_hotness(const struct options *o, const struct sl_topology *t,
+                                    struct counts *c, const struct sl_cache_kind *kind)
 {
-    const struct sl_topology_view *g = &t->view;
-    uint64_t n_edges = g->indptr[g->n_nodes];
-    for (int p = RANDOM; p < OPTIMAL; p++) {
-        const uint32_t *hotness = p == PRESC ? c->presample : c->hotness;
-        if (p == RANDOM)
-            must_ok(sl_hotness_random(o->plan.seed, g->n_nodes, NULL, c->hotness));
-        else if (p == DEGREE)
-            must_ok(sl_hotness_degree(g->indices, g->indices_dtype, n_edges, g->n_nodes, NULL,
-                                      c->hotness));
-        must_ok(sl_hotness_order(hotness, g->n_nodes, NULL, c->order, NULL));
-        for (uint32_t r = 0; r < o->n_ratios; r++)
-            rates[p][r] = sl_hotness_hit_rate(c->later, c->order, g->n_nodes,
-                                              (uint64_t)(o->ratios[r] * (double)g->n_nodes));
+    const struct sl_cache_facts facts = {
+        .dataset = &t->dataset,
+        .seed = o->plan.seed,
+        .n_hops = o->plan.n_hops,
+        .fanout = o->plan.fanout,
+    };
+    switch (kind->counts) {
+    case SL_VISITS_FIRST: return c->presample;
+    case SL_VISITS_ALL: return c->later;
+    case SL_VISITS_NONE: break;
     }
-    for (uint32_t r = 0; r < o->n_ratios; r++)
-        must_ok(sl_hotness_optimal_hit_rate(c->later, g->n_nodes,
-                                            (uint64_t)(o->ratios[r] * (double)g->n_nodes),
-                                            &rates[OPTIMAL][r]));
+    must_ok(kind->hotness(&facts, c->hotness));
+    return c->hotness;
+}
+
+static void judge(const struct options *o, const struct sl_topology *t, struct counts *c,
+                  struct rates *rates)
+{
+    uint64_t n_nodes = t->view.n_nodes;
+    for (unsigned p = 0; p < SL_CACHE_COUNT; p++) {
+        rates->known[p] = sl_cache_keeps(p);
+        if (!rates->known[p])
+            continue;
+        const uint32_t *hotness = find_hotness(o, t, c, &sl_cache_kinds[p]);
+        must_ok(sl_hotness_order(hotness, n_nodes, NULL, c->order, NULL));
+        for (uint32_t r = 0; r < o->n_ratios; r++)
+            rates->of[p][r] = sl_hotness_hit_rate(c->later, c->order, n_nodes,
+                                                  (uint64_t)(o->ratios[r] * (double)n_nodes));
+    }
 }
 
 // ---- the run ------------------------------------------------------------------------------------
 
 static void print_text(const struct options *o, const struct sl_topology *t,
-                       const struct footprint *f, double rates[N_POLICIES][RATIOS_MAX])
+                       const struct footprint *f, const struct rates *rates)
 {
     const struct sl_dataset *ds = &t->dataset;
     printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges, %" PRIu64 " to train on\n", ds->name,
@@ -172,18 +188,23 @@ static void print_text(const struct options *o, const struct sl_topology *t,
            "the top %.0f %% of adjacent epochs are %.1f %% alike\n",
            f->batch_share * 100, f->largest_batch_share * 100, f->epoch_share * 100, TOP * 100,
            f->similarity * 100);
-    printf(" ratio    random    degree   presc#%-2" PRIu32 "  optimal   presc/optimal\n",
-           o->presample);
-    for (uint32_t r = 0; r < o->n_ratios; r++)
-        printf("%5.1f %%  %6.1f %%  %6.1f %%  %6.1f %%  %6.1f %%   %6.1f %%\n", o->ratios[r] * 100,
-               rates[RANDOM][r] * 100, rates[DEGREE][r] * 100, rates[PRESC][r] * 100,
-               rates[OPTIMAL][r] * 100, rates[PRESC][r] / rates[OPTIMAL][r] * 100);
+    printf(" ratio ");
+    for (unsigned p = 0; p < SL_CACHE_COUNT; p++)
+        if (rates->known[p])
+            printf("  %8s", sl_cache_words[p]);
+    printf("   (epochs counted first: %" PRIu32 ")\n", o->presample);
+    for (uint32_t r = 0; r < o->n_ratios; r++) {
+        printf("%5.1f %%", o->ratios[r] * 100);
+        for (unsigned p = 0; p < SL_CACHE_COUNT; p++)
+            if (rates->known[p])
+                printf("  %6.1f %%", rates->of[p][r] * 100);
+        printf("\n");
+    }
 }
 
 static void print_json(const struct options *o, const struct sl_topology *t,
-                       const struct footprint *f, double rates[N_POLICIES][RATIOS_MAX])
+                       const struct footprint *f, const struct rates *rates)
 {
-    static const char *const names[N_POLICIES] = {"random", "degree", "presc", "optimal"};
     printf("{\"bench\": \"cache\", \"data\": \"%s\", \"kind\": \"%s\", \"presample\": %" PRIu32
            ", \"vertices\": %" PRIu64 ", \"inputs\": %.0f, \"batch_share\": %.4f"
            ", \"epoch_share\": %.4f, \"similarity\": %.4f, \"ratios\": [",
@@ -192,10 +213,12 @@ static void print_json(const struct options *o, const struct sl_topology *t,
     for (uint32_t r = 0; r < o->n_ratios; r++)
         printf("%s%g", r ? ", " : "", o->ratios[r]);
     printf("]");
-    for (int p = RANDOM; p < N_POLICIES; p++) {
-        printf(", \"%s\": [", names[p]);
+    for (unsigned p = 0; p < SL_CACHE_COUNT; p++) {
+        if (!rates->known[p])
+            continue;
+        printf(", \"%s\": [", sl_cache_words[p]);
         for (uint32_t r = 0; r < o->n_ratios; r++)
-            printf("%s%.4f", r ? ", " : "", rates[p][r]);
+            printf("%s%.4f", r ? ", " : "", rates->of[p][r]);
         printf("]");
     }
     printf("}\n");
@@ -205,7 +228,7 @@ static void run(const struct options *o)
 {
     struct sl_topology t;
     struct footprint f = {0};
-    double rates[N_POLICIES][RATIOS_MAX];
+    struct rates rates;
     must_ok(sl_topology_open(&t, o->path, o->plan.kind == SL_SAMPLER_WEIGHTED, -1, sl_kernels_cpu(),
                              0));
     size_t n = t.view.n_nodes, bytes = sizeof(uint32_t);
@@ -218,9 +241,9 @@ static void run(const struct options *o)
         .hotness = must(calloc(n, bytes)),
     };
     draw_all(o, &t, &c, &f);
-    judge(o, &t, &c, rates);
-    print_text(o, &t, &f, rates);
-    print_json(o, &t, &f, rates);
+    judge(o, &t, &c, &rates);
+    print_text(o, &t, &f, &rates);
+    print_json(o, &t, &f, &rates);
     free(c.now);
     free(c.previous);
     free(c.presample);

@@ -18,8 +18,7 @@ static struct sl_config config;
 static struct sl_phases_setup plan;
 static uint32_t vertices[100000];
 static int32_t labels[SL_COUNT_OF(vertices)];
-static const struct sl_dataset dataset = {
-    .task = SL_TASK_MULTICLASS, .n_classes = 3, .label = labels};
+static struct sl_dataset dataset = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = labels};
 
 static struct {
     struct sl_phases phases;
@@ -98,6 +97,7 @@ static inline void expect_plan(const char *want)
 
 static inline void make_arena(void)
 {
+    dataset.n_nodes = plan.n_nodes;
     const struct sl_arena_spec spec = {
         .n_devices = 2,
         .n_cells = (uint32_t)sl_phases_cells_max(&plan),

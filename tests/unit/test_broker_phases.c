@@ -481,9 +481,9 @@ START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
 {
     static const int64_t sources[] = {3, 3, 3, 4, 4, 0};
     cached(SL_CACHE_DEGREE);
-    plan.indices = sources;
-    plan.n_edges = SL_COUNT_OF(sources);
-    plan.indices_dtype = SL_DTYPE_I64;
+    dataset.indices = sources;
+    dataset.n_edges = SL_COUNT_OF(sources);
+    dataset.indices_dtype = SL_DTYPE_I64;
     make_arena();
     ck_assert_int_eq(t.ranked, 1);
     ck_assert_uint_eq(spec_of(1)->rank_generation, 1);

@@ -1,0 +1,23 @@
+#include "common/data/cache_kind.h"
+
+#include "common/data/hotness.h"
+
+static int by_chance(const struct sl_cache_facts *f, uint32_t *hotness)
+{
+    return sl_hotness_random(f->seed, f->dataset->n_nodes, f->cancel, hotness);
+}
+
+static int by_degree(const struct sl_cache_facts *f, uint32_t *hotness)
+{
+    const struct sl_dataset *ds = f->dataset;
+    return sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, f->cancel,
+                             hotness);
+}
+
+#define ROW(name, word_, kept, ...)      [SL_CACHE_##name] = {.word = word_, __VA_ARGS__},
+#define WORD(name, word_, kept, ...)     [SL_CACHE_##name] = word_,
+#define SENTENCE(name, word_, kept, ...) " " word_ ": " kept "."
+
+const struct sl_cache_kind sl_cache_kinds[] = {SL_CACHE_KINDS(ROW)};
+const char *const sl_cache_words[] = {SL_CACHE_KINDS(WORD) NULL};
+const char sl_cache_doc[] = "Which vertices are kept." SL_CACHE_KINDS(SENTENCE);

@@ -1,0 +1,71 @@
+/*
+ * cache_kind.h - the cache policies: what a job calls them, and what each goes by.
+ *
+ * A policy is a metric: it gives every vertex a hotness, and a cache holds the hottest (hotness.h).
+ * One policy is one row of SL_CACHE_KINDS, and its metric a function of cache_kind.c. From the row
+ * follow the word in the job file, its description and which keys go with it (config/keys.c), when
+ * and from what vertices are ranked (broker/ranking.h), what the arena keeps, and what reports say.
+ * No other file names a policy, tests apart (scripts/lint tables).
+ *
+ * A metric is either known of the data set, and then the first epoch is cached already; or it is
+ * the visits of epochs that have been sampled, which samplers count.
+ */
+#ifndef SL_COMMON_DATA_CACHE_KIND_H
+#define SL_COMMON_DATA_CACHE_KIND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+
+// Which epochs' visits are a policy's metric.
+enum sl_visit_count {
+    SL_VISITS_NONE,
+    SL_VISITS_FIRST, // those of the first cache.presample_epochs, which train without a cache
+    SL_VISITS_ALL,   // of the whole job, which is sampled ahead of training
+};
+
+// What a metric can be computed from before the first batch.
+struct sl_cache_facts {
+    const struct sl_dataset *dataset; // topology and training vertices
+    uint64_t seed;                    // the job's
+    uint32_t n_hops;
+    const int64_t *fanout;     // (n_hops) of training, from the seeds outwards; -1 = all
+    const atomic_bool *cancel; // SL_EABORTED once it is set; may be NULL
+};
+
+struct sl_cache_kind {
+    const char *word; // in the job file, reports and metrics
+    enum sl_visit_count counts;
+    // Fills hotness (n_nodes), on any thread; NULL where visits are counted, and without a cache.
+    int (*hotness)(const struct sl_cache_facts *facts, uint32_t *hotness);
+};
+
+// X(name, word, which vertices are kept, further fields of the row)
+// clang-format off
+#define SL_CACHE_KINDS(X)                                                                          \
+    X(NONE,    "none",    "no cache", .hotness = NULL)                                             \
+    X(RANDOM,  "random",  "random ones", .hotness = by_chance)                                     \
+    X(DEGREE,  "degree",  "those of the highest out-degree", .hotness = by_degree)                 \
+    X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
+      .counts = SL_VISITS_FIRST)                                                                   \
+    X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
+      "samples twice, for comparison", .counts = SL_VISITS_ALL)
+// clang-format on
+
+#define SL_CACHE_NAME(name, ...) SL_CACHE_##name,
+enum sl_cache_policy { SL_CACHE_KINDS(SL_CACHE_NAME) SL_CACHE_COUNT };
+#undef SL_CACHE_NAME
+
+extern const struct sl_cache_kind sl_cache_kinds[SL_CACHE_COUNT]; // by enum sl_cache_policy
+extern const char *const sl_cache_words[SL_CACHE_COUNT + 1];      // the same, then NULL
+extern const char sl_cache_doc[];                                 // what each keeps
+
+// Whether there is a cache at all.
+static inline bool sl_cache_keeps(enum sl_cache_policy policy)
+{
+    return sl_cache_kinds[policy].hotness || sl_cache_kinds[policy].counts != SL_VISITS_NONE;
+}
+
+#endif

@@ -1,0 +1,97 @@
+// What holds of every row of the table of cache policies.
+#include "common/data/cache_kind.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+enum { NODES = 1000, DEGREE = 7, EDGES = NODES * DEGREE, TRAINED = 100 };
+
+static uint32_t indices[EDGES], train[TRAINED], hotness[NODES + 1], again[NODES + 1];
+static uint64_t indptr[NODES + 1];
+static const int64_t fanout[] = {5, -1};
+static const struct sl_dataset dataset = {
+    .n_nodes = NODES,
+    .n_edges = EDGES,
+    .indptr = indptr,
+    .indices = indices,
+    .indices_dtype = SL_DTYPE_U32,
+    .split = {{TRAINED, train}},
+};
+static struct sl_cache_facts facts = {
+    .dataset = &dataset, .seed = 3, .n_hops = SL_COUNT_OF(fanout), .fanout = fanout};
+
+static void setup(void)
+{
+    for (uint32_t v = 0; v <= NODES; v++)
+        indptr[v] = (uint64_t)v * DEGREE;
+    for (uint32_t e = 0; e < EDGES; e++)
+        indices[e] = sl_philox(5, sl_rng_word0(SL_RNG_GENERATE, 201, 0), e, 0, 0).w[0] % NODES;
+    for (uint32_t i = 0; i < TRAINED; i++)
+        train[i] = 3 * i;
+}
+
+START_TEST(each_goes_by_one_thing)
+{
+    const struct sl_cache_kind *kind = &sl_cache_kinds[_i];
+    bool counts = kind->counts != SL_VISITS_NONE, computes = kind->hotness != NULL;
+    ck_assert_int_eq(counts + computes, _i == SL_CACHE_NONE ? 0 : 1);
+    ck_assert_int_eq(sl_cache_keeps(_i), _i != SL_CACHE_NONE);
+}
+END_TEST
+
+START_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps)
+{
+    char said[64];
+    ck_assert_str_eq(sl_cache_kinds[_i].word, sl_cache_words[_i]);
+    for (int other = 0; other < _i; other++)
+        ck_assert_str_ne(sl_cache_words[other], sl_cache_words[_i]);
+    ck_assert_ptr_null(sl_cache_words[SL_CACHE_COUNT]);
+    snprintf(said, sizeof said, ". %s: ", sl_cache_words[_i]);
+    ck_assert_ptr_nonnull(strstr(sl_cache_doc, said));
+}
+END_TEST
+
+START_TEST(a_metric_fills_every_vertex_and_nothing_else)
+{
+    if (!sl_cache_kinds[_i].hotness)
+        return;
+    memset(hotness, 0xee, sizeof hotness);
+    memset(again, 0x11, sizeof again);
+    ck_assert_int_eq(sl_cache_kinds[_i].hotness(&facts, hotness), SL_OK);
+    ck_assert_int_eq(sl_cache_kinds[_i].hotness(&facts, again), SL_OK);
+    ck_assert_mem_eq(hotness, again, NODES * sizeof *hotness);
+    ck_assert_uint_eq(hotness[NODES], 0xeeeeeeee);
+}
+END_TEST
+
+START_TEST(a_metric_stops_on_request)
+{
+    atomic_bool cancel = true;
+    facts.cancel = &cancel;
+    if (sl_cache_kinds[_i].hotness)
+        ck_assert_int_eq(sl_cache_kinds[_i].hotness(&facts, hotness), SL_EABORTED);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("data cache kind");
+    TCase *t = tcase_create("kinds");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_loop_test(t, each_goes_by_one_thing, 0, SL_CACHE_COUNT);
+    tcase_add_loop_test(t, each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT);
+    tcase_add_loop_test(t, a_metric_fills_every_vertex_and_nothing_else, 0, SL_CACHE_COUNT);
+    tcase_add_loop_test(t, a_metric_stops_on_request, 0, SL_CACHE_COUNT);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
