@@ -103,7 +103,7 @@ static int move_edges(void *context, int thread)
         for (uint64_t v = begin; v < end; v++) {
             uint64_t old = r->order[v], at = (uint64_t)r->offsets[v];
             for (uint64_t e = ds->indptr[old]; e < ds->indptr[old + 1]; e++, at++) {
-                uint32_t before = sl_vertex_order_source(ds, e), after = r->rank[before];
+                uint32_t before = sl_dataset_source(ds, e), after = r->rank[before];
                 if (r->wide)
                     ((int64_t *)r->sources)[at] = after;
                 else

@@ -1,11 +1,11 @@
 #include "dataset/vertex_order.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/data/expected_visits.h"
 #include "common/data/hotness.h"
 
 enum { VERTICES_PER_TICK = 65536 };
@@ -30,55 +30,11 @@ int sl_vertex_order_degree(const struct sl_dataset *ds, uint32_t *order)
 
 // ---- hotness ------------------------------------------------------------------------------------
 
-// next[u] += what the vertices pass on to their in-neighbours in one hop.
-static int pass_on(const struct sl_dataset *ds, int64_t fanout, const double *visits, double *next,
-                   struct sl_progress *progress)
+static int on_vertices(void *progress, uint64_t n)
 {
-    memset(next, 0, ds->n_nodes * sizeof *next);
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        if (v % VERTICES_PER_TICK == 0) {
-            SL_TRY(sl_interrupt_check());
-            sl_progress_add(progress, SL_MIN((uint64_t)VERTICES_PER_TICK, ds->n_nodes - v));
-        }
-        uint64_t degree = sl_dataset_degree(ds, v);
-        if (visits[v] == 0 || degree == 0)
-            continue;
-        double share =
-            fanout < 0 || (uint64_t)fanout >= degree ? 1 : (double)fanout / (double)degree;
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
-            next[sl_vertex_order_source(ds, e)] += visits[v] * share;
-    }
+    SL_TRY(sl_interrupt_check());
+    sl_progress_add(progress, n);
     return SL_OK;
-}
-
-// Each vertex's visits on all hops; visits and next are scratch.
-static int expect_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
-                         struct sl_progress *progress, double *visits, double *next, float *sum)
-{
-    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
-    for (uint64_t i = 0; i < train->n; i++)
-        visits[train->ids[i]] = sum[train->ids[i]] = 1;
-    for (uint32_t hop = 0; hop < n_hops; hop++) {
-        SL_TRY(pass_on(ds, fanout[hop], visits, next, progress));
-        for (uint64_t v = 0; v < ds->n_nodes; v++)
-            sum[v] += (float)next[v];
-        double *swap = visits;
-        visits = next;
-        next = swap;
-    }
-    return SL_OK;
-}
-
-static int order_by_floats(const struct sl_dataset *ds, const float *x, uint32_t *order)
-{
-    // Floats that are not negative are ordered as their bits are.
-    uint32_t *bits = malloc((ds->n_nodes + 1) * sizeof *bits);
-    if (!bits)
-        return fail_memory(ds);
-    memcpy(bits, x, ds->n_nodes * sizeof *bits);
-    int rc = sl_hotness_order(bits, ds->n_nodes, NULL, order, NULL);
-    free(bits);
-    return rc;
 }
 
 int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
@@ -89,18 +45,15 @@ int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, 
                        "reorder %s: --by hotness starts from the training vertices, and the data "
                        "set has none: add train_idx.npy, or take --by degree or bfs",
                        ds->path);
-    double *visits = calloc(ds->n_nodes + 1, sizeof *visits);
-    double *next = calloc(ds->n_nodes + 1, sizeof *next);
-    float *sum = calloc(ds->n_nodes + 1, sizeof *sum);
-    int rc = visits && next && sum ? SL_OK : fail_memory(ds);
+    uint32_t *hotness = malloc((ds->n_nodes + 1) * sizeof *hotness);
+    if (!hotness)
+        return fail_memory(ds);
+    const struct sl_visits_watch watch = {on_vertices, progress};
     sl_progress_begin(progress, "hotness", ds->n_nodes * n_hops, "vertices");
+    int rc = sl_visits_expect(ds, fanout, n_hops, &watch, hotness);
     if (rc == SL_OK)
-        rc = expect_visits(ds, fanout, n_hops, progress, visits, next, sum);
-    free(visits);
-    free(next);
-    if (rc == SL_OK)
-        rc = order_by_floats(ds, sum, order);
-    free(sum);
+        rc = sl_hotness_order(hotness, ds->n_nodes, NULL, order, NULL);
+    free(hotness);
     return rc;
 }
 
@@ -128,7 +81,7 @@ static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *
         }
         uint32_t v = order[head++];
         for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
-            uint32_t u = sl_vertex_order_source(ds, e);
+            uint32_t u = sl_dataset_source(ds, e);
             if (!seen[u]) {
                 seen[u] = 1;
                 order[n++] = u;

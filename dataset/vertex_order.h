@@ -19,11 +19,9 @@
 int sl_vertex_order_degree(const struct sl_dataset *ds, uint32_t *order);
 
 /*
- * By falling number of visits that an epoch of uniform sampling is expected to make, without
- * drawing anything: p_0 is 1 for training vertices, p_(l+1)(u) is the sum over the edges u -> v of
- * p_l(v) * min(1, fanout[l] / in-degree(v)), and a vertex's hotness the sum over all l. fanout
- * (n_hops) from the seeds outwards, -1 = all. O(n_hops E), 20 bytes a vertex. A data set without
- * training vertices is SL_EINVAL; SL_ENOMEM, SL_EABORTED.
+ * By falling number of visits that an epoch of uniform sampling is expected to make
+ * (common/data/expected_visits.h). fanout (n_hops) from the seeds outwards, -1 = all. O(n_hops E),
+ * 20 bytes a vertex. A data set without training vertices is SL_EINVAL; SL_ENOMEM, SL_EABORTED.
  */
 int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
                             struct sl_progress *progress, uint32_t *order);
@@ -34,12 +32,5 @@ int sl_vertex_order_hotness(const struct sl_dataset *ds, const int64_t *fanout, 
  * vertex. SL_ENOMEM, SL_EABORTED.
  */
 int sl_vertex_order_bfs(const struct sl_dataset *ds, struct sl_progress *progress, uint32_t *order);
-
-// Source of edge e.
-static inline uint32_t sl_vertex_order_source(const struct sl_dataset *ds, uint64_t e)
-{
-    bool wide = ds->indices_dtype == SL_DTYPE_I64 || ds->indices_dtype == SL_DTYPE_U64;
-    return wide ? (uint32_t)((const uint64_t *)ds->indices)[e] : ((const uint32_t *)ds->indices)[e];
-}
 
 #endif

@@ -114,4 +114,11 @@ static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v
     return ds->indptr[v + 1] - ds->indptr[v];
 }
 
+// Source of edge e.
+static inline uint32_t sl_dataset_source(const struct sl_dataset *ds, uint64_t e)
+{
+    bool wide = ds->indices_dtype == SL_DTYPE_I64 || ds->indices_dtype == SL_DTYPE_U64;
+    return wide ? (uint32_t)((const uint64_t *)ds->indices)[e] : ((const uint32_t *)ds->indices)[e];
+}
+
 #endif

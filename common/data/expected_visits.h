@@ -1,0 +1,30 @@
+/*
+ * expected_visits.h - how often sampling is expected to meet a vertex, without drawing anything.
+ *
+ * Of an epoch of uniform sampling: p_0 is 1 for training vertices, p_(l+1)(u) is the sum over the
+ * edges u -> v of p_l(v) * min(1, fanout[l] / in-degree(v)), and a vertex's expected visits are the
+ * sum over all l. A closed form: a vertex that several neighbours in one batch lead to counts as
+ * often as there are of them, where a batch gathers it once.
+ */
+#ifndef SL_COMMON_DATA_EXPECTED_VISITS_H
+#define SL_COMMON_DATA_EXPECTED_VISITS_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+
+// Asked before so many more vertices of a hop are looked at; what is not SL_OK ends it.
+struct sl_visits_watch {
+    int (*on_vertices)(void *ctx, uint64_t n);
+    void *ctx;
+};
+
+/*
+ * hotness (n_nodes): as a hotness (hotness.h), the bits of a float; those of floats that are not
+ * negative are ordered as their values. fanout (n_hops) from the seeds outwards, -1 = all. One
+ * thread, O(n_hops E), 16 bytes a vertex beside hotness. SL_ENOMEM, or what the watch says.
+ */
+int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                     const struct sl_visits_watch *watch, uint32_t *hotness);
+
+#endif

@@ -1,0 +1,149 @@
+// Expected visits: by hand on a small graph, and against a plain sum over walks on others.
+#include "common/data/expected_visits.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+enum { NODES_MAX = 70000, EDGES_MAX = 4 * NODES_MAX };
+
+static uint64_t indptr[NODES_MAX + 1], wide[EDGES_MAX];
+static uint32_t narrow[EDGES_MAX], train[NODES_MAX], hotness[NODES_MAX + 1];
+static struct sl_dataset dataset;
+static uint64_t seen; // by the watch
+static int verdict;   // of the watch
+
+static int on_vertices(void *ctx, uint64_t n)
+{
+    ck_assert_ptr_eq(ctx, &dataset);
+    seen += n;
+    return verdict;
+}
+
+static const struct sl_visits_watch watch = {on_vertices, &dataset};
+
+static void must(int rc)
+{
+    if (rc < 0)
+        ck_abort_msg("%s", sl_error_message());
+}
+
+static float visits_of(uint32_t v)
+{
+    float visits;
+    memcpy(&visits, &hotness[v], sizeof visits);
+    return visits;
+}
+
+static void expect(const int64_t *fanout, uint32_t n_hops, const float *want)
+{
+    must(sl_visits_expect(&dataset, fanout, n_hops, &watch, hotness));
+    for (uint32_t v = 0; v < dataset.n_nodes; v++)
+        ck_assert_float_eq_tol(visits_of(v), want[v], 1e-6f);
+}
+
+// Vertex 0 has the in-neighbours 1, 2, 3, 3; 3 has 0; 4 has itself.
+START_TEST(visits_by_hand)
+{
+    static const uint64_t offsets[] = {0, 4, 4, 4, 5, 6};
+    static const int32_t sources[] = {1, 2, 3, 3, 0, 4};
+    static const uint32_t trained[] = {0, 4};
+    dataset = (struct sl_dataset){
+        .n_nodes = 5,
+        .n_edges = 6,
+        .indptr = offsets,
+        .indices = sources,
+        .indices_dtype = SL_DTYPE_I32,
+        .split = {{2, trained}},
+    };
+    expect(NULL, 0, (float[]){1, 0, 0, 0, 1});
+    expect((int64_t[]){-1}, 1, (float[]){1, 1, 1, 2, 2});
+    expect((int64_t[]){4}, 1, (float[]){1, 1, 1, 2, 2});
+    expect((int64_t[]){1}, 1, (float[]){1, .25f, .25f, .5f, 2});
+    // The second hop goes on from the first: 3 is met 1.5 times and leads to 0.
+    expect((int64_t[]){3, 1}, 2, (float[]){2.5f, .75f, .75f, 1.5f, 3});
+    dataset.split[SL_SPLIT_TRAIN].n = 0;
+    expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
+}
+END_TEST
+
+static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
+{
+    uint32_t n_edges = 0;
+    for (uint32_t v = 0; v < n_nodes; v++) {
+        struct sl_rng_block noise =
+            sl_philox(5, sl_rng_word0(SL_RNG_GENERATE, 202, 0), v, n_nodes, 0);
+        indptr[v] = n_edges;
+        for (uint32_t k = 0; k < noise.w[0] % 5; k++, n_edges++)
+            wide[n_edges] = narrow[n_edges] = noise.w[k % 3 + 1] / (k + 1) % n_nodes;
+        train[v] = v;
+    }
+    indptr[n_nodes] = n_edges;
+    dataset = (struct sl_dataset){
+        .n_nodes = n_nodes,
+        .n_edges = n_edges,
+        .indptr = indptr,
+        .indices = sl_dtype_bytes(dtype) == 8 ? (void *)wide : (void *)narrow,
+        .indices_dtype = dtype,
+        .split = {{n_nodes / 2, train}},
+    };
+}
+
+// How often walks from v that have `left` hops to go meet each vertex.
+static void walk(uint32_t v, double weight, const int64_t *fanout, uint32_t left, double *sum)
+{
+    sum[v] += weight;
+    uint64_t degree = indptr[v + 1] - indptr[v];
+    double share =
+        left && *fanout >= 0 && (uint64_t)*fanout < degree ? (double)*fanout / (double)degree : 1;
+    for (uint64_t e = indptr[v]; left && e < indptr[v + 1]; e++)
+        walk(narrow[e], weight * share, fanout + 1, left - 1, sum);
+}
+
+// The sizes are around that of a look, 65536.
+START_TEST(visits_are_those_of_all_walks)
+{
+    static const uint32_t sizes[] = {1, 2, 100, 65535, 65536, 65537, NODES_MAX};
+    static const enum sl_dtype types[] = {SL_DTYPE_I32, SL_DTYPE_U32, SL_DTYPE_I64, SL_DTYPE_U64};
+    static const int64_t fanout[] = {2, -1, 1};
+    static double want[NODES_MAX];
+    make_graph(sizes[_i], types[_i % SL_COUNT_OF(types)]);
+    hotness[dataset.n_nodes] = 0xfeedface;
+    must(sl_visits_expect(&dataset, fanout, SL_COUNT_OF(fanout), &watch, hotness));
+    ck_assert_uint_eq(hotness[dataset.n_nodes], 0xfeedface);
+    ck_assert_uint_eq(seen, SL_COUNT_OF(fanout) * dataset.n_nodes);
+    for (uint32_t i = 0; i < dataset.split[SL_SPLIT_TRAIN].n; i++)
+        walk(train[i], 1, fanout, SL_COUNT_OF(fanout), want);
+    for (uint32_t v = 0; v < dataset.n_nodes; v++)
+        ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
+}
+END_TEST
+
+START_TEST(the_watch_ends_it)
+{
+    make_graph(100, SL_DTYPE_U32);
+    verdict = SL_EABORTED;
+    ck_assert_int_eq(sl_visits_expect(&dataset, (int64_t[]){1}, 1, &watch, hotness), SL_EABORTED);
+    ck_assert_uint_eq(seen, 100);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("data expected visits");
+    TCase *t = tcase_create("visits");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, visits_by_hand);
+    tcase_add_loop_test(t, visits_are_those_of_all_walks, 0, 7);
+    tcase_add_test(t, the_watch_ends_it);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
