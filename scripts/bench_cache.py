@@ -11,7 +11,6 @@ CACHE_KINDS = [
     ["--kind", "weighted", "--fanout", "15,10,5"],
     ["--kind", "walk", "--fanout", "5,5,5", "--paths", "4", "--length", "3", "--restart", "0.5"],
 ]
-OTHERS = ["degree"]
 CACHE_GRAPHS = {
     "citation": "citation --nodes 1M --feat-dim 0 --weights",
     "R-MAT": "rmat --scale 20 --classes 2 --train-ratio 0.02 --val-ratio 0 --weights",
@@ -20,7 +19,8 @@ CACHE_GRAPHS = {
 
 def others(found, i):
     """Hit rates of the policies that are not beside the best possible."""
-    rest = [p for p in OTHERS if p in found]
+    lists = (key for key, value in found.items() if isinstance(value, list))
+    rest = [key for key in lists if key not in ("ratios", "presc", "optimal")]
     return " ".join(f"{policy} {found[policy][i]:.1%}" for policy in rest)
 
 
