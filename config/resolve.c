@@ -194,6 +194,19 @@ static int check_presampling(const struct sl_parse *p)
                          k, n, n - 1);
 }
 
+static int check_foresight(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    const struct sl_cache_kind *kind = &sl_cache_kinds[c->cache.policy];
+    if (!kind->uniform_only || c->sampler.kind == SL_SAMPLER_KHOP)
+        return SL_OK;
+    return sl_parse_fail(p, "cache.policy",
+                         "found \"%s\" with sampler.kind \"%s\", wanted it only with \"khop\": "
+                         "it foresees neighbours that are sampled uniformly; choose another "
+                         "cache.policy",
+                         kind->word, sl_key_word(sl_key_find("sampler.kind"), c));
+}
+
 int sl_parse_resolve(const struct sl_parse *p)
 {
     SL_TRY(resolve_names(p));
@@ -202,6 +215,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     SL_TRY(check_presampling(p));
+    SL_TRY(check_foresight(p));
     SL_TRY(check_training(p));
     SL_TRY(sl_parse_resolve_exchange(p));
     SL_TRY(sl_parse_resolve_split(p));

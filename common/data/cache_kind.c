@@ -1,5 +1,7 @@
 #include "common/data/cache_kind.h"
 
+#include "common/base/error.h"
+#include "common/data/expected_visits.h"
 #include "common/data/hotness.h"
 
 static int by_chance(const struct sl_cache_facts *f, uint32_t *hotness)
@@ -12,6 +14,21 @@ static int by_degree(const struct sl_cache_facts *f, uint32_t *hotness)
     const struct sl_dataset *ds = f->dataset;
     return sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, f->cancel,
                              hotness);
+}
+
+static int stop_on_request(void *facts, uint64_t n)
+{
+    const struct sl_cache_facts *f = facts;
+    if (f->cancel && atomic_load(f->cancel))
+        return sl_fail(SL_EABORTED, "expected visits: stopped on request");
+    return SL_OK;
+}
+
+static int by_expected_visits(const struct sl_cache_facts *facts, uint32_t *hotness)
+{
+    struct sl_cache_facts f = *facts;
+    const struct sl_visits_watch watch = {stop_on_request, &f};
+    return sl_visits_expect(f.dataset, f.fanout, f.n_hops, &watch, hotness);
 }
 
 #define ROW(name, word_, kept, ...)      [SL_CACHE_##name] = {.word = word_, __VA_ARGS__},

@@ -157,7 +157,8 @@ static void judge(const struct options *o, const struct sl_topology *t, struct c
 {
     uint64_t n_nodes = t->view.n_nodes;
     for (unsigned p = 0; p < SL_CACHE_COUNT; p++) {
-        rates->known[p] = sl_cache_keeps(p);
+        rates->known[p] = sl_cache_keeps(p) &&
+                          (!sl_cache_kinds[p].uniform_only || o->plan.kind == SL_SAMPLER_KHOP);
         if (!rates->known[p])
             continue;
         const uint32_t *hotness = find_hotness(o, t, c, &sl_cache_kinds[p]);

@@ -65,6 +65,7 @@ WAYS = {
     },
     "degree": {"cache": {"policy": "degree", "ratio": 0.2}},
     "random": {"cache": {"policy": "random", "ratio": 0.2}},
+    "expected": {"cache": {"policy": "expected", "ratio": 0.2}},
     "optimal": {"cache": {"policy": "optimal", "ratio": 0.2, "report_optimal": True}},
     "cache-auto-one-device": {
         "allocation": AUTO,
@@ -294,7 +295,7 @@ def test_trainers_that_could_never_work_are_not_started(box):
 
 def test_presampling_is_near_the_optimum(box):
     found = {}
-    for policy in ("presc", "degree", "random", "optimal"):
+    for policy in ("presc", "expected", "degree", "random", "optimal"):
         cache = {"policy": policy, "ratio": 0.1, "report_optimal": True}
         result, report = box.run(
             job(box, output=f"runs/{policy}", cache=cache, **{"sampler.fanout": [3, 3]}),
@@ -314,6 +315,8 @@ def test_presampling_is_near_the_optimum(box):
         assert sum(e["cache"]["miss_bytes"] for e in ranked) == (nodes - hits) * row
     assert found["optimal"] >= found["presc"] > found["random"], found
     assert found["presc"] > 0.8 * found["optimal"], found
+    assert found["optimal"] >= found["expected"] > found["random"], found
+    assert found["expected"] > 0.8 * found["optimal"], found
 
 
 def test_no_hits_before_presampling_is_over(box):
@@ -324,6 +327,23 @@ def test_no_hits_before_presampling_is_over(box):
     assert rates[0] == rates[1] == 0, rates
     assert rates[3] == 1, rates
     assert report["cache"]["presample_cost_epochs"] is not None, report["cache"]
+
+
+def test_expected_visits_serve_the_first_epoch(box):
+    cache = {"policy": "expected", "ratio": 0.2, "report_optimal": True}
+    result, report = box.run(job(box, cache=cache, **{"sampler.fanout": [3, 3]}))
+    result.ok()
+    summary, rates = report["cache"], [e["cache"]["hit_rate"] for e in report["epochs"]]
+    assert summary["policy"] == "expected" and summary["presample_epochs"] == 0, summary
+    assert all(0.2 < rate <= 1 for rate in rates), rates  # more than a random fifth would
+    assert 0.8 * summary["optimal_hit_rate"] < summary["hit_rate"] <= summary["optimal_hit_rate"]
+
+
+def test_expected_visits_are_those_of_uniform_sampling(box):
+    changes = {"sampler.kind": "walk", "cache": {"policy": "expected"}}
+    result = box.sluice("run", box.job(job(box, **changes)))
+    assert result.rc == 2 and "cache.policy" in result.err, result
+    assert 'sampler.kind "walk"' in result.err and '"khop"' in result.err, result
 
 
 # ---- sampling algorithms ------------------------------------------------------------------------

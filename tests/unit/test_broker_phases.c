@@ -496,6 +496,37 @@ START_TEST(random_and_degree_are_ranked_before_the_first_epoch)
 }
 END_TEST
 
+// Each of the 35 seeds samples vertex 4999, the last of them 4998 too.
+START_TEST(expected_visits_are_ranked_before_the_first_epoch)
+{
+    static uint64_t indptr[5001];
+    static int32_t sources[36];
+    cached(SL_CACHE_EXPECTED);
+    for (uint32_t e = 0; e < 35; e++)
+        sources[e] = 4999;
+    sources[35] = 4998;
+    for (uint32_t v = 0; v <= 5000; v++)
+        indptr[v] = v < 35 ? v : 36;
+    config.sampler.n_fanout = 1;
+    config.sampler.fanout[0] = 2;
+    dataset.indptr = indptr;
+    dataset.indices = sources;
+    dataset.n_edges = SL_COUNT_OF(sources);
+    dataset.indices_dtype = SL_DTYPE_I32;
+    dataset.split[SL_SPLIT_TRAIN] = plan.split[SL_SPLIT_TRAIN];
+    make_arena();
+    ck_assert_int_eq(t.ranked, 1);
+    ck_assert_uint_eq(spec_of(1)->rank_generation, 1);
+    ck_assert_uint_eq(spec_of(1)->count_visits, 0);
+    const uint32_t *order = sl_hot_order(&t.arena);
+    ck_assert_uint_eq(order[0], 4999); // 35 visits
+    ck_assert_uint_eq(order[1], 0);    // seeds, and 4998: 1
+    ck_assert_uint_eq(order[35], 34);
+    ck_assert_uint_eq(order[36], 4998);
+    ck_assert_uint_eq(order[37], 35); // none
+}
+END_TEST
+
 START_TEST(a_random_order_depends_on_the_seed)
 {
     cached(SL_CACHE_RANDOM);
@@ -780,6 +811,7 @@ int main(void)
     tcase_add_loop_test(c, within_a_tier_vertices_stand_by_id, 0, 4);
     tcase_add_test(c, a_batch_given_up_for_memory_counts_as_sampled);
     tcase_add_test(c, random_and_degree_are_ranked_before_the_first_epoch);
+    tcase_add_test(c, expected_visits_are_ranked_before_the_first_epoch);
     tcase_add_test(c, a_random_order_depends_on_the_seed);
     tcase_add_test(c, too_few_epochs_for_presc_are_not_ranked);
     tcase_add_test(c, a_large_graph_is_ranked_on_the_thread_pool);

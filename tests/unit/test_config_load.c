@@ -537,6 +537,7 @@ static const struct {
     {"cache\": {\"policy", "none", offsetof(struct sl_config, cache.policy), SL_CACHE_NONE},
     {"cache\": {\"policy", "random", offsetof(struct sl_config, cache.policy), SL_CACHE_RANDOM},
     {"cache\": {\"policy", "degree", offsetof(struct sl_config, cache.policy), SL_CACHE_DEGREE},
+    {"cache\": {\"policy", "expected", offsetof(struct sl_config, cache.policy), SL_CACHE_EXPECTED},
     {"cache\": {\"policy", "presc", offsetof(struct sl_config, cache.policy), SL_CACHE_PRESC},
     {"cache\": {\"policy", "optimal", offsetof(struct sl_config, cache.policy), SL_CACHE_OPTIMAL},
 };
