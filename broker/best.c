@@ -11,7 +11,7 @@ static double gain(enum sl_measure measure, double value, double other)
         return INFINITY;
     if (value == other)
         return 0; // infinite ones too
-    return measure == SL_MEASURE_LOSS ? other - value : value - other;
+    return sl_measure_kinds[measure].less_is_better ? other - value : value - other;
 }
 
 bool sl_best_take(struct sl_best *best, enum sl_measure measure, double min_delta, uint32_t epoch,

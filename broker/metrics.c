@@ -15,70 +15,50 @@ enum {
     DIGITS = 1 << DIGIT_BITS,
 };
 
-static const struct {
-    const char *key, *name;
-} words[] = {
-    [SL_MEASURE_ACCURACY] = {"accuracy", "accuracy"},
-    [SL_MEASURE_MICRO_F1] = {"micro_f1", "micro-F1"},
-    [SL_MEASURE_MACRO_F1] = {"macro_f1", "macro-F1"},
-    [SL_MEASURE_ROC_AUC] = {"roc_auc", "ROC-AUC"},
-    [SL_MEASURE_LOSS] = {"loss", "loss"},
-    [SL_MEASURE_MAE] = {"mae", "MAE"},
-    [SL_MEASURE_R2] = {"r2", "R2"},
-};
-
 const char *sl_measure_key(enum sl_measure measure)
 {
-    return words[measure].key;
+    return sl_measure_kinds[measure].key;
 }
 
 const char *sl_measure_name(enum sl_measure measure)
 {
-    return words[measure].name;
+    return sl_measure_kinds[measure].name;
 }
 
-enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task)
+// The words of evaluate.metric that the data set has: "\"accuracy\", \"micro_f1\" or \"loss\"".
+static char *list_metrics(const struct sl_dataset *dataset, char *out, size_t bytes)
 {
-    switch (metric) {
-    case SL_METRIC_ACCURACY: return SL_MEASURE_ACCURACY;
-    case SL_METRIC_MICRO_F1: return SL_MEASURE_MICRO_F1;
-    case SL_METRIC_MACRO_F1: return SL_MEASURE_MACRO_F1;
-    case SL_METRIC_ROC_AUC: return SL_MEASURE_ROC_AUC;
-    case SL_METRIC_LOSS: return SL_MEASURE_LOSS;
-    case SL_METRIC_AUTO: break;
+    const char *last = NULL;
+    size_t n = 0;
+    for (int m = 0; m < SL_METRIC_COUNT - 1; m++) {
+        if (!sl_measure_applies(m, dataset))
+            continue;
+        if (last && n < bytes)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "", last);
+        last = sl_measure_key(m);
     }
-    return task == SL_TASK_MULTILABEL   ? SL_MEASURE_MICRO_F1
-           : task == SL_TASK_REGRESSION ? SL_MEASURE_LOSS
-                                        : SL_MEASURE_ACCURACY;
-}
-
-static bool is_of_task(enum sl_measure measure, enum sl_task task, uint32_t n_classes)
-{
-    switch (measure) {
-    case SL_MEASURE_LOSS: return true;
-    case SL_MEASURE_ROC_AUC:
-        return task == SL_TASK_MULTILABEL || (task == SL_TASK_MULTICLASS && n_classes == 2);
-    case SL_MEASURE_MAE:
-    case SL_MEASURE_R2: return task == SL_TASK_REGRESSION;
-    default: return task != SL_TASK_REGRESSION;
-    }
+    if (n < bytes)
+        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
+    return out;
 }
 
 int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset)
 {
+    char take[160];
     enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
-    if (is_of_task(measure, dataset->task, dataset->n_classes))
+    if (sl_measure_applies(measure, dataset))
         return SL_OK;
     if (dataset->task == SL_TASK_REGRESSION)
         return sl_fail(SL_EINVAL,
                        "evaluate.metric: found \"%s\", but the data set '%s' is of a regression, "
-                       "where nothing is right or wrong: take \"loss\" or \"auto\"",
-                       sl_measure_key(measure), config->dataset);
+                       "where nothing is right or wrong: take \"%s\" or \"auto\"",
+                       sl_measure_key(measure), config->dataset,
+                       sl_measure_key(sl_measure_of(SL_METRIC_AUTO, dataset->task)));
     return sl_fail(SL_EINVAL,
                    "evaluate.metric: found \"%s\", but the data set '%s' has %u classes, and it is "
-                   "of two (or of several labels a vertex): take \"accuracy\", \"micro_f1\", "
-                   "\"macro_f1\" or \"loss\"",
-                   sl_measure_key(measure), config->dataset, dataset->n_classes);
+                   "of two (or of several labels a vertex): take %s",
+                   sl_measure_key(measure), config->dataset, dataset->n_classes,
+                   list_metrics(dataset, take, sizeof take));
 }
 
 static void set(struct sl_evaluation *e, enum sl_measure measure, double value)

@@ -30,18 +30,8 @@
 #include <uv.h>
 
 #include "common/data/dataset.h"
+#include "common/data/measure_kind.h"
 #include "config/config.h"
-
-enum sl_measure {
-    SL_MEASURE_ACCURACY,
-    SL_MEASURE_MICRO_F1,
-    SL_MEASURE_MACRO_F1,
-    SL_MEASURE_ROC_AUC,
-    SL_MEASURE_LOSS,
-    SL_MEASURE_MAE,
-    SL_MEASURE_R2,
-    SL_MEASURE_COUNT,
-};
 
 // What an evaluation has found.
 struct sl_evaluation {
@@ -52,8 +42,6 @@ struct sl_evaluation {
 // "micro_f1", as the job file and the report have it; "micro-F1", as people read it.
 const char *sl_measure_key(enum sl_measure measure);
 const char *sl_measure_name(enum sl_measure measure);
-// What a job is judged by: evaluate.metric, or the task's usual one.
-enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task);
 // SL_EINVAL when the job is to be judged by what the data set's task does not have.
 int sl_measure_check(const struct sl_config *config, const struct sl_dataset *dataset);
 

@@ -15,6 +15,7 @@
 
 #include "common/base/sampler_kind.h"
 #include "common/data/cache_kind.h"
+#include "common/data/measure_kind.h"
 
 struct sl_gpu; // common/device/plugin.h
 struct sl_gpu_report;
@@ -47,16 +48,6 @@ enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLA
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW };
 enum sl_decay_on { SL_DECAY_ALL, SL_DECAY_FIRST_LAYER };
 enum sl_lr_schedule { SL_LR_CONSTANT, SL_LR_STEP, SL_LR_COSINE };
-// What validation is judged by. AUTO: accuracy (multiclass), micro_f1 (multilabel), loss
-// (regression). Loss is the only one of which less is better.
-enum sl_metric {
-    SL_METRIC_AUTO,
-    SL_METRIC_ACCURACY,
-    SL_METRIC_MICRO_F1,
-    SL_METRIC_MACRO_F1,
-    SL_METRIC_ROC_AUC,
-    SL_METRIC_LOSS,
-};
 // Where hidden activations of all vertices lie while a job evaluates layer by layer. AUTO: in
 // memory, or in a file where they do not fit.
 enum sl_activations { SL_ACTIVATIONS_AUTO, SL_ACTIVATIONS_MEMORY, SL_ACTIVATIONS_FILE };

@@ -15,6 +15,7 @@
 
 #include "common/base/bits.h"
 #include "common/data/cache_kind.h"
+#include "common/data/measure_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "config/config.h"
@@ -54,13 +55,6 @@ static const char *const decay_ons[] = {
     [SL_DECAY_ALL] = "all", [SL_DECAY_FIRST_LAYER] = "first_layer", NULL};
 static const char *const lr_schedules[] = {
     [SL_LR_CONSTANT] = "constant", [SL_LR_STEP] = "step", [SL_LR_COSINE] = "cosine", NULL};
-static const char *const metrics[] = {[SL_METRIC_AUTO] = "auto",
-                                      [SL_METRIC_ACCURACY] = "accuracy",
-                                      [SL_METRIC_MICRO_F1] = "micro_f1",
-                                      [SL_METRIC_MACRO_F1] = "macro_f1",
-                                      [SL_METRIC_ROC_AUC] = "roc_auc",
-                                      [SL_METRIC_LOSS] = "loss",
-                                      NULL};
 static const char *const tests[] = {
     [SL_TEST_FINAL] = "final", [SL_TEST_EACH] = "each", [SL_TEST_NEVER] = "never", NULL};
 static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
@@ -449,7 +443,7 @@ const struct sl_key sl_keys[] = {
      .fallback_note = "sampler.batch_size",
      .doc = "Vertices in a mini-batch of a sampled evaluation."},
     {.path = "evaluate.metric", .type = SL_KEY_WORD, AT(evaluate.metric),
-     .words = metrics, .fallback = "\"auto\"",
+     .words = sl_metric_words, .fallback = "\"auto\"",
      .doc = "What the best epoch is the best in. auto is accuracy, micro_f1 where a vertex has "
             "several labels, loss for numbers."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test),

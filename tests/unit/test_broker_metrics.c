@@ -35,6 +35,8 @@ static void judge(const struct sl_dataset *ds, uint64_t n, const void *predictio
     const struct sl_evaluation_sums sums = {.loss = 3, .weight = 4, .correct = 1, .counted = 2};
     ck_assert_int_eq(sl_metrics_compute(ds, &list, predictions, &sums, &found), 0);
     ck_assert_double_eq_tol(found.value[SL_MEASURE_LOSS], 0.75, 1e-15);
+    for (int m = 0; m < SL_MEASURE_COUNT; m++)
+        ck_assert_msg(found.applies[m] == sl_measure_applies(m, ds), "%s", sl_measure_key(m));
 }
 
 static void expect(enum sl_measure measure, double value)
@@ -271,6 +273,19 @@ START_TEST(the_usual_measure_is_the_tasks)
 }
 END_TEST
 
+START_TEST(a_job_says_the_words_of_the_table)
+{
+    ck_assert_str_eq(sl_metric_words[SL_METRIC_AUTO], "auto");
+    for (int metric = SL_METRIC_AUTO + 1; metric < SL_METRIC_COUNT; metric++)
+        ck_assert_str_eq(sl_metric_words[metric],
+                         sl_measure_key(sl_measure_of(metric, SL_TASK_MULTICLASS)));
+    ck_assert_ptr_null(sl_metric_words[SL_METRIC_COUNT]);
+    for (int m = 0; m < SL_MEASURE_COUNT; m++)
+        for (int other = 0; other < m; other++)
+            ck_assert_str_ne(sl_measure_key(other), sl_measure_key(m));
+}
+END_TEST
+
 // --- the best one ---
 
 static struct sl_best best;
@@ -349,6 +364,7 @@ int main(void)
     tcase_add_test(t, numbers_are_as_in_scikit_learn);
     tcase_add_test(t, many_are_judged_on_the_thread_pool);
     tcase_add_test(t, the_usual_measure_is_the_tasks);
+    tcase_add_test(t, a_job_says_the_words_of_the_table);
     tcase_add_test(t, of_equals_the_first_is_the_best);
     tcase_add_test(t, less_loss_is_better);
     tcase_add_test(t, small_steps_are_progress_once_they_add_up);

@@ -1,0 +1,66 @@
+/*
+ * measure_kind.h - the metrics of an evaluation: what they are called, and of which tasks they are.
+ *
+ * One metric is one row of SL_MEASURES; broker/metrics.c computes it and sets its value where the
+ * task has it. From the row follow the words of evaluate.metric, whether a data set has the metric,
+ * which way is better, and what reports, summaries, TensorBoard and `sluice predict` call it.
+ */
+#ifndef SL_COMMON_DATA_MEASURE_KIND_H
+#define SL_COMMON_DATA_MEASURE_KIND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+
+// Sets of tasks.
+enum {
+    SL_OF_CLASSES = 1 << SL_TASK_MULTICLASS,
+    SL_OF_LABELS = 1 << SL_TASK_MULTILABEL,
+    SL_OF_NUMBERS = 1 << SL_TASK_REGRESSION,
+};
+
+struct sl_measure_kind {
+    const char *key, *name; // "micro_f1", in files; "micro-F1", for people
+    unsigned tasks;         // that have it
+    unsigned usual_of;      // tasks that are judged by it where evaluate.metric is "auto"
+    bool two_classes;       // of classes only where there are two
+    bool less_is_better;
+};
+
+// X(name, key, name for people, further fields of the row). A job may be judged by the first ones.
+// clang-format off
+#define SL_MEASURES_TO_JUDGE_BY(X)                                                                 \
+    X(ACCURACY, "accuracy", "accuracy", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
+      .usual_of = SL_OF_CLASSES)                                                                   \
+    X(MICRO_F1, "micro_f1", "micro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
+      .usual_of = SL_OF_LABELS)                                                                    \
+    X(MACRO_F1, "macro_f1", "macro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS)                     \
+    X(ROC_AUC,  "roc_auc",  "ROC-AUC",  .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
+      .two_classes = true)                                                                         \
+    X(LOSS,     "loss",     "loss",     .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_NUMBERS,     \
+      .usual_of = SL_OF_NUMBERS, .less_is_better = true)
+#define SL_MEASURES(X)                                                                             \
+    SL_MEASURES_TO_JUDGE_BY(X)                                                                     \
+    X(MAE,      "mae",      "MAE",      .tasks = SL_OF_NUMBERS, .less_is_better = true)            \
+    X(R2,       "r2",       "R2",       .tasks = SL_OF_NUMBERS)
+// clang-format on
+
+#define SL_MEASURE_NAME(name, ...) SL_MEASURE_##name,
+#define SL_METRIC_NAME(name, ...)  SL_METRIC_##name,
+enum sl_measure { SL_MEASURES(SL_MEASURE_NAME) SL_MEASURE_COUNT };
+// evaluate.metric: AUTO, or one more than the measure.
+enum sl_metric { SL_METRIC_AUTO, SL_MEASURES_TO_JUDGE_BY(SL_METRIC_NAME) SL_METRIC_COUNT };
+#undef SL_MEASURE_NAME
+#undef SL_METRIC_NAME
+
+extern const struct sl_measure_kind sl_measure_kinds[SL_MEASURE_COUNT]; // by enum sl_measure
+extern const char *const sl_metric_words[SL_METRIC_COUNT + 1]; // by enum sl_metric, then NULL
+
+// What a job is judged by: evaluate.metric, or the task's usual one.
+enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task);
+
+// Whether evaluations of the data set have it.
+bool sl_measure_applies(enum sl_measure measure, const struct sl_dataset *dataset);
+
+#endif
