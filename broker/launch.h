@@ -29,7 +29,7 @@ struct sl_launch {
 // What a broker is told on its command line. Strings are borrowed.
 struct sl_launch_job {
     const char *config_json;   // the resolved job
-    const char *name, *output; // what find_job.h finds it by
+    const char *name, *output; // what run_jobs.h finds it by
     const char *report_path;   // NULL for none
     const char *resume;        // the checkpoint to go on from, NULL for none
     // The broker itself looks whether there is a checkpoint to go on from, and checks the data set

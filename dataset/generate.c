@@ -70,42 +70,6 @@ int sl_generate_check_edges(const struct sl_generate *run, const char *option, b
     return SL_OK;
 }
 
-static struct sl_option real_option(const char *name, const char *placeholder, double *value,
-                                    double min, double max, const char *help)
-{
-    return (struct sl_option){.name = name,
-                              .type = SL_OPTION_REAL,
-                              .value = value,
-                              .placeholder = placeholder,
-                              .min = min,
-                              .max = max,
-                              .help = help};
-}
-
-struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
-                                           const char *help)
-{
-    struct sl_option o = real_option(name, "D", value, 1e-3, 1e6, help);
-    o.given = given;
-    return o;
-}
-
-// Well above 2: to draw a rank is to divide by exponent - 2.
-struct sl_option sl_generate_exponent_option(double *value, const char *help)
-{
-    return real_option("exponent", "X", value, 2.05, 100, help);
-}
-
-struct sl_option sl_generate_homophily_option(double *value, const char *help)
-{
-    return real_option("homophily", "P", value, 0, 1, help);
-}
-
-struct sl_option sl_generate_noise_option(double *value, const char *help)
-{
-    return real_option("noise", "SD", value, 0, 1e6, help);
-}
-
 // ---- weights ------------------------------------------------------------------------------------
 
 float sl_generate_year_weight(uint32_t year)

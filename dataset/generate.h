@@ -62,7 +62,7 @@ struct sl_generate {
     struct sl_csc_summary csc;
 };
 
-enum { SL_GENERATOR_OPTIONS_MAX = 10, SL_GENERATE_THREADS_MAX = 256 };
+enum { SL_GENERATE_THREADS_MAX = 256 };
 // More vertices would not fit 32-bit ids (2^32 - 1 is kept free).
 #define SL_GENERATE_NODES_MAX 4294967294.0
 
@@ -73,7 +73,7 @@ struct sl_generator_kind {
     // The kind's own options and what it prepares, zero at first.
     size_t context_bytes;
     void (*defaults)(struct sl_generate *run, void *context);
-    size_t (*options)(void *context, struct sl_option options[SL_GENERATOR_OPTIONS_MAX]);
+    const struct sl_option *options; // of the context
     // Checks the options and fills *out.
     int (*prepare)(struct sl_generate *run, void *context, struct sl_generator *out);
     void (*close)(void *context); // NULL: there is nothing to close
@@ -95,13 +95,20 @@ int sl_generate_run(struct sl_generate *run);
 // SL_EINVAL when --edges was given and so was the kind's own option that decides their number.
 int sl_generate_check_edges(const struct sl_generate *run, const char *option, bool given);
 
-// Options of the kinds that draw by a power law and whose features tell classes apart; *value is
-// the default, `help` says whose they are.
-struct sl_option sl_generate_degree_option(const char *name, double *value, bool *given,
-                                           const char *help);
-struct sl_option sl_generate_exponent_option(double *value, const char *help);
-struct sl_option sl_generate_homophily_option(double *value, const char *help);
-struct sl_option sl_generate_noise_option(double *value, const char *help);
+// Options of the kinds that draw by a power law and whose features tell classes apart, of fields
+// `degree`, `degree_given`, `exponent`, `homophily` and `noise`; `help` says whose they are.
+#define SL_GENERATE_REAL(struct_, field, name_, placeholder_, min_, max_, help_)                   \
+    .name = name_, .type = SL_OPTION_REAL, SL_OPTION_AT(struct_, field),                           \
+    .placeholder = placeholder_, .min = min_, .max = max_, .help = help_
+#define SL_GENERATE_DEGREE(struct_, name, help)                                                    \
+    SL_GENERATE_REAL(struct_, degree, name, "D", 1e-3, 1e6, help),                                 \
+        SL_OPTION_GIVEN(struct_, degree_given)
+#define SL_GENERATE_EXPONENT(struct_, help)                                                        \
+    SL_GENERATE_REAL(struct_, exponent, "exponent", "X", 2.05, 100, help)
+#define SL_GENERATE_HOMOPHILY(struct_, help)                                                       \
+    SL_GENERATE_REAL(struct_, homophily, "homophily", "P", 0, 1, help)
+#define SL_GENERATE_NOISE(struct_, help)                                                           \
+    SL_GENERATE_REAL(struct_, noise, "noise", "SD", 0, 1e6, help)
 
 /*
  * Weights by age, as FGNN's experiments have them: every vertex has a year from 0 to YEARS - 1, and

@@ -204,42 +204,27 @@ static void defaults(struct sl_generate *run, void *context)
     run->val_ratio = 0.1;
 }
 
-static size_t options(void *context, struct sl_option options[SL_GENERATOR_OPTIONS_MAX])
-{
-    struct citation *c = context;
-    const struct sl_option own[] = {
-        {.name = "topics",
-         .type = SL_OPTION_UINT,
-         .value = &c->n_topics,
-         .placeholder = "T",
-         .min = 1,
-         .max = 1e6,
-         .help = "as many papers of each; a topic is a class, unless --classes groups them"},
-        {.name = "train-topics",
-         .type = SL_OPTION_UINT,
-         .value = &c->n_train_topics,
-         .placeholder = "K",
-         .min = 1,
-         .max = 1e6,
-         .help = "topics whose papers are trained on (the oldest), validated and tested on; the "
-                 "ratios are shares of these papers"},
-        sl_generate_degree_option(
-            "avg-degree", &c->degree, &c->degree_given,
-            "mean number of references of a paper before duplicates are dropped, unless "
-            "--edges is given"),
-        sl_generate_exponent_option(&c->exponent,
-                                    "of the power law of citations within an era of a topic"),
-        sl_generate_homophily_option(&c->homophily,
-                                     "probability that a reference is to the paper's own topic"),
-        sl_generate_noise_option(&c->noise, "of the features, against topic means of length 1"),
-        {.name = "weights",
-         .type = SL_OPTION_FLAG,
-         .value = &c->weights,
-         .help = "write edge_weight.npy: newer papers weigh more"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field) SL_OPTION_AT(citation, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "topics", .type = SL_OPTION_UINT, AT(n_topics), .placeholder = "T", .min = 1,
+     .max = 1e6,
+     .help = "as many papers of each; a topic is a class, unless --classes groups them"},
+    {.name = "train-topics", .type = SL_OPTION_UINT, AT(n_train_topics), .placeholder = "K",
+     .min = 1, .max = 1e6,
+     .help = "topics whose papers are trained on (the oldest), validated and tested on; the ratios "
+             "are shares of these papers"},
+    {SL_GENERATE_DEGREE(citation, "avg-degree",
+         "mean number of references of a paper before duplicates are dropped, unless --edges is "
+         "given")},
+    {SL_GENERATE_EXPONENT(citation, "of the power law of citations within an era of a topic")},
+    {SL_GENERATE_HOMOPHILY(citation, "probability that a reference is to the paper's own topic")},
+    {SL_GENERATE_NOISE(citation, "of the features, against topic means of length 1")},
+    {.name = "weights", .type = SL_OPTION_FLAG, AT(weights),
+     .help = "write edge_weight.npy: newer papers weigh more"},
+    {0},
+};
+// clang-format on
 
 static int prepare_papers(struct citation *c, struct sl_generate *run)
 {

@@ -135,30 +135,21 @@ static void defaults(struct sl_generate *run, void *context)
     run->nodes = 100000;
 }
 
-static size_t options(void *context, struct sl_option options[SL_GENERATOR_OPTIONS_MAX])
-{
-    struct planted *p = context;
-    const struct sl_option own[] = {
-        sl_generate_degree_option(
-            "degree", &p->degree, &p->degree_given,
-            "mean number of in-neighbours before duplicates are dropped, unless --edges is "
-            "given"),
-        sl_generate_exponent_option(&p->exponent, "of the power law of the degrees"),
-        sl_generate_homophily_option(&p->homophily,
-                                     "probability that both ends of an edge are of one class"),
-        sl_generate_noise_option(&p->noise, "of the features, against class means of length 1"),
-        {.name = "directed",
-         .type = SL_OPTION_FLAG,
-         .value = &p->directed,
-         .help = "store each edge in one direction only"},
-        {.name = "multi-edges",
-         .type = SL_OPTION_FLAG,
-         .value = &p->multi_edges,
-         .help = "keep edges that were drawn more than once"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field) SL_OPTION_AT(planted, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {SL_GENERATE_DEGREE(planted, "degree",
+         "mean number of in-neighbours before duplicates are dropped, unless --edges is given")},
+    {SL_GENERATE_EXPONENT(planted, "of the power law of the degrees")},
+    {SL_GENERATE_HOMOPHILY(planted, "probability that both ends of an edge are of one class")},
+    {SL_GENERATE_NOISE(planted, "of the features, against class means of length 1")},
+    {.name = "directed", .type = SL_OPTION_FLAG, AT(directed),
+     .help = "store each edge in one direction only"},
+    {.name = "multi-edges", .type = SL_OPTION_FLAG, AT(multi_edges),
+     .help = "keep edges that were drawn more than once"},
+    {0},
+};
+// clang-format on
 
 static int prepare_classes(struct planted *p, const struct sl_generate *run)
 {

@@ -143,59 +143,28 @@ static void defaults(struct sl_generate *run, void *context)
     run->feat_dim = run->classes = 0;
 }
 
-static size_t options(void *context, struct sl_option options[SL_GENERATOR_OPTIONS_MAX])
-{
-    struct rmat *r = context;
-    const struct sl_option own[] = {
-        {.name = "scale",
-         .type = SL_OPTION_UINT,
-         .value = &r->given_scale,
-         .placeholder = "S",
-         .min = 1,
-         .max = 31,
-         .no_default = true,
-         .help = "2^S vertices, instead of --nodes"},
-        {.name = "edge-factor",
-         .type = SL_OPTION_UINT,
-         .value = &r->edge_factor,
-         .placeholder = "F",
-         .min = 1,
-         .max = 1e6,
-         .given = &r->edge_factor_given,
-         .help = "edges = F times the vertices, unless --edges is given"},
-        {.name = "a",
-         .type = SL_OPTION_REAL,
-         .value = &r->a,
-         .placeholder = "P",
-         .min = 0,
-         .max = 1,
-         .help = "probability of the top left quadrant"},
-        {.name = "b",
-         .type = SL_OPTION_REAL,
-         .value = &r->b,
-         .placeholder = "P",
-         .min = 0,
-         .max = 1,
-         .help = "of the top right one"},
-        {.name = "c",
-         .type = SL_OPTION_REAL,
-         .value = &r->c,
-         .placeholder = "P",
-         .min = 0,
-         .max = 1,
-         .help = "of the bottom left one; the last gets the rest"},
-        {.name = "dedup",
-         .type = SL_OPTION_FLAG,
-         .value = &r->dedup,
-         .help = "keep each edge once (fewer edges than asked for)"},
-        {.name = "weights",
-         .type = SL_OPTION_FLAG,
-         .value = &r->weights,
-         .help = "write edge_weight.npy: vertices have a random year, newer ones weigh more"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field)    SL_OPTION_AT(rmat, field)
+#define GIVEN(field) SL_OPTION_GIVEN(rmat, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "scale", .type = SL_OPTION_UINT, AT(given_scale), .placeholder = "S", .min = 1,
+     .max = 31, .no_default = true, .help = "2^S vertices, instead of --nodes"},
+    {.name = "edge-factor", .type = SL_OPTION_UINT, AT(edge_factor), .placeholder = "F", .min = 1,
+     .max = 1e6, GIVEN(edge_factor_given),
+     .help = "edges = F times the vertices, unless --edges is given"},
+    {.name = "a", .type = SL_OPTION_REAL, AT(a), .placeholder = "P", .min = 0, .max = 1,
+     .help = "probability of the top left quadrant"},
+    {.name = "b", .type = SL_OPTION_REAL, AT(b), .placeholder = "P", .min = 0, .max = 1,
+     .help = "of the top right one"},
+    {.name = "c", .type = SL_OPTION_REAL, AT(c), .placeholder = "P", .min = 0, .max = 1,
+     .help = "of the bottom left one; the last gets the rest"},
+    {.name = "dedup", .type = SL_OPTION_FLAG, AT(dedup),
+     .help = "keep each edge once (fewer edges than asked for)"},
+    {.name = "weights", .type = SL_OPTION_FLAG, AT(weights),
+     .help = "write edge_weight.npy: vertices have a random year, newer ones weigh more"},
+    {0},
+};
+// clang-format on
 
 static int check(const struct sl_generate *run, const struct rmat *r)
 {

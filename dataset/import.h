@@ -40,18 +40,16 @@ struct sl_import {
     bool drawing_split; // lists of the source are over
 };
 
-enum { SL_IMPORT_OPTIONS_MAX = 8 };
-
 struct sl_import_format {
-    const char *name, *help;            // as the list of formats has them
-    const char *source;                 // what it is read from: "SRC.npz"
-    const char *about, *example;        // for --help
-    const char *split_value, *split_is; // --split's placeholder and help, where it takes more
-    bool has_features;                  // options about features apply
+    const char *name, *help;       // as the list of formats has them
+    const char *source;            // what it is read from: "SRC.npz"
+    const char *about, *example;   // for --help
+    const struct sl_option *split; // --split of a struct sl_import, where it takes more
+    bool has_features;             // options about features apply
 
     // The format's own options and what it finds out, zero at first.
     size_t context_bytes;
-    size_t (*options)(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX]);
+    const struct sl_option *options;                   // of the context
     int (*check)(struct sl_import *im, void *context); // options against each other; NULL: none
     int (*read)(struct sl_import *im, void *context);
     void (*summarise)(const struct sl_import *im, const void *context, struct sl_table *t);

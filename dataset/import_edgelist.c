@@ -271,39 +271,23 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
 }
 
-static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
-{
-    struct edgelist *e = context;
-    const struct sl_option own[] = {
-        {.name = "undirected",
-         .type = SL_OPTION_FLAG,
-         .value = &e->undirected,
-         .help = "each line stands for both directions; nothing else is merged"},
-        {.name = "relabel",
-         .type = SL_OPTION_FLAG,
-         .value = &e->relabel,
-         .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
-        {.name = "num-nodes",
-         .type = SL_OPTION_UINT,
-         .value = &e->n_nodes,
-         .placeholder = "N",
-         .min = 1,
-         .max = (double)SL_IMPORT_MAX_ID + 1,
-         .no_default = true,
-         .help = "number of vertices, else the largest id and one"},
-        {.name = "no-weights",
-         .type = SL_OPTION_FLAG,
-         .value = &e->no_weights,
-         .help = "read two columns, whatever stands behind them"},
-        {.name = "skip-lines",
-         .type = SL_OPTION_UINT,
-         .value = &e->skip_lines,
-         .placeholder = "N",
-         .help = "leave out the first N lines"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field) SL_OPTION_AT(edgelist, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "undirected", .type = SL_OPTION_FLAG, AT(undirected),
+     .help = "each line stands for both directions; nothing else is merged"},
+    {.name = "relabel", .type = SL_OPTION_FLAG, AT(relabel),
+     .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
+    {.name = "num-nodes", .type = SL_OPTION_UINT, AT(n_nodes), .placeholder = "N", .min = 1,
+     .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
+     .help = "number of vertices, else the largest id and one"},
+    {.name = "no-weights", .type = SL_OPTION_FLAG, AT(no_weights),
+     .help = "read two columns, whatever stands behind them"},
+    {.name = "skip-lines", .type = SL_OPTION_UINT, AT(skip_lines), .placeholder = "N",
+     .help = "leave out the first N lines"},
+    {0},
+};
+// clang-format on
 
 static int check(struct sl_import *im, void *context)
 {

@@ -419,24 +419,16 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "left out|%s", g->left_out);
 }
 
-static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
-{
-    struct graphbolt *g = context;
-    const struct sl_option own[] = {
-        {.name = "feature",
-         .type = SL_OPTION_TEXT,
-         .value = &g->feature,
-         .placeholder = "NAME",
-         .help = "which feature of vertices, else the only one or 'feat'"},
-        {.name = "task",
-         .type = SL_OPTION_CHOICE,
-         .value = &g->task,
-         .choices = sl_label_tasks,
-         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field) SL_OPTION_AT(graphbolt, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "feature", .type = SL_OPTION_TEXT, AT(feature), .placeholder = "NAME",
+     .help = "which feature of vertices, else the only one or 'feat'"},
+    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    {0},
+};
+// clang-format on
 
 static void close_graphbolt(void *context)
 {

@@ -257,27 +257,18 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "arrays left out|%s", npz->left_out);
 }
 
-static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
-{
-    struct npz *npz = context;
-    const struct sl_option own[] = {
-        {.name = "weights",
-         .type = SL_OPTION_FLAG,
-         .value = &npz->weighted,
-         .help = "keep the adjacency's values as edge weights"},
-        {.name = "binary-features",
-         .type = SL_OPTION_FLAG,
-         .value = &npz->binary,
-         .help = "positive features become 1, as PyTorch Geometric's loader does"},
-        {.name = "task",
-         .type = SL_OPTION_CHOICE,
-         .value = &npz->task,
-         .choices = sl_label_tasks,
-         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field) SL_OPTION_AT(npz, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "weights", .type = SL_OPTION_FLAG, AT(weighted),
+     .help = "keep the adjacency's values as edge weights"},
+    {.name = "binary-features", .type = SL_OPTION_FLAG, AT(binary),
+     .help = "positive features become 1, as PyTorch Geometric's loader does"},
+    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    {0},
+};
+// clang-format on
 
 static void close_npz(void *context)
 {

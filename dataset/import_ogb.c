@@ -432,26 +432,26 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "left out|%s", ogb->left_out);
 }
 
-static size_t options(void *context, struct sl_option options[SL_IMPORT_OPTIONS_MAX])
-{
-    struct sl_ogb *ogb = context;
-    const struct sl_option own[] = {
-        {.name = "add-inverse-edge",
-         .type = SL_OPTION_FLAG,
-         .value = &ogb->inverse,
-         .given = &ogb->inverse_given,
-         .no_default = true,
-         .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, "
-                 "for ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
-        {.name = "task",
-         .type = SL_OPTION_CHOICE,
-         .value = &ogb->task,
-         .choices = sl_label_tasks,
-         .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
-    };
-    memcpy(options, own, sizeof own);
-    return SL_COUNT_OF(own);
-}
+#define AT(field)    SL_OPTION_AT(sl_ogb, field)
+#define GIVEN(field) SL_OPTION_GIVEN(sl_ogb, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "add-inverse-edge", .type = SL_OPTION_FLAG, AT(inverse), GIVEN(inverse_given),
+     .no_default = true,
+     .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, for "
+             "ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
+    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+     .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
+    {0},
+};
+static const struct sl_option split[] = {
+    {.name = "split", .type = SL_OPTION_TEXT, SL_OPTION_AT(sl_import, split),
+     .placeholder = "SCHEME|TRAIN,VAL[,TEST]",
+     .help = "which directory of split/, where there are several; or shares, as in 0.6,0.2 (the "
+             "rest is the test set), by which a split is drawn from the labelled vertices"},
+    {0},
+};
+// clang-format on
 
 static int check(struct sl_import *im, void *context)
 {
@@ -475,9 +475,7 @@ const struct sl_import_format sl_import_ogb = {
              "OGB's own loader adds them, which goes by SRC's name.",
     .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
-    .split_value = "SCHEME|TRAIN,VAL[,TEST]",
-    .split_is = "which directory of split/, where there are several; or shares, as in 0.6,0.2 (the "
-                "rest is the test set), by which a split is drawn from the labelled vertices",
+    .split = split,
     .has_features = true,
     .context_bytes = sizeof(struct sl_ogb),
     .options = options,

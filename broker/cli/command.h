@@ -1,15 +1,18 @@
 /*
- * command.h - the commands of `sluice` and how they end.
+ * command.h - the commands of `sluice`: how each describes itself, and how they end.
  *
- * A command gets its own name in argv[0] and its arguments after it. It returns an exit status
- * (0, or a positive one whose reason it has shown itself), or a negative SL_E* code: main() then
- * prints "sluice: " and the recorded message, and sl_exit_status() says how the process ends.
+ * A command is a constant: its texts, its operands and options (in tables, with offsets into a
+ * struct of its own that dispatch.h makes for it), and what it does with them. It returns an exit
+ * status (0, or a positive one whose reason it has shown itself), or a negative SL_E* code: main()
+ * then prints "sluice: " and the recorded message, and sl_exit_status() says how the process ends.
  */
 #ifndef SL_BROKER_CLI_COMMAND_H
 #define SL_BROKER_CLI_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "common/text/option.h"
 
 enum sl_exit {
     SL_EXIT_OK = 0,
@@ -18,53 +21,54 @@ enum sl_exit {
     SL_EXIT_INTERRUPTED = 130, // Ctrl-C
 };
 
-struct sl_command {
-    const char *name;
-    const char *help; // one line; NULL: not shown
-    int (*run)(int argc, char **argv);
+struct sl_text_list {
+    const char **items; // borrowed from argv
+    size_t n;
 };
 
-int sl_command_run(int argc, char **argv);
-int sl_command_submit(int argc, char **argv);
-int sl_command_ps(int argc, char **argv);
-int sl_command_logs(int argc, char **argv);
-int sl_command_stats(int argc, char **argv);
-int sl_command_stop(int argc, char **argv);
-int sl_command_pause(int argc, char **argv);
-int sl_command_resume(int argc, char **argv);
-int sl_command_wait(int argc, char **argv);
-int sl_command_scale(int argc, char **argv);
-int sl_command_top(int argc, char **argv);
-int sl_command_trace(int argc, char **argv);
-int sl_command_predict(int argc, char **argv);
-int sl_command_embed(int argc, char **argv);
-int sl_command_generate(int argc, char **argv);
-int sl_command_import(int argc, char **argv);
-int sl_command_reorder(int argc, char **argv);
-int sl_command_import_weights(int argc, char **argv);
-int sl_command_inspect(int argc, char **argv);
-int sl_command_keygen(int argc, char **argv);
-int sl_command_report(int argc, char **argv);
-int sl_command_complete(int argc, char **argv);
-int sl_command_completion(int argc, char **argv);
-int sl_command_doctor(int argc, char **argv);
-int sl_command_schema(int argc, char **argv);
+struct sl_operand {
+    const char *name; // "JOB.json"
+    size_t offset;    // of a const char *, which NULL or another default stays in
+    bool optional;
+};
 
-/*
- * Runs `sluice` with main()'s arguments over a table of commands; returns as a command does.
- * An unknown command is SL_EINVAL with a suggestion.
- */
-int sl_command_dispatch(const struct sl_command *commands, size_t n_commands, int argc,
-                        char **argv);
+// A table of options, and where the struct that its offsets are of lies in the command's.
+struct sl_option_group {
+    const struct sl_option *options;
+    size_t offset;
+    bool elsewhere; // a pointer to that struct lies there
+};
 
-/*
- * The sub-command named by argv[1] of a command such as `generate`; prints the list for --help.
- * `what` names what is chosen ("kind", "format"). *out = NULL when help was printed.
- */
-int sl_command_choose(const struct sl_command *commands, size_t n_commands, const char *what,
-                      const char *example, int argc, char **argv, const struct sl_command **out);
+enum { SL_COMMAND_OPERANDS_MAX = 3, SL_COMMAND_GROUPS_MAX = 8 };
 
-// What a command returned (exit status or SL_E*) as the process's exit status.
-int sl_exit_status(int result);
+struct sl_command {
+    const char *name;    // "generate planted": what is typed after `sluice`
+    const char *help;    // a line in the list of commands; NULL: not in it
+    const char *about;   // what it does, in a few lines
+    const char *example; // complete command lines, one a line
+    // Both end with an entry without a name or a table.
+    struct sl_operand operands[SL_COMMAND_OPERANDS_MAX + 1];
+    struct sl_option_group options[SL_COMMAND_GROUPS_MAX + 1];
+    struct sl_operand rest; // all words after the operands, at least one: a struct sl_text_list
+
+    // Its struct, zeroed at first. init sets defaults and is NULL where there are none; fini, NULL
+    // where there is nothing to release, is called whatever came before.
+    size_t bytes;
+    int (*init)(const struct sl_command *c, void *state);
+    int (*run)(void *state);
+    void (*fini)(void *state);
+
+    // A group of commands instead: what is chosen ("format"), and from which.
+    const char *kind;
+    const struct sl_command *(*kinds)(size_t *n);
+    const void *of; // what a command of a group is of; its own business
+};
+
+extern const struct sl_command sl_command_run, sl_command_submit, sl_command_ps, sl_command_logs,
+    sl_command_stats, sl_command_stop, sl_command_pause, sl_command_resume, sl_command_wait,
+    sl_command_scale, sl_command_top, sl_command_trace, sl_command_predict, sl_command_embed,
+    sl_command_generate, sl_command_import, sl_command_reorder, sl_command_import_weights,
+    sl_command_inspect, sl_command_keygen, sl_command_report, sl_command_complete,
+    sl_command_completion, sl_command_doctor, sl_command_schema;
 
 #endif

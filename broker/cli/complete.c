@@ -1,5 +1,13 @@
-#include "broker/cli/complete.h"
-
+/*
+ * complete.c - what a shell asks while somebody types: `sluice complete -- WORD...`, hidden.
+ *
+ * PROBLEM. A completion that lists commands and options by itself is soon out of date.
+ * DESIGN. All of it comes from the descriptions that commands are parsed by (command.h). Nothing is
+ * listed twice, and what a command does not accept is never offered.
+ *
+ * ANSWER. One candidate a line, a tab and its description behind it; or what the shell knows:
+ * ":files", ":files *.json", ":directories". A candidate that ends in '=' wants no blank behind it.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +15,13 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/session.h"
+#include "broker/cli/dispatch.h"
+#include "broker/cli/job_end.h"
+#include "broker/cli/job_list.h"
+#include "broker/cli/options.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 #include "config/config.h"
 
 // Nobody waits longer for a list of names.
@@ -17,9 +29,9 @@ enum { SECONDS_MAX = 2, PATH_BYTES = 256 };
 
 // The line that is completed: words[n - 1] is begun, "" when nothing of it is there.
 static struct {
-    bool active;
-    char **words;
+    const char **words;
     int n;
+    void *state; // of the command that it is for
     // Other words that say where the daemon is.
     struct sl_session_where where;
 } line;
@@ -43,34 +55,26 @@ static void offer(const char *prefix, const char *text, const char *about)
            about ? about : "");
 }
 
-static void offer_commands(const struct sl_command *commands, size_t n)
+static void offer_command(const struct sl_command *c)
 {
-    for (size_t i = 0; i < n; i++)
-        if (commands[i].help)
-            offer("", commands[i].name, commands[i].help);
+    if (c->help)
+        offer("", sl_dispatch_name(c), c->help);
 }
 
 // Jobs of the daemon and of `sluice run`; all: those that are over, too.
 static void offer_jobs(bool all)
 {
-    char *json = NULL;
-    if (sl_session_list(&line.where, &json) < 0)
-        return;
-    cJSON *list = cJSON_Parse(json);
+    cJSON *list = NULL;
     const cJSON *job;
-    cJSON_ArrayForEach(job, cJSON_GetObjectItemCaseSensitive(list, "jobs"))
+    if (sl_job_list(&line.where, &list) < 0)
+        return;
+    cJSON_ArrayForEach(job, sl_json_at(list, "jobs"))
     {
-        const cJSON *name = cJSON_GetObjectItemCaseSensitive(job, "name");
-        const cJSON *state = cJSON_GetObjectItemCaseSensitive(job, "state");
-        if (!cJSON_IsString(name) || !cJSON_IsString(state))
-            continue;
-        const char *is = state->valuestring;
-        bool over = !strcmp(is, "done") || !strcmp(is, "failed") || !strcmp(is, "stopped");
-        if (all || !over)
-            offer("", name->valuestring, is);
+        const char *name = sl_json_string(job, "name"), *state = sl_json_string(job, "state");
+        if (*name && *state && (all || !sl_job_state_is_over(state)))
+            offer("", name, state);
     }
     cJSON_Delete(list);
-    free(json);
 }
 
 // Keys of the job file, from its schema: "model.kind=", or the words that one takes.
@@ -128,13 +132,13 @@ static void offer_words(const char *prefix, const char *words)
 }
 
 // What a placeholder or an operand is called says what it wants.
-static void offer_value(const struct sl_command_usage *u, const char *prefix, const char *wanted)
+static void offer_value(const struct sl_command *c, const char *prefix, const char *wanted)
 {
     static const char *const of_all[] = {"logs", "resume", "wait", "report"};
     const char *dot = strchr(wanted, '.');
     bool all = false;
     for (size_t i = 0; i < SL_COUNT_OF(of_all); i++)
-        all |= strcmp(u->command, of_all[i]) == 0;
+        all |= strcmp(c->name, of_all[i]) == 0;
     if (!strcmp(wanted, "JOB") || !strcmp(wanted, "RUN"))
         offer_jobs(all);
     if (strchr(wanted, '|')) // "bash|zsh"
@@ -156,10 +160,10 @@ static void offer_value(const struct sl_command_usage *u, const char *prefix, co
 
 // --- options -------------------------------------------------------------------------------------
 
-static const struct sl_option *find_option(const struct sl_command_usage *u, const char *word)
+static const struct sl_option *find_option(const struct sl_command *c, const char *word)
 {
-    for (size_t i = 0; i < u->n_options; i++) {
-        const struct sl_option *o = &u->options[i];
+    struct sl_option_cursor at = {0};
+    for (const struct sl_option *o; (o = sl_options_next(c, line.state, &at)) != NULL;) {
         if (word[0] == '-' && word[1] == '-' &&
             (!strcmp(word + 2, o->name) || (o->alias && !strcmp(word + 2, o->alias))))
             return o;
@@ -176,22 +180,22 @@ static bool takes_value(const struct sl_option *o)
     return o && o->type != SL_OPTION_FLAG;
 }
 
-static void offer_option_value(const struct sl_command_usage *u, const struct sl_option *o,
+static void offer_option_value(const struct sl_command *c, const struct sl_option *o,
                                const char *prefix)
 {
     if (o->type == SL_OPTION_CHOICE)
         for (size_t i = 0; o->choices[i]; i++)
             offer(prefix, o->choices[i], "");
     else if (o->placeholder)
-        offer_value(u, prefix, o->placeholder);
+        offer_value(c, prefix, o->placeholder);
 }
 
-static void offer_options(const struct sl_command_usage *u)
+static void offer_options(const struct sl_command *c)
 {
-    for (size_t i = 0; i < u->n_options; i++) {
-        const struct sl_option *o = &u->options[i];
+    struct sl_option_cursor at = {0};
+    for (const struct sl_option *o; (o = sl_options_next(c, line.state, &at)) != NULL;) {
         char name[64];
-        bool turns_off = o->type == SL_OPTION_FLAG && *(bool *)o->value;
+        bool turns_off = o->type == SL_OPTION_FLAG && *(const bool *)at.value;
         snprintf(name, sizeof name, "--%s%s", turns_off ? "no-" : "", o->name);
         offer("", name, o->help);
     }
@@ -201,7 +205,7 @@ static void offer_options(const struct sl_command_usage *u)
 // --- a command's line ----------------------------------------------------------------------------
 
 // Words before the current one that are operands; *only: "--" has ended the options.
-static size_t count_operands(const struct sl_command_usage *u, int first, bool *only)
+static size_t count_operands(const struct sl_command *c, int first, bool *only)
 {
     size_t n = 0;
     *only = false;
@@ -211,22 +215,25 @@ static size_t count_operands(const struct sl_command_usage *u, int first, bool *
             *only = true;
         else if (*only || word[0] != '-' || !word[1])
             n++;
-        else if (!strchr(word, '=') && takes_value(find_option(u, word)))
+        else if (!strchr(word, '=') && takes_value(find_option(c, word)))
             i++;
     }
     return n;
 }
 
-static void offer_operand(const struct sl_command_usage *u, size_t at)
+static void offer_operand(const struct sl_command *c, size_t at)
 {
-    if (at < u->n_operands)
-        offer_value(u, "", u->operands[at].name);
-    else if (u->rest)
-        offer_value(u, "", u->rest_name);
+    size_t n = 0;
+    while (c->operands[n].name)
+        n++;
+    if (at < n)
+        offer_value(c, "", c->operands[at].name);
+    else if (c->rest.name)
+        offer_value(c, "", c->rest.name);
     // Assignments may come in any order.
-    for (size_t i = 0; i < u->n_operands; i++)
-        if (i != at && at > 0 && strchr(u->operands[i].name, '='))
-            offer_value(u, "", u->operands[i].name);
+    for (size_t i = 0; i < n; i++)
+        if (i != at && at > 0 && strchr(c->operands[i].name, '='))
+            offer_value(c, "", c->operands[i].name);
 }
 
 // `sluice complete` looks where the daemon of the line is.
@@ -240,82 +247,109 @@ static void note_where(void)
                 *into[k] = line.words[i + 1];
 }
 
-bool sl_completion_take_usage(const struct sl_command_usage *u)
+static void offer_words_of(const struct sl_command *c)
 {
-    if (!line.active)
-        return false;
     // "generate planted" has two words.
     int first = 1;
-    for (const char *p = u->command; (p = strchr(p, ' ')); p++)
+    for (const char *p = c->name; (p = strchr(p, ' ')); p++)
         first++;
     const char *word = current(), *equals = strchr(word, '=');
     bool only;
-    size_t at = count_operands(u, first, &only);
+    size_t at = count_operands(c, first, &only);
     const struct sl_option *before =
-        line.n - 1 > first && !only ? find_option(u, line.words[line.n - 2]) : NULL;
+        line.n - 1 > first && !only ? find_option(c, line.words[line.n - 2]) : NULL;
     note_where();
     if (takes_value(before)) {
-        offer_option_value(u, before, "");
+        offer_option_value(c, before, "");
     } else if (!only && word[0] == '-' && equals) {
         char name[64], prefix[72];
         snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
         snprintf(prefix, sizeof prefix, "%s=", name);
-        const struct sl_option *o = find_option(u, name);
+        const struct sl_option *o = find_option(c, name);
         if (takes_value(o))
-            offer_option_value(u, o, prefix);
+            offer_option_value(c, o, prefix);
     } else if (!only && word[0] == '-') {
-        offer_options(u);
+        offer_options(c);
     } else {
-        offer_operand(u, at);
+        offer_operand(c, at);
     }
-    return true;
 }
 
-bool sl_completion_take_commands(const struct sl_command *commands, size_t n)
-{
-    if (!line.active)
-        return false;
-    offer_commands(commands, n);
-    offer("", "--help", "what there is");
-    return true;
-}
+// --- the command ---------------------------------------------------------------------------------
 
-// --- the hidden command --------------------------------------------------------------------------
+struct request {
+    struct sl_text_list words;
+};
 
-static void complete_first(const struct sl_command *commands, size_t n)
-{
-    offer_commands(commands, n);
-    offer("", "help", "what a command does");
-    offer("", "--help", "the commands");
-    offer("", "--version", "this version");
-}
-
-int sl_command_complete(int argc, char **argv)
+static void complete_first(void)
 {
     size_t n;
-    const struct sl_command *commands = sl_command_table(&n);
-    int first = argc > 1 && !strcmp(argv[1], "--") ? 2 : 1;
-    if (argc <= first)
-        return sl_fail(SL_EINVAL, "complete: no words: shells call it, see scripts/completion");
+    const struct sl_command *const *commands = sl_dispatch_commands(&n);
+    for (size_t i = 0; i < n; i++)
+        offer_command(commands[i]);
+}
+
+// The command that the words begin with; NULL: none that is offered.
+static const struct sl_command *find_command(void)
+{
+    size_t n, n_kinds = 0;
+    const struct sl_command *const *commands = sl_dispatch_commands(&n);
+    const struct sl_command *c = NULL, *kinds = NULL;
+    for (size_t i = 0; i < n && !c; i++)
+        if (strcmp(commands[i]->name, line.words[0]) == 0 && commands[i]->help)
+            c = commands[i];
+    if (!c || !c->kinds || line.n < 3)
+        return c;
+    kinds = c->kinds(&n_kinds);
+    for (size_t i = 0; i < n_kinds; i++)
+        if (strcmp(sl_dispatch_name(&kinds[i]), line.words[1]) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+static void complete_command(const struct sl_command *c)
+{
+    size_t n = 0;
+    if (c->kinds) {
+        const struct sl_command *kinds = c->kinds(&n);
+        for (size_t i = 0; i < n; i++)
+            offer_command(&kinds[i]);
+        offer("", "--help", "what there is");
+        return;
+    }
+    line.state = calloc(1, c->bytes + 1); // for the defaults of its flags
+    if (line.state && (!c->init || c->init(c, line.state) == SL_OK))
+        offer_words_of(c);
+    if (line.state && c->fini)
+        c->fini(line.state);
+    free(line.state);
+}
+
+static int complete(void *state)
+{
+    struct request *r = state;
     // A daemon that does not answer must not hold up a prompt; nor must a pipe that is closed.
     alarm(SECONDS_MAX);
-    line.active = true;
-    line.words = argv + first;
-    line.n = argc - first;
-    const char *word = line.words[0];
+    line.words = r->words.items;
+    line.n = (int)r->words.n;
+    bool helps = strcmp(line.words[0], "help") == 0;
+    const struct sl_command *c = find_command();
+    if (line.n == 1 || (helps && line.n == 2))
+        complete_first();
     if (line.n == 1) {
-        complete_first(commands, n);
-    } else if (!strcmp(word, "help")) {
-        if (line.n == 2)
-            offer_commands(commands, n);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            if (strcmp(commands[i].name, word) != 0 || !commands[i].help)
-                continue;
-            // Without the word that is begun: its table is all that is wanted of the command.
-            char *words[] = {line.words[0], line.n > 2 ? line.words[1] : NULL, NULL};
-            commands[i].run(line.n > 2 ? 2 : 1, words);
-        }
+        offer("", "help", "what a command does");
+        offer("", "--help", "the commands");
+        offer("", "--version", "this version");
+    } else if (c) {
+        complete_command(c);
     }
     return SL_EXIT_OK;
 }
+
+const struct sl_command sl_command_complete = {
+    .name = "complete",
+    .about = "Says how a line of words may go on; shells call it ('sluice completion').",
+    .rest = {"WORD", offsetof(struct request, words)},
+    .bytes = sizeof(struct request),
+    .run = complete,
+};

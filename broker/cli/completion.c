@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 #include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -26,27 +25,15 @@
 INCLUDE_TEXT(bash, "scripts/completion/sluice.bash");
 INCLUDE_TEXT(zsh, "scripts/completion/_sluice");
 
-int sl_command_completion(int argc, char **argv)
+struct request {
+    const char *shell;
+};
+
+static int print_script(void *state)
 {
     static const char *const shells[] = {"bash", "zsh"};
     const char *const scripts[] = {sl_completion_bash, sl_completion_zsh};
-    const char *shell = "";
-    const struct sl_operand operands[] = {{.name = "bash|zsh", .value = &shell}};
-    const struct sl_command_usage usage = {
-        .command = "completion",
-        .about = "Prints the script with which a shell completes commands, options, their values "
-                 "and jobs' names.\nIt asks the program that is typed, so it does not go out of "
-                 "date.",
-        .example =
-            "source <(sluice completion bash)        # in ~/.bashrc: for every shell\n"
-            "source <(sluice completion zsh)         # in ~/.zshrc, behind compinit\n"
-            "sluice completion bash | sudo tee /usr/share/bash-completion/completions/sluice",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
+    const char *shell = ((struct request *)state)->shell;
     for (size_t i = 0; i < SL_COUNT_OF(shells); i++) {
         if (strcmp(shell, shells[i]) != 0)
             continue;
@@ -57,3 +44,17 @@ int sl_command_completion(int argc, char **argv)
     return sl_fail(SL_EINVAL, "completion: found '%s', wanted bash or zsh%s%s%s", shell,
                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
+
+const struct sl_command sl_command_completion = {
+    .name = "completion",
+    .help = "print the script that completes commands in bash or zsh",
+    .about = "Prints the script with which a shell completes commands, options, their values "
+             "and jobs' names.\nIt asks the program that is typed, so it does not go out of "
+             "date.",
+    .example = "source <(sluice completion bash)        # in ~/.bashrc: for every shell\n"
+               "source <(sluice completion zsh)         # in ~/.zshrc, behind compinit\n"
+               "sluice completion bash | sudo tee /usr/share/bash-completion/completions/sluice",
+    .operands = {{"bash|zsh", offsetof(struct request, shell)}},
+    .bytes = sizeof(struct request),
+    .run = print_script,
+};

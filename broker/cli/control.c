@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/job_end.h"
-#include "broker/cli/options.h"
+#include "broker/cli/dispatch.h"
 #include "broker/cli/session.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
@@ -43,11 +42,6 @@ static int tell_error(int rc, size_t n_jobs)
     return sl_exit_status(rc);
 }
 
-static bool is_over(const struct sl_session *s)
-{
-    return !strcmp(s->state, "done") || !strcmp(s->state, "failed") || !strcmp(s->state, "stopped");
-}
-
 // --- stop ----------------------------------------------------------------------------------------
 
 static int look_for_refusal(void *ctx, const Sl__Control__Envelope *m)
@@ -63,7 +57,7 @@ static int begin_stop(const struct request *r, const char *job, struct sl_sessio
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     SL_TRY(sl_session_open(&r->where, job, s));
-    if (is_over(s))
+    if (sl_job_state_is_over(s->state))
         return sl_fail(SL_EFAILED, "job '%s': it is over (%s): there is nothing to stop", s->name,
                        s->state);
     stop.kill = r->kill;
@@ -79,7 +73,7 @@ static int finish_stop(const struct request *r, struct sl_session *s)
     char text[sizeof end.message + 64], message[sizeof text + sizeof end.directory + 64];
     uint64_t ms = r->detach ? REFUSAL_MS : r->timeout_s * 1000;
     uint64_t until = sl_now_ns() + ms * 1000000u;
-    int rc = sl_job_end_await(s, until, look_for_refusal, s, &end, NULL);
+    int rc = sl_session_await_end(s, until, look_for_refusal, s, &end, NULL);
     if (rc == SL_ETIMEDOUT && r->detach) {
         sl_answer_print(r->output, &(struct sl_answer){.job = s->name,
                                                        .id = s->id,
@@ -108,8 +102,9 @@ static int finish_stop(const struct request *r, struct sl_session *s)
 }
 
 // All are told before the first is waited for.
-static int stop_jobs(const struct request *r)
+static int stop_jobs(void *state)
 {
+    const struct request *r = state;
     size_t n = r->jobs.n;
     int worst = SL_EXIT_OK;
     struct sl_session *s = calloc(n, sizeof *s);
@@ -138,50 +133,42 @@ static int stop_jobs(const struct request *r)
     return worst;
 }
 
-int sl_command_stop(int argc, char **argv)
+static int init_stop(const struct sl_command *c, void *state)
 {
-    struct request r = {.timeout_s = 150};
-    struct sl_option options[4 + SL_SESSION_OPTIONS] = {
-        {.name = "kill",
-         .type = SL_OPTION_FLAG,
-         .value = &r.kill,
-         .help = "do not wait for workers: they are killed; what is in the last checkpoint stays"},
-        {.name = "detach",
-         .letter = 'd',
-         .type = SL_OPTION_FLAG,
-         .value = &r.detach,
-         .help = "do not wait until it is over"},
-        {.name = "timeout",
-         .type = SL_OPTION_UINT,
-         .value = &r.timeout_s,
-         .placeholder = "SECONDS",
-         .min = 1,
-         .max = 86400,
-         .help = "how long to wait; the job goes on stopping after that"},
-        sl_output_option(&r.output),
-    };
-    sl_session_options(&r.where, options + 4);
-    const struct sl_command_usage usage = {
-        .command = "stop",
-        .about = "Stops jobs and waits until they are over: workers leave, a checkpoint and the "
-                 "report are written. A\njob that waits in the daemon's queue is taken out of it. "
-                 "JOB is a number of 'sluice ps', a name or a\nrun directory. A stopped job can be "
-                 "gone on with: 'sluice resume JOB', or run it again. Status 1: it\nis over "
-                 "already, or still stopping after --timeout.",
-        .example = "sluice stop products-sage\nsluice stop 3 4 --detach",
-        .rest_name = "JOB",
-        .rest = &r.jobs,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK)
-        rc = stop_jobs(&r);
-    else if (rc == SL_OPTIONS_HELP)
-        rc = SL_EXIT_OK;
-    sl_text_list_fini(&r.jobs);
-    return rc;
+    ((struct request *)state)->timeout_s = 150;
+    return SL_OK;
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option stop_options[] = {
+    {.name = "kill", .type = SL_OPTION_FLAG, AT(kill),
+     .help = "do not wait for workers: they are killed; what is in the last checkpoint stays"},
+    {.name = "detach", .letter = 'd', .type = SL_OPTION_FLAG, AT(detach),
+     .help = "do not wait until it is over"},
+    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS", .min = 1,
+     .max = 86400, .help = "how long to wait; the job goes on stopping after that"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_stop = {
+    .name = "stop",
+    .help = "stop jobs: a checkpoint and the report are written",
+    .about = "Stops jobs and waits until they are over: workers leave, a checkpoint and the "
+             "report are written. A\njob that waits in the daemon's queue is taken out of it. "
+             "JOB is a number of 'sluice ps', a name or a\nrun directory. A stopped job can be "
+             "gone on with: 'sluice resume JOB', or run it again. Status 1: it\nis over "
+             "already, or still stopping after --timeout.",
+    .example = "sluice stop products-sage\nsluice stop 3 4 --detach",
+    .options = {{stop_options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .rest = {"JOB", offsetof(struct request, jobs)},
+    .bytes = sizeof(struct request),
+    .init = init_stop,
+    .run = stop_jobs,
+};
 
 // --- pause, resume -------------------------------------------------------------------------------
 
@@ -193,7 +180,7 @@ static const char *advice(const struct sl_session *s, bool pausing, char *buf, s
     const char *nothing = pausing ? "there is nothing to pause; " : "";
     if (strcmp(s->state, "done") == 0)
         snprintf(buf, bytes, ": %s'sluice report %s' tells how it went", nothing, word);
-    else if (pausing && is_over(s))
+    else if (pausing && sl_job_state_is_over(s->state))
         snprintf(buf, bytes, ": %s'sluice resume %s' lets it go on", nothing, word);
     else if (pausing && strcmp(s->state, "queued") == 0)
         snprintf(buf, bytes, ": 'sluice stop %s' takes it out of the queue", word);
@@ -232,68 +219,64 @@ static int ask(const struct request *r, Sl__Control__Envelope *e, const char *st
     return rc;
 }
 
-int sl_command_pause(int argc, char **argv)
+static int pause_job(void *state)
 {
-    struct request r = {0};
     Sl__Control__Pause pause = SL__CONTROL__PAUSE__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    const struct sl_operand operands[] = {{.name = "JOB", .value = &r.job}};
-    struct sl_option options[1 + SL_SESSION_OPTIONS] = {sl_output_option(&r.output)};
-    sl_session_options(&r.where, options + 1);
-    const struct sl_command_usage usage = {
-        .command = "pause",
-        .about = "Pauses a running job: its workers finish the mini-batches that they have in "
-                 "hand and wait, and use\nnext to no processor time. They keep their memory and "
-                 "their devices. Nothing of the result changes.\n'sluice resume JOB' lets it go "
-                 "on. JOB is a number of 'sluice ps', a name or a run directory.",
-        .example = "sluice pause products-sage\nsluice resume products-sage",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PAUSE;
     e.pause = &pause;
-    return ask(&r, &e, "paused");
+    return ask(state, &e, "paused");
 }
 
-int sl_command_resume(int argc, char **argv)
+static int resume_job(void *state)
 {
-    struct request r = {0};
+    const struct request *r = state;
     Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    const struct sl_operand operands[] = {{.name = "JOB", .value = &r.job}};
-    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
-        {.name = "checkpoint",
-         .type = SL_OPTION_TEXT,
-         .value = &r.checkpoint,
-         .placeholder = "NAME",
-         .help = "go on from this checkpoint of the run directory, not from its newest; of a job "
-                 "that is over"},
-        sl_output_option(&r.output),
-    };
-    sl_session_options(&r.where, options + 2);
-    const struct sl_command_usage usage = {
-        .command = "resume",
-        .about = "Lets a paused job go on, or queues one of the daemon's jobs again that was "
-                 "stopped, failed or was\ninterrupted: it goes on from its newest checkpoint. (A "
-                 "job of 'sluice run' that is over goes on\nwhen it is run again.) JOB is a number "
-                 "of 'sluice ps', a name or a run directory.",
-        .example = "sluice resume products-sage\nsluice resume 3 --checkpoint 000000000400",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    if (r.checkpoint)
-        resume.checkpoint = (char *)r.checkpoint; // only read
+    if (r->checkpoint)
+        resume.checkpoint = (char *)r->checkpoint; // only read
     e.body_case = SL__CONTROL__ENVELOPE__BODY_RESUME;
     e.resume = &resume;
-    return ask(&r, &e, "running");
+    return ask(r, &e, "running");
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option resume_options[] = {
+    {.name = "checkpoint", .type = SL_OPTION_TEXT, AT(checkpoint), .placeholder = "NAME",
+     .help = "go on from this checkpoint of the run directory, not from its newest; of a job that "
+             "is over"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_pause = {
+    .name = "pause",
+    .help = "let a job's workers wait",
+    .about = "Pauses a running job: its workers finish the mini-batches that they have in "
+             "hand and wait, and use\nnext to no processor time. They keep their memory and "
+             "their devices. Nothing of the result changes.\n'sluice resume JOB' lets it go "
+             "on. JOB is a number of 'sluice ps', a name or a run directory.",
+    .example = "sluice pause products-sage\nsluice resume products-sage",
+    .operands = {{"JOB", offsetof(struct request, job)}},
+    .options = {{sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .run = pause_job,
+};
+
+const struct sl_command sl_command_resume = {
+    .name = "resume",
+    .help = "let a paused job go on, or one that is over from its checkpoint",
+    .about = "Lets a paused job go on, or queues one of the daemon's jobs again that was "
+             "stopped, failed or was\ninterrupted: it goes on from its newest checkpoint. (A "
+             "job of 'sluice run' that is over goes on\nwhen it is run again.) JOB is a number "
+             "of 'sluice ps', a name or a run directory.",
+    .example = "sluice resume products-sage\nsluice resume 3 --checkpoint 000000000400",
+    .operands = {{"JOB", offsetof(struct request, job)}},
+    .options = {{resume_options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .run = resume_job,
+};

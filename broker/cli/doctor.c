@@ -31,9 +31,8 @@
 #include "common/device/cores.h"
 #include "common/ipc/shared_array.h"
 #include "broker/supervise.h"
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
@@ -413,17 +412,6 @@ static void print_text(const struct sl_doctor *d, enum sl_verdict worst)
                                                    : "A job can run here.");
 }
 
-static int print_tree(cJSON *root)
-{
-    char *text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "doctor: no memory");
-    printf("%s\n", text);
-    free(text);
-    return SL_OK;
-}
-
 static int print_json(const struct sl_doctor *d, enum sl_verdict worst)
 {
     cJSON *root = cJSON_CreateObject();
@@ -438,7 +426,7 @@ static int print_json(const struct sl_doctor *d, enum sl_verdict worst)
         if (c->advice[0])
             cJSON_AddStringToObject(one, "advice", c->advice);
     }
-    return print_tree(root);
+    return sl_output_json_pages(root, "doctor");
 }
 
 static int list_failpoints(bool json)
@@ -461,10 +449,16 @@ static int list_failpoints(bool json)
     for (int i = 0; i < SL_FAILPOINT_COUNT; i++)
         cJSON_AddStringToObject(root, sl_failpoint_name((enum sl_failpoint)i),
                                 sl_failpoint_where((enum sl_failpoint)i));
-    return print_tree(root);
+    return sl_output_json_pages(root, "doctor");
 }
 
-static int examine(const struct sl_session_where *where, bool json)
+struct request {
+    struct sl_session_where where;
+    bool failpoints;
+    int output;
+};
+
+static int examine(const struct request *r)
 {
     struct sl_doctor *d = calloc(1, sizeof *d);
     if (!d)
@@ -484,13 +478,13 @@ static int examine(const struct sl_session_where *where, bool json)
     check_programs(d);
     check_cache(d);
     sl_doctor_check_gpus(d);
-    sl_doctor_check_service(d, where);
+    sl_doctor_check_service(d, &r->where);
     check_failpoints(d);
     enum sl_verdict worst = SL_VERDICT_OK;
     for (size_t i = 0; i < d->n; i++)
         worst = SL_MAX(worst, d->checks[i].verdict);
     int rc = SL_OK;
-    if (json)
+    if (r->output == SL_OUTPUT_JSON)
         rc = print_json(d, worst);
     else
         print_text(d, worst);
@@ -498,35 +492,35 @@ static int examine(const struct sl_session_where *where, bool json)
     return rc < 0 ? rc : worst == SL_VERDICT_PROBLEM ? SL_EXIT_FAILED : SL_EXIT_OK;
 }
 
-int sl_command_doctor(int argc, char **argv)
+static int doctor(void *state)
 {
-    bool failpoints = false;
-    int output = 0;
-    struct sl_session_where where = {0};
-    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
-        {.name = "failpoints",
-         .type = SL_OPTION_FLAG,
-         .value = &failpoints,
-         .help = "list the points at which crash tests can kill a process"},
-        sl_output_option(&output),
-    };
-    sl_session_options(&where, options + 2);
-    const struct sl_command_usage usage = {
-        .command = "doctor",
-        .about = "Looks for what a job needs on this machine: cores, memory, limits, kernel "
-                 "features, programs, GPUs, the daemon. Says what is wrong and what to do about "
-                 "it. Exit status 1 when a job could not run.",
-        .example = "sluice doctor\nsluice doctor --connect tcp://gpu7:7400 --key client.key\n"
-                   "sluice doctor --failpoints",
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    if (where.key && !where.connect)
+    const struct request *r = state;
+    if (r->where.key && !r->where.connect)
         return sl_fail(SL_EINVAL, "doctor: --key '%s' without --connect: wanted both or neither",
-                       where.key);
-    return failpoints ? list_failpoints(output == SL_OUTPUT_JSON)
-                      : examine(&where, output == SL_OUTPUT_JSON);
+                       r->where.key);
+    return r->failpoints ? list_failpoints(r->output == SL_OUTPUT_JSON) : examine(r);
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "failpoints", .type = SL_OPTION_FLAG, AT(failpoints),
+     .help = "list the points at which crash tests can kill a process"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_doctor = {
+    .name = "doctor",
+    .help = "what this machine offers and what would stop a job",
+    .about = "Looks for what a job needs on this machine: cores, memory, limits, kernel "
+             "features, programs, GPUs, the daemon. Says what is wrong and what to do about "
+             "it. Exit status 1 when a job could not run.",
+    .example = "sluice doctor\nsluice doctor --connect tcp://gpu7:7400 --key client.key\n"
+               "sluice doctor --failpoints",
+    .options = {{options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .run = doctor,
+};

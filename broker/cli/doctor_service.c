@@ -16,33 +16,29 @@
 #include <uv.h>
 #include <zmq.h>
 
-#include <cjson/cJSON.h>
-
-#include "broker/cli/session.h"
+#include "broker/cli/job_list.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "common/ipc/runtime_dir.h"
+#include "common/text/json.h"
 
 // --- the daemon ----------------------------------------------------------------------------------
 
 // Where a daemon that lives says that its page is; it has to answer for that.
 static void ask_daemon(struct sl_doctor_check *c, const struct sl_session_where *where)
 {
-    char *json = NULL;
-    if (sl_session_list(where, &json) < 0) {
+    cJSON *list = NULL;
+    if (sl_job_list(where, &list) < 0) {
         sl_doctor_advise(c, SL_VERDICT_WARNING, "%s", sl_error_message());
         return;
     }
-    cJSON *list = cJSON_Parse(json);
-    const cJSON *daemon = cJSON_GetObjectItemCaseSensitive(list, "daemon");
-    const cJSON *page = cJSON_GetObjectItemCaseSensitive(daemon, "page");
+    const char *page = sl_json_string(list, "daemon.page");
     size_t used = strlen(c->found);
-    if (cJSON_IsString(page))
-        snprintf(c->found + used, sizeof c->found - used, ", page %.400s", page->valuestring);
+    if (*page)
+        snprintf(c->found + used, sizeof c->found - used, ", page %.400s", page);
     cJSON_Delete(list);
-    free(json);
 }
 
 static void check_daemon(struct sl_doctor *d, const struct sl_session_where *where)

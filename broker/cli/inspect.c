@@ -1,3 +1,4 @@
+// `sluice inspect`: validates a data set and describes it, and what a batch of it costs.
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 #include "dataset/batch_estimate.h"
 #include "broker/cli/command.h"
 #include "broker/cli/inspect_labels.h"
-#include "broker/cli/options.h"
+#include "broker/cli/output.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 
@@ -29,6 +30,8 @@ static const char *const split_names[SL_SPLIT_COUNT] = {"train", "validation", "
 static const char *const split_keys[SL_SPLIT_COUNT] = {"train", "val", "test"};
 
 struct inspection {
+    const char *path, *fanout;
+    int output;
     struct sl_dataset ds;
     double open_seconds;
     // In-degrees: bin 0 holds degree 0, bin b degrees of 2^(b-1) to 2^b - 1.
@@ -277,31 +280,29 @@ static cJSON *to_json(const struct inspection *in)
     return root;
 }
 
-static int print_json(const struct inspection *in)
-{
-    cJSON *root = to_json(in);
-    char *text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "inspect %s: no memory", in->ds.path);
-    printf("%s\n", text);
-    free(text);
-    return SL_EXIT_OK;
-}
-
 // ---- the command --------------------------------------------------------------------------------
 
-static int inspect(struct inspection *in, const char *path, bool json)
+static int init(const struct sl_command *c, void *state)
 {
+    struct inspection *in = state;
+    in->fanout = "15,10,5";
+    in->batch.batch_size = 1024;
+    return SL_OK;
+}
+
+static int inspect(void *state)
+{
+    struct inspection *in = state;
+    SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_dataset_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &in->ds));
+    SL_TRY(sl_dataset_open(in->path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
     count_weights(in);
     SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
-    if (json)
-        return print_json(in);
+    if (in->output == SL_OUTPUT_JSON)
+        return sl_output_json_pages(to_json(in), "inspect");
     print_overview(in);
     print_degrees(in);
     sl_label_summary_print(&in->labels);
@@ -309,55 +310,38 @@ static int inspect(struct inspection *in, const char *path, bool json)
     return SL_EXIT_OK;
 }
 
-int sl_command_inspect(int argc, char **argv)
+static void release(void *state)
 {
-    static const char *const outputs[] = {"text", "json", NULL};
-    const char *path = NULL, *fanout = "15,10,5";
-    int output = 0;
-    struct inspection *in = calloc(1, sizeof *in);
-    if (!in)
-        return sl_fail(SL_ENOMEM, "inspect: no memory");
-    in->batch.batch_size = 1024;
-    const struct sl_option options[] = {
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &output,
-         .choices = outputs,
-         .help = "how to print"},
-        {.name = "fanout",
-         .type = SL_OPTION_TEXT,
-         .value = &fanout,
-         .placeholder = "LIST",
-         .help = "of the batch that is estimated; -1 takes all neighbours"},
-        {.name = "batch-size",
-         .type = SL_OPTION_UINT,
-         .value = &in->batch.batch_size,
-         .placeholder = "N",
-         .min = 1,
-         .max = 1e9,
-         .help = "seeds of that batch"},
-    };
-    const struct sl_operand operand = {"DIR", &path, false};
-    const struct sl_command_usage usage = {
-        .command = "inspect",
-        .about = "Validates a data set directory and describes it: sizes, degrees, classes, split, "
-                 "and what a mini-batch of it looks like. A validation that passed is remembered, "
-                 "so the next start is quick.",
-        .example = "sluice inspect data/planted\n"
-                   "sluice inspect data/planted -o json --fanout 10,10 --batch-size 512",
-        .operands = &operand,
-        .n_operands = 1,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK)
-        rc = sl_batch_estimate_parse("inspect", fanout, &in->batch);
-    if (rc == SL_OK)
-        rc = inspect(in, path, output == 1);
+    struct inspection *in = state;
     sl_dataset_close(&in->ds);
     sl_label_summary_fini(&in->labels);
-    free(in);
-    return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
 }
+
+#define AT(field) SL_OPTION_AT(inspection, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
+     .choices = sl_output_names, .help = "how to print"},
+    {.name = "fanout", .type = SL_OPTION_TEXT, AT(fanout), .placeholder = "LIST",
+     .help = "of the batch that is estimated; -1 takes all neighbours"},
+    {.name = "batch-size", .type = SL_OPTION_UINT, AT(batch.batch_size), .placeholder = "N",
+     .min = 1, .max = 1e9, .help = "seeds of that batch"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_inspect = {
+    .name = "inspect",
+    .help = "validate and describe a data set",
+    .about = "Validates a data set directory and describes it: sizes, degrees, classes, split, "
+             "and what a mini-batch of it looks like. A validation that passed is remembered, "
+             "so the next start is quick.",
+    .example = "sluice inspect data/planted\n"
+               "sluice inspect data/planted -o json --fanout 10,10 --batch-size 512",
+    .operands = {{"DIR", offsetof(struct inspection, path)}},
+    .options = {{options}},
+    .bytes = sizeof(struct inspection),
+    .init = init,
+    .run = inspect,
+    .fini = release,
+};

@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "broker/cli/command.h"
+#include "broker/cli/dispatch.h"
+#include "broker/cli/run_view.h"
 #include "broker/gpus.h"
 #include "broker/phases.h"
 #include "broker/rundir.h"
@@ -20,31 +21,20 @@
 
 enum { VALIDATION_NOTE_MS = 700 }; // longer checks say that they are going on
 
-void sl_job_check_options(struct sl_job_check *check, struct sl_option out[SL_JOB_CHECK_OPTIONS])
-{
-    out[0] = (struct sl_option){
-        .name = "set",
-        .type = SL_OPTION_LIST,
-        .value = &check->set,
-        .placeholder = "PATH=VALUE",
-        .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"};
-    out[1] = (struct sl_option){.name = "report",
-                                .type = SL_OPTION_TEXT,
-                                .value = &check->report,
-                                .placeholder = "FILE",
-                                .help = "write the report here too"};
-    out[2] = (struct sl_option){
-        .name = "checkpoint",
-        .type = SL_OPTION_TEXT,
-        .value = &check->checkpoint,
-        .placeholder = "NAME",
-        .help = "go on from this checkpoint of the output directory, not from its newest"};
-    out[3] = (struct sl_option){.name = "quiet",
-                                .letter = 'q',
-                                .type = SL_OPTION_FLAG,
-                                .value = &check->quiet,
-                                .help = "show nothing but errors"};
-}
+#define AT(field) SL_OPTION_AT(sl_job_check, field)
+// clang-format off
+const struct sl_option sl_job_check_options[] = {
+    {.name = "set", .type = SL_OPTION_LIST, AT(set), .placeholder = "PATH=VALUE",
+     .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
+    {.name = "report", .type = SL_OPTION_TEXT, AT(report), .placeholder = "FILE",
+     .help = "write the report here too"},
+    {.name = "checkpoint", .type = SL_OPTION_TEXT, AT(checkpoint), .placeholder = "NAME",
+     .help = "go on from this checkpoint of the output directory, not from its newest"},
+    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(quiet),
+     .help = "show nothing but errors"},
+    {0},
+};
+// clang-format on
 
 // --- the data set --------------------------------------------------------------------------------
 
@@ -267,7 +257,6 @@ void sl_job_check_fini(struct sl_job_check *r)
 {
     sl_dataset_close(&r->dataset);
     sl_resume_fini(&r->resume);
-    sl_text_list_fini(&r->set);
     free(r->config_json);
     free(r->report_path);
     r->config_json = r->report_path = NULL;
@@ -279,4 +268,14 @@ int sl_job_check_status(int rc)
         return rc;
     fprintf(stderr, "sluice: %s\n", sl_error_message());
     return SL_EXIT_USAGE;
+}
+
+int sl_job_check_result(const struct sl_job_check *check, const Sl__Control__Finished *finished,
+                        enum sl_output output)
+{
+    enum sl_run_view_result what = output == SL_OUTPUT_JSON ? SL_RUN_VIEW_JSON
+                                   : check->quiet           ? SL_RUN_VIEW_NOTHING
+                                                            : SL_RUN_VIEW_SUMMARY;
+    return sl_run_view_result(finished, check->config.name, what,
+                              check->resume.content == SL_RUNDIR_CHECKPOINTS);
 }

@@ -8,10 +8,12 @@
 
 #include <stdbool.h>
 
-#include "broker/cli/options.h"
+#include "broker/cli/command.h"
+#include "broker/cli/output.h"
 #include "broker/metrics.h"
 #include "broker/resume.h"
 #include "common/data/dataset.h"
+#include "common/ipc/control.pb-c.h"
 #include "config/config.h"
 
 struct sl_job_check {
@@ -28,9 +30,8 @@ struct sl_job_check {
     struct sl_resume resume;
 };
 
-enum { SL_JOB_CHECK_OPTIONS = 4 };
-// --set, --report, --checkpoint and --quiet.
-void sl_job_check_options(struct sl_job_check *check, struct sl_option out[SL_JOB_CHECK_OPTIONS]);
+// --set, --report, --checkpoint and --quiet, of a struct sl_job_check.
+extern const struct sl_option sl_job_check_options[];
 
 /*
  * Checks. Nothing has a side effect but the record of a data set that was checked. Notes go to
@@ -46,5 +47,9 @@ void sl_job_check_fini(struct sl_job_check *check); // safe on a zeroed struct
  * alone would not say so.
  */
 int sl_job_check_status(int rc);
+
+// What a command returns for the job's end, which it prints as --quiet and --output say.
+int sl_job_check_result(const struct sl_job_check *check, const Sl__Control__Finished *finished,
+                        enum sl_output output);
 
 #endif

@@ -1,226 +1,175 @@
 #include "broker/cli/job_list.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/text/suggest.h"
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 
-enum { NAMES_BYTES = 1024, NAMES_SHOWN = 8 };
+enum { STATS_MS = 800 }; // for all of them to tell
 
-static const char *text_of(const cJSON *entry, const char *key)
+// --- the list ------------------------------------------------------------------------------------
+
+static void add_text(cJSON *to, const char *key, const char *text)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(entry, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
+    cJSON_AddItemToObject(to, key, text ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
-static bool one_of(const char *word, const char *const *words, size_t n)
+// The number of a job's statistics, or null.
+static void add_number(cJSON *to, const char *key, const cJSON *stats, const char *from)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(word, words[i]) == 0)
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(stats, from);
+    cJSON_AddItemToObject(to, key,
+                          cJSON_IsNumber(value) ? cJSON_CreateNumber(value->valuedouble)
+                                                : cJSON_CreateNull());
+}
+
+// The share of the job that is done, or null.
+static void add_progress(cJSON *to, const cJSON *stats)
+{
+    const cJSON *epoch = cJSON_GetObjectItemCaseSensitive(stats, "epoch");
+    const cJSON *epochs = cJSON_GetObjectItemCaseSensitive(stats, "epochs");
+    bool known = cJSON_IsNumber(epoch) && cJSON_IsNumber(epochs) && epochs->valuedouble > 0;
+    double share = known ? SL_MIN(1.0, epoch->valuedouble / epochs->valuedouble) : 0;
+    cJSON_AddItemToObject(to, "progress", known ? cJSON_CreateNumber(share) : cJSON_CreateNull());
+}
+
+static bool has_same_cores_before(const cJSON *devices, const cJSON *device, const char *cores)
+{
+    const cJSON *other;
+    cJSON_ArrayForEach(other, devices)
+    {
+        if (other == device)
+            break;
+        const cJSON *c = cJSON_GetObjectItemCaseSensitive(other, "cores");
+        if (cJSON_IsString(c) && strcmp(c->valuestring, cores) == 0)
             return true;
+    }
     return false;
 }
 
-static void add_entry(struct sl_job_list *list, const cJSON *entry)
+// The cores of all devices, each list once: "0-3,4-7".
+static const char *cores_text(const cJSON *devices, char *out, size_t bytes)
 {
-    static const char *const over[] = {"done", "failed", "stopped"};
-    static const char *const working[] = {"starting", "running", "paused", "finishing"};
-    const char *state = text_of(entry, "state");
-    list->jobs[list->n++] = (struct sl_listed_job){
-        .id = text_of(entry, "id"),
-        .name = text_of(entry, "name"),
-        .output = text_of(entry, "output"),
-        .state = state,
-        .over = one_of(state, over, SL_COUNT_OF(over)),
-        .working = one_of(state, working, SL_COUNT_OF(working)),
-        .entry = entry,
-    };
-}
-
-int sl_job_list_init(struct sl_job_list *list, const cJSON *daemon_list,
-                     const struct sl_found_job *found, size_t n_found)
-{
-    const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(daemon_list, "jobs"), *entry;
-    size_t n = (size_t)cJSON_GetArraySize(jobs) + n_found;
-    list->n = 0;
-    list->jobs = calloc(n + 1, sizeof *list->jobs);
-    if (!list->jobs)
-        return sl_fail(SL_ENOMEM, "no memory for a list of %zu jobs", n);
-    cJSON_ArrayForEach(entry, jobs)
-    {
-        add_entry(list, entry);
-    }
-    for (size_t i = 0; i < n_found; i++)
-        list->jobs[list->n++] = (struct sl_listed_job){
-            .id = "",
-            .name = found[i].name,
-            .output = found[i].output,
-            .state = "running",
-            .working = true,
-            .found = &found[i],
-        };
-    return SL_OK;
-}
-
-void sl_job_list_fini(struct sl_job_list *list)
-{
-    free(list->jobs);
-    *list = (struct sl_job_list){0};
-}
-
-// --- words ---------------------------------------------------------------------------------------
-
-static bool same_directory(const char *a, const char *b)
-{
-    char real_a[PATH_MAX], real_b[PATH_MAX];
-    if (strcmp(a, b) == 0)
-        return true;
-    return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
-}
-
-enum by { BY_ID, BY_NAME, BY_DIRECTORY, BY_COUNT };
-
-static bool is_meant(const struct sl_listed_job *job, enum by by, const char *word)
-{
-    switch (by) {
-    case BY_ID: return job->id[0] && strcmp(job->id, word) == 0;
-    case BY_NAME: return strcmp(job->name, word) == 0;
-    default: return same_directory(word, job->output);
-    }
-}
-
-// "'a' (job 3, running), 'b' (/path), and 4 more"
-static const char *names_text(const struct sl_job_list *list, const bool *shown,
-                              char out[NAMES_BYTES])
-{
-    size_t at = 0, n = 0, left_out = 0;
+    const cJSON *device;
+    size_t n = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < list->n; i++) {
-        const struct sl_listed_job *job = &list->jobs[i];
-        if (shown && !shown[i])
-            continue;
-        if (n == NAMES_SHOWN || at >= NAMES_BYTES - 300) {
-            left_out++;
-            continue;
-        }
-        at += (size_t)snprintf(out + at, NAMES_BYTES - at, "%s'%.64s' (", n ? ", " : "", job->name);
-        if (job->found)
-            at += (size_t)snprintf(out + at, NAMES_BYTES - at, "of 'sluice run', in '%.160s')",
-                                   job->output);
-        else
-            at += (size_t)snprintf(out + at, NAMES_BYTES - at, "job %.20s, %.20s)", job->id,
-                                   job->state);
-        n++;
+    cJSON_ArrayForEach(device, devices)
+    {
+        const cJSON *c = cJSON_GetObjectItemCaseSensitive(device, "cores");
+        if (cJSON_IsString(c) && n < bytes &&
+            !has_same_cores_before(devices, device, c->valuestring))
+            n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? "," : "", c->valuestring);
     }
-    if (left_out)
-        snprintf(out + at, NAMES_BYTES - at, " and %zu more", left_out);
     return out;
 }
 
-static int not_found(const struct sl_job_list *list, const char *word, const char *hint)
+// An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.
+static cJSON *found_entry(const struct sl_run_job *job, const cJSON *stats)
 {
-    char names[NAMES_BYTES];
-    const char **candidates = calloc(list->n + 1, sizeof *candidates);
-    bool *shown = calloc(list->n + 1, sizeof *shown);
-    size_t n_shown = 0;
-    if (!candidates || !shown) {
-        free(candidates);
-        free(shown);
-        return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
-    }
-    for (size_t i = 0; i < list->n; i++)
-        candidates[i] = list->jobs[i].name;
-    const char *near = sl_suggest_closest(word, candidates, list->n);
-    // Without a name that is near: what there is, but for jobs that are over.
-    for (size_t i = 0; i < list->n; i++) {
-        shown[i] = near ? strcmp(list->jobs[i].name, near) == 0 : !list->jobs[i].over;
-        n_shown += shown[i];
-    }
-    names_text(list, shown, names);
-    free(candidates);
-    free(shown);
-    const char *what = near ? ": did you mean " : n_shown ? ": there is " : ": none is running";
-    return sl_fail(SL_ENOENT, "job '%s': no %s or run directory%s%s%s%s%s", word,
-                   *hint ? "running job has this name" : "job has this number, name", what,
-                   n_shown ? names : "", near ? "?" : "", *hint && !near ? "; " : "",
-                   near ? "" : hint);
+    const cJSON *state = cJSON_GetObjectItemCaseSensitive(stats, "state");
+    const cJSON *devices = cJSON_GetObjectItemCaseSensitive(stats, "devices");
+    char cores[256];
+    cJSON *e = cJSON_CreateObject();
+    add_text(e, "id", NULL);
+    add_text(e, "name", job->name);
+    add_text(e, "state", cJSON_IsString(state) ? state->valuestring : "running");
+    add_text(e, "position", NULL);
+    add_text(e, "why", NULL);
+    cJSON_AddItemToObject(e, "submitted", cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "started",
+                          job->started > 0 ? cJSON_CreateNumber(job->started) : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "ended", cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "exit_status", cJSON_CreateNull());
+    add_text(e, "message", NULL);
+    add_text(e, "output", job->output);
+    add_text(e, "cores", *cores_text(devices, cores, sizeof cores) ? cores : NULL);
+    cJSON_AddItemToObject(e, "devices",
+                          devices ? cJSON_CreateNumber(cJSON_GetArraySize(devices))
+                                  : cJSON_CreateNull());
+    add_text(e, "resume", "never");
+    cJSON_AddNumberToObject(e, "pid", job->pid);
+    add_number(e, "epoch", stats, "epoch");
+    add_number(e, "epochs", stats, "epochs");
+    add_progress(e, stats);
+    add_number(e, "samplers", stats, "samplers");
+    add_number(e, "trainers", stats, "trainers");
+    add_number(e, "loss", stats, "loss");
+    add_number(e, "seconds_left", stats, "seconds_left");
+    cJSON_AddNumberToObject(e, "resumed", 0);
+    return e;
 }
 
-// Of those of one name: the one that is not over, else the newest. SL_EINVAL when that is not one.
-static int choose(const struct sl_job_list *list, const bool *meant, const char *word,
-                  const struct sl_listed_job **out)
+// The newest statistics of a job, or NULL when its broker does not tell them in time.
+static cJSON *ask_stats(struct sl_session *s, uint64_t until)
 {
-    char names[NAMES_BYTES];
-    const struct sl_listed_job *alive = NULL, *newest = NULL;
-    size_t n_alive = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        if (!meant[i])
-            continue;
-        const struct sl_listed_job *job = &list->jobs[i];
-        if (!job->over) {
-            alive = job;
-            n_alive++;
-        }
-        if (!newest || strtoull(job->id, NULL, 10) > strtoull(newest->id, NULL, 10))
-            newest = job;
+    for (;;) {
+        Sl__Control__Envelope *m;
+        uint64_t now = sl_now_ns();
+        if (now >= until || sl_session_receive(s, (int)((until - now) / 1000000u) + 1, &m) != SL_OK)
+            return NULL;
+        cJSON *stats =
+            m->body_case == SL__CONTROL__ENVELOPE__BODY_STATS ? cJSON_Parse(m->stats->json) : NULL;
+        bool over = m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED;
+        sl_bus_message_free(m);
+        if (stats || over)
+            return stats;
     }
-    if (n_alive > 1)
-        return sl_fail(SL_EINVAL,
-                       "job '%s': %zu jobs are called so: %s: name it by its number or its run "
-                       "directory",
-                       word, n_alive, names_text(list, meant, names));
-    *out = alive ? alive : newest;
+}
+
+// All are asked before the first is waited for.
+static int add_found(cJSON *jobs)
+{
+    struct sl_run_job *found;
+    size_t n;
+    SL_TRY(sl_run_jobs_find(&found, &n));
+    struct sl_session *sessions = calloc(n + 1, sizeof *sessions);
+    if (!sessions) {
+        free(found);
+        return sl_fail(SL_ENOMEM, "no memory for %zu jobs", n);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (sl_session_open_found(&found[i], &sessions[i]) == SL_OK)
+            sl_session_subscribe(&sessions[i], false, true);
+    uint64_t until = sl_now_ns() + STATS_MS * 1000000ull;
+    for (size_t i = 0; i < n; i++) {
+        cJSON *stats = sessions[i].bus ? ask_stats(&sessions[i], until) : NULL;
+        cJSON_AddItemToArray(jobs, found_entry(&found[i], stats));
+        cJSON_Delete(stats);
+        sl_session_close(&sessions[i]);
+    }
+    free(sessions);
+    free(found);
     return SL_OK;
 }
 
-int sl_job_list_find(const struct sl_job_list *list, const char *word, const char *hint,
-                     const struct sl_listed_job **out)
+int sl_job_list(const struct sl_session_where *where, cJSON **out)
 {
+    struct sl_session daemon;
+    cJSON *list = NULL;
     *out = NULL;
-    bool *meant = calloc(list->n + 1, sizeof *meant);
-    if (!meant)
-        return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
-    size_t n = 0;
-    for (enum by by = BY_ID; by < BY_COUNT && n == 0; by++)
-        for (size_t i = 0; i < list->n; i++)
-            n += meant[i] = is_meant(&list->jobs[i], by, word);
-    int rc = n ? choose(list, meant, word, out) : not_found(list, word, hint);
-    free(meant);
+    int rc = sl_session_open_listing(where, &daemon, &list);
+    if (rc == SL_OK) {
+        sl_session_close(&daemon);
+    } else if (rc == SL_ENOENT && !where->connect) {
+        list = cJSON_CreateObject();
+        cJSON_AddStringToObject(list, "schema", "sluice.jobs/1");
+        cJSON_AddNullToObject(list, "daemon");
+        cJSON_AddStringToObject(list, "note", sl_error_message());
+        cJSON_AddArrayToObject(list, "jobs");
+        rc = SL_OK;
+    }
+    if (rc < 0)
+        return rc;
+    cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs");
+    if (!where->connect && cJSON_IsArray(jobs))
+        rc = add_found(jobs);
+    if (rc == SL_OK)
+        *out = list;
+    else
+        cJSON_Delete(list);
     return rc;
-}
-
-int sl_job_list_only(const struct sl_job_list *list, const char *hint,
-                     const struct sl_listed_job **out)
-{
-    char names[NAMES_BYTES];
-    size_t n_working = 0, n_waiting = 0;
-    const struct sl_listed_job *working = NULL, *waiting = NULL;
-    *out = NULL;
-    bool *shown = calloc(list->n + 1, sizeof *shown);
-    if (!shown)
-        return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
-    for (size_t i = 0; i < list->n; i++) {
-        const struct sl_listed_job *job = &list->jobs[i];
-        shown[i] = job->working;
-        n_working += job->working;
-        n_waiting += !job->working && !job->over;
-        working = job->working ? job : working;
-        waiting = !job->working && !job->over ? job : waiting;
-    }
-    for (size_t i = 0; i < list->n && n_working == 0; i++)
-        shown[i] = !list->jobs[i].over;
-    names_text(list, shown, names);
-    free(shown);
-    size_t n = n_working ? n_working : n_waiting;
-    if (n == 0)
-        return sl_fail(SL_ENOENT, "no job is running%s%s", *hint ? ": " : "", hint);
-    if (n > 1)
-        return sl_fail(SL_EINVAL, "%zu jobs %s: name one of %s", n, n_working ? "run" : "wait",
-                       names);
-    *out = n_working ? working : waiting;
-    return SL_OK;
 }

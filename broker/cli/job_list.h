@@ -1,51 +1,11 @@
-/*
- * job_list.h - the jobs that a word on the command line may mean: the daemon's (sluice.jobs/1) and
- * those of `sluice run`.
- *
- * A job is named by id, name or run directory, in this order. A daemon keeps jobs that are over, so
- * several may have one name: the one that is not over is meant, else the newest.
- */
+// job_list.h - the daemon's jobs and those of `sluice run` in one list, which `sluice ps` shows.
 #ifndef SL_BROKER_CLI_JOB_LIST_H
 #define SL_BROKER_CLI_JOB_LIST_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "broker/cli/session.h"
 
-#include <cjson/cJSON.h>
-
-#include "broker/cli/find_job.h"
-
-// One of both kinds. Strings are borrowed from what the list was made of.
-struct sl_listed_job {
-    const char *id; // "" for `sluice run`
-    const char *name, *output, *state;
-    bool over;                        // done, failed or stopped; interrupted ones are not working
-    bool working;                     // starting, running, paused, finishing
-    const cJSON *entry;               // of the daemon's list; NULL for `sluice run`
-    const struct sl_found_job *found; // NULL for the daemon's
-};
-
-struct sl_job_list {
-    struct sl_listed_job *jobs; // owned; the daemon's first
-    size_t n;
-};
-
-// Both sources may be NULL; they must outlive the list. SL_ENOMEM.
-int sl_job_list_init(struct sl_job_list *list, const cJSON *daemon_list,
-                     const struct sl_found_job *found, size_t n_found);
-void sl_job_list_fini(struct sl_job_list *list); // safe on a zeroed struct
-
-/*
- * The job that `word` means. SL_ENOENT with the nearest name, or with what there is; SL_EINVAL when
- * several are meant, with what tells them apart. `hint` ("" for none) ends the first message: what
- * to do when there is no daemon.
- */
-int sl_job_list_find(const struct sl_job_list *list, const char *word, const char *hint,
-                     const struct sl_listed_job **out);
-
-// The one that is meant when none is named: the only one that works, else the only one that waits.
-// SL_ENOENT; SL_EINVAL with their names.
-int sl_job_list_only(const struct sl_job_list *list, const char *hint,
-                     const struct sl_listed_job **out);
+// The daemon's list (sluice.jobs/1, owned: cJSON_Delete), with jobs of `sluice run` added to it;
+// these say themselves how far they are.
+int sl_job_list(const struct sl_session_where *where, cJSON **list);
 
 #endif

@@ -7,23 +7,23 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/ipc/curve.h"
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 
 enum { PATH_BYTES = 4096 };
 
-struct made {
+struct request {
+    const char *directory, *client;
+    int output;
+    // what there is afterwards
     char daemon_path[PATH_BYTES], client_path[PATH_BYTES];
-    const char *client;
     uint32_t n_clients;
     char daemon_key[SL_CURVE_KEY_TEXT], client_key[SL_CURVE_KEY_TEXT]; // the public ones
 };
 
-static int print_json(const struct made *m)
+static int print_json(const struct request *m)
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "schema", "sluice.keygen/1");
@@ -33,16 +33,10 @@ static int print_json(const struct made *m)
     cJSON_AddStringToObject(root, "client_name", m->client);
     cJSON_AddStringToObject(root, "client_public", m->client_key);
     cJSON_AddNumberToObject(root, "clients", m->n_clients);
-    char *text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "keygen: no memory");
-    printf("%s\n", text);
-    free(text);
-    return SL_EXIT_OK;
+    return sl_output_json_pages(root, "keygen");
 }
 
-static void print_text(const struct made *m)
+static void print_text(const struct request *m)
 {
     printf("made  %s  of client '%s'\n", m->client_path, m->client);
     printf("%s  %s  of the daemon; %u client%s may connect\n", m->n_clients == 1 ? "made" : "with",
@@ -55,14 +49,14 @@ static void print_text(const struct made *m)
 }
 
 // What there is now, of the files themselves: so they can be read, too.
-static int read_back(const char *directory, struct made *m)
+static int read_back(struct request *m)
 {
     int rc;
     struct sl_curve *keys = malloc(sizeof *keys);
     if (!keys)
         return sl_fail(SL_ENOMEM, "keygen: no memory");
-    snprintf(m->daemon_path, sizeof m->daemon_path, "%s/daemon.key", directory);
-    snprintf(m->client_path, sizeof m->client_path, "%s/%s.key", directory, m->client);
+    snprintf(m->daemon_path, sizeof m->daemon_path, "%s/daemon.key", m->directory);
+    snprintf(m->client_path, sizeof m->client_path, "%s/%s.key", m->directory, m->client);
     SL_TRY_OUT(sl_curve_read(m->daemon_path, keys));
     m->n_clients = keys->n_clients;
     memcpy(m->daemon_key, keys->public_key, sizeof m->daemon_key);
@@ -74,50 +68,51 @@ out:
     return rc;
 }
 
-int sl_command_keygen(int argc, char **argv)
+static int init(const struct sl_command *c, void *state)
 {
-    const char *directory = "", *client = "client";
-    int output = 0;
-    const struct sl_option options[] = {
-        {.name = "out",
-         .type = SL_OPTION_TEXT,
-         .value = &directory,
-         .placeholder = "DIR",
-         .help = "where the files go; made (0700) if it is not there",
-         .required = true,
-         .no_default = true},
-        {.name = "client",
-         .type = SL_OPTION_TEXT,
-         .value = &client,
-         .placeholder = "NAME",
-         .help = "whom the new client's keys are for: the file NAME.key"},
-        sl_output_option(&output),
-    };
-    const struct sl_command_usage usage = {
-        .command = "keygen",
-        .about = "Makes keys for a daemon that listens on TCP (CURVE: encrypted, and both sides "
-                 "know each other). The first time it makes daemon.key and one client's file; "
-                 "after that it adds one more client to daemon.key. A client whose key is not in "
-                 "daemon.key can not connect; take its line out to keep it out, and start the "
-                 "daemon again. Nobody else may read the files (0600): others are refused.",
-        .example = "sluice keygen --out keys\n"
-                   "sluice keygen --out keys --client laptop\n"
-                   "sluice-broker --listen tcp://0.0.0.0:7400 --keys keys/daemon.key\n"
-                   "sluice ps --connect tcp://HOST:7400 --key laptop.key",
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    struct made made = {.client = client};
-    if (strlen(directory) > PATH_BYTES - 128)
+    ((struct request *)state)->client = "client";
+    return SL_OK;
+}
+
+static int keygen(void *state)
+{
+    struct request *m = state;
+    if (strlen(m->directory) > PATH_BYTES - 128)
         return sl_fail(SL_ERANGE, "keygen: --out: a path of %zu bytes is too long",
-                       strlen(directory));
-    SL_TRY(sl_curve_generate(directory, client));
-    SL_TRY(read_back(directory, &made));
-    if (output == SL_OUTPUT_JSON)
-        return print_json(&made);
-    print_text(&made);
+                       strlen(m->directory));
+    SL_TRY(sl_curve_generate(m->directory, m->client));
+    SL_TRY(read_back(m));
+    if (m->output == SL_OUTPUT_JSON)
+        return print_json(m);
+    print_text(m);
     return SL_EXIT_OK;
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "out", .type = SL_OPTION_TEXT, AT(directory), .placeholder = "DIR", .required = true,
+     .no_default = true, .help = "where the files go; made (0700) if it is not there"},
+    {.name = "client", .type = SL_OPTION_TEXT, AT(client), .placeholder = "NAME",
+     .help = "whom the new client's keys are for: the file NAME.key"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_keygen = {
+    .name = "keygen",
+    .help = "make keys for a daemon that listens on TCP",
+    .about = "Makes keys for a daemon that listens on TCP (CURVE: encrypted, and both sides "
+             "know each other). The first time it makes daemon.key and one client's file; "
+             "after that it adds one more client to daemon.key. A client whose key is not in "
+             "daemon.key can not connect; take its line out to keep it out, and start the "
+             "daemon again. Nobody else may read the files (0600): others are refused.",
+    .example = "sluice keygen --out keys\n"
+               "sluice keygen --out keys --client laptop\n"
+               "sluice-broker --listen tcp://0.0.0.0:7400 --keys keys/daemon.key\n"
+               "sluice ps --connect tcp://HOST:7400 --key laptop.key",
+    .options = {{options}, {sl_output_option, offsetof(struct request, output)}},
+    .bytes = sizeof(struct request),
+    .init = init,
+    .run = keygen,
+};

@@ -15,10 +15,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
 #include "broker/cli/log_merge.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -62,11 +61,7 @@ static void print_json(const struct request *r, const struct sl_log_line *line)
     cJSON_AddItemToObject(
         o, "level", line->level < 0 ? cJSON_CreateNull() : cJSON_CreateString(levels[line->level]));
     cJSON_AddStringToObject(o, "text", line->level < 0 ? line->text : line->text + STAMP_BYTES);
-    char *text = cJSON_PrintUnformatted(o);
-    cJSON_Delete(o);
-    if (text)
-        printf("%s\n", text);
-    free(text);
+    sl_output_json_line(o, "logs");
 }
 
 // What the last look has brought; the newest lines only, when so many were asked for.
@@ -101,9 +96,8 @@ static bool is_run_directory(const char *path)
 
 static int open_job(struct request *r)
 {
-    char why[2048];
     struct sl_session *s = &r->session;
-    int rc = r->job ? sl_session_open(&r->where, r->job, s) : sl_session_open_only(&r->where, s);
+    int rc = sl_session_open(&r->where, r->job, s);
     if (rc == SL_OK && s->daemon && r->where.connect)
         return sl_fail(SL_EUNSUPPORTED,
                        "job '%s': its logs are files on the daemon's machine, in '%s/log': read "
@@ -111,8 +105,7 @@ static int open_job(struct request *r)
                        s->name, s->output);
     if (rc == SL_OK || rc != SL_ENOENT || !r->job || !is_run_directory(r->job))
         return rc;
-    snprintf(why, sizeof why, "%s", r->job);
-    snprintf(s->name, sizeof s->name, "%.*s", (int)sizeof s->name - 1, why);
+    snprintf(s->name, sizeof s->name, "%.*s", (int)sizeof s->name - 1, r->job);
     snprintf(s->output, sizeof s->output, "%.*s", (int)sizeof s->output - 1, r->job);
     return SL_OK;
 }
@@ -146,8 +139,9 @@ static int follow(struct request *r)
     return SL_EXIT_OK;
 }
 
-static int logs(struct request *r)
+static int logs(void *state)
 {
+    struct request *r = state;
     struct sl_session *s = &r->session;
     SL_TRY(open_job(r));
     sl_log_merge_init(&r->merge, s->output, s->log, r->worker);
@@ -163,56 +157,51 @@ static int logs(struct request *r)
     return r->follow && s->bus ? follow(r) : SL_EXIT_OK;
 }
 
-int sl_command_logs(int argc, char **argv)
+static int init(const struct sl_command *c, void *state)
 {
-    struct request *r = calloc(1, sizeof *r); // too large for a stack
-    if (!r)
-        return sl_fail(SL_ENOMEM, "logs: no memory");
-    const struct sl_operand operands[] = {{"JOB", &r->job, true}};
-    struct sl_option options[4 + SL_SESSION_OPTIONS] = {
-        {.name = "follow",
-         .letter = 'f',
-         .type = SL_OPTION_FLAG,
-         .value = &r->follow,
-         .help = "go on with what is written from now on, until the job ends"},
-        {.name = "worker",
-         .letter = 'w',
-         .type = SL_OPTION_TEXT,
-         .value = &r->worker,
-         .placeholder = "NAME",
-         .help = "only of this process: broker, 'sampler 0', 'trainer 1', ..."},
-        {.name = "lines",
-         .letter = 'n',
-         .type = SL_OPTION_UINT,
-         .value = &r->lines,
-         .placeholder = "N",
-         .given = &r->lines_given,
-         .no_default = true,
-         .max = 1e9,
-         .help = "only the newest N lines to begin with"},
-        sl_output_option(&r->output),
-    };
-    sl_session_options(&r->where, options + 4);
-    const struct sl_command_usage usage = {
-        .command = "logs",
-        .about = "Shows what a job's broker, samplers and trainers have written, in the order of "
-                 "time. JOB is a number\nof 'sluice ps', a name or a run directory, also of a job "
-                 "that has long been over; it may be left\nout when one job runs. JSON has a line "
-                 "each: time, job, worker, level, text (schema sluice.log/1).",
-        .example = "sluice logs products-sage --follow\n"
-                   "sluice logs runs/products-sage --worker 'trainer 1' --lines 50",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    r->colour =
+    ((struct request *)state)->colour =
         isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
-    int rc = sl_options_parse(&usage, argc, argv);
-    rc = rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc < 0 ? rc : logs(r);
+    return SL_OK;
+}
+
+static void release(void *state)
+{
+    struct request *r = state;
     sl_log_merge_fini(&r->merge);
     sl_session_close(&r->session);
-    free(r);
-    return rc;
 }
+
+#define AT(field)    SL_OPTION_AT(request, field)
+#define GIVEN(field) SL_OPTION_GIVEN(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "follow", .letter = 'f', .type = SL_OPTION_FLAG, AT(follow),
+     .help = "go on with what is written from now on, until the job ends"},
+    {.name = "worker", .letter = 'w', .type = SL_OPTION_TEXT, AT(worker), .placeholder = "NAME",
+     .help = "only of this process: broker, 'sampler 0', 'trainer 1', ..."},
+    {.name = "lines", .letter = 'n', .type = SL_OPTION_UINT, AT(lines), .placeholder = "N",
+     GIVEN(lines_given), .no_default = true, .max = 1e9,
+     .help = "only the newest N lines to begin with"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_logs = {
+    .name = "logs",
+    .help = "what a job's processes have written",
+    .about = "Shows what a job's broker, samplers and trainers have written, in the order of "
+             "time. JOB is a number\nof 'sluice ps', a name or a run directory, also of a job "
+             "that has long been over; it may be left\nout when one job runs. JSON has a line "
+             "each: time, job, worker, level, text (schema sluice.log/1).",
+    .example = "sluice logs products-sage --follow\n"
+               "sluice logs runs/products-sage --worker 'trainer 1' --lines 50",
+    .operands = {{"JOB", offsetof(struct request, job), true}},
+    .options = {{options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .init = init,
+    .run = logs,
+    .fini = release,
+};

@@ -10,16 +10,57 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/suggest.h"
-#include "broker/cli/complete.h"
 #include "common/text/units.h"
 
 enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 
-void sl_text_list_fini(struct sl_text_list *list)
+// ---- tables -------------------------------------------------------------------------------------
+
+const struct sl_option *sl_options_next(const struct sl_command *c, const void *state,
+                                        struct sl_option_cursor *cursor)
+{
+    for (; c->options[cursor->group].options; cursor->group++, cursor->at = 0) {
+        const struct sl_option_group *g = &c->options[cursor->group];
+        const struct sl_option *o = &g->options[cursor->at];
+        if (!o->name)
+            continue;
+        cursor->base = (char *)state + g->offset; // a caller that only reads writes nothing
+        if (g->elsewhere)
+            cursor->base = *(char **)cursor->base;
+        cursor->value = cursor->base + o->offset;
+        cursor->at++;
+        return o;
+    }
+    return NULL;
+}
+
+static struct sl_text_list *rest_of(const struct sl_command *c, void *state)
+{
+    return c->rest.name ? (struct sl_text_list *)((char *)state + c->rest.offset) : NULL;
+}
+
+static size_t count_operands(const struct sl_command *c)
+{
+    size_t n = 0;
+    while (c->operands[n].name)
+        n++;
+    return n;
+}
+
+static void free_list(struct sl_text_list *list)
 {
     free(list->items);
-    list->items = NULL;
-    list->n = 0;
+    *list = (struct sl_text_list){0};
+}
+
+void sl_options_fini(const struct sl_command *c, void *state)
+{
+    struct sl_option_cursor at = {0};
+    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
+        if (o->type == SL_OPTION_LIST)
+            free_list(at.value);
+    if (c->rest.name)
+        free_list(rest_of(c, state));
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -27,6 +68,11 @@ void sl_text_list_fini(struct sl_text_list *list)
 static bool bounded(const struct sl_option *o)
 {
     return o->min != 0 || o->max != 0;
+}
+
+static bool is_within(const struct sl_option *o, double x)
+{
+    return x >= o->min && x <= o->max;
 }
 
 // A bound as a user would write it: whole numbers up to 2^53 in full.
@@ -43,110 +89,125 @@ static const char *bound_text(char *buf, const struct sl_option *o, double x)
     return buf;
 }
 
-static int check_bounds(const struct sl_command_usage *u, const struct sl_option *o, double x,
+static int check_bounds(const struct sl_command *c, const struct sl_option *o, double x,
                         const char *text)
 {
     char low[SL_UNITS_BYTES], high[SL_UNITS_BYTES];
-    if (!bounded(o) || (x >= o->min && x <= o->max))
+    if (!bounded(o) || is_within(o, x))
         return SL_OK;
     bound_text(low, o, o->min);
     bound_text(high, o, o->max);
     if (isinf(o->max))
-        return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted at least %s", u->command,
+        return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted at least %s", c->name,
                        o->name, text, low);
-    return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted %s to %s", u->command, o->name,
+    return sl_fail(SL_ERANGE, "%s: --%s %s is out of range: wanted %s to %s", c->name, o->name,
                    text, low, high);
 }
 
-static int set_uint(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+static int set_uint(const struct sl_command *c, const struct sl_option *o, const char *text,
+                    void *value)
 {
     uint64_t x;
     bool seconds = o->placeholder && strcmp(o->placeholder, "SECONDS") == 0;
     if (sl_units_parse_count(text, &x) < 0 && seconds)
-        return sl_fail(SL_EINVAL, "%s: --%s '%s': wanted whole seconds, something like 30",
-                       u->command, o->name, text);
+        return sl_fail(SL_EINVAL, "%s: --%s '%s': wanted whole seconds, something like 30", c->name,
+                       o->name, text);
     if (sl_units_parse_count(text, &x) < 0)
         return sl_fail(SL_EINVAL,
                        "%s: --%s '%s' is not a whole number: wanted something like 17, 2e6 or 5M",
-                       u->command, o->name, text);
-    SL_TRY(check_bounds(u, o, (double)x, text));
-    *(uint64_t *)o->value = x;
+                       c->name, o->name, text);
+    SL_TRY(check_bounds(c, o, (double)x, text));
+    *(uint64_t *)value = x;
     return SL_OK;
 }
 
-static int set_size(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+static int set_size(const struct sl_command *c, const struct sl_option *o, const char *text,
+                    void *value)
 {
     uint64_t x;
     if (sl_units_parse_bytes(text, &x) < 0)
         return sl_fail(SL_EINVAL,
-                       "%s: --%s '%s' is not a size: wanted something like 512MiB or 4GiB",
-                       u->command, o->name, text);
-    SL_TRY(check_bounds(u, o, (double)x, text));
-    *(uint64_t *)o->value = x;
+                       "%s: --%s '%s' is not a size: wanted something like 512MiB or 4GiB", c->name,
+                       o->name, text);
+    SL_TRY(check_bounds(c, o, (double)x, text));
+    *(uint64_t *)value = x;
     return SL_OK;
 }
 
-static int set_real(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+static int set_real(const struct sl_command *c, const struct sl_option *o, const char *text,
+                    void *value)
 {
     char *end;
     errno = 0;
     double x = strtod(text, &end);
     if (end == text || *end || !isfinite(x))
         return sl_fail(SL_EINVAL, "%s: --%s '%s' is not a number: wanted something like 0.25",
-                       u->command, o->name, text);
-    SL_TRY(check_bounds(u, o, x, text));
-    *(double *)o->value = x;
+                       c->name, o->name, text);
+    SL_TRY(check_bounds(c, o, x, text));
+    *(double *)value = x;
     return SL_OK;
 }
 
-static int set_choice(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+static int set_choice(const struct sl_command *c, const struct sl_option *o, const char *text,
+                      void *value)
 {
     char all[256] = "";
     size_t n = 0, used = 0;
     for (; o->choices[n]; n++) {
         if (strcmp(o->choices[n], text) == 0) {
-            *(int *)o->value = (int)n;
+            *(int *)value = (int)n;
             return SL_OK;
         }
         int w = snprintf(all + used, sizeof all - used, "%s%s", n ? ", " : "", o->choices[n]);
         used = SL_MIN(used + (size_t)SL_MAX(w, 0), sizeof all - 1);
     }
     const char *near = sl_suggest_closest(text, o->choices, n);
-    return sl_fail(SL_EINVAL, "%s: --%s '%s' is not known: wanted one of %s%s%s%s", u->command,
+    return sl_fail(SL_EINVAL, "%s: --%s '%s' is not known: wanted one of %s%s%s%s", c->name,
                    o->name, text, all, near ? ": did you mean '" : "", near ? near : "",
                    near ? "'?" : "");
 }
 
-static int append_text(const struct sl_command_usage *u, struct sl_text_list *list,
-                       const char *text)
+static int append_text(const struct sl_command *c, struct sl_text_list *list, const char *text)
 {
     const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
     if (!items)
-        return sl_fail(SL_ENOMEM, "%s: no memory for '%s'", u->command, text);
+        return sl_fail(SL_ENOMEM, "%s: no memory for '%s'", c->name, text);
     items[list->n++] = text;
     list->items = items;
     return SL_OK;
 }
 
-static int set_value(const struct sl_command_usage *u, const struct sl_option *o, const char *text)
+// An option that was met, and where its value goes.
+struct met {
+    const struct sl_option *option; // NULL: there is none of that name
+    struct sl_option_cursor at;
+};
+
+static void note_given(const struct met *m)
 {
-    if (o->given)
-        *o->given = true;
+    if (m->option->given)
+        *(bool *)(m->at.base + m->option->given) = true;
+}
+
+static int set_value(const struct sl_command *c, const struct met *m, const char *text)
+{
+    const struct sl_option *o = m->option;
+    void *value = m->at.value;
+    note_given(m);
     switch (o->type) {
-    case SL_OPTION_FLAG: *(bool *)o->value = true; return SL_OK;
-    case SL_OPTION_UINT: return set_uint(u, o, text);
-    case SL_OPTION_SIZE: return set_size(u, o, text);
-    case SL_OPTION_REAL: return set_real(u, o, text);
-    case SL_OPTION_CHOICE: return set_choice(u, o, text);
+    case SL_OPTION_FLAG: *(bool *)value = true; return SL_OK;
+    case SL_OPTION_UINT: return set_uint(c, o, text, value);
+    case SL_OPTION_SIZE: return set_size(c, o, text, value);
+    case SL_OPTION_REAL: return set_real(c, o, text, value);
+    case SL_OPTION_CHOICE: return set_choice(c, o, text, value);
     case SL_OPTION_TEXT:
     case SL_OPTION_LIST: break;
     }
     if (!*text)
-        return sl_fail(SL_EINVAL, "%s: --%s is empty: wanted %s", u->command, o->name,
-                       o->placeholder);
+        return sl_fail(SL_EINVAL, "%s: --%s is empty: wanted %s", c->name, o->name, o->placeholder);
     if (o->type == SL_OPTION_LIST)
-        return append_text(u, o->value, text);
-    *(const char **)o->value = text;
+        return append_text(c, value, text);
+    *(const char **)value = text;
     return SL_OK;
 }
 
@@ -157,176 +218,189 @@ static bool is_name(const char *is, const char *name, size_t length)
     return strlen(is) == length && strncmp(is, name, length) == 0;
 }
 
-static const struct sl_option *find_long(const struct sl_command_usage *u, const char *name,
-                                         size_t length)
+static struct met find_long(const struct sl_command *c, void *state, const char *name,
+                            size_t length)
 {
-    for (size_t i = 0; i < u->n_options; i++) {
-        const struct sl_option *o = &u->options[i];
-        if (is_name(o->name, name, length) || (o->alias && is_name(o->alias, name, length)))
-            return o;
-    }
-    return NULL;
+    struct met m = {0};
+    while ((m.option = sl_options_next(c, state, &m.at)) != NULL)
+        if (is_name(m.option->name, name, length) ||
+            (m.option->alias && is_name(m.option->alias, name, length)))
+            break;
+    return m;
 }
 
-static const struct sl_option *find_letter(const struct sl_command_usage *u, char letter)
+static struct met find_letter(const struct sl_command *c, void *state, char letter)
 {
-    for (size_t i = 0; i < u->n_options; i++)
-        if (letter && u->options[i].letter == letter)
-            return &u->options[i];
-    return NULL;
+    struct met m = {0};
+    while ((m.option = sl_options_next(c, state, &m.at)) != NULL)
+        if (m.option->letter == letter)
+            break;
+    return m;
 }
 
-static int unknown_option(const struct sl_command_usage *u, const char *name, size_t length)
+static int unknown_option(const struct sl_command *c, const char *name, size_t length, void *state)
 {
     const char *names[NAMES_MAX];
     char word[64];
     size_t n = 0;
+    struct sl_option_cursor at = {0};
     snprintf(word, sizeof word, "%.*s", (int)SL_MIN(length, sizeof word - 1), name);
-    for (; n < u->n_options && n + 1 < NAMES_MAX; n++)
-        names[n] = u->options[n].name;
+    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) && n + 1 < NAMES_MAX;)
+        names[n++] = o->name;
     names[n++] = "help";
     const char *near = sl_suggest_closest(word, names, n);
     if (near)
-        return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --%s?", u->command, word,
+        return sl_fail(SL_EINVAL, "%s: unknown option --%s: did you mean --%s?", c->name, word,
                        near);
-    return sl_fail(SL_EINVAL, "%s: unknown option --%s: 'sluice %s --help' lists them", u->command,
-                   word, u->command);
+    return sl_fail(SL_EINVAL, "%s: unknown option --%s: 'sluice %s --help' lists them", c->name,
+                   word, c->name);
 }
 
-struct cursor {
+// ---- the words ----------------------------------------------------------------------------------
+
+struct line {
+    const struct sl_command *command;
+    void *state;
     int argc;
     char **argv;
     int i;
-    bool seen[NAMES_MAX]; // by position in the table of options
+    const struct sl_option *seen[NAMES_MAX]; // options that were met
+    size_t n_seen;
 };
 
-static int take_value(const struct sl_command_usage *u, const struct sl_option *o, struct cursor *c,
-                      const char **text)
+static int take_value(struct line *l, const struct sl_option *o, const char **text)
 {
     // A word that looks like an option is more likely a forgotten value than a value.
-    if (c->i + 1 >= c->argc || !strncmp(c->argv[c->i + 1], "--", 2))
-        return sl_fail(SL_EINVAL, "%s: --%s needs a value: --%s %s", u->command, o->name, o->name,
-                       o->placeholder);
-    *text = c->argv[++c->i];
+    if (l->i + 1 >= l->argc || !strncmp(l->argv[l->i + 1], "--", 2))
+        return sl_fail(SL_EINVAL, "%s: --%s needs a value: --%s %s", l->command->name, o->name,
+                       o->name, o->placeholder);
+    *text = l->argv[++l->i];
     return SL_OK;
 }
 
-static void mark_seen(const struct sl_command_usage *u, struct cursor *c, const struct sl_option *o)
+static bool was_seen(const struct line *l, const struct sl_option *o)
 {
-    size_t at = (size_t)(o - u->options);
-    if (at < NAMES_MAX)
-        c->seen[at] = true;
+    for (size_t i = 0; i < l->n_seen; i++)
+        if (l->seen[i] == o)
+            return true;
+    return false;
 }
 
-static int parse_long(const struct sl_command_usage *u, struct cursor *c)
+static int parse_long(struct line *l)
 {
-    const char *name = c->argv[c->i] + 2;
+    const struct sl_command *c = l->command;
+    const char *name = l->argv[l->i] + 2;
     const char *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const char *text = equals ? equals + 1 : NULL;
     if (length == 4 && !strncmp(name, "help", 4))
         return SL_OPTIONS_HELP;
-    const struct sl_option *o = find_long(u, name, length);
-    if (!o && length > 3 && !strncmp(name, "no-", 3)) {
-        const struct sl_option *flag = find_long(u, name + 3, length - 3);
-        if (flag && flag->type == SL_OPTION_FLAG && !text) {
-            if (flag->given)
-                *flag->given = true;
-            *(bool *)flag->value = false;
+    const struct met m = find_long(c, l->state, name, length);
+    if (!m.option && length > 3 && !strncmp(name, "no-", 3)) {
+        const struct met flag = find_long(c, l->state, name + 3, length - 3);
+        if (flag.option && flag.option->type == SL_OPTION_FLAG && !text) {
+            note_given(&flag);
+            *(bool *)flag.at.value = false;
             return SL_OK;
         }
     }
-    if (!o)
-        return unknown_option(u, name, length);
-    mark_seen(u, c, o);
-    if (o->type == SL_OPTION_FLAG) {
+    if (!m.option)
+        return unknown_option(c, name, length, l->state);
+    if (l->n_seen < NAMES_MAX && !was_seen(l, m.option))
+        l->seen[l->n_seen++] = m.option;
+    if (m.option->type == SL_OPTION_FLAG) {
         if (text)
             return sl_fail(SL_EINVAL, "%s: --%s takes no value, found '%s': leave '=%s' out",
-                           u->command, o->name, text, text);
-        return set_value(u, o, NULL);
+                           c->name, m.option->name, text, text);
+        return set_value(c, &m, NULL);
     }
     if (!text)
-        SL_TRY(take_value(u, o, c, &text));
-    return set_value(u, o, text);
+        SL_TRY(take_value(l, m.option, &text));
+    return set_value(c, &m, text);
 }
 
-static int parse_letters(const struct sl_command_usage *u, struct cursor *c)
+static int parse_letters(struct line *l)
 {
-    for (const char *p = c->argv[c->i] + 1; *p; p++) {
+    const struct sl_command *c = l->command;
+    for (const char *p = l->argv[l->i] + 1; *p; p++) {
         if (*p == 'h')
             return SL_OPTIONS_HELP;
-        const struct sl_option *o = find_letter(u, *p);
-        if (!o)
+        const struct met m = find_letter(c, l->state, *p);
+        if (!m.option)
             return sl_fail(SL_EINVAL, "%s: unknown option -%c: 'sluice %s --help' lists them",
-                           u->command, *p, u->command);
-        if (o->type == SL_OPTION_FLAG) {
-            SL_TRY(set_value(u, o, NULL));
+                           c->name, *p, c->name);
+        if (m.option->type == SL_OPTION_FLAG) {
+            SL_TRY(set_value(c, &m, NULL));
             continue;
         }
         const char *text = p + 1;
         if (!*text)
-            SL_TRY(take_value(u, o, c, &text));
-        return set_value(u, o, text);
+            SL_TRY(take_value(l, m.option, &text));
+        return set_value(c, &m, text);
     }
     return SL_OK;
 }
 
-static int check_required(const struct sl_command_usage *u, size_t n_operands, const bool *seen)
+static int is_missing(const struct sl_command *c, const char *name)
 {
-    for (size_t i = n_operands; i < u->n_operands; i++)
-        if (!u->operands[i].optional)
-            return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example",
-                           u->command, u->operands[i].name, u->command);
-    if (u->rest && u->rest->n == 0)
-        return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example",
-                       u->command, u->rest_name, u->command);
-    for (size_t i = 0; i < u->n_options; i++)
-        if (u->options[i].required && !seen[i])
+    return sl_fail(SL_EINVAL, "%s: %s is missing: 'sluice %s --help' shows an example", c->name,
+                   name, c->name);
+}
+
+static int check_required(struct line *l, size_t n_operands)
+{
+    const struct sl_command *c = l->command;
+    struct sl_option_cursor at = {0};
+    for (size_t i = n_operands; c->operands[i].name; i++)
+        if (!c->operands[i].optional)
+            return is_missing(c, c->operands[i].name);
+    if (c->rest.name && rest_of(c, l->state)->n == 0)
+        return is_missing(c, c->rest.name);
+    for (const struct sl_option *o; (o = sl_options_next(c, l->state, &at)) != NULL;)
+        if (o->required && !was_seen(l, o))
             return sl_fail(SL_EINVAL, "%s: --%s %s is missing: 'sluice %s --help' shows an example",
-                           u->command, u->options[i].name, u->options[i].placeholder, u->command);
+                           c->name, o->name, o->placeholder, c->name);
     return SL_OK;
 }
 
-int sl_options_parse(const struct sl_command_usage *u, int argc, char **argv)
+static int take_operand(struct line *l, size_t *n_operands, const char *word)
 {
-    if (sl_completion_take_usage(u))
-        return SL_OPTIONS_HELP;
-    struct cursor c = {.argc = argc, .argv = argv, .i = 1};
+    const struct sl_command *c = l->command;
+    if (*n_operands < count_operands(c)) {
+        *(const char **)((char *)l->state + c->operands[(*n_operands)++].offset) = word;
+        return SL_OK;
+    }
+    if (c->rest.name)
+        return append_text(c, rest_of(c, l->state), word);
+    return sl_fail(SL_EINVAL,
+                   "%s: one word too many: '%s': 'sluice %s --help' shows what is wanted", c->name,
+                   word, c->name);
+}
+
+int sl_options_parse(const struct sl_command *c, void *state, int argc, char **argv)
+{
+    struct line l = {.command = c, .state = state, .argc = argc, .argv = argv};
     size_t n_operands = 0;
-    bool options_over = false;
+    bool options_over = false, help = false;
     // Help wins wherever it stands, also behind a mistake.
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            sl_options_print_help(u);
-            return SL_OPTIONS_HELP;
-        }
-    }
-    for (; c.i < argc; c.i++) {
-        const char *word = argv[c.i];
-        if (!options_over && !strcmp(word, "--")) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        help |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+    for (l.i = 1; !help && l.i < argc; l.i++) {
+        const char *word = argv[l.i];
+        int rc = SL_OK;
+        if (!options_over && !strcmp(word, "--"))
             options_over = true;
-            continue;
-        }
-        if (!options_over && word[0] == '-' && word[1]) {
-            int rc = word[1] == '-' ? parse_long(u, &c) : parse_letters(u, &c);
-            if (rc == SL_OPTIONS_HELP)
-                sl_options_print_help(u);
-            if (rc != SL_OK)
-                return rc;
-            continue;
-        }
-        if (n_operands == u->n_operands && u->rest) {
-            SL_TRY(append_text(u, u->rest, word));
-            continue;
-        }
-        if (n_operands == u->n_operands)
-            return sl_fail(SL_EINVAL,
-                           "%s: one word too many: '%s': 'sluice %s --help' shows what "
-                           "is wanted",
-                           u->command, word, u->command);
-        *u->operands[n_operands++].value = word;
+        else if (options_over || word[0] != '-' || !word[1])
+            rc = take_operand(&l, &n_operands, word);
+        else
+            rc = word[1] == '-' ? parse_long(&l) : parse_letters(&l);
+        SL_TRY(rc);
+        help = rc == SL_OPTIONS_HELP;
     }
-    return check_required(u, n_operands, c.seen);
+    if (!help)
+        return check_required(&l, n_operands);
+    sl_options_print_help(c, state);
+    return SL_OPTIONS_HELP;
 }
 
 // ---- help ---------------------------------------------------------------------------------------
@@ -354,32 +428,36 @@ static void print_wrapped(const char *text, int indent, int column)
     putchar('\n');
 }
 
-static void default_text(char *buf, size_t n, const struct sl_option *o)
+static void default_text(char *buf, size_t n, const struct sl_option *o, const void *value)
 {
     char number[SL_UNITS_BYTES];
+    bool whole = o->type == SL_OPTION_UINT || o->type == SL_OPTION_SIZE;
+    double x = whole                       ? (double)*(const uint64_t *)value
+               : o->type == SL_OPTION_REAL ? *(const double *)value
+                                           : o->min;
     buf[0] = '\0';
-    if (o->no_default || o->required)
+    if (o->no_default || o->required || (bounded(o) && !is_within(o, x)))
         return;
     switch (o->type) {
-    case SL_OPTION_UINT: snprintf(buf, n, " [%" PRIu64 "]", *(uint64_t *)o->value); break;
-    case SL_OPTION_REAL: snprintf(buf, n, " [%g]", *(double *)o->value); break;
+    case SL_OPTION_UINT: snprintf(buf, n, " [%" PRIu64 "]", *(const uint64_t *)value); break;
+    case SL_OPTION_REAL: snprintf(buf, n, " [%g]", x); break;
     case SL_OPTION_SIZE:
-        snprintf(buf, n, " [%s]", sl_units_bytes(number, *(uint64_t *)o->value));
+        snprintf(buf, n, " [%s]", sl_units_bytes(number, *(const uint64_t *)value));
         break;
-    case SL_OPTION_CHOICE: snprintf(buf, n, " [%s]", o->choices[*(int *)o->value]); break;
+    case SL_OPTION_CHOICE: snprintf(buf, n, " [%s]", o->choices[*(const int *)value]); break;
     case SL_OPTION_FLAG:
-        if (*(bool *)o->value)
+        if (*(const bool *)value)
             snprintf(buf, n, " [on; --no-%s turns it off]", o->name);
         break;
     case SL_OPTION_TEXT:
-        if (*(const char **)o->value)
-            snprintf(buf, n, " [%s]", *(const char **)o->value);
+        if (*(const char *const *)value)
+            snprintf(buf, n, " [%s]", *(const char *const *)value);
         break;
     case SL_OPTION_LIST: break;
     }
 }
 
-static void print_option(const struct sl_option *o)
+static void print_option(const struct sl_option *o, const void *value)
 {
     char left[128], right[768], tail[160];
     int n = snprintf(left, sizeof left, "  %c%c%s --%s", o->letter ? '-' : ' ',
@@ -391,7 +469,7 @@ static void print_option(const struct sl_option *o)
     } else if (o->type != SL_OPTION_FLAG) {
         n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->placeholder);
     }
-    default_text(tail, sizeof tail, o);
+    default_text(tail, sizeof tail, o, value);
     snprintf(right, sizeof right, "%s%s", o->help, tail);
     n = SL_MIN(n, (int)sizeof left - 1);
     printf("%s", left);
@@ -402,25 +480,29 @@ static void print_option(const struct sl_option *o)
     print_wrapped(right, HELP_INDENT, HELP_INDENT);
 }
 
-void sl_options_print_help(const struct sl_command_usage *u)
+void sl_options_print_help(const struct sl_command *c, const void *state)
 {
-    printf("usage: sluice %s", u->command);
-    for (size_t i = 0; i < u->n_operands; i++)
-        printf(u->operands[i].optional ? " [%s]" : " %s", u->operands[i].name);
-    if (u->rest)
-        printf(" %s...", u->rest_name);
-    for (size_t i = 0; i < u->n_options; i++)
-        if (u->options[i].required)
-            printf(" --%s %s", u->options[i].name, u->options[i].placeholder);
-    printf("%s\n\n", u->n_options ? " [OPTION]..." : "");
-    print_wrapped(u->about, 0, 0);
-    if (u->n_options)
+    struct sl_option_cursor at = {0};
+    bool any = sl_options_next(c, state, &at) != NULL;
+    printf("usage: sluice %s", c->name);
+    for (const struct sl_operand *o = c->operands; o->name; o++)
+        printf(o->optional ? " [%s]" : " %s", o->name);
+    if (c->rest.name)
+        printf(" %s...", c->rest.name);
+    at = (struct sl_option_cursor){0};
+    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
+        if (o->required)
+            printf(" --%s %s", o->name, o->placeholder);
+    printf("%s\n\n", any ? " [OPTION]..." : "");
+    print_wrapped(c->about, 0, 0);
+    if (any)
         printf("\nOptions:\n");
-    for (size_t i = 0; i < u->n_options; i++)
-        print_option(&u->options[i]);
-    if (u->example) {
+    at = (struct sl_option_cursor){0};
+    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
+        print_option(o, at.value);
+    if (c->example) {
         printf("\nExample:\n");
-        for (const char *p = u->example; *p;) {
+        for (const char *p = c->example; *p;) {
             size_t length = strcspn(p, "\n");
             printf("  %.*s\n", (int)length, p);
             p += length + (p[length] == '\n');

@@ -19,7 +19,7 @@
 
 #include "broker/cli/command.h"
 #include "broker/cli/model_child.h"
-#include "broker/cli/options.h"
+#include "broker/cli/output.h"
 #include "broker/cli/prediction_device.h"
 #include "broker/cli/prediction_score.h"
 #include "common/text/progress.h"
@@ -38,7 +38,7 @@ struct options {
     uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
     bool classes, probabilities, best, last, force, quiet;
-    int format; // 0 text, 1 json
+    int output; // enum sl_output
 };
 
 static const char *const set_names[] = {"train", "val", "test", "all", NULL};
@@ -46,7 +46,6 @@ enum { SET_ALL = 3 };
 
 struct prediction {
     struct options o;
-    struct sl_operand operand;
     bool embeds;
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
@@ -377,19 +376,14 @@ static int print_json(const struct prediction *p)
     cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
     cJSON_AddNumberToObject(root, "seconds", p->seconds);
     add_scores(p, root);
-    char *text = cJSON_Print(root);
-    cJSON_Delete(root);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "%s: no memory", command_name(p));
-    printf("%s\n", text);
-    free(text);
-    return SL_OK;
+    return sl_output_json_pages(root, command_name(p));
 }
 
 // ---- the commands -------------------------------------------------------------------------------
 
-static int predict(struct prediction *p)
+static int predict(void *state)
 {
+    struct prediction *p = state;
     SL_TRY(check_options(p));
     if (p->o.threads == 0)
         p->o.threads = (uint64_t)sl_threads_default();
@@ -405,15 +399,25 @@ static int predict(struct prediction *p)
     SL_TRY(follow_child(p));
     sl_progress_end(&p->progress);
     SL_TRY(judge(p));
-    if (p->o.format == 1)
+    if (p->o.output == SL_OUTPUT_JSON)
         return print_json(p);
     if (!p->o.quiet)
         print_text(p);
     return SL_EXIT_OK;
 }
 
-static void finish(struct prediction *p)
+static int init(const struct sl_command *c, void *state)
 {
+    struct prediction *p = state;
+    p->embeds = c == &sl_command_embed;
+    p->o.set = SET_ALL;
+    p->o.chunk = 65536;
+    return SL_OK;
+}
+
+static void release(void *state)
+{
+    struct prediction *p = state;
     sl_model_child_end(&p->child);
     sl_params_fini(&p->params);
     sl_dataset_close(&p->dataset);
@@ -421,186 +425,93 @@ static void finish(struct prediction *p)
     free(p->job);
 }
 
-static const char *const formats[] = {"text", "json", NULL};
+#define AT(field)    SL_OPTION_AT(prediction, field)
+#define GIVEN(field) SL_OPTION_GIVEN(prediction, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "out", .type = SL_OPTION_TEXT, AT(o.out), .placeholder = "FILE.npy", .required = true,
+     .help = "where the rows go; appears whole or not at all"},
+    {.name = "set", .type = SL_OPTION_CHOICE, AT(o.set), .choices = set_names, GIVEN(o.set_given),
+     .help = "which vertices, in the order of the data set's list"},
+    {.name = "nodes", .type = SL_OPTION_TEXT, AT(o.nodes), .placeholder = "IDS.npy",
+     .help = "these vertices, in this order (int32 or int64)"},
+    {.name = "dataset", .type = SL_OPTION_TEXT, AT(o.dataset), .placeholder = "DIR",
+     .help = "another graph than the one of the run; features and outputs must be as many"},
+    {.name = "best", .type = SL_OPTION_FLAG, AT(o.best),
+     .help = "model.best.safetensors; the default where the run has it"},
+    {.name = "last", .type = SL_OPTION_FLAG, AT(o.last),
+     .help = "model.safetensors, as training left it"},
+    {.name = "weights", .type = SL_OPTION_TEXT, AT(o.weights), .placeholder = "FILE",
+     .help = "parameters of the same model from another .safetensors file"},
+    {.name = "force", .letter = 'f', .type = SL_OPTION_FLAG, AT(o.force),
+     .help = "write over --out"},
+    {.name = "device", .type = SL_OPTION_TEXT, AT(o.device), .placeholder = "auto|cpu|cuda|cuda:N",
+     .no_default = true,
+     .help = "where it is computed, which differs in rounding only; default: as the run trained, "
+             "on a GPU if one is there (cuda: the one with the most memory free)"},
+    {.name = "gpu-memory", .type = SL_OPTION_SIZE, AT(o.gpu_memory), .placeholder = "BYTES",
+     .no_default = true,
+     .help = "at most so much of the GPU's memory; default: what is free, less 512 MiB (at most a "
+             "quarter) that CUDA needs beside it"},
+    {.name = "threads", .type = SL_OPTION_UINT, AT(o.threads), .placeholder = "N", .min = 1,
+     .max = 1024, .no_default = true,
+     .help = "on the cores, also beside a GPU; default: all that the process may use"},
+    {.name = "memory", .type = SL_OPTION_SIZE, AT(o.memory), .placeholder = "BYTES",
+     .no_default = true,
+     .help = "bound of what is resident of features, edges and activations in the machine's "
+             "memory, all of them mapped files; one piece of 8192 vertices may need more"},
+    {.name = "scratch", .type = SL_OPTION_TEXT, AT(o.scratch), .placeholder = "DIR",
+     .help = "where hidden activations lie meanwhile; default: beside --out"},
+    {.name = "chunk", .type = SL_OPTION_UINT, AT(o.chunk), .placeholder = "ROWS", .min = 1,
+     .max = 1e9, .help = "vertices that are computed in one go"},
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(o.output),
+     .choices = sl_output_names, .help = "how the summary is printed"},
+    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(o.quiet),
+     .help = "no progress and no text"},
+    {0},
+};
+static const struct sl_option predict_options[] = {
+    {.name = "classes", .type = SL_OPTION_FLAG, AT(o.classes),
+     .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"},
+    {.name = "probabilities", .type = SL_OPTION_FLAG, AT(o.probabilities),
+     .help = "softmax of the outputs; of several labels sigmoid"},
+    {0},
+};
+static const struct sl_option embed_options[] = {
+    {.name = "layer", .type = SL_OPTION_UINT, AT(o.layer), GIVEN(o.layer_given), .placeholder = "K",
+     .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
+     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one"},
+    {0},
+};
+// clang-format on
 
-// What both commands have; returns how many.
-static size_t common_options(struct options *o, struct sl_option *out)
-{
-    const struct sl_option list[] = {
-        {.name = "out",
-         .type = SL_OPTION_TEXT,
-         .value = &o->out,
-         .placeholder = "FILE.npy",
-         .required = true,
-         .help = "where the rows go; appears whole or not at all"},
-        {.name = "set",
-         .type = SL_OPTION_CHOICE,
-         .value = &o->set,
-         .choices = set_names,
-         .given = &o->set_given,
-         .help = "which vertices, in the order of the data set's list"},
-        {.name = "nodes",
-         .type = SL_OPTION_TEXT,
-         .value = &o->nodes,
-         .placeholder = "IDS.npy",
-         .help = "these vertices, in this order (int32 or int64)"},
-        {.name = "dataset",
-         .type = SL_OPTION_TEXT,
-         .value = &o->dataset,
-         .placeholder = "DIR",
-         .help = "another graph than the one of the run; features and outputs must be as many"},
-        {.name = "best",
-         .type = SL_OPTION_FLAG,
-         .value = &o->best,
-         .help = "model.best.safetensors; the default where the run has it"},
-        {.name = "last",
-         .type = SL_OPTION_FLAG,
-         .value = &o->last,
-         .help = "model.safetensors, as training left it"},
-        {.name = "weights",
-         .type = SL_OPTION_TEXT,
-         .value = &o->weights,
-         .placeholder = "FILE",
-         .help = "parameters of the same model from another .safetensors file"},
-        {.name = "force",
-         .letter = 'f',
-         .type = SL_OPTION_FLAG,
-         .value = &o->force,
-         .help = "write over --out"},
-        {.name = "device",
-         .type = SL_OPTION_TEXT,
-         .value = &o->device,
-         .placeholder = "auto|cpu|cuda|cuda:N",
-         .no_default = true,
-         .help = "where it is computed, which differs in rounding only; default: as the run "
-                 "trained, on a GPU if one is there (cuda: the one with the most memory free)"},
-        {.name = "gpu-memory",
-         .type = SL_OPTION_SIZE,
-         .value = &o->gpu_memory,
-         .placeholder = "BYTES",
-         .no_default = true,
-         .help = "at most so much of the GPU's memory; default: what is free, less 512 MiB (at "
-                 "most a quarter) that CUDA needs beside it"},
-        {.name = "threads",
-         .type = SL_OPTION_UINT,
-         .value = &o->threads,
-         .placeholder = "N",
-         .min = 1,
-         .max = 1024,
-         .no_default = true,
-         .help = "on the cores, also beside a GPU; default: all that the process may use"},
-        {.name = "memory",
-         .type = SL_OPTION_SIZE,
-         .value = &o->memory,
-         .placeholder = "BYTES",
-         .no_default = true,
-         .help = "bound of what is resident of features, edges and activations in the machine's "
-                 "memory, all of them mapped files; one piece of 8192 vertices may need more"},
-        {.name = "scratch",
-         .type = SL_OPTION_TEXT,
-         .value = &o->scratch,
-         .placeholder = "DIR",
-         .help = "where hidden activations lie meanwhile; default: beside --out"},
-        {.name = "chunk",
-         .type = SL_OPTION_UINT,
-         .value = &o->chunk,
-         .placeholder = "ROWS",
-         .min = 1,
-         .max = 1e9,
-         .help = "vertices that are computed in one go"},
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &o->format,
-         .choices = formats,
-         .help = "how the summary is printed"},
-        {.name = "quiet",
-         .letter = 'q',
-         .type = SL_OPTION_FLAG,
-         .value = &o->quiet,
-         .help = "no progress and no text"},
-    };
-    memcpy(out, list, sizeof list);
-    return SL_COUNT_OF(list);
-}
+const struct sl_command sl_command_predict = {
+    .name = "predict",
+    .help = "apply a run's model to a graph: outputs, classes or probabilities",
+    .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+             "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
+             "only those that they depend on are computed.",
+    .example = "sluice predict runs/products --out logits.npy\n"
+               "sluice predict runs/products --out classes.npy --classes --set test",
+    .operands = {{"RUN", offsetof(struct prediction, o.run)}},
+    .options = {{options}, {predict_options}},
+    .bytes = sizeof(struct prediction),
+    .init = init,
+    .run = predict,
+    .fini = release,
+};
 
-static int run_command(struct prediction *p, struct sl_command_usage *usage, int argc, char **argv)
-{
-    p->operand = (struct sl_operand){"RUN", &p->o.run, false};
-    usage->operands = &p->operand;
-    usage->n_operands = 1;
-    int rc = sl_options_parse(usage, argc, argv);
-    if (rc == SL_OK)
-        rc = predict(p);
-    finish(p);
-    free(p);
-    return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-}
-
-static struct prediction *new_prediction(bool embeds)
-{
-    struct prediction *p = calloc(1, sizeof *p);
-    if (!p)
-        return NULL;
-    p->embeds = embeds;
-    p->o.set = SET_ALL;
-    p->o.chunk = 65536;
-    return p;
-}
-
-int sl_command_predict(int argc, char **argv)
-{
-    struct sl_option options[24];
-    struct prediction *p = new_prediction(false);
-    if (!p)
-        return sl_fail(SL_ENOMEM, "predict: no memory");
-    size_t n = common_options(&p->o, options);
-    options[n++] = (struct sl_option){
-        .name = "classes",
-        .type = SL_OPTION_FLAG,
-        .value = &p->o.classes,
-        .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"};
-    options[n++] = (struct sl_option){.name = "probabilities",
-                                      .type = SL_OPTION_FLAG,
-                                      .value = &p->o.probabilities,
-                                      .help = "softmax of the outputs; of several labels sigmoid"};
-    struct sl_command_usage usage = {
-        .command = "predict",
-        .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-                 "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
-                 "only those that they depend on are computed.",
-        .example = "sluice predict runs/products --out logits.npy\n"
-                   "sluice predict runs/products --out classes.npy --classes --set test",
-        .options = options,
-        .n_options = n,
-    };
-    return run_command(p, &usage, argc, argv);
-}
-
-int sl_command_embed(int argc, char **argv)
-{
-    struct sl_option options[24];
-    struct prediction *p = new_prediction(true);
-    if (!p)
-        return sl_fail(SL_ENOMEM, "embed: no memory");
-    size_t n = common_options(&p->o, options);
-    options[n++] = (struct sl_option){.name = "layer",
-                                      .type = SL_OPTION_UINT,
-                                      .value = &p->o.layer,
-                                      .given = &p->o.layer_given,
-                                      .placeholder = "K",
-                                      .max = SL_CONFIG_MAX_LAYERS - 1,
-                                      .no_default = true,
-                                      .help = "a hidden layer, from 0, as in the name convs.K; "
-                                              "default: the last one"};
-    struct sl_command_usage usage = {
-        .command = "embed",
-        .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-                 "what a hidden layer gives (after its activation) for each vertex.",
-        .example = "sluice embed runs/products --out hidden.npy\n"
-                   "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
-        .options = options,
-        .n_options = n,
-    };
-    return run_command(p, &usage, argc, argv);
-}
+const struct sl_command sl_command_embed = {
+    .name = "embed",
+    .help = "apply a run's model to a graph: a hidden layer's output",
+    .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+             "what a hidden layer gives (after its activation) for each vertex.",
+    .example = "sluice embed runs/products --out hidden.npy\n"
+               "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
+    .operands = {{"RUN", offsetof(struct prediction, o.run)}},
+    .options = {{options}, {embed_options}},
+    .bytes = sizeof(struct prediction),
+    .init = init,
+    .run = predict,
+    .fini = release,
+};

@@ -12,11 +12,10 @@
 
 #include "broker/account.h"
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
+#include "broker/cli/output.h"
 #include "broker/cli/report_view.h"
 #include "broker/cli/session.h"
 #include "broker/page/page.h"
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
 
@@ -26,54 +25,6 @@ struct request {
     bool html, all;
     int output;
 };
-
-static int parse(int argc, char **argv, struct request *r)
-{
-    static const char *const outputs[] = {"text", "json", NULL};
-    const struct sl_operand operand = {.name = "RUN", .value = &r->run};
-    struct sl_option options[4 + SL_SESSION_OPTIONS] = {
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &r->output,
-         .choices = outputs,
-         .help = "how to print; json: report.json as it is, or what is known so far"},
-        {.name = "all",
-         .type = SL_OPTION_FLAG,
-         .value = &r->all,
-         .help = "every epoch and event, not only the newest 20"},
-        {.name = "html",
-         .type = SL_OPTION_FLAG,
-         .value = &r->html,
-         .help = "write a page with all of it into one file, which needs no server"},
-        {.name = "out",
-         .type = SL_OPTION_TEXT,
-         .value = &r->out,
-         .placeholder = "FILE",
-         .help = "with --html: the file, - for standard output [RUN/report.html]"},
-    };
-    sl_session_options(&r->where, options + 4);
-    const struct sl_command_usage usage = {
-        .command = "report",
-        .about = "Shows what came out of a run and how it went: results, stages, epochs and what "
-                 "limited them, decisions on the split, deaths of workers, events. RUN is a run "
-                 "directory, or a job's name or id. Of a run that is under way, or was killed, it "
-                 "shows what is known so far.",
-        .example = "sluice report runs/products-sage\n"
-                   "sluice report products-sage -o json | jq '.epochs[].val_accuracy'\n"
-                   "sluice report runs/products-sage --html --out products.html",
-        .operands = &operand,
-        .n_operands = 1,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK && r->out && !r->html)
-        return sl_fail(SL_EINVAL, "report: --out names the page's file: give --html with it");
-    if (rc == SL_OK && r->html && r->output == 1)
-        return sl_fail(SL_EINVAL, "report: --html and -o json are two things: ask for one of them");
-    return rc;
-}
 
 // The run directory that is meant: one that is there, else that of a job.
 static int find_run(const struct request *r, char run[4096])
@@ -139,24 +90,57 @@ static int write_html(const struct request *r, const char *run, const cJSON *des
     return rc < 0 ? sl_fail_prefix(rc, "report: the page") : rc;
 }
 
-int sl_command_report(int argc, char **argv)
+static int report(void *state)
 {
-    struct request r = {0};
+    const struct request *r = state;
     char run[4096];
     cJSON *described;
-    int rc = parse(argc, argv, &r);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    SL_TRY(find_run(&r, run));
-    rc = sl_account_describe(run, &described);
+    if (r->out && !r->html)
+        return sl_fail(SL_EINVAL, "report: --out names the page's file: give --html with it");
+    if (r->html && r->output == SL_OUTPUT_JSON)
+        return sl_fail(SL_EINVAL, "report: --html and -o json are two things: ask for one of them");
+    SL_TRY(find_run(r, run));
+    int rc = sl_account_describe(run, &described);
     if (rc < 0)
         return sl_fail_prefix(rc, "report");
-    if (r.html)
-        rc = write_html(&r, run, described);
-    else if (r.output == 1)
+    if (r->html)
+        rc = write_html(r, run, described);
+    else if (r->output == SL_OUTPUT_JSON)
         rc = print_json(run, described);
     else
-        sl_report_view_print(described, r.all);
+        sl_report_view_print(described, r->all);
     cJSON_Delete(described);
     return rc;
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
+     .choices = sl_output_names,
+     .help = "how to print; json: report.json as it is, or what is known so far"},
+    {.name = "all", .type = SL_OPTION_FLAG, AT(all),
+     .help = "every epoch and event, not only the newest 20"},
+    {.name = "html", .type = SL_OPTION_FLAG, AT(html),
+     .help = "write a page with all of it into one file, which needs no server"},
+    {.name = "out", .type = SL_OPTION_TEXT, AT(out), .placeholder = "FILE",
+     .help = "with --html: the file, - for standard output [RUN/report.html]"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_report = {
+    .name = "report",
+    .help = "what came out of a run and how it went; --html makes a page of it",
+    .about = "Shows what came out of a run and how it went: results, stages, epochs and what "
+             "limited them, decisions on the split, deaths of workers, events. RUN is a run "
+             "directory, or a job's name or id. Of a run that is under way, or was killed, it "
+             "shows what is known so far.",
+    .example = "sluice report runs/products-sage\n"
+               "sluice report products-sage -o json | jq '.epochs[].val_accuracy'\n"
+               "sluice report runs/products-sage --html --out products.html",
+    .operands = {{"RUN", offsetof(struct request, run)}},
+    .options = {{options}, {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .run = report,
+};

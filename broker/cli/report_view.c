@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "broker/cli/summary.h"
+#include "broker/cli/run_summary.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "broker/metrics.h"
@@ -331,7 +331,7 @@ static void print_events(const cJSON *run, bool all)
 void sl_report_view_print(const cJSON *run, bool all)
 {
     const cJSON *report = sl_json_at(run, "report");
-    sl_summary_print(report, sl_json_string(run, "output"));
+    sl_run_summary_print(report, sl_json_string(run, "output"));
     if (*sl_json_string(report, "message"))
         printf("message     %s\n", sl_json_string(report, "message"));
     print_epochs(report, all);

@@ -25,9 +25,8 @@
 
 #include "broker/cli/command.h"
 #include "broker/cli/job_check.h"
-#include "broker/cli/last_word.h"
+#include "broker/cli/output.h"
 #include "broker/launch.h"
-#include "broker/cli/options.h"
 #include "broker/cli/run_view.h"
 #include "common/text/units.h"
 #include "broker/phases.h"
@@ -47,20 +46,18 @@ enum {
     LAST_WORD_MS = 300, // for a message of a dead broker to arrive
 };
 
-enum output { OUTPUT_TEXT, OUTPUT_JSON };
-
 struct run {
     struct sl_job_check check;
     bool dry_run;
-    int output; // enum output
+    int output; // enum sl_output
     const char *http, *http_token;
     struct sl_launch broker;
     struct sl_bus *bus;
     struct sl_run_view view;
     int signal_fd;
     int n_signals;
-    uint64_t kill_at_ns;              // 0 = never
-    Sl__Control__Envelope *last_word; // Finished
+    uint64_t kill_at_ns;             // 0 = never
+    Sl__Control__Envelope *finished; // Finished
 };
 
 // --- dry run -------------------------------------------------------------------------------------
@@ -133,13 +130,7 @@ static int print_plan_json(const struct run *r)
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
     add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
     add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
-    char *text = cJSON_Print(plan);
-    cJSON_Delete(plan);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "no memory for the plan");
-    printf("%s\n", text);
-    free(text);
-    return SL_OK;
+    return sl_output_json_pages(plan, "the plan");
 }
 
 // --- the broker's client -------------------------------------------------------------------------
@@ -185,27 +176,21 @@ static void on_signal(struct run *r)
 // Shows a message, or keeps it when it is the last word.
 static void on_message(struct run *r, Sl__Control__Envelope *m)
 {
-    switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
-        if (r->kill_at_ns && strcmp(m->progress->phase, "save") == 0)
-            r->kill_at_ns = sl_now_ns() + SAVE_MS * 1000000ull;
-        sl_run_view_progress(&r->view, m->progress);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        sl_run_view_epoch(&r->view, m->epoch_done->json);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: sl_run_view_log(&r->view, m->log_line); break;
-    case SL__CONTROL__ENVELOPE__BODY_EVENT: sl_run_view_event(&r->view, m->event->json); break;
-    case SL__CONTROL__ENVELOPE__BODY_FINISHED: r->last_word = m; return;
-    default: break;
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED) {
+        r->finished = m;
+        return;
     }
+    if (r->kill_at_ns && m->body_case == SL__CONTROL__ENVELOPE__BODY_PROGRESS &&
+        strcmp(m->progress->phase, "save") == 0)
+        r->kill_at_ns = sl_now_ns() + SAVE_MS * 1000000ull;
+    sl_run_view_message(&r->view, m);
     sl_bus_message_free(m);
 }
 
 static void receive(struct run *r, int timeout_ms)
 {
     Sl__Control__Envelope *m;
-    while (!r->last_word && sl_bus_receive(r->bus, timeout_ms, NULL, &m) == SL_OK)
+    while (!r->finished && sl_bus_receive(r->bus, timeout_ms, NULL, &m) == SL_OK)
         on_message(r, m);
 }
 
@@ -214,7 +199,7 @@ static bool follow(struct run *r, struct sl_death *death)
 {
     for (;;) {
         receive(r, 0);
-        if (r->last_word)
+        if (r->finished)
             return false;
         if (sl_launch_wait(&r->broker, 0, death)) {
             on_signal(r); // a signal may be why it is gone
@@ -251,15 +236,6 @@ static int broker_lost(struct run *r, const struct sl_death *death)
                    "job '%s': the broker %s and its workers with it: if '%s' exists it holds what "
                    "was done, and its log/ may say why; run the job again with another output",
                    r->check.config.name, how, r->check.config.output);
-}
-
-static int report_result(struct run *r)
-{
-    enum sl_last_word_form form = r->output == OUTPUT_JSON ? SL_LAST_WORD_JSON
-                                  : r->check.quiet         ? SL_LAST_WORD_NOTHING
-                                                           : SL_LAST_WORD_SUMMARY;
-    return sl_last_word_tell(r->last_word->finished, r->check.config.name, form,
-                             r->check.resume.content == SL_RUNDIR_CHECKPOINTS);
 }
 
 // The signals that stop a job, but for those that whoever started us wants ignored (nohup).
@@ -307,7 +283,8 @@ static int run_job(struct run *r)
     send_subscribe(r);
     bool gone = follow(r, &death);
     sl_run_view_end(&r->view);
-    rc = r->last_word ? report_result(r) : broker_lost(r, &death);
+    rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished, r->output)
+                     : broker_lost(r, &death);
     if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);
@@ -317,60 +294,18 @@ static int run_job(struct run *r)
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int parse(int argc, char **argv, struct run *r)
+static int init(const struct sl_command *c, void *state)
 {
-    static const char *const outputs[] = {"text", "json", NULL};
-    const struct sl_operand operands[] = {{"JOB.json", &r->check.job, false}};
-    struct sl_option options[SL_JOB_CHECK_OPTIONS + 4] = {
-        [SL_JOB_CHECK_OPTIONS] = {.name = "dry-run",
-                                  .type = SL_OPTION_FLAG,
-                                  .value = &r->dry_run,
-                                  .help = "check everything, show what would run, start nothing"},
-        {.name = "http",
-         .type = SL_OPTION_TEXT,
-         .value = &r->http,
-         .placeholder = "PORT",
-         .help = "show the job in a browser, at this port of this machine; 0 takes any that is "
-                 "free, and the address is told"},
-        {.name = "http-token",
-         .type = SL_OPTION_TEXT,
-         .value = &r->http_token,
-         .placeholder = "FILE",
-         .help = "who knows the word in this file may scale, pause and stop the job on the page"},
-        {.name = "output",
-         .letter = 'o',
-         .alias = "format",
-         .type = SL_OPTION_CHOICE,
-         .value = &r->output,
-         .choices = outputs,
-         .help = "what standard output gets: a summary, or the report as JSON"},
-    };
-    sl_job_check_options(&r->check, options);
-    const struct sl_command_usage usage = {
-        .command = "run",
-        .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
-                 "how far they\nare, and ends with a summary. The results go to the job's output "
-                 "directory; a run that was\nstopped there is gone on with from its newest "
-                 "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
-                 "done; a second one kills. 'sluice stats', 'top', 'scale', 'pause' and\n'stop' "
-                 "work on it from another terminal.",
-        .example = "sluice run job.json --set epochs=5 --report report.json\n"
-                   "sluice run job.json --http 8080\n"
-                   "sluice run job.json --quiet -o json | jq .test",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK && r->http_token && !r->http)
-        return sl_fail(SL_EINVAL, "run: --http-token without --http PORT: there is no page that it "
-                                  "could be for");
-    return rc;
+    ((struct run *)state)->signal_fd = -1;
+    return SL_OK;
 }
 
-static int run(struct run *r)
+static int run(void *state)
 {
+    struct run *r = state;
+    if (r->http_token && !r->http)
+        return sl_fail(SL_EINVAL, "run: --http-token without --http PORT: there is no page that it "
+                                  "could be for");
     int rc = sl_job_check_run(&r->check, false);
     if (rc < 0)
         return sl_job_check_status(rc);
@@ -378,25 +313,55 @@ static int run(struct run *r)
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
-    if (r->output == OUTPUT_JSON)
+    if (r->output == SL_OUTPUT_JSON)
         return print_plan_json(r);
     print_plan_text(r);
     return SL_OK;
 }
 
-int sl_command_run(int argc, char **argv)
+static void release(void *state)
 {
-    struct run *r = calloc(1, sizeof *r); // too large for a stack
-    if (!r)
-        return sl_fail(SL_ENOMEM, "run: no memory");
-    r->signal_fd = -1;
-    int rc = parse(argc, argv, r);
-    rc = rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc < 0 ? rc : run(r);
-    sl_bus_message_free(r->last_word);
+    struct run *r = state;
+    sl_bus_message_free(r->finished);
     sl_bus_close(r->bus, 0);
     sl_job_check_fini(&r->check);
     if (r->signal_fd >= 0)
         close(r->signal_fd);
-    free(r);
-    return rc;
 }
+
+#define AT(field) SL_OPTION_AT(run, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "dry-run", .type = SL_OPTION_FLAG, AT(dry_run),
+     .help = "check everything, show what would run, start nothing"},
+    {.name = "http", .type = SL_OPTION_TEXT, AT(http), .placeholder = "PORT",
+     .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
+             "and the address is told"},
+    {.name = "http-token", .type = SL_OPTION_TEXT, AT(http_token), .placeholder = "FILE",
+     .help = "who knows the word in this file may scale, pause and stop the job on the page"},
+    {.name = "output", .letter = 'o', .alias = "format", .type = SL_OPTION_CHOICE, AT(output),
+     .choices = sl_output_names,
+     .help = "what standard output gets: a summary, or the report as JSON"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_run = {
+    .name = "run",
+    .help = "run a job in the foreground: progress, then a summary",
+    .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
+             "how far they\nare, and ends with a summary. The results go to the job's output "
+             "directory; a run that was\nstopped there is gone on with from its newest "
+             "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
+             "done; a second one kills. 'sluice stats', 'top', 'scale', 'pause' and\n'stop' "
+             "work on it from another terminal.",
+    .example = "sluice run job.json --set epochs=5 --report report.json\n"
+               "sluice run job.json --http 8080\n"
+               "sluice run job.json --quiet -o json | jq .test",
+    .operands = {{"JOB.json", offsetof(struct run, check.job)}},
+    .options = {{sl_job_check_options, offsetof(struct run, check)}, {options}},
+    .bytes = sizeof(struct run),
+    .init = init,
+    .run = run,
+    .fini = release,
+};

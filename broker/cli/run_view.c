@@ -6,9 +6,11 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/summary.h"
+#include "broker/cli/command.h"
+#include "broker/cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/text/json.h"
 
@@ -81,7 +83,7 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
     }
 }
 
-void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress *m)
+static void show_progress(struct sl_run_view *view, const Sl__Control__Progress *m)
 {
     char stage[sizeof view->stage];
     bool starts = strcmp(m->phase, "start") == 0;
@@ -136,7 +138,7 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_json_number(sl_json_at(epoch, key), sl_measure_key(view->measure)));
 }
 
-void sl_run_view_epoch(struct sl_run_view *view, const char *json)
+static void show_epoch(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
     if (!e)
@@ -161,7 +163,7 @@ void sl_run_view_epoch(struct sl_run_view *view, const char *json)
     cJSON_Delete(e);
 }
 
-void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line)
+static void show_log(struct sl_run_view *view, const Sl__Control__LogLine *line)
 {
     const char *what = line->level == SL_LOG_ERROR  ? "sluice: error: "
                        : line->level == SL_LOG_WARN ? "sluice: warning: "
@@ -169,7 +171,7 @@ void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line)
     sl_progress_line(&view->progress, "%s%s", what, line->text);
 }
 
-void sl_run_view_event(struct sl_run_view *view, const char *json)
+static void show_event(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
     const char *kind = sl_json_string(e, "kind");
@@ -184,10 +186,46 @@ void sl_run_view_end(struct sl_run_view *view)
     view->stage[0] = '\0';
 }
 
-void sl_run_view_summary(const char *report_json, const char *run_directory)
+void sl_run_view_message(struct sl_run_view *view, const Sl__Control__Envelope *m)
 {
-    cJSON *report = cJSON_Parse(report_json);
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: show_progress(view, m->progress); break;
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: show_epoch(view, m->epoch_done->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: show_log(view, m->log_line); break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT: show_event(view, m->event->json); break;
+    default: break;
+    }
+}
+
+static void print_summary(const Sl__Control__Finished *f)
+{
+    cJSON *report = cJSON_Parse(f->report_json);
     if (report)
-        sl_summary_print(report, run_directory);
+        sl_run_summary_print(report, f->run_directory);
     cJSON_Delete(report);
+}
+
+int sl_run_view_result(const Sl__Control__Finished *f, const char *job,
+                       enum sl_run_view_result what, bool resumed)
+{
+    const char *where = *f->run_directory ? f->run_directory : NULL;
+    bool has_report = *f->report_json != '\0';
+    if (has_report && what == SL_RUN_VIEW_JSON)
+        printf("%s\n", f->report_json);
+    switch (f->exit_status) {
+    case SL_EXIT_OK:
+        if (has_report && what == SL_RUN_VIEW_SUMMARY)
+            print_summary(f);
+        return SL_EXIT_OK;
+    case SL_EXIT_USAGE: return sl_fail(SL_EINVAL, "job '%s': %s", job, f->message);
+    case SL_EXIT_INTERRUPTED:
+        return sl_fail(SL_EABORTED, "job '%s': %s%s%s", job, f->message,
+                       where     ? ": what was done is in "
+                       : resumed ? " before it went on; the run is as it was"
+                                 : " before it began; nothing was left",
+                       where ? where : "");
+    default:
+        return sl_fail(SL_EFAILED, "job '%s': %s%s%s", job, f->message,
+                       where ? ": the report and the logs are in " : "", where ? where : "");
+    }
 }

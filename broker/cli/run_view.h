@@ -1,6 +1,6 @@
 /*
- * run_view.h - what `sluice run` shows: progress and one line an epoch on standard error, the
- * summary on standard output.
+ * run_view.h - what `sluice run` and `submit` show: progress and one line an epoch on standard
+ * error, how it ended on standard output.
  */
 #ifndef SL_BROKER_CLI_RUN_VIEW_H
 #define SL_BROKER_CLI_RUN_VIEW_H
@@ -24,16 +24,22 @@ struct sl_run_view {
 void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
                       enum sl_measure measure);
 
-void sl_run_view_progress(struct sl_run_view *view, const Sl__Control__Progress *progress);
-void sl_run_view_epoch(struct sl_run_view *view, const char *json);
-void sl_run_view_log(struct sl_run_view *view, const Sl__Control__LogLine *line);
-// An event of the job (sluice.event/1): of those only pauses, which nothing else tells.
-void sl_run_view_event(struct sl_run_view *view, const char *json);
+// What the job's broker tells: progress, the end of an epoch, a line of the log, and of events
+// (sluice.event/1) pauses, which nothing else tells. Other messages show nothing.
+void sl_run_view_message(struct sl_run_view *view, const Sl__Control__Envelope *m);
 
 // No bar is left on the screen.
 void sl_run_view_end(struct sl_run_view *view);
 
-// The table at the end, from the report; run_directory may be "".
-void sl_run_view_summary(const char *report_json, const char *run_directory);
+enum sl_run_view_result {
+    SL_RUN_VIEW_SUMMARY, // the tables at the end
+    SL_RUN_VIEW_JSON,    // the report as it is
+    SL_RUN_VIEW_NOTHING, // the exit status alone, and an error's line
+};
+
+// How the job ended. resumed: it was to go on with a run that is there. Prints to standard output;
+// returns as a command does.
+int sl_run_view_result(const Sl__Control__Finished *finished, const char *job,
+                       enum sl_run_view_result what, bool resumed);
 
 #endif

@@ -11,9 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "common/text/suggest.h"
 #include "common/base/bits.h"
@@ -27,8 +26,9 @@ struct request {
     struct sl_session_where where;
     const char *job, *first, *second;
     uint64_t timeout_s;
-    bool detach;
+    bool detach, dry_run, undo;
     int output;
+    struct sl_session session;
     Sl__Control__Scale scale;
     // what has been heard
     bool accepted, answered;
@@ -110,63 +110,6 @@ static int check_request(struct request *r)
     return r->second ? take_assignment(r, r->second) : SL_OK;
 }
 
-static int parse(int argc, char **argv, struct request *r)
-{
-    bool dry_run = false, undo = false;
-    const struct sl_operand operands[] = {
-        {.name = "JOB", .value = &r->job},
-        {.name = "samplers=N", .value = &r->first, .optional = true},
-        {.name = "trainers=M", .value = &r->second, .optional = true},
-    };
-    struct sl_option options[5 + SL_SESSION_OPTIONS] = {
-        {.name = "dry-run",
-         .type = SL_OPTION_FLAG,
-         .value = &dry_run,
-         .help = "only say what would be done and what it is expected to bring"},
-        {.name = "detach",
-         .type = SL_OPTION_FLAG,
-         .value = &r->detach,
-         .help = "return once the change is accepted, not when it holds"},
-        {.name = "undo",
-         .type = SL_OPTION_FLAG,
-         .value = &undo,
-         .help = "back to the split before the last change that somebody asked for; that is a "
-                 "change, too: a second --undo undoes the first"},
-        {.name = "timeout",
-         .type = SL_OPTION_UINT,
-         .value = &r->timeout_s,
-         .placeholder = "SECONDS",
-         .min = 1,
-         .max = 86400,
-         .help = "how long to wait until the new split holds; the change goes on after that"},
-        sl_output_option(&r->output),
-    };
-    const struct sl_command_usage usage = {
-        .command = "scale",
-        .about = "Changes how many devices of a running job sample and how many train. JOB is its "
-                 "number, its name\nor its run directory; what is not given stays. Says what will "
-                 "be done and what it is expected to\nbring, and returns once the new split holds: "
-                 "batches in hand are finished or given back, and none\nis lost. A split that "
-                 "somebody asked for stays: the job's profile does not move it any more.\n"
-                 "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
-                 "waiting (status\n130); the change goes on.",
-        .example = "sluice scale products-sage samplers=1 trainers=3\n"
-                   "sluice scale products-sage samplers=2 --dry-run\n"
-                   "sluice scale products-sage --undo",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    sl_session_options(&r->where, options + 5);
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc;
-    r->scale.dry_run = dry_run;
-    r->scale.undo = undo;
-    return check_request(r);
-}
-
 // --- the conversation ----------------------------------------------------------------------------
 
 // A plan is one line of parts; each is a line here.
@@ -198,18 +141,10 @@ static void take_progress(struct request *r, const struct sl_session *s,
     }
 }
 
-static bool is_over(const struct sl_session *s)
-{
-    static const char *const over[] = {"done", "failed", "stopped", "interrupted"};
-    for (size_t i = 0; i < SL_COUNT_OF(over); i++)
-        if (strcmp(s->state, over[i]) == 0)
-            return true;
-    return false;
-}
-
 static int refused(const struct sl_session *s, const char *message)
 {
-    const char *rest = is_over(s) ? ": there is nothing to scale" : "";
+    bool over = sl_job_state_is_over(s->state) || strcmp(s->state, "interrupted") == 0;
+    const char *rest = over ? ": there is nothing to scale" : "";
     char whole[1024];
     snprintf(whole, sizeof whole, "%s%s", message, rest);
     return sl_session_refusal(s, SL_EFAILED, whole);
@@ -285,19 +220,71 @@ static bool is_finished_run(const char *job)
     return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
-int sl_command_scale(int argc, char **argv)
+static int init(const struct sl_command *c, void *state)
 {
-    struct request r = {.timeout_s = 600, .scale = SL__CONTROL__SCALE__INIT};
-    struct sl_session session = {0};
-    int rc = parse(argc, argv, &r);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    sl_interrupt_catch();
-    rc = sl_session_open(&r.where, r.job, &session);
-    if (rc == SL_ENOENT && is_finished_run(r.job))
-        return sl_fail(SL_EFAILED, "job of '%s': it is over: there is nothing to scale", r.job);
-    if (rc == SL_OK)
-        rc = converse(&r, &session);
-    sl_session_close(&session);
-    return rc < 0 ? rc : SL_EXIT_OK;
+    struct request *r = state;
+    r->timeout_s = 600;
+    r->scale = (Sl__Control__Scale)SL__CONTROL__SCALE__INIT;
+    return SL_OK;
 }
+
+static int scale(void *state)
+{
+    struct request *r = state;
+    r->scale.dry_run = r->dry_run;
+    r->scale.undo = r->undo;
+    SL_TRY(check_request(r));
+    sl_interrupt_catch();
+    int rc = sl_session_open(&r->where, r->job, &r->session);
+    if (rc == SL_ENOENT && is_finished_run(r->job))
+        return sl_fail(SL_EFAILED, "job of '%s': it is over: there is nothing to scale", r->job);
+    SL_TRY(rc);
+    return converse(r, &r->session);
+}
+
+static void release(void *state)
+{
+    sl_session_close(&((struct request *)state)->session);
+}
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "dry-run", .type = SL_OPTION_FLAG, AT(dry_run),
+     .help = "only say what would be done and what it is expected to bring"},
+    {.name = "detach", .type = SL_OPTION_FLAG, AT(detach),
+     .help = "return once the change is accepted, not when it holds"},
+    {.name = "undo", .type = SL_OPTION_FLAG, AT(undo),
+     .help = "back to the split before the last change that somebody asked for; that is a change, "
+             "too: a second --undo undoes the first"},
+    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS", .min = 1,
+     .max = 86400,
+     .help = "how long to wait until the new split holds; the change goes on after that"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_scale = {
+    .name = "scale",
+    .help = "change how many devices of a running job sample and train",
+    .about = "Changes how many devices of a running job sample and how many train. JOB is its "
+             "number, its name\nor its run directory; what is not given stays. Says what will "
+             "be done and what it is expected to\nbring, and returns once the new split holds: "
+             "batches in hand are finished or given back, and none\nis lost. A split that "
+             "somebody asked for stays: the job's profile does not move it any more.\n"
+             "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
+             "waiting (status\n130); the change goes on.",
+    .example = "sluice scale products-sage samplers=1 trainers=3\n"
+               "sluice scale products-sage samplers=2 --dry-run\n"
+               "sluice scale products-sage --undo",
+    .operands = {{"JOB", offsetof(struct request, job)},
+                 {"samplers=N", offsetof(struct request, first), true},
+                 {"trainers=M", offsetof(struct request, second), true}},
+    .options = {{options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .init = init,
+    .run = scale,
+    .fini = release,
+};

@@ -1,32 +1,28 @@
-#include "broker/cli/command.h"
-
+// `sluice schema`: the JSON Schema of the job file.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "broker/cli/command.h"
 #include "common/base/error.h"
 #include "config/config.h"
-#include "broker/cli/options.h"
 
-int sl_command_schema(int argc, char **argv)
+static int print_schema(void *state)
 {
-    const struct sl_command_usage usage = {
-        .command = "schema",
-        .about = "Prints the JSON Schema of the job file on standard output, from the same table "
-                 "that validates it. Editors complete and check job files with it.",
-        .example = "sluice schema > job.schema.json",
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
     char *text = sl_config_schema();
     if (!text)
         return sl_fail(SL_ENOMEM, "schema: no memory");
-    size_t length = 0;
-    for (; text[length]; length++)
-        ;
-    fwrite(text, 1, length, stdout);
-    if (length == 0 || text[length - 1] != '\n')
-        putchar('\n');
+    size_t n = strlen(text);
+    printf("%s%s", text, n > 0 && text[n - 1] == '\n' ? "" : "\n");
     free(text);
     return SL_EXIT_OK;
 }
+
+const struct sl_command sl_command_schema = {
+    .name = "schema",
+    .help = "print the JSON Schema of the job file",
+    .about = "Prints the JSON Schema of the job file on standard output, from the same table "
+             "that validates it. Editors complete and check job files with it.",
+    .example = "sluice schema > job.schema.json",
+    .run = print_schema,
+};

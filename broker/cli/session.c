@@ -6,7 +6,7 @@
  * may be jobs of `sluice run` beside it.
  *
  * DESIGN. Both are asked, always: the daemon for its list, the process table for the others; the
- * word is looked up in the two together (job_list.h). What keeps the daemon from answering only
+ * word is looked up in the two together (job_choice.h). What keeps the daemon from answering only
  * matters when the job is not one of `sluice run`'s.
  *
  * THE END of the other side: ZeroMQ connects again behind our back, so a socket never tells. The
@@ -14,7 +14,7 @@
  * is looked at twice a second. A daemon that was started anew is another one, which knows nothing
  * of what this session has asked for: the session ends there, too. Over TCP there is neither; the
  * daemon is asked for a sign of life when nothing has come from it for a while.
- * Whether it is there at all is tried by hand before (session_reach.c): libzmq does not tell.
+ * Whether it is there at all is tried by hand before (reach.h): libzmq does not tell.
  */
 #include "broker/cli/session.h"
 
@@ -27,13 +27,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cjson/cJSON.h>
-
-#include "broker/cli/command.h"
-#include "broker/cli/find_job.h"
-#include "broker/cli/job_end.h"
-#include "broker/cli/job_list.h"
-#include "broker/cli/session_internal.h"
+#include "broker/cli/job_choice.h"
+#include "broker/cli/reach.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -41,6 +36,7 @@
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
 #include "common/ipc/runtime_dir.h"
+#include "common/text/json.h"
 
 enum {
     ANSWER_MS = 5000,   // for a daemon to say what it has
@@ -49,29 +45,22 @@ enum {
     LOOK_MS = 500,      // between two looks at a daemon's lock
     SILENCE_MS = 10000, // from a daemon elsewhere before it is asked for a sign of life, and then
     LINGER_MS = 1000,
+    END_SLICE_MS = 1000, // between two looks at the time while an end is waited for
     HINT_BYTES = 8400,
 };
 
-void sl_session_options(struct sl_session_where *where, struct sl_option out[SL_SESSION_OPTIONS])
-{
-    out[0] = (struct sl_option){
-        .name = "runtime-dir",
-        .type = SL_OPTION_TEXT,
-        .value = &where->runtime_dir,
-        .placeholder = "DIR",
-        .help = "the daemon's directory, if not $SLUICE_RUNTIME_DIR or $XDG_RUNTIME_DIR/sluice"};
-    out[1] = (struct sl_option){
-        .name = "connect",
-        .type = SL_OPTION_TEXT,
-        .value = &where->connect,
-        .placeholder = "tcp://HOST:PORT",
-        .help = "a daemon on another machine ('sluice-broker --listen'); needs --key"};
-    out[2] = (struct sl_option){.name = "key",
-                                .type = SL_OPTION_TEXT,
-                                .value = &where->key,
-                                .placeholder = "FILE",
-                                .help = "this user's client.key ('sluice keygen') for --connect"};
-}
+#define AT(field) SL_OPTION_AT(sl_session_where, field)
+// clang-format off
+const struct sl_option sl_session_options[] = {
+    {.name = "runtime-dir", .type = SL_OPTION_TEXT, AT(runtime_dir), .placeholder = "DIR",
+     .help = "the daemon's directory, if not $SLUICE_RUNTIME_DIR or $XDG_RUNTIME_DIR/sluice"},
+    {.name = "connect", .type = SL_OPTION_TEXT, AT(connect), .placeholder = "tcp://HOST:PORT",
+     .help = "a daemon on another machine ('sluice-broker --listen'); needs --key"},
+    {.name = "key", .type = SL_OPTION_TEXT, AT(key), .placeholder = "FILE",
+     .help = "this user's client.key ('sluice keygen') for --connect"},
+    {0},
+};
+// clang-format on
 
 // --- the other side's end ------------------------------------------------------------------------
 
@@ -276,6 +265,53 @@ int sl_session_refusal(const struct sl_session *s, int code, const char *message
     return sl_fail(code, "job '%s': %s", s->name, message);
 }
 
+// --- the end of a job ----------------------------------------------------------------------------
+
+// Of this session's job: a daemon tells of all that were asked for.
+static bool is_mine(const struct sl_session *s, const Sl__Control__Envelope *m)
+{
+    return !s->daemon || !*m->job || strcmp(m->job, s->id) == 0 || strcmp(m->job, s->name) == 0;
+}
+
+int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_look *look, void *ctx,
+                         struct sl_job_end *out, Sl__Control__Envelope **last)
+{
+    memset(out, 0, sizeof *out);
+    if (last)
+        *last = NULL;
+    for (;;) {
+        Sl__Control__Envelope *m;
+        uint64_t now = sl_now_ns();
+        if (until_ns && now >= until_ns)
+            return SL_ETIMEDOUT;
+        uint64_t left_ms = until_ns ? (until_ns - now) / 1000000u + 1 : END_SLICE_MS;
+        int rc = sl_session_receive(s, (int)SL_MIN(left_ms, (uint64_t)END_SLICE_MS), &m);
+        if (rc == SL_EAGAIN)
+            continue;
+        // Its broker has gone without a last word: what it left tells.
+        if (rc == SL_EFAILED && !s->daemon)
+            return sl_job_end_read(s->output, out) == SL_OK
+                       ? SL_OK
+                       : sl_fail(SL_EFAILED,
+                                 "job '%s': it ended without a report: its broker was killed; '%s' "
+                                 "may hold an unfinished run",
+                                 s->name, s->output);
+        if (rc < 0)
+            return rc;
+        bool over = m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED && is_mine(s, m);
+        if (over)
+            sl_job_end_take(m->finished, out);
+        else if (look)
+            rc = look(ctx, m);
+        if (over && last)
+            *last = m;
+        else
+            sl_bus_message_free(m);
+        if (over || rc < 0)
+            return rc;
+    }
+}
+
 // --- the daemon ----------------------------------------------------------------------------------
 
 // How to get a daemon, with what the user has said of where.
@@ -303,7 +339,7 @@ static int read_keys(const struct sl_session_where *where, struct sl_curve *keys
 static int connect_tcp(const struct sl_session_where *where, struct sl_session *s)
 {
     struct sl_curve *keys;
-    SL_TRY(sl_session_check_endpoint(where->connect));
+    SL_TRY(sl_reach_check_endpoint(where->connect));
     if (!where->key)
         return sl_fail(SL_EINVAL,
                        "--connect %s: found no --key, wanted the client.key that 'sluice keygen' "
@@ -314,7 +350,7 @@ static int connect_tcp(const struct sl_session_where *where, struct sl_session *
         return sl_fail(SL_ENOMEM, "no memory for the keys");
     int rc = read_keys(where, keys);
     if (rc == SL_OK)
-        rc = sl_session_reach(where, keys);
+        rc = sl_reach_daemon(where->connect, where->key, keys);
     if (rc == SL_OK)
         rc = sl_bus_connect_tcp(where->connect, keys, &s->bus);
     explicit_bzero(keys, sizeof *keys);
@@ -405,7 +441,7 @@ int sl_session_open_daemon(const struct sl_session_where *where, struct sl_sessi
 
 // --- a job ---------------------------------------------------------------------------------------
 
-int sl_session_open_found(const struct sl_found_job *job, struct sl_session *s)
+int sl_session_open_found(const struct sl_run_job *job, struct sl_session *s)
 {
     memset(s, 0, sizeof *s);
     SL_TRY(sl_bus_connect(job->endpoint, job->token, &s->bus));
@@ -420,9 +456,8 @@ int sl_session_open_found(const struct sl_found_job *job, struct sl_session *s)
 
 static void take_entry(const struct sl_listed_job *job, struct sl_session *s)
 {
-    const cJSON *pid = cJSON_GetObjectItemCaseSensitive(job->entry, "pid");
-    const char *log = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(job->entry, "log"));
-    snprintf(s->log, sizeof s->log, "%s", log ? log : "");
+    const cJSON *pid = sl_json_at(job->entry, "pid");
+    snprintf(s->log, sizeof s->log, "%s", sl_json_string(job->entry, "log"));
     snprintf(s->job, sizeof s->job, "%s", job->id);
     snprintf(s->id, sizeof s->id, "%s", job->id);
     snprintf(s->name, sizeof s->name, "%s", job->name);
@@ -445,12 +480,11 @@ static int explain_directory(const char *word)
                    word, sl_job_end_text(&end, text, sizeof text));
 }
 
-// word NULL: the only one.
-static int open_job(const struct sl_session_where *where, const char *word, struct sl_session *out)
+int sl_session_open(const struct sl_session_where *where, const char *word, struct sl_session *out)
 {
     struct sl_session daemon;
-    struct sl_found_job *found = NULL;
-    struct sl_job_list list = {0};
+    struct sl_run_job *found = NULL;
+    struct sl_job_choice list = {0};
     const struct sl_listed_job *job = NULL;
     cJSON *daemon_list = NULL;
     size_t n_found = 0;
@@ -465,9 +499,9 @@ static int open_job(const struct sl_session_where *where, const char *word, stru
         return daemon_rc;
     // A daemon elsewhere has nothing to do with the processes here.
     if (!where->connect)
-        SL_TRY_OUT(sl_find_jobs(&found, &n_found));
-    SL_TRY_OUT(sl_job_list_init(&list, daemon_list, found, n_found));
-    rc = word ? sl_job_list_find(&list, word, why, &job) : sl_job_list_only(&list, why, &job);
+        SL_TRY_OUT(sl_run_jobs_find(&found, &n_found));
+    SL_TRY_OUT(sl_job_choice_init(&list, daemon_list, found, n_found));
+    rc = word ? sl_job_choice_find(&list, word, why, &job) : sl_job_choice_only(&list, why, &job);
     // Why the daemon can not be asked is the reason, unless there is none.
     if (rc == SL_ENOENT && daemon_rc < 0 && daemon_rc != SL_ENOENT)
         rc = sl_fail(daemon_rc, "%s", why);
@@ -486,26 +520,16 @@ static int open_job(const struct sl_session_where *where, const char *word, stru
 out:
     if (daemon_rc == SL_OK)
         sl_session_close(&daemon);
-    sl_job_list_fini(&list);
+    sl_job_choice_fini(&list);
     cJSON_Delete(daemon_list);
     free(found);
     return rc;
 }
 
-int sl_session_open(const struct sl_session_where *where, const char *job, struct sl_session *out)
-{
-    return open_job(where, job, out);
-}
-
-int sl_session_open_only(const struct sl_session_where *where, struct sl_session *out)
-{
-    return open_job(where, NULL, out);
-}
-
 int sl_session_open_all(const struct sl_session_where *where, struct sl_session **out, size_t *n)
 {
     struct sl_session daemon;
-    struct sl_found_job *found = NULL;
+    struct sl_run_job *found = NULL;
     size_t n_found = 0;
     *out = NULL;
     *n = 0;
@@ -513,7 +537,7 @@ int sl_session_open_all(const struct sl_session_where *where, struct sl_session 
     bool has_daemon = rc == SL_OK;
     if (rc < 0 && (rc != SL_ENOENT || where->connect))
         return rc;
-    rc = where->connect ? SL_OK : sl_find_jobs(&found, &n_found);
+    rc = where->connect ? SL_OK : sl_run_jobs_find(&found, &n_found);
     struct sl_session *all = rc == SL_OK ? calloc(n_found + 1, sizeof *all) : NULL;
     if (rc == SL_OK && !all)
         rc = sl_fail(SL_ENOMEM, "no memory for %zu jobs", n_found + 1);

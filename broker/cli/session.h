@@ -5,7 +5,7 @@
  *
  *   the daemon      control.sock of the runtime directory, or TCP with keys; it forwards what is
  *                   meant for a job
- *   `sluice run`    found in the process table (find_job.h); it has one job, and no list
+ *   `sluice run`    found in the process table (run_jobs.h); it has one job, and no list
  *
  * A job is named by id, name or run directory. When it is nowhere the error lists the nearest names
  * of both kinds, and says how to start a daemon when there is none.
@@ -16,8 +16,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/cli/options.h"
+#include <cjson/cJSON.h>
+
+#include "broker/cli/job_end.h"
+#include "broker/cli/run_jobs.h"
 #include "common/ipc/bus.h"
+#include "common/text/option.h"
 
 // What the user said of where the daemon is; every client command has these options.
 struct sl_session_where {
@@ -26,9 +30,7 @@ struct sl_session_where {
     const char *key;         // --key FILE: client.key, needed with --connect
 };
 
-enum { SL_SESSION_OPTIONS = 3 };
-// Writes the option table's entries for `where`.
-void sl_session_options(struct sl_session_where *where, struct sl_option out[SL_SESSION_OPTIONS]);
+extern const struct sl_option sl_session_options[]; // of a struct sl_session_where
 
 struct sl_session {
     struct sl_bus *bus;
@@ -53,20 +55,22 @@ struct sl_session {
 };
 
 /*
- * Opens a session for a job. SL_ENOENT: nowhere (with the nearest names); SL_EINVAL: several are
- * meant; SL_EPROTO: a daemon of another version; SL_ETIMEDOUT: a daemon that does not answer;
+ * Opens a session for a job; NULL: the only one that is not over, of the daemon's and of `sluice
+ * run`'s. SL_ENOENT: nowhere (with the nearest names); SL_EINVAL: several are meant (with their
+ * names); SL_EPROTO: a daemon of another version; SL_ETIMEDOUT: a daemon that does not answer;
  * SL_EACCESS: one elsewhere that does not take the key.
  */
 int sl_session_open(const struct sl_session_where *where, const char *job, struct sl_session *out);
 
-/*
- * The job that is meant when none is named: the only one that is not over, of the daemon's and of
- * `sluice run`'s. SL_ENOENT, SL_EINVAL with the names.
- */
-int sl_session_open_only(const struct sl_session_where *where, struct sl_session *out);
-
 // The daemon itself. SL_ENOENT with how to start one.
 int sl_session_open_daemon(const struct sl_session_where *where, struct sl_session *out);
+
+// The same, and asks for its list (sluice.jobs/1, owned: cJSON_Delete).
+int sl_session_open_listing(const struct sl_session_where *where, struct sl_session *out,
+                            cJSON **list);
+
+// The broker of one `sluice run`.
+int sl_session_open_found(const struct sl_run_job *job, struct sl_session *out);
 
 /*
  * Everything there is: the daemon for all its jobs, and each job of `sluice run`. *out is owned:
@@ -98,7 +102,16 @@ int sl_session_ask(struct sl_session *s, Sl__Control__Envelope *body, int timeou
 // gives a reason, the daemon a sentence about "job 3 'x'": the job is named once.
 int sl_session_refusal(const struct sl_session *s, int code, const char *message);
 
-// The daemon's list (sluice.jobs/1, owned: free()), with jobs of `sluice run` added to it.
-int sl_session_list(const struct sl_session_where *where, char **json);
+// What is told between now and the end. An error ends the waiting.
+typedef int sl_session_look(void *ctx, const Sl__Control__Envelope *m);
+
+/*
+ * Waits for the end of a session's job, which must be subscribed to. until_ns 0: without end. look
+ * may be NULL. SL_OK, SL_ETIMEDOUT (no message), SL_EABORTED, look's error, SL_EFAILED when the
+ * other side has gone and nothing tells how the job ended. *last, when not NULL, gets the Finished
+ * message if there was one (sl_bus_message_free), else NULL.
+ */
+int sl_session_await_end(struct sl_session *s, uint64_t until_ns, sl_session_look *look, void *ctx,
+                         struct sl_job_end *out, Sl__Control__Envelope **last);
 
 #endif

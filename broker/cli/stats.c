@@ -10,20 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "broker/cli/stats_text.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/text/json.h"
 
 enum { FIRST_LINE_MS = 5000, SLICE_MS = 1000 };
 
@@ -37,30 +35,20 @@ struct request {
     int output;
     uint64_t n_lines; // shown so far
     cJSON *limits;    // by job: what was last said to limit it
+    struct sl_session *all;
+    size_t n;
 };
 
 // --- showing -------------------------------------------------------------------------------------
-
-static unsigned terminal_columns(void)
-{
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
-        return 0;
-    return size.ws_col;
-}
 
 // What limits the job is told below its line where that has no room for it, and only when it is
 // another thing than before.
 static void show_line(struct request *r, const cJSON *stats)
 {
     char kind[512];
-    unsigned columns = terminal_columns();
+    unsigned columns = sl_output_columns();
     bool told = sl_stats_text_line(stats, columns, stdout);
-    const cJSON *id = cJSON_GetObjectItemCaseSensitive(stats, "id");
-    const cJSON *job = cJSON_GetObjectItemCaseSensitive(stats, "job");
-    const char *key = cJSON_IsString(id)    ? id->valuestring
-                      : cJSON_IsString(job) ? job->valuestring
-                                            : "";
+    const char *key = sl_json_string(stats, cJSON_IsString(sl_json_at(stats, "id")) ? "id" : "job");
     putchar('\n');
     sl_stats_text_limit_kind(stats, kind, sizeof kind);
     const char *before = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->limits, key));
@@ -97,7 +85,7 @@ static void show(struct request *r, const char *json)
 
 static int check_state(const struct request *r, const struct sl_session *s)
 {
-    if (!strcmp(s->state, "done") || !strcmp(s->state, "failed") || !strcmp(s->state, "stopped"))
+    if (sl_job_state_is_over(s->state))
         return sl_fail(SL_EFAILED,
                        "job '%s': it is over (%s): 'sluice report %s' tells how it went", s->name,
                        s->state, s->name);
@@ -187,86 +175,71 @@ static int follow(struct request *r, struct sl_session *all, size_t n)
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int stats(struct request *r)
+static int stats(void *state)
 {
-    struct sl_session *all = NULL;
-    size_t n = 1;
-    int rc;
-    if (!r->job && r->follow) {
-        rc = sl_session_open_all(&r->where, &all, &n);
+    struct request *r = state;
+    bool of_all = !r->job && (r->follow || r->count > 0);
+    r->follow = r->follow || r->count > 0;
+    r->limits = cJSON_CreateObject();
+    r->all = of_all ? NULL : calloc(1, sizeof *r->all);
+    if (of_all) {
+        SL_TRY(sl_session_open_all(&r->where, &r->all, &r->n));
+    } else if (!r->all) {
+        return sl_fail(SL_ENOMEM, "stats: no memory");
     } else {
-        all = calloc(1, sizeof *all);
-        if (!all)
-            return sl_fail(SL_ENOMEM, "stats: no memory");
-        rc =
-            r->job ? sl_session_open(&r->where, r->job, all) : sl_session_open_only(&r->where, all);
-        if (rc == SL_OK)
-            rc = check_state(r, all);
+        SL_TRY(sl_session_open(&r->where, r->job, r->all));
+        r->n = 1;
+        SL_TRY(check_state(r, r->all));
     }
     sl_interrupt_catch();
-    if (rc == SL_OK && r->follow)
-        rc = follow(r, all, n);
-    else if (rc == SL_OK && (rc = sl_session_subscribe(all, false, true)) == SL_OK)
-        rc = show_once(r, all);
-    for (size_t i = 0; all && i < n; i++)
-        sl_session_close(&all[i]);
-    free(all);
-    return rc;
+    if (r->follow)
+        return follow(r, r->all, r->n);
+    SL_TRY(sl_session_subscribe(r->all, false, true));
+    return show_once(r, r->all);
 }
 
-int sl_command_stats(int argc, char **argv)
+static void release(void *state)
 {
-    static const char *const outputs[] = {"text", "json", "csv", NULL};
-    struct request r = {0};
-    const struct sl_operand operands[] = {{"JOB", &r.job, true}};
-    struct sl_option options[3 + SL_SESSION_OPTIONS] = {
-        {.name = "follow",
-         .letter = 'f',
-         .type = SL_OPTION_FLAG,
-         .value = &r.follow,
-         .help = "a line a second until the job ends; without JOB of all jobs, and of those that "
-                 "the daemon is given meanwhile"},
-        {.name = "count",
-         .letter = 'n',
-         .type = SL_OPTION_UINT,
-         .value = &r.count,
-         .placeholder = "N",
-         .no_default = true,
-         .min = 1,
-         .max = 1e9,
-         .help = "end after N lines; goes with --follow"},
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &r.output,
-         .choices = outputs,
-         .help = "lines for people; JSON as the broker made it, schema sluice.stats/1; or CSV: "
-                 "time, job, id, state, phase, epoch, epochs, done, total, ... in columns that are "
-                 "named in the first line and only ever get more, at the end. In JSON and CSV "
-                 "epochs count from 0, in lines for people from 1"},
-    };
-    sl_session_options(&r.where, options + 3);
-    const struct sl_command_usage usage = {
-        .command = "stats",
-        .about = "Shows what a job does: how far it is, how busy its samplers and trainers are, "
-                 "what each stage costs,\nthe queue between them, and what limits it. Shares and "
-                 "rates are of the last three seconds.\nJOB is a number of 'sluice ps', a name or "
-                 "a run directory; it may be left out when there is one.",
-        .example = "sluice stats\n"
-                   "sluice stats products-sage --follow\n"
-                   "sluice stats --follow -o json | jq -r '[.job, .epoch, .bottleneck] | @tsv'\n"
-                   "sluice stats products-sage --follow -o csv >stats.csv",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    r.follow = r.follow || r.count > 0;
-    r.limits = cJSON_CreateObject();
-    rc = stats(&r);
-    cJSON_Delete(r.limits);
-    return rc;
+    struct request *r = state;
+    for (size_t i = 0; i < r->n; i++)
+        sl_session_close(&r->all[i]);
+    free(r->all);
+    cJSON_Delete(r->limits);
 }
+
+static const char *const outputs[] = {"text", "json", "csv", NULL};
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "follow", .letter = 'f', .type = SL_OPTION_FLAG, AT(follow),
+     .help = "a line a second until the job ends; without JOB of all jobs, and of those that the "
+             "daemon is given meanwhile"},
+    {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, AT(count), .placeholder = "N",
+     .no_default = true, .min = 1, .max = 1e9, .help = "end after N lines; goes with --follow"},
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output), .choices = outputs,
+     .help = "lines for people; JSON as the broker made it, schema sluice.stats/1; or CSV: time, "
+             "job, id, state, phase, epoch, epochs, done, total, ... in columns that are named in "
+             "the first line and only ever get more, at the end. In JSON and CSV epochs count from "
+             "0, in lines for people from 1"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_stats = {
+    .name = "stats",
+    .help = "what a job does: stages, queue, rates, what limits it",
+    .about = "Shows what a job does: how far it is, how busy its samplers and trainers are, "
+             "what each stage costs,\nthe queue between them, and what limits it. Shares and "
+             "rates are of the last three seconds.\nJOB is a number of 'sluice ps', a name or "
+             "a run directory; it may be left out when there is one.",
+    .example = "sluice stats\n"
+               "sluice stats products-sage --follow\n"
+               "sluice stats --follow -o json | jq -r '[.job, .epoch, .bottleneck] | @tsv'\n"
+               "sluice stats products-sage --follow -o csv >stats.csv",
+    .operands = {{"JOB", offsetof(struct request, job), true}},
+    .options = {{options}, {sl_session_options, offsetof(struct request, where)}},
+    .bytes = sizeof(struct request),
+    .run = stats,
+    .fini = release,
+};

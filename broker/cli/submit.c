@@ -13,19 +13,17 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
 #include "broker/cli/job_check.h"
-#include "broker/cli/job_end.h"
-#include "broker/cli/jobs_text.h"
-#include "broker/cli/last_word.h"
-#include "broker/cli/options.h"
+#include "broker/cli/job_table.h"
 #include "broker/cli/run_view.h"
 #include "broker/cli/session.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/text/json.h"
 
 enum {
     ANSWER_MS = 30000,
@@ -89,8 +87,8 @@ static int take_entry(struct submission *s, const char *json, cJSON **entry)
 {
     struct sl_session *session = &s->session;
     *entry = cJSON_Parse(json ? json : "");
-    const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(*entry, "id"));
-    if (!id)
+    const char *id = sl_json_string(*entry, "id");
+    if (!*id)
         return sl_fail(SL_EPROTO, "job '%s': the daemon's answer has no id", s->check.config.name);
     snprintf(session->id, sizeof session->id, "%s", id);
     snprintf(session->job, sizeof session->job, "%s", id);
@@ -111,13 +109,7 @@ static int print_entry(cJSON *entry)
             cJSON_Delete(item);
         free(key);
     }
-    char *text = cJSON_PrintUnformatted(whole);
-    cJSON_Delete(whole);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "submit: no memory for the job's entry");
-    printf("%s\n", text);
-    free(text);
-    return SL_OK;
+    return sl_output_json_line(whole, "submit");
 }
 
 // --- looking on ----------------------------------------------------------------------------------
@@ -126,13 +118,13 @@ static int print_entry(cJSON *entry)
 static void show_state(struct submission *s, const cJSON *entry)
 {
     char note[NOTE_BYTES];
-    const char *state = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "state"));
-    if (!state)
+    const char *state = sl_json_string(entry, "state");
+    if (!*state)
         return;
     s->queued = strcmp(state, "queued") == 0;
     if (!s->queued)
         return;
-    sl_jobs_note(entry, note, sizeof note);
+    sl_job_table_note(entry, note, sizeof note);
     if (strcmp(note, s->note) == 0)
         return;
     snprintf(s->note, sizeof s->note, "%s", note);
@@ -156,8 +148,7 @@ static void take_list(struct submission *s, const char *json)
     const cJSON *entry;
     cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(list, "jobs"))
     {
-        const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "id"));
-        if (id && strcmp(id, s->session.id) == 0)
+        if (strcmp(sl_json_string(entry, "id"), s->session.id) == 0)
             show_state(s, entry);
     }
     cJSON_Delete(list);
@@ -168,19 +159,13 @@ static int look(void *ctx, const Sl__Control__Envelope *m)
     struct submission *s = ctx;
     cJSON *entry;
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: sl_run_view_progress(&s->view, m->progress); break;
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        sl_run_view_epoch(&s->view, m->epoch_done->json);
-        break;
-    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: sl_run_view_log(&s->view, m->log_line); break;
-    case SL__CONTROL__ENVELOPE__BODY_EVENT: sl_run_view_event(&s->view, m->event->json); break;
     case SL__CONTROL__ENVELOPE__BODY_JOB_STATE:
         entry = cJSON_Parse(m->job_state->json);
         show_state(s, entry);
         cJSON_Delete(entry);
         break;
     case SL__CONTROL__ENVELOPE__BODY_ANSWER: take_list(s, m->answer->json); break;
-    default: break;
+    default: sl_run_view_message(&s->view, m); break;
     }
     return SL_OK;
 }
@@ -189,14 +174,11 @@ static int look_on(struct submission *s)
 {
     struct sl_job_end end;
     Sl__Control__Envelope *last;
-    enum sl_last_word_form form = s->output == SL_OUTPUT_JSON ? SL_LAST_WORD_JSON
-                                  : s->check.quiet            ? SL_LAST_WORD_NOTHING
-                                                              : SL_LAST_WORD_SUMMARY;
     SL_TRY(sl_session_subscribe(&s->session, true, false));
     int rc;
     do {
         uint64_t until_ns = s->queued ? sl_now_ns() + PLACE_MS * 1000000ull : 0;
-        rc = sl_job_end_await(&s->session, until_ns, look, s, &end, &last);
+        rc = sl_session_await_end(&s->session, until_ns, look, s, &end, &last);
         if (rc == SL_ETIMEDOUT)
             SL_TRY(ask_place(s));
     } while (rc == SL_ETIMEDOUT);
@@ -209,16 +191,16 @@ static int look_on(struct submission *s)
     if (rc < 0)
         return rc;
     if (last)
-        rc = sl_last_word_tell(last->finished, s->session.name, form,
-                               s->check.resume.content == SL_RUNDIR_CHECKPOINTS);
+        rc = sl_job_check_result(&s->check, last->finished, s->output);
     sl_bus_message_free(last);
     return rc;
 }
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int submit_job(struct submission *s)
+static int submit_job(void *state)
 {
+    struct submission *s = state;
     char *json = NULL, note[NOTE_BYTES];
     cJSON *entry = NULL;
     // Without a daemon there is nothing to check for.
@@ -237,7 +219,7 @@ static int submit_job(struct submission *s)
         rc = print_entry(entry);
     } else if (rc == SL_OK && s->detach) {
         printf("%s\n", s->session.id);
-        sl_jobs_note(entry, note, sizeof note);
+        sl_job_table_note(entry, note, sizeof note);
         if (!s->check.quiet && *note)
             fprintf(stderr, "%s: job %s, %s\n", s->session.name, s->session.id, note);
     } else if (rc == SL_OK) {
@@ -252,51 +234,43 @@ static int submit_job(struct submission *s)
     return rc;
 }
 
-static int parse(int argc, char **argv, struct submission *s)
+static void release(void *state)
 {
-    const struct sl_operand operands[] = {{"JOB.json", &s->check.job, false}};
-    struct sl_option options[SL_JOB_CHECK_OPTIONS + 2 + SL_SESSION_OPTIONS] = {
-        [SL_JOB_CHECK_OPTIONS] = {.name = "detach",
-                                  .letter = 'd',
-                                  .type = SL_OPTION_FLAG,
-                                  .value = &s->detach,
-                                  .help = "print the job's number and do not look on"},
-        sl_output_option(&s->output),
-    };
-    sl_job_check_options(&s->check, options);
-    sl_session_options(&s->where, options + SL_JOB_CHECK_OPTIONS + 2);
-    options[SL_JOB_CHECK_OPTIONS + 1].help =
-        "what standard output gets: a summary, or the report as JSON; with --detach the number, or "
-        "the job's entry as in 'sluice ps -o json' (schema sluice.job/1)";
-    const struct sl_command_usage usage = {
-        .command = "submit",
-        .about =
-            "Gives a job to the daemon, which starts it once all cores that it names are "
-            "free: first come, first\nserved for each core. Everything that can be checked "
-            "is checked first. Then looks on as 'sluice run'\ndoes and ends with the job's "
-            "status; Ctrl-C ends the looking on, and the job goes on. With\n\"resume\": "
-            "\"auto\" in the job file a job goes on after the daemon was started again. A daemon "
-            "elsewhere must find\nthe data set under the same path.",
-        .example = "sluice submit job.json --detach\n"
-                   "sluice submit job.json --set epochs=50 --set name=long\n"
-                   "id=$(sluice submit job.json -d) && sluice wait $id",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    return sl_options_parse(&usage, argc, argv);
-}
-
-int sl_command_submit(int argc, char **argv)
-{
-    struct submission *s = calloc(1, sizeof *s); // too large for a stack
-    if (!s)
-        return sl_fail(SL_ENOMEM, "submit: no memory");
-    int rc = parse(argc, argv, s);
-    rc = rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc < 0 ? rc : submit_job(s);
+    struct submission *s = state;
     sl_session_close(&s->session);
     sl_job_check_fini(&s->check);
-    free(s);
-    return rc;
 }
+
+#define AT(field) SL_OPTION_AT(submission, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "detach", .letter = 'd', .type = SL_OPTION_FLAG, AT(detach),
+     .help = "print the job's number and do not look on"},
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
+     .choices = sl_output_names,
+     .help = "what standard output gets: a summary, or the report as JSON; with --detach the "
+             "number, or the job's entry as in 'sluice ps -o json' (schema sluice.job/1)"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_submit = {
+    .name = "submit",
+    .help = "give a job to the daemon, and look on",
+    .about = "Gives a job to the daemon, which starts it once all cores that it names are "
+             "free: first come, first\nserved for each core. Everything that can be checked "
+             "is checked first. Then looks on as 'sluice run'\ndoes and ends with the job's "
+             "status; Ctrl-C ends the looking on, and the job goes on. With\n\"resume\": "
+             "\"auto\" in the job file a job goes on after the daemon was started again. A daemon "
+             "elsewhere must find\nthe data set under the same path.",
+    .example = "sluice submit job.json --detach\n"
+               "sluice submit job.json --set epochs=50 --set name=long\n"
+               "id=$(sluice submit job.json -d) && sluice wait $id",
+    .operands = {{"JOB.json", offsetof(struct submission, check.job)}},
+    .options = {{sl_job_check_options, offsetof(struct submission, check)},
+                {options},
+                {sl_session_options, offsetof(struct submission, where)}},
+    .bytes = sizeof(struct submission),
+    .run = submit_job,
+    .fini = release,
+};

@@ -20,8 +20,7 @@
 #include <unistd.h>
 
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
-#include "broker/cli/session.h"
+#include "broker/cli/job_list.h"
 #include "broker/top/model.h"
 #include "broker/top/terminal.h"
 #include "broker/top/view.h"
@@ -59,44 +58,6 @@ struct watch {
         uint64_t pictures, messages, keys, turns;
     } count; // since it began
 };
-
-static int parse(int argc, char **argv, struct watch *w)
-{
-    const struct sl_operand operands[] = {{"JOB", &w->job, true}};
-    struct sl_option options[3 + SL_SESSION_OPTIONS] = {
-        {.name = "once",
-         .type = SL_OPTION_FLAG,
-         .value = &w->once,
-         .help = "print one picture as text and end"},
-        {.name = "interval",
-         .type = SL_OPTION_REAL,
-         .value = &w->interval_s,
-         .placeholder = "SECONDS",
-         .min = 0.1,
-         .max = 3600,
-         .help = "the least time between two pictures"},
-        {.name = "color",
-         .type = SL_OPTION_FLAG,
-         .value = &w->colour,
-         .no_default = true,
-         .help = "colours; --no-color: none, as with NO_COLOR in the environment"},
-    };
-    const struct sl_command_usage usage = {
-        .command = "top",
-        .about = "Shows a running job as a picture: samplers, queue, trainers, devices, what holds "
-                 "it up, and how that\nchanges. Keys scale it (+ - t T), pause it (p), and change "
-                 "the view (1 to 5, Tab); h lists them.\nJOB is its number, its name or its run "
-                 "directory; without it, the only one that runs, or a list\nto choose from. q "
-                 "leaves; the job goes on.",
-        .example = "sluice top products-sage\nsluice top --once | head -20",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    sl_session_options(&w->where, options + 3);
-    return sl_options_parse(&usage, argc, argv);
-}
 
 // --- messages ------------------------------------------------------------------------------------
 
@@ -193,10 +154,12 @@ static int send_scale(struct watch *w, const struct sl_top_action *action)
 
 static int ask_list(struct watch *w)
 {
-    char *json;
+    cJSON *list;
     w->listed_ns = sl_now_ns();
-    SL_TRY(sl_session_list(&w->where, &json));
-    int rc = sl_top_on_jobs(w->model, json);
+    SL_TRY(sl_job_list(&w->where, &list));
+    char *json = cJSON_PrintUnformatted(list);
+    int rc = json ? sl_top_on_jobs(w->model, json) : sl_fail(SL_ENOMEM, "top: no memory");
+    cJSON_Delete(list);
     free(json);
     w->dirty = true;
     return rc;
@@ -233,8 +196,7 @@ static int open_job(struct watch *w, const char *job)
 static int open_first(struct watch *w)
 {
     char why[ERROR_BYTES];
-    int rc = w->job ? sl_session_open(&w->where, w->job, &w->session)
-                    : sl_session_open_only(&w->where, &w->session);
+    int rc = sl_session_open(&w->where, w->job, &w->session);
     if (rc == SL_OK)
         return begin(w);
     if (w->job || (rc != SL_ENOENT && rc != SL_EINVAL))
@@ -428,23 +390,63 @@ static int view(struct watch *w)
     return rc;
 }
 
-int sl_command_top(int argc, char **argv)
+// --- the command ---------------------------------------------------------------------------------
+
+static int init(const struct sl_command *c, void *state)
 {
-    struct watch w = {.colour = sl_terminal_wants_colour(), .interval_s = 0.5};
-    int rc = parse(argc, argv, &w);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
-    w.model = malloc(sizeof *w.model);
-    if (!w.model)
-        return sl_fail(SL_ENOMEM, "top: no memory for a view");
-    sl_top_init(w.model);
-    sl_interrupt_catch();
-    rc = open_first(&w);
-    if (rc == SL_OK)
-        rc = w.once ? print_once(&w) : view(&w);
-    sl_session_close(&w.session);
-    sl_top_fini(w.model);
-    sl_screen_fini(&w.screen);
-    free(w.model);
-    return rc;
+    struct watch *w = state;
+    w->colour = sl_terminal_wants_colour();
+    w->interval_s = 0.5;
+    return SL_OK;
 }
+
+static int top(void *state)
+{
+    struct watch *w = state;
+    w->model = malloc(sizeof *w->model);
+    if (!w->model)
+        return sl_fail(SL_ENOMEM, "top: no memory for a view");
+    sl_top_init(w->model);
+    sl_interrupt_catch();
+    SL_TRY(open_first(w));
+    return w->once ? print_once(w) : view(w);
+}
+
+static void release(void *state)
+{
+    struct watch *w = state;
+    sl_session_close(&w->session);
+    if (w->model)
+        sl_top_fini(w->model);
+    sl_screen_fini(&w->screen);
+    free(w->model);
+}
+
+#define AT(field) SL_OPTION_AT(watch, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "once", .type = SL_OPTION_FLAG, AT(once), .help = "print one picture as text and end"},
+    {.name = "interval", .type = SL_OPTION_REAL, AT(interval_s), .placeholder = "SECONDS",
+     .min = 0.1, .max = 3600, .help = "the least time between two pictures"},
+    {.name = "color", .type = SL_OPTION_FLAG, AT(colour), .no_default = true,
+     .help = "colours; --no-color: none, as with NO_COLOR in the environment"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_top = {
+    .name = "top",
+    .help = "watch a job: the pipeline live, with keys to steer it",
+    .about = "Shows a running job as a picture: samplers, queue, trainers, devices, what holds "
+             "it up, and how that\nchanges. Keys scale it (+ - t T), pause it (p), and change "
+             "the view (1 to 5, Tab); h lists them.\nJOB is its number, its name or its run "
+             "directory; without it, the only one that runs, or a list\nto choose from. q "
+             "leaves; the job goes on.",
+    .example = "sluice top products-sage\nsluice top --once | head -20",
+    .operands = {{"JOB", offsetof(struct watch, job), true}},
+    .options = {{options}, {sl_session_options, offsetof(struct watch, where)}},
+    .bytes = sizeof(struct watch),
+    .init = init,
+    .run = top,
+    .fini = release,
+};

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "broker/cli/command.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "common/text/units.h"
 #include "broker/json_writer.h"
@@ -32,14 +31,10 @@ enum {
     LAST_WORD_MS = 3000, // after Ctrl-C
 };
 
-struct request {
+struct recording {
     struct sl_session_where where;
     const char *job, *out;
     double seconds;
-};
-
-struct recording {
-    const struct request *r;
     struct sl_session session;
     struct sl_atomic_file file;
     bool terminal;                // standard error is one
@@ -49,45 +44,6 @@ struct recording {
     bool last;
     char message[1024]; // of the last chunk
 };
-
-static int parse(int argc, char **argv, struct request *r)
-{
-    const struct sl_operand operands[] = {{.name = "JOB", .value = &r->job}};
-    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
-        {.name = "seconds",
-         .letter = 's',
-         .type = SL_OPTION_REAL,
-         .value = &r->seconds,
-         .placeholder = "S",
-         .min = 0.1,
-         .max = SL_TRACE_SECONDS_MAX,
-         .help = "for how long"},
-        {.name = "out",
-         .letter = 'o',
-         .alias = "output",
-         .type = SL_OPTION_TEXT,
-         .value = &r->out,
-         .placeholder = "FILE",
-         .help = "where the trace goes; it appears when it is whole"},
-    };
-    const struct sl_command_usage usage = {
-        .command = "trace",
-        .about = "Records what every batch of a running job does, across its processes: drawn, "
-                 "queued, extracted,\ntrained, applied, with the depth of the queue and the "
-                 "parameters' version beside it. The file is in\nthe Trace Event Format: open it "
-                 "at https://ui.perfetto.dev (it stays on your machine) or in\nchrome://tracing. "
-                 "JOB is its number, its name or its run directory. Ctrl-C ends the recording "
-                 "early\nand keeps what there is. Stages that were under way when it ended are "
-                 "not in it.",
-        .example = "sluice trace products-sage --seconds 10 -o trace.json",
-        .operands = operands,
-        .n_operands = SL_COUNT_OF(operands),
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    sl_session_options(&r->where, options + 2);
-    return sl_options_parse(&usage, argc, argv);
-}
 
 // --- the file ------------------------------------------------------------------------------------
 
@@ -191,7 +147,7 @@ static void show(struct recording *rec)
     uint64_t now = sl_now_ns();
     if (now < rec->show_ns)
         return;
-    double left = rec->r->seconds - (double)(now - rec->began_ns) * 1e-9;
+    double left = rec->seconds - (double)(now - rec->began_ns) * 1e-9;
     rec->show_ns = now + (rec->terminal ? LOOK_MS : PLAIN_MS) * 1000000ull;
     fprintf(stderr, "%stracing %s: %.1f s left, %" PRIu64 " events, %s%s",
             rec->terminal ? "\r\033[K" : "", rec->session.name, SL_MAX(left, 0.0), rec->events,
@@ -210,7 +166,7 @@ static int check_time(struct recording *rec)
     uint64_t now = sl_now_ns();
     uint64_t until = rec->ending_ns
                          ? rec->ending_ns + LAST_WORD_MS * 1000000ull
-                         : rec->began_ns + (uint64_t)(rec->r->seconds * 1e9) + LATE_MS * 1000000ull;
+                         : rec->began_ns + (uint64_t)(rec->seconds * 1e9) + LATE_MS * 1000000ull;
     if (now < until)
         return SL_OK;
     if (rec->events > 0) { // what there is
@@ -237,7 +193,7 @@ static int keep_rest(struct recording *rec, int rc)
 static int record(struct recording *rec)
 {
     Sl__Control__Envelope *m;
-    SL_TRY(send_request(rec, rec->r->seconds, 0));
+    SL_TRY(send_request(rec, rec->seconds, 0));
     while (!rec->last) {
         // An interrupt is heard of through session_receive() once; from then on it is the end that
         // is waited for.
@@ -263,7 +219,7 @@ static int record(struct recording *rec)
 
 static int record_to_file(struct recording *rec)
 {
-    SL_TRY(sl_atomic_file_open(rec->r->out, &rec->file));
+    SL_TRY(sl_atomic_file_open(rec->out, &rec->file));
     int rc = append_head(rec);
     rec->began_ns = sl_now_ns();
     rec->show_ns = rec->began_ns + LOOK_MS * 1000000ull;
@@ -280,22 +236,61 @@ static int record_to_file(struct recording *rec)
     return rc;
 }
 
-int sl_command_trace(int argc, char **argv)
+// --- the command ---------------------------------------------------------------------------------
+
+static int init(const struct sl_command *c, void *state)
 {
-    struct request r = {.seconds = 10, .out = "trace.json"};
-    struct recording rec = {.r = &r};
+    struct recording *rec = state;
+    rec->seconds = 10;
+    rec->out = "trace.json";
+    return SL_OK;
+}
+
+static int trace(void *state)
+{
+    struct recording *rec = state;
     char size[SL_UNITS_BYTES];
-    int rc = parse(argc, argv, &r);
-    if (rc != SL_OK)
-        return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
     const char *terminal = getenv("TERM");
-    rec.terminal = isatty(STDERR_FILENO) && !(terminal && strcmp(terminal, "dumb") == 0);
+    rec->terminal = isatty(STDERR_FILENO) && !(terminal && strcmp(terminal, "dumb") == 0);
     sl_interrupt_catch();
-    SL_TRY(sl_session_open(&r.where, r.job, &rec.session));
-    rc = record_to_file(&rec);
-    sl_session_close(&rec.session);
-    SL_TRY(rc);
-    printf("%s: %s, %s: open it at https://ui.perfetto.dev\n", r.out, rec.message,
-           sl_units_bytes(size, rec.bytes));
+    SL_TRY(sl_session_open(&rec->where, rec->job, &rec->session));
+    SL_TRY(record_to_file(rec));
+    printf("%s: %s, %s: open it at https://ui.perfetto.dev\n", rec->out, rec->message,
+           sl_units_bytes(size, rec->bytes));
     return SL_EXIT_OK;
 }
+
+static void release(void *state)
+{
+    sl_session_close(&((struct recording *)state)->session);
+}
+
+#define AT(field) SL_OPTION_AT(recording, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "seconds", .letter = 's', .type = SL_OPTION_REAL, AT(seconds), .placeholder = "S",
+     .min = 0.1, .max = SL_TRACE_SECONDS_MAX, .help = "for how long"},
+    {.name = "out", .letter = 'o', .alias = "output", .type = SL_OPTION_TEXT, AT(out),
+     .placeholder = "FILE", .help = "where the trace goes; it appears when it is whole"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_trace = {
+    .name = "trace",
+    .help = "record what every batch of a running job does, for Perfetto",
+    .about = "Records what every batch of a running job does, across its processes: drawn, "
+             "queued, extracted,\ntrained, applied, with the depth of the queue and the "
+             "parameters' version beside it. The file is in\nthe Trace Event Format: open it "
+             "at https://ui.perfetto.dev (it stays on your machine) or in\nchrome://tracing. "
+             "JOB is its number, its name or its run directory. Ctrl-C ends the recording "
+             "early\nand keeps what there is. Stages that were under way when it ended are "
+             "not in it.",
+    .example = "sluice trace products-sage --seconds 10 -o trace.json",
+    .operands = {{"JOB", offsetof(struct recording, job)}},
+    .options = {{options}, {sl_session_options, offsetof(struct recording, where)}},
+    .bytes = sizeof(struct recording),
+    .init = init,
+    .run = trace,
+    .fini = release,
+};

@@ -7,27 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
-#include "broker/cli/job_end.h"
-#include "broker/cli/options.h"
 #include "broker/cli/session.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 
+struct awaited {
+    struct sl_session session; // without a bus when `over`
+    bool over;                 // known from its run directory
+    struct sl_job_end end;
+};
+
 struct request {
     struct sl_session_where where;
     struct sl_text_list jobs;
     uint64_t timeout_s;
     int output;
-};
-
-struct awaited {
-    struct sl_session session; // without a bus when `over`
-    bool over;                 // known from its run directory
-    struct sl_job_end end;
+    struct awaited *all;
 };
 
 static int begin(const struct request *r, const char *job, struct awaited *a)
@@ -63,7 +62,7 @@ static int finish(const struct request *r, struct awaited *a, uint64_t until_ns)
     const struct sl_session *s = &a->session;
     char message[sizeof a->end.message + 64];
     if (!a->over) {
-        int rc = sl_job_end_await(&a->session, until_ns, NULL, NULL, &a->end, NULL);
+        int rc = sl_session_await_end(&a->session, until_ns, NULL, NULL, &a->end, NULL);
         if (rc == SL_ETIMEDOUT)
             return sl_fail(rc, "job '%s': it is not over after %" PRIu64 " s", s->name,
                            r->timeout_s);
@@ -81,62 +80,59 @@ static int finish(const struct request *r, struct awaited *a, uint64_t until_ns)
     return a->end.exit_status;
 }
 
-static int wait_for(const struct request *r, struct awaited *all)
+static int wait_for_all(void *state)
 {
-    size_t n = r->jobs.n;
+    struct request *r = state;
     int worst = SL_EXIT_OK;
+    r->all = calloc(r->jobs.n, sizeof *r->all);
+    if (!r->all)
+        return sl_fail(SL_ENOMEM, "wait: no memory for %zu jobs", r->jobs.n);
     sl_interrupt_catch();
     // A word that is no job ends it before anything is waited for.
-    for (size_t i = 0; i < n; i++)
-        SL_TRY(begin(r, r->jobs.items[i], &all[i]));
+    for (size_t i = 0; i < r->jobs.n; i++)
+        SL_TRY(begin(r, r->jobs.items[i], &r->all[i]));
     uint64_t until_ns = r->timeout_s ? sl_now_ns() + r->timeout_s * 1000000000u : 0;
-    for (size_t i = 0; i < n; i++) {
-        int rc = finish(r, &all[i], until_ns);
-        if (rc < 0)
-            return rc;
+    for (size_t i = 0; i < r->jobs.n; i++) {
+        int rc = finish(r, &r->all[i], until_ns);
+        SL_TRY(rc);
         if (severity(rc) > severity(worst))
             worst = rc;
     }
     return worst;
 }
 
-int sl_command_wait(int argc, char **argv)
+static void release(void *state)
 {
-    struct request r = {0};
-    struct sl_option options[2 + SL_SESSION_OPTIONS] = {
-        {.name = "timeout",
-         .type = SL_OPTION_UINT,
-         .value = &r.timeout_s,
-         .placeholder = "SECONDS",
-         .no_default = true,
-         .max = 1e9,
-         .help = "give up after so long (status 1); without it there is no end"},
-        sl_output_option(&r.output),
-    };
-    sl_session_options(&r.where, options + 2);
-    const struct sl_command_usage usage = {
-        .command = "wait",
-        .about = "Waits until jobs are over and ends with their exit status: 0 done, 1 failed, 2 "
-                 "could not run, 130\nstopped; of several jobs with that of the worst. JOB is a "
-                 "number of 'sluice ps', a name or a run\ndirectory, also of a job that has long "
-                 "been over. Ctrl-C ends the waiting, not the job.",
-        .example = "sluice submit job.json --detach && sluice wait products-sage && ./publish\n"
-                   "sluice wait 3 4 --timeout 3600",
-        .rest_name = "JOB",
-        .rest = &r.jobs,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK) {
-        struct awaited *all = calloc(r.jobs.n, sizeof *all);
-        rc = all ? wait_for(&r, all) : sl_fail(SL_ENOMEM, "wait: no memory for %zu jobs", r.jobs.n);
-        for (size_t i = 0; all && i < r.jobs.n; i++)
-            sl_session_close(&all[i].session);
-        free(all);
-    } else if (rc == SL_OPTIONS_HELP) {
-        rc = SL_EXIT_OK;
-    }
-    sl_text_list_fini(&r.jobs);
-    return rc;
+    struct request *r = state;
+    for (size_t i = 0; r->all && i < r->jobs.n; i++)
+        sl_session_close(&r->all[i].session);
+    free(r->all);
 }
+
+#define AT(field) SL_OPTION_AT(request, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS",
+     .no_default = true, .max = 1e9,
+     .help = "give up after so long (status 1); without it there is no end"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_wait = {
+    .name = "wait",
+    .help = "wait until jobs are over; their exit status",
+    .about = "Waits until jobs are over and ends with their exit status: 0 done, 1 failed, 2 "
+             "could not run, 130\nstopped; of several jobs with that of the worst. JOB is a "
+             "number of 'sluice ps', a name or a run\ndirectory, also of a job that has long "
+             "been over. Ctrl-C ends the waiting, not the job.",
+    .example = "sluice submit job.json --detach && sluice wait products-sage && ./publish\n"
+               "sluice wait 3 4 --timeout 3600",
+    .options = {{options},
+                {sl_output_option, offsetof(struct request, output)},
+                {sl_session_options, offsetof(struct request, where)}},
+    .rest = {"JOB", offsetof(struct request, jobs)},
+    .bytes = sizeof(struct request),
+    .run = wait_for_all,
+    .fini = release,
+};

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
+#include "broker/cli/dispatch.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { FIXTURE_MAX_WORDS = 40 };
@@ -21,7 +22,7 @@ static inline TCase *add_case(Suite *s, const char *name)
 }
 
 // Runs a command on words[0 .. n); NULL words are left out.
-static inline int run_words(int (*command)(int, char **), size_t n, const char *const *words)
+static inline int run_words(const struct sl_command *command, size_t n, const char *const *words)
 {
     char *argv[FIXTURE_MAX_WORDS + 1];
     int argc = 0;
@@ -29,11 +30,11 @@ static inline int run_words(int (*command)(int, char **), size_t n, const char *
         if (words[i])
             argv[argc++] = (char *)words[i];
     argv[argc] = NULL;
-    return command(argc, argv);
+    return sl_dispatch_command(command, argc, argv);
 }
 
 #define RUN(command, ...)                                                                          \
-    run_words(command, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                     \
+    run_words(&(command), sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                  \
               (const char *[]){__VA_ARGS__})
 
 // What the test prints on standard output from here on goes to a file of its directory.

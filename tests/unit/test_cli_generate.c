@@ -617,7 +617,7 @@ START_TEST(bad_arguments_are_refused_before_anything_is_made)
         words[n] = refused[_i].words[n - 1];
     words[n++] = "--out";
     words[n++] = in_dir("a");
-    ck_assert_int_eq(run_words(sl_command_generate, n, words), refused[_i].code);
+    ck_assert_int_eq(run_words(&sl_command_generate, n, words), refused[_i].code);
     assert_message_has(refused[_i].message);
     ck_assert_int_eq(count_entries(), 0);
 }

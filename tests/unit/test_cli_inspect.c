@@ -9,7 +9,7 @@
 #include "tests/unit/cli_fixture.h"
 
 // The JSON that a command prints; its result is *rc.
-static cJSON *json_of(int *rc, int (*command)(int, char **), size_t n, const char *const *words)
+static cJSON *json_of(int *rc, const struct sl_command *command, size_t n, const char *const *words)
 {
     capture_begin();
     *rc = run_words(command, n, words);
@@ -22,7 +22,7 @@ static cJSON *json_of(int *rc, int (*command)(int, char **), size_t n, const cha
 }
 
 #define JSON_OF(rc, command, ...)                                                                  \
-    json_of(rc, command, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                   \
+    json_of(rc, &(command), sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                \
             (const char *[]){__VA_ARGS__})
 
 static const cJSON *at(const cJSON *json, const char *path)

@@ -1,7 +1,7 @@
 // The option parser, suggestions, units, and how commands are found and end.
 #include "broker/cli/options.h"
 
-#include "broker/cli/command.h"
+#include "broker/cli/dispatch.h"
 #include "common/text/suggest.h"
 #include "common/base/interrupt.h"
 #include "common/text/units.h"
@@ -20,68 +20,62 @@ struct values {
 
 static const char *const choices[] = {"text", "json", "csv", NULL};
 
-static int parse_words(struct values *v, bool required, size_t n, const char *const *words)
+#define AT(field) SL_OPTION_AT(values, field)
+#define TEXT_OPTION                                                                                \
+    .name = "text", .type = SL_OPTION_TEXT, AT(text), .placeholder = "TEXT", .help = "any text"
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "flag", .letter = 'f', .type = SL_OPTION_FLAG, AT(flag), .help = "a flag"},
+    {.name = "on", .type = SL_OPTION_FLAG, AT(on), .help = "on by default"},
+    {.name = "set", .type = SL_OPTION_LIST, AT(list), .placeholder = "KEY=VALUE",
+     .help = "many times"},
+    {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, AT(count), .placeholder = "N",
+     .min = 2, .max = 1000, .help = "a count", SL_OPTION_GIVEN(values, given)},
+    {.name = "memory", .type = SL_OPTION_SIZE, AT(size), .placeholder = "SIZE", .help = "a size"},
+    {.name = "ratio", .type = SL_OPTION_REAL, AT(real), .placeholder = "R", .min = -1, .max = 1,
+     .help = "a number"},
+    {.name = "output", .letter = 'o', .alias = "format", .type = SL_OPTION_CHOICE, AT(choice),
+     .choices = choices, .help = "how to print"},
+    {0},
+};
+static const struct sl_option text_option[] = {{TEXT_OPTION}, {0}};
+static const struct sl_option text_required[] = {{TEXT_OPTION, .required = true}, {0}};
+// clang-format on
+
+// The values lie behind others, and the options of the text elsewhere.
+struct state {
+    int before;
+    struct values values;
+    struct values *elsewhere;
+};
+
+static struct sl_command described(bool required)
 {
-    const struct sl_option options[] = {
-        {.name = "flag",
-         .letter = 'f',
-         .type = SL_OPTION_FLAG,
-         .value = &v->flag,
-         .help = "a flag"},
-        {.name = "on", .type = SL_OPTION_FLAG, .value = &v->on, .help = "on by default"},
-        {.name = "text",
-         .type = SL_OPTION_TEXT,
-         .value = &v->text,
-         .placeholder = "TEXT",
-         .help = "any text",
-         .required = required},
-        {.name = "set",
-         .type = SL_OPTION_LIST,
-         .value = &v->list,
-         .placeholder = "KEY=VALUE",
-         .help = "many times"},
-        {.name = "count",
-         .letter = 'n',
-         .type = SL_OPTION_UINT,
-         .value = &v->count,
-         .placeholder = "N",
-         .min = 2,
-         .max = 1000,
-         .help = "a count",
-         .given = &v->given},
-        {.name = "memory",
-         .type = SL_OPTION_SIZE,
-         .value = &v->size,
-         .placeholder = "SIZE",
-         .help = "a size"},
-        {.name = "ratio",
-         .type = SL_OPTION_REAL,
-         .value = &v->real,
-         .placeholder = "R",
-         .min = -1,
-         .max = 1,
-         .help = "a number"},
-        {.name = "output",
-         .letter = 'o',
-         .type = SL_OPTION_CHOICE,
-         .value = &v->choice,
-         .choices = choices,
-         .help = "how to print"},
-    };
-    const struct sl_operand operands[] = {{"FILE", &v->operand, false}, {"MORE", &v->second, true}};
-    const struct sl_command_usage usage = {
-        .command = "try this",
+    return (struct sl_command){
+        .name = "try this",
         .about = "Tries options.",
         .example = "sluice try this file",
-        .operands = operands,
-        .n_operands = 2,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
+        .operands = {{"FILE", offsetof(struct state, values.operand)},
+                     {"MORE", offsetof(struct state, values.second), true}},
+        .options = {{options, offsetof(struct state, values)},
+                    {required ? text_required : text_option, offsetof(struct state, elsewhere),
+                     true}},
     };
+}
+
+static int parse_words(struct values *v, bool required, size_t n, const char *const *words)
+{
+    const struct sl_command c = described(required);
+    struct values elsewhere = *v;
+    struct state state = {.values = *v, .elsewhere = &elsewhere};
     char *argv[FIXTURE_MAX_WORDS + 1] = {(char *)"this"};
     for (size_t i = 0; i < n; i++)
         argv[i + 1] = (char *)words[i];
-    return sl_options_parse(&usage, (int)n + 1, argv);
+    int rc = sl_options_parse(&c, &state, (int)n + 1, argv);
+    ck_assert_int_eq(state.before, 0);
+    *v = state.values;
+    v->text = elsewhere.text;
+    return rc;
 }
 
 #define PARSE(v, ...)                                                                              \
@@ -108,7 +102,7 @@ START_TEST(every_type_is_read_and_defaults_stay)
     ck_assert_int_eq(v.choice, 1);
     ck_assert_uint_eq(v.list.n, 2);
     ck_assert_str_eq(v.list.items[1], "b=2");
-    sl_text_list_fini(&v.list);
+    free(v.list.items);
 }
 END_TEST
 
@@ -322,46 +316,72 @@ END_TEST
 
 // ---- commands -----------------------------------------------------------------------------------
 
-static int n_words_seen;
+struct words {
+    struct sl_text_list list;
+};
 
-static int succeed(int argc, char **argv)
+static int n_begun, n_words_seen, n_ended;
+
+static int begin(const struct sl_command *c, void *state)
 {
-    n_words_seen = argc;
-    return 0;
+    n_begun++;
+    return SL_OK;
 }
 
-static int break_down(int argc, char **argv)
+static int succeed(void *state)
+{
+    n_words_seen = (int)((struct words *)state)->list.n;
+    return 1; // an exit status, not SL_OPTIONS_HELP
+}
+
+static int break_down(void *state)
 {
     return sl_fail(SL_EFAILED, "it failed");
 }
 
-static const struct sl_command commands[] = {
-    {"succeed", "does", succeed},
-    {"fail", "does not", break_down},
-};
-
-static int dispatch(int argc, char **argv)
+static void end(void *state)
 {
-    return sl_command_dispatch(commands, 2, argc, argv);
+    n_ended++;
 }
+
+static const struct sl_command does = {
+    .name = "succeed",
+    .help = "does",
+    .about = "Does.",
+    .rest = {"WORD", offsetof(struct words, list)},
+    .bytes = sizeof(struct words),
+    .init = begin,
+    .run = succeed,
+    .fini = end,
+};
+static const struct sl_command does_not = {
+    .name = "fail", .help = "does not", .about = "Does not.", .run = break_down};
+static const struct sl_command *const commands[] = {&does, &does_not};
+
+#define DISPATCH(...)                                                                              \
+    sl_dispatch(commands, 2, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),               \
+                (char *[]){__VA_ARGS__, NULL})
 
 START_TEST(a_command_gets_its_words)
 {
-    ck_assert_int_eq(RUN(dispatch, "sluice", "succeed", "--a", "b"), 0);
-    ck_assert_int_eq(n_words_seen, 3);
-    ck_assert_int_eq(RUN(dispatch, "sluice", "fail"), SL_EFAILED);
+    ck_assert_int_eq(DISPATCH("sluice", "succeed", "a", "b"), 1);
+    ck_assert_int_eq(n_words_seen, 2);
+    ck_assert_int_eq(DISPATCH("sluice", "succeed", "--wrong"), SL_EINVAL);
+    ck_assert_int_eq(n_begun, 2);
+    ck_assert_int_eq(n_ended, 2);
+    ck_assert_int_eq(DISPATCH("sluice", "fail"), SL_EFAILED);
 }
 END_TEST
 
 START_TEST(an_unknown_command_gets_a_suggestion)
 {
-    ck_assert_int_eq(RUN(dispatch, "sluice", "suceed"), SL_EINVAL);
+    ck_assert_int_eq(DISPATCH("sluice", "suceed"), SL_EINVAL);
     assert_message_has("unknown command 'suceed': did you mean 'succeed'?");
-    ck_assert_int_eq(RUN(dispatch, "sluice", "zzz"), SL_EINVAL);
+    ck_assert_int_eq(DISPATCH("sluice", "zzz"), SL_EINVAL);
     assert_message_has("'sluice --help' lists");
-    ck_assert_int_eq(RUN(dispatch, "sluice"), SL_EINVAL);
+    ck_assert_int_eq(DISPATCH("sluice"), SL_EINVAL);
     assert_message_has("no command given");
-    ck_assert_int_eq(RUN(dispatch, "sluice", "--seed"), SL_EINVAL);
+    ck_assert_int_eq(DISPATCH("sluice", "--seed"), SL_EINVAL);
     assert_message_has("before a command");
 }
 END_TEST
@@ -369,12 +389,13 @@ END_TEST
 START_TEST(help_lists_commands)
 {
     capture_begin();
-    ck_assert_int_eq(RUN(dispatch, "sluice", "--help"), 0);
-    ck_assert_int_eq(RUN(dispatch, "sluice", "--version"), 0);
-    ck_assert_int_eq(RUN(dispatch, "sluice", "help", "succeed"), 0);
-    ck_assert_int_eq(n_words_seen, 2); // its name and --help
+    ck_assert_int_eq(DISPATCH("sluice", "--help"), 0);
+    ck_assert_int_eq(DISPATCH("sluice", "--version"), 0);
+    ck_assert_int_eq(DISPATCH("sluice", "help", "succeed"), 0);
+    ck_assert_int_eq(n_words_seen, 0);
     char *text = capture_end();
     assert_has(text, "  succeed  does\n");
+    assert_has(text, "usage: sluice succeed WORD...\n\nDoes.\n");
     assert_has(text, "sluice 0.");
     free(text);
 }
@@ -382,46 +403,45 @@ END_TEST
 
 START_TEST(words_beyond_the_operands_are_a_list)
 {
-    struct sl_text_list rest = {0};
-    const char *first = NULL;
-    const struct sl_operand operand = {"FIRST", &first, false};
-    const struct sl_command_usage usage = {.command = "stop",
-                                           .about = "Stops.",
-                                           .operands = &operand,
-                                           .n_operands = 1,
-                                           .rest_name = "JOB",
-                                           .rest = &rest};
+    struct values v = {0};
+    const struct sl_command c = {.name = "stop",
+                                 .about = "Stops.",
+                                 .operands = {{"FIRST", offsetof(struct values, operand)}},
+                                 .rest = {"JOB", offsetof(struct values, list)}};
     char *argv[] = {"stop", "a", "b", "c", NULL};
-    ck_assert_int_eq(sl_options_parse(&usage, 4, argv), SL_OK);
-    ck_assert_str_eq(first, "a");
-    ck_assert_uint_eq(rest.n, 2);
-    ck_assert_str_eq(rest.items[1], "c");
-    sl_text_list_fini(&rest);
-    ck_assert_int_eq(sl_options_parse(&usage, 2, argv), SL_EINVAL);
+    ck_assert_int_eq(sl_options_parse(&c, &v, 4, argv), SL_OK);
+    ck_assert_str_eq(v.operand, "a");
+    ck_assert_uint_eq(v.list.n, 2);
+    ck_assert_str_eq(v.list.items[1], "c");
+    sl_options_fini(&c, &v);
+    ck_assert_uint_eq(v.list.n, 0);
+    ck_assert_int_eq(sl_options_parse(&c, &v, 2, argv), SL_EINVAL);
     assert_has(sl_error_message(), "stop: JOB is missing");
 }
 END_TEST
 
 START_TEST(an_older_name_of_an_option_still_works)
 {
-    static const char *const forms[] = {"text", "json", NULL};
-    int output = 0;
-    const struct sl_option option = {.name = "output",
-                                     .alias = "format",
-                                     .type = SL_OPTION_CHOICE,
-                                     .value = &output,
-                                     .choices = forms,
-                                     .help = "what"};
-    const struct sl_command_usage usage = {
-        .command = "run", .about = "Runs.", .options = &option, .n_options = 1};
-    char *argv[] = {"run", "--format", "json", NULL};
-    ck_assert_int_eq(sl_options_parse(&usage, 3, argv), SL_OK);
-    ck_assert_int_eq(output, 1);
+    struct values v = {0};
+    ck_assert_int_eq(PARSE(&v, "file", "--format", "json"), SL_OK);
+    ck_assert_int_eq(v.choice, 1);
     capture_begin();
-    sl_options_print_help(&usage);
+    ck_assert_int_eq(PARSE(&v, "--help"), SL_OPTIONS_HELP);
     char *help = capture_end();
-    assert_has(help, "--output text|json");
+    assert_has(help, "--output text|json|csv");
     ck_assert_ptr_null(strstr(help, "format"));
+    free(help);
+}
+END_TEST
+
+START_TEST(a_default_beyond_the_bounds_is_not_shown)
+{
+    struct values v = {.count = 1001, .real = 0.5};
+    capture_begin();
+    ck_assert_int_eq(PARSE(&v, "--help"), SL_OPTIONS_HELP);
+    char *help = capture_end();
+    assert_has(help, "a count\n");
+    assert_has(help, "a number [0.5]\n");
     free(help);
 }
 END_TEST
@@ -473,6 +493,7 @@ int main(void)
     tcase_add_test(t, help_shows_options_defaults_and_the_example);
     tcase_add_test(t, words_beyond_the_operands_are_a_list);
     tcase_add_test(t, an_older_name_of_an_option_still_works);
+    tcase_add_test(t, a_default_beyond_the_bounds_is_not_shown);
     t = add_case(s, "words");
     tcase_add_test(t, distance_counts_edits);
     tcase_add_test(t, only_a_near_word_is_suggested);

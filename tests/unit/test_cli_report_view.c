@@ -144,7 +144,7 @@ START_TEST(the_commands_options_are_checked)
         {{"report", "runs/a", "--html", "-o", "json"}, "two things"},
     };
     for (size_t i = 0; i < SL_COUNT_OF(wrong); i++) {
-        ck_assert_int_eq(run_words(sl_command_report, 5, wrong[i].words), SL_EINVAL);
+        ck_assert_int_eq(run_words(&sl_command_report, 5, wrong[i].words), SL_EINVAL);
         assert_message_has(wrong[i].message);
     }
 }

@@ -15,7 +15,12 @@ static void show_epoch(const char *json)
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
-    sl_run_view_epoch(&view, json);
+    Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    done.json = (char *)json;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE;
+    e.epoch_done = &done;
+    sl_run_view_message(&view, &e);
     fclose(view.progress.out);
 }
 
@@ -56,6 +61,9 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     struct sl_run_view view;
     size_t n;
     Sl__Control__Progress m = SL__CONTROL__PROGRESS__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
+    e.progress = &m;
     sl_run_view_init(&view, false, 3, SL_MEASURE_ACCURACY);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
@@ -64,13 +72,13 @@ START_TEST(pre_sampling_and_ranking_are_stages)
     m.phase = "presample";
     m.total = 12;
     m.done = 6;
-    sl_run_view_progress(&view, &m);
+    sl_run_view_message(&view, &e);
     ck_assert_str_eq(view.stage, "pre-sampling");
     fflush(view.progress.out);
     assert_has(shown, "pre-sampling:  50 %, 6 of 12 batches");
     m.phase = "rank";
     m.total = m.done = 0;
-    sl_run_view_progress(&view, &m);
+    sl_run_view_message(&view, &e);
     ck_assert_str_eq(view.stage, "ordering vertices");
     fclose(view.progress.out);
     free(shown);
@@ -103,7 +111,9 @@ static const char *summary(void)
     static char text[1 << 16];
     char *json = sl_report_finish(&r, &config, &outcome);
     capture_begin();
-    sl_run_view_summary(json, "");
+    Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
+    finished.report_json = json;
+    ck_assert_int_eq(sl_run_view_result(&finished, "a", SL_RUN_VIEW_SUMMARY, false), 0);
     free(json);
     char *all = capture_end();
     snprintf(text, sizeof text, "%s", all);

@@ -1,5 +1,5 @@
 // The list of jobs as a table.
-#include "broker/cli/jobs_text.h"
+#include "broker/cli/job_table.h"
 #include "tests/unit/cli_fixture.h"
 
 #define NOW 10000.0
@@ -28,7 +28,7 @@ static const char *print(unsigned columns, size_t n_left_out)
     ck_assert_ptr_nonnull(list);
     free(text);
     FILE *f = open_memstream(&text, &n);
-    sl_jobs_print(list, NOW, columns, n_left_out, f);
+    sl_job_table_print(list, NOW, columns, n_left_out, f);
     fclose(f);
     cJSON_Delete(list);
     return text;
@@ -81,10 +81,10 @@ START_TEST(what_ended_long_ago_is_not_recent)
 {
     cJSON *list = cJSON_Parse(jobs);
     const cJSON *all = cJSON_GetObjectItem(list, "jobs");
-    ck_assert(sl_jobs_is_recent(cJSON_GetArrayItem(all, 0), NOW));
-    ck_assert(sl_jobs_is_recent(cJSON_GetArrayItem(all, 1), NOW));
-    ck_assert(!sl_jobs_is_recent(cJSON_GetArrayItem(all, 2), NOW));
-    ck_assert(sl_jobs_is_recent(cJSON_GetArrayItem(all, 2), 9000 + 299));
+    ck_assert(sl_job_table_is_recent(cJSON_GetArrayItem(all, 0), NOW));
+    ck_assert(sl_job_table_is_recent(cJSON_GetArrayItem(all, 1), NOW));
+    ck_assert(!sl_job_table_is_recent(cJSON_GetArrayItem(all, 2), NOW));
+    ck_assert(sl_job_table_is_recent(cJSON_GetArrayItem(all, 2), 9000 + 299));
     cJSON_Delete(list);
 }
 END_TEST

@@ -1,5 +1,6 @@
 /*
- * weights.c - `sluice import-weights`: parameters from elsewhere as a run that `predict` takes.
+ * import_weights.c - `sluice import-weights`: parameters from elsewhere as a run that `predict`
+ * takes.
  *
  * The model of a job file is asked for its tensors (model_child.h), the file is checked against
  * them, converted to float32, and written beside the job's configuration: config.json and
@@ -15,10 +16,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 #include "broker/cli/command.h"
 #include "broker/cli/model_child.h"
-#include "broker/cli/options.h"
 #include "common/text/units.h"
 #include "broker/params.h"
 #include "broker/rundir.h"
@@ -123,17 +123,12 @@ static int print_json(const struct import *im)
     cJSON_AddStringToObject(o, "from", im->file);
     cJSON_AddNumberToObject(o, "tensors", im->params.n_tensors);
     cJSON_AddNumberToObject(o, "parameters", (double)im->params.n);
-    char *text = cJSON_PrintUnformatted(o);
-    cJSON_Delete(o);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "no memory for the summary of '%s'", im->out);
-    printf("%s\n", text);
-    free(text);
-    return SL_EXIT_OK;
+    return sl_output_json_line(o, "the summary");
 }
 
-static int import(struct import *im)
+static int import(void *state)
 {
+    struct import *im = state;
     SL_TRY(sl_rundir_check(im->out));
     SL_TRY(sl_model_child_job(im->job_path, im->dataset_path, &im->job));
     SL_TRY(sl_config_parse(im->job, strlen(im->job), im->job_path, &im->config));
@@ -157,57 +152,42 @@ static int import(struct import *im)
     return SL_EXIT_OK;
 }
 
-int sl_command_import_weights(int argc, char **argv)
+static void release(void *state)
 {
-    struct import *im = calloc(1, sizeof *im);
-    if (!im)
-        return sl_fail(SL_ENOMEM, "import-weights: no memory");
-    const struct sl_operand operand = {"FILE.safetensors", &im->file, false};
-    const struct sl_option options[] = {
-        {.name = "job",
-         .type = SL_OPTION_TEXT,
-         .value = &im->job_path,
-         .placeholder = "JOB.json",
-         .required = true,
-         .help = "job (or config.json) whose model and data set the parameters are of"},
-        {.name = "out",
-         .type = SL_OPTION_TEXT,
-         .value = &im->out,
-         .placeholder = "RUN",
-         .required = true,
-         .help = "the run directory to make"},
-        {.name = "dataset",
-         .type = SL_OPTION_TEXT,
-         .value = &im->dataset_path,
-         .placeholder = "DIR",
-         .help = "instead of the job's data set"},
-        {.name = "quiet",
-         .letter = 'q',
-         .type = SL_OPTION_FLAG,
-         .value = &im->quiet,
-         .help = "no text"},
-        sl_output_option(&im->output),
-    };
-    const struct sl_command_usage usage = {
-        .command = "import-weights",
-        .about = "Makes a run directory of parameters that were trained elsewhere: a .safetensors "
-                 "file with the state_dict of the PyTorch Geometric model that the job describes. "
-                 "Names and shapes must agree; float16, bfloat16 and float64 become float32. A "
-                 "job begins with such parameters when it names the file in model.weights.",
-        .example = "sluice import-weights gcn.safetensors --job gcn.json --out runs/gcn",
-        .operands = &operand,
-        .n_operands = 1,
-        .options = options,
-        .n_options = SL_COUNT_OF(options),
-    };
-    int rc = sl_options_parse(&usage, argc, argv);
-    if (rc == SL_OK)
-        rc = import(im);
+    struct import *im = state;
     sl_model_child_end(&im->child);
     sl_params_fini(&im->params);
     sl_dataset_close(&im->dataset);
     free(im->values);
     free(im->job);
-    free(im);
-    return rc == SL_OPTIONS_HELP ? SL_EXIT_OK : rc;
 }
+
+#define AT(field) SL_OPTION_AT(import, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "job", .type = SL_OPTION_TEXT, AT(job_path), .placeholder = "JOB.json",
+     .required = true,
+     .help = "job (or config.json) whose model and data set the parameters are of"},
+    {.name = "out", .type = SL_OPTION_TEXT, AT(out), .placeholder = "RUN", .required = true,
+     .help = "the run directory to make"},
+    {.name = "dataset", .type = SL_OPTION_TEXT, AT(dataset_path), .placeholder = "DIR",
+     .help = "instead of the job's data set"},
+    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(quiet), .help = "no text"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_import_weights = {
+    .name = "import-weights",
+    .help = "make a run directory of parameters that were trained elsewhere",
+    .about = "Makes a run directory of parameters that were trained elsewhere: a .safetensors "
+             "file with the state_dict of the PyTorch Geometric model that the job describes. "
+             "Names and shapes must agree; float16, bfloat16 and float64 become float32. A "
+             "job begins with such parameters when it names the file in model.weights.",
+    .example = "sluice import-weights gcn.safetensors --job gcn.json --out runs/gcn",
+    .operands = {{"FILE.safetensors", offsetof(struct import, file)}},
+    .options = {{options}, {sl_output_option, offsetof(struct import, output)}},
+    .bytes = sizeof(struct import),
+    .run = import,
+    .fini = release,
+};

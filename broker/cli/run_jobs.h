@@ -1,5 +1,5 @@
 /*
- * find_job.h - which jobs of `sluice run` this user has, so that another terminal can talk to them.
+ * run_jobs.h - which jobs of `sluice run` this user has, so that another terminal can talk to them.
  *
  * The process table is the register: `sluice run` starts its broker with --job, --output,
  * --endpoint and --token, and whoever may read that of a process is its user, as is everybody whom
@@ -12,14 +12,14 @@
  * The brokers that a daemon starts are found in the same way and left out: they are the daemon's
  * (an --id tells), and it answers for them.
  */
-#ifndef SL_BROKER_CLI_FIND_JOB_H
-#define SL_BROKER_CLI_FIND_JOB_H
+#ifndef SL_BROKER_CLI_RUN_JOBS_H
+#define SL_BROKER_CLI_RUN_JOBS_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct sl_found_job {
+struct sl_run_job {
     char name[128];
     char output[4096]; // run directory
     char endpoint[128];
@@ -30,6 +30,6 @@ struct sl_found_job {
 
 // All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read,
 // SL_ENOMEM.
-int sl_find_jobs(struct sl_found_job **jobs, size_t *n);
+int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n);
 
 #endif

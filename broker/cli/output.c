@@ -1,21 +1,40 @@
-#include "broker/cli/answer.h"
+#include "broker/cli/output.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cjson/cJSON.h>
+#include "common/base/error.h"
 
-struct sl_option sl_output_option(int *output)
+const char *const sl_output_names[] = {"text", "json", NULL};
+// clang-format off
+const struct sl_option sl_output_option[] = {
+    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, .choices = sl_output_names,
+     .help = "lines for people, or JSON"},
+    {0},
+};
+// clang-format on
+
+static int print_tree(cJSON *tree, char *text, const char *what)
 {
-    static const char *const outputs[] = {"text", "json", NULL};
-    return (struct sl_option){.name = "output",
-                              .letter = 'o',
-                              .type = SL_OPTION_CHOICE,
-                              .value = output,
-                              .choices = outputs,
-                              .help = "lines for people, or JSON"};
+    cJSON_Delete(tree);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "%s: no memory", what);
+    printf("%s\n", text);
+    free(text);
+    return SL_OK;
+}
+
+int sl_output_json_line(cJSON *tree, const char *what)
+{
+    return print_tree(tree, cJSON_PrintUnformatted(tree), what);
+}
+
+int sl_output_json_pages(cJSON *tree, const char *what)
+{
+    return print_tree(tree, cJSON_Print(tree), what);
 }
 
 static cJSON *text_or_null(const char *text)
@@ -40,11 +59,7 @@ void sl_answer_print(enum sl_output output, const struct sl_answer *a)
                           a->exit_status ? cJSON_CreateNumber(*a->exit_status)
                                          : cJSON_CreateNull());
     cJSON_AddStringToObject(o, "message", a->message);
-    char *text = cJSON_PrintUnformatted(o);
-    cJSON_Delete(o);
-    if (text)
-        printf("%s\n", text);
-    free(text);
+    sl_output_json_line(o, "an answer");
     fflush(stdout);
 }
 
@@ -52,4 +67,12 @@ bool sl_output_is_closed(void)
 {
     struct pollfd fd = {.fd = STDOUT_FILENO};
     return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR);
+}
+
+unsigned sl_output_columns(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+        return 0;
+    return size.ws_col;
 }

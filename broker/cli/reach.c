@@ -1,5 +1,5 @@
 /*
- * session_reach.c - whether the daemon of --connect can be had, and if not, why.
+ * reach.c - whether the daemon of --connect can be had, and if not, why.
  *
  * PROBLEM. libzmq connects behind our back and goes on trying without a word: a name that nobody
  * knows, a port where nothing listens, a machine that is off and a key that is not welcome all look
@@ -17,7 +17,7 @@
  * A resolver may take far longer and can not be told to stop: it has a thread, which is left behind
  * when the time is over; what the two share goes with the last of them.
  */
-#include "broker/cli/session_internal.h"
+#include "broker/cli/reach.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -32,7 +32,6 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "broker/cli/command.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
@@ -58,7 +57,7 @@ struct reach {
 
 // --- the address ---------------------------------------------------------------------------------
 
-int sl_session_check_endpoint(const char *connect)
+int sl_reach_check_endpoint(const char *connect)
 {
     static const char scheme[] = "tcp://";
     const char *host = connect + sizeof scheme - 1, *colon = strrchr(connect, ':');
@@ -325,12 +324,11 @@ static int try_handshake(const struct reach *r, const struct sl_curve *keys)
     return rc;
 }
 
-int sl_session_reach(const struct sl_session_where *where, const struct sl_curve *keys)
+int sl_reach_daemon(const char *connect, const char *key, const struct sl_curve *keys)
 {
-    struct reach r = {.connect = where->connect,
-                      .key = where->key,
-                      .until = sl_now_ns() + REACH_MS * UINT64_C(1000000)};
-    SL_TRY(sl_session_check_endpoint(r.connect));
+    struct reach r = {
+        .connect = connect, .key = key, .until = sl_now_ns() + REACH_MS * UINT64_C(1000000)};
+    SL_TRY(sl_reach_check_endpoint(r.connect));
     split_endpoint(&r);
     SL_TRY(try_connection(&r));
     return try_handshake(&r, keys);

@@ -1,4 +1,4 @@
-#include "broker/cli/find_job.h"
+#include "broker/cli/run_jobs.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -64,7 +64,7 @@ static bool in_scope(const char *pid)
 
 // A broker of `sluice run` of this user and scope from the arguments of process `pid`; false for
 // anything else.
-static bool read_job(const char *pid, struct sl_found_job *out)
+static bool read_job(const char *pid, struct sl_run_job *out)
 {
     char path[300], text[COMMAND_BYTES];
     struct stat st;
@@ -137,7 +137,7 @@ static double start_time(pid_t pid)
 
 static int by_age(const void *a, const void *b)
 {
-    const struct sl_found_job *x = a, *y = b;
+    const struct sl_run_job *x = a, *y = b;
     if (x->started != y->started)
         return x->started < y->started ? -1 : 1;
     return x->pid < y->pid ? -1 : x->pid > y->pid;
@@ -145,7 +145,7 @@ static int by_age(const void *a, const void *b)
 
 // Of processes with the same endpoint the oldest one is the broker; another one is a worker that it
 // has just forked, and that has not become its own program yet. By age, oldest first.
-static size_t drop_forked(struct sl_found_job *jobs, size_t n)
+static size_t drop_forked(struct sl_run_job *jobs, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
@@ -158,9 +158,9 @@ static size_t drop_forked(struct sl_found_job *jobs, size_t n)
     return kept;
 }
 
-int sl_find_jobs(struct sl_found_job **jobs, size_t *n)
+int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
 {
-    struct sl_found_job found;
+    struct sl_run_job found;
     double boot = boot_time();
     *jobs = NULL;
     *n = 0;
@@ -172,7 +172,7 @@ int sl_find_jobs(struct sl_found_job **jobs, size_t *n)
             continue;
         double since_boot = start_time(found.pid);
         found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
-        struct sl_found_job *more = realloc(*jobs, (*n + 1) * sizeof *more);
+        struct sl_run_job *more = realloc(*jobs, (*n + 1) * sizeof *more);
         if (!more) {
             closedir(dir);
             free(*jobs);

@@ -1,9 +1,10 @@
-#include "broker/cli/jobs_text.h"
+#include "broker/cli/job_table.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/cli/job_end.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -13,14 +14,13 @@ enum { NOTE_BYTES = 512, NOTE_INDENT = 5, NOTE_COLUMNS_MIN = 24 };
 
 static bool is_over(const cJSON *entry)
 {
-    const char *state = sl_json_string(entry, "state");
-    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped");
+    return sl_job_state_is_over(sl_json_string(entry, "state"));
 }
 
-bool sl_jobs_is_recent(const cJSON *entry, double now)
+bool sl_job_table_is_recent(const cJSON *entry, double now)
 {
     double ended = sl_json_number(entry, "ended");
-    return !is_over(entry) || (isfinite(ended) && now - ended < SL_JOBS_RECENT_SECONDS);
+    return !is_over(entry) || (isfinite(ended) && now - ended < SL_JOB_TABLE_RECENT_SECONDS);
 }
 
 // One line, and nothing that a table would take for the end of a cell.
@@ -31,7 +31,7 @@ static void make_plain(char *s)
             *s = *s == '|' ? '/' : ' ';
 }
 
-char *sl_jobs_note(const cJSON *entry, char *buf, size_t bytes)
+char *sl_job_table_note(const cJSON *entry, char *buf, size_t bytes)
 {
     double position = sl_json_number(entry, "position"), resumed = sl_json_number(entry, "resumed");
     const char *why = sl_json_string(entry, "why"), *message = sl_json_string(entry, "message");
@@ -219,7 +219,7 @@ static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FI
         const cJSON *entry = at >= 0 ? cJSON_GetArrayItem(jobs, at) : NULL;
         note[0] = '\0';
         if (entry)
-            sl_jobs_note(entry, note, sizeof note);
+            sl_job_table_note(entry, note, sizeof note);
         fprintf(out, "%.*s", (int)n, line);
         bool beside = !columns || width + 2 + characters(note, strlen(note)) <= columns;
         if (*note && beside)
@@ -230,7 +230,8 @@ static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FI
     }
 }
 
-void sl_jobs_print(const cJSON *list, double now, unsigned columns, size_t n_left_out, FILE *out)
+void sl_job_table_print(const cJSON *list, double now, unsigned columns, size_t n_left_out,
+                        FILE *out)
 {
     const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs");
     print_daemon(cJSON_GetObjectItemCaseSensitive(list, "daemon"), columns, out);

@@ -1,4 +1,4 @@
-#include "broker/cli/summary.h"
+#include "broker/cli/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -223,7 +223,7 @@ static void print_results(const cJSON *report)
     }
 }
 
-void sl_summary_print(const cJSON *report, const char *run_directory)
+void sl_run_summary_print(const cJSON *report, const char *run_directory)
 {
     const cJSON *epochs = sl_json_at(report, "epochs");
     const cJSON *last = cJSON_GetArrayItem(epochs, cJSON_GetArraySize(epochs) - 1);

@@ -1,5 +1,5 @@
 // Which processes are jobs of `sluice run`: shells that have a broker's arguments.
-#include "broker/cli/find_job.h"
+#include "broker/cli/run_jobs.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_WORDS = 24 };
 
-static struct sl_found_job *jobs;
+static struct sl_run_job *jobs;
 static size_t n_jobs;
 
 static void begin(void)
@@ -72,7 +72,7 @@ static void end_broker(pid_t pid)
 static void find(void)
 {
     free(jobs);
-    ck_assert_int_eq(sl_find_jobs(&jobs, &n_jobs), SL_OK);
+    ck_assert_int_eq(sl_run_jobs_find(&jobs, &n_jobs), SL_OK);
 }
 
 START_TEST(a_job_of_sluice_run_is_found_while_it_runs)

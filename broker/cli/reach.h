@@ -1,0 +1,19 @@
+/*
+ * reach.h - whether the daemon of --connect can be had, and if not, why.
+ */
+#ifndef SL_BROKER_CLI_REACH_H
+#define SL_BROKER_CLI_REACH_H
+
+#include "common/ipc/curve.h"
+
+/*
+ * Tries the daemon at `connect` for 2.5 s at most, with the keys of the file `key`. SL_EINVAL: no
+ * tcp://HOST:PORT; SL_ENOENT: no such name, or nobody there; SL_EACCESS: not with this key;
+ * SL_ETIMEDOUT: it takes connections and says nothing; SL_EABORTED. Each has its own message.
+ */
+int sl_reach_daemon(const char *connect, const char *key, const struct sl_curve *keys);
+
+// Whether it is tcp://HOST:PORT; SL_EINVAL.
+int sl_reach_check_endpoint(const char *connect);
+
+#endif
