@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,17 +81,42 @@ struct options {
     struct sl_daemon_options daemon; // http and http_token_file: of a private broker too
 };
 
-struct option {
+#define AT(field) offsetof(struct options, field)
+
+static const struct option {
     const char *name;
-    const char **value; // NULL: a flag
-    bool *flag;
+    size_t offset; // in struct options: of a text, or of a bool
+    bool is_flag;
     enum { EITHER, DAEMON, PRIVATE } mode;
+} table[] = {
+    {"--help", AT(help), true, EITHER},
+    {"-h", AT(help), true, EITHER},
+    {"--version", AT(version), true, EITHER},
+    {"--log-level", AT(log_level), false, EITHER},
+    {"--http", AT(daemon.http), false, EITHER},
+    {"--http-token", AT(daemon.http_token_file), false, EITHER},
+    {"--runtime-dir", AT(daemon.runtime_dir), false, DAEMON},
+    {"--state-dir", AT(daemon.state_dir), false, DAEMON},
+    {"--cores", AT(daemon.cores), false, DAEMON},
+    {"--listen", AT(daemon.listen), false, DAEMON},
+    {"--stats-listen", AT(daemon.stats_listen), false, DAEMON},
+    {"--keys", AT(daemon.keys), false, DAEMON},
+    {"--private", AT(private), true, PRIVATE},
+    {"--endpoint", AT(endpoint), false, PRIVATE},
+    {"--token", AT(token), false, PRIVATE},
+    {"--config-fd", AT(config_fd), false, PRIVATE},
+    {"--report", AT(report), false, PRIVATE},
+    {"--job", AT(job), false, PRIVATE},
+    {"--output", AT(output), false, PRIVATE},
+    {"--resume", AT(resume), false, PRIVATE},
+    {"--id", AT(id), false, PRIVATE},
+    {"--checks", AT(checks), true, PRIVATE},
 };
 
-enum { N_OPTIONS = 22 };
+enum { N_OPTIONS = sizeof table / sizeof *table };
 
 // What a user may have meant: compared without the dashes, which make short words look alike.
-static int fail_unknown(const char *word, const struct option table[N_OPTIONS], bool private)
+static int fail_unknown(const char *word, bool private)
 {
     const char *names[N_OPTIONS];
     size_t n = 0;
@@ -104,45 +130,21 @@ static int fail_unknown(const char *word, const struct option table[N_OPTIONS], 
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    struct sl_daemon_options *d = &o->daemon;
-    const struct option table[N_OPTIONS] = {
-        {"--help", NULL, &o->help, EITHER},
-        {"-h", NULL, &o->help, EITHER},
-        {"--version", NULL, &o->version, EITHER},
-        {"--log-level", &o->log_level, NULL, EITHER},
-        {"--http", &d->http, NULL, EITHER},
-        {"--http-token", &d->http_token_file, NULL, EITHER},
-        {"--runtime-dir", &d->runtime_dir, NULL, DAEMON},
-        {"--state-dir", &d->state_dir, NULL, DAEMON},
-        {"--cores", &d->cores, NULL, DAEMON},
-        {"--listen", &d->listen, NULL, DAEMON},
-        {"--stats-listen", &d->stats_listen, NULL, DAEMON},
-        {"--keys", &d->keys, NULL, DAEMON},
-        {"--private", NULL, &o->private, PRIVATE},
-        {"--endpoint", &o->endpoint, NULL, PRIVATE},
-        {"--token", &o->token, NULL, PRIVATE},
-        {"--config-fd", &o->config_fd, NULL, PRIVATE},
-        {"--report", &o->report, NULL, PRIVATE},
-        {"--job", &o->job, NULL, PRIVATE},
-        {"--output", &o->output, NULL, PRIVATE},
-        {"--resume", &o->resume, NULL, PRIVATE},
-        {"--id", &o->id, NULL, PRIVATE},
-        {"--checks", NULL, &o->checks, PRIVATE},
-    };
     const struct option *last[PRIVATE + 1] = {NULL}; // that was met, of each mode
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
         while (k < N_OPTIONS && strcmp(argv[i], table[k].name) != 0)
             k++;
         if (k == N_OPTIONS)
-            return fail_unknown(argv[i], table, o->private);
+            return fail_unknown(argv[i], o->private);
         last[table[k].mode] = &table[k];
-        if (table[k].flag)
-            *table[k].flag = true;
+        char *value = (char *)o + table[k].offset;
+        if (table[k].is_flag)
+            *(bool *)value = true;
         else if (++i == argc)
             return sl_fail(SL_EINVAL, "%s needs a value: see sluice-broker --help", argv[i - 1]);
         else
-            *table[k].value = argv[i];
+            *(const char **)value = argv[i];
     }
     if (o->private && last[DAEMON])
         return sl_fail(SL_EINVAL,

@@ -96,6 +96,21 @@ static int parse_number(const char *name, const char *text, uint64_t *out)
     return SL_OK;
 }
 
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct {
+    const char *name;
+    size_t offset; // in struct arguments: of a text, or of a uint64_t
+    bool is_number;
+} options[] = {
+    {"--out", AT(out), false},       {"--scratch", AT(scratch), false},
+    {"--nodes", AT(nodes), false},   {"--set", AT(set), false},
+    {"--layer", AT(layer), true},    {"--memory", AT(memory), true},
+    {"--chunk", AT(chunk), true},    {"--threads", AT(threads), true},
+    {"--parent", AT(parent), true},  {"--gpu-memory", AT(gpu_memory), true},
+    {"--device", AT(device), false},
+};
+
 static int parse_arguments(struct arguments *a, int argc, char **argv)
 {
     *a = (struct arguments){.describe = strcmp(argv[1], "--describe") == 0,
@@ -103,18 +118,6 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
                             .set = "all",
                             .device = "cpu",
                             .chunk = CHUNK_ROWS};
-    const struct {
-        const char *name;
-        const char **text;
-        uint64_t *number;
-    } options[] = {
-        {"--out", &a->out, NULL},       {"--scratch", &a->scratch, NULL},
-        {"--nodes", &a->nodes, NULL},   {"--set", &a->set, NULL},
-        {"--layer", NULL, &a->layer},   {"--memory", NULL, &a->memory},
-        {"--chunk", NULL, &a->chunk},   {"--threads", NULL, &a->threads},
-        {"--parent", NULL, &a->parent}, {"--gpu-memory", NULL, &a->gpu_memory},
-        {"--device", &a->device, NULL},
-    };
     for (int i = 2; i < argc; i += 2) {
         if (i + 1 == argc)
             return sl_fail(SL_EINVAL, "option '%s' is without its value", argv[i]);
@@ -129,11 +132,12 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
             return sl_fail(SL_EINVAL,
                            "option '%s' is not known: 'sluice predict' starts this program",
                            argv[i]);
-        if (options[k].text)
-            *options[k].text = argv[i + 1];
+        char *value = (char *)a + options[k].offset;
+        if (options[k].is_number)
+            SL_TRY(parse_number(argv[i], argv[i + 1], (uint64_t *)value));
         else
-            SL_TRY(parse_number(argv[i], argv[i + 1], options[k].number));
-        a->has_layer |= options[k].number == &a->layer;
+            *(const char **)value = argv[i + 1];
+        a->has_layer |= options[k].offset == AT(layer);
     }
     if (!a->describe && !a->out)
         return sl_fail(SL_EINVAL, "--out is missing: 'sluice predict' starts this program");

@@ -58,24 +58,28 @@ struct arguments {
     const char *endpoint;
 };
 
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct {
+    const char *name;
+    size_t offset; // in struct arguments: of a uint64_t up to max, or of a text
+    uint64_t max;  // 0: text
+    bool needed;
+} options[] = {
+    {"--worker", AT(worker), UINT16_MAX, true},
+    {"--slot", AT(slot), UINT16_MAX, true},
+    {"--role-index", AT(role_index), UINT16_MAX, true},
+    {"--device", AT(device), UINT16_MAX, true},
+    {"--endpoint", AT(endpoint), 0, true},
+    {"--token", AT(token), UINT64_MAX, true},
+    {"--broker", AT(broker), INT32_MAX, false},
+    {"--start", AT(start), UINT32_MAX, false},
+};
+
 static int parse_arguments(const char *role, int argc, char **argv, struct arguments *out)
 {
-    struct {
-        const char *name;
-        uint64_t *value; // NULL: text
-        uint64_t max;
-        bool needed, seen;
-    } options[] = {
-        {"--worker", &out->worker, UINT16_MAX, true, false},
-        {"--slot", &out->slot, UINT16_MAX, true, false},
-        {"--role-index", &out->role_index, UINT16_MAX, true, false},
-        {"--device", &out->device, UINT16_MAX, true, false},
-        {"--endpoint", NULL, 0, true, false},
-        {"--token", &out->token, UINT64_MAX, true, false},
-        {"--broker", &out->broker, INT32_MAX, false, false},
-        {"--start", &out->start, UINT32_MAX, false, false},
-    };
     const size_t n = SL_COUNT_OF(options);
+    bool seen[SL_COUNT_OF(options)] = {false};
     for (int i = 1; i < argc; i += 2) {
         size_t k = 0;
         while (k < n && strcmp(argv[i], options[k].name) != 0)
@@ -85,9 +89,10 @@ static int parse_arguments(const char *role, int argc, char **argv, struct argum
                            "sluice-%s: option '%s' is %s: the broker starts this program, "
                            "run 'sluice run JOB.json' instead",
                            role, argv[i], k == n ? "not known" : "without its value");
-        options[k].seen = true;
-        if (!options[k].value) {
-            out->endpoint = argv[i + 1];
+        void *to = (char *)out + options[k].offset;
+        seen[k] = true;
+        if (options[k].max == 0) {
+            *(const char **)to = argv[i + 1];
             continue;
         }
         char *end;
@@ -96,10 +101,10 @@ static int parse_arguments(const char *role, int argc, char **argv, struct argum
         if (errno || end == argv[i + 1] || *end || value > options[k].max)
             return sl_fail(SL_EINVAL, "sluice-%s: %s '%s': wanted a number from 0 to %" PRIu64,
                            role, argv[i], argv[i + 1], options[k].max);
-        *options[k].value = value;
+        *(uint64_t *)to = value;
     }
     for (size_t k = 0; k < n; k++)
-        if (options[k].needed && !options[k].seen)
+        if (options[k].needed && !seen[k])
             return sl_fail(SL_EINVAL,
                            "sluice-%s: %s is missing: the broker starts this program, run "
                            "'sluice run JOB.json' instead",
