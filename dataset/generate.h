@@ -98,8 +98,8 @@ int sl_generate_check_edges(const struct sl_generate *run, const char *option, b
 // Options of the kinds that draw by a power law and whose features tell classes apart, of fields
 // `degree`, `degree_given`, `exponent`, `homophily` and `noise`; `help` says whose they are.
 #define SL_GENERATE_REAL(struct_, field, name_, placeholder_, min_, max_, help_)                   \
-    .name = name_, .type = SL_OPTION_REAL, SL_OPTION_AT(struct_, field),                           \
-    .placeholder = placeholder_, .min = min_, .max = max_, .help = help_
+    .name = name_, SL_OPTION_AT(REAL, struct_, field), .placeholder = placeholder_, .min = min_,   \
+    .max = max_, .help = help_
 #define SL_GENERATE_DEGREE(struct_, name, help)                                                    \
     SL_GENERATE_REAL(struct_, degree, name, "D", 1e-3, 1e6, help),                                 \
         SL_OPTION_GIVEN(struct_, degree_given)

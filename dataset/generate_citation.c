@@ -204,14 +204,12 @@ static void defaults(struct sl_generate *run, void *context)
     run->val_ratio = 0.1;
 }
 
-#define AT(field) SL_OPTION_AT(citation, field)
+#define AT(kind, field) SL_OPTION_AT(kind, citation, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "topics", .type = SL_OPTION_UINT, AT(n_topics), .placeholder = "T", .min = 1,
-     .max = 1e6,
+    {.name = "topics", AT(UINT, n_topics), .placeholder = "T", .min = 1, .max = 1e6,
      .help = "as many papers of each; a topic is a class, unless --classes groups them"},
-    {.name = "train-topics", .type = SL_OPTION_UINT, AT(n_train_topics), .placeholder = "K",
-     .min = 1, .max = 1e6,
+    {.name = "train-topics", AT(UINT, n_train_topics), .placeholder = "K", .min = 1, .max = 1e6,
      .help = "topics whose papers are trained on (the oldest), validated and tested on; the ratios "
              "are shares of these papers"},
     {SL_GENERATE_DEGREE(citation, "avg-degree",
@@ -220,7 +218,7 @@ static const struct sl_option options[] = {
     {SL_GENERATE_EXPONENT(citation, "of the power law of citations within an era of a topic")},
     {SL_GENERATE_HOMOPHILY(citation, "probability that a reference is to the paper's own topic")},
     {SL_GENERATE_NOISE(citation, "of the features, against topic means of length 1")},
-    {.name = "weights", .type = SL_OPTION_FLAG, AT(weights),
+    {.name = "weights", AT(FLAG, weights),
      .help = "write edge_weight.npy: newer papers weigh more"},
     {0},
 };

@@ -135,7 +135,7 @@ static void defaults(struct sl_generate *run, void *context)
     run->nodes = 100000;
 }
 
-#define AT(field) SL_OPTION_AT(planted, field)
+#define AT(kind, field) SL_OPTION_AT(kind, planted, field)
 // clang-format off
 static const struct sl_option options[] = {
     {SL_GENERATE_DEGREE(planted, "degree",
@@ -143,9 +143,8 @@ static const struct sl_option options[] = {
     {SL_GENERATE_EXPONENT(planted, "of the power law of the degrees")},
     {SL_GENERATE_HOMOPHILY(planted, "probability that both ends of an edge are of one class")},
     {SL_GENERATE_NOISE(planted, "of the features, against class means of length 1")},
-    {.name = "directed", .type = SL_OPTION_FLAG, AT(directed),
-     .help = "store each edge in one direction only"},
-    {.name = "multi-edges", .type = SL_OPTION_FLAG, AT(multi_edges),
+    {.name = "directed", AT(FLAG, directed), .help = "store each edge in one direction only"},
+    {.name = "multi-edges", AT(FLAG, multi_edges),
      .help = "keep edges that were drawn more than once"},
     {0},
 };

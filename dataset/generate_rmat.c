@@ -143,24 +143,22 @@ static void defaults(struct sl_generate *run, void *context)
     run->feat_dim = run->classes = 0;
 }
 
-#define AT(field)    SL_OPTION_AT(rmat, field)
-#define GIVEN(field) SL_OPTION_GIVEN(rmat, field)
+#define AT(kind, field) SL_OPTION_AT(kind, rmat, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(rmat, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "scale", .type = SL_OPTION_UINT, AT(given_scale), .placeholder = "S", .min = 1,
-     .max = 31, .no_default = true, .help = "2^S vertices, instead of --nodes"},
-    {.name = "edge-factor", .type = SL_OPTION_UINT, AT(edge_factor), .placeholder = "F", .min = 1,
-     .max = 1e6, GIVEN(edge_factor_given),
-     .help = "edges = F times the vertices, unless --edges is given"},
-    {.name = "a", .type = SL_OPTION_REAL, AT(a), .placeholder = "P", .min = 0, .max = 1,
+    {.name = "scale", AT(UINT, given_scale), .placeholder = "S", .min = 1, .max = 31,
+     .no_default = true, .help = "2^S vertices, instead of --nodes"},
+    {.name = "edge-factor", AT(UINT, edge_factor), .placeholder = "F", .min = 1, .max = 1e6,
+     GIVEN(edge_factor_given), .help = "edges = F times the vertices, unless --edges is given"},
+    {.name = "a", AT(REAL, a), .placeholder = "P", .min = 0, .max = 1,
      .help = "probability of the top left quadrant"},
-    {.name = "b", .type = SL_OPTION_REAL, AT(b), .placeholder = "P", .min = 0, .max = 1,
+    {.name = "b", AT(REAL, b), .placeholder = "P", .min = 0, .max = 1,
      .help = "of the top right one"},
-    {.name = "c", .type = SL_OPTION_REAL, AT(c), .placeholder = "P", .min = 0, .max = 1,
+    {.name = "c", AT(REAL, c), .placeholder = "P", .min = 0, .max = 1,
      .help = "of the bottom left one; the last gets the rest"},
-    {.name = "dedup", .type = SL_OPTION_FLAG, AT(dedup),
-     .help = "keep each edge once (fewer edges than asked for)"},
-    {.name = "weights", .type = SL_OPTION_FLAG, AT(weights),
+    {.name = "dedup", AT(FLAG, dedup), .help = "keep each edge once (fewer edges than asked for)"},
+    {.name = "weights", AT(FLAG, weights),
      .help = "write edge_weight.npy: vertices have a random year, newer ones weigh more"},
     {0},
 };

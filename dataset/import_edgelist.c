@@ -271,19 +271,19 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
 }
 
-#define AT(field) SL_OPTION_AT(edgelist, field)
+#define AT(kind, field) SL_OPTION_AT(kind, edgelist, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "undirected", .type = SL_OPTION_FLAG, AT(undirected),
+    {.name = "undirected", AT(FLAG, undirected),
      .help = "each line stands for both directions; nothing else is merged"},
-    {.name = "relabel", .type = SL_OPTION_FLAG, AT(relabel),
+    {.name = "relabel", AT(FLAG, relabel),
      .help = "number the vertices that occur 0, 1, 2, ... in the order of their ids"},
-    {.name = "num-nodes", .type = SL_OPTION_UINT, AT(n_nodes), .placeholder = "N", .min = 1,
+    {.name = "num-nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
      .help = "number of vertices, else the largest id and one"},
-    {.name = "no-weights", .type = SL_OPTION_FLAG, AT(no_weights),
+    {.name = "no-weights", AT(FLAG, no_weights),
      .help = "read two columns, whatever stands behind them"},
-    {.name = "skip-lines", .type = SL_OPTION_UINT, AT(skip_lines), .placeholder = "N",
+    {.name = "skip-lines", AT(UINT, skip_lines), .placeholder = "N",
      .help = "leave out the first N lines"},
     {0},
 };

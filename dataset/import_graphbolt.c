@@ -419,12 +419,12 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "left out|%s", g->left_out);
 }
 
-#define AT(field) SL_OPTION_AT(graphbolt, field)
+#define AT(kind, field) SL_OPTION_AT(kind, graphbolt, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "feature", .type = SL_OPTION_TEXT, AT(feature), .placeholder = "NAME",
+    {.name = "feature", AT(TEXT, feature), .placeholder = "NAME",
      .help = "which feature of vertices, else the only one or 'feat'"},
-    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+    {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
     {0},
 };

@@ -261,24 +261,23 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
 }
 
-#define AT(field)    SL_OPTION_AT(igb, field)
-#define GIVEN(field) SL_OPTION_GIVEN(igb, field)
+#define AT(kind, field) SL_OPTION_AT(kind, igb, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(igb, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "size", .type = SL_OPTION_CHOICE, AT(size), GIVEN(size_given), .choices = size_names,
-     .no_default = true,
+    {.name = "size", AT(CHOICE, size), GIVEN(size_given), .choices = size_names, .no_default = true,
      .help = "which data set: says how many vertices there are, and that features and labels of "
              "large and full have no header; else the features' header says it"},
-    {.name = "classes", .type = SL_OPTION_CHOICE, AT(classes), .choices = class_names,
+    {.name = "classes", AT(CHOICE, classes), .choices = class_names,
      .help = "which labels: node_label_19.npy or node_label_2K.npy"},
-    {.name = "nodes", .type = SL_OPTION_UINT, AT(n_nodes), .placeholder = "N", .min = 1,
+    {.name = "nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
      .help = "vertices, where they are not those of --size"},
-    {.name = "labelled", .type = SL_OPTION_UINT, AT(n_labelled), .placeholder = "N", .min = 1,
+    {.name = "labelled", AT(UINT, n_labelled), .placeholder = "N", .min = 1,
      .max = (double)SL_IMPORT_MAX_ID + 1, .no_default = true,
      .help = "how many vertices, the first ones, have labels; else all, of full 227,130,858 (19 "
              "classes) or 157,675,969"},
-    {.name = "raw", .type = SL_OPTION_FLAG, AT(raw),
+    {.name = "raw", AT(FLAG, raw),
      .help = "features and labels are float32 without a header, as in large and full"},
     {0},
 };

@@ -257,14 +257,13 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "arrays left out|%s", npz->left_out);
 }
 
-#define AT(field) SL_OPTION_AT(npz, field)
+#define AT(kind, field) SL_OPTION_AT(kind, npz, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "weights", .type = SL_OPTION_FLAG, AT(weighted),
-     .help = "keep the adjacency's values as edge weights"},
-    {.name = "binary-features", .type = SL_OPTION_FLAG, AT(binary),
+    {.name = "weights", AT(FLAG, weighted), .help = "keep the adjacency's values as edge weights"},
+    {.name = "binary-features", AT(FLAG, binary),
      .help = "positive features become 1, as PyTorch Geometric's loader does"},
-    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+    {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
     {0},
 };

@@ -432,20 +432,19 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "left out|%s", ogb->left_out);
 }
 
-#define AT(field)    SL_OPTION_AT(sl_ogb, field)
-#define GIVEN(field) SL_OPTION_GIVEN(sl_ogb, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_ogb, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(sl_ogb, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "add-inverse-edge", .type = SL_OPTION_FLAG, AT(inverse), GIVEN(inverse_given),
-     .no_default = true,
+    {.name = "add-inverse-edge", AT(FLAG, inverse), GIVEN(inverse_given), .no_default = true,
      .help = "double every edge with its inverse, merge nothing; given, as OGB's loader does, for "
              "ogbn-products and ogbn-proteins (--no-add-inverse-edge)"},
-    {.name = "task", .type = SL_OPTION_CHOICE, AT(task), .choices = sl_label_tasks,
+    {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = "what the labels are; auto: one column classes, several a 0/1 matrix"},
     {0},
 };
 static const struct sl_option split[] = {
-    {.name = "split", .type = SL_OPTION_TEXT, SL_OPTION_AT(sl_import, split),
+    {.name = "split", SL_OPTION_AT(TEXT, sl_import, split),
      .placeholder = "SCHEME|TRAIN,VAL[,TEST]",
      .help = "which directory of split/, where there are several; or shares, as in 0.6,0.2 (the "
              "rest is the test set), by which a split is drawn from the labelled vertices"},

@@ -49,11 +49,12 @@ struct sl_command {
     // Both end with an entry without a name or a table.
     struct sl_operand operands[SL_COMMAND_OPERANDS_MAX + 1];
     struct sl_option_group options[SL_COMMAND_GROUPS_MAX + 1];
-    struct sl_operand rest; // all words after the operands, at least one: a struct sl_text_list
+    struct sl_operand rest; // all words after the operands: a struct sl_text_list
 
-    // Its struct, zeroed at first. init sets defaults and is NULL where there are none; fini, NULL
-    // where there is nothing to release, is called whatever came before.
+    // Its struct, which begins as `defaults`, or zeroed; init, where it is not NULL, sets more.
+    // fini, NULL where there is nothing to release, is called whatever came before.
     size_t bytes;
+    const void *defaults;
     int (*init)(const struct sl_command *c, void *state);
     int (*run)(void *state);
     void (*fini)(void *state);

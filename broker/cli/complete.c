@@ -162,17 +162,15 @@ static void offer_value(const struct sl_command *c, const char *prefix, const ch
 
 static const struct sl_option *find_option(const struct sl_command *c, const char *word)
 {
-    struct sl_option_cursor at = {0};
-    for (const struct sl_option *o; (o = sl_options_next(c, line.state, &at)) != NULL;) {
-        if (word[0] == '-' && word[1] == '-' &&
-            (!strcmp(word + 2, o->name) || (o->alias && !strcmp(word + 2, o->alias))))
-            return o;
-        // Of letters put together the last one takes the value.
-        if (word[0] == '-' && word[1] && word[1] != '-' && o->letter &&
-            word[strlen(word) - 1] == o->letter)
-            return o;
-    }
-    return NULL;
+    struct sl_option_cursor at;
+    bool is_long = word[0] == '-' && word[1] == '-',
+         is_short = word[0] == '-' && word[1] && !is_long;
+    size_t n = strlen(word);
+    // Of letters put together the last one takes the value.
+    bool found = is_long    ? sl_options_find(c, line.state, word + 2, n - 2, 0, &at)
+                 : is_short ? sl_options_find(c, line.state, "", 0, word[n - 1], &at)
+                            : false;
+    return found ? at.option : NULL;
 }
 
 static bool takes_value(const struct sl_option *o)
@@ -192,12 +190,11 @@ static void offer_option_value(const struct sl_command *c, const struct sl_optio
 
 static void offer_options(const struct sl_command *c)
 {
-    struct sl_option_cursor at = {0};
-    for (const struct sl_option *o; (o = sl_options_next(c, line.state, &at)) != NULL;) {
+    for (struct sl_option_cursor at = {0}; sl_options_next(c, line.state, &at);) {
         char name[64];
-        bool turns_off = o->type == SL_OPTION_FLAG && *(const bool *)at.value;
-        snprintf(name, sizeof name, "--%s%s", turns_off ? "no-" : "", o->name);
-        offer("", name, o->help);
+        bool turns_off = at.option->type == SL_OPTION_FLAG && *(const bool *)at.value;
+        snprintf(name, sizeof name, "--%s%s", turns_off ? "no-" : "", at.option->name);
+        offer("", name, at.option->help);
     }
     offer("", "--help", "what it does, its options, an example");
 }
@@ -318,7 +315,7 @@ static void complete_command(const struct sl_command *c)
         return;
     }
     line.state = calloc(1, c->bytes + 1); // for the defaults of its flags
-    if (line.state && (!c->init || c->init(c, line.state) == SL_OK))
+    if (line.state && sl_dispatch_init(c, line.state) == SL_OK)
         offer_words_of(c);
     if (line.state && c->fini)
         c->fini(line.state);
@@ -328,6 +325,8 @@ static void complete_command(const struct sl_command *c)
 static int complete(void *state)
 {
     struct request *r = state;
+    if (r->words.n == 0)
+        return sl_fail(SL_EINVAL, "complete: no words: shells call it, see scripts/completion");
     // A daemon that does not answer must not hold up a prompt; nor must a pipe that is closed.
     alarm(SECONDS_MAX);
     line.words = r->words.items;
@@ -349,7 +348,7 @@ static int complete(void *state)
 const struct sl_command sl_command_complete = {
     .name = "complete",
     .about = "Says how a line of words may go on; shells call it ('sluice completion').",
-    .rest = {"WORD", offsetof(struct request, words)},
+    .rest = {"WORD", offsetof(struct request, words), true},
     .bytes = sizeof(struct request),
     .run = complete,
 };

@@ -55,14 +55,12 @@ static int look_for_refusal(void *ctx, const Sl__Control__Envelope *m)
 static int begin_stop(const struct request *r, const char *job, struct sl_session *s)
 {
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(STOP, stop, &stop);
     SL_TRY(sl_session_open(&r->where, job, s));
     if (sl_job_state_is_over(s->state))
         return sl_fail(SL_EFAILED, "job '%s': it is over (%s): there is nothing to stop", s->name,
                        s->state);
     stop.kill = r->kill;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-    e.stop = &stop;
     SL_TRY(sl_session_subscribe(s, false, false));
     return sl_session_send(s, &e);
 }
@@ -133,21 +131,14 @@ static int stop_jobs(void *state)
     return worst;
 }
 
-static int init_stop(const struct sl_command *c, void *state)
-{
-    ((struct request *)state)->timeout_s = 150;
-    return SL_OK;
-}
-
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option stop_options[] = {
-    {.name = "kill", .type = SL_OPTION_FLAG, AT(kill),
+    {.name = "kill", AT(FLAG, kill),
      .help = "do not wait for workers: they are killed; what is in the last checkpoint stays"},
-    {.name = "detach", .letter = 'd', .type = SL_OPTION_FLAG, AT(detach),
-     .help = "do not wait until it is over"},
-    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS", .min = 1,
-     .max = 86400, .help = "how long to wait; the job goes on stopping after that"},
+    {.name = "detach", .letter = 'd', AT(FLAG, detach), .help = "do not wait until it is over"},
+    {.name = "timeout", AT(UINT, timeout_s), .placeholder = "SECONDS", .min = 1, .max = 86400,
+     .help = "how long to wait; the job goes on stopping after that"},
     {0},
 };
 // clang-format on
@@ -166,7 +157,7 @@ const struct sl_command sl_command_stop = {
                 {sl_session_options, offsetof(struct request, where)}},
     .rest = {"JOB", offsetof(struct request, jobs)},
     .bytes = sizeof(struct request),
-    .init = init_stop,
+    .defaults = &(const struct request){.timeout_s = 150},
     .run = stop_jobs,
 };
 
@@ -222,9 +213,7 @@ static int ask(const struct request *r, Sl__Control__Envelope *e, const char *st
 static int pause_job(void *state)
 {
     Sl__Control__Pause pause = SL__CONTROL__PAUSE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_PAUSE;
-    e.pause = &pause;
+    Sl__Control__Envelope e = SL_ENVELOPE(PAUSE, pause, &pause);
     return ask(state, &e, "paused");
 }
 
@@ -232,18 +221,16 @@ static int resume_job(void *state)
 {
     const struct request *r = state;
     Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(RESUME, resume, &resume);
     if (r->checkpoint)
         resume.checkpoint = (char *)r->checkpoint; // only read
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_RESUME;
-    e.resume = &resume;
     return ask(r, &e, "running");
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option resume_options[] = {
-    {.name = "checkpoint", .type = SL_OPTION_TEXT, AT(checkpoint), .placeholder = "NAME",
+    {.name = "checkpoint", AT(TEXT, checkpoint), .placeholder = "NAME",
      .help = "go on from this checkpoint of the run directory, not from its newest; of a job that "
              "is over"},
     {0},

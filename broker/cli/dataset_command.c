@@ -21,19 +21,18 @@ static cJSON *summary_json(const struct sl_table *t)
     return o;
 }
 
-#define AT(field) SL_OPTION_AT(sl_making, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_making, field)
 // clang-format off
 const struct sl_option sl_dataset_command_place[] = {
-    {.name = "out", .type = SL_OPTION_TEXT, AT(out), .placeholder = "DIR", .required = true,
+    {.name = "out", AT(TEXT, out), .placeholder = "DIR", .required = true,
      .help = "the data set directory to make"},
-    {.name = "force", .type = SL_OPTION_FLAG, AT(force), .help = "replace a data set of that name"},
-    {.name = "name", .type = SL_OPTION_TEXT, AT(name), .placeholder = "NAME",
+    {.name = "force", AT(FLAG, force), .help = "replace a data set of that name"},
+    {.name = "name", AT(TEXT, name), .placeholder = "NAME",
      .help = "its name in metadata.json, else DIR's last part"},
     {0},
 };
 const struct sl_option sl_dataset_command_quiet[] = {
-    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(quiet),
-     .help = "no progress and no summary"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "no progress and no summary"},
     {0},
 };
 // clang-format on

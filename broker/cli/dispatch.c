@@ -83,12 +83,19 @@ static int find_command(const struct sl_command *const *commands, size_t n, cons
     return sl_fail(SL_EINVAL, "unknown %s '%s': '%s' lists what there is", what, word, help);
 }
 
+int sl_dispatch_init(const struct sl_command *c, void *state)
+{
+    if (c->defaults)
+        memcpy(state, c->defaults, c->bytes);
+    return c->init ? c->init(c, state) : SL_OK;
+}
+
 static int run_command(const struct sl_command *c, int argc, char **argv)
 {
     void *state = calloc(1, c->bytes + 1);
     if (!state)
         return sl_fail(SL_ENOMEM, "%s: no memory", c->name);
-    int rc = c->init ? c->init(c, state) : SL_OK;
+    int rc = sl_dispatch_init(c, state);
     if (rc == SL_OK)
         rc = sl_options_parse(c, state, argc, argv);
     if (rc == SL_OPTIONS_HELP)

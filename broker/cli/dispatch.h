@@ -18,6 +18,9 @@ const struct sl_command *const *sl_dispatch_commands(size_t *n);
 // Runs one command, or the one of its group that argv[1] names, on the words after argv[0].
 int sl_dispatch_command(const struct sl_command *c, int argc, char **argv);
 
+// Sets the defaults in a zeroed struct of a command.
+int sl_dispatch_init(const struct sl_command *c, void *state);
+
 // The name under which a command of the table or of a group is found: its last word.
 const char *sl_dispatch_name(const struct sl_command *c);
 

@@ -501,10 +501,10 @@ static int doctor(void *state)
     return r->failpoints ? list_failpoints(r->output == SL_OUTPUT_JSON) : examine(r);
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "failpoints", .type = SL_OPTION_FLAG, AT(failpoints),
+    {.name = "failpoints", AT(FLAG, failpoints),
      .help = "list the points at which crash tests can kill a process"},
     {0},
 };

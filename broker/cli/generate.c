@@ -31,27 +31,26 @@ static void release(void *state)
     sl_generate_fini(&((struct request *)state)->run);
 }
 
-#define AT(field) SL_OPTION_AT(sl_generate, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_generate, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "nodes", .type = SL_OPTION_UINT, AT(nodes), .placeholder = "N", .min = 1,
-     .max = SL_GENERATE_NODES_MAX, .help = "number of vertices"},
-    {.name = "edges", .type = SL_OPTION_UINT, AT(edges), .placeholder = "M", .min = 1, .max = 1e13,
+    {.name = "nodes", AT(UINT, nodes), .placeholder = "N", .min = 1, .max = SL_GENERATE_NODES_MAX,
+     .help = "number of vertices"},
+    {.name = "edges", AT(UINT, edges), .placeholder = "M", .min = 1, .max = 1e13,
      .no_default = true, .help = "number of edges to draw"},
-    {.name = "feat-dim", .type = SL_OPTION_UINT, AT(feat_dim), .placeholder = "D", .max = 65536,
+    {.name = "feat-dim", AT(UINT, feat_dim), .placeholder = "D", .max = 65536,
      .help = "features of a vertex, 0 for none"},
-    {.name = "classes", .type = SL_OPTION_UINT, AT(classes), .placeholder = "C", .max = 1e6,
+    {.name = "classes", AT(UINT, classes), .placeholder = "C", .max = 1e6,
      .help = "labels 0 to C - 1, 0 for none"},
-    {.name = "train-ratio", .type = SL_OPTION_REAL, AT(train_ratio), .placeholder = "R", .min = 0,
-     .max = 1, .help = "share of the vertices to train on"},
-    {.name = "val-ratio", .type = SL_OPTION_REAL, AT(val_ratio), .placeholder = "R", .min = 0,
-     .max = 1, .help = "share to validate on; the rest is for testing"},
-    {.name = "seed", .type = SL_OPTION_UINT, AT(seed), .placeholder = "N",
+    {.name = "train-ratio", AT(REAL, train_ratio), .placeholder = "R", .min = 0, .max = 1,
+     .help = "share of the vertices to train on"},
+    {.name = "val-ratio", AT(REAL, val_ratio), .placeholder = "R", .min = 0, .max = 1,
+     .help = "share to validate on; the rest is for testing"},
+    {.name = "seed", AT(UINT, seed), .placeholder = "N",
      .help = "the same arguments and seed make the same bytes"},
-    {.name = "memory", .type = SL_OPTION_SIZE, AT(memory_bytes), .placeholder = "SIZE",
-     .min = SL_EDGE_SORT_MIN_BYTES, .max = 1e15,
-     .help = "for sorting edges; what does not fit is spilled beside DIR"},
-    {.name = "threads", .type = SL_OPTION_UINT, AT(threads), .placeholder = "N", .min = 0,
+    {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
+     .max = 1e15, .help = "for sorting edges; what does not fit is spilled beside DIR"},
+    {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 0,
      .max = SL_GENERATE_THREADS_MAX, .no_default = true, .help = "else one for each core"},
     {0},
 };

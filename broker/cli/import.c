@@ -30,38 +30,37 @@ static void release(void *state)
     sl_import_fini(&((struct request *)state)->import);
 }
 
-#define AT(field) SL_OPTION_AT(sl_import, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_import, field)
 // clang-format off
 static const struct sl_option edge_options[] = {
-    {.name = "symmetrise", .type = SL_OPTION_FLAG, AT(symmetrise),
+    {.name = "symmetrise", AT(FLAG, symmetrise),
      .help = "add the reverse of every edge and keep each edge once"},
-    {.name = "dedup", .type = SL_OPTION_FLAG, AT(dedup),
+    {.name = "dedup", AT(FLAG, dedup),
      .help = "keep each edge once: the first in the file, with its weight"},
-    {.name = "remove-self-loops", .type = SL_OPTION_FLAG, AT(remove_self_loops),
+    {.name = "remove-self-loops", AT(FLAG, remove_self_loops),
      .help = "leave out edges from a vertex to itself"},
-    {.name = "add-self-loops", .type = SL_OPTION_FLAG, AT(add_self_loops),
+    {.name = "add-self-loops", AT(FLAG, add_self_loops),
      .help = "give every vertex without one an edge to itself, of weight 1 (with "
              "--remove-self-loops: every vertex exactly one)"},
     {0},
 };
 static const struct sl_option split_options[] = {
-    {.name = "split", .type = SL_OPTION_TEXT, AT(split), .placeholder = "TRAIN,VAL[,TEST]",
+    {.name = "split", AT(TEXT, split), .placeholder = "TRAIN,VAL[,TEST]",
      .help = "draw the split from the labelled vertices by these shares, as in 0.6,0.2 (the rest "
              "is the test set), in place of the source's own"},
     {0},
 };
 static const struct sl_option sort_options[] = {
-    {.name = "seed", .type = SL_OPTION_UINT, AT(seed), .placeholder = "N", .help = "of --split"},
-    {.name = "memory", .type = SL_OPTION_SIZE, AT(memory_bytes), .placeholder = "SIZE",
-     .min = SL_EDGE_SORT_MIN_BYTES, .max = 1e15,
-     .help = "for sorting edges; what does not fit is spilled beside DIR"},
+    {.name = "seed", AT(UINT, seed), .placeholder = "N", .help = "of --split"},
+    {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
+     .max = 1e15, .help = "for sorting edges; what does not fit is spilled beside DIR"},
     {0},
 };
 static const struct sl_option none[] = {{0}}, feature_options[] = {
-    {.name = "normalize-features", .type = SL_OPTION_FLAG, AT(normalise_features),
+    {.name = "normalize-features", AT(FLAG, normalise_features),
      .help = "as PyTorch Geometric's NormalizeFeatures: the smallest of all is subtracted, then "
              "each row divided by its sum, where that is above 1"},
-    {.name = "f16", .type = SL_OPTION_FLAG, AT(half_features),
+    {.name = "f16", AT(FLAG, half_features),
      .help = "store features as float16; one beyond 65504 is an error"},
     {0},
 };

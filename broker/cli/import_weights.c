@@ -162,17 +162,16 @@ static void release(void *state)
     free(im->job);
 }
 
-#define AT(field) SL_OPTION_AT(import, field)
+#define AT(kind, field) SL_OPTION_AT(kind, import, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "job", .type = SL_OPTION_TEXT, AT(job_path), .placeholder = "JOB.json",
-     .required = true,
+    {.name = "job", AT(TEXT, job_path), .placeholder = "JOB.json", .required = true,
      .help = "job (or config.json) whose model and data set the parameters are of"},
-    {.name = "out", .type = SL_OPTION_TEXT, AT(out), .placeholder = "RUN", .required = true,
+    {.name = "out", AT(TEXT, out), .placeholder = "RUN", .required = true,
      .help = "the run directory to make"},
-    {.name = "dataset", .type = SL_OPTION_TEXT, AT(dataset_path), .placeholder = "DIR",
+    {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
      .help = "instead of the job's data set"},
-    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(quiet), .help = "no text"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "no text"},
     {0},
 };
 // clang-format on

@@ -282,14 +282,6 @@ static cJSON *to_json(const struct inspection *in)
 
 // ---- the command --------------------------------------------------------------------------------
 
-static int init(const struct sl_command *c, void *state)
-{
-    struct inspection *in = state;
-    in->fanout = "15,10,5";
-    in->batch.batch_size = 1024;
-    return SL_OK;
-}
-
 static int inspect(void *state)
 {
     struct inspection *in = state;
@@ -317,15 +309,15 @@ static void release(void *state)
     sl_label_summary_fini(&in->labels);
 }
 
-#define AT(field) SL_OPTION_AT(inspection, field)
+#define AT(kind, field) SL_OPTION_AT(kind, inspection, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
-     .choices = sl_output_names, .help = "how to print"},
-    {.name = "fanout", .type = SL_OPTION_TEXT, AT(fanout), .placeholder = "LIST",
+    {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
+     .help = "how to print"},
+    {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST",
      .help = "of the batch that is estimated; -1 takes all neighbours"},
-    {.name = "batch-size", .type = SL_OPTION_UINT, AT(batch.batch_size), .placeholder = "N",
-     .min = 1, .max = 1e9, .help = "seeds of that batch"},
+    {.name = "batch-size", AT(UINT, batch.batch_size), .placeholder = "N", .min = 1, .max = 1e9,
+     .help = "seeds of that batch"},
     {0},
 };
 // clang-format on
@@ -341,7 +333,7 @@ const struct sl_command sl_command_inspect = {
     .operands = {{"DIR", offsetof(struct inspection, path)}},
     .options = {{options}},
     .bytes = sizeof(struct inspection),
-    .init = init,
+    .defaults = &(const struct inspection){.fanout = "15,10,5", .batch = {.batch_size = 1024}},
     .run = inspect,
     .fini = release,
 };

@@ -21,17 +21,16 @@
 
 enum { VALIDATION_NOTE_MS = 700 }; // longer checks say that they are going on
 
-#define AT(field) SL_OPTION_AT(sl_job_check, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
 // clang-format off
 const struct sl_option sl_job_check_options[] = {
-    {.name = "set", .type = SL_OPTION_LIST, AT(set), .placeholder = "PATH=VALUE",
+    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE",
      .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
-    {.name = "report", .type = SL_OPTION_TEXT, AT(report), .placeholder = "FILE",
+    {.name = "report", AT(TEXT, report), .placeholder = "FILE",
      .help = "write the report here too"},
-    {.name = "checkpoint", .type = SL_OPTION_TEXT, AT(checkpoint), .placeholder = "NAME",
+    {.name = "checkpoint", AT(TEXT, checkpoint), .placeholder = "NAME",
      .help = "go on from this checkpoint of the output directory, not from its newest"},
-    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(quiet),
-     .help = "show nothing but errors"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "show nothing but errors"},
     {0},
 };
 // clang-format on

@@ -84,14 +84,13 @@ static bool is_meant(const struct sl_listed_job *job, enum by by, const char *wo
 }
 
 // "'a' (job 3, running), 'b' (/path), and 4 more"
-static const char *names_text(const struct sl_job_choice *list, const bool *shown,
-                              char out[NAMES_BYTES])
+static const char *names_text(const struct sl_job_choice *list, char out[NAMES_BYTES])
 {
     size_t at = 0, n = 0, left_out = 0;
     out[0] = '\0';
     for (size_t i = 0; i < list->n; i++) {
         const struct sl_listed_job *job = &list->jobs[i];
-        if (shown && !shown[i])
+        if (!job->marked)
             continue;
         if (n == NAMES_SHOWN || at >= NAMES_BYTES - 300) {
             left_out++;
@@ -111,28 +110,24 @@ static const char *names_text(const struct sl_job_choice *list, const bool *show
     return out;
 }
 
-static int not_found(const struct sl_job_choice *list, const char *word, const char *hint)
+static int not_found(struct sl_job_choice *list, const char *word, const char *hint)
 {
     char names[NAMES_BYTES];
     const char **candidates = calloc(list->n + 1, sizeof *candidates);
-    bool *shown = calloc(list->n + 1, sizeof *shown);
     size_t n_shown = 0;
-    if (!candidates || !shown) {
-        free(candidates);
-        free(shown);
+    if (!candidates)
         return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
-    }
     for (size_t i = 0; i < list->n; i++)
         candidates[i] = list->jobs[i].name;
     const char *near = sl_suggest_closest(word, candidates, list->n);
+    free(candidates);
     // Without a name that is near: what there is, but for jobs that are over.
     for (size_t i = 0; i < list->n; i++) {
-        shown[i] = near ? strcmp(list->jobs[i].name, near) == 0 : !list->jobs[i].over;
-        n_shown += shown[i];
+        struct sl_listed_job *job = &list->jobs[i];
+        job->marked = near ? strcmp(job->name, near) == 0 : !job->over;
+        n_shown += job->marked;
     }
-    names_text(list, shown, names);
-    free(candidates);
-    free(shown);
+    names_text(list, names);
     const char *what = near ? ": did you mean " : n_shown ? ": there is " : ": none is running";
     return sl_fail(SL_ENOENT, "job '%s': no %s or run directory%s%s%s%s%s", word,
                    *hint ? "running job has this name" : "job has this number, name", what,
@@ -141,16 +136,16 @@ static int not_found(const struct sl_job_choice *list, const char *word, const c
 }
 
 // Of those of one name: the one that is not over, else the newest. SL_EINVAL when that is not one.
-static int choose(const struct sl_job_choice *list, const bool *meant, const char *word,
+static int choose(const struct sl_job_choice *list, const char *word,
                   const struct sl_listed_job **out)
 {
     char names[NAMES_BYTES];
     const struct sl_listed_job *alive = NULL, *newest = NULL;
     size_t n_alive = 0;
     for (size_t i = 0; i < list->n; i++) {
-        if (!meant[i])
-            continue;
         const struct sl_listed_job *job = &list->jobs[i];
+        if (!job->marked)
+            continue;
         if (!job->over) {
             alive = job;
             n_alive++;
@@ -162,55 +157,42 @@ static int choose(const struct sl_job_choice *list, const bool *meant, const cha
         return sl_fail(SL_EINVAL,
                        "job '%s': %zu jobs are called so: %s: name it by its number or its run "
                        "directory",
-                       word, n_alive, names_text(list, meant, names));
+                       word, n_alive, names_text(list, names));
     *out = alive ? alive : newest;
     return SL_OK;
 }
 
-int sl_job_choice_find(const struct sl_job_choice *list, const char *word, const char *hint,
+int sl_job_choice_find(struct sl_job_choice *list, const char *word, const char *hint,
                        const struct sl_listed_job **out)
 {
-    *out = NULL;
-    bool *meant = calloc(list->n + 1, sizeof *meant);
-    if (!meant)
-        return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
     size_t n = 0;
+    *out = NULL;
     for (enum by by = BY_ID; by < BY_COUNT && n == 0; by++)
         for (size_t i = 0; i < list->n; i++)
-            n += meant[i] = is_meant(&list->jobs[i], by, word);
-    int rc = n ? choose(list, meant, word, out) : not_found(list, word, hint);
-    free(meant);
-    return rc;
+            n += list->jobs[i].marked = is_meant(&list->jobs[i], by, word);
+    return n ? choose(list, word, out) : not_found(list, word, hint);
 }
 
-int sl_job_choice_only(const struct sl_job_choice *list, const char *hint,
+int sl_job_choice_only(struct sl_job_choice *list, const char *hint,
                        const struct sl_listed_job **out)
 {
     char names[NAMES_BYTES];
-    size_t n_working = 0, n_waiting = 0;
-    const struct sl_listed_job *working = NULL, *waiting = NULL;
+    size_t n_working = 0, n = 0;
     *out = NULL;
-    bool *shown = calloc(list->n + 1, sizeof *shown);
-    if (!shown)
-        return sl_fail(SL_ENOMEM, "no memory for the names of %zu jobs", list->n);
+    for (size_t i = 0; i < list->n; i++)
+        n_working += list->jobs[i].working;
     for (size_t i = 0; i < list->n; i++) {
-        const struct sl_listed_job *job = &list->jobs[i];
-        shown[i] = job->working;
-        n_working += job->working;
-        n_waiting += !job->working && !job->over;
-        working = job->working ? job : working;
-        waiting = !job->working && !job->over ? job : waiting;
+        struct sl_listed_job *job = &list->jobs[i];
+        job->marked = n_working ? job->working : !job->over;
+        n += job->marked;
+        *out = job->marked ? job : *out;
     }
-    for (size_t i = 0; i < list->n && n_working == 0; i++)
-        shown[i] = !list->jobs[i].over;
-    names_text(list, shown, names);
-    free(shown);
-    size_t n = n_working ? n_working : n_waiting;
+    if (n != 1)
+        *out = NULL;
     if (n == 0)
         return sl_fail(SL_ENOENT, "no job is running%s%s", *hint ? ": " : "", hint);
     if (n > 1)
         return sl_fail(SL_EINVAL, "%zu jobs %s: name one of %s", n, n_working ? "run" : "wait",
-                       names);
-    *out = n_working ? working : waiting;
+                       names_text(list, names));
     return SL_OK;
 }

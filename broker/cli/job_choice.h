@@ -23,6 +23,7 @@ struct sl_listed_job {
     bool working;                   // starting, running, paused, finishing
     const cJSON *entry;             // of the daemon's list; NULL for `sluice run`
     const struct sl_run_job *found; // NULL for the daemon's
+    bool marked;                    // what a look-up is about; private
 };
 
 struct sl_job_choice {
@@ -40,12 +41,12 @@ void sl_job_choice_fini(struct sl_job_choice *list); // safe on a zeroed struct
  * several are meant, with what tells them apart. `hint` ("" for none) ends the first message: what
  * to do when there is no daemon.
  */
-int sl_job_choice_find(const struct sl_job_choice *list, const char *word, const char *hint,
+int sl_job_choice_find(struct sl_job_choice *list, const char *word, const char *hint,
                        const struct sl_listed_job **out);
 
 // The one that is meant when none is named: the only one that works, else the only one that waits.
 // SL_ENOENT; SL_EINVAL with their names.
-int sl_job_choice_only(const struct sl_job_choice *list, const char *hint,
+int sl_job_choice_only(struct sl_job_choice *list, const char *hint,
                        const struct sl_listed_job **out);
 
 #endif

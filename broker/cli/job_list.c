@@ -1,5 +1,6 @@
 #include "broker/cli/job_list.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,33 +22,27 @@ static void add_text(cJSON *to, const char *key, const char *text)
 // The number of a job's statistics, or null.
 static void add_number(cJSON *to, const char *key, const cJSON *stats, const char *from)
 {
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(stats, from);
-    cJSON_AddItemToObject(to, key,
-                          cJSON_IsNumber(value) ? cJSON_CreateNumber(value->valuedouble)
-                                                : cJSON_CreateNull());
+    double value = sl_json_number(stats, from);
+    cJSON_AddItemToObject(to, key, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
 }
 
 // The share of the job that is done, or null.
 static void add_progress(cJSON *to, const cJSON *stats)
 {
-    const cJSON *epoch = cJSON_GetObjectItemCaseSensitive(stats, "epoch");
-    const cJSON *epochs = cJSON_GetObjectItemCaseSensitive(stats, "epochs");
-    bool known = cJSON_IsNumber(epoch) && cJSON_IsNumber(epochs) && epochs->valuedouble > 0;
-    double share = known ? SL_MIN(1.0, epoch->valuedouble / epochs->valuedouble) : 0;
-    cJSON_AddItemToObject(to, "progress", known ? cJSON_CreateNumber(share) : cJSON_CreateNull());
+    double epoch = sl_json_number(stats, "epoch"), epochs = sl_json_number(stats, "epochs");
+    bool known = !isnan(epoch) && epochs > 0;
+    cJSON_AddItemToObject(to, "progress",
+                          known ? cJSON_CreateNumber(SL_MIN(1.0, epoch / epochs))
+                                : cJSON_CreateNull());
 }
 
-static bool has_same_cores_before(const cJSON *devices, const cJSON *device, const char *cores)
+static bool has_same_cores_before(const cJSON *device)
 {
-    const cJSON *other;
-    cJSON_ArrayForEach(other, devices)
-    {
-        if (other == device)
-            break;
-        const cJSON *c = cJSON_GetObjectItemCaseSensitive(other, "cores");
-        if (cJSON_IsString(c) && strcmp(c->valuestring, cores) == 0)
+    const char *cores = sl_json_string(device, "cores");
+    // The first of cJSON's children has the last one as the one before it.
+    for (const cJSON *d = device; d->prev->next; d = d->prev)
+        if (strcmp(sl_json_string(d->prev, "cores"), cores) == 0)
             return true;
-    }
     return false;
 }
 
@@ -59,10 +54,9 @@ static const char *cores_text(const cJSON *devices, char *out, size_t bytes)
     out[0] = '\0';
     cJSON_ArrayForEach(device, devices)
     {
-        const cJSON *c = cJSON_GetObjectItemCaseSensitive(device, "cores");
-        if (cJSON_IsString(c) && n < bytes &&
-            !has_same_cores_before(devices, device, c->valuestring))
-            n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? "," : "", c->valuestring);
+        const char *cores = sl_json_string(device, "cores");
+        if (*cores && n < bytes && !has_same_cores_before(device))
+            n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? "," : "", cores);
     }
     return out;
 }
@@ -70,20 +64,20 @@ static const char *cores_text(const cJSON *devices, char *out, size_t bytes)
 // An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.
 static cJSON *found_entry(const struct sl_run_job *job, const cJSON *stats)
 {
-    const cJSON *state = cJSON_GetObjectItemCaseSensitive(stats, "state");
-    const cJSON *devices = cJSON_GetObjectItemCaseSensitive(stats, "devices");
+    const char *state = sl_json_string(stats, "state");
+    const cJSON *devices = sl_json_at(stats, "devices");
     char cores[256];
     cJSON *e = cJSON_CreateObject();
     add_text(e, "id", NULL);
     add_text(e, "name", job->name);
-    add_text(e, "state", cJSON_IsString(state) ? state->valuestring : "running");
+    add_text(e, "state", *state ? state : "running");
     add_text(e, "position", NULL);
     add_text(e, "why", NULL);
-    cJSON_AddItemToObject(e, "submitted", cJSON_CreateNull());
+    cJSON_AddNullToObject(e, "submitted");
     cJSON_AddItemToObject(e, "started",
                           job->started > 0 ? cJSON_CreateNumber(job->started) : cJSON_CreateNull());
-    cJSON_AddItemToObject(e, "ended", cJSON_CreateNull());
-    cJSON_AddItemToObject(e, "exit_status", cJSON_CreateNull());
+    cJSON_AddNullToObject(e, "ended");
+    cJSON_AddNullToObject(e, "exit_status");
     add_text(e, "message", NULL);
     add_text(e, "output", job->output);
     add_text(e, "cores", *cores_text(devices, cores, sizeof cores) ? cores : NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "broker/cli/job_end.h"
+#include "broker/cli/layout.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -84,21 +85,6 @@ static const char *split_cell(const cJSON *e, char out[CELL_BYTES])
     return out;
 }
 
-// "12 s", "3 min", "5 h", "2 d": one number is enough for how long ago.
-static const char *age(double seconds, char out[SL_UNITS_BYTES])
-{
-    static const struct {
-        double length;
-        const char *unit;
-    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-    size_t i = 0;
-    while (i + 1 < SL_COUNT_OF(units) && seconds < 2 * units[i].length)
-        i++;
-    snprintf(out, SL_UNITS_BYTES, "%.0f %s", floor(SL_MAX(seconds, 0) / units[i].length),
-             units[i].unit);
-    return out;
-}
-
 // How much longer a job takes, how long one waits, how long ago one ended.
 static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
 {
@@ -106,13 +92,13 @@ static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
     double started = sl_json_number(e, "started"), submitted = sl_json_number(e, "submitted");
     char buf[SL_UNITS_BYTES];
     if (isfinite(ended))
-        snprintf(out, CELL_BYTES, "%s ago", age(now - ended, buf));
+        snprintf(out, CELL_BYTES, "%s ago", sl_layout_duration(buf, now - ended, true));
     else if (left >= 0)
-        snprintf(out, CELL_BYTES, "%s left", age(left, buf));
+        snprintf(out, CELL_BYTES, "%s left", sl_layout_duration(buf, left, true));
     else if (isfinite(started))
-        snprintf(out, CELL_BYTES, "for %s", age(now - started, buf));
+        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - started, true));
     else if (isfinite(submitted))
-        snprintf(out, CELL_BYTES, "for %s", age(now - submitted, buf));
+        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - submitted, true));
     else
         return "";
     return out;
@@ -133,14 +119,6 @@ static void add_row(struct sl_table *t, const cJSON *e, double now)
 }
 
 // --- the list ------------------------------------------------------------------------------------
-
-static size_t characters(const char *s, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += ((unsigned char)s[i] & 0xc0) != 0x80;
-    return count;
-}
 
 static void print_daemon(const cJSON *daemon, unsigned columns, FILE *out)
 {
@@ -187,25 +165,6 @@ static char *draw_table(const cJSON *jobs, double now)
     return shown;
 }
 
-// Below its job's line, broken at blanks.
-static void print_note_below(const char *note, size_t columns, FILE *out)
-{
-    size_t at = NOTE_INDENT;
-    fprintf(out, "%*s", NOTE_INDENT, "");
-    while (*note) {
-        size_t n = strcspn(note, " "), wide = characters(note, n);
-        if (at > NOTE_INDENT && at + 1 + wide > columns) {
-            fprintf(out, "\n%*s", NOTE_INDENT, "");
-            at = NOTE_INDENT;
-        }
-        fprintf(out, "%s%.*s", at > NOTE_INDENT ? " " : "", (int)n, note);
-        at += wide + (at > NOTE_INDENT);
-        note += n;
-        note += strspn(note, " ");
-    }
-    fputc('\n', out);
-}
-
 // The table's lines, and behind or below each what is worth knowing of the job besides.
 static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FILE *out)
 {
@@ -213,7 +172,7 @@ static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FI
     size_t width = 0;
     int at = -2; // heading and rule
     for (const char *line = shown; *line; line += strcspn(line, "\n") + 1)
-        width = SL_MAX(width, characters(line, strcspn(line, "\n")));
+        width = SL_MAX(width, sl_layout_width(line, strcspn(line, "\n")));
     for (const char *line = shown; *line; line += strcspn(line, "\n") + 1, at++) {
         size_t n = strcspn(line, "\n");
         const cJSON *entry = at >= 0 ? cJSON_GetArrayItem(jobs, at) : NULL;
@@ -221,12 +180,14 @@ static void print_lines(const char *shown, const cJSON *jobs, size_t columns, FI
         if (entry)
             sl_job_table_note(entry, note, sizeof note);
         fprintf(out, "%.*s", (int)n, line);
-        bool beside = !columns || width + 2 + characters(note, strlen(note)) <= columns;
+        bool beside = !columns || width + 2 + sl_layout_width(note, strlen(note)) <= columns;
         if (*note && beside)
-            fprintf(out, "%*s%s", (int)(width + 2 - characters(line, n)), "", note);
+            fprintf(out, "%*s%s", (int)(width + 2 - sl_layout_width(line, n)), "", note);
         fputc('\n', out);
-        if (*note && !beside)
-            print_note_below(note, SL_MAX(columns, (size_t)NOTE_COLUMNS_MIN), out);
+        if (*note && !beside) {
+            fprintf(out, "%*s", NOTE_INDENT, "");
+            sl_layout_paragraph(note, NOTE_INDENT, SL_MAX(columns, (size_t)NOTE_COLUMNS_MIN), out);
+        }
     }
 }
 

@@ -68,12 +68,6 @@ out:
     return rc;
 }
 
-static int init(const struct sl_command *c, void *state)
-{
-    ((struct request *)state)->client = "client";
-    return SL_OK;
-}
-
 static int keygen(void *state)
 {
     struct request *m = state;
@@ -88,12 +82,12 @@ static int keygen(void *state)
     return SL_EXIT_OK;
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "out", .type = SL_OPTION_TEXT, AT(directory), .placeholder = "DIR", .required = true,
-     .no_default = true, .help = "where the files go; made (0700) if it is not there"},
-    {.name = "client", .type = SL_OPTION_TEXT, AT(client), .placeholder = "NAME",
+    {.name = "out", AT(TEXT, directory), .placeholder = "DIR", .required = true, .no_default = true,
+     .help = "where the files go; made (0700) if it is not there"},
+    {.name = "client", AT(TEXT, client), .placeholder = "NAME",
      .help = "whom the new client's keys are for: the file NAME.key"},
     {0},
 };
@@ -113,6 +107,6 @@ const struct sl_command sl_command_keygen = {
                "sluice ps --connect tcp://HOST:7400 --key laptop.key",
     .options = {{options}, {sl_output_option, offsetof(struct request, output)}},
     .bytes = sizeof(struct request),
-    .init = init,
+    .defaults = &(const struct request){.client = "client"},
     .run = keygen,
 };

@@ -172,17 +172,16 @@ static void release(void *state)
     sl_session_close(&r->session);
 }
 
-#define AT(field)    SL_OPTION_AT(request, field)
-#define GIVEN(field) SL_OPTION_GIVEN(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "follow", .letter = 'f', .type = SL_OPTION_FLAG, AT(follow),
+    {.name = "follow", .letter = 'f', AT(FLAG, follow),
      .help = "go on with what is written from now on, until the job ends"},
-    {.name = "worker", .letter = 'w', .type = SL_OPTION_TEXT, AT(worker), .placeholder = "NAME",
+    {.name = "worker", .letter = 'w', AT(TEXT, worker), .placeholder = "NAME",
      .help = "only of this process: broker, 'sampler 0', 'trainer 1', ..."},
-    {.name = "lines", .letter = 'n', .type = SL_OPTION_UINT, AT(lines), .placeholder = "N",
-     GIVEN(lines_given), .no_default = true, .max = 1e9,
-     .help = "only the newest N lines to begin with"},
+    {.name = "lines", .letter = 'n', AT(UINT, lines), .placeholder = "N", GIVEN(lines_given),
+     .no_default = true, .max = 1e9, .help = "only the newest N lines to begin with"},
     {0},
 };
 // clang-format on

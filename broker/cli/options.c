@@ -1,12 +1,12 @@
 #include "broker/cli/options.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/cli/layout.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/suggest.h"
@@ -16,22 +16,37 @@ enum { NAMES_MAX = 64, HELP_INDENT = 30, HELP_COLUMNS = 100 };
 
 // ---- tables -------------------------------------------------------------------------------------
 
-const struct sl_option *sl_options_next(const struct sl_command *c, const void *state,
-                                        struct sl_option_cursor *cursor)
+bool sl_options_next(const struct sl_command *c, const void *state, struct sl_option_cursor *at)
 {
-    for (; c->options[cursor->group].options; cursor->group++, cursor->at = 0) {
-        const struct sl_option_group *g = &c->options[cursor->group];
-        const struct sl_option *o = &g->options[cursor->at];
-        if (!o->name)
+    for (; c->options[at->group].options; at->group++, at->next = 0) {
+        const struct sl_option_group *g = &c->options[at->group];
+        at->option = &g->options[at->next];
+        if (!at->option->name)
             continue;
-        cursor->base = (char *)state + g->offset; // a caller that only reads writes nothing
+        at->base = (char *)state + g->offset; // a caller that only reads writes nothing
         if (g->elsewhere)
-            cursor->base = *(char **)cursor->base;
-        cursor->value = cursor->base + o->offset;
-        cursor->at++;
-        return o;
+            at->base = *(char **)at->base;
+        at->value = at->base + at->option->offset;
+        at->next++;
+        return true;
     }
-    return NULL;
+    return false;
+}
+
+static bool is_name(const char *is, const char *name, size_t n)
+{
+    return is && n > 0 && strlen(is) == n && strncmp(is, name, n) == 0;
+}
+
+bool sl_options_find(const struct sl_command *c, const void *state, const char *name, size_t n,
+                     char letter, struct sl_option_cursor *at)
+{
+    *at = (struct sl_option_cursor){0};
+    while (sl_options_next(c, state, at))
+        if (is_name(at->option->name, name, n) || is_name(at->option->alias, name, n) ||
+            (letter && at->option->letter == letter))
+            return true;
+    return false;
 }
 
 static struct sl_text_list *rest_of(const struct sl_command *c, void *state)
@@ -55,9 +70,8 @@ static void free_list(struct sl_text_list *list)
 
 void sl_options_fini(const struct sl_command *c, void *state)
 {
-    struct sl_option_cursor at = {0};
-    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
-        if (o->type == SL_OPTION_LIST)
+    for (struct sl_option_cursor at = {0}; sl_options_next(c, state, &at);)
+        if (at.option->type == SL_OPTION_LIST)
             free_list(at.value);
     if (c->rest.name)
         free_list(rest_of(c, state));
@@ -104,47 +118,34 @@ static int check_bounds(const struct sl_command *c, const struct sl_option *o, d
                    text, low, high);
 }
 
-static int set_uint(const struct sl_command *c, const struct sl_option *o, const char *text,
-                    void *value)
+// UINT, SIZE and REAL.
+static int set_number(const struct sl_command *c, const struct sl_option *o, const char *text,
+                      void *value)
 {
-    uint64_t x;
-    bool seconds = o->placeholder && strcmp(o->placeholder, "SECONDS") == 0;
-    if (sl_units_parse_count(text, &x) < 0 && seconds)
-        return sl_fail(SL_EINVAL, "%s: --%s '%s': wanted whole seconds, something like 30", c->name,
-                       o->name, text);
-    if (sl_units_parse_count(text, &x) < 0)
-        return sl_fail(SL_EINVAL,
-                       "%s: --%s '%s' is not a whole number: wanted something like 17, 2e6 or 5M",
-                       c->name, o->name, text);
-    SL_TRY(check_bounds(c, o, (double)x, text));
-    *(uint64_t *)value = x;
-    return SL_OK;
-}
-
-static int set_size(const struct sl_command *c, const struct sl_option *o, const char *text,
-                    void *value)
-{
-    uint64_t x;
-    if (sl_units_parse_bytes(text, &x) < 0)
-        return sl_fail(SL_EINVAL,
-                       "%s: --%s '%s' is not a size: wanted something like 512MiB or 4GiB", c->name,
-                       o->name, text);
-    SL_TRY(check_bounds(c, o, (double)x, text));
-    *(uint64_t *)value = x;
-    return SL_OK;
-}
-
-static int set_real(const struct sl_command *c, const struct sl_option *o, const char *text,
-                    void *value)
-{
-    char *end;
-    errno = 0;
-    double x = strtod(text, &end);
-    if (end == text || *end || !isfinite(x))
-        return sl_fail(SL_EINVAL, "%s: --%s '%s' is not a number: wanted something like 0.25",
-                       c->name, o->name, text);
-    SL_TRY(check_bounds(c, o, x, text));
-    *(double *)value = x;
+    uint64_t whole = 0;
+    double real = 0;
+    char *end = NULL;
+    bool is_read;
+    const char *wanted = " is not a number: wanted something like 0.25";
+    if (o->type == SL_OPTION_SIZE) {
+        is_read = sl_units_parse_bytes(text, &whole) == 0;
+        wanted = " is not a size: wanted something like 512MiB or 4GiB";
+    } else if (o->type == SL_OPTION_UINT) {
+        is_read = sl_units_parse_count(text, &whole) == 0;
+        wanted = o->placeholder && strcmp(o->placeholder, "SECONDS") == 0
+                     ? ": wanted whole seconds, something like 30"
+                     : " is not a whole number: wanted something like 17, 2e6 or 5M";
+    } else {
+        real = strtod(text, &end);
+        is_read = end != text && !*end && isfinite(real);
+    }
+    if (!is_read)
+        return sl_fail(SL_EINVAL, "%s: --%s '%s'%s", c->name, o->name, text, wanted);
+    SL_TRY(check_bounds(c, o, o->type == SL_OPTION_REAL ? real : (double)whole, text));
+    if (o->type == SL_OPTION_REAL)
+        *(double *)value = real;
+    else
+        *(uint64_t *)value = whole;
     return SL_OK;
 }
 
@@ -177,28 +178,22 @@ static int append_text(const struct sl_command *c, struct sl_text_list *list, co
     return SL_OK;
 }
 
-// An option that was met, and where its value goes.
-struct met {
-    const struct sl_option *option; // NULL: there is none of that name
-    struct sl_option_cursor at;
-};
-
-static void note_given(const struct met *m)
+static void note_given(const struct sl_option_cursor *m)
 {
     if (m->option->given)
-        *(bool *)(m->at.base + m->option->given) = true;
+        *(bool *)(m->base + m->option->given) = true;
 }
 
-static int set_value(const struct sl_command *c, const struct met *m, const char *text)
+static int set_value(const struct sl_command *c, const struct sl_option_cursor *m, const char *text)
 {
     const struct sl_option *o = m->option;
-    void *value = m->at.value;
+    void *value = m->value;
     note_given(m);
     switch (o->type) {
     case SL_OPTION_FLAG: *(bool *)value = true; return SL_OK;
-    case SL_OPTION_UINT: return set_uint(c, o, text, value);
-    case SL_OPTION_SIZE: return set_size(c, o, text, value);
-    case SL_OPTION_REAL: return set_real(c, o, text, value);
+    case SL_OPTION_UINT:
+    case SL_OPTION_SIZE:
+    case SL_OPTION_REAL: return set_number(c, o, text, value);
     case SL_OPTION_CHOICE: return set_choice(c, o, text, value);
     case SL_OPTION_TEXT:
     case SL_OPTION_LIST: break;
@@ -211,42 +206,16 @@ static int set_value(const struct sl_command *c, const struct met *m, const char
     return SL_OK;
 }
 
-// ---- finding an option --------------------------------------------------------------------------
-
-static bool is_name(const char *is, const char *name, size_t length)
-{
-    return strlen(is) == length && strncmp(is, name, length) == 0;
-}
-
-static struct met find_long(const struct sl_command *c, void *state, const char *name,
-                            size_t length)
-{
-    struct met m = {0};
-    while ((m.option = sl_options_next(c, state, &m.at)) != NULL)
-        if (is_name(m.option->name, name, length) ||
-            (m.option->alias && is_name(m.option->alias, name, length)))
-            break;
-    return m;
-}
-
-static struct met find_letter(const struct sl_command *c, void *state, char letter)
-{
-    struct met m = {0};
-    while ((m.option = sl_options_next(c, state, &m.at)) != NULL)
-        if (m.option->letter == letter)
-            break;
-    return m;
-}
+// ---- the words ----------------------------------------------------------------------------------
 
 static int unknown_option(const struct sl_command *c, const char *name, size_t length, void *state)
 {
     const char *names[NAMES_MAX];
     char word[64];
     size_t n = 0;
-    struct sl_option_cursor at = {0};
     snprintf(word, sizeof word, "%.*s", (int)SL_MIN(length, sizeof word - 1), name);
-    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) && n + 1 < NAMES_MAX;)
-        names[n++] = o->name;
+    for (struct sl_option_cursor at = {0}; n + 1 < NAMES_MAX && sl_options_next(c, state, &at);)
+        names[n++] = at.option->name;
     names[n++] = "help";
     const char *near = sl_suggest_closest(word, names, n);
     if (near)
@@ -255,8 +224,6 @@ static int unknown_option(const struct sl_command *c, const char *name, size_t l
     return sl_fail(SL_EINVAL, "%s: unknown option --%s: 'sluice %s --help' lists them", c->name,
                    word, c->name);
 }
-
-// ---- the words ----------------------------------------------------------------------------------
 
 struct line {
     const struct sl_command *command;
@@ -295,17 +262,17 @@ static int parse_long(struct line *l)
     const char *text = equals ? equals + 1 : NULL;
     if (length == 4 && !strncmp(name, "help", 4))
         return SL_OPTIONS_HELP;
-    const struct met m = find_long(c, l->state, name, length);
-    if (!m.option && length > 3 && !strncmp(name, "no-", 3)) {
-        const struct met flag = find_long(c, l->state, name + 3, length - 3);
-        if (flag.option && flag.option->type == SL_OPTION_FLAG && !text) {
-            note_given(&flag);
-            *(bool *)flag.at.value = false;
-            return SL_OK;
-        }
+    struct sl_option_cursor m;
+    if (!sl_options_find(c, l->state, name, length, 0, &m)) {
+        bool no = length > 3 && !strncmp(name, "no-", 3) && !text &&
+                  sl_options_find(c, l->state, name + 3, length - 3, 0, &m) &&
+                  m.option->type == SL_OPTION_FLAG;
+        if (!no)
+            return unknown_option(c, name, length, l->state);
+        note_given(&m);
+        *(bool *)m.value = false;
+        return SL_OK;
     }
-    if (!m.option)
-        return unknown_option(c, name, length, l->state);
     if (l->n_seen < NAMES_MAX && !was_seen(l, m.option))
         l->seen[l->n_seen++] = m.option;
     if (m.option->type == SL_OPTION_FLAG) {
@@ -325,8 +292,8 @@ static int parse_letters(struct line *l)
     for (const char *p = l->argv[l->i] + 1; *p; p++) {
         if (*p == 'h')
             return SL_OPTIONS_HELP;
-        const struct met m = find_letter(c, l->state, *p);
-        if (!m.option)
+        struct sl_option_cursor m;
+        if (!sl_options_find(c, l->state, "", 0, *p, &m))
             return sl_fail(SL_EINVAL, "%s: unknown option -%c: 'sluice %s --help' lists them",
                            c->name, *p, c->name);
         if (m.option->type == SL_OPTION_FLAG) {
@@ -350,16 +317,15 @@ static int is_missing(const struct sl_command *c, const char *name)
 static int check_required(struct line *l, size_t n_operands)
 {
     const struct sl_command *c = l->command;
-    struct sl_option_cursor at = {0};
     for (size_t i = n_operands; c->operands[i].name; i++)
         if (!c->operands[i].optional)
             return is_missing(c, c->operands[i].name);
-    if (c->rest.name && rest_of(c, l->state)->n == 0)
+    if (c->rest.name && !c->rest.optional && rest_of(c, l->state)->n == 0)
         return is_missing(c, c->rest.name);
-    for (const struct sl_option *o; (o = sl_options_next(c, l->state, &at)) != NULL;)
-        if (o->required && !was_seen(l, o))
+    for (struct sl_option_cursor at = {0}; sl_options_next(c, l->state, &at);)
+        if (at.option->required && !was_seen(l, at.option))
             return sl_fail(SL_EINVAL, "%s: --%s %s is missing: 'sluice %s --help' shows an example",
-                           c->name, o->name, o->placeholder, c->name);
+                           c->name, at.option->name, at.option->placeholder, c->name);
     return SL_OK;
 }
 
@@ -404,29 +370,6 @@ int sl_options_parse(const struct sl_command *c, void *state, int argc, char **a
 }
 
 // ---- help ---------------------------------------------------------------------------------------
-
-static void print_wrapped(const char *text, int indent, int column)
-{
-    while (*text) {
-        size_t word = strcspn(text, " \n");
-        if (column > indent && column + 1 + (int)word > HELP_COLUMNS) {
-            printf("\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", (int)word, text);
-        column += (int)word;
-        text += word;
-        if (*text == '\n') {
-            printf("\n%*s", indent, "");
-            column = indent;
-        }
-        text += strspn(text, " \n");
-    }
-    putchar('\n');
-}
 
 static void default_text(char *buf, size_t n, const struct sl_option *o, const void *value)
 {
@@ -477,29 +420,26 @@ static void print_option(const struct sl_option *o, const void *value)
         printf("\n%*s", HELP_INDENT, "");
     else
         printf("%*s", HELP_INDENT - n, "");
-    print_wrapped(right, HELP_INDENT, HELP_INDENT);
+    sl_layout_paragraph(right, HELP_INDENT, HELP_COLUMNS, stdout);
 }
 
 void sl_options_print_help(const struct sl_command *c, const void *state)
 {
-    struct sl_option_cursor at = {0};
-    bool any = sl_options_next(c, state, &at) != NULL;
+    bool any = sl_options_next(c, state, &(struct sl_option_cursor){0});
     printf("usage: sluice %s", c->name);
     for (const struct sl_operand *o = c->operands; o->name; o++)
         printf(o->optional ? " [%s]" : " %s", o->name);
     if (c->rest.name)
         printf(" %s...", c->rest.name);
-    at = (struct sl_option_cursor){0};
-    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
-        if (o->required)
-            printf(" --%s %s", o->name, o->placeholder);
+    for (struct sl_option_cursor at = {0}; sl_options_next(c, state, &at);)
+        if (at.option->required)
+            printf(" --%s %s", at.option->name, at.option->placeholder);
     printf("%s\n\n", any ? " [OPTION]..." : "");
-    print_wrapped(c->about, 0, 0);
+    sl_layout_paragraph(c->about, 0, HELP_COLUMNS, stdout);
     if (any)
         printf("\nOptions:\n");
-    at = (struct sl_option_cursor){0};
-    for (const struct sl_option *o; (o = sl_options_next(c, state, &at)) != NULL;)
-        print_option(o, at.value);
+    for (struct sl_option_cursor at = {0}; sl_options_next(c, state, &at);)
+        print_option(at.option, at.value);
     if (c->example) {
         printf("\nExample:\n");
         for (const char *p = c->example; *p;) {

@@ -25,16 +25,19 @@ void sl_options_fini(const struct sl_command *c, void *state); // lists of words
 // Prints what --help prints.
 void sl_options_print_help(const struct sl_command *c, const void *state);
 
-/*
- * All options of a command one after another: it begins zeroed; NULL behind the last. `value` is
- * where an option's value lies in `state`, `base` the struct that its other offsets are of.
- */
+// An option of a command, and where its value lies in the command's struct.
 struct sl_option_cursor {
-    size_t group, at;
-    char *base;
+    const struct sl_option *option;
     void *value;
+    char *base; // what its other offset is of
+    size_t group, next;
 };
-const struct sl_option *sl_options_next(const struct sl_command *c, const void *state,
-                                        struct sl_option_cursor *cursor);
+
+// All options one after another, with a cursor that begins zeroed; false behind the last.
+bool sl_options_next(const struct sl_command *c, const void *state, struct sl_option_cursor *at);
+
+// The option of a long name (n bytes), as it is or was, or of a letter, the other being "" or 0.
+bool sl_options_find(const struct sl_command *c, const void *state, const char *name, size_t n,
+                     char letter, struct sl_option_cursor *at);
 
 #endif

@@ -193,44 +193,48 @@ static void directory_of(const char *file, char *out, size_t bytes)
         slash[slash == out] = '\0';
 }
 
+// What the child is told on its command line.
+struct words {
+    const char *word[SL_MODEL_CHILD_OPTIONS];
+    char numbers[SL_MODEL_CHILD_OPTIONS][24];
+    size_t n;
+};
+
+static void add_text(struct words *w, const char *name, const char *text)
+{
+    w->word[w->n++] = name;
+    w->word[w->n++] = text;
+}
+
+static void add_number(struct words *w, const char *name, uint64_t number)
+{
+    char *text = w->numbers[w->n];
+    snprintf(text, sizeof w->numbers[0], "%" PRIu64, number);
+    add_text(w, name, text);
+}
+
 static int start_child(struct prediction *p)
 {
     const struct options *o = &p->o;
-    char directory[4200], memory[24], chunk[24], threads[24], layer[24], gpu_memory[24];
+    char directory[4200];
+    struct words w = {.word = {"--predict"}, .n = 1};
     directory_of(o->out, directory, sizeof directory);
-    snprintf(memory, sizeof memory, "%" PRIu64, o->memory);
-    snprintf(chunk, sizeof chunk, "%" PRIu64, o->chunk);
-    snprintf(threads, sizeof threads, "%" PRIu64, o->threads);
-    snprintf(gpu_memory, sizeof gpu_memory, "%" PRIu64, p->device.memory_bytes);
-    snprintf(layer, sizeof layer, "%" PRIu64, o->layer);
-    const char *options[SL_MODEL_CHILD_OPTIONS] = {"--predict",
-                                                   "--out",
-                                                   o->out,
-                                                   "--kind",
-                                                   p->embeds          ? "hidden"
-                                                   : o->classes       ? "classes"
-                                                   : o->probabilities ? "probabilities"
-                                                                      : "logits",
-                                                   "--scratch",
-                                                   o->scratch ? o->scratch : directory,
-                                                   "--memory",
-                                                   memory,
-                                                   "--chunk",
-                                                   chunk,
-                                                   "--threads",
-                                                   threads,
-                                                   "--device",
-                                                   p->device.text,
-                                                   "--gpu-memory",
-                                                   gpu_memory,
-                                                   o->nodes ? "--nodes" : "--set",
-                                                   o->nodes ? o->nodes : set_names[o->set]};
-    size_t n = 19;
-    if (o->layer_given) {
-        options[n++] = "--layer";
-        options[n++] = layer;
-    }
-    return sl_model_child_start(&p->child, p->job, options);
+    add_text(&w, "--out", o->out);
+    add_text(&w, "--kind",
+             p->embeds          ? "hidden"
+             : o->classes       ? "classes"
+             : o->probabilities ? "probabilities"
+                                : "logits");
+    add_text(&w, "--scratch", o->scratch ? o->scratch : directory);
+    add_number(&w, "--memory", o->memory);
+    add_number(&w, "--chunk", o->chunk);
+    add_number(&w, "--threads", o->threads);
+    add_text(&w, "--device", p->device.text);
+    add_number(&w, "--gpu-memory", p->device.memory_bytes);
+    add_text(&w, o->nodes ? "--nodes" : "--set", o->nodes ? o->nodes : set_names[o->set]);
+    if (o->layer_given)
+        add_number(&w, "--layer", o->layer);
+    return sl_model_child_start(&p->child, p->job, w.word);
 }
 
 static int hand_over_params(struct prediction *p)
@@ -425,60 +429,55 @@ static void release(void *state)
     free(p->job);
 }
 
-#define AT(field)    SL_OPTION_AT(prediction, field)
-#define GIVEN(field) SL_OPTION_GIVEN(prediction, field)
+#define AT(kind, field) SL_OPTION_AT(kind, prediction, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(prediction, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "out", .type = SL_OPTION_TEXT, AT(o.out), .placeholder = "FILE.npy", .required = true,
+    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy", .required = true,
      .help = "where the rows go; appears whole or not at all"},
-    {.name = "set", .type = SL_OPTION_CHOICE, AT(o.set), .choices = set_names, GIVEN(o.set_given),
+    {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
      .help = "which vertices, in the order of the data set's list"},
-    {.name = "nodes", .type = SL_OPTION_TEXT, AT(o.nodes), .placeholder = "IDS.npy",
+    {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
      .help = "these vertices, in this order (int32 or int64)"},
-    {.name = "dataset", .type = SL_OPTION_TEXT, AT(o.dataset), .placeholder = "DIR",
+    {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",
      .help = "another graph than the one of the run; features and outputs must be as many"},
-    {.name = "best", .type = SL_OPTION_FLAG, AT(o.best),
+    {.name = "best", AT(FLAG, o.best),
      .help = "model.best.safetensors; the default where the run has it"},
-    {.name = "last", .type = SL_OPTION_FLAG, AT(o.last),
-     .help = "model.safetensors, as training left it"},
-    {.name = "weights", .type = SL_OPTION_TEXT, AT(o.weights), .placeholder = "FILE",
+    {.name = "last", AT(FLAG, o.last), .help = "model.safetensors, as training left it"},
+    {.name = "weights", AT(TEXT, o.weights), .placeholder = "FILE",
      .help = "parameters of the same model from another .safetensors file"},
-    {.name = "force", .letter = 'f', .type = SL_OPTION_FLAG, AT(o.force),
-     .help = "write over --out"},
-    {.name = "device", .type = SL_OPTION_TEXT, AT(o.device), .placeholder = "auto|cpu|cuda|cuda:N",
+    {.name = "force", .letter = 'f', AT(FLAG, o.force), .help = "write over --out"},
+    {.name = "device", AT(TEXT, o.device), .placeholder = "auto|cpu|cuda|cuda:N",
      .no_default = true,
      .help = "where it is computed, which differs in rounding only; default: as the run trained, "
              "on a GPU if one is there (cuda: the one with the most memory free)"},
-    {.name = "gpu-memory", .type = SL_OPTION_SIZE, AT(o.gpu_memory), .placeholder = "BYTES",
-     .no_default = true,
+    {.name = "gpu-memory", AT(SIZE, o.gpu_memory), .placeholder = "BYTES", .no_default = true,
      .help = "at most so much of the GPU's memory; default: what is free, less 512 MiB (at most a "
              "quarter) that CUDA needs beside it"},
-    {.name = "threads", .type = SL_OPTION_UINT, AT(o.threads), .placeholder = "N", .min = 1,
-     .max = 1024, .no_default = true,
-     .help = "on the cores, also beside a GPU; default: all that the process may use"},
-    {.name = "memory", .type = SL_OPTION_SIZE, AT(o.memory), .placeholder = "BYTES",
+    {.name = "threads", AT(UINT, o.threads), .placeholder = "N", .min = 1, .max = 1024,
      .no_default = true,
+     .help = "on the cores, also beside a GPU; default: all that the process may use"},
+    {.name = "memory", AT(SIZE, o.memory), .placeholder = "BYTES", .no_default = true,
      .help = "bound of what is resident of features, edges and activations in the machine's "
              "memory, all of them mapped files; one piece of 8192 vertices may need more"},
-    {.name = "scratch", .type = SL_OPTION_TEXT, AT(o.scratch), .placeholder = "DIR",
+    {.name = "scratch", AT(TEXT, o.scratch), .placeholder = "DIR",
      .help = "where hidden activations lie meanwhile; default: beside --out"},
-    {.name = "chunk", .type = SL_OPTION_UINT, AT(o.chunk), .placeholder = "ROWS", .min = 1,
-     .max = 1e9, .help = "vertices that are computed in one go"},
-    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(o.output),
-     .choices = sl_output_names, .help = "how the summary is printed"},
-    {.name = "quiet", .letter = 'q', .type = SL_OPTION_FLAG, AT(o.quiet),
-     .help = "no progress and no text"},
+    {.name = "chunk", AT(UINT, o.chunk), .placeholder = "ROWS", .min = 1, .max = 1e9,
+     .help = "vertices that are computed in one go"},
+    {.name = "output", .letter = 'o', AT(CHOICE, o.output), .choices = sl_output_names,
+     .help = "how the summary is printed"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, o.quiet), .help = "no progress and no text"},
     {0},
 };
 static const struct sl_option predict_options[] = {
-    {.name = "classes", .type = SL_OPTION_FLAG, AT(o.classes),
+    {.name = "classes", AT(FLAG, o.classes),
      .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"},
-    {.name = "probabilities", .type = SL_OPTION_FLAG, AT(o.probabilities),
+    {.name = "probabilities", AT(FLAG, o.probabilities),
      .help = "softmax of the outputs; of several labels sigmoid"},
     {0},
 };
 static const struct sl_option embed_options[] = {
-    {.name = "layer", .type = SL_OPTION_UINT, AT(o.layer), GIVEN(o.layer_given), .placeholder = "K",
+    {.name = "layer", AT(UINT, o.layer), GIVEN(o.layer_given), .placeholder = "K",
      .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
      .help = "a hidden layer, from 0, as in the name convs.K; default: the last one"},
     {0},

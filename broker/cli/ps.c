@@ -67,10 +67,10 @@ static int list_jobs(void *state)
     return rc;
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "all", .letter = 'a', .type = SL_OPTION_FLAG, AT(all),
+    {.name = "all", .letter = 'a', AT(FLAG, all),
      .help = "also jobs that ended more than five minutes ago"},
     {0},
 };

@@ -12,12 +12,6 @@ struct request {
     int output;
 };
 
-static int init(const struct sl_command *c, void *state)
-{
-    ((struct request *)state)->fanout = "15,10,5";
-    return SL_OK;
-}
-
 static int reorder(void *state)
 {
     struct request *q = state;
@@ -35,24 +29,22 @@ static void release(void *state)
     sl_making_fini(&((struct request *)state)->reorder.making);
 }
 
-#define AT(field)    SL_OPTION_AT(request, field)
-#define GIVEN(field) SL_OPTION_GIVEN(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "by", .type = SL_OPTION_CHOICE, AT(reorder.by), .choices = sl_reorder_kinds,
+    {.name = "by", AT(CHOICE, reorder.by), .choices = sl_reorder_kinds,
      .help = "degree: by falling out-degree; hotness: by falling number of visits expected of "
              "sampling from the training vertices; bfs: breadth first along in-edges from the "
              "vertex with most of them"},
-    {.name = "out", .type = SL_OPTION_TEXT, AT(reorder.making.out), .placeholder = "DIR2",
-     .required = true, .help = "the data set directory to make"},
-    {.name = "fanout", .type = SL_OPTION_TEXT, AT(fanout), .placeholder = "LIST",
-     GIVEN(fanout_given),
+    {.name = "out", AT(TEXT, reorder.making.out), .placeholder = "DIR2", .required = true,
+     .help = "the data set directory to make"},
+    {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST", GIVEN(fanout_given),
      .help = "of --by hotness: the job's, from the seeds outwards; -1 takes all neighbours"},
-    {.name = "name", .type = SL_OPTION_TEXT, AT(reorder.making.name), .placeholder = "NAME",
+    {.name = "name", AT(TEXT, reorder.making.name), .placeholder = "NAME",
      .help = "its name in metadata.json, else DIR2's last part"},
-    {.name = "force", .type = SL_OPTION_FLAG, AT(reorder.making.force),
-     .help = "replace a data set of that name"},
-    {.name = "threads", .type = SL_OPTION_UINT, AT(reorder.n_threads), .placeholder = "N", .min = 1,
+    {.name = "force", AT(FLAG, reorder.making.force), .help = "replace a data set of that name"},
+    {.name = "threads", AT(UINT, reorder.n_threads), .placeholder = "N", .min = 1,
      .max = SL_REORDER_THREADS_MAX, .no_default = true,
      .help = "threads that move arrays, else one a core; the files are the same"},
     {0},
@@ -73,7 +65,7 @@ const struct sl_command sl_command_reorder = {
                 {sl_dataset_command_quiet, offsetof(struct request, reorder.making)},
                 {sl_output_option, offsetof(struct request, output)}},
     .bytes = sizeof(struct request),
-    .init = init,
+    .defaults = &(const struct request){.fanout = "15,10,5"},
     .run = reorder,
     .fini = release,
 };

@@ -113,17 +113,15 @@ static int report(void *state)
     return rc;
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
-     .choices = sl_output_names,
+    {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
      .help = "how to print; json: report.json as it is, or what is known so far"},
-    {.name = "all", .type = SL_OPTION_FLAG, AT(all),
-     .help = "every epoch and event, not only the newest 20"},
-    {.name = "html", .type = SL_OPTION_FLAG, AT(html),
+    {.name = "all", AT(FLAG, all), .help = "every epoch and event, not only the newest 20"},
+    {.name = "html", AT(FLAG, html),
      .help = "write a page with all of it into one file, which needs no server"},
-    {.name = "out", .type = SL_OPTION_TEXT, AT(out), .placeholder = "FILE",
+    {.name = "out", AT(TEXT, out), .placeholder = "FILE",
      .help = "with --html: the file, - for standard output [RUN/report.html]"},
     {0},
 };

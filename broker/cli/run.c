@@ -28,6 +28,7 @@
 #include "broker/cli/output.h"
 #include "broker/launch.h"
 #include "broker/cli/run_view.h"
+#include "broker/cli/session.h"
 #include "common/text/units.h"
 #include "broker/phases.h"
 #include "broker/placement.h"
@@ -52,7 +53,7 @@ struct run {
     int output; // enum sl_output
     const char *http, *http_token;
     struct sl_launch broker;
-    struct sl_bus *bus;
+    struct sl_session session; // with the broker; its end is seen by `broker`
     struct sl_run_view view;
     int signal_fd;
     int n_signals;
@@ -135,24 +136,12 @@ static int print_plan_json(const struct run *r)
 
 // --- the broker's client -------------------------------------------------------------------------
 
-static void send_subscribe(struct run *r)
-{
-    Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    subscribe.progress = true;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
-    e.subscribe = &subscribe;
-    sl_bus_send(r->bus, NULL, &e);
-}
-
 static void send_stop(struct run *r, bool kill)
 {
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(STOP, stop, &stop);
     stop.kill = kill;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-    e.stop = &stop;
-    sl_bus_send(r->bus, NULL, &e);
+    sl_session_send(&r->session, &e);
 }
 
 static void on_signal(struct run *r)
@@ -190,7 +179,7 @@ static void on_message(struct run *r, Sl__Control__Envelope *m)
 static void receive(struct run *r, int timeout_ms)
 {
     Sl__Control__Envelope *m;
-    while (!r->finished && sl_bus_receive(r->bus, timeout_ms, NULL, &m) == SL_OK)
+    while (!r->finished && sl_bus_receive(r->session.bus, timeout_ms, NULL, &m) == SL_OK)
         on_message(r, m);
 }
 
@@ -212,7 +201,7 @@ static bool follow(struct run *r, struct sl_death *death)
             r->kill_at_ns = 0;
         }
         struct pollfd fds[] = {
-            {.fd = sl_bus_fd(r->bus), .events = POLLIN},
+            {.fd = sl_bus_fd(r->session.bus), .events = POLLIN},
             {.fd = r->signal_fd, .events = POLLIN},
             {.fd = r->broker.pidfd, .events = POLLIN},
         };
@@ -274,13 +263,13 @@ static int run_job(struct run *r)
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
     sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
-    int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->bus);
+    int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);
         sl_launch_wait(&r->broker, LEAVE_MS, &death);
         return rc;
     }
-    send_subscribe(r);
+    sl_session_subscribe(&r->session, true, false);
     bool gone = follow(r, &death);
     sl_run_view_end(&r->view);
     rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished, r->output)
@@ -323,23 +312,23 @@ static void release(void *state)
 {
     struct run *r = state;
     sl_bus_message_free(r->finished);
-    sl_bus_close(r->bus, 0);
+    sl_bus_close(r->session.bus, 0);
     sl_job_check_fini(&r->check);
     if (r->signal_fd >= 0)
         close(r->signal_fd);
 }
 
-#define AT(field) SL_OPTION_AT(run, field)
+#define AT(kind, field) SL_OPTION_AT(kind, run, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "dry-run", .type = SL_OPTION_FLAG, AT(dry_run),
+    {.name = "dry-run", AT(FLAG, dry_run),
      .help = "check everything, show what would run, start nothing"},
-    {.name = "http", .type = SL_OPTION_TEXT, AT(http), .placeholder = "PORT",
+    {.name = "http", AT(TEXT, http), .placeholder = "PORT",
      .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
              "and the address is told"},
-    {.name = "http-token", .type = SL_OPTION_TEXT, AT(http_token), .placeholder = "FILE",
+    {.name = "http-token", AT(TEXT, http_token), .placeholder = "FILE",
      .help = "who knows the word in this file may scale, pause and stop the job on the page"},
-    {.name = "output", .letter = 'o', .alias = "format", .type = SL_OPTION_CHOICE, AT(output),
+    {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),
      .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON"},
     {0},

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broker/cli/stats_text.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "broker/metrics.h"
@@ -11,15 +12,13 @@
 #include "common/text/json.h"
 
 struct stage_sum {
-    const char *name;
-    const char *what;
     double seconds, count, p50, p99; // the percentiles are of the last epoch that has any
 };
 
-static void add_epoch(struct stage_sum *sum, const cJSON *epoch)
+static void add_epoch(struct stage_sum *sum, const char *name, const cJSON *epoch)
 {
     const cJSON *stages = sl_json_at(epoch, "stages");
-    const cJSON *stage = sl_json_at(stages, sum->name);
+    const cJSON *stage = sl_json_at(stages, name);
     double count = sl_json_number(stage, "count");
     if (!(count > 0))
         return;
@@ -31,30 +30,21 @@ static void add_epoch(struct stage_sum *sum, const cJSON *epoch)
 
 static void print_stages(const cJSON *epochs, double wall)
 {
-    struct stage_sum sums[] = {
-        {.name = "sample", .what = "samplers draw"},
-        {.name = "mark", .what = "samplers look up ranks"},
-        {.name = "copy", .what = "samplers copy vertex lists"},
-        {.name = "backpressure", .what = "samplers wait for memory"},
-        {.name = "extract", .what = "trainers gather features"},
-        {.name = "train", .what = "trainers compute"},
-        {.name = "wait", .what = "trainers wait"},
-        {.name = "evaluate", .what = "trainers evaluate"},
-    };
+    struct stage_sum sums[SL_STAGE_TEXTS] = {0};
     const cJSON *epoch;
-    cJSON_ArrayForEach(epoch, epochs) for (size_t i = 0; i < SL_COUNT_OF(sums); i++)
-        add_epoch(&sums[i], epoch);
+    cJSON_ArrayForEach(epoch, epochs) for (size_t i = 0; i < SL_STAGE_TEXTS; i++)
+        add_epoch(&sums[i], sl_stage_texts[i].name, epoch);
     struct sl_table t;
     sl_table_init(&t, "l r r r r l",
                   (const char *[]){"stage", "seconds", "of wall", "p50", "p99", ""});
-    for (size_t i = 0; i < SL_COUNT_OF(sums); i++) {
+    for (size_t i = 0; i < SL_STAGE_TEXTS; i++) {
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
         if (sums[i].count == 0 || sums[i].seconds == 0)
             continue;
-        sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", sums[i].name, sums[i].seconds,
+        sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", sl_stage_texts[i].name, sums[i].seconds,
                      wall > 0 ? 100 * sums[i].seconds / wall : 0,
                      sl_units_seconds(p50, sums[i].p50), sl_units_seconds(p99, sums[i].p99),
-                     sums[i].what);
+                     sl_stage_texts[i].what);
     }
     sl_table_print(&t, stdout);
     sl_table_fini(&t);

@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/cli/command.h"
+#include "broker/cli/layout.h"
 #include "broker/cli/run_summary.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -31,22 +32,6 @@ static int digits(uint32_t n)
         d++;
     }
     return d;
-}
-
-// "25 min": one unit is enough where there is no room.
-static void brief_time(double seconds, char out[SL_UNITS_BYTES])
-{
-    static const struct {
-        double length;
-        const char *unit;
-    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}};
-    for (size_t i = 0; i < SL_COUNT_OF(units); i++) {
-        if (seconds < 2 * units[i].length)
-            continue;
-        snprintf(out, SL_UNITS_BYTES, "%.0f %s", seconds / units[i].length, units[i].unit);
-        return;
-    }
-    snprintf(out, SL_UNITS_BYTES, "%.0f s", SL_MAX(seconds, 0));
 }
 
 // How far, how fast, how good, how much longer; the least needed goes first on a narrow terminal.
@@ -77,8 +62,7 @@ static void set_fields(struct sl_run_view *view, const Sl__Control__Progress *m)
     sl_progress_add_field(p, KEEP_READY, text, NULL);
     if (m->seconds_left >= 0) {
         snprintf(text, sizeof text, "%s left", sl_units_seconds(units, m->seconds_left));
-        brief_time(m->seconds_left, units);
-        snprintf(brief, sizeof brief, "%s left", units);
+        snprintf(brief, sizeof brief, "%s left", sl_layout_duration(units, m->seconds_left, false));
         sl_progress_add_field(p, KEEP_LEFT, text, brief);
     }
 }

@@ -184,9 +184,7 @@ static int take_message(struct request *r, const struct sl_session *s,
 
 static int converse(struct request *r, struct sl_session *s)
 {
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE;
-    e.scale = &r->scale;
+    Sl__Control__Envelope e = SL_ENVELOPE(SCALE, scale, &r->scale), *m;
     SL_TRY(sl_session_send(s, &e));
     uint64_t until = sl_now_ns() + r->timeout_s * 1000000000ull;
     while (!r->answered && !(r->accepted && r->detach)) {
@@ -220,14 +218,6 @@ static bool is_finished_run(const char *job)
     return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
-static int init(const struct sl_command *c, void *state)
-{
-    struct request *r = state;
-    r->timeout_s = 600;
-    r->scale = (Sl__Control__Scale)SL__CONTROL__SCALE__INIT;
-    return SL_OK;
-}
-
 static int scale(void *state)
 {
     struct request *r = state;
@@ -247,18 +237,17 @@ static void release(void *state)
     sl_session_close(&((struct request *)state)->session);
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "dry-run", .type = SL_OPTION_FLAG, AT(dry_run),
+    {.name = "dry-run", AT(FLAG, dry_run),
      .help = "only say what would be done and what it is expected to bring"},
-    {.name = "detach", .type = SL_OPTION_FLAG, AT(detach),
+    {.name = "detach", AT(FLAG, detach),
      .help = "return once the change is accepted, not when it holds"},
-    {.name = "undo", .type = SL_OPTION_FLAG, AT(undo),
+    {.name = "undo", AT(FLAG, undo),
      .help = "back to the split before the last change that somebody asked for; that is a change, "
              "too: a second --undo undoes the first"},
-    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS", .min = 1,
-     .max = 86400,
+    {.name = "timeout", AT(UINT, timeout_s), .placeholder = "SECONDS", .min = 1, .max = 86400,
      .help = "how long to wait until the new split holds; the change goes on after that"},
     {0},
 };
@@ -284,7 +273,7 @@ const struct sl_command sl_command_scale = {
                 {sl_output_option, offsetof(struct request, output)},
                 {sl_session_options, offsetof(struct request, where)}},
     .bytes = sizeof(struct request),
-    .init = init,
+    .defaults = &(const struct request){.timeout_s = 600, .scale = SL__CONTROL__SCALE__INIT},
     .run = scale,
     .fini = release,
 };

@@ -49,14 +49,14 @@ enum {
     HINT_BYTES = 8400,
 };
 
-#define AT(field) SL_OPTION_AT(sl_session_where, field)
+#define AT(kind, field) SL_OPTION_AT(kind, sl_session_where, field)
 // clang-format off
 const struct sl_option sl_session_options[] = {
-    {.name = "runtime-dir", .type = SL_OPTION_TEXT, AT(runtime_dir), .placeholder = "DIR",
+    {.name = "runtime-dir", AT(TEXT, runtime_dir), .placeholder = "DIR",
      .help = "the daemon's directory, if not $SLUICE_RUNTIME_DIR or $XDG_RUNTIME_DIR/sluice"},
-    {.name = "connect", .type = SL_OPTION_TEXT, AT(connect), .placeholder = "tcp://HOST:PORT",
+    {.name = "connect", AT(TEXT, connect), .placeholder = "tcp://HOST:PORT",
      .help = "a daemon on another machine ('sluice-broker --listen'); needs --key"},
-    {.name = "key", .type = SL_OPTION_TEXT, AT(key), .placeholder = "FILE",
+    {.name = "key", AT(TEXT, key), .placeholder = "FILE",
      .help = "this user's client.key ('sluice keygen') for --connect"},
     {0},
 };
@@ -84,13 +84,11 @@ static bool daemon_gone(struct sl_session *s)
 static bool is_silent(struct sl_session *s)
 {
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(LIST, list, &list);
     uint64_t silence_ms = (sl_now_ns() - s->heard_ns) / 1000000u;
     if (silence_ms < SILENCE_MS)
         return false;
     if (!s->asked) {
-        e.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
-        e.list = &list;
         s->asked = true;
         sl_bus_send(s->bus, NULL, &e); // a full queue is silence, too
     }
@@ -159,11 +157,9 @@ int sl_session_send(struct sl_session *s, Sl__Control__Envelope *body)
 int sl_session_subscribe(struct sl_session *s, bool progress, bool stats)
 {
     Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(SUBSCRIBE, subscribe, &subscribe);
     subscribe.progress = progress;
     subscribe.stats = stats;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
-    e.subscribe = &subscribe;
     return sl_session_send(s, &e);
 }
 
@@ -390,7 +386,7 @@ int sl_session_open_listing(const struct sl_session_where *where, struct sl_sess
                             cJSON **list)
 {
     Sl__Control__List ask = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(LIST, list, &ask);
     char *json = NULL;
     int64_t pid;
     memset(s, 0, sizeof *s);
@@ -405,8 +401,6 @@ int sl_session_open_listing(const struct sl_session_where *where, struct sl_sess
     s->heard_ns = sl_now_ns();
     int rc = where->connect ? connect_tcp(where, s) : connect_local(where, s);
     pid = s->peer_pid;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
-    e.list = &ask;
     bool connected = rc == SL_OK; // else it has been said why not
     if (connected)
         rc = sl_session_ask(s, &e, ANSWER_MS, &json, NULL);

@@ -209,15 +209,15 @@ static void release(void *state)
 
 static const char *const outputs[] = {"text", "json", "csv", NULL};
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "follow", .letter = 'f', .type = SL_OPTION_FLAG, AT(follow),
+    {.name = "follow", .letter = 'f', AT(FLAG, follow),
      .help = "a line a second until the job ends; without JOB of all jobs, and of those that the "
              "daemon is given meanwhile"},
-    {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, AT(count), .placeholder = "N",
-     .no_default = true, .min = 1, .max = 1e9, .help = "end after N lines; goes with --follow"},
-    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output), .choices = outputs,
+    {.name = "count", .letter = 'n', AT(UINT, count), .placeholder = "N", .no_default = true,
+     .min = 1, .max = 1e9, .help = "end after N lines; goes with --follow"},
+    {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = outputs,
      .help = "lines for people; JSON as the broker made it, schema sluice.stats/1; or CSV: time, "
              "job, id, state, phase, epoch, epochs, done, total, ... in columns that are named in "
              "the first line and only ever get more, at the end. In JSON and CSV epochs count from "

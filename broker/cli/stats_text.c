@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "broker/cli/layout.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -44,14 +45,6 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *l, const char
     va_end(ap);
 }
 
-static size_t characters(const char *s)
-{
-    size_t n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
 static void add_phase(struct line *l, const cJSON *s)
 {
     const char *phase = sl_json_string(s, "phase"), *state = sl_json_string(s, "state");
@@ -70,20 +63,6 @@ static void add_phase(struct line *l, const cJSON *s)
 
 // In the order in which they stand; what matters most is another order.
 enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
-
-// "25 min": one unit is enough where there is no room.
-static const char *brief_time(char buf[SL_UNITS_BYTES], double seconds)
-{
-    static const struct {
-        double length;
-        const char *unit;
-    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-    size_t i = 0;
-    while (i + 1 < SL_COUNT_OF(units) && seconds < 2 * units[i].length)
-        i++;
-    snprintf(buf, SL_UNITS_BYTES, "%.0f %s", seconds / units[i].length, units[i].unit);
-    return buf;
-}
 
 static void add_field(struct line *l, enum field field, bool brief, const cJSON *s)
 {
@@ -114,7 +93,7 @@ static void add_field(struct line *l, enum field field, bool brief, const cJSON 
     case LEFT:
         if (sl_json_number(s, "seconds_left") >= 0)
             add(l, "%s left",
-                brief ? brief_time(units, sl_json_number(s, "seconds_left"))
+                brief ? sl_layout_duration(units, sl_json_number(s, "seconds_left"), false)
                       : sl_units_seconds(units, sl_json_number(s, "seconds_left")));
         break;
     case SPLIT:
@@ -145,7 +124,7 @@ static size_t join(struct line *l, const bool wanted[N_FIELDS], bool brief, cons
         if (part.n)
             add(l, "%s%s", l->n ? "  " : "", part.text);
     }
-    return characters(l->text);
+    return sl_layout_width(l->text, l->n);
 }
 
 bool sl_stats_text_line(const cJSON *s, unsigned columns, FILE *out)
@@ -274,33 +253,32 @@ static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
     return isfinite(seconds) ? sl_units_seconds(buf, seconds) : "-";
 }
 
+const struct sl_stage_text sl_stage_texts[SL_STAGE_TEXTS] = {
+    {"sample", "samplers draw"},
+    {"mark", "samplers look up ranks"},
+    {"copy", "samplers copy vertex lists"},
+    {"backpressure", "samplers wait for memory"},
+    {"extract", "trainers gather features"},
+    {"train", "trainers compute"},
+    {"wait", "trainers wait"},
+    {"evaluate", "trainers evaluate"},
+};
+
 static void print_stages(const cJSON *s, FILE *out)
 {
-    static const struct {
-        const char *name, *what;
-    } stages[] = {
-        {"sample", "samplers draw"},
-        {"mark", "samplers look up ranks"},
-        {"copy", "samplers copy vertex lists"},
-        {"backpressure", "samplers wait for memory"},
-        {"extract", "trainers gather features"},
-        {"train", "trainers compute"},
-        {"wait", "trainers wait"},
-        {"evaluate", "trainers evaluate"},
-    };
     struct sl_table t;
     sl_table_init(&t, "l r r r r l",
                   (const char *[]){"stage", "busy", "a second", "p50", "p99", ""});
-    for (size_t i = 0; i < SL_COUNT_OF(stages); i++) {
-        const cJSON *stage = sl_json_at(sl_json_at(s, "stages"), stages[i].name);
+    for (size_t i = 0; i < SL_STAGE_TEXTS; i++) {
+        const cJSON *stage = sl_json_at(sl_json_at(s, "stages"), sl_stage_texts[i].name);
         char rate[SL_UNITS_BYTES], p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
         if (!(sl_json_number(stage, "count") > 0))
             continue;
-        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", stages[i].name,
+        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", sl_stage_texts[i].name,
                      100 * sl_json_number(stage, "busy"),
                      sl_units_count(rate, SL_MAX(sl_json_number(stage, "per_second"), 0)),
                      seconds_or_dash(p50, sl_json_number(stage, "p50")),
-                     seconds_or_dash(p99, sl_json_number(stage, "p99")), stages[i].what);
+                     seconds_or_dash(p99, sl_json_number(stage, "p99")), sl_stage_texts[i].what);
     }
     fputc('\n', out);
     if (t.n_rows > 1)
@@ -329,30 +307,20 @@ static void print_workers(const cJSON *s, FILE *out)
     sl_table_fini(&t);
 }
 
-// A paragraph behind a word, broken at blanks.
-static void print_wrapped(const char *head, const char *words, size_t columns, FILE *out)
+// What limits the job: a paragraph behind a word.
+static void print_limit(const char *head, const cJSON *s, size_t columns, FILE *out)
 {
     enum { INDENT = 11 };
-    size_t column = INDENT;
+    const char *limit = sl_json_string(s, "bottleneck");
+    if (!*limit)
+        return;
     fprintf(out, "%-*s", INDENT, head);
-    while (*words) {
-        size_t n = strcspn(words, " ");
-        if (column > INDENT && column + 1 + n > columns) {
-            fprintf(out, "\n%*s", INDENT, "");
-            column = INDENT;
-        }
-        column += (size_t)fprintf(out, "%s%.*s", column > INDENT ? " " : "", (int)n, words);
-        words += n;
-        words += strspn(words, " ");
-    }
-    fputc('\n', out);
+    sl_layout_paragraph(limit, INDENT, columns, out);
 }
 
 void sl_stats_text_limit(const cJSON *s, unsigned columns, FILE *out)
 {
-    if (*sl_json_string(s, "bottleneck"))
-        print_wrapped("   limit", sl_json_string(s, "bottleneck"), columns ? columns : WRAP_COLUMNS,
-                      out);
+    print_limit("   limit", s, columns ? columns : WRAP_COLUMNS, out);
 }
 
 char *sl_stats_text_limit_kind(const cJSON *s, char *buf, size_t bytes)
@@ -374,8 +342,7 @@ void sl_stats_text_page(const cJSON *s, FILE *out)
     print_queue(s, out);
     print_cache(s, out);
     print_memory(s, out);
-    if (*sl_json_string(s, "bottleneck"))
-        print_wrapped("limit", sl_json_string(s, "bottleneck"), WRAP_COLUMNS, out);
+    print_limit("limit", s, WRAP_COLUMNS, out);
     print_stages(s, out);
     print_workers(s, out);
 }

@@ -32,4 +32,11 @@ void sl_stats_text_page(const cJSON *stats, FILE *out);
 void sl_stats_text_csv_head(FILE *out);
 void sl_stats_text_csv(const cJSON *stats, FILE *out);
 
+// The stages of a job, as statistics and reports name them, and what they are.
+struct sl_stage_text {
+    const char *name, *what;
+};
+enum { SL_STAGE_TEXTS = 8 };
+extern const struct sl_stage_text sl_stage_texts[SL_STAGE_TEXTS];
+
 #endif

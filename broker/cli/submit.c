@@ -59,7 +59,7 @@ static char *job_to_send(const struct sl_job_check *check)
 static int send_job(struct submission *s, char **entry)
 {
     Sl__Control__Submit submit = SL__CONTROL__SUBMIT__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(SUBMIT, submit, &submit);
     submit.config_json = job_to_send(&s->check);
     if (!submit.config_json)
         return sl_fail(SL_ENOMEM, "submit: no memory for the job");
@@ -68,8 +68,6 @@ static int send_job(struct submission *s, char **entry)
         submit.report = s->check.report_path;
     if (s->check.checkpoint)
         submit.checkpoint = (char *)s->check.checkpoint;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_SUBMIT;
-    e.submit = &submit;
     int rc = sl_session_ask(&s->session, &e, ANSWER_MS, entry, NULL);
     free(submit.config_json);
     if (rc == SL_EABORTED && !s->session.answered)
@@ -136,9 +134,7 @@ static void show_state(struct submission *s, const cJSON *entry)
 static int ask_place(struct submission *s)
 {
     Sl__Control__List list = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
-    e.list = &list;
+    Sl__Control__Envelope e = SL_ENVELOPE(LIST, list, &list);
     return sl_session_send(&s->session, &e);
 }
 
@@ -241,13 +237,12 @@ static void release(void *state)
     sl_job_check_fini(&s->check);
 }
 
-#define AT(field) SL_OPTION_AT(submission, field)
+#define AT(kind, field) SL_OPTION_AT(kind, submission, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "detach", .letter = 'd', .type = SL_OPTION_FLAG, AT(detach),
+    {.name = "detach", .letter = 'd', AT(FLAG, detach),
      .help = "print the job's number and do not look on"},
-    {.name = "output", .letter = 'o', .type = SL_OPTION_CHOICE, AT(output),
-     .choices = sl_output_names,
+    {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON; with --detach the "
              "number, or the job's entry as in 'sluice ps -o json' (schema sluice.job/1)"},
     {0},

@@ -140,13 +140,11 @@ static int send_empty(struct watch *w, Sl__Control__Envelope__BodyCase what)
 static int send_scale(struct watch *w, const struct sl_top_action *action)
 {
     Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(SCALE, scale, &scale);
     scale.has_samplers = scale.has_trainers = true;
     scale.samplers = action->samplers;
     scale.trainers = action->trainers;
     scale.dry_run = action->dry_run;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE;
-    e.scale = &scale;
     return sl_session_send(&w->session, &e);
 }
 
@@ -422,13 +420,13 @@ static void release(void *state)
     free(w->model);
 }
 
-#define AT(field) SL_OPTION_AT(watch, field)
+#define AT(kind, field) SL_OPTION_AT(kind, watch, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "once", .type = SL_OPTION_FLAG, AT(once), .help = "print one picture as text and end"},
-    {.name = "interval", .type = SL_OPTION_REAL, AT(interval_s), .placeholder = "SECONDS",
-     .min = 0.1, .max = 3600, .help = "the least time between two pictures"},
-    {.name = "color", .type = SL_OPTION_FLAG, AT(colour), .no_default = true,
+    {.name = "once", AT(FLAG, once), .help = "print one picture as text and end"},
+    {.name = "interval", AT(REAL, interval_s), .placeholder = "SECONDS", .min = 0.1, .max = 3600,
+     .help = "the least time between two pictures"},
+    {.name = "color", AT(FLAG, colour), .no_default = true,
      .help = "colours; --no-color: none, as with NO_COLOR in the environment"},
     {0},
 };

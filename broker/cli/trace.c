@@ -90,11 +90,9 @@ static int append_end(struct recording *rec)
 static int send_request(struct recording *rec, double seconds, uint64_t taken)
 {
     Sl__Control__Trace trace = SL__CONTROL__TRACE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(TRACE, trace, &trace);
     trace.seconds = seconds;
     trace.taken = taken;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE;
-    e.trace = &trace;
     return sl_session_send(&rec->session, &e);
 }
 
@@ -238,14 +236,6 @@ static int record_to_file(struct recording *rec)
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int init(const struct sl_command *c, void *state)
-{
-    struct recording *rec = state;
-    rec->seconds = 10;
-    rec->out = "trace.json";
-    return SL_OK;
-}
-
 static int trace(void *state)
 {
     struct recording *rec = state;
@@ -265,13 +255,13 @@ static void release(void *state)
     sl_session_close(&((struct recording *)state)->session);
 }
 
-#define AT(field) SL_OPTION_AT(recording, field)
+#define AT(kind, field) SL_OPTION_AT(kind, recording, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "seconds", .letter = 's', .type = SL_OPTION_REAL, AT(seconds), .placeholder = "S",
-     .min = 0.1, .max = SL_TRACE_SECONDS_MAX, .help = "for how long"},
-    {.name = "out", .letter = 'o', .alias = "output", .type = SL_OPTION_TEXT, AT(out),
-     .placeholder = "FILE", .help = "where the trace goes; it appears when it is whole"},
+    {.name = "seconds", .letter = 's', AT(REAL, seconds), .placeholder = "S", .min = 0.1,
+     .max = SL_TRACE_SECONDS_MAX, .help = "for how long"},
+    {.name = "out", .letter = 'o', .alias = "output", AT(TEXT, out), .placeholder = "FILE",
+     .help = "where the trace goes; it appears when it is whole"},
     {0},
 };
 // clang-format on
@@ -290,7 +280,7 @@ const struct sl_command sl_command_trace = {
     .operands = {{"JOB", offsetof(struct recording, job)}},
     .options = {{options}, {sl_session_options, offsetof(struct recording, where)}},
     .bytes = sizeof(struct recording),
-    .init = init,
+    .defaults = &(const struct recording){.seconds = 10, .out = "trace.json"},
     .run = trace,
     .fini = release,
 };

@@ -109,12 +109,11 @@ static void release(void *state)
     free(r->all);
 }
 
-#define AT(field) SL_OPTION_AT(request, field)
+#define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "timeout", .type = SL_OPTION_UINT, AT(timeout_s), .placeholder = "SECONDS",
-     .no_default = true, .max = 1e9,
-     .help = "give up after so long (status 1); without it there is no end"},
+    {.name = "timeout", AT(UINT, timeout_s), .placeholder = "SECONDS", .no_default = true,
+     .max = 1e9, .help = "give up after so long (status 1); without it there is no end"},
     {0},
 };
 // clang-format on

@@ -38,7 +38,9 @@ struct sl_option {
     bool no_default; // --help does not show the default (it is computed or means nothing)
 };
 
-#define SL_OPTION_AT(struct_, field)    .offset = offsetof(struct struct_, field)
+// The type of a value, without SL_OPTION_, and the field that it is.
+#define SL_OPTION_AT(kind, struct_, field)                                                         \
+    .type = SL_OPTION_##kind, .offset = offsetof(struct struct_, field)
 #define SL_OPTION_GIVEN(struct_, field) .given = offsetof(struct struct_, field)
 
 #endif

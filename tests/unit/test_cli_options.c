@@ -20,22 +20,19 @@ struct values {
 
 static const char *const choices[] = {"text", "json", "csv", NULL};
 
-#define AT(field) SL_OPTION_AT(values, field)
-#define TEXT_OPTION                                                                                \
-    .name = "text", .type = SL_OPTION_TEXT, AT(text), .placeholder = "TEXT", .help = "any text"
+#define AT(kind, field) SL_OPTION_AT(kind, values, field)
+#define TEXT_OPTION     .name = "text", AT(TEXT, text), .placeholder = "TEXT", .help = "any text"
 // clang-format off
 static const struct sl_option options[] = {
-    {.name = "flag", .letter = 'f', .type = SL_OPTION_FLAG, AT(flag), .help = "a flag"},
-    {.name = "on", .type = SL_OPTION_FLAG, AT(on), .help = "on by default"},
-    {.name = "set", .type = SL_OPTION_LIST, AT(list), .placeholder = "KEY=VALUE",
-     .help = "many times"},
-    {.name = "count", .letter = 'n', .type = SL_OPTION_UINT, AT(count), .placeholder = "N",
-     .min = 2, .max = 1000, .help = "a count", SL_OPTION_GIVEN(values, given)},
-    {.name = "memory", .type = SL_OPTION_SIZE, AT(size), .placeholder = "SIZE", .help = "a size"},
-    {.name = "ratio", .type = SL_OPTION_REAL, AT(real), .placeholder = "R", .min = -1, .max = 1,
-     .help = "a number"},
-    {.name = "output", .letter = 'o', .alias = "format", .type = SL_OPTION_CHOICE, AT(choice),
-     .choices = choices, .help = "how to print"},
+    {.name = "flag", .letter = 'f', AT(FLAG, flag), .help = "a flag"},
+    {.name = "on", AT(FLAG, on), .help = "on by default"},
+    {.name = "set", AT(LIST, list), .placeholder = "KEY=VALUE", .help = "many times"},
+    {.name = "count", .letter = 'n', AT(UINT, count), .placeholder = "N", .min = 2, .max = 1000,
+     SL_OPTION_GIVEN(values, given), .help = "a count"},
+    {.name = "memory", AT(SIZE, size), .placeholder = "SIZE", .help = "a size"},
+    {.name = "ratio", AT(REAL, real), .placeholder = "R", .min = -1, .max = 1, .help = "a number"},
+    {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, choice), .choices = choices,
+     .help = "how to print"},
     {0},
 };
 static const struct sl_option text_option[] = {{TEXT_OPTION}, {0}};
