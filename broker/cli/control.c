@@ -73,10 +73,7 @@ static int finish_stop(const struct request *r, struct sl_session *s)
     uint64_t until = sl_now_ns() + ms * 1000000u;
     int rc = sl_session_await_end(s, until, look_for_refusal, s, &end, NULL);
     if (rc == SL_ETIMEDOUT && r->detach) {
-        sl_answer_print(r->output, &(struct sl_answer){.job = s->name,
-                                                       .id = s->id,
-                                                       .state = "finishing",
-                                                       .message = "it has been told to stop"});
+        sl_answer_print(r->output, s->name, s->id, "finishing", NULL, "it has been told to stop");
         return SL_EXIT_OK;
     }
     if (rc == SL_ETIMEDOUT)
@@ -91,11 +88,7 @@ static int finish_stop(const struct request *r, struct sl_session *s)
         return rc;
     snprintf(message, sizeof message, "%s%s%s", sl_job_end_text(&end, text, sizeof text),
              end.directory[0] ? ": what was done is in " : "", end.directory);
-    sl_answer_print(r->output, &(struct sl_answer){.job = s->name,
-                                                   .id = s->id,
-                                                   .state = end.status,
-                                                   .exit_status = &end.exit_status,
-                                                   .message = message});
+    sl_answer_print(r->output, s->name, s->id, end.status, &end.exit_status, message);
     return SL_EXIT_OK;
 }
 
@@ -197,10 +190,7 @@ static int ask(const struct request *r, Sl__Control__Envelope *e, const char *st
     sl_interrupt_catch();
     int rc = sl_session_ask(&s, e, ANSWER_MS, NULL, &message);
     if (rc == SL_OK)
-        sl_answer_print(r->output, &(struct sl_answer){.job = s.name,
-                                                       .id = s.id,
-                                                       .state = state,
-                                                       .message = *message ? message : state});
+        sl_answer_print(r->output, s.name, s.id, state, NULL, *message ? message : state);
     else if (rc == SL_EABORTED)
         sl_fail(rc, "job '%s': not waiting any more for its answer", s.name);
     else

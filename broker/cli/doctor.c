@@ -89,8 +89,8 @@ static void check_cores(struct sl_doctor *d)
     struct sl_cores allowed;
     char text[256];
     if (sl_cores_allowed(&allowed) < 0) {
-        struct sl_doctor_check *c = sl_doctor_add(d, "cores", "cores", "not known");
-        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s", sl_error_message());
+        sl_doctor_advise(sl_doctor_add(d, "cores", "cores", "not known"), SL_VERDICT_PROBLEM, "%s",
+                         sl_error_message());
         return;
     }
     sl_cores_format(&allowed, text, sizeof text);
@@ -335,8 +335,8 @@ static void check_programs(struct sl_doctor *d)
     static const char *const programs[] = {"sluice-broker", "sluice-sampler", "sluice-trainer"};
     char dir[4096], missing[256] = "";
     if (sl_crew_own_directory(dir, sizeof dir) < 0) {
-        struct sl_doctor_check *c = sl_doctor_add(d, "programs", "programs", "not known");
-        sl_doctor_advise(c, SL_VERDICT_PROBLEM, "%s", sl_error_message());
+        sl_doctor_advise(sl_doctor_add(d, "programs", "programs", "not known"), SL_VERDICT_PROBLEM,
+                         "%s", sl_error_message());
         return;
     }
     for (size_t i = 0; i < SL_COUNT_OF(programs); i++) {

@@ -42,23 +42,23 @@ static cJSON *text_or_null(const char *text)
     return text && *text ? cJSON_CreateString(text) : cJSON_CreateNull();
 }
 
-void sl_answer_print(enum sl_output output, const struct sl_answer *a)
+void sl_answer_print(enum sl_output output, const char *job, const char *id, const char *state,
+                     const int *exit_status, const char *message)
 {
     if (output == SL_OUTPUT_TEXT) {
-        printf("%s: %s\n", a->job, a->message);
+        printf("%s: %s\n", job, message);
         fflush(stdout);
         return;
     }
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "schema", "sluice.answer/1");
-    cJSON_AddItemToObject(o, "job", text_or_null(a->job));
-    cJSON_AddItemToObject(o, "id", text_or_null(a->id));
+    cJSON_AddItemToObject(o, "job", text_or_null(job));
+    cJSON_AddItemToObject(o, "id", text_or_null(id));
     cJSON_AddTrueToObject(o, "ok");
-    cJSON_AddItemToObject(o, "state", text_or_null(a->state));
+    cJSON_AddItemToObject(o, "state", text_or_null(state));
     cJSON_AddItemToObject(o, "exit_status",
-                          a->exit_status ? cJSON_CreateNumber(*a->exit_status)
-                                         : cJSON_CreateNull());
-    cJSON_AddStringToObject(o, "message", a->message);
+                          exit_status ? cJSON_CreateNumber(*exit_status) : cJSON_CreateNull());
+    cJSON_AddStringToObject(o, "message", message);
     sl_output_json_line(o, "an answer");
     fflush(stdout);
 }

@@ -27,15 +27,10 @@ extern const struct sl_option sl_output_option[]; // -o, --output text|json, int
 int sl_output_json_line(cJSON *tree, const char *what);
 int sl_output_json_pages(cJSON *tree, const char *what);
 
-struct sl_answer {
-    const char *job, *id;   // id "" for none
-    const char *state;      // NULL: not known
-    const int *exit_status; // NULL: it is not over
-    const char *message;
-};
-
-// On standard output, which is flushed: whoever reads a pipe has the line at once.
-void sl_answer_print(enum sl_output output, const struct sl_answer *a);
+// id "" for none; state and exit_status NULL: not known, not over. On standard output, which is
+// flushed: whoever reads a pipe has the line at once.
+void sl_answer_print(enum sl_output output, const char *job, const char *id, const char *state,
+                     const int *exit_status, const char *message);
 
 // Whether standard output is a pipe that nobody reads any more: `sluice logs -f | head` ends then,
 // not when there happens to be another line.

@@ -38,34 +38,6 @@ static void fixed(char *out, double value, int digits)
         snprintf(out, CELL_BYTES, "%.*f", digits, value);
 }
 
-static void write_epoch(const struct epochs *of, const cJSON *e, char *out)
-{
-    fixed(out, sl_json_number(e, "epoch") + 1, 0);
-}
-
-static void write_loss(const struct epochs *of, const cJSON *e, char *out)
-{
-    fixed(out, sl_json_number(e, "loss"), 4);
-}
-
-static void write_train(const struct epochs *of, const cJSON *e, char *out)
-{
-    fixed(out, sl_json_number(e, "train_accuracy"), 4);
-}
-
-static void write_val(const struct epochs *of, const cJSON *e, char *out)
-{
-    fixed(out, sl_json_number(sl_json_at(e, "val"), of->metric), 4);
-    const cJSON *best = sl_json_at(of->report, "best_metric");
-    if (*out && sl_json_number(best, "epoch") == sl_json_number(e, "epoch"))
-        strcat(out, " *");
-}
-
-static void write_test(const struct epochs *of, const cJSON *e, char *out)
-{
-    fixed(out, sl_json_number(sl_json_at(e, "test"), of->metric), 4);
-}
-
 static void duration(char *out, double seconds)
 {
     char time[SL_UNITS_BYTES];
@@ -73,69 +45,80 @@ static void duration(char *out, double seconds)
         snprintf(out, CELL_BYTES, "%s", sl_units_seconds(time, seconds));
 }
 
-static void write_seconds(const struct epochs *of, const cJSON *e, char *out)
-{
-    duration(out, sl_json_number(e, "seconds"));
-}
-
-static void write_evaluation(const struct epochs *of, const cJSON *e, char *out)
-{
-    if (cJSON_IsObject(sl_json_at(e, "val")) || cJSON_IsObject(sl_json_at(e, "test")))
-        duration(out, sl_json_number(e, "evaluate_seconds"));
-}
-
-static void write_hits(const struct epochs *of, const cJSON *e, char *out)
-{
-    const cJSON *cache = sl_json_at(e, "cache");
-    if (cJSON_IsTrue(sl_json_at(cache, "ranked")))
-        snprintf(out, CELL_BYTES, "%.1f %%", 100 * sl_json_number(cache, "hit_rate"));
-}
-
-static void write_split(const struct epochs *of, const cJSON *e, char *out)
-{
-    if (!isnan(sl_json_number(e, "samplers")))
-        snprintf(out, CELL_BYTES, "%.0f+%.0f", sl_json_number(e, "samplers"),
-                 sl_json_number(e, "trainers"));
-}
-
-static void write_standby(const struct epochs *of, const cJSON *e, char *out)
-{
-    double batches = sl_json_number(sl_json_at(e, "switching"), "batches");
-    if (batches > 0)
-        snprintf(out, CELL_BYTES, "%.0f", batches);
-}
-
-static void write_limit(const struct epochs *of, const cJSON *e, char *out)
-{
-    const char *limit = sl_json_string(e, "bottleneck");
-    snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(limit, ":"), limit);
-}
-
+enum column {
+    EPOCH,
+    LOSS,
+    TRAIN,
+    VAL,
+    TEST,
+    SECONDS,
+    EVALUATION,
+    HITS,
+    SPLIT,
+    STANDBY,
+    LIMIT,
+    N_COLUMNS
+};
 static const struct {
     const char *heading;
     char align;
-    void (*write)(const struct epochs *of, const cJSON *epoch, char *out);
-} columns[] = {
-    {"epoch", 'r', write_epoch},
-    {"loss", 'r', write_loss},
-    {"train", 'r', write_train},
-    {"val", 'l', write_val},
-    {"test", 'r', write_test},
-    {"seconds", 'r', write_seconds},
-    {"evaluation", 'r', write_evaluation},
-    {"hits", 'r', write_hits},
-    {"split", 'r', write_split},
-    {"standby batches", 'r', write_standby},
-    {"limit", 'l', write_limit},
+} columns[N_COLUMNS] = {
+    [EPOCH] = {"epoch", 'r'},
+    [LOSS] = {"loss", 'r'},
+    [TRAIN] = {"train", 'r'},
+    [VAL] = {"val", 'l'},
+    [TEST] = {"test", 'r'},
+    [SECONDS] = {"seconds", 'r'},
+    [EVALUATION] = {"evaluation", 'r'},
+    [HITS] = {"hits", 'r'},
+    [SPLIT] = {"split", 'r'},
+    [STANDBY] = {"standby batches", 'r'},
+    [LIMIT] = {"limit", 'l'},
 };
 
-enum { N_COLUMNS = sizeof columns / sizeof *columns };
+static void write_value(enum column column, const struct epochs *of, const cJSON *e, char *out)
+{
+    const cJSON *val = sl_json_at(e, "val"), *test = sl_json_at(e, "test");
+    const char *limit = sl_json_string(e, "bottleneck");
+    double standby = sl_json_number(e, "switching.batches");
+    switch (column) {
+    case EPOCH: fixed(out, sl_json_number(e, "epoch") + 1, 0); break;
+    case LOSS: fixed(out, sl_json_number(e, "loss"), 4); break;
+    case TRAIN: fixed(out, sl_json_number(e, "train_accuracy"), 4); break;
+    case VAL:
+        fixed(out, sl_json_number(val, of->metric), 4);
+        if (*out && sl_json_number(of->report, "best_metric.epoch") == sl_json_number(e, "epoch"))
+            strcat(out, " *");
+        break;
+    case TEST: fixed(out, sl_json_number(test, of->metric), 4); break;
+    case SECONDS: duration(out, sl_json_number(e, "seconds")); break;
+    case EVALUATION:
+        if (cJSON_IsObject(val) || cJSON_IsObject(test))
+            duration(out, sl_json_number(e, "evaluate_seconds"));
+        break;
+    case HITS:
+        if (cJSON_IsTrue(sl_json_at(e, "cache.ranked")))
+            snprintf(out, CELL_BYTES, "%.1f %%", 100 * sl_json_number(e, "cache.hit_rate"));
+        break;
+    case SPLIT:
+        if (!isnan(sl_json_number(e, "samplers")))
+            snprintf(out, CELL_BYTES, "%.0f+%.0f", sl_json_number(e, "samplers"),
+                     sl_json_number(e, "trainers"));
+        break;
+    case STANDBY:
+        if (standby > 0)
+            snprintf(out, CELL_BYTES, "%.0f", standby);
+        break;
+    case LIMIT: snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(limit, ":"), limit); break;
+    case N_COLUMNS: break;
+    }
+}
 
 // A cell of which nothing is known stays empty; a '|' would be a new one.
-static void write_cell(size_t column, const struct epochs *of, const cJSON *epoch, char *out)
+static void write_cell(enum column column, const struct epochs *of, const cJSON *epoch, char *out)
 {
     *out = '\0';
-    columns[column].write(of, epoch, out);
+    write_value(column, of, epoch, out);
     for (char *p = out; (p = strchr(p, '|'));)
         *p = '/';
 }
@@ -147,7 +130,7 @@ static void print_table(const struct epochs *of, const cJSON *list, int first)
     bool shown[N_COLUMNS] = {false};
     size_t n = 0;
     const cJSON *begin = cJSON_GetArrayItem(list, first);
-    for (size_t c = 0; c < N_COLUMNS; c++) {
+    for (enum column c = 0; c < N_COLUMNS; c++) {
         for (const cJSON *e = begin; e && !shown[c]; e = e->next) {
             write_cell(c, of, e, cell);
             shown[c] = *cell != '\0';
@@ -155,14 +138,14 @@ static void print_table(const struct epochs *of, const cJSON *list, int first)
         if (!shown[c])
             continue;
         align[n] = columns[c].align;
-        headings[n++] = columns[c].write == write_val ? of->metric : columns[c].heading;
+        headings[n++] = c == VAL ? of->metric : columns[c].heading;
     }
     struct sl_table t;
     sl_table_init(&t, align, headings);
     for (const cJSON *e = begin; e; e = e->next) {
         char row[ROW_BYTES] = "";
         size_t used = 0;
-        for (size_t c = 0; c < N_COLUMNS; c++) {
+        for (enum column c = 0; c < N_COLUMNS; c++) {
             if (!shown[c])
                 continue;
             write_cell(c, of, e, cell);
@@ -231,12 +214,18 @@ static void print_limits(const cJSON *report)
 
 // --- decisions, deaths, events -------------------------------------------------------------------
 
+// A list of the report, under its heading unless it is empty.
+static const cJSON *begin_list(const cJSON *report, const char *key, const char *heading)
+{
+    const cJSON *list = sl_json_at(report, key);
+    if (cJSON_GetArraySize(list) > 0)
+        printf("\n%s\n", heading);
+    return list;
+}
+
 static void print_allocations(const cJSON *report)
 {
-    const cJSON *a, *list = sl_json_at(report, "allocations");
-    if (cJSON_GetArraySize(list) == 0)
-        return;
-    printf("\nDecisions on the split\n");
+    const cJSON *a, *list = begin_list(report, "allocations", "Decisions on the split");
     cJSON_ArrayForEach(a, list)
     {
         printf("  epoch %.0f: %.0f+%.0f", sl_json_number(a, "epoch") + 1,
@@ -248,11 +237,8 @@ static void print_allocations(const cJSON *report)
 
 static void print_scales(const cJSON *report)
 {
-    const cJSON *s, *list = sl_json_at(report, "scales");
+    const cJSON *s, *list = begin_list(report, "scales", "Changes while it ran");
     char at[SL_UNITS_BYTES], took[SL_UNITS_BYTES];
-    if (cJSON_GetArraySize(list) == 0)
-        return;
-    printf("\nChanges while it ran\n");
     cJSON_ArrayForEach(s, list)
     {
         const cJSON *from = sl_json_at(s, "from"), *to = sl_json_at(s, "to");
@@ -271,11 +257,8 @@ static void print_scales(const cJSON *report)
 
 static void print_restarts(const cJSON *report)
 {
-    const cJSON *r, *list = sl_json_at(report, "restarts");
+    const cJSON *r, *list = begin_list(report, "restarts", "Workers that died");
     char at[SL_UNITS_BYTES];
-    if (cJSON_GetArraySize(list) == 0)
-        return;
-    printf("\nWorkers that died\n");
     if (sl_json_number(report, "restarts_left_out") > 0)
         printf("  (%.0f before these)\n", sl_json_number(report, "restarts_left_out"));
     cJSON_ArrayForEach(r, list)
@@ -290,11 +273,8 @@ static void print_restarts(const cJSON *report)
 
 static void print_resumes(const cJSON *report)
 {
-    const cJSON *r, *list = sl_json_at(report, "resumes");
+    const cJSON *r, *list = begin_list(report, "resumes", "Gone on from a checkpoint");
     char before[SL_UNITS_BYTES];
-    if (cJSON_GetArraySize(list) == 0)
-        return;
-    printf("\nGone on from a checkpoint\n");
     cJSON_ArrayForEach(r, list)
     {
         printf("  after update %.0f, in epoch %.0f, %s from the start\n",

@@ -72,11 +72,7 @@ static int finish(const struct request *r, struct awaited *a, uint64_t until_ns)
             return rc;
     }
     sl_job_end_text(&a->end, message, sizeof message);
-    sl_answer_print(r->output, &(struct sl_answer){.job = s->name,
-                                                   .id = s->id,
-                                                   .state = a->end.status,
-                                                   .exit_status = &a->end.exit_status,
-                                                   .message = message});
+    sl_answer_print(r->output, s->name, s->id, a->end.status, &a->end.exit_status, message);
     return a->end.exit_status;
 }
 
