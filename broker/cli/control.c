@@ -13,7 +13,6 @@
 #include "broker/cli/command.h"
 #include "broker/cli/dispatch.h"
 #include "broker/cli/session.h"
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"

@@ -4,7 +4,6 @@
  * The files are read, whoever wrote them and whether that still lives; the session only tells where
  * they are and when there will be no more.
  */
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +19,6 @@
 #include "broker/cli/log_merge.h"
 #include "broker/cli/session.h"
 #include "common/text/units.h"
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/log.h"

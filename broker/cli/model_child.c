@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <poll.h>
@@ -17,7 +16,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "broker/cli/command.h"
 #include "broker/supervise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"

@@ -27,7 +27,6 @@
 #include "common/text/units.h"
 #include "broker/rundir.h"
 #include "common/base/bits.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "config/config.h"

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
 #include "broker/cli/model_child.h"
 #include "common/text/units.h"
 #include "broker/gpus.h"

@@ -4,7 +4,6 @@
  * The run directory tells all of it, so no job need be running, and none is disturbed: a job's name
  * is only a way to find the directory.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

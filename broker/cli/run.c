@@ -11,7 +11,6 @@
  *   third, or no answer in time        the broker is killed; its workers die with it
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -10,7 +10,6 @@
 #include "broker/cli/layout.h"
 #include "broker/cli/run_summary.h"
 #include "common/text/units.h"
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/text/json.h"

@@ -5,7 +5,6 @@
  * is made of it. Nothing is computed here, so whatever the page, `top` and this command show is the
  * same.
  */
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,6 @@
 #include "broker/cli/command.h"
 #include "broker/cli/session.h"
 #include "broker/cli/stats_text.h"
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"

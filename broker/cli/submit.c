@@ -19,7 +19,6 @@
 #include "broker/cli/job_table.h"
 #include "broker/cli/run_view.h"
 #include "broker/cli/session.h"
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"

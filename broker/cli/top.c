@@ -11,7 +11,6 @@
  * log has nothing to say while there is a view, but for errors.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

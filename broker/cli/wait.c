@@ -5,12 +5,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "broker/cli/output.h"
 #include "broker/cli/command.h"
 #include "broker/cli/session.h"
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
