@@ -61,8 +61,8 @@ struct sl_command {
 
     // A group of commands instead: what is chosen ("format"), and from which.
     const char *kind;
-    const struct sl_command *(*kinds)(size_t *n);
-    const void *of; // what a command of a group is of; its own business
+    const struct sl_command *(*kinds)(void); // ends with an entry without a name
+    const void *of;                          // what a command of a group is of; its own business
 };
 
 extern const struct sl_command sl_command_run, sl_command_submit, sl_command_ps, sl_command_logs,

@@ -289,28 +289,25 @@ static void complete_first(void)
 // The command that the words begin with; NULL: none that is offered.
 static const struct sl_command *find_command(void)
 {
-    size_t n, n_kinds = 0;
+    size_t n;
     const struct sl_command *const *commands = sl_dispatch_commands(&n);
-    const struct sl_command *c = NULL, *kinds = NULL;
+    const struct sl_command *c = NULL;
     for (size_t i = 0; i < n && !c; i++)
         if (strcmp(commands[i]->name, line.words[0]) == 0 && commands[i]->help)
             c = commands[i];
     if (!c || !c->kinds || line.n < 3)
         return c;
-    kinds = c->kinds(&n_kinds);
-    for (size_t i = 0; i < n_kinds; i++)
-        if (strcmp(sl_dispatch_name(&kinds[i]), line.words[1]) == 0)
-            return &kinds[i];
+    for (const struct sl_command *kind = c->kinds(); kind->name; kind++)
+        if (strcmp(sl_dispatch_name(kind), line.words[1]) == 0)
+            return kind;
     return NULL;
 }
 
 static void complete_command(const struct sl_command *c)
 {
-    size_t n = 0;
     if (c->kinds) {
-        const struct sl_command *kinds = c->kinds(&n);
-        for (size_t i = 0; i < n; i++)
-            offer_command(&kinds[i]);
+        for (const struct sl_command *kind = c->kinds(); kind->name; kind++)
+            offer_command(kind);
         offer("", "--help", "what there is");
         return;
     }

@@ -127,11 +127,11 @@ static void print_group_help(const struct sl_command *group, const struct sl_com
 
 static int run_group(const struct sl_command *group, int argc, char **argv)
 {
-    size_t n;
-    const struct sl_command *kinds = group->kinds(&n), *list[COMMANDS_MAX], *chosen;
+    size_t n = 0;
+    const struct sl_command *kinds = group->kinds(), *list[COMMANDS_MAX], *chosen;
     char named[64], help[64];
-    for (size_t i = 0; i < n; i++)
-        list[i] = &kinds[i];
+    for (; kinds[n].name; n++)
+        list[n] = &kinds[n];
     if (argc < 2)
         return sl_fail(SL_EINVAL, "%s: no %s given: 'sluice %s --help' lists them", group->name,
                        group->kind, group->name);

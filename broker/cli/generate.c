@@ -7,7 +7,7 @@
 #include "dataset/edge_sort.h"
 #include "dataset/generate.h"
 
-enum { KINDS_MAX = 16, NAME_BYTES = 32 };
+enum { KINDS_MAX = 15, NAME_BYTES = 32 };
 
 struct request {
     struct sl_generate run;
@@ -56,9 +56,9 @@ static const struct sl_option options[] = {
 };
 // clang-format on
 
-static const struct sl_command *kinds(size_t *n)
+static const struct sl_command *kinds(void)
 {
-    static struct sl_command all[KINDS_MAX];
+    static struct sl_command all[KINDS_MAX + 1];
     static char names[KINDS_MAX][NAME_BYTES];
     for (size_t i = 0; i < sl_generator_n_kinds; i++) {
         const struct sl_generator_kind *kind = sl_generator_kinds[i];
@@ -80,7 +80,6 @@ static const struct sl_command *kinds(size_t *n)
             .of = kind,
         };
     }
-    *n = sl_generator_n_kinds;
     return all;
 }
 

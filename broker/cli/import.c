@@ -6,7 +6,7 @@
 #include "common/base/error.h"
 #include "dataset/import.h"
 
-enum { FORMATS_MAX = 16, NAME_BYTES = 32 };
+enum { FORMATS_MAX = 15, NAME_BYTES = 32 };
 
 struct request {
     struct sl_import import;
@@ -94,13 +94,12 @@ static struct sl_command command_of(const struct sl_import_format *f, char name[
     return c;
 }
 
-static const struct sl_command *formats(size_t *n)
+static const struct sl_command *formats(void)
 {
-    static struct sl_command all[FORMATS_MAX];
+    static struct sl_command all[FORMATS_MAX + 1];
     static char names[FORMATS_MAX][NAME_BYTES];
     for (size_t i = 0; i < sl_import_n_formats; i++)
         all[i] = command_of(sl_import_formats[i], names[i]);
-    *n = sl_import_n_formats;
     return all;
 }
 

@@ -39,11 +39,11 @@
 #include "common/ipc/bus.h"
 
 enum {
-    STOP_MS = 8000,     // for the broker to answer a Stop
-    KILL_MS = 1500,     // ... one with kill
-    SAVE_MS = 120000,   // ... which says that it writes the last checkpoint
-    LEAVE_MS = 3000,    // for the broker to end after its last word
-    LAST_WORD_MS = 300, // for a message of a dead broker to arrive
+    STOP_MS = 8000,        // for the broker to answer a Stop
+    KILL_MS = 1500,        // ... one with kill
+    SAVE_MS = 120000,      // ... which says that it writes the last checkpoint
+    LEAVE_MS = 3000,       // for the broker to end after its last word
+    LAST_MESSAGE_MS = 300, // for a message of a dead broker to arrive
 };
 
 struct run {
@@ -161,7 +161,7 @@ static void on_signal(struct run *r)
     }
 }
 
-// Shows a message, or keeps it when it is the last word.
+// Shows a message, or keeps it when it is how the job ended.
 static void on_message(struct run *r, Sl__Control__Envelope *m)
 {
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED) {
@@ -182,7 +182,7 @@ static void receive(struct run *r, int timeout_ms)
         on_message(r, m);
 }
 
-// Until the broker has said its last word, or is gone. True when it is gone.
+// Until the broker has said how the job ended, or is gone. True when it is gone.
 static bool follow(struct run *r, struct sl_death *death)
 {
     for (;;) {
@@ -191,7 +191,7 @@ static bool follow(struct run *r, struct sl_death *death)
             return false;
         if (sl_launch_wait(&r->broker, 0, death)) {
             on_signal(r); // a signal may be why it is gone
-            receive(r, LAST_WORD_MS);
+            receive(r, LAST_MESSAGE_MS);
             return true;
         }
         uint64_t now = sl_now_ns();
@@ -209,7 +209,7 @@ static bool follow(struct run *r, struct sl_death *death)
     }
 }
 
-// The command's result when the broker went without a last word.
+// The command's result when the broker went without saying it.
 static int broker_lost(struct run *r, const struct sl_death *death)
 {
     char how[160];

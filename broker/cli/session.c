@@ -39,10 +39,10 @@
 #include "common/text/json.h"
 
 enum {
-    ANSWER_MS = 5000,   // for a daemon to say what it has
-    SLICE_MS = 100,     // between two looks at an interrupt and at the other side
-    LAST_WORD_MS = 300, // for what a process has sent before its end
-    LOOK_MS = 500,      // between two looks at a daemon's lock
+    ANSWER_MS = 5000,      // for a daemon to say what it has
+    SLICE_MS = 100,        // between two looks at an interrupt and at the other side
+    LAST_MESSAGE_MS = 300, // for what a process has sent before its end
+    LOOK_MS = 500,         // between two looks at a daemon's lock
     SILENCE_MS = 10000, // from a daemon elsewhere before it is asked for a sign of life, and then
     LINGER_MS = 1000,
     END_SLICE_MS = 1000, // between two looks at the time while an end is waited for
@@ -181,7 +181,7 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
         if (sl_interrupt_seen())
             return sl_fail(SL_EABORTED, "interrupted");
         if (is_gone(s)) {
-            rc = sl_bus_receive(s->bus, LAST_WORD_MS, NULL, out);
+            rc = sl_bus_receive(s->bus, LAST_MESSAGE_MS, NULL, out);
             return rc == SL_EAGAIN ? gone_error(s) : rc;
         }
         if (left_ms == 0)

@@ -26,9 +26,9 @@
 
 enum {
     LOOK_MS = 100,
-    PLAIN_MS = 2000,     // between two lines of progress where it is no terminal
-    LATE_MS = 15000,     // after the end of the trace: the broker is stuck
-    LAST_WORD_MS = 3000, // after Ctrl-C
+    PLAIN_MS = 2000,        // between two lines of progress where it is no terminal
+    LATE_MS = 15000,        // after the end of the trace: the broker is stuck
+    LAST_MESSAGE_MS = 3000, // after Ctrl-C
 };
 
 struct recording {
@@ -163,7 +163,7 @@ static int check_time(struct recording *rec)
 {
     uint64_t now = sl_now_ns();
     uint64_t until = rec->ending_ns
-                         ? rec->ending_ns + LAST_WORD_MS * 1000000ull
+                         ? rec->ending_ns + LAST_MESSAGE_MS * 1000000ull
                          : rec->began_ns + (uint64_t)(rec->seconds * 1e9) + LATE_MS * 1000000ull;
     if (now < until)
         return SL_OK;
