@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { NUMBER_BYTES = 40 };
 
@@ -118,4 +119,85 @@ void sl_json_add_whole(struct sl_json_writer *w, const char *key, uint64_t value
 void sl_json_add_bool(struct sl_json_writer *w, const char *key, bool value)
 {
     sl_json_add_raw(w, key, value ? "true" : "false");
+}
+
+// --- records -------------------------------------------------------------------------------------
+
+static void add_field(struct sl_json_writer *w, const struct sl_field *f, const char *key,
+                      const void *record)
+{
+    if (!sl_field_is_known(f, record)) {
+        sl_json_add_null(w, key);
+        return;
+    }
+    switch (f->type) {
+    case SL_FIELD_REAL: sl_json_add_real(w, key, sl_field_number(f, record)); break;
+    case SL_FIELD_WHOLE: sl_json_add_whole(w, key, (uint64_t)sl_field_number(f, record)); break;
+    case SL_FIELD_TIME: sl_json_add_time(w, key, sl_field_number(f, record)); break;
+    case SL_FIELD_FLAG: sl_json_add_bool(w, key, sl_field_flag(f, record)); break;
+    case SL_FIELD_TEXT: sl_json_add_string(w, key, sl_field_text(f, record)); break;
+    case SL_FIELD_OBJECT:
+    case SL_FIELD_PART: break;
+    }
+}
+
+static size_t object_length(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? (size_t)(dot - path) : 0;
+}
+
+// From the object that is open (the first *n characters of a path) to the one that holds a field.
+static void enter(struct sl_json_writer *w, const char *open, size_t *n, const char *path)
+{
+    char key[NUMBER_BYTES];
+    size_t to = object_length(path);
+    while (*n > to || (*n && (strncmp(open, path, *n) != 0 || path[*n] != '.'))) {
+        sl_json_close_object(w);
+        for (--*n; *n && open[*n] != '.';)
+            --*n;
+    }
+    while (*n < to) {
+        size_t from = *n ? *n + 1 : 0, length = strcspn(path + from, ".");
+        snprintf(key, sizeof key, "%.*s", (int)length, path + from);
+        sl_json_open_object(w, key);
+        *n = from + length;
+    }
+}
+
+// How many of the fields after an object are in it, and whether there is anything to tell of them.
+static size_t fields_within(const struct sl_field *object, const struct sl_field *end,
+                            const void *record, bool *known)
+{
+    size_t length = strlen(object->path);
+    const struct sl_field *f = object + 1;
+    *known = false;
+    for (; f < end && strncmp(f->path, object->path, length) == 0 && f->path[length] == '.'; f++)
+        *known = *known || sl_field_is_known(f, record);
+    return (size_t)(f - object) - 1;
+}
+
+void sl_json_add_fields(struct sl_json_writer *w, const struct sl_fields *r, const void *record,
+                        void (*part)(void *arg, const char *key, struct sl_json_writer *w),
+                        void *arg)
+{
+    const struct sl_field *end = r->fields + r->n;
+    const char *open = "";
+    size_t n = 0;
+    for (const struct sl_field *f = r->fields; f < end; f++) {
+        bool known = true;
+        size_t within = f->type == SL_FIELD_OBJECT ? fields_within(f, end, record, &known) : 0;
+        enter(w, open, &n, f->path);
+        open = f->path;
+        const char *key = f->path + n + (n > 0);
+        if (f->type == SL_FIELD_PART) {
+            part(arg, key, w);
+        } else if (f->type != SL_FIELD_OBJECT) {
+            add_field(w, f, key, record);
+        } else if (!known) {
+            sl_json_add_null(w, key);
+            f += within;
+        }
+    }
+    enter(w, open, &n, "");
 }

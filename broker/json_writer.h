@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/schema/fields.h"
 #include "common/text/text.h"
 
 struct sl_json_writer {
@@ -38,5 +39,11 @@ void sl_json_add_whole(struct sl_json_writer *w, const char *key, uint64_t value
 void sl_json_add_bool(struct sl_json_writer *w, const char *key, bool value);
 void sl_json_add_null(struct sl_json_writer *w, const char *key);
 void sl_json_add_raw(struct sl_json_writer *w, const char *key, const char *json); // NULL: null
+
+// The members of an object that is open, from a record and its table. `part` writes the keys that
+// have no member; NULL: there are none.
+void sl_json_add_fields(struct sl_json_writer *w, const struct sl_fields *r, const void *record,
+                        void (*part)(void *arg, const char *key, struct sl_json_writer *w),
+                        void *arg);
 
 #endif

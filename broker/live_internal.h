@@ -10,25 +10,13 @@
 #include "broker/live.h"
 #include "common/ipc/ledger.h"
 #include "common/ipc/stats.h"
+#include "common/schema/stats.h"
 #include "config/config.h"
 
 enum {
     SL_LIVE_LOOKS = SL_LIVE_WINDOW_S * 10 + 1, // the window's, and the one that it is compared with
     SL_LIVE_RING = 512,                        // durations that percentiles are of
     SL_LIVE_SEATS = 2 * SL_CONFIG_MAX_DEVICES,
-};
-
-// What is timed of a batch.
-enum sl_live_stage {
-    SL_LIVE_SAMPLE,
-    SL_LIVE_MARK,
-    SL_LIVE_COPY,
-    SL_LIVE_EXTRACT,
-    SL_LIVE_TRAIN,
-    SL_LIVE_EVALUATE,
-    SL_LIVE_WAIT,
-    SL_LIVE_BACKPRESSURE,
-    SL_LIVE_STAGES,
 };
 
 struct sl_live_ring {

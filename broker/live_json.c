@@ -1,4 +1,5 @@
-// live_json.c - the line that is told: schema sluice.stats/1 (broker/README.md).
+// live_json.c - the line that is told: schema sluice.stats/1 (broker/README.md). A figure's name is
+// in common/schema/stats.h alone; what is not set here is not known, which is null.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/group.h"
 #include "common/ipc/seat.h"
+#include "common/schema/stats.h"
 
 enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 
@@ -32,19 +34,14 @@ static double positive(double x)
     return x > 0 ? x : NAN; // 0 = not known
 }
 
-// null for 0
-static void add_known(struct sl_json_writer *w, const char *key, uint64_t value)
-{
-    if (value)
-        sl_json_add_whole(w, key, value);
-    else
-        sl_json_add_null(w, key);
-}
-
 static double share(double part, double whole)
 {
     return whole > 0 ? SL_MIN(SL_MAX(part / whole, 0), 1) : 0;
 }
+
+// Of something that grows, in the window.
+#define RATE(f_, field_)                                                                           \
+    ((f_)->from ? (double)((f_)->to->field_ - (f_)->from->field_) / (f_)->seconds : 0)
 
 // --- seats ---------------------------------------------------------------------------------------
 
@@ -211,27 +208,28 @@ static uint64_t rounds_of(const struct facts *f, const struct sl_member *m)
 
 static void add_worker(const struct facts *f, const struct sl_member *m, struct sl_json_writer *w)
 {
-    struct work k = work_of(f, m);
+    const struct work k = work_of(f, m);
+    const double seconds = f->from ? f->seconds : INFINITY;
     char batch[96];
+    const struct sl_stats_worker s = {
+        .name = m->name,
+        .role = role_text(f->job, m),
+        .device = m->device,
+        .pid = m->alive ? m->pid : NAN,
+        .state = state_text(f, m),
+        .batch = batch_text(f, m, batch, sizeof batch) ? batch : NULL,
+        .busy = share(k.busy, k.seconds),
+        .wait = share(k.wait, k.seconds),
+        .batches = f->l->seat[m->slot].sums.batches,
+        .batches_per_second = (double)k.batches / seconds,
+        .edges_per_second = (double)k.edges / seconds,
+        .bytes_per_second = (double)k.bytes / seconds,
+        .rounds = f->there ? rounds_of(f, m) : 0,
+        .restarts = f->job->deaths[m->slot].n,
+        .memory = m->alive ? f->job->member_bytes[m->slot] : 0,
+    };
     sl_json_open_object(w, NULL);
-    sl_json_add_string(w, "name", m->name);
-    sl_json_add_string(w, "role", role_text(f->job, m));
-    sl_json_add_whole(w, "device", m->device);
-    if (m->alive)
-        sl_json_add_whole(w, "pid", (uint64_t)m->pid);
-    else
-        sl_json_add_null(w, "pid");
-    sl_json_add_string(w, "state", state_text(f, m));
-    sl_json_add_string(w, "batch", batch_text(f, m, batch, sizeof batch) ? batch : NULL);
-    sl_json_add_real(w, "busy", share(k.busy, k.seconds));
-    sl_json_add_real(w, "wait", share(k.wait, k.seconds));
-    sl_json_add_whole(w, "batches", f->l->seat[m->slot].sums.batches);
-    sl_json_add_real(w, "batches_per_second", f->from ? (double)k.batches / f->seconds : 0);
-    sl_json_add_real(w, "edges_per_second", f->from ? (double)k.edges / f->seconds : 0);
-    sl_json_add_real(w, "bytes_per_second", f->from ? (double)k.bytes / f->seconds : 0);
-    sl_json_add_whole(w, "rounds", f->there ? rounds_of(f, m) : 0);
-    sl_json_add_whole(w, "restarts", f->job->deaths[m->slot].n);
-    sl_json_add_whole(w, "memory", m->alive ? f->job->member_bytes[m->slot] : 0);
+    sl_json_add_fields(w, &sl_stats_worker_fields, &s, NULL, NULL);
     sl_json_close_object(w);
 }
 
@@ -261,54 +259,69 @@ static void add_gpu_figures(struct gpu_figures *to, const struct sl_member *m,
 
 // A load is of some second: of one that is long over it says nothing. A worker asks once a second,
 // but for one that is in the middle of a long batch or stands still.
-static void add_gpu_load(const struct gpu_figures *gpu, struct sl_json_writer *w)
+static void find_gpu_load(const struct gpu_figures *gpu, struct sl_stats_device *s)
 {
     const uint64_t now = sl_now_ns(), limit = LOAD_SECONDS_MAX * 1000000000ull;
     bool known = gpu->load_at_ns && now - SL_MIN(gpu->load_at_ns, now) <= limit;
-    sl_json_add_real(w, "gpu_load", known ? gpu->busy : NAN);
-    sl_json_add_real(w, "gpu_memory_load", known ? gpu->memory_busy : NAN);
+    s->gpu_load = known ? gpu->busy : NAN;
+    s->gpu_memory_load = known ? gpu->memory_busy : NAN;
+}
+
+// Whose device it is.
+struct place {
+    const struct sl_job *job;
+    uint32_t device;
+};
+
+static void add_roles(void *arg, const char *key, struct sl_json_writer *w)
+{
+    const struct place *p = arg;
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; i < p->job->crew.n; i++) {
+        const struct sl_member *m = &p->job->crew.members[i];
+        if (m->device == p->device && is_told(m))
+            sl_json_add_string(w, NULL, role_text(p->job, m));
+    }
+    sl_json_close_array(w);
 }
 
 static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer *w)
 {
     const struct sl_job *job = f->job;
     const struct sl_device_config *device = &job->config.devices[d];
-    char name[64], cores[8 * SL_CONFIG_MAX_CORES];
+    const bool cuda = device->kind == SL_DEVICE_CUDA;
+    char name[64], cores[8 * SL_CONFIG_MAX_CORES] = "";
     struct gpu_figures gpu = {0};
     uint64_t memory = 0;
     double load = 0;
     size_t at = 0;
-    cores[0] = '\0';
     for (uint32_t i = 0; i < device->n_cores && at < sizeof cores; i++)
         at +=
             (size_t)snprintf(cores + at, sizeof cores - at, "%s%u", i ? "," : "", device->cores[i]);
     snprintf(name, sizeof name, "%s %u", sl_device_kind_name(device->kind), d);
-    sl_json_open_object(w, NULL);
-    sl_json_add_whole(w, "index", d);
-    sl_json_add_string(w, "kind", sl_device_kind_name(device->kind));
-    sl_json_add_string(w, "name", name);
-    sl_json_add_string(w, "cores", cores);
-    if (device->kind == SL_DEVICE_CUDA)
-        sl_json_add_whole(w, "gpu", device->index);
-    else
-        sl_json_add_null(w, "gpu");
-    sl_json_open_array(w, "roles");
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
         if (m->device != d || !is_told(m))
             continue;
-        sl_json_add_string(w, NULL, role_text(job, m));
         memory += m->alive ? job->member_bytes[m->slot] : 0;
         add_gpu_figures(&gpu, m, &f->l->seat[m->slot].last);
         load += f->l->process[m->slot].load;
     }
-    sl_json_close_array(w);
-    sl_json_add_whole(w, "memory_used", device->kind == SL_DEVICE_CUDA ? gpu.held : memory);
-    add_known(w, "memory_budget", device->memory_bytes);
-    add_known(w, "gpu_memory_used", gpu.used);
-    add_known(w, "gpu_memory_total", gpu.total);
-    sl_json_add_real(w, "cpu_load", device->n_cores ? load / device->n_cores : 0);
-    add_gpu_load(&gpu, w);
+    struct sl_stats_device s = {
+        .index = d,
+        .kind = sl_device_kind_name(device->kind),
+        .name = name,
+        .cores = cores,
+        .gpu = cuda ? device->index : NAN,
+        .memory_used = cuda ? gpu.held : memory,
+        .memory_budget = positive(device->memory_bytes),
+        .gpu_memory_used = positive(gpu.used),
+        .gpu_memory_total = positive(gpu.total),
+        .cpu_load = device->n_cores ? load / device->n_cores : 0,
+    };
+    find_gpu_load(&gpu, &s);
+    sl_json_open_object(w, NULL);
+    sl_json_add_fields(w, &sl_stats_device_fields, &s, add_roles, &(struct place){job, d});
     sl_json_close_object(w);
 }
 
@@ -331,41 +344,46 @@ static void add_devices(const struct facts *f, const char *key, struct sl_json_w
 
 // --- stages --------------------------------------------------------------------------------------
 
-static void add_stage(const struct facts *f, enum sl_live_stage stage, const char *key, double busy,
+static void add_stage(const struct facts *f, enum sl_live_stage stage, double busy,
                       struct sl_json_writer *w)
 {
     const struct sl_live_times *t = &f->l->times[stage];
-    uint64_t n = f->from ? f->to->sums.count[stage] - f->from->sums.count[stage] : 0;
-    sl_json_open_object(w, key);
-    sl_json_add_real(w, "busy", busy);
-    sl_json_add_whole(w, "count", t->count);
-    sl_json_add_real(w, "seconds", (double)t->ns * 1e-9);
-    sl_json_add_real(w, "per_second", f->from ? (double)n / f->seconds : 0);
-    sl_json_add_real(w, "p50", sl_live_percentile(f->l, &t->ring, 50));
-    sl_json_add_real(w, "p99", sl_live_percentile(f->l, &t->ring, 99));
+    const struct sl_stats_stage s = {
+        .busy = busy,
+        .count = t->count,
+        .seconds = (double)t->ns * 1e-9,
+        .per_second = RATE(f, sums.count[stage]),
+        .p50 = sl_live_percentile(f->l, &t->ring, 50),
+        .p99 = sl_live_percentile(f->l, &t->ring, 99),
+    };
+    sl_json_open_object(w, sl_stats_stage_names[stage]);
+    sl_json_add_fields(w, &sl_stats_stage_fields, &s, NULL, NULL);
     sl_json_close_object(w);
 }
 
 static void add_stages(const struct facts *f, const struct roles *r, struct sl_json_writer *w)
 {
     const struct work *s = &r->samplers, *t = trainers_of(r, f->job);
+    const double busy[SL_LIVE_STAGES] = {
+        [SL_LIVE_SAMPLE] = share(s->stage[SL_STAGE_SAMPLE], s->seconds),
+        [SL_LIVE_MARK] = share(s->stage[SL_STAGE_MARK], s->seconds),
+        [SL_LIVE_COPY] = share(s->stage[SL_STAGE_COPY], s->seconds),
+        [SL_LIVE_EXTRACT] = share(t->stage[SL_STAGE_EXTRACT], t->seconds),
+        [SL_LIVE_TRAIN] = share(t->stage[SL_STAGE_TRAIN], t->seconds),
+        [SL_LIVE_EVALUATE] = share(t->stage[SL_STAGE_EVALUATE], t->seconds),
+        [SL_LIVE_WAIT] = share(t->wait, t->seconds),
+        [SL_LIVE_BACKPRESSURE] = share(s->blocked, s->seconds),
+    };
     sl_json_open_object(w, "stages");
-    add_stage(f, SL_LIVE_SAMPLE, "sample", share(s->stage[SL_STAGE_SAMPLE], s->seconds), w);
-    add_stage(f, SL_LIVE_MARK, "mark", share(s->stage[SL_STAGE_MARK], s->seconds), w);
-    add_stage(f, SL_LIVE_COPY, "copy", share(s->stage[SL_STAGE_COPY], s->seconds), w);
-    add_stage(f, SL_LIVE_EXTRACT, "extract", share(t->stage[SL_STAGE_EXTRACT], t->seconds), w);
-    add_stage(f, SL_LIVE_TRAIN, "train", share(t->stage[SL_STAGE_TRAIN], t->seconds), w);
-    add_stage(f, SL_LIVE_EVALUATE, "evaluate", share(t->stage[SL_STAGE_EVALUATE], t->seconds), w);
-    add_stage(f, SL_LIVE_WAIT, "wait", share(t->wait, t->seconds), w);
-    add_stage(f, SL_LIVE_BACKPRESSURE, "backpressure", share(s->blocked, s->seconds), w);
+    for (enum sl_live_stage i = 0; i < SL_LIVE_STAGES; i++)
+        add_stage(f, i, busy[i], w);
     sl_json_close_object(w);
 }
 
-static void add_histogram(const struct facts *f, enum sl_live_stage stage, const char *key,
-                          struct sl_json_writer *w)
+static void add_histogram(const struct facts *f, enum sl_live_stage stage, struct sl_json_writer *w)
 {
     const struct sl_live_times *t = &f->l->times[stage];
-    sl_json_open_object(w, key);
+    sl_json_open_object(w, sl_stats_stage_names[stage]);
     sl_json_open_array(w, "counts");
     for (uint32_t i = 0; i < SL_LIVE_BUCKETS; i++)
         sl_json_add_whole(w, NULL, t->bucket[i]);
@@ -382,48 +400,36 @@ static void add_histograms(const struct facts *f, struct sl_json_writer *w)
     for (uint32_t i = 0; i < SL_LIVE_BUCKETS - 1; i++)
         sl_json_add_real(w, NULL, (double)sl_live_bounds_ns[i] * 1e-9);
     sl_json_close_array(w);
-    add_histogram(f, SL_LIVE_SAMPLE, "sample", w);
-    add_histogram(f, SL_LIVE_EXTRACT, "extract", w);
-    add_histogram(f, SL_LIVE_TRAIN, "train", w);
-    add_histogram(f, SL_LIVE_WAIT, "wait", w);
+    for (int i = 0; i < SL_STATS_HISTOGRAMS; i++)
+        add_histogram(f, sl_stats_histograms[i], w);
     sl_json_close_object(w);
 }
 
 // --- rates ---------------------------------------------------------------------------------------
 
-// Of something that grows, in the window.
-#define RATE(f_, field_)                                                                           \
-    ((f_)->from ? (double)((f_)->to->field_ - (f_)->from->field_) / (f_)->seconds : 0)
-
-static void add_rates(const struct facts *f, struct sl_json_writer *w)
+static void find_rates(const struct facts *f, struct sl_stats *s)
 {
-    sl_json_open_object(w, "rates");
-    sl_json_add_real(w, "batches", RATE(f, sums.batches));
-    sl_json_add_real(w, "edges", RATE(f, sums.edges));
-    sl_json_add_real(w, "input_nodes", RATE(f, sums.input_nodes));
-    sl_json_add_real(w, "updates", RATE(f, version));
-    sl_json_add_real(w, "seconds", f->from ? f->seconds : 0);
-    sl_json_close_object(w);
-    sl_json_open_object(w, "bytes");
-    sl_json_add_real(w, "blocks", RATE(f, sums.block_bytes));
-    sl_json_add_real(w, "features_cache", RATE(f, sums.hit_bytes));
-    sl_json_add_real(w, "features_store", RATE(f, sums.miss_bytes));
-    sl_json_close_object(w);
+    s->rates.batches = RATE(f, sums.batches);
+    s->rates.edges = RATE(f, sums.edges);
+    s->rates.input_nodes = RATE(f, sums.input_nodes);
+    s->rates.updates = RATE(f, version);
+    s->rates.seconds = f->from ? f->seconds : 0;
+    s->bytes.blocks = RATE(f, sums.block_bytes);
+    s->bytes.features_cache = RATE(f, sums.hit_bytes);
+    s->bytes.features_store = RATE(f, sums.miss_bytes);
 }
 
-static void add_queue(const struct facts *f, struct sl_json_writer *w)
+static void find_queue(const struct facts *f, struct sl_stats *s)
 {
     struct sl_ledger_depth depth = {0};
     if (f->there)
         sl_ledger_depth(&f->job->arena, &depth);
-    sl_json_open_object(w, "queue");
-    sl_json_add_whole(w, "batches", depth.batches[SL_CELL_READY]);
-    sl_json_add_whole(w, "bytes", depth.ready_bytes);
-    sl_json_add_whole(w, "capacity_bytes", f->there ? f->job->arena.h->spec.payload_bytes : 0);
-    sl_json_add_whole(w, "used_bytes", depth.payload_bytes);
-    sl_json_add_whole(w, "sampling", depth.batches[SL_CELL_SAMPLING]);
-    sl_json_add_whole(w, "training", depth.batches[SL_CELL_TRAINING] + depth.batches[SL_CELL_HELD]);
-    sl_json_close_object(w);
+    s->queue.batches = depth.batches[SL_CELL_READY];
+    s->queue.bytes = depth.ready_bytes;
+    s->queue.capacity_bytes = f->there ? f->job->arena.h->spec.payload_bytes : 0;
+    s->queue.used_bytes = depth.payload_bytes;
+    s->queue.sampling = depth.batches[SL_CELL_SAMPLING];
+    s->queue.training = depth.batches[SL_CELL_TRAINING] + depth.batches[SL_CELL_HELD];
 }
 
 static double hit_rate(uint64_t hits, uint64_t misses)
@@ -431,80 +437,66 @@ static double hit_rate(uint64_t hits, uint64_t misses)
     return hits + misses ? (double)hits / (double)(hits + misses) : NAN;
 }
 
-static void add_cache(const struct facts *f, struct sl_json_writer *w)
+static void find_cache(const struct facts *f, struct sl_stats *s)
 {
     const struct sl_job *job = f->job;
-    bool has = sl_cache_keeps(job->config.cache.policy);
-    const struct sl_live_sums *s = &f->l->sums;
-    sl_json_open_object(w, "cache");
-    sl_json_add_string(w, "policy", sl_cache_words[job->config.cache.policy]);
-    sl_json_add_bool(w, "ranked", f->there && job->phases.ranked);
-    if (has && f->from)
-        sl_json_add_real(w, "hit_rate",
-                         hit_rate(f->to->sums.hits - f->from->sums.hits,
-                                  f->to->sums.misses - f->from->sums.misses));
-    else
-        sl_json_add_null(w, "hit_rate");
-    sl_json_add_real(w, "hit_rate_total", has ? hit_rate(s->hits, s->misses) : NAN);
-    sl_json_close_object(w);
+    const struct sl_live_sums *sums = &f->l->sums;
+    s->cache.policy = sl_cache_words[job->config.cache.policy];
+    s->cache.ranked = f->there && job->phases.ranked;
+    if (!sl_cache_keeps(job->config.cache.policy))
+        return;
+    s->cache.hit_rate_total = hit_rate(sums->hits, sums->misses);
+    if (f->from)
+        s->cache.hit_rate = hit_rate(f->to->sums.hits - f->from->sums.hits,
+                                     f->to->sums.misses - f->from->sums.misses);
 }
 
-static void add_updates(const struct facts *f, struct sl_json_writer *w)
+static void find_updates(const struct facts *f, struct sl_stats *s)
 {
-    bool async = f->job->config.updates.mode == SL_UPDATE_ASYNC;
-    double mean = NAN, most = NAN;
+    const struct sl_job *job = f->job;
+    bool async = job->config.updates.mode == SL_UPDATE_ASYNC;
     if (async && f->from && f->to->sums.trained > f->from->sums.trained) {
-        mean = (double)(f->to->sums.stale - f->from->sums.stale) /
-               (double)(f->to->sums.trained - f->from->sums.trained);
-        most = 0;
+        s->updates.staleness_mean = (double)(f->to->sums.stale - f->from->sums.stale) /
+                                    (double)(f->to->sums.trained - f->from->sums.trained);
+        s->updates.staleness_max = 0;
         for (uint64_t i = 0; i < SL_MIN(f->l->n_looks, (uint64_t)SL_LIVE_LOOKS); i++)
-            most = SL_MAX(most, (double)f->l->looks[i].staleness_max);
+            s->updates.staleness_max =
+                SL_MAX(s->updates.staleness_max, (double)f->l->looks[i].staleness_max);
     }
-    sl_json_open_object(w, "updates");
-    sl_json_add_string(w, "mode", async ? "async" : "ordered");
-    sl_json_add_whole(w, "version", f->there ? sl_board_version(&f->job->arena) : 0);
-    sl_json_add_real(w, "staleness_mean", mean);
-    sl_json_add_real(w, "staleness_max", most);
-    sl_json_add_string(w, "exchange", sl_exchange_kind_name(f->job->config.updates.exchange));
-    if (f->job->config.updates.exchange == SL_EXCHANGE_NCCL) {
-        sl_json_open_object(w, "group");
-        sl_json_add_whole(w, "members", f->job->group.n);
-        sl_json_add_whole(w, "generation", f->job->group.generation);
-        sl_json_close_object(w);
-    } else {
-        sl_json_add_null(w, "group");
+    s->updates.mode = async ? "async" : "ordered";
+    s->updates.version = f->there ? sl_board_version(&job->arena) : 0;
+    s->updates.exchange = sl_exchange_kind_name(job->config.updates.exchange);
+    if (job->config.updates.exchange == SL_EXCHANGE_NCCL) {
+        s->updates.group.members = job->group.n;
+        s->updates.group.generation = job->group.generation;
     }
-    sl_json_close_object(w);
 }
 
-static void add_totals(const struct facts *f, struct sl_json_writer *w)
+static void find_totals(const struct facts *f, struct sl_stats *s)
 {
     const struct sl_job *job = f->job;
-    const struct sl_live_sums *s = &f->l->sums;
+    const struct sl_live_sums *sums = &f->l->sums;
     uint64_t switches = 0, restarts = 0;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         restarts += job->deaths[i].n;
         switches += f->there ? atomic_load(&sl_seat(&job->arena, i)->switches) : 0;
     }
-    sl_json_open_object(w, "totals");
-    sl_json_add_whole(w, "batches", s->batches);
-    sl_json_add_whole(w, "edges", s->edges);
-    sl_json_add_whole(w, "input_nodes", s->input_nodes);
-    sl_json_add_whole(w, "cache_hits", s->hits);
-    sl_json_add_whole(w, "cache_misses", s->misses);
-    sl_json_add_whole(w, "block_bytes", s->block_bytes);
-    sl_json_add_whole(w, "hit_bytes", s->hit_bytes);
-    sl_json_add_whole(w, "miss_bytes", s->miss_bytes);
-    sl_json_add_whole(w, "updates",
-                      f->there ? sl_board_version(&job->arena) - f->l->first_version : 0);
-    sl_json_add_whole(w, "epochs", f->there ? job->phases.trained : 0);
-    sl_json_add_whole(w, "switches", switches);
-    sl_json_add_whole(w, "resampled", job->report.resampled + job->phases.resampled);
-    sl_json_add_whole(w, "retrained", job->report.retrained + job->phases.retrained);
-    sl_json_add_whole(w, "evicted", f->there ? atomic_load(&job->arena.h->evicted) : 0);
-    sl_json_add_whole(w, "restarts", restarts);
-    sl_json_add_whole(w, "checkpoints", job->saving.n_written);
-    sl_json_close_object(w);
+    s->totals.batches = sums->batches;
+    s->totals.edges = sums->edges;
+    s->totals.input_nodes = sums->input_nodes;
+    s->totals.cache_hits = sums->hits;
+    s->totals.cache_misses = sums->misses;
+    s->totals.block_bytes = sums->block_bytes;
+    s->totals.hit_bytes = sums->hit_bytes;
+    s->totals.miss_bytes = sums->miss_bytes;
+    s->totals.updates = f->there ? sl_board_version(&job->arena) - f->l->first_version : 0;
+    s->totals.epochs = f->there ? job->phases.trained : 0;
+    s->totals.switches = switches;
+    s->totals.resampled = job->report.resampled + job->phases.resampled;
+    s->totals.retrained = job->report.retrained + job->phases.retrained;
+    s->totals.evicted = f->there ? atomic_load(&job->arena.h->evicted) : 0;
+    s->totals.restarts = restarts;
+    s->totals.checkpoints = job->saving.n_written;
 }
 
 // --- the bottleneck ------------------------------------------------------------------------------
@@ -522,13 +514,14 @@ static struct sl_profile live_profile(const struct facts *f)
     return p;
 }
 
-static void add_bottleneck(const struct facts *f, const struct roles *r, struct sl_json_writer *w)
+// `text`: where the sentence goes.
+static void find_bottleneck(const struct facts *f, const struct roles *r, struct sl_stats *to,
+                            char text[SL_LIVE_SENTENCE_BYTES])
 {
     struct sl_job *job = f->job;
     const struct work *s = &r->samplers, *t = trainers_of(r, job);
     const struct sl_config *config = &job->config;
     bool async = config->updates.mode == SL_UPDATE_ASYNC;
-    char text[SL_LIVE_SENTENCE_BYTES];
     struct sl_live_advice advice = {.has = false};
     const struct sl_live_shares shares = {
         .split = job->split,
@@ -553,101 +546,91 @@ static void add_bottleneck(const struct facts *f, const struct roles *r, struct 
         sl_live_advise(&q, &advice);
         role = sl_live_name_bottleneck(&shares, &advice, text);
     } else {
-        snprintf(text, sizeof text, "the job is %s", sl_job_state_name(job));
+        snprintf(text, SL_LIVE_SENTENCE_BYTES, "the job is %s", sl_job_state_name(job));
     }
-    sl_json_open_object(w, "profile");
-    sl_json_add_real(w, "t_sample", positive(q.profile.t_sample));
-    sl_json_add_real(w, "t_train", positive(q.profile.t_train));
-    sl_json_add_real(w, "t_standby", positive(q.profile.t_standby));
-    sl_json_close_object(w);
-    sl_json_add_string(w, "bottleneck", text);
-    sl_json_add_string(w, "bottleneck_role", sl_live_role_name(role));
-    if (!advice.has) {
-        sl_json_add_null(w, "advice");
+    to->profile.t_sample = positive(q.profile.t_sample);
+    to->profile.t_train = positive(q.profile.t_train);
+    to->profile.t_standby = positive(q.profile.t_standby);
+    to->bottleneck = text;
+    to->bottleneck_role = sl_live_role_name(role);
+    if (!advice.has)
         return;
-    }
-    sl_json_open_object(w, "advice");
-    sl_json_add_whole(w, "samplers", advice.to.samplers);
-    sl_json_add_whole(w, "trainers", advice.to.trainers);
-    sl_json_add_real(w, "epoch_seconds_now", advice.seconds_now);
-    sl_json_add_real(w, "epoch_seconds_then", advice.seconds_then);
-    sl_json_close_object(w);
+    to->advice.samplers = advice.to.samplers;
+    to->advice.trainers = advice.to.trainers;
+    to->advice.epoch_seconds_now = advice.seconds_now;
+    to->advice.epoch_seconds_then = advice.seconds_then;
 }
 
 // --- the line ------------------------------------------------------------------------------------
 
-static void add_where(const struct facts *f, struct sl_json_writer *w)
+static void find_where(const struct facts *f, struct sl_stats *s)
 {
     struct sl_job *job = f->job;
     struct sl_phases *p = &job->phases;
     const struct sl_phases_view *view = &f->view;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     if (f->trains && p->seen_weight > 0)
         f->l->loss = view->loss;
-    sl_json_add_string(w, "phase", view->phase);
-    sl_json_add_whole(w, "epoch", view->epoch);
-    sl_json_add_whole(w, "epochs", job->config.epochs);
-    sl_json_add_whole(w, "done", view->done);
-    sl_json_add_whole(w, "total", view->total);
-    sl_json_add_real(w, "seconds", (double)(sl_now_ns() - job->start_ns) * 1e-9);
-    sl_json_add_real(w, "epoch_seconds", f->l->last_epoch_seconds);
-    sl_json_add_real(w, "seconds_left", view->seconds_left >= 0 ? view->seconds_left : NAN);
-    sl_json_add_real(w, "loss", f->l->loss);
+    s->schema = "sluice.stats/1";
+    s->time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    s->job = job->config.name;
+    s->id = job->options.id;
+    s->state = sl_job_state_name(job);
+    s->phase = view->phase;
+    s->epoch = view->epoch;
+    s->epochs = job->config.epochs;
+    s->done = view->done;
+    s->total = view->total;
+    s->seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9;
+    s->epoch_seconds = f->l->last_epoch_seconds;
+    s->seconds_left = view->seconds_left >= 0 ? view->seconds_left : NAN;
+    s->loss = f->l->loss;
     if (f->l->has_metric) {
-        sl_json_open_object(w, "metric");
-        sl_json_add_string(w, "name", sl_measure_key(p->measure));
-        sl_json_add_real(w, "value", f->l->metric);
-        sl_json_add_whole(w, "epoch", f->l->metric_epoch);
-        sl_json_close_object(w);
-    } else {
-        sl_json_add_null(w, "metric");
+        s->metric.name = sl_measure_key(p->measure);
+        s->metric.value = f->l->metric;
+        s->metric.epoch = f->l->metric_epoch;
     }
     if (f->there && p->best.has) {
-        sl_json_open_object(w, "best");
-        sl_json_add_real(w, "value", p->best.value);
-        sl_json_add_whole(w, "epoch", p->best.epoch);
-        sl_json_close_object(w);
-    } else {
-        sl_json_add_null(w, "best");
+        s->best.value = p->best.value;
+        s->best.epoch = p->best.epoch;
     }
 }
 
-static void add_crew(const struct facts *f, const struct roles *r, struct sl_json_writer *w)
+static void find_split(const struct facts *f, const struct roles *r, struct sl_stats *s)
 {
     const struct work *helpers = &r->standby;
     const struct sl_job *job = f->job;
-    uint32_t standby = 0;
+    s->standby.there = 0;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        standby += is_told(m) && strcmp(role_text(job, m), "standby") == 0;
+        s->standby.there += is_told(m) && is_standby(job, m);
     }
-    sl_json_add_whole(w, "samplers", job->split.samplers);
-    sl_json_add_whole(w, "trainers", job->split.trainers);
-    sl_json_open_object(w, "standby");
-    sl_json_add_whole(w, "there", standby);
-    sl_json_add_whole(w, "awake", f->there ? sl_seat_awake(&job->arena) : 0);
-    sl_json_add_real(w, "busy", helpers->seats ? share(helpers->busy, helpers->seconds) : NAN);
-    sl_json_add_real(w, "wait", helpers->seats ? share(helpers->wait, helpers->seconds) : NAN);
-    sl_json_close_object(w);
-    add_devices(f, "devices", w);
-    sl_json_add_whole(w, "places", job->config.n_devices);
-    sl_json_open_array(w, "workers");
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (is_told(&job->crew.members[i]))
-            add_worker(f, &job->crew.members[i], w);
+    s->samplers = job->split.samplers;
+    s->trainers = job->split.trainers;
+    s->standby.awake = f->there ? sl_seat_awake(&job->arena) : 0;
+    s->standby.busy = helpers->seats ? share(helpers->busy, helpers->seconds) : NAN;
+    s->standby.wait = helpers->seats ? share(helpers->wait, helpers->seconds) : NAN;
+    s->places = job->config.n_devices;
+}
+
+static void add_workers(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; i < f->job->crew.n; i++)
+        if (is_told(&f->job->crew.members[i]))
+            add_worker(f, &f->job->crew.members[i], w);
     sl_json_close_array(w);
 }
 
-static void add_memory(const struct facts *f, struct sl_json_writer *w)
+static void find_memory(const struct facts *f, struct sl_stats *s)
 {
-    double load = f->l->broker.load;
+    s->cpu_load = f->l->broker.load;
     for (uint32_t i = 0; i < f->job->crew.n; i++)
-        load += f->l->process[i].load;
-    sl_json_open_object(w, "memory");
-    sl_json_add_whole(w, "used", f->job->memory_bytes);
-    sl_json_add_whole(w, "peak", f->job->peak_memory);
-    add_known(w, "limit", f->job->available_bytes);
-    sl_json_close_object(w);
-    sl_json_add_real(w, "cpu_load", load);
+        s->cpu_load += f->l->process[i].load;
+    s->memory.used = f->job->memory_bytes;
+    s->memory.peak = f->job->peak_memory;
+    s->memory.limit = positive(f->job->available_bytes);
 }
 
 static struct facts find_facts(struct sl_job *job)
@@ -686,32 +669,45 @@ void sl_live_write_devices(struct sl_job *job, struct sl_json_writer *w, const c
     add_devices(&f, key, w);
 }
 
+struct line {
+    const struct facts *facts;
+    const struct roles *roles;
+};
+
+static void add_part(void *arg, const char *key, struct sl_json_writer *w)
+{
+    const struct line *l = arg;
+    if (strcmp(key, "devices") == 0)
+        add_devices(l->facts, key, w);
+    else if (strcmp(key, "workers") == 0)
+        add_workers(l->facts, key, w);
+    else if (strcmp(key, "stages") == 0)
+        add_stages(l->facts, l->roles, w);
+    else
+        add_histograms(l->facts, w);
+}
+
 void sl_live_write(struct sl_job *job, struct sl_json_writer *w)
 {
     const struct facts f = find_facts(job);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     const struct roles roles = {
         .samplers = work_of_role(&f, SL_ROLE_SAMPLER, false),
         .normal = work_of_role(&f, SL_ROLE_TRAINER, false),
         .standby = work_of_role(&f, SL_ROLE_TRAINER, true),
     };
+    char sentence[SL_LIVE_SENTENCE_BYTES];
+    struct sl_stats s;
+    sl_fields_clear(&sl_stats_fields, &s);
+    find_where(&f, &s);
+    find_split(&f, &roles, &s);
+    find_rates(&f, &s);
+    find_queue(&f, &s);
+    find_cache(&f, &s);
+    find_updates(&f, &s);
+    find_bottleneck(&f, &roles, &s, sentence);
+    find_totals(&f, &s);
+    find_memory(&f, &s);
     sl_json_open_object(w, NULL);
-    sl_json_add_string(w, "schema", "sluice.stats/1");
-    sl_json_add_time(w, "time", (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
-    sl_json_add_string(w, "job", job->config.name);
-    sl_json_add_string(w, "id", job->options.id);
-    sl_json_add_string(w, "state", sl_job_state_name(job));
-    add_where(&f, w);
-    add_crew(&f, &roles, w);
-    add_stages(&f, &roles, w);
-    add_rates(&f, w);
-    add_queue(&f, w);
-    add_cache(&f, w);
-    add_updates(&f, w);
-    add_bottleneck(&f, &roles, w);
-    add_totals(&f, w);
-    add_histograms(&f, w);
-    add_memory(&f, w);
+    sl_json_add_fields(w, &sl_stats_fields, &s, add_part, &(struct line){&f, &roles});
     sl_json_close_object(w);
 }

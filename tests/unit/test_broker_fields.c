@@ -1,0 +1,137 @@
+// Records: written as JSON, read back, and what Prometheus is told of their fields.
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/json_writer.h"
+#include "common/base/bits.h"
+#include "common/schema/stats.h"
+
+static struct sl_json_writer writer;
+
+static void add_part(void *arg, const char *key, struct sl_json_writer *w)
+{
+    sl_json_add_string(w, key, arg);
+}
+
+static const char *write(const struct sl_fields *r, const void *record)
+{
+    sl_json_reset(&writer);
+    sl_json_open_object(&writer, NULL);
+    sl_json_add_fields(&writer, r, record, add_part, "by hand");
+    sl_json_close_object(&writer);
+    return sl_json_text(&writer);
+}
+
+struct example {
+    double time, whole, real, inner, deep, last;
+    const char *text;
+    bool flag;
+};
+
+static const struct sl_field fields[] = {
+    {.path = "time", .type = SL_FIELD_TIME, .at = offsetof(struct example, time)},
+    {.path = "whole", .type = SL_FIELD_WHOLE, .at = offsetof(struct example, whole)},
+    {.path = "part", .type = SL_FIELD_PART},
+    {.path = "a.real", .type = SL_FIELD_REAL, .at = offsetof(struct example, real)},
+    {.path = "a.part", .type = SL_FIELD_PART},
+    {.path = "a.b", .type = SL_FIELD_OBJECT},
+    {.path = "a.b.inner", .type = SL_FIELD_WHOLE, .at = offsetof(struct example, inner)},
+    {.path = "ab.c.deep", .type = SL_FIELD_WHOLE, .at = offsetof(struct example, deep)},
+    {.path = "ab.text", .type = SL_FIELD_TEXT, .at = offsetof(struct example, text)},
+    {.path = "flag", .type = SL_FIELD_FLAG, .at = offsetof(struct example, flag)},
+    {.path = "z.last", .type = SL_FIELD_REAL, .at = offsetof(struct example, last)},
+};
+static const struct sl_fields record = SL_FIELDS(fields);
+
+static const struct example example = {1.25, 12345678901, 0.1, 3, 4, 5, "\"", true};
+
+START_TEST(objects_are_opened_and_closed_as_paths_say)
+{
+    ck_assert_str_eq(write(&record, &example),
+                     "{\"time\":1.250,\"whole\":12345678901,\"part\":\"by hand\","
+                     "\"a\":{\"real\":0.1,\"part\":\"by hand\",\"b\":{\"inner\":3}},"
+                     "\"ab\":{\"c\":{\"deep\":4},\"text\":\"\\\"\"},\"flag\":true,"
+                     "\"z\":{\"last\":5}}");
+}
+END_TEST
+
+START_TEST(what_is_not_known_is_null)
+{
+    struct example e;
+    sl_fields_clear(&record, &e);
+    ck_assert_str_eq(write(&record, &e),
+                     "{\"time\":null,\"whole\":null,\"part\":\"by hand\","
+                     "\"a\":{\"real\":null,\"part\":\"by hand\",\"b\":null},"
+                     "\"ab\":{\"c\":{\"deep\":null},\"text\":null},\"flag\":false,"
+                     "\"z\":{\"last\":null}}");
+}
+END_TEST
+
+START_TEST(a_record_is_read_as_it_was_written)
+{
+    struct example e;
+    cJSON *tree = cJSON_Parse(write(&record, &example));
+    sl_fields_read(&record, tree, &e);
+    ck_assert_double_eq(e.time, example.time);
+    ck_assert_double_eq(e.whole, example.whole);
+    ck_assert_double_eq(e.real, example.real);
+    ck_assert_double_eq(e.inner, example.inner);
+    ck_assert_double_eq(e.deep, example.deep);
+    ck_assert_double_eq(e.last, example.last);
+    ck_assert_str_eq(e.text, example.text);
+    ck_assert(e.flag);
+    cJSON_Delete(tree);
+}
+END_TEST
+
+START_TEST(what_is_missing_or_of_another_type_is_not_known)
+{
+    struct example e = example;
+    cJSON *tree = cJSON_Parse("{\"whole\":\"1\",\"a\":3,\"ab\":{\"text\":7},\"flag\":1}");
+    sl_fields_read(&record, tree, &e);
+    ck_assert_double_nan(e.time);
+    ck_assert_double_nan(e.whole);
+    ck_assert_double_nan(e.real);
+    ck_assert_str_eq(e.text, "");
+    ck_assert(!e.flag);
+    cJSON_Delete(tree);
+}
+END_TEST
+
+// A number that is there twice, or left out, hides all families behind it.
+START_TEST(families_are_numbered_without_gaps)
+{
+    const struct sl_fields *const all[] = {&sl_stats_fields, &sl_stats_device_fields,
+                                           &sl_stats_worker_fields, &sl_stats_stage_fields};
+    for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
+        unsigned n = 0, found = 0;
+        for (size_t k = 0; k < all[i]->n; k++)
+            n += all[i]->fields[k].family.number > 0;
+        while (sl_fields_family(all[i], found + 1))
+            found++;
+        ck_assert_uint_gt(n, 0);
+        ck_assert_uint_eq(found, n);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("broker fields");
+    TCase *t = tcase_create("record");
+    tcase_set_timeout(t, 20);
+    tcase_add_test(t, objects_are_opened_and_closed_as_paths_say);
+    tcase_add_test(t, what_is_not_known_is_null);
+    tcase_add_test(t, a_record_is_read_as_it_was_written);
+    tcase_add_test(t, what_is_missing_or_of_another_type_is_not_known);
+    tcase_add_test(t, families_are_numbered_without_gaps);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    sl_json_fini(&writer);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
