@@ -9,94 +9,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/version.h"
+#include "common/schema/stats.h"
 
-/*
- * Families with one sample a job: X(type, name, path in sluice.stats/1, help).
- */
-#define JOB_FAMILIES(X)                                                                            \
-    X(gauge, "sluice_job_epoch", "epoch", "Epoch the job is in, from 0.")                          \
-    X(gauge, "sluice_job_epochs", "epochs", "Epochs the job has in all.")                          \
-    X(gauge, "sluice_phase_cells_done", "done", "Batches of the present phase that are done.")     \
-    X(gauge, "sluice_phase_cells", "total", "Batches of the present phase.")                       \
-    X(gauge, "sluice_job_running_seconds", "seconds", "Seconds since the job began.")              \
-    X(gauge, "sluice_job_left_seconds", "seconds_left",                                            \
-      "Seconds until the job is expected to end.")                                                 \
-    X(gauge, "sluice_loss", "loss", "Mean training loss of this epoch so far.")                    \
-    X(gauge, "sluice_samplers", "samplers", "Sampler processes.")                                  \
-    X(gauge, "sluice_trainers", "trainers", "Trainer processes, standby trainers left out.")       \
-    X(gauge, "sluice_standby_trainers", "standby.there", "Standby trainers on sampler devices.")   \
-    X(gauge, "sluice_standby_trainers_awake", "standby.awake", "Standby trainers that train now.") \
-    X(gauge, "sluice_queue_batches", "queue.batches", "Batches that lie ready in the queue.")      \
-    X(gauge, "sluice_queue_bytes", "queue.bytes", "Bytes of the batches that lie ready.")          \
-    X(gauge, "sluice_queue_sampling_batches", "queue.sampling", "Batches being sampled.")          \
-    X(gauge, "sluice_queue_training_batches", "queue.training", "Batches being trained on.")       \
-    X(gauge, "sluice_arena_used_bytes", "queue.used_bytes", "Bytes of the arena that are taken.")  \
-    X(gauge, "sluice_arena_capacity_bytes", "queue.capacity_bytes",                                \
-      "Bytes of the arena for blocks.")                                                            \
-    X(gauge, "sluice_cache_hit_ratio", "cache.hit_rate",                                           \
-      "Share of input rows found in a cache, over the last seconds.")                              \
-    X(gauge, "sluice_parameters_version", "updates.version", "Version of the parameters.")         \
-    X(gauge, "sluice_staleness_mean_updates", "updates.staleness_mean",                            \
-      "Mean number of updates that a gradient fell behind.")                                       \
-    X(gauge, "sluice_staleness_max_updates", "updates.staleness_max",                              \
-      "Most updates that a gradient fell behind.")                                                 \
-    X(gauge, "sluice_memory_used_bytes", "memory.used", "Memory of the job's processes.")          \
-    X(gauge, "sluice_memory_peak_bytes", "memory.peak", "Most memory of the job's processes.")     \
-    X(gauge, "sluice_memory_limit_bytes", "memory.limit", "Memory the job may use.")               \
-    X(gauge, "sluice_cpu_load_cores", "cpu_load", "Cores that the job's processes keep busy.")     \
-    X(counter, "sluice_batches_total", "totals.batches", "Batches trained on.")                    \
-    X(counter, "sluice_edges_total", "totals.edges", "Edges sampled.")                             \
-    X(counter, "sluice_input_nodes_total", "totals.input_nodes", "Input nodes of all batches.")    \
-    X(counter, "sluice_cache_hits_total", "totals.cache_hits", "Input rows found in a cache.")     \
-    X(counter, "sluice_cache_misses_total", "totals.cache_misses",                                 \
-      "Input rows read from the store.")                                                           \
-    X(counter, "sluice_block_bytes_total", "totals.block_bytes", "Bytes of sampled blocks.")       \
-    X(counter, "sluice_updates_total", "totals.updates", "Updates of the parameters.")             \
-    X(counter, "sluice_epochs_total", "totals.epochs", "Epochs that are complete.")                \
-    X(counter, "sluice_switches_total", "totals.switches", "Times a standby trainer was woken.")   \
-    X(counter, "sluice_resampled_total", "totals.resampled", "Batches drawn again after a death.") \
-    X(counter, "sluice_retrained_total", "totals.retrained",                                       \
-      "Batches trained again after a death.")                                                      \
-    X(counter, "sluice_evicted_total", "totals.evicted", "Ready batches given up for memory.")     \
-    X(counter, "sluice_restarts_total", "totals.restarts", "Workers that died and were replaced.") \
-    X(counter, "sluice_checkpoints_total", "totals.checkpoints", "Checkpoints written.")
-
-static const struct job_family {
-    const char *type, *name, *path, *help;
-} job_families[] = {
-#define JOB_FAMILY(type, name, path, help) {#type, name, path, help},
-    JOB_FAMILIES(JOB_FAMILY)
-#undef JOB_FAMILY
-};
-
-// Families with one sample for each of a job's workers and devices: members of the list's objects.
-struct member_family {
-    const char *type, *name, *member, *help;
-};
-
-static const struct member_family worker_families[] = {
-    {"gauge", "sluice_worker_busy_ratio", "busy", "Share of the last seconds a worker worked."},
-    {"gauge", "sluice_worker_wait_ratio", "wait", "Share of the last seconds a worker waited."},
-    {"gauge", "sluice_worker_memory_bytes", "memory", "Memory of a worker's process."},
-    {"counter", "sluice_worker_batches_total", "batches", "Batches that a worker has done."},
-    {"counter", "sluice_worker_restarts_total", "restarts", "Times a worker was replaced."},
-};
-
-static const struct member_family device_families[] = {
-    {"gauge", "sluice_device_memory_bytes", "memory_used", "Memory the job uses on a device."},
-    {"gauge", "sluice_device_memory_budget_bytes", "memory_budget", "Memory a device may use."},
-    {"gauge", "sluice_device_gpu_memory_used_bytes", "gpu_memory_used",
-     "Memory in use on a device's GPU, by whomever."},
-    {"gauge", "sluice_device_gpu_memory_bytes", "gpu_memory_total", "Memory of a device's GPU."},
-    {"gauge", "sluice_device_cpu_load_ratio", "cpu_load", "Share of a device's cores in use."},
-    {"gauge", "sluice_device_gpu_load_ratio", "gpu_load",
-     "Share of the last second in which a device's GPU ran a kernel, of whomever."},
-    {"gauge", "sluice_device_gpu_memory_load_ratio", "gpu_memory_load",
-     "Share of the last second in which a device's GPU read or wrote its memory."},
-};
-
-static const char *const stages[] = {"sample", "mark",     "copy", "extract",
-                                     "train",  "evaluate", "wait", "backpressure"};
 // All of the daemon's list (broker/daemon/registry.h).
 static const char *const states[] = {"queued", "starting", "running", "paused",     "finishing",
                                      "done",   "failed",   "stopped", "interrupted"};
@@ -184,17 +98,26 @@ static const struct sl_store_job *next_job(const struct writer *w, uint32_t *i)
 
 // --- families ------------------------------------------------------------------------------------
 
+// Introduces the family of that number; NULL: there are not so many.
+static const struct sl_field *put_fields_family(const struct writer *w, const struct sl_fields *r,
+                                                unsigned number)
+{
+    const struct sl_field *f = sl_fields_family(r, number);
+    if (f)
+        put_family(w->out, f->family.type, f->family.name, f->family.help);
+    return f;
+}
+
 static void put_job_families(const struct writer *w)
 {
-    for (size_t f = 0; f < SL_COUNT_OF(job_families); f++) {
-        const struct job_family *family = &job_families[f];
-        put_family(w->out, family->type, family->name, family->help);
+    const struct sl_field *f;
+    for (unsigned n = 1; (f = put_fields_family(w, &sl_stats_fields, n)); n++) {
         FOR_EACH_JOB(w, job)
         {
-            double value = sl_store_number(job->stats, family->path);
+            double value = sl_store_number(job->stats, f->path);
             if (isnan(value))
                 continue;
-            open_sample(w->out, family->name, job);
+            open_sample(w->out, f->family.name, job);
             close_sample(w->out, value);
         }
     }
@@ -270,21 +193,22 @@ static void put_metrics(const struct writer *w)
     }
 }
 
-static void put_stage_family(const struct writer *w, const char *type, const char *name,
-                             const char *member, const char *help)
+static void put_stage_families(const struct writer *w)
 {
+    const struct sl_field *f;
     char path[64];
-    put_family(w->out, type, name, help);
-    FOR_EACH_JOB(w, job)
-    {
-        for (size_t i = 0; i < SL_COUNT_OF(stages); i++) {
-            snprintf(path, sizeof path, "stages.%s.%s", stages[i], member);
-            double value = sl_store_number(job->stats, path);
-            if (isnan(value))
-                continue;
-            open_sample(w->out, name, job);
-            add_label(w->out, "stage", stages[i]);
-            close_sample(w->out, value);
+    for (unsigned n = 1; (f = put_fields_family(w, &sl_stats_stage_fields, n)); n++) {
+        FOR_EACH_JOB(w, job)
+        {
+            for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
+                snprintf(path, sizeof path, "stages.%s.%s", sl_stats_stage_names[i], f->path);
+                double value = sl_store_number(job->stats, path);
+                if (isnan(value))
+                    continue;
+                open_sample(w->out, f->family.name, job);
+                add_label(w->out, "stage", sl_stats_stage_names[i]);
+                close_sample(w->out, value);
+            }
         }
     }
 }
@@ -327,21 +251,14 @@ static void put_histogram(const struct writer *w, const struct sl_store_job *job
     }
 }
 
-static void put_stages(const struct writer *w)
+static void put_histograms(const struct writer *w)
 {
-    static const char *const measured[] = {"sample", "extract", "train", "wait"};
-    put_stage_family(w, "gauge", "sluice_stage_busy_ratio", "busy",
-                     "Share of its role's time that a stage took over the last seconds.");
-    put_stage_family(w, "counter", "sluice_stage_seconds_total", "seconds",
-                     "Seconds that a stage took, over all workers.");
-    put_stage_family(w, "counter", "sluice_stage_operations_total", "count",
-                     "Times that a stage was gone through.");
     put_family(w->out, "histogram", "sluice_stage_duration_seconds",
                "Time that a stage took for one batch.");
     FOR_EACH_JOB(w, job)
     {
-        for (size_t i = 0; i < SL_COUNT_OF(measured); i++)
-            put_histogram(w, job, measured[i]);
+        for (size_t i = 0; i < SL_STATS_HISTOGRAMS; i++)
+            put_histogram(w, job, sl_stats_stage_names[sl_stats_histograms[i]]);
     }
 }
 
@@ -358,27 +275,37 @@ static void put_member_label(struct sl_text *out, const cJSON *object, const cha
     }
 }
 
-// One sample for each object of the list; `member` "up" is made from the worker's state.
-static void put_members(const struct writer *w, const struct member_family *family,
-                        const char *list, const char *const labels[][2], size_t n_labels)
+// Objects of a list of the line, and the members that tell them apart: labels of their samples.
+struct members {
+    const char *list;
+    const struct sl_fields *record;
+    const char *labels[3][2];
+};
+
+static double value_of(const cJSON *object, const struct sl_field *f,
+                       const struct sl_store_job *job)
+{
+    if (f)
+        return sl_store_number(object, f->path);
+    const char *state = sl_store_string(object, "state");
+    return !job->over && state && strcmp(state, "gone") != 0;
+}
+
+// One sample for each object; without a field, whether it is a worker that lives.
+static void put_members(const struct writer *w, const struct members *m, const char *family,
+                        const struct sl_field *f)
 {
     const cJSON *object;
-    put_family(w->out, family->type, family->name, family->help);
     FOR_EACH_JOB(w, job)
     {
-        const cJSON *objects = cJSON_GetObjectItemCaseSensitive(job->stats, list);
-        cJSON_ArrayForEach(object, objects)
+        cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(job->stats, m->list))
         {
-            double value = sl_store_number(object, family->member);
-            if (strcmp(family->member, "up") == 0) {
-                const char *state = sl_store_string(object, "state");
-                value = !job->over && state && strcmp(state, "gone") != 0;
-            }
+            double value = value_of(object, f, job);
             if (isnan(value))
                 continue;
-            open_sample(w->out, family->name, job);
-            for (size_t i = 0; i < n_labels; i++)
-                put_member_label(w->out, object, labels[i][0], labels[i][1]);
+            open_sample(w->out, family, job);
+            for (size_t i = 0; i < SL_COUNT_OF(m->labels); i++)
+                put_member_label(w->out, object, m->labels[i][0], m->labels[i][1]);
             close_sample(w->out, value);
         }
     }
@@ -386,17 +313,20 @@ static void put_members(const struct writer *w, const struct member_family *fami
 
 static void put_workers_and_devices(const struct writer *w)
 {
-    static const struct member_family up = {"gauge", "sluice_worker_up", "up",
-                                            "Whether a worker's process lives."};
-    static const char *const of_worker[][2] = {
-        {"name", "worker"}, {"role", "role"}, {"device", "device"}};
-    static const char *const of_device[][2] = {
-        {"index", "device"}, {"kind", "kind"}, {"name", "name"}};
-    put_members(w, &up, "workers", of_worker, SL_COUNT_OF(of_worker));
-    for (size_t i = 0; i < SL_COUNT_OF(worker_families); i++)
-        put_members(w, &worker_families[i], "workers", of_worker, SL_COUNT_OF(of_worker));
-    for (size_t i = 0; i < SL_COUNT_OF(device_families); i++)
-        put_members(w, &device_families[i], "devices", of_device, SL_COUNT_OF(of_device));
+    static const struct members lists[] = {
+        {"workers",
+         &sl_stats_worker_fields,
+         {{"name", "worker"}, {"role", "role"}, {"device", "device"}}},
+        {"devices",
+         &sl_stats_device_fields,
+         {{"index", "device"}, {"kind", "kind"}, {"name", "name"}}},
+    };
+    const struct sl_field *f;
+    put_family(w->out, "gauge", "sluice_worker_up", "Whether a worker's process lives.");
+    put_members(w, &lists[0], "sluice_worker_up", NULL);
+    for (size_t i = 0; i < SL_COUNT_OF(lists); i++)
+        for (unsigned n = 1; (f = put_fields_family(w, lists[i].record, n)); n++)
+            put_members(w, &lists[i], f->family.name, f);
 }
 
 static void put_server(const struct sl_prometheus_server *server, struct sl_text *out)
@@ -426,6 +356,7 @@ void sl_prometheus_write(const struct sl_store *store, uint64_t now_ns,
     put_facts(&w);
     put_job_families(&w);
     put_metrics(&w);
-    put_stages(&w);
+    put_stage_families(&w);
+    put_histograms(&w);
     put_workers_and_devices(&w);
 }
