@@ -19,7 +19,7 @@ void sl_top_init(struct sl_top_model *m)
 
 void sl_top_fini(struct sl_top_model *m)
 {
-    sl_top_stats_fini(&m->stats);
+    sl_stats_fini(&m->stats);
     sl_top_jobs_fini(&m->jobs);
     *m = (struct sl_top_model){0};
 }
@@ -49,7 +49,7 @@ void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const
     m->said[0] = 0;
     m->over = is_over(m->state);
     m->have_stats = false;
-    sl_top_stats_fini(&m->stats);
+    sl_stats_fini(&m->stats);
     m->n_history = m->first_event = m->n_events = 0;
     m->first_sample = 0;
     m->question = (struct sl_top_question){0};
@@ -70,7 +70,7 @@ void sl_top_notice(struct sl_top_model *m, bool bad, const char *text)
 
 static void add_sample(struct sl_top_model *m)
 {
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     if (m->n_history == SL_TOP_HISTORY) {
         for (int i = 0; i < SL_TOP_SERIES; i++)
             memmove(m->series[i], m->series[i] + 1, (SL_TOP_HISTORY - 1) * sizeof(double));
@@ -78,11 +78,11 @@ static void add_sample(struct sl_top_model *m)
         m->first_sample++;
     }
     size_t at = m->n_history++;
-    m->series[SL_TOP_QUEUE][at] = s->queue_batches;
-    m->series[SL_TOP_RATE][at] = s->batches_per_second;
+    m->series[SL_TOP_QUEUE][at] = s->queue.batches;
+    m->series[SL_TOP_RATE][at] = s->rates.batches;
     m->series[SL_TOP_LOSS][at] = s->loss;
-    m->series[SL_TOP_HITS][at] = s->hit_rate;
-    m->series[SL_TOP_WAITING][at] = s->stages[SL_TOP_WAIT].busy;
+    m->series[SL_TOP_HITS][at] = s->cache.hit_rate;
+    m->series[SL_TOP_WAITING][at] = s->stages[SL_LIVE_WAIT].busy;
 }
 
 int sl_top_on_stats(struct sl_top_model *m, const char *json)
@@ -274,7 +274,7 @@ void sl_top_on_scale_done(struct sl_top_model *m, bool ok, const char *message, 
 static const struct sl_top_action nothing = {.what = SL_TOP_NOTHING};
 
 // Devices that have neither role, while the user has not said anything else.
-static uint32_t free_devices(const struct sl_top_stats *s, uint32_t used)
+static uint32_t free_devices(const struct sl_stats *s, uint32_t used)
 {
     return s->places > used ? (uint32_t)s->places - used : 0;
 }

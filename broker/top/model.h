@@ -62,7 +62,7 @@ struct sl_top_model {
 
     bool have_stats;
     uint64_t stats_at_ns;
-    struct sl_top_stats stats;
+    struct sl_stats stats;
     double series[SL_TOP_SERIES][SL_TOP_HISTORY];
     size_t n_history;
     uint64_t first_sample;                     // number of the oldest one

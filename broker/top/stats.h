@@ -11,86 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum sl_top_stage {
-    SL_TOP_SAMPLE,
-    SL_TOP_MARK,
-    SL_TOP_COPY,
-    SL_TOP_EXTRACT,
-    SL_TOP_TRAIN,
-    SL_TOP_EVALUATE,
-    SL_TOP_WAIT,
-    SL_TOP_BACKPRESSURE,
-    SL_TOP_STAGES
-};
-extern const char *const sl_top_stage_names[SL_TOP_STAGES];
-
-enum sl_top_histogram {
-    SL_TOP_HIST_SAMPLE,
-    SL_TOP_HIST_EXTRACT,
-    SL_TOP_HIST_TRAIN,
-    SL_TOP_HIST_WAIT,
-    SL_TOP_HISTS
-};
-extern const char *const sl_top_hist_names[SL_TOP_HISTS];
+#include "common/schema/stats.h"
 
 enum {
     SL_TOP_NAME = 128,
     SL_TOP_WORD = 32,
     SL_TOP_SENTENCE = 512,
-    SL_TOP_WORKERS_MAX = 1024, // shown; there can be no more of them
-    SL_TOP_DEVICES_MAX = 512,
-    SL_TOP_BUCKETS_MAX = 64,
 };
 
-struct sl_top_stage_time {
-    double busy, count, seconds, per_second, p50, p99;
-};
-
-struct sl_top_device {
-    double index;
-    char kind[SL_TOP_WORD], name[SL_TOP_WORD], cores[SL_TOP_WORD], roles[SL_TOP_NAME];
-    double memory_used, memory_budget, cpu_load, gpu_load;
-};
-
-struct sl_top_worker {
-    char name[SL_TOP_WORD], role[SL_TOP_WORD], state[SL_TOP_WORD], batch[SL_TOP_NAME];
-    double device, pid, busy, wait, batches, batches_per_second, edges_per_second;
-    double bytes_per_second, restarts, memory;
-};
-
-struct sl_top_stats {
-    double time, seconds, epoch_seconds, seconds_left, epoch, epochs, done, total, loss;
-    char job[SL_TOP_NAME], id[SL_TOP_WORD], state[SL_TOP_WORD], phase[SL_TOP_WORD];
-    char metric_name[SL_TOP_WORD];
-    double metric, metric_epoch, best, best_epoch;
-    double samplers, trainers, standby_there, standby_awake;
-    struct sl_top_stage_time stages[SL_TOP_STAGES];
-    double batches_per_second, edges_per_second, nodes_per_second, updates_per_second;
-    double block_bytes, cache_bytes, store_bytes; // a second
-    double queue_batches, queue_bytes, queue_capacity, queue_used, sampling, training;
-    char cache_policy[SL_TOP_WORD];
-    double hit_rate, hit_rate_total;
-    char mode[SL_TOP_WORD];
-    double version, staleness_mean, staleness_max;
-    double t_sample, t_train, t_standby;
-    double batches, edges, input_nodes, switches, resampled, retrained, restarts, checkpoints;
-    double memory_used, memory_peak, memory_limit, cpu_load;
-    char bottleneck[SL_TOP_SENTENCE], bottleneck_role[SL_TOP_WORD];
-    double advice_samplers, advice_trainers, advice_now, advice_then;
-
-    struct sl_top_device *devices; // owned
-    size_t n_devices;
-    double places;                 // devices that there could be workers on
-    struct sl_top_worker *workers; // owned
-    size_t n_workers;
-    size_t n_buckets;
-    double le[SL_TOP_BUCKETS_MAX]; // n_buckets - 1 upper edges in seconds; the last is open
-    double counts[SL_TOP_HISTS][SL_TOP_BUCKETS_MAX];
-};
-
-// *out is replaced as a whole, or left as it was. SL_EFORMAT: not a line of this schema; SL_ENOMEM.
-int sl_top_stats_parse(const char *json, struct sl_top_stats *out);
-void sl_top_stats_fini(struct sl_top_stats *s); // safe on a zeroed struct
+// *out is replaced as a whole, or left as it was; workers by role and number, what they have in
+// hand without the epoch. SL_EFORMAT: not a line of this schema; SL_ENOMEM.
+int sl_top_stats_parse(const char *json, struct sl_stats *out);
 
 struct sl_top_event {
     double time, seconds;

@@ -40,12 +40,12 @@ int sl_view_role_style(const char *role)
     return SL_TRAINERS_STYLE;
 }
 
-double sl_view_busy(const struct sl_top_stats *s, const char *role)
+double sl_view_busy(const struct sl_stats *s, const char *role)
 {
     double sum = 0;
     int n = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
-        const struct sl_top_worker *w = &s->workers[i];
+        const struct sl_stats_worker *w = &s->workers[i];
         if (strcmp(w->role, role) != 0 || !isfinite(w->busy))
             continue;
         sum += w->busy;
@@ -105,7 +105,7 @@ static void draw_name(const struct sl_top_model *m, struct sl_area a)
     sl_area_text(a, x, 0, state_style(m->state), state);
 }
 
-static const char *split_text(const struct sl_top_stats *s, char *out, size_t n)
+static const char *split_text(const struct sl_stats *s, char *out, size_t n)
 {
     int samplers = sl_view_count(s->samplers), trainers = sl_view_count(s->trainers);
     snprintf(out, n, "%d sampler%s : %d trainer%s", samplers, samplers == 1 ? "" : "s", trainers,
@@ -113,7 +113,7 @@ static const char *split_text(const struct sl_top_stats *s, char *out, size_t n)
     return out;
 }
 
-static void draw_progress(const struct sl_top_stats *s, struct sl_area a)
+static void draw_progress(const struct sl_stats *s, struct sl_area a)
 {
     char epoch[64], phase[96], left[SL_NUMBER_BYTES], each[SL_NUMBER_BYTES], right[96];
     double share = s->total > 0 ? s->done / s->total : NAN;
@@ -121,7 +121,7 @@ static void draw_progress(const struct sl_top_stats *s, struct sl_area a)
     int last = sl_view_count(s->epochs);
     snprintf(epoch, sizeof epoch, "epoch %d of %d ",
              SL_MIN(sl_view_count(s->epoch) + (isfinite(s->epoch) ? 1 : 0), SL_MAX(last, 1)), last);
-    snprintf(phase, sizeof phase, " %s %s  %d/%d", sl_number_percent(percent, share), s->phase,
+    snprintf(phase, sizeof phase, " %s %.31s  %d/%d", sl_number_percent(percent, share), s->phase,
              sl_view_count(s->done), sl_view_count(s->total));
     snprintf(right, sizeof right, "%s an epoch  %s left", sl_number_seconds(each, s->epoch_seconds),
              sl_number_clock(left, s->seconds_left));
@@ -137,20 +137,20 @@ static void draw_progress(const struct sl_top_stats *s, struct sl_area a)
         sl_area_right(a, 0, SL_STYLE_PLAIN, right);
 }
 
-static void draw_results(const struct sl_top_stats *s, struct sl_area a)
+static void draw_results(const struct sl_stats *s, struct sl_area a)
 {
     char split[64], elapsed[SL_NUMBER_BYTES], right[160];
     int x = 0;
     x = sl_area_text(a, x, 0, SL_STYLE_BOLD, "loss ");
     x = isfinite(s->loss) ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->loss)
                           : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "-");
-    if (isfinite(s->metric)) {
-        x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric_name);
-        x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric);
+    if (isfinite(s->metric.value)) {
+        x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric.name);
+        x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric.value);
     }
-    if (isfinite(s->best))
-        x = sl_area_printf(a, x + 2, 0, SL_STYLE_PLAIN, "best %.4f in epoch %d", s->best,
-                           sl_view_count(s->best_epoch) + 1);
+    if (isfinite(s->best.value))
+        x = sl_area_printf(a, x + 2, 0, SL_STYLE_PLAIN, "best %.4f in epoch %d", s->best.value,
+                           sl_view_count(s->best.epoch) + 1);
     snprintf(right, sizeof right, "%s  %s", split_text(s, split, sizeof split),
              sl_number_clock(elapsed, s->seconds));
     if (x + 2 + sl_text_columns(right) > a.w)
@@ -299,7 +299,7 @@ static void draw_help(struct sl_area screen)
 
 static void draw_small(const struct sl_top_model *m, struct sl_area a)
 {
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     char rate[SL_NUMBER_BYTES], split[64];
     int y = 0;
     draw_name(m, a);
@@ -311,8 +311,8 @@ static void draw_small(const struct sl_top_model *m, struct sl_area a)
                        sl_view_count(s->total));
         if (isfinite(s->loss))
             sl_area_printf(a, 0, ++y, 0, "loss %.4f  %s batches/s", s->loss,
-                           sl_number_count(rate, s->batches_per_second));
-        sl_area_printf(a, 0, ++y, 0, "queue %d  %s", sl_view_count(s->queue_batches),
+                           sl_number_count(rate, s->rates.batches));
+        sl_area_printf(a, 0, ++y, 0, "queue %d  %s", sl_view_count(s->queue.batches),
                        split_text(s, split, sizeof split));
         sl_area_wrap(sl_area_part(a, 0, y + 1, a.w, a.h - y - 2), SL_STYLE_PLAIN, s->bottleneck);
     }

@@ -26,7 +26,7 @@ void sl_view_devices(const struct sl_top_model *m, struct sl_area a);
 int sl_view_device_rows(const struct sl_top_model *m, int columns, int easily);
 
 // Of the workers of a role: the mean share of time that they are busy. NaN when there are none.
-double sl_view_busy(const struct sl_top_stats *s, const char *role);
+double sl_view_busy(const struct sl_stats *s, const char *role);
 int sl_view_role_style(const char *role);
 
 // Draws "12 rows more below" where a list is cut, and brings scroll into its range.

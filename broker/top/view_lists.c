@@ -46,17 +46,17 @@ static void put_titles(struct sl_area row, const struct column *columns, int n)
 
 enum { DEVICE_COLUMNS = 76, DEVICE_GAP = 2, SHORT_DEVICE_COLUMNS = 24 };
 
-static double load_of(const struct sl_top_device *d)
+static double load_of(const struct sl_stats_device *d)
 {
     return isfinite(d->gpu_load) ? d->gpu_load : d->cpu_load;
 }
 
-static int device_style(const struct sl_top_device *d)
+static int device_style(const struct sl_stats_device *d)
 {
     return d->roles[0] ? sl_view_role_style(d->roles) : SL_STYLE_PLAIN;
 }
 
-static void draw_device(const struct sl_top_device *d, struct sl_area a)
+static void draw_device(const struct sl_stats_device *d, struct sl_area a)
 {
     char percent[SL_NUMBER_BYTES], used[SL_NUMBER_BYTES], of[SL_NUMBER_BYTES], memory[80];
     enum { NAME = 9, ROLES = 18, PERCENT = 6, MEMORY = 20 };
@@ -85,7 +85,7 @@ static void draw_device(const struct sl_top_device *d, struct sl_area a)
         sl_area_text(a, x, 0, SL_STYLE_PLAIN, memory);
 }
 
-static void draw_short_device(const struct sl_top_device *d, struct sl_area a)
+static void draw_short_device(const struct sl_stats_device *d, struct sl_area a)
 {
     char percent[SL_NUMBER_BYTES];
     enum { WHAT = 12, PERCENT = 5 };
@@ -128,7 +128,7 @@ void sl_view_devices(const struct sl_top_model *m, struct sl_area a)
 
 // --- workers -------------------------------------------------------------------------------------
 
-static void draw_worker(const struct sl_top_worker *w, const struct column *c, struct sl_area row)
+static void draw_worker(const struct sl_stats_worker *w, const struct column *c, struct sl_area row)
 {
     char text[SL_NUMBER_BYTES];
     bool odd = strcmp(w->state, "gone") == 0 || strcmp(w->state, "blocked") == 0;
@@ -162,7 +162,7 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a)
         {"restarts", 8, true}, {"bytes/s", 8, true},
         {"pid", 8, true},      {"in hand", SL_MAX(0, a.w - 110 - bar), false},
     };
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     int n = (int)s->n_workers, room = a.h - 1;
     if (!m->have_stats) {
         sl_area_text(a, 0, 1, SL_STYLE_PLAIN, "No worker has said anything yet.");

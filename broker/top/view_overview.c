@@ -58,11 +58,11 @@ static void draw_pair(struct sl_area a, int y, int style, const char *label, con
         sl_area_right(sl_area_part(a, 0, y, a.w, 1), 0, style, right);
 }
 
-static void draw_stage(struct sl_area a, int y, const struct sl_top_stats *s, enum sl_top_stage i)
+static void draw_stage(struct sl_area a, int y, const struct sl_stats *s, enum sl_live_stage i)
 {
     char p50[SL_NUMBER_BYTES], p99[SL_NUMBER_BYTES];
-    draw_pair(a, y, SL_STYLE_PLAIN, sl_top_stage_names[i], sl_number_seconds(p50, s->stages[i].p50),
-              sl_number_seconds(p99, s->stages[i].p99));
+    draw_pair(a, y, SL_STYLE_PLAIN, sl_stats_stage_names[i],
+              sl_number_seconds(p50, s->stages[i].p50), sl_number_seconds(p99, s->stages[i].p99));
 }
 
 static void draw_fact(struct sl_area a, int y, const char *label, const char *value)
@@ -71,12 +71,12 @@ static void draw_fact(struct sl_area a, int y, const char *label, const char *va
     sl_area_text(sl_area_part(a, 0, y, x - 1, 1), 0, 0, SL_STYLE_PLAIN, label);
 }
 
-static bool has_role(const struct sl_top_worker *w, const char *role, const char *or_role)
+static bool has_role(const struct sl_stats_worker *w, const char *role, const char *or_role)
 {
     return strcmp(w->role, role) == 0 || strcmp(w->role, or_role) == 0;
 }
 
-static int workers_of(const struct sl_top_stats *s, const char *role, const char *or_role)
+static int workers_of(const struct sl_stats *s, const char *role, const char *or_role)
 {
     int n = 0;
     for (size_t i = 0; i < s->n_workers; i++)
@@ -85,7 +85,7 @@ static int workers_of(const struct sl_top_stats *s, const char *role, const char
 }
 
 // Name, how busy it is or why it is not, and where there is room, what it has in hand.
-static void draw_box_worker(const struct sl_top_worker *w, struct sl_area a)
+static void draw_box_worker(const struct sl_stats_worker *w, struct sl_area a)
 {
     enum { NAME = 11 };
     char percent[SL_NUMBER_BYTES];
@@ -102,12 +102,12 @@ static void draw_box_worker(const struct sl_top_worker *w, struct sl_area a)
 }
 
 // A line for each worker, in what the box has left.
-static void draw_box_workers(struct sl_area a, const struct sl_top_stats *s, const char *role,
+static void draw_box_workers(struct sl_area a, const struct sl_stats *s, const char *role,
                              const char *or_role)
 {
     int n = workers_of(s, role, or_role), y = 0;
     for (size_t i = 0; i < s->n_workers && y < a.h; i++) {
-        const struct sl_top_worker *w = &s->workers[i];
+        const struct sl_stats_worker *w = &s->workers[i];
         if (!has_role(w, role, or_role))
             continue;
         if (y == a.h - 1 && n > a.h) {
@@ -119,48 +119,48 @@ static void draw_box_workers(struct sl_area a, const struct sl_top_stats *s, con
     }
 }
 
-static void draw_samplers(const struct sl_top_stats *s, struct sl_area a)
+static void draw_samplers(const struct sl_stats *s, struct sl_area a)
 {
     char title[64], rate[SL_NUMBER_BYTES];
-    int n = sl_view_count(s->samplers), standby = sl_view_count(s->standby_there);
+    int n = sl_view_count(s->samplers), standby = sl_view_count(s->standby.there);
     snprintf(title, sizeof title, "%d sampler%s", n, n == 1 ? "" : "s");
     a = sl_area_frame(a, SL_SAMPLERS_STYLE, SL_SAMPLERS_STYLE | SL_STYLE_BOLD, title);
     draw_busy(a, 0, SL_SAMPLERS_STYLE, "busy", sl_view_busy(s, "sampler"));
     draw_pair(a, 1, SL_STYLE_DIM, "a batch", "p50", "p99");
-    draw_stage(a, 2, s, SL_TOP_SAMPLE);
-    draw_stage(a, 3, s, SL_TOP_MARK);
-    draw_stage(a, 4, s, SL_TOP_COPY);
-    draw_fact(a, 5, "edges/s", sl_number_count(rate, s->edges_per_second));
+    draw_stage(a, 2, s, SL_LIVE_SAMPLE);
+    draw_stage(a, 3, s, SL_LIVE_MARK);
+    draw_stage(a, 4, s, SL_LIVE_COPY);
+    draw_fact(a, 5, "edges/s", sl_number_count(rate, s->rates.edges));
     if (standby > 0) {
         char text[32];
-        snprintf(text, sizeof text, "%d of %d train", sl_view_count(s->standby_awake), standby);
+        snprintf(text, sizeof text, "%d of %d train", sl_view_count(s->standby.awake), standby);
         draw_fact(a, 6, "standby", text);
     } else {
-        draw_fact(a, 6, "blocked", sl_number_percent(rate, s->stages[SL_TOP_BACKPRESSURE].busy));
+        draw_fact(a, 6, "blocked", sl_number_percent(rate, s->stages[SL_LIVE_BACKPRESSURE].busy));
     }
     draw_box_workers(sl_area_part(a, 0, 7, a.w, a.h - 7), s, "sampler", "sampler");
 }
 
-static void draw_queue(const struct sl_top_stats *s, struct sl_area a)
+static void draw_queue(const struct sl_stats *s, struct sl_area a)
 {
     char text[SL_NUMBER_BYTES], whole[SL_NUMBER_BYTES];
     a = sl_area_frame(a, SL_STYLE_PLAIN, SL_STYLE_BOLD, "queue");
-    draw_fact(a, 0, "batches ready", sl_number_whole(text, s->queue_batches));
-    draw_fact(a, 1, "being sampled", sl_number_whole(text, s->sampling));
-    draw_fact(a, 2, "in training", sl_number_whole(text, s->training));
+    draw_fact(a, 0, "batches ready", sl_number_whole(text, s->queue.batches));
+    draw_fact(a, 1, "being sampled", sl_number_whole(text, s->queue.sampling));
+    draw_fact(a, 2, "in training", sl_number_whole(text, s->queue.training));
     draw_busy(a, 3, SL_STYLE_PLAIN, "memory",
-              s->queue_capacity > 0 ? s->queue_used / s->queue_capacity : NAN);
-    sl_area_printf(a, 0, 4, SL_STYLE_PLAIN, "%s of %s", sl_number_bytes(text, s->queue_used),
-                   sl_number_bytes(whole, s->queue_capacity));
-    draw_fact(a, 5, "batches/s", sl_number_count(text, s->batches_per_second));
-    draw_fact(a, 6, "bytes/s", sl_number_bytes(text, s->block_bytes));
+              s->queue.capacity_bytes > 0 ? s->queue.used_bytes / s->queue.capacity_bytes : NAN);
+    sl_area_printf(a, 0, 4, SL_STYLE_PLAIN, "%s of %s", sl_number_bytes(text, s->queue.used_bytes),
+                   sl_number_bytes(whole, s->queue.capacity_bytes));
+    draw_fact(a, 5, "batches/s", sl_number_count(text, s->rates.batches));
+    draw_fact(a, 6, "bytes/s", sl_number_bytes(text, s->bytes.blocks));
     if (a.h > 7)
-        draw_fact(a, 7, "updates/s", sl_number_count(text, s->updates_per_second));
+        draw_fact(a, 7, "updates/s", sl_number_count(text, s->rates.updates));
     if (a.h > 8)
-        draw_fact(a, 8, "blocked", sl_number_percent(text, s->stages[SL_TOP_BACKPRESSURE].busy));
+        draw_fact(a, 8, "blocked", sl_number_percent(text, s->stages[SL_LIVE_BACKPRESSURE].busy));
 }
 
-static void draw_trainers(const struct sl_top_stats *s, struct sl_area a)
+static void draw_trainers(const struct sl_stats *s, struct sl_area a)
 {
     char title[64], text[SL_NUMBER_BYTES], label[64];
     int n = sl_view_count(s->trainers);
@@ -168,14 +168,15 @@ static void draw_trainers(const struct sl_top_stats *s, struct sl_area a)
     a = sl_area_frame(a, SL_TRAINERS_STYLE, SL_TRAINERS_STYLE | SL_STYLE_BOLD, title);
     draw_busy(a, 0, SL_TRAINERS_STYLE, "busy", sl_view_busy(s, "trainer"));
     draw_pair(a, 1, SL_STYLE_DIM, "a batch", "p50", "p99");
-    draw_stage(a, 2, s, SL_TOP_EXTRACT);
-    draw_stage(a, 3, s, SL_TOP_TRAIN);
-    draw_fact(a, 4, "waiting", sl_number_percent(text, s->stages[SL_TOP_WAIT].busy));
-    snprintf(label, sizeof label, "hits (%s)", s->cache_policy[0] ? s->cache_policy : "no cache");
+    draw_stage(a, 2, s, SL_LIVE_EXTRACT);
+    draw_stage(a, 3, s, SL_LIVE_TRAIN);
+    draw_fact(a, 4, "waiting", sl_number_percent(text, s->stages[SL_LIVE_WAIT].busy));
+    snprintf(label, sizeof label, "hits (%s)", s->cache.policy[0] ? s->cache.policy : "no cache");
     draw_fact(a, 5, label,
-              sl_number_percent(text, isfinite(s->hit_rate) ? s->hit_rate : s->hit_rate_total));
-    snprintf(label, sizeof label, "updates (%.16s)", s->mode);
-    draw_fact(a, 6, label, sl_number_whole(text, s->version));
+              sl_number_percent(text, isfinite(s->cache.hit_rate) ? s->cache.hit_rate
+                                                                  : s->cache.hit_rate_total));
+    snprintf(label, sizeof label, "updates (%.16s)", s->updates.mode);
+    draw_fact(a, 6, label, sl_number_whole(text, s->updates.version));
     draw_box_workers(sl_area_part(a, 0, 7, a.w, a.h - 7), s, "trainer", "standby");
 }
 
@@ -200,7 +201,7 @@ static void draw_pipeline(const struct sl_top_model *m, struct sl_area a)
     draw_trainers(&m->stats, sl_area_part(a, a.w - right, 0, right, a.h));
 }
 
-static int pipeline_rows(const struct sl_top_stats *s)
+static int pipeline_rows(const struct sl_stats *s)
 {
     int n = SL_MAX(workers_of(s, "sampler", "sampler"), workers_of(s, "trainer", "standby"));
     return BOX_ROWS + SL_MIN(n, (int)BOX_WORKERS_MAX);
@@ -208,15 +209,15 @@ static int pipeline_rows(const struct sl_top_stats *s)
 
 // --- bottleneck ----------------------------------------------------------------------------------
 
-static bool has_advice(const struct sl_top_stats *s)
+static bool has_advice(const struct sl_stats *s)
 {
-    return isfinite(s->advice_samplers) && isfinite(s->advice_then) &&
-           (s->advice_samplers != s->samplers || s->advice_trainers != s->trainers);
+    return isfinite(s->advice.samplers) && isfinite(s->advice.epoch_seconds_then) &&
+           (s->advice.samplers != s->samplers || s->advice.trainers != s->trainers);
 }
 
 static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
 {
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     char now[SL_NUMBER_BYTES], then[SL_NUMBER_BYTES];
     const char *text = s->bottleneck[0] ? s->bottleneck : "not known yet";
     bool known = s->bottleneck_role[0] && strcmp(s->bottleneck_role, "none") != 0;
@@ -226,9 +227,9 @@ static void draw_bottleneck(const struct sl_top_model *m, struct sl_area a)
     int lines = sl_area_wrap(sl_area_part(a, x, 0, a.w - x, a.h), SL_STYLE_PLAIN, text);
     if (has_advice(s))
         sl_area_printf(a, x, lines, SL_STYLE_PLAIN, "better split: %d : %d, an epoch in %s, not %s",
-                       sl_view_count(s->advice_samplers), sl_view_count(s->advice_trainers),
-                       sl_number_seconds(then, s->advice_then),
-                       sl_number_seconds(now, s->advice_now));
+                       sl_view_count(s->advice.samplers), sl_view_count(s->advice.trainers),
+                       sl_number_seconds(then, s->advice.epoch_seconds_then),
+                       sl_number_seconds(now, s->advice.epoch_seconds_now));
 }
 
 // --- curves --------------------------------------------------------------------------------------

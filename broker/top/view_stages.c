@@ -12,15 +12,15 @@ struct stage_text {
     int style;
 };
 
-static const struct stage_text stage_texts[SL_TOP_STAGES] = {
-    [SL_TOP_SAMPLE] = {"sample", "draw neighbours", SL_SAMPLERS_STYLE},
-    [SL_TOP_MARK] = {"mark", "ranks for the cache", SL_SAMPLERS_STYLE},
-    [SL_TOP_COPY] = {"copy", "block into the queue", SL_SAMPLERS_STYLE},
-    [SL_TOP_EXTRACT] = {"extract", "gather features", SL_TRAINERS_STYLE},
-    [SL_TOP_TRAIN] = {"train", "forward and backward", SL_TRAINERS_STYLE},
-    [SL_TOP_EVALUATE] = {"evaluate", "forward only", SL_TRAINERS_STYLE},
-    [SL_TOP_WAIT] = {"wait", "for a batch or update", SL_TRAINERS_STYLE},
-    [SL_TOP_BACKPRESSURE] = {"blocked", "for memory in the queue", SL_SAMPLERS_STYLE},
+static const struct stage_text stage_texts[SL_LIVE_STAGES] = {
+    [SL_LIVE_SAMPLE] = {"sample", "draw neighbours", SL_SAMPLERS_STYLE},
+    [SL_LIVE_MARK] = {"mark", "ranks for the cache", SL_SAMPLERS_STYLE},
+    [SL_LIVE_COPY] = {"copy", "block into the queue", SL_SAMPLERS_STYLE},
+    [SL_LIVE_EXTRACT] = {"extract", "gather features", SL_TRAINERS_STYLE},
+    [SL_LIVE_TRAIN] = {"train", "forward and backward", SL_TRAINERS_STYLE},
+    [SL_LIVE_EVALUATE] = {"evaluate", "forward only", SL_TRAINERS_STYLE},
+    [SL_LIVE_WAIT] = {"wait", "for a batch or update", SL_TRAINERS_STYLE},
+    [SL_LIVE_BACKPRESSURE] = {"blocked", "for memory in the queue", SL_SAMPLERS_STYLE},
 };
 
 enum { NAME = 9, PERCENT = 6, NUMBER = 9, NUMBERS = 5, ABOUT = 24 };
@@ -36,7 +36,7 @@ static void draw_stage_titles(struct sl_area a, int bar)
                       SL_STYLE_DIM, titles[i]);
 }
 
-static void draw_stage(const struct sl_top_stage_time *t, const struct stage_text *text, int bar,
+static void draw_stage(const struct sl_stats_stage *t, const struct stage_text *text, int bar,
                        struct sl_area a)
 {
     char buf[NUMBERS][SL_NUMBER_BYTES], percent[SL_NUMBER_BYTES];
@@ -66,13 +66,13 @@ static double total(const double *counts, size_t n)
 }
 
 // A histogram of the buckets that any stage uses, so that all have the same axis.
-static void draw_histogram(const struct sl_top_stats *s, int h, size_t first, size_t end,
+static void draw_histogram(const struct sl_stats *s, int h, size_t first, size_t end,
                            struct sl_area a)
 {
     char title[64], low[SL_NUMBER_BYTES], high[SL_NUMBER_BYTES], axis[80];
-    static const int styles[SL_TOP_HISTS] = {SL_SAMPLERS_STYLE, SL_TRAINERS_STYLE,
-                                             SL_TRAINERS_STYLE, SL_STYLE_PLAIN};
-    snprintf(title, sizeof title, "%s", sl_top_hist_names[h]);
+    static const int styles[SL_STATS_HISTOGRAMS] = {SL_SAMPLERS_STYLE, SL_TRAINERS_STYLE,
+                                                    SL_TRAINERS_STYLE, SL_STYLE_PLAIN};
+    snprintf(title, sizeof title, "%s", sl_stats_stage_names[sl_stats_histograms[h]]);
     struct sl_area plot = sl_view_heading(a, title);
     size_t n = end - first;
     int each = SL_MAX(1, a.w / (int)SL_MAX(n, (size_t)1));
@@ -91,10 +91,10 @@ static void draw_histogram(const struct sl_top_stats *s, int h, size_t first, si
     sl_area_right(sl_area_part(plot, 0, plot.h - 1, right, 1), 0, SL_STYLE_DIM, axis);
 }
 
-static void draw_histograms(const struct sl_top_stats *s, struct sl_area a)
+static void draw_histograms(const struct sl_stats *s, struct sl_area a)
 {
-    size_t first = SL_TOP_BUCKETS_MAX, end = 0;
-    for (int h = 0; h < SL_TOP_HISTS; h++) {
+    size_t first = SL_STATS_BUCKETS_MAX, end = 0;
+    for (int h = 0; h < SL_STATS_HISTOGRAMS; h++) {
         for (size_t i = 0; i < s->n_buckets; i++) {
             if (!(s->counts[h][i] > 0))
                 continue;
@@ -106,9 +106,10 @@ static void draw_histograms(const struct sl_top_stats *s, struct sl_area a)
         first = 0;
         end = s->n_buckets;
     }
-    int across = a.w >= 120 || a.h < 8 ? SL_TOP_HISTS : 2, down = SL_TOP_HISTS / across;
+    int across = a.w >= 120 || a.h < 8 ? SL_STATS_HISTOGRAMS : 2,
+        down = SL_STATS_HISTOGRAMS / across;
     int w = (a.w + 2) / across, h = a.h / down;
-    for (int i = 0; i < SL_TOP_HISTS && end > first; i++)
+    for (int i = 0; i < SL_STATS_HISTOGRAMS && end > first; i++)
         draw_histogram(s, i, first, end, sl_area_part(a, i % across * w, i / across * h, w - 2, h));
 }
 
@@ -138,30 +139,30 @@ static void percent_fact(struct fact *f, const char *name, double value)
 }
 
 // As many as there is room for, in columns; the first ones matter most.
-static void draw_facts(const struct sl_top_stats *s, struct sl_area a)
+static void draw_facts(const struct sl_stats *s, struct sl_area a)
 {
     enum { FACTS = 24, EACH = 36 };
     struct fact facts[FACTS];
     int n = 0;
-    count_fact(&facts[n++], "batches trained", s->batches);
-    count_fact(&facts[n++], "edges sampled", s->edges);
-    count_fact(&facts[n++], "input nodes", s->input_nodes);
-    count_fact(&facts[n++], "input nodes/s", s->nodes_per_second);
-    count_fact(&facts[n++], "updates/s", s->updates_per_second);
-    percent_fact(&facts[n++], "cache hits, all the run", s->hit_rate_total);
-    bytes_fact(&facts[n++], "features from the cache/s", s->cache_bytes);
-    bytes_fact(&facts[n++], "features from the store/s", s->store_bytes);
-    bytes_fact(&facts[n++], "blocks/s", s->block_bytes);
-    count_fact(&facts[n++], "staleness, mean", s->staleness_mean);
-    count_fact(&facts[n++], "staleness, most", s->staleness_max);
-    count_fact(&facts[n++], "standby trainers switched on", s->switches);
-    count_fact(&facts[n++], "batches drawn again", s->resampled);
-    count_fact(&facts[n++], "batches trained again", s->retrained);
-    count_fact(&facts[n++], "workers started again", s->restarts);
-    count_fact(&facts[n++], "checkpoints", s->checkpoints);
-    bytes_fact(&facts[n++], "memory", s->memory_used);
-    bytes_fact(&facts[n++], "memory at most", s->memory_peak);
-    bytes_fact(&facts[n++], "memory allowed", s->memory_limit);
+    count_fact(&facts[n++], "batches trained", s->totals.batches);
+    count_fact(&facts[n++], "edges sampled", s->totals.edges);
+    count_fact(&facts[n++], "input nodes", s->totals.input_nodes);
+    count_fact(&facts[n++], "input nodes/s", s->rates.input_nodes);
+    count_fact(&facts[n++], "updates/s", s->rates.updates);
+    percent_fact(&facts[n++], "cache hits, all the run", s->cache.hit_rate_total);
+    bytes_fact(&facts[n++], "features from the cache/s", s->bytes.features_cache);
+    bytes_fact(&facts[n++], "features from the store/s", s->bytes.features_store);
+    bytes_fact(&facts[n++], "blocks/s", s->bytes.blocks);
+    count_fact(&facts[n++], "staleness, mean", s->updates.staleness_mean);
+    count_fact(&facts[n++], "staleness, most", s->updates.staleness_max);
+    count_fact(&facts[n++], "standby trainers switched on", s->totals.switches);
+    count_fact(&facts[n++], "batches drawn again", s->totals.resampled);
+    count_fact(&facts[n++], "batches trained again", s->totals.retrained);
+    count_fact(&facts[n++], "workers started again", s->totals.restarts);
+    count_fact(&facts[n++], "checkpoints", s->totals.checkpoints);
+    bytes_fact(&facts[n++], "memory", s->memory.used);
+    bytes_fact(&facts[n++], "memory at most", s->memory.peak);
+    bytes_fact(&facts[n++], "memory allowed", s->memory.limit);
     count_fact(&facts[n++], "cores in use", s->cpu_load);
     int across = SL_MAX(1, (a.w + 2) / EACH), w = (a.w + 2) / across;
     for (int i = 0; i < n; i++) {
@@ -173,16 +174,16 @@ static void draw_facts(const struct sl_top_stats *s, struct sl_area a)
 
 void sl_view_stages(const struct sl_top_model *m, struct sl_area a)
 {
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     if (!m->have_stats) {
         sl_area_text(a, 0, 1, SL_STYLE_PLAIN, "Nothing has been measured yet.");
         return;
     }
     int bar = SL_MAX(6, SL_MIN(30, a.w - NAME - PERCENT - NUMBERS * NUMBER - ABOUT - 2));
     draw_stage_titles(sl_area_part(a, 0, 0, a.w, 1), bar);
-    for (int i = 0; i < SL_TOP_STAGES; i++)
+    for (int i = 0; i < SL_LIVE_STAGES; i++)
         draw_stage(&s->stages[i], &stage_texts[i], bar, sl_area_part(a, 0, 1 + i, a.w, 1));
-    int y = 1 + SL_TOP_STAGES;
+    int y = 1 + SL_LIVE_STAGES;
     struct sl_area rest = sl_area_part(a, 0, y + 1, a.w, a.h - y - 1);
     if (rest.h < 5)
         return;

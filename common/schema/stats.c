@@ -1,5 +1,14 @@
 #include "common/schema/stats.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/text/json.h"
+
 const char *const sl_stats_stage_names[SL_LIVE_STAGES] = {
     "sample", "mark", "copy", "extract", "train", "evaluate", "wait", "backpressure",
 };
@@ -15,51 +24,112 @@ enum {
     TYPE_text = SL_FIELD_TEXT,
 };
 
-#define FIELD(of, object, type, member, ...)                                                       \
-    {#object #member, (enum sl_field_type)TYPE_##type, offsetof(struct of, object member),         \
-     __VA_ARGS__},
-#define OF_STATS(object, type, member, ...) FIELD(sl_stats, object, type, member, __VA_ARGS__)
-#define OF_DEVICE(object, type, member, ...)                                                       \
-    FIELD(sl_stats_device, object, type, member, __VA_ARGS__)
-#define OF_WORKER(object, type, member, ...)                                                       \
-    FIELD(sl_stats_worker, object, type, member, __VA_ARGS__)
-#define OF_STAGE(object, type, member, ...) FIELD(sl_stats_stage, object, type, member, __VA_ARGS__)
-#define OBJECT(path)                        {path, SL_FIELD_OBJECT, 0, SL_JSON},
-#define PART(path)                          {path, SL_FIELD_PART, 0, SL_JSON},
-
 // clang-format off
-static const struct sl_field stats_fields[] = {
-    SL_STATS_JOB(OF_STATS)
-    OBJECT("metric") SL_STATS_METRIC(OF_STATS)
-    OBJECT("best") SL_STATS_BEST(OF_STATS)
-    SL_STATS_SPLIT(OF_STATS)
-    SL_STATS_STANDBY(OF_STATS)
-    PART("devices")
-    SL_STATS_PLACES(OF_STATS)
-    PART("workers")
-    PART("stages")
-    SL_STATS_RATES(OF_STATS)
-    SL_STATS_BYTES(OF_STATS)
-    SL_STATS_QUEUE(OF_STATS)
-    SL_STATS_CACHE(OF_STATS)
-    SL_STATS_UPDATES(OF_STATS)
-    OBJECT("updates.group") SL_STATS_GROUP(OF_STATS)
-    SL_STATS_PROFILE(OF_STATS)
-    SL_STATS_BOTTLENECK(OF_STATS)
-    OBJECT("advice") SL_STATS_ADVICE(OF_STATS)
-    SL_STATS_TOTALS(OF_STATS)
-    PART("histograms")
-    SL_STATS_MEMORY(OF_STATS)
-    SL_STATS_LOAD(OF_STATS)
-};
-static const struct sl_field device_fields[] = {
-    SL_STATS_DEVICE(OF_DEVICE) PART("roles") SL_STATS_DEVICE_USE(OF_DEVICE)
-};
-static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
-static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
+#define FIELD(of, object, type, name, ...) \
+    {#object #name, (enum sl_field_type)TYPE_##type, offsetof(struct of, object name), \
+     __VA_ARGS__},
+#define OF_LINE(object, type, name, ...)   FIELD(sl_stats, object, type, name, __VA_ARGS__)
+#define OF_DEVICE(object, type, name, ...) FIELD(sl_stats_device, object, type, name, __VA_ARGS__)
+#define OF_WORKER(object, type, name, ...) FIELD(sl_stats_worker, object, type, name, __VA_ARGS__)
+#define OF_STAGE(object, type, name, ...)  FIELD(sl_stats_stage, object, type, name, __VA_ARGS__)
+#define NULLABLE(path)                     {#path, SL_FIELD_OBJECT, 0, SL_JSON},
+#define PART(path)                         {#path, SL_FIELD_PART, 0, SL_JSON},
 // clang-format on
 
-const struct sl_fields sl_stats_fields = SL_FIELDS(stats_fields);
+static const struct sl_field line_fields[] = {
+    SL_STATS(OF_LINE, SL_STATS_NOTHING, SL_STATS_NOTHING, NULLABLE, PART)};
+static const struct sl_field device_fields[] = {SL_STATS_DEVICE(OF_DEVICE, PART)};
+static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
+static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
+
+const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
 const struct sl_fields sl_stats_device_fields = SL_FIELDS(device_fields);
 const struct sl_fields sl_stats_worker_fields = SL_FIELDS(worker_fields);
 const struct sl_fields sl_stats_stage_fields = SL_FIELDS(stage_fields);
+
+// --- reading -------------------------------------------------------------------------------------
+
+static void join_roles(const cJSON *roles, char *out, size_t n)
+{
+    const cJSON *item;
+    out[0] = '\0';
+    cJSON_ArrayForEach(item, roles)
+    {
+        size_t used = strlen(out);
+        if (cJSON_IsString(item))
+            snprintf(out + used, n - used, "%s%s", used ? " + " : "", item->valuestring);
+    }
+}
+
+static int take_lists(const cJSON *line, struct sl_stats *s)
+{
+    const cJSON *devices = sl_json_at(line, "devices"), *workers = sl_json_at(line, "workers"),
+                *item;
+    size_t n_devices = SL_MIN((size_t)cJSON_GetArraySize(devices), (size_t)SL_STATS_DEVICES_MAX);
+    size_t n_workers = SL_MIN((size_t)cJSON_GetArraySize(workers), (size_t)SL_STATS_WORKERS_MAX);
+    s->devices = calloc(n_devices + 1, sizeof *s->devices);
+    s->workers = calloc(n_workers + 1, sizeof *s->workers);
+    if (!s->devices || !s->workers)
+        return sl_fail(SL_ENOMEM, "no memory for %zu workers in a view", n_workers);
+    cJSON_ArrayForEach(item, devices)
+    {
+        if (s->n_devices == n_devices)
+            break;
+        struct sl_stats_device *d = &s->devices[s->n_devices++];
+        sl_fields_read(&sl_stats_device_fields, item, d);
+        join_roles(sl_json_at(item, "roles"), d->roles, sizeof d->roles);
+    }
+    cJSON_ArrayForEach(item, workers)
+    {
+        if (s->n_workers < n_workers)
+            sl_fields_read(&sl_stats_worker_fields, item, &s->workers[s->n_workers++]);
+    }
+    return SL_OK;
+}
+
+static size_t take_numbers(const cJSON *array, double *out, size_t n_max)
+{
+    const cJSON *item;
+    size_t n = 0;
+    cJSON_ArrayForEach(item, array)
+    {
+        if (n < n_max)
+            out[n++] = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    }
+    return n;
+}
+
+static void take_histograms(const cJSON *from, struct sl_stats *s)
+{
+    for (int h = 0; h < SL_STATS_HISTOGRAMS; h++) {
+        const cJSON *one = sl_json_at(from, sl_stats_stage_names[sl_stats_histograms[h]]);
+        size_t n = take_numbers(sl_json_at(one, "counts"), s->counts[h], SL_STATS_BUCKETS_MAX);
+        s->n_buckets = SL_MAX(s->n_buckets, n);
+    }
+    size_t edges = take_numbers(sl_json_at(from, "le"), s->le, SL_STATS_BUCKETS_MAX);
+    for (size_t i = edges; i < SL_STATS_BUCKETS_MAX; i++)
+        s->le[i] = INFINITY;
+}
+
+int sl_stats_take(cJSON *line, struct sl_stats *out)
+{
+    const cJSON *stages = sl_json_at(line, "stages");
+    *out = (struct sl_stats){.line = line};
+    sl_fields_read(&sl_stats_fields, line, out);
+    for (int i = 0; i < SL_LIVE_STAGES; i++)
+        sl_fields_read(&sl_stats_stage_fields, sl_json_at(stages, sl_stats_stage_names[i]),
+                       &out->stages[i]);
+    take_histograms(sl_json_at(line, "histograms"), out);
+    int rc = take_lists(line, out);
+    if (rc != SL_OK)
+        sl_stats_fini(out);
+    return rc;
+}
+
+void sl_stats_fini(struct sl_stats *s)
+{
+    cJSON_Delete(s->line);
+    free(s->devices);
+    free(s->workers);
+    *s = (struct sl_stats){0};
+}

@@ -30,16 +30,16 @@ static void press(int key)
 
 START_TEST(a_line_is_taken_apart)
 {
-    const struct sl_top_stats *s = &m->stats;
+    const struct sl_stats *s = &m->stats;
     ck_assert_str_eq(s->job, "products-sage");
     ck_assert_uint_eq(s->n_devices, 4);
     ck_assert_str_eq(s->devices[0].roles, "sampler + standby");
     ck_assert_uint_eq(s->n_workers, 5);
     ck_assert_str_eq(s->workers[1].batch, "batch 17");
-    ck_assert_double_eq_tol(s->stages[SL_TOP_EXTRACT].p99, 0.0042, 1e-9);
-    ck_assert_double_nan(s->stages[SL_TOP_EVALUATE].p50);
+    ck_assert_double_eq_tol(s->stages[SL_LIVE_EXTRACT].p99, 0.0042, 1e-9);
+    ck_assert_double_nan(s->stages[SL_LIVE_EVALUATE].p50);
     ck_assert_uint_eq(s->n_buckets, 5);
-    ck_assert_double_eq(s->counts[SL_TOP_HIST_TRAIN][2], 60);
+    ck_assert_double_eq(s->counts[2][2], 60);
     ck_assert_double_eq(s->le[3], 0.1);
     ck_assert_double_infinite(s->le[4]);
 }
@@ -77,15 +77,14 @@ END_TEST
 
 START_TEST(a_long_text_is_cut_between_characters)
 {
-    struct sample s = usual_sample();
-    char name[512] = "";
-    s.second = 100;
+    char kind[512] = "", line[1024];
     for (int i = 0; i < 100; i++)
-        strcat(name, "図");
-    s.name = name;
-    ck_assert_int_eq(sl_top_on_stats(m, stats_line(&s)), 0);
-    ck_assert_uint_eq(strlen(m->stats.job), 126);
-    ck_assert(strncmp(m->stats.job, name, 126) == 0);
+        strcat(kind, "図");
+    snprintf(line, sizeof line, "{\"schema\":\"sluice.event/1\",\"time\":9e9,\"kind\":\"%s\"}",
+             kind);
+    ck_assert_int_eq(sl_top_on_event(m, line), 0);
+    ck_assert_uint_eq(strlen(sl_top_event_at(m, 0)->kind), 30);
+    ck_assert(strncmp(sl_top_event_at(m, 0)->kind, kind, 30) == 0);
 }
 END_TEST
 
