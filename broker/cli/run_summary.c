@@ -11,40 +11,38 @@
 #include "common/base/bits.h"
 #include "common/text/json.h"
 
-struct stage_sum {
-    double seconds, count, p50, p99; // the percentiles are of the last epoch that has any
-};
-
-static void add_epoch(struct stage_sum *sum, const char *name, const cJSON *epoch)
+// Of all epochs; the percentiles are of the last one that has any.
+static struct sl_stats_stage sum_of_stage(const cJSON *epochs, const char *name)
 {
-    const cJSON *stages = sl_json_at(epoch, "stages");
-    const cJSON *stage = sl_json_at(stages, name);
-    double count = sl_json_number(stage, "count");
-    if (!(count > 0))
-        return;
-    sum->seconds += sl_json_number(stage, "seconds");
-    sum->count += count;
-    sum->p50 = sl_json_number(stage, "p50");
-    sum->p99 = sl_json_number(stage, "p99");
+    struct sl_stats_stage sum = {0}, stage;
+    const cJSON *epoch;
+    cJSON_ArrayForEach(epoch, epochs)
+    {
+        sl_fields_read(&sl_stats_stage_fields, sl_json_at(sl_json_at(epoch, "stages"), name),
+                       &stage);
+        if (!(stage.count > 0))
+            continue;
+        stage.seconds += sum.seconds;
+        stage.count += sum.count;
+        sum = stage;
+    }
+    return sum;
 }
 
 static void print_stages(const cJSON *epochs, double wall)
 {
-    struct stage_sum sums[SL_STAGE_TEXTS] = {0};
-    const cJSON *epoch;
-    cJSON_ArrayForEach(epoch, epochs) for (size_t i = 0; i < SL_STAGE_TEXTS; i++)
-        add_epoch(&sums[i], sl_stage_texts[i].name, epoch);
     struct sl_table t;
     sl_table_init(&t, "l r r r r l",
                   (const char *[]){"stage", "seconds", "of wall", "p50", "p99", ""});
-    for (size_t i = 0; i < SL_STAGE_TEXTS; i++) {
+    for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
+        const char *name = sl_stats_stage_names[sl_stage_texts[i].stage];
+        struct sl_stats_stage sum = sum_of_stage(epochs, name);
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
-        if (sums[i].count == 0 || sums[i].seconds == 0)
+        if (sum.count == 0 || sum.seconds == 0)
             continue;
-        sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", sl_stage_texts[i].name, sums[i].seconds,
-                     wall > 0 ? 100 * sums[i].seconds / wall : 0,
-                     sl_units_seconds(p50, sums[i].p50), sl_units_seconds(p99, sums[i].p99),
-                     sl_stage_texts[i].what);
+        sl_table_row(&t, "%s|%.2f|%.0f %%|%s|%s|%s", name, sum.seconds,
+                     wall > 0 ? 100 * sum.seconds / wall : 0, sl_units_seconds(p50, sum.p50),
+                     sl_units_seconds(p99, sum.p99), sl_stage_texts[i].what);
     }
     sl_table_print(&t, stdout);
     sl_table_fini(&t);

@@ -41,12 +41,12 @@ struct request {
 
 // What limits the job is told below its line where that has no room for it, and only when it is
 // another thing than before.
-static void show_line(struct request *r, const cJSON *stats)
+static void show_line(struct request *r, const struct sl_stats *stats)
 {
     char kind[512];
     unsigned columns = sl_output_columns();
     bool told = sl_stats_text_line(stats, columns, stdout);
-    const char *key = sl_json_string(stats, cJSON_IsString(sl_json_at(stats, "id")) ? "id" : "job");
+    const char *key = *stats->id ? stats->id : stats->job;
     putchar('\n');
     sl_stats_text_limit_kind(stats, kind, sizeof kind);
     const char *before = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->limits, key));
@@ -58,14 +58,9 @@ static void show_line(struct request *r, const cJSON *stats)
     cJSON_AddStringToObject(r->limits, key, kind);
 }
 
-static void show(struct request *r, const char *json)
+static void show_text(struct request *r, const struct sl_stats *stats)
 {
-    cJSON *stats = r->output == OUTPUT_JSON ? NULL : cJSON_Parse(json);
-    if (r->output != OUTPUT_JSON && !stats)
-        return; // of another version; as JSON it would be handed on
-    if (r->output == OUTPUT_JSON) {
-        printf("%s\n", json);
-    } else if (r->output == OUTPUT_CSV) {
+    if (r->output == OUTPUT_CSV) {
         if (r->n_lines == 0)
             sl_stats_text_csv_head(stdout);
         sl_stats_text_csv(stats, stdout);
@@ -74,7 +69,20 @@ static void show(struct request *r, const char *json)
     } else {
         sl_stats_text_page(stats, stdout);
     }
-    cJSON_Delete(stats);
+}
+
+static void show(struct request *r, const char *json)
+{
+    struct sl_stats stats;
+    cJSON *line = r->output == OUTPUT_JSON ? NULL : cJSON_Parse(json);
+    if (r->output == OUTPUT_JSON) {
+        printf("%s\n", json);
+    } else if (line && sl_stats_take(line, &stats) == SL_OK) {
+        show_text(r, &stats);
+        sl_stats_fini(&stats);
+    } else {
+        return; // of another version; as JSON it would be handed on
+    }
     fflush(stdout); // whoever reads a pipe has the line at once
     r->n_lines++;
 }
