@@ -344,24 +344,7 @@ static void add_devices(const struct facts *f, const char *key, struct sl_json_w
 
 // --- stages --------------------------------------------------------------------------------------
 
-static void add_stage(const struct facts *f, enum sl_live_stage stage, double busy,
-                      struct sl_json_writer *w)
-{
-    const struct sl_live_times *t = &f->l->times[stage];
-    const struct sl_stats_stage s = {
-        .busy = busy,
-        .count = t->count,
-        .seconds = (double)t->ns * 1e-9,
-        .per_second = RATE(f, sums.count[stage]),
-        .p50 = sl_live_percentile(f->l, &t->ring, 50),
-        .p99 = sl_live_percentile(f->l, &t->ring, 99),
-    };
-    sl_json_open_object(w, sl_stats_stage_names[stage]);
-    sl_json_add_fields(w, &sl_stats_stage_fields, &s, NULL, NULL);
-    sl_json_close_object(w);
-}
-
-static void add_stages(const struct facts *f, const struct roles *r, struct sl_json_writer *w)
+static void find_stages(const struct facts *f, const struct roles *r, struct sl_stats_stage *stages)
 {
     const struct work *s = &r->samplers, *t = trainers_of(r, f->job);
     const double busy[SL_LIVE_STAGES] = {
@@ -374,9 +357,28 @@ static void add_stages(const struct facts *f, const struct roles *r, struct sl_j
         [SL_LIVE_WAIT] = share(t->wait, t->seconds),
         [SL_LIVE_BACKPRESSURE] = share(s->blocked, s->seconds),
     };
-    sl_json_open_object(w, "stages");
-    for (enum sl_live_stage i = 0; i < SL_LIVE_STAGES; i++)
-        add_stage(f, i, busy[i], w);
+    for (enum sl_live_stage i = 0; i < SL_LIVE_STAGES; i++) {
+        const struct sl_live_times *times = &f->l->times[i];
+        stages[i] = (struct sl_stats_stage){
+            .busy = busy[i],
+            .count = times->count,
+            .seconds = (double)times->ns * 1e-9,
+            .per_second = RATE(f, sums.count[i]),
+            .p50 = sl_live_percentile(f->l, &times->ring, 50),
+            .p99 = sl_live_percentile(f->l, &times->ring, 99),
+        };
+    }
+}
+
+static void add_stages(const struct sl_stats_stage *stages, const char *key,
+                       struct sl_json_writer *w)
+{
+    sl_json_open_object(w, key);
+    for (enum sl_live_stage i = 0; i < SL_LIVE_STAGES; i++) {
+        sl_json_open_object(w, sl_stats_stage_names[i]);
+        sl_json_add_fields(w, &sl_stats_stage_fields, &stages[i], NULL, NULL);
+        sl_json_close_object(w);
+    }
     sl_json_close_object(w);
 }
 
@@ -393,9 +395,9 @@ static void add_histogram(const struct facts *f, enum sl_live_stage stage, struc
     sl_json_close_object(w);
 }
 
-static void add_histograms(const struct facts *f, struct sl_json_writer *w)
+static void add_histograms(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
-    sl_json_open_object(w, "histograms");
+    sl_json_open_object(w, key);
     sl_json_open_array(w, "le");
     for (uint32_t i = 0; i < SL_LIVE_BUCKETS - 1; i++)
         sl_json_add_real(w, NULL, (double)sl_live_bounds_ns[i] * 1e-9);
@@ -519,7 +521,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
                             char text[SL_LIVE_SENTENCE_BYTES])
 {
     struct sl_job *job = f->job;
-    const struct work *s = &r->samplers, *t = trainers_of(r, job);
+    const struct sl_stats_stage *stages = to->stages;
     const struct sl_config *config = &job->config;
     bool async = config->updates.mode == SL_UPDATE_ASYNC;
     struct sl_live_advice advice = {.has = false};
@@ -527,12 +529,12 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .split = job->split,
         .preparing = strcmp(f->view.phase, "presample") == 0 || strcmp(f->view.phase, "rank") == 0,
         .standby = r->standby.seats,
-        .sampling = share(s->busy, s->seconds),
-        .blocked = share(s->blocked, s->seconds),
-        .training = share(t->stage[SL_STAGE_TRAIN], t->seconds),
-        .extracting = share(t->stage[SL_STAGE_EXTRACT], t->seconds),
-        .waiting = share(t->wait, t->seconds),
-        .evaluating = share(t->stage[SL_STAGE_EVALUATE], t->seconds),
+        .sampling = share(r->samplers.busy, r->samplers.seconds),
+        .blocked = stages[SL_LIVE_BACKPRESSURE].busy,
+        .training = stages[SL_LIVE_TRAIN].busy,
+        .extracting = stages[SL_LIVE_EXTRACT].busy,
+        .waiting = stages[SL_LIVE_WAIT].busy,
+        .evaluating = stages[SL_LIVE_EVALUATE].busy,
         .queue = RATE(f, sums.queued_ns) * 1e-9,
         .async = async,
         .batches_per_update = config->updates.batches_per_update,
@@ -671,7 +673,7 @@ void sl_live_write_devices(struct sl_job *job, struct sl_json_writer *w, const c
 
 struct line {
     const struct facts *facts;
-    const struct roles *roles;
+    const struct sl_stats *stats;
 };
 
 static void add_part(void *arg, const char *key, struct sl_json_writer *w)
@@ -682,9 +684,9 @@ static void add_part(void *arg, const char *key, struct sl_json_writer *w)
     else if (strcmp(key, "workers") == 0)
         add_workers(l->facts, key, w);
     else if (strcmp(key, "stages") == 0)
-        add_stages(l->facts, l->roles, w);
+        add_stages(l->stats->stages, key, w);
     else
-        add_histograms(l->facts, w);
+        add_histograms(l->facts, key, w);
 }
 
 void sl_live_write(struct sl_job *job, struct sl_json_writer *w)
@@ -700,6 +702,7 @@ void sl_live_write(struct sl_job *job, struct sl_json_writer *w)
     sl_fields_clear(&sl_stats_fields, &s);
     find_where(&f, &s);
     find_split(&f, &roles, &s);
+    find_stages(&f, &roles, s.stages);
     find_rates(&f, &s);
     find_queue(&f, &s);
     find_cache(&f, &s);
@@ -708,6 +711,6 @@ void sl_live_write(struct sl_job *job, struct sl_json_writer *w)
     find_totals(&f, &s);
     find_memory(&f, &s);
     sl_json_open_object(w, NULL);
-    sl_json_add_fields(w, &sl_stats_fields, &s, add_part, &(struct line){&f, &roles});
+    sl_json_add_fields(w, &sl_stats_fields, &s, add_part, &(struct line){&f, &s});
     sl_json_close_object(w);
 }

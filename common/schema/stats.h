@@ -26,12 +26,8 @@
  * nothing in it is known. What is PART of the line and no member is written by hand.
  */
 #define SL_STATS(X, BEGIN, END, NULLABLE, PART) \
-    X(, text, schema, SL_JSON) \
-    X(, time, time, SL_JSON) \
-    X(, text, job, SL_JSON) \
-    X(, text, id, SL_JSON) \
-    X(, text, state, SL_JSON) \
-    X(, text, phase, SL_JSON) \
+    X(, text, schema, SL_JSON) X(, time, time, SL_JSON) X(, text, job, SL_JSON) \
+    X(, text, id, SL_JSON) X(, text, state, SL_JSON) X(, text, phase, SL_JSON) \
     X(, whole, epoch, SL_GAUGE(1, job_epoch, "Epoch the job is in, from 0.")) \
     X(, whole, epochs, SL_GAUGE(2, job_epochs, "Epochs the job has in all.")) \
     X(, whole, done, SL_GAUGE(3, phase_cells_done, "Batches of the present phase that are done.")) \
@@ -42,13 +38,11 @@
       SL_GAUGE(6, job_left_seconds, "Seconds until the job is expected to end.")) \
     X(, real, loss, SL_GAUGE(7, loss, "Mean training loss of this epoch so far.")) \
     BEGIN() NULLABLE(metric) \
-    X(metric., text, name, SL_JSON) \
-    X(metric., real, value, SL_JSON) \
+    X(metric., text, name, SL_JSON) X(metric., real, value, SL_JSON) \
     X(metric., whole, epoch, SL_JSON) \
     END(metric) \
     BEGIN() NULLABLE(best) \
-    X(best., real, value, SL_JSON) \
-    X(best., whole, epoch, SL_JSON) \
+    X(best., real, value, SL_JSON) X(best., whole, epoch, SL_JSON) \
     END(best) \
     X(, whole, samplers, SL_GAUGE(8, samplers, "Sampler processes.")) \
     X(, whole, trainers, SL_GAUGE(9, trainers, "Trainer processes, standby trainers left out.")) \
@@ -57,23 +51,19 @@
       SL_GAUGE(10, standby_trainers, "Standby trainers on sampler devices.")) \
     X(standby., whole, awake, \
       SL_GAUGE(11, standby_trainers_awake, "Standby trainers that train now.")) \
-    X(standby., real, busy, SL_JSON) \
-    X(standby., real, wait, SL_JSON) \
+    X(standby., real, busy, SL_JSON) X(standby., real, wait, SL_JSON) \
     END(standby) \
     PART(devices) \
     X(, whole, places, SL_JSON) \
     PART(workers) \
     PART(stages) \
     BEGIN() \
-    X(rates., real, batches, SL_JSON) \
-    X(rates., real, edges, SL_JSON) \
-    X(rates., real, input_nodes, SL_JSON) \
-    X(rates., real, updates, SL_JSON) \
+    X(rates., real, batches, SL_JSON) X(rates., real, edges, SL_JSON) \
+    X(rates., real, input_nodes, SL_JSON) X(rates., real, updates, SL_JSON) \
     X(rates., real, seconds, SL_JSON) \
     END(rates) \
     BEGIN() \
-    X(bytes., real, blocks, SL_JSON) \
-    X(bytes., real, features_cache, SL_JSON) \
+    X(bytes., real, blocks, SL_JSON) X(bytes., real, features_cache, SL_JSON) \
     X(bytes., real, features_store, SL_JSON) \
     END(bytes) \
     BEGIN() \
@@ -87,8 +77,7 @@
     X(queue., whole, training, SL_GAUGE(15, queue_training_batches, "Batches being trained on.")) \
     END(queue) \
     BEGIN() \
-    X(cache., text, policy, SL_JSON) \
-    X(cache., flag, ranked, SL_JSON) \
+    X(cache., text, policy, SL_JSON) X(cache., flag, ranked, SL_JSON) \
     X(cache., real, hit_rate, \
       SL_GAUGE(18, cache_hit_ratio, \
                "Share of input rows found in a cache, over the last seconds.")) \
@@ -103,22 +92,17 @@
       SL_GAUGE(21, staleness_max_updates, "Most updates that a gradient fell behind.")) \
     X(updates., text, exchange, SL_JSON) \
     BEGIN() NULLABLE(updates.group) \
-    X(updates.group., whole, members, SL_JSON) \
-    X(updates.group., whole, generation, SL_JSON) \
+    X(updates.group., whole, members, SL_JSON) X(updates.group., whole, generation, SL_JSON) \
     END(group) \
     END(updates) \
     BEGIN() \
-    X(profile., real, t_sample, SL_JSON) \
-    X(profile., real, t_train, SL_JSON) \
+    X(profile., real, t_sample, SL_JSON) X(profile., real, t_train, SL_JSON) \
     X(profile., real, t_standby, SL_JSON) \
     END(profile) \
-    X(, text, bottleneck, SL_JSON) \
-    X(, text, bottleneck_role, SL_JSON) \
+    X(, text, bottleneck, SL_JSON) X(, text, bottleneck_role, SL_JSON) \
     BEGIN() NULLABLE(advice) \
-    X(advice., whole, samplers, SL_JSON) \
-    X(advice., whole, trainers, SL_JSON) \
-    X(advice., real, epoch_seconds_now, SL_JSON) \
-    X(advice., real, epoch_seconds_then, SL_JSON) \
+    X(advice., whole, samplers, SL_JSON) X(advice., whole, trainers, SL_JSON) \
+    X(advice., real, epoch_seconds_now, SL_JSON) X(advice., real, epoch_seconds_then, SL_JSON) \
     END(advice) \
     BEGIN() \
     X(totals., whole, batches, SL_TOTAL(26, batches_total, "Batches trained on.")) \
@@ -128,8 +112,7 @@
     X(totals., whole, cache_misses, \
       SL_TOTAL(30, cache_misses_total, "Input rows read from the store.")) \
     X(totals., whole, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
-    X(totals., whole, hit_bytes, SL_JSON) \
-    X(totals., whole, miss_bytes, SL_JSON) \
+    X(totals., whole, hit_bytes, SL_JSON) X(totals., whole, miss_bytes, SL_JSON) \
     X(totals., whole, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \
     X(totals., whole, epochs, SL_TOTAL(33, epochs_total, "Epochs that are complete.")) \
     X(totals., whole, switches, \
@@ -153,11 +136,8 @@
     X(, real, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy."))
 
 #define SL_STATS_DEVICE(X, PART) \
-    X(, whole, index, SL_JSON) \
-    X(, text, kind, SL_JSON) \
-    X(, text, name, SL_JSON) \
-    X(, text, cores, SL_JSON) \
-    X(, whole, gpu, SL_JSON) \
+    X(, whole, index, SL_JSON) X(, text, kind, SL_JSON) X(, text, name, SL_JSON) \
+    X(, text, cores, SL_JSON) X(, whole, gpu, SL_JSON) \
     PART(roles) \
     X(, whole, memory_used, SL_GAUGE(1, device_memory_bytes, "Memory the job uses on a device.")) \
     X(, whole, memory_budget, SL_GAUGE(2, device_memory_budget_bytes, "Memory a device may use.")) \
@@ -174,19 +154,13 @@
                "Share of the last second in which a device's GPU read or wrote its memory."))
 
 #define SL_STATS_WORKER(X) \
-    X(, text, name, SL_JSON) \
-    X(, text, role, SL_JSON) \
-    X(, whole, device, SL_JSON) \
-    X(, whole, pid, SL_JSON) \
-    X(, text, state, SL_JSON) \
-    X(, text, batch, SL_JSON) \
+    X(, text, name, SL_JSON) X(, text, role, SL_JSON) X(, whole, device, SL_JSON) \
+    X(, whole, pid, SL_JSON) X(, text, state, SL_JSON) X(, text, batch, SL_JSON) \
     X(, real, busy, SL_GAUGE(1, worker_busy_ratio, "Share of the last seconds a worker worked.")) \
     X(, real, wait, SL_GAUGE(2, worker_wait_ratio, "Share of the last seconds a worker waited.")) \
     X(, whole, batches, SL_TOTAL(4, worker_batches_total, "Batches that a worker has done.")) \
-    X(, real, batches_per_second, SL_JSON) \
-    X(, real, edges_per_second, SL_JSON) \
-    X(, real, bytes_per_second, SL_JSON) \
-    X(, whole, rounds, SL_JSON) \
+    X(, real, batches_per_second, SL_JSON) X(, real, edges_per_second, SL_JSON) \
+    X(, real, bytes_per_second, SL_JSON) X(, whole, rounds, SL_JSON) \
     X(, whole, restarts, SL_TOTAL(5, worker_restarts_total, "Times a worker was replaced.")) \
     X(, whole, memory, SL_GAUGE(3, worker_memory_bytes, "Memory of a worker's process."))
 
@@ -197,9 +171,7 @@
     X(, whole, count, SL_TOTAL(3, stage_operations_total, "Times that a stage was gone through.")) \
     X(, real, seconds, \
       SL_TOTAL(2, stage_seconds_total, "Seconds that a stage took, over all workers.")) \
-    X(, real, per_second, SL_JSON) \
-    X(, real, p50, SL_JSON) \
-    X(, real, p99, SL_JSON)
+    X(, real, per_second, SL_JSON) X(, real, p50, SL_JSON) X(, real, p99, SL_JSON)
 
 #define SL_STATS_real  double
 #define SL_STATS_whole double
@@ -252,9 +224,10 @@ extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 struct sl_stats {
     SL_STATS(SL_STATS_MEMBER, SL_STATS_BEGIN, SL_STATS_END, SL_STATS_NOTHING, SL_STATS_NOTHING)
 
-    // What has no member above: set by sl_stats_take() alone.
-    cJSON *line; // owned: the texts are in it
     struct sl_stats_stage stages[SL_LIVE_STAGES];
+
+    // What sl_stats_take() alone sets.
+    cJSON *line;                     // owned: the texts are in it
     struct sl_stats_device *devices; // (n_devices), owned
     struct sl_stats_worker *workers; // (n_workers), owned
     size_t n_devices, n_workers, n_buckets;
