@@ -16,18 +16,9 @@ const char *const sl_stats_stage_names[SL_LIVE_STAGES] = {
 const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
     SL_LIVE_SAMPLE, SL_LIVE_EXTRACT, SL_LIVE_TRAIN, SL_LIVE_WAIT};
 
-enum {
-    TYPE_real = SL_FIELD_REAL,
-    TYPE_whole = SL_FIELD_WHOLE,
-    TYPE_time = SL_FIELD_TIME,
-    TYPE_flag = SL_FIELD_FLAG,
-    TYPE_text = SL_FIELD_TEXT,
-};
-
 // clang-format off
 #define FIELD(of, object, type, name, ...) \
-    {#object #name, (enum sl_field_type)TYPE_##type, offsetof(struct of, object name), \
-     __VA_ARGS__},
+    {#object #name, SL_FIELD_##type, offsetof(struct of, object name), __VA_ARGS__},
 #define OF_LINE(object, type, name, ...)   FIELD(sl_stats, object, type, name, __VA_ARGS__)
 #define OF_DEVICE(object, type, name, ...) FIELD(sl_stats_device, object, type, name, __VA_ARGS__)
 #define OF_WORKER(object, type, name, ...) FIELD(sl_stats_worker, object, type, name, __VA_ARGS__)

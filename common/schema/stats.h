@@ -26,158 +26,158 @@
  * nothing in it is known. What is PART of the line and no member is written by hand.
  */
 #define SL_STATS(X, BEGIN, END, NULLABLE, PART) \
-    X(, text, schema, SL_JSON) X(, time, time, SL_JSON) X(, text, job, SL_JSON) \
-    X(, text, id, SL_JSON) X(, text, state, SL_JSON) X(, text, phase, SL_JSON) \
-    X(, whole, epoch, SL_GAUGE(1, job_epoch, "Epoch the job is in, from 0.")) \
-    X(, whole, epochs, SL_GAUGE(2, job_epochs, "Epochs the job has in all.")) \
-    X(, whole, done, SL_GAUGE(3, phase_cells_done, "Batches of the present phase that are done.")) \
-    X(, whole, total, SL_GAUGE(4, phase_cells, "Batches of the present phase.")) \
-    X(, real, seconds, SL_GAUGE(5, job_running_seconds, "Seconds since the job began.")) \
-    X(, real, epoch_seconds, SL_JSON) \
-    X(, real, seconds_left, \
+    X(, TEXT, schema, SL_JSON) X(, TIME, time, SL_JSON) X(, TEXT, job, SL_JSON) \
+    X(, TEXT, id, SL_JSON) X(, TEXT, state, SL_JSON) X(, TEXT, phase, SL_JSON) \
+    X(, WHOLE, epoch, SL_GAUGE(1, job_epoch, "Epoch the job is in, from 0.")) \
+    X(, WHOLE, epochs, SL_GAUGE(2, job_epochs, "Epochs the job has in all.")) \
+    X(, WHOLE, done, SL_GAUGE(3, phase_cells_done, "Batches of the present phase that are done.")) \
+    X(, WHOLE, total, SL_GAUGE(4, phase_cells, "Batches of the present phase.")) \
+    X(, REAL, seconds, SL_GAUGE(5, job_running_seconds, "Seconds since the job began.")) \
+    X(, REAL, epoch_seconds, SL_JSON) \
+    X(, REAL, seconds_left, \
       SL_GAUGE(6, job_left_seconds, "Seconds until the job is expected to end.")) \
-    X(, real, loss, SL_GAUGE(7, loss, "Mean training loss of this epoch so far.")) \
+    X(, REAL, loss, SL_GAUGE(7, loss, "Mean training loss of this epoch so far.")) \
     BEGIN() NULLABLE(metric) \
-    X(metric., text, name, SL_JSON) X(metric., real, value, SL_JSON) \
-    X(metric., whole, epoch, SL_JSON) \
+    X(metric., TEXT, name, SL_JSON) X(metric., REAL, value, SL_JSON) \
+    X(metric., WHOLE, epoch, SL_JSON) \
     END(metric) \
     BEGIN() NULLABLE(best) \
-    X(best., real, value, SL_JSON) X(best., whole, epoch, SL_JSON) \
+    X(best., REAL, value, SL_JSON) X(best., WHOLE, epoch, SL_JSON) \
     END(best) \
-    X(, whole, samplers, SL_GAUGE(8, samplers, "Sampler processes.")) \
-    X(, whole, trainers, SL_GAUGE(9, trainers, "Trainer processes, standby trainers left out.")) \
+    X(, WHOLE, samplers, SL_GAUGE(8, samplers, "Sampler processes.")) \
+    X(, WHOLE, trainers, SL_GAUGE(9, trainers, "Trainer processes, standby trainers left out.")) \
     BEGIN() \
-    X(standby., whole, there, \
+    X(standby., WHOLE, there, \
       SL_GAUGE(10, standby_trainers, "Standby trainers on sampler devices.")) \
-    X(standby., whole, awake, \
+    X(standby., WHOLE, awake, \
       SL_GAUGE(11, standby_trainers_awake, "Standby trainers that train now.")) \
-    X(standby., real, busy, SL_JSON) X(standby., real, wait, SL_JSON) \
+    X(standby., REAL, busy, SL_JSON) X(standby., REAL, wait, SL_JSON) \
     END(standby) \
     PART(devices) \
-    X(, whole, places, SL_JSON) \
+    X(, WHOLE, places, SL_JSON) \
     PART(workers) \
     PART(stages) \
     BEGIN() \
-    X(rates., real, batches, SL_JSON) X(rates., real, edges, SL_JSON) \
-    X(rates., real, input_nodes, SL_JSON) X(rates., real, updates, SL_JSON) \
-    X(rates., real, seconds, SL_JSON) \
+    X(rates., REAL, batches, SL_JSON) X(rates., REAL, edges, SL_JSON) \
+    X(rates., REAL, input_nodes, SL_JSON) X(rates., REAL, updates, SL_JSON) \
+    X(rates., REAL, seconds, SL_JSON) \
     END(rates) \
     BEGIN() \
-    X(bytes., real, blocks, SL_JSON) X(bytes., real, features_cache, SL_JSON) \
-    X(bytes., real, features_store, SL_JSON) \
+    X(bytes., REAL, blocks, SL_JSON) X(bytes., REAL, features_cache, SL_JSON) \
+    X(bytes., REAL, features_store, SL_JSON) \
     END(bytes) \
     BEGIN() \
-    X(queue., whole, batches, SL_GAUGE(12, queue_batches, "Batches that lie ready in the queue.")) \
-    X(queue., whole, bytes, SL_GAUGE(13, queue_bytes, "Bytes of the batches that lie ready.")) \
-    X(queue., whole, capacity_bytes, \
+    X(queue., WHOLE, batches, SL_GAUGE(12, queue_batches, "Batches that lie ready in the queue.")) \
+    X(queue., WHOLE, bytes, SL_GAUGE(13, queue_bytes, "Bytes of the batches that lie ready.")) \
+    X(queue., WHOLE, capacity_bytes, \
       SL_GAUGE(17, arena_capacity_bytes, "Bytes of the arena for blocks.")) \
-    X(queue., whole, used_bytes, \
+    X(queue., WHOLE, used_bytes, \
       SL_GAUGE(16, arena_used_bytes, "Bytes of the arena that are taken.")) \
-    X(queue., whole, sampling, SL_GAUGE(14, queue_sampling_batches, "Batches being sampled.")) \
-    X(queue., whole, training, SL_GAUGE(15, queue_training_batches, "Batches being trained on.")) \
+    X(queue., WHOLE, sampling, SL_GAUGE(14, queue_sampling_batches, "Batches being sampled.")) \
+    X(queue., WHOLE, training, SL_GAUGE(15, queue_training_batches, "Batches being trained on.")) \
     END(queue) \
     BEGIN() \
-    X(cache., text, policy, SL_JSON) X(cache., flag, ranked, SL_JSON) \
-    X(cache., real, hit_rate, \
+    X(cache., TEXT, policy, SL_JSON) X(cache., FLAG, ranked, SL_JSON) \
+    X(cache., REAL, hit_rate, \
       SL_GAUGE(18, cache_hit_ratio, \
                "Share of input rows found in a cache, over the last seconds.")) \
-    X(cache., real, hit_rate_total, SL_JSON) \
+    X(cache., REAL, hit_rate_total, SL_JSON) \
     END(cache) \
     BEGIN() \
-    X(updates., text, mode, SL_JSON) \
-    X(updates., whole, version, SL_GAUGE(19, parameters_version, "Version of the parameters.")) \
-    X(updates., real, staleness_mean, \
+    X(updates., TEXT, mode, SL_JSON) \
+    X(updates., WHOLE, version, SL_GAUGE(19, parameters_version, "Version of the parameters.")) \
+    X(updates., REAL, staleness_mean, \
       SL_GAUGE(20, staleness_mean_updates, "Mean number of updates that a gradient fell behind.")) \
-    X(updates., real, staleness_max, \
+    X(updates., REAL, staleness_max, \
       SL_GAUGE(21, staleness_max_updates, "Most updates that a gradient fell behind.")) \
-    X(updates., text, exchange, SL_JSON) \
+    X(updates., TEXT, exchange, SL_JSON) \
     BEGIN() NULLABLE(updates.group) \
-    X(updates.group., whole, members, SL_JSON) X(updates.group., whole, generation, SL_JSON) \
+    X(updates.group., WHOLE, members, SL_JSON) X(updates.group., WHOLE, generation, SL_JSON) \
     END(group) \
     END(updates) \
     BEGIN() \
-    X(profile., real, t_sample, SL_JSON) X(profile., real, t_train, SL_JSON) \
-    X(profile., real, t_standby, SL_JSON) \
+    X(profile., REAL, t_sample, SL_JSON) X(profile., REAL, t_train, SL_JSON) \
+    X(profile., REAL, t_standby, SL_JSON) \
     END(profile) \
-    X(, text, bottleneck, SL_JSON) X(, text, bottleneck_role, SL_JSON) \
+    X(, TEXT, bottleneck, SL_JSON) X(, TEXT, bottleneck_role, SL_JSON) \
     BEGIN() NULLABLE(advice) \
-    X(advice., whole, samplers, SL_JSON) X(advice., whole, trainers, SL_JSON) \
-    X(advice., real, epoch_seconds_now, SL_JSON) X(advice., real, epoch_seconds_then, SL_JSON) \
+    X(advice., WHOLE, samplers, SL_JSON) X(advice., WHOLE, trainers, SL_JSON) \
+    X(advice., REAL, epoch_seconds_now, SL_JSON) X(advice., REAL, epoch_seconds_then, SL_JSON) \
     END(advice) \
     BEGIN() \
-    X(totals., whole, batches, SL_TOTAL(26, batches_total, "Batches trained on.")) \
-    X(totals., whole, edges, SL_TOTAL(27, edges_total, "Edges sampled.")) \
-    X(totals., whole, input_nodes, SL_TOTAL(28, input_nodes_total, "Input nodes of all batches.")) \
-    X(totals., whole, cache_hits, SL_TOTAL(29, cache_hits_total, "Input rows found in a cache.")) \
-    X(totals., whole, cache_misses, \
+    X(totals., WHOLE, batches, SL_TOTAL(26, batches_total, "Batches trained on.")) \
+    X(totals., WHOLE, edges, SL_TOTAL(27, edges_total, "Edges sampled.")) \
+    X(totals., WHOLE, input_nodes, SL_TOTAL(28, input_nodes_total, "Input nodes of all batches.")) \
+    X(totals., WHOLE, cache_hits, SL_TOTAL(29, cache_hits_total, "Input rows found in a cache.")) \
+    X(totals., WHOLE, cache_misses, \
       SL_TOTAL(30, cache_misses_total, "Input rows read from the store.")) \
-    X(totals., whole, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
-    X(totals., whole, hit_bytes, SL_JSON) X(totals., whole, miss_bytes, SL_JSON) \
-    X(totals., whole, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \
-    X(totals., whole, epochs, SL_TOTAL(33, epochs_total, "Epochs that are complete.")) \
-    X(totals., whole, switches, \
+    X(totals., WHOLE, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
+    X(totals., WHOLE, hit_bytes, SL_JSON) X(totals., WHOLE, miss_bytes, SL_JSON) \
+    X(totals., WHOLE, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \
+    X(totals., WHOLE, epochs, SL_TOTAL(33, epochs_total, "Epochs that are complete.")) \
+    X(totals., WHOLE, switches, \
       SL_TOTAL(34, switches_total, "Times a standby trainer was woken.")) \
-    X(totals., whole, resampled, \
+    X(totals., WHOLE, resampled, \
       SL_TOTAL(35, resampled_total, "Batches drawn again after a death.")) \
-    X(totals., whole, retrained, \
+    X(totals., WHOLE, retrained, \
       SL_TOTAL(36, retrained_total, "Batches trained again after a death.")) \
-    X(totals., whole, evicted, SL_TOTAL(37, evicted_total, "Ready batches given up for memory.")) \
-    X(totals., whole, restarts, \
+    X(totals., WHOLE, evicted, SL_TOTAL(37, evicted_total, "Ready batches given up for memory.")) \
+    X(totals., WHOLE, restarts, \
       SL_TOTAL(38, restarts_total, "Workers that died and were replaced.")) \
-    X(totals., whole, checkpoints, SL_TOTAL(39, checkpoints_total, "Checkpoints written.")) \
+    X(totals., WHOLE, checkpoints, SL_TOTAL(39, checkpoints_total, "Checkpoints written.")) \
     END(totals) \
     PART(histograms) \
     BEGIN() \
-    X(memory., whole, used, SL_GAUGE(22, memory_used_bytes, "Memory of the job's processes.")) \
-    X(memory., whole, peak, \
+    X(memory., WHOLE, used, SL_GAUGE(22, memory_used_bytes, "Memory of the job's processes.")) \
+    X(memory., WHOLE, peak, \
       SL_GAUGE(23, memory_peak_bytes, "Most memory of the job's processes.")) \
-    X(memory., whole, limit, SL_GAUGE(24, memory_limit_bytes, "Memory the job may use.")) \
+    X(memory., WHOLE, limit, SL_GAUGE(24, memory_limit_bytes, "Memory the job may use.")) \
     END(memory) \
-    X(, real, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy."))
+    X(, REAL, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy."))
 
 #define SL_STATS_DEVICE(X, PART) \
-    X(, whole, index, SL_JSON) X(, text, kind, SL_JSON) X(, text, name, SL_JSON) \
-    X(, text, cores, SL_JSON) X(, whole, gpu, SL_JSON) \
+    X(, WHOLE, index, SL_JSON) X(, TEXT, kind, SL_JSON) X(, TEXT, name, SL_JSON) \
+    X(, TEXT, cores, SL_JSON) X(, WHOLE, gpu, SL_JSON) \
     PART(roles) \
-    X(, whole, memory_used, SL_GAUGE(1, device_memory_bytes, "Memory the job uses on a device.")) \
-    X(, whole, memory_budget, SL_GAUGE(2, device_memory_budget_bytes, "Memory a device may use.")) \
-    X(, whole, gpu_memory_used, \
+    X(, WHOLE, memory_used, SL_GAUGE(1, device_memory_bytes, "Memory the job uses on a device.")) \
+    X(, WHOLE, memory_budget, SL_GAUGE(2, device_memory_budget_bytes, "Memory a device may use.")) \
+    X(, WHOLE, gpu_memory_used, \
       SL_GAUGE(3, device_gpu_memory_used_bytes, "Memory in use on a device's GPU, by whomever.")) \
-    X(, whole, gpu_memory_total, \
+    X(, WHOLE, gpu_memory_total, \
       SL_GAUGE(4, device_gpu_memory_bytes, "Memory of a device's GPU.")) \
-    X(, real, cpu_load, SL_GAUGE(5, device_cpu_load_ratio, "Share of a device's cores in use.")) \
-    X(, real, gpu_load, \
+    X(, REAL, cpu_load, SL_GAUGE(5, device_cpu_load_ratio, "Share of a device's cores in use.")) \
+    X(, REAL, gpu_load, \
       SL_GAUGE(6, device_gpu_load_ratio, \
                "Share of the last second in which a device's GPU ran a kernel, of whomever.")) \
-    X(, real, gpu_memory_load, \
+    X(, REAL, gpu_memory_load, \
       SL_GAUGE(7, device_gpu_memory_load_ratio, \
                "Share of the last second in which a device's GPU read or wrote its memory."))
 
 #define SL_STATS_WORKER(X) \
-    X(, text, name, SL_JSON) X(, text, role, SL_JSON) X(, whole, device, SL_JSON) \
-    X(, whole, pid, SL_JSON) X(, text, state, SL_JSON) X(, text, batch, SL_JSON) \
-    X(, real, busy, SL_GAUGE(1, worker_busy_ratio, "Share of the last seconds a worker worked.")) \
-    X(, real, wait, SL_GAUGE(2, worker_wait_ratio, "Share of the last seconds a worker waited.")) \
-    X(, whole, batches, SL_TOTAL(4, worker_batches_total, "Batches that a worker has done.")) \
-    X(, real, batches_per_second, SL_JSON) X(, real, edges_per_second, SL_JSON) \
-    X(, real, bytes_per_second, SL_JSON) X(, whole, rounds, SL_JSON) \
-    X(, whole, restarts, SL_TOTAL(5, worker_restarts_total, "Times a worker was replaced.")) \
-    X(, whole, memory, SL_GAUGE(3, worker_memory_bytes, "Memory of a worker's process."))
+    X(, TEXT, name, SL_JSON) X(, TEXT, role, SL_JSON) X(, WHOLE, device, SL_JSON) \
+    X(, WHOLE, pid, SL_JSON) X(, TEXT, state, SL_JSON) X(, TEXT, batch, SL_JSON) \
+    X(, REAL, busy, SL_GAUGE(1, worker_busy_ratio, "Share of the last seconds a worker worked.")) \
+    X(, REAL, wait, SL_GAUGE(2, worker_wait_ratio, "Share of the last seconds a worker waited.")) \
+    X(, WHOLE, batches, SL_TOTAL(4, worker_batches_total, "Batches that a worker has done.")) \
+    X(, REAL, batches_per_second, SL_JSON) X(, REAL, edges_per_second, SL_JSON) \
+    X(, REAL, bytes_per_second, SL_JSON) X(, WHOLE, rounds, SL_JSON) \
+    X(, WHOLE, restarts, SL_TOTAL(5, worker_restarts_total, "Times a worker was replaced.")) \
+    X(, WHOLE, memory, SL_GAUGE(3, worker_memory_bytes, "Memory of a worker's process."))
 
 #define SL_STATS_STAGE(X) \
-    X(, real, busy, \
+    X(, REAL, busy, \
       SL_GAUGE(1, stage_busy_ratio, \
                "Share of its role's time that a stage took over the last seconds.")) \
-    X(, whole, count, SL_TOTAL(3, stage_operations_total, "Times that a stage was gone through.")) \
-    X(, real, seconds, \
+    X(, WHOLE, count, SL_TOTAL(3, stage_operations_total, "Times that a stage was gone through.")) \
+    X(, REAL, seconds, \
       SL_TOTAL(2, stage_seconds_total, "Seconds that a stage took, over all workers.")) \
-    X(, real, per_second, SL_JSON) X(, real, p50, SL_JSON) X(, real, p99, SL_JSON)
+    X(, REAL, per_second, SL_JSON) X(, REAL, p50, SL_JSON) X(, REAL, p99, SL_JSON)
 
-#define SL_STATS_real  double
-#define SL_STATS_whole double
-#define SL_STATS_time  double
-#define SL_STATS_flag  bool
-#define SL_STATS_text  const char *
+#define SL_STATS_REAL  double
+#define SL_STATS_WHOLE double
+#define SL_STATS_TIME  double
+#define SL_STATS_FLAG  bool
+#define SL_STATS_TEXT  const char *
 
 #define SL_STATS_BEGIN()   struct {
 #define SL_STATS_END(name) } name;
