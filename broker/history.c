@@ -1,6 +1,5 @@
 #include "broker/history.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +7,9 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 
-// The lists and sums of struct sl_report by the names that they have here.
+// The lists of struct sl_report by the names that they have here.
 static const struct {
     const char *key;
     size_t at;
@@ -21,54 +21,9 @@ static const struct {
     {"resumes", offsetof(struct sl_report, resumes)},
 };
 
-enum kind { U64, U32, F64, FLAG };
-static const struct {
-    const char *key;
-    enum kind kind;
-    size_t at;
-} sums[] = {
-    {"allocations_left_out", U64, offsetof(struct sl_report, allocations_left_out)},
-    {"scales_left_out", U64, offsetof(struct sl_report, scales_left_out)},
-    {"restarts_left_out", U64, offsetof(struct sl_report, restarts_left_out)},
-    {"resampled", U64, offsetof(struct sl_report, resampled)},
-    {"retrained", U64, offsetof(struct sl_report, retrained)},
-    {"evicted", U64, offsetof(struct sl_report, evicted)},
-    {"unranked", U32, offsetof(struct sl_report, n_unranked)},
-    {"ranked", U32, offsetof(struct sl_report, n_ranked)},
-    {"unranked_seconds", F64, offsetof(struct sl_report, unranked_seconds)},
-    {"ranked_seconds", F64, offsetof(struct sl_report, ranked_seconds)},
-    {"hits", U64, offsetof(struct sl_report, hits)},
-    {"misses", U64, offsetof(struct sl_report, misses)},
-    {"has_optimal", FLAG, offsetof(struct sl_report, has_optimal)},
-    {"optimal_hit_rate", F64, offsetof(struct sl_report, optimal_hit_rate)},
-    {"switches", U64, offsetof(struct sl_report, switches)},
-    {"standby_batches", U64, offsetof(struct sl_report, standby_batches)},
-    {"has_saved", FLAG, offsetof(struct sl_report, has_saved)},
-    {"seconds_saved", F64, offsetof(struct sl_report, seconds_saved)},
-};
-
-static double get(const struct sl_report *r, size_t i)
+static double whole(double x)
 {
-    const void *at = (const char *)r + sums[i].at;
-    switch (sums[i].kind) {
-    case U64: return (double)*(const uint64_t *)at;
-    case U32: return *(const uint32_t *)at;
-    case FLAG: return *(const bool *)at;
-    case F64: break;
-    }
-    return *(const double *)at;
-}
-
-static void set(struct sl_report *r, size_t i, double value)
-{
-    void *at = (char *)r + sums[i].at;
-    bool count = value >= 0 && value < 1e18;
-    switch (sums[i].kind) {
-    case U64: *(uint64_t *)at = count ? (uint64_t)value : 0; return;
-    case U32: *(uint32_t *)at = count ? (uint32_t)value : 0; return;
-    case FLAG: *(bool *)at = value != 0; return;
-    case F64: *(double *)at = value; return;
-    }
+    return x >= 0 && x < 1e18 ? x : 0;
 }
 
 char *sl_history_write(const struct sl_report *r)
@@ -80,8 +35,8 @@ char *sl_history_write(const struct sl_report *r)
         cJSON_AddItemReferenceToObject(history, lists[i].key, list);
     }
     cJSON *of = cJSON_AddObjectToObject(history, "sums");
-    for (size_t i = 0; i < SL_COUNT_OF(sums); i++)
-        cJSON_AddNumberToObject(of, sums[i].key, get(r, i));
+#define WRITE(type, name) cJSON_AddNumberToObject(of, #name, (double)r->name);
+    SL_REPORT_SUMS(WRITE)
     char *text = cJSON_PrintUnformatted(history);
     cJSON_Delete(history);
     return text;
@@ -101,10 +56,12 @@ int sl_history_read(struct sl_report *r, const cJSON *history)
         cJSON_Delete(*into);
         *into = copy;
     }
-    for (size_t i = 0; i < SL_COUNT_OF(sums); i++) {
-        const cJSON *sum = cJSON_GetObjectItemCaseSensitive(of, sums[i].key);
-        set(r, i, cJSON_IsNumber(sum) ? sum->valuedouble : NAN);
-    }
+#define TO_uint64_t(x)   (uint64_t) whole(x)
+#define TO_uint32_t(x)   (uint32_t) whole(x)
+#define TO_bool(x)       ((x) != 0)
+#define TO_double(x)     (x)
+#define READ(type, name) r->name = TO_##type(sl_json_number(of, #name));
+    SL_REPORT_SUMS(READ)
     return SL_OK;
 }
 

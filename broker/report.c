@@ -161,11 +161,11 @@ static void add_to_sums(struct sl_report *r, const struct sl_epoch_figures *f)
         r->seconds_saved += f->seconds_saved;
     }
     if (!f->ranked) {
-        r->n_unranked++;
+        r->unranked++;
         r->unranked_seconds += f->seconds;
         return;
     }
-    r->n_ranked++;
+    r->ranked++;
     r->ranked_seconds += f->seconds;
     r->hits += f->hits;
     r->misses += f->misses;
@@ -343,11 +343,11 @@ static double add_caches(cJSON *list, const struct sl_report_outcome *o)
 static double cost_in_epochs(const struct sl_report *r, const struct sl_report_cache *cache,
                              double load_seconds)
 {
-    if (r->n_ranked == 0 || !(r->ranked_seconds > 0))
+    if (r->ranked == 0 || !(r->ranked_seconds > 0))
         return NAN;
     double spent =
         r->unranked_seconds + cache->presample_seconds + cache->rank_seconds + load_seconds;
-    return spent / (r->ranked_seconds / r->n_ranked) - r->n_unranked;
+    return spent / (r->ranked_seconds / r->ranked) - r->unranked;
 }
 
 static void add_cache_summary(cJSON *report, const struct sl_report *r,
@@ -364,7 +364,7 @@ static void add_cache_summary(cJSON *report, const struct sl_report *r,
     add_number(cache, "rank_seconds", o->cache.rank_seconds);
     add_number(cache, "load_seconds", load_seconds);
     add_number(cache, "presample_cost_epochs", cost_in_epochs(r, &o->cache, load_seconds));
-    add_number(cache, "hit_rate", r->n_ranked ? ratio_of(r->hits, r->misses) : NAN);
+    add_number(cache, "hit_rate", r->ranked ? ratio_of(r->hits, r->misses) : NAN);
     if (r->has_optimal)
         add_number(cache, "optimal_hit_rate", r->optimal_hit_rate);
 }

@@ -20,6 +20,27 @@
 
 enum { SL_REPORT_NEWEST = 200 }; // entries of a list that nothing else bounds
 
+// What a checkpoint keeps beside the lists (history.h): X(type, member and key).
+#define SL_REPORT_SUMS(X)                                                                          \
+    X(uint64_t, allocations_left_out)                                                              \
+    X(uint64_t, scales_left_out)                                                                   \
+    X(uint64_t, restarts_left_out)                                                                 \
+    X(uint64_t, resampled)                                                                         \
+    X(uint64_t, retrained)                                                                         \
+    X(uint64_t, evicted)                                                                           \
+    X(uint32_t, unranked) /* epochs without a cache, and with one */                               \
+    X(uint32_t, ranked)                                                                            \
+    X(double, unranked_seconds)                                                                    \
+    X(double, ranked_seconds)                                                                      \
+    X(uint64_t, hits) /* of ranked epochs */                                                       \
+    X(uint64_t, misses)                                                                            \
+    X(bool, has_optimal)                                                                           \
+    X(double, optimal_hit_rate) /* the last one known: over all ranked epochs */                   \
+    X(uint64_t, switches)                                                                          \
+    X(uint64_t, standby_batches)                                                                   \
+    X(bool, has_saved) /* seconds_saved is known of an epoch at least */                           \
+    X(double, seconds_saved)
+
 struct sl_report {
     cJSON *epochs;      // owned
     cJSON *allocations; // owned; the first and the newest
@@ -27,20 +48,9 @@ struct sl_report {
     cJSON *restarts;    // owned; the newest
     cJSON *processes;   // owned
     cJSON *resumes;     // owned; times that the job went on from a checkpoint
-    uint64_t allocations_left_out, scales_left_out, restarts_left_out;
-    uint64_t resampled, retrained, evicted;
-
-    // cache
-    uint32_t n_unranked, n_ranked; // epochs
-    double unranked_seconds, ranked_seconds;
-    uint64_t hits, misses; // of ranked epochs
-    bool has_optimal;
-    double optimal_hit_rate; // the last one known: over all ranked epochs
-
-    // switching
-    uint64_t switches, standby_batches;
-    bool has_saved; // seconds_saved is known of an epoch at least
-    double seconds_saved;
+#define SL_REPORT_MEMBER(type, name) type name;
+    SL_REPORT_SUMS(SL_REPORT_MEMBER)
+#undef SL_REPORT_MEMBER
 };
 
 // One decision on the split. Times are seconds; 0 or NaN = not known (null in the report).
