@@ -16,6 +16,7 @@
 #include "common/base/sampler_kind.h"
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
+#include "config/model_kinds.h"
 
 struct sl_gpu; // common/device/plugin.h
 struct sl_gpu_report;
@@ -32,13 +33,9 @@ enum {
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
 };
 
-enum sl_model_kind {
-    SL_MODEL_GRAPHSAGE,
-    SL_MODEL_GCN,
-    SL_MODEL_GAT,
-    SL_MODEL_GIN,
-    SL_MODEL_PINSAGE,
-};
+#define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
+enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) };
+#undef SL_MODEL_KIND
 enum sl_aggregator { SL_AGGREGATOR_MEAN, SL_AGGREGATOR_MAX, SL_AGGREGATOR_GCN };
 enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
 enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
@@ -97,9 +94,9 @@ struct sl_config {
         enum sl_norm_kind norm;
         enum sl_jumping_kind jumping;
         enum sl_aggregator aggregator;      // graphsage
-        uint32_t heads;                     // gat
-        double attention_dropout;           // gat; resolved: dropout unless given
-        bool residual;                      // gat
+        uint32_t heads;                     // those with heads
+        double attention_dropout;           // likewise; resolved: dropout unless given
+        bool residual;                      // likewise
         double eps;                         // gin
         bool train_eps;                     // gin
         bool self_loops;                    // gcn

@@ -30,12 +30,8 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FLAG(field)    .word_flag = offsetof(struct sl_config, field)
 #define ENTRY(struct_) .entry_bytes = sizeof(struct struct_)
 
-static const char *const model_kinds[] = {[SL_MODEL_GRAPHSAGE] = "graphsage",
-                                          [SL_MODEL_GCN] = "gcn",
-                                          [SL_MODEL_GAT] = "gat",
-                                          [SL_MODEL_GIN] = "gin",
-                                          [SL_MODEL_PINSAGE] = "pinsage",
-                                          NULL};
+#define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
+static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD) NULL};
 static const char *const aggregators[] = {
     [SL_AGGREGATOR_MEAN] = "mean", [SL_AGGREGATOR_MAX] = "max", [SL_AGGREGATOR_GCN] = "gcn", NULL};
 static const char *const activations[] = {[SL_CONFIG_RELU] = "relu",
@@ -138,16 +134,18 @@ const struct sl_key sl_keys[] = {
             "of neighbours and vertex under one weight matrix (gcn). Only with graphsage."},
     {.path = "model.heads", .type = SL_KEY_INTEGER, AT(model.heads),
      .min = 1, .max = 256, .fallback = "8",
-     .only_key = "model.kind", .only_word = "gat",
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads; hidden layers put them side by side, so model.hidden is a multiple, "
-            "and the last layer takes their mean. Only with gat."},
+            "and the last layer takes their mean. Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout),
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
-     .only_key = "model.kind", .only_word = "gat",
-     .doc = "Share of the attention coefficients that is dropped. Only with gat."},
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
+     .doc = "Share of the attention coefficients that is dropped. "
+            "Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false",
-     .only_key = "model.kind", .only_word = "gat",
-     .doc = "Whether each layer adds a linear map of its input to its output. Only with gat."},
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
+     .doc = "Whether each layer adds a linear map of its input to its output. "
+            "Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.eps", .type = SL_KEY_NUMBER, AT(model.eps),
      .min = -1000, .max = 1000, .fallback = "0",
      .only_key = "model.kind", .only_word = "gin",
@@ -536,11 +534,22 @@ static unsigned index_of(const struct sl_key *key, const void *base)
     return index;
 }
 
+// Whether it is one of "a or b or c".
+static bool is_among(const char *word, const char *words)
+{
+    static const char between[] = " or ";
+    size_t n = strlen(word);
+    for (const char *end; (end = strstr(words, between)); words = end + sizeof between - 1)
+        if ((size_t)(end - words) == n && memcmp(words, word, n) == 0)
+            return true;
+    return strcmp(words, word) == 0;
+}
+
 bool sl_key_goes_with(const struct sl_key *key, unsigned word)
 {
     if (key->only_of)
         return key->only_of(word);
-    return (strcmp(sl_key_find(key->only_key)->words[word], key->only_word) == 0) != key->only_not;
+    return is_among(sl_key_find(key->only_key)->words[word], key->only_word) != key->only_not;
 }
 
 bool sl_key_applies(const struct sl_key *key, const void *base)

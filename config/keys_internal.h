@@ -60,9 +60,9 @@ struct sl_key {
     const char *fallback;      // default as JSON text; NULL: none
     const char *fallback_note; // a default that depends on other keys, in words
 
-    // Means something only when that key has that word or, with only_not, another one; or one of
-    // the words, by their index, of which only_of is true. The key of a list's entry names one of
-    // the same entry: "devices[].kind".
+    // Means something only when that key has that word (or one of "a or b") or, with only_not,
+    // another one; or one of the words, by their index, of which only_of is true. The key of a
+    // list's entry names one of the same entry: "devices[].kind".
     const char *only_key, *only_word;
     bool only_not;
     bool (*only_of)(unsigned word);

@@ -51,7 +51,7 @@ static int resolve_names(const struct sl_parse *p)
 static int resolve_model(const struct sl_parse *p)
 {
     struct sl_config *c = p->out;
-    if (c->model.kind != SL_MODEL_GAT)
+    if (!sl_key_applies(sl_key_find("model.heads"), c))
         return SL_OK;
     if (!sl_parse_find(p->root, "model.attention_dropout"))
         c->model.attention_dropout = c->model.dropout;

@@ -202,11 +202,9 @@ struct sl_layer_kind {
                  const struct sl_infer_piece *piece);
 };
 
-extern const struct sl_layer_kind sl_layer_graphsage;
-extern const struct sl_layer_kind sl_layer_gcn;
-extern const struct sl_layer_kind sl_layer_gat;
-extern const struct sl_layer_kind sl_layer_gin;
-extern const struct sl_layer_kind sl_layer_pinsage;
+#define SL_LAYER_KIND(upper, lower) extern const struct sl_layer_kind sl_layer_##lower;
+SL_MODEL_KINDS(SL_LAYER_KIND)
+#undef SL_LAYER_KIND
 
 // Learned tensors of a layer, named convs.INDEX.NAME, that begin as uniform(-init_bound,
 // init_bound).

@@ -9,14 +9,9 @@
 #include "common/base/failpoint.h"
 #include "common/data/self_loops.h"
 
-// Adding a kind of model is a file that fills a struct sl_layer_kind, and a line here.
-static const struct sl_layer_kind *const KINDS[] = {
-    [SL_MODEL_GRAPHSAGE] = &sl_layer_graphsage,
-    [SL_MODEL_GCN] = &sl_layer_gcn,
-    [SL_MODEL_GAT] = &sl_layer_gat,
-    [SL_MODEL_GIN] = &sl_layer_gin,
-    [SL_MODEL_PINSAGE] = &sl_layer_pinsage,
-};
+// Adding a kind of model: config/model_kinds.h.
+#define KIND(upper, lower) [SL_MODEL_##upper] = &sl_layer_##lower,
+static const struct sl_layer_kind *const KINDS[] = {SL_MODEL_KINDS(KIND)};
 
 // Gives the next `n` tensors, which have been described, their place in the vector.
 static void place_tensors(struct sl_model *model, uint32_t n, uint32_t layer, uint64_t *offset)

@@ -1,7 +1,7 @@
 /*
  * evaluation.c - what a validation over all neighbours costs, layer by layer.
  *
- *   evaluation DATASET [--rounds 5] [--kind graphsage|gcn|gat|gin|pinsage] [--layers 3]
+ *   evaluation DATASET [--rounds 5] [--kind KIND] [--layers 3]
  *              [--hidden 256] [--threads 1] [--cell 2646] [--all] [--anew]
  *
  * Cells are of as many vertices as a job on ogbn-arxiv gives them; with --all every row of the
@@ -28,13 +28,8 @@
 
 enum { ROUNDS_MAX = 101 };
 
-static const char *const kinds[] = {
-    [SL_MODEL_GRAPHSAGE] = "graphsage",
-    [SL_MODEL_GCN] = "gcn",
-    [SL_MODEL_GAT] = "gat",
-    [SL_MODEL_GIN] = "gin",
-    [SL_MODEL_PINSAGE] = "pinsage",
-};
+#define KIND(upper, lower) [SL_MODEL_##upper] = #lower,
+static const char *const kinds[] = {SL_MODEL_KINDS(KIND)};
 
 struct options {
     const char *dataset;

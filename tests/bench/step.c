@@ -1,7 +1,7 @@
 /*
  * step.c - what one batch of training costs: forward, loss and backward of a whole model.
  *
- *   step [--rounds 15] [--kind graphsage|gcn|gat|gin|pinsage] [--norm none|batch|layer]
+ *   step [--rounds 15] [--kind KIND] [--norm none|batch|layer]
  *        [--shrink 1] [--lists auto|never|always]
  *
  * One block with as many vertices and edges as 1024 seeds of ogbn_arxiv have at fanout 15,10,5,
@@ -30,13 +30,8 @@ enum { ROUNDS_MAX = 1001, WARM_UP = 2, HOPS = 3, FEATURES = 128, CLASSES = 40 };
 
 static const uint32_t NODES[HOPS + 1] = {1024, 7300, 33500, 72000};
 static const uint32_t EDGES[HOPS] = {13500, 57500, 155000};
-static const char *const kinds[] = {
-    [SL_MODEL_GRAPHSAGE] = "graphsage",
-    [SL_MODEL_GCN] = "gcn",
-    [SL_MODEL_GAT] = "gat",
-    [SL_MODEL_GIN] = "gin",
-    [SL_MODEL_PINSAGE] = "pinsage",
-};
+#define KIND(upper, lower) [SL_MODEL_##upper] = #lower,
+static const char *const kinds[] = {SL_MODEL_KINDS(KIND)};
 static const char *const norms[] = {
     [SL_NORM_NONE] = "none", [SL_NORM_BATCH] = "batch", [SL_NORM_LAYER] = "layer"};
 static const char *const lists[] = {
@@ -233,7 +228,7 @@ static void run(const struct options *o)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: step [--rounds 15] [--kind graphsage|gcn|gat|gin|pinsage]"
+    fprintf(stderr, "usage: step [--rounds 15] [--kind KIND]"
                     " [--norm none|batch|layer] [--shrink 1] [--lists auto|never|always]\n");
     exit(2);
 }

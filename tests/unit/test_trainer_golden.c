@@ -124,17 +124,18 @@ static double number_of(const cJSON *model, const char *key, double without)
     return item ? (cJSON_IsBool(item) ? cJSON_IsTrue(item) : item->valuedouble) : without;
 }
 
+#define KIND(upper, lower) #lower,
 static struct sl_config config_of(const cJSON *model)
 {
     // In the order of the enumerations of config.h.
-    static const char *const kinds[] = {"graphsage", "gcn", "gat", "gin", "pinsage"};
+    static const char *const kinds[] = {SL_MODEL_KINDS(KIND)};
     static const char *const aggregators[] = {"mean", "max", "gcn"};
     static const char *const activations[] = {"relu", "elu", "leaky_relu"};
     static const char *const norms[] = {"none", "batch", "layer"};
     static const char *const jumpings[] = {"none", "last", "cat", "max"};
-    struct sl_config c = fixture_config((enum sl_model_kind)word_of(model, "kind", kinds, 5),
-                                        (uint32_t)number_of(model, "layers", 0),
-                                        (uint32_t)number_of(model, "hidden", 0));
+    struct sl_config c = fixture_config(
+        (enum sl_model_kind)word_of(model, "kind", kinds, SL_COUNT_OF(kinds)),
+        (uint32_t)number_of(model, "layers", 0), (uint32_t)number_of(model, "hidden", 0));
     c.model.aggregator = (enum sl_aggregator)word_of(model, "aggregator", aggregators, 3);
     c.model.activation = (enum sl_activation_kind)word_of(model, "activation", activations, 3);
     c.model.norm = (enum sl_norm_kind)word_of(model, "norm", norms, 3);

@@ -1,0 +1,19 @@
+/*
+ * model_kinds.h - the kinds of layers that model.kind names, a line each. A new kind is a line here
+ * and trainer/layer_NAME.c, which fills struct sl_layer_kind sl_layer_NAME (trainer/layer.h): the
+ * enumeration, the words of the job file and the trainer's table are made of these lines.
+ */
+#ifndef SL_CONFIG_MODEL_KINDS_H
+#define SL_CONFIG_MODEL_KINDS_H
+
+#define SL_MODEL_KINDS(X)                                                                          \
+    X(GRAPHSAGE, graphsage)                                                                        \
+    X(GCN, gcn)                                                                                    \
+    X(GAT, gat)                                                                                    \
+    X(GIN, gin)                                                                                    \
+    X(PINSAGE, pinsage)
+
+// Those with attention heads, in words: the keys of attention belong to them.
+#define SL_MODEL_WITH_HEADS "gat"
+
+#endif
