@@ -192,22 +192,47 @@ int sl_check_edge_softmax(const struct sl_edge_softmax_args *args)
 {
     SL_TRY(sl_check_csr("edge_softmax", &args->csr));
     SL_TRY(check_n_heads("edge_softmax", args->heads));
-    WANT("edge_softmax",
-         !has_edges(&args->csr) || (args->score_src && args->score_dst && args->alpha),
-         "score_src, score_dst or alpha is NULL");
+    WANT("edge_softmax", !args->score_src == !args->score_dst || !has_edges(&args->csr),
+         "one of score_src and score_dst is NULL");
+    WANT("edge_softmax", !has_edges(&args->csr) || args->alpha, "alpha is NULL");
     return SL_OK;
 }
 
 int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
 {
-    SL_TRY(check_transposed("edge_softmax_backward", &args->csr, &args->transposed, args->t_edge));
     SL_TRY(check_n_heads("edge_softmax_backward", args->heads));
-    WANT("edge_softmax_backward",
-         !has_edges(&args->csr) ||
-             (args->score_src && args->score_dst && args->alpha && args->dalpha),
-         "score_src, score_dst, alpha or dalpha is NULL");
+    WANT("edge_softmax_backward", !has_edges(&args->csr) || (args->alpha && args->dalpha),
+         "alpha or dalpha is NULL");
+    WANT("edge_softmax_backward", !args->score_src == !args->score_dst || !has_edges(&args->csr),
+         "one of score_src and score_dst is NULL");
+    if (!args->score_src)
+        return sl_check_csr("edge_softmax_backward", &args->csr);
+    SL_TRY(check_transposed("edge_softmax_backward", &args->csr, &args->transposed, args->t_edge));
     WANT("edge_softmax_backward", args->csr.n_src == 0 || args->dscore_src, "dscore_src is NULL");
     WANT("edge_softmax_backward", args->csr.n_dst == 0 || args->dscore_dst, "dscore_dst is NULL");
+    return SL_OK;
+}
+
+int sl_check_edge_scores(const struct sl_edge_scores_args *args)
+{
+    SL_TRY(sl_check_csr("edge_scores", &args->csr));
+    SL_TRY(sl_check_heads("edge_scores", args->heads, args->dim));
+    WANT("edge_scores",
+         !has_edges(&args->csr) || (args->src && args->dst && args->att && args->score),
+         "src, dst, att or score is NULL");
+    return SL_OK;
+}
+
+int sl_check_edge_scores_backward(const struct sl_edge_scores_grad_args *args)
+{
+    SL_TRY(sl_check_csr("edge_scores_backward", &args->csr));
+    SL_TRY(sl_check_heads("edge_scores_backward", args->heads, args->dim));
+    WANT("edge_scores_backward", args->beta == 0.0f || args->beta == 1.0f,
+         "beta is %g: wanted 0 or 1", (double)args->beta);
+    WANT("edge_scores_backward", args->csr.n_dst == 0 || (args->own && args->att && args->down),
+         "own, att or down is NULL");
+    WANT("edge_scores_backward", !has_edges(&args->csr) || (args->other && args->dscore),
+         "other or dscore is NULL");
     return SL_OK;
 }
 

@@ -41,6 +41,8 @@ int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n
 int sl_check_aggregate(const struct sl_aggregate_args *args);
 int sl_check_edge_softmax(const struct sl_edge_softmax_args *args);
 int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args);
+int sl_check_edge_scores(const struct sl_edge_scores_args *args);
+int sl_check_edge_scores_backward(const struct sl_edge_scores_grad_args *args);
 int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args);
 int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
                       const float *b, const float *out);

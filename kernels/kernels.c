@@ -14,6 +14,8 @@
         .name = #backend, .gather_rows = sl_##backend##_gather_rows,                               \
         .edge_softmax = sl_##backend##_edge_softmax,                                               \
         .edge_softmax_backward = sl_##backend##_edge_softmax_backward,                             \
+        .edge_scores = sl_##backend##_edge_scores,                                                 \
+        .edge_scores_backward = sl_##backend##_edge_scores_backward,                               \
         .aggregate_heads = sl_##backend##_aggregate_heads, .edge_dot = sl_##backend##_edge_dot,    \
         .aggregate_max = sl_##backend##_aggregate_max,                                             \
         .aggregate_max_backward = sl_##backend##_aggregate_max_backward,                           \

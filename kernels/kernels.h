@@ -113,7 +113,7 @@ struct sl_edge_softmax_args {
     struct sl_csr_view csr;
     uint32_t heads;
     float negative_slope;   // of the leaky relu on the scores
-    const float *score_src; // (n_src, heads)
+    const float *score_src; // (n_src, heads); NULL, as score_dst: alpha has the scores themselves
     const float *score_dst; // (n_dst, heads)
     float *alpha;           // out (n_edges, heads)
 };
@@ -128,6 +128,34 @@ struct sl_edge_softmax_grad_args {
     float *dalpha;     // (n_edges, heads) in: gradient of alpha; out: that of the scores' sums
     float *dscore_src; // out (n_src, heads)
     float *dscore_dst; // out (n_dst, heads)
+    // Where score_src is NULL, transposed, t_edge, dscore_src and dscore_dst are not looked at.
+};
+
+// score[e, h] = <att[h], leaky(src[indices[e], h] + dst[i, h])> for the edges e of each row i
+// (Brody et al., 2022, eq. 7).
+struct sl_edge_scores_args {
+    struct sl_csr_view csr;
+    uint32_t heads, dim;
+    float negative_slope;
+    const float *src; // (n_src, heads * dim)
+    const float *dst; // (n_dst, heads * dim)
+    const float *att; // (heads, dim)
+    float *score;     // out (n_edges, heads)
+};
+
+// The gradient in the rows of one side: dst's, or src's where csr is the transposed adjacency.
+struct sl_edge_scores_grad_args {
+    struct sl_csr_view csr;
+    const uint32_t *edge; // (n_edges) where an edge's gradients are; NULL: at its own position
+    uint32_t heads, dim;
+    float negative_slope;
+    const float *own;    // (n_dst, heads * dim) this side's rows
+    const float *other;  // (n_src, heads * dim)
+    const float *att;    // (heads, dim)
+    const float *dscore; // (n_edges, heads)
+    float beta;          // 0 or 1
+    float *down;         // (n_dst, heads * dim) = gradient of own + beta * down
+    float *datt;         // out (n_dst, heads * dim) the row's part of that of att, or NULL
 };
 
 // y[i, h, :] = sum over e of weight[edge[e], h] * x[indices[e], h, :], assigned.
@@ -437,6 +465,8 @@ struct sl_kernels {
 
     int (*edge_softmax)(const struct sl_edge_softmax_args *args);
     int (*edge_softmax_backward)(const struct sl_edge_softmax_grad_args *args);
+    int (*edge_scores)(const struct sl_edge_scores_args *args);
+    int (*edge_scores_backward)(const struct sl_edge_scores_grad_args *args);
     int (*aggregate_heads)(const struct sl_aggregate_heads_args *args);
     // out[e, h] = <a[i, h, :], b[indices[e], h, :]> for the edges e of each row i; a (n_dst,
     // heads * dim), b (n_src, heads * dim): the gradient of aggregate_heads in its weights.

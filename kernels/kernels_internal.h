@@ -24,6 +24,8 @@ extern "C" {
     int sl_##backend##_aggregate(const struct sl_aggregate_args *args);                            \
     int sl_##backend##_edge_softmax(const struct sl_edge_softmax_args *args);                      \
     int sl_##backend##_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args);        \
+    int sl_##backend##_edge_scores(const struct sl_edge_scores_args *args);                        \
+    int sl_##backend##_edge_scores_backward(const struct sl_edge_scores_grad_args *args);          \
     int sl_##backend##_aggregate_heads(const struct sl_aggregate_heads_args *args);                \
     int sl_##backend##_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim,       \
                                 const float *a, const float *b, float *out);                       \

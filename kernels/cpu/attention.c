@@ -13,7 +13,7 @@
  *
  * Backward needs the slope at each score alone: the scores are added up again, a flat piece at a
  * time, instead of being kept. The gradients of the sources' scores are sums over the transposed
- * adjacency.
+ * adjacency. Scores that are the edges' own are where the result will be from the start.
  *
  * Invariant. All sums run in edge order within a row, which one thread owns.
  */
@@ -171,11 +171,11 @@ SL_INLINE void softmax_rows(const struct sl_edge_softmax_args *args, uint32_t be
         next = group_end(&args->csr, row, end, heads);
         float *group = args->alpha + indptr[row] * heads;
         uint64_t n = (indptr[next] - indptr[row]) * heads;
-        for (uint32_t i = row; i < next; i++)
+        for (uint32_t i = row; args->score_src && i < next; i++)
             FOR_STRIPS(heads, add_scores, indices + indptr[i], indptr[i + 1] - indptr[i],
                        all - indptr[i], heads, args->score_src + h, args->score_dst + i * heads + h,
                        args->alpha + indptr[i] * heads + h);
-        for (uint64_t k = 0; k < n; k++)
+        for (uint64_t k = 0; args->score_src && k < n; k++)
             group[k] = group[k] > 0.0f ? group[k] : group[k] * slope;
         for (uint32_t i = row; i < next; i++)
             FOR_STRIPS(heads, subtract_top, indptr[i + 1] - indptr[i], heads,
@@ -220,6 +220,8 @@ SL_INLINE void grad_rows(const struct sl_edge_softmax_grad_args *args, uint32_t 
         for (uint32_t i = row; i < next; i++)
             FOR_STRIPS(heads, grad_shares, indptr[i + 1] - indptr[i], heads,
                        args->alpha + indptr[i] * heads + h, args->dalpha + indptr[i] * heads + h);
+        if (!args->score_src)
+            continue;
         for (uint32_t e = indptr[row]; e < indptr[next]; e += SL_MIN(piece, indptr[next] - e))
             multiply_slopes(args, row, next, e, SL_MIN(piece, indptr[next] - e), heads, score);
         for (uint32_t i = row; i < next; i++)
@@ -320,6 +322,8 @@ int sl_cpu_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
     struct job job = {.csr = &args->csr, .grad = args};
     job.n_parts = sl_cpu_row_parts(job.csr, args->heads * (uint64_t)16);
     sl_cpu_parallel_parts(job.n_parts, grad_part, &job);
+    if (!args->score_src)
+        return SL_OK;
     job.csr = &args->transposed;
     job.n_parts = sl_cpu_row_parts(job.csr, args->heads * (uint64_t)8);
     sl_cpu_parallel_parts(job.n_parts, source_part, &job);

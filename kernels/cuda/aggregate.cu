@@ -33,6 +33,7 @@ template <typename E, int N> struct sum_op {
     {
         return column;
     }
+    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         uint32_t source = indices[e];
@@ -214,6 +215,8 @@ void sl_cuda_fill_aggregate(struct sl_kernels *table)
     table->edge_dot = sl_cuda_edge_dot;
     table->edge_softmax = sl_cuda_edge_softmax;
     table->edge_softmax_backward = sl_cuda_edge_softmax_backward;
+    table->edge_scores = sl_cuda_edge_scores;
+    table->edge_scores_backward = sl_cuda_edge_scores_backward;
     table->aggregate_max = sl_cuda_aggregate_max;
     table->aggregate_max_backward = sl_cuda_aggregate_max_backward;
     table->normalize_rows = sl_cuda_normalize_rows;

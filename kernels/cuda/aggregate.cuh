@@ -34,6 +34,9 @@ int sl_cuda_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim
 // attention.cu
 int sl_cuda_edge_softmax(const struct sl_edge_softmax_args *args);
 int sl_cuda_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args);
+// edge_scores.cu
+int sl_cuda_edge_scores(const struct sl_edge_scores_args *args);
+int sl_cuda_edge_scores_backward(const struct sl_edge_scores_grad_args *args);
 // max.cu
 int sl_cuda_aggregate_max(const struct sl_aggregate_max_args *args);
 int sl_cuda_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args);

@@ -35,6 +35,7 @@
  *      Sum, Load, Place      what a pack comes to so far; what an edge brings; what a lane's
  *                            columns are to all edges (the head, say)
  *      place(column)         the Place
+ *      start(row, place)     what it has of the row itself
  *      note(e)               of edge e what is staged: two words
  *      load(note, place)     reads the pack
  *      clear(sum)  add(sum, note, load)  join(sum, later)   nothing; an edge more; the runs behind
@@ -145,8 +146,11 @@ static __global__ void __launch_bounds__(SL_TILE_THREADS, SL_TILE_BLOCKS)
     typename Op::Sum sum[CHUNKS];
     uint64_t column = sl_places<Op, LANES, CHUNKS>(op, blockIdx.y, lane, lists.columns, place);
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++)
+    for (int c = 0; c < CHUNKS; c++) {
         op.clear(sum[c]);
+        if (mine)
+            op.start((uint32_t)row, place[c]);
+    }
     sl_add_edges<Op, LANES, CHUNKS>(op, notes[group], lane, begin, n, place, sum);
     if (!mine)
         return;
@@ -198,6 +202,7 @@ static __global__ void __launch_bounds__(SL_TILE_THREADS, SL_HUB_BLOCKS)
         sl_hub_item item = hubs.items[i];
         uint32_t begin = lists.indptr[item.row], edges = lists.indptr[item.row + 1] - begin;
         uint32_t skip = item.chunk * SL_CHUNK_EDGES;
+        op.start(item.row, place);
         typename Op::Sum sum =
             sl_sum_chunk<Op, LANES>(op, notes[group], sums, begin + skip,
                                     SL_MIN(edges - skip, (uint32_t)SL_CHUNK_EDGES), &place);

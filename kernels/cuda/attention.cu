@@ -34,12 +34,17 @@ struct scores {
     const uint32_t *indptr, *indices;
     uint32_t n_dst, heads;
     float slope;
-    const float *src, *dst;
+    const float *src, *dst; // or NULL, with a slope of 1:
+    const float *own;       // the edges' own scores, where the result will be
 
     // The sum that the leaky relu gets, of the edge at e and head h.
     __device__ float at(uint32_t e, uint32_t h, float of_row) const
     {
-        return src[(uint64_t)indices[e] * heads + h] + of_row;
+        return src ? src[(uint64_t)indices[e] * heads + h] + of_row : own[(uint64_t)e * heads + h];
+    }
+    __device__ float of_row(uint32_t row, uint32_t h) const
+    {
+        return dst ? dst[(uint64_t)row * heads + h] : 0.0f;
     }
     __device__ float leaky(float x) const
     {
@@ -117,7 +122,7 @@ static __device__ __forceinline__ void softmax_row(const Group &group, const sco
     const bool has = s.head < in.heads && s.n > 0;
     const uint32_t n = has ? s.n : 0;
     float *out = alpha + (uint64_t)s.begin * in.heads + s.head;
-    float of_row = has ? in.dst[(uint64_t)s.row * in.heads + s.head] : 0.0f;
+    float of_row = has ? in.of_row(s.row, s.head) : 0.0f;
     float keep[KEEP], top = -INFINITY, sum = 0.0f;
 #pragma unroll
     for (uint32_t k = 0; k < KEEP; k++) {
@@ -161,7 +166,7 @@ static __device__ __forceinline__ void softmax_row_backward(const Group &group, 
     const uint32_t n = has ? s.n : 0;
     const float *alpha = g.alpha + (uint64_t)s.begin * in.heads + s.head;
     float *dalpha = g.dalpha + (uint64_t)s.begin * in.heads + s.head;
-    float of_row = n > 0 ? in.dst[(uint64_t)s.row * in.heads + s.head] : 0.0f;
+    float of_row = n > 0 ? in.of_row(s.row, s.head) : 0.0f;
     float part[KEEP], given[KEEP], dot = 0.0f, sum = 0.0f;
 #pragma unroll
     for (uint32_t k = 0; k < KEEP; k++) {
@@ -191,7 +196,7 @@ static __device__ __forceinline__ void softmax_row_backward(const Group &group, 
         sum += gradient;
     }
     sum = group.over_slots(sum, sum_of());
-    if (has && s.slot == 0)
+    if (has && s.slot == 0 && g.dscore_dst)
         g.dscore_dst[(uint64_t)s.row * in.heads + s.head] = sum;
 }
 
@@ -290,14 +295,20 @@ static int run_softmax(const Op &op, const scores &in, const struct sl_csr_view 
     }
 }
 
+static scores scores_of(const struct sl_csr_view *csr, uint32_t heads, float slope,
+                        const float *src, const float *dst, const float *own)
+{
+    return {csr->indptr, csr->indices, csr->n_dst, heads, src ? slope : 1.0f, src, dst, own};
+}
+
 int sl_cuda_edge_softmax(const struct sl_edge_softmax_args *args)
 {
     SL_TRY(sl_check_edge_softmax(args));
     const struct sl_csr_view *csr = &args->csr;
     if (csr->n_edges == 0)
         return SL_OK;
-    scores in = {csr->indptr,          csr->indices,    csr->n_dst,     args->heads,
-                 args->negative_slope, args->score_src, args->score_dst};
+    scores in = scores_of(csr, args->heads, args->negative_slope, args->score_src, args->score_dst,
+                          args->alpha);
     forward_op op = {args->alpha};
     return run_softmax(op, in, csr);
 }
@@ -306,10 +317,12 @@ int sl_cuda_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
 {
     SL_TRY(sl_check_edge_softmax_backward(args));
     const struct sl_csr_view *csr = &args->csr;
-    scores in = {csr->indptr,          csr->indices,    csr->n_dst,     args->heads,
-                 args->negative_slope, args->score_src, args->score_dst};
-    backward_op op = {{args->alpha, args->dalpha, args->dscore_dst}};
+    scores in = scores_of(csr, args->heads, args->negative_slope, args->score_src, args->score_dst,
+                          args->alpha);
+    backward_op op = {{args->alpha, args->dalpha, args->score_src ? args->dscore_dst : NULL}};
     SL_TRY(run_softmax(op, in, csr));
+    if (!args->score_src)
+        return SL_OK;
     // Rows of the sum are sources, its "sources" edges: those of dalpha, `heads` columns each.
     struct sl_aggregate_args sums = {};
     sums.csr = args->transposed;

@@ -42,6 +42,7 @@ template <int N> struct heads_op {
     {
         return {column, (uint32_t)(column / dim)};
     }
+    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         return {indices[e], edge ? edge[e] : e};

@@ -35,6 +35,7 @@ template <typename E, int N> struct max_op {
     {
         return column;
     }
+    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         return {indices[e], e};
@@ -106,6 +107,7 @@ template <int N> struct max_gradient_op {
     {
         return column;
     }
+    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         return {indices[e], t_edge[e]};

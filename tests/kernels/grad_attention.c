@@ -66,6 +66,65 @@ void grad_edge_softmax(struct suite *t)
     }
 }
 
+// ---- edge_scores --------------------------------------------------------------------------------
+
+struct edge_scores {
+    struct sl_edge_scores_args args;
+    float *w;
+};
+
+static double edge_scores_loss(struct suite *t, void *context)
+{
+    struct edge_scores *c = context;
+    t_expect_ok(t, t->ref->edge_scores(&c->args), "ref");
+    return weighted_sum(c->w, c->args.score,
+                        (size_t)c->args.csr.indptr[c->args.csr.n_dst] * c->args.heads);
+}
+
+void grad_edge_scores(struct suite *t)
+{
+    enum { N_DST = 12, N_SRC = 20, HEADS = 3, DIM = 5, WIDTH = HEADS * DIM };
+    t_begin(t, "gradient of edge_scores");
+    struct edge_scores c = {.args = {.csr = t_random_csr(t, N_DST, N_SRC, 4, 9),
+                                     .heads = HEADS,
+                                     .dim = DIM,
+                                     .negative_slope = 0.2f}};
+    size_t n = (size_t)c.args.csr.indptr[N_DST] * HEADS;
+    float *src = t_random_floats(t, N_SRC * WIDTH), *dst = t_random_floats(t, N_DST * WIDTH);
+    float *att = t_random_floats(t, WIDTH), datt[WIDTH] = {0};
+    for (uint32_t i = 0; i < N_DST * WIDTH; i++) // sums on a grid that the kink is not on
+        dst[i] = roundf(dst[i] * 8) / 8 + 0.0625f;
+    for (uint32_t j = 0; j < N_SRC * WIDTH; j++)
+        src[j] = roundf(src[j] * 8) / 8;
+    c.args.src = src, c.args.dst = dst, c.args.att = att;
+    c.args.score = t_alloc(t, n * sizeof(float), 0);
+    c.w = t_random_floats(t, n);
+    struct sl_edge_scores_grad_args of_dst = {.csr = c.args.csr,
+                                              .heads = HEADS,
+                                              .dim = DIM,
+                                              .negative_slope = 0.2f,
+                                              .own = dst,
+                                              .other = src,
+                                              .att = att,
+                                              .dscore = c.w,
+                                              .down = t_alloc(t, sizeof(float[N_DST * WIDTH]), 0),
+                                              .datt = t_alloc(t, sizeof(float[N_DST * WIDTH]), 0)};
+    struct sl_edge_scores_grad_args of_src = of_dst;
+    uint32_t *edge;
+    of_src.csr = t_transpose(t, &c.args.csr, &edge);
+    of_src.edge = edge;
+    of_src.own = src, of_src.other = dst;
+    of_src.down = t_alloc(t, sizeof(float[N_SRC * WIDTH]), 0), of_src.datt = NULL;
+    t_expect_ok(t, t->ref->edge_scores_backward(&of_dst), "of dst");
+    t_expect_ok(t, t->ref->edge_scores_backward(&of_src), "of src");
+    for (uint32_t i = 0; i < N_DST * WIDTH; i++)
+        datt[i % WIDTH] += of_dst.datt[i];
+    check_gradient(t, "ddst", edge_scores_loss, &c, dst, of_dst.down, N_DST * WIDTH, 1e-2f, 1e-4);
+    check_gradient(t, "dsrc", edge_scores_loss, &c, src, of_src.down, N_SRC * WIDTH, 1e-2f, 1e-4);
+    check_gradient(t, "datt", edge_scores_loss, &c, att, datt, WIDTH, 1e-2f, 2e-4);
+    t_end(t);
+}
+
 // ---- aggregate_heads ----------------------------------------------------------------------------
 
 struct heads {

@@ -31,6 +31,7 @@ static const struct operation operations[] = {
     {"aggregate", test_aggregate, grad_aggregate},
     {"transpose", test_transpose, NULL},
     {"edge_softmax", test_edge_softmax, grad_edge_softmax},
+    {"edge_scores", test_edge_scores, grad_edge_scores},
     {"aggregate_heads", test_aggregate_heads, grad_aggregate_heads},
     {"edge_dot", test_edge_dot, NULL},
     {"aggregate_max", test_aggregate_max, grad_aggregate_max},
@@ -83,6 +84,8 @@ static const struct operation operations[] = {
     X(squared_error)                                                                               \
     X(edge_softmax)                                                                                \
     X(edge_softmax_backward)                                                                       \
+    X(edge_scores)                                                                                 \
+    X(edge_scores_backward)                                                                        \
     X(aggregate_heads)                                                                             \
     X(edge_dot)                                                                                    \
     X(aggregate_max)                                                                               \

@@ -90,6 +90,49 @@ static void compare_softmax(struct suite *t, const struct shape *s, uint32_t hea
     t_end(t);
 }
 
+// Scores of the edges themselves: what sources that are one edge's each give without a kink.
+static void compare_own(struct suite *t, const struct shape *s, uint32_t heads)
+{
+    if (!t_affords(t, (double)(s->n_dst * s->degree + s->hub) * heads * 4))
+        return;
+    t_begin(t, "edge_softmax of own scores n_dst=%u degree=%u hub=%u heads=%u", s->n_dst, s->degree,
+            s->hub, heads);
+    struct sl_csr_view csr = t_random_csr(t, s->n_dst, s->n_src, s->degree, s->hub);
+    uint32_t n_edges = csr.indptr[csr.n_dst], *each = t_alloc(t, n_edges * sizeof *each, 0);
+    size_t n = (size_t)n_edges * heads, bytes = n * sizeof(float), skew = t_random_below(t, 4) * 4;
+    for (uint32_t e = 0; e < n_edges; e++)
+        each[e] = e;
+    float *scores = t_random_floats(t, n), *zero = t_alloc(t, s->n_dst * heads * sizeof *zero, 0);
+    for (size_t i = 0; i < (size_t)s->n_dst * heads; i++)
+        zero[i] = 0;
+    struct sl_edge_softmax_args args = {.csr = {s->n_dst, n_edges, n_edges, csr.indptr, each},
+                                        .heads = heads,
+                                        .negative_slope = 1,
+                                        .score_src = scores,
+                                        .score_dst = zero,
+                                        .alpha = t_alloc(t, bytes, 0)};
+    struct sl_edge_softmax_args own = {.csr = csr, .heads = heads};
+    struct sl_edge_softmax_grad_args grad = softmax_grad_args(t, &args), own_grad = {.csr = csr};
+    float *given = t_random_floats(t, n);
+    grad.dalpha = t_copy(t, given, bytes, 0);
+    grad.dscore_src = t_alloc(t, bytes, 0);
+    grad.dscore_dst = t_alloc(t, s->n_dst * heads * sizeof(float), 0);
+    own_grad.heads = heads;
+    for (const struct sl_kernels *k = t->ref; k; k = k == t->ref ? t->dev : NULL) {
+        own.alpha = t_copy(t, scores, bytes, skew);
+        own_grad.dalpha = t_copy(t, given, bytes, skew);
+        t_expect_ok(t, k->edge_softmax(&args), "sources");
+        t_expect_ok(t, k->edge_softmax(&own), "own");
+        t_same_bits(t, "alpha", own.alpha, args.alpha, bytes);
+        grad.alpha = own_grad.alpha = own.alpha;
+        memcpy(grad.dalpha, given, bytes);
+        t_expect_ok(t, k->edge_softmax_backward(&grad), "backward of sources");
+        t_expect_ok(t, k->edge_softmax_backward(&own_grad), "backward of own");
+        t_same_bits(t, "dalpha", own_grad.dalpha, grad.dalpha, bytes);
+    }
+    t_end(t);
+}
+
 // Scores far apart, infinities and NaN, in rows of three edges.
 static void extreme_scores(struct suite *t)
 {
@@ -160,6 +203,9 @@ void test_edge_softmax(struct suite *t)
     for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)
         for (size_t h = 0; h < SL_COUNT_OF(head_counts); h++)
             compare_softmax(t, &shapes[s], head_counts[h], h & 1 ? 1.0f : 40.0f);
+    for (size_t s = 0; s < SL_COUNT_OF(shapes); s++)
+        for (size_t h = 0; h < SL_COUNT_OF(head_counts); h++)
+            compare_own(t, &shapes[s], head_counts[h]);
     extreme_scores(t);
     bad_softmax(t);
 }
