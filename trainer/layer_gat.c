@@ -30,12 +30,11 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/heads.h"
 #include "trainer/kept_rows.h"
 #include "trainer/sources.h"
 
 enum { ATT_SRC, ATT_DST, BIAS, LIN_WEIGHT, RES_WEIGHT };
-
-static const float NEGATIVE_SLOPE = 0.2f;
 
 // What forward leaves for backward.
 struct own {
@@ -45,69 +44,17 @@ struct own {
     float *kept;                  // (n_edges, H) alpha after dropout; alpha itself without
 };
 
-static uint32_t heads_of(const struct sl_layer *layer)
-{
-    return layer->options->heads;
-}
-
-// Columns of a head.
-static uint32_t head_width(const struct sl_layer *layer)
-{
-    return layer->last ? layer->d_out : layer->d_out / heads_of(layer);
-}
-
-static uint32_t all_heads_width(const struct sl_layer *layer)
-{
-    return heads_of(layer) * head_width(layer);
-}
-
-// The layer as one whose output are all heads, for the products with lin.
-static struct sl_layer widened(const struct sl_layer *layer)
-{
-    struct sl_layer wide = *layer;
-    wide.d_out = all_heads_width(layer);
-    return wide;
-}
-
-static int check(const struct sl_layer *layer)
-{
-    uint32_t heads = heads_of(layer);
-    if (heads == 0)
-        return sl_fail(SL_EINVAL, "model.heads: found 0, wanted at least 1");
-    if (!layer->last && layer->d_out % heads != 0)
-        return sl_fail(SL_EINVAL,
-                       "model.hidden: found %u, wanted a multiple of model.heads, which is %u, "
-                       "since hidden layers put the heads side by side",
-                       layer->d_out, heads);
-    return SL_OK;
-}
-
-static bool self_edge(const struct sl_layer *layer)
-{
-    (void)layer;
-    return true;
-}
-
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
 {
-    uint32_t heads = heads_of(layer), width = head_width(layer);
-    static const char *const att[] = {[ATT_SRC] = "att_src", [ATT_DST] = "att_dst"};
-    for (uint32_t t = ATT_SRC; t <= ATT_DST; t++) {
-        tensors[t] =
-            sl_layer_matrix(layer, att[t], heads, width, sl_layer_glorot_bound(heads, width));
-        tensors[t].rank = 3;
-        tensors[t].shape[0] = 1;
-        tensors[t].shape[1] = heads;
-        tensors[t].shape[2] = width;
-    }
+    const uint32_t all = sl_heads_columns(layer);
+    tensors[ATT_SRC] = sl_heads_vectors(layer, "att_src");
+    tensors[ATT_DST] = sl_heads_vectors(layer, "att_dst");
     tensors[BIAS] = sl_layer_vector(layer, "bias", layer->d_out, 0);
-    uint32_t all = heads * width;
     tensors[LIN_WEIGHT] = sl_layer_matrix(layer, "lin.weight", all, layer->d_in,
                                           sl_layer_glorot_bound(all, layer->d_in));
     if (!layer->options->residual)
         return RES_WEIGHT;
-    tensors[RES_WEIGHT] = sl_layer_matrix(layer, "res.weight", layer->d_out, layer->d_in,
-                                          sl_layer_glorot_bound(layer->d_out, layer->d_in));
+    tensors[RES_WEIGHT] = sl_heads_residual(layer);
     return RES_WEIGHT + 1;
 }
 
@@ -151,7 +98,7 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
                   struct sl_layer_tape *tape, struct own *own)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    uint32_t heads = heads_of(layer), width = head_width(layer);
+    uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     uint64_t n_alpha = (uint64_t)csr->n_edges * heads;
     own->score_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
     own->score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
@@ -165,20 +112,13 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
     const struct sl_edge_softmax_args args = {
         .csr = *csr,
         .heads = heads,
-        .negative_slope = NEGATIVE_SLOPE,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .score_src = own->score_src,
         .score_dst = own->score_dst,
         .alpha = own->alpha,
     };
     SL_TRY(env->kernels->edge_softmax(&args));
-    own->kept = own->alpha;
-    if (!tape->training || tape->dropout.rate <= 0)
-        return SL_OK;
-    own->kept = sl_layer_floats(env, n_alpha);
-    if (!own->kept)
-        return SL_ENOMEM;
-    SL_TRY(env->device->copy(own->kept, own->alpha, n_alpha * sizeof *own->kept));
-    return env->kernels->dropout(own->kept, csr->n_edges, heads, &tape->dropout);
+    return sl_heads_drop(env, layer, tape, own->alpha, &own->kept);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -188,36 +128,19 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     tape->hop.weights = NULL;
     SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer wide = widened(layer);
+    const struct sl_layer wide = sl_heads_widened(layer);
     struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
         return SL_ENOMEM;
     *own = (struct own){0};
     tape->own = own;
     own->z = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
-    tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
-    float *heads = layer->last ? sl_layer_floats(env, (uint64_t)csr->n_dst * wide.d_out) : tape->y;
-    if (!own->z || !tape->y || !heads)
+    if (!own->z)
         return SL_ENOMEM;
     SL_TRY(sl_layer_product(env, &wide, tape->x, csr->n_src, params + layer->offset[LIN_WEIGHT], 0,
                             own->z));
     SL_TRY(attend(env, layer, params, tape, own));
-    const struct sl_aggregate_heads_args args = {
-        .csr = *csr,
-        .heads = heads_of(layer),
-        .dim = head_width(layer),
-        .x = own->z,
-        .weight = own->kept,
-        .y = heads,
-    };
-    SL_TRY(env->kernels->aggregate_heads(&args));
-    if (layer->last)
-        SL_TRY(env->kernels->sum_heads(heads, csr->n_dst, heads_of(layer), layer->d_out,
-                                       1.0f / (float)heads_of(layer), 0, tape->y));
-    if (!layer->options->residual)
-        return SL_OK;
-    return sl_layer_last_product(env, layer, tape->x, csr->n_dst,
-                                 params + layer->offset[RES_WEIGHT], 1, tape->y, &tape->after);
+    return sl_heads_sum(env, layer, own->z, own->kept, params + layer->offset[RES_WEIGHT], tape);
 }
 
 // dz (n_src, H*C, assigned) and the gradient of att, for the gradient dheads of all heads.
@@ -227,7 +150,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
 {
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
-    uint32_t heads = heads_of(layer), width = head_width(layer);
+    uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     uint32_t n_edges = csr->n_edges;
     struct sl_csr_view transposed;
     uint32_t *edge;
@@ -245,7 +168,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         .transposed = transposed,
         .t_edge = edge,
         .heads = heads,
-        .negative_slope = NEGATIVE_SLOPE,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .score_src = own->score_src,
         .score_dst = own->score_dst,
         .alpha = own->alpha,
@@ -275,33 +198,19 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                     float *gradient, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const struct sl_layer wide = widened(layer);
-    bool residual = layer->options->residual;
-    float *dheads = dy;
-    if (layer->last) {
-        dheads = sl_layer_floats(env, (uint64_t)csr->n_dst * wide.d_out);
-        if (!dheads)
-            return SL_ENOMEM;
-        SL_TRY(env->kernels->spread_heads(dy, csr->n_dst, heads_of(layer), layer->d_out,
-                                          1.0f / (float)heads_of(layer), dheads));
-    }
-    float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
+    const struct sl_layer wide = sl_heads_widened(layer);
+    float *dheads, *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     if (!dz)
         return SL_ENOMEM;
+    SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dz));
     SL_TRY(sl_layer_product_gradient(env, &wide, dz, tape->x, csr->n_src,
                                      gradient + layer->offset[LIN_WEIGHT]));
-    if (residual)
-        SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst,
-                                         gradient + layer->offset[RES_WEIGHT]));
-    if (!dx)
-        return SL_OK;
-    SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src, params + layer->offset[LIN_WEIGHT],
-                                     0, dx));
-    if (!residual)
-        return SL_OK;
-    return sl_layer_product_backward(env, layer, dy, csr->n_dst, params + layer->offset[RES_WEIGHT],
-                                     1, dx);
+    if (dx)
+        SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src,
+                                         params + layer->offset[LIN_WEIGHT], 0, dx));
+    return sl_heads_residual_backward(env, layer, dy, tape, params + layer->offset[RES_WEIGHT],
+                                      gradient + layer->offset[RES_WEIGHT], dx);
 }
 
 // Memory for one group of heads of a piece.
@@ -362,7 +271,7 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
     const struct sl_edge_softmax_args softmax = {
         .csr = *csr,
         .heads = g->heads,
-        .negative_slope = NEGATIVE_SLOPE,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .score_src = g->score_src,
         .score_dst = g->score_dst,
         .alpha = g->alpha,
@@ -379,8 +288,8 @@ enum { KEPT_Z, KEPT_SRC, KEPT_DST, N_KEPT };
 static int make_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
                      const float *params, const float *x, uint32_t rows, float **out)
 {
-    const struct sl_layer wide = widened(layer);
-    const uint32_t heads = heads_of(layer), width = head_width(layer);
+    const struct sl_layer wide = sl_heads_widened(layer);
+    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     SL_TRY(
         sl_layer_product(env, &wide, x, rows, params + layer->offset[LIN_WEIGHT], 0, out[KEPT_Z]));
     SL_TRY(scores(env, out[KEPT_Z], rows, params + layer->offset[ATT_SRC], heads, width,
@@ -395,7 +304,7 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
 {
     const struct sl_kept_rows *kept = piece->kept;
     const struct sl_csr_view *csr = &piece->csr;
-    const uint32_t heads = heads_of(layer), width = head_width(layer);
+    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     float *score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
     float *alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
     float *y = layer->last ? sl_layer_floats(env, (uint64_t)csr->n_dst * heads * width) : piece->y;
@@ -406,7 +315,7 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
     const struct sl_edge_softmax_args softmax = {
         .csr = *csr,
         .heads = heads,
-        .negative_slope = NEGATIVE_SLOPE,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .score_src = kept->matrix[KEPT_SRC],
         .score_dst = score_dst,
         .alpha = alpha,
@@ -419,33 +328,24 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
                                                  .weight = alpha,
                                                  .y = y};
     SL_TRY(env->kernels->aggregate_heads(&args));
-    return layer->last ? env->kernels->sum_heads(y, csr->n_dst, heads, width, 1.0f / (float)heads,
-                                                 0, piece->y)
-                       : SL_OK;
+    return sl_heads_put(env, layer, piece, y, 0, heads);
 }
 
 // Rows of the piece's own sources, some heads at a time.
 static int infer_sources(const struct sl_layer_env *env, const struct sl_layer *layer,
                          const float *params, const struct sl_infer_piece *piece)
 {
-    uint32_t n_dst = piece->csr.n_dst, heads = heads_of(layer);
+    uint32_t heads = sl_heads_count(layer);
     struct sl_sources sources;
     SL_TRY(sl_sources_find(env, piece, &sources));
-    struct group g = {.width = head_width(layer)};
+    struct group g = {.width = sl_heads_width(layer)};
     uint32_t step = sl_sources_columns(&sources, g.width, heads * g.width) / g.width;
     g.heads = step;
     SL_TRY(group_alloc(env, &sources, &g));
     for (uint32_t first = 0; first < heads; first += step) {
         g.heads = SL_MIN(step, heads - first);
         SL_TRY(infer_heads(env, layer, params, piece, &sources, first, &g));
-        if (layer->last) {
-            SL_TRY(env->kernels->sum_heads(g.y, n_dst, g.heads, g.width, 1.0f / (float)heads,
-                                           first > 0, piece->y));
-            continue;
-        }
-        size_t columns = (size_t)g.heads * g.width * sizeof *g.y;
-        SL_TRY(env->device->copy_2d(piece->y + (uint64_t)first * g.width,
-                                    layer->d_out * sizeof *g.y, g.y, columns, columns, n_dst));
+        SL_TRY(sl_heads_put(env, layer, piece, g.y, first, g.heads));
     }
     return SL_OK;
 }
@@ -453,25 +353,20 @@ static int infer_sources(const struct sl_layer_env *env, const struct sl_layer *
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                  const struct sl_infer_piece *piece)
 {
-    const uint32_t n_dst = piece->csr.n_dst, heads = heads_of(layer);
+    const uint32_t heads = sl_heads_count(layer);
     const uint32_t widths[N_KEPT] = {
-        [KEPT_Z] = all_heads_width(layer), [KEPT_SRC] = heads, [KEPT_DST] = heads};
+        [KEPT_Z] = sl_heads_columns(layer), [KEPT_SRC] = heads, [KEPT_DST] = heads};
     bool kept;
     SL_TRY(sl_kept_rows_bring(env, layer, params, piece, N_KEPT, widths, make_kept, &kept));
     SL_TRY(kept ? infer_kept(env, layer, piece) : infer_sources(env, layer, params, piece));
-    if (!layer->options->residual)
-        return SL_OK;
-    const float *own;
-    SL_TRY(sl_layer_own_rows(env, layer, piece, &own));
-    return sl_layer_last_product(env, layer, own, n_dst, params + layer->offset[RES_WEIGHT], 1,
-                                 piece->y, piece->after);
+    return sl_heads_infer_residual(env, layer, piece, params + layer->offset[RES_WEIGHT]);
 }
 
 const struct sl_layer_kind sl_layer_gat = {
     .name = "gat",
-    .self_edge = self_edge,
+    .self_edge = sl_heads_self_edge,
     .bias = BIAS,
-    .check = check,
+    .check = sl_heads_check,
     .describe = describe,
     .forward = forward,
     .backward = backward,
