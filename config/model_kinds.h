@@ -10,10 +10,11 @@
     X(GRAPHSAGE, graphsage)                                                                        \
     X(GCN, gcn)                                                                                    \
     X(GAT, gat)                                                                                    \
+    X(GATV2, gatv2)                                                                                \
     X(GIN, gin)                                                                                    \
     X(PINSAGE, pinsage)
 
 // Those with attention heads, in words: the keys of attention belong to them.
-#define SL_MODEL_WITH_HEADS "gat"
+#define SL_MODEL_WITH_HEADS "gat or gatv2"
 
 #endif

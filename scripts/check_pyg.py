@@ -2,7 +2,7 @@
 """Are a run's parameters those of PyTorch Geometric's models?
 
     scripts/check_pyg.py RUN... [--data DATA]    the runs that are named
-    scripts/check_pyg.py --all DATA              trains each of the five models a little first
+    scripts/check_pyg.py --all DATA              trains each of the models a little first
 
 For each run: model.safetensors is loaded into the matching class of torch_geometric.nn.models with
 load_state_dict(strict=True), the model is built from config.json alone. Its logits over the whole
@@ -102,7 +102,14 @@ def build(model, feat_dim, outputs):
         "norm_kwargs": {"mode": "node"} if norm == "LayerNorm" else None,
         "jk": None if jumping == "none" else jumping,
     }
-    make = {"gcn": GCN, "graphsage": GraphSAGE, "gat": GAT, "gin": GIN, "pinsage": PinSAGE}[kind]
+    make = {
+        "gcn": GCN,
+        "graphsage": GraphSAGE,
+        "gat": GAT,
+        "gatv2": GAT,  # with v2
+        "gin": GIN,
+        "pinsage": PinSAGE,
+    }[kind]
     if kind == "gcn":
         if model.get("degrees", "graph") != "graph":
             raise Problem('model.degrees "block" is DGL\'s formula, which PyG has not')
@@ -113,7 +120,8 @@ def build(model, feat_dim, outputs):
         if aggregator == "gcn":
             make = GraphSAGEGCN
             options["root_weight"] = False
-    elif kind == "gat":
+    elif kind in ("gat", "gatv2"):
+        options["v2"] = kind == "gatv2"
         options["heads"] = model.get("heads", 8)
         options["residual"] = model.get("residual", False)
     elif kind == "gin":
@@ -213,6 +221,7 @@ MODELS = {
     "gcn": {"kind": "gcn", "layers": 2, "hidden": 16},
     "graphsage": {"kind": "graphsage", "layers": 2, "hidden": 32},
     "gat": {"kind": "gat", "layers": 2, "hidden": 64, "heads": 8, "activation": "elu"},
+    "gatv2": {"kind": "gatv2", "layers": 2, "hidden": 64, "heads": 8, "residual": True},
     "gin": {"kind": "gin", "layers": 3, "hidden": 32, "norm": "batch", "jumping": "cat"},
     "pinsage": {"kind": "pinsage", "layers": 2, "hidden": 32},
 }
@@ -253,7 +262,7 @@ def main():
     )
     p.add_argument("runs", nargs="*", metavar="RUN", help="run directories")
     p.add_argument("--data", metavar="DATA", help="data set (default: config.json's)")
-    p.add_argument("--all", metavar="DATA", help="train each of the five models on this data set")
+    p.add_argument("--all", metavar="DATA", help="train each of the models on this data set")
     p.add_argument("--epochs", type=int, default=5, help="of --all (default 5)")
     p.add_argument("--logits", metavar="FILE.npy", help="instead of running `sluice predict`")
     p.add_argument(

@@ -86,6 +86,7 @@ def undisturbed(box, name="plain", **changes):
     ("graphsage-full", {"evaluate.fanout": "full"}),
     ("gcn", {"model.kind": "gcn"}),
     ("gat", {"model.kind": "gat", "model.heads": 2}),
+    ("gatv2", {"model.kind": "gatv2", "model.heads": 2}),
     # Running statistics and clipped gradients are the update's, which the processor makes.
     ("gin", {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 1.0}),
 )

@@ -47,6 +47,7 @@ MODELS = {
         },
         0.70,
     ),
+    "gatv2": ({"model.kind": "gatv2", "model.heads": 4, "model.residual": True}, 0.75),
     "gin-batch-norm": ({"model.kind": "gin", "model.train_eps": True, "model.norm": "batch"}, 0.75),
     "gin-layer-norm": ({"model.kind": "gin", "model.eps": 0.5, "model.norm": "layer"}, 0.65),
     "pinsage": ({"model.kind": "pinsage"}, 0.75),
@@ -84,6 +85,7 @@ MODELS = {
 DELICATE = {
     "batch-norm": {"model.kind": "graphsage", "model.norm": "batch"},
     "gat-dropout": {"model.kind": "gat", "model.heads": 4, "model.attention_dropout": 0.4},
+    "gatv2-dropout": {"model.kind": "gatv2", "model.heads": 4, "model.attention_dropout": 0.4},
     "gin-eps": {"model.kind": "gin", "model.train_eps": True, "model.norm": "batch"},
     "jumping-cat": {"model.kind": "gcn", "model.jumping": "cat", "model.norm": "layer"},
     "pinsage-walk": {"model.kind": "pinsage", "sampler.kind": "walk"},
@@ -165,7 +167,7 @@ def test_learns(box, name):
         assert tensors["convs.0.eps"] != 0
 
 
-@cases("graphsage", "gcn", "gat", "gin", "pinsage")
+@cases("graphsage", "gcn", "gat", "gatv2", "gin", "pinsage")
 def test_learns_with_every_sampler(box, kind):
     """Neighbours, random walks and shared neighbours, and an evaluation that samples as well."""
     for sampler in ("khop", "walk", "labor"):
@@ -351,7 +353,7 @@ def test_gcn_degrees_of_the_block_depend_on_the_batch(box):
     assert largest_difference(*found) > 1e-4
 
 
-@cases("graphsage", "gat", "gin", "pinsage")
+@cases("graphsage", "gat", "gatv2", "gin", "pinsage")
 def test_full_batches_add_up(box, kind):
     dataset = box.shared_dataset("small")
     changes = {"model.kind": kind, "model.jumping": "cat", "model.norm": "layer", "epochs": 3}
@@ -479,6 +481,7 @@ def test_progress_shows_the_metric_of_the_task(box, task, columns, labels, text)
 # Options, a floor of the test accuracy, epochs. (test_accuracy.py has GCN and GraphSAGE.)
 CORA = {
     "gat": ({"hidden": 64, "heads": 8, "activation": "elu"}, 0.79, 60),
+    "gatv2": ({"hidden": 64, "heads": 8, "activation": "elu"}, 0.79, 60),
     "gin": ({"hidden": 64, "norm": "batch"}, 0.64, 60),
     "pinsage": ({"hidden": 64}, 0.70, 60),
 }

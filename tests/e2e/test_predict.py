@@ -136,7 +136,7 @@ def test_a_relative_data_set_is_found_from_elsewhere(box):
         box.folder = here
 
 
-@cases("gcn", "gat", "gin", "pinsage", "graphsage")
+@cases("gcn", "gat", "gatv2", "gin", "pinsage", "graphsage")
 @timeout(120)
 def test_bits_depend_neither_on_chunks_nor_on_memory_nor_on_threads(box, kind):
     dataset = box.shared_dataset("large", **LARGE)

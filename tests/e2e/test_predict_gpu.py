@@ -63,6 +63,7 @@ KINDS = (
     ("graphsage-max-layer", {"model.aggregator": "max", "model.norm": "layer"}),
     ("gcn", {"model.kind": "gcn", "model.jumping": "cat", "model.layers": 3}),
     ("gat", {"model.kind": "gat", "model.heads": 2, "model.jumping": "max"}),
+    ("gatv2", {"model.kind": "gatv2", "model.heads": 2, "model.residual": True}),
     ("gin", {"model.kind": "gin", "model.norm": "batch"}),
     ("pinsage", {"model.kind": "pinsage", "model.norm": "layer"}),
     (

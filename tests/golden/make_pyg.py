@@ -45,6 +45,8 @@ KINDS = {
     "gin-eps": {"kind": "gin", "train_eps": True},
     "pinsage": {"kind": "pinsage"},
     "gcn-plain": {"kind": "gcn", "self_loops": False},
+    "gatv2": {"kind": "gatv2", "heads": 2},
+    "gatv2-residual": {"kind": "gatv2", "heads": 3, "residual": True},
 }
 # layers, norm, activation, jumping: every pair of options at least once
 SHAPES = [

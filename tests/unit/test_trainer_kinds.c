@@ -38,6 +38,9 @@ static const struct variant VARIANTS[] = {
     {.kind = SL_MODEL_GAT, .heads = 1},
     {.kind = SL_MODEL_GAT, .heads = 2, .activation = SL_CONFIG_ELU},
     {.kind = SL_MODEL_GAT, .heads = 4, .residual = true},
+    {.kind = SL_MODEL_GATV2, .heads = 1},
+    {.kind = SL_MODEL_GATV2, .heads = 2, .activation = SL_CONFIG_ELU},
+    {.kind = SL_MODEL_GATV2, .heads = 4, .residual = true},
     {.kind = SL_MODEL_GIN},
     {.kind = SL_MODEL_GIN, .train_eps = true, .eps = 0.25, .activation = SL_CONFIG_LEAKY_RELU},
     {.kind = SL_MODEL_PINSAGE},
@@ -412,7 +415,7 @@ END_TEST
 START_TEST(inference_in_groups_of_columns)
 {
     enum { N = 100000, ROWS = 4096, EDGES = 16, WIDTH = 640, CELL = 128 };
-    static const enum sl_model_kind kinds[] = {SL_MODEL_GAT, SL_MODEL_PINSAGE};
+    static const enum sl_model_kind kinds[] = {SL_MODEL_GAT, SL_MODEL_GATV2, SL_MODEL_PINSAGE};
     struct fixture_graph g = {.indptr = fixture_alloc((N + 1) * sizeof *g.indptr),
                               .indices = fixture_alloc(ROWS * EDGES * sizeof *g.indices),
                               .feat = fixture_alloc(N * 2 * sizeof *g.feat)};
@@ -470,6 +473,9 @@ START_TEST(tensors_are_those_of_pyg)
         {{.kind = SL_MODEL_GAT, .heads = 2, .residual = true},
          {"convs.0.att_src", "convs.0.att_dst", "convs.0.bias", "convs.0.lin.weight",
           "convs.0.res.weight"}},
+        {{.kind = SL_MODEL_GATV2, .heads = 2, .residual = true},
+         {"convs.0.att", "convs.0.bias", "convs.0.lin_l.weight", "convs.0.lin_l.bias",
+          "convs.0.lin_r.weight", "convs.0.lin_r.bias", "convs.0.res.weight"}},
         {{.kind = SL_MODEL_GIN},
          {"convs.0.eps", "convs.0.nn.lins.0.weight", "convs.0.nn.lins.0.bias",
           "convs.0.nn.lins.1.weight", "convs.0.nn.lins.1.bias"}},
@@ -513,6 +519,21 @@ START_TEST(attention_has_the_shapes_and_bounds_of_pyg)
     c.model.heads = 3; // does not divide 8
     ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_EINVAL);
     ck_assert(strstr(sl_error_message(), "model.heads"));
+}
+END_TEST
+
+START_TEST(attention_of_pairs_starts_as_that_of_pyg)
+{
+    struct sl_config c = fixture_config(SL_MODEL_GATV2, 1, 8);
+    c.model.heads = 4;
+    struct sl_model m;
+    ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_OK);
+    const float bounds[] = {sqrtf(6.0f / 7),  0,          sqrtf(6.0f / 22), sqrtf(0.1f),
+                            sqrtf(6.0f / 22), sqrtf(0.1f)};
+    ck_assert_uint_eq(m.n_tensors, SL_COUNT_OF(bounds));
+    for (uint32_t t = 0; t < m.n_tensors; t++)
+        ck_assert_float_eq_tol(m.tensor[t].init_bound, bounds[t], 1e-6f);
+    sl_model_fini(&m);
 }
 END_TEST
 
@@ -564,6 +585,7 @@ int main(void)
     tcase_add_loop_test(tc, inference_in_groups_of_columns, 0, 2);
     tcase_add_test(tc, tensors_are_those_of_pyg);
     tcase_add_test(tc, attention_has_the_shapes_and_bounds_of_pyg);
+    tcase_add_test(tc, attention_of_pairs_starts_as_that_of_pyg);
     tcase_add_test(tc, eps_starts_as_told_and_is_fixed_unless_trained);
     tcase_add_test(tc, block_degrees_without_out_degrees_are_refused);
     suite_add_tcase(suite, tc);

@@ -85,7 +85,8 @@ static inline struct naive naive_make(const struct sl_config *c, const struct sl
         double rate = l == 0 ? c->model.input_dropout : c->model.dropout;
         if (rate > 0)
             n.mask[l] = naive_mask(b->n_nodes[h + 1], n.dims[l], rate, c->seed, b, l);
-        if (c->model.kind != SL_MODEL_GAT || c->model.attention_dropout <= 0)
+        bool attends = c->model.kind == SL_MODEL_GAT || c->model.kind == SL_MODEL_GATV2;
+        if (!attends || c->model.attention_dropout <= 0)
             continue;
         struct naive_edges e = naive_edges(b, h, false, true);
         n.attention_mask[l] = naive_mask(e.indptr[e.n_dst], c->model.heads,
@@ -268,6 +269,58 @@ static inline void naive_gat(const struct naive_step *s, const double **p)
     naive_edges_free(&e);
 }
 
+// <att, leaky(l + r)>
+static inline double naive_pair(const double *att, const double *l, const double *r, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t c = 0; c < n; c++)
+        sum += att[c] * (l[c] + r[c]) * (l[c] + r[c] > 0 ? 1 : 0.2);
+    return sum;
+}
+
+static inline void naive_gatv2(const struct naive_step *s, const double **p)
+{
+    uint32_t heads = s->n->config.model.heads, width = s->last ? s->d_out : s->d_out / heads;
+    uint32_t all = heads * width;
+    uint64_t matrix = (uint64_t)all * s->d_in;
+    const double *att = naive_take(p, all), *bias = naive_take(p, s->d_out);
+    const double *lin_l = naive_take(p, matrix), *bias_l = naive_take(p, all);
+    const double *lin_r = naive_take(p, matrix), *bias_r = naive_take(p, all);
+    const double *res =
+        s->n->config.model.residual ? naive_take(p, (uint64_t)s->d_out * s->d_in) : NULL;
+    struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, false, true);
+    double *l = fixture_alloc((uint64_t)e.n_src * all * sizeof *l);
+    double *r = fixture_alloc(all * sizeof *r);
+    double *alpha = fixture_alloc(e.indptr[e.n_dst] * sizeof *alpha);
+    const float *mask = s->n->attention_mask[s->l];
+    for (uint32_t j = 0; j < e.n_src; j++) {
+        memcpy(l + (uint64_t)j * all, bias_l, all * sizeof *l);
+        naive_product(lin_l, all, s->d_in, naive_row(s, j), l + (uint64_t)j * all);
+    }
+    for (uint32_t i = 0; i < e.n_dst; i++) {
+        double *y = s->y + (uint64_t)i * s->d_out;
+        memcpy(r, bias_r, all * sizeof *r);
+        naive_product(lin_r, all, s->d_in, naive_row(s, i), r);
+        naive_add(y, bias, s->d_out, 1);
+        if (res)
+            naive_product(res, s->d_out, s->d_in, naive_row(s, i), y);
+        for (uint32_t h = 0; h < heads; h++) {
+            double sum = 0, *lh = l + h * width;
+            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
+                sum += alpha[k] = exp(naive_pair(att + h * width, lh + (uint64_t)e.from[k] * all,
+                                                 r + h * width, width));
+            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
+                naive_add(y + (s->last ? 0 : h * width), lh + (uint64_t)e.from[k] * all, width,
+                          alpha[k] / sum * (mask ? mask[(uint64_t)k * heads + h] : 1) /
+                              (s->last ? heads : 1));
+        }
+    }
+    free(alpha);
+    free(r);
+    free(l);
+    naive_edges_free(&e);
+}
+
 static inline void naive_gin(const struct naive_step *s, const double **p)
 {
     const double eps = *naive_take(p, 1);
@@ -347,12 +400,10 @@ static inline double *naive_forward(const struct naive *n, const double *params)
                                .x = x};
         uint64_t size = (uint64_t)b->n_nodes[n->layers - 1 - l] * s.d_out;
         s.y = fixture_alloc(size * sizeof *s.y);
-        static void (*const layer[])(const struct naive_step *,
-                                     const double **) = {[SL_MODEL_GRAPHSAGE] = naive_sage,
-                                                         [SL_MODEL_GCN] = naive_gcn,
-                                                         [SL_MODEL_GAT] = naive_gat,
-                                                         [SL_MODEL_GIN] = naive_gin,
-                                                         [SL_MODEL_PINSAGE] = naive_pinsage};
+        static void (*const layer[])(const struct naive_step *, const double **) = {
+            [SL_MODEL_GRAPHSAGE] = naive_sage, [SL_MODEL_GCN] = naive_gcn,
+            [SL_MODEL_GAT] = naive_gat,        [SL_MODEL_GATV2] = naive_gatv2,
+            [SL_MODEL_GIN] = naive_gin,        [SL_MODEL_PINSAGE] = naive_pinsage};
         layer[n->config.model.kind](&s, &params);
         for (uint64_t e = 0; !s.last && e < size; e++)
             s.y[e] = naive_activation(n->config.model.activation, s.y[e]) *
