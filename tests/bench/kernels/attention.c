@@ -12,6 +12,7 @@ struct attention {
     uint32_t *t_edge;
     uint32_t heads, dim;
     float *x, *y, *weight;
+    float *down, *datt; // of edge_scores_backward
     struct sl_edge_softmax_args softmax;
     struct sl_edge_softmax_grad_args softmax_grad;
     struct sl_aggregate_heads_args back;
@@ -193,6 +194,85 @@ void perf_aggregate_heads(struct perf *p)
 void perf_edge_dot(struct perf *p)
 {
     heads_cases(p, 1);
+}
+
+// ---- edge_scores --------------------------------------------------------------------------------
+
+static void run_scores(void *context)
+{
+    const struct attention *a = context;
+    struct sl_edge_scores_args args = {.csr = a->csr,
+                                       .heads = a->heads,
+                                       .dim = a->dim,
+                                       .negative_slope = 0.2f,
+                                       .src = a->x,
+                                       .dst = a->y,
+                                       .att = a->y,
+                                       .score = a->weight};
+    perf_check(a->p, a->p->kernels->edge_scores(&args));
+}
+
+static void run_scores_grad(void *context)
+{
+    const struct attention *a = context;
+    struct sl_edge_scores_grad_args args = {.csr = a->csr,
+                                            .heads = a->heads,
+                                            .dim = a->dim,
+                                            .negative_slope = 0.2f,
+                                            .own = a->y,
+                                            .other = a->x,
+                                            .att = a->y,
+                                            .dscore = a->weight,
+                                            .down = a->down,
+                                            .datt = a->datt};
+    perf_check(a->p, a->p->kernels->edge_scores_backward(&args));
+}
+
+static void run_scores_grad_back(void *context)
+{
+    const struct attention *a = context;
+    struct sl_edge_scores_grad_args args = {.csr = a->transposed,
+                                            .edge = a->t_edge,
+                                            .heads = a->heads,
+                                            .dim = a->dim,
+                                            .negative_slope = 0.2f,
+                                            .own = a->x,
+                                            .other = a->y,
+                                            .att = a->y,
+                                            .dscore = a->weight,
+                                            .beta = 1,
+                                            .down = a->down};
+    perf_check(a->p, a->p->kernels->edge_scores_backward(&args));
+}
+
+static void scores_case(struct perf *p, uint32_t degree, uint32_t heads, uint32_t dim)
+{
+    struct attention a = make_attention(p, degree, heads, dim);
+    double edges = a.csr.indptr[a.csr.n_dst], row = 4.0 * heads * dim, words = 4.0 * heads;
+    a.down = perf_floats(p, (size_t)a.csr.n_src * heads * dim);
+    a.datt = perf_floats(p, (size_t)a.csr.n_dst * heads * dim);
+    struct perf_run runs[] = {
+        perf_copy_ceiling(p),
+        a_run("edge_dot", run_dot, &a, edges * (row + 4 + words) + a.csr.n_dst * row),
+        a_run("edge_scores", run_scores, &a, edges * (row + 4 + words) + a.csr.n_dst * row),
+        a_run("its backward", run_scores_grad, &a,
+              edges * (row + 4 + words) + 3 * a.csr.n_dst * row),
+        a_run("over the transpose", run_scores_grad_back, &a,
+              edges * (row + 8 + words) + 3 * a.csr.n_src * row),
+    };
+    char title[160];
+    title_of(title, sizeof title, &a, "edge_scores");
+    perf_measure(p, title, runs, SL_COUNT_OF(runs));
+    perf_release(p);
+}
+
+void perf_edge_scores(struct perf *p)
+{
+    scores_case(p, 5, 8, 32);
+    scores_case(p, 5, 4, 64);
+    scores_case(p, 5, 8, 8);
+    scores_case(p, 5, 8, 40);
+    scores_case(p, 5, 8, 5);
 }
 
 // ---- aggregate_max ------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ static const struct measurement measurements[] = {
     {"aggregate", perf_aggregate, perf_gpu_aggregate},
     {"transpose", perf_transpose, perf_gpu_transpose},
     {"edge_softmax", perf_edge_softmax, perf_gpu_attention},
+    {"edge_scores", perf_edge_scores, NULL},
     {"aggregate_heads", perf_aggregate_heads, perf_gpu_heads},
     {"edge_dot", perf_edge_dot, perf_gpu_heads},
     {"aggregate_max", perf_aggregate_max, perf_gpu_max},

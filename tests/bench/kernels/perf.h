@@ -125,6 +125,7 @@ void perf_gather_rows_to(struct perf *p);
 void perf_aggregate(struct perf *p);
 void perf_transpose(struct perf *p);
 void perf_edge_softmax(struct perf *p);
+void perf_edge_scores(struct perf *p);
 void perf_aggregate_heads(struct perf *p);
 void perf_edge_dot(struct perf *p);
 void perf_aggregate_max(struct perf *p);
