@@ -60,6 +60,10 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args)
          "%d is no activation", (int)args->act);
     WANT("gemm_bias_act", args->n <= UINT32_MAX, "%llu columns: wanted less than 2^32",
          (unsigned long long)args->n);
+    if (args->dropout.rate != 0.0f && args->n > 0) {
+        WANT("gemm_bias_act", args->ldc == args->n, "dropout of rows that are not dense");
+        SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));
+    }
     if (args->k2 > 0)
         SL_TRY(sl_check_gemm(SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, args->a2,
                              args->lda2, args->b2, args->ldb2, args->beta, args->c, args->ldc));

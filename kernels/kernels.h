@@ -234,8 +234,8 @@ struct sl_layer_norm_grad_args {
     float *dgamma, *dbeta; // (dim) +=
 };
 
-// c (m, n) = act(a (m, k) b' + a2 (m, k2) b2' + beta c + bias), b (n, k), b2 (n, k2): a product, or
-// the sum of two, with what follows it.
+// c (m, n) = dropout(act(a (m, k) b' + a2 (m, k2) b2' + beta c + bias)), b (n, k), b2 (n, k2): a
+// product, or the sum of two, with what follows it.
 struct sl_gemm_bias_act_args {
     enum sl_precision precision;
     uint64_t m, n, k;
@@ -249,6 +249,7 @@ struct sl_gemm_bias_act_args {
     uint64_t ldc;
     const float *bias; // (n) or NULL
     enum sl_activation act;
+    struct sl_dropout dropout; // where it is on, ldc is n
 };
 
 // What the weights of a row's edges come to (or how many edges there are, without weights).

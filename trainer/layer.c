@@ -148,6 +148,7 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
         .ldc = layer->d_out,
         .bias = after->bias,
         .act = after->act,
+        .dropout = after->dropout,
     };
     after->applied = true;
     return env->kernels->gemm_bias_act(&args, env->pool);
@@ -177,6 +178,7 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
     if (after && after->offered) {
         args.bias = after->bias;
         args.act = after->act;
+        args.dropout = after->dropout;
         after->applied = true;
     }
     return env->kernels->gemm_bias_act(&args, env->pool);

@@ -112,13 +112,14 @@ struct sl_layer_env {
 };
 
 /*
- * The bias and activation that follow a layer whose last operation is a product, for this product
- * to apply: one pass over the rows less. A kind takes the offer or leaves it.
+ * The bias, activation and dropout that follow a layer whose last operation is a product, for this
+ * product to apply: one pass over the rows less. A kind takes the offer or leaves it.
  */
 struct sl_layer_epilogue {
-    bool offered;      // a norm or a dropout between forbids it
+    bool offered;      // a norm between forbids it
     const float *bias; // (d_out) or NULL
     enum sl_activation act;
+    struct sl_dropout dropout;
     bool applied; // out
 };
 

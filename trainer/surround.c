@@ -38,10 +38,11 @@ struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
                                            const struct sl_layer *layer, const float *params,
                                            bool training, const struct sl_dropout *dropout)
 {
-    bool drops = training && around->hidden && dropout->rate > 0;
-    return (struct sl_layer_epilogue){.offered = !normalises(around) && !drops,
+    return (struct sl_layer_epilogue){.offered = !normalises(around),
                                       .bias = bias_of(layer, params),
-                                      .act = activation_of(around)};
+                                      .act = activation_of(around),
+                                      .dropout =
+                                          training && around->hidden ? *dropout : NO_DROPOUT};
 }
 
 int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround *around,

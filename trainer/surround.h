@@ -29,7 +29,8 @@ struct sl_surround_tape {
     struct sl_norm_tape norm;
 };
 
-// What the layer's own last product may do of it: bias and activation, where nothing else follows.
+// What the layer's own last product may do of it: bias, activation and dropout, where there is no
+// norm.
 struct sl_layer_epilogue sl_surround_offer(const struct sl_surround *around,
                                            const struct sl_layer *layer, const float *params,
                                            bool training, const struct sl_dropout *dropout);

@@ -3,7 +3,7 @@
  *
  * Forward goes through blocks of whole rows that fit the first-level cache: the bias row by row
  * (relu in the same loop), then the activation and the mask over the block as one span of elements,
- * whatever the row length.
+ * whatever the row length. A product does the same with its result, part by part (gemm_blocks.c).
  *
  * Backward knows the activation's derivative from the output. It needs no mask when the activation
  * is relu: y > 0 says that the element survived both. The others draw the mask again, because a y
@@ -40,14 +40,6 @@ static uint64_t block_rows(uint32_t dim)
 }
 
 // ---- forward ------------------------------------------------------------------------------------
-
-struct forward {
-    float *y;
-    const float *bias;                // NULL for none
-    const struct sl_dropout *dropout; // NULL when off
-    uint32_t dim;
-    enum sl_activation act;
-};
 
 SL_SIMD_VOID(add_bias, (float *restrict y, uint64_t rows, uint32_t dim, const float *restrict bias),
              (y, rows, dim, bias))
@@ -110,43 +102,57 @@ SL_SIMD_VOID(elu_span, (float *y, uint64_t n), (y, n))
     }
 }
 
-static void activate(const struct forward *f, float *y, uint64_t rows)
+// y (rows, dim) dense.
+static void activate(enum sl_activation act, const float *bias, float *y, uint64_t rows,
+                     uint32_t dim)
 {
-    if (f->bias && f->act == SL_ACT_RELU) {
-        add_bias_relu(y, rows, f->dim, f->bias);
+    if (bias && act == SL_ACT_RELU) {
+        add_bias_relu(y, rows, dim, bias);
         return;
     }
-    if (f->bias)
-        add_bias(y, rows, f->dim, f->bias);
-    if (f->act == SL_ACT_RELU)
-        relu_span(y, rows * f->dim);
-    else if (f->act == SL_ACT_LEAKY_RELU)
-        leaky_relu_span(y, rows * f->dim);
-    else if (f->act == SL_ACT_ELU)
-        elu_span(y, rows * f->dim);
+    if (bias)
+        add_bias(y, rows, dim, bias);
+    if (act == SL_ACT_RELU)
+        relu_span(y, rows * dim);
+    else if (act == SL_ACT_LEAKY_RELU)
+        leaky_relu_span(y, rows * dim);
+    else if (act == SL_ACT_ELU)
+        elu_span(y, rows * dim);
 }
 
-static void forward_rows(void *context, uint64_t begin, uint64_t end)
+void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint64_t end,
+                           uint32_t first, uint32_t last)
 {
-    const struct forward *f = context;
-    uint64_t step = block_rows(f->dim);
+    const uint32_t width = last - first;
+    const uint64_t step = width == e->ld ? block_rows(width) : 1;
     for (uint64_t row = begin; row < end; row += step) {
-        uint64_t rows = SL_MIN(step, end - row);
-        float *y = f->y + row * f->dim;
-        activate(f, y, rows);
-        if (f->dropout)
-            sl_cpu_dropout_span(f->dropout, row * f->dim, rows * f->dim, y);
+        const uint64_t rows = SL_MIN(step, end - row);
+        float *y = e->y + row * e->ld + first;
+        activate(e->act, e->bias ? e->bias + first : NULL, y, rows, width);
+        if (e->dropout)
+            sl_cpu_dropout_span(e->dropout, row * e->dim + first, rows * width, y);
     }
+}
+
+static void epilogue_rows(void *context, uint64_t begin, uint64_t end)
+{
+    const struct sl_cpu_epilogue *e = context;
+    sl_cpu_epilogue_apply(e, begin, end, 0, e->dim);
+}
+
+void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows)
+{
+    if (e->bias || e->act != SL_ACT_NONE || e->dropout)
+        sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / e->dim, 1, epilogue_rows, (void *)e);
 }
 
 int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout)
 {
     SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
-    struct forward f = {.y = y, .bias = bias, .dim = dim, .act = act};
-    f.dropout = sl_cpu_dropout_is_on(dropout) ? dropout : NULL;
-    if (bias || act != SL_ACT_NONE || f.dropout)
-        sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / dim, 1, forward_rows, &f);
+    const struct sl_cpu_epilogue e = {y,    dim, dim,
+                                      bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL};
+    sl_cpu_epilogue_pass(&e, rows);
     return SL_OK;
 }
 

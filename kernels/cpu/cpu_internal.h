@@ -63,6 +63,24 @@ void sl_cpu_philox_numbers(uint64_t seed, uint32_t word0, const uint32_t *positi
 enum sl_cpu_philox_path { SL_CPU_PHILOX_AUTO, SL_CPU_PHILOX_AVX2, SL_CPU_PHILOX_PLAIN };
 void sl_cpu_philox_set_path(enum sl_cpu_philox_path path);
 
+// ---- bias_act.c ---------------------------------------------------------------------------------
+
+// What follows a result y (rows, dim), whoever made it.
+struct sl_cpu_epilogue {
+    float *y;
+    uint64_t ld;
+    uint32_t dim;
+    const float *bias; // (dim) or NULL
+    enum sl_activation act;
+    const struct sl_dropout *dropout; // NULL when off; element (i, j) is i * dim + j
+};
+
+// Rows begin .. end of columns first .. last, by the calling thread; all of `rows`, by all threads.
+// Bits do not depend on how y is cut.
+void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint64_t end,
+                           uint32_t first, uint32_t last);
+void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows);
+
 // ---- dropout.c ----------------------------------------------------------------------------------
 
 // Masks and scales x[0 .. n), which are elements first .. first + n of the layer.
@@ -111,6 +129,9 @@ struct sl_cpu_gemm {
     float alpha, beta;
     float *c;
     uint64_t ldc;
+    // Of c, applied while it is in the cache, or NULL; for gemm_blocks.c alone, and not where a is
+    // transposed.
+    const struct sl_cpu_epilogue *after;
 };
 
 // Bits depend on the operands alone.

@@ -38,8 +38,11 @@ SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m
             c[i * ldc + j] = 0.0f;
 }
 
+// What follows is one more pass over c where it is not gemm_blocks.c that makes it.
 static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
+    const struct sl_cpu_epilogue *after = g->after;
+    const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
     if (g->m == 0 || g->n == 0)
         return SL_OK;
     if (g->of[0].k == 0) {
@@ -49,15 +52,18 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
     if (g->of[0].k == 0 || g->alpha == 0.0f) {
         if (g->beta == 0.0f)
             clear_rows(g->c, g->m, g->n, g->ldc);
-        return SL_OK;
-    }
-    if (precision != SL_PRECISION_BF16)
+    } else if (precision != SL_PRECISION_BF16) {
         return sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
-    const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
-    if (path == SL_CPU_BF16_STRIPS)
-        return sl_cpu_gemm_strips(g, ws);
-    return sl_cpu_gemm_blocks(path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED,
-                              g, ws);
+    } else if (path != SL_CPU_BF16_STRIPS) {
+        return sl_cpu_gemm_blocks(
+            path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g, ws);
+    } else {
+        g->after = NULL;
+        SL_TRY(sl_cpu_gemm_strips(g, ws));
+    }
+    if (after)
+        sl_cpu_epilogue_pass(after, g->m);
+    return SL_OK;
 }
 
 int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
@@ -65,15 +71,20 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
-    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc};
+    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc, NULL};
     return multiply(precision, &g, ws);
 }
 
-// One more pass over c, so that evaluation has the bits of training's gemm and bias_act.
 int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
-    static const struct sl_dropout NONE;
     SL_TRY(sl_check_gemm_bias_act(args));
+    const struct sl_cpu_epilogue after = {
+        .y = args->c,
+        .ld = args->ldc,
+        .dim = (uint32_t)args->n,
+        .bias = args->bias,
+        .act = args->act,
+        .dropout = sl_cpu_dropout_is_on(&args->dropout) ? &args->dropout : NULL};
     struct sl_cpu_gemm g = {.ta = SL_NO_TRANS,
                             .tb = SL_TRANS,
                             .m = args->m,
@@ -83,14 +94,7 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
                             .alpha = 1,
                             .beta = args->beta,
                             .c = args->c,
-                            .ldc = args->ldc};
-    SL_TRY(multiply(args->precision, &g, ws));
-    if (args->m == 0 || args->n == 0 || (!args->bias && args->act == SL_ACT_NONE))
-        return SL_OK;
-    if (args->ldc == args->n)
-        return sl_cpu_bias_act(args->c, args->m, (uint32_t)args->n, args->bias, args->act, &NONE);
-    for (uint64_t i = 0; i < args->m; i++)
-        SL_TRY(sl_cpu_bias_act(args->c + i * args->ldc, 1, (uint32_t)args->n, args->bias, args->act,
-                               &NONE));
-    return SL_OK;
+                            .ldc = args->ldc,
+                            .after = &after};
+    return multiply(args->precision, &g, ws);
 }

@@ -35,6 +35,9 @@
  *     mr | panel |    |tile|tile|tile|  c: block of BLOCK_ROWS rows, panel by panel
  *        +-------+    +----+----+----+
  *
+ * What follows a product (bias, activation, dropout) is applied to a block of c when all of k has
+ * been added to it, while it is in the cache.
+ *
  * Where the reduction is long and c is small (weight gradients) operands stream from memory and are
  * used for a short time: each tile fetches a line of some rows of the next part of k, one at a
  * time, since a burst of them fills the line-fill buffers and stalls the tile's own reads.
@@ -82,6 +85,7 @@ struct product {
     int accumulate;
     float *c;
     uint64_t ldc;
+    const struct sl_cpu_epilogue *after;
     uint64_t segments;
     float *sums; // of the second segment and those behind it: (segments - 1, m, n)
     // How threads divide c, in multiples of a tile.
@@ -305,6 +309,9 @@ static void multiply_columns(const struct product *p, struct block block)
             panels = block.b_panels;
             for (uint64_t i = first; i < end; i++, panels += words)
                 multiply_part(p, &block, i, panels);
+            if (p->after && end == block.part1)
+                sl_cpu_epilogue_apply(p->after, block.m0, block.m1, (uint32_t)block.n0,
+                                      (uint32_t)block.n1);
         }
     }
 }
@@ -421,6 +428,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         .accumulate = g->beta != 0.0f,
         .c = g->c,
         .ldc = g->ldc,
+        .after = g->after,
         .segments = g->ta == SL_TRANS ? segments_of(sl_div_up(g->of[0].k, per_word)) : 1,
     };
     p.parts = p.parts_of[0] + p.parts_of[1];

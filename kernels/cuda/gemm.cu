@@ -382,6 +382,16 @@ int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_tran
 int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm_bias_act(args));
+    if (args->dropout.rate > 0.0f) {
+        struct sl_gemm_bias_act_args product = *args;
+        product.bias = nullptr;
+        product.act = SL_ACT_NONE;
+        product.dropout.rate = 0.0f;
+        SL_TRY(sl_cuda_gemm_bias_act(&product, ws));
+        return args->n > 0 ? sl_cuda_bias_act(args->c, args->m, (uint32_t)args->n, args->bias,
+                                              args->act, &args->dropout)
+                           : SL_OK;
+    }
     struct product p = {args->m,   args->n,         args->k, args->a,    args->b, args->lda,
                         args->ldb, args->ldc,       1.0f,    args->beta, args->c, args->bias,
                         args->act, args->precision, 0,       nullptr};

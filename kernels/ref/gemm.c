@@ -31,15 +31,15 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 
 int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
-    static const struct sl_dropout NONE;
     SL_TRY(sl_check_gemm_bias_act(args));
     SL_TRY(sl_ref_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
                        args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc, ws));
     if (args->k2 > 0)
         SL_TRY(sl_ref_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, 1,
                            args->a2, args->lda2, args->b2, args->ldb2, 1, args->c, args->ldc, ws));
-    for (uint64_t i = 0; args->n > 0 && i < args->m; i++)
-        SL_TRY(sl_ref_bias_act(args->c + i * args->ldc, 1, (uint32_t)args->n, args->bias, args->act,
-                               &NONE));
+    const uint64_t rows = args->ldc == args->n ? args->m : 1;
+    for (uint64_t i = 0; args->n > 0 && i < args->m; i += rows)
+        SL_TRY(sl_ref_bias_act(args->c + i * args->ldc, rows, (uint32_t)args->n, args->bias,
+                               args->act, &args->dropout));
     return SL_OK;
 }

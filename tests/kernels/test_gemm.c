@@ -396,8 +396,11 @@ void test_gemm(struct suite *t)
 
 // ---- gemm_bias_act ------------------------------------------------------------------------------
 
+// Dropout is a pass of its own here, and with it bias and activation. (A GPU's library may add a
+// bias before it rounds.)
 static int one_after_the_other(struct suite *t, struct sl_gemm_bias_act_args args)
 {
+    const struct sl_gemm_bias_act_args whole = args;
     if (args.k2 > 0) {
         SL_TRY(t->dev->gemm(args.precision, SL_NO_TRANS, SL_TRANS, args.m, args.n, args.k, 1,
                             args.a, args.lda, args.b, args.ldb, args.beta, args.c, args.ldc,
@@ -406,17 +409,24 @@ static int one_after_the_other(struct suite *t, struct sl_gemm_bias_act_args arg
         args.lda = args.lda2, args.ldb = args.ldb2;
         args.beta = 1, args.k2 = 0;
     }
-    return t->dev->gemm_bias_act(&args, t_ws(t, t->dev));
+    if (whole.dropout.rate > 0)
+        args.bias = NULL, args.act = SL_ACT_NONE, args.dropout.rate = 0;
+    SL_TRY(t->dev->gemm_bias_act(&args, t_ws(t, t->dev)));
+    if (args.n == 0 || whole.dropout.rate <= 0)
+        return SL_OK;
+    return t->dev->bias_act(args.c, args.m, (uint32_t)args.n, whole.bias, whole.act,
+                            &whole.dropout);
 }
 
 static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bool biased)
 {
     if (!t_affords(t, (double)args.m * (double)args.n * (double)args.k / 8))
         return;
-    t_begin(t, "gemm_bias_act %s m=%llu n=%llu k=%llu+%llu beta=%g ldc=%llu bias=%d act=%d",
+    t_begin(t, "gemm_bias_act %s m=%llu n=%llu k=%llu+%llu beta=%g ldc=%llu bias=%d act=%d drop=%g",
             args.precision == SL_PRECISION_BF16 ? "bf16" : "f32", (unsigned long long)args.m,
             (unsigned long long)args.n, (unsigned long long)args.k, (unsigned long long)args.k2,
-            (double)args.beta, (unsigned long long)args.ldc, (int)biased, (int)args.act);
+            (double)args.beta, (unsigned long long)args.ldc, (int)biased, (int)args.act,
+            (double)args.dropout.rate);
     args.a = t_random_floats(t, args.m * args.lda);
     args.b = t_random_floats(t, args.n * args.ldb);
     float *a2 = args.k2 > 0 ? t_random_floats(t, args.m * args.lda2) : NULL;
@@ -436,8 +446,10 @@ static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bo
         float *got = args.c = t_copy(t, before, bytes, 0);
         float *again = t_copy(t, before, bytes, random_skew(t));
         t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev");
-        // As for gemm; an activation of slope 1 at most makes no error larger.
-        t_close(t, "c", got, want, count, 1e-5, allowed_error(t, args.precision, args.k + args.k2));
+        // As for gemm; an activation of slope 1 at most makes no error larger, and what dropout
+        // leaves is doubled at most.
+        t_close(t, "c", got, want, count, 1e-5,
+                2 * allowed_error(t, args.precision, args.k + args.k2));
         args.c = again;
         t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev again");
         t_same_bits(t, "c of a second run", again, got, bytes);
@@ -460,14 +472,25 @@ void test_gemm_bias_act(struct suite *t)
         args.k = all[t_random_below(t, SL_COUNT_OF(all))];
         uint32_t pad = i % 3 == 0 ? t_random_below(t, 20) : 0;
         args.lda = args.k + pad, args.ldb = args.k + pad, args.ldc = args.n + pad;
+        if (pad == 0 && i % 5 < 2)
+            args.dropout = (struct sl_dropout){.rate = 0.5f, .seed = 7, .batch = i, .layer = 2};
         compare_fused(t, args, i / 8 % 3 != 0);
         args.k2 = all[t_random_below(t, SL_COUNT_OF(all))];
         args.lda2 = args.k2 + pad, args.ldb2 = args.k2 + pad;
         compare_fused(t, args, i / 8 % 3 != 0);
     }
+    // So many columns that rows are met in parts, by one thread and by several.
+    struct sl_gemm_bias_act_args wide = {
+        .m = 70, .n = 700, .k = 300, .k2 = 1, .lda2 = 1, .ldb2 = 1};
+    wide.lda = wide.ldb = wide.k, wide.ldc = wide.n;
+    wide.dropout = (struct sl_dropout){.rate = 0.3f, .seed = 9, .layer = 1};
+    for (wide.act = SL_ACT_NONE; wide.act <= SL_ACT_LEAKY_RELU; wide.act++)
+        compare_fused(t, wide, wide.act != SL_ACT_ELU);
     // So many rows that several parts of both are met at once: in f32, in bf16, and by the library.
     for (int i = 0; i < 3; i++) {
         struct sl_gemm_bias_act_args args = {.m = 1500, .n = 49, .k = 600, .k2 = 2500};
+        args.act = SL_ACT_RELU;
+        args.dropout = (struct sl_dropout){.rate = 0.5f, .seed = 3};
         args.precision = i > 0 ? SL_PRECISION_BF16 : SL_PRECISION_F32;
         args.lda = args.ldb = args.k;
         args.lda2 = args.ldb2 = args.k2;
@@ -495,6 +518,10 @@ void test_gemm_bias_act(struct suite *t)
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "ldc 1");
     bad = good, bad.act = (enum sl_activation)9;
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "activation 9");
+    bad = good, bad.dropout.rate = 1;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "dropout of all");
+    bad = good, bad.dropout.rate = 0.5f, bad.m = 1, bad.ldc = 3;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "dropout, ldc 3");
     bad = good, bad.b = NULL;
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "no b");
     bad = good, bad.k2 = bad.lda2 = bad.ldb2 = 2, bad.a2 = x;
