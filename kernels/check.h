@@ -99,6 +99,7 @@ int sl_check_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint
 // Names the first destination that is not below n_out.
 int sl_check_scatter_range(const uint32_t *to, uint64_t n, uint64_t n_out);
 int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args);
+int sl_check_weight_gradients(const struct sl_weight_gradients_args *args);
 int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const float *out);
 int sl_check_count_loops(const struct sl_csr_view *csr, const uint32_t *n_loops);
 // SL_EUNSUPPORTED where the edges may come to 2^32 and more.

@@ -71,6 +71,16 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args)
                          args->b, args->ldb, args->beta, args->c, args->ldc);
 }
 
+int sl_check_weight_gradients(const struct sl_weight_gradients_args *args)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct sl_weight_gradient *of = &args->of[i];
+        SL_TRY(sl_check_gemm(SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, args->a, args->lda,
+                             of->b, of->ldb, 1, of->c, of->ldc));
+    }
+    return SL_OK;
+}
+
 int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const float *out)
 {
     // Indices are not read: rows are told by indptr alone.

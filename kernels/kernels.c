@@ -36,7 +36,8 @@
         .split_rows = sl_##backend##_split_rows, .gather_rows_to = sl_##backend##_gather_rows_to,  \
         .gather_ranked = sl_##backend##_gather_ranked,                                             \
         .scatter_rows = sl_##backend##_scatter_rows,                                               \
-        .gemm_bias_act = sl_##backend##_gemm_bias_act, .row_sums = sl_##backend##_row_sums,        \
+        .gemm_bias_act = sl_##backend##_gemm_bias_act,                                             \
+        .weight_gradients = sl_##backend##_weight_gradients, .row_sums = sl_##backend##_row_sums,  \
         .count_loops = sl_##backend##_count_loops, .fix_loops = sl_##backend##_fix_loops,          \
         .gcn_scales = sl_##backend##_gcn_scales, .block_diagonal = sl_##backend##_block_diagonal,  \
         .add_block_diagonal = sl_##backend##_add_block_diagonal,                                   \

@@ -252,6 +252,23 @@ struct sl_gemm_bias_act_args {
     struct sl_dropout dropout; // where it is on, ldc is n
 };
 
+// of[i].c (m, n) += a' of[i].b: a (k, m) are the gradients of k rows, b (k, n) what was multiplied.
+struct sl_weight_gradient {
+    uint64_t n;
+    const float *b; // (k, ldb)
+    uint64_t ldb;
+    float *c; // (m, ldc)
+    uint64_t ldc;
+};
+
+struct sl_weight_gradients_args {
+    enum sl_precision precision;
+    uint64_t m, k;
+    const float *a; // (k, lda)
+    uint64_t lda;
+    struct sl_weight_gradient of[2];
+};
+
 // What the weights of a row's edges come to (or how many edges there are, without weights).
 enum sl_row_sum {
     SL_ROW_SUM,         // their sum
@@ -563,6 +580,8 @@ struct sl_kernels {
     // --- what model layers need beside sums and products ---
 
     int (*gemm_bias_act)(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws);
+    // Two products that read the same a, with the bits of gemm.
+    int (*weight_gradients)(const struct sl_weight_gradients_args *args, struct sl_mempool *ws);
 
     // out (n_dst); weight (n_edges) or NULL.
     int (*row_sums)(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,

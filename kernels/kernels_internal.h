@@ -88,6 +88,8 @@ extern "C" {
                                     uint64_t n_out, float *out);                                   \
     int sl_##backend##_gemm_bias_act(const struct sl_gemm_bias_act_args *args,                     \
                                      struct sl_mempool *ws);                                       \
+    int sl_##backend##_weight_gradients(const struct sl_weight_gradients_args *args,               \
+                                        struct sl_mempool *ws);                                    \
     int sl_##backend##_row_sums(const struct sl_csr_view *csr, const float *weight,                \
                                 enum sl_row_sum what, float *out);                                 \
     int sl_##backend##_count_loops(const struct sl_csr_view *csr, uint32_t *n_loops);              \

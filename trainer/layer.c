@@ -201,6 +201,17 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
                               env->pool);
 }
 
+int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,
+                               const float *dy, const struct sl_layer_gradient of[2], uint64_t rows)
+{
+    struct sl_weight_gradients_args args = {
+        .precision = env->precision, .m = layer->d_out, .k = rows, .a = dy, .lda = layer->d_out};
+    for (int i = 0; i < 2; i++)
+        args.of[i] =
+            (struct sl_weight_gradient){of[i].d_in, of[i].x, of[i].d_in, of[i].dweight, of[i].d_in};
+    return env->kernels->weight_gradients(&args, env->pool);
+}
+
 int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
                       const struct sl_infer_piece *piece, const float **rows)
 {
@@ -359,20 +370,16 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
     return sl_layer_last_products(env, layer, terms, csr->n_dst, tape->y, after);
 }
 
-int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                                const float *weight, const struct sl_layer_tape *tape,
-                                const float *dy, float *dweight, float *dx)
+// dx = A' dy W, and the gradients; of an aggregation that came first.
+static int backward_aggregated(const struct sl_layer_env *env, const struct sl_layer *layer,
+                               const float *weight, const struct sl_layer_tape *tape,
+                               const float *dy, float *dweight, float *down, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    if (!tape->aggregated) {
-        float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
-        if (!dz)
-            return SL_ENOMEM;
-        SL_TRY(sl_layer_aggregate_backward(env, tape, dy, layer->d_out, dz));
-        SL_TRY(sl_layer_product_gradient(env, layer, dz, tape->x, csr->n_src, dweight));
-        return dx ? sl_layer_product_backward(env, layer, dz, csr->n_src, weight, 0, dx) : SL_OK;
-    }
-    SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->aggregated, csr->n_dst, dweight));
+    const struct sl_layer_gradient both[] = {{tape->aggregated, dweight, layer->d_in},
+                                             {tape->x, down, layer->d_in}};
+    SL_TRY(down ? sl_layer_product_gradients(env, layer, dy, both, csr->n_dst)
+                : sl_layer_product_gradient(env, layer, dy, tape->aggregated, csr->n_dst, dweight));
     if (!dx)
         return SL_OK;
     float *d_aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
@@ -380,4 +387,31 @@ int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_
         return SL_ENOMEM;
     SL_TRY(sl_layer_product_backward(env, layer, dy, csr->n_dst, weight, 0, d_aggregated));
     return sl_layer_aggregate_backward(env, tape, d_aggregated, layer->d_in, dx);
+}
+
+static int backward_transformed(const struct sl_layer_env *env, const struct sl_layer *layer,
+                                const float *weight, const struct sl_layer_tape *tape,
+                                const float *dy, float *dweight, float *down, float *dx)
+{
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
+    if (!dz)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_aggregate_backward(env, tape, dy, layer->d_out, dz));
+    SL_TRY(sl_layer_product_gradient(env, layer, dz, tape->x, csr->n_src, dweight));
+    if (down)
+        SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst, down));
+    return dx ? sl_layer_product_backward(env, layer, dz, csr->n_src, weight, 0, dx) : SL_OK;
+}
+
+int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                                const float *weight, const float *own,
+                                const struct sl_layer_tape *tape, const float *dy, float *dweight,
+                                float *down, float *dx)
+{
+    SL_TRY(tape->aggregated
+               ? backward_aggregated(env, layer, weight, tape, dy, dweight, down, dx)
+               : backward_transformed(env, layer, weight, tape, dy, dweight, down, dx));
+    return own && dx ? sl_layer_product_backward(env, layer, dy, tape->hop.csr.n_dst, own, 1, dx)
+                     : SL_OK;
 }

@@ -280,10 +280,11 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
                        const float *weight, const float *own, bool input_gradient,
                        struct sl_layer_epilogue *after, struct sl_layer_tape *tape);
 
-// dweight += ; dx = A' dy W unless NULL.
+// dweight += , down += ; dx = A' dy W + dy W_own unless NULL. own and down NULL: as in forward.
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                                const float *weight, const struct sl_layer_tape *tape,
-                                const float *dy, float *dweight, float *dx);
+                                const float *weight, const float *own,
+                                const struct sl_layer_tape *tape, const float *dy, float *dweight,
+                                float *down, float *dx);
 
 // y (rows, d_out) = x (rows, d_in) weight' + beta * y; weight is (d_out, d_in).
 int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
@@ -308,5 +309,15 @@ int sl_layer_product_backward(const struct sl_layer_env *env, const struct sl_la
 // dweight (d_out, d_in) += dy' x over `rows` rows.
 int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_layer *layer,
                               const float *dy, const float *x, uint64_t rows, float *dweight);
+// x (rows, d_in) and dweight (d_out, d_in).
+struct sl_layer_gradient {
+    const float *x;
+    float *dweight;
+    uint32_t d_in;
+};
+// The same of both, which reads dy once.
+int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,
+                               const float *dy, const struct sl_layer_gradient of[2],
+                               uint64_t rows);
 
 #endif

@@ -159,8 +159,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     }
     if (layer->options->train_eps)
         SL_TRY(eps_gradient(env, layer, params, tape, d, gradient));
-    return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN0_WEIGHT], tape, d,
-                                       gradient + layer->offset[LIN0_WEIGHT], dx);
+    return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, tape,
+                                       d, gradient + layer->offset[LIN0_WEIGHT], NULL, dx);
 }
 
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,

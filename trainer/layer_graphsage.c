@@ -87,8 +87,10 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct own *own = tape->own;
-    SL_TRY(sl_layer_product_gradient(env, layer, dy, own->max, csr->n_dst,
-                                     gradient + layer->offset[LIN_L_WEIGHT]));
+    const struct sl_layer_gradient both[] = {
+        {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in},
+        {tape->x, gradient + layer->offset[LIN_R_WEIGHT], layer->d_in}};
+    SL_TRY(sl_layer_product_gradients(env, layer, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
     float *dmax = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
@@ -108,7 +110,9 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
         .dy = dmax,
         .dx = dx,
     };
-    return env->kernels->aggregate_max_backward(&args);
+    SL_TRY(env->kernels->aggregate_max_backward(&args));
+    return sl_layer_product_backward(env, layer, dy, csr->n_dst,
+                                     params + layer->offset[LIN_R_WEIGHT], 1, dx);
 }
 
 static int forward_mean(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -136,20 +140,13 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                     const float *params, const struct sl_layer_tape *tape, float *dy,
                     float *gradient, float *dx)
 {
-    uint32_t n_dst = tape->hop.csr.n_dst;
     if (is_max(layer))
-        SL_TRY(backward_max(env, layer, params, tape, dy, gradient, dx));
-    else
-        SL_TRY(sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_L_WEIGHT], tape,
-                                           dy, gradient + layer->offset[LIN_L_WEIGHT], dx));
-    if (is_gcn(layer))
-        return SL_OK;
-    SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, n_dst,
-                                     gradient + layer->offset[LIN_R_WEIGHT]));
-    if (!dx)
-        return SL_OK;
-    return sl_layer_product_backward(env, layer, dy, n_dst, params + layer->offset[LIN_R_WEIGHT], 1,
-                                     dx);
+        return backward_max(env, layer, params, tape, dy, gradient, dx);
+    const bool own = !is_gcn(layer);
+    return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_L_WEIGHT],
+                                       own ? params + layer->offset[LIN_R_WEIGHT] : NULL, tape, dy,
+                                       gradient + layer->offset[LIN_L_WEIGHT],
+                                       own ? gradient + layer->offset[LIN_R_WEIGHT] : NULL, dx);
 }
 
 static int infer_max(const struct sl_layer_env *env, const struct sl_layer *layer,

@@ -130,10 +130,10 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer square = sl_layer_square(layer);
     SL_TRY(finish_backward(env, layer, tape, dy, gradient + layer->offset[NBR_BIAS]));
-    SL_TRY(sl_layer_product_gradient(env, layer, dy, tape->x, csr->n_dst,
-                                     gradient + layer->offset[SELF_WEIGHT]));
-    SL_TRY(sl_layer_product_gradient(env, &square, dy, own->pooled, csr->n_dst,
-                                     gradient + layer->offset[NBR_WEIGHT]));
+    const struct sl_layer_gradient both[] = {
+        {tape->x, gradient + layer->offset[SELF_WEIGHT], layer->d_in},
+        {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out}};
+    SL_TRY(sl_layer_product_gradients(env, layer, dy, both, csr->n_dst));
     float *dpooled = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     float *dq = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
     if (!dpooled || !dq)

@@ -132,6 +132,9 @@ struct sl_cpu_gemm {
     // Of c, applied while it is in the cache, or NULL; for gemm_blocks.c alone, and not where a is
     // transposed.
     const struct sl_cpu_epilogue *after;
+    // A second product of the same a, or n is 0; for gemm_blocks.c, where a is transposed and b is
+    // not.
+    struct sl_weight_gradient twin;
 };
 
 // Bits depend on the operands alone.

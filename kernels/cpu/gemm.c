@@ -8,6 +8,7 @@
 #include "kernels/kernels_internal.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "common/base/error.h"
 #include "common/base/isa.h"
@@ -71,7 +72,7 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
-    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc, NULL};
+    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc, NULL, {0}};
     return multiply(precision, &g, ws);
 }
 
@@ -96,5 +97,30 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
                             .c = args->c,
                             .ldc = args->ldc,
                             .after = &after};
+    return multiply(args->precision, &g, ws);
+}
+
+int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
+{
+    SL_TRY(sl_check_weight_gradients(args));
+    const struct sl_weight_gradient *of = args->of;
+    const bool strips =
+        args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;
+    const bool apart = strips || of[0].n == 0;
+    for (int i = 0; apart && i < 2; i++)
+        SL_TRY(sl_cpu_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of[i].n, args->k, 1,
+                           args->a, args->lda, of[i].b, of[i].ldb, 1, of[i].c, of[i].ldc, ws));
+    if (apart)
+        return SL_OK;
+    struct sl_cpu_gemm g = {.ta = SL_TRANS,
+                            .tb = SL_NO_TRANS,
+                            .m = args->m,
+                            .n = of[0].n,
+                            .of = {{args->k, args->a, of[0].b, args->lda, of[0].ldb}},
+                            .alpha = 1,
+                            .beta = 1,
+                            .c = of[0].c,
+                            .ldc = of[0].ldc,
+                            .twin = of[1]};
     return multiply(args->precision, &g, ws);
 }

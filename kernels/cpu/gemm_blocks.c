@@ -24,6 +24,9 @@
  * between them would put all of them into the same sets of the cache. What is read once or a few
  * times stays where it is: rows of a, and b where c has few rows and vectors are wide.
  *
+ * Two products of the same transposed a (a layer's weight gradients) go side by side, part of k by
+ * part of k, so that what is made of a is made once.
+ *
  * Where most of a is zero, lists of the rest take its place (gemm_list.c): wider panels of b, and
  * tiles of one row. They change no bit, so a sample of a may decide.
  *
@@ -89,10 +92,11 @@ struct product {
     uint64_t segments;
     float *sums; // of the second segment and those behind it: (segments - 1, m, n)
     // How threads divide c, in multiples of a tile.
-    uint64_t part_rows, part_columns, parts_down;
+    uint64_t part_rows, part_columns, parts_down, parts_across;
     uint64_t parts_at_once, block_columns, block_rows;
-    float *scratch; // for each thread `scratch_floats`: panels of b, then those of a
+    float *scratch; // for each thread `scratch_floats`: panels of b and its twin, then those of a
     uint64_t scratch_floats, b_floats;
+    const struct product *twin; // of the same a, and cut where this one is; or NULL
 };
 
 SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64_t end,
@@ -150,12 +154,15 @@ static void pack_a_rows(const struct product *p, const struct part *part, uint64
 
 // A rectangle of c for a segment of k, by one thread.
 struct block {
+    const struct product *of;
     uint64_t m0, m1, n0, n1;
     uint64_t part0, part1; // of k
     float *c;
     uint64_t ldc;
     int accumulate;
     float *a_panels, *b_panels;
+    struct sl_cpu_list *list; // in a_panels
+    int a_is_there;           // a_panels are made: by the twin
 };
 
 // What tile `i` of `n` fetches of a later part: a line's width of some rows of an operand.
@@ -211,10 +218,11 @@ static void lines_of(const struct product *p, const struct block *block, uint64_
     if (!p->a_trans || p->b_trans || later >= block->part1)
         return;
     const struct part part = part_at(p, later);
-    lines[0] = (struct sl_cpu_lines){.row = a_at(p, &part, block->m0),
-                                     .ld = part.of->lda,
-                                     .width = block->m1 - block->m0,
-                                     .rows = part.values};
+    if (!block->a_is_there)
+        lines[0] = (struct sl_cpu_lines){.row = a_at(p, &part, block->m0),
+                                         .ld = part.of->lda,
+                                         .width = block->m1 - block->m0,
+                                         .rows = part.values};
     lines[1] = (struct sl_cpu_lines){.row = b_at(p, &part, block->n0),
                                      .ld = part.of->ldb,
                                      .width = block->n1 - block->n0,
@@ -227,26 +235,27 @@ static void multiply_listed(const struct product *p, const struct block *block, 
 {
     const struct part part = part_at(p, index);
     const uint64_t nr = p->tiles->listed_nr;
-    struct sl_cpu_list list;
+    struct sl_cpu_list *list = block->list;
     struct sl_cpu_lines next[2] = {{0}};
-    struct sl_cpu_listed t = {.list = &list,
+    struct sl_cpu_listed t = {.list = list,
                               .ldc = block->ldc,
                               .rows = block->m1 - block->m0,
                               .alpha = p->alpha,
                               .accumulate = accumulate,
                               .next = next};
-    t.sums = sl_cpu_gemm_list_place(block->a_panels, p->a_trans, p->block_rows, &list);
-    sl_cpu_gemm_list(p->words, p->a_trans, a_at(p, &part, block->m0), part.of->lda, part.values,
-                     t.rows, nr, &list);
+    t.sums = sl_cpu_gemm_list_place(block->a_panels, p->a_trans, p->block_rows, list);
+    if (!block->a_is_there)
+        sl_cpu_gemm_list(p->words, p->a_trans, a_at(p, &part, block->m0), part.of->lda, part.values,
+                         t.rows, nr, list);
     lines_of(p, block, index + 1, next);
     const uint64_t lines = part.values * (sl_div_up(block->m1 - block->m0, LINE) +
                                           sl_div_up(block->n1 - block->n0, LINE));
-    t.fetches = sl_div_up(lines, t.rows * list.slices * sl_div_up(block->n1 - block->n0, nr));
+    t.fetches = sl_div_up(lines, t.rows * list->slices * sl_div_up(block->n1 - block->n0, nr));
     for (uint64_t j = block->n0; j < block->n1; j += nr, panels += sl_cpu_panel_words(nr)) {
         t.b = panels;
         t.c = block->c + block->m0 * block->ldc + j;
         t.columns = SL_MIN(nr, block->n1 - j);
-        for (t.slice = 0; t.slice < list.slices; t.slice++)
+        for (t.slice = 0; t.slice < list->slices; t.slice++)
             p->tiles->listed[(t.columns - 1) / p->tiles->lanes](&t);
     }
 }
@@ -269,7 +278,7 @@ static void multiply_part(const struct product *p, const struct block *block, ui
         multiply_listed(p, block, index, t.accumulate, panels);
         return;
     }
-    if (p->a_trans)
+    if (p->a_trans && !block->a_is_there)
         sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.of->lda, part.values,
                          block->m1 - block->m0, mr, block->a_panels);
     uint64_t done = 0;
@@ -289,60 +298,95 @@ static void multiply_part(const struct product *p, const struct block *block, ui
     }
 }
 
-// All of k for a few hundred columns.
-static void multiply_columns(const struct product *p, struct block block)
+// Words of b's panels for one part of k.
+static uint64_t panels_words(const struct product *p)
 {
-    const uint64_t columns = block.n1 - block.n0;
-    const uint64_t words = p->b_floats / p->parts_at_once; // of one part
-    const uint64_t m0 = block.m0, m1 = block.m1;
-    for (uint64_t first = block.part0; first < block.part1; first += p->parts_at_once) {
-        const uint64_t end = SL_MIN(first + p->parts_at_once, block.part1);
-        float *panels = block.b_panels;
-        for (uint64_t i = first; p->b_packed && i < end; i++, panels += words) {
-            const struct part part = part_at(p, i);
-            sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block.n0), part.of->ldb,
-                             part.values, columns, part.listed ? p->tiles->listed_nr : p->tiles->nr,
-                             panels);
-        }
+    return p->b_floats / p->parts_at_once;
+}
+
+static void pack_b(const struct block *block, uint64_t first, uint64_t end)
+{
+    const struct product *p = block->of;
+    float *panels = block->b_panels;
+    for (uint64_t i = first; p->b_packed && i < end; i++, panels += panels_words(p)) {
+        const struct part part = part_at(p, i);
+        sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block->n0), part.of->ldb, part.values,
+                         block->n1 - block->n0, part.listed ? p->tiles->listed_nr : p->tiles->nr,
+                         panels);
+    }
+}
+
+// All of k for a few hundred columns, of one product or of two.
+static void multiply_columns(struct block blocks[2], uint32_t n_blocks)
+{
+    const struct product *p = blocks[0].of;
+    const uint64_t m0 = blocks[0].m0, m1 = blocks[0].m1, part1 = blocks[0].part1;
+    for (uint64_t first = blocks[0].part0; first < part1; first += p->parts_at_once) {
+        const uint64_t end = SL_MIN(first + p->parts_at_once, part1);
+        for (uint32_t b = 0; b < n_blocks; b++)
+            pack_b(&blocks[b], first, end);
         for (uint64_t row = m0; row < m1; row += p->block_rows) {
-            block.m0 = row, block.m1 = SL_MIN(row + p->block_rows, m1);
-            panels = block.b_panels;
-            for (uint64_t i = first; i < end; i++, panels += words)
-                multiply_part(p, &block, i, panels);
-            if (p->after && end == block.part1)
-                sl_cpu_epilogue_apply(p->after, block.m0, block.m1, (uint32_t)block.n0,
-                                      (uint32_t)block.n1);
+            const uint64_t row_end = SL_MIN(row + p->block_rows, m1);
+            for (uint64_t i = first; i < end; i++)
+                for (uint32_t b = 0; b < n_blocks; b++) {
+                    struct block *block = &blocks[b];
+                    block->m0 = row, block->m1 = row_end;
+                    multiply_part(block->of, block, i,
+                                  block->b_panels + (i - first) * panels_words(block->of));
+                }
+            if (p->after && end == part1)
+                sl_cpu_epilogue_apply(p->after, row, row_end, (uint32_t)blocks[0].n0,
+                                      (uint32_t)blocks[0].n1);
         }
     }
 }
 
-static void multiply_rectangle(void *context, uint32_t part)
+// The part's rows and columns of c, and its segment of k.
+static struct block block_at(const struct product *p, uint64_t part)
 {
-    const struct product *p = context;
     const uint64_t segment = part % p->segments, rectangle = part / p->segments;
     const uint64_t m0 = rectangle % p->parts_down * p->part_rows;
     const uint64_t n0 = rectangle / p->parts_down * p->part_columns;
-    const uint64_t n1 = SL_MIN(n0 + p->part_columns, p->n);
-    if (m0 >= p->m)
-        return; // the last band
-    float *scratch = p->scratch + (uint64_t)sl_cpu_thread_number() * p->scratch_floats;
-    struct block block = {.m0 = m0,
+    struct block block = {.of = p,
+                          .m0 = m0,
                           .m1 = SL_MIN(m0 + p->part_rows, p->m),
+                          .n0 = n0,
+                          .n1 = SL_MIN(n0 + p->part_columns, p->n),
                           .part0 = p->parts * segment / p->segments,
                           .part1 = p->parts * (segment + 1) / p->segments,
                           .c = p->c,
                           .ldc = p->ldc,
-                          .accumulate = p->accumulate,
-                          .a_panels = scratch + p->b_floats,
-                          .b_panels = scratch};
+                          .accumulate = p->accumulate};
     if (segment > 0) {
         block.c = p->sums + (segment - 1) * p->m * p->n;
         block.ldc = p->n;
         block.accumulate = 0;
     }
-    for (block.n0 = n0; block.n0 < n1; block.n0 += p->block_columns) {
-        block.n1 = SL_MIN(block.n0 + p->block_columns, n1);
-        multiply_columns(p, block);
+    return block;
+}
+
+static void multiply_rectangle(void *context, uint32_t part)
+{
+    const struct product *p = context, *const both[] = {p, p->twin};
+    float *scratch = p->scratch + (uint64_t)sl_cpu_thread_number() * p->scratch_floats;
+    struct sl_cpu_list list;
+    for (uint64_t at = 0;; at++) {
+        struct block blocks[2];
+        uint32_t n_blocks = 0;
+        for (uint32_t i = 0; i < 2 && both[i]; i++) {
+            struct block block = block_at(both[i], part);
+            block.n0 += at * both[i]->block_columns;
+            block.n1 = SL_MIN(block.n0 + both[i]->block_columns, block.n1);
+            block.b_panels = i > 0 ? scratch + p->b_floats : scratch;
+            block.a_panels = scratch + p->b_floats + (p->twin ? p->twin->b_floats : 0);
+            block.list = &list;
+            block.a_is_there = n_blocks > 0;
+            if (block.m0 < block.m1 && block.n0 < block.n1) // else the last band, or narrower
+                blocks[n_blocks++] = block;
+        }
+        if (n_blocks == 0)
+            return;
+        multiply_columns(blocks, n_blocks);
     }
 }
 
@@ -394,7 +438,8 @@ static uint64_t divide(struct product *p)
     p->part_rows = sl_div_up(strips, down) * mr;
     p->part_columns = sl_div_up(panels, across) * nr;
     p->parts_down = sl_div_up(p->m, p->part_rows);
-    return p->parts_down * sl_div_up(p->n, p->part_columns);
+    p->parts_across = sl_div_up(p->n, p->part_columns);
+    return p->parts_down * p->parts_across;
 }
 
 static uint64_t panels_floats(uint64_t columns, uint64_t width)
@@ -410,9 +455,47 @@ static int lists_pay(const struct product *p, const struct sl_cpu_operands *of)
                       : sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, p->m, of->k, p->n);
 }
 
+// What depends on n, once c is divided.
+static void cut_columns(struct product *p)
+{
+    const uint64_t nr = p->tiles->nr;
+    const int lists = p->listed[0] || p->listed[1];
+    p->part_columns = sl_div_up(sl_div_up(p->n, nr), p->parts_across) * nr;
+    const uint64_t columns = SL_MIN(p->n, p->part_columns);
+    const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
+    p->block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
+    p->b_floats =
+        p->parts_at_once * SL_MAX(panels_floats(p->block_columns, nr),
+                                  lists ? panels_floats(p->block_columns, p->tiles->listed_nr) : 0);
+    p->b_packed = lists || !p->a_trans || p->b_trans || p->words != SL_CPU_WORDS_F32 ||
+                  p->m > FEW_ROWS || nr <= LINE || p->n % p->tiles->lanes != 0;
+}
+
+static struct product twin_of(const struct product *p, const struct sl_weight_gradient *t,
+                              float *sums)
+{
+    struct product twin = *p;
+    twin.n = t->n;
+    twin.of[0].b = t->b;
+    twin.of[0].ldb = t->ldb;
+    twin.c = t->c;
+    twin.ldc = t->ldc;
+    twin.sums = sums;
+    cut_columns(&twin);
+    return twin;
+}
+
+// A band of rows of c, by all threads.
+static void multiply_band(struct product *p, uint64_t parts)
+{
+    sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, p);
+    for (const struct product *q = p; q && q->segments > 1; q = q->twin)
+        sl_cpu_parallel_range(q->m, SL_MAX(ADD_FLOATS / q->n, 1), 1, add_segments, (void *)q);
+}
+
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
-    const uint64_t per_word = sl_cpu_per_word(words), m = g->m, n = g->n;
+    const uint64_t per_word = sl_cpu_per_word(words), m = g->m;
     struct product p = {
         .tiles = sl_cpu_gemm_tiles(words),
         .words = words,
@@ -420,7 +503,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         .a_trans = g->ta == SL_TRANS,
         .b_trans = g->tb == SL_TRANS,
         .m = m,
-        .n = n,
+        .n = g->n,
         .of = {g->of[0], g->of[1]},
         .parts_of = {sl_div_up(g->of[0].k, SL_TILE_K * per_word),
                      sl_div_up(g->of[1].k, SL_TILE_K * per_word)},
@@ -432,13 +515,11 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         .segments = g->ta == SL_TRANS ? segments_of(sl_div_up(g->of[0].k, per_word)) : 1,
     };
     p.parts = p.parts_of[0] + p.parts_of[1];
-    const uint64_t mr = p.tiles->mr, nr = p.tiles->nr, listed_nr = p.tiles->listed_nr;
+    const uint64_t mr = p.tiles->mr, n = g->n + g->twin.n;
     p.listed[0] = lists_pay(&p, &g->of[0]);
     p.listed[1] = lists_pay(&p, &g->of[1]);
     const int lists = p.listed[0] || p.listed[1];
     p.block_rows = lists ? BLOCK_ROWS_LISTED : p.a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
-    p.b_packed = lists || !p.a_trans || p.b_trans || words != SL_CPU_WORDS_F32 || m > FEW_ROWS ||
-                 nr <= LINE || n % p.tiles->lanes != 0;
     uint64_t band = m;
     if (p.segments > 1) {
         band = SL_MIN(SL_MAX(SUMS_FLOATS / ((p.segments - 1) * n), mr), m);
@@ -450,30 +531,30 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
     p.m = band;
     const uint64_t parts = divide(&p) * p.segments;
     const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), parts);
-    const uint64_t columns = SL_MIN(n, p.part_columns);
-    const uint64_t blocks = sl_div_up(columns, BLOCK_COLUMNS);
-    p.block_columns = sl_div_up(sl_div_up(columns, blocks), nr) * nr;
     p.parts_at_once = p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
-    p.b_floats = p.parts_at_once * SL_MAX(panels_floats(p.block_columns, nr),
-                                          lists ? panels_floats(p.block_columns, listed_nr) : 0);
+    cut_columns(&p);
+    struct product twin = {0};
+    if (g->twin.n > 0) {
+        twin = twin_of(&p, &g->twin, p.sums ? p.sums + (p.segments - 1) * band * g->n : NULL);
+        p.twin = &twin;
+    }
     const uint64_t rows = SL_MIN(band, p.block_rows);
     uint64_t a_floats =
         p.a_trans ? sl_div_up(rows, mr) * sl_cpu_panel_words(mr) : mr * SL_TILE_A_STRIDE;
     if (lists)
         a_floats = SL_MAX(a_floats, sl_cpu_gemm_list_floats(p.a_trans, p.block_rows) +
-                                        p.block_rows * listed_nr);
-    p.scratch_floats = sl_align_up(p.b_floats + a_floats, LINE);
+                                        p.block_rows * p.tiles->listed_nr);
+    p.scratch_floats = sl_align_up(p.b_floats + twin.b_floats + a_floats, LINE);
     p.scratch = sl_mempool_alloc(ws, threads * p.scratch_floats * sizeof *p.scratch);
     if (!p.scratch)
         return sl_fail(SL_ENOMEM, "gemm: no memory for %llu KiB of packed operands",
                        (unsigned long long)(threads * p.scratch_floats * sizeof *p.scratch >> 10));
     for (uint64_t i = 0; i < m; i += band) { // one, but for a transposed a
-        p.m = SL_MIN(band, m - i);
-        p.of[0].a = g->of[0].a + i;
+        p.m = twin.m = SL_MIN(band, m - i);
+        p.of[0].a = twin.of[0].a = g->of[0].a + i;
         p.c = g->c + i * g->ldc;
-        sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, &p);
-        if (p.segments > 1)
-            sl_cpu_parallel_range(p.m, SL_MAX(ADD_FLOATS / n, 1), 1, add_segments, &p);
+        twin.c = g->twin.n > 0 ? g->twin.c + i * g->twin.ldc : NULL;
+        multiply_band(&p, parts);
     }
     return SL_OK;
 }

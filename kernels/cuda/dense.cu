@@ -4,6 +4,7 @@ void sl_cuda_fill_dense(struct sl_kernels *table)
 {
     table->gemm = sl_cuda_gemm;
     table->gemm_bias_act = sl_cuda_gemm_bias_act;
+    table->weight_gradients = sl_cuda_weight_gradients;
     table->bias_act = sl_cuda_bias_act;
     table->bias_act_backward = sl_cuda_bias_act_backward;
     table->dropout = sl_cuda_dropout;

@@ -348,6 +348,7 @@ int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_tran
                  const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
                  struct sl_mempool *ws);
 int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws);
+int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws);
 int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                      enum sl_activation act, const struct sl_dropout *dropout);
 int sl_cuda_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,

@@ -43,3 +43,14 @@ int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
                                args->act, &args->dropout));
     return SL_OK;
 }
+
+int sl_ref_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
+{
+    SL_TRY(sl_check_weight_gradients(args));
+    for (int i = 0; i < 2; i++) {
+        const struct sl_weight_gradient *of = &args->of[i];
+        SL_TRY(sl_ref_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,
+                           args->a, args->lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
+    }
+    return SL_OK;
+}

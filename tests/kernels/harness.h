@@ -160,6 +160,7 @@ void test_gather_ranked(struct suite *t);
 void test_draw(struct suite *t);
 void test_scatter_rows(struct suite *t);
 void test_gemm_bias_act(struct suite *t);
+void test_weight_gradients(struct suite *t);
 void test_row_sums(struct suite *t);
 void test_fix_loops(struct suite *t);
 void test_gcn_scales(struct suite *t);

@@ -61,6 +61,7 @@ static const struct operation operations[] = {
     {"gather_ranked", test_gather_ranked, NULL},
     {"scatter_rows", test_scatter_rows, NULL},
     {"gemm_bias_act", test_gemm_bias_act, NULL},
+    {"weight_gradients", test_weight_gradients, NULL},
     {"row_sums", test_row_sums, NULL},
     {"fix_loops", test_fix_loops, NULL},
     {"gcn_scales", test_gcn_scales, NULL},
@@ -111,6 +112,7 @@ static const struct operation operations[] = {
     X(draw_end)                                                                                    \
     X(draw_bytes)                                                                                  \
     X(gemm_bias_act)                                                                               \
+    X(weight_gradients)                                                                            \
     X(row_sums)                                                                                    \
     X(count_loops)                                                                                 \
     X(fix_loops)                                                                                   \

@@ -528,3 +528,104 @@ void test_gemm_bias_act(struct suite *t)
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "no second b");
     t_end(t);
 }
+
+// ---- weight_gradients ---------------------------------------------------------------------------
+
+// Both are compared with the bits of gemm, which has its own tests; `dense_of_8` of 8 words of a
+// are not zero.
+static void compare_gradients(struct suite *t, struct sl_weight_gradients_args args,
+                              uint32_t dense_of_8)
+{
+    const uint64_t n_a = args.k * args.lda;
+    if (!t_affords(t, (double)args.m * (double)args.k * (double)(args.of[0].n + args.of[1].n)))
+        return;
+    t_begin(t, "weight_gradients %s m=%llu k=%llu n=%llu,%llu dense=%u/8 path=%d isa=%s",
+            args.precision == SL_PRECISION_BF16 ? "bf16" : "f32", (unsigned long long)args.m,
+            (unsigned long long)args.k, (unsigned long long)args.of[0].n,
+            (unsigned long long)args.of[1].n, dense_of_8, (int)sl_cpu_gemm_bf16_path(),
+            sl_isa_name(sl_isa()));
+    float *a = t_copy(t, t_random_floats(t, n_a), n_a * sizeof *a, 0);
+    for (uint64_t i = 0; i < n_a; i++)
+        if (t_random_below(t, 8) >= dense_of_8)
+            a[i] = 0.0f;
+    args.a = a;
+    float *before[2], *want[2];
+    sl_kernels_set_threads(1);
+    for (int i = 0; i < 2; i++) {
+        struct sl_weight_gradient *of = &args.of[i];
+        const size_t count = args.m * of->ldc;
+        of->b = t_random_floats(t, args.k * of->ldb);
+        before[i] = t_random_floats(t, count);
+        want[i] = t_copy(t, before[i], count * sizeof(float), 0);
+        t_expect_ok(t,
+                    t->dev->gemm(args.precision, SL_TRANS, SL_NO_TRANS, args.m, of->n, args.k, 1, a,
+                                 args.lda, of->b, of->ldb, 1, want[i], of->ldc, t_ws(t, t->dev)),
+                    "gemm");
+    }
+    for (const int *threads = t_threads; *threads; threads++) {
+        for (int i = 0; i < 2; i++)
+            args.of[i].c = t_copy(t, before[i], args.m * args.of[i].ldc * sizeof(float), 0);
+        sl_kernels_set_threads(*threads);
+        t_expect_ok(t, t->dev->weight_gradients(&args, t_ws(t, t->dev)), "dev");
+        for (int i = 0; i < 2; i++)
+            t_same_bits(t, i ? "the second" : "the first", args.of[i].c, want[i],
+                        args.m * args.of[i].ldc * sizeof(float));
+    }
+    t_end(t);
+}
+
+static void gradients_in(struct suite *t, enum sl_precision precision)
+{
+    // m, k, n, n: tiles' and blocks' borders, few rows, segments, nothing.
+    static const uint64_t sizes[][4] = {
+        {1, 1, 1, 1},        {8, 255, 48, 49},    {47, 300, 256, 256}, {256, 513, 128, 128},
+        {257, 700, 64, 1},   {300, 600, 300, 20}, {65, 512, 20, 700},  {40, 4200, 256, 96},
+        {256, 9000, 64, 65}, {5, 7, 0, 3},        {5, 7, 3, 0},        {5, 0, 3, 3},
+        {0, 5, 3, 3},
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++)
+        for (uint32_t dense = 2; dense <= 8; dense += 6) {
+            struct sl_weight_gradients_args args = {
+                .precision = precision, .m = sizes[i][0], .k = sizes[i][1]};
+            const uint64_t pad = i % 3 == 1 ? 5 : 0;
+            args.lda = args.m + pad;
+            for (int j = 0; j < 2; j++) {
+                args.of[j].n = sizes[i][2 + j];
+                args.of[j].ldb = args.of[j].n + pad;
+                args.of[j].ldc = args.of[j].n + 2 * pad;
+            }
+            compare_gradients(t, args, dense);
+        }
+}
+
+static void gradients(struct suite *t)
+{
+    gradients_in(t, SL_PRECISION_F32);
+    for (int path = SL_CPU_BF16_AUTO; path <= SL_CPU_BF16_STRIPS; path++) {
+        if (path == SL_CPU_BF16_PAIRS && !sl_isa_has_bf16())
+            continue;
+        sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
+        gradients_in(t, SL_PRECISION_BF16);
+    }
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
+}
+
+void test_weight_gradients(struct suite *t)
+{
+    t_each_isa(t, gradients);
+    // Sums of segments that are too many for one pass.
+    struct sl_weight_gradients_args bands = {.m = 1100, .k = 16384, .lda = 1100};
+    bands.of[0].n = bands.of[0].ldb = bands.of[0].ldc = 260;
+    bands.of[1].n = bands.of[1].ldb = bands.of[1].ldc = 40;
+    compare_gradients(t, bands, 8);
+    t_begin(t, "weight_gradients refuses bad arguments");
+    float *x = t_random_floats(t, 16), *c = t_random_floats(t, 16);
+    struct sl_weight_gradients_args bad = {
+        .m = 2, .k = 2, .a = x, .lda = 2, .of = {{2, x, 2, c, 2}, {2, x, 2, c + 8, 2}}};
+    t_expect_ok(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), "good arguments");
+    bad.of[1].ldc = 1;
+    t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "ldc 1");
+    bad.of[1].ldc = 2, bad.of[0].b = NULL;
+    t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "no b");
+    t_end(t);
+}
