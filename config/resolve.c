@@ -198,13 +198,14 @@ static int check_foresight(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
     const struct sl_cache_kind *kind = &sl_cache_kinds[c->cache.policy];
-    if (!kind->uniform_only || c->sampler.kind == SL_SAMPLER_KHOP)
+    if (!kind->uniform_only || sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM)
         return SL_OK;
-    return sl_parse_fail(p, "cache.policy",
-                         "found \"%s\" with sampler.kind \"%s\", wanted it only with \"khop\": "
-                         "it foresees neighbours that are sampled uniformly; choose another "
-                         "cache.policy",
-                         kind->word, sl_key_word(sl_key_find("sampler.kind"), c));
+    return sl_parse_fail(
+        p, "cache.policy",
+        "found \"%s\" with sampler.kind \"%s\", wanted it only with \"khop\" or "
+        "\"labor\": it foresees neighbours that are sampled uniformly; choose another "
+        "cache.policy",
+        kind->word, sl_key_word(sl_key_find("sampler.kind"), c));
 }
 
 int sl_parse_resolve(const struct sl_parse *p)

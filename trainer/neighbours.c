@@ -22,6 +22,7 @@ int sl_neighbours_init(struct sl_neighbours *n, const struct sl_config *config,
                      .indices = ds->indices,
                      .indices_dtype = ds->indices_dtype},
         .seed = config->seed,
+        .kind = config->sampler.kind,
         .n_hops = config->sampler.n_fanout,
         .paths = config->sampler.paths,
         .length = config->sampler.length,
@@ -92,7 +93,7 @@ int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t v, uint
         .restart = n->restart,
         .visits = visits,
     };
-    SL_TRY(n->kernels->sample[SL_SAMPLER_WALK](&args));
+    SL_TRY(n->kernels->sample[n->kind](&args));
     for (uint32_t e = 0; e < *count; e++)
         ids[e] = n->nodes[n->local[e]];
     return SL_OK;

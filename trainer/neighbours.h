@@ -20,6 +20,7 @@
 struct sl_neighbours {
     const struct sl_kernels *kernels;
     struct sl_topology_view topology;
+    enum sl_sampler_kind kind;
     uint64_t seed;
     uint32_t n_hops, paths, length;
     float restart;

@@ -18,6 +18,7 @@ extern "C" {
 enum {
     SL_SAMPLER_BY_WEIGHT = 1, // needs the data set's edge weights
     SL_SAMPLER_VISITS = 2,    // a row has at most paths * length edges, which carry visits
+    SL_SAMPLER_UNIFORM = 4,   // each of a row's edges is as likely to be taken
 };
 
 /*
@@ -30,10 +31,10 @@ enum {
  *   labor           kernels/labor_internal.h      uniformly; rows that share neighbours agree
  */
 #define SL_SAMPLER_LIST(X, extra)                                                                  \
-    X(extra, KHOP, "khop", khop_uniform, 0)                                                        \
+    X(extra, KHOP, "khop", khop_uniform, SL_SAMPLER_UNIFORM)                                       \
     X(extra, WEIGHTED, "weighted", khop_weighted, SL_SAMPLER_BY_WEIGHT)                            \
     X(extra, WALK, "walk", random_walk, SL_SAMPLER_VISITS)                                         \
-    X(extra, LABOR, "labor", labor, 0)
+    X(extra, LABOR, "labor", labor, SL_SAMPLER_UNIFORM)
 
 #define SL_SAMPLER_CONSTANT(extra, constant, word, kernel, flags) SL_SAMPLER_##constant,
 enum sl_sampler_kind { SL_SAMPLER_LIST(SL_SAMPLER_CONSTANT, ) SL_SAMPLER_KINDS };

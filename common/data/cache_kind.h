@@ -40,7 +40,7 @@ struct sl_cache_kind {
     enum sl_visit_count counts;
     // Fills hotness (n_nodes), on any thread; NULL where visits are counted, and without a cache.
     int (*hotness)(const struct sl_cache_facts *facts, uint32_t *hotness);
-    bool uniform_only; // foresees neighbours that are sampled uniformly (sampler.kind "khop")
+    bool uniform_only; // foresees neighbours that are sampled uniformly (SL_SAMPLER_UNIFORM)
 };
 
 // X(name, word, which vertices are kept, further fields of the row)
@@ -50,7 +50,7 @@ struct sl_cache_kind {
     X(RANDOM,  "random",  "random ones", .hotness = by_chance)                                     \
     X(DEGREE,  "degree",  "those of the highest out-degree", .hotness = by_degree)                 \
     X(EXPECTED, "expected", "those that uniform sampling from the training vertices is expected "  \
-      "to meet most often, without a sample (only with sampler.kind khop)",                        \
+      "to meet most often, without a sample (only with sampler.kind khop or labor)",               \
       .hotness = by_expected_visits, .uniform_only = true)                                         \
     X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
       .counts = SL_VISITS_FIRST)                                                                   \

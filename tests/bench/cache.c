@@ -1,7 +1,7 @@
 /*
  * cache.c - what a feature cache would hit under each policy (FGNN 6, Figure 10 and Table 2).
  *
- *   cache DATASET [--kind khop|weighted|walk] [--fanout 15,10,5] [--paths 4] [--length 3]
+ *   cache DATASET [--kind khop|weighted|walk|labor] [--fanout 15,10,5] [--paths 4] [--length 3]
  *         [--restart 0.5] [--batch 1024] [--epochs 10] [--ratios 0.01,0.05,0.1] [--presample 1]
  *         [--seed 7] [--threads N]
  *
@@ -31,8 +31,6 @@
 #include "tests/bench/lane.h"
 
 enum { RATIOS_MAX = 16 };
-static const char *const kinds[] = {
-    [SL_SAMPLER_KHOP] = "khop", [SL_SAMPLER_WEIGHTED] = "weighted", [SL_SAMPLER_WALK] = "walk"};
 #define TOP 0.1 // of the vertices, whose footprints are compared (Table 2)
 
 struct options {
@@ -157,8 +155,9 @@ static void judge(const struct options *o, const struct sl_topology *t, struct c
 {
     uint64_t n_nodes = t->view.n_nodes;
     for (unsigned p = 0; p < SL_CACHE_COUNT; p++) {
-        rates->known[p] = sl_cache_keeps(p) &&
-                          (!sl_cache_kinds[p].uniform_only || o->plan.kind == SL_SAMPLER_KHOP);
+        rates->known[p] =
+            sl_cache_keeps(p) && (!sl_cache_kinds[p].uniform_only ||
+                                  (sl_sampler_flags[o->plan.kind] & SL_SAMPLER_UNIFORM));
         if (!rates->known[p])
             continue;
         const uint32_t *hotness = find_hotness(o, t, c, &sl_cache_kinds[p]);
@@ -177,7 +176,7 @@ static void print_text(const struct options *o, const struct sl_topology *t,
     const struct sl_dataset *ds = &t->dataset;
     printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges, %" PRIu64 " to train on\n", ds->name,
            ds->n_nodes, ds->n_edges, ds->split[SL_SPLIT_TRAIN].n);
-    printf("%s ", kinds[o->plan.kind]);
+    printf("%s ", sl_sampler_words[o->plan.kind]);
     for (uint32_t h = 0; h < o->plan.n_hops; h++)
         printf("%s%" PRId64, h ? "," : "", o->plan.fanout[h]);
     if (o->plan.kind == SL_SAMPLER_WALK)
@@ -209,8 +208,8 @@ static void print_json(const struct options *o, const struct sl_topology *t,
     printf("{\"bench\": \"cache\", \"data\": \"%s\", \"kind\": \"%s\", \"presample\": %" PRIu32
            ", \"vertices\": %" PRIu64 ", \"inputs\": %.0f, \"batch_share\": %.4f"
            ", \"epoch_share\": %.4f, \"similarity\": %.4f, \"ratios\": [",
-           t->dataset.name, kinds[o->plan.kind], o->presample, t->dataset.n_nodes, f->inputs,
-           f->batch_share, f->epoch_share, f->similarity);
+           t->dataset.name, sl_sampler_words[o->plan.kind], o->presample, t->dataset.n_nodes,
+           f->inputs, f->batch_share, f->epoch_share, f->similarity);
     for (uint32_t r = 0; r < o->n_ratios; r++)
         printf("%s%g", r ? ", " : "", o->ratios[r]);
     printf("]");
@@ -259,7 +258,7 @@ static void run(const struct options *o)
 static void usage(void)
 {
     fprintf(stderr,
-            "usage: cache DATASET [--kind khop|weighted|walk] [--fanout 15,10,5] [--paths 4] "
+            "usage: cache DATASET [--kind khop|weighted|walk|labor] [--fanout 15,10,5] [--paths 4] "
             "[--length 3] [--restart 0.5] [--batch 1024] [--epochs 10] "
             "[--ratios 0.01,0.05,0.1] [--presample 1] [--seed 7] [--threads N]\n");
     exit(2);
@@ -278,10 +277,13 @@ static double number(const char *text, double low, double high)
 
 static enum sl_sampler_kind parse_kind(const char *text)
 {
-    for (size_t k = 0; k < SL_COUNT_OF(kinds); k++)
-        if (strcmp(text, kinds[k]) == 0)
+    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
+        if (strcmp(text, sl_sampler_words[k]) == 0)
             return (enum sl_sampler_kind)k;
-    fprintf(stderr, "cache: '%s': wanted khop, weighted or walk\n", text);
+    fprintf(stderr, "cache: '%s': wanted one of", text);
+    for (int k = 0; k < SL_SAMPLER_KINDS; k++)
+        fprintf(stderr, " %s", sl_sampler_words[k]);
+    fputc('\n', stderr);
     usage();
     return SL_SAMPLER_KHOP;
 }
