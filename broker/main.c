@@ -240,7 +240,9 @@ static int run(const struct options *o, int *status)
     struct sl_guard_address page;
     sl_log_init(o->private ? "broker" : "daemon");
     if (o->log_level) {
-        SL_TRY(sl_log_parse_level(o->log_level, &level));
+        if (!sl_log_find_level(o->log_level, &level))
+            return sl_fail(SL_EINVAL, "--log-level: found '%s', wanted error, warn, info or debug",
+                           o->log_level);
         sl_log_set_level(level);
     }
     if (o->daemon.http)

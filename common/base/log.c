@@ -1,7 +1,6 @@
 #include "common/base/log.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,13 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
 
 static enum sl_log_level threshold = SL_LOG_INFO;
 static char process_name[32] = "sluice";
 static bool to_journal;
 static void (*sink)(int level, const char *text);
 
-static bool find_level(const char *name, enum sl_log_level *out)
+bool sl_log_find_level(const char *name, enum sl_log_level *out)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     for (size_t i = 0; i < SL_COUNT_OF(names); i++) {
@@ -45,15 +43,8 @@ void sl_log_init(const char *who)
     snprintf(process_name, sizeof process_name, "%s", who);
     const char *want = getenv("SLUICE_LOG");
     if (want)
-        find_level(want, &threshold);
+        sl_log_find_level(want, &threshold);
     to_journal = is_journal();
-}
-
-int sl_log_parse_level(const char *name, enum sl_log_level *out)
-{
-    if (find_level(name, out))
-        return SL_OK;
-    return sl_fail(SL_EINVAL, "--log-level: found '%s', wanted error, warn, info or debug", name);
 }
 
 void sl_log_set_level(enum sl_log_level level)

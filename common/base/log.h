@@ -11,6 +11,8 @@
 #ifndef SL_COMMON_BASE_LOG_H
 #define SL_COMMON_BASE_LOG_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,8 +23,8 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG };
 void sl_log_init(const char *who);
 
 void sl_log_set_level(enum sl_log_level level);
-// "error", "warn", "info", "debug". SL_EINVAL.
-int sl_log_parse_level(const char *name, enum sl_log_level *out);
+// "error", "warn", "info", "debug"; false for other names, *out then stays.
+bool sl_log_find_level(const char *name, enum sl_log_level *out);
 enum sl_log_level sl_log_get_level(void);
 
 void sl_log_write(enum sl_log_level level, const char *fmt, ...)
