@@ -66,7 +66,7 @@ struct sl_dataset {
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over all data: no record of an earlier pass was used
 
-    struct sl_dataset_files *files; // mappings, private to dataset.c
+    struct sl_dataset_files *files; // private: dataset_files.h
 };
 
 // What a caller needs; a missing part is then an error that names the file.

@@ -1,49 +1,11 @@
-// dataset_internal.h - what the parts of dataset.h share: files, metadata, labels, validation,
-// record.
+// dataset_internal.h - the steps of opening a data set: metadata, labels, validation, record.
 #ifndef SL_COMMON_DATA_DATASET_INTERNAL_H
 #define SL_COMMON_DATA_DATASET_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/data/dataset.h"
-#include "common/data/npy.h"
-
-// In the order in which they are checked, so that the first error is always the same one.
-enum sl_dataset_file {
-    SL_FILE_INDPTR,
-    SL_FILE_INDICES,
-    SL_FILE_EDGE_WEIGHT,
-    SL_FILE_FEAT,
-    SL_FILE_LABEL,
-    SL_FILE_TRAIN, // SL_FILE_TRAIN + enum sl_split
-    SL_FILE_VAL,
-    SL_FILE_TEST,
-    SL_FILE_VERTEX_MAP,
-    SL_FILE_COUNT,
-};
-
-struct sl_dataset_files {
-    struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
-    void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
-    uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
-};
-
-// ---- dataset.c ----------------------------------------------------------------------------------
-
-const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
-
-// The part of an error that says where and what: "DIR/FILE: is float64 (3, 4)".
-struct sl_dataset_found {
-    char text[sizeof(((struct sl_dataset *)0)->path) + 256];
-};
-struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f);
-
-// Private memory for a copy of file f, freed with the data set. SL_ENOMEM.
-int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out);
-// Fills it from an integer file, as 32-bit or 64-bit integers; truncates what does not fit.
-void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes,
-                        int threads);
+#include "common/data/dataset_files.h"
 
 // ---- dataset_metadata.c -------------------------------------------------------------------------
 

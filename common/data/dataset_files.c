@@ -1,0 +1,118 @@
+#include "common/data/dataset_files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/parallel.h"
+#include "common/data/scan.h"
+
+static const struct {
+    const char *name;
+    unsigned need;
+    const char *missing; // why it is wanted and what it looks like
+} file_specs[SL_FILE_COUNT] = {
+    [SL_FILE_INDPTR] = {"indptr.npy", ~0u,
+                        "a graph needs offsets (num_nodes + 1, int64): the in-neighbours of vertex "
+                        "v are indices[indptr[v]] to indices[indptr[v + 1] - 1]"},
+    [SL_FILE_INDICES] = {"indices.npy", ~0u,
+                         "a graph needs its in-neighbours (num_edges, int32 or int64)"},
+    [SL_FILE_EDGE_WEIGHT] = {"edge_weight.npy", SL_NEED_WEIGHTS,
+                             "weighted sampling needs it: one weight for each edge, in the order "
+                             "of indices.npy (num_edges, float32, finite and not negative)"},
+    [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
+                      "training needs features (num_nodes x feat_dim, float32 or float16)"},
+    [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
+                       "training needs labels (num_nodes, int32 or another integer type, -1 = "
+                       "none; of a multilabel or regression task num_nodes x num_classes)"},
+    [SL_FILE_TRAIN] = {"train_idx.npy", SL_NEED_TRAIN,
+                       "training needs the ids of the training vertices (int32 or int64)"},
+    [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
+    [SL_FILE_TEST] = {"test_idx.npy", 0, ""},
+    [SL_FILE_VERTEX_MAP] = {"vertex_map.npy", 0, ""},
+};
+
+const char *sl_dataset_file_name(enum sl_dataset_file f)
+{
+    return file_specs[f].name;
+}
+
+int sl_dataset_map_files(struct sl_dataset *ds, unsigned need)
+{
+    char path[sizeof ds->path + 32];
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    for (int f = 0; f < SL_FILE_COUNT; f++) {
+        snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
+        int rc = sl_npy_open(path, &ds->files->npy[f]);
+        if (rc == SL_ENOENT && !(need & file_specs[f].need))
+            continue;
+        if (rc == SL_ENOENT)
+            return sl_fail(SL_ENOENT, "data set %s: has no %s: %s", ds->path, file_specs[f].name,
+                           file_specs[f].missing);
+        SL_TRY(rc);
+    }
+    return SL_OK;
+}
+
+struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f)
+{
+    struct sl_dataset_found out;
+    char shape[128];
+    const struct sl_npy_header *h = &ds->files->npy[f].head;
+    snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file_specs[f].name,
+             sl_npy_dtype_name(h->dtype), sl_npy_shape_text(h, shape, sizeof shape));
+    return out;
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+enum { CONVERT_ELEMS = 1 << 17 };
+
+struct conversion {
+    const struct sl_npy *from;
+    uint64_t *to64; // one of the two
+    uint32_t *to32;
+};
+
+static bool convert_block(void *ctx, uint64_t block)
+{
+    const struct conversion *c = ctx;
+    enum sl_dtype dtype = c->from->head.dtype;
+    uint64_t end = SL_MIN(c->from->n_elems, (block + 1) * CONVERT_ELEMS);
+    for (uint64_t i = block * CONVERT_ELEMS; i < end; i++) {
+        uint64_t x = sl_scan_load(c->from->data, dtype, i);
+        if (c->to64)
+            c->to64[i] = x;
+        else
+            c->to32[i] = (uint32_t)x;
+    }
+    return false;
+}
+
+int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out)
+{
+    uint64_t n = ds->files->npy[f].n_elems;
+    // One more than needed, so that an empty list is no special case.
+    *out = calloc(n + 1, elem_bytes);
+    if (!*out)
+        return sl_fail(SL_ENOMEM, "%s/%s: no memory for a copy of %" PRIu64 " elements", ds->path,
+                       file_specs[f].name, n);
+    ds->files->owned[f] = *out;
+    return SL_OK;
+}
+
+void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes,
+                        int threads)
+{
+    struct conversion c = {.from = &ds->files->npy[f]};
+    if (elem_bytes == 8)
+        c.to64 = ds->files->owned[f];
+    else
+        c.to32 = ds->files->owned[f];
+    sl_parallel_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
+}

@@ -1,0 +1,50 @@
+// dataset_files.h - the files of a data set that is being opened: mappings, and copies where those
+// do not serve as they are.
+#ifndef SL_COMMON_DATA_DATASET_FILES_H
+#define SL_COMMON_DATA_DATASET_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/data/npy.h"
+
+// In the order in which they are checked, so that the first error is always the same one.
+enum sl_dataset_file {
+    SL_FILE_INDPTR,
+    SL_FILE_INDICES,
+    SL_FILE_EDGE_WEIGHT,
+    SL_FILE_FEAT,
+    SL_FILE_LABEL,
+    SL_FILE_TRAIN, // SL_FILE_TRAIN + enum sl_split
+    SL_FILE_VAL,
+    SL_FILE_TEST,
+    SL_FILE_VERTEX_MAP,
+    SL_FILE_COUNT,
+};
+
+struct sl_dataset_files {
+    struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
+    void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
+    uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
+};
+
+const char *sl_dataset_file_name(enum sl_dataset_file f); // "indptr.npy"
+
+// Maps the files into ds->files. SL_ENOENT where one that is needed (SL_NEED_*) is not there;
+// errors of sl_npy_open().
+int sl_dataset_map_files(struct sl_dataset *ds, unsigned need);
+
+// The part of an error that says where and what: "DIR/FILE: is float64 (3, 4)".
+struct sl_dataset_found {
+    char text[sizeof(((struct sl_dataset *)0)->path) + 256];
+};
+struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f);
+
+// Private memory for a copy of file f, freed with the data set. SL_ENOMEM.
+int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out);
+// Fills it from an integer file, as 32-bit or 64-bit integers; truncates what does not fit.
+void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes,
+                        int threads);
+
+#endif
