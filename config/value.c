@@ -1,5 +1,5 @@
 /*
- * value.c - one JSON value into one field, or a message that says what is wrong with it.
+ * value.c - JSON values into their fields, or a message that says what is wrong with one.
  *
  * Every message has the same shape: found, wanted, what to do. `wanted` comes from the key's row,
  * so the bounds in a message are the bounds that were checked.
@@ -382,6 +382,35 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
     case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
     case SL_KEY_NUMBERS: return read_numbers(p, key, path, item, base);
     case SL_KEY_LIST: return read_list(p, key, path, item, field, companion);
+    }
+    return SL_OK;
+}
+
+int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,
+                     const cJSON *node, void *base)
+{
+    for (size_t i = 0; i < sl_n_keys; i++) {
+        const struct sl_key *key = &sl_keys[i];
+        const char *name = key->path + strlen(scope);
+        if (strncmp(key->path, scope, strlen(scope)) != 0 || strstr(name, "[]"))
+            continue;
+        char path[2 * SL_KEY_PATH_BYTES];
+        snprintf(path, sizeof path, "%s%s", shown, name);
+
+        const cJSON *item = sl_parse_find(node, name);
+        if (item) {
+            SL_TRY(sl_parse_value(p, key, path, item, base));
+        } else if (sl_key_is_needed(key, base) && key->type != SL_KEY_OBJECT) {
+            char wanted[320];
+            sl_key_wanted(key, wanted, sizeof wanted);
+            return sl_parse_fail(p, path, "missing, wanted %s: add it. %s", wanted, key->doc);
+        } else if (key->fallback) {
+            cJSON *value = cJSON_Parse(key->fallback);
+            int rc = value ? sl_parse_value(p, key, path, value, base)
+                           : sl_fail(SL_ENOMEM, "%s: out of memory", p->origin);
+            cJSON_Delete(value);
+            SL_TRY(rc);
+        }
     }
     return SL_OK;
 }

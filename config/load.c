@@ -1,5 +1,5 @@
 /*
- * config.c - a job file becomes a struct sl_config.
+ * load.c - a job file becomes a struct sl_config.
  *
  *   text --check--> JSON tree --structure--> --overrides--> --structure--> --values--> --resolve-->
  *
@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,54 +27,6 @@
 #include "config/text_internal.h"
 
 enum { MAX_FILE_BYTES = 1 << 20 };
-
-// Whether an override that was given as "path=value" decides the value at `path`.
-static bool override_decides(const char *text, const char *path)
-{
-    size_t n = strcspn(text, "=");
-    return strncmp(text, path, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
-}
-
-char *sl_parse_origin(const struct sl_parse *p, char out[SL_PARSE_ORIGIN_BYTES])
-{
-    // The end of a long file name says more than its beginning.
-    const size_t room = SL_PARSE_ORIGIN_BYTES - sizeof "...", n = strlen(p->origin);
-    snprintf(out, SL_PARSE_ORIGIN_BYTES, "%s%s", n > room ? "..." : "",
-             p->origin + (n > room ? n - room : 0));
-    return out;
-}
-
-int sl_parse_fail(const struct sl_parse *p, const char *path, const char *fmt, ...)
-{
-    char why[1200], set[SL_TEXT_QUOTE_BYTES + 16] = "", origin[SL_PARSE_ORIGIN_BYTES];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
-    va_end(ap);
-
-    for (size_t i = p->n_overrides; i-- > 0 && path[0];) {
-        if (override_decides(p->overrides[i].text, path)) {
-            char excerpt[SL_TEXT_QUOTE_BYTES];
-            sl_text_excerpt(p->overrides[i].text, excerpt);
-            snprintf(set, sizeof set, " with --set %s", excerpt);
-            break;
-        }
-    }
-    return sl_fail(SL_EINVAL, "%s%s: %s%s%s", sl_parse_origin(p, origin), set, path,
-                   path[0] ? ": " : "", why);
-}
-
-cJSON *sl_parse_find(const cJSON *node, const char *path)
-{
-    char name[SL_KEY_PATH_BYTES];
-    while (node && *path) {
-        size_t n = strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        node = cJSON_GetObjectItemCaseSensitive(node, name);
-        path += n + (path[n] == '.');
-    }
-    return (cJSON *)node;
-}
 
 // Checks that the object holds known keys, each once. scope and shown end in "." unless empty.
 static int check_structure(const struct sl_parse *p, const char *scope, const char *shown,
@@ -128,35 +79,6 @@ static int check_structure(const struct sl_parse *p, const char *scope, const ch
                 strcat(inner, ".");
                 SL_TRY(check_structure(p, entry_scope, inner, entry));
             }
-        }
-    }
-    return SL_OK;
-}
-
-int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,
-                     const cJSON *node, void *base)
-{
-    for (size_t i = 0; i < sl_n_keys; i++) {
-        const struct sl_key *key = &sl_keys[i];
-        const char *name = key->path + strlen(scope);
-        if (strncmp(key->path, scope, strlen(scope)) != 0 || strstr(name, "[]"))
-            continue;
-        char path[2 * SL_KEY_PATH_BYTES];
-        snprintf(path, sizeof path, "%s%s", shown, name);
-
-        const cJSON *item = sl_parse_find(node, name);
-        if (item) {
-            SL_TRY(sl_parse_value(p, key, path, item, base));
-        } else if (sl_key_is_needed(key, base) && key->type != SL_KEY_OBJECT) {
-            char wanted[320];
-            sl_key_wanted(key, wanted, sizeof wanted);
-            return sl_parse_fail(p, path, "missing, wanted %s: add it. %s", wanted, key->doc);
-        } else if (key->fallback) {
-            cJSON *value = cJSON_Parse(key->fallback);
-            int rc = value ? sl_parse_value(p, key, path, value, base)
-                           : sl_fail(SL_ENOMEM, "%s: out of memory", p->origin);
-            cJSON_Delete(value);
-            SL_TRY(rc);
         }
     }
     return SL_OK;
