@@ -6,8 +6,8 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "dataset/split_draw.h"
 #include "common/base/threads.h"
+#include "common/data/dataset.h"
 #include "common/text/units.h"
 
 enum { MAX_LANES = 8 };
@@ -109,6 +109,36 @@ static void summarise(void *context, struct sl_table *t)
     im->format->summarise(im, im->context, t);
 }
 
+// --split: "0.6,0.2,0.2" or "0.6,0.2" (the rest is the test set) into share[SL_SPLIT_COUNT].
+static int parse_shares(const char *command, const char *text, double *share)
+{
+    const char *p = text;
+    double sum = 0;
+    int n = 0;
+    for (bool more = true; more; n++) {
+        char *end;
+        double x = strtod(p, &end);
+        if (n == SL_SPLIT_COUNT || end == p || !(x >= 0 && x <= 1) || (*end && *end != ','))
+            return sl_fail(SL_EINVAL,
+                           "%s: --split '%s': wanted TRAIN,VAL or TRAIN,VAL,TEST as shares from 0 "
+                           "to 1, as in 0.6,0.2,0.2",
+                           command, text);
+        share[n] = x;
+        sum += x;
+        more = *end == ',';
+        p = end + 1;
+    }
+    if (n == 1)
+        return sl_fail(SL_EINVAL, "%s: --split '%s': wanted a second share, for validation",
+                       command, text);
+    if (sum > 1 + 1e-9)
+        return sl_fail(SL_EINVAL, "%s: --split '%s': the shares are %g together: wanted at most 1",
+                       command, text, sum);
+    if (n == 2)
+        share[SL_SPLIT_TEST] = 1 - sum > 0 ? 1 - sum : 0;
+    return SL_OK;
+}
+
 int sl_import_run(struct sl_import *im)
 {
     const struct sl_import_format *format = im->format;
@@ -117,6 +147,6 @@ int sl_import_run(struct sl_import *im)
         SL_TRY(format->check(im, im->context));
     snprintf(command, sizeof command, "import %s", format->name);
     if (im->split)
-        SL_TRY(sl_split_parse(command, im->split, im->split_share));
+        SL_TRY(parse_shares(command, im->split, im->split_share));
     return sl_making_run(&im->making, im, read_source, summarise);
 }

@@ -20,6 +20,7 @@
 #include "common/data/npy.h"
 #include "dataset/line_scan.h"
 #include "common/text/units.h"
+#include "dataset/vertex_facts.h"
 #include "dataset/vertex_intake.h"
 
 // Beyond this many vertices an id space with fewer than one edge in 64 ids is taken for sparse.

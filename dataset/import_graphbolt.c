@@ -26,6 +26,7 @@
 #include "dataset/array_intake.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
+#include "dataset/vertex_facts.h"
 #include "dataset/yaml_reader.h"
 
 enum { PATH_BYTES = 4608, NAME_BYTES = 128, BATCH = 1024 };

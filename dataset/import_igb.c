@@ -27,6 +27,7 @@
 #include "common/base/interrupt.h"
 #include "dataset/array_intake.h"
 #include "common/text/units.h"
+#include "dataset/vertex_facts.h"
 #include "dataset/vertex_intake.h"
 
 enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536 };

@@ -23,6 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "dataset/array_intake.h"
+#include "dataset/vertex_facts.h"
 
 enum { MAX_LEFT_OUT = 512 };
 

@@ -32,6 +32,7 @@
 #include "common/base/error.h"
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
+#include "dataset/vertex_facts.h"
 
 enum { PATH_BYTES = 4352 };
 

@@ -11,35 +11,6 @@
 
 enum { SCRAMBLE_OF_SPLIT = 1, VERTICES_PER_TICK = 65536 };
 
-int sl_split_parse(const char *command, const char *text, double *share)
-{
-    const char *p = text;
-    double sum = 0;
-    int n = 0;
-    for (bool more = true; more; n++) {
-        char *end;
-        double x = strtod(p, &end);
-        if (n == SL_SPLIT_COUNT || end == p || !(x >= 0 && x <= 1) || (*end && *end != ','))
-            return sl_fail(SL_EINVAL,
-                           "%s: --split '%s': wanted TRAIN,VAL or TRAIN,VAL,TEST as shares from 0 "
-                           "to 1, as in 0.6,0.2,0.2",
-                           command, text);
-        share[n] = x;
-        sum += x;
-        more = *end == ',';
-        p = end + 1;
-    }
-    if (n == 1)
-        return sl_fail(SL_EINVAL, "%s: --split '%s': wanted a second share, for validation",
-                       command, text);
-    if (sum > 1 + 1e-9)
-        return sl_fail(SL_EINVAL, "%s: --split '%s': the shares are %g together: wanted at most 1",
-                       command, text, sum);
-    if (n == 2)
-        share[SL_SPLIT_TEST] = 1 - sum > 0 ? 1 - sum : 0;
-    return SL_OK;
-}
-
 // node_label.npy as the import wrote it; .map is NULL where there is none.
 struct labels {
     struct sl_npy npy;

@@ -7,12 +7,6 @@
 #include "dataset/vertex_intake.h"
 
 /*
- * "0.6,0.2,0.2" or "0.6,0.2" (the rest is the test set) into share[SL_SPLIT_COUNT]. SL_EINVAL with
- * a message that begins with `command`.
- */
-int sl_split_parse(const char *command, const char *text, double *share);
-
-/*
  * Where --split was given: writes train_idx.npy, val_idx.npy and test_idx.npy of the labelled
  * vertices (of all, where there are no labels), in rising order. The labels, if any, are in the
  * staging directory. How many vertices a part gets is rounded to the nearest; which ones depends on
