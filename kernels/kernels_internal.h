@@ -2,7 +2,7 @@
  * kernels_internal.h - what the files of this folder share and nobody else sees.
  *
  * Every operation is a function sl_ref_<op> in ref/<family>.c and a function sl_cpu_<op> in
- * cpu/<family>.c with the signature of its slot in kernels.h; kernels.c puts them into the tables.
+ * cpu/<family>.c with the signature of its slot in kernels.h; backends.c puts them into the tables.
  * Both call the same sl_check_<op> first: that is the one place where arguments are validated, the
  * loops behind it assume.
  */

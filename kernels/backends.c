@@ -1,3 +1,4 @@
+// backends.c - the tables of operations that there are: ref, cpu, and that of a plug-in's GPU.
 #include "kernels/kernels.h"
 
 #include <string.h>
