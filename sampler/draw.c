@@ -6,7 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "sampler/draw_internal.h"
+#include "sampler/block_layout.h"
 
 enum { OFFSETS_AHEAD = 16 }; // vertices
 
@@ -20,13 +20,14 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
 void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
                        const struct sl_residence *residence)
 {
-    *d = (struct sl_drawer){
-        .kernels = residence->kernels, .topology = topology, .residence = residence};
+    *d = (struct sl_drawer){.kernels = residence->kernels,
+                            .topology = topology,
+                            .device = {.topology = topology, .residence = residence}};
 }
 
 void sl_drawer_fini(struct sl_drawer *d)
 {
-    sl_drawer_device_fini(d);
+    sl_device_drawer_fini(&d->device);
     sl_idmap_destroy(d->map);
     sl_pages_free(d->nodes, (size_t)d->nodes_capacity * sizeof *d->nodes);
     memset(d, 0, sizeof *d);
@@ -34,13 +35,13 @@ void sl_drawer_fini(struct sl_drawer *d)
 
 const struct sl_device *sl_drawer_device(const struct sl_drawer *d)
 {
-    return d->residence ? d->residence->device : sl_device_host();
+    return d->device.residence ? d->device.residence->device : sl_device_host();
 }
 
 uint64_t sl_drawer_bytes(const struct sl_drawer *d)
 {
-    if (d->residence)
-        return d->kernels->draw_bytes(d->state) + d->ranks.bytes + d->marked_nodes.bytes;
+    if (d->device.residence)
+        return sl_device_drawer_bytes(&d->device);
     return (uint64_t)d->nodes_capacity * sizeof *d->nodes + (d->map ? sl_idmap_bytes(d->map) : 0);
 }
 
@@ -85,17 +86,6 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
     for (uint32_t i = 0; i < n_dst; i++)
         edges += degree_of(d, i, n_dst);
     return edges;
-}
-
-void *sl_block_place(struct sl_block_cursor *c, uint64_t bytes, uint64_t *offset)
-{
-    uint64_t at = sl_align_up(c->at, SL_BLOCK_ALIGN);
-    if (at > c->capacity || c->capacity - at < bytes)
-        return NULL;
-    memset(c->base + c->at, 0, at - c->at);
-    *offset = at;
-    c->at = at + bytes;
-    return c->base + at;
 }
 
 static int put_seeds(struct sl_drawer *d, const uint32_t *seeds, uint32_t n_seeds)
@@ -175,35 +165,6 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     return SL_OK;
 }
 
-static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
-                        struct sl_block_cursor *c)
-{
-    int32_t *labels =
-        sl_block_place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
-    for (uint32_t i = 0; labels && i < block->n_seeds; i++)
-        labels[i] = ds->label[seeds[i]];
-    return labels != NULL;
-}
-
-static bool put_targets(const struct sl_dataset *ds, const uint32_t *seeds, struct sl_block *block,
-                        struct sl_block_cursor *c)
-{
-    uint64_t width = ds->n_classes;
-    float *targets =
-        sl_block_place(c, block->n_seeds * width * sizeof *targets, &block->label_offset);
-    for (uint32_t i = 0; targets && i < block->n_seeds; i++)
-        sl_dataset_targets(ds, seeds[i], targets + i * width);
-    block->n_targets = (uint32_t)width;
-    return targets != NULL;
-}
-
-bool sl_block_put_labels(const struct sl_topology *topology, const uint32_t *seeds,
-                         struct sl_block *block, struct sl_block_cursor *c)
-{
-    const struct sl_dataset *ds = &topology->dataset;
-    return (ds->target ? put_targets : put_classes)(ds, seeds, block, c);
-}
-
 static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_block_cursor *c)
 {
     uint64_t t0 = sl_now_ns();
@@ -252,6 +213,15 @@ static int draw(struct sl_drawer *d, const struct sl_draw_plan *plan, struct sl_
     return SL_OK;
 }
 
+static int draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *plan,
+                          const uint32_t *seeds, struct sl_block *block, struct sl_block_cursor *c,
+                          uint64_t *wanted_bytes)
+{
+    int rc = sl_device_drawer_draw(&d->device, plan, seeds, block, c, wanted_bytes);
+    d->copy_ns = d->device.copy_ns;
+    return rc;
+}
+
 int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_t epoch,
                    uint32_t batch, const uint32_t *seeds, uint32_t n_seeds, struct sl_block *block,
                    uint64_t capacity_bytes, uint64_t *wanted_bytes)
@@ -261,7 +231,7 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
     // How far a batch got says little of what it will take in all: ask for half as much again.
     *wanted_bytes = SL_MAX(capacity_bytes + capacity_bytes / 2, (uint64_t)4096);
     d->copy_ns = 0;
-    if (!d->residence)
+    if (!d->device.residence)
         SL_TRY(put_seeds(d, seeds, n_seeds));
     int rc = SL_EAGAIN;
     if (capacity_bytes >= sizeof *block) {
@@ -271,8 +241,8 @@ int sl_drawer_draw(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32_
         block->batch = batch;
         block->n_hops = plan->n_hops;
         block->n_seeds = block->n_nodes[0] = n_seeds;
-        rc = d->residence ? sl_drawer_draw_on_device(d, plan, seeds, block, &c, wanted_bytes)
-                          : draw(d, plan, block, &c);
+        rc = d->device.residence ? draw_on_device(d, plan, seeds, block, &c, wanted_bytes)
+                                 : draw(d, plan, block, &c);
     }
     if (rc == SL_EAGAIN)
         return sl_fail(SL_ERANGE, "sampling: batch %u of epoch %u does not fit %" PRIu64 " bytes",
@@ -297,8 +267,8 @@ int sl_drawer_mark(struct sl_drawer *d, const struct sl_rank_index *index, uint3
                        "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
                        " bytes",
                        block->batch, block->epoch + 1, capacity_bytes);
-    if (d->residence)
-        SL_TRY(sl_drawer_mark_on_device(d, index, block, ranks));
+    if (d->device.residence)
+        SL_TRY(sl_device_drawer_mark(&d->device, index, block, ranks));
     else
         SL_TRY(d->kernels->mark_ranks(index, sl_block_nodes(block), block->n_input, ranks));
     block->flags |= SL_BLOCK_HAS_RANKS;

@@ -30,34 +30,10 @@
 #include <stdint.h>
 
 #include "common/ipc/block.h"
-#include "config/config.h"
+#include "sampler/draw_device.h"
+#include "sampler/draw_plan.h"
 #include "sampler/residence.h"
 #include "sampler/topology.h"
-
-// What a batch is drawn with; the same for all batches of a phase.
-struct sl_draw_plan {
-    enum sl_sampler_kind kind;
-    uint32_t n_hops;
-    int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
-    uint32_t stream;             // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
-    uint64_t seed;
-    bool degrees;           // the block carries the in-degrees of its input nodes, without
-                            // self-loops where the topology has looked for them
-    uint32_t paths, length; // random walks: of each vertex, steps of each
-    float restart;          // ... probability of starting over
-};
-
-// Whether each edge of a block carries how often it was walked.
-static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
-{
-    return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
-}
-
-// Device memory that grows.
-struct sl_device_words {
-    uint32_t *p;
-    uint64_t bytes;
-};
 
 struct sl_drawer {
     const struct sl_kernels *kernels;
@@ -65,15 +41,9 @@ struct sl_drawer {
     struct sl_idmap *map;
     uint32_t *nodes; // scratch, grown to the largest batch
     uint32_t nodes_capacity;
-    uint32_t largest_batch; // input nodes of the largest batch so far
-    uint64_t copy_ns;       // of the last draw: copying to where the block has it
-
-    // On a device that draws whole batches, instead of map and nodes:
-    const struct sl_residence *residence; // NULL: the processor draws
-    struct sl_draw_state *state;
-    struct sl_drawn drawn; // the last batch
-    const struct sl_block *drawn_block;
-    struct sl_device_words ranks, marked_nodes;
+    uint32_t largest_batch;         // input nodes of the largest batch so far
+    uint64_t copy_ns;               // of the last draw: copying to where the block has it
+    struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };
 
 int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,

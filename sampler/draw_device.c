@@ -1,25 +1,15 @@
-/*
- * draw_device.c - a mini-batch that a GPU draws.
- *
- * All hops are drawn in the device's memory without asking in between (kernels: draw). How large
- * each array has become is known when they are done, so the block is laid out then, and each array
- * is copied to its final place: no array is written twice by the processor, and where the arena is
- * pinned the copies are DMA. The layout is draw.c's: equal batches are equal bytes.
- *
- * What is drawn stays in the device's memory until the next batch, so that marking reads the
- * vertices there.
- */
+#include "sampler/draw_device.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "sampler/draw_internal.h"
 
 _Static_assert((int)SL_DRAW_HOPS_MAX == (int)SL_MAX_HOPS, "a block's hops can be drawn");
 
-static int check_seeds(const struct sl_drawer *d, const uint32_t *seeds, uint32_t n)
+static int check_seeds(const struct sl_device_drawer *d, const uint32_t *seeds, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (seeds[i] >= d->topology->view.n_nodes)
@@ -39,7 +29,7 @@ static uint64_t label_bytes(const struct sl_dataset *ds, uint32_t n_seeds)
 }
 
 // Bytes of the whole block.
-static uint64_t end_of(const struct sl_drawer *d, const struct sl_block *block, bool weights)
+static uint64_t end_of(const struct sl_device_drawer *d, const struct sl_block *block, bool weights)
 {
     const struct sl_drawn *drawn = &d->drawn;
     uint64_t at = padded(sizeof *block, label_bytes(&d->topology->dataset, block->n_seeds));
@@ -56,14 +46,14 @@ static uint64_t end_of(const struct sl_drawer *d, const struct sl_block *block, 
 }
 
 // Room was made sure of.
-static int put(const struct sl_drawer *d, struct sl_block_cursor *c, const void *from,
+static int put(const struct sl_device_drawer *d, struct sl_block_cursor *c, const void *from,
                uint64_t bytes, uint64_t *offset)
 {
     void *to = sl_block_place(c, bytes, offset);
     return bytes ? d->residence->device->copy(to, from, bytes) : SL_OK;
 }
 
-static int put_hop(const struct sl_drawer *d, uint32_t h, struct sl_block *block,
+static int put_hop(const struct sl_device_drawer *d, uint32_t h, struct sl_block *block,
                    struct sl_block_cursor *c)
 {
     const struct sl_drawn *drawn = &d->drawn;
@@ -81,7 +71,8 @@ static int put_hop(const struct sl_drawer *d, uint32_t h, struct sl_block *block
     return SL_OK;
 }
 
-static int put_nodes(const struct sl_drawer *d, struct sl_block *block, struct sl_block_cursor *c)
+static int put_nodes(const struct sl_device_drawer *d, struct sl_block *block,
+                     struct sl_block_cursor *c)
 {
     const struct sl_drawn *drawn = &d->drawn;
     block->n_input = drawn->n_nodes[block->n_hops];
@@ -93,9 +84,9 @@ static int put_nodes(const struct sl_drawer *d, struct sl_block *block, struct s
     return put(d, c, drawn->degrees, bytes, &block->degree_offset);
 }
 
-int sl_drawer_draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *plan,
-                             const uint32_t *seeds, struct sl_block *block,
-                             struct sl_block_cursor *c, uint64_t *wanted_bytes)
+int sl_device_drawer_draw(struct sl_device_drawer *d, const struct sl_draw_plan *plan,
+                          const uint32_t *seeds, struct sl_block *block, struct sl_block_cursor *c,
+                          uint64_t *wanted_bytes)
 {
     const struct sl_residence *r = d->residence;
     struct sl_draw_args args = {
@@ -114,9 +105,10 @@ int sl_drawer_draw_on_device(struct sl_drawer *d, const struct sl_draw_plan *pla
         .degree_of = plan->degrees ? r->degree_of : NULL,
     };
     memcpy(args.fanout, plan->fanout, plan->n_hops * sizeof *args.fanout);
+    d->copy_ns = 0;
     d->drawn_block = NULL;
     SL_TRY(check_seeds(d, seeds, block->n_seeds));
-    SL_TRY(d->kernels->draw(&d->state, &args, &d->drawn));
+    SL_TRY(d->residence->kernels->draw(&d->state, &args, &d->drawn));
     if (sl_draw_plan_has_visits(plan))
         block->flags |= SL_BLOCK_HAS_WEIGHTS;
     uint64_t end = end_of(d, block, sl_draw_plan_has_visits(plan));
@@ -151,8 +143,8 @@ static uint32_t *grow_words(const struct sl_device *device, struct sl_device_wor
     return w->p;
 }
 
-int sl_drawer_mark_on_device(struct sl_drawer *d, const struct sl_rank_index *index,
-                             const struct sl_block *block, uint32_t *to)
+int sl_device_drawer_mark(struct sl_device_drawer *d, const struct sl_rank_index *index,
+                          const struct sl_block *block, uint32_t *to)
 {
     const struct sl_device *device = d->residence->device;
     const uint32_t *nodes = d->drawn.nodes;
@@ -167,19 +159,24 @@ int sl_drawer_mark_on_device(struct sl_drawer *d, const struct sl_rank_index *in
         SL_TRY(device->copy(copy, sl_block_nodes(block), bytes));
         nodes = copy;
     }
-    SL_TRY(d->kernels->mark_ranks(index, nodes, block->n_input, ranks));
+    SL_TRY(d->residence->kernels->mark_ranks(index, nodes, block->n_input, ranks));
     SL_TRY(device->copy(to, ranks, bytes));
     return device->sync();
 }
 
-void sl_drawer_device_fini(struct sl_drawer *d)
+void sl_device_drawer_fini(struct sl_device_drawer *d)
 {
     if (!d->residence)
         return;
     const struct sl_device *device = d->residence->device;
-    d->kernels->draw_end(d->state);
+    d->residence->kernels->draw_end(d->state);
     if (d->ranks.p)
         device->memory.free(d->ranks.p, d->ranks.bytes);
     if (d->marked_nodes.p)
         device->memory.free(d->marked_nodes.p, d->marked_nodes.bytes);
+}
+
+uint64_t sl_device_drawer_bytes(const struct sl_device_drawer *d)
+{
+    return d->residence->kernels->draw_bytes(d->state) + d->ranks.bytes + d->marked_nodes.bytes;
 }

@@ -1,0 +1,30 @@
+// draw_plan.h - what a phase's batches are drawn with, by the processor and by a device alike.
+#ifndef SL_SAMPLER_DRAW_PLAN_H
+#define SL_SAMPLER_DRAW_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/sampler_kind.h"
+#include "common/ipc/block.h"
+
+// What a batch is drawn with; the same for all batches of a phase.
+struct sl_draw_plan {
+    enum sl_sampler_kind kind;
+    uint32_t n_hops;
+    int64_t fanout[SL_MAX_HOPS]; // fanout[0] next to the seeds, -1 = all neighbours
+    uint32_t stream;             // SL_RNG_SAMPLE or SL_RNG_EVAL_SAMPLE
+    uint64_t seed;
+    bool degrees;           // the block carries the in-degrees of its input nodes, without
+                            // self-loops where the topology has looked for them
+    uint32_t paths, length; // random walks: of each vertex, steps of each
+    float restart;          // ... probability of starting over
+};
+
+// Whether each edge of a block carries how often it was walked.
+static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
+{
+    return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
+#endif
