@@ -36,7 +36,7 @@ uint64_t sl_exchange_bytes(uint64_t n_params)
 int sl_exchange_init(struct sl_exchange *x, const struct sl_exchange_spec *spec)
 {
     const struct sl_memory *memory = &spec->compute.device->memory;
-    const uint64_t n_params = spec->sync->n_params;
+    const uint64_t n_params = spec->runs->n_params;
     *x = (struct sl_exchange){.spec = *spec};
     if (!sl_group_exists(spec->arena) || !spec->collective)
         return sl_fail(SL_EPROTO, "trainer: the job has no group to exchange gradients in: broker "
@@ -100,7 +100,7 @@ void sl_exchange_fini(struct sl_exchange *x)
 {
     const struct sl_memory *memory =
         x->spec.compute.device ? &x->spec.compute.device->memory : NULL;
-    const uint64_t bytes = x->spec.sync ? x->spec.sync->n_params * sizeof(float) : 0;
+    const uint64_t bytes = x->spec.runs ? x->spec.runs->n_params * sizeof(float) : 0;
     sl_exchange_leave(x);
     discard(x);
     if (x->sum)
@@ -118,21 +118,16 @@ uint32_t sl_exchange_look_ms(const struct sl_exchange *x)
 
 // --- a batch -------------------------------------------------------------------------------------
 
-static bool is_summed(const struct sl_sync_run *run)
-{
-    return run->rule == SL_SYNC_STEP || run->rule == SL_SYNC_STEP_UNDECAYED;
-}
-
 // Statistics of the batch, to where the update reads them.
 static int deliver_statistics(struct sl_exchange *x, uint32_t cell, const float *gradient)
 {
-    const struct sl_sync *sync = x->spec.sync;
+    const struct sl_update_runs *runs = x->spec.runs;
     float *slot = sl_board_gradient(x->spec.arena, cell);
     if (gradient == slot) // on a CPU device it is computed there
         return SL_OK;
-    for (uint32_t r = 0; r < sync->n_runs; r++) {
-        const struct sl_sync_run *run = &sync->runs[r];
-        if (run->rule == SL_SYNC_RUNNING)
+    for (uint32_t r = 0; r < runs->n; r++) {
+        const struct sl_update_run *run = &runs->run[r];
+        if (run->rule == SL_UPDATE_RULE_RUNNING)
             SL_TRY(x->spec.compute.device->copy(slot + run->at, gradient + run->at,
                                                 run->n * sizeof *slot));
     }
@@ -142,7 +137,7 @@ static int deliver_statistics(struct sl_exchange *x, uint32_t cell, const float 
 // In the order of the batches that this trainer takes, as the board's slots are summed.
 static int add(struct sl_exchange *x, const float *gradient)
 {
-    const uint64_t n = x->spec.sync->n_params;
+    const uint64_t n = x->spec.runs->n_params;
     const float *slots[] = {x->sum, gradient};
     if (x->n_held == 0)
         return x->spec.compute.device->copy(x->sum, gradient, n * sizeof *x->sum);
@@ -256,16 +251,16 @@ static int follow(struct sl_exchange *x)
 // This member's part of the sum to slot 0.
 static int write_part(struct sl_exchange *x)
 {
-    const struct sl_sync *sync = x->spec.sync;
+    const struct sl_update_runs *runs = x->spec.runs;
     float *slot = sl_board_gradient(x->spec.arena, 0);
-    const uint64_t lines = sl_div_up(sync->n_params, PART_FLOATS);
+    const uint64_t lines = sl_div_up(runs->n_params, PART_FLOATS);
     const uint64_t from = lines * x->group.rank / x->group.n * PART_FLOATS;
     const uint64_t to =
-        SL_MIN(sync->n_params, lines * (x->group.rank + 1) / x->group.n * PART_FLOATS);
-    for (uint32_t r = 0; r < sync->n_runs; r++) {
-        const struct sl_sync_run *run = &sync->runs[r];
+        SL_MIN(runs->n_params, lines * (x->group.rank + 1) / x->group.n * PART_FLOATS);
+    for (uint32_t r = 0; r < runs->n; r++) {
+        const struct sl_update_run *run = &runs->run[r];
         const uint64_t first = SL_MAX(from, run->at), end = SL_MIN(to, run->at + run->n);
-        if (is_summed(run) && first < end)
+        if (sl_update_run_steps(run) && first < end)
             SL_TRY(x->spec.compute.device->copy(slot + first, x->total + first,
                                                 (end - first) * sizeof *slot));
     }
@@ -299,7 +294,7 @@ static int wait_for_sum(struct sl_exchange *x)
 static int sum(struct sl_exchange *x, uint64_t version)
 {
     const struct sl_device *device = x->spec.compute.device;
-    const uint64_t n = x->spec.sync->n_params;
+    const uint64_t n = x->spec.runs->n_params;
     SL_FAILPOINT(TRAINER_REDUCE);
     if (x->n_held == 0)
         SL_TRY(device->fill(x->sum, 0, n * sizeof *x->sum));

@@ -37,7 +37,7 @@
 #include "common/ipc/ledger.h"
 #include "common/ipc/pulse.h"
 #include "trainer/compute.h"
-#include "trainer/sync.h"
+#include "trainer/update_runs.h"
 
 // Borrowed for as long as the exchange lives.
 struct sl_exchange_spec {
@@ -45,7 +45,7 @@ struct sl_exchange_spec {
     uint32_t worker; // id
     struct sl_compute compute;
     const struct sl_collective *collective;
-    const struct sl_sync *sync; // which parameters are summed
+    const struct sl_update_runs *runs; // which parameters are summed
     const struct sl_pulse *pulse;
 };
 

@@ -397,7 +397,7 @@ static int join_group(struct loop *t)
         .worker = spec->worker,
         .compute = t->compute,
         .collective = spec->collective,
-        .sync = &t->sync,
+        .runs = &t->sync.runs,
         .pulse = &t->pulse,
     };
     if (!sl_group_exists(spec->arena))

@@ -9,7 +9,6 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
-#include "trainer/exchange.h"
 
 // An update goes over the parameters in pieces, so that the reduced gradient of a piece is still
 // in the cache when the optimizer reads it. The result does not depend on the size.
@@ -37,47 +36,6 @@ static int check_shape(const struct sl_sync *s)
                        "device %u: broker and trainer are not of the same build",
                        spec->async ? "async" : "ordered", spec->n_devices,
                        s->async ? "async" : "ordered", s->device);
-    return SL_OK;
-}
-
-static enum sl_sync_rule rule_of(const struct sl_config *config, const struct sl_tensor *t)
-{
-    switch (t->role) {
-    case SL_TENSOR_LEARNED: break;
-    case SL_TENSOR_RUNNING: return SL_SYNC_RUNNING;
-    case SL_TENSOR_FIXED:
-    case SL_TENSOR_COUNTER: return SL_SYNC_KEEP;
-    }
-    bool first_only = config->optimizer.decay_on == SL_DECAY_FIRST_LAYER;
-    return first_only && config->optimizer.weight_decay > 0 && t->layer != 0
-               ? SL_SYNC_STEP_UNDECAYED
-               : SL_SYNC_STEP;
-}
-
-// Neighbours with the same rule are one run: long ones, since most tensors are simply learned.
-static int make_runs(struct sl_sync *s, const struct sl_sync_spec *spec)
-{
-    s->runs = calloc(spec->n_tensors + 1, sizeof *s->runs);
-    if (!s->runs)
-        return sl_fail(SL_ENOMEM, "trainer: no memory for the list of %u tensors", spec->n_tensors);
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < spec->n_tensors; i++) {
-        const struct sl_tensor *t = &spec->tensors[i];
-        uint64_t n = sl_tensor_count(t);
-        if (n == 0)
-            continue;
-        enum sl_sync_rule rule = rule_of(spec->config, t);
-        if (t->offset != at)
-            return sl_fail(SL_EINVAL, "trainer: tensor %s begins at %llu, wanted %llu", t->name,
-                           (unsigned long long)t->offset, (unsigned long long)at);
-        if (s->n_runs == 0 || s->runs[s->n_runs - 1].rule != rule)
-            s->runs[s->n_runs++] = (struct sl_sync_run){.rule = rule, .at = at};
-        s->runs[s->n_runs - 1].n += n;
-        at += n;
-    }
-    if (at != s->n_params)
-        return sl_fail(SL_EINVAL, "trainer: the model's tensors have %llu parameters, wanted %llu",
-                       (unsigned long long)at, (unsigned long long)s->n_params);
     return SL_OK;
 }
 
@@ -120,7 +78,7 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
     };
     SL_TRY(check_shape(s));
     sl_learning_rate_init(&s->rate, config, spec->arena->h->spec.n_train);
-    int rc = make_runs(s, spec);
+    int rc = sl_update_runs_init(&s->runs, config, spec->tensors, spec->n_tensors, s->n_params);
     if (rc == SL_OK)
         rc = take_memory(s);
     if (rc < 0)
@@ -130,13 +88,12 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
 
 void sl_sync_fini(struct sl_sync *s)
 {
-    free(s->runs);
+    sl_update_runs_fini(&s->runs);
     free(s->scratch);
     free(s->slots);
     if (s->joined)
         s->memory->host_free(s->joined, s->n_params * sizeof *s->joined);
     sl_pages_free(s->whole, s->n_params * sizeof *s->whole);
-    s->runs = NULL;
     s->scratch = NULL;
     s->slots = NULL;
     s->joined = NULL;
@@ -169,9 +126,9 @@ static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uin
 static int measure_norm(struct sl_sync *s, const struct sl_update *u, struct constants *c)
 {
     double squares = 0;
-    for (uint32_t r = 0; r < s->n_runs; r++) {
-        const struct sl_sync_run *run = &s->runs[r];
-        if (run->rule != SL_SYNC_STEP && run->rule != SL_SYNC_STEP_UNDECAYED)
+    for (uint32_t r = 0; r < s->runs.n; r++) {
+        const struct sl_update_run *run = &s->runs.run[r];
+        if (!sl_update_run_steps(run))
             continue;
         double part;
         SL_TRY(reduce(s, u, run->at, run->n, c->scale, s->whole + run->at));
@@ -197,7 +154,7 @@ static int gradient_piece(struct sl_sync *s, const struct sl_update *u, uint64_t
 }
 
 // One piece of the step from version u->version to the next.
-static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync_rule rule,
+static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_update_rule rule,
                       uint64_t at, uint64_t n, const struct constants *c)
 {
     struct sl_arena *a = s->arena;
@@ -208,7 +165,7 @@ static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync
     if (s->optimizer == SL_OPTIMIZER_SGD) {
         struct sl_sgd_step step = s->sgd;
         step.lr = c->lr;
-        if (rule == SL_SYNC_STEP_UNDECAYED)
+        if (rule == SL_UPDATE_RULE_STEP_UNDECAYED)
             step.weight_decay = 0;
         return s->kernels->sgd(&step, n, g, p, sl_board_state(a, now, 0) + at, p_out,
                                sl_board_state(a, next, 0) + at);
@@ -216,7 +173,7 @@ static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync
     struct sl_adam_step step = s->adam;
     step.lr = c->lr;
     step.t = next;
-    if (rule == SL_SYNC_STEP_UNDECAYED)
+    if (rule == SL_UPDATE_RULE_STEP_UNDECAYED)
         step.weight_decay = 0;
     return s->kernels->adam(&step, n, g, p, sl_board_state(a, now, 0) + at,
                             sl_board_state(a, now, 1) + at, p_out, sl_board_state(a, next, 0) + at,
@@ -224,7 +181,7 @@ static int step_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync
 }
 
 // Runs without a step: running statistics are a few numbers a channel.
-static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sync_rule rule,
+static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_update_rule rule,
                         uint64_t at, uint64_t n)
 {
     struct sl_arena *a = s->arena;
@@ -233,7 +190,7 @@ static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_sy
     memcpy(p, sl_board_params(a, now) + at, n * sizeof *p);
     for (uint32_t i = 0; i < a->h->spec.n_state; i++)
         memcpy(sl_board_state(a, next, i) + at, sl_board_state(a, now, i) + at, n * sizeof *p);
-    for (uint32_t i = 0; rule == SL_SYNC_RUNNING && i < u->n_cells; i++) {
+    for (uint32_t i = 0; rule == SL_UPDATE_RULE_RUNNING && i < u->n_cells; i++) {
         const float *batch = sl_board_update_gradient(a, u, i) + at;
         // In this form the values themselves, which a batch without statistics of its own gives,
         // are a fixed point.
@@ -253,14 +210,13 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
     if (s->clip_norm > 0)
         SL_TRY(measure_norm(s, u, &c));
     uint64_t half = s->n_params / 2;
-    for (uint32_t r = 0; r < s->n_runs; r++) {
-        const struct sl_sync_run *run = &s->runs[r];
-        bool steps = run->rule == SL_SYNC_STEP || run->rule == SL_SYNC_STEP_UNDECAYED;
+    for (uint32_t r = 0; r < s->runs.n; r++) {
+        const struct sl_update_run *run = &s->runs.run[r];
         for (uint64_t at = run->at; at < run->at + run->n; at += PIECE_FLOATS) {
             uint64_t n = SL_MIN((uint64_t)PIECE_FLOATS, run->at + run->n - at);
             if (at <= half && half < at + n)
                 SL_FAILPOINT(TRAINER_APPLY);
-            if (steps)
+            if (sl_update_run_steps(run))
                 SL_TRY(step_piece(s, u, run->rule, at, n, &c));
             else
                 carry_piece(s, u, run->rule, at, n);

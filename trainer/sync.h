@@ -24,7 +24,7 @@
  * first, in any order that keeps the bound.
  *
  * WHAT AN UPDATE DOES. The flat vector is cut into runs of tensors that have the same rule
- * (sl_tensor_role, and which of them decay):
+ * (update_runs.h: by sl_tensor_role, and which of them decay):
  *
  *   step      gradient = (sum over batches of the gradient of the summed loss) / (sum of weights),
  *             scaled down where its norm over all learned tensors is above clip_norm; then the
@@ -56,8 +56,10 @@
 #include "common/ipc/pulse.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
+#include "trainer/exchange.h"
 #include "trainer/layer.h"
 #include "trainer/learning_rate.h"
+#include "trainer/update_runs.h"
 
 // Borrowed for as long as the sync lives, but for the config.
 struct sl_sync_spec {
@@ -73,16 +75,6 @@ struct sl_sync_spec {
     const struct sl_pulse *pulse;
 };
 
-enum sl_sync_rule { SL_SYNC_STEP, SL_SYNC_STEP_UNDECAYED, SL_SYNC_RUNNING, SL_SYNC_KEEP };
-
-// Parameters [at, at + n) that an update treats alike.
-struct sl_sync_run {
-    enum sl_sync_rule rule;
-    uint64_t at, n;
-};
-
-struct sl_exchange; // exchange.h
-
 struct sl_sync {
     struct sl_arena *arena;
     uint32_t worker, device;
@@ -96,8 +88,7 @@ struct sl_sync {
     struct sl_learning_rate rate;
     double clip_norm; // 0 = gradients are not clipped
     uint64_t n_params;
-    struct sl_sync_run *runs;
-    uint32_t n_runs;
+    struct sl_update_runs runs;
     float *scratch;               // one piece of the reduced gradient
     float *whole;                 // (n_params) all of it, where it is clipped; else NULL
     const float **slots;          // (batches_per_update)

@@ -351,14 +351,15 @@ START_TEST(a_broken_communicator_waits_for_the_next_generation)
 END_TEST
 
 // A member without a loop around it: the test calls it step by step.
-static struct sl_exchange_spec alone(struct farm *f, const struct sl_sync *sync, uint32_t worker)
+static struct sl_exchange_spec alone(struct farm *f, const struct sl_update_runs *runs,
+                                     uint32_t worker)
 {
     return (struct sl_exchange_spec){
         .arena = &f->arena,
         .worker = worker,
         .compute = {.device = sl_device_host(), .kernels = f->kernels},
         .collective = &fake_collective,
-        .sync = sync,
+        .runs = runs,
         .pulse = &f->pulse,
     };
 }
@@ -373,8 +374,8 @@ START_TEST(a_batch_that_was_taken_away_takes_the_sum_with_it)
     enum { WORKER = 7 };
     const struct sl_group_member member = {WORKER, 1};
     struct sl_lease first, second, third;
-    const struct sl_sync sync = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &sync, WORKER);
+    const struct sl_update_runs runs = {.n_params = f.model.n_params};
+    const struct sl_exchange_spec spec = alone(&f, &runs, WORKER);
     struct sl_exchange x;
     ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
     farm_open_train(&f, 0);
@@ -427,8 +428,8 @@ START_TEST(what_is_reduced_is_not_summed_again)
     sl_group_name(&f.arena, &old, name);
     atomic_store(&fake_world->group[0].met, 1u << old.rank);
     struct sl_exchange x;
-    const struct sl_sync sync = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &sync, NEW);
+    const struct sl_update_runs runs = {.n_params = f.model.n_params};
+    const struct sl_exchange_spec spec = alone(&f, &runs, NEW);
     ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_TOGETHER);
@@ -515,8 +516,8 @@ START_TEST(a_meeting_has_a_bound)
     sl_group_form(&f.arena, members, 2);
     ck_assert(sl_group_look(&f.arena, FIRST, &view));
     struct sl_exchange x;
-    const struct sl_sync sync = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &sync, SECOND);
+    const struct sl_update_runs runs = {.n_params = f.model.n_params};
+    const struct sl_exchange_spec spec = alone(&f, &runs, SECOND);
     ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_OK);
     ck_assert_int_eq(sl_exchange_help(&x), SL_OK);
     ck_assert_int_eq(x.state, SL_EXCHANGE_APART); // no name yet
@@ -629,8 +630,8 @@ START_TEST(an_arena_without_a_group_is_refused)
     struct farm f;
     start(&f, &c, sl_kernels_ref());
     struct sl_exchange x;
-    const struct sl_sync sync = {.n_params = f.model.n_params};
-    const struct sl_exchange_spec spec = alone(&f, &sync, 1);
+    const struct sl_update_runs runs = {.n_params = f.model.n_params};
+    const struct sl_exchange_spec spec = alone(&f, &runs, 1);
     ck_assert_int_eq(sl_exchange_init(&x, &spec), SL_EPROTO);
     sl_exchange_fini(&x);
     end(&f);
