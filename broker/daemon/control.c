@@ -19,6 +19,7 @@
 #include "broker/client.h"
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
+#include "broker/daemon/parked.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/http/http.h"
@@ -177,7 +178,7 @@ static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
     char title[SL_ENTRY_TITLE_BYTES];
     struct sl_entry *e = sl_entry_new();
     int rc = e ? enter(d, m->submit, gpus, e) : sl_fail(SL_ENOMEM, "no memory for a job");
-    if (rc == NEEDS_GPUS && (rc = sl_parked_add(d, peer, NULL, m)) == SL_OK) {
+    if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, 0, m)) == SL_OK) {
         sl_entry_free(e);
         return;
     }
@@ -462,7 +463,7 @@ static void on_resume(struct sl_daemon *d, const struct sl_bus_peer *peer, struc
                  sl_registry_why(&d->registry, e, why, sizeof why));
     } else {
         rc = resume_over(d, e, checkpoint, gpus);
-        if (rc == NEEDS_GPUS && (rc = sl_parked_add(d, peer, e, m)) == SL_OK)
+        if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, e->number, m)) == SL_OK)
             return;
         snprintf(message, sizeof message, "queued again");
         if (rc == SL_OK)

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "broker/daemon/daemon_internal.h"
+#include "broker/daemon/parked.h"
 #include "broker/daemon/process.h"
 #include "broker/daemon/record.h"
 #include "broker/http/http.h"

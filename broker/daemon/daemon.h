@@ -11,16 +11,7 @@
 #ifndef SL_BROKER_DAEMON_DAEMON_H
 #define SL_BROKER_DAEMON_DAEMON_H
 
-struct sl_daemon_options {
-    const char *runtime_dir;  // NULL: runtime_dir.h
-    const char *state_dir;    // NULL: <runtime dir>/jobs
-    const char *cores;        // which cores it gives away: "0-7"; NULL: all that it may run on
-    const char *listen;       // "tcp://0.0.0.0:7400"; NULL: local only
-    const char *stats_listen; // the statistics socket over TCP; NULL: local only
-    const char *keys;         // daemon.key, needed with listen
-    const char *http;         // NULL: no page
-    const char *http_token_file;
-};
+#include "broker/daemon/options.h"
 
 // Runs until a signal ends it. Returns an exit status.
 int sl_daemon_run(const struct sl_daemon_options *options);

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/daemon/daemon.h"
 #include "broker/daemon/notify.h"
-#include "broker/daemon/parked.h"
+#include "broker/daemon/options.h"
+#include "broker/daemon/parking.h"
 #include "broker/daemon/registry.h"
 #include "broker/daemon/route.h"
 #include "broker/daemon/subscriber.h"

@@ -1,15 +1,10 @@
 #include "broker/daemon/parked.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "broker/daemon/daemon_internal.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 
 enum {
-    REQUEST_BYTES_MAX = 2 << 20,
     TELL_MS = 1000,   // between two words to a client
     SERVE_A_TURN = 16 // each writes a record
 };
@@ -19,51 +14,7 @@ enum {
 static const char waiting_text[] =
     "the daemon asks for its GPUs first, which takes a while where their driver is only waking up";
 
-// --- the list ------------------------------------------------------------------------------------
-
-// Takes one out; its request is the caller's.
-static struct sl_parked take_out(struct sl_parking *p, uint32_t i)
-{
-    struct sl_parked taken = p->list[i];
-    memmove(p->list + i, p->list + i + 1, (p->n - i - 1) * sizeof *p->list);
-    p->n--;
-    return taken;
-}
-
-static int copy_request(const Sl__Control__Envelope *request, Sl__Control__Envelope **out)
-{
-    size_t bytes = sl__control__envelope__get_packed_size(request);
-    if (bytes > REQUEST_BYTES_MAX)
-        return sl_fail(SL_ERANGE, "the request has %zu bytes, wanted at most %d", bytes,
-                       REQUEST_BYTES_MAX);
-    uint8_t *packed = malloc(bytes);
-    *out = NULL;
-    if (packed) {
-        sl__control__envelope__pack(request, packed);
-        *out = sl__control__envelope__unpack(NULL, bytes, packed);
-    }
-    free(packed);
-    return *out ? SL_OK : sl_fail(SL_ENOMEM, "no memory for a request of %zu bytes", bytes);
-}
-
-int sl_parked_add(struct sl_daemon *d, const struct sl_bus_peer *peer, const struct sl_entry *e,
-                  const Sl__Control__Envelope *request)
-{
-    struct sl_parking *p = &d->parking;
-    if (p->n == SL_PARKED_MAX)
-        return sl_fail(SL_EAGAIN,
-                       "%u jobs wait already until the daemon knows its GPUs: try again soon",
-                       p->n);
-    Sl__Control__Envelope *copy;
-    SL_TRY(copy_request(request, &copy));
-    p->list[p->n++] = (struct sl_parked){
-        .peer = *peer,
-        .request = copy,
-        .job = e ? e->number : 0,
-        .told_ns = sl_now_ns(),
-    };
-    return SL_OK;
-}
+// --- refusals ------------------------------------------------------------------------------------
 
 static void refuse(struct sl_daemon *d, struct sl_parked *parked, int code, const char *why)
 {
@@ -77,7 +28,7 @@ bool sl_parked_refuse(struct sl_daemon *d, const struct sl_entry *e, const char 
     for (uint32_t i = before; i-- > 0;) {
         if (d->parking.list[i].job != e->number)
             continue;
-        struct sl_parked gone = take_out(&d->parking, i);
+        struct sl_parked gone = sl_parking_take(&d->parking, i);
         refuse(d, &gone, SL_EABORTED, why);
     }
     return d->parking.n < before;
@@ -90,14 +41,6 @@ void sl_parked_end(struct sl_daemon *d, const char *why)
     d->parking.n = 0;
     d->parking.asking = false;
     sl_gpus_fini(&d->parking.gpus);
-}
-
-void sl_parking_fini(struct sl_parking *p)
-{
-    for (uint32_t i = 0; i < p->n; i++)
-        sl_bus_message_free(p->list[i].request);
-    p->n = 0;
-    sl_gpus_fini(&p->gpus);
 }
 
 // --- the report ----------------------------------------------------------------------------------
@@ -159,7 +102,7 @@ static void tell_all(struct sl_daemon *d)
             continue;
         parked->told_ns = now;
         if (is_dropped(d, parked, waiting_text))
-            sl_bus_message_free(take_out(&d->parking, i).request);
+            sl_bus_message_free(sl_parking_take(&d->parking, i).request);
     }
 }
 
@@ -181,7 +124,7 @@ void sl_parked_poll(struct sl_daemon *d)
         return;
     }
     for (int i = 0; i < SERVE_A_TURN && p->n > 0; i++) {
-        struct sl_parked first = take_out(p, 0);
+        struct sl_parked first = sl_parking_take(p, 0);
         serve(d, &first);
     }
 }

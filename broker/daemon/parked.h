@@ -1,5 +1,5 @@
 /*
- * parked.h - requests that wait until the GPUs of the machine are known.
+ * parked.h - requests that wait until the GPUs of the machine are known: asking, telling, serving.
  *
  * PROBLEM. A job that asks for GPUs, by name or with "auto", can only be taken with their report,
  * which a child gives (gpus.h): in milliseconds as a rule, in many seconds where a driver wakes its
@@ -34,37 +34,11 @@
 #define SL_BROKER_DAEMON_PARKED_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "broker/gpus.h"
-#include "common/ipc/bus.h"
+#include "broker/daemon/daemon_internal.h"
 
-struct sl_daemon;
-struct sl_entry;
-
-enum { SL_PARKED_MAX = 1000 };
-
-struct sl_parked {
-    struct sl_bus_peer peer;
-    Sl__Control__Envelope *request; // as it came (owned)
-    uint64_t job;                   // number of the job that it is about; 0: a submit
-    uint64_t told_ns;               // when the client was last told
-};
-
-struct sl_parking {
-    struct sl_gpus_asking gpus;
-    bool asking; // the answer has not been taken note of
-    uint32_t n;
-    struct sl_parked list[SL_PARKED_MAX]; // (n) in the order in which they came
-};
-
-// The GPUs, for a request that needs them; NULL: a child is being asked, park it.
+// The GPUs, for a request that needs them; NULL: a child is being asked, park it (parking.h).
 const struct sl_gpus *sl_parked_gpus(struct sl_daemon *d);
-
-// Parks a request, which is copied; e is NULL for a submit. SL_EAGAIN: too many; SL_ERANGE: too
-// large; SL_ENOMEM.
-int sl_parked_add(struct sl_daemon *d, const struct sl_bus_peer *peer, const struct sl_entry *e,
-                  const Sl__Control__Envelope *request);
 
 // From time to time: looks after the child, tells clients, serves what can be served.
 void sl_parked_poll(struct sl_daemon *d);
@@ -74,7 +48,5 @@ bool sl_parked_refuse(struct sl_daemon *d, const struct sl_entry *e, const char 
 
 // The daemon stops: refuses all, and ends the child.
 void sl_parked_end(struct sl_daemon *d, const char *why);
-
-void sl_parking_fini(struct sl_parking *p); // safe on a zeroed struct
 
 #endif

@@ -1,0 +1,37 @@
+// parking.h - the list of requests that are parked (parked.h), beside what is asked for them.
+#ifndef SL_BROKER_DAEMON_PARKING_H
+#define SL_BROKER_DAEMON_PARKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/gpus.h"
+#include "common/ipc/bus.h"
+
+enum { SL_PARKED_MAX = 1000 };
+
+struct sl_parked {
+    struct sl_bus_peer peer;
+    Sl__Control__Envelope *request; // as it came (owned)
+    uint64_t job;                   // number of the job that it is about; 0: a submit
+    uint64_t told_ns;               // when the client was last told
+};
+
+struct sl_parking {
+    struct sl_gpus_asking gpus;
+    bool asking; // the answer has not been taken note of
+    uint32_t n;
+    struct sl_parked list[SL_PARKED_MAX]; // (n) in the order in which they came
+};
+
+// Parks a request, which is copied; job as above. SL_EAGAIN: too many; SL_ERANGE: too large;
+// SL_ENOMEM.
+int sl_parking_add(struct sl_parking *p, const struct sl_bus_peer *peer, uint64_t job,
+                   const Sl__Control__Envelope *request);
+
+// Takes one out; its request is the caller's.
+struct sl_parked sl_parking_take(struct sl_parking *p, uint32_t i);
+
+void sl_parking_fini(struct sl_parking *p); // safe on a zeroed struct
+
+#endif
