@@ -4,7 +4,8 @@
  * One thread, one loop; nothing in it waits for a client, a broker or a GPU's driver (parked.h),
  * and what is read of run directories is read on the thread pool (archive.h). It does wait for the
  * disk that records are on: what a record tells is told only once it is durable. A slow one is
- * complained of (state.c). The page's server has threads of its own and is a client like any other.
+ * complained of (transition.c). The page's server has threads of its own and is a client like any
+ * other.
  *
  * ORDER OF THE START. The runtime directory's lock first (a second daemon ends here), then the
  * state directory's (two runtime directories may be given the same one), then the sockets, then the

@@ -49,7 +49,7 @@ struct sl_daemon {
 double sl_daemon_now(void);
 
 /*
- * state.c: the one way to a new state. Writes the record, then says so: to the log, to who has
+ * transition.c: the one way to a new state. Writes the record, then says so: to the log, to who has
  * subscribed. A record that can not be written is tried again later; sl_daemon_save() says why.
  */
 void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state);
@@ -73,7 +73,7 @@ void sl_daemon_start_jobs(struct sl_daemon *d);
 // Queued once more: a place in the queue, how often. Not saved and not told yet.
 void sl_daemon_requeue(struct sl_entry *e, int64_t order);
 
-// recover.c: what the daemon before this one has left
+// recovery.c: what the daemon before this one has left
 void sl_daemon_recover(struct sl_daemon *d);
 void sl_daemon_poll_orphans(struct sl_daemon *d);
 // A job that has run and whose run directory is not there any more can not go on. SL_ENOENT.
@@ -81,7 +81,7 @@ int sl_daemon_check_run(const struct sl_entry *e);
 // A job whose daemon goes away, or went: INTERRUPTED, with what is to be done about it.
 void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e);
 
-// control.c: what clients ask for
+// requests.c: what clients ask for
 void sl_daemon_on_message(struct sl_daemon *d, const struct sl_bus_peer *peer,
                           Sl__Control__Envelope *m);
 // Serves a request that was parked, as if it had come now, with the GPUs.

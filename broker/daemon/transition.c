@@ -1,5 +1,5 @@
 /*
- * state.c - an entry changes: its record first, then who wants to know.
+ * transition.c - an entry comes into a new state: its record first, then who wants to know.
  */
 #include <math.h>
 #include <stdarg.h>

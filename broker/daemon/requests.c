@@ -1,5 +1,5 @@
 /*
- * control.c - what clients ask the daemon for.
+ * requests.c - what clients ask the daemon for.
  *
  * Submit, List and Subscribe are answered here. What concerns one job goes to its broker while it
  * has one; a job that waits or is over is answered for. Every request is answered, once: by what
