@@ -7,7 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "dataset/draw.h"
+#include "dataset/random.h"
 #include "dataset/scramble.h"
 
 enum { MAX_BATCHES = 16, SEED = 1 };

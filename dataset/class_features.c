@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/error.h"
-#include "dataset/draw.h"
+#include "dataset/random.h"
 
 // Two independent standard normal numbers from two words (Box and Muller).
 static void gaussian_pair(uint32_t w0, uint32_t w1, float *x, float *y)

@@ -17,7 +17,7 @@
 
 #include "common/data/dataset.h"
 #include "dataset/csc_writer.h"
-#include "dataset/make.h"
+#include "dataset/making.h"
 
 // What a kind prepares; its functions get the kind's context.
 struct sl_generator {

@@ -24,7 +24,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "dataset/class_features.h"
-#include "dataset/draw.h"
+#include "dataset/random.h"
 #include "dataset/edge_sort.h"
 #include "dataset/scramble.h"
 

@@ -15,7 +15,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/simd.h"
-#include "dataset/draw.h"
+#include "dataset/random.h"
 #include "dataset/edge_sort.h"
 #include "dataset/scramble.h"
 

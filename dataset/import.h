@@ -15,7 +15,7 @@
 #include "dataset/csc_writer.h"
 #include "dataset/edge_intake.h"
 #include "dataset/metadata.h"
-#include "dataset/make.h"
+#include "dataset/making.h"
 #include "dataset/text_reader.h"
 
 // Ids 0 to 2^32 - 3; 2^32 - 1 stays free and num_nodes is below it.

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "dataset/batch_estimate.h"
-#include "dataset/make.h"
+#include "dataset/making.h"
 
 enum { SL_REORDER_THREADS_MAX = 256 };
 

@@ -1,7 +1,7 @@
 #include "dataset/scramble.h"
 
 #include "common/base/bits.h"
-#include "dataset/draw.h"
+#include "dataset/random.h"
 
 // Inverse of an odd number modulo 2^64: each step of Newton's method doubles the right bits.
 static uint64_t invert_odd(uint64_t a)

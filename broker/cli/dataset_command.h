@@ -9,7 +9,7 @@
 #define SL_BROKER_CLI_DATASET_COMMAND_H
 
 #include "broker/cli/output.h"
-#include "dataset/make.h"
+#include "dataset/making.h"
 
 // Of a struct sl_making: --out, --force and --name; --quiet.
 extern const struct sl_option sl_dataset_command_place[], sl_dataset_command_quiet[];

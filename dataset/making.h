@@ -1,9 +1,9 @@
 /*
- * make.h - what every maker of data sets shares: a directory under construction, progress, the
+ * making.h - what every maker of data sets shares: a directory under construction, progress, the
  * end under its final name or nothing at all, and the summary.
  */
-#ifndef SL_DATASET_MAKE_H
-#define SL_DATASET_MAKE_H
+#ifndef SL_DATASET_MAKING_H
+#define SL_DATASET_MAKING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "dataset/make.h"
+#include "dataset/making.h"
 
 #include "common/base/clock.h"
 #include "common/base/error.h"

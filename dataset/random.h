@@ -1,11 +1,11 @@
 /*
- * draw.h - the random numbers of generators.
+ * random.h - the random numbers of generators.
  *
  * Stream SL_RNG_GENERATE of Philox, keyed by what a number is for, so that edge i or vertex v is
  * the same whichever thread makes it: counter = {group, purpose | item's low word | high word}.
  */
-#ifndef SL_DATASET_DRAW_H
-#define SL_DATASET_DRAW_H
+#ifndef SL_DATASET_RANDOM_H
+#define SL_DATASET_RANDOM_H
 
 #include <stdint.h>
 
