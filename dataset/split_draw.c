@@ -1,8 +1,6 @@
 #include "dataset/split_draw.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
