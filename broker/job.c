@@ -81,7 +81,7 @@ bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes
 {
     struct sl_arena *a = &job->arena;
     uint64_t opened = atomic_load(&a->h->opened);
-    for (uint64_t seq = atomic_load(&a->h->current); seq <= opened; seq++) {
+    for (uint64_t seq = sl_ledger_oldest(a); seq <= opened; seq++) {
         const struct sl_phase *phase = sl_ledger_phase(a, seq);
         uint32_t n = atomic_load(&phase->n_cells);
         for (uint32_t i = 0; i < n; i++) {

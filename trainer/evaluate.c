@@ -290,8 +290,11 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
 
 const float *sl_evaluate_params(const struct sl_arena *a, const struct sl_phase_spec *spec)
 {
-    return spec->params == SL_PARAMS_BEST ? sl_board_best(a)
-                                          : sl_board_params(a, sl_board_version(a));
+    switch (spec->params) {
+    case SL_PARAMS_BEST: return sl_board_best(a);
+    case SL_PARAMS_PINNED: return sl_board_pinned(a);
+    default: return sl_board_params(a, sl_board_version(a));
+    }
 }
 
 // The vertices that a cell stands for.

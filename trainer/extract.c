@@ -79,14 +79,27 @@ static bool within_share(const struct sl_extract *x)
            x->share_taken < sl_div_up(per_update, sl_standby_trainers(a));
 }
 
-enum turn { TURN_FETCH, TURN_LATER, TURN_LEAVE, TURN_SLEEP };
+enum turn { TURN_FETCH, TURN_ASIDE, TURN_LATER, TURN_LEAVE, TURN_SLEEP };
 
 // What to do with a free buffer, under the lock.
 static enum turn next_turn(const struct sl_extract *x)
 {
-    if (!sl_standby_may_fetch(&x->standby, !x->wanted))
+    if (!sl_standby_may_fetch(&x->standby, !x->wanted)) {
+        if (sl_standby_may_evaluate(&x->standby, !x->wanted))
+            return TURN_ASIDE;
         return x->wanted ? TURN_SLEEP : TURN_LATER;
+    }
     return x->wanted || within_share(x) ? TURN_FETCH : TURN_LEAVE;
+}
+
+// What the compute thread does, for the ledger to choose by.
+static enum sl_occupation occupation(const struct sl_extract *x, enum turn turn)
+{
+    if (turn == TURN_ASIDE)
+        return SL_OCCUPATION_ONLY_ASIDE;
+    if (x->wanted)
+        return SL_OCCUPATION_NONE;
+    return x->aside ? SL_OCCUPATION_ASIDE : SL_OCCUPATION_TRAINS;
 }
 
 static void set_asleep(struct sl_extract *x, bool asleep)
@@ -140,6 +153,7 @@ static int wait_for_turn(struct sl_extract *x)
             x->leaves = false;
         } else {
             wake(x);
+            x->does = occupation(x, turn);
             buffer = free_buffer;
             break;
         }
@@ -182,7 +196,8 @@ static int fetch(struct sl_extract *x, int buffer)
         .standby = sl_standby_duty(&x->standby) == SL_DUTY_STANDBY,
     };
     SL_TRY(sl_compute_follow_cores(x->spec.arena, x->spec.device, &x->cores_seen));
-    int rc = sl_ledger_claim_train(x->spec.arena, x->spec.worker, SL_ARENA_WAIT_MS, &work.lease);
+    int rc = sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, SL_ARENA_WAIT_MS,
+                                    &work.lease);
     if (rc < 0)
         return rc;
     work.claimed_at_ns = sl_now_ns();
@@ -276,6 +291,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     } else if (x->offered) {
         *out = x->work;
         x->offered = false;
+        x->aside = out->lease.phase->spec.lane == SL_LANE_SIDE;
         tell_thread(x);
         rc = SL_OK;
     }

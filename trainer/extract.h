@@ -23,6 +23,10 @@
  * is. So a dead or slow peer costs overlap and never progress. The trainers are those that work
  * now, standby ones that are switched on among them. In async mode there is nothing to share.
  *
+ * LANES. Which of two lanes (ledger.h) a cell is claimed from goes by what the compute thread does:
+ * nothing, then a batch that it could not begin with is left alone as long as there is evaluation
+ * to be done beside training; a cell of that evaluation, then a batch would wait for its end here.
+ *
  * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
  * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then
  * this thread waits for the arena's `standby` event and the compute thread for this one, neither of
@@ -90,6 +94,7 @@ struct sl_extract {
     bool offered; // `work` waits for the compute thread
     struct sl_work work;
     bool wanted; // the compute thread waits in sl_extract_next()
+    bool aside;  // what it took last is of the side lane
     bool asleep; // nothing will be offered until something changes
     bool leaves; // the next free batch is left to the other trainers: it waits for `ready`
     bool ended;  // the thread is gone
@@ -103,7 +108,8 @@ struct sl_extract {
 
     // The thread's own.
     struct sl_standby standby;
-    uint32_t cores_seen; // version of the cores that it has (seat.h)
+    uint32_t cores_seen;     // version of the cores that it has (seat.h)
+    enum sl_occupation does; // of the claim that is due
     uint64_t woken_at_ns;
     struct sl_cache cache;
     struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];

@@ -278,10 +278,10 @@ static int evaluated_params(struct loop *t, const struct sl_lease *lease, const 
 {
     struct sl_arena *a = t->spec->arena;
     const struct sl_phase_spec *spec = &lease->phase->spec;
-    const bool best = spec->params == SL_PARAMS_BEST;
-    return sl_parameters_take(&t->parameters, best ? SL_PARAMETERS_BEST : SL_PARAMETERS_VERSION,
-                              best ? lease->seq : sl_board_version(a), sl_evaluate_params(a, spec),
-                              out);
+    const bool current = spec->params == SL_PARAMS_CURRENT;
+    return sl_parameters_take(&t->parameters, current ? SL_PARAMETERS_VERSION : SL_PARAMETERS_PHASE,
+                              current ? sl_board_version(a) : lease->seq,
+                              sl_evaluate_params(a, spec), out);
 }
 
 // The model's outputs (rows, n_outputs) where the processor may read them, until the next batch.

@@ -20,7 +20,7 @@
 enum sl_parameters_name {
     SL_PARAMETERS_NONE,
     SL_PARAMETERS_VERSION, // stamp: the board's version
-    SL_PARAMETERS_BEST,    // stamp: the phase that they are evaluated in
+    SL_PARAMETERS_PHASE,   // the best or the pinned ones; stamp: the phase of the evaluation
 };
 
 struct sl_parameters {

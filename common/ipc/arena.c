@@ -39,9 +39,9 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
 
     uint64_t cells = (uint64_t)SL_ARENA_PHASES * spec->n_cells;
     uint64_t seats = 2 * (uint64_t)spec->n_devices;
-    // Two banks of {parameters, state...}, the best parameters, the gradient slots.
+    // Two banks of {parameters, state...}, the best and the pinned parameters, the gradient slots.
     uint64_t slots = spec->async ? spec->n_devices : spec->batches_per_update;
-    uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 1 + slots;
+    uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 2 + slots;
     const uint64_t bytes[SL_REGION_COUNT] = {
         [SL_REGION_HEADER] = sizeof(struct sl_arena_header),
         [SL_REGION_PHASES] = SL_ARENA_PHASES * sizeof(struct sl_phase),
@@ -146,6 +146,7 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
     SL_TRY(map(fd, bytes, out));
     memcpy(out->h, &h, sizeof h);
     atomic_store(&out->h->current, 1);
+    atomic_store(&out->h->side, 1);
     return SL_OK;
 }
 

@@ -17,7 +17,8 @@
  *   seats      who is to do what on which device      seat.h
  *   board      parameter versions                     board.h
  *   group      trainers that sum gradients among themselves   group.h
- *   params     two banks of parameters and optimizer state, the best ones, gradient slots
+ *   params     two banks of parameters and optimizer state, the best and the pinned parameters,
+ *              gradient slots
  *   acts       one or two activations of all vertices for layer-wise inference, and with jumping
  *              knowledge a third one; a file may lie here instead (sl_arena_map_acts)
  *   predict    what an evaluation predicted for its vertices
@@ -40,7 +41,7 @@
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
 enum {
-    SL_ARENA_VERSION = 12,
+    SL_ARENA_VERSION = 13,
     SL_ARENA_PHASES = 8,            // phases open at once
     SL_ARENA_CHUNK_BYTES = 1 << 16, // unit of payload memory
     SL_ARENA_WAIT_MS = 100,         // no wait is longer before it looks around again
@@ -131,7 +132,8 @@ struct sl_arena_header {
     struct sl_event standby; // a standby trainer may have a reason to wake (seat.h)
     _Alignas(64) _Atomic uint64_t probe;    // hot.h: 0 none, worker << 8 | 1 being written, 2 there
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
-    _Alignas(64) _Atomic uint64_t current;  // lowest phase that is not complete (ledger.h)
+    _Alignas(64) _Atomic uint64_t current;  // main lane: lowest phase not complete (ledger.h)
+    _Alignas(64) _Atomic uint64_t side;     // the side lane's
     _Alignas(64) _Atomic uint64_t opened;   // highest phase that is open
     _Alignas(64) _Atomic uint64_t evicted;  // ready batches given up for an older one's memory
     _Alignas(64) _Atomic uint32_t failpoint[SL_FAILPOINT_COUNT];

@@ -66,7 +66,8 @@ static struct sl_board_seat *seat_of(const struct sl_arena *a, uint32_t device)
     return (struct sl_board_seat *)(sl_board_of(a) + 1) + device;
 }
 
-// Arrays stand as: bank 0 {params, state...}, bank 1 {params, state...}, best, gradient slots.
+// Arrays stand as: bank 0 {params, state...}, bank 1 {params, state...}, best, pinned, gradient
+// slots.
 static float *array(const struct sl_arena *a, uint64_t i)
 {
     return (float *)sl_arena_region(a, SL_REGION_PARAMS) + i * a->h->param_stride;
@@ -87,14 +88,19 @@ float *sl_board_best(const struct sl_arena *a)
     return array(a, 2 * (1 + a->h->spec.n_state));
 }
 
+float *sl_board_pinned(const struct sl_arena *a)
+{
+    return array(a, 2 * (1 + a->h->spec.n_state) + 1);
+}
+
 float *sl_board_gradient(const struct sl_arena *a, uint32_t cell)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state) + 1 + cell % a->h->spec.batches_per_update);
+    return array(a, 2 * (1 + a->h->spec.n_state) + 2 + cell % a->h->spec.batches_per_update);
 }
 
 float *sl_board_device_gradient(const struct sl_arena *a, uint32_t device)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state) + 1 + device);
+    return array(a, 2 * (1 + a->h->spec.n_state) + 2 + device);
 }
 
 const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_update *u,

@@ -64,6 +64,9 @@ float *sl_board_params(const struct sl_arena *a, uint64_t version);
 float *sl_board_state(const struct sl_arena *a, uint64_t version, uint32_t i);
 // The best parameters so far, written by the broker alone. (n_params)
 float *sl_board_best(const struct sl_arena *a);
+// Parameters that evaluation beside updates uses (the side lane, ledger.h). Written by the broker
+// alone, while no phase of the side lane is open to trainers. (n_params)
+float *sl_board_pinned(const struct sl_arena *a);
 // Ordered: gradient slot of a batch: cell % batches_per_update. (n_params)
 float *sl_board_gradient(const struct sl_arena *a, uint32_t cell);
 

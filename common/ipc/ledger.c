@@ -16,7 +16,7 @@
  *
  *   phase->seq          release by open_phase          acquire by whoever looks a phase up
  *   cell                release by publish, complete   acquire by claim, by the completion scan
- *   current, opened     release                        acquire
+ *   current, side, opened  release                     acquire
  *   cursors             acq_rel; they carry no data
  */
 
@@ -66,18 +66,27 @@ uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n
     return first;
 }
 
-static uint64_t load_opened(const struct sl_arena *a)
+uint64_t sl_ledger_opened(const struct sl_arena *a)
 {
     return atomic_load_explicit(&a->h->opened, memory_order_acquire);
 }
 
-static uint64_t load_current(const struct sl_arena *a)
+static _Atomic uint64_t *lane_of(const struct sl_arena *a, uint32_t lane)
 {
-    return atomic_load_explicit(&a->h->current, memory_order_acquire);
+    return lane == SL_LANE_MAIN ? &a->h->current : &a->h->side;
 }
 
-// The phase of this number, or NULL when its slot holds another one by now.
-static struct sl_phase *find_phase(const struct sl_arena *a, uint64_t seq)
+uint64_t sl_ledger_current(const struct sl_arena *a, enum sl_lane lane)
+{
+    return atomic_load_explicit(lane_of(a, lane), memory_order_acquire);
+}
+
+uint64_t sl_ledger_oldest(const struct sl_arena *a)
+{
+    return SL_MIN(sl_ledger_current(a, SL_LANE_MAIN), sl_ledger_current(a, SL_LANE_SIDE));
+}
+
+struct sl_phase *sl_ledger_find(const struct sl_arena *a, uint64_t seq)
 {
     struct sl_phase *phase = sl_ledger_phase(a, seq);
     return atomic_load_explicit(&phase->seq, memory_order_acquire) == seq ? phase : NULL;
@@ -205,7 +214,7 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
 int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec,
                             const struct sl_cell_record *records, uint32_t n_records, uint64_t *seq)
 {
-    uint64_t next = load_opened(a) + 1;
+    uint64_t next = sl_ledger_opened(a) + 1;
     uint64_t n_cells = sl_div_up(spec->n_items, SL_MAX(spec->batch_size, 1u));
     if (n_cells == 0 || n_cells > a->h->spec.n_cells || n_cells > SL_CELL_MASK)
         return sl_fail(SL_ERANGE, "ledger: a phase of %llu cells, wanted 1 to %u",
@@ -213,8 +222,12 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     if (next > SL_SEQ_MASK)
         return sl_fail(SL_ERANGE, "ledger: more than %llu phases in one job",
                        (unsigned long long)SL_SEQ_MASK);
+    if (spec->lane != SL_LANE_MAIN && spec->kind != SL_PHASE_INFER)
+        return sl_fail(SL_EINVAL, "ledger: the side lane has phases of inference alone");
     SL_TRY(check_records(spec, records, n_records, n_cells));
-    if (next > SL_ARENA_PHASES && !sl_ledger_phase_complete(a, next - SL_ARENA_PHASES))
+    // Nobody looks at the slot's last phase any more once both lanes are past it.
+    sl_ledger_advance(a);
+    if (next > SL_ARENA_PHASES && sl_ledger_oldest(a) <= next - SL_ARENA_PHASES)
         return SL_EAGAIN;
 
     struct sl_phase *phase = sl_ledger_phase(a, next);
@@ -233,6 +246,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     uint64_t updates = sl_div_up(n_cells, a->h->spec.batches_per_update);
     atomic_store(&phase->n_cells, (uint32_t)n_cells);
     atomic_store(&phase->kind, spec->kind);
+    atomic_store(&phase->lane, spec->lane);
     atomic_store(&phase->first_version, spec->first_version);
     atomic_store(&phase->end_version,
                  spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
@@ -244,13 +258,14 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store_explicit(&phase->seq, next, memory_order_release);
     atomic_store_explicit(&a->h->opened, next, memory_order_release);
     *seq = next;
+    sl_ledger_advance(a); // the other lane passes over it
     signal_all(a);
     return SL_OK;
 }
 
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq)
 {
-    struct sl_phase *phase = find_phase(a, seq);
+    struct sl_phase *phase = sl_ledger_find(a, seq);
     if (!phase)
         return;
     atomic_store_explicit(&phase->gate, 0, memory_order_release);
@@ -275,35 +290,48 @@ static uint32_t scan_done(struct sl_arena *a, struct sl_phase *phase, uint64_t s
     return done;
 }
 
-void sl_ledger_advance(struct sl_arena *a)
+static bool is_complete(struct sl_arena *a, struct sl_phase *phase, uint64_t seq)
+{
+    uint32_t n = atomic_load(&phase->n_cells);
+    uint64_t end = atomic_load(&phase->end_version);
+    return scan_done(a, phase, seq, n) == n && (end == 0 || sl_board_version(a) >= end);
+}
+
+// Moves a lane past its complete phases and past those of the other lane.
+static void advance_lane(struct sl_arena *a, enum sl_lane lane)
 {
     for (;;) {
-        uint64_t seq = load_current(a);
-        if (seq > load_opened(a))
-            return;
-        struct sl_phase *phase = find_phase(a, seq);
+        uint64_t seq = sl_ledger_current(a, lane);
+        struct sl_phase *phase = seq <= sl_ledger_opened(a) ? sl_ledger_find(a, seq) : NULL;
         if (!phase)
             return;
-        uint32_t n = atomic_load(&phase->n_cells);
-        uint64_t end = atomic_load(&phase->end_version);
-        if (scan_done(a, phase, seq, n) < n)
-            return;
-        if (end != 0 && sl_board_version(a) < end)
+        bool own = atomic_load(&phase->lane) == (uint32_t)lane;
+        if (own && !is_complete(a, phase, seq))
             return;
         // Fails when somebody else was first, or when what was read belonged to a reused slot.
-        if (atomic_compare_exchange_strong(&a->h->current, &seq, seq + 1)) {
-            signal_all(a);
+        if (!atomic_compare_exchange_strong(lane_of(a, lane), &seq, seq + 1))
+            continue;
+        signal_all(a);
+        if (own)
             sl_arena_ring(a);
-        }
     }
+}
+
+void sl_ledger_advance(struct sl_arena *a)
+{
+    for (int lane = 0; lane < SL_LANES; lane++)
+        advance_lane(a, (enum sl_lane)lane);
 }
 
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
 {
-    if (load_current(a) > seq)
+    if (sl_ledger_oldest(a) > seq)
         return true;
     sl_ledger_advance(a);
-    return load_current(a) > seq;
+    if (seq > sl_ledger_opened(a))
+        return false;
+    const struct sl_phase *phase = sl_ledger_find(a, seq);
+    return !phase || sl_ledger_current(a, (enum sl_lane)atomic_load(&phase->lane)) > seq;
 }
 
 // --- claims ---
@@ -349,12 +377,12 @@ static enum scan_result scan(const struct sl_arena *a, uint64_t seq, uint32_t n,
     return i < n ? SCAN_FOUND : SCAN_END;
 }
 
-static bool is_pending(uint32_t state)
+bool sl_cell_is_pending(uint32_t state)
 {
     return state == SL_CELL_PENDING;
 }
 
-static bool is_unclaimed(uint32_t state)
+bool sl_cell_is_unclaimed(uint32_t state)
 {
     return state <= SL_CELL_READY;
 }
@@ -379,8 +407,8 @@ static void look_behind(struct sl_arena *a, const struct sl_lease *lease, uint32
     uint64_t word;
     enum scan_result r;
     do
-        r = scan(a, lease->seq, n, &lease->phase->sample_cursor, is_pending, &cell, &word);
-    while (r == SCAN_LOST && find_phase(a, lease->seq));
+        r = scan(a, lease->seq, n, &lease->phase->sample_cursor, sl_cell_is_pending, &cell, &word);
+    while (r == SCAN_LOST && sl_ledger_find(a, lease->seq));
     if (r == SCAN_END)
         sl_event_signal(&a->h->standby);
 }
@@ -388,17 +416,18 @@ static void look_behind(struct sl_arena *a, const struct sl_lease *lease, uint32
 static bool try_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
                              struct sl_lease *out)
 {
-    uint64_t seq = load_current(a), opened = load_opened(a);
+    uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN), opened = sl_ledger_opened(a);
     uint64_t last = ahead == SL_AHEAD_CURRENT_ONLY ? SL_MIN(seq, opened) : opened;
     while (seq <= last) {
-        struct sl_phase *phase = find_phase(a, seq);
+        struct sl_phase *phase = sl_ledger_find(a, seq);
         if (!phase) {
             seq++;
             continue;
         }
         uint32_t n = atomic_load(&phase->n_cells), cell;
         uint64_t word;
-        enum scan_result r = scan(a, seq, n, &phase->sample_cursor, is_pending, &cell, &word);
+        enum scan_result r =
+            scan(a, seq, n, &phase->sample_cursor, sl_cell_is_pending, &cell, &word);
         if (r == SCAN_END) {
             seq++;
         } else if (r == SCAN_FOUND && take(a, seq, cell, word, worker, SL_CELL_SAMPLING, out)) {
@@ -442,7 +471,7 @@ static bool find_turn(const struct sl_arena *a, uint32_t worker, uint64_t seq, u
         uint64_t w = sl_ledger_word(a, seq, i);
         if (sl_cell_seq(w) != seq)
             return false;
-        if (is_unclaimed(sl_cell_state(w))) {
+        if (sl_cell_is_unclaimed(sl_cell_state(w))) {
             *cell = i;
             *word = w;
             return true;
@@ -474,20 +503,30 @@ static void tell_shared(struct sl_arena *a, const struct sl_lease *lease)
         sl_event_signal(&a->h->ready);
 }
 
-static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease *out)
+// Whether the cell's gradient is one of a version that is later than `latest`.
+static bool is_later(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell,
+                     uint64_t latest)
 {
-    sl_ledger_advance(a);
+    if (a->h->spec.async || atomic_load(&phase->kind) != SL_PHASE_TRAIN)
+        return false;
+    return atomic_load(&phase->first_version) + cell / a->h->spec.batches_per_update > latest;
+}
+
+// Of the lane's current phase the lowest unclaimed cell, of no version that is later than `latest`.
+static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane, uint64_t latest,
+                          struct sl_lease *out)
+{
     for (;;) {
-        uint64_t seq = load_current(a);
-        if (seq > load_opened(a))
-            return false;
-        struct sl_phase *phase = find_phase(a, seq);
-        if (!phase || atomic_load_explicit(&phase->gate, memory_order_acquire))
+        uint64_t seq = sl_ledger_current(a, lane);
+        struct sl_phase *phase = seq <= sl_ledger_opened(a) ? sl_ledger_find(a, seq) : NULL;
+        // Of the other lane: whoever moves this one past it signals.
+        if (!phase || atomic_load(&phase->lane) != (uint32_t)lane ||
+            atomic_load_explicit(&phase->gate, memory_order_acquire))
             return false;
         uint32_t cell;
         uint64_t word;
         enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->train_cursor,
-                                  is_unclaimed, &cell, &word);
+                                  sl_cell_is_unclaimed, &cell, &word);
         if (r == SCAN_END)
             return false;
         if (r == SCAN_LOST)
@@ -495,7 +534,7 @@ static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease
         if (grouped(a, phase) &&
             !find_own(a, worker, seq, atomic_load(&phase->n_cells), &cell, &word))
             return false;
-        if (sl_cell_state(word) != SL_CELL_READY)
+        if (sl_cell_state(word) != SL_CELL_READY || is_later(a, phase, cell, latest))
             return false;
         if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out)) {
             tell_starving(a);
@@ -505,10 +544,26 @@ static bool try_claim_train(struct sl_arena *a, uint32_t worker, struct sl_lease
     }
 }
 
+static bool try_claim_train(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
+                            struct sl_lease *out)
+{
+    bool aside = does == SL_OCCUPATION_ASIDE || does == SL_OCCUPATION_ONLY_ASIDE;
+    uint64_t latest = sl_board_version(a) + (does == SL_OCCUPATION_TRAINS);
+    sl_ledger_advance(a);
+    if (aside && claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out))
+        return true;
+    if (does == SL_OCCUPATION_ONLY_ASIDE)
+        return false;
+    return claim_in_lane(a, worker, SL_LANE_MAIN, latest, out) ||
+           claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out) ||
+           claim_in_lane(a, worker, SL_LANE_MAIN, UINT64_MAX, out);
+}
+
 struct claimer {
     uint32_t worker;
     bool samples;
-    enum sl_ahead ahead;
+    enum sl_ahead ahead;     // of who samples
+    enum sl_occupation does; // of who trains
 };
 
 static int claim(struct sl_arena *a, const struct claimer *who, uint32_t timeout_ms,
@@ -521,7 +576,7 @@ static int claim(struct sl_arena *a, const struct claimer *who, uint32_t timeout
         if (sl_arena_aborted(a))
             return SL_EABORTED;
         if (!sl_arena_paused(a) && (who->samples ? try_claim_sample(a, who->worker, who->ahead, out)
-                                                 : try_claim_train(a, who->worker, out)))
+                                                 : try_claim_train(a, who->worker, who->does, out)))
             return SL_OK;
         uint64_t now = sl_now_ns();
         if (now >= deadline)
@@ -541,54 +596,14 @@ int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ah
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out)
 {
-    const struct claimer who = {.worker = worker};
+    return sl_ledger_claim_beside(a, worker, SL_OCCUPATION_NONE, timeout_ms, out);
+}
+
+int sl_ledger_claim_beside(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
+                           uint32_t timeout_ms, struct sl_lease *out)
+{
+    const struct claimer who = {.worker = worker, .does = does};
     return claim(a, &who, timeout_ms, out);
-}
-
-// --- looking ahead ---
-
-// Lowest cell from the cursor on whose state is wanted; n when there is none. Moves nothing.
-static uint32_t first_wanted(const struct sl_arena *a, uint64_t seq, uint32_t n, uint64_t cursor,
-                             bool (*wanted)(uint32_t state))
-{
-    uint32_t i = (uint32_t)cursor;
-    while (i < n && !wanted(sl_cell_state(sl_ledger_word(a, seq, i))))
-        i++;
-    return SL_MIN(i, n);
-}
-
-void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out)
-{
-    uint64_t seq = load_current(a);
-    for (;;) {
-        *out = (struct sl_ledger_ahead){.seq = 0};
-        struct sl_phase *phase = seq <= load_opened(a) ? find_phase(a, seq) : NULL;
-        if (phase) {
-            uint32_t n = atomic_load(&phase->n_cells);
-            out->seq = seq;
-            out->kind = atomic_load(&phase->kind);
-            out->gated = atomic_load_explicit(&phase->gate, memory_order_acquire) != 0;
-            out->unsampled =
-                n - first_wanted(a, seq, n, atomic_load(&phase->sample_cursor), is_pending);
-            if (out->kind != SL_PHASE_PRESAMPLE)
-                out->unclaimed =
-                    n - first_wanted(a, seq, n, atomic_load(&phase->train_cursor), is_unclaimed);
-        }
-        // A slot is used again only when its phase is over: if it is not, all of this was its own.
-        uint64_t now = load_current(a);
-        if (now == seq)
-            return;
-        seq = now;
-    }
-}
-
-bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease)
-{
-    struct sl_ledger_ahead ahead;
-    sl_ledger_look_ahead(a, &ahead);
-    if (ahead.seq != lease->seq)
-        return ahead.seq != 0 && ahead.seq < lease->seq && ahead.unsampled > 0;
-    return atomic_load(&lease->phase->n_cells) - ahead.unsampled < lease->cell;
 }
 
 // --- completions ---
@@ -672,14 +687,14 @@ void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease)
 bool sl_ledger_is_next(struct sl_arena *a, uint64_t tag)
 {
     sl_ledger_advance(a);
-    uint64_t seq = load_current(a);
-    struct sl_phase *phase = find_phase(a, seq);
+    uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
+    struct sl_phase *phase = sl_ledger_find(a, seq);
     if (!phase || (seq & SL_SEQ_MASK) != sl_tag_seq(tag))
         return false;
     uint32_t cell;
     uint64_t word;
     enum scan_result r = scan(a, seq, atomic_load(&phase->n_cells), &phase->train_cursor,
-                              is_unclaimed, &cell, &word);
+                              sl_cell_is_unclaimed, &cell, &word);
     return r == SCAN_FOUND && cell == sl_tag_cell(tag);
 }
 
@@ -691,8 +706,8 @@ bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease)
 
 int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted)
 {
-    for (uint64_t seq = load_opened(a); seq >= load_current(a); seq--) {
-        struct sl_phase *phase = find_phase(a, seq);
+    for (uint64_t seq = sl_ledger_opened(a); seq >= sl_ledger_current(a, SL_LANE_MAIN); seq--) {
+        struct sl_phase *phase = sl_ledger_find(a, seq);
         if (!phase)
             continue;
         for (uint32_t i = atomic_load(&phase->n_cells); i-- > 0;) {
@@ -718,8 +733,8 @@ bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag)
 {
     uint64_t seq = sl_tag_seq(tag);
     uint32_t cell = sl_tag_cell(tag);
-    struct sl_phase *phase = find_phase(a, seq);
-    if (seq < load_current(a) || !phase || cell >= atomic_load(&phase->n_cells))
+    struct sl_phase *phase = sl_ledger_find(a, seq);
+    if (seq < sl_ledger_oldest(a) || !phase || cell >= atomic_load(&phase->n_cells))
         return false;
     uint64_t w = sl_ledger_word(a, seq, cell);
     switch (sl_cell_state(w)) {
@@ -753,9 +768,9 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     memset(out, 0, sizeof *out);
     if (sl_group_exists(a))
         sl_group_dissolve(a, worker);
-    uint64_t opened = load_opened(a);
-    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
-        struct sl_phase *phase = find_phase(a, seq);
+    uint64_t opened = sl_ledger_opened(a);
+    for (uint64_t seq = sl_ledger_oldest(a); seq <= opened; seq++) {
+        struct sl_phase *phase = sl_ledger_find(a, seq);
         if (!phase)
             continue;
         uint32_t n = atomic_load(&phase->n_cells);
@@ -778,90 +793,4 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     sl_ledger_advance(a);
     signal_all(a);
     sl_event_signal(&a->h->update);
-}
-
-/*
- * The cells of a phase between those that are known to be done and the first long run of pending
- * ones: samplers take the lowest, so behind a gap of more cells than were ever taken back at once
- * there is nothing. A phase may have millions of cells, and they are asked for while it runs.
- */
-struct window {
-    const struct sl_arena *a;
-    uint64_t seq;
-    uint32_t cell, end, gap;
-};
-
-static struct window window_of(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq)
-{
-    uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
-    return (struct window){
-        .a = a,
-        .seq = seq,
-        .cell = done >> 32 == seq ? (uint32_t)done : 0,
-        .end = atomic_load(&phase->n_cells),
-    };
-}
-
-// The word of `cell`, which is passed; false at the end.
-static bool next_in_window(struct window *w, uint64_t *word)
-{
-    enum { GAP_MAX = 4096 };
-    if (w->cell >= w->end || w->gap >= GAP_MAX)
-        return false;
-    *word = sl_ledger_word(w->a, w->seq, w->cell++);
-    w->gap = sl_cell_state(*word) == SL_CELL_PENDING ? w->gap + 1 : 0;
-    return true;
-}
-
-static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, uint64_t seq,
-                      struct sl_ledger_depth *out)
-{
-    struct window w = window_of(a, phase, seq);
-    uint64_t word;
-    out->batches[SL_CELL_DONE] += w.cell;
-    while (next_in_window(&w, &word)) {
-        uint32_t state = sl_cell_state(word);
-        if (state > SL_CELL_DONE)
-            continue;
-        out->batches[state]++;
-        if (state == SL_CELL_READY)
-            out->ready_bytes += sl_ledger_entry(a, seq, w.cell - 1)->payload_bytes;
-    }
-    out->batches[SL_CELL_PENDING] += w.end - w.cell;
-}
-
-void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)
-{
-    memset(out, 0, sizeof *out);
-    uint64_t opened = load_opened(a);
-    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
-        const struct sl_phase *phase = find_phase(a, seq);
-        if (phase && atomic_load(&phase->kind) != SL_PHASE_INFER)
-            add_depth(a, phase, seq, out);
-    }
-    out->payload_bytes = sl_extent_used_bytes(a);
-}
-
-// Of an update after the next one, or held until the others have theirs (group.h).
-static bool waits_for_others(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell,
-                             uint64_t word)
-{
-    if (!sl_group_exists(a) || atomic_load(&phase->kind) != SL_PHASE_TRAIN)
-        return false;
-    return sl_cell_state(word) == SL_CELL_HELD ||
-           sl_board_cell_version(a, phase, cell) > sl_board_version(a);
-}
-
-bool sl_ledger_works(const struct sl_arena *a, uint32_t worker)
-{
-    uint64_t opened = load_opened(a), word;
-    for (uint64_t seq = load_current(a); seq <= opened; seq++) {
-        const struct sl_phase *phase = find_phase(a, seq);
-        struct window w = phase ? window_of(a, phase, seq) : (struct window){0};
-        while (next_in_window(&w, &word))
-            if (sl_cell_is_leased(word) && sl_cell_owner(word) == worker &&
-                !waits_for_others(a, phase, w.cell - 1, word))
-                return true;
-    }
-    return false;
 }

@@ -7,8 +7,8 @@
  *
  * DESIGN. Work comes in *phases*: one epoch of training, one layer of inference over all vertices,
  * one pass of sampled evaluation. Phases are numbered from 1 and run strictly one after the other
- * for trainers; samplers may run ahead in phases that are already open. A phase has cells, one for
- * each batch (or chunk of vertices), each a 64-bit word
+ * for trainers, but for those of the side lane; samplers may run ahead in phases that are already
+ * open. A phase has cells, one for each batch (or chunk of vertices), each a 64-bit word
  *
  *      phase (24 bits) | attempt (16 bits) | owner (16 bits) | state (8 bits)
  *
@@ -36,6 +36,16 @@
  * again, so a process killed between a cell and a hint harms nothing: the broker rewinds the
  * cursors when it reclaims. A cursor carries a generation: a reset of a cell bumps it, which makes
  * a concurrent advance past that cell fail.
+ *
+ * LANES. An ordered update of one batch lets one trainer work and the others wait, who could as
+ * well evaluate the epoch before. So a phase belongs to a lane, and each lane runs strictly in
+ * order by itself: `current` is the main lane's lowest phase that is not complete, `side` the
+ * other's. The side lane has inference alone: nothing of it is sampled and nothing lies in payload
+ * memory, so what is said of samplers, eviction and updates is said of the main lane. Nothing
+ * orders one lane against the other but gates. Evaluation beside updates is of one version all the
+ * same, since the broker pins its parameters before it opens them (SL_PARAMS_PINNED). A trainer
+ * takes what it can train at once, else what lies aside, else what it will have to wait with (enum
+ * sl_occupation). A slot is used again once both lanes are past it.
  *
  * WHAT IS KNOWN OF THE WORK stands apart from the cells, in structures of one owner each:
  *
@@ -85,12 +95,19 @@ enum sl_vertex_set {
 };
 
 // Whose parameters evaluation uses.
-enum sl_param_set { SL_PARAMS_CURRENT, SL_PARAMS_BEST };
+enum sl_param_set {
+    SL_PARAMS_CURRENT,
+    SL_PARAMS_BEST,
+    SL_PARAMS_PINNED, // of the version that the broker has pinned (board.h)
+};
+
+enum sl_lane { SL_LANE_MAIN, SL_LANE_SIDE, SL_LANES };
 
 struct sl_phase_spec {
     uint32_t kind;   // enum sl_phase_kind
     uint32_t set;    // enum sl_vertex_set
     uint32_t params; // enum sl_param_set
+    uint32_t lane;   // enum sl_lane; the side lane has INFER alone
     uint32_t epoch;
     uint32_t layer;           // INFER: model layer
     uint32_t last_layer;      // INFER: 1 when its output is compared with the labels
@@ -108,7 +125,7 @@ struct sl_phase {
     _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
     struct sl_phase_spec spec;         // stable while a lease on one of its cells is held
     _Atomic uint32_t n_cells;
-    _Atomic uint32_t kind;                       // of spec, for readers without a lease
+    _Atomic uint32_t kind, lane;                 // of spec, for readers without a lease
     _Atomic uint64_t first_version;              // likewise
     _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
     _Alignas(64) _Atomic uint32_t gate;          // 1 = closed
@@ -219,6 +236,7 @@ static inline uint64_t sl_cell_turn(uint64_t word)
 
 // Opens the next phase; *seq is its number. It takes the slot of phase *seq - SL_ARENA_PHASES,
 // whose entries the caller must have read by then. SL_EAGAIN while that one is not complete.
+// SL_EINVAL for a phase of the side lane that is no inference.
 int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, uint64_t *seq);
 // The same for a TRAIN phase of which these cells (n, rising) were trained before the job was
 // resumed: they are done from the start, their entries `restored`. The board's version must be the
@@ -226,8 +244,10 @@ int sl_ledger_open_phase(struct sl_arena *a, const struct sl_phase_spec *spec, u
 int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec,
                             const struct sl_cell_record *records, uint32_t n, uint64_t *seq);
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
-// Every cell done, and for TRAIN every update applied. Advances `current` past complete phases.
+// Every cell done, and for TRAIN every update applied. Moves both lanes past complete phases.
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
+// The lowest phase that may not be complete, of both lanes.
+uint64_t sl_ledger_oldest(const struct sl_arena *a);
 
 struct sl_reclaimed {
     uint32_t resample;  // leases of the dead worker that go back to pending
@@ -270,6 +290,18 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease);
 // and none while the lowest of all finds no payload memory.
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
                           struct sl_lease *out);
+
+// What a trainer does meanwhile, which decides what it claims where both lanes have a cell.
+enum sl_occupation {
+    SL_OCCUPATION_NONE,       // a batch of the version that is there; else of the side lane
+    SL_OCCUPATION_TRAINS,     // likewise, but its next batch may be of the next version
+    SL_OCCUPATION_ASIDE,      // computes a cell of the side lane: another one of these
+    SL_OCCUPATION_ONLY_ASIDE, // it is to take nothing but cells of the side lane
+};
+// The same by what the trainer does; a batch that waits for a later version is claimed where the
+// side lane has nothing. sl_ledger_claim_train() is that of SL_OCCUPATION_NONE.
+int sl_ledger_claim_beside(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
+                           uint32_t timeout_ms, struct sl_lease *out);
 // Whether a cell of the lease's phase is one that this worker may claim, as things are.
 bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct sl_phase *phase,
                        uint32_t cell);
@@ -298,6 +330,8 @@ struct sl_ledger_ahead {
     uint32_t unclaimed; // cells that no trainer has claimed: M_r of FGNN 5.3
 };
 void sl_ledger_look_ahead(const struct sl_arena *a, struct sl_ledger_ahead *out);
+// The same of the side lane.
+void sl_ledger_look_aside(const struct sl_arena *a, struct sl_ledger_ahead *out);
 
 // Whether trainers wait for a batch that nobody samples, older than the lease's: a sampler that
 // waits for memory returns its lease then, since memory may be full of batches trained after it.

@@ -61,6 +61,16 @@ static inline uint64_t sl_tag_attempt(uint64_t tag)
     return tag & SL_ATTEMPT_MASK;
 }
 
+bool sl_cell_is_pending(uint32_t state);
+bool sl_cell_is_unclaimed(uint32_t state); // by trainers
+
+// The highest phase that is open, and the lane's lowest one that may not be complete: for a moment
+// also one of the other lane.
+uint64_t sl_ledger_opened(const struct sl_arena *a);
+uint64_t sl_ledger_current(const struct sl_arena *a, enum sl_lane lane);
+// The phase of this number, or NULL when its slot holds another one by now.
+struct sl_phase *sl_ledger_find(const struct sl_arena *a, uint64_t seq);
+
 _Atomic uint64_t *sl_ledger_cell(const struct sl_arena *a, uint64_t seq, uint32_t cell);
 
 // True when every older cell of the batch's phase and all older phases are claimed or done: nothing
@@ -75,7 +85,7 @@ struct sl_evicted {
 };
 int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted);
 
-// Moves `current` past phases that are complete, and tells everybody who may wait for that.
+// Moves both lanes past phases that are complete, and tells everybody who may wait for that.
 void sl_ledger_advance(struct sl_arena *a);
 
 // True while the chunks of this tag belong to a batch that is being drawn, queued or trained.

@@ -24,6 +24,9 @@
  * standby trainer works only while its device is free of sampling, and sleeps otherwise. It must
  * be woken: one that finds work to do when its own time-out wakes it counts as an error.
  *
+ * --side has the inference in the side lane, gated with the epoch behind it until the epoch before
+ * is complete and its parameters pinned; every cell of it must have seen just those.
+ *
  * --threads runs the same bodies as threads of one process (for ThreadSanitizer, which does not see
  * races between processes); nobody is killed then.
  */
@@ -62,7 +65,7 @@ struct options {
     uint32_t samplers, trainers, per_update;
     uint32_t kill_every; // mean claims of a worker's life, 0 = nobody dies
     uint32_t staleness;
-    bool async, standby, threads;
+    bool async, standby, side, threads;
     uint64_t seed;
 };
 
@@ -268,6 +271,19 @@ static void train_async(struct worker *w, const struct sl_lease *lease, uint64_t
         sl_board_withdraw(a, w->device, w->id);
 }
 
+// What a cell of the side lane sees of the pinned parameters.
+static uint64_t look_at_pinned(const struct sl_arena *a)
+{
+    const float *pinned = sl_board_pinned(a);
+    uint64_t sum = 1;
+    for (uint32_t i = 0; i < PARAMS; i++) {
+        uint32_t bits;
+        memcpy(&bits, &pinned[i], sizeof bits);
+        sum = mix(sum + bits);
+    }
+    return sum;
+}
+
 static void train_one(struct worker *w, const struct sl_lease *lease, uint64_t random)
 {
     struct sl_arena *a = w->arena;
@@ -284,6 +300,7 @@ static void train_one(struct worker *w, const struct sl_lease *lease, uint64_t r
                      sl_board_params(a, sl_board_cell_version(a, lease->phase, lease->cell)),
                      sl_board_gradient(a, lease->cell));
         lease->entry->counted = 1;
+        lease->entry->digest = look_at_pinned(a);
         sl_ledger_complete(a, lease);
     }
     help(a, w->id);
@@ -295,14 +312,17 @@ static bool may_work(const struct worker *w)
     struct sl_arena *a = w->arena;
     if (atomic_load(&sl_seat(a, sl_seat_trainer(a, w->device))->duty) == SL_DUTY_WORK)
         return true;
-    struct sl_ledger_ahead look;
+    struct sl_ledger_ahead look, side;
+    uint32_t n = atomic_load(&sl_schedule_of(a)->trainers);
+    sl_ledger_look_aside(a, &side);
     sl_ledger_look_ahead(a, &look);
+    if (side.seq != 0 && !side.gated && side.unclaimed > n)
+        return true;
     if (look.seq == 0 || look.gated || look.unclaimed == 0)
         return false;
     const struct sl_seat *sampler = sl_seat(a, sl_seat_sampler(a, w->device));
     bool is_free = w->device >= opt.samplers || look.unsampled == 0 ||
                    atomic_load(&sampler->activity) == SL_ACTIVITY_BLOCKED;
-    uint32_t n = atomic_load(&sl_schedule_of(a)->trainers);
     return is_free && (n == 0 || look.unclaimed > n); // T_t' = T_t
 }
 
@@ -329,6 +349,14 @@ static bool stand_by(struct worker *w)
     return false;
 }
 
+// What decides between the lanes: what it has in hand.
+static enum sl_occupation occupation(const struct sl_lease *held, uint32_t n)
+{
+    if (n == 0)
+        return SL_OCCUPATION_NONE;
+    return held->phase->spec.lane == SL_LANE_SIDE ? SL_OCCUPATION_ASIDE : SL_OCCUPATION_TRAINS;
+}
+
 static void *trainer_body(void *arg)
 {
     struct worker *w = arg;
@@ -339,7 +367,7 @@ static void *trainer_body(void *arg)
     uint32_t n = 0;
     for (;;) {
         bool fetch = !opt.standby || (n > 0 ? may_work(w) : stand_by(w));
-        int rc = fetch ? sl_ledger_claim_train(a, w->id, n ? 0 : 20, &held[n])
+        int rc = fetch ? sl_ledger_claim_beside(a, w->id, occupation(held, n), n ? 0 : 20, &held[n])
                        : (sl_arena_aborted(a) ? SL_EABORTED : SL_ETIMEDOUT);
         if (rc == SL_EABORTED)
             return NULL;
@@ -416,6 +444,7 @@ static uint32_t next_id = 1;
 
 struct tally {
     uint64_t kills, resampled, retrained, bad_phases, late, duties;
+    uint64_t pinned, pinned_for; // what cells of the side lane must see; their phase
     uint64_t stale_max, stale_sum;
 };
 
@@ -457,7 +486,8 @@ static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tall
     memset(made, 0, sizeof made);
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_batch_entry *e = sl_ledger_entry(a, seq, i);
-        counted += e->counted == 1;
+        counted +=
+            e->counted == 1 && (!opt.side || kind != SL_PHASE_INFER || e->digest == t->pinned);
         if (!opt.async || kind != SL_PHASE_TRAIN)
             continue;
         const struct sl_update_entry *u = sl_ledger_update(a, seq, i);
@@ -471,6 +501,26 @@ static void harvest(struct sl_arena *a, uint64_t seq, uint32_t kind, struct tall
     }
     bool versions_differ = opt.async && kind == SL_PHASE_TRAIN && distinct != n;
     t->bad_phases += counted != n || versions_differ;
+}
+
+/*
+ * Opens gates, with --side: what stands behind an inference waits until all before that is complete
+ * and the parameters are pinned.
+ */
+static void open_gates(struct sl_arena *a, uint64_t closed, uint64_t opened, struct tally *t)
+{
+    for (uint64_t seq = closed + 1; seq <= opened; seq++) {
+        bool infer = sl_ledger_phase(a, seq)->spec.kind == SL_PHASE_INFER;
+        if (opt.side && infer && seq != closed + 1)
+            return;
+        if (opt.side && infer && t->pinned_for != seq) {
+            memcpy(sl_board_pinned(a), sl_board_params(a, sl_board_version(a)),
+                   PARAMS * sizeof(float));
+            t->pinned = look_at_pinned(a);
+            t->pinned_for = seq;
+        }
+        sl_ledger_open_gate(a, seq);
+    }
 }
 
 // Somebody goes on duty or on standby.
@@ -489,17 +539,11 @@ static void change_duty(struct sl_arena *a, uint64_t random, struct tally *t)
 
 static int parse(int argc, char **argv)
 {
-    static const struct option longs[] = {{"batches", 1, 0, 'b'},
-                                          {"samplers", 1, 0, 's'},
-                                          {"trainers", 1, 0, 't'},
-                                          {"kill-every", 1, 0, 'k'},
-                                          {"threads", 0, 0, 'T'},
-                                          {"per-update", 1, 0, 'u'},
-                                          {"seed", 1, 0, 'S'},
-                                          {"async", 0, 0, 'A'},
-                                          {"staleness", 1, 0, 'L'},
-                                          {"standby", 0, 0, 'B'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"batches", 1, 0, 'b'},    {"samplers", 1, 0, 's'}, {"trainers", 1, 0, 't'},
+        {"kill-every", 1, 0, 'k'}, {"threads", 0, 0, 'T'},  {"per-update", 1, 0, 'u'},
+        {"seed", 1, 0, 'S'},       {"async", 0, 0, 'A'},    {"staleness", 1, 0, 'L'},
+        {"standby", 0, 0, 'B'},    {"side", 0, 0, 'D'},     {0}};
     int c;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
@@ -512,11 +556,12 @@ static int parse(int argc, char **argv)
         case 'A': opt.async = true; break;
         case 'L': opt.staleness = (uint32_t)atoi(optarg); break;
         case 'B': opt.standby = true; break;
+        case 'D': opt.side = true; break;
         case 'T': opt.threads = true; break;
         default:
             fprintf(stderr, "usage: ledger [--batches N] [--samplers N] [--trainers N] "
                             "[--per-update N<=64] [--kill-every N] [--threads] [--seed N] "
-                            "[--async [--staleness N]] [--standby]\n");
+                            "[--async [--staleness N]] [--standby] [--side]\n");
             return -1;
         }
     }
@@ -580,6 +625,7 @@ int main(int argc, char **argv)
         while (closed < seq && sl_ledger_phase_complete(&arena, closed + 1)) {
             closed++;
             harvest(&arena, closed, kinds[closed % SL_ARENA_PHASES], &t);
+            open_gates(&arena, closed, seq, &t);
         }
         uint32_t kind = cycle[n_opened % SL_COUNT_OF(cycle)];
         bool more = opened_epochs < epochs || kind != SL_PHASE_TRAIN;
@@ -588,13 +634,14 @@ int main(int argc, char **argv)
         if (seq - closed < SL_ARENA_PHASES - 1 && more) {
             struct sl_phase_spec p = {.kind = kind,
                                       .epoch = (uint32_t)opened_epochs,
-                                      .gated = kind == SL_PHASE_TRAIN,
+                                      .lane = opt.side && kind == SL_PHASE_INFER,
+                                      .gated = kind != SL_PHASE_PRESAMPLE,
                                       .batch_size = 1,
                                       .n_items = cells_of(kind),
                                       .first_version = opened_epochs * updates};
             if (sl_ledger_open_phase(&arena, &p, &seq) == SL_OK) {
                 kinds[seq % SL_ARENA_PHASES] = p.kind;
-                sl_ledger_open_gate(&arena, seq);
+                open_gates(&arena, closed, seq, &t);
                 opened_epochs += kind == SL_PHASE_TRAIN;
                 n_opened++;
                 continue;

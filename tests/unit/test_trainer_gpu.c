@@ -328,7 +328,7 @@ START_TEST(parameters_are_copied_once_a_version)
     static const struct {
         enum sl_parameters_name name;
         uint64_t stamp;
-    } others[] = {{SL_PARAMETERS_VERSION, 1}, {SL_PARAMETERS_BEST, 1}, {SL_PARAMETERS_BEST, 2}};
+    } others[] = {{SL_PARAMETERS_VERSION, 1}, {SL_PARAMETERS_PHASE, 1}, {SL_PARAMETERS_PHASE, 2}};
     for (size_t i = 0; i < SL_COUNT_OF(others); i++) {
         board[7] = -2 - (float)i;
         ck_assert_int_eq(sl_parameters_take(&p, others[i].name, others[i].stamp, board, &at),
