@@ -79,6 +79,13 @@ static bool within_share(const struct sl_extract *x)
            x->share_taken < sl_div_up(per_update, sl_standby_trainers(a));
 }
 
+static bool has_cells_aside(const struct sl_extract *x)
+{
+    struct sl_ledger_ahead look;
+    sl_ledger_look_aside(x->spec.arena, &look);
+    return look.seq != 0 && !look.gated && look.unclaimed > 0;
+}
+
 enum turn { TURN_FETCH, TURN_ASIDE, TURN_LATER, TURN_LEAVE, TURN_SLEEP };
 
 // What to do with a free buffer, under the lock.
@@ -89,6 +96,8 @@ static enum turn next_turn(const struct sl_extract *x)
             return TURN_ASIDE;
         return x->wanted ? TURN_SLEEP : TURN_LATER;
     }
+    if (x->aside && !x->wanted)
+        return has_cells_aside(x) ? TURN_ASIDE : TURN_LATER;
     return x->wanted || within_share(x) ? TURN_FETCH : TURN_LEAVE;
 }
 
@@ -96,10 +105,8 @@ static enum turn next_turn(const struct sl_extract *x)
 static enum sl_occupation occupation(const struct sl_extract *x, enum turn turn)
 {
     if (turn == TURN_ASIDE)
-        return SL_OCCUPATION_ONLY_ASIDE;
-    if (x->wanted)
-        return SL_OCCUPATION_NONE;
-    return x->aside ? SL_OCCUPATION_ASIDE : SL_OCCUPATION_TRAINS;
+        return SL_OCCUPATION_ASIDE;
+    return x->wanted ? SL_OCCUPATION_NONE : SL_OCCUPATION_TRAINS;
 }
 
 static void set_asleep(struct sl_extract *x, bool asleep)
@@ -196,8 +203,9 @@ static int fetch(struct sl_extract *x, int buffer)
         .standby = sl_standby_duty(&x->standby) == SL_DUTY_STANDBY,
     };
     SL_TRY(sl_compute_follow_cores(x->spec.arena, x->spec.device, &x->cores_seen));
-    int rc = sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, SL_ARENA_WAIT_MS,
-                                    &work.lease);
+    // Aside there was something: if others have it, all is to be looked at anew.
+    uint32_t wait_ms = x->does == SL_OCCUPATION_ASIDE ? 0 : SL_ARENA_WAIT_MS;
+    int rc = sl_ledger_claim_beside(x->spec.arena, x->spec.worker, x->does, wait_ms, &work.lease);
     if (rc < 0)
         return rc;
     work.claimed_at_ns = sl_now_ns();

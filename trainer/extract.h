@@ -25,7 +25,8 @@
  *
  * LANES. Which of two lanes (ledger.h) a cell is claimed from goes by what the compute thread does:
  * nothing, then a batch that it could not begin with is left alone as long as there is evaluation
- * to be done beside training; a cell of that evaluation, then a batch would wait for its end here.
+ * to be done beside training; a cell of that evaluation, then a batch would wait here for its end,
+ * and the other trainers for that.
  *
  * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
  * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then

@@ -547,13 +547,10 @@ static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane
 static bool try_claim_train(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
                             struct sl_lease *out)
 {
-    bool aside = does == SL_OCCUPATION_ASIDE || does == SL_OCCUPATION_ONLY_ASIDE;
     uint64_t latest = sl_board_version(a) + (does == SL_OCCUPATION_TRAINS);
     sl_ledger_advance(a);
-    if (aside && claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out))
-        return true;
-    if (does == SL_OCCUPATION_ONLY_ASIDE)
-        return false;
+    if (does == SL_OCCUPATION_ASIDE)
+        return claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out);
     return claim_in_lane(a, worker, SL_LANE_MAIN, latest, out) ||
            claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out) ||
            claim_in_lane(a, worker, SL_LANE_MAIN, UINT64_MAX, out);

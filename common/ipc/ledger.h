@@ -293,10 +293,9 @@ int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_
 
 // What a trainer does meanwhile, which decides what it claims where both lanes have a cell.
 enum sl_occupation {
-    SL_OCCUPATION_NONE,       // a batch of the version that is there; else of the side lane
-    SL_OCCUPATION_TRAINS,     // likewise, but its next batch may be of the next version
-    SL_OCCUPATION_ASIDE,      // computes a cell of the side lane: another one of these
-    SL_OCCUPATION_ONLY_ASIDE, // it is to take nothing but cells of the side lane
+    SL_OCCUPATION_NONE,   // a batch of the version that is there, else of the side lane
+    SL_OCCUPATION_TRAINS, // likewise, but its next batch may be of the next version
+    SL_OCCUPATION_ASIDE,  // of the side lane alone: it computes there, or no batch is for it
 };
 // The same by what the trainer does; a batch that waits for a later version is claimed where the
 // side lane has nothing. sl_ledger_claim_train() is that of SL_OCCUPATION_NONE.

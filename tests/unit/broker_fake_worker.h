@@ -174,8 +174,10 @@ static inline void fake_evaluate(struct fake *f, const struct sl_lease *l)
     struct sl_arena *a = &f->w.arena;
     const struct sl_phase_spec *spec = &l->phase->spec;
     l->entry->counted = l->entry->n_seeds;
-    const float *params =
-        spec->params == SL_PARAMS_BEST ? sl_board_best(a) : sl_board_params(a, sl_board_version(a));
+    const float *params = spec->params == SL_PARAMS_BEST ? sl_board_best(a)
+                          : spec->params == SL_PARAMS_PINNED
+                              ? sl_board_pinned(a)
+                              : sl_board_params(a, sl_board_version(a));
     if (spec->set == SL_SET_TEST)
         l->entry->correct = (uint64_t)params[0];
     else
@@ -205,7 +207,10 @@ static inline int fake_train(struct fake *f)
         return SL_OK;
     }
     fake_update(f);
-    int rc = sl_ledger_claim_train(a, f->w.id, 50, &l);
+    // An evaluation first: the stage may hold the epoch that is trained beside it.
+    int rc = sl_ledger_claim_beside(a, f->w.id, SL_OCCUPATION_ASIDE, 0, &l);
+    if (rc == SL_ETIMEDOUT)
+        rc = sl_ledger_claim_train(a, f->w.id, 50, &l);
     if (rc < 0)
         return rc == SL_ETIMEDOUT ? SL_OK : rc;
     if (l.phase->spec.kind == SL_PHASE_TRAIN &&
