@@ -21,8 +21,8 @@
 enum { PATH_BYTES = 4608, STATE_BYTES_MAX = 1 << 30, HASH_CHUNK = 1 << 20 };
 
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors",
-                  best_file[] = "best.safetensors", batches_file[] = "batches.bin",
-                  state_file[] = "state.json";
+                  best_file[] = "best.safetensors", pinned_file[] = "pinned.safetensors",
+                  batches_file[] = "batches.bin", state_file[] = "state.json";
 
 // Not inlined, or the compiler fears for the longest of all names.
 __attribute__((noinline)) static char *join(char out[PATH_BYTES], const char *folder,
@@ -250,7 +250,9 @@ static cJSON *make_state(const struct sl_checkpoint_content *c)
     cJSON_AddNumberToObject(state, "version", (double)s->version);
     cJSON_AddNumberToObject(state, "epoch", s->epoch);
     cJSON_AddNumberToObject(state, "epochs", c->epochs);
-    cJSON_AddNumberToObject(state, "batches_done", s->n_records);
+    cJSON_AddNumberToObject(state, "batches_done", s->n_records - sl_snapshot_beside(s));
+    if (sl_snapshot_beside(s))
+        cJSON_AddNumberToObject(state, "batches_beside", sl_snapshot_beside(s));
     cJSON_AddNumberToObject(state, "batches", s->n_batches);
     add_best(state, s);
     if (s->has_digest)
@@ -322,6 +324,13 @@ static int write_files(const char *folder, const struct sl_checkpoint_content *c
         SL_TRY(sl_params_save(c->params, s->best_params, of_best, join(path, folder, best_file),
                               c->job, note));
         SL_TRY(add_file(state, folder, best_file));
+    }
+    if (sl_snapshot_beside(s)) {
+        snprintf(note, sizeof note, "epoch %u, which was being evaluated", s->epoch + 1);
+        uint64_t of_epoch = (uint64_t)(s->epoch + 1) * s->n_batches;
+        SL_TRY(sl_params_save(c->params, s->pinned_params, of_epoch,
+                              join(path, folder, pinned_file), c->job, note));
+        SL_TRY(add_file(state, folder, pinned_file));
     }
     SL_TRY(sl_atomic_file_write(join(path, folder, batches_file), s->records,
                                 s->n_records * sizeof *s->records));
@@ -516,6 +525,19 @@ static bool take_split(struct sl_checkpoint *c)
     return get_u32(split, "samplers", &c->samplers) && get_u32(split, "trainers", &c->trainers);
 }
 
+// Batches of the next epoch, which not every checkpoint has.
+static bool take_beside(struct sl_checkpoint *c)
+{
+    uint32_t beside;
+    if (!cJSON_HasObjectItem(c->state, "batches_beside"))
+        return c->n_records <= c->n_batches;
+    if (!get_u32(c->state, "batches_beside", &beside) || beside == 0 || beside > c->n_batches ||
+        c->n_records != c->n_batches)
+        return false;
+    c->n_records += beside;
+    return true;
+}
+
 static int take_state(struct sl_checkpoint *c)
 {
     const cJSON *state = c->state;
@@ -526,8 +548,9 @@ static int take_state(struct sl_checkpoint *c)
               get_number(state, "version", 9007199254740991.0, &c->version) &&
               get_u32(state, "epoch", &c->epoch) && get_u32(state, "epochs", &c->epochs) &&
               get_u32(state, "batches_done", &c->n_records) &&
-              get_u32(state, "batches", &c->n_batches) && take_best(c) && take_digests(c) &&
-              take_split(c) && cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(state, "config")) &&
+              get_u32(state, "batches", &c->n_batches) && take_beside(c) && take_best(c) &&
+              take_digests(c) && take_split(c) &&
+              cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(state, "config")) &&
               cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(state, "history"));
     if (!ok)
         return bad(c, "a key is missing or makes no sense");
@@ -574,10 +597,12 @@ static int read_records(struct sl_checkpoint *c)
     if (f)
         fclose(f);
     bool any = sl_checkpoint_is_async(c);
-    for (uint32_t i = 0; i < c->n_records && ok; i++)
+    for (uint32_t i = 0; i < c->n_records && ok; i++) {
+        uint32_t of_epoch = i % c->n_batches; // the next epoch's begin anew
         ok = any ? c->records[i].cell < c->n_batches &&
-                       (i == 0 || c->records[i].cell > c->records[i - 1].cell)
-                 : c->records[i].cell == i;
+                       (of_epoch == 0 || c->records[i].cell > c->records[i - 1].cell)
+                 : c->records[i].cell == of_epoch;
+    }
     return ok ? SL_OK
               : sl_fail(SL_EFORMAT, "%s: wanted %s %u batches of %u, rising", path,
                         any ? "any" : "the first", c->n_records, c->n_batches);
@@ -598,6 +623,8 @@ static int read_all(struct sl_checkpoint *c)
     SL_TRY(check_file(c, optimizer_file));
     if (c->best.has)
         SL_TRY(check_file(c, best_file));
+    if (c->n_records > c->n_batches)
+        SL_TRY(check_file(c, pinned_file));
     return read_records(c);
 }
 
@@ -624,13 +651,15 @@ void sl_checkpoint_close(struct sl_checkpoint *c)
 }
 
 int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *params, float *values,
-                       float *const *state, uint32_t n_state, float *best)
+                       float *const *state, uint32_t n_state, float *best, float *pinned)
 {
     char path[PATH_BYTES];
     SL_TRY(sl_params_load(params, join(path, c->path, model_file), values));
     SL_TRY(sl_params_load_state(params, join(path, c->path, optimizer_file), state, n_state));
     if (c->best.has)
         SL_TRY(sl_params_load(params, join(path, c->path, best_file), best));
+    if (c->n_records > c->n_batches)
+        SL_TRY(sl_params_load(params, join(path, c->path, pinned_file), pinned));
     return SL_OK;
 }
 

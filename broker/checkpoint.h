@@ -6,8 +6,12 @@
  *         optimizer.safetensors           "exp_avg.<parameter>", "exp_avg_sq.<parameter>" or
  *                                         "momentum_buffer.<parameter>"
  *         best.safetensors                the best parameters so far, if there are any
+ *         pinned.safetensors              those of an epoch that was being evaluated beside the
+ *                                         training of the next one, of which batches are in
+ *                                         the parameters
  *         batches.bin                     a struct sl_cell_record for each batch of the unfinished
- *                                         epoch that is in the parameters, little endian
+ *                                         epoch that is in the parameters, little endian; then
+ *                                         those of the next one
  *         state.json                      schema sluice.checkpoint/1: where the job is, the job,
  *                                         its report so far, size and SHA-256 of the files, and
  *                                         of itself
@@ -88,8 +92,8 @@ struct sl_checkpoint {
     cJSON *state; // state.json (owned)
     char status[16];
     uint64_t version;
-    uint32_t epoch, epochs; // position; of the job that wrote it
-    uint32_t n_batches, n_records;
+    uint32_t epoch, epochs;         // position; of the job that wrote it
+    uint32_t n_batches, n_records;  // beyond n_batches: of the next epoch
     struct sl_cell_record *records; // (n_records) (owned)
     uint64_t dataset_digest;
     struct sl_best best;
@@ -109,9 +113,10 @@ int sl_checkpoint_check_counters(const struct sl_checkpoint *c);
 // Whether each batch is an update, applied as it comes: then any of an epoch may be the first.
 bool sl_checkpoint_is_async(const struct sl_checkpoint *c);
 
-// Its parameters, optimizer arrays (n_state) and best parameters (if it has them), each n floats.
+// Its parameters, optimizer arrays (n_state), best and pinned parameters (if it has them), each n
+// floats.
 int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *params, float *values,
-                       float *const *state, uint32_t n_state, float *best);
+                       float *const *state, uint32_t n_state, float *best, float *pinned);
 
 // Where a job goes on that begins with it. The records stay the checkpoint's.
 struct sl_resume_point sl_checkpoint_resume_point(const struct sl_checkpoint *c);

@@ -7,6 +7,8 @@
  *
  *     1 <= B, 1 <= E            e <= E, and r = 0 where e = E          r <= B
  *     v = e U + d with d <= U   r = min(d k, B)
+ *     or, where epoch e was evaluated beside the next one, r = B and s batches of that one:
+ *     e + 1 < E, v = (e + 1) U + d with 1 <= d <= U, s = min(d k, B)
  *     epochs = config.epochs    history.epochs has the epochs 0 to e - 1
  *     best.epoch < e            best.waited < e
  *     status "done": r = 0      samples_digest is there if, and only if, config.digest is true
@@ -70,24 +72,28 @@ static int check_position(const struct sl_checkpoint *c)
                         c->n_batches, c->epochs);
     if (c->epoch > c->epochs)
         return disagree(c, "epoch: found %u, wanted at most epochs, %u", c->epoch, c->epochs);
-    uint32_t most = c->epoch == c->epochs ? 0 : c->n_batches;
-    if (c->n_records > most)
-        return disagree(c, "batches_done: found %u, wanted at most %u in epoch %u of %u",
-                        c->n_records, most, c->epoch, c->epochs);
+    uint32_t epoch = c->epoch, records = c->n_records; // where training is
+    bool beside = records > c->n_batches;
+    sl_position_of_training(&epoch, &records, c->n_batches);
+    const char *key = beside ? "batches_beside" : "batches_done";
+    uint32_t most = epoch >= c->epochs ? 0 : c->n_batches;
+    if (records > most)
+        return disagree(c, "%s: found %u, wanted at most %u in epoch %u of %u", key, records, most,
+                        epoch, c->epochs);
     if (per_update == 0)
         return disagree(c, "config.updates: wanted batches_per_update of at least 1");
-    uint64_t updates = sl_div_up(c->n_batches, per_update), first = c->epoch * updates;
+    uint64_t updates = sl_div_up(c->n_batches, per_update), first = epoch * updates;
     if (c->version < first || c->version > first + updates)
         return disagree(c,
                         "version: found %" PRIu64 ", wanted %" PRIu64 " to %" PRIu64
                         " in epoch %u of %" PRIu64 " updates",
-                        c->version, first, first + updates, c->epoch, updates);
+                        c->version, first, first + updates, epoch, updates);
     uint64_t done = SL_MIN((c->version - first) * per_update, (uint64_t)c->n_batches);
-    if (c->n_records != done)
+    if (records != done)
         return disagree(c,
-                        "batches_done: found %u, wanted %" PRIu64 " after update %" PRIu64
-                        " of %" PRIu64 " batches each",
-                        c->n_records, done, c->version, per_update);
+                        "%s: found %u, wanted %" PRIu64 " after update %" PRIu64 " of %" PRIu64
+                        " batches each",
+                        key, records, done, c->version, per_update);
     return SL_OK;
 }
 

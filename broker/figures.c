@@ -287,6 +287,14 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     f->evaluate.count += phase.count;
 }
 
+void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside)
+{
+    double seconds = sl_pauses_seconds_without(f->pauses, beside);
+    f->overlapped_seconds += seconds;
+    f->evaluate_seconds = SL_MAX(f->evaluate_seconds - seconds, 0.0);
+    f->paused_seconds -= sl_span_seconds(beside) - seconds;
+}
+
 void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl_span late)
 {
     if (late.from_ns >= late.to_ns)

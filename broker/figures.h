@@ -56,9 +56,12 @@ struct sl_epoch_figures {
     uint64_t batches;
     double seconds;          // wall-clock, training alone, pauses left out
     double evaluate_seconds; // wall-clock, evaluation, pauses left out
-    double paused_seconds;   // in both
-    double loss;             // mean
-    double train_accuracy;   // NaN where nothing can be right or wrong (regression)
+    // Likewise, of the evaluation while the next epoch was trained: in that one's seconds, and not
+    // in evaluate_seconds.
+    double overlapped_seconds;
+    double paused_seconds; // in the first two
+    double loss;           // mean
+    double train_accuracy; // NaN where nothing can be right or wrong (regression)
     bool evaluated, tested;
     struct sl_evaluation val, test; // test: with evaluate.test "each"
 
@@ -141,6 +144,9 @@ uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint6
 void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                                 uint64_t n, struct sl_span when,
                                 struct sl_figures_scratch *scratch);
+
+// This part of the evaluation's time was beside the training of the next epoch, whose time it is.
+void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside);
 
 // Training, or the evaluation so far, ended where `late` begins and not where it ends: the broker
 // learns of it through a wake-up, and the trainers go on meanwhile, or are paused. Nothing where

@@ -142,15 +142,6 @@ static void rank_when_due(struct sl_phases *p)
 
 // --- opening -------------------------------------------------------------------------------------
 
-// Evaluations that have not been judged.
-static uint32_t evaluations_open(struct sl_phases *p)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_open; i++)
-        n += sl_phases_at(p, i)->ends_evaluation;
-    return n;
-}
-
 // Whether the next epoch will perhaps not be trained: one of the validations before it may be the
 // one at which patience runs out.
 static bool is_doubtful(struct sl_phases *p)
@@ -178,12 +169,30 @@ static bool can_open(struct sl_phases *p)
     return bank->state == SL_ORDER_READY && bank->order == order;
 }
 
-// The oldest open phase, if there is one, can begin.
+struct sl_open_phase *sl_phases_front(struct sl_phases *p)
+{
+    for (uint32_t i = 0; i < p->n_open; i++)
+        if (sl_phases_at(p, i)->spec.lane == SL_LANE_MAIN)
+            return sl_phases_at(p, i);
+    return NULL;
+}
+
+static void begin(struct sl_phases *p, struct sl_open_phase *o)
+{
+    if (o->began_ns == 0)
+        o->began_ns = sl_now_ns();
+    if (p->first_ns == 0 && o->step.purpose == SL_PURPOSE_TRAIN)
+        p->first_ns = o->began_ns;
+}
+
+// The oldest open phase can begin, and what is beside it.
 static void begin_oldest(struct sl_phases *p)
 {
-    p->began_ns = sl_now_ns();
-    if (p->first_ns == 0 && p->n_open > 0 && sl_phases_at(p, 0)->step.purpose == SL_PURPOSE_TRAIN)
-        p->first_ns = p->began_ns;
+    struct sl_open_phase *front = sl_phases_front(p);
+    if (p->n_open > 0)
+        begin(p, sl_phases_at(p, 0));
+    if (front)
+        begin(p, front);
 }
 
 // False for an epoch that has to wait for something outside (a change of the split).
@@ -197,9 +206,35 @@ static bool may_begin(struct sl_phases *p, struct sl_plan_step step)
 static int open_phase(struct sl_phases *p, struct sl_open_phase *o)
 {
     const struct sl_resume_point *r = &p->setup.resume;
-    bool restored = o->step.purpose == SL_PURPOSE_TRAIN && o->step.epoch == r->epoch;
-    return sl_ledger_open_restored(p->arena, &o->spec, r->records, restored ? r->n_records : 0,
-                                   &o->seq);
+    const struct sl_cell_record *records = r->records;
+    uint32_t batches = (uint32_t)sl_div_up(o->spec.n_items, o->spec.batch_size), n = 0;
+    if (o->step.purpose == SL_PURPOSE_TRAIN && o->step.epoch == r->epoch) {
+        n = SL_MIN(r->n_records, batches);
+    } else if (o->step.purpose == SL_PURPOSE_TRAIN && o->step.epoch == r->epoch + 1 &&
+               r->n_records > batches) {
+        records += batches;
+        n = r->n_records - batches;
+    }
+    return sl_ledger_open_restored(p->arena, &o->spec, records, n, &o->seq);
+}
+
+/*
+ * Whether a phase has to wait for what the broker makes of one of the `before` oldest: updates
+ * would write over the parameters that are evaluated or to be pinned, another evaluation over
+ * predictions, and the test wants the best parameters. Not so where a phase of its lane that is
+ * between the two waits for it.
+ */
+static bool is_held(struct sl_phases *p, uint32_t before, struct sl_plan_step step)
+{
+    bool trains = step.purpose == SL_PURPOSE_TRAIN;
+    for (uint32_t i = 0; i < before; i++) {
+        const struct sl_open_phase *o = sl_phases_at(p, i);
+        bool side = o->spec.lane == SL_LANE_SIDE;
+        bool next = side ? !trains : trains || i + 1 == before;
+        if (o->pins || (o->ends_evaluation && next))
+            return true;
+    }
+    return false;
 }
 
 static void open_more(struct sl_phases *p)
@@ -209,12 +244,8 @@ static void open_more(struct sl_phases *p)
         struct sl_plan_step after = sl_plan_after(&p->setup, p->next);
         bool evaluates = !sl_plan_has_order(p->next);
         o.ends_evaluation = evaluates && after.purpose != p->next.purpose;
-        // What follows an evaluation needs what the broker makes of its result: updates would
-        // write over the parameters that were evaluated, another evaluation over its predictions,
-        // and the test wants the best parameters.
-        bool follows = p->next.purpose == SL_PURPOSE_TRAIN ||
-                       (p->n_open > 0 && sl_phases_at(p, p->n_open - 1)->ends_evaluation);
-        o.gated = follows && (evaluations_open(p) > 0 || !may_begin(p, p->next));
+        o.pins = p->next.purpose == SL_PURPOSE_TRAIN && sl_plan_overlaps(&p->setup, p->next.epoch);
+        o.gated = is_held(p, p->n_open, p->next) || !may_begin(p, p->next);
         o.spec.gated = o.gated;
         SL_FAILPOINT(BROKER_PHASE);
         int rc = open_phase(p, &o);
@@ -228,8 +259,7 @@ static void open_more(struct sl_phases *p)
         if (p->next.purpose == SL_PURPOSE_TRAIN)
             p->scheduled += sl_div_up(o.spec.n_items, o.spec.batch_size);
         *sl_phases_at(p, p->n_open++) = o;
-        if (p->n_open == 1)
-            begin_oldest(p);
+        begin_oldest(p);
         p->next = after;
     }
 }
@@ -357,11 +387,16 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     }
     p->epoch.evaluated = true;
     p->epoch.val = *found;
+    bool pinned = o->spec.params == SL_PARAMS_PINNED;
     if (sl_best_take(&p->best, p->measure, config->early_stopping.min_delta, o->step.epoch,
                      found->value[p->measure]))
-        memcpy(sl_board_best(p->arena), sl_board_params(p->arena, sl_board_version(p->arena)),
+        memcpy(sl_board_best(p->arena),
+               pinned ? sl_board_pinned(p->arena)
+                      : sl_board_params(p->arena, sl_board_version(p->arena)),
                p->arena->h->spec.n_params * sizeof(float));
-    if (!sl_best_is_stale(&p->best, config->early_stopping.patience) ||
+    // Beside an evaluation the next epoch has begun: patience that a job was given when it went on
+    // ends it after that one.
+    if (!sl_best_is_stale(&p->best, config->early_stopping.patience) || pinned ||
         o->step.epoch + 1 >= config->epochs)
         return;
     p->stopped_early = true;
@@ -392,16 +427,42 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     return sl_metrics_start(m, p->setup.loop);
 }
 
+// When the last update of a TRAIN phase that is complete had been applied; 0: not known.
+static uint64_t trained_ns(struct sl_phases *p, const struct sl_open_phase *o)
+{
+    const struct sl_update_entry *updates = sl_ledger_update(p->arena, o->seq, 0);
+    uint64_t n = sl_div_up(o->spec.n_items, o->spec.batch_size), last = 0;
+    for (uint64_t i = 0; i < n; i++)
+        last = SL_MAX(last, updates[i].from_ns + updates[i].took_ns);
+    return last;
+}
+
+// The part of an evaluation's time in which the epoch behind it was trained.
+static struct sl_span time_beside(struct sl_phases *p, struct sl_span when)
+{
+    const struct sl_open_phase *o = sl_phases_front(p);
+    if (!o || o->step.purpose != SL_PURPOSE_TRAIN)
+        return (struct sl_span){when.from_ns, when.from_ns};
+    uint64_t from = SL_MAX(when.from_ns, o->began_ns), to = when.to_ns;
+    if (sl_ledger_phase_complete(p->arena, o->seq))
+        to = SL_MIN(to, trained_ns(p, o));
+    return (struct sl_span){from, SL_MAX(from, to)};
+}
+
 // False while the evaluation that it ends is being judged: the phase stays open.
 static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                             struct sl_span when)
 {
     const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
-    when.from_ns = true_start(p, o, n, when.from_ns);
+    bool beside = o->spec.lane == SL_LANE_SIDE;
+    if (!beside)
+        when.from_ns = true_start(p, o, n, when.from_ns);
     if (o->step.purpose == SL_PURPOSE_TEST)
         p->test_seconds += sl_pauses_seconds_without(&p->pauses, when);
     else
         sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
+    if (beside)
+        sl_figures_take_overlap(&p->epoch, time_beside(p, when));
     return !o->ends_evaluation || judge(p, o, n);
 }
 
@@ -409,12 +470,10 @@ void sl_phases_open_gates(struct sl_phases *p)
 {
     for (uint32_t i = 0; i < p->n_open; i++) {
         struct sl_open_phase *o = sl_phases_at(p, i);
-        if (o->gated && may_begin(p, o->step)) {
-            o->gated = false;
-            sl_ledger_open_gate(p->arena, o->seq);
-        }
-        if (o->ends_evaluation)
-            return; // what is gated behind the next evaluation waits for that one
+        if (!o->gated || is_held(p, i, o->step) || !may_begin(p, o->step))
+            continue;
+        o->gated = false;
+        sl_ledger_open_gate(p->arena, o->seq);
     }
 }
 
@@ -454,8 +513,8 @@ static void epoch_is_over(struct sl_phases *p)
     sl_figures_name_bottleneck(f, &rule);
     double all = f->seconds + f->evaluate_seconds;
     p->train_share = all > 0 ? f->seconds / all : 1;
-    if (f->evaluate_seconds > 0)
-        p->evaluate_seconds = f->evaluate_seconds;
+    if (f->evaluate_seconds + f->overlapped_seconds > 0)
+        p->evaluate_seconds = f->evaluate_seconds + f->overlapped_seconds;
     if (!f->ranked || !sl_ranking_reports_optimal(config)) {
         tell_epoch(p);
         return;
@@ -480,6 +539,15 @@ static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
     return of_epoch && !sl_plan_evaluates(sl_plan_after(&p->setup, o->step));
 }
 
+// Of an epoch that is complete, while nobody may train: the parameters that it is evaluated with.
+static void pin(struct sl_phases *p, uint32_t epoch)
+{
+    if (sl_plan_resumes_beside(&p->setup) && epoch == p->setup.resume.epoch)
+        return; // they were the checkpoint's
+    memcpy(sl_board_pinned(p->arena), sl_board_params(p->arena, sl_board_version(p->arena)),
+           p->arena->h->spec.n_params * sizeof(float));
+}
+
 // The oldest open phase has been read.
 static void close_oldest(struct sl_phases *p)
 {
@@ -493,9 +561,11 @@ static void close_oldest(struct sl_phases *p)
         take_judgement(p, &o);
     p->first_open = (p->first_open + 1) % SL_ARENA_PHASES;
     p->n_open--;
-    if (o.ends_evaluation)
-        sl_phases_open_gates(p);
+    if (o.pins)
+        pin(p, o.step.epoch);
     begin_oldest(p);
+    if (o.ends_evaluation || o.pins)
+        sl_phases_open_gates(p);
     if (ends_epoch(p, &o))
         epoch_is_over(p);
 }
@@ -504,8 +574,10 @@ static void close_oldest(struct sl_phases *p)
 static void read_oldest(struct sl_phases *p)
 {
     struct sl_open_phase o = *sl_phases_at(p, 0);
-    struct sl_span when = {p->began_ns, sl_now_ns()};
+    struct sl_span when = {o.began_ns, sl_now_ns()};
     uint64_t n = sl_div_up(o.spec.n_items, o.spec.batch_size);
+    if (o.step.purpose == SL_PURPOSE_TRAIN && o.began_ns < p->ended_ns) // beside an evaluation
+        when.to_ns = SL_MAX(o.began_ns, SL_MIN(when.to_ns, trained_ns(p, &o)));
     if (p->setup.events.on_phase)
         p->setup.events.on_phase(p->setup.ctx, &o);
     bool open = false;

@@ -12,8 +12,15 @@
  * its parameters copied. With early stopping no epoch is opened behind an evaluation that may be
  * the one at which patience runs out: so nothing is ever begun that would have to be taken back.
  *
- * Phases complete strictly in order. A complete phase is read at once, since the ledger reuses its
- * entries once the phase eight numbers later is opened, and only this file opens phases.
+ * Phases are read strictly in order, each at once when it is complete and those before it are read,
+ * since the ledger reuses its entries once the phase eight numbers later is opened, and only this
+ * file opens phases.
+ *
+ * Where an evaluation is done beside the next epoch (sl_plan_overlaps), both wait for the reading
+ * of the epoch itself, with which its parameters are pinned: the gate of the evaluation and that of
+ * the epoch behind it open together. As that one is read after the evaluation, the epoch after
+ * next waits for both. The evaluation's time beside training is counted apart, so that the times of
+ * epochs still add up to that of the job.
  *
  * The first ranked epoch is opened when the hotness order has been published. The vertices are
  * ranked as soon as the epochs before it are *sampled*, not when they are trained: trainers go on
@@ -67,8 +74,10 @@ struct sl_phases_events {
 
 // Where a job goes on from, as its checkpoint says; all zero for a job that begins.
 struct sl_resume_point {
-    uint32_t epoch;     // those before it are complete, evaluations and all
-    uint32_t n_records; // batches of it whose gradients are applied
+    uint32_t epoch; // those before it are complete, evaluations and all
+    // Batches of it whose gradients are applied. Where it is being evaluated beside the next one,
+    // all of its batches and then those of the next; its parameters are on the board, pinned.
+    uint32_t n_records;
     const struct sl_cell_record *records;
     struct sl_best best;
     uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the epochs before
@@ -93,8 +102,10 @@ struct sl_open_phase {
     struct sl_phase_spec spec;
     struct sl_plan_step step;
     bool ends_evaluation;
+    bool pins; // an epoch that is evaluated beside the next
     bool gated;
-    uint32_t sampled; // leading cells that are known to have been drawn, once or more
+    uint64_t began_ns; // when it could begin; 0: not yet
+    uint32_t sampled;  // leading cells that are known to have been drawn, once or more
 };
 
 struct sl_order_bank {
@@ -110,7 +121,6 @@ struct sl_phases {
     struct sl_plan_step next;                   // not opened yet
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
     uint32_t first_open, n_open;
-    uint64_t began_ns; // when the oldest open phase could begin
     uint64_t ended_ns; // when the one before was seen to have ended
     struct sl_pauses pauses;
     bool started, stopped;
@@ -167,6 +177,12 @@ static inline struct sl_open_phase *sl_phases_at(struct sl_phases *p, uint32_t i
     return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
 }
 
+/*
+ * The oldest open phase of the main lane: the oldest of all, but for an epoch that is trained
+ * beside the evaluation of the one before. NULL: none is open.
+ */
+struct sl_open_phase *sl_phases_front(struct sl_phases *p);
+
 struct sl_phases_view {
     const char *phase; // "presample", "rank", "train", "evaluate", "test"
     uint32_t epoch;
@@ -194,7 +210,8 @@ void sl_phases_poll(struct sl_phases *p);
 
 /*
  * Where training is: true while an epoch is being trained, with *epoch and the number of its
- * leading batches that are done. False in between (evaluation, pre-sampling, test): *epoch is then
+ * leading batches that are done (all of them, while the evaluation beside it goes on). False in
+ * between (evaluation, pre-sampling, test): *epoch is then
  * the next one to be trained, config->epochs after the last one, and *batches_done 0. So what is to
  * happen at (e, b) is due as soon as (*epoch, *batches_done) is not below it.
  */

@@ -85,7 +85,7 @@ static void view_test(struct sl_phases *p, const struct sl_open_phase *o,
 {
     const struct sl_plan_step first = {SL_PURPOSE_TEST, o->step.epoch, 0};
     const struct stage test = look_at_stage(p, first, o);
-    const struct sl_span since = {p->began_ns, sl_now_ns()};
+    const struct sl_span since = {o->began_ns, sl_now_ns()};
     double elapsed = p->test_seconds + sl_pauses_seconds_without(&p->pauses, since);
     out->phase = "test";
     out->loss = p->epoch.loss;
@@ -116,6 +116,24 @@ static void view_epoch(struct sl_phases *p, const struct sl_open_phase *o,
     *within = p->train_share + (1 - p->train_share) * evaluation.items_done / evaluation.items;
 }
 
+/*
+ * Of an evaluation, `o`, and the epoch that is trained beside it the latter, while it lasts. *at:
+ * how many epochs are behind us.
+ */
+static void view_epochs(struct sl_phases *p, const struct sl_open_phase *o,
+                        struct sl_phases_view *out, double *at)
+{
+    const struct sl_open_phase *front = sl_phases_front(p);
+    bool beside = front && front != o;
+    bool trained = beside && sl_ledger_phase_complete(p->arena, front->seq);
+    double within;
+    if (beside && !trained)
+        o = front;
+    out->epoch = o->step.epoch;
+    view_epoch(p, o, out, &within);
+    *at = trained ? front->step.epoch + p->train_share : o->step.epoch + within;
+}
+
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
 {
     uint32_t last = p->setup.config->epochs - 1;
@@ -132,13 +150,13 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
         view_test(p, o, out);
         return;
     }
-    double within;
-    view_epoch(p, o, out, &within);
+    double at;
+    view_epochs(p, o, out, &at);
     const struct sl_resume_point *r = &p->setup.resume;
     uint64_t batches = sl_phases_batches(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
     // Of what this process has to do: a resumed job began with a part of it done.
     double begun = r->epoch + p->train_share * (double)r->n_records / (double)batches;
-    double fraction = (o->step.epoch + within - begun) / (p->setup.config->epochs - begun);
+    double fraction = (at - begun) / (p->setup.config->epochs - begun);
     const struct sl_span since = {p->first_ns, sl_now_ns()};
     double elapsed = sl_pauses_seconds_without(&p->pauses, since);
     if (fraction > 0 && elapsed > 0.5)
@@ -147,8 +165,8 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
 
 bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)
 {
-    const struct sl_open_phase *o = sl_phases_at(p, 0);
-    bool trains = p->n_open > 0 && o->step.purpose == SL_PURPOSE_TRAIN;
+    const struct sl_open_phase *o = sl_phases_front(p);
+    bool trains = o && o->step.purpose == SL_PURPOSE_TRAIN;
     *epoch = trains ? o->step.epoch : p->stopped_early ? p->setup.config->epochs : p->trained;
     *batches_done = trains ? cells_done(p, o) : 0;
     return trains;

@@ -60,8 +60,8 @@ uint32_t sl_plan_first_ranked(const struct sl_phases_setup *setup)
     const struct sl_config *config = setup->config;
     uint32_t counted = sl_ranking_first_epoch(config), first = setup->resume.epoch;
     // Of an epoch that was begun before only the rest is drawn: it is counted beside the K.
-    if (counted > 0 && counted < config->epochs && setup->resume.n_records > 0)
-        first++;
+    if (counted > 0 && counted < config->epochs)
+        first += (setup->resume.n_records > 0) + sl_plan_resumes_beside(setup);
     return SL_MIN(first + counted, config->epochs);
 }
 
@@ -87,6 +87,33 @@ struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uin
     if (evaluated && setup->split[SL_SPLIT_VAL].n != 0)
         return (struct sl_plan_step){SL_PURPOSE_VALIDATE, epoch, 0};
     return next_epoch(setup, epoch);
+}
+
+static bool has_free_trainers(const struct sl_config *config)
+{
+    for (uint32_t d = 0; d < config->n_devices; d++)
+        if (config->devices[d].kind != SL_DEVICE_CPU)
+            return false;
+    return config->allocation.cores == SL_CORES_FIXED &&
+           config->n_devices > sl_config_trainers_at_once(config);
+}
+
+bool sl_plan_resumes_beside(const struct sl_phases_setup *setup)
+{
+    const uint64_t n_train = setup->split[SL_SPLIT_TRAIN].n;
+    return setup->resume.n_records > sl_phases_batches(setup->config, n_train);
+}
+
+bool sl_plan_overlaps(const struct sl_phases_setup *setup, uint32_t epoch)
+{
+    const struct sl_config *config = setup->config;
+    if (!config->evaluate.full || epoch + 1 >= config->epochs ||
+        !sl_plan_evaluates(sl_plan_after_epoch(setup, epoch)))
+        return false;
+    if (sl_plan_resumes_beside(setup) && epoch == setup->resume.epoch)
+        return true;
+    return config->evaluate.overlap && config->early_stopping.patience == 0 &&
+           config->updates.exchange == SL_EXCHANGE_BOARD && has_free_trainers(config);
 }
 
 struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup)
@@ -208,6 +235,10 @@ struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl
     // Without any validation there is no best: then the final parameters are tested.
     bool best = step.purpose == SL_PURPOSE_TEST && setup->split[SL_SPLIT_VAL].n != 0;
     spec.params = best ? SL_PARAMS_BEST : SL_PARAMS_CURRENT;
+    if (sl_plan_evaluates(step) && sl_plan_overlaps(setup, step.epoch)) {
+        spec.params = SL_PARAMS_PINNED;
+        spec.lane = SL_LANE_SIDE;
+    }
     spec.set = test ? SL_SET_TEST : SL_SET_VAL;
     spec.n_items = setup->split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL].n;
     if (!config->evaluate.full) {

@@ -11,6 +11,9 @@
  * same parameters, and layer by layer they share the hidden activations: the validation is only the
  * last layer then. With "never" there is no test set (sl_phases_setup_dataset).
  *
+ * Where trainers are free while others train (sl_plan_overlaps), the evaluation of an epoch is done
+ * beside the training of the next, in the side lane (ledger.h), with parameters that are pinned.
+ *
  * A cache needs the hotness order (ranking.h), and blocks carry ranks of it from the first *ranked*
  * epoch on:
  *
@@ -75,6 +78,18 @@ struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl
 struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uint32_t epoch);
 // Whether a step is a part of the evaluation that follows its epoch.
 bool sl_plan_evaluates(struct sl_plan_step step);
+/*
+ * Whether the evaluation that follows the epoch is done beside the training of the next one. Not
+ * where that depends on the evaluation (early stopping), nor where nobody is free for it: a pool of
+ * cores gives each of them to somebody, trainers that sum gradients among themselves wait for one
+ * another, and a GPU would have to bring features and activations anew after each batch. What is
+ * sampled needs samplers and memory that batches need. A job that goes on while this epoch was
+ * evaluated and some of the next one trained goes on so, whatever it is by now.
+ */
+bool sl_plan_overlaps(const struct sl_phases_setup *setup, uint32_t epoch);
+// Whether the job goes on from such a moment: its records are of all batches of an epoch, and then
+// of some of the next.
+bool sl_plan_resumes_beside(const struct sl_phases_setup *setup);
 
 // Whether a step walks through a shuffled order, and the number of that order.
 bool sl_plan_has_order(struct sl_plan_step step);

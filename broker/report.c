@@ -118,6 +118,7 @@ static cJSON *epoch_to_json(const struct sl_epoch_figures *f)
     add_number(e, "epoch", f->epoch);
     add_number(e, "seconds", f->seconds);
     add_number(e, "evaluate_seconds", f->evaluate_seconds);
+    add_number(e, "overlapped_seconds", f->overlapped_seconds);
     add_number(e, "paused_seconds", f->paused_seconds);
     add_number(e, "loss", f->loss);
     add_number(e, "train_accuracy", f->train_accuracy);

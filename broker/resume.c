@@ -16,10 +16,25 @@ enum { DIFFERENCES_NAMED = 4 };
 
 // Keys, with all that is below them, that a run may go on with other values of.
 static const char *const may_differ[] = {
-    "name",          "dataset",          "model.weights",  "cache",      "devices",
-    "allocation",    "schedule",         "throttle",       "arena",      "epochs",
-    "resume",        "output",           "evaluate.every", "checkpoint", "early_stopping",
-    "stall_seconds", "updates.exchange", "evaluate.test",
+    "name",
+    "dataset",
+    "model.weights",
+    "cache",
+    "devices",
+    "allocation",
+    "schedule",
+    "throttle",
+    "arena",
+    "epochs",
+    "resume",
+    "output",
+    "evaluate.every",
+    "checkpoint",
+    "early_stopping",
+    "stall_seconds",
+    "updates.exchange",
+    "evaluate.test",
+    "evaluate.overlap",
 };
 
 struct differences {
@@ -142,12 +157,12 @@ static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *c
                        "(optimizer.schedule) ends with the last epoch, so it can not go on with "
                        "another number: give %u, or choose another directory with --set output=DIR",
                        config->epochs, config->output, c->epochs, c->epochs);
-    if (c->epoch > config->epochs || (c->epoch == config->epochs && c->n_records > 0))
+    uint32_t begun = c->epoch + (c->n_records > 0) + (c->n_records > c->n_batches);
+    if (begun > config->epochs)
         return sl_fail(SL_EEXIST,
                        "epochs: found %u, the run in '%s' has trained %u already: give at least "
                        "%u, or choose another directory with --set output=DIR",
-                       config->epochs, config->output, c->epoch + (c->n_records > 0),
-                       c->epoch + (c->n_records > 0));
+                       config->epochs, config->output, begun, begun);
     return SL_OK;
 }
 

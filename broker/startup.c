@@ -110,12 +110,14 @@ static void choose_split(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const struct sl_checkpoint *c = &job->resumed; // all zero for a job that begins
+    uint32_t epoch = c->epoch, batch = c->n_records;
+    sl_position_of_training(&epoch, &batch, c->n_batches);
     job->split = (struct sl_roles){config->allocation.samplers, config->allocation.trainers};
     // Of a schedule's entries before where the job is the last one holds.
     uint32_t n = 0;
     while (n < config->n_schedule &&
-           (config->schedule[n].epoch < c->epoch ||
-            (config->schedule[n].epoch == c->epoch && config->schedule[n].batch <= c->n_records)))
+           (config->schedule[n].epoch < epoch ||
+            (config->schedule[n].epoch == epoch && config->schedule[n].batch <= batch)))
         n++;
     bool asked = c->samplers > 0 && c->trainers > 0 &&
                  c->samplers + c->trainers <= config->n_devices && has_same_devices(job);
@@ -182,7 +184,9 @@ static int check_resumed(struct sl_job *job)
     if (c->n_batches != batches || c->dataset_digest != job->dataset.digest)
         return sl_fail(SL_EFORMAT, "checkpoint '%s' is of another job or data set", c->path);
     SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
-    sl_history_add_resume(&job->report, c->version, c->epoch, c->n_records, c->seconds);
+    uint32_t epoch = c->epoch, batch = c->n_records;
+    sl_position_of_training(&epoch, &batch, c->n_batches);
+    sl_history_add_resume(&job->report, c->version, epoch, batch, c->seconds);
     sl_joblog_write(&job->log, SL_LOG_INFO, "going on from %s",
                     sl_resume_text(c, where, sizeof where));
     return SL_OK;
@@ -327,7 +331,7 @@ static int set_parameters(struct sl_job *job)
         state[i] = sl_board_state(a, c->version, i);
     sl_board_restore(a, c->version);
     return sl_checkpoint_load(c, &job->params, sl_board_params(a, c->version), state, n_state,
-                              sl_board_best(a));
+                              sl_board_best(a), sl_board_pinned(a));
 }
 
 // Makes the file of activations as large as they are, where they are to lie there.

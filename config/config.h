@@ -189,6 +189,7 @@ struct sl_config {
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
         enum sl_test_kind test;
+        bool overlap; // beside the next epoch's training, where trainers are free for it
     } evaluate;
 
     struct {

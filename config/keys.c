@@ -449,6 +449,11 @@ const struct sl_key sl_keys[] = {
      .doc = "When the test set is evaluated: final is once, of the best epoch; each is beside "
             "every validation as well, which still decides alone what is the best; never leaves "
             "it out."},
+    {.path = "evaluate.overlap", .type = SL_KEY_BOOL, AT(evaluate.overlap),
+     .fallback = "true",
+     .doc = "Whether an epoch may be evaluated while the next one is trained, by trainers that "
+            "wait for others: with fanout full, on more CPU devices of fixed cores than trainers "
+            "can work at the same time, and without early stopping."},
 
     {.path = "early_stopping", .type = SL_KEY_OBJECT,
      .doc = "When training ends before its last epoch."},

@@ -121,18 +121,29 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
                  sl_json_number(sl_json_at(epoch, key), sl_measure_key(view->measure)));
 }
 
+// " + 42 ms evaluation": what it added to the epoch's time; " (1.2 s beside the next epoch)": what
+// it did not.
+static void describe_evaluation_time(const cJSON *epoch, char *out, size_t bytes)
+{
+    double beside = sl_json_number(epoch, "overlapped_seconds");
+    char added[SL_UNITS_BYTES], time[SL_UNITS_BYTES], rest[64] = "";
+    if (beside > 0)
+        snprintf(rest, sizeof rest, " (%s beside the next epoch)", sl_units_seconds(time, beside));
+    snprintf(out, bytes, " + %s evaluation%s",
+             sl_units_seconds(added, sl_json_number(epoch, "evaluate_seconds")), rest);
+}
+
 static void show_epoch(struct sl_run_view *view, const char *json)
 {
     cJSON *e = cJSON_Parse(json);
     if (!e)
         return;
-    char validation[48], test[48], training[32] = "", evaluation[64] = "", extras[64],
+    char validation[48], test[48], training[32] = "", evaluation[96] = "", extras[64],
                                    time[SL_UNITS_BYTES];
     describe_evaluation(view, e, "val", validation, sizeof validation);
     describe_evaluation(view, e, "test", test, sizeof test);
     if (*validation || *test)
-        snprintf(evaluation, sizeof evaluation, " + %s evaluation",
-                 sl_units_seconds(time, sl_json_number(e, "evaluate_seconds")));
+        describe_evaluation_time(e, evaluation, sizeof evaluation);
     if (!isnan(sl_json_number(e, "train_accuracy")))
         snprintf(training, sizeof training, "  train %.4f", sl_json_number(e, "train_accuracy"));
     describe_epoch(e, extras, sizeof extras);

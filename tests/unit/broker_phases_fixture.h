@@ -9,6 +9,7 @@
 
 #include "broker/phases.h"
 #include "broker/shuffle.h"
+#include "common/base/clock.h"
 #include "common/ipc/board.h"
 #include "common/ipc/hot.h"
 #include "common/ipc/ledger_internal.h"
@@ -165,8 +166,10 @@ static inline void train_one(uint64_t correct)
     l.entry->loss = l.entry->weight = items;
     l.entry->hits = l.phase->spec.rank_generation ? 1 : 0;
     must(sl_ledger_complete(&t.arena, &l));
-    for (; sl_board_begin_update(&t.arena, 2, &u) == SL_OK; sl_board_commit_update(&t.arena, &u))
+    for (; sl_board_begin_update(&t.arena, 2, &u) == SL_OK; sl_board_commit_update(&t.arena, &u)) {
         sl_board_params(&t.arena, u.version + 1)[0] = (float)(u.version + 1);
+        *sl_board_update_entry(&t.arena, &u) = (struct sl_update_entry){.from_ns = sl_now_ns()};
+    }
 }
 
 // Does all work of the current phase that is left, as one sampler and one trainer would.

@@ -122,7 +122,7 @@ START_TEST(what_is_written_comes_back)
     float *into[2] = {s[0], s[1]};
     memset(p, 0, sizeof p);
     memset(s, 0, sizeof s);
-    must(sl_checkpoint_load(&c, &params, p, into, 2, b));
+    must(sl_checkpoint_load(&c, &params, p, into, 2, b, NULL));
     ck_assert_int_eq(memcmp(p, values, sizeof p), 0);
     ck_assert_int_eq(memcmp(s, state, sizeof s), 0);
     ck_assert_int_eq(memcmp(b, best, sizeof b), 0);
@@ -382,10 +382,34 @@ static void no_batches(void)
     write_at(5, 0, 43);
 }
 
+// Epoch 5 is evaluated beside epoch 6, of whose two batches the second one is applied.
+static void write_beside(uint64_t version)
+{
+    static float pinned[N] = {5, 6, 7};
+    snapshot.n_batches = 2;
+    snapshot.pinned_params = pinned;
+    records[0].cell = 0;
+    records[1].cell = records[2].cell = 1;
+    write_version(version, 2);
+}
+
 static void more_batches_than_there_are(void)
 {
-    snapshot.n_batches = 2;
+    snapshot.pinned_params = best;
+    snapshot.n_batches = 1;
     write_version(43, 2);
+}
+
+static void a_batch_beside_of_another_version(void)
+{
+    write_beside(43);
+}
+
+static void a_batch_of_no_epoch_beside(void)
+{
+    content.epochs = 6;
+    content.config_json = "{\"epochs\": 6, \"updates\": {\"mode\": \"async\"}}";
+    write_beside(43);
 }
 
 static void no_updates(void)
@@ -486,7 +510,10 @@ static const struct {
     {beyond_the_epochs, "epoch: found 5, wanted at most epochs, 4"},
     {batches_of_no_epoch, "batches_done: found 3, wanted at most 0 in epoch 5 of 5"},
     {no_batches, "batches, epochs: found 0 and 9"},
-    {more_batches_than_there_are, "batches_done: found 3, wanted at most 2"},
+    {more_batches_than_there_are, "a key is missing or makes no sense"},
+    {a_batch_beside_of_another_version,
+     "version: found 43, wanted 12 to 14 in epoch 6 of 2 updates"},
+    {a_batch_of_no_epoch_beside, "batches_beside: found 1, wanted at most 0 in epoch 6 of 6"},
     {no_updates, "config.updates: wanted batches_per_update"},
     {a_version_of_the_epoch_before, "version: found 43, wanted 48 to 56"},
     {a_version_of_the_epoch_after, "version: found 43, wanted 32 to 40"},
@@ -509,6 +536,29 @@ START_TEST(counters_that_contradict_one_another_are_refused)
     contradictions[_i].write();
     expect_refused(contradictions[_i].said);
     assert_message_has("/state.json: ");
+}
+END_TEST
+
+START_TEST(batches_of_the_next_epoch_come_back_with_what_was_pinned)
+{
+    struct sl_checkpoint c;
+    float p[N], s[2][N], b[N], pinned[N];
+    float *into[2] = {s[0], s[1]};
+    char where[96];
+    write_beside(13);
+    must(sl_checkpoint_open(dir, "000000000013", &c));
+    ck_assert_uint_eq(c.epoch, 5);
+    ck_assert_uint_eq(c.n_records, 3);
+    ck_assert_int_eq(memcmp(c.records, records, sizeof records), 0);
+    must(sl_checkpoint_load(&c, &params, p, into, 2, b, pinned));
+    ck_assert_int_eq(memcmp(p, values, sizeof p), 0);
+    ck_assert_int_eq(memcmp(pinned, snapshot.pinned_params, sizeof pinned), 0);
+    ck_assert_str_eq(sl_position_text(13, 5, 3, 2, where, sizeof where),
+                     "update 13, epoch 7, batch 1 of 2");
+    sl_checkpoint_close(&c);
+    ck_assert_int_eq(unlink(in_dir("checkpoints/000000000013/pinned.safetensors")), 0);
+    ck_assert_int_lt(sl_checkpoint_open(dir, "000000000013", &c), 0);
+    assert_message_has("pinned.safetensors");
 }
 END_TEST
 
@@ -565,7 +615,7 @@ START_TEST(another_models_checkpoint_is_not_loaded)
     must(sl_checkpoint_open(dir, "000000000043", &c));
     params.tensors[0].shape[0] = 4;
     params.tensors[0].shape[1] = 1;
-    ck_assert_int_eq(sl_checkpoint_load(&c, &params, p, into, 2, b), SL_EFORMAT);
+    ck_assert_int_eq(sl_checkpoint_load(&c, &params, p, into, 2, b, NULL), SL_EFORMAT);
     assert_message_has("'convs.0.lin.weight': found shape (2, 2), wanted (4, 1)");
     ck_assert_float_eq(p[0], 7);
     sl_checkpoint_close(&c);
@@ -610,6 +660,7 @@ int main(void)
     tcase_add_loop_test(c, a_longer_or_a_missing_file_is_seen, 0, SL_COUNT_OF(files));
     tcase_add_loop_test(c, counters_that_contradict_one_another_are_refused, 0,
                         SL_COUNT_OF(contradictions));
+    tcase_add_test(c, batches_of_the_next_epoch_come_back_with_what_was_pinned);
     tcase_add_test(c, ordered_batches_that_are_no_prefix_are_refused);
     tcase_add_test(c, a_checkpoint_under_another_name_is_refused);
     tcase_add_test(c, something_of_another_kind_is_refused);

@@ -19,13 +19,14 @@ static struct world {
     uv_loop_t loop;
     int fd;
     int epochs;
-    double loss[8];
+    double loss[8], accuracy[8];
     bool complete;
 } t;
 
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
 {
     t.loss[figures->epoch] = figures->loss;
+    t.accuracy[figures->epoch] = figures->val.value[SL_MEASURE_ACCURACY];
     t.epochs++;
 }
 
@@ -279,6 +280,7 @@ static void go_on(const struct sl_snapshot *s)
         sl_board_state(&t.arena, s->version, 0)[i] = s->state[0][i];
         sl_board_state(&t.arena, s->version, 1)[i] = s->state[1][i];
         sl_board_best(&t.arena)[i] = s->best.has ? s->best_params[i] : 0;
+        sl_board_pinned(&t.arena)[i] = sl_snapshot_beside(s) ? s->pinned_params[i] : 0;
     }
     sl_phases_start(&t.phases);
 }
@@ -296,8 +298,10 @@ static void to_the_end(void)
 static struct {
     bool there;
     char digest[33];
-    double loss[8];
+    double loss[8], accuracy[8];
     uint64_t scheduled;
+    struct sl_best best;
+    float best_param;
 } calm;
 
 // What a job that nobody disturbs comes to.
@@ -307,6 +311,7 @@ static void run_in_peace(void)
     to_the_end();
     ck_assert(sl_phases_digest(&t.phases, calm.digest));
     memcpy(calm.loss, t.loss, sizeof calm.loss);
+    memcpy(calm.accuracy, t.accuracy, sizeof calm.accuracy);
     calm.scheduled = t.phases.scheduled;
     end();
     memset(&t, 0, sizeof t);
@@ -337,6 +342,168 @@ START_TEST(it_goes_on_from_any_moment)
     ck_assert_uint_eq(sl_board_version(&t.arena), 8);
     ck_assert_uint_eq(t.phases.trained, 4);
     ck_assert_uint_eq(t.phases.best.epoch, 3);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+// --- beside an evaluation ---
+
+// Four devices, of which two can train at once: the others evaluate meanwhile.
+static void overlap_setup(void)
+{
+    config.evaluate.full = true;
+    config.evaluate.overlap = true;
+    config.n_devices = 4;
+}
+
+// The vertices that an evaluation is right about tell the parameters that it was made with.
+static void evaluate(const struct sl_lease *l)
+{
+    const struct sl_phase_spec *spec = &l->phase->spec;
+    const float *params = spec->params == SL_PARAMS_PINNED ? sl_board_pinned(&t.arena)
+                          : spec->params == SL_PARAMS_BEST
+                              ? sl_board_best(&t.arena)
+                              : sl_board_params(&t.arena, sl_board_version(&t.arena));
+    l->entry->counted = 100;
+    l->entry->correct = (uint64_t)params[0];
+}
+
+// One cell of either lane, that of the side first or last.
+static void work_beside(bool aside)
+{
+    struct sl_lease l;
+    while (sl_ledger_claim_sample(&t.arena, 1, SL_AHEAD_CURRENT_ONLY, 0, &l) == SL_OK) {
+        l.entry->digest = l.phase->spec.epoch * 100 + l.cell + 1;
+        must(sl_ledger_publish(&t.arena, &l));
+    }
+    if (!aside || sl_ledger_claim_beside(&t.arena, 2, SL_OCCUPATION_ASIDE, 0, &l) < 0)
+        must(sl_ledger_claim_train(&t.arena, 2, 1, &l));
+    l.entry->weight = 1;
+    l.entry->loss = l.phase->spec.epoch * 7 + l.cell;
+    if (l.phase->spec.kind == SL_PHASE_INFER)
+        evaluate(&l);
+    must(sl_ledger_complete(&t.arena, &l));
+    apply_all();
+}
+
+enum { ASIDE_FIRST, TRAINS_FIRST, IN_TURN, WAYS };
+
+static void work_in_a_way(int way, int from, int to)
+{
+    poll(); // what a checkpoint had done may be complete
+    for (int i = from; i < to && !t.complete; i++) {
+        work_beside(way == ASIDE_FIRST || (way == IN_TURN && i % 2 == 0));
+        poll();
+    }
+}
+
+static void expect_the_calm(void)
+{
+    char digest[33];
+    ck_assert(t.complete);
+    ck_assert_int_eq(t.epochs, 4);
+    ck_assert(sl_phases_digest(&t.phases, digest));
+    ck_assert_str_eq(digest, calm.digest);
+    ck_assert_uint_eq(t.phases.done, calm.scheduled);
+    ck_assert_uint_eq(t.phases.scheduled, calm.scheduled);
+    ck_assert_uint_eq(sl_board_version(&t.arena), 8);
+    ck_assert_uint_eq(t.phases.best.epoch, calm.best.epoch);
+    ck_assert_double_eq(t.phases.best.value, calm.best.value);
+    ck_assert_float_eq(sl_board_best(&t.arena)[0], calm.best_param);
+}
+
+// Without an overlap, as the others are compared with.
+static void evaluate_in_peace(void)
+{
+    config.evaluate.overlap = false;
+    begin();
+    work_in_a_way(TRAINS_FIRST, 0, 1000);
+    ck_assert(t.complete);
+    ck_assert(sl_phases_digest(&t.phases, calm.digest));
+    memcpy(calm.loss, t.loss, sizeof calm.loss);
+    memcpy(calm.accuracy, t.accuracy, sizeof calm.accuracy);
+    calm.scheduled = t.phases.scheduled;
+    calm.best = t.phases.best;
+    calm.best_param = sl_board_best(&t.arena)[0];
+    ck_assert(calm.accuracy[0] != calm.accuracy[1]);
+    end();
+    memset(&t, 0, sizeof t);
+    config.evaluate.overlap = true;
+}
+
+// After so many cells of both lanes.
+START_TEST(it_goes_on_from_any_moment_beside_an_evaluation)
+{
+    struct sl_snapshot s;
+    int way = _i % WAYS, steps = _i / WAYS;
+    overlap_setup();
+    evaluate_in_peace();
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_in_a_way(way, 0, steps);
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert_uint_eq(sl_snapshot_batches(&s), 2 * s.version);
+    go_on(&s);
+    work_in_a_way(way, steps, 1000);
+    expect_the_calm();
+    for (uint32_t e = 0; e < 4; e++) {
+        if (e < s.epoch)
+            continue;
+        ck_assert_double_eq(t.loss[e], calm.loss[e]);
+        ck_assert_double_eq(t.accuracy[e], calm.accuracy[e]);
+    }
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+START_TEST(the_next_epochs_batches_stand_behind_those_that_are_evaluated)
+{
+    struct sl_snapshot s;
+    overlap_setup();
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_in_a_way(TRAINS_FIRST, 0, 4 + 2);
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert_uint_eq(s.epoch, 0);
+    ck_assert_uint_eq(s.n_records, 6);
+    ck_assert_uint_eq(sl_snapshot_beside(&s), 2);
+    ck_assert_uint_eq(s.records[3].digest, 4);
+    ck_assert_uint_eq(s.records[4].cell, 0);
+    ck_assert_uint_eq(s.records[5].digest, 102);
+    ck_assert_float_eq(s.params[0], 3);
+    ck_assert_float_eq(s.pinned_params[0], 2);
+    work_in_a_way(TRAINS_FIRST, 0, 2); // all of it, and the evaluation has not begun
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert_uint_eq(s.n_records, 8);
+    sl_phases_stop(&t.phases);
+    sl_phases_read_rest(&t.phases);
+    must(sl_snapshot_take(&s, &t.phases, true));
+    ck_assert_uint_eq(s.n_records, 8);
+    ck_assert_uint_eq(s.epoch, 0);
+    sl_snapshot_fini(&s);
+    end();
+}
+END_TEST
+
+// A job that is given patience while it goes on has begun the epoch that this could end.
+START_TEST(patience_that_runs_out_beside_an_epoch_ends_it_behind_that)
+{
+    struct sl_snapshot s;
+    overlap_setup();
+    begin();
+    must(sl_snapshot_init(&s, &t.phases));
+    work_in_a_way(TRAINS_FIRST, 0, 4 + 2);
+    must(sl_snapshot_take(&s, &t.phases, false));
+    config.early_stopping.patience = 1;
+    config.early_stopping.min_delta = 10; // nothing is ever better
+    s.best = (struct sl_best){.has = true, .epoch = 0, .value = 0.5, .mark = 0.5};
+    go_on(&s);
+    work_in_a_way(ASIDE_FIRST, 0, 1000);
+    ck_assert(t.complete && t.phases.stopped_early);
+    ck_assert_int_eq(t.epochs, 2);
+    ck_assert_uint_eq(sl_board_version(&t.arena), 4);
     sl_snapshot_fini(&s);
     end();
 }
@@ -419,6 +586,9 @@ int main(void)
     tcase_add_test(c, what_has_not_been_read_has_no_position_yet);
     tcase_add_test(c, nobody_waits_for_an_update_that_is_being_applied);
     tcase_add_loop_test(c, it_goes_on_from_any_moment, 0, 28);
+    tcase_add_loop_test(c, it_goes_on_from_any_moment_beside_an_evaluation, 0, 27 * WAYS);
+    tcase_add_test(c, the_next_epochs_batches_stand_behind_those_that_are_evaluated);
+    tcase_add_test(c, patience_that_runs_out_beside_an_epoch_ends_it_behind_that);
     tcase_add_test(c, the_plan_begins_where_the_job_is);
     tcase_add_test(c, a_cache_begins_anew);
     tcase_add_test(c, batches_of_a_version);
