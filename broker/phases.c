@@ -177,10 +177,10 @@ struct sl_open_phase *sl_phases_front(struct sl_phases *p)
     return NULL;
 }
 
-static void begin(struct sl_phases *p, struct sl_open_phase *o)
+static void begin(struct sl_phases *p, struct sl_open_phase *o, uint64_t now)
 {
     if (o->began_ns == 0)
-        o->began_ns = sl_now_ns();
+        o->began_ns = now;
     if (p->first_ns == 0 && o->step.purpose == SL_PURPOSE_TRAIN)
         p->first_ns = o->began_ns;
 }
@@ -189,10 +189,11 @@ static void begin(struct sl_phases *p, struct sl_open_phase *o)
 static void begin_oldest(struct sl_phases *p)
 {
     struct sl_open_phase *front = sl_phases_front(p);
+    uint64_t now = sl_now_ns();
     if (p->n_open > 0)
-        begin(p, sl_phases_at(p, 0));
+        begin(p, sl_phases_at(p, 0), now);
     if (front)
-        begin(p, front);
+        begin(p, front, now);
 }
 
 // False for an epoch that has to wait for something outside (a change of the split).

@@ -92,7 +92,7 @@ enum turn { TURN_FETCH, TURN_ASIDE, TURN_LATER, TURN_LEAVE, TURN_SLEEP };
 static enum turn next_turn(const struct sl_extract *x)
 {
     if (!sl_standby_may_fetch(&x->standby, !x->wanted)) {
-        if (sl_standby_may_evaluate(&x->standby, !x->wanted))
+        if (sl_standby_may_evaluate(&x->standby))
             return TURN_ASIDE;
         return x->wanted ? TURN_SLEEP : TURN_LATER;
     }

@@ -90,18 +90,15 @@ bool sl_standby_may_fetch(const struct sl_standby *s, bool ahead)
            0;
 }
 
-bool sl_standby_may_evaluate(const struct sl_standby *s, bool ahead)
+bool sl_standby_may_evaluate(const struct sl_standby *s)
 {
     struct sl_ledger_ahead main, side;
     if (sl_arena_paused(s->arena) || sl_standby_duty(s) != SL_DUTY_STANDBY)
         return false;
     sl_ledger_look_aside(s->arena, &side);
     sl_ledger_look_ahead(s->arena, &main);
-    if (side.seq == 0 || side.gated || !(main.gated || device_is_free(s, &main)))
-        return false;
-    uint32_t trainers =
-        atomic_load_explicit(&sl_schedule_of(s->arena)->trainers, memory_order_relaxed);
-    return sl_standby_profit(side.unclaimed, 1, trainers, ahead ? 2 : 1) > 0;
+    bool there = side.seq != 0 && !side.gated && side.unclaimed > 0;
+    return there && (main.gated || device_is_free(s, &main));
 }
 
 uint32_t sl_standby_trainers(const struct sl_arena *a)

@@ -18,8 +18,8 @@
  *     claimed while another one is computed, two must be done by then: 2 T_t'.
  *
  * Evaluation goes by the same rule with T_t = T_t': help while more is left than there are
- * trainers. That of the side lane (ledger.h) has place for everybody, and comes before samples that
- * nobody may train yet.
+ * trainers. That of the side lane (ledger.h) is taken to its last cell, which the normal trainers
+ * would leave until they have nothing to train, and before samples that nobody may train yet.
  *
  * With N_t = 0 it is awake from the last sample on until the phase is complete, also when nothing
  * is left to claim: nobody else would apply an update whose trainer died.
@@ -64,7 +64,7 @@ static inline bool sl_standby_is_awake(const struct sl_standby *s)
 bool sl_standby_may_fetch(const struct sl_standby *s, bool ahead);
 
 // The same of a cell of the side lane, for a standby trainer that may fetch nothing else.
-bool sl_standby_may_evaluate(const struct sl_standby *s, bool ahead);
+bool sl_standby_may_evaluate(const struct sl_standby *s);
 
 // How many trainers work on the current phase: those on duty and those switched on. At least 1.
 uint32_t sl_standby_trainers(const struct sl_arena *a);

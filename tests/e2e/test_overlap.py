@@ -3,7 +3,7 @@
 import os
 import signal
 
-from harness import cases, fingerprint, go_on, read_json, small_job, text_of
+from harness import cases, cpu_devices, fingerprint, go_on, read_json, small_job, text_of
 
 EPOCH = 12  # updates
 
@@ -85,4 +85,18 @@ def test_deaths_change_nothing(box, point):
     result, report = box.run(config, env={"SLUICE_FAILPOINT": point})
     result.ok()
     assert len(report["restarts"]) == 1, report["restarts"]
+    expect_the_same(report, one_after_the_other(box, config))
+
+
+def test_a_standby_trainer_evaluates_to_the_last_chunk(box):
+    config = job(box, devices=cpu_devices(2), allocation={"samplers": 1, "trainers": 1})
+    points = {"SLUICE_FAILPOINT": f"trainer_gradient:{EPOCH + 1}:stop"}
+    running = box.start("run", box.job(config), env=points)
+    trainer = box.until_stopped(running, "trainer")  # the only one, in the second epoch
+    told = box.path("runs/job/metrics.jsonl")
+    running.until(lambda: '"epoch"' in text_of(told), "the first epoch's evaluation")
+    go_on(trainer)
+    running.wait().ok()
+    report = read_json(box.path("runs/job/report.json"))
+    assert report["restarts"] == [] and report["epochs"][0]["evaluate_seconds"] == 0
     expect_the_same(report, one_after_the_other(box, config))

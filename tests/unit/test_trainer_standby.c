@@ -119,6 +119,35 @@ START_TEST(nobody_fetches_while_the_job_is_paused)
 }
 END_TEST
 
+START_TEST(the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free)
+{
+    struct sl_config c = farm_job(1);
+    struct scene t;
+    scene_init(&t, &c);
+    const struct sl_phase_spec side = {
+        .kind = SL_PHASE_INFER, .lane = SL_LANE_SIDE, .gated = 1, .batch_size = 1, .n_items = 1};
+    uint64_t seq;
+    ck_assert_int_eq(sl_ledger_open_phase(&t.f.arena, &side, &seq), SL_OK);
+    farm_open_train(&t.f, 0);
+    sample(&t, farm_batches(&t.f) - 1);
+    atomic_store(&sl_schedule_of(&t.f.arena)->trainers, 1);
+    ck_assert(!sl_standby_may_evaluate(&t.s)); // gated
+    sl_ledger_open_gate(&t.f.arena, seq);
+    ck_assert(!sl_standby_may_evaluate(&t.s)); // one is left to sample
+    sample(&t, 1);
+    ck_assert(sl_standby_may_evaluate(&t.s));
+    ck_assert(!may(&t)); // the update has no place for a second trainer
+    sl_arena_pause(&t.f.arena, true);
+    ck_assert(!sl_standby_may_evaluate(&t.s));
+    sl_arena_pause(&t.f.arena, false);
+    struct sl_lease l;
+    ck_assert_int_eq(sl_ledger_claim_beside(&t.f.arena, 9, SL_OCCUPATION_ASIDE, 0, &l), SL_OK);
+    ck_assert(!sl_standby_may_evaluate(&t.s));
+    ck_assert_int_eq(sl_ledger_complete(&t.f.arena, &l), SL_OK);
+    scene_fini(&t);
+}
+END_TEST
+
 START_TEST(device_must_be_free_of_sampling)
 {
     struct sl_config c = farm_job(4);
@@ -547,6 +576,7 @@ int main(void)
     tcase_add_test(tc, duty_decides_first);
     tcase_add_test(tc, nobody_fetches_while_the_job_is_paused);
     tcase_add_test(tc, device_must_be_free_of_sampling);
+    tcase_add_test(tc, the_side_lane_is_taken_to_its_last_cell_while_the_device_is_free);
     tcase_add_test(tc, profit_must_be_positive_and_twice_for_a_claim_ahead);
     tcase_add_test(tc, measured_times_count);
     tcase_add_test(tc, without_trainers_it_always_works_until_the_phase_is_over);
