@@ -51,7 +51,7 @@ START_TEST(regions_are_page_aligned_and_apart)
     ck_assert_uint_eq(h.region[SL_REGION_HOT].bytes, 1003 * 4);
     ck_assert_uint_ge(h.region[SL_REGION_PROBE].bytes, 5000);
     // Two banks of parameters and two states, the best ones, three gradients: strides of 80.
-    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 1 + 3) * 80 * 4);
+    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 2 + 3) * 80 * 4);
 }
 END_TEST
 
@@ -63,7 +63,7 @@ START_TEST(async_mode_has_a_gradient_for_each_device)
     async.batches_per_update = 1;
     async.n_devices = 5;
     sl_arena_layout(&async, &h);
-    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 1 + 5) * 80 * 4);
+    ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 2 + 5) * 80 * 4);
 }
 END_TEST
 
