@@ -1,6 +1,7 @@
 #include "broker/plan.h"
 
 #include "broker/phases.h"
+#include "broker/placement.h"
 #include "common/base/bits.h"
 
 enum {
@@ -89,13 +90,17 @@ struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uin
     return next_epoch(setup, epoch);
 }
 
+// Where the job file says how many trainers there are, and nobody stands by, these are all.
 static bool has_free_trainers(const struct sl_config *config)
 {
+    bool fixed = config->allocation.trainers > 0 && config->n_schedule == 0 &&
+                 !sl_placement_switches(config, 0);
+    uint32_t trainers = fixed ? config->allocation.trainers : config->n_devices;
     for (uint32_t d = 0; d < config->n_devices; d++)
         if (config->devices[d].kind != SL_DEVICE_CPU)
             return false;
     return config->allocation.cores == SL_CORES_FIXED &&
-           config->n_devices > sl_config_trainers_at_once(config);
+           trainers > sl_config_trainers_at_once(config);
 }
 
 bool sl_plan_resumes_beside(const struct sl_phases_setup *setup)

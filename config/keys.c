@@ -452,8 +452,8 @@ const struct sl_key sl_keys[] = {
     {.path = "evaluate.overlap", .type = SL_KEY_BOOL, AT(evaluate.overlap),
      .fallback = "true",
      .doc = "Whether an epoch may be evaluated while the next one is trained, by trainers that "
-            "wait for others: with fanout full, on more CPU devices of fixed cores than trainers "
-            "can work at the same time, and without early stopping."},
+            "wait for others: with fanout full, where there may be more trainers than can work at "
+            "the same time, on CPU devices of fixed cores, and without early stopping."},
 
     {.path = "early_stopping", .type = SL_KEY_OBJECT,
      .doc = "When training ends before its last epoch."},

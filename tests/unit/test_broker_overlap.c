@@ -7,6 +7,7 @@ static void overlap_setup(void)
 {
     setup();
     config.n_devices = 4;
+    config.allocation.trainers = 3;
     config.evaluate.overlap = true;
 }
 
@@ -73,7 +74,11 @@ START_TEST(only_where_trainers_are_free)
     config.devices[3].kind = SL_DEVICE_CUDA;
     ck_assert(!sl_plan_overlaps(&plan, 1));
     config.devices[3].kind = SL_DEVICE_CPU;
-    config.updates.batches_per_update = 4; // all of them train at once
+    config.updates.batches_per_update = 3; // all of them train at once
+    ck_assert(!sl_plan_overlaps(&plan, 1));
+    config.allocation.trainers = 0; // as many as are of use, and the devices are more
+    ck_assert(sl_plan_overlaps(&plan, 1));
+    config.updates.batches_per_update = 4;
     ck_assert(!sl_plan_overlaps(&plan, 1));
 }
 END_TEST
