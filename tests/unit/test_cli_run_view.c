@@ -56,6 +56,14 @@ START_TEST(a_test_of_the_epoch_stands_beside_its_validation)
 }
 END_TEST
 
+START_TEST(an_evaluation_beside_the_next_epoch_says_so)
+{
+    show_epoch("{" EPOCH ", \"val\": {\"accuracy\": 0.5}, \"evaluate_seconds\": 0.25, "
+               "\"overlapped_seconds\": 2.5}");
+    assert_has(shown, "1.5 s + 250 ms evaluation (2.5 s beside the next epoch)  limit");
+}
+END_TEST
+
 START_TEST(pre_sampling_and_ranking_are_stages)
 {
     struct sl_run_view view;
@@ -218,6 +226,7 @@ int main(void)
     tcase_add_test(t, an_epoch_is_one_short_line);
     tcase_add_test(t, hits_and_standby_batches_are_shown_where_there_are_any);
     tcase_add_test(t, a_test_of_the_epoch_stands_beside_its_validation);
+    tcase_add_test(t, an_evaluation_beside_the_next_epoch_says_so);
     tcase_add_test(t, pre_sampling_and_ranking_are_stages);
     tcase_add_test(t, a_plain_job_says_what_it_read);
     tcase_add_test(t, a_cache_is_told_in_a_line);
