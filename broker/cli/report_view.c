@@ -88,7 +88,7 @@ static void write_value(enum column column, const struct epochs *of, const cJSON
     case VAL:
         fixed(out, sl_json_number(val, of->metric), 4);
         if (*out && sl_json_number(of->report, "best_metric.epoch") == sl_json_number(e, "epoch"))
-            strcat(out, " *");
+            strncat(out, " *", CELL_BYTES - 1 - strlen(out));
         break;
     case TEST: fixed(out, sl_json_number(test, of->metric), 4); break;
     case SECONDS: duration(out, sl_json_number(e, "seconds")); break;

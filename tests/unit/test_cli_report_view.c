@@ -57,6 +57,18 @@ START_TEST(the_best_epoch_is_marked)
 }
 END_TEST
 
+// Of a run that diverged, say.
+START_TEST(a_value_that_is_too_long_for_its_cell_is_cut)
+{
+    const char *text =
+        print(RUN_OF(EPOCH(0, "\"val\":{\"accuracy\":1e300},", "x"),
+                     ",\"best_metric\":{\"name\":\"accuracy\",\"value\":1e300,\"epoch\":0}"),
+              false);
+    assert_has(text, "\nepoch    loss  accuracy ");
+    assert_has(text, "\n    1  0.5000  1000000000000000052504760255204420248704468581108159");
+}
+END_TEST
+
 START_TEST(tests_of_epochs_are_a_column)
 {
     const char *text =
@@ -156,6 +168,7 @@ int main(void)
     TCase *t = add_case(s, "report view");
     tcase_add_test(t, epochs_stand_in_a_table_without_empty_columns);
     tcase_add_test(t, the_best_epoch_is_marked);
+    tcase_add_test(t, a_value_that_is_too_long_for_its_cell_is_cut);
     tcase_add_test(t, tests_of_epochs_are_a_column);
     tcase_add_test(t, epochs_with_one_limit_are_one_line);
     tcase_add_test(t, only_the_newest_epochs_are_shown_unless_all_are_wanted);
