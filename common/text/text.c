@@ -126,6 +126,36 @@ void sl_text_json_string(struct sl_text *t, const char *s)
     sl_text_add(t, "\"", 1);
 }
 
+// How a character of markup is written in a text; NULL: as it is.
+static const char *reference(uint32_t c)
+{
+    switch (c) {
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '&': return "&amp;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    default: return c == 0xfffe || c == 0xffff ? "?" : NULL; // XML has no such characters
+    }
+}
+
+void sl_text_markup(struct sl_text *t, const char *s)
+{
+    while (*s) {
+        if (*s == '\n') {
+            sl_text_add(t, s++, 1);
+            continue;
+        }
+        char piece[4] = "";
+        uint32_t c = sl_utf8_next(&s);
+        const char *said = reference(c);
+        if (said)
+            sl_text_puts(t, said);
+        else
+            sl_text_add(t, piece, (size_t)sl_utf8_put(c, piece));
+    }
+}
+
 void sl_text_number(double value, char out[SL_TEXT_NUMBER_BYTES])
 {
     const char *point = localeconv()->decimal_point;

@@ -24,6 +24,9 @@ void sl_text_printf(struct sl_text *t, const char *fmt, ...) __attribute__((form
 void sl_text_json_string(struct sl_text *t, const char *s);
 // As sl_text_number(); "null" for what JSON has no number for.
 void sl_text_json_number(struct sl_text *t, double value);
+// As text of HTML or XML, in an element or in an attribute's quotes: < > & " ' are written as
+// references, control characters other than newlines and malformed UTF-8 as '?'.
+void sl_text_markup(struct sl_text *t, const char *s);
 
 void sl_text_clear(struct sl_text *t); // empty again; its memory stays
 // The text (owned: free()), and an empty one stays behind. NULL when there was no memory.
