@@ -107,7 +107,7 @@ static int report(void *state)
     else if (r->output == SL_OUTPUT_JSON)
         rc = print_json(run, described);
     else
-        sl_report_view_print(described, r->all);
+        sl_report_view_print(stdout, described, r->all);
     cJSON_Delete(described);
     return rc;
 }

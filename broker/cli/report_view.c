@@ -14,11 +14,11 @@
 enum { CELL_BYTES = 64, ROW_BYTES = 1024 };
 
 // Where a list begins of which only the newest are shown; says how many are not.
-static int first_shown(const cJSON *list, bool all, const char *what)
+static int first_shown(FILE *out, const cJSON *list, bool all, const char *what)
 {
     int n = cJSON_GetArraySize(list), first = all ? 0 : SL_MAX(n - SL_REPORT_VIEW_NEWEST, 0);
     if (first > 0)
-        printf("(%d earlier %s: --all shows them)\n", first, what);
+        fprintf(out, "(%d earlier %s: --all shows them)\n", first, what);
     return first;
 }
 
@@ -123,7 +123,7 @@ static void write_cell(enum column column, const struct epochs *of, const cJSON 
         *p = '/';
 }
 
-static void print_table(const struct epochs *of, const cJSON *list, int first)
+static void print_table(FILE *out, const struct epochs *of, const cJSON *list, int first)
 {
     char align[2 * N_COLUMNS + 1] = "", cell[CELL_BYTES];
     const char *headings[N_COLUMNS];
@@ -153,12 +153,11 @@ static void print_table(const struct epochs *of, const cJSON *list, int first)
         }
         sl_table_row(&t, "%s", row);
     }
-    sl_table_print(&t, stdout);
+    sl_table_print(&t, out);
     sl_table_fini(&t);
 }
 
-// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
-static const char *metric_of(const cJSON *report)
+const char *sl_report_view_metric(const cJSON *report)
 {
     const cJSON *e;
     const char *best = sl_json_string(sl_json_at(report, "best_metric"), "name");
@@ -173,15 +172,15 @@ static const char *metric_of(const cJSON *report)
     return "accuracy";
 }
 
-static void print_epochs(const cJSON *report, bool all)
+static void print_epochs(FILE *out, const cJSON *report, bool all)
 {
     const cJSON *list = sl_json_at(report, "epochs");
-    const struct epochs of = {report, metric_of(report)};
+    const struct epochs of = {report, sl_report_view_metric(report)};
     if (cJSON_GetArraySize(list) == 0)
         return;
-    printf("\nEpochs\n");
-    int first = first_shown(list, all, "epochs");
-    print_table(&of, list, first);
+    fprintf(out, "\nEpochs\n");
+    int first = first_shown(out, list, all, "epochs");
+    print_table(out, &of, list, first);
 }
 
 // --- what limited them ---------------------------------------------------------------------------
@@ -194,97 +193,97 @@ static bool same_limit(const cJSON *a, const cJSON *b)
 }
 
 // A line for each run of epochs with the same limit, with the evidence of the last of them.
-static void print_limits(const cJSON *report)
+static void print_limits(FILE *out, const cJSON *report)
 {
     const cJSON *begin = cJSON_GetArrayItem(sl_json_at(report, "epochs"), 0);
     if (!begin)
         return;
-    printf("\nWhat limited them\n");
+    fprintf(out, "\nWhat limited them\n");
     for (const cJSON *last; begin; begin = last->next) {
         for (last = begin; last->next && same_limit(begin, last->next);)
             last = last->next;
         double from = sl_json_number(begin, "epoch") + 1, to = sl_json_number(last, "epoch") + 1;
         if (begin == last)
-            printf("  epoch %.0f: %s\n", from, sl_json_string(last, "bottleneck"));
+            fprintf(out, "  epoch %.0f: %s\n", from, sl_json_string(last, "bottleneck"));
         else
-            printf("  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to,
-                   sl_json_string(last, "bottleneck"), to);
+            fprintf(out, "  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to,
+                    sl_json_string(last, "bottleneck"), to);
     }
 }
 
 // --- decisions, deaths, events -------------------------------------------------------------------
 
 // A list of the report, under its heading unless it is empty.
-static const cJSON *begin_list(const cJSON *report, const char *key, const char *heading)
+static const cJSON *begin_list(FILE *out, const cJSON *report, const char *key, const char *heading)
 {
     const cJSON *list = sl_json_at(report, key);
     if (cJSON_GetArraySize(list) > 0)
-        printf("\n%s\n", heading);
+        fprintf(out, "\n%s\n", heading);
     return list;
 }
 
-static void print_allocations(const cJSON *report)
+static void print_allocations(FILE *out, const cJSON *report)
 {
-    const cJSON *a, *list = begin_list(report, "allocations", "Decisions on the split");
+    const cJSON *a, *list = begin_list(out, report, "allocations", "Decisions on the split");
     cJSON_ArrayForEach(a, list)
     {
-        printf("  epoch %.0f: %.0f+%.0f", sl_json_number(a, "epoch") + 1,
-               sl_json_number(a, "samplers"), sl_json_number(a, "trainers"));
+        fprintf(out, "  epoch %.0f: %.0f+%.0f", sl_json_number(a, "epoch") + 1,
+                sl_json_number(a, "samplers"), sl_json_number(a, "trainers"));
         const char *reason = sl_json_string(a, "reason");
-        printf("%s%s\n", *reason ? ": " : "", reason);
+        fprintf(out, "%s%s\n", *reason ? ": " : "", reason);
     }
 }
 
-static void print_scales(const cJSON *report)
+static void print_scales(FILE *out, const cJSON *report)
 {
-    const cJSON *s, *list = begin_list(report, "scales", "Changes while it ran");
+    const cJSON *s, *list = begin_list(out, report, "scales", "Changes while it ran");
     char at[SL_UNITS_BYTES], took[SL_UNITS_BYTES];
     cJSON_ArrayForEach(s, list)
     {
         const cJSON *from = sl_json_at(s, "from"), *to = sl_json_at(s, "to");
-        printf("  %s, epoch %.0f, by the %s: %.0f+%.0f -> %.0f+%.0f",
-               sl_units_seconds(at, sl_json_number(s, "seconds")), sl_json_number(s, "epoch") + 1,
-               sl_json_string(s, "by"), sl_json_number(from, "samplers"),
-               sl_json_number(from, "trainers"), sl_json_number(to, "samplers"),
-               sl_json_number(to, "trainers"));
+        fprintf(out, "  %s, epoch %.0f, by the %s: %.0f+%.0f -> %.0f+%.0f",
+                sl_units_seconds(at, sl_json_number(s, "seconds")), sl_json_number(s, "epoch") + 1,
+                sl_json_string(s, "by"), sl_json_number(from, "samplers"),
+                sl_json_number(from, "trainers"), sl_json_number(to, "samplers"),
+                sl_json_number(to, "trainers"));
         if (cJSON_IsTrue(sl_json_at(s, "ok")))
-            printf(" in %s: %s\n", sl_units_seconds(took, sl_json_number(s, "took_seconds")),
-                   sl_json_string(s, "message"));
+            fprintf(out, " in %s: %s\n", sl_units_seconds(took, sl_json_number(s, "took_seconds")),
+                    sl_json_string(s, "message"));
         else
-            printf(" refused: %s\n", sl_json_string(s, "message"));
+            fprintf(out, " refused: %s\n", sl_json_string(s, "message"));
     }
 }
 
-static void print_restarts(const cJSON *report)
+static void print_restarts(FILE *out, const cJSON *report)
 {
-    const cJSON *r, *list = begin_list(report, "restarts", "Workers that died");
+    const cJSON *r, *list = begin_list(out, report, "restarts", "Workers that died");
     char at[SL_UNITS_BYTES];
     if (sl_json_number(report, "restarts_left_out") > 0)
-        printf("  (%.0f before these)\n", sl_json_number(report, "restarts_left_out"));
+        fprintf(out, "  (%.0f before these)\n", sl_json_number(report, "restarts_left_out"));
     cJSON_ArrayForEach(r, list)
     {
         const char *held = sl_json_string(r, "held");
-        printf("  %s, %s (process %.0f): %s%s%s\n",
-               sl_units_seconds(at, sl_json_number(r, "seconds")), sl_json_string(r, "worker"),
-               sl_json_number(r, "pid"), sl_json_string(r, "cause"), *held ? "; it held " : "",
-               held);
+        fprintf(out, "  %s, %s (process %.0f): %s%s%s\n",
+                sl_units_seconds(at, sl_json_number(r, "seconds")), sl_json_string(r, "worker"),
+                sl_json_number(r, "pid"), sl_json_string(r, "cause"), *held ? "; it held " : "",
+                held);
     }
 }
 
-static void print_resumes(const cJSON *report)
+static void print_resumes(FILE *out, const cJSON *report)
 {
-    const cJSON *r, *list = begin_list(report, "resumes", "Gone on from a checkpoint");
+    const cJSON *r, *list = begin_list(out, report, "resumes", "Gone on from a checkpoint");
     char before[SL_UNITS_BYTES];
     cJSON_ArrayForEach(r, list)
     {
-        printf("  after update %.0f, in epoch %.0f, %s from the start\n",
-               sl_json_number(r, "update"), sl_json_number(r, "epoch") + 1,
-               sl_units_seconds(before, sl_json_number(r, "seconds_before")));
+        fprintf(out, "  after update %.0f, in epoch %.0f, %s from the start\n",
+                sl_json_number(r, "update"), sl_json_number(r, "epoch") + 1,
+                sl_units_seconds(before, sl_json_number(r, "seconds_before")));
     }
 }
 
 // Ends of epochs stand in the table above.
-static void print_events(const cJSON *run, bool all)
+static void print_events(FILE *out, const cJSON *run, bool all)
 {
     const cJSON *e;
     char at[SL_UNITS_BYTES];
@@ -295,30 +294,30 @@ static void print_events(const cJSON *run, bool all)
             cJSON_AddItemReferenceToArray(list, (cJSON *)e); // only read
     }
     if (cJSON_GetArraySize(list) > 0) {
-        printf("\nEvents\n");
-        int i = 0, first = first_shown(list, all, "events");
+        fprintf(out, "\nEvents\n");
+        int i = 0, first = first_shown(out, list, all, "events");
         cJSON_ArrayForEach(e, list)
         {
             if (i++ < first)
                 continue;
-            printf("  %9s  %-10s  %s\n", sl_units_seconds(at, sl_json_number(e, "seconds")),
-                   sl_json_string(e, "kind"), sl_json_string(e, "text"));
+            fprintf(out, "  %9s  %-10s  %s\n", sl_units_seconds(at, sl_json_number(e, "seconds")),
+                    sl_json_string(e, "kind"), sl_json_string(e, "text"));
         }
     }
     cJSON_Delete(list);
 }
 
-void sl_report_view_print(const cJSON *run, bool all)
+void sl_report_view_print(FILE *out, const cJSON *run, bool all)
 {
     const cJSON *report = sl_json_at(run, "report");
-    sl_run_summary_print(report, sl_json_string(run, "output"));
+    sl_run_summary_print(out, report, sl_json_string(run, "output"));
     if (*sl_json_string(report, "message"))
-        printf("message     %s\n", sl_json_string(report, "message"));
-    print_epochs(report, all);
-    print_limits(report);
-    print_allocations(report);
-    print_scales(report);
-    print_restarts(report);
-    print_resumes(report);
-    print_events(run, all);
+        fprintf(out, "message     %s\n", sl_json_string(report, "message"));
+    print_epochs(out, report, all);
+    print_limits(out, report);
+    print_allocations(out, report);
+    print_scales(out, report);
+    print_restarts(out, report);
+    print_resumes(out, report);
+    print_events(out, run, all);
 }

@@ -6,12 +6,17 @@
 #define SL_BROKER_CLI_REPORT_VIEW_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include <cjson/cJSON.h>
 
 enum { SL_REPORT_VIEW_NEWEST = 20 }; // rows of a table, unless all are wanted
 
-// On standard output. run: sluice.describe/1 (account.h); all: every epoch and event.
-void sl_report_view_print(const cJSON *run, bool all);
+// run: sluice.describe/1 (account.h); all: every epoch and event.
+void sl_report_view_print(FILE *out, const cJSON *run, bool all);
+
+// The key that `val` of epochs is read by: what the best is judged by, else the first there is.
+// Borrowed from the report.
+const char *sl_report_view_metric(const cJSON *report);
 
 #endif

@@ -195,7 +195,7 @@ static void print_summary(const Sl__Control__Finished *f)
 {
     cJSON *report = cJSON_Parse(f->report_json);
     if (report)
-        sl_run_summary_print(report, f->run_directory);
+        sl_run_summary_print(stdout, report, f->run_directory);
     cJSON_Delete(report);
 }
 

@@ -10,7 +10,7 @@ static const char *print(const char *json, bool all)
     cJSON *run = cJSON_Parse(json);
     ck_assert_msg(run != NULL, "the test's JSON is none: %s", json);
     capture_begin();
-    sl_report_view_print(run, all);
+    sl_report_view_print(stdout, run, all);
     cJSON_Delete(run);
     char *printed = capture_end();
     snprintf(text, sizeof text, "%s", printed);
