@@ -12,6 +12,7 @@
 #include "broker/account.h"
 #include "broker/cli/command.h"
 #include "broker/cli/output.h"
+#include "broker/cli/report_page.h"
 #include "broker/cli/report_view.h"
 #include "broker/cli/session.h"
 #include "broker/page/page.h"
@@ -71,20 +72,30 @@ static int print_json(const char *run, const cJSON *described)
     return rc;
 }
 
+// The page (owned); NULL without memory.
+static char *make_page(const cJSON *described)
+{
+    struct sl_text account = {0};
+    sl_report_page_write(&account, described);
+    char *words = sl_text_take(&account), *json = cJSON_PrintUnformatted(described);
+    char *page = words && json ? sl_page_standalone(words, json) : NULL;
+    free(words);
+    free(json);
+    return page;
+}
+
 static int write_html(const struct request *r, const char *run, const cJSON *described)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/report.html", run);
     const char *file = r->out ? r->out : path;
-    char *json = cJSON_PrintUnformatted(described);
-    char *html = json ? sl_page_standalone(json) : NULL;
+    char *html = make_page(described);
     bool piped = strcmp(file, "-") == 0;
     int rc = !html   ? sl_fail(SL_ENOMEM, "report: no memory for the page")
              : piped ? SL_OK
                      : sl_atomic_file_write(file, html, strlen(html));
     if (rc == SL_OK)
         printf("%s\n", piped ? html : file);
-    free(json);
     free(html);
     return rc < 0 ? sl_fail_prefix(rc, "report: the page") : rc;
 }
@@ -119,7 +130,7 @@ static const struct sl_option options[] = {
      .help = "how to print; json: report.json as it is, or what is known so far"},
     {.name = "all", AT(FLAG, all), .help = "every epoch and event, not only the newest 20"},
     {.name = "html", AT(FLAG, html),
-     .help = "write a page with all of it into one file, which needs no server"},
+     .help = "write a page with all of it into one file, which needs no server and no scripts"},
     {.name = "out", AT(TEXT, out), .placeholder = "FILE",
      .help = "with --html: the file, - for standard output [RUN/report.html]"},
     {0},

@@ -239,10 +239,35 @@ def test_the_report_is_drawn_without_a_server(box):
         assert browser.problems() == [], browser.problems()
         assert browser.requests() == [f"file://{html}"], browser.requests()
         assert_fits(browser)
+        assert browser.text(".account") == "", "the account is for whoever has no scripts"
         screenshot(box, browser, "page-report", whole=True)
         browser.size(390, 844)
         browser.until("document.querySelector('#pipe svg').clientWidth < 390", "narrow pipeline")
         assert_fits(browser)
+
+
+@timeout(90)
+def test_the_report_is_read_without_scripts(box):
+    config = small_job(box.shared_dataset("small"))
+    report = box.run(config)[1]
+    html = box.path("out.html")
+    box.sluice("report", config["output"], "--html", "--out", html).ok()
+    for dark in (False, True):
+        with Browser(box, dark=dark) as browser:
+            browser.call("Emulation.setScriptExecutionDisabled", value=True)
+            browser.open(f"file://{html}")
+            assert browser.text(".account h1") == report["job"]
+            assert report["params_sha256"] in browser.text(".account pre")
+            shown = browser.value(
+                "[...document.body.children].filter((e) => e.getClientRects().length)"
+                ".map((e) => e.className)"
+            )
+            assert shown == ["account"], shown
+            assert_fits(browser)
+            assert browser.requests() == [f"file://{html}"], browser.requests()
+            screenshot(box, browser, f"page-account-{'dark' if dark else 'light'}", whole=True)
+            browser.size(390, 844)
+            assert_fits(browser)
 
 
 def drawn(box, name, epochs, events=()):

@@ -71,7 +71,7 @@ END_TEST
 
 START_TEST(one_file_has_all_of_it_and_loads_nothing)
 {
-    char *text = sl_page_standalone("{\"schema\":\"sluice.describe/1\"}");
+    char *text = sl_page_standalone("<p>read</p>", "{\"schema\":\"sluice.describe/1\"}");
     ck_assert_ptr_nonnull(text);
     ck_assert_ptr_null(strstr(text, "<link rel=\"stylesheet\""));
     ck_assert_ptr_null(strstr(text, "src=\""));
@@ -80,6 +80,8 @@ START_TEST(one_file_has_all_of_it_and_loads_nothing)
     ck_assert_ptr_nonnull(strstr(text, sl_page_find("/page.js")->bytes));
     ck_assert_ptr_nonnull(strstr(text, "<script type=\"application/json\" id=\"sluice-data\">"
                                        "{\"schema\":\"sluice.describe/1\"}</script>"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "<body>\n<article class=\"account\">\n<p>read</p></article>"));
     ck_assert_ptr_nonnull(strstr(text, "</html>"));
     free(text);
 }
@@ -88,7 +90,7 @@ END_TEST
 // The script of the page looks for its data when it starts, so that must come before it.
 START_TEST(the_data_comes_before_the_script)
 {
-    char *text = sl_page_standalone("{}");
+    char *text = sl_page_standalone("<p>read</p>", "{}");
     char *data = strstr(text, "id=\"sluice-data\"");
     char *script = strstr(text, sl_page_find("/page.js")->bytes);
     ck_assert_ptr_nonnull(data);
@@ -99,7 +101,8 @@ END_TEST
 
 START_TEST(no_text_of_a_job_ends_the_script)
 {
-    char *text = sl_page_standalone("{\"job\":\"</script><script>alert(1)</script><!--\"}");
+    char *text =
+        sl_page_standalone("<p>read</p>", "{\"job\":\"</script><script>alert(1)</script><!--\"}");
     ck_assert_ptr_null(strstr(text, "alert(1)</script"));
     ck_assert_ptr_null(strstr(text, "<!--"));
     ck_assert_ptr_nonnull(strstr(text, "{\"job\":\"\\u003c/script>\\u003cscript>alert(1)"

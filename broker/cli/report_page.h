@@ -1,0 +1,12 @@
+// report_page.h - a run's account as HTML that is read without a script: pictures, then words.
+#ifndef SL_BROKER_CLI_REPORT_PAGE_H
+#define SL_BROKER_CLI_REPORT_PAGE_H
+
+#include <cjson/cJSON.h>
+
+#include "common/text/text.h"
+
+// Elements for sl_page_standalone(). run: sluice.describe/1 (account.h).
+void sl_report_page_write(struct sl_text *t, const cJSON *run);
+
+#endif
