@@ -1,7 +1,6 @@
 """A page of SVG: texts measured before they are placed, shapes, numbers as people read them."""
 
 import math
-import re
 import unicodedata
 from xml.sax.saxutils import escape, quoteattr
 
@@ -55,33 +54,11 @@ def wrap(text, size, width, most=6):
 # ---- numbers as people read them ----------------------------------------------------------------
 
 
-def number(value, default=0.0):
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if good else default
-
-
 def three(value):
     """Three digits: 0.123, 1.23, 12.3, 123."""
     if value and abs(value) < 0.01:
         return f"{value:.2g}"
     return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
-
-
-def seconds(value):
-    if value >= 120:
-        minutes = value / 60
-        return f"{three(minutes)} min" if minutes < 120 else f"{three(minutes / 60)} h"
-    if value >= 1:
-        return f"{three(value)} s"
-    return f"{three(value * 1e3)} ms" if value >= 1e-3 else f"{three(value * 1e6)} µs"
-
-
-def axis_time(value, step):
-    """For an axis with that step: no more digits than it needs."""
-    if not value:
-        return "0"
-    unit, one = ("s", 1.0) if step >= 1 else ("ms", 1e-3) if step >= 1e-3 else ("µs", 1e-6)
-    return f"{value / one:g} {unit}"
 
 
 def size(value):
@@ -96,14 +73,6 @@ def count(value):
         if value >= 10 * one:
             return f"{three(value / one)} {unit}"
     return f"{value:,.0f}"
-
-
-def plural(n, word):
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
-
-
-def percent(value):
-    return f"{100 * value:.1f} %"
 
 
 def nice_step(span, steps):
@@ -138,8 +107,7 @@ class Page:
             f'stroke="{stroke}" stroke-width="{width:g}"{dashes}/>'
         )
 
-    def text(self, x, y, text, size=12, fill=INK, bold=False, anchor="start", width=None,
-             symbols=False):  # fmt: skip
+    def text(self, x, y, text, size=12, fill=INK, bold=False, anchor="start", width=None):
         """Text whose baseline is at y; cut to `width`, then the whole is its tooltip."""
         if not text:
             return
@@ -147,29 +115,10 @@ class Page:
         weight = ' font-weight="bold"' if bold else ""
         side = f' text-anchor="{anchor}"' if anchor != "start" else ""
         whole = f"<title>{escape(text)}</title>" if shown != text else ""
-        words, keep = escape(shown), ' xml:space="preserve"' if symbols else ""
-        if symbols:  # T_s: a T with a small s below the line; what follows goes up again
-            low = r'\1<tspan dy="3" font-size="75%">\2</tspan><tspan dy="-3">\3</tspan>'
-            words = re.sub(r"\b([TN])_(\w)([^TN]*)", low, words)
         self.add(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{fill}"{weight}{side}{keep}>'
-            f"{whole}{words}</text>"
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{fill}"{weight}{side}>'
+            f"{whole}{escape(shown)}</text>"
         )
-
-    def arrow(self, x1, x2, y, stroke):
-        """A horizontal arrow from x1 to x2."""
-        way = 1 if x2 > x1 else -1
-        self.line(x1, y, x2 - 7 * way, y, stroke, 2.5)
-        self.add(
-            f'<path d="M{x2:.1f} {y:.1f} l{-10 * way} -5.5 v11 z" fill="{stroke}"/>'
-        )
-
-    def heading(self, text, note=""):
-        self.y += 30
-        self.text(MARGIN, self.y, text, 15, bold=True)
-        x = MARGIN + text_width(text, 15, True) + 14
-        self.text(x, self.y, note, 12, GREY, width=WIDTH - MARGIN - x, symbols=True)
-        self.y += 12
 
     def finish(self, name):
         height = self.y + MARGIN
