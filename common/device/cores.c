@@ -88,23 +88,23 @@ int sl_cores_parse(const char *text, struct sl_cores *out)
     }
 }
 
+// Owned: hwloc_bitmap_free(). NULL without memory.
+static hwloc_bitmap_t bitmap_of(const struct sl_cores *set)
+{
+    hwloc_bitmap_t map = hwloc_bitmap_alloc();
+    if (map && hwloc_bitmap_from_ulongs(map, SL_CORES_MAX / 64, set->bits) == 0)
+        return map;
+    hwloc_bitmap_free(map);
+    return NULL;
+}
+
 void sl_cores_format(const struct sl_cores *set, char *out, size_t bytes)
 {
-    size_t n = 0;
+    hwloc_bitmap_t map = bitmap_of(set);
     out[0] = '\0';
-    for (uint32_t core = 0; core < SL_CORES_MAX && n < bytes; core++) {
-        if (!sl_cores_has(set, core))
-            continue;
-        uint32_t last = core;
-        while (sl_cores_has(set, last + 1))
-            last++;
-        const char *comma = n ? "," : "";
-        if (last == core)
-            n += (size_t)snprintf(out + n, bytes - n, "%s%u", comma, core);
-        else
-            n += (size_t)snprintf(out + n, bytes - n, "%s%u-%u", comma, core, last);
-        core = last;
-    }
+    if (map)
+        hwloc_bitmap_list_snprintf(out, bytes, map);
+    hwloc_bitmap_free(map);
 }
 
 int sl_cores_allowed(struct sl_cores *out)
@@ -158,29 +158,22 @@ static bool load_topology(const hwloc_obj_type_t *types, size_t n, hwloc_topolog
     return false;
 }
 
-// Adds the lowest allowed number of every core that hwloc sees; false when it can not tell.
+// The lowest allowed number of every core that hwloc sees; false when it can not tell.
 static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
 {
     hwloc_topology_t topology;
     static const hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE};
     if (!load_topology(types, 1, &topology))
         return false;
-    struct sl_cores covered = {0};
-    hwloc_obj_t core = NULL;
-    while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != NULL) {
-        bool taken = false;
-        for (uint32_t i = 0; i < SL_CORES_MAX; i++) {
-            if (!hwloc_bitmap_isset(core->cpuset, i) || !sl_cores_has(allowed, i))
-                continue;
-            if (!taken)
-                sl_cores_add(out, i);
-            taken = true;
-            sl_cores_add(&covered, i);
-        }
-    }
-    hwloc_topology_destroy(topology);
+    hwloc_bitmap_t map = bitmap_of(allowed);
     // A topology that misses a core which the kernel lets us use is no base for a decision.
-    return memcmp(&covered, allowed, sizeof covered) == 0;
+    bool ok = map &&
+              hwloc_bitmap_isincluded(map, hwloc_topology_get_topology_cpuset(topology)) == 1 &&
+              hwloc_bitmap_singlify_per_core(topology, map, 0) == 0 &&
+              hwloc_bitmap_to_ulongs(map, SL_CORES_MAX / 64, out->bits) == 0;
+    hwloc_bitmap_free(map);
+    hwloc_topology_destroy(topology);
+    return ok;
 }
 
 uint32_t sl_cores_neighbours(const struct sl_cores *set, uint16_t *list, uint32_t capacity)
