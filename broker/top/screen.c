@@ -1,8 +1,10 @@
 #include "broker/top/screen.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -76,40 +78,19 @@ const struct sl_glyphs *sl_screen_glyphs(const struct sl_screen *s)
 
 // --- characters ----------------------------------------------------------------------------------
 
-struct range {
-    uint32_t first, last;
-};
-
-// The C library's wcwidth() knows this only in a UTF-8 locale, and a screen has to be the same in
-// any. These are whole blocks rather than Unicode's exact list: names of jobs and people need no
-// more.
-static const struct range combining[] = {
-    {0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},   {0x64b, 0x65f},
-    {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f}, {0x202a, 0x202e}, {0x2060, 0x2064},
-    {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xfeff, 0xfeff}, {0xe0100, 0xe01ef},
-};
-static const struct range wide[] = {
-    {0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xa960, 0xa97f},
-    {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},
-    {0xffe0, 0xffe6},   {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff},
-    {0x20000, 0x3fffd},
-};
-
-static bool in_ranges(uint32_t glyph, const struct range *ranges, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (glyph >= ranges[i].first && glyph <= ranges[i].last)
-            return true;
-    return false;
-}
-
+// As the C library has it, and with it the terminal; but in any locale, so that a screen is the
+// same everywhere. What it does not know takes one column.
 int sl_glyph_columns(uint32_t glyph)
 {
+    static locale_t utf8;
     if (glyph < 0x300)
         return 1;
-    if (in_ranges(glyph, combining, SL_COUNT_OF(combining)))
-        return 0;
-    return in_ranges(glyph, wide, SL_COUNT_OF(wide)) ? 2 : 1;
+    if (!utf8)
+        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+    locale_t before = uselocale(utf8);
+    int columns = wcwidth((wchar_t)glyph);
+    uselocale(before);
+    return columns < 0 ? 1 : columns;
 }
 
 int sl_text_columns(const char *text)

@@ -1,5 +1,6 @@
 // A screen in memory: clipping, wide characters, both alphabets, charts, numbers.
 #include <check.h>
+#include <locale.h>
 
 #include "broker/top/charts.h"
 #include "broker/top/numbers.h"
@@ -79,6 +80,27 @@ START_TEST(a_wide_character_takes_two_columns)
     ck_assert_str_eq(row(0), "a x図…");
     sl_area_glyph(all, 3, 0, 0, 'y');
     ck_assert_str_eq(row(0), "a xy …");
+}
+END_TEST
+
+static const struct {
+    uint32_t glyph;
+    int columns;
+} widths[] = {
+    {0, 1},      {'a', 1},    {0xad, 1},   {0x301, 0},   {0x200b, 0},  {0x1160, 0},   {0x2500, 1},
+    {0x256d, 1}, {0x25b6, 1}, {0x2588, 1}, {0x2026, 1},  {0x26a1, 2},  {0x303f, 1},   {0x56f3, 2},
+    {0xd7a3, 2}, {0xe000, 1}, {0xfe0f, 0}, {0x1f600, 2}, {0x20000, 2}, {0x10ffff, 1},
+};
+
+START_TEST(a_character_is_as_wide_in_any_locale)
+{
+    static const char *const locales[] = {"C", "C.UTF-8"};
+    for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
+        setlocale(LC_CTYPE, locales[l]);
+        for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+            ck_assert_msg(sl_glyph_columns(widths[i].glyph) == widths[i].columns, "U+%X in %s: %d",
+                          widths[i].glyph, locales[l], sl_glyph_columns(widths[i].glyph));
+    }
 }
 END_TEST
 
@@ -235,6 +257,7 @@ int main(void)
     tcase_add_test(t, text_that_does_not_fit_says_so);
     tcase_add_test(t, nothing_leaves_an_area);
     tcase_add_test(t, a_wide_character_takes_two_columns);
+    tcase_add_test(t, a_character_is_as_wide_in_any_locale);
     tcase_add_test(t, a_wide_character_does_not_hang_over_the_edge);
     tcase_add_test(t, odd_bytes_and_control_characters_are_harmless);
     tcase_add_test(t, utf8_goes_both_ways);
