@@ -1,10 +1,7 @@
-// The option parser, suggestions, units, and how commands are found and end.
+// The option parser, and how commands are found and end.
 #include "broker/cli/options.h"
 
 #include "broker/cli/dispatch.h"
-#include "common/text/suggest.h"
-#include "common/base/interrupt.h"
-#include "common/text/units.h"
 #include "tests/unit/cli_fixture.h"
 
 // ---- options ------------------------------------------------------------------------------------
@@ -199,118 +196,6 @@ START_TEST(help_shows_options_defaults_and_the_example)
 }
 END_TEST
 
-// ---- suggestions --------------------------------------------------------------------------------
-
-START_TEST(distance_counts_edits)
-{
-    ck_assert_uint_eq(sl_suggest_distance("", ""), 0);
-    ck_assert_uint_eq(sl_suggest_distance("abc", ""), 3);
-    ck_assert_uint_eq(sl_suggest_distance("", "ab"), 2);
-    ck_assert_uint_eq(sl_suggest_distance("kitten", "sitting"), 3);
-    ck_assert_uint_eq(sl_suggest_distance("generate", "genreate"), 1);
-    ck_assert_uint_eq(sl_suggest_distance("run", "rnu"), 1);
-}
-END_TEST
-
-START_TEST(only_a_near_word_is_suggested)
-{
-    const char *const words[] = {"run", "generate", "import", "inspect"};
-    ck_assert_str_eq(sl_suggest_closest("genrate", words, 4), "generate");
-    ck_assert_str_eq(sl_suggest_closest("inspekt", words, 4), "inspect");
-    ck_assert_str_eq(sl_suggest_closest("gen", words, 4), "generate");
-    ck_assert_str_eq(sl_suggest_closest("rnu", words, 4), "run");
-    ck_assert_ptr_null(sl_suggest_closest("xylophone", words, 4));
-    ck_assert_ptr_null(sl_suggest_closest("", words, 4));
-    ck_assert_ptr_null(sl_suggest_closest("run", words, 0));
-}
-END_TEST
-
-// ---- units --------------------------------------------------------------------------------------
-
-static const struct {
-    const char *text;
-    uint64_t bytes; // UINT64_MAX = refused
-} sizes[] = {
-    {"0", 0},
-    {"17", 17},
-    {"17B", 17},
-    {"64k", 64000},
-    {"64KiB", 65536},
-    {"64 KiB", 65536},
-    {"4GiB", UINT64_C(4) << 30},
-    {"1.5MB", 1500000},
-    {"1.1GiB", 1181116006},
-    {"1.5", UINT64_MAX},
-    {"1.MiB", UINT64_MAX},
-    {"2e6", 2000000},
-    {"1_000", 1000},
-    {"9223372036854775807", INT64_MAX},
-    {"9223372036854775808", UINT64_MAX},
-    {"8388608TiB", UINT64_MAX},
-    {"", UINT64_MAX},
-    {"-1", UINT64_MAX},
-    {"GiB", UINT64_MAX},
-    {"1.2.3", UINT64_MAX},
-    {"1e", UINT64_MAX},
-    {"0x10", UINT64_MAX},
-    {"4 GiB x", UINT64_MAX},
-    {"inf", UINT64_MAX},
-    {"_1", UINT64_MAX},
-};
-
-START_TEST(sizes_are_read)
-{
-    uint64_t bytes = UINT64_MAX;
-    int rc = sl_units_parse_bytes(sizes[_i].text, &bytes);
-    if (sizes[_i].bytes == UINT64_MAX) {
-        ck_assert_msg(rc == -1, "'%s' was taken for %ju", sizes[_i].text, (uintmax_t)bytes);
-    } else {
-        ck_assert_msg(rc == 0, "'%s' was refused", sizes[_i].text);
-        ck_assert_uint_eq(bytes, sizes[_i].bytes);
-    }
-}
-END_TEST
-
-START_TEST(counts_are_read)
-{
-    uint64_t n;
-    ck_assert(sl_units_parse_count("100M", &n) == 0 && n == 100000000);
-    ck_assert(sl_units_parse_count("2.5e3", &n) == 0 && n == 2500);
-    ck_assert(sl_units_parse_count("1.5k", &n) == 0 && n == 1500);
-    ck_assert_int_eq(sl_units_parse_count("1.5", &n), -1);
-    ck_assert_int_eq(sl_units_parse_count("3Ki", &n), -1);
-    ck_assert_int_eq(sl_units_parse_count("99999999999999999999", &n), -1);
-}
-END_TEST
-
-START_TEST(numbers_are_written_for_people)
-{
-    char b[SL_UNITS_BYTES];
-    ck_assert_str_eq(sl_units_bytes(b, 0), "0 B");
-    ck_assert_str_eq(sl_units_bytes(b, 1023), "1023 B");
-    ck_assert_str_eq(sl_units_bytes(b, 1024), "1.00 KiB");
-    ck_assert_str_eq(sl_units_bytes(b, (UINT64_C(1) << 30) * 3 / 2), "1.50 GiB");
-    ck_assert_str_eq(sl_units_bytes(b, 1048575), "1.00 MiB");
-    ck_assert_str_eq(sl_units_count(b, 999), "999");
-    ck_assert_str_eq(sl_units_count(b, 1234567), "1.23 M");
-    ck_assert_str_eq(sl_units_grouped(b, 0), "0");
-    ck_assert_str_eq(sl_units_grouped(b, 999), "999");
-    ck_assert_str_eq(sl_units_grouped(b, 1000), "1,000");
-    ck_assert_str_eq(sl_units_grouped(b, UINT64_MAX), "18,446,744,073,709,551,615");
-    ck_assert_str_eq(sl_units_seconds(b, 0), "0 s");
-    ck_assert_str_eq(sl_units_seconds(b, 2e-7), "<1 us");
-    ck_assert_str_eq(sl_units_seconds(b, 3.4e-5), "34 us");
-    ck_assert_str_eq(sl_units_seconds(b, 0.0009999), "1.0 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 0.000476), "476 us");
-    ck_assert_str_eq(sl_units_seconds(b, 0.0125), "12.5 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 0.82), "820 ms");
-    ck_assert_str_eq(sl_units_seconds(b, 1.23), "1.2 s");
-    ck_assert_str_eq(sl_units_seconds(b, 185), "3 min 05 s");
-    ck_assert_str_eq(sl_units_seconds(b, 59.97), "1 min 00 s");
-    ck_assert_str_eq(sl_units_seconds(b, 7260), "2 h 01 min");
-}
-END_TEST
-
 // ---- commands -----------------------------------------------------------------------------------
 
 struct words {
@@ -459,24 +344,6 @@ START_TEST(results_become_exit_statuses)
 }
 END_TEST
 
-START_TEST(the_first_interrupt_is_noticed)
-{
-    ck_assert(!sl_interrupt_seen());
-    sl_interrupt_catch();
-    raise(SIGINT);
-    ck_assert(sl_interrupt_seen());
-    ck_assert_int_eq(sl_interrupt_check(), SL_EABORTED);
-}
-END_TEST
-
-START_TEST(the_second_interrupt_kills)
-{
-    sl_interrupt_catch();
-    raise(SIGINT);
-    raise(SIGINT);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("cli_options");
@@ -491,18 +358,10 @@ int main(void)
     tcase_add_test(t, words_beyond_the_operands_are_a_list);
     tcase_add_test(t, an_older_name_of_an_option_still_works);
     tcase_add_test(t, a_default_beyond_the_bounds_is_not_shown);
-    t = add_case(s, "words");
-    tcase_add_test(t, distance_counts_edits);
-    tcase_add_test(t, only_a_near_word_is_suggested);
-    tcase_add_loop_test(t, sizes_are_read, 0, SL_COUNT_OF(sizes));
-    tcase_add_test(t, counts_are_read);
-    tcase_add_test(t, numbers_are_written_for_people);
     t = add_case(s, "commands");
     tcase_add_test(t, a_command_gets_its_words);
     tcase_add_test(t, an_unknown_command_gets_a_suggestion);
     tcase_add_test(t, help_lists_commands);
     tcase_add_test(t, results_become_exit_statuses);
-    tcase_add_test(t, the_first_interrupt_is_noticed);
-    tcase_add_test_raise_signal(t, the_second_interrupt_kills, SIGINT);
     return run_suite(s);
 }
