@@ -100,44 +100,38 @@ static int prefix_of(char c)
     }
 }
 
-int sl_units_parse_bytes(const char *text, uint64_t *bytes)
+// "64k"; of bytes also "64 KiB".
+static int parse(const char *text, bool bytes, uint64_t *out)
 {
-    uint64_t whole;
+    uint64_t whole, factor = 1;
     double real;
     bool is_whole;
     const char *p = parse_number(text, &whole, &real, &is_whole);
     if (!p)
         return -1;
-    while (*p == ' ')
+    while (bytes && *p == ' ')
         p++;
-    uint64_t factor = 1;
     int prefix = prefix_of(*p);
     if (prefix) {
-        bool binary = p[1] == 'i';
+        bool binary = bytes && p[1] == 'i';
         factor = power(binary ? 1024 : 1000, prefix);
         p += binary ? 2 : 1;
     }
-    if (*p == 'B' || *p == 'b')
+    if (bytes && (*p == 'B' || *p == 'b'))
         p++;
     if (*p)
         return -1;
-    return scale(whole, real, is_whole, factor, factor > 1 ? DOWN : EXACT, bytes);
+    return scale(whole, real, is_whole, factor, bytes && factor > 1 ? DOWN : EXACT, out);
+}
+
+int sl_units_parse_bytes(const char *text, uint64_t *bytes)
+{
+    return parse(text, true, bytes);
 }
 
 int sl_units_parse_count(const char *text, uint64_t *count)
 {
-    uint64_t whole;
-    double real;
-    bool is_whole;
-    const char *p = parse_number(text, &whole, &real, &is_whole);
-    if (!p)
-        return -1;
-    int prefix = prefix_of(*p);
-    if (prefix)
-        p++;
-    if (*p)
-        return -1;
-    return scale(whole, real, is_whole, power(1000, prefix), EXACT, count);
+    return parse(text, false, count);
 }
 
 char *sl_units_bytes(char *buf, uint64_t bytes)
