@@ -29,31 +29,10 @@ static bool stopping(const struct sl_sampler *s)
     return sl_pulse_stopping(&pulse);
 }
 
-// Asking a GPU what it has free and how busy it is takes longer than a statistic is worth to a
-// batch: once a second is enough.
-static void look_at_device(struct sl_sampler *s)
-{
-    enum { EVERY_NS = 1000 * 1000 * 1000 };
-    const struct sl_device *device = s->marker.device;
-    uint64_t now = sl_now_ns(), used_bytes, total_bytes;
-    struct sl_device_load load = {0};
-    if (!device || device->is_host || now - s->looked_at_ns < EVERY_NS)
-        return;
-    s->looked_at_ns = now;
-    s->figures.device_held_bytes = device->held();
-    if (device->usage(&used_bytes, &total_bytes) == SL_OK) {
-        s->figures.device_used_bytes = used_bytes;
-        s->figures.device_total_bytes = total_bytes;
-    }
-    s->figures.device_load_at_ns = device->load(&load) ? now : 0;
-    s->figures.device_busy = load.busy;
-    s->figures.device_memory_busy = load.memory_busy;
-}
-
 static void publish_figures(struct sl_sampler *s, uint64_t current_tag)
 {
     s->figures.current_tag = current_tag;
-    look_at_device(s);
+    sl_stats_look(&s->figures, s->marker.device, &s->looked_at_ns);
     if (s->stats)
         sl_stats_publish(s->stats, &s->figures);
 }

@@ -13,10 +13,6 @@
 #include "trainer/parameters.h"
 #include "trainer/sync.h"
 
-// Asking a GPU what of it is in use and how busy it is takes longer than a statistic is worth to a
-// batch.
-#define DEVICE_LOOK_NS 1000000000ull
-
 struct loop {
     const struct sl_trainer_spec *spec;
     struct sl_compute compute;
@@ -37,30 +33,12 @@ struct loop {
     } cores;                      // of a pool
 };
 
-static void look_at_device(struct loop *t)
-{
-    const struct sl_device *device = t->compute.device;
-    uint64_t now = sl_now_ns(), used_bytes, total_bytes;
-    struct sl_device_load load = {0};
-    if (device->is_host || (t->looked_ns && now - t->looked_ns < DEVICE_LOOK_NS))
-        return;
-    t->looked_ns = now;
-    if (device->usage(&used_bytes, &total_bytes) < 0)
-        return; // whatever it is, the next operation says so
-    t->figures.device_held_bytes = device->held();
-    t->figures.device_used_bytes = used_bytes;
-    t->figures.device_total_bytes = total_bytes;
-    t->figures.device_load_at_ns = device->load(&load) ? now : 0;
-    t->figures.device_busy = load.busy;
-    t->figures.device_memory_busy = load.memory_busy;
-}
-
 static void publish(struct loop *t, uint64_t current_tag)
 {
     t->figures.current_tag = current_tag;
     // A batch that is held is computed and may yet be lost: it is not work done.
     t->figures.batches = t->completed + t->exchange.completed;
-    look_at_device(t);
+    sl_stats_look(&t->figures, t->compute.device, &t->looked_ns);
     if (t->spec->stats)
         sl_stats_publish(t->spec->stats, &t->figures);
 }

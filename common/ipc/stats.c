@@ -1,5 +1,10 @@
 #include "common/ipc/stats.h"
 
+#include "common/base/clock.h"
+#include "common/device/device.h"
+
+#define LOOK_NS 1000000000ull
+
 struct sl_worker_slot *sl_stats_slot(const struct sl_arena *a, uint32_t slot)
 {
     return (struct sl_worker_slot *)sl_arena_region(a, SL_REGION_WORKERS) + slot;
@@ -37,6 +42,24 @@ void sl_stats_begin(struct sl_worker_slot *slot, uint32_t worker)
 void sl_stats_end(struct sl_worker_slot *slot)
 {
     atomic_store(&slot->words.left, 1);
+}
+
+void sl_stats_look(struct sl_worker_figures *figures, const struct sl_device *device,
+                   uint64_t *looked_ns)
+{
+    uint64_t now = sl_now_ns(), used_bytes, total_bytes;
+    struct sl_device_load load = {0};
+    if (!device || device->is_host || (*looked_ns && now - *looked_ns < LOOK_NS))
+        return;
+    *looked_ns = now;
+    if (device->usage(&used_bytes, &total_bytes) < 0)
+        return; // whatever it is, the next operation says so
+    figures->device_held_bytes = device->held();
+    figures->device_used_bytes = used_bytes;
+    figures->device_total_bytes = total_bytes;
+    figures->device_load_at_ns = device->load(&load) ? now : 0;
+    figures->device_busy = load.busy;
+    figures->device_memory_busy = load.memory_busy;
 }
 
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures)

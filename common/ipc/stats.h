@@ -51,6 +51,8 @@ struct sl_worker_figures {
     float device_busy, device_memory_busy;
 };
 
+struct sl_device;
+
 // Threads of a worker that must come round.
 enum sl_thread { SL_THREAD_WORK, SL_THREAD_EXTRACT, SL_THREAD_COUNT };
 
@@ -84,6 +86,10 @@ static inline bool sl_stats_is_of(const struct sl_worker_slot *slot, uint32_t wo
 {
     return atomic_load_explicit(&slot->words.worker, memory_order_acquire) == worker;
 }
+// Worker: asks its GPU (NULL: none) what it holds and how busy it is, which takes longer than a
+// statistic is worth to a batch: not within a second of *looked_ns (0 at first).
+void sl_stats_look(struct sl_worker_figures *figures, const struct sl_device *device,
+                   uint64_t *looked_ns);
 // Worker: publishes its figures.
 void sl_stats_publish(struct sl_worker_slot *slot, const struct sl_worker_figures *figures);
 // Broker: a consistent copy. False, with *out as it was, while the writer is inside (it was
