@@ -289,6 +289,22 @@ int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view 
     return env->kernels->transpose(csr, indptr, indices, from, env->pool);
 }
 
+int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const struct sl_infer_piece *piece, const float *row_scale,
+                        const float *edge_weight, float *sums)
+{
+    const struct sl_aggregate_args args = {
+        .csr = piece->csr,
+        .dim = layer->d_in,
+        .x_dtype = piece->x_dtype,
+        .x = piece->x,
+        .row_scale = row_scale,
+        .edge_weight = edge_weight,
+        .y = sums,
+    };
+    return env->kernels->aggregate(&args);
+}
+
 int sl_layer_aggregate(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                        const float *x, uint32_t dim, float *y)
 {

@@ -225,6 +225,12 @@ struct sl_layer sl_layer_square(const struct sl_layer *layer);
 int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
                       const struct sl_infer_piece *piece, const float **rows);
 
+// sums (n_dst, d_in) of the piece's rows: each neighbour by its edge_weight (n_edges; NULL: 1), all
+// by row_scale (n_dst; NULL: 1).
+int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *layer,
+                        const struct sl_infer_piece *piece, const float *row_scale,
+                        const float *edge_weight, float *sums);
+
 // Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);

@@ -94,6 +94,21 @@ static int scores_backward(const struct sl_layer_env *env, const float *dscore, 
     return env->kernels->add_block_diagonal(products, heads, width, datt);
 }
 
+// alpha (n_edges, heads)
+static int shares(const struct sl_layer_env *env, const struct sl_csr_view *csr, uint32_t heads,
+                  const float *score_src, const float *score_dst, float *alpha)
+{
+    const struct sl_edge_softmax_args args = {
+        .csr = *csr,
+        .heads = heads,
+        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
+        .score_src = score_src,
+        .score_dst = score_dst,
+        .alpha = alpha,
+    };
+    return env->kernels->edge_softmax(&args);
+}
+
 static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                   struct sl_layer_tape *tape, struct own *own)
 {
@@ -109,15 +124,7 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
                   own->score_src));
     SL_TRY(scores(env, own->z, csr->n_dst, params + layer->offset[ATT_DST], heads, width,
                   own->score_dst));
-    const struct sl_edge_softmax_args args = {
-        .csr = *csr,
-        .heads = heads,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .score_src = own->score_src,
-        .score_dst = own->score_dst,
-        .alpha = own->alpha,
-    };
-    SL_TRY(env->kernels->edge_softmax(&args));
+    SL_TRY(shares(env, csr, heads, own->score_src, own->score_dst, own->alpha));
     return sl_heads_drop(env, layer, tape, own->alpha, &own->kept);
 }
 
@@ -268,15 +275,7 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
                                      csr->n_dst, g->y));
     SL_TRY(scores(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
                   g->width, g->score_dst));
-    const struct sl_edge_softmax_args softmax = {
-        .csr = *csr,
-        .heads = g->heads,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .score_src = g->score_src,
-        .score_dst = g->score_dst,
-        .alpha = g->alpha,
-    };
-    SL_TRY(env->kernels->edge_softmax(&softmax));
+    SL_TRY(shares(env, csr, g->heads, g->score_src, g->score_dst, g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = *csr, .heads = g->heads, .dim = g->width, .x = g->z, .weight = g->alpha, .y = g->y};
     return env->kernels->aggregate_heads(&args);
@@ -312,15 +311,7 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
         return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(kept->matrix[KEPT_DST], SL_DTYPE_F32, csr->n_src, heads,
                                      piece->self, csr->n_dst, score_dst));
-    const struct sl_edge_softmax_args softmax = {
-        .csr = *csr,
-        .heads = heads,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .score_src = kept->matrix[KEPT_SRC],
-        .score_dst = score_dst,
-        .alpha = alpha,
-    };
-    SL_TRY(env->kernels->edge_softmax(&softmax));
+    SL_TRY(shares(env, csr, heads, kept->matrix[KEPT_SRC], score_dst, alpha));
     const struct sl_aggregate_heads_args args = {.csr = *csr,
                                                  .heads = heads,
                                                  .dim = width,

@@ -158,16 +158,7 @@ static int infer_sums(const struct sl_layer_env *env, const struct sl_layer *lay
     const float *row_scale, *edge_weight;
     SL_TRY(sl_layer_upload_floats(env, list_scale, csr->n_dst, &row_scale));
     SL_TRY(sl_layer_upload_floats(env, list_weight, csr->n_edges, &edge_weight));
-    const struct sl_aggregate_args args = {
-        .csr = *csr,
-        .dim = layer->d_in,
-        .x_dtype = piece->x_dtype,
-        .x = piece->x,
-        .row_scale = row_scale,
-        .edge_weight = edge_weight,
-        .y = *sum,
-    };
-    SL_TRY(env->kernels->aggregate(&args));
+    SL_TRY(sl_layer_piece_sums(env, layer, piece, row_scale, edge_weight, *sum));
     return sl_kept_sums_leave(piece, layer->d_in, *sum);
 }
 

@@ -177,16 +177,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
     if (!sum || !inner)
         return SL_ENOMEM;
     SL_TRY(weight_scale(env, &piece->csr, piece->weights, &scale));
-    const struct sl_aggregate_args args = {
-        .csr = piece->csr,
-        .dim = layer->d_in,
-        .x_dtype = piece->x_dtype,
-        .x = piece->x,
-        .row_scale = scale,
-        .edge_weight = piece->weights,
-        .y = sum,
-    };
-    SL_TRY(k->aggregate(&args));
+    SL_TRY(sl_layer_piece_sums(env, layer, piece, scale, piece->weights, sum));
     SL_TRY(sl_layer_own_rows(env, layer, piece, &self));
     SL_TRY(k->add_scaled(n, 1.0f, params + layer->offset[EPS], self, sum));
     const bool normal = layer->options->norm != SL_NORM_NONE;

@@ -196,16 +196,7 @@ static int infer_mean(const struct sl_layer_env *env, const struct sl_layer *lay
     if (weights && is_gcn(layer))
         SL_TRY(weights_with_self(env, piece, &weights));
     SL_TRY(sl_layer_row_sums(env, &piece->csr, weights, SL_ROW_INVERSE, &scale));
-    const struct sl_aggregate_args args = {
-        .csr = piece->csr,
-        .dim = layer->d_in,
-        .x_dtype = piece->x_dtype,
-        .x = piece->x,
-        .row_scale = scale,
-        .edge_weight = weights,
-        .y = *rows,
-    };
-    SL_TRY(env->kernels->aggregate(&args));
+    SL_TRY(sl_layer_piece_sums(env, layer, piece, scale, weights, *rows));
     return sl_kept_sums_leave(piece, layer->d_in, *rows);
 }
 
