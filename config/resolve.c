@@ -18,8 +18,7 @@ static int resolve_names(const struct sl_parse *p)
 {
     struct sl_config *c = p->out;
     if (!c->name[0]) {
-        const char *slash = strrchr(p->origin, '/');
-        const char *base = slash ? slash + 1 : p->origin;
+        const char *base = basename(p->origin);
         size_t n = strlen(base);
         if (n > 5 && strcmp(base + n - 5, ".json") == 0)
             n -= 5;

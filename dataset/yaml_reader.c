@@ -1,12 +1,10 @@
 #include "dataset/yaml_reader.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <yaml.h>
@@ -235,25 +233,12 @@ int sl_yaml_read(const char *path, cJSON **out)
     int fd = sl_open_file(path);
     if (fd < 0)
         return fd;
-    struct stat st;
-    char *text = NULL;
-    size_t n = 0;
-    int rc = SL_OK;
-    if (fstat(fd, &st) < 0)
-        rc = sl_fail_errno(SL_EIO, errno, "%s", path);
-    else if (!S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES)
+    char *text;
+    size_t n;
+    int rc = sl_read_whole_file(fd, path, MAX_FILE_BYTES, &text, &n);
+    if (rc == SL_EFORMAT)
         rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,
                      (int)MAX_FILE_BYTES);
-    else if (!(text = malloc((size_t)st.st_size + 1)))
-        rc = sl_fail(SL_ENOMEM, "%s: out of memory", path);
-    while (rc == SL_OK && n < (size_t)st.st_size) {
-        ssize_t got = read(fd, text + n, (size_t)st.st_size - n);
-        if (got < 0 && errno != EINTR)
-            rc = sl_fail_errno(SL_EIO, errno, "%s: can not be read", path);
-        if (got == 0)
-            break;
-        n += got > 0 ? (size_t)got : 0;
-    }
     close(fd);
     if (rc == SL_OK)
         rc = sl_yaml_parse(text, n, path, out);

@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/open_file.h"
 #include "common/data/npy.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/worker.h"
@@ -166,17 +167,12 @@ static int follow_parent(uint64_t parent)
 
 static int read_config(struct sl_config *config)
 {
-    struct stat st;
-    if (fstat(SL_WORKER_FD_CONFIG, &st) != 0 || st.st_size <= 0 || st.st_size > CONFIG_BYTES_MAX)
-        return sl_fail(SL_EINVAL, "no job on descriptor %d: 'sluice predict' starts this program",
-                       SL_WORKER_FD_CONFIG);
-    size_t bytes = (size_t)st.st_size;
-    char *text = malloc(bytes + 1);
-    if (!text)
-        return sl_fail(SL_ENOMEM, "reading the job: no memory for %zu bytes", bytes);
-    int rc;
-    if (pread(SL_WORKER_FD_CONFIG, text, bytes, 0) != (ssize_t)bytes)
-        rc = sl_fail_errno(SL_EIO, errno, "reading the job");
+    char *text;
+    size_t bytes = 0;
+    int rc = sl_read_whole_file(SL_WORKER_FD_CONFIG, "the job", CONFIG_BYTES_MAX, &text, &bytes);
+    if (bytes == 0)
+        rc = sl_fail(SL_EINVAL, "no job on descriptor %d: 'sluice predict' starts this program",
+                     SL_WORKER_FD_CONFIG);
     else
         rc = sl_config_parse(text, bytes, "config.json", config);
     free(text);

@@ -23,7 +23,7 @@ int sl_open_file(const char *path)
 static int read_all(int fd, const char *path, char *to, size_t bytes, size_t *n)
 {
     for (*n = 0; *n < bytes;) {
-        ssize_t got = read(fd, to + *n, bytes - *n);
+        ssize_t got = pread(fd, to + *n, bytes - *n, (off_t)*n);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

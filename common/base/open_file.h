@@ -10,8 +10,9 @@
 // whoever wants a regular file finds out with fstat(). SL_ENOENT, SL_EACCES, SL_EIO.
 int sl_open_file(const char *path);
 
-// The whole of an open regular file, NUL-terminated (owned: free()). It may become shorter while it
-// is read. n may be NULL. SL_EFORMAT: no regular file, or larger than bytes_max; SL_EIO; SL_ENOMEM.
+// The whole of an open regular file, NUL-terminated (owned: free()), whatever its descriptor's
+// position, which stays. It may become shorter while it is read. n may be NULL. SL_EFORMAT: no
+// regular file, or larger than bytes_max; SL_EIO; SL_ENOMEM.
 int sl_read_whole_file(int fd, const char *path, size_t bytes_max, char **text, size_t *n);
 
 #endif

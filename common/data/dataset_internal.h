@@ -13,7 +13,7 @@ struct sl_dataset_metadata {
     bool has_task; // the file names a task, be it "none"
     uint64_t feat_dim;
     char *text; // the file as it is, for the digest (owned)
-    uint64_t n_text;
+    size_t n_text;
 };
 
 // Reads metadata.json of ds->path into ds (name, n_nodes, n_edges, n_classes, task) and *out.

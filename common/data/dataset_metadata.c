@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 #include "common/data/dataset_internal.h"
 
 enum { MAX_METADATA_BYTES = 1 << 20 };
@@ -34,28 +34,10 @@ static int read_text(const char *dir, const char *path, struct sl_dataset_metada
     if (fd < 0)
         return sl_fail_errno(errno == EACCES || errno == EPERM ? SL_EACCESS : SL_EIO, errno,
                              "%s: can not be opened", path);
-    int rc = SL_OK;
-    struct stat st;
-    if (fstat(fd, &st) < 0) {
-        rc = sl_fail_errno(SL_EIO, errno, "%s", path);
-    } else if (!S_ISREG(st.st_mode) || st.st_size > MAX_METADATA_BYTES) {
+    int rc = sl_read_whole_file(fd, path, MAX_METADATA_BYTES, &out->text, &out->n_text);
+    if (rc == SL_EFORMAT)
         rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,
                      MAX_METADATA_BYTES);
-    } else if (!(out->text = malloc((size_t)st.st_size + 1))) {
-        rc = sl_fail(SL_ENOMEM, "%s: out of memory", path);
-    } else {
-        ssize_t n = 1;
-        while (n > 0 && out->n_text < (uint64_t)st.st_size) {
-            n = read(fd, out->text + out->n_text, (size_t)st.st_size - out->n_text);
-            if (n > 0)
-                out->n_text += (uint64_t)n;
-            else if (n < 0 && errno == EINTR)
-                n = 1;
-        }
-        if (n < 0)
-            rc = sl_fail_errno(SL_EIO, errno, "%s: can not be read", path);
-        out->text[out->n_text] = '\0';
-    }
     close(fd);
     return rc;
 }

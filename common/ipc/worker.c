@@ -23,12 +23,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 #include "common/base/failpoint.h"
 #include "common/base/isa.h"
 #include "common/base/log.h"
@@ -135,32 +135,14 @@ static int arm_death_signal(pid_t broker)
     return SL_OK;
 }
 
-// Not read(2): all workers share the descriptor's position.
+// All workers share the descriptor's position, which is left alone.
 static int read_config(struct sl_worker *w)
 {
-    struct stat st;
-    if (fstat(SL_WORKER_FD_CONFIG, &st) != 0)
-        return sl_fail_errno(SL_ESYS, errno, "reading the job from descriptor %d",
-                             SL_WORKER_FD_CONFIG);
-    if (st.st_size <= 0 || st.st_size > CONFIG_BYTES_MAX)
-        return sl_fail(SL_EFORMAT,
-                       "reading the job from descriptor %d: found %lld bytes, wanted 1 to %d",
-                       SL_WORKER_FD_CONFIG, (long long)st.st_size, CONFIG_BYTES_MAX);
-    w->config_bytes = (size_t)st.st_size;
-    w->config_json = malloc(w->config_bytes + 1);
-    if (!w->config_json)
-        return sl_fail(SL_ENOMEM, "reading the job: no memory for %zu bytes", w->config_bytes);
-    for (size_t at = 0; at < w->config_bytes;) {
-        ssize_t got =
-            pread(SL_WORKER_FD_CONFIG, w->config_json + at, w->config_bytes - at, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return sl_fail_errno(SL_EIO, got < 0 ? errno : EIO,
-                                 "reading the job from descriptor %d", SL_WORKER_FD_CONFIG);
-        at += (size_t)got;
-    }
-    w->config_json[w->config_bytes] = '\0';
+    SL_TRY(sl_read_whole_file(SL_WORKER_FD_CONFIG, "the job", CONFIG_BYTES_MAX, &w->config_json,
+                              &w->config_bytes));
+    if (w->config_bytes == 0)
+        return sl_fail(SL_EFORMAT, "reading the job from descriptor %d: found 0 bytes",
+                       SL_WORKER_FD_CONFIG);
     return SL_OK;
 }
 

@@ -32,6 +32,12 @@ START_TEST(a_file_is_read_whole)
     ck_assert_uint_eq(n, 3);
     ck_assert_mem_eq(text, "a\0b", 4); // and a NUL behind it
     free(text);
+    // Those who share the descriptor read from its beginning, too.
+    ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 0);
+    ck_assert_int_eq(lseek(fd, 2, SEEK_SET), 2);
+    ck_assert_int_eq(sl_read_whole_file(fd, "f", 3, &text, &n), SL_OK);
+    ck_assert_uint_eq(n, 3);
+    free(text);
     close(fd);
 }
 END_TEST
