@@ -34,6 +34,7 @@ int sl_clients_add(struct sl_clients *clients, const struct sl_bus_peer *peer, u
     if (clients->n == SL_CLIENTS_MAX && !drop_worst(clients))
         return sl_fail(SL_EAGAIN, "%d clients are connected already", SL_CLIENTS_MAX);
     clients->list[clients->n].peer = *peer;
+    clients->list[clients->n].peer.request = 0; // what comes by itself answers nothing
     clients->list[clients->n].missed = 0;
     clients->list[clients->n].wants = wants;
     clients->n++;

@@ -443,7 +443,9 @@ void sl_job_on_trace(struct sl_job *job, const struct sl_bus_peer *peer,
 {
     struct sl_trace *trace = &job->trace;
     char why[160];
-    bool mine = trace->on && sl_bus_same_peer(&trace->peer, peer);
+    // Clients of a daemon share its connection, and have numbers that differ.
+    bool mine =
+        trace->on && sl_bus_same_peer(&trace->peer, peer) && trace->peer.request == peer->request;
     if (request->taken > 0) {
         if (mine && request->taken <= trace->tracing->sent)
             trace->tracing->taken = SL_MAX(trace->tracing->taken, request->taken);

@@ -189,7 +189,7 @@ static int ask(const struct request *r, Sl__Control__Envelope *e, const char *st
     sl_interrupt_catch();
     int rc = sl_session_ask(&s, e, ANSWER_MS, NULL, &message);
     if (rc == SL_OK)
-        sl_answer_print(r->output, s.name, s.id, state, NULL, *message ? message : state);
+        sl_answer_print(r->output, s.name, s.id, state, NULL, message ? message : state);
     else if (rc == SL_EABORTED)
         sl_fail(rc, "job '%s': not waiting any more for its answer", s.name);
     else

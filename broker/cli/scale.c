@@ -16,7 +16,6 @@
 #include "broker/cli/session.h"
 #include "common/text/suggest.h"
 #include "common/base/bits.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 
@@ -31,6 +30,7 @@ struct request {
     struct sl_session session;
     Sl__Control__Scale scale;
     // what has been heard
+    struct sl_request asked;
     bool accepted, answered;
 };
 
@@ -185,15 +185,16 @@ static int take_message(struct request *r, const struct sl_session *s,
 static int converse(struct request *r, struct sl_session *s)
 {
     Sl__Control__Envelope e = SL_ENVELOPE(SCALE, scale, &r->scale), *m;
+    r->asked = sl_request_begin(r->timeout_s * 1000);
+    e.request = r->asked.id;
     SL_TRY(sl_session_send(s, &e));
-    uint64_t until = sl_now_ns() + r->timeout_s * 1000000000ull;
     while (!r->answered && !(r->accepted && r->detach)) {
         int rc = sl_session_receive(s, LOOK_MS, &m);
         if (rc == SL_OK) {
-            rc = take_message(r, s, m);
+            rc = m->request == r->asked.id ? take_message(r, s, m) : SL_OK;
             sl_bus_message_free(m);
         } else if (rc == SL_EAGAIN) {
-            rc = sl_now_ns() <= until
+            rc = sl_request_left_ms(&r->asked)
                      ? SL_OK
                      : sl_fail(SL_EFAILED,
                                "job '%s': the new split does not hold after %" PRIu64

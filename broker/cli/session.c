@@ -88,21 +88,20 @@ static bool is_silent(struct sl_session *s)
     uint64_t silence_ms = (sl_now_ns() - s->heard_ns) / 1000000u;
     if (silence_ms < SILENCE_MS)
         return false;
-    if (!s->asked) {
-        s->asked = true;
+    if (!s->sign.id) {
+        s->sign = sl_request_begin(0);
+        e.request = s->sign.id;
         sl_bus_send(s->bus, NULL, &e); // a full queue is silence, too
     }
     return silence_ms > 2 * SILENCE_MS;
 }
 
-// The answer to that; nothing else is asked for with a list while a session is under way.
 static bool is_sign_of_life(struct sl_session *s, const Sl__Control__Envelope *m)
 {
-    static const char list[] = "{\"schema\":\"sluice.jobs/1\"";
-    bool is = s->asked && m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER &&
-              strncmp(m->answer->json, list, sizeof list - 1) == 0;
+    struct sl_reply list = {0};
     s->heard_ns = sl_now_ns();
-    s->asked = s->asked && !is;
+    bool is = sl_request_take(&s->sign, m, &list);
+    sl_reply_fini(&list);
     return is;
 }
 
@@ -189,28 +188,6 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
     }
 }
 
-// What an answer says as a result.
-static int take_answer(const Sl__Control__Answer *a, char **json, char **message)
-{
-    if (!a->ok)
-        return sl_fail(a->code < 0 ? a->code : SL_EFAILED, "%s",
-                       *a->message ? a->message : "refused without a reason");
-    char *j = *a->json ? strdup(a->json) : NULL;
-    char *m = message ? strdup(a->message) : NULL;
-    if ((*a->json && !j) || (message && !m)) {
-        free(j);
-        free(m);
-        return sl_fail(SL_ENOMEM, "no memory for an answer of %zu bytes", strlen(a->json));
-    }
-    if (json)
-        *json = j;
-    else
-        free(j);
-    if (message)
-        *message = m;
-    return SL_OK;
-}
-
 // Whoever asks waits for longer than usual, and learns once what for.
 static void tell_waiting(const struct sl_session *s, const Sl__Control__Waiting *m, bool *told)
 {
@@ -219,39 +196,50 @@ static void tell_waiting(const struct sl_session *s, const Sl__Control__Waiting 
     *told |= *m->text != '\0';
 }
 
+// What a reply says as a result.
+static int take_reply(struct sl_reply *reply, char **json, char **message)
+{
+    int rc = reply->code;
+    if (rc < 0)
+        sl_fail(rc, "%s", reply->message ? reply->message : "refused without a reason");
+    if (rc == SL_OK && json)
+        *json = reply->json, reply->json = NULL;
+    if (rc == SL_OK && message)
+        *message = reply->message, reply->message = NULL;
+    sl_reply_fini(reply);
+    return rc;
+}
+
 int sl_session_ask(struct sl_session *s, Sl__Control__Envelope *body, int timeout_ms, char **json,
                    char **message)
 {
-    uint64_t until = sl_now_ns() + (uint64_t)timeout_ms * 1000000u;
+    struct sl_request request = sl_request_begin((uint64_t)timeout_ms);
+    struct sl_reply reply = {0};
     bool told = false;
     s->answered = false;
     if (json)
         *json = NULL;
     if (message)
         *message = NULL;
+    body->request = request.id;
     SL_TRY(sl_session_send(s, body));
-    for (;;) {
+    while (!s->answered) {
         Sl__Control__Envelope *m;
-        uint64_t now = sl_now_ns();
-        if (now >= until)
+        uint64_t left_ms = sl_request_left_ms(&request);
+        if (left_ms == 0)
             return sl_fail(SL_ETIMEDOUT, "%s did not answer within %d s",
                            s->daemon ? "the daemon" : "the job's broker", timeout_ms / 1000);
-        int rc = sl_session_receive(s, (int)((until - now) / 1000000u) + 1, &m);
+        int rc = sl_session_receive(s, (int)left_ms, &m);
         if (rc == SL_EAGAIN)
             continue;
         if (rc < 0)
             return rc;
-        s->answered = m->body_case == SL__CONTROL__ENVELOPE__BODY_ANSWER;
-        if (s->answered) {
-            rc = take_answer(m->answer, json, message);
-        } else if (m->body_case == SL__CONTROL__ENVELOPE__BODY_WAITING) {
-            until = sl_now_ns() + (uint64_t)timeout_ms * 1000000u;
+        s->answered = sl_request_take(&request, m, &reply);
+        if (m->body_case == SL__CONTROL__ENVELOPE__BODY_WAITING)
             tell_waiting(s, m->waiting, &told);
-        }
         sl_bus_message_free(m);
-        if (s->answered)
-            return rc;
     }
+    return take_reply(&reply, json, message);
 }
 
 int sl_session_refusal(const struct sl_session *s, int code, const char *message)

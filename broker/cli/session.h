@@ -21,6 +21,7 @@
 #include "broker/cli/job_end.h"
 #include "broker/cli/run_jobs.h"
 #include "common/ipc/bus.h"
+#include "common/ipc/request.h"
 #include "common/text/option.h"
 
 // What the user said of where the daemon is; every client command has these options.
@@ -50,8 +51,8 @@ struct sl_session {
     char dir[4096];   // runtime directory of a daemon that is reached through it
     uint64_t looked_ns;
     // ... over a network
-    uint64_t heard_ns; // when the last message came, or the connection began
-    bool asked;        // for a sign of life
+    uint64_t heard_ns;      // when the last message came, or the connection began
+    struct sl_request sign; // of life: that is asked for
 };
 
 /*
@@ -101,7 +102,7 @@ int sl_session_receive(struct sl_session *s, int timeout_ms, Sl__Control__Envelo
 
 // Sends and waits up to timeout_ms for the Answer, or for a word that it takes longer (Waiting),
 // and then as long again; what comes in between is dropped. SL_OK with *json (owned: free(); may be
-// NULL) and, when not NULL, *message (owned too); the answer's own code and message when it was a
+// NULL) and, when not NULL, *message (likewise); the answer's own code and message when it was a
 // refusal; SL_ETIMEDOUT. s->answered tells a refusal from no answer.
 int sl_session_ask(struct sl_session *s, Sl__Control__Envelope *body, int timeout_ms, char **json,
                    char **message);

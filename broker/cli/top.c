@@ -47,6 +47,7 @@ struct watch {
     double interval_s;
 
     struct sl_session session; // bus NULL: none is open
+    struct sl_request describe;
     struct sl_top_model *model;
     struct sl_screen screen;
     bool ascii;
@@ -65,14 +66,18 @@ static bool connected(const struct watch *w)
     return w->session.bus != NULL;
 }
 
-static void on_answer(struct watch *w, const Sl__Control__Answer *a)
+static void on_answer(struct watch *w, const Sl__Control__Envelope *m)
 {
-    if (a->ok && *a->json && sl_top_on_describe(w->model, a->json) == SL_OK)
-        w->described = true;
-    else if (!a->ok && !w->described)
-        w->described = true; // there is no history: that is no news
-    else if (*a->message)
-        sl_top_notice(w->model, !a->ok, a->message);
+    struct sl_reply reply = {0};
+    if (!sl_request_take(&w->describe, m, &reply)) {
+        if (*m->answer->message)
+            sl_top_notice(w->model, !m->answer->ok, m->answer->message);
+        return;
+    }
+    w->described = true; // a refusal is no news: there is no history
+    if (reply.json)
+        sl_top_on_describe(w->model, reply.json);
+    sl_reply_fini(&reply);
 }
 
 static void on_message(struct watch *w, const Sl__Control__Envelope *m)
@@ -90,7 +95,7 @@ static void on_message(struct watch *w, const Sl__Control__Envelope *m)
         sl_top_on_scale_done(w->model, m->scale_done->ok, m->scale_done->message,
                              m->scale_done->json);
         break;
-    case SL__CONTROL__ENVELOPE__BODY_ANSWER: on_answer(w, m->answer); break;
+    case SL__CONTROL__ENVELOPE__BODY_ANSWER: on_answer(w, m); break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED:
         sl_top_on_finished(w->model, m->finished->exit_status, m->finished->message);
         break;
@@ -127,12 +132,15 @@ static int send_empty(struct watch *w, Sl__Control__Envelope__BodyCase what)
     Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = what;
-    if (what == SL__CONTROL__ENVELOPE__BODY_DESCRIBE)
+    if (what == SL__CONTROL__ENVELOPE__BODY_DESCRIBE) {
+        w->describe = sl_request_begin(0);
+        e.request = w->describe.id;
         e.describe = &describe;
-    else if (what == SL__CONTROL__ENVELOPE__BODY_PAUSE)
+    } else if (what == SL__CONTROL__ENVELOPE__BODY_PAUSE) {
         e.pause = &pause;
-    else
+    } else {
         e.resume = &resume;
+    }
     return sl_session_send(&w->session, &e);
 }
 

@@ -36,6 +36,7 @@ struct recording {
     const char *job, *out;
     double seconds;
     struct sl_session session;
+    struct sl_request asked;
     struct sl_atomic_file file;
     bool terminal;                // standard error is one
     uint64_t show_ns;             // when to say next how far it is
@@ -93,6 +94,7 @@ static int send_request(struct recording *rec, double seconds, uint64_t taken)
     Sl__Control__Envelope e = SL_ENVELOPE(TRACE, trace, &trace);
     trace.seconds = seconds;
     trace.taken = taken;
+    e.request = rec->asked.id;
     return sl_session_send(&rec->session, &e);
 }
 
@@ -191,6 +193,7 @@ static int keep_rest(struct recording *rec, int rc)
 static int record(struct recording *rec)
 {
     Sl__Control__Envelope *m;
+    rec->asked = sl_request_begin(0);
     SL_TRY(send_request(rec, rec->seconds, 0));
     while (!rec->last) {
         // An interrupt is heard of through session_receive() once; from then on it is the end that
@@ -198,7 +201,7 @@ static int record(struct recording *rec)
         int rc = rec->ending_ns ? sl_bus_receive(rec->session.bus, LOOK_MS, NULL, &m)
                                 : sl_session_receive(&rec->session, LOOK_MS, &m);
         if (rc == SL_OK) {
-            rc = take_message(rec, m);
+            rc = m->request == rec->asked.id ? take_message(rec, m) : SL_OK;
             sl_bus_message_free(m);
         } else if (rc == SL_EABORTED) {
             rec->ending_ns = sl_now_ns();

@@ -240,7 +240,7 @@ static void refuse_waiting(struct sl_daemon *d, const struct sl_entry *e)
     while ((route = sl_routes_of(&d->routes, e->number))) {
         const struct sl_route gone = *route;
         sl_routes_remove(&d->routes, route);
-        sl_daemon_refuse(d, &gone.peer, gone.request, e->id, SL_EFAILED, why);
+        sl_daemon_refuse(d, &gone.peer, gone.asked, e->id, SL_EFAILED, why);
     }
 }
 
@@ -402,20 +402,17 @@ static void pass_on(struct sl_process *p, Sl__Control__Envelope *m)
     if (!route)
         return; // nobody waits for it any more
     char *job = m->job;
-    const ProtobufCBinaryData bytes = m->route;
     m->job = p->entry->id;
-    m->route = (ProtobufCBinaryData){0};
     sl_bus_send(p->daemon->bus, &route->peer, m);
     m->job = job; // what it was is freed with the message
-    m->route = bytes;
-    if (sl_route_is_last(m))
+    if (sl_request_is_last(m))
         sl_routes_remove(routes, route);
 }
 
 // True when the message is kept.
 static bool take(struct sl_process *p, Sl__Control__Envelope *m)
 {
-    if (m->route.len) {
+    if (m->request) {
         pass_on(p, m);
         return false;
     }
@@ -495,17 +492,12 @@ void sl_process_poll(struct sl_process *p)
 void sl_process_forward(struct sl_process *p, const struct sl_bus_peer *peer,
                         Sl__Control__Envelope *m)
 {
-    uint8_t bytes[SL_ROUTE_BYTES];
-    const ProtobufCBinaryData before = m->route;
-    sl_routes_add(&p->daemon->routes, peer, p->entry->number, m->body_case, bytes);
-    m->route = (ProtobufCBinaryData){.len = sizeof bytes, .data = bytes};
-    int rc = sl_bus_send(p->bus, NULL, m);
-    if (rc < 0)
-        sl_routes_remove(&p->daemon->routes,
-                         sl_routes_find(&p->daemon->routes, p->entry->number, m));
-    m->route = before;
-    if (rc == SL_OK)
+    struct sl_route *route =
+        sl_routes_add(&p->daemon->routes, peer, p->entry->number, m->body_case);
+    m->request = route->request.id;
+    if (sl_bus_send(p->bus, NULL, m) == SL_OK)
         return;
+    sl_routes_remove(&p->daemon->routes, route);
     sl_daemon_refuse(p->daemon, peer, m->body_case, p->entry->id, SL_EAGAIN,
                      "the job's broker does not read its messages: try again");
 }

@@ -23,7 +23,7 @@ void sl_process_start(struct sl_daemon *d, struct sl_entry *e);
 // and the entry over.
 void sl_process_poll(struct sl_process *p);
 
-// Hands a client's request on; the route is the client's.
+// Hands a client's request on.
 void sl_process_forward(struct sl_process *p, const struct sl_bus_peer *peer,
                         Sl__Control__Envelope *m);
 

@@ -70,7 +70,8 @@ int sl_subscribers_add(struct sl_subscribers *s, const struct sl_bus_peer *peer,
         }
     }
     SL_TRY(make_room(s));
-    s->list[s->n++] = (struct sl_subscriber){.peer = *peer, .job = job, .wants = wants};
+    s->list[s->n] = (struct sl_subscriber){.peer = *peer, .job = job, .wants = wants};
+    s->list[s->n++].peer.request = 0; // what comes by itself answers nothing
     return SL_OK;
 }
 

@@ -183,7 +183,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **re
     if (!r)
         return;
     count_open(r->http, -1);
-    sl_errand_reply_fini(&r->waiter.reply);
+    sl_reply_fini(&r->waiter.reply);
     free(r);
     *request = NULL;
     // The next request on this connection has as long as the first one had.

@@ -66,8 +66,8 @@ struct sl_http_request {
     struct sl_http *http;
     struct MHD_Connection *connection;
     enum sl_http_target target;
-    enum sl_errand_kind action;
-    char job[SL_ERRAND_JOB_BYTES];
+    enum sl_question_kind action;
+    char job[SL_QUESTION_JOB_BYTES];
     char body[SL_HTTP_BODY_MAX + 1];
     size_t n_body;
     bool asked; // the question is with the watch thread, or has come back

@@ -24,14 +24,14 @@ static const char json_type[] = "application/json";
 static const struct {
     const char *name;
     enum sl_http_target target;
-    enum sl_errand_kind action;
+    enum sl_question_kind action;
 } below_job[] = {
     {"/stats", SL_TARGET_STATS, 0},
     {"/history", SL_TARGET_HISTORY, 0},
-    {"/scale", SL_TARGET_ACTION, SL_ERRAND_SCALE},
-    {"/pause", SL_TARGET_ACTION, SL_ERRAND_PAUSE},
-    {"/resume", SL_TARGET_ACTION, SL_ERRAND_RESUME},
-    {"/stop", SL_TARGET_ACTION, SL_ERRAND_STOP},
+    {"/scale", SL_TARGET_ACTION, SL_QUESTION_SCALE},
+    {"/pause", SL_TARGET_ACTION, SL_QUESTION_PAUSE},
+    {"/resume", SL_TARGET_ACTION, SL_QUESTION_RESUME},
+    {"/stop", SL_TARGET_ACTION, SL_QUESTION_STOP},
 };
 
 // "ID" or "ID/what".
@@ -152,7 +152,7 @@ static void wake_request(struct sl_watch_waiter *waiter)
     MHD_resume_connection(r->connection);
 }
 
-static enum MHD_Result ask(struct sl_http_request *r, struct sl_errand_question *q)
+static enum MHD_Result ask(struct sl_http_request *r, struct sl_question *q)
 {
     struct sl_http *http = r->http;
     if (http->watch.daemon) // a job's own broker has but one job, however it is called
@@ -180,7 +180,7 @@ static unsigned status_of(int code)
 
 static enum MHD_Result answer_failure(struct sl_http_request *r)
 {
-    const struct sl_errand_reply *reply = &r->waiter.reply;
+    const struct sl_reply *reply = &r->waiter.reply;
     return sl_http_answer_error(r, status_of(reply->code), "%s",
                                 reply->message ? reply->message : sl_strerror(reply->code));
 }
@@ -231,7 +231,7 @@ static bool is_only_job(struct sl_http_request *r)
 // before its first statistics are heard: its history is empty then, and statistics it has none.
 static enum MHD_Result serve_known(struct sl_http_request *r)
 {
-    struct sl_errand_question q = {.kind = SL_ERRAND_DESCRIBE};
+    struct sl_question q = {.kind = SL_QUESTION_DESCRIBE};
     struct sl_watch *w = &r->http->watch;
     struct sl_text text = {0};
     pthread_mutex_lock(&w->lock);
@@ -305,9 +305,9 @@ static void put_only_job(struct sl_text *t, const cJSON *describe)
 
 static enum MHD_Result serve_list(struct sl_http_request *r)
 {
-    struct sl_errand_question q = {0};
+    struct sl_question q = {0};
     struct sl_text text = {0};
-    q.kind = r->http->watch.daemon ? SL_ERRAND_LIST : SL_ERRAND_DESCRIBE;
+    q.kind = r->http->watch.daemon ? SL_QUESTION_LIST : SL_QUESTION_DESCRIBE;
     if (!r->asked)
         return ask(r, &q);
     if (r->waiter.reply.code != SL_OK)
@@ -323,7 +323,7 @@ static enum MHD_Result serve_list(struct sl_http_request *r)
 
 static enum MHD_Result serve_job(struct sl_http_request *r)
 {
-    struct sl_errand_question q = {.kind = SL_ERRAND_DESCRIBE};
+    struct sl_question q = {.kind = SL_QUESTION_DESCRIBE};
     if (!is_only_job(r))
         return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
                                     "no job '%s': /api/jobs lists what there is", r->job);
@@ -339,22 +339,22 @@ static enum MHD_Result serve_job(struct sl_http_request *r)
 
 static enum MHD_Result serve_action(struct sl_http_request *r)
 {
-    const struct sl_errand_reply *reply = &r->waiter.reply;
-    struct sl_errand_question q = {.kind = r->action};
+    const struct sl_reply *reply = &r->waiter.reply;
+    struct sl_question q = {.kind = r->action};
     struct sl_text text = {0};
     char why[256];
     if (!is_only_job(r))
         return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
                                     "no job '%s': /api/jobs lists what there is", r->job);
     if (!r->asked) {
-        if (!sl_errand_read_body(r->body, r->n_body, &q, why, sizeof why))
+        if (!sl_question_read_body(r->body, r->n_body, &q, why, sizeof why))
             return sl_http_answer_error(r, MHD_HTTP_BAD_REQUEST, "%s", why);
         return ask(r, &q);
     }
     if (reply->code != SL_OK && reply->code != SL_EFAILED && reply->code != SL_EINVAL &&
         !reply->json)
         return answer_failure(r);
-    if (r->action == SL_ERRAND_SCALE && reply->json) {
+    if (r->action == SL_QUESTION_SCALE && reply->json) {
         sl_text_puts(&text, reply->json);
     } else {
         sl_text_printf(&text, "{\"ok\":%s,\"message\":", reply->code == SL_OK ? "true" : "false");

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -17,29 +18,30 @@ enum {
     SILENCE_S = 10,      // subscribe again after so long without a message
     LAST_WAIT_MS = 30,   // for the next of the last messages at the end
     LAST_WORD_MS = 2000, // for a job's broker to say how the job ended
+    LINGER_MS = 200,
 };
 
-// An errand's place. `waiters` is guarded by the lock; a place without waiters is free, and only
+// A question's place. `waiters` is guarded by the lock; a place without waiters is free, and only
 // the watch thread frees one.
-struct sl_watch_errand {
-    struct sl_errand_question question;
+struct sl_watch_place {
+    struct sl_question question;
     struct sl_watch_waiter *waiters;
-    bool running;            // its question is on its way
-    struct sl_errand errand; // of the watch thread alone
+    bool running;              // its question is on its way
+    struct sl_request request; // of the watch thread alone
 };
 
 struct sl_watch_kept {
-    struct sl_errand_question question;
-    struct sl_errand_reply reply;
+    struct sl_question question;
+    struct sl_reply reply;
     uint64_t at_ns; // 0: free
 };
 
-static bool changes_nothing(const struct sl_errand_question *q)
+static bool changes_nothing(const struct sl_question *q)
 {
-    return q->kind == SL_ERRAND_LIST || q->kind == SL_ERRAND_DESCRIBE;
+    return q->kind == SL_QUESTION_LIST || q->kind == SL_QUESTION_DESCRIBE;
 }
 
-static bool same_question(const struct sl_errand_question *a, const struct sl_errand_question *b)
+static bool same_question(const struct sl_question *a, const struct sl_question *b)
 {
     return a->kind == b->kind && strcmp(a->job, b->job) == 0;
 }
@@ -53,20 +55,19 @@ static void ring_bell(struct sl_watch *w)
 }
 
 // Gives each of the list a copy of the reply. Without the lock.
-static void wake_all(struct sl_watch_waiter *list, const struct sl_errand_reply *reply)
+static void wake_all(struct sl_watch_waiter *list, const struct sl_reply *reply)
 {
     while (list) {
         struct sl_watch_waiter *waiter = list;
         list = list->next;
-        sl_errand_reply_copy(reply, &waiter->reply);
+        sl_reply_copy(reply, &waiter->reply);
         waiter->wake(waiter);
     }
 }
 
 // --- asking --------------------------------------------------------------------------------------
 
-static const struct sl_watch_kept *find_kept(const struct sl_watch *w,
-                                             const struct sl_errand_question *q)
+static const struct sl_watch_kept *find_kept(const struct sl_watch *w, const struct sl_question *q)
 {
     uint64_t now = sl_now_ns();
     for (int i = 0; i < SL_WATCH_KEPT; i++) {
@@ -84,51 +85,50 @@ static void forget_kept(struct sl_watch *w)
         w->kept[i].at_ns = 0;
 }
 
-static void keep(struct sl_watch *w, const struct sl_errand_question *q,
-                 const struct sl_errand_reply *reply)
+static void keep(struct sl_watch *w, const struct sl_question *q, const struct sl_reply *reply)
 {
     struct sl_watch_kept *oldest = &w->kept[0];
     for (int i = 1; i < SL_WATCH_KEPT; i++)
         if (w->kept[i].at_ns < oldest->at_ns)
             oldest = &w->kept[i];
-    sl_errand_reply_fini(&oldest->reply);
+    sl_reply_fini(&oldest->reply);
     oldest->question = *q;
-    oldest->at_ns = sl_errand_reply_copy(reply, &oldest->reply) == SL_OK ? sl_now_ns() : 0;
+    oldest->at_ns = sl_reply_copy(reply, &oldest->reply) == SL_OK ? sl_now_ns() : 0;
 }
 
 // The place where this question is asked, a free one when it is new; NULL when all are taken.
 // A place's question is written only here and only while the place is free: the thread that asks
 // the broker reads it without the lock.
-static struct sl_watch_errand *find_place(struct sl_watch *w, const struct sl_errand_question *q)
+static struct sl_watch_place *find_place(struct sl_watch *w, const struct sl_question *q)
 {
-    struct sl_watch_errand *free_place = NULL;
-    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
-        struct sl_watch_errand *e = &w->errands[i];
-        if (e->waiters && changes_nothing(q) && same_question(&e->question, q))
-            return e;
-        if (!e->waiters && !e->running && !free_place)
-            free_place = e;
+    struct sl_watch_place *free_place = NULL;
+    for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
+        struct sl_watch_place *p = &w->places[i];
+        if (p->waiters && changes_nothing(q) && same_question(&p->question, q))
+            return p;
+        if (!p->waiters && !p->running && !free_place)
+            free_place = p;
     }
     if (free_place)
         free_place->question = *q;
     return free_place;
 }
 
-void sl_watch_ask(struct sl_watch *w, const struct sl_errand_question *question,
+void sl_watch_ask(struct sl_watch *w, const struct sl_question *question,
                   struct sl_watch_waiter *waiter)
 {
     const struct sl_watch_kept *kept;
-    struct sl_watch_errand *place;
+    struct sl_watch_place *place;
     bool waits = false;
     waiter->next = NULL;
-    waiter->reply = (struct sl_errand_reply){0};
+    waiter->reply = (struct sl_reply){0};
 
     pthread_mutex_lock(&w->lock);
     if (w->stopping) {
         waiter->reply.code = SL_EABORTED;
         waiter->reply.message = strdup("the server is being stopped");
     } else if (changes_nothing(question) && (kept = find_kept(w, question))) {
-        sl_errand_reply_copy(&kept->reply, &waiter->reply);
+        sl_reply_copy(&kept->reply, &waiter->reply);
     } else if (!(place = find_place(w, question))) {
         waiter->reply.code = SL_EAGAIN;
         waiter->reply.message = strdup("too many questions at a time; ask again in a second");
@@ -145,71 +145,94 @@ void sl_watch_ask(struct sl_watch *w, const struct sl_errand_question *question,
         waiter->wake(waiter);
 }
 
-// --- errands -------------------------------------------------------------------------------------
+// --- questions under way -------------------------------------------------------------------------
 
-static void tell_progress(struct sl_watch *w, const struct sl_watch_errand *e, char *progress)
+static void tell_progress(struct sl_watch *w, const struct sl_question *q, const char *progress)
 {
+    const char *key = w->daemon ? q->job : "0";
     struct sl_text text = {0};
-    if (!progress)
-        return;
     sl_text_puts(&text, "{\"id\":");
-    sl_text_json_string(&text, w->daemon ? e->question.job : "0");
+    sl_text_json_string(&text, key);
     sl_text_puts(&text, ",\"text\":");
     sl_text_json_string(&text, progress);
     sl_text_puts(&text, "}");
-    free(progress);
     if (!text.failed) {
         pthread_mutex_lock(&w->lock);
-        sl_feed_push(&w->feed, w->daemon ? e->question.job : "0", "progress", text.s);
+        sl_feed_push(&w->feed, key, "progress", text.s);
         w->hooks.on_feed(w->hooks.ctx);
         pthread_mutex_unlock(&w->lock);
     }
     sl_text_fini(&text);
 }
 
-static void run_errand(struct sl_watch *w, struct sl_watch_errand *e, bool fresh)
+// Gives the reply, which is released, to all who wait at this place. The place is free then.
+static void answer(struct sl_watch *w, struct sl_watch_place *p, struct sl_reply *reply)
 {
-    struct sl_errand_reply reply = {0};
-    char *progress = NULL;
-    bool done = false;
-    if (fresh) {
-        int rc = sl_errand_start(&e->errand, &e->question, w->endpoint, w->token);
-        if (rc < 0) {
-            reply.code = rc;
-            reply.message = strdup(sl_error_message());
-            done = true;
-        }
-    }
-    if (!done)
-        done = sl_errand_poll(&e->errand, &reply, &progress);
-    tell_progress(w, e, progress);
-    if (!done)
-        return;
-    sl_errand_fini(&e->errand);
-
     pthread_mutex_lock(&w->lock);
-    struct sl_watch_waiter *waiters = e->waiters;
-    e->waiters = NULL;
-    e->running = false;
-    if (changes_nothing(&e->question))
-        keep(w, &e->question, &reply);
+    struct sl_watch_waiter *waiters = p->waiters;
+    p->waiters = NULL;
+    p->running = false;
+    if (changes_nothing(&p->question))
+        keep(w, &p->question, reply);
     else
         forget_kept(w);
     pthread_mutex_unlock(&w->lock);
-    wake_all(waiters, &reply);
-    sl_errand_reply_fini(&reply);
+    wake_all(waiters, reply);
+    sl_reply_fini(reply);
 }
 
-static void run_errands(struct sl_watch *w)
+// Sends what is new, and gives up what has had its time.
+static void see_to_place(struct sl_watch *w, struct sl_watch_place *p, bool fresh)
 {
-    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
-        struct sl_watch_errand *e = &w->errands[i];
+    struct sl_reply reply = {0};
+    if (fresh) {
+        p->request = sl_request_begin(sl_question_patience_ms(&p->question));
+        reply.code = sl_question_send(&p->question, p->request.id, w->bus);
+        if (reply.code == SL_OK)
+            return;
+        if (reply.code != SL_EAGAIN) // a full queue, which has no message
+            reply.message = strdup(sl_error_message());
+    } else if (sl_request_left_ms(&p->request) > 0) {
+        return;
+    } else {
+        sl_question_give_up(&p->question, &reply);
+    }
+    answer(w, p, &reply);
+}
+
+static void see_to_questions(struct sl_watch *w)
+{
+    for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
+        struct sl_watch_place *p = &w->places[i];
         pthread_mutex_lock(&w->lock);
-        bool wanted = e->waiters != NULL, fresh = !e->running;
-        e->running = wanted;
+        bool wanted = p->waiters != NULL, fresh = !p->running;
+        p->running = wanted;
         pthread_mutex_unlock(&w->lock);
         if (wanted)
-            run_errand(w, e, fresh);
+            see_to_place(w, p, fresh);
+    }
+}
+
+// What answers a question: of a place, or the watch's own for the list.
+static void take_answer(struct sl_watch *w, const Sl__Control__Envelope *m)
+{
+    struct sl_reply reply = {0};
+    for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
+        struct sl_watch_place *p = &w->places[i];
+        if (!p->running || p->request.id != m->request)
+            continue;
+        if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS && *m->scale_progress->text)
+            tell_progress(w, &p->question, m->scale_progress->text);
+        if (sl_request_take(&p->request, m, &reply))
+            answer(w, p, &reply);
+        return;
+    }
+    if (sl_request_take(&w->listing, m, &reply)) {
+        pthread_mutex_lock(&w->lock);
+        sl_store_take_list(&w->store, reply.json ? reply.json : "");
+        w->hooks.on_feed(w->hooks.ctx);
+        pthread_mutex_unlock(&w->lock);
+        sl_reply_fini(&reply);
     }
 }
 
@@ -226,13 +249,10 @@ static int subscribe(struct sl_watch *w)
 }
 
 // The daemon's list, for the states of all jobs: from then on JobState tells what changes.
-static int ask_list(struct sl_watch *w)
+static void ask_list(struct sl_watch *w)
 {
-    Sl__Control__List body = SL__CONTROL__LIST__INIT;
-    Sl__Control__Envelope m = SL__CONTROL__ENVELOPE__INIT;
-    m.body_case = SL__CONTROL__ENVELOPE__BODY_LIST;
-    m.list = &body;
-    return sl_bus_send(w->bus, NULL, &m);
+    w->listing = sl_request_begin(0);
+    sl_question_send(&(struct sl_question){.kind = SL_QUESTION_LIST}, w->listing.id, w->bus);
 }
 
 static void take_stats(struct sl_watch *w, const char *key, const char *json)
@@ -295,9 +315,6 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
         sl_store_take_entry(&w->store, m->job_state->json);
         sl_feed_push(&w->feed, "", "state", m->job_state->json);
         break;
-    case SL__CONTROL__ENVELOPE__BODY_ANSWER: // to ask_list()
-        sl_store_take_list(&w->store, m->answer->json);
-        break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED: take_finished(w, key, m->finished); break;
     default: break;
     }
@@ -305,29 +322,32 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
     pthread_mutex_unlock(&w->lock);
 }
 
-// Takes all that has come, and comes within so long of one another; the number of messages.
-static int drain(struct sl_watch *w, int wait_ms)
+// Takes all that has come, and comes within so long of one another.
+static void drain(struct sl_watch *w, int wait_ms)
 {
     Sl__Control__Envelope *m;
-    int n = 0, rc;
+    int rc;
     while ((rc = sl_bus_receive(w->bus, wait_ms, NULL, &m)) == SL_OK) {
-        take_message(w, m);
+        if (m->request) {
+            take_answer(w, m);
+        } else {
+            take_message(w, m);
+            w->heard_ns = sl_now_ns();
+        }
         sl_bus_message_free(m);
-        n++;
     }
     if (rc != SL_EAGAIN)
         sl_log_warn("the page: %s", sl_error_message());
-    return n;
 }
 
 // The broker of one job says last how the job ended: that is waited for where it has been heard
 // at all. A daemon has no last word: what comes is taken.
-static void drain_last(struct sl_watch *w, bool heard)
+static void drain_last(struct sl_watch *w)
 {
     uint64_t until = sl_now_ns() + LAST_WORD_MS * 1000000ull;
     do
         drain(w, LAST_WAIT_MS);
-    while (heard && !w->daemon && !w->finished && sl_now_ns() < until);
+    while (w->heard_ns && !w->daemon && !w->finished && sl_now_ns() < until);
 }
 
 static void ping(struct sl_watch *w)
@@ -340,16 +360,12 @@ static void ping(struct sl_watch *w)
 
 static void wait_for_something(struct sl_watch *w)
 {
-    struct pollfd fds[2 + SL_WATCH_ERRANDS] = {
+    struct pollfd fds[] = {
         {.fd = w->wake_fd, .events = POLLIN},
         {.fd = sl_bus_fd(w->bus), .events = POLLIN},
     };
-    nfds_t n = 2;
     uint64_t rung;
-    for (int i = 0; i < SL_WATCH_ERRANDS; i++)
-        if (w->errands[i].errand.bus)
-            fds[n++] = (struct pollfd){.fd = sl_bus_fd(w->errands[i].errand.bus), .events = POLLIN};
-    poll(fds, n, SL_WATCH_TICK_MS);
+    poll(fds, sizeof fds / sizeof *fds, SL_WATCH_TICK_MS);
     if (read(w->wake_fd, &rung, sizeof rung) < 0) {
         // Nobody rang.
     }
@@ -358,29 +374,25 @@ static void wait_for_something(struct sl_watch *w)
 static void *watch_main(void *arg)
 {
     struct sl_watch *w = arg;
-    uint64_t heard = 0, pinged = sl_now_ns(), ticked = 0;
-    bool has_heard = false; // anything, ever
+    uint64_t subscribed = 0, pinged = sl_now_ns(), ticked = 0;
     for (;;) {
         pthread_mutex_lock(&w->lock);
         bool stopping = w->stopping;
         pthread_mutex_unlock(&w->lock);
         if (stopping) {
-            drain_last(w, has_heard);
+            drain_last(w);
             return NULL;
         }
-        uint64_t now = sl_now_ns();
-        if (drain(w, 0)) {
-            heard = now;
-            has_heard = true;
-        }
-        if (!heard || now - heard > SILENCE_S * 1000000000ull) {
+        drain(w, 0);
+        uint64_t now = sl_now_ns(), silent_since = SL_MAX(w->heard_ns, subscribed);
+        if (!subscribed || now - silent_since > SILENCE_S * 1000000000ull) {
             subscribe(w); // its failure is a full queue: the next one will do
             if (w->daemon)
                 ask_list(w);
-            drain(w, 0); // the descriptor tells nothing of what came while sending
-            heard = now;
+            subscribed = now;
         }
-        run_errands(w);
+        see_to_questions(w);
+        drain(w, 0); // the descriptor tells nothing of what came while sending
         if (now - ticked > SL_WATCH_TICK_MS * 1000000ull) {
             w->hooks.on_tick(w->hooks.ctx);
             ticked = now;
@@ -404,10 +416,10 @@ int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
     w->daemon = token == SL_BUS_TOKEN_OPEN;
     w->hooks = *hooks;
     w->endpoint = strdup(endpoint);
-    w->errands = calloc(SL_WATCH_ERRANDS, sizeof *w->errands);
+    w->places = calloc(SL_WATCH_QUESTIONS, sizeof *w->places);
     w->kept = calloc(SL_WATCH_KEPT, sizeof *w->kept);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!w->endpoint || !w->errands || !w->kept)
+    if (!w->endpoint || !w->places || !w->kept)
         return sl_fail(SL_ENOMEM, "the page: no memory");
     if (w->wake_fd < 0)
         return sl_fail_errno(SL_ESYS, errno, "the page: making an event descriptor");
@@ -428,10 +440,10 @@ int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
 
 void sl_watch_stop(struct sl_watch *w)
 {
-    const struct sl_errand_reply ended = {.code = SL_EABORTED,
-                                          .message = (char *)"the server is being stopped"};
+    const struct sl_reply ended = {.code = SL_EABORTED,
+                                   .message = (char *)"the server is being stopped"};
     // A job's own server ends with its job, which is what was asked for.
-    const struct sl_errand_reply stopped = {.code = SL_OK, .message = (char *)"the job stops"};
+    const struct sl_reply stopped = {.code = SL_OK, .message = (char *)"the job stops"};
     if (!w->started)
         return;
     pthread_mutex_lock(&w->lock);
@@ -444,28 +456,28 @@ void sl_watch_stop(struct sl_watch *w)
     w->over = true;
     w->hooks.on_feed(w->hooks.ctx);
     pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < SL_WATCH_ERRANDS; i++) {
+    for (int i = 0; i < SL_WATCH_QUESTIONS; i++) {
+        struct sl_watch_place *p = &w->places[i];
         pthread_mutex_lock(&w->lock);
-        struct sl_watch_waiter *waiters = w->errands[i].waiters;
-        w->errands[i].waiters = NULL;
+        struct sl_watch_waiter *waiters = p->waiters;
+        p->waiters = NULL;
         pthread_mutex_unlock(&w->lock);
-        wake_all(waiters, w->errands[i].question.kind == SL_ERRAND_STOP ? &stopped : &ended);
-        sl_errand_fini(&w->errands[i].errand);
+        wake_all(waiters, p->question.kind == SL_QUESTION_STOP ? &stopped : &ended);
     }
 }
 
 void sl_watch_fini(struct sl_watch *w)
 {
-    if (!w->errands) // zeroed, or there was no memory for anything
+    if (!w->places) // zeroed, or there was no memory for anything
         return;
-    sl_bus_close(w->bus, 0);
+    sl_bus_close(w->bus, LINGER_MS);
     close(w->wake_fd);
     sl_feed_fini(&w->feed);
     sl_store_fini(&w->store);
     for (int i = 0; w->kept && i < SL_WATCH_KEPT; i++)
-        sl_errand_reply_fini(&w->kept[i].reply);
+        sl_reply_fini(&w->kept[i].reply);
     free(w->kept);
-    free(w->errands);
+    free(w->places);
     free((char *)w->endpoint);
     pthread_mutex_destroy(&w->lock);
     memset(w, 0, sizeof *w);

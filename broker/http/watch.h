@@ -2,7 +2,7 @@
  * watch.h - the server's client of the control bus: one thread, and what it has heard.
  *
  *     control bus -- Stats, Event, EpochDone, JobState, Finished --> watch thread --> store, feed
- *     request --> question --> watch thread --> its own connection (errand.h) --> reply --> request
+ *     request --> question --> watch thread --> control bus --> reply --> request
  *
  * The thread subscribes to everything, and says so again when it has heard nothing for a while: a
  * daemon drops who could not read. All of it is guarded by one lock, which nobody holds while
@@ -18,22 +18,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/http/errand.h"
 #include "broker/http/feed.h"
+#include "broker/http/question.h"
 #include "broker/http/store.h"
 
 enum {
     SL_WATCH_TICK_MS = 200,
-    SL_WATCH_PING_S = 5,    // an event stream hears something at least that often
-    SL_WATCH_ERRANDS = 16,  // at a time
-    SL_WATCH_KEEP_MS = 500, // a list or description that old is as good as a new one
-    SL_WATCH_KEPT = 16,     // such answers that are kept
+    SL_WATCH_PING_S = 5,     // an event stream hears something at least that often
+    SL_WATCH_QUESTIONS = 16, // at a time
+    SL_WATCH_KEEP_MS = 500,  // a list or description that old is as good as a new one
+    SL_WATCH_KEPT = 16,      // such answers that are kept
 };
 
 // Who waits for a reply: embedded in the request.
 struct sl_watch_waiter {
     struct sl_watch_waiter *next;
-    struct sl_errand_reply reply;
+    struct sl_reply reply;
     void (*wake)(struct sl_watch_waiter *waiter); // with the reply, once; on the watch thread
 };
 
@@ -44,8 +44,8 @@ struct sl_watch_hooks {
 };
 
 struct sl_watch {
-    pthread_mutex_t
-        lock; // guards store, feed, stopping, over, kept, and who waits for which errand
+    // Guards store, feed, stopping, over, kept, and who waits for which answer.
+    pthread_mutex_t lock;
     struct sl_store store;
     struct sl_feed feed;
     bool stopping; // no more questions
@@ -61,8 +61,10 @@ struct sl_watch {
     bool started, finished; // finished: a job has said how it ended
     int wake_fd;            // eventfd
     struct sl_bus *bus;
-    struct sl_watch_errand *errands; // (SL_WATCH_ERRANDS)
-    struct sl_watch_kept *kept;      // (SL_WATCH_KEPT), of a moment ago
+    uint64_t heard_ns;             // when something last came that nobody had asked for; 0: never
+    struct sl_request listing;     // for the store
+    struct sl_watch_place *places; // (SL_WATCH_QUESTIONS)
+    struct sl_watch_kept *kept;    // (SL_WATCH_KEPT), of a moment ago
 };
 
 int sl_watch_start(struct sl_watch *w, const char *endpoint, uint64_t token,
@@ -77,7 +79,7 @@ void sl_watch_fini(struct sl_watch *w); // stopped, or a zeroed struct
  * held. A question that changes nothing shares the answer of one that is under way, or was
  * answered SL_WATCH_KEEP_MS ago.
  */
-void sl_watch_ask(struct sl_watch *w, const struct sl_errand_question *question,
+void sl_watch_ask(struct sl_watch *w, const struct sl_question *question,
                   struct sl_watch_waiter *waiter);
 
 #endif

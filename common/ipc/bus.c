@@ -98,8 +98,7 @@ void sl_bus_new_endpoint(char *out, size_t bytes, uint64_t *token)
 
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b)
 {
-    return a->n == b->n && a->n_route == b->n_route && memcmp(a->id, b->id, a->n) == 0 &&
-           memcmp(a->route, b->route, a->n_route) == 0;
+    return a->n == b->n && memcmp(a->id, b->id, a->n) == 0;
 }
 
 // --- opening -------------------------------------------------------------------------------------
@@ -360,15 +359,9 @@ int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__E
                        "control bus: a bound bus needs a receiver, a connected one none");
     body->protocol = SL_PROTOCOL_VERSION;
     body->token = bus->token;
-    // Only for this receiver: the caller may send the same body to others.
-    ProtobufCBinaryData route = body->route;
-    if (to && to->n_route) {
-        body->route.data = (uint8_t *)to->route; // only read
-        body->route.len = to->n_route;
-    }
-    int rc = send_envelope(bus, to, body);
-    body->route = route;
-    return rc;
+    if (to)
+        body->request = to->request;
+    return send_envelope(bus, to, body);
 }
 
 // Tells a peer of another version which one is spoken here.
@@ -518,9 +511,7 @@ static int take_message(struct sl_bus *bus, int which, struct sl_bus_peer *from,
         sl_bus_message_free(m);
         return rc;
     }
-    peer.n_route = m->route.len;
-    if (peer.n_route)
-        memcpy(peer.route, m->route.data, peer.n_route);
+    peer.request = m->request;
     if (from)
         *from = peer;
     *out = m;

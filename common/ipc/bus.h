@@ -17,7 +17,7 @@
 
 #include "common/ipc/control.pb-c.h"
 
-#define SL_PROTOCOL_VERSION 2u
+#define SL_PROTOCOL_VERSION 3u
 #define SL_BUS_MESSAGE_MAX  (16u << 20) // bytes; a larger message is refused
 
 struct sl_bus;
@@ -28,16 +28,16 @@ enum {
     SL_BUS_TOKEN_OPEN = 0,        // of a daemon: who may connect decides alone
 };
 
-// Who sent a message, to answer it. A message that the daemon has forwarded carries a route; an
-// answer to the peer carries it back, so nobody but the daemon needs to know that it was forwarded.
-// The id says which socket the peer came by, too: it is whole, and may serve as a route.
+// Who sent a message, to answer it: what is sent there carries the request's number back, so nobody
+// who answers needs to know of it, nor that a daemon has forwarded the request.
+// The id says which socket the peer came by, too.
 struct sl_bus_peer {
     uint8_t id[SL_BUS_NAME_BYTES];
     size_t n;
-    uint8_t route[SL_BUS_NAME_BYTES];
-    size_t n_route; // 0: not forwarded
+    uint64_t request; // its number for what it asked; 0: none
 };
 
+// Whatever they have asked.
 bool sl_bus_same_peer(const struct sl_bus_peer *a, const struct sl_bus_peer *b);
 
 // A fresh endpoint name, and a token; both from the system's randomness.
@@ -60,8 +60,8 @@ void sl_bus_close(struct sl_bus *bus, int linger_ms);
 // it fires, and after each send, receive until SL_EAGAIN.
 int sl_bus_fd(const struct sl_bus *bus);
 
-// Sends `body` (its protocol and token are filled in, and its route from `to` where that has one).
-// `to` is NULL on a connected bus.
+// Sends `body` (its protocol and token are filled in, and its request from `to`). `to` is NULL on a
+// connected bus.
 // SL_OK; SL_EAGAIN when the peer's queue is full or it has gone.
 int sl_bus_send(struct sl_bus *bus, const struct sl_bus_peer *to, Sl__Control__Envelope *body);
 

@@ -15,7 +15,7 @@ enum sl_refusal sl_envelope_read(const void *bytes, size_t n, uint64_t token,
     if (!m)
         return SL_REFUSAL_MALFORMED;
     *out = m;
-    if (m->protocol == 0 || m->protocol > VERSION_MAX || m->route.len > SL_BUS_NAME_BYTES)
+    if (m->protocol == 0 || m->protocol > VERSION_MAX)
         return SL_REFUSAL_MALFORMED;
     if (m->protocol != SL_PROTOCOL_VERSION)
         return SL_REFUSAL_OTHER_VERSION;

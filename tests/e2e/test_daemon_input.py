@@ -16,7 +16,7 @@ try:
 except ImportError:  # scripts/packages has it
     zmq = None
 
-PROTOCOL = 2
+PROTOCOL = 3
 F_OFD_SETLK = 37  # of Linux; not in every version of the module
 
 

@@ -201,7 +201,7 @@ def message(*fields):
     return out
 
 
-def envelope(case, body, *more, protocol=2):
+def envelope(case, body, *more, protocol=3):
     return message((1, protocol), (case, body), *more)
 
 
@@ -232,8 +232,8 @@ def messages():
         "state": (27, message((1, "{}"))),
     }
     for name, (case, body) in bodies.items():
-        write("ipc_envelope", name, envelope(case, body, (40, "7"), (41, b"\0peer")))
-    write("ipc_envelope", "route", envelope(7, b"", (41, bytes(17))))
+        write("ipc_envelope", name, envelope(case, body, (40, "7"), (42, 300)))
+    write("ipc_envelope", "request", envelope(7, b"", (42, (1 << 64) - 1)))
     write("ipc_envelope", "older", envelope(7, b"", protocol=1))
 
 

@@ -472,11 +472,11 @@ START_TEST(a_second_trace_is_refused)
     begin(60);
     Sl__Control__Trace request = SL__CONTROL__TRACE__INIT;
     request.seconds = 5;
-    peer.n_route = 1; // another client of the same daemon
+    peer.request = 1; // another client of the same daemon
     sl_job_on_trace(job, &peer, &request);
     request.seconds = 0; // nor can it end the other one's
     sl_job_on_trace(job, &peer, &request);
-    peer.n_route = 0;
+    peer.request = 0;
     ck_assert(job->trace.on);
     expect_refusal("another client traces this job, for ");
     end_and_receive();

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/http/errand.h"
 #include "broker/http/http.h"
+#include "broker/http/question.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/bus.h"
@@ -33,7 +33,7 @@ static int port;
 static pthread_t daemon_thread;
 static atomic_bool daemon_ends, daemon_is_mute, daemon_is_deaf;
 static atomic_int n_described, n_scaled, n_listed;
-static struct sl_bus_peer subscriber;
+static struct sl_bus_peer subscriber, slow;
 static atomic_bool subscribed;
 static _Atomic(const char *) to_tell;
 
@@ -110,7 +110,9 @@ static void take(const struct sl_bus_peer *from, const Sl__Control__Envelope *m)
                "{\"id\":\"7\",\"name\":\"a\",\"state\":\"running\"}]}");
         break;
     case SL__CONTROL__ENVELOPE__BODY_DESCRIBE:
-        if (strcmp(m->job, "7") == 0)
+        if (strcmp(m->job, "slow") == 0)
+            slow = *from; // the next one is answered first
+        else if (strcmp(m->job, "7") == 0)
             answer(from, SL_OK, "", "{\"schema\":\"sluice.describe/1\",\"id\":\"7\"}");
         else
             answer(from, SL_ENOENT, "no job 'x'; nearest: a", NULL);
@@ -119,7 +121,11 @@ static void take(const struct sl_bus_peer *from, const Sl__Control__Envelope *m)
         atomic_fetch_add(&n_scaled, 1);
         answer_scale(from, m->scale);
         break;
-    case SL__CONTROL__ENVELOPE__BODY_PAUSE: answer(from, SL_EINVAL, "it is paused", NULL); break;
+    case SL__CONTROL__ENVELOPE__BODY_PAUSE:
+        answer(from, SL_EINVAL, "it is paused", NULL);
+        if (slow.n)
+            answer(&slow, SL_OK, "", "{\"id\":\"slow\"}");
+        break;
     default: break;
     }
 }
@@ -347,20 +353,33 @@ START_TEST(lists_and_descriptions_are_asked_for)
 }
 END_TEST
 
-static void put_question(int fd)
+static void put_question(int fd, const char *job)
 {
     char request[128];
-    snprintf(request, sizeof request, "GET /api/jobs/7 HTTP/1.1\r\nHost: localhost:%d\r\n\r\n",
-             port);
+    snprintf(request, sizeof request, "GET /api/jobs/%s HTTP/1.1\r\nHost: localhost:%d\r\n\r\n",
+             job, port);
     put(fd, request);
 }
+
+START_TEST(a_slow_answer_keeps_nobody_waiting)
+{
+    int fd = open_socket();
+    put_question(fd, "slow");
+    AWAIT(atomic_load(&n_described) == 1);
+    expect_in(get("/api/jobs/7"), "sluice.describe/1");
+    expect_in(get("/api/jobs"), "sluice.jobs/1");
+    expect_in(ask("POST", "/api/jobs/7/pause", secret, ""), "it is paused");
+    expect_in(read_until(fd, "}"), "{\"id\":\"slow\"}");
+    close(fd);
+}
+END_TEST
 
 START_TEST(questions_at_the_same_moment_share_an_answer)
 {
     int fds[5];
     atomic_store(&daemon_is_deaf, true);
     for (int i = 0; i < 5; i++)
-        put_question(fds[i] = open_socket());
+        put_question(fds[i] = open_socket(), "7");
     expect_soon("/metrics", "\nsluice_http_open_requests 6\n"); // and the one that looks
     atomic_store(&daemon_is_deaf, false);
     for (int i = 0; i < 5; i++) {
@@ -584,7 +603,7 @@ START_TEST(who_does_not_answer_is_given_up)
 {
     atomic_store(&daemon_is_mute, true);
     int fd = open_socket();
-    put_question(fd);
+    put_question(fd, "7");
     AWAIT(atomic_load(&n_described) == 1);
     sl_clock_advance(5 * 1000000000ull);
     expect_status(read_until(fd, "}"), 504);
@@ -678,7 +697,7 @@ START_TEST(it_stops_with_streams_and_questions_open)
 {
     atomic_store(&daemon_is_mute, true);
     int stream = open_stream(""), idle = open_socket(), question = open_socket();
-    put_question(question);
+    put_question(question, "7");
     read_until(stream, "hello");
     AWAIT(atomic_load(&n_described) == 1);
     ck_assert_uint_eq(sl_http_stop(http), 0); // all have been answered
@@ -762,69 +781,24 @@ START_TEST(who_sends_drop_by_drop_is_cut_off)
 }
 END_TEST
 
-START_TEST(a_question_is_waited_for_as_long_as_somebody_sees_to_it)
-{
-    const struct sl_errand_question question = {.kind = SL_ERRAND_RESUME, .job = "7"};
-    Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
-    struct sl_errand errand = {0};
-    struct sl_errand_reply reply = {0};
-    struct sl_bus_peer from;
-    uint64_t unused;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
-    ck_assert_int_eq(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &bus), SL_OK);
-    ck_assert_int_eq(sl_errand_start(&errand, &question, endpoint, SL_BUS_TOKEN_OPEN), SL_OK);
-    ck_assert_int_eq(sl_bus_receive(bus, AWAIT_MS, &from, &m), SL_OK);
-    sl_bus_message_free(m);
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_WAITING;
-    e.waiting = &waiting;
-    ck_assert_int_eq(sl_bus_send(bus, &from, &e), SL_OK);
-    const uint64_t before = errand.until_ns;
-    sl_clock_advance(3 * 1000000000ull);
-    AWAIT(sl_errand_poll(&errand, &reply, NULL) || errand.until_ns > before);
-    ck_assert_int_eq(reply.code, SL_OK);
-    ck_assert_uint_ge(errand.until_ns, before + 3 * 1000000000ull);
-    answer(&from, SL_OK, "queued again", "");
-    AWAIT(sl_errand_poll(&errand, &reply, NULL));
-    ck_assert_str_eq(reply.message, "queued again");
-    sl_errand_reply_fini(&reply);
-    sl_errand_fini(&errand);
-    sl_bus_close(bus, 0);
-}
-END_TEST
-
 // 5 s, for a split 30 s; a job that is told to stop has better things to do than to answer, in 2 s.
 START_TEST(a_question_has_its_time)
 {
     static const struct {
-        enum sl_errand_kind kind;
-        uint64_t seconds;
+        enum sl_question_kind kind;
+        uint64_t ms;
         int code;
-    } kinds[] = {{SL_ERRAND_DESCRIBE, 5, SL_ETIMEDOUT},
-                 {SL_ERRAND_PAUSE, 5, SL_ETIMEDOUT},
-                 {SL_ERRAND_SCALE, 30, SL_ETIMEDOUT},
-                 {SL_ERRAND_STOP, 2, SL_OK}};
-    const struct sl_errand_question question = {.kind = kinds[_i].kind, .job = "7"};
-    struct sl_errand errand = {0};
-    struct sl_errand_reply reply = {0};
-    uint64_t unused;
-    sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
-    ck_assert_int_eq(sl_bus_bind(endpoint, SL_BUS_TOKEN_OPEN, &bus), SL_OK);
-    const uint64_t ns = kinds[_i].seconds * 1000000000ull, from = sl_now_ns();
-    ck_assert_int_eq(sl_errand_start(&errand, &question, endpoint, SL_BUS_TOKEN_OPEN), SL_OK);
-    const uint64_t until = errand.until_ns;
-    ck_assert_uint_ge(until, from + ns);
-    ck_assert_uint_le(until, sl_now_ns() + ns);
-    errand.until_ns = UINT64_MAX;
-    ck_assert(!sl_errand_poll(&errand, &reply, NULL));
-    errand.until_ns = until;
-    sl_clock_advance(ns);
-    ck_assert(sl_errand_poll(&errand, &reply, NULL));
+    } kinds[] = {{SL_QUESTION_DESCRIBE, 5000, SL_ETIMEDOUT},
+                 {SL_QUESTION_PAUSE, 5000, SL_ETIMEDOUT},
+                 {SL_QUESTION_SCALE, 30000, SL_ETIMEDOUT},
+                 {SL_QUESTION_STOP, 2000, SL_OK}};
+    const struct sl_question question = {.kind = kinds[_i].kind, .job = "7"};
+    struct sl_reply reply = {0};
+    ck_assert_uint_eq(sl_question_patience_ms(&question), kinds[_i].ms);
+    sl_question_give_up(&question, &reply);
     ck_assert_int_eq(reply.code, kinds[_i].code);
     ck_assert_ptr_nonnull(reply.message);
-    sl_errand_reply_fini(&reply);
-    sl_errand_fini(&errand);
-    sl_bus_close(bus, 0);
+    sl_reply_fini(&reply);
 }
 END_TEST
 
@@ -841,6 +815,7 @@ int main(void)
     tcase_add_test(t, statistics_and_metrics_come_from_what_was_heard);
     tcase_add_test(t, states_come_from_the_list_and_from_what_changes);
     tcase_add_test(t, lists_and_descriptions_are_asked_for);
+    tcase_add_test(t, a_slow_answer_keeps_nobody_waiting);
     tcase_add_test(t, questions_at_the_same_moment_share_an_answer);
     tcase_add_test(t, one_connection_serves_many_requests);
     tcase_add_test(t, another_host_is_refused);
@@ -863,9 +838,8 @@ int main(void)
     tcase_add_test(t, it_stops_with_streams_and_questions_open);
     tcase_add_test(t, who_sends_drop_by_drop_is_cut_off);
     suite_add_tcase(s, t);
-    t = tcase_create("errand"); // nobody else is at the bus
+    t = tcase_create("question"); // nobody else is at the bus
     tcase_set_timeout(t, AWAIT_CASE_S);
-    tcase_add_test(t, a_question_is_waited_for_as_long_as_somebody_sees_to_it);
     tcase_add_loop_test(t, a_question_has_its_time, 0, 4);
     tcase_add_test(t, what_was_said_last_is_still_told);
     suite_add_tcase(s, t);

@@ -277,18 +277,18 @@ static void expect_nothing_yet(struct other *o)
 {
     uint8_t frame[64];
     uint64_t refused = sl_bus_refused(broker);
-    ck_assert_int_ge(zmq_send(o->socket, frame, pack_stop(frame, 3, 4711), 0), 0);
+    ck_assert_int_ge(zmq_send(o->socket, frame, pack_stop(frame, 4, 4711), 0), 0);
     expect_refusals(refused + 1);
     expect_refused(o, 4711);
 }
 
 START_TEST(another_protocol_version_is_answered)
 {
-    static const uint32_t versions[] = {1, 3, 1000};
+    static const uint32_t versions[] = {1, 2, 4, 1000};
     uint8_t frame[64];
     struct other o;
     other_open(&o, ZMQ_DEALER);
-    for (uint64_t i = 0; i < 3; i++) {
+    for (uint64_t i = 0; i < 4; i++) {
         // The version is seen before the token: a program of another version need not know it.
         size_t n = pack_stop(frame, versions[i], 99 + i);
         ck_assert_int_ge(zmq_send(o.socket, frame, n, 0), 0);
@@ -320,7 +320,7 @@ START_TEST(refused_is_never_answered)
     struct other o;
     other_open(&o, ZMQ_DEALER);
     zmq_send(o.socket, frame, pack_refused(frame, 1, "no"), 0);
-    zmq_send(o.socket, frame, pack_refused(frame, 3, "no"), 0);
+    zmq_send(o.socket, frame, pack_refused(frame, 4, "no"), 0);
     expect_refusals(2);
     expect_nothing_yet(&o);
     other_close(&o);
@@ -335,80 +335,61 @@ START_TEST(who_asks_a_daemon_of_another_version_learns_both)
     Sl__Control__Envelope *m;
     uint64_t unused;
     sl_bus_new_endpoint(endpoint, sizeof endpoint, &unused);
-    other_open(&o, ZMQ_ROUTER); // a daemon of protocol 3
+    other_open(&o, ZMQ_ROUTER); // a daemon of protocol 4
     ck_assert_int_eq(sl_bus_connect(endpoint, token, &client), SL_OK);
     ck_assert_int_eq(send_log(client, NULL, "hello"), SL_OK);
     int n = zmq_recv(o.socket, name, sizeof name, 0);
     ck_assert_int_gt(n, 0);
     ck_assert_int_gt(zmq_recv(o.socket, frame, sizeof frame, 0), 0);
     zmq_send(o.socket, name, (size_t)n, ZMQ_SNDMORE);
-    zmq_send(o.socket, frame, pack_refused(frame, 3, "this is\x1b[2J sluice 9"), 0);
+    zmq_send(o.socket, frame, pack_refused(frame, 4, "this is\x1b[2J sluice 9"), 0);
     ck_assert_int_eq(sl_bus_receive(client, SOON_MS, NULL, &m), SL_EPROTO);
     const char *text = sl_error_message();
-    ck_assert_msg(strstr(text, "protocol 3") && strstr(text, "protocol 2"), "%s", text);
+    ck_assert_msg(strstr(text, "protocol 4") && strstr(text, "protocol 3"), "%s", text);
     ck_assert_msg(strstr(text, "sluice 9") && strstr(text, "start the daemon again"), "%s", text);
     ck_assert_msg(!strchr(text, 0x1b), "control characters reach the terminal");
     // A message of another version that is no refusal says the same.
     zmq_send(o.socket, name, (size_t)n, ZMQ_SNDMORE);
-    zmq_send(o.socket, frame, pack_stop(frame, 3, token), 0);
+    zmq_send(o.socket, frame, pack_stop(frame, 4, token), 0);
     ck_assert_int_eq(sl_bus_receive(client, SOON_MS, NULL, &m), SL_EPROTO);
     sl_bus_close(client, 0);
     other_close(&o);
 }
 END_TEST
 
-// --- routes --------------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
-START_TEST(an_answer_carries_the_route_back)
+START_TEST(an_answer_carries_the_request_back)
 {
-    struct sl_bus *daemon_side = join(token), *direct = join(token);
-    struct sl_bus_peer forwarded, peer;
+    struct sl_bus *asker = join(token), *other = join(token);
+    struct sl_bus_peer asked, peer;
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    uint8_t route[SL_BUS_NAME_BYTES] = {1, 2, 3, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
     e.log_line = &line;
-    e.route.data = route;
-    e.route.len = sizeof route;
-    ck_assert_int_eq(sl_bus_send(daemon_side, NULL, &e), SL_OK);
-    expect_text(broker, &forwarded, "");
-    ck_assert_uint_eq(forwarded.n_route, sizeof route);
-    ck_assert_mem_eq(forwarded.route, route, sizeof route);
-    ck_assert_int_eq(send_log(direct, NULL, "direct"), SL_OK);
-    expect_text(broker, &peer, "direct");
-    ck_assert_uint_eq(peer.n_route, 0);
-    ck_assert(!sl_bus_same_peer(&peer, &forwarded));
+    e.request = UINT64_MAX;
+    ck_assert_int_eq(sl_bus_send(asker, NULL, &e), SL_OK);
+    expect_text(broker, &asked, "");
+    ck_assert(asked.request == UINT64_MAX);
+    ck_assert_int_eq(send_log(asker, NULL, "without one"), SL_OK);
+    expect_text(broker, &peer, "without one");
+    ck_assert_uint_eq(peer.request, 0);
+    ck_assert(sl_bus_same_peer(&peer, &asked));
+    ck_assert_int_eq(send_log(other, NULL, "another"), SL_OK);
+    expect_text(broker, &peer, "another");
+    ck_assert(!sl_bus_same_peer(&peer, &asked));
 
-    // One body for both: the route of the first is not the second's.
-    e.route.len = 0;
-    e.route.data = NULL;
-    ck_assert_int_eq(sl_bus_send(broker, &forwarded, &e), SL_OK);
+    // One body for both: the number of the first is not the second's.
+    ck_assert_int_eq(sl_bus_send(broker, &asked, &e), SL_OK);
     ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
-    Sl__Control__Envelope *m = expect(daemon_side, NULL);
-    ck_assert_uint_eq(m->route.len, sizeof route);
-    ck_assert_mem_eq(m->route.data, route, sizeof route);
+    Sl__Control__Envelope *m = expect(asker, NULL);
+    ck_assert(m->request == UINT64_MAX);
     sl_bus_message_free(m);
-    m = expect(direct, NULL);
-    ck_assert_uint_eq(m->route.len, 0);
+    m = expect(other, NULL);
+    ck_assert_uint_eq(m->request, 0);
     sl_bus_message_free(m);
-    sl_bus_close(daemon_side, 0);
-    sl_bus_close(direct, 0);
-}
-END_TEST
-
-START_TEST(a_route_that_is_too_long_is_refused)
-{
-    struct sl_bus *worker = join(token);
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    uint8_t route[SL_BUS_NAME_BYTES + 1] = {0};
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
-    e.log_line = &line;
-    e.route.data = route;
-    e.route.len = sizeof route;
-    ck_assert_int_eq(sl_bus_send(worker, NULL, &e), SL_OK);
-    expect_refusals(1);
-    sl_bus_close(worker, 0);
+    sl_bus_close(asker, 0);
+    sl_bus_close(other, 0);
 }
 END_TEST
 
@@ -699,8 +680,7 @@ int main(void)
     tcase_add_test(t, what_is_no_envelope_or_of_a_stranger_hears_nothing);
     tcase_add_test(t, refused_is_never_answered);
     tcase_add_test(t, who_asks_a_daemon_of_another_version_learns_both);
-    tcase_add_test(t, an_answer_carries_the_route_back);
-    tcase_add_test(t, a_route_that_is_too_long_is_refused);
+    tcase_add_test(t, an_answer_carries_the_request_back);
     tcase_add_test(t, a_peer_that_is_none_is_an_error);
     tcase_add_test(t, an_envelope_without_body_is_refused);
     tcase_add_test(t, garbage_is_refused_and_counted);

@@ -302,7 +302,7 @@ START_TEST(local_and_distant_clients_share_a_bus)
     must(send_text(broker, &near_peer, "for near"));
     expect_text(near, NULL, "for near");
     expect_text(far, NULL, "for far");
-    // A peer's id is whole: it comes back from a route as the same peer.
+    // A peer's id is whole: nothing else of it says by which socket it came.
     struct sl_bus_peer again = {.n = far_peer.n};
     memcpy(again.id, far_peer.id, far_peer.n);
     must(send_text(broker, &again, "again"));
