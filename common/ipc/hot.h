@@ -4,7 +4,10 @@
  * VISITS. Samplers count how often each vertex is an input node (pre-sampling, FGNN 6.3, and the
  * optimal hit rate). One atomic counter a vertex, added once a batch: a batch that is drawn again
  * (a dead sampler's, an evicted one) is not counted again, since its ledger entry remembers; one
- * whose sampler died while it counted may be counted partly twice, which an estimate can bear.
+ * whose sampler died while it counted may be counted partly twice, which an estimate can bear. The
+ * add is locked and takes 7.0 ns a vertex, most of it the miss of the counter (Zen 4, 2 samplers);
+ * a table of bytes for each sampler, without a lock, took 5.6 ns and V bytes a sampler more: for
+ * 0.1 ms of a batch that takes 7 to draw the one array stays.
  *
  * ORDER. The broker computes the order (common/data/hotness.h) into the hot region and then
  * publishes a generation > 0. From then on phases are opened with rank_generation set: their blocks
