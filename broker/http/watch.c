@@ -181,17 +181,23 @@ static void answer(struct sl_watch *w, struct sl_watch_place *p, struct sl_reply
     sl_reply_fini(reply);
 }
 
+static void refuse(int code, struct sl_reply *reply)
+{
+    reply->code = code;
+    if (code != SL_EAGAIN) // a full queue, which has no message
+        reply->message = strdup(sl_error_message());
+}
+
 // Sends what is new, and gives up what has had its time.
 static void see_to_place(struct sl_watch *w, struct sl_watch_place *p, bool fresh)
 {
     struct sl_reply reply = {0};
     if (fresh) {
         p->request = sl_request_begin(sl_question_patience_ms(&p->question));
-        reply.code = sl_question_send(&p->question, p->request.id, w->bus);
-        if (reply.code == SL_OK)
+        int rc = sl_question_send(&p->question, p->request.id, w->bus);
+        if (rc == SL_OK)
             return;
-        if (reply.code != SL_EAGAIN) // a full queue, which has no message
-            reply.message = strdup(sl_error_message());
+        refuse(rc, &reply);
     } else if (sl_request_left_ms(&p->request) > 0) {
         return;
     } else {

@@ -16,16 +16,19 @@ void sl_reply_fini(struct sl_reply *reply)
     *reply = (struct sl_reply){0};
 }
 
-// protobuf-c gives "" for a text that is not there.
+// protobuf-c gives "" for a text that is not there. False without memory.
+static bool copy_text(const char *from, char **to)
+{
+    if (!from || !*from)
+        return true;
+    *to = strdup(from);
+    return *to != NULL;
+}
+
 static int set_reply(struct sl_reply *reply, int code, const char *message, const char *json)
 {
-    bool has_message = message && *message, has_json = json && *json;
-    *reply = (struct sl_reply){
-        .code = code,
-        .message = has_message ? strdup(message) : NULL,
-        .json = has_json ? strdup(json) : NULL,
-    };
-    if ((!has_message || reply->message) && (!has_json || reply->json))
+    *reply = (struct sl_reply){.code = code};
+    if (copy_text(message, &reply->message) && copy_text(json, &reply->json))
         return SL_OK;
     sl_reply_fini(reply);
     return reply->code = SL_ENOMEM;
