@@ -124,7 +124,7 @@ $(OBJ)/%.o: %.c | $(GEN_HDR)
 
 # Files that are in an object through .incbin, which the compiler's dependencies do not know of.
 $(OBJ)/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
-$(OBJ)/broker/cli/completion.o: $(wildcard scripts/completion/*)
+$(OBJ)/cli/completion.o: $(wildcard scripts/completion/*)
 
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
@@ -139,7 +139,7 @@ $(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c
 # linked once more for the archive.
 NAMES    := sluice sluice-broker sluice-sampler sluice-trainer
 PROGRAMS := $(NAMES:%=$(BIN)/%)
-FROM_sluice         := $(OBJ)/broker/cli/main.o $(call libs_of,cli)
+FROM_sluice         := $(OBJ)/cli/main.o $(call libs_of,cli)
 FROM_sluice-broker  := $(OBJ)/broker/main.o $(call libs_of,daemon)
 FROM_sluice-sampler := $(OBJ)/sampler/main.o $(call libs_of,sampler)
 FROM_sluice-trainer := $(OBJ)/trainer/main.o $(call libs_of,trainer)

@@ -1,7 +1,7 @@
 /*
  * option.h - one option of a command line: its name, type, bounds and help, and where its value
  * lies in a struct that holds the default before parsing. Who offers an option describes it, in a
- * constant table that ends with an entry without a name; broker/cli/options.h parses, checks and
+ * constant table that ends with an entry without a name; cli/options.h parses, checks and
  * explains all of them.
  */
 #ifndef SL_COMMON_TEXT_OPTION_H
@@ -13,7 +13,7 @@
 enum sl_option_type {
     SL_OPTION_FLAG,   // bool: --name sets it, --no-name clears it
     SL_OPTION_TEXT,   // const char *: any text but the empty one
-    SL_OPTION_LIST,   // struct sl_text_list (broker/cli/command.h): may be given many times
+    SL_OPTION_LIST,   // struct sl_text_list (cli/command.h): may be given many times
     SL_OPTION_UINT,   // uint64_t: whole number in [min, max]; 2e6 and 1_000_000 are fine
     SL_OPTION_REAL,   // double: in [min, max]
     SL_OPTION_SIZE,   // uint64_t: bytes: 4GiB, 512MiB, 2e6

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "broker/cli/dispatch.h"
+#include "cli/dispatch.h"
 #include "tests/unit/test_data_fixture.h"
 
 enum { FIXTURE_MAX_WORDS = 40 };

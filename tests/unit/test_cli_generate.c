@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "dataset/batch_estimate.h"
-#include "broker/cli/command.h"
+#include "cli/command.h"
 #include "dataset/generate.h"
 #include "dataset/staging.h"
 #include "common/data/dataset.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <zlib.h>
 
-#include "broker/cli/command.h"
+#include "cli/command.h"
 #include "dataset/line_scan.h"
 #include "dataset/text_reader.h"
 #include "common/data/dataset.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#include "broker/cli/command.h"
+#include "cli/command.h"
 #include "common/base/failpoint.h"
 #include "tests/unit/await.h"
 #include "tests/unit/cli_fixture.h"

@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <sched.h>
 
-#include "broker/cli/command.h"
-#include "broker/cli/job_check.h"
+#include "cli/command.h"
+#include "cli/job_check.h"
 #include "tests/unit/cli_fixture.h"
 
 enum { NODES = 1500, TRAIN = 750, DIM = 16, CLASSES = 4, WORDS = 5 };

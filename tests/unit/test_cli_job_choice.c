@@ -1,5 +1,5 @@
 // Which job a word on the command line means, and what is said when none or several are meant.
-#include "broker/cli/job_choice.h"
+#include "cli/job_choice.h"
 #include "tests/unit/cli_fixture.h"
 
 static const char daemon_jobs[] =

@@ -1,5 +1,5 @@
 // The list of jobs as a table.
-#include "broker/cli/job_table.h"
+#include "cli/job_table.h"
 #include "tests/unit/cli_fixture.h"
 
 #define NOW 10000.0

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "broker/cli/log_merge.h"
+#include "cli/log_merge.h"
 #include "common/base/log.h"
 #include "tests/unit/cli_fixture.h"
 

@@ -1,7 +1,7 @@
 // The option parser, and how commands are found and end.
-#include "broker/cli/options.h"
+#include "cli/options.h"
 
-#include "broker/cli/dispatch.h"
+#include "cli/dispatch.h"
 #include "tests/unit/cli_fixture.h"
 
 // ---- options ------------------------------------------------------------------------------------

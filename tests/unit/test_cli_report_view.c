@@ -1,6 +1,6 @@
 // What `sluice report` prints of a run.
-#include "broker/cli/command.h"
-#include "broker/cli/report_view.h"
+#include "cli/command.h"
+#include "cli/report_view.h"
 #include "tests/unit/cli_fixture.h"
 
 // Valid until the next one.

@@ -1,5 +1,5 @@
 // Which processes are jobs of `sluice run`: shells that have a broker's arguments.
-#include "broker/cli/run_jobs.h"
+#include "cli/run_jobs.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // What `sluice run` shows of epochs and of the whole run.
-#include "broker/cli/run_view.h"
+#include "cli/run_view.h"
 #include "broker/report.h"
 #include "tests/unit/cli_fixture.h"
 

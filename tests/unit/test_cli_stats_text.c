@@ -1,5 +1,5 @@
 // A line of statistics as people and spreadsheets read it.
-#include "broker/cli/stats_text.h"
+#include "cli/stats_text.h"
 #include "tests/unit/cli_fixture.h"
 
 static const char full[] =

@@ -2,9 +2,9 @@
 #include <check.h>
 #include <locale.h>
 
-#include "broker/top/charts.h"
-#include "broker/top/numbers.h"
-#include "broker/top/screen.h"
+#include "cli/top/charts.h"
+#include "cli/top/numbers.h"
+#include "cli/top/screen.h"
 #include "common/base/utf8.h"
 #include "tests/unit/top_fixture.h"
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/top/model.h"
-#include "broker/top/screen.h"
-#include "broker/top/view.h"
+#include "cli/top/model.h"
+#include "cli/top/screen.h"
+#include "cli/top/view.h"
 
 enum { LINE_BYTES = 1 << 16 };
 

@@ -1,0 +1,20 @@
+/*
+ * dataset_command.h - commands that make a data set: the options that all of them have, and what
+ * they say at their end: a table for people, or JSON, schema sluice.made/1:
+ *
+ *   {"schema", "directory", "bytes", "seconds", "metadata" (the data set's metadata.json),
+ *    "summary" (the lines of the table as texts)}
+ */
+#ifndef SL_BROKER_CLI_DATASET_COMMAND_H
+#define SL_BROKER_CLI_DATASET_COMMAND_H
+
+#include "cli/output.h"
+#include "dataset/making.h"
+
+// Of a struct sl_making: --out, --force and --name; --quiet.
+extern const struct sl_option sl_dataset_command_place[], sl_dataset_command_quiet[];
+
+// After sl_making_run(); output: enum sl_output. SL_ENOMEM, SL_ENOENT.
+int sl_dataset_command_print(const struct sl_making *m, int output);
+
+#endif

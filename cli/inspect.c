@@ -1,0 +1,338 @@
+// `sluice inspect`: validates a data set and describes it, and what a batch of it costs.
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/data/dataset.h"
+#include "common/data/npy.h"
+#include "dataset/batch_estimate.h"
+#include "cli/command.h"
+#include "cli/inspect_labels.h"
+#include "cli/output.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
+
+enum { DEGREE_BINS = 66, HISTOGRAM_COLUMNS = 40 };
+
+#define ESTIMATE_EDGES UINT64_C(5000000)
+
+static const char *const split_names[SL_SPLIT_COUNT] = {"train", "validation", "test"};
+static const char *const split_keys[SL_SPLIT_COUNT] = {"train", "val", "test"};
+
+struct inspection {
+    const char *path, *fanout;
+    int output;
+    struct sl_dataset ds;
+    double open_seconds;
+    // In-degrees: bin 0 holds degree 0, bin b degrees of 2^(b-1) to 2^b - 1.
+    uint64_t bins[DEGREE_BINS];
+    uint32_t n_bins;
+    uint64_t min_degree, max_degree;
+    double min_weight, mean_weight, max_weight; // where edges have weights
+    uint64_t n_weightless;                      // vertices with in-edges, all of weight 0
+    struct sl_label_summary labels;
+    struct sl_batch_estimate batch;
+};
+
+// ---- looking ------------------------------------------------------------------------------------
+
+static void count_degrees(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    in->min_degree = ds->n_nodes ? UINT64_MAX : 0;
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        uint64_t d = sl_dataset_degree(ds, v);
+        in->min_degree = SL_MIN(in->min_degree, d);
+        in->max_degree = SL_MAX(in->max_degree, d);
+        in->bins[d ? 64 - __builtin_clzll(d) : 0]++;
+    }
+    for (uint32_t b = 0; b < DEGREE_BINS; b++)
+        if (in->bins[b])
+            in->n_bins = b + 1;
+}
+
+// Sampling by weight finds no neighbours of a vertex whose edges all weigh nothing.
+static void count_weights(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    double sum = 0;
+    if (!ds->edge_weight || ds->n_edges == 0)
+        return;
+    in->min_weight = in->max_weight = (double)ds->edge_weight[0];
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        double of_vertex = 0;
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+            double w = (double)ds->edge_weight[e] + 0.0; // makes -0 a 0
+            in->min_weight = SL_MIN(in->min_weight, w);
+            in->max_weight = SL_MAX(in->max_weight, w);
+            of_vertex += w;
+        }
+        in->n_weightless += of_vertex == 0 && sl_dataset_degree(ds, v) > 0;
+        sum += of_vertex;
+    }
+    in->mean_weight = sum / (double)ds->n_edges;
+}
+
+static double mean_degree(const struct inspection *in)
+{
+    return in->ds.n_nodes ? (double)in->ds.n_edges / (double)in->ds.n_nodes : 0;
+}
+
+// Calls show() for each file of the data set's directory, by name.
+static uint64_t each_file(const struct inspection *in,
+                          void (*show)(void *to, const char *name, uint64_t bytes), void *to)
+{
+    struct dirent **entries;
+    uint64_t sum = 0;
+    int n = scandir(in->ds.path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char path[4400];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s", in->ds.path, entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.' && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            sum += (uint64_t)st.st_size;
+            show(to, entries[i]->d_name, (uint64_t)st.st_size);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return sum;
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+static void show_file(void *to, const char *name, uint64_t bytes)
+{
+    char a[SL_UNITS_BYTES];
+    sl_table_row(to, "  %s|%s", name, sl_units_bytes(a, bytes));
+}
+
+static void print_overview(const struct inspection *in)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const struct sl_dataset *ds = &in->ds;
+    struct sl_table t;
+    sl_table_init(&t, "l l", NULL);
+    sl_table_row(&t, "name|%s", ds->name);
+    sl_table_row(&t, "validated|%s in %s",
+                 ds->validated_now ? "now, in full," : "before; opened again",
+                 sl_units_seconds(a, in->open_seconds));
+    sl_table_row(&t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
+    sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),
+                 ds->edge_weight ? ", with weights" : "");
+    if (ds->edge_weight)
+        sl_table_row(&t, "weights|min %g, mean %.4g, max %g, %s vertices whose edges weigh nothing",
+                     in->min_weight, in->mean_weight, in->max_weight,
+                     sl_units_grouped(a, in->n_weightless));
+    sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s vertices without",
+                 sl_units_grouped(a, in->min_degree), mean_degree(in),
+                 sl_units_grouped(b, in->max_degree),
+                 sl_units_grouped((char[SL_UNITS_BYTES]){0}, in->bins[0]));
+    if (ds->feat)
+        sl_table_row(&t, "features|%" PRIu32 " x %s, %s a vertex", ds->feat_dim,
+                     sl_npy_dtype_name(ds->feat_dtype),
+                     sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
+    else
+        sl_table_row(&t, "features|none");
+    sl_label_summary_row(&in->labels, &t);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        if (ds->split[s].n)
+            sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
+                         sl_units_grouped(a, ds->split[s].n),
+                         100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+    if (ds->vertex_map)
+        sl_table_row(&t, "order|changed: vertex_map.npy has the ids from before");
+    sl_table_row(&t, "digest|%016" PRIx64, ds->digest);
+    sl_table_row(&t, "files|");
+    uint64_t sum = each_file(in, show_file, &t);
+    sl_table_row(&t, "  together|%s", sl_units_bytes(a, sum));
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+}
+
+static void print_degrees(const struct inspection *in)
+{
+    char a[SL_UNITS_BYTES], from[SL_UNITS_BYTES], to[SL_UNITS_BYTES];
+    char bar[HISTOGRAM_COLUMNS + 1];
+    uint64_t largest = 1;
+    struct sl_table t;
+    for (uint32_t b = 0; b < in->n_bins; b++)
+        largest = SL_MAX(largest, in->bins[b]);
+    sl_table_init(&t, "r r r l", (const char *[]){"in-degree", "vertices", "share", ""});
+    for (uint32_t b = 0; b < in->n_bins; b++) {
+        int n = (int)ceil((double)in->bins[b] / (double)largest * HISTOGRAM_COLUMNS);
+        memset(bar, '#', (size_t)n);
+        bar[n] = '\0';
+        uint64_t low = b ? UINT64_C(1) << (b - 1) : 0;
+        uint64_t high = b ? low * 2 - 1 : 0;
+        sl_units_grouped(from, low);
+        sl_units_grouped(to, high);
+        sl_table_row(&t, "%s%s%s|%s|%.1f %%|%s", from, high > low ? " - " : "",
+                     high > low ? to : "", sl_units_grouped(a, in->bins[b]),
+                     100.0 * (double)in->bins[b] / (double)SL_MAX(in->ds.n_nodes, 1u), bar);
+    }
+    printf("\n");
+    sl_table_print(&t, stdout);
+    sl_table_fini(&t);
+}
+
+static void print_batch(const struct inspection *in)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const struct sl_batch_estimate *e = &in->batch;
+    if (e->n_batches == 0)
+        return;
+    printf("\nA batch of %" PRIu64 " with fanout ", e->batch_size);
+    for (uint32_t i = 0; i < e->n_hops; i++)
+        printf("%s%" PRId64, i ? "," : "", e->fanout[i]);
+    printf(" (mean of %" PRIu32 " drawn): %s edges, %s input vertices (%.1f %% of all),\n"
+           "a block of %s",
+           e->n_batches, sl_units_grouped(a, (uint64_t)e->edges),
+           sl_units_grouped(b, (uint64_t)e->input_nodes),
+           100 * e->input_nodes / (double)in->ds.n_nodes,
+           sl_units_bytes((char[SL_UNITS_BYTES]){0}, (uint64_t)e->block_bytes));
+    if (in->ds.feat)
+        printf(" and %s of features", sl_units_bytes(a, (uint64_t)e->feature_bytes));
+    printf(".\n");
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+
+static void show_file_json(void *to, const char *name, uint64_t bytes)
+{
+    cJSON_AddNumberToObject(to, name, (double)bytes);
+}
+
+static void add_batch(cJSON *root, const struct inspection *in)
+{
+    const struct sl_batch_estimate *e = &in->batch;
+    cJSON *batch = cJSON_AddObjectToObject(root, "batch");
+    cJSON *fanout = cJSON_AddArrayToObject(batch, "fanout");
+    for (uint32_t i = 0; i < e->n_hops; i++)
+        cJSON_AddItemToArray(fanout, cJSON_CreateNumber((double)e->fanout[i]));
+    cJSON_AddNumberToObject(batch, "batch_size", (double)e->batch_size);
+    cJSON_AddNumberToObject(batch, "drawn", e->n_batches);
+    cJSON_AddNumberToObject(batch, "edges", e->edges);
+    cJSON_AddNumberToObject(batch, "input_nodes", e->input_nodes);
+    cJSON_AddNumberToObject(batch, "block_bytes", e->block_bytes);
+    cJSON_AddNumberToObject(batch, "feature_bytes", e->feature_bytes);
+}
+
+static cJSON *to_json(const struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    char digest[24];
+    cJSON *root = cJSON_CreateObject();
+    snprintf(digest, sizeof digest, "%016" PRIx64, ds->digest);
+    cJSON_AddStringToObject(root, "schema", "sluice.inspect/1");
+    cJSON_AddStringToObject(root, "path", ds->path);
+    cJSON_AddStringToObject(root, "name", ds->name);
+    cJSON_AddStringToObject(root, "digest", digest);
+    cJSON_AddBoolToObject(root, "validated_now", ds->validated_now);
+    cJSON_AddBoolToObject(root, "reordered", ds->vertex_map != NULL);
+    cJSON_AddNumberToObject(root, "open_seconds", in->open_seconds);
+    cJSON_AddNumberToObject(root, "num_nodes", (double)ds->n_nodes);
+    cJSON_AddNumberToObject(root, "num_edges", (double)ds->n_edges);
+    cJSON_AddBoolToObject(root, "edge_weight", ds->edge_weight != NULL);
+    if (ds->edge_weight) {
+        cJSON *weights = cJSON_AddObjectToObject(root, "edge_weights");
+        cJSON_AddNumberToObject(weights, "min", in->min_weight);
+        cJSON_AddNumberToObject(weights, "mean", in->mean_weight);
+        cJSON_AddNumberToObject(weights, "max", in->max_weight);
+        cJSON_AddNumberToObject(weights, "weightless_vertices", (double)in->n_weightless);
+    }
+    cJSON *degree = cJSON_AddObjectToObject(root, "in_degree");
+    cJSON_AddNumberToObject(degree, "min", (double)in->min_degree);
+    cJSON_AddNumberToObject(degree, "mean", mean_degree(in));
+    cJSON_AddNumberToObject(degree, "max", (double)in->max_degree);
+    cJSON_AddNumberToObject(degree, "zero", (double)in->bins[0]);
+    cJSON *histogram = cJSON_AddArrayToObject(degree, "histogram");
+    for (uint32_t b = 0; b < in->n_bins; b++) {
+        cJSON *bin = cJSON_CreateObject();
+        cJSON_AddNumberToObject(bin, "from", b ? ldexp(1, (int)b - 1) : 0);
+        cJSON_AddNumberToObject(bin, "count", (double)in->bins[b]);
+        cJSON_AddItemToArray(histogram, bin);
+    }
+    cJSON_AddNumberToObject(root, "feat_dim", ds->feat_dim);
+    if (ds->feat)
+        cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
+    cJSON_AddNumberToObject(root, "num_classes", ds->n_classes);
+    sl_label_summary_to_json(&in->labels, root);
+    cJSON *split = cJSON_AddObjectToObject(root, "split");
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
+    cJSON *files = cJSON_AddObjectToObject(root, "files");
+    uint64_t sum = each_file(in, show_file_json, files);
+    cJSON_AddNumberToObject(root, "bytes", (double)sum);
+    if (in->batch.n_batches)
+        add_batch(root, in);
+    return root;
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+static int inspect(void *state)
+{
+    struct inspection *in = state;
+    SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
+    uint64_t begin = sl_now_ns();
+    SL_TRY(sl_dataset_open(in->path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &in->ds));
+    in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
+    count_degrees(in);
+    count_weights(in);
+    SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
+    SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
+    if (in->output == SL_OUTPUT_JSON)
+        return sl_output_json_pages(to_json(in), "inspect");
+    print_overview(in);
+    print_degrees(in);
+    sl_label_summary_print(&in->labels);
+    print_batch(in);
+    return SL_EXIT_OK;
+}
+
+static void release(void *state)
+{
+    struct inspection *in = state;
+    sl_dataset_close(&in->ds);
+    sl_label_summary_fini(&in->labels);
+}
+
+#define AT(kind, field) SL_OPTION_AT(kind, inspection, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
+     .help = "how to print"},
+    {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST",
+     .help = "of the batch that is estimated; -1 takes all neighbours"},
+    {.name = "batch-size", AT(UINT, batch.batch_size), .placeholder = "N", .min = 1, .max = 1e9,
+     .help = "seeds of that batch"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_inspect = {
+    .name = "inspect",
+    .help = "validate and describe a data set",
+    .about = "Validates a data set directory and describes it: sizes, degrees, classes, split, "
+             "and what a mini-batch of it looks like. A validation that passed is remembered, "
+             "so the next start is quick.",
+    .example = "sluice inspect data/planted\n"
+               "sluice inspect data/planted -o json --fanout 10,10 --batch-size 512",
+    .operands = {{"DIR", offsetof(struct inspection, path)}},
+    .options = {{options}},
+    .bytes = sizeof(struct inspection),
+    .defaults = &(const struct inspection){.fanout = "15,10,5", .batch = {.batch_size = 1024}},
+    .run = inspect,
+    .fini = release,
+};

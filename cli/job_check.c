@@ -1,0 +1,280 @@
+#include "cli/job_check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/dispatch.h"
+#include "cli/run_view.h"
+#include "broker/gpus.h"
+#include "broker/phases.h"
+#include "broker/rundir.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/data/safetensors.h"
+
+enum { VALIDATION_NOTE_MS = 700 }; // longer checks say that they are going on
+
+#define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
+// clang-format off
+const struct sl_option sl_job_check_options[] = {
+    {.name = "set", AT(LIST, set), .placeholder = "PATH=VALUE",
+     .help = "change a key of the job file, e.g. epochs=5 or sampler.fanout=[10,5]"},
+    {.name = "report", AT(TEXT, report), .placeholder = "FILE",
+     .help = "write the report here too"},
+    {.name = "checkpoint", AT(TEXT, checkpoint), .placeholder = "NAME",
+     .help = "go on from this checkpoint of the output directory, not from its newest"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, quiet), .help = "show nothing but errors"},
+    {0},
+};
+// clang-format on
+
+// --- the data set --------------------------------------------------------------------------------
+
+// Says that a check goes on, once it has taken a while.
+struct patience {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool done;
+    const char *dataset;
+};
+
+static void *say_after_a_while(void *arg)
+{
+    struct patience *p = arg;
+    struct timespec when;
+    clock_gettime(CLOCK_REALTIME, &when);
+    uint64_t ns = (uint64_t)when.tv_nsec + VALIDATION_NOTE_MS * 1000000u;
+    when.tv_sec += (time_t)(ns / 1000000000u);
+    when.tv_nsec = (long)(ns % 1000000000u);
+    pthread_mutex_lock(&p->lock);
+    int rc = 0;
+    while (!p->done && rc == 0)
+        rc = pthread_cond_timedwait(&p->over, &p->lock, &when);
+    if (!p->done)
+        fprintf(stderr, "checking the data set '%s' in full (once; it is remembered)\n",
+                p->dataset);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static int open_dataset(struct sl_job_check *r)
+{
+    struct patience p = {.dataset = r->config.dataset};
+    pthread_mutex_init(&p.lock, NULL);
+    pthread_cond_init(&p.over, NULL);
+    bool speaks = !r->quiet && pthread_create(&p.thread, NULL, say_after_a_while, &p) == 0;
+    unsigned need = SL_NEED_TRAINING;
+    if (sl_sampler_flags[r->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        need |= SL_NEED_WEIGHTS;
+    int rc = sl_dataset_open(r->config.dataset, need, SL_CHECK_CACHED, 0, &r->dataset);
+    if (speaks) {
+        pthread_mutex_lock(&p.lock);
+        p.done = true;
+        pthread_cond_signal(&p.over);
+        pthread_mutex_unlock(&p.lock);
+        pthread_join(p.thread, NULL);
+    }
+    pthread_cond_destroy(&p.over);
+    pthread_mutex_destroy(&p.lock);
+    return rc;
+}
+
+// --- the job -------------------------------------------------------------------------------------
+
+static int load_config(struct sl_job_check *r)
+{
+    struct sl_config_override *overrides = NULL;
+    size_t n = r->set.n;
+    if (n) {
+        overrides = calloc(n, sizeof *overrides);
+        if (!overrides)
+            return sl_fail(SL_ENOMEM, "no memory for %zu --set options", n);
+        for (size_t i = 0; i < n; i++)
+            overrides[i].text = r->set.items[i];
+    }
+    int rc = sl_config_load(r->job, overrides, n, &r->config);
+    free(overrides);
+    return rc;
+}
+
+// GPUs: which there are, what of each the job may take. `away`: it is for a daemon, which has its
+// own; whether what it names can be had is the daemon's to say.
+static int take_gpus(struct sl_job_check *r, bool away)
+{
+    char note[SL_GPUS_NOTE_BYTES];
+    if (away)
+        return SL_OK;
+    SL_TRY(sl_gpus_resolve(&r->config, true, r->job, note));
+    if (note[0] && !r->quiet)
+        fprintf(stderr, "sluice: note: %s\n", note);
+    return SL_OK;
+}
+
+// How many batches an epoch has only the data set can tell.
+static int check_schedule(const struct sl_job_check *r)
+{
+    uint64_t batches = sl_phases_batches(&r->config, r->dataset.split[SL_SPLIT_TRAIN].n);
+    for (uint32_t i = 0; i < r->config.n_schedule; i++)
+        if (r->config.schedule[i].batch > batches)
+            return sl_fail(SL_EINVAL,
+                           "%s: schedule[%u].batch: found %u, wanted at most %" PRIu64
+                           ", the mini-batches of an epoch: correct it",
+                           r->job, i, r->config.schedule[i].batch, batches);
+    return SL_OK;
+}
+
+// One weight for each class of the data set.
+static int check_class_weights(const struct sl_job_check *r)
+{
+    enum sl_class_weights kind = r->config.loss.class_weights;
+    const struct sl_dataset *ds = &r->dataset;
+    if (kind != SL_CLASS_WEIGHTS_NONE && ds->task == SL_TASK_REGRESSION)
+        return sl_fail(SL_EINVAL,
+                       "%s: loss.class_weights: found it with the data set '%s', which is of a "
+                       "regression and has no classes: take it out",
+                       r->job, r->config.dataset);
+    if (kind != SL_CLASS_WEIGHTS_LIST || r->config.loss.n_class_weights == ds->n_classes)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "%s: loss.class_weights: found %u numbers, wanted %u, one for each %s of the "
+                   "data set '%s': give as many, or \"balanced\" or \"none\"",
+                   r->job, r->config.loss.n_class_weights, ds->n_classes,
+                   ds->task == SL_TASK_MULTILABEL ? "label" : "class", r->config.dataset);
+}
+
+// Initial parameters: whether the file is one. Which model it is of only the trainers can tell.
+static int check_weights(const struct sl_job_check *r)
+{
+    struct sl_safetensors_file file;
+    if (!r->config.model.weights[0] || r->resume.content == SL_RUNDIR_CHECKPOINTS)
+        return SL_OK;
+    int rc = sl_safetensors_open(r->config.model.weights, &file);
+    if (rc == SL_ENOENT)
+        return sl_fail(rc,
+                       "%s: model.weights: found \"%s\", wanted a .safetensors file, and there is "
+                       "none of that name: correct the path, or leave it out for random values",
+                       r->job, r->config.model.weights);
+    if (rc < 0)
+        return sl_fail_prefix(rc, "model.weights");
+    sl_safetensors_close(&file);
+    return SL_OK;
+}
+
+static void tell_wait(const char *path, const struct sl_rundir_user *user)
+{
+    fprintf(stderr, "waiting for '%s', which %s is about to leave\n", path, user->who);
+}
+
+// Says that it is not the beginning, before the first line of progress.
+static void tell_resume(const struct sl_job_check *r)
+{
+    char where[96];
+    if (r->quiet)
+        return;
+    if (r->resume.content == SL_RUNDIR_BEGUN)
+        fprintf(stderr,
+                "sluice: note: '%s' is of a run that was killed before its first checkpoint: the "
+                "job begins anew there\n",
+                r->config.output);
+    if (r->resume.content == SL_RUNDIR_CHECKPOINTS)
+        fprintf(stderr, "going on from %s\n",
+                sl_resume_text(&r->resume.checkpoint, where, sizeof where));
+}
+
+static int make_absolute(char path[SL_CONFIG_PATH_BYTES], const char *what)
+{
+    char here[PATH_MAX], whole[PATH_MAX + SL_CONFIG_PATH_BYTES + 2];
+    if (!path[0] || path[0] == '/')
+        return SL_OK;
+    if (!getcwd(here, sizeof here))
+        return sl_fail_errno(SL_ESYS, errno, "%s '%s': the working directory", what, path);
+    int n = snprintf(whole, sizeof whole, "%s/%s", here, path);
+    if (n >= SL_CONFIG_PATH_BYTES)
+        return sl_fail(SL_ERANGE, "%s: '%s' has %d characters, wanted fewer than %d", what, whole,
+                       n, SL_CONFIG_PATH_BYTES);
+    memcpy(path, whole, (size_t)n + 1);
+    return SL_OK;
+}
+
+static int make_paths_absolute(struct sl_job_check *r)
+{
+    char report[SL_CONFIG_PATH_BYTES];
+    SL_TRY(make_absolute(r->config.dataset, "dataset"));
+    SL_TRY(make_absolute(r->config.output, "output"));
+    SL_TRY(make_absolute(r->config.model.weights, "model.weights"));
+    if (!r->report)
+        return SL_OK;
+    if (strlen(r->report) >= sizeof report)
+        return sl_fail(SL_ERANGE, "--report: found %zu characters, wanted fewer than %zu",
+                       strlen(r->report), sizeof report);
+    snprintf(report, sizeof report, "%s", r->report);
+    SL_TRY(make_absolute(report, "--report"));
+    r->report_path = strdup(report);
+    return r->report_path ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the report's name");
+}
+
+int sl_job_check_run(struct sl_job_check *r, bool absolute)
+{
+    SL_TRY(sl_failpoint_init()); // for the processes to come
+    SL_TRY(load_config(r));
+    SL_TRY(take_gpus(r, absolute));
+    if (absolute)
+        SL_TRY(make_paths_absolute(r));
+    r->config_json = sl_config_to_json(&r->config);
+    if (!r->config_json)
+        return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    SL_TRY(sl_resume_find(&r->config, r->config_json, r->checkpoint, r->quiet ? NULL : tell_wait,
+                          &r->resume));
+    if (r->report)
+        SL_TRY(sl_rundir_check_file(r->report, "--report"));
+    SL_TRY(check_weights(r));
+    SL_TRY(open_dataset(r));
+    SL_TRY(sl_resume_check_dataset(&r->resume, &r->config, r->dataset.digest));
+    SL_TRY(sl_measure_check(&r->config, &r->dataset));
+    r->measure = sl_measure_of(r->config.evaluate.metric, r->dataset.task);
+    SL_TRY(check_class_weights(r));
+    SL_TRY(check_schedule(r));
+    tell_resume(r);
+    uint64_t n_train = r->dataset.split[SL_SPLIT_TRAIN].n;
+    if (r->config.sampler.batch_size > n_train && !r->quiet)
+        fprintf(stderr,
+                "sluice: note: sampler.batch_size %" PRIu64 " is larger than the training set of "
+                "%" PRIu64 ": every epoch is one mini-batch\n",
+                r->config.sampler.batch_size, n_train);
+    return SL_OK;
+}
+
+void sl_job_check_fini(struct sl_job_check *r)
+{
+    sl_dataset_close(&r->dataset);
+    sl_resume_fini(&r->resume);
+    free(r->config_json);
+    free(r->report_path);
+    r->config_json = r->report_path = NULL;
+}
+
+int sl_job_check_status(int rc)
+{
+    if (sl_exit_status(rc) == SL_EXIT_USAGE)
+        return rc;
+    fprintf(stderr, "sluice: %s\n", sl_error_message());
+    return SL_EXIT_USAGE;
+}
+
+int sl_job_check_result(const struct sl_job_check *check, const Sl__Control__Finished *finished,
+                        enum sl_output output)
+{
+    enum sl_run_view_result what = output == SL_OUTPUT_JSON ? SL_RUN_VIEW_JSON
+                                   : check->quiet           ? SL_RUN_VIEW_NOTHING
+                                                            : SL_RUN_VIEW_SUMMARY;
+    return sl_run_view_result(finished, check->config.name, what,
+                              check->resume.content == SL_RUNDIR_CHECKPOINTS);
+}

@@ -1,0 +1,67 @@
+/*
+ * main.c - the `sluice` command: finds the command, prints the one error, exits.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/isa.h"
+#include "common/base/log.h"
+#include "cli/dispatch.h"
+#include "cli/output.h"
+
+static const struct sl_command *const commands[] = {
+    &sl_command_run,
+    &sl_command_submit,
+    &sl_command_ps,
+    &sl_command_logs,
+    &sl_command_stats,
+    &sl_command_stop,
+    &sl_command_pause,
+    &sl_command_resume,
+    &sl_command_wait,
+    &sl_command_top,
+    &sl_command_scale,
+    &sl_command_trace,
+    &sl_command_report,
+    &sl_command_predict,
+    &sl_command_embed,
+    &sl_command_generate,
+    &sl_command_import,
+    &sl_command_reorder,
+    &sl_command_import_weights,
+    &sl_command_inspect,
+    &sl_command_schema,
+    &sl_command_keygen,
+    &sl_command_doctor,
+    &sl_command_completion,
+    &sl_command_complete,
+};
+
+// A full disk shows only when standard output is flushed, which may have been done before. A reader
+// who has gone does not want the rest.
+static int finish_output(int result)
+{
+    errno = 0;
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (!failed || result != SL_EXIT_OK || sl_output_is_closed())
+        return result;
+    return errno ? sl_fail_errno(SL_EIO, errno, "standard output could not be written")
+                 : sl_fail(SL_EIO, "standard output could not be written");
+}
+
+int main(int argc, char **argv)
+{
+    // `sluice ... | head` ends neither a job nor what is being made; see finish_output().
+    signal(SIGPIPE, SIG_IGN);
+    sl_log_init("sluice");
+    int result = sl_isa_init();
+    if (result == SL_OK)
+        result = sl_dispatch(commands, SL_COUNT_OF(commands), argc, argv);
+    result = finish_output(result);
+    if (result < 0)
+        fprintf(stderr, "sluice: %s\n", sl_error_message());
+    return sl_exit_status(result);
+}

@@ -1,0 +1,303 @@
+#include "cli/model_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "broker/supervise.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "config/config.h"
+
+enum {
+    CONFIG_FD = 4, // SL_WORKER_FD_CONFIG
+    PARAMS_FD = 5,
+    JOB_BYTES_MAX = 16 << 20,
+    HELLO_BYTES_MAX = 16 << 20,
+    LEAVE_MS = 5000, // from SIGTERM to SIGKILL
+};
+
+// ---- the job ------------------------------------------------------------------------------------
+
+static int read_text(const char *path, char **out)
+{
+    struct stat st;
+    FILE *f = fopen(path, "rbe");
+    if (!f)
+        return sl_fail_errno(errno == ENOENT ? SL_ENOENT : SL_EACCESS, errno, "%s", path);
+    int rc = SL_OK;
+    size_t n = 0;
+    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > JOB_BYTES_MAX)
+        rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,
+                     JOB_BYTES_MAX);
+    else if (!(*out = calloc((size_t)st.st_size + 1, 1)))
+        rc = sl_fail(SL_ENOMEM, "%s: no memory", path);
+    else if ((n = fread(*out, 1, (size_t)st.st_size, f)) != (size_t)st.st_size)
+        rc = sl_fail(SL_EIO, "%s: read %zu bytes of %lld", path, n, (long long)st.st_size);
+    fclose(f);
+    if (rc < 0) {
+        free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int sl_model_child_job(const char *path, const char *dataset, char **json)
+{
+    // Where a job trained is no matter of where its model is asked.
+    static const char *const here[] = {"devices",  "allocation", "schedule", "arena",
+                                       "throttle", "checkpoint", "cache"};
+    char *text = NULL;
+    *json = NULL;
+    SL_TRY(read_text(path, &text));
+    cJSON *job = cJSON_Parse(text);
+    if (job && cJSON_IsObject(job)) {
+        for (size_t i = 0; i < SL_COUNT_OF(here); i++)
+            cJSON_DeleteItemFromObjectCaseSensitive(job, here[i]);
+        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(job, "model"),
+                                                "weights");
+        if (dataset) {
+            cJSON_DeleteItemFromObjectCaseSensitive(job, "dataset");
+            cJSON_AddStringToObject(job, "dataset", dataset);
+        }
+        free(text);
+        text = cJSON_Print(job);
+    }
+    cJSON_Delete(job);
+    // What is no job is refused by the parser, in its words.
+    struct sl_config *config = malloc(sizeof *config);
+    int rc = text && config ? sl_config_parse(text, strlen(text), path, config)
+                            : sl_fail(SL_ENOMEM, "%s: no memory", path);
+    if (rc == SL_OK && !(*json = sl_config_to_json(config)))
+        rc = sl_fail(SL_ENOMEM, "%s: no memory", path);
+    free(config);
+    free(text);
+    return rc;
+}
+
+int sl_model_child_trained(const char *path, bool *on_gpu)
+{
+    char *text = NULL;
+    *on_gpu = false;
+    SL_TRY(read_text(path, &text));
+    cJSON *job = cJSON_Parse(text);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(job, "devices");
+    const cJSON *last = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "kind"));
+    *on_gpu = kind && strcmp(kind, sl_device_kind_name(SL_DEVICE_CUDA)) == 0;
+    cJSON_Delete(job);
+    free(text);
+    return SL_OK;
+}
+
+// ---- start --------------------------------------------------------------------------------------
+
+// What the child gets, and this end of its pipes; -1 = closed.
+struct ends {
+    int in[2], out[2], status[2], config;
+};
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int make_ends(struct ends *e, struct sl_model_child *c, const char *config_json)
+{
+    size_t n = strlen(config_json);
+    if (pipe2(e->in, O_CLOEXEC) != 0 || pipe2(e->out, O_CLOEXEC) != 0 ||
+        pipe2(e->status, O_CLOEXEC) != 0)
+        return sl_fail_errno(SL_ESYS, errno, "starting sluice-trainer: pipe");
+    e->config = memfd_create("sluice-config", MFD_CLOEXEC);
+    c->params_fd = memfd_create("sluice-parameters", MFD_CLOEXEC);
+    if (e->config < 0 || c->params_fd < 0 || pwrite(e->config, config_json, n, 0) != (ssize_t)n)
+        return sl_fail_errno(SL_ESYS, errno, "starting sluice-trainer: memfd");
+    return SL_OK;
+}
+
+// In the child, between fork and exec: system calls only. Returns only on an error.
+static void become_trainer(char *const *argv, const struct ends *e, int params)
+{
+    // Above the numbers that are about to be taken.
+    int in = fcntl(e->in[0], F_DUPFD_CLOEXEC, 16), out = fcntl(e->out[1], F_DUPFD_CLOEXEC, 16);
+    int config = fcntl(e->config, F_DUPFD_CLOEXEC, 16), p = fcntl(params, F_DUPFD_CLOEXEC, 16);
+    int report = fcntl(e->status[1], F_DUPFD_CLOEXEC, 16);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
+        dup2(config, CONFIG_FD) >= 0 && dup2(p, PARAMS_FD) >= 0) {
+        close_range(3, 3, CLOSE_RANGE_CLOEXEC);
+        close_range(PARAMS_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+        execv(argv[0], argv);
+    }
+    int err = errno;
+    ssize_t ignored = write(report, &err, sizeof err);
+    (void)ignored;
+}
+
+static int start(struct sl_model_child *c, struct ends *e, char *const *argv)
+{
+    c->pid = fork();
+    if (c->pid < 0) {
+        c->pid = 0;
+        return sl_fail_errno(SL_ESYS, errno, "starting '%s'", argv[0]);
+    }
+    if (c->pid == 0) {
+        become_trainer(argv, e, c->params_fd);
+        _exit(127);
+    }
+    int err = 0;
+    close_fd(&e->status[1]);
+    if (read(e->status[0], &err, sizeof err) == (ssize_t)sizeof err) {
+        waitpid(c->pid, NULL, 0);
+        c->pid = 0;
+        return sl_fail_errno(err == ENOENT ? SL_ENOENT : SL_ESYS, err, "starting '%s'", argv[0]);
+    }
+    c->to = e->in[1];
+    e->in[1] = -1;
+    c->from = fdopen(e->out[0], "r");
+    if (!c->from)
+        return sl_fail_errno(SL_ENOMEM, errno, "starting '%s'", argv[0]);
+    e->out[0] = -1;
+    return SL_OK;
+}
+
+int sl_model_child_start(struct sl_model_child *c, const char *config_json,
+                         const char *const *options)
+{
+    char directory[4096], program[4200], parent[24];
+    char *argv[SL_MODEL_CHILD_OPTIONS] = {program};
+    struct ends e = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
+    int n = 1;
+    *c = (struct sl_model_child){.to = -1, .params_fd = -1};
+    SL_TRY(sl_crew_own_directory(directory, sizeof directory));
+    snprintf(program, sizeof program, "%s/sluice-trainer", directory);
+    snprintf(parent, sizeof parent, "%d", (int)getpid());
+    argv[n++] = (char *)options[0]; // execv() writes to none of them
+    argv[n++] = (char *)"--parent";
+    argv[n++] = parent;
+    for (int i = 1; options[i]; i++)
+        argv[n++] = (char *)options[i];
+    int rc = make_ends(&e, c, config_json);
+    if (rc == SL_OK)
+        rc = start(c, &e, argv);
+    for (int i = 0; i < 2; i++) {
+        close_fd(&e.in[i]);
+        close_fd(&e.out[i]);
+        close_fd(&e.status[i]);
+    }
+    close_fd(&e.config);
+    return rc;
+}
+
+// ---- talking ------------------------------------------------------------------------------------
+
+// Its exit status once it has closed its end.
+static int ended(struct sl_model_child *c)
+{
+    int status = 0;
+    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    c->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return SL_EAGAIN;
+    if (WIFSIGNALED(status))
+        return sl_fail(SL_EFAILED, "sluice-trainer died of signal %d (%s)%s", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)),
+                       WTERMSIG(status) == SIGKILL ? ": was there too little memory?" : "");
+    return sl_fail(SL_EFAILED, "sluice-trainer ended with status %d", WEXITSTATUS(status));
+}
+
+int sl_model_child_line(struct sl_model_child *c, char *line, size_t bytes)
+{
+    int code = 0, at = 0;
+    while (!fgets(line, (int)bytes, c->from)) {
+        SL_TRY(sl_interrupt_check());
+        if (!feof(c->from) && errno == EINTR) {
+            clearerr(c->from);
+            continue;
+        }
+        return ended(c);
+    }
+    SL_TRY(sl_interrupt_check());
+    line[strcspn(line, "\n")] = '\0';
+    if (sscanf(line, "error %d %n", &code, &at) == 1 && at > 0 && code < 0)
+        return sl_fail(code, "%s", line + at);
+    return SL_OK;
+}
+
+int sl_model_child_hello(struct sl_model_child *c, struct sl_params *params)
+{
+    char line[4096];
+    size_t bytes;
+    int rc = sl_model_child_line(c, line, sizeof line);
+    if (rc < 0)
+        return rc == SL_EAGAIN ? sl_fail(SL_EFAILED, "sluice-trainer said nothing") : rc;
+    if (sscanf(line, "hello %zu", &bytes) != 1 || bytes > HELLO_BYTES_MAX)
+        return sl_fail(SL_EFAILED, "sluice-trainer said '%.80s', wanted its tensors", line);
+    uint8_t *packed = malloc(bytes + 1);
+    Sl__Control__Hello *hello = NULL;
+    if (packed && fread(packed, 1, bytes, c->from) == bytes)
+        hello = sl__control__hello__unpack(NULL, bytes, packed);
+    free(packed);
+    rc = hello ? sl_params_from_hello(params, hello)
+               : sl_fail(SL_EFAILED, "sluice-trainer: its list of tensors can not be read");
+    if (hello)
+        sl__control__hello__free_unpacked(hello, NULL);
+    return rc;
+}
+
+int sl_model_child_go(struct sl_model_child *c, const float *values, uint64_t n)
+{
+    const char *data = (const char *)values;
+    for (uint64_t at = 0, bytes = n * sizeof *values; at < bytes;) {
+        ssize_t got = pwrite(c->params_fd, data + at, bytes - at, (off_t)at);
+        if (got <= 0)
+            return sl_fail_errno(SL_ESYS, errno, "handing over the parameters");
+        at += (uint64_t)got;
+    }
+    // One that has died meanwhile has told why: sl_model_child_line().
+    if (write(c->to, "go\n", 3) != 3 && errno != EPIPE)
+        return sl_fail_errno(SL_EFAILED, errno, "sluice-trainer does not listen");
+    return SL_OK;
+}
+
+void sl_model_child_end(struct sl_model_child *c)
+{
+    if (c->pid) {
+        bool gone = false;
+        kill(c->pid, SIGTERM);
+        for (int ms = 0; ms < LEAVE_MS && !gone; ms += 10) {
+            gone = waitpid(c->pid, NULL, WNOHANG) != 0;
+            if (!gone)
+                poll(NULL, 0, 10);
+        }
+        if (!gone) {
+            kill(c->pid, SIGKILL);
+            waitpid(c->pid, NULL, 0);
+        }
+        c->pid = 0;
+    }
+    if (c->from) {
+        fclose(c->from);
+        close_fd(&c->to);
+        close_fd(&c->params_fd);
+    }
+    c->from = NULL;
+}

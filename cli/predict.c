@@ -1,0 +1,515 @@
+/*
+ * predict.c - `sluice predict` and `sluice embed`: a run's model over a whole graph.
+ *
+ * The model runs in a program of its own (model_child.h), layer after layer over all neighbours,
+ * and writes the result itself, so what is here is small: which job, which parameters, which
+ * vertices, and how good it was where the data set has labels.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "cli/command.h"
+#include "cli/model_child.h"
+#include "cli/output.h"
+#include "cli/prediction_device.h"
+#include "cli/prediction_score.h"
+#include "common/text/progress.h"
+#include "common/base/threads.h"
+#include "common/text/units.h"
+#include "broker/rundir.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/interrupt.h"
+#include "config/config.h"
+
+struct options {
+    const char *run, *out, *nodes, *dataset, *weights, *scratch, *device;
+    int set; // enum prediction_set
+    uint64_t layer, memory, gpu_memory, chunk, threads;
+    bool layer_given, set_given;
+    bool classes, probabilities, best, last, force, quiet;
+    int output; // enum sl_output
+};
+
+static const char *const set_names[] = {"train", "val", "test", "all", NULL};
+enum { SET_ALL = 3 };
+
+struct prediction {
+    struct options o;
+    bool embeds;
+    char weights[4200];
+    const char *weights_are; // "best", "last", "given"
+    char *job;               // JSON
+    struct sl_prediction_device device;
+    struct sl_config config;
+    struct sl_dataset dataset;
+    struct sl_model_child child;
+    struct sl_params params;
+    float *values;
+    struct sl_progress progress;
+    uint32_t stage; // layer that progress shows, + 1
+    // Told by the child.
+    uint64_t rows, computed;
+    uint32_t layer;
+    double seconds;
+    struct sl_prediction_score score;
+};
+
+// ---- what is asked ------------------------------------------------------------------------------
+
+static const char *command_name(const struct prediction *p)
+{
+    return p->embeds ? "embed" : "predict";
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+// The best parameters where the run has them, else the last ones.
+static int choose_weights(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    if (o->weights) {
+        snprintf(p->weights, sizeof p->weights, "%s", o->weights);
+        p->weights_are = "given";
+        return SL_OK;
+    }
+    snprintf(p->weights, sizeof p->weights, "%s/model.best.safetensors", o->run);
+    p->weights_are = "best";
+    if (o->best && !exists(p->weights))
+        return sl_fail(SL_ENOENT,
+                       "%s --best: run '%s' has no model.best.safetensors: it was not validated; "
+                       "leave --best out",
+                       command_name(p), o->run);
+    if (!o->last && exists(p->weights))
+        return SL_OK;
+    snprintf(p->weights, sizeof p->weights, "%s/model.safetensors", o->run);
+    p->weights_are = "last";
+    if (!exists(p->weights))
+        return sl_fail(SL_ENOENT,
+                       "%s: run '%s' has no model.safetensors: wait until it is finished, or name "
+                       "parameters with --weights (those of a checkpoint, for example)",
+                       command_name(p), o->run);
+    return SL_OK;
+}
+
+static int check_options(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    const char *name = command_name(p);
+    char path[4200];
+    if (o->classes && o->probabilities)
+        return sl_fail(SL_EINVAL, "%s: --classes and --probabilities: wanted one of them", name);
+    if (o->best + o->last + (o->weights != NULL) > 1)
+        return sl_fail(SL_EINVAL, "%s: --best, --last and --weights: wanted one of them", name);
+    if (o->nodes && o->set_given)
+        return sl_fail(SL_EINVAL, "%s: --nodes and --set: wanted one of them", name);
+    snprintf(path, sizeof path, "%s/config.json", o->run);
+    if (!exists(path))
+        return sl_fail(SL_ENOENT,
+                       "%s: '%s' is no run directory: it has no config.json: wanted what `sluice "
+                       "run` or `sluice import-weights` made",
+                       name, o->run);
+    SL_TRY(sl_rundir_check_file(o->out, "--out"));
+    if (exists(o->out) && !o->force)
+        return sl_fail(SL_EEXIST, "%s: '%s' exists: name another file or give --force", name,
+                       o->out);
+    if (o->scratch && access(o->scratch, W_OK | X_OK) != 0)
+        return sl_fail_errno(errno == ENOENT || errno == ENOTDIR ? SL_ENOENT : SL_EACCESS, errno,
+                             "%s --scratch '%s': wanted a directory that can be written to", name,
+                             o->scratch);
+    return choose_weights(p);
+}
+
+/*
+ * A job names its data set relative to the directory it was started in, which is where the run
+ * directory's own relative name leads from as well. False where that can not be told, or nothing
+ * is there.
+ */
+static bool find_beside_run(const struct prediction *p, char *out, size_t bytes)
+{
+    const char *dataset = p->config.dataset, *output = p->config.output;
+    char run[PATH_MAX];
+    if (dataset[0] == '/' || output[0] == '/' || exists(dataset) || !realpath(p->o.run, run))
+        return false;
+    while (strncmp(output, "./", 2) == 0)
+        output += 2;
+    size_t n = strlen(run), tail = strlen(output);
+    while (tail > 0 && output[tail - 1] == '/')
+        tail--;
+    if (tail == 0 || n <= tail || run[n - tail - 1] != '/' ||
+        strncmp(run + n - tail, output, tail) != 0)
+        return false;
+    int length = snprintf(out, bytes, "%.*s%s", (int)(n - tail), run, dataset);
+    return length > 0 && (size_t)length < bytes && exists(out);
+}
+
+static int read_job(struct prediction *p, const char *dataset)
+{
+    char path[4200];
+    free(p->job);
+    p->job = NULL;
+    snprintf(path, sizeof path, "%s/config.json", p->o.run);
+    SL_TRY(sl_model_child_job(path, dataset, &p->job));
+    return sl_config_parse(p->job, strlen(p->job), path, &p->config);
+}
+
+static int open_job(struct prediction *p)
+{
+    char beside[SL_CONFIG_PATH_BYTES];
+    SL_TRY(read_job(p, p->o.dataset));
+    if (!p->o.dataset && find_beside_run(p, beside, sizeof beside))
+        SL_TRY(read_job(p, beside));
+    int rc = sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
+                             SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
+    if (rc == SL_ENOENT && !p->o.dataset)
+        return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
+                              p->o.run);
+    return rc;
+}
+
+// ---- the child ----------------------------------------------------------------------------------
+
+// The directory of a file's name.
+static void directory_of(const char *file, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s", file);
+    char *slash = strrchr(out, '/');
+    if (!slash)
+        snprintf(out, bytes, ".");
+    else
+        slash[slash == out] = '\0';
+}
+
+// What the child is told on its command line.
+struct words {
+    const char *word[SL_MODEL_CHILD_OPTIONS];
+    char numbers[SL_MODEL_CHILD_OPTIONS][24];
+    size_t n;
+};
+
+static void add_text(struct words *w, const char *name, const char *text)
+{
+    w->word[w->n++] = name;
+    w->word[w->n++] = text;
+}
+
+static void add_number(struct words *w, const char *name, uint64_t number)
+{
+    char *text = w->numbers[w->n];
+    snprintf(text, sizeof w->numbers[0], "%" PRIu64, number);
+    add_text(w, name, text);
+}
+
+static int start_child(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    char directory[4200];
+    struct words w = {.word = {"--predict"}, .n = 1};
+    directory_of(o->out, directory, sizeof directory);
+    add_text(&w, "--out", o->out);
+    add_text(&w, "--kind",
+             p->embeds          ? "hidden"
+             : o->classes       ? "classes"
+             : o->probabilities ? "probabilities"
+                                : "logits");
+    add_text(&w, "--scratch", o->scratch ? o->scratch : directory);
+    add_number(&w, "--memory", o->memory);
+    add_number(&w, "--chunk", o->chunk);
+    add_number(&w, "--threads", o->threads);
+    add_text(&w, "--device", p->device.text);
+    add_number(&w, "--gpu-memory", p->device.memory_bytes);
+    add_text(&w, o->nodes ? "--nodes" : "--set", o->nodes ? o->nodes : set_names[o->set]);
+    if (o->layer_given)
+        add_number(&w, "--layer", o->layer);
+    return sl_model_child_start(&p->child, p->job, w.word);
+}
+
+static int hand_over_params(struct prediction *p)
+{
+    SL_TRY(sl_model_child_hello(&p->child, &p->params));
+    p->values = calloc(SL_MAX(p->params.n, (uint64_t)1), sizeof *p->values);
+    if (!p->values)
+        return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", p->params.n);
+    int rc = sl_params_load(&p->params, p->weights, p->values);
+    if (rc == SL_EFORMAT && p->o.dataset)
+        return sl_fail_prefix(rc,
+                              "data set '%s' has %u features and %u outputs, which must be those "
+                              "that the model was trained on",
+                              p->o.dataset, p->dataset.feat_dim, p->dataset.n_classes);
+    SL_TRY(rc);
+    return sl_model_child_go(&p->child, p->values, p->params.n);
+}
+
+static void take_line(struct prediction *p, const char *line)
+{
+    uint32_t layer, layers;
+    uint64_t done, total;
+    if (sscanf(line, "progress %" SCNu32 " %" SCNu32 " %" SCNu64 " %" SCNu64, &layer, &layers,
+               &done, &total) == 4) {
+        if (p->stage != layer + 1) {
+            char what[48];
+            snprintf(what, sizeof what, "layer %u of %u", layer + 1, layers);
+            sl_progress_begin(&p->progress, what, total, "vertices");
+            p->stage = layer + 1;
+        }
+        sl_progress_set(&p->progress, done);
+        return;
+    }
+    sscanf(line, "result rows %" SCNu64, &p->rows);
+    sscanf(line, "result computed %" SCNu64, &p->computed);
+    sscanf(line, "result layer %" SCNu32, &p->layer);
+    sscanf(line, "result seconds %lf", &p->seconds);
+}
+
+static int follow_child(struct prediction *p)
+{
+    char line[8192];
+    for (;;) {
+        int rc = sl_model_child_line(&p->child, line, sizeof line);
+        if (rc == SL_EAGAIN)
+            return SL_OK;
+        if (rc < 0)
+            sl_progress_clear(&p->progress);
+        SL_TRY(rc);
+        take_line(p, line);
+    }
+}
+
+// ---- the summary --------------------------------------------------------------------------------
+
+static int judge(struct prediction *p)
+{
+    const struct options *o = &p->o;
+    if (p->embeds || o->nodes)
+        return SL_OK;
+    enum sl_prediction_kind kind = o->classes         ? SL_PREDICTION_CLASSES
+                                   : o->probabilities ? SL_PREDICTION_PROBABILITIES
+                                                      : SL_PREDICTION_LOGITS;
+    return sl_prediction_score(&p->score, &p->dataset, o->out, kind,
+                               o->set == SET_ALL ? SL_SPLIT_COUNT : (enum sl_split)o->set);
+}
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static void print_scores(const struct prediction *p)
+{
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        if (!p->score.has[s])
+            continue;
+        const struct sl_evaluation *e = &p->score.split[s];
+        const char *gap = " ";
+        printf("  %-10s", set_names[s]);
+        for (int m = 0; m < SL_MEASURE_COUNT; m++) {
+            if (!e->applies[m] || isnan(e->value[m]))
+                continue;
+            printf("%s%s %.4f", gap, sl_measure_name((enum sl_measure)m), e->value[m]);
+            gap = "  ";
+        }
+        printf("\n");
+    }
+}
+
+static void print_text(const struct prediction *p)
+{
+    char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES], took[SL_UNITS_BYTES], rate[SL_UNITS_BYTES];
+    char computed[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
+    const struct options *o = &p->o;
+    double seconds = SL_MAX(p->seconds, 1e-9);
+    printf("%s: %s rows, %s\n", o->out, sl_units_grouped(rows, p->rows),
+           sl_units_bytes(bytes, file_bytes(o->out)));
+    printf("  parameters %s (%s)\n", p->weights, p->weights_are);
+    if (p->embeds)
+        printf("  layer      %u\n", p->layer);
+    if (p->device.cuda)
+        printf("  device     GPU %u (%s), at most %s of its memory\n", p->device.index,
+               p->device.gpu, sl_units_bytes(memory, p->device.memory_bytes));
+    else
+        printf("  device     cores, %" PRIu64 " threads\n", o->threads);
+    printf("  time       %s, %s vertices/s, %s rows computed in all layers\n",
+           sl_units_seconds(took, p->seconds), sl_units_count(rate, (double)p->rows / seconds),
+           sl_units_grouped(computed, p->computed));
+    print_scores(p);
+}
+
+static void add_scores(const struct prediction *p, cJSON *root)
+{
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        if (!p->score.has[s])
+            continue;
+        cJSON *split = cJSON_AddObjectToObject(root, set_names[s]);
+        const struct sl_evaluation *e = &p->score.split[s];
+        for (int m = 0; m < SL_MEASURE_COUNT; m++)
+            if (e->applies[m] && !isnan(e->value[m]))
+                cJSON_AddNumberToObject(split, sl_measure_key((enum sl_measure)m), e->value[m]);
+    }
+}
+
+static int print_json(const struct prediction *p)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "schema", "sluice.predict/1");
+    cJSON_AddStringToObject(root, "output", p->o.out);
+    cJSON_AddNumberToObject(root, "rows", (double)p->rows);
+    cJSON_AddNumberToObject(root, "bytes", (double)file_bytes(p->o.out));
+    cJSON_AddStringToObject(root, "weights", p->weights);
+    cJSON_AddStringToObject(root, "parameters", p->weights_are);
+    cJSON_AddStringToObject(root, "device", p->device.text);
+    if (p->device.cuda) {
+        cJSON_AddStringToObject(root, "gpu", p->device.gpu);
+        cJSON_AddNumberToObject(root, "gpu_memory", (double)p->device.memory_bytes);
+    }
+    cJSON_AddNumberToObject(root, "threads", (double)p->o.threads);
+    cJSON_AddNumberToObject(root, "layer", p->layer);
+    cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
+    cJSON_AddNumberToObject(root, "seconds", p->seconds);
+    add_scores(p, root);
+    return sl_output_json_pages(root, command_name(p));
+}
+
+// ---- the commands -------------------------------------------------------------------------------
+
+static int predict(void *state)
+{
+    struct prediction *p = state;
+    SL_TRY(check_options(p));
+    if (p->o.threads == 0)
+        p->o.threads = (uint64_t)sl_threads_default();
+    SL_TRY(open_job(p));
+    SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
+                                       &p->device));
+    if (p->device.note[0] && !p->o.quiet)
+        fprintf(stderr, "sluice: note: %s\n", p->device.note);
+    sl_interrupt_catch();
+    sl_progress_init(&p->progress, p->o.quiet);
+    SL_TRY(start_child(p));
+    SL_TRY(hand_over_params(p));
+    SL_TRY(follow_child(p));
+    sl_progress_end(&p->progress);
+    SL_TRY(judge(p));
+    if (p->o.output == SL_OUTPUT_JSON)
+        return print_json(p);
+    if (!p->o.quiet)
+        print_text(p);
+    return SL_EXIT_OK;
+}
+
+static int init(const struct sl_command *c, void *state)
+{
+    struct prediction *p = state;
+    p->embeds = c == &sl_command_embed;
+    p->o.set = SET_ALL;
+    p->o.chunk = 65536;
+    return SL_OK;
+}
+
+static void release(void *state)
+{
+    struct prediction *p = state;
+    sl_model_child_end(&p->child);
+    sl_params_fini(&p->params);
+    sl_dataset_close(&p->dataset);
+    free(p->values);
+    free(p->job);
+}
+
+#define AT(kind, field) SL_OPTION_AT(kind, prediction, field)
+#define GIVEN(field)    SL_OPTION_GIVEN(prediction, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "out", AT(TEXT, o.out), .placeholder = "FILE.npy", .required = true,
+     .help = "where the rows go; appears whole or not at all"},
+    {.name = "set", AT(CHOICE, o.set), .choices = set_names, GIVEN(o.set_given),
+     .help = "which vertices, in the order of the data set's list"},
+    {.name = "nodes", AT(TEXT, o.nodes), .placeholder = "IDS.npy",
+     .help = "these vertices, in this order (int32 or int64)"},
+    {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",
+     .help = "another graph than the one of the run; features and outputs must be as many"},
+    {.name = "best", AT(FLAG, o.best),
+     .help = "model.best.safetensors; the default where the run has it"},
+    {.name = "last", AT(FLAG, o.last), .help = "model.safetensors, as training left it"},
+    {.name = "weights", AT(TEXT, o.weights), .placeholder = "FILE",
+     .help = "parameters of the same model from another .safetensors file"},
+    {.name = "force", .letter = 'f', AT(FLAG, o.force), .help = "write over --out"},
+    {.name = "device", AT(TEXT, o.device), .placeholder = "auto|cpu|cuda|cuda:N",
+     .no_default = true,
+     .help = "where it is computed, which differs in rounding only; default: as the run trained, "
+             "on a GPU if one is there (cuda: the one with the most memory free)"},
+    {.name = "gpu-memory", AT(SIZE, o.gpu_memory), .placeholder = "BYTES", .no_default = true,
+     .help = "at most so much of the GPU's memory; default: what is free, less 512 MiB (at most a "
+             "quarter) that CUDA needs beside it"},
+    {.name = "threads", AT(UINT, o.threads), .placeholder = "N", .min = 1, .max = 1024,
+     .no_default = true,
+     .help = "on the cores, also beside a GPU; default: all that the process may use"},
+    {.name = "memory", AT(SIZE, o.memory), .placeholder = "BYTES", .no_default = true,
+     .help = "bound of what is resident of features, edges and activations in the machine's "
+             "memory, all of them mapped files; one piece of 8192 vertices may need more"},
+    {.name = "scratch", AT(TEXT, o.scratch), .placeholder = "DIR",
+     .help = "where hidden activations lie meanwhile; default: beside --out"},
+    {.name = "chunk", AT(UINT, o.chunk), .placeholder = "ROWS", .min = 1, .max = 1e9,
+     .help = "vertices that are computed in one go"},
+    {.name = "output", .letter = 'o', AT(CHOICE, o.output), .choices = sl_output_names,
+     .help = "how the summary is printed"},
+    {.name = "quiet", .letter = 'q', AT(FLAG, o.quiet), .help = "no progress and no text"},
+    {0},
+};
+static const struct sl_option predict_options[] = {
+    {.name = "classes", AT(FLAG, o.classes),
+     .help = "the likeliest class (int32); of several labels 0 or 1 each (uint8)"},
+    {.name = "probabilities", AT(FLAG, o.probabilities),
+     .help = "softmax of the outputs; of several labels sigmoid"},
+    {0},
+};
+static const struct sl_option embed_options[] = {
+    {.name = "layer", AT(UINT, o.layer), GIVEN(o.layer_given), .placeholder = "K",
+     .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
+     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_predict = {
+    .name = "predict",
+    .help = "apply a run's model to a graph: outputs, classes or probabilities",
+    .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+             "a row of outputs (float32) for each vertex. Where few vertices are asked for, "
+             "only those that they depend on are computed.",
+    .example = "sluice predict runs/products --out logits.npy\n"
+               "sluice predict runs/products --out classes.npy --classes --set test",
+    .operands = {{"RUN", offsetof(struct prediction, o.run)}},
+    .options = {{options}, {predict_options}},
+    .bytes = sizeof(struct prediction),
+    .init = init,
+    .run = predict,
+    .fini = release,
+};
+
+const struct sl_command sl_command_embed = {
+    .name = "embed",
+    .help = "apply a run's model to a graph: a hidden layer's output",
+    .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
+             "what a hidden layer gives (after its activation) for each vertex.",
+    .example = "sluice embed runs/products --out hidden.npy\n"
+               "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
+    .operands = {{"RUN", offsetof(struct prediction, o.run)}},
+    .options = {{options}, {embed_options}},
+    .bytes = sizeof(struct prediction),
+    .init = init,
+    .run = predict,
+    .fini = release,
+};

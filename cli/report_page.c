@@ -1,0 +1,328 @@
+/*
+ * report_page.c - a run's account as HTML.
+ *
+ * The pipeline (devices, queue, features) is boxes that the reader's browser lays out, whatever
+ * their number and the lengths of their words; what has axes is SVG (report_chart.h); what
+ * `sluice report` says in words stands below, in the same words. Every text that comes from the
+ * run goes through sl_text_markup().
+ */
+#include "cli/report_page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report_chart.h"
+#include "cli/report_view.h"
+#include "cli/run_summary.h"
+#include "common/base/bits.h"
+#include "common/text/json.h"
+#include "common/text/units.h"
+
+static double number(const cJSON *object, const char *path)
+{
+    double value = sl_json_number(object, path);
+    return isnan(value) ? 0 : value;
+}
+
+static const char *bytes(char buf[SL_UNITS_BYTES], double n)
+{
+    return sl_units_bytes(buf, (uint64_t)SL_MIN(SL_MAX(n, 0), 1e18));
+}
+
+static const char *count(char buf[SL_UNITS_BYTES], double n)
+{
+    return sl_units_grouped(buf, (uint64_t)SL_MIN(SL_MAX(n, 0), 1e18));
+}
+
+static const cJSON *last_epoch(const cJSON *report)
+{
+    const cJSON *epochs = sl_json_at(report, "epochs");
+    return cJSON_GetArrayItem(epochs, cJSON_GetArraySize(epochs) - 1);
+}
+
+// --- what it was ---------------------------------------------------------------------------------
+
+static void write_facts(struct sl_text *t, const cJSON *report)
+{
+    const cJSON *f, *config = sl_json_at(report, "config");
+    const char *separator = "";
+    sl_text_puts(t, "<p class=\"facts\">");
+    if (*sl_json_string(config, "model.kind")) {
+        sl_text_markup(t, sl_json_string(config, "model.kind"));
+        sl_text_printf(t, ", %.0f layers of %.0f · ", number(config, "model.layers"),
+                       number(config, "model.hidden"));
+    }
+    if (*sl_json_string(config, "sampler.kind")) {
+        sl_text_markup(t, sl_json_string(config, "sampler.kind"));
+        cJSON_ArrayForEach(f, sl_json_at(config, "sampler.fanout"))
+        {
+            if (f->valuedouble < 0)
+                sl_text_printf(t, "%s all", separator);
+            else
+                sl_text_printf(t, "%s %.0f", separator, f->valuedouble);
+            separator = ",";
+        }
+        sl_text_printf(t, "; %.0f seeds a batch · ", number(config, "sampler.batch_size"));
+    }
+    if (*sl_json_string(config, "updates.mode")) {
+        sl_text_markup(t, sl_json_string(config, "updates.mode"));
+        sl_text_puts(t, " updates · ");
+    }
+    sl_text_puts(t, "data set ");
+    sl_text_markup(t, sl_json_string(config, "dataset"));
+    sl_text_puts(t, "</p>\n");
+}
+
+static void write_head(struct sl_text *t, const cJSON *report)
+{
+    const char *status = sl_json_string(report, "status");
+    double took = sl_json_number(report, "wall_seconds");
+    char time[SL_UNITS_BYTES];
+    sl_text_puts(t, "<section class=\"card\"><div class=\"title\"><h1>");
+    sl_text_markup(t, sl_json_string(report, "job"));
+    sl_text_puts(t, "</h1><span class=\"pill ");
+    sl_text_markup(t, status);
+    sl_text_puts(t, "\">");
+    sl_text_markup(t, status);
+    if (!isnan(took))
+        sl_text_printf(t, " in %s", sl_units_seconds(time, took));
+    sl_text_puts(t, "</span></div>\n");
+    write_facts(t, report);
+    if (*sl_json_string(report, "message")) {
+        sl_text_puts(t, "<p class=\"c-bad\">");
+        sl_text_markup(t, sl_json_string(report, "message"));
+        sl_text_puts(t, "</p>\n");
+    }
+    sl_text_puts(t, "</section>\n");
+}
+
+// --- devices -------------------------------------------------------------------------------------
+
+static bool has_role(const cJSON *device, const char *role)
+{
+    const cJSON *r;
+    cJSON_ArrayForEach(r, sl_json_at(device, "roles"))
+    {
+        if (cJSON_IsString(r) && strcmp(r->valuestring, role) == 0)
+            return true;
+    }
+    return false;
+}
+
+// 0, 1, 2, 5 as " 0-2,5".
+static void write_ranges(struct sl_text *t, const cJSON *numbers)
+{
+    const char *separator = " ";
+    for (const cJSON *last, *n = numbers ? numbers->child : NULL; n; n = last->next) {
+        for (last = n; last->next && last->next->valuedouble == last->valuedouble + 1;)
+            last = last->next;
+        sl_text_printf(t, "%s%.0f", separator, n->valuedouble);
+        if (last != n)
+            sl_text_printf(t, "-%.0f", last->valuedouble);
+        separator = ",";
+    }
+}
+
+static void write_worker(struct sl_text *t, const cJSON *report, const char *worker,
+                         const char *role)
+{
+    const cJSON *c;
+    char kept[SL_UNITS_BYTES];
+    sl_text_puts(t, "<p><span class=\"dot c-");
+    sl_text_markup(t, role);
+    sl_text_puts(t, "\"></span>");
+    sl_text_markup(t, worker);
+    if (strcmp(role, "standby") == 0)
+        sl_text_puts(t, ", standby");
+    cJSON_ArrayForEach(c, sl_json_at(report, "cache.trainers"))
+    {
+        if (strcmp(sl_json_string(c, "worker"), worker) == 0 && number(c, "rows") > 0)
+            sl_text_printf(t, " <small>cache %s</small>", bytes(kept, number(c, "bytes")));
+    }
+    sl_text_puts(t, "</p>\n");
+}
+
+static void write_device(struct sl_text *t, const cJSON *report, const cJSON *d)
+{
+    const cJSON *cores = sl_json_at(d, "cores"), *workers = sl_json_at(d, "workers");
+    char memory[SL_UNITS_BYTES];
+    sl_text_puts(t, "<div class=\"device\"><h3><span>");
+    sl_text_markup(t, sl_json_string(d, "kind"));
+    sl_text_printf(t, " %.0f</span><small>", number(d, "index"));
+    if (cJSON_GetArraySize(cores) > 0) {
+        sl_text_puts(t, cJSON_GetArraySize(cores) == 1 ? "core" : "cores");
+        write_ranges(t, cores);
+    }
+    if (number(d, "memory") > 0)
+        sl_text_printf(t, " %s", bytes(memory, number(d, "memory")));
+    sl_text_puts(t, "</small></h3>\n");
+    for (int i = 0; i < cJSON_GetArraySize(workers); i++) {
+        const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(workers, i));
+        const char *role = cJSON_GetStringValue(cJSON_GetArrayItem(sl_json_at(d, "roles"), i));
+        write_worker(t, report, name ? name : "", role ? role : "");
+    }
+    sl_text_puts(t, "</div>\n");
+}
+
+// Those with the role; NULL: those that neither sample nor train. How many they are.
+static int write_devices(struct sl_text *t, const cJSON *report, const char *role)
+{
+    const cJSON *d;
+    int n = 0;
+    sl_text_puts(t, "<div class=\"devices\">\n");
+    cJSON_ArrayForEach(d, sl_json_at(report, "devices"))
+    {
+        bool is_idle = !has_role(d, "sampler") && !has_role(d, "trainer");
+        if (role ? has_role(d, role) : is_idle) {
+            write_device(t, report, d);
+            n++;
+        }
+    }
+    sl_text_puts(t, "</div>\n");
+    return n;
+}
+
+// A device that samples and trains is on both sides; those that do neither stand by the trainers.
+static void write_trainers(struct sl_text *t, const cJSON *report)
+{
+    struct sl_text idle = {0};
+    sl_text_puts(t, "<section class=\"side c-trainer\"><h3>Trainers</h3>\n");
+    if (write_devices(t, report, "trainer") == 0)
+        sl_text_puts(t, "<p><small>No device only trains: the standby trainer takes the sampler's "
+                        "device over when nothing is left to sample.</small></p>\n");
+    if (write_devices(&idle, report, NULL) > 0 && idle.s)
+        sl_text_printf(t, "<h3><small>without a role at the end</small></h3>\n%s", idle.s);
+    t->failed = t->failed || idle.failed;
+    sl_text_fini(&idle);
+    sl_text_puts(t, "</section>\n");
+}
+
+static void write_samplers(struct sl_text *t, const cJSON *report)
+{
+    sl_text_puts(t, "<section class=\"side c-sampler\"><h3>Samplers</h3>\n");
+    write_devices(t, report, "sampler");
+    sl_text_puts(t, "</section>\n");
+}
+
+// --- queue and features --------------------------------------------------------------------------
+
+// mark: where a line stands; not a number: none.
+static void write_level(struct sl_text *t, const char *colour, double share, double mark)
+{
+    sl_text_printf(t,
+                   "<svg class=\"%s\" viewBox=\"0 0 100 6\" preserveAspectRatio=\"none\" "
+                   "aria-hidden=\"true\"><rect fill=\"currentColor\" width=\"%.1f\" height=\"6\"/>",
+                   colour, 100 * SL_MIN(SL_MAX(share, 0), 1));
+    if (mark >= 0 && mark <= 1)
+        sl_text_printf(t, "<rect class=\"mark-line\" x=\"%.1f\" width=\".6\" height=\"6\"/>",
+                       100 * mark);
+    sl_text_puts(t, "</svg>\n");
+}
+
+static void write_queue(struct sl_text *t, const cJSON *report)
+{
+    const cJSON *last = last_epoch(report);
+    double mean = number(last, "queue.depth_mean"), most = number(last, "queue.depth_max");
+    double batches = number(last, "batches"), room = number(report, "arena.payload_bytes");
+    char text[SL_UNITS_BYTES];
+    sl_text_puts(t, "<div class=\"device\"><h3>Queue <small>in shared memory</small></h3>\n");
+    write_level(t, "c-queue", most > 0 ? mean / most : 0, NAN);
+    if (last)
+        sl_text_printf(t, "<p>%.1f batches ready on average, %.0f at most</p>\n", mean, most);
+    if (batches > 0)
+        sl_text_printf(t, "<p><small>%s a batch</small></p>\n",
+                       bytes(text, number(last, "bytes.blocks") / batches));
+    if (room > 0)
+        sl_text_printf(t, "<p><small>room for %s</small></p>\n", bytes(text, room));
+    sl_text_puts(t, "</div>\n");
+}
+
+static void write_features(struct sl_text *t, const cJSON *report)
+{
+    const cJSON *epochs = sl_json_at(report, "epochs");
+    double rate = sl_json_number(report, "cache.hit_rate");
+    double best = sl_json_number(report, "cache.optimal_hit_rate");
+    char hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES];
+    sl_text_puts(t, "<div class=\"device\"><h3>Features <small>of input vertices</small></h3>\n");
+    if (isnan(rate)) {
+        sl_text_puts(t, "<p>no cache: every row comes from the store</p>\n");
+    } else {
+        write_level(t, "c-cache", rate, best);
+        sl_text_printf(t, "<p>%.1f %% of the rows hit a cache", 100 * rate);
+        if (!isnan(best))
+            sl_text_printf(t, " (optimal %.1f %%)", 100 * best);
+        sl_text_puts(t, "</p>\n<p><small>");
+        sl_text_markup(t, sl_json_string(report, "cache.policy"));
+        sl_text_printf(t, ": %s from caches</small></p>\n",
+                       bytes(hit, sl_run_summary_sum(epochs, "cache.hit_bytes")));
+    }
+    sl_text_printf(t, "<p><small>%s from the store</small></p></div>\n",
+                   bytes(miss, sl_run_summary_sum(epochs, "cache.miss_bytes")));
+}
+
+static void write_arrow(struct sl_text *t, const char *colour, double batches, double standby)
+{
+    char n[SL_UNITS_BYTES];
+    sl_text_printf(t, "<div class=\"arrow c-%s\"><b>→</b>%s batches", colour, count(n, batches));
+    if (standby > 0)
+        sl_text_printf(t, "<div class=\"c-standby\"><b>←</b>%s by standby trainers</div>",
+                       count(n, standby));
+    sl_text_puts(t, "</div>\n");
+}
+
+static void write_pipeline(struct sl_text *t, const cJSON *report)
+{
+    const cJSON *epochs = sl_json_at(report, "epochs");
+    const char *limit = sl_json_string(last_epoch(report), "bottleneck");
+    double all = sl_run_summary_sum(epochs, "batches");
+    double standby = sl_run_summary_sum(epochs, "switching.batches");
+    sl_text_puts(t, "<section class=\"card\"><h2>Pipeline</h2>\n<div class=\"factory\">\n");
+    write_samplers(t, report);
+    write_arrow(t, "sampler", all, standby);
+    sl_text_puts(t, "<div class=\"store\">\n");
+    write_queue(t, report);
+    write_features(t, report);
+    sl_text_puts(t, "</div>\n");
+    write_arrow(t, "trainer", SL_MAX(all - standby, 0), 0);
+    write_trainers(t, report);
+    sl_text_puts(t, "</div></section>\n");
+    if (!*limit)
+        return;
+    sl_text_puts(t, "<section class=\"neck\"><strong class=\"mark\">Bottleneck</strong><p>");
+    sl_text_markup(t, limit);
+    sl_text_puts(t, "</p></section>\n");
+}
+
+// --- the whole -----------------------------------------------------------------------------------
+
+static void write_words(struct sl_text *t, const cJSON *run)
+{
+    char *words = NULL;
+    size_t n;
+    FILE *f = open_memstream(&words, &n);
+    if (f)
+        sl_report_view_print(f, run, true);
+    if (!f || fclose(f) != 0 || !words) {
+        t->failed = true;
+    } else {
+        sl_text_puts(t, "<section class=\"card\"><h2>In words</h2>\n<pre>");
+        sl_text_markup(t, words);
+        sl_text_puts(t, "</pre></section>\n");
+    }
+    free(words);
+}
+
+void sl_report_page_write(struct sl_text *t, const cJSON *run)
+{
+    const cJSON *report = sl_json_at(run, "report");
+    write_head(t, report);
+    write_pipeline(t, report);
+    sl_report_chart_stages(t, report);
+    sl_text_puts(t, "<div class=\"two\">\n");
+    sl_report_chart_curves(t, report);
+    sl_text_puts(t, "</div>\n");
+    sl_report_chart_epochs(t, report);
+    write_words(t, run);
+}

@@ -1,0 +1,355 @@
+/*
+ * run.c - `sluice run`: one job in the foreground.
+ *
+ * Everything that can be known before a process is started is checked here: the job file, the data
+ * set, where the results go. Then the private broker is started (launch.h) and this process is its
+ * client: it shows what the broker tells, hands Ctrl-C on, and ends with the job.
+ *
+ *   first SIGINT, SIGTERM, SIGHUP or   Stop: workers leave, a checkpoint and the report are
+ *   SIGUSR1                            written
+ *   second                             Stop with kill: workers are killed first
+ *   third, or no answer in time        the broker is killed; its workers die with it
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "cli/command.h"
+#include "cli/job_check.h"
+#include "cli/output.h"
+#include "broker/launch.h"
+#include "cli/run_view.h"
+#include "cli/session.h"
+#include "common/text/units.h"
+#include "broker/phases.h"
+#include "broker/placement.h"
+#include "broker/rundir.h"
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/ipc/bus.h"
+
+enum {
+    STOP_MS = 8000,        // for the broker to answer a Stop
+    KILL_MS = 1500,        // ... one with kill
+    SAVE_MS = 120000,      // ... which says that it writes the last checkpoint
+    LEAVE_MS = 3000,       // for the broker to end after its last word
+    LAST_MESSAGE_MS = 300, // for a message of a dead broker to arrive
+};
+
+struct run {
+    struct sl_job_check check;
+    bool dry_run;
+    int output; // enum sl_output
+    const char *http, *http_token;
+    struct sl_launch broker;
+    struct sl_session session; // with the broker; its end is seen by `broker`
+    struct sl_run_view view;
+    int signal_fd;
+    int n_signals;
+    uint64_t kill_at_ns;             // 0 = never
+    Sl__Control__Envelope *finished; // Finished
+};
+
+// --- dry run -------------------------------------------------------------------------------------
+
+enum { ROLES_BYTES = 96 };
+
+// "sampler 0, standby trainer 1"
+static const char *roles_text(const struct sl_config *c, uint32_t device, char out[ROLES_BYTES])
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    int n = 0;
+    out[0] = '\0';
+    for (enum sl_role role = SL_ROLE_SAMPLER; role < SL_ROLE_COUNT; role++) {
+        enum sl_duty duty =
+            sl_placement_duty(split, c->n_devices, sl_placement_switches(c, device), role, device);
+        if (duty != SL_DUTY_NONE)
+            n += snprintf(out + n, ROLES_BYTES - (size_t)n, "%s%s%s %u", n ? ", " : "",
+                          duty == SL_DUTY_STANDBY ? "standby " : "", sl_role_name(role),
+                          sl_placement_role_index(c->n_devices, role, device));
+    }
+    return out[0] ? out : "nothing";
+}
+
+static void add_role_devices(cJSON *to, const char *key, const struct sl_config *c,
+                             enum sl_role role, enum sl_duty duty)
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    cJSON *list = cJSON_AddArrayToObject(to, key);
+    for (uint32_t i = 0; i < c->n_devices; i++)
+        if (sl_placement_duty(split, c->n_devices, sl_placement_switches(c, i), role, i) == duty)
+            cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
+}
+
+static void print_plan_text(const struct run *r)
+{
+    const struct sl_config *c = &r->check.config;
+    const struct sl_dataset *ds = &r->check.dataset;
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES];
+    uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
+    printf("job         %s\n", c->name);
+    printf("data set    %s: %s vertices, %s edges, %u features, %u classes\n", c->dataset,
+           sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim,
+           ds->n_classes);
+    printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
+           sl_units_grouped(a, sl_phases_batches(c, n_train)),
+           sl_units_grouped(b, sl_phases_updates(c, n_train)));
+    printf("split       %u sampler%s, %u trainer%s (%s)\n", c->allocation.samplers,
+           c->allocation.samplers == 1 ? "" : "s", c->allocation.trainers,
+           c->allocation.trainers == 1 ? "" : "s", sl_placement_reason(c, reason, sizeof reason));
+    for (uint32_t i = 0; i < c->n_devices; i++)
+        printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
+               roles_text(c, i, roles));
+    printf("output      %s\n\n%s\n", c->output, r->check.config_json);
+}
+
+static int print_plan_json(const struct run *r)
+{
+    const struct sl_config *c = &r->check.config;
+    uint64_t n_train = r->check.dataset.split[SL_SPLIT_TRAIN].n;
+    char reason[192];
+    cJSON *plan = cJSON_CreateObject();
+    cJSON_AddStringToObject(plan, "schema", "sluice.plan/1");
+    cJSON_AddItemToObject(plan, "config", cJSON_Parse(r->check.config_json));
+    cJSON_AddNumberToObject(plan, "num_nodes", (double)r->check.dataset.n_nodes);
+    cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
+    cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
+    cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
+    cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
+    cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
+    add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
+    add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
+    add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
+    return sl_output_json_pages(plan, "the plan");
+}
+
+// --- the broker's client -------------------------------------------------------------------------
+
+static void send_stop(struct run *r, bool kill)
+{
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(STOP, stop, &stop);
+    stop.kill = kill;
+    sl_session_send(&r->session, &e);
+}
+
+static void on_signal(struct run *r)
+{
+    struct signalfd_siginfo info;
+    while (read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        r->n_signals++;
+        if (r->n_signals == 1) {
+            sl_progress_line(&r->view.progress, "stopping (once more kills)");
+            send_stop(r, false);
+            r->kill_at_ns = sl_now_ns() + STOP_MS * 1000000ull;
+        } else if (r->n_signals == 2) {
+            send_stop(r, true);
+            r->kill_at_ns = sl_now_ns() + KILL_MS * 1000000ull;
+        } else {
+            sl_launch_kill(&r->broker);
+        }
+    }
+}
+
+// Shows a message, or keeps it when it is how the job ended.
+static void on_message(struct run *r, Sl__Control__Envelope *m)
+{
+    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_FINISHED) {
+        r->finished = m;
+        return;
+    }
+    if (r->kill_at_ns && m->body_case == SL__CONTROL__ENVELOPE__BODY_PROGRESS &&
+        strcmp(m->progress->phase, "save") == 0)
+        r->kill_at_ns = sl_now_ns() + SAVE_MS * 1000000ull;
+    sl_run_view_message(&r->view, m);
+    sl_bus_message_free(m);
+}
+
+static void receive(struct run *r, int timeout_ms)
+{
+    Sl__Control__Envelope *m;
+    while (!r->finished && sl_bus_receive(r->session.bus, timeout_ms, NULL, &m) == SL_OK)
+        on_message(r, m);
+}
+
+// Until the broker has said how the job ended, or is gone. True when it is gone.
+static bool follow(struct run *r, struct sl_death *death)
+{
+    for (;;) {
+        receive(r, 0);
+        if (r->finished)
+            return false;
+        if (sl_launch_wait(&r->broker, 0, death)) {
+            on_signal(r); // a signal may be why it is gone
+            receive(r, LAST_MESSAGE_MS);
+            return true;
+        }
+        uint64_t now = sl_now_ns();
+        if (r->kill_at_ns && now >= r->kill_at_ns) {
+            sl_launch_kill(&r->broker);
+            r->kill_at_ns = 0;
+        }
+        struct pollfd fds[] = {
+            {.fd = sl_bus_fd(r->session.bus), .events = POLLIN},
+            {.fd = r->signal_fd, .events = POLLIN},
+            {.fd = r->broker.pidfd, .events = POLLIN},
+        };
+        poll(fds, SL_COUNT_OF(fds), 200);
+        on_signal(r);
+    }
+}
+
+// The command's result when the broker went without saying it.
+static int broker_lost(struct run *r, const struct sl_death *death)
+{
+    char how[160];
+    if (r->n_signals)
+        return sl_fail(SL_EABORTED, "job '%s': killed; '%s' may hold an unfinished run",
+                       r->check.config.name, r->check.config.output);
+    // It could not even begin to talk, and has said why on the standard error that we share.
+    if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
+        return SL_EXIT_USAGE;
+    sl_death_describe(death, how, sizeof how);
+    return sl_fail(SL_EFAILED,
+                   "job '%s': the broker %s and its workers with it: if '%s' exists it holds what "
+                   "was done, and its log/ may say why; run the job again with another output",
+                   r->check.config.name, how, r->check.config.output);
+}
+
+// The signals that stop a job, but for those that whoever started us wants ignored (nohup).
+static void stop_signals(sigset_t *out)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    sigemptyset(out);
+    for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
+        struct sigaction now;
+        if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(out, all[i]);
+    }
+}
+
+static int run_job(struct run *r)
+{
+    struct sl_death death;
+    sigset_t caught, before;
+    SL_FAILPOINT(RUN_CHECKED);
+    stop_signals(&caught);
+    sigprocmask(SIG_BLOCK, &caught, &before);
+    r->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (r->signal_fd < 0)
+        return sl_fail_errno(SL_ESYS, errno, "catching signals");
+    const struct sl_launch_job job = {
+        .config_json = r->check.config_json,
+        .name = r->check.config.name,
+        .output = r->check.config.output,
+        .report_path = r->check.report,
+        .error_fd = -1,
+        .resume = r->check.resume.content == SL_RUNDIR_CHECKPOINTS ? r->check.resume.checkpoint.name
+                                                                   : NULL,
+        .http = r->http,
+        .http_token_file = r->http_token,
+    };
+    SL_TRY(sl_launch_broker(&job, &r->broker));
+    SL_FAILPOINT(RUN_LAUNCHED);
+    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs, r->check.measure);
+    int rc = sl_bus_connect(r->broker.endpoint, r->broker.token, &r->session.bus);
+    if (rc < 0) {
+        sl_launch_kill(&r->broker);
+        sl_launch_wait(&r->broker, LEAVE_MS, &death);
+        return rc;
+    }
+    sl_session_subscribe(&r->session, true, false);
+    bool gone = follow(r, &death);
+    sl_run_view_end(&r->view);
+    rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished, r->output)
+                     : broker_lost(r, &death);
+    if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
+        sl_launch_kill(&r->broker);
+        sl_launch_wait(&r->broker, LEAVE_MS, &death);
+    }
+    return rc;
+}
+
+// --- the command ---------------------------------------------------------------------------------
+
+static int init(const struct sl_command *c, void *state)
+{
+    ((struct run *)state)->signal_fd = -1;
+    return SL_OK;
+}
+
+static int run(void *state)
+{
+    struct run *r = state;
+    if (r->http_token && !r->http)
+        return sl_fail(SL_EINVAL, "run: --http-token without --http PORT: there is no page that it "
+                                  "could be for");
+    int rc = sl_job_check_run(&r->check, false);
+    if (rc < 0)
+        return sl_job_check_status(rc);
+    if (!r->dry_run) {
+        sl_dataset_close(&r->check.dataset); // the workers map it themselves
+        return run_job(r);
+    }
+    if (r->output == SL_OUTPUT_JSON)
+        return print_plan_json(r);
+    print_plan_text(r);
+    return SL_OK;
+}
+
+static void release(void *state)
+{
+    struct run *r = state;
+    sl_bus_message_free(r->finished);
+    sl_bus_close(r->session.bus, 0);
+    sl_job_check_fini(&r->check);
+    if (r->signal_fd >= 0)
+        close(r->signal_fd);
+}
+
+#define AT(kind, field) SL_OPTION_AT(kind, run, field)
+// clang-format off
+static const struct sl_option options[] = {
+    {.name = "dry-run", AT(FLAG, dry_run),
+     .help = "check everything, show what would run, start nothing"},
+    {.name = "http", AT(TEXT, http), .placeholder = "PORT",
+     .help = "show the job in a browser, at this port of this machine; 0 takes any that is free, "
+             "and the address is told"},
+    {.name = "http-token", AT(TEXT, http_token), .placeholder = "FILE",
+     .help = "who knows the word in this file may scale, pause and stop the job on the page"},
+    {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),
+     .choices = sl_output_names,
+     .help = "what standard output gets: a summary, or the report as JSON"},
+    {0},
+};
+// clang-format on
+
+const struct sl_command sl_command_run = {
+    .name = "run",
+    .help = "run a job in the foreground: progress, then a summary",
+    .about = "Trains the model that a job file describes: starts samplers and trainers, shows "
+             "how far they\nare, and ends with a summary. The results go to the job's output "
+             "directory; a run that was\nstopped there is gone on with from its newest "
+             "checkpoint. Ctrl-C (or SIGTERM, SIGUSR1) stops\nthe job and keeps what was "
+             "done; a second one kills. 'sluice stats', 'top', 'scale', 'pause' and\n'stop' "
+             "work on it from another terminal.",
+    .example = "sluice run job.json --set epochs=5 --report report.json\n"
+               "sluice run job.json --http 8080\n"
+               "sluice run job.json --quiet -o json | jq .test",
+    .operands = {{"JOB.json", offsetof(struct run, check.job)}},
+    .options = {{sl_job_check_options, offsetof(struct run, check)}, {options}},
+    .bytes = sizeof(struct run),
+    .init = init,
+    .run = run,
+    .fini = release,
+};

@@ -1,0 +1,191 @@
+#include "cli/run_jobs.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.h"
+
+// More than a broker's arguments come to, of which four are paths.
+enum { COMMAND_BYTES = 5 * PATH_MAX };
+
+static bool is_broker(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash ? slash + 1 : program, "sluice-broker") == 0;
+}
+
+static bool take(char *out, size_t bytes, const char *value)
+{
+    size_t n = strlen(value);
+    if (n == 0 || n >= bytes)
+        return false;
+    memcpy(out, value, n + 1);
+    return true;
+}
+
+// What a process's environment says of SLUICE_SCOPE; "" where it says nothing.
+static void read_scope(const char *pid, char *out, size_t bytes)
+{
+    static const char name[] = "SLUICE_SCOPE=";
+    char path[300], *entry = NULL;
+    size_t room = 0;
+    out[0] = '\0';
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    while (getdelim(&entry, &room, '\0', f) > 0)
+        if (strncmp(entry, name, sizeof name - 1) == 0) {
+            take(out, bytes, entry + sizeof name - 1);
+            break;
+        }
+    free(entry);
+    fclose(f);
+}
+
+// Jobs of another scope are none of ours: accounts that several people or scripts share keep theirs
+// apart.
+static bool in_scope(const char *pid)
+{
+    char theirs[256];
+    const char *ours = getenv("SLUICE_SCOPE");
+    read_scope(pid, theirs, sizeof theirs);
+    return strcmp(theirs, ours ? ours : "") == 0;
+}
+
+// A broker of `sluice run` of this user and scope from the arguments of process `pid`; false for
+// anything else.
+static bool read_job(const char *pid, struct sl_run_job *out)
+{
+    char path[300], text[COMMAND_BYTES];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool mine = fstat(fd, &st) == 0 && st.st_uid == geteuid();
+    // One read: between two the process may become another program, and half of each is neither.
+    ssize_t n = mine ? read(fd, text, sizeof text) : 0;
+    close(fd);
+    // Nor is a part enough: what is cut off may be the word that tells a daemon's.
+    if (n <= 0 || n == sizeof text || text[n - 1] || !is_broker(text))
+        return false;
+    memset(out, 0, sizeof *out);
+    out->pid = (pid_t)strtol(pid, NULL, 10);
+    bool token = false;
+    for (const char *at = text + strlen(text) + 1; at < text + n; at += strlen(at) + 1) {
+        const char *value = at + strlen(at) + 1;
+        if (value >= text + n)
+            break;
+        if (strcmp(at, "--id") == 0)
+            return false; // a daemon's
+        if (strcmp(at, "--job") == 0)
+            take(out->name, sizeof out->name, value);
+        else if (strcmp(at, "--output") == 0)
+            take(out->output, sizeof out->output, value);
+        else if (strcmp(at, "--endpoint") == 0)
+            take(out->endpoint, sizeof out->endpoint, value);
+        else if (strcmp(at, "--token") == 0)
+            token = sscanf(value, "%" SCNu64, &out->token) == 1;
+    }
+    return token && out->name[0] && out->output[0] && out->endpoint[0] && in_scope(pid);
+}
+
+// When the system started, in Unix seconds; 0 when it does not say.
+static double boot_time(void)
+{
+    char line[256];
+    unsigned long long seconds = 0;
+    FILE *f = fopen("/proc/stat", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "btime %llu", &seconds) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (double)seconds;
+}
+
+// When a process started, in seconds since the system did; 0 when it can not be read.
+static double start_time(pid_t pid)
+{
+    char path[64], text[1024];
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    // Its name may hold anything; numbers come after the last parenthesis, this one is the 22nd.
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, " %llu", &ticks) != 1)
+        return 0;
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct sl_run_job *x = a, *y = b;
+    if (x->started != y->started)
+        return x->started < y->started ? -1 : 1;
+    return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+// Of processes with the same endpoint the oldest one is the broker; another one is a worker that it
+// has just forked, and that has not become its own program yet. By age, oldest first.
+static size_t drop_forked(struct sl_run_job *jobs, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < kept && strcmp(jobs[k].endpoint, jobs[i].endpoint) != 0)
+            k++;
+        if (k == kept)
+            jobs[kept++] = jobs[i];
+    }
+    return kept;
+}
+
+int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
+{
+    struct sl_run_job found;
+    double boot = boot_time();
+    *jobs = NULL;
+    *n = 0;
+    DIR *dir = opendir("/proc");
+    if (!dir)
+        return sl_fail(SL_ESYS, "looking for running jobs: /proc can not be read");
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found))
+            continue;
+        double since_boot = start_time(found.pid);
+        found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
+        struct sl_run_job *more = realloc(*jobs, (*n + 1) * sizeof *more);
+        if (!more) {
+            closedir(dir);
+            free(*jobs);
+            *jobs = NULL;
+            return sl_fail(SL_ENOMEM, "looking for running jobs: no memory for %zu", *n + 1);
+        }
+        *jobs = more;
+        more[(*n)++] = found;
+    }
+    closedir(dir);
+    if (*n) {
+        qsort(*jobs, *n, sizeof **jobs, by_age);
+        *n = drop_forked(*jobs, *n);
+    }
+    return SL_OK;
+}

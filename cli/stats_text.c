@@ -1,0 +1,413 @@
+#include "cli/stats_text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/layout.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
+#include "common/base/bits.h"
+#include "common/text/json.h"
+
+enum { LINE_BYTES = 1024, WRAP_COLUMNS = 80, BRIEF_COLUMNS = 100 };
+
+// --- reading -------------------------------------------------------------------------------------
+
+static uint64_t whole(double x)
+{
+    return x > 0 ? (uint64_t)x : 0;
+}
+
+static const char *plural(double n)
+{
+    return n == 1 ? "" : "s";
+}
+
+// --- a line --------------------------------------------------------------------------------------
+
+struct line {
+    char text[LINE_BYTES];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (l->n < sizeof l->text) {
+        int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, fmt, ap);
+        l->n = SL_MIN(l->n + (size_t)SL_MAX(n, 0), sizeof l->text - 1);
+    }
+    va_end(ap);
+}
+
+static void add_phase(struct line *l, const struct sl_stats *s)
+{
+    const char *phase = s->phase, *state = s->state;
+    double total = s->total;
+    if (strcmp(state, "running") != 0)
+        add(l, "%s", state);
+    if (s->epochs > 0)
+        add(l, "%sepoch %.0f/%.0f", l->n ? "  " : "", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
+    if (*phase && strcmp(phase, "train") != 0)
+        add(l, " %s", phase);
+    if (total > 0)
+        add(l, " %.0f/%.0f", s->done, total);
+}
+
+// In the order in which they stand; what matters most is another order.
+enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
+
+static void add_field(struct line *l, enum field field, bool brief, const struct sl_stats *s)
+{
+    char units[SL_UNITS_BYTES];
+    double seconds = s->time;
+    time_t when = isfinite(seconds) ? (time_t)seconds : 0;
+    struct tm local;
+    switch (field) {
+    case TIME:
+        localtime_r(&when, &local);
+        add(l, "%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
+        break;
+    case JOB: add(l, "%s", s->job); break;
+    case PHASE: add_phase(l, s); break;
+    case RATE:
+        if (isfinite(s->rates.batches))
+            add(l, "%s%s/s", sl_units_count(units, s->rates.batches), brief ? "" : " batches");
+        break;
+    case LOSS:
+        if (isfinite(s->loss))
+            add(l, "loss %.4f", s->loss);
+        break;
+    case METRIC:
+        if (isfinite(s->metric.value))
+            add(l, "%s %.4f", s->metric.name, s->metric.value);
+        break;
+    case LEFT:
+        if (s->seconds_left >= 0)
+            add(l, "%s left",
+                brief ? sl_layout_duration(units, s->seconds_left, false)
+                      : sl_units_seconds(units, s->seconds_left));
+        break;
+    case SPLIT: add(l, "%.0fS %.0fT", s->samplers, s->trainers); break;
+    case QUEUE:
+        if (isfinite(s->queue.batches))
+            add(l, "queue %.0f", s->queue.batches);
+        break;
+    case HITS:
+        if (isfinite(s->cache.hit_rate))
+            add(l, "hits %.0f %%", 100 * s->cache.hit_rate);
+        break;
+    case LIMIT: add(l, "%s", s->bottleneck); break;
+    case N_FIELDS: break;
+    }
+}
+
+// The fields that are asked for, two blanks apart; how many columns that are.
+static size_t join(struct line *l, const bool wanted[N_FIELDS], bool brief,
+                   const struct sl_stats *s)
+{
+    l->n = 0;
+    l->text[0] = '\0';
+    for (enum field f = 0; f < N_FIELDS; f++) {
+        struct line part = {.n = 0};
+        if (wanted[f])
+            add_field(&part, f, brief, s);
+        if (part.n)
+            add(l, "%s%s", l->n ? "  " : "", part.text);
+    }
+    return sl_layout_width(l->text, l->n);
+}
+
+bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
+{
+    static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC, LEFT,
+                                                   SPLIT, QUEUE, HITS, TIME, LIMIT};
+    bool wanted[N_FIELDS] = {false}, brief = columns && columns < BRIEF_COLUMNS;
+    struct line l;
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        enum field f = by_weight[i];
+        if (f == TIME && brief)
+            continue; // in its place nothing would stand still
+        wanted[f] = true;
+        wanted[f] = join(&l, wanted, brief, s) <= columns || !columns || i == 0;
+    }
+    join(&l, wanted, brief, s);
+    fputs(l.text, out);
+    return wanted[LIMIT];
+}
+
+// --- a page --------------------------------------------------------------------------------------
+
+static void print_head(const struct sl_stats *s, FILE *out)
+{
+    struct line l = {.n = 0};
+    char units[SL_UNITS_BYTES];
+    add(&l, "%s", s->job);
+    if (*s->id)
+        add(&l, " (job %s)", s->id);
+    add(&l, ": %s", s->state);
+    if (s->epochs > 0)
+        add(&l, ", epoch %.0f of %.0f", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
+    if (s->total > 0)
+        add(&l, " (%s, %.0f of %.0f)", s->phase, s->done, s->total);
+    if (s->seconds >= 0)
+        add(&l, ", for %s", sl_units_seconds(units, s->seconds));
+    if (s->seconds_left >= 0)
+        add(&l, ", %s left", sl_units_seconds(units, s->seconds_left));
+    fprintf(out, "%s\n\n", l.text);
+}
+
+static void print_result(const struct sl_stats *s, FILE *out)
+{
+    struct line l = {.n = 0};
+    if (!isfinite(s->loss))
+        return;
+    add(&l, "loss       %.4f", s->loss);
+    if (isfinite(s->metric.value))
+        add(&l, ", %s %.4f after epoch %.0f", s->metric.name, s->metric.value, s->metric.epoch + 1);
+    if (isfinite(s->best.value))
+        add(&l, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
+    fprintf(out, "%s\n", l.text);
+}
+
+static void print_split(const struct sl_stats *s, FILE *out)
+{
+    double samplers = s->samplers, trainers = s->trainers;
+    double there = s->standby.there;
+    fprintf(out, "split      %.0f sampler%s, %.0f trainer%s", samplers, plural(samplers), trainers,
+            plural(trainers));
+    if (there > 0)
+        fprintf(out, ", %.0f standby trainer%s (%.0f awake)", there, plural(there),
+                s->standby.awake);
+    fputc('\n', out);
+}
+
+static void print_rates(const struct sl_stats *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    if (!isfinite(s->rates.batches))
+        return;
+    fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
+            sl_units_count(a, s->rates.batches), sl_units_count(b, s->rates.edges),
+            sl_units_count(c, s->rates.input_nodes), sl_units_count(d, s->rates.updates));
+    fprintf(out, "bytes      blocks %s/s, features %s/s from the store, %s/s from caches\n",
+            sl_units_bytes(a, whole(s->bytes.blocks)),
+            sl_units_bytes(b, whole(s->bytes.features_store)),
+            sl_units_bytes(c, whole(s->bytes.features_cache)));
+}
+
+static void print_queue(const struct sl_stats *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    if (!isfinite(s->queue.batches))
+        return;
+    fprintf(out, "queue      %.0f batches ready (%s of %s used), %.0f being drawn, %.0f trained\n",
+            s->queue.batches, sl_units_bytes(a, whole(s->queue.used_bytes)),
+            sl_units_bytes(b, whole(s->queue.capacity_bytes)), s->queue.sampling,
+            s->queue.training);
+}
+
+static void print_cache(const struct sl_stats *s, FILE *out)
+{
+    if (isfinite(s->cache.hit_rate_total))
+        fprintf(out, "cache      %s: %.1f %% hits now, %.1f %% in all\n", s->cache.policy,
+                100 * s->cache.hit_rate, 100 * s->cache.hit_rate_total);
+    if (isfinite(s->updates.staleness_mean))
+        fprintf(out, "updates    %s: version %.0f, %.2g behind on average, %.0f at most\n",
+                s->updates.mode, s->updates.version, s->updates.staleness_mean,
+                s->updates.staleness_max);
+}
+
+static void print_memory(const struct sl_stats *s, FILE *out)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    if (!isfinite(s->memory.used))
+        return;
+    fprintf(out, "machine    %s of memory, %s at most; %.1f cores busy\n",
+            sl_units_bytes(a, whole(s->memory.used)), sl_units_bytes(b, whole(s->memory.peak)),
+            s->cpu_load);
+}
+
+static const char *seconds_or_dash(char buf[SL_UNITS_BYTES], double seconds)
+{
+    return isfinite(seconds) ? sl_units_seconds(buf, seconds) : "-";
+}
+
+const struct sl_stage_text sl_stage_texts[SL_LIVE_STAGES] = {
+    {SL_LIVE_SAMPLE, "samplers draw"},
+    {SL_LIVE_MARK, "samplers look up ranks"},
+    {SL_LIVE_COPY, "samplers copy vertex lists"},
+    {SL_LIVE_BACKPRESSURE, "samplers wait for memory"},
+    {SL_LIVE_EXTRACT, "trainers gather features"},
+    {SL_LIVE_TRAIN, "trainers compute"},
+    {SL_LIVE_WAIT, "trainers wait"},
+    {SL_LIVE_EVALUATE, "trainers evaluate"},
+};
+
+static void print_stages(const struct sl_stats *s, FILE *out)
+{
+    struct sl_table t;
+    sl_table_init(&t, "l r r r r l",
+                  (const char *[]){"stage", "busy", "a second", "p50", "p99", ""});
+    for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
+        const struct sl_stage_text *text = &sl_stage_texts[i];
+        const struct sl_stats_stage *stage = &s->stages[text->stage];
+        char rate[SL_UNITS_BYTES], p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
+        if (!(stage->count > 0))
+            continue;
+        sl_table_row(&t, "%s|%.0f %%|%s|%s|%s|%s", sl_stats_stage_names[text->stage],
+                     100 * stage->busy, sl_units_count(rate, SL_MAX(stage->per_second, 0)),
+                     seconds_or_dash(p50, stage->p50), seconds_or_dash(p99, stage->p99),
+                     text->what);
+    }
+    fputc('\n', out);
+    if (t.n_rows > 1)
+        sl_table_print(&t, out);
+    sl_table_fini(&t);
+}
+
+static void print_workers(const struct sl_stats *s, FILE *out)
+{
+    struct sl_table t;
+    sl_table_init(&t, "l l r r l", (const char *[]){"worker", "state", "busy", "batches/s", "at"});
+    for (const struct sl_stats_worker *w = s->workers; w < s->workers + s->n_workers; w++) {
+        char rate[SL_UNITS_BYTES];
+        sl_table_row(&t, "%s|%s|%.0f %%|%s|%s", w->name, w->state,
+                     isfinite(w->busy) ? 100 * w->busy : 0,
+                     sl_units_count(rate, SL_MAX(w->batches_per_second, 0)), w->batch);
+    }
+    if (t.n_rows > 1) {
+        fputc('\n', out);
+        sl_table_print(&t, out);
+    }
+    sl_table_fini(&t);
+}
+
+// What limits the job: a paragraph behind a word.
+static void print_limit(const char *head, const struct sl_stats *s, size_t columns, FILE *out)
+{
+    enum { INDENT = 11 };
+    if (!*s->bottleneck)
+        return;
+    fprintf(out, "%-*s", INDENT, head);
+    sl_layout_paragraph(s->bottleneck, INDENT, columns, out);
+}
+
+void sl_stats_text_limit(const struct sl_stats *s, unsigned columns, FILE *out)
+{
+    print_limit("   limit", s, columns ? columns : WRAP_COLUMNS, out);
+}
+
+char *sl_stats_text_limit_kind(const struct sl_stats *s, char *buf, size_t bytes)
+{
+    size_t n = 0;
+    for (const char *p = s->bottleneck; *p && n + 1 < bytes; p++)
+        if ((*p < '0' || *p > '9') && *p != '.')
+            buf[n++] = *p;
+    buf[n] = '\0';
+    return buf;
+}
+
+void sl_stats_text_page(const struct sl_stats *s, FILE *out)
+{
+    print_head(s, out);
+    print_split(s, out);
+    print_result(s, out);
+    print_rates(s, out);
+    print_queue(s, out);
+    print_cache(s, out);
+    print_memory(s, out);
+    print_limit("limit", s, WRAP_COLUMNS, out);
+    print_stages(s, out);
+    print_workers(s, out);
+}
+
+// --- CSV -----------------------------------------------------------------------------------------
+
+// A column's name and, where that is another, the path of its key.
+static const char *const columns[] = {"time",
+                                      "job",
+                                      "id",
+                                      "state",
+                                      "phase",
+                                      "epoch",
+                                      "epochs",
+                                      "done",
+                                      "total",
+                                      "seconds",
+                                      "seconds_left",
+                                      "loss",
+                                      "metric=metric.name",
+                                      "metric_value=metric.value",
+                                      "samplers",
+                                      "trainers",
+                                      "batches_per_s=rates.batches",
+                                      "edges_per_s=rates.edges",
+                                      "input_nodes_per_s=rates.input_nodes",
+                                      "updates_per_s=rates.updates",
+                                      "sample_busy=stages.sample.busy",
+                                      "sample_p50=stages.sample.p50",
+                                      "sample_p99=stages.sample.p99",
+                                      "extract_busy=stages.extract.busy",
+                                      "extract_p50=stages.extract.p50",
+                                      "extract_p99=stages.extract.p99",
+                                      "train_busy=stages.train.busy",
+                                      "train_p50=stages.train.p50",
+                                      "train_p99=stages.train.p99",
+                                      "wait_busy=stages.wait.busy",
+                                      "backpressure_busy=stages.backpressure.busy",
+                                      "queue_batches=queue.batches",
+                                      "queue_bytes=queue.bytes",
+                                      "block_bytes_per_s=bytes.blocks",
+                                      "cache_bytes_per_s=bytes.features_cache",
+                                      "store_bytes_per_s=bytes.features_store",
+                                      "hit_rate=cache.hit_rate",
+                                      "version=updates.version",
+                                      "staleness_mean=updates.staleness_mean",
+                                      "memory_bytes=memory.used",
+                                      "cpu_load",
+                                      "bottleneck_role",
+                                      "bottleneck"};
+
+void sl_stats_text_csv_head(FILE *out)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(columns); i++)
+        fprintf(out, "%s%.*s", i ? "," : "", (int)strcspn(columns[i], "="), columns[i]);
+    fputc('\n', out);
+}
+
+static void write_quoted(const char *value, FILE *out)
+{
+    bool plain = !strpbrk(value, ",\"\r\n");
+    if (!plain)
+        fputc('"', out);
+    for (; *value; value++) {
+        if (*value == '"')
+            fputc('"', out);
+        fputc(*value, out);
+    }
+    if (!plain)
+        fputc('"', out);
+}
+
+void sl_stats_text_csv(const struct sl_stats *s, FILE *out)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(columns); i++) {
+        const char *path = strchr(columns[i], '=');
+        const cJSON *item = sl_json_at(s->line, path ? path + 1 : columns[i]);
+        double value = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+        if (i)
+            fputc(',', out);
+        if (cJSON_IsString(item))
+            write_quoted(item->valuestring, out);
+        else if (isfinite(value) && value == floor(value) && fabs(value) < 1e15)
+            fprintf(out, "%.0f", value);
+        else if (isfinite(value))
+            fprintf(out, "%.*g", i == 0 ? 14 : 7, value);
+    }
+    fputc('\n', out);
+}

@@ -1,0 +1,419 @@
+#include "cli/top/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { ROLE_MAX = 1024 };
+
+#define CLOCK_SET_S 10.0 // a line that is so much older is of a clock that was set back
+
+void sl_top_init(struct sl_top_model *m)
+{
+    *m = (struct sl_top_model){0};
+}
+
+void sl_top_fini(struct sl_top_model *m)
+{
+    sl_stats_fini(&m->stats);
+    sl_top_jobs_fini(&m->jobs);
+    *m = (struct sl_top_model){0};
+}
+
+static void copy(char *out, size_t n, const char *text)
+{
+    snprintf(out, n, "%s", text ? text : "");
+}
+
+#define COPY(field, text) copy(field, sizeof(field), text)
+
+static bool is_over(const char *state)
+{
+    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "stopped") ||
+           !strcmp(state, "interrupted");
+}
+
+void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const char *state)
+{
+    char kept_name[sizeof m->name], kept_id[sizeof m->id], kept_state[sizeof m->state];
+    COPY(kept_name, name);
+    COPY(kept_id, id);
+    COPY(kept_state, state);
+    memcpy(m->name, kept_name, sizeof kept_name);
+    memcpy(m->id, kept_id, sizeof kept_id);
+    memcpy(m->state, kept_state, sizeof kept_state);
+    m->said[0] = 0;
+    m->over = is_over(m->state);
+    m->have_stats = false;
+    sl_stats_fini(&m->stats);
+    m->n_history = m->first_event = m->n_events = 0;
+    m->first_sample = 0;
+    m->question = (struct sl_top_question){0};
+    m->scaling = false;
+    m->scroll = 0;
+    m->chosen = false;
+    m->notice[0] = 0;
+}
+
+void sl_top_notice(struct sl_top_model *m, bool bad, const char *text)
+{
+    COPY(m->notice, text);
+    m->notice_bad = bad;
+    m->notice_until_ns = m->now_ns + SL_TOP_NOTICE_S * 1000000000ull;
+}
+
+// --- statistics and events -----------------------------------------------------------------------
+
+static void add_sample(struct sl_top_model *m)
+{
+    const struct sl_stats *s = &m->stats;
+    if (m->n_history == SL_TOP_HISTORY) {
+        for (int i = 0; i < SL_TOP_SERIES; i++)
+            memmove(m->series[i], m->series[i] + 1, (SL_TOP_HISTORY - 1) * sizeof(double));
+        m->n_history--;
+        m->first_sample++;
+    }
+    size_t at = m->n_history++;
+    m->series[SL_TOP_QUEUE][at] = s->queue.batches;
+    m->series[SL_TOP_RATE][at] = s->rates.batches;
+    m->series[SL_TOP_LOSS][at] = s->loss;
+    m->series[SL_TOP_HITS][at] = s->cache.hit_rate;
+    m->series[SL_TOP_WAITING][at] = s->stages[SL_LIVE_WAIT].busy;
+}
+
+int sl_top_on_stats(struct sl_top_model *m, const char *json)
+{
+    double before = m->have_stats ? m->stats.time : NAN;
+    SL_TRY(sl_top_stats_parse(json, &m->stats));
+    m->have_stats = true;
+    m->stats_at_ns = m->now_ns;
+    if (!m->over) {
+        COPY(m->state, m->stats.state);
+        m->said[0] = 0;
+    }
+    // The newest line may come twice: with the history, and by itself. A clock that was set back is
+    // no reason to stop.
+    if (!(m->stats.time <= before && m->stats.time > before - CLOCK_SET_S))
+        add_sample(m);
+    return SL_OK;
+}
+
+// How it ended: what was said of it, else what its last event tells.
+static void say_end(struct sl_top_model *m, const char *message)
+{
+    COPY(m->said, message);
+    for (size_t i = 0; !m->said[0] && i < m->n_events; i++)
+        if (strcmp(sl_top_event_at(m, i)->kind, "end") == 0)
+            COPY(m->said, sl_top_event_at(m, i)->text);
+}
+
+int sl_top_on_event(struct sl_top_model *m, const char *json)
+{
+    struct sl_top_event event;
+    SL_TRY(sl_top_event_parse(json, &event));
+    for (size_t i = 0; i < m->n_events; i++) {
+        const struct sl_top_event *old = sl_top_event_at(m, i);
+        if (old->time == event.time && strcmp(old->text, event.text) == 0)
+            return SL_OK; // it came before the history that has it too
+    }
+    if (m->n_events == SL_TOP_EVENTS) {
+        m->first_event = (m->first_event + 1) % SL_TOP_EVENTS;
+        m->n_events--;
+    }
+    // Statistics would tell it only with the next line, after a key that means the opposite.
+    if (m->have_stats && !m->over && event.time > m->stats.time) {
+        if (strcmp(event.kind, "pause") == 0)
+            COPY(m->state, "paused");
+        else if (strcmp(event.kind, "resume") == 0)
+            COPY(m->state, "running");
+    }
+    // In order of time, whichever way it came.
+    size_t at = m->n_events++;
+    for (; at > 0; at--) {
+        struct sl_top_event *old = &m->events[(m->first_event + at - 1) % SL_TOP_EVENTS];
+        if (!(old->time > event.time))
+            break;
+        m->events[(m->first_event + at) % SL_TOP_EVENTS] = *old;
+    }
+    m->events[(m->first_event + at) % SL_TOP_EVENTS] = event;
+    if (m->over && !m->said[0])
+        say_end(m, "");
+    return SL_OK;
+}
+
+const struct sl_top_event *sl_top_event_at(const struct sl_top_model *m, size_t i)
+{
+    if (i >= m->n_events)
+        return NULL;
+    return &m->events[(m->first_event + m->n_events - 1 - i) % SL_TOP_EVENTS];
+}
+
+static void on_old_event(void *arg, const char *line)
+{
+    sl_top_on_event(arg, line);
+}
+
+int sl_top_on_describe(struct sl_top_model *m, const char *json)
+{
+    char *stats;
+    SL_TRY(sl_top_describe_parse(json, on_old_event, m, &stats));
+    int rc = stats && !m->have_stats ? sl_top_on_stats(m, stats) : SL_OK;
+    free(stats);
+    return rc;
+}
+
+void sl_top_on_finished(struct sl_top_model *m, int exit_status, const char *message)
+{
+    if (!m->over) // else the daemon's word for it is known: it may be "interrupted"
+        COPY(m->state, exit_status == 0 ? "done" : exit_status == 130 ? "stopped" : "failed");
+    m->over = true;
+    m->scaling = false;
+    m->question.open = false;
+    say_end(m, message);
+}
+
+// --- the list of jobs ----------------------------------------------------------------------------
+
+// What the list says of the job that is shown: all there is to know while it waits in the queue.
+static void look_up(struct sl_top_model *m)
+{
+    m->selected = SL_MAX(0, SL_MIN(m->selected, (int)m->jobs.n - 1));
+    for (size_t i = 0; i < m->jobs.n && m->id[0]; i++) {
+        const struct sl_top_job *j = &m->jobs.jobs[i];
+        if (strcmp(j->id, m->id) != 0)
+            continue;
+        bool over = is_over(j->state);
+        if (m->over && !over) { // it goes on: `sluice resume`
+            m->over = false;
+            m->said[0] = 0;
+        }
+        if (over || !m->have_stats)
+            COPY(m->state, j->state);
+        if (over)
+            m->over = true;
+        if (over)
+            say_end(m, j->message);
+        else if (!m->have_stats)
+            COPY(m->said, j->message[0] ? j->message : j->why);
+    }
+}
+
+// Until the user chooses, the job that is shown is the selected one.
+static void select_shown(struct sl_top_model *m)
+{
+    for (size_t i = 0; i < m->jobs.n && !m->chosen && m->name[0]; i++) {
+        const struct sl_top_job *j = &m->jobs.jobs[i];
+        if (strcmp(j->id, m->id) == 0 && strcmp(j->name, m->name) == 0)
+            m->selected = (int)i;
+    }
+}
+
+int sl_top_on_jobs(struct sl_top_model *m, const char *json)
+{
+    SL_TRY(sl_top_jobs_parse(json, &m->jobs));
+    m->have_jobs = true;
+    select_shown(m);
+    look_up(m);
+    return SL_OK;
+}
+
+int sl_top_on_job_state(struct sl_top_model *m, const char *json)
+{
+    SL_TRY(sl_top_jobs_update(&m->jobs, json));
+    look_up(m);
+    return SL_OK;
+}
+
+// --- changes of the split ------------------------------------------------------------------------
+
+void sl_top_on_scale_step(struct sl_top_model *m, const char *text)
+{
+    m->scaling = true;
+    COPY(m->scale_step, text);
+}
+
+static void answer_question(struct sl_top_model *m, bool ok, const char *message,
+                            const struct sl_top_scale *scale)
+{
+    struct sl_top_question *q = &m->question;
+    char now[64] = "", steps[SL_TOP_SENTENCE];
+    if (!q->open)
+        return;
+    if (!ok) {
+        q->open = false;
+        sl_top_notice(m, true, message);
+        return;
+    }
+    // Of an older question: the user has gone on.
+    if (scale && (scale->samplers != q->samplers || scale->trainers != q->trainers))
+        return;
+    q->answered = true;
+    COPY(steps, scale && scale->steps[0] ? scale->steps : message);
+    if (scale && isfinite(scale->now) && isfinite(scale->then))
+        snprintf(now, sizeof now, "epoch %.3g s -> %.3g s: ", scale->now, scale->then);
+    snprintf(q->answer, sizeof q->answer, "%s%.400s", now, steps);
+}
+
+void sl_top_on_scale_done(struct sl_top_model *m, bool ok, const char *message, const char *json)
+{
+    struct sl_top_scale scale;
+    bool known = json && *json && sl_top_scale_parse(json, &scale) == SL_OK;
+    // Without the answer's form for programs: while a question is open nothing else is under way.
+    if (known ? scale.dry_run : m->question.open) {
+        answer_question(m, ok, message, known ? &scale : NULL);
+        return;
+    }
+    m->scaling = false;
+    sl_top_notice(m, !ok, message);
+}
+
+static const struct sl_top_action nothing = {.what = SL_TOP_NOTHING};
+
+// Devices that have neither role, while the user has not said anything else.
+static uint32_t free_devices(const struct sl_stats *s, uint32_t used)
+{
+    return s->places > used ? (uint32_t)s->places - used : 0;
+}
+
+/*
+ * One more or one less of a role. A device that is free is taken first; else the other role gives
+ * one. A sampler that goes makes its device a trainer; a trainer that goes leaves its device free.
+ */
+static struct sl_top_action ask_split(struct sl_top_model *m, int samplers, int trainers)
+{
+    struct sl_top_question *q = &m->question;
+    uint32_t s = q->samplers, t = q->trainers;
+    if (m->over || !m->have_stats || !isfinite(m->stats.samplers) || !isfinite(m->stats.trainers)) {
+        sl_top_notice(m, true,
+                      m->over ? "the job is over: its split stays what it was"
+                              : "the job does not run yet: there is no split to change");
+        return nothing;
+    }
+    if (!q->open) {
+        s = (uint32_t)SL_MAX(0.0, SL_MIN((double)ROLE_MAX, m->stats.samplers));
+        t = (uint32_t)SL_MAX(0.0, SL_MIN((double)ROLE_MAX, m->stats.trainers));
+    }
+    bool takes = free_devices(&m->stats, s + t) == 0;
+    if (samplers > 0) {
+        t -= takes && t > 0;
+        s++;
+    } else if (samplers < 0) {
+        s -= s > 0;
+        t++;
+    } else if (trainers > 0) {
+        s -= takes && s > 0;
+        t++;
+    } else {
+        t -= t > 0;
+    }
+    if (s == 0 || t == 0 || s > ROLE_MAX || t > ROLE_MAX) {
+        sl_top_notice(m, true,
+                      s == 0 ? "there has to be a sampler: nobody else draws batches"
+                             : "there has to be a trainer: nobody else trains");
+        return nothing;
+    }
+    *q = (struct sl_top_question){.open = true, .samplers = s, .trainers = t};
+    return (struct sl_top_action){
+        .what = SL_TOP_SCALE, .samplers = s, .trainers = t, .dry_run = true};
+}
+
+static struct sl_top_action confirm(struct sl_top_model *m)
+{
+    struct sl_top_question *q = &m->question;
+    q->open = false;
+    m->scaling = true;
+    COPY(m->scale_step, "asked");
+    return (struct sl_top_action){
+        .what = SL_TOP_SCALE, .samplers = q->samplers, .trainers = q->trainers};
+}
+
+// --- keys ----------------------------------------------------------------------------------------
+
+static void show(struct sl_top_model *m, enum sl_top_view view)
+{
+    m->view = view;
+    m->scroll = 0;
+}
+
+static void move(struct sl_top_model *m, int rows)
+{
+    m->chosen = m->chosen || m->view == SL_TOP_JOBS_VIEW;
+    if (m->view == SL_TOP_JOBS_VIEW)
+        m->selected = SL_MAX(0, SL_MIN(m->selected + rows, (int)m->jobs.n - 1));
+    else
+        m->scroll = SL_MAX(0, m->scroll + rows); // the view knows how long it is
+}
+
+static struct sl_top_action pause_or_resume(struct sl_top_model *m)
+{
+    if (m->over || !m->have_stats) {
+        sl_top_notice(m, true,
+                      m->over ? "the job is over: there is nothing to pause"
+                              : "the job does not run yet: there is nothing to pause");
+        return nothing;
+    }
+    bool paused = strcmp(m->state, "paused") == 0;
+    return (struct sl_top_action){.what = paused ? SL_TOP_RESUME : SL_TOP_PAUSE};
+}
+
+static struct sl_top_action open_selected(struct sl_top_model *m)
+{
+    if (m->view != SL_TOP_JOBS_VIEW || m->selected >= (int)m->jobs.n)
+        return nothing;
+    const struct sl_top_job *j = &m->jobs.jobs[m->selected];
+    return (struct sl_top_action){.what = SL_TOP_OPEN,
+                                  .job = j->id[0]       ? j->id
+                                         : j->output[0] ? j->output
+                                                        : j->name};
+}
+
+struct sl_top_action sl_top_key(struct sl_top_model *m, int key)
+{
+    if (m->help && key != 'q') {
+        m->help = false; // any key closes it
+        return nothing;
+    }
+    if (m->question.open) {
+        if (key == 'y' || key == 'Y' || key == SL_KEY_ENTER)
+            return confirm(m);
+        if (key == 'n' || key == 'N' || key == SL_KEY_ESCAPE) {
+            m->question.open = false;
+            sl_top_notice(m, false, "nothing was changed");
+            return nothing;
+        }
+    }
+    switch (key) {
+    case 'q': return (struct sl_top_action){.what = SL_TOP_QUIT};
+    case 'h':
+    case '?': m->help = true; break;
+    case '+':
+    case '=': return ask_split(m, 1, 0);
+    case '-': return ask_split(m, -1, 0);
+    case 't':
+    case ']': return ask_split(m, 0, 1);
+    case 'T':
+    case '[': return ask_split(m, 0, -1);
+    case 'p': return pause_or_resume(m);
+    case SL_KEY_TAB:
+    case SL_KEY_RIGHT: show(m, (m->view + 1) % SL_TOP_VIEWS); break;
+    case SL_KEY_BACK_TAB:
+    case SL_KEY_LEFT: show(m, (m->view + SL_TOP_VIEWS - 1) % SL_TOP_VIEWS); break;
+    case SL_KEY_DOWN:
+    case 'j': move(m, 1); break;
+    case SL_KEY_UP:
+    case 'k': move(m, -1); break;
+    case SL_KEY_PAGE_DOWN:
+    case ' ': move(m, 10); break;
+    case SL_KEY_PAGE_UP: move(m, -10); break;
+    case SL_KEY_ENTER:
+    case '\r': return open_selected(m);
+    default:
+        if (key >= '1' && key < '1' + SL_TOP_VIEWS)
+            show(m, (enum sl_top_view)(key - '1'));
+    }
+    return nothing;
+}

@@ -1,0 +1,349 @@
+/*
+ * view.c - the frame of all views: header, tabs, footer, help, and words where there is no room.
+ *
+ *   row 0         name and state                                       tabs
+ *   rows 1, 2     how far it is; loss, metric, split, time
+ *   ...           the view
+ *   last row(s)   a question, a message, or the keys
+ */
+#include "cli/top/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/top/charts.h"
+#include "cli/top/numbers.h"
+#include "cli/top/view_internal.h"
+#include "common/base/bits.h"
+
+enum { HEADER_ROWS = 3, TAB_COLUMNS = 52 };
+
+static const char *const view_names[SL_TOP_VIEWS] = {"overview", "workers", "stages", "events",
+                                                     "jobs"};
+
+// --- helpers that all views have -----------------------------------------------------------------
+
+struct sl_area sl_view_heading(struct sl_area a, const char *title)
+{
+    const struct sl_glyphs *g = sl_screen_glyphs(a.screen);
+    int x = sl_area_text(a, 0, 0, SL_STYLE_BOLD, title) + 1;
+    for (; x < a.w; x++)
+        sl_area_glyph(a, x, 0, SL_STYLE_DIM, g->horizontal);
+    return sl_area_part(a, 0, 1, a.w, a.h - 1);
+}
+
+int sl_view_role_style(const char *role)
+{
+    if (strncmp(role, "sampler", 7) == 0)
+        return SL_SAMPLERS_STYLE;
+    return SL_TRAINERS_STYLE;
+}
+
+double sl_view_busy(const struct sl_stats *s, const char *role)
+{
+    double sum = 0;
+    int n = 0;
+    for (size_t i = 0; i < s->n_workers; i++) {
+        const struct sl_stats_worker *w = &s->workers[i];
+        if (strcmp(w->role, role) != 0 || !isfinite(w->busy))
+            continue;
+        sum += w->busy;
+        n++;
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+void sl_view_clamp_scroll(int *scroll, int rows, int room)
+{
+    *scroll = SL_MAX(0, SL_MIN(*scroll, rows - room));
+}
+
+static bool is_old(const struct sl_top_model *m)
+{
+    return m->have_stats && !m->over && m->now_ns > m->stats_at_ns + SL_TOP_OLD_S * 1000000000ull;
+}
+
+static bool has_notice(const struct sl_top_model *m)
+{
+    return m->notice[0] && m->now_ns < m->notice_until_ns;
+}
+
+// --- header --------------------------------------------------------------------------------------
+
+static int state_style(const char *state)
+{
+    if (!strcmp(state, "failed") || !strcmp(state, "interrupted"))
+        return SL_STYLE_ALARM | SL_STYLE_BOLD | SL_STYLE_REVERSE;
+    return SL_STYLE_BOLD | SL_STYLE_REVERSE;
+}
+
+static void draw_tabs(const struct sl_top_model *m, struct sl_area a)
+{
+    int x = 0;
+    for (int i = 0; i < SL_TOP_VIEWS; i++) {
+        char tab[32];
+        snprintf(tab, sizeof tab, " %d %s ", i + 1, view_names[i]);
+        x = sl_area_text(a, x, 0, (int)m->view == i ? SL_STYLE_REVERSE : SL_STYLE_DIM, tab);
+    }
+}
+
+static void draw_name(const struct sl_top_model *m, struct sl_area a)
+{
+    char state[SL_TOP_WORD + 16];
+    if (!m->name[0]) {
+        sl_area_text(a, 0, 0, SL_STYLE_BOLD, "sluice top");
+        return;
+    }
+    snprintf(state, sizeof state, " %s ", m->state[0] ? m->state : "?");
+    int room = a.w - sl_text_columns(state) - 1;
+    char name[SL_TOP_NAME + SL_TOP_WORD + 16];
+    snprintf(name, sizeof name, "%.127s (job %s)", m->name, m->id);
+    if (!m->id[0] || sl_text_columns(name) > room)
+        snprintf(name, sizeof name, "%.127s", m->name);
+    int x = sl_area_text(sl_area_part(a, 0, 0, room, 1), 0, 0, SL_STYLE_BOLD, name) + 1;
+    sl_area_text(a, x, 0, state_style(m->state), state);
+}
+
+static const char *split_text(const struct sl_stats *s, char *out, size_t n)
+{
+    int samplers = sl_view_count(s->samplers), trainers = sl_view_count(s->trainers);
+    snprintf(out, n, "%d sampler%s : %d trainer%s", samplers, samplers == 1 ? "" : "s", trainers,
+             trainers == 1 ? "" : "s");
+    return out;
+}
+
+static void draw_progress(const struct sl_stats *s, struct sl_area a)
+{
+    char epoch[64], phase[96], left[SL_NUMBER_BYTES], each[SL_NUMBER_BYTES], right[96];
+    double share = s->total > 0 ? s->done / s->total : NAN;
+    char percent[SL_NUMBER_BYTES];
+    int last = sl_view_count(s->epochs);
+    snprintf(epoch, sizeof epoch, "epoch %d of %d ",
+             SL_MIN(sl_view_count(s->epoch) + (isfinite(s->epoch) ? 1 : 0), SL_MAX(last, 1)), last);
+    snprintf(phase, sizeof phase, " %s %.31s  %d/%d", sl_number_percent(percent, share), s->phase,
+             sl_view_count(s->done), sl_view_count(s->total));
+    snprintf(right, sizeof right, "%s an epoch  %s left", sl_number_seconds(each, s->epoch_seconds),
+             sl_number_clock(left, s->seconds_left));
+    int x = sl_area_text(a, 0, 0, SL_STYLE_BOLD, epoch);
+    int taken = x + sl_text_columns(phase) + 2 + sl_text_columns(right);
+    int bar = SL_MIN(a.w - taken, 60);
+    if (bar >= 6) {
+        sl_chart_bar(a, x, 0, bar, SL_STYLE_PLAIN, share);
+        x += bar;
+    }
+    x = sl_area_text(a, x, 0, SL_STYLE_PLAIN, phase);
+    if (x + sl_text_columns(right) < a.w)
+        sl_area_right(a, 0, SL_STYLE_PLAIN, right);
+}
+
+static void draw_results(const struct sl_stats *s, struct sl_area a)
+{
+    char split[64], elapsed[SL_NUMBER_BYTES], right[160];
+    int x = 0;
+    x = sl_area_text(a, x, 0, SL_STYLE_BOLD, "loss ");
+    x = isfinite(s->loss) ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->loss)
+                          : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "-");
+    if (isfinite(s->metric.value)) {
+        x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric.name);
+        x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric.value);
+    }
+    if (isfinite(s->best.value))
+        x = sl_area_printf(a, x + 2, 0, SL_STYLE_PLAIN, "best %.4f in epoch %d", s->best.value,
+                           sl_view_count(s->best.epoch) + 1);
+    snprintf(right, sizeof right, "%s  %s", split_text(s, split, sizeof split),
+             sl_number_clock(elapsed, s->seconds));
+    if (x + 2 + sl_text_columns(right) > a.w)
+        snprintf(right, sizeof right, "%s", split);
+    if (x + 2 + sl_text_columns(right) <= a.w)
+        sl_area_right(a, 0, SL_STYLE_BOLD, right);
+}
+
+static void draw_header(const struct sl_top_model *m, struct sl_area a)
+{
+    bool tabs = a.w >= TAB_COLUMNS + 24;
+    draw_name(m, sl_area_part(a, 0, 0, tabs ? a.w - TAB_COLUMNS - 1 : a.w, 1));
+    if (tabs)
+        draw_tabs(m, sl_area_part(a, a.w - TAB_COLUMNS, 0, TAB_COLUMNS, 1));
+    struct sl_area rows = sl_area_part(a, 0, 1, a.w, 2);
+    if (m->have_stats && !(m->over && m->said[0])) {
+        draw_progress(&m->stats, rows);
+        draw_results(&m->stats, sl_area_part(rows, 0, 1, rows.w, 1));
+    } else if (m->over && m->have_stats) {
+        draw_results(&m->stats, rows);
+        sl_area_text(rows, 0, 1, SL_STYLE_BOLD, m->said);
+    } else if (m->said[0]) {
+        sl_area_wrap(rows, SL_STYLE_PLAIN, m->said);
+    } else if (!m->name[0]) {
+        sl_area_text(rows, 0, 0, SL_STYLE_PLAIN,
+                     "Choose a job: j and k or the arrows, then Enter.");
+    } else {
+        sl_area_text(rows, 0, 0, SL_STYLE_PLAIN,
+                     m->over ? "The job is over."
+                             : "No statistics yet: they come once the workers have started.");
+    }
+}
+
+// --- footer --------------------------------------------------------------------------------------
+
+struct key_hint {
+    const char *key, *text;
+};
+
+static void draw_keys(const struct key_hint *hints, size_t n, struct sl_area a)
+{
+    int x = 0;
+    for (size_t i = 0; i < n; i++) {
+        int columns = 3 + sl_text_columns(hints[i].key) + sl_text_columns(hints[i].text);
+        if (x + columns > a.w)
+            break;
+        x = sl_area_printf(a, x, 0, SL_STYLE_REVERSE, " %s ", hints[i].key);
+        x = sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%s ", hints[i].text);
+    }
+}
+
+static int footer_rows(const struct sl_top_model *m)
+{
+    return m->question.open ? 3 : 1;
+}
+
+static void draw_question(const struct sl_top_model *m, struct sl_area a)
+{
+    const struct sl_top_question *q = &m->question;
+    char text[256];
+    snprintf(text, sizeof text, " Change to %u sampler%s and %u trainer%s?   y yes   n no ",
+             q->samplers, q->samplers == 1 ? "" : "s", q->trainers, q->trainers == 1 ? "" : "s");
+    sl_area_text(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_REVERSE, text);
+    sl_area_wrap(sl_area_part(a, 1, 1, a.w - 1, 2), SL_STYLE_PLAIN,
+                 q->answered ? q->answer : "asking what it would do ...");
+}
+
+static void draw_footer(const struct sl_top_model *m, struct sl_area a)
+{
+    static const struct key_hint watching[] = {
+        {"q", "quit"},  {"h", "help"},       {"Tab", "view"},
+        {"p", "pause"}, {"+ -", "samplers"}, {"t T", "trainers"},
+    };
+    static const struct key_hint paused[] = {
+        {"q", "quit"},
+        {"h", "help"},
+        {"Tab", "view"},
+        {"p", "resume"},
+    };
+    static const struct key_hint listing[] = {
+        {"q", "quit"}, {"h", "help"}, {"Tab", "view"}, {"j/k", "choose"}, {"Enter", "open"},
+    };
+    static const struct key_hint over[] = {
+        {"q", "quit"},
+        {"h", "help"},
+        {"Tab", "view"},
+    };
+    if (m->question.open)
+        draw_question(m, a);
+    else if (has_notice(m))
+        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | (m->notice_bad ? SL_STYLE_ALARM : SL_STYLE_PLAIN),
+                       "%s%s", m->notice_bad ? "! " : "", m->notice);
+    else if (is_old(m))
+        sl_area_printf(a, 0, 0, SL_STYLE_BOLD | SL_STYLE_ALARM, "! no news of the job for %d s",
+                       (int)((m->now_ns - m->stats_at_ns) / 1000000000u));
+    else if (m->scaling)
+        sl_area_printf(a, 0, 0, SL_STYLE_BOLD, "changing the split: %s", m->scale_step);
+    else if (m->view == SL_TOP_JOBS_VIEW)
+        draw_keys(listing, SL_COUNT_OF(listing), a);
+    else if (m->over || !m->name[0])
+        draw_keys(over, SL_COUNT_OF(over), a);
+    else if (strcmp(m->state, "paused") == 0)
+        draw_keys(paused, SL_COUNT_OF(paused), a);
+    else
+        draw_keys(watching, SL_COUNT_OF(watching), a);
+}
+
+// --- help ----------------------------------------------------------------------------------------
+
+static void draw_help(struct sl_area screen)
+{
+    static const struct key_hint lines[] = {
+        {"1-5, Tab", "overview, workers, stages, events, jobs"},
+        {"+ =", "one sampler more: a free device, else a trainer's"},
+        {"-", "one sampler less: its device trains"},
+        {"t ]", "one trainer more: a free device, else a sampler's"},
+        {"T [", "one trainer less: its device rests"},
+        {"y n", "answer the question that these ask"},
+        {"p", "pause the job, or let it go on"},
+        {"j k", "choose in the list of jobs; Enter opens one"},
+        {"arrows", "scroll; left and right change the view"},
+        {"q", "quit: the job goes on"},
+    };
+    static const char *const facts[] = {
+        "p50 and p99: half of the batches, and all but one in a hundred, took no longer.",
+        "busy, wait: shares of the last seconds. hits: features found in the device's cache.",
+        "A standby trainer is on a sampler's device and trains when batches pile up.",
+    };
+    int w = SL_MIN(screen.w, 76), h = (int)(SL_COUNT_OF(lines) + 2 + 2 * SL_COUNT_OF(facts) + 2);
+    h = SL_MIN(h, screen.h);
+    struct sl_area box = sl_area_part(screen, (screen.w - w) / 2, (screen.h - h) / 2, w, h);
+    sl_area_fill(box, SL_STYLE_PLAIN, ' ');
+    struct sl_area in = sl_area_frame(box, SL_STYLE_PLAIN, SL_STYLE_BOLD, "keys");
+    int y = 0;
+    for (size_t i = 0; i < SL_COUNT_OF(lines); i++, y++) {
+        sl_area_text(in, 0, y, SL_STYLE_BOLD, lines[i].key);
+        sl_area_text(in, 10, y, SL_STYLE_PLAIN, lines[i].text);
+    }
+    y++;
+    for (size_t i = 0; i < SL_COUNT_OF(facts); i++)
+        y += sl_area_wrap(sl_area_part(in, 0, y, in.w, in.h - y), SL_STYLE_PLAIN, facts[i]);
+    sl_area_right(sl_area_part(in, 0, in.h - 1, in.w, 1), 0, SL_STYLE_DIM, "any key goes back");
+}
+
+// --- words where there is no room for pictures ---------------------------------------------------
+
+static void draw_small(const struct sl_top_model *m, struct sl_area a)
+{
+    const struct sl_stats *s = &m->stats;
+    char rate[SL_NUMBER_BYTES], split[64];
+    int y = 0;
+    draw_name(m, a);
+    if (!m->have_stats) {
+        sl_area_wrap(sl_area_part(a, 0, 1, a.w, a.h - 2), SL_STYLE_PLAIN, m->said);
+    } else {
+        sl_area_printf(a, 0, ++y, 0, "epoch %d of %d: %s %d/%d", sl_view_count(s->epoch) + 1,
+                       sl_view_count(s->epochs), s->phase, sl_view_count(s->done),
+                       sl_view_count(s->total));
+        if (isfinite(s->loss))
+            sl_area_printf(a, 0, ++y, 0, "loss %.4f  %s batches/s", s->loss,
+                           sl_number_count(rate, s->rates.batches));
+        sl_area_printf(a, 0, ++y, 0, "queue %d  %s", sl_view_count(s->queue.batches),
+                       split_text(s, split, sizeof split));
+        sl_area_wrap(sl_area_part(a, 0, y + 1, a.w, a.h - y - 2), SL_STYLE_PLAIN, s->bottleneck);
+    }
+    sl_area_printf(sl_area_part(a, 0, a.h - 1, a.w, 1), 0, 0, SL_STYLE_DIM,
+                   "q quit  (the picture needs %d x %d)", SL_TOP_SMALL_COLUMNS, SL_TOP_SMALL_ROWS);
+}
+
+void sl_top_draw(struct sl_top_model *m, struct sl_screen *screen)
+{
+    struct sl_area all = sl_screen_area(screen);
+    sl_area_fill(all, SL_STYLE_PLAIN, ' ');
+    if (all.w < SL_TOP_SMALL_COLUMNS || all.h < SL_TOP_SMALL_ROWS) {
+        struct sl_area foot = sl_area_part(all, 0, all.h - footer_rows(m), all.w, footer_rows(m));
+        draw_small(m, all);
+        if (m->question.open || has_notice(m) || is_old(m)) {
+            sl_area_fill(foot, SL_STYLE_PLAIN, ' ');
+            draw_footer(m, foot);
+        }
+        return;
+    }
+    int feet = footer_rows(m);
+    struct sl_area body = sl_area_part(all, 0, HEADER_ROWS, all.w, all.h - HEADER_ROWS - feet);
+    draw_header(m, sl_area_part(all, 0, 0, all.w, HEADER_ROWS));
+    switch (m->view) {
+    case SL_TOP_WORKERS: sl_view_workers(m, body); break;
+    case SL_TOP_STAGES_VIEW: sl_view_stages(m, body); break;
+    case SL_TOP_EVENTS_VIEW: sl_view_events(m, body); break;
+    case SL_TOP_JOBS_VIEW: sl_view_jobs(m, body); break;
+    default: sl_view_overview(m, body);
+    }
+    draw_footer(m, sl_area_part(all, 0, all.h - feet, all.w, feet));
+    if (m->help)
+        draw_help(all);
+}
