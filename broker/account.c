@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "broker/checkpoint.h"
-#include "broker/history.h"
+#include "broker/report.h"
 #include "broker/timeline.h"
 #include "common/base/error.h"
 #include "common/base/open_file.h"
@@ -191,7 +191,7 @@ static int report_so_far(const char *run, cJSON **out)
     cJSON_AddNumberToObject(report, "wall_seconds", wall);
     cJSON_AddNumberToObject(
         report, "total_seconds",
-        wall + sl_history_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")));
+        wall + sl_report_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")));
     cJSON_AddNullToObject(report, "test");
     const cJSON *devices = cJSON_GetObjectItemCaseSensitive(config, "devices");
     cJSON_AddItemToObject(report, "devices",

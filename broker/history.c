@@ -89,14 +89,6 @@ char *sl_history_metrics(const cJSON *history)
     return all;
 }
 
-double sl_history_seconds_before(const cJSON *resumes)
-{
-    // The newest is of all runs before it, as far as they were kept.
-    const cJSON *last = cJSON_GetArrayItem(resumes, cJSON_GetArraySize(resumes) - 1);
-    const cJSON *seconds = cJSON_GetObjectItemCaseSensitive(last, "seconds_before");
-    return cJSON_IsNumber(seconds) ? seconds->valuedouble : 0;
-}
-
 void sl_history_add_resume(struct sl_report *r, uint64_t update, uint32_t epoch, uint32_t batch,
                            double seconds)
 {

@@ -25,7 +25,4 @@ char *sl_history_metrics(const cJSON *history);
 void sl_history_add_resume(struct sl_report *r, uint64_t update, uint32_t epoch, uint32_t batch,
                            double seconds);
 
-// What all runs before the last one have taken, of the report's list; 0 without any.
-double sl_history_seconds_before(const cJSON *resumes);
-
 #endif

@@ -14,17 +14,6 @@
 
 enum { SHUFFLE_INLINE_MAX = 1 << 16 }; // below a millisecond
 
-void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_config *config,
-                             const struct sl_dataset *dataset)
-{
-    setup->config = config;
-    setup->dataset = dataset;
-    setup->n_nodes = dataset->n_nodes;
-    memcpy(setup->split, dataset->split, sizeof setup->split);
-    if (config->evaluate.test == SL_TEST_NEVER)
-        setup->split[SL_SPLIT_TEST] = (struct sl_vertex_list){0};
-}
-
 // --- the orders of the epochs --------------------------------------------------------------------
 
 static void open_more(struct sl_phases *p);
@@ -32,9 +21,9 @@ static void prepare_orders(struct sl_phases *p);
 
 static void shuffle_bank(struct sl_phases *p, uint32_t order)
 {
-    const struct sl_vertex_list *train = &p->setup.split[SL_SPLIT_TRAIN];
-    sl_shuffle_order(p->setup.config->seed, sl_plan_order_epoch(&p->setup, order), train->ids,
-                     train->n, &p->cancel, sl_arena_order(p->arena, order & 1));
+    const struct sl_vertex_list *train = &p->setup.plan.split[SL_SPLIT_TRAIN];
+    sl_shuffle_order(p->setup.plan.config->seed, sl_plan_order_epoch(&p->setup.plan, order),
+                     train->ids, train->n, &p->cancel, sl_arena_order(p->arena, order & 1));
 }
 
 // On a thread of libuv's pool.
@@ -63,11 +52,11 @@ static void shuffle_done(uv_work_t *work, int status)
 
 static void prepare_orders(struct sl_phases *p)
 {
-    while (p->next_order < sl_plan_orders(&p->setup) && p->next_order < p->orders_read + 2) {
+    while (p->next_order < sl_plan_orders(&p->setup.plan) && p->next_order < p->orders_read + 2) {
         struct sl_order_bank *bank = &p->bank[p->next_order & 1];
         if (bank->state == SL_ORDER_BUSY)
             return;
-        if (p->setup.split[SL_SPLIT_TRAIN].n > SHUFFLE_INLINE_MAX) {
+        if (p->setup.plan.split[SL_SPLIT_TRAIN].n > SHUFFLE_INLINE_MAX) {
             *bank = (struct sl_order_bank){.order = p->next_order, .state = SL_ORDER_BUSY};
             p->shuffle.data = p;
             if (uv_queue_work(p->setup.loop, &p->shuffle, shuffle_work, shuffle_done) == 0)
@@ -117,23 +106,23 @@ static bool is_sampled(struct sl_phases *p, struct sl_open_phase *o)
 // Starts to rank once all visits that the order is made from have been counted.
 static void rank_when_due(struct sl_phases *p)
 {
-    uint32_t counted = sl_plan_counted_orders(&p->setup);
+    uint32_t counted = sl_plan_counted_orders(&p->setup.plan);
     if (p->stopped || p->ranking.state != SL_RANKING_NONE ||
-        !sl_ranking_is_needed(p->setup.config) || p->orders_open < counted ||
-        sl_plan_first_ranked(&p->setup) >= p->setup.config->epochs)
+        !sl_ranking_is_needed(p->setup.plan.config) || p->orders_open < counted ||
+        sl_plan_first_ranked(&p->setup.plan) >= p->setup.plan.config->epochs)
         return;
     for (uint32_t i = 0; i < p->n_open; i++) {
         struct sl_open_phase *o = sl_phases_at(p, i);
-        if (sl_plan_has_order(o->step) && sl_plan_order(&p->setup, o->step) < counted &&
+        if (sl_plan_has_order(o->step) && sl_plan_order(&p->setup.plan, o->step) < counted &&
             !is_sampled(p, o))
             return;
     }
     const struct sl_ranking_setup setup = {
         .loop = p->setup.loop,
         .arena = p->arena,
-        .config = p->setup.config,
+        .config = p->setup.plan.config,
         .dataset = p->setup.dataset,
-        .n_nodes = p->setup.n_nodes,
+        .n_nodes = p->setup.plan.n_nodes,
         .on_done = on_ranking_done,
         .ctx = p,
     };
@@ -146,7 +135,7 @@ static void rank_when_due(struct sl_phases *p)
 // one at which patience runs out.
 static bool is_doubtful(struct sl_phases *p)
 {
-    uint32_t patience = p->setup.config->early_stopping.patience, n = 0;
+    uint32_t patience = p->setup.plan.config->early_stopping.patience, n = 0;
     for (uint32_t i = 0; i < p->n_open; i++) {
         const struct sl_open_phase *o = sl_phases_at(p, i);
         n += o->ends_evaluation && o->step.purpose == SL_PURPOSE_VALIDATE;
@@ -162,9 +151,9 @@ static bool can_open(struct sl_phases *p)
         return false;
     if (!sl_plan_has_order(p->next))
         return true;
-    if (sl_plan_is_ranked(&p->setup, p->next) && !p->ranked)
+    if (sl_plan_is_ranked(&p->setup.plan, p->next) && !p->ranked)
         return false;
-    uint32_t order = sl_plan_order(&p->setup, p->next);
+    uint32_t order = sl_plan_order(&p->setup.plan, p->next);
     const struct sl_order_bank *bank = &p->bank[order & 1];
     return bank->state == SL_ORDER_READY && bank->order == order;
 }
@@ -206,7 +195,7 @@ static bool may_begin(struct sl_phases *p, struct sl_plan_step step)
 
 static int open_phase(struct sl_phases *p, struct sl_open_phase *o)
 {
-    const struct sl_resume_point *r = &p->setup.resume;
+    const struct sl_resume_point *r = &p->setup.plan.resume;
     const struct sl_cell_record *records = r->records;
     uint32_t batches = (uint32_t)sl_div_up(o->spec.n_items, o->spec.batch_size), n = 0;
     if (o->step.purpose == SL_PURPOSE_TRAIN && o->step.epoch == r->epoch) {
@@ -241,11 +230,12 @@ static bool is_held(struct sl_phases *p, uint32_t before, struct sl_plan_step st
 static void open_more(struct sl_phases *p)
 {
     while (can_open(p)) {
-        struct sl_open_phase o = {.step = p->next, .spec = sl_plan_spec(&p->setup, p->next)};
-        struct sl_plan_step after = sl_plan_after(&p->setup, p->next);
+        struct sl_open_phase o = {.step = p->next, .spec = sl_plan_spec(&p->setup.plan, p->next)};
+        struct sl_plan_step after = sl_plan_after(&p->setup.plan, p->next);
         bool evaluates = !sl_plan_has_order(p->next);
         o.ends_evaluation = evaluates && after.purpose != p->next.purpose;
-        o.pins = p->next.purpose == SL_PURPOSE_TRAIN && sl_plan_overlaps(&p->setup, p->next.epoch);
+        o.pins =
+            p->next.purpose == SL_PURPOSE_TRAIN && sl_plan_overlaps(&p->setup.plan, p->next.epoch);
         o.gated = is_held(p, p->n_open, p->next) || !may_begin(p, p->next);
         o.spec.gated = o.gated;
         SL_FAILPOINT(BROKER_PHASE);
@@ -335,7 +325,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->pauses = &p->pauses;
     f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
     f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
-    f->async = p->setup.config->updates.mode == SL_UPDATE_ASYNC;
+    f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
     f->ranked = o->spec.rank_generation != 0;
     f->cache_rows = f->ranked ? cache_capacity(p) : 0;
     watch_switches(p);
@@ -364,7 +354,7 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     for (uint64_t i = 0; i < n; i++)
         if (entries[i].claimed_at_ns)
             first = SL_MIN(first, entries[i].claimed_at_ns);
-    struct sl_plan_step begin = sl_plan_after_epoch(&p->setup, o->step.epoch);
+    struct sl_plan_step begin = sl_plan_after_epoch(&p->setup.plan, o->step.epoch);
     bool begins = o->step.purpose == begin.purpose && o->step.layer == begin.layer;
     if (sl_plan_evaluates(o->step))
         sl_figures_end_earlier(&p->epoch, begins, (struct sl_span){first, p->ended_ns});
@@ -374,7 +364,7 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
 // The oldest open phase ended an evaluation, of which everything is known now.
 static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
 {
-    const struct sl_config *config = p->setup.config;
+    const struct sl_config *config = p->setup.plan.config;
     const struct sl_evaluation *found = &p->metrics.found;
     if (o->step.purpose == SL_PURPOSE_TEST) {
         p->has_test = true;
@@ -401,7 +391,7 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
         o->step.epoch + 1 >= config->epochs)
         return;
     p->stopped_early = true;
-    p->next = sl_plan_after_training(&p->setup, o->step.epoch);
+    p->next = sl_plan_after_training(&p->setup.plan, o->step.epoch);
 }
 
 static void on_judged(void *ctx);
@@ -414,7 +404,7 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     struct sl_metrics *m = &p->metrics;
     *m = (struct sl_metrics){
         .dataset = p->setup.dataset,
-        .list = &p->setup.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
+        .list = &p->setup.plan.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
         .predictions = sl_arena_predictions(p->arena),
         .on_done = on_judged,
         .ctx = p,
@@ -497,7 +487,7 @@ static void on_optimum(void *ctx)
 
 static void epoch_is_over(struct sl_phases *p)
 {
-    const struct sl_config *config = p->setup.config;
+    const struct sl_config *config = p->setup.plan.config;
     const struct sl_update_rule rule = {
         .async = config->updates.mode == SL_UPDATE_ASYNC,
         .batches_per_update = config->updates.batches_per_update,
@@ -526,7 +516,7 @@ static void epoch_is_over(struct sl_phases *p)
         tell_epoch(p);
         return;
     }
-    p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.n_nodes,
+    p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.plan.n_nodes,
                                        f->cache_rows, on_optimum, p);
     if (p->epoch_waits)
         return;
@@ -537,13 +527,13 @@ static void epoch_is_over(struct sl_phases *p)
 static bool ends_epoch(struct sl_phases *p, const struct sl_open_phase *o)
 {
     bool of_epoch = o->step.purpose == SL_PURPOSE_TRAIN || sl_plan_evaluates(o->step);
-    return of_epoch && !sl_plan_evaluates(sl_plan_after(&p->setup, o->step));
+    return of_epoch && !sl_plan_evaluates(sl_plan_after(&p->setup.plan, o->step));
 }
 
 // Of an epoch that is complete, while nobody may train: the parameters that it is evaluated with.
 static void pin(struct sl_phases *p, uint32_t epoch)
 {
-    if (sl_plan_resumes_beside(&p->setup) && epoch == p->setup.resume.epoch)
+    if (sl_plan_resumes_beside(&p->setup.plan) && epoch == p->setup.plan.resume.epoch)
         return; // they were the checkpoint's
     memcpy(sl_board_pinned(p->arena), sl_board_params(p->arena, sl_board_version(p->arena)),
            p->arena->h->spec.n_params * sizeof(float));
@@ -648,7 +638,8 @@ static void go_on_from(struct sl_phases *p, const struct sl_resume_point *r, uin
     p->trained = p->told = r->epoch;
     p->scheduled = p->done = r->epoch * batches;
     p->best = r->best;
-    p->stopped_early = r->epoch < p->setup.config->epochs && p->next.purpose >= SL_PURPOSE_TEST;
+    p->stopped_early =
+        r->epoch < p->setup.plan.config->epochs && p->next.purpose >= SL_PURPOSE_TEST;
     memcpy(p->digest, r->digest, sizeof p->digest);
 }
 
@@ -657,17 +648,17 @@ int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup, str
     memset(p, 0, sizeof *p);
     p->setup = *setup;
     p->arena = arena;
-    p->next = sl_plan_first(setup);
+    p->next = sl_plan_first(&setup->plan);
     p->train_share = 1;
-    p->measure = sl_measure_of(setup->config->evaluate.metric, setup->dataset->task);
-    SL_TRY(sl_figures_scratch_init(&p->scratch, sl_phases_cells_max(setup)));
-    uint64_t batches = sl_phases_batches(setup->config, setup->split[SL_SPLIT_TRAIN].n);
+    p->measure = sl_measure_of(setup->plan.config->evaluate.metric, setup->dataset->task);
+    SL_TRY(sl_figures_scratch_init(&p->scratch, sl_phases_cells_max(&setup->plan)));
+    uint64_t batches = sl_phases_batches(setup->plan.config, setup->plan.split[SL_SPLIT_TRAIN].n);
     if (setup->keeps_records && !(p->records = calloc(batches, sizeof *p->records)))
         return sl_fail(SL_ENOMEM, "no memory for the records of %llu batches",
                        (unsigned long long)batches);
-    if (setup->config->digest && !(p->digest_state = XXH3_createState()))
+    if (setup->plan.config->digest && !(p->digest_state = XXH3_createState()))
         return sl_fail(SL_ENOMEM, "no memory for the digest");
-    go_on_from(p, &setup->resume, batches);
+    go_on_from(p, &setup->plan.resume, batches);
     return SL_OK;
 }
 

@@ -41,7 +41,6 @@
 #include <uv.h>
 #include <xxhash.h>
 
-#include "broker/best.h"
 #include "broker/figures.h"
 #include "broker/metrics.h"
 #include "broker/pauses.h"
@@ -50,8 +49,6 @@
 #include "common/data/dataset.h"
 #include "common/ipc/ledger.h"
 #include "config/config.h"
-
-enum { SL_PHASES_DIGEST_BYTES = 16 };
 
 struct sl_open_phase;
 
@@ -72,26 +69,11 @@ struct sl_phases_events {
     void (*on_ranked)(void *ctx, double seconds);
 };
 
-// Where a job goes on from, as its checkpoint says; all zero for a job that begins.
-struct sl_resume_point {
-    uint32_t epoch; // those before it are complete, evaluations and all
-    // Batches of it whose gradients are applied. Where it is being evaluated beside the next one,
-    // all of its batches and then those of the next; its parameters are on the board, pinned.
-    uint32_t n_records;
-    const struct sl_cell_record *records;
-    struct sl_best best;
-    uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the epochs before
-};
-
-// What the job is about; outlives the phases.
 struct sl_phases_setup {
     uv_loop_t *loop;
-    const struct sl_config *config;
     // For the labels of the evaluated vertices, and for what a cache policy reads.
     const struct sl_dataset *dataset;
-    uint64_t n_nodes;
-    struct sl_vertex_list split[SL_SPLIT_COUNT];
-    struct sl_resume_point resume;
+    struct sl_plan plan;
     bool keeps_records; // of the last training epoch, for checkpoints
     struct sl_phases_events events;
     void *ctx;
@@ -190,10 +172,6 @@ struct sl_phases_view {
     double loss;          // mean of this epoch so far
     double seconds_left;  // of the whole job, the test included; negative: not known yet
 };
-
-// What a setup says of its data set. A test set that is never to be evaluated is none.
-void sl_phases_setup_dataset(struct sl_phases_setup *setup, const struct sl_config *config,
-                             const struct sl_dataset *dataset);
 
 int sl_phases_init(struct sl_phases *p, const struct sl_phases_setup *setup,
                    struct sl_arena *arena);

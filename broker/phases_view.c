@@ -38,8 +38,8 @@ static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
     uint64_t n = sl_div_up(o->spec.n_items, o->spec.batch_size);
     out->phase = "presample";
     out->epoch = o->step.epoch;
-    out->done = (o->step.epoch - p->setup.resume.epoch) * n + cells_done(p, o);
-    out->total = sl_plan_presample_phases(&p->setup) * n;
+    out->done = (o->step.epoch - p->setup.plan.resume.epoch) * n + cells_done(p, o);
+    out->total = sl_plan_presample_phases(&p->setup.plan) * n;
 }
 
 // The phases of an evaluation, which are shown as one stage.
@@ -56,8 +56,8 @@ static struct stage look_at_stage(struct sl_phases *p, struct sl_plan_step first
     bool of_epoch = sl_plan_evaluates(first), before = now != NULL;
     for (struct sl_plan_step s = first;
          of_epoch ? sl_plan_evaluates(s) : s.purpose == SL_PURPOSE_TEST;
-         s = sl_plan_after(&p->setup, s)) {
-        const struct sl_phase_spec spec = sl_plan_spec(&p->setup, s);
+         s = sl_plan_after(&p->setup.plan, s)) {
+        const struct sl_phase_spec spec = sl_plan_spec(&p->setup.plan, s);
         uint64_t n = sl_div_up(spec.n_items, spec.batch_size);
         bool open = now && s.purpose == now->step.purpose && s.layer == now->step.layer;
         uint64_t done = open ? cells_done(p, now) : before ? n : 0;
@@ -73,9 +73,10 @@ static struct stage look_at_stage(struct sl_phases *p, struct sl_plan_step first
 // Of the test that is to come, by what the last evaluation took; 0 while that is not known.
 static double forecast_test(struct sl_phases *p)
 {
-    uint32_t last = p->setup.config->epochs - 1;
-    const struct stage evaluation = look_at_stage(p, sl_plan_after_epoch(&p->setup, last), NULL);
-    const struct stage test = look_at_stage(p, sl_plan_after_training(&p->setup, last), NULL);
+    uint32_t last = p->setup.plan.config->epochs - 1;
+    const struct stage evaluation =
+        look_at_stage(p, sl_plan_after_epoch(&p->setup.plan, last), NULL);
+    const struct stage test = look_at_stage(p, sl_plan_after_training(&p->setup.plan, last), NULL);
     return evaluation.items > 0 ? p->evaluate_seconds * test.items / evaluation.items : 0;
 }
 
@@ -108,7 +109,8 @@ static void view_epoch(struct sl_phases *p, const struct sl_open_phase *o,
         *within = p->train_share * (double)out->done / (double)out->total;
         return;
     }
-    struct stage evaluation = look_at_stage(p, sl_plan_after_epoch(&p->setup, o->step.epoch), o);
+    struct stage evaluation =
+        look_at_stage(p, sl_plan_after_epoch(&p->setup.plan, o->step.epoch), o);
     out->phase = "evaluate";
     out->loss = p->epoch.loss;
     out->done = evaluation.done;
@@ -136,7 +138,7 @@ static void view_epochs(struct sl_phases *p, const struct sl_open_phase *o,
 
 void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
 {
-    uint32_t last = p->setup.config->epochs - 1;
+    uint32_t last = p->setup.plan.config->epochs - 1;
     *out = (struct sl_phases_view){
         .phase = "train", .epoch = SL_MIN(p->trained, last), .seconds_left = -1};
     const struct sl_open_phase *o = sl_phases_at(p, 0);
@@ -152,11 +154,12 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
     }
     double at;
     view_epochs(p, o, out, &at);
-    const struct sl_resume_point *r = &p->setup.resume;
-    uint64_t batches = sl_phases_batches(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
+    const struct sl_resume_point *r = &p->setup.plan.resume;
+    uint64_t batches =
+        sl_phases_batches(p->setup.plan.config, p->setup.plan.split[SL_SPLIT_TRAIN].n);
     // Of what this process has to do: a resumed job began with a part of it done.
     double begun = r->epoch + p->train_share * (double)r->n_records / (double)batches;
-    double fraction = (at - begun) / (p->setup.config->epochs - begun);
+    double fraction = (at - begun) / (p->setup.plan.config->epochs - begun);
     const struct sl_span since = {p->first_ns, sl_now_ns()};
     double elapsed = sl_pauses_seconds_without(&p->pauses, since);
     if (fraction > 0 && elapsed > 0.5)
@@ -167,14 +170,14 @@ bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_do
 {
     const struct sl_open_phase *o = sl_phases_front(p);
     bool trains = o && o->step.purpose == SL_PURPOSE_TRAIN;
-    *epoch = trains ? o->step.epoch : p->stopped_early ? p->setup.config->epochs : p->trained;
+    *epoch = trains ? o->step.epoch : p->stopped_early ? p->setup.plan.config->epochs : p->trained;
     *batches_done = trains ? cells_done(p, o) : 0;
     return trains;
 }
 
 char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
 {
-    double min_delta = p->setup.config->early_stopping.min_delta;
+    double min_delta = p->setup.plan.config->early_stopping.min_delta;
     char by[48] = "";
     if (min_delta > 0)
         snprintf(by, sizeof by, " by more than %g", min_delta);

@@ -9,7 +9,7 @@
  * With evaluate.test "each" an evaluation is of the test set and then of the validation set, so
  * that the validation, which decides about the epochs behind it, remains its end. Both have the
  * same parameters, and layer by layer they share the hidden activations: the validation is only the
- * last layer then. With "never" there is no test set (sl_phases_setup_dataset).
+ * last layer then. With "never" there is no test set (sl_plan_make).
  *
  * Where trainers are free while others train (sl_plan_overlaps), the evaluation of an epoch is done
  * beside the training of the next, in the side lane (ledger.h), with parameters that are pinned.
@@ -34,6 +34,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "broker/best.h"
+#include "common/data/dataset.h"
 #include "common/ipc/ledger.h"
 #include "config/config.h"
 
@@ -55,10 +57,32 @@ struct sl_plan_step {
     uint32_t layer; // of a layer-wise evaluation
 };
 
-struct sl_phases_setup; // phases.h
+enum { SL_PHASES_DIGEST_BYTES = 16 };
+
+// Where a job goes on from, as its checkpoint says; all zero for a job that begins.
+struct sl_resume_point {
+    uint32_t epoch; // those before it are complete, evaluations and all
+    // Batches of it whose gradients are applied. Where it is being evaluated beside the next one,
+    // all of its batches and then those of the next; its parameters are on the board, pinned.
+    uint32_t n_records;
+    const struct sl_cell_record *records;
+    struct sl_best best;
+    uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the epochs before
+};
+
+// What the plan of a job is a function of. Pointers are borrowed.
+struct sl_plan {
+    const struct sl_config *config;
+    uint64_t n_nodes;
+    struct sl_vertex_list split[SL_SPLIT_COUNT];
+    struct sl_resume_point resume;
+};
+
+// Of a job that begins. A test set that is never to be evaluated is none.
+struct sl_plan sl_plan_make(const struct sl_config *config, const struct sl_dataset *dataset);
 
 // Cells of the largest phase that this job will open.
-uint64_t sl_phases_cells_max(const struct sl_phases_setup *setup);
+uint64_t sl_phases_cells_max(const struct sl_plan *plan);
 // Mini-batches and updates of a training epoch.
 uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train);
 uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
@@ -66,16 +90,16 @@ uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
 uint64_t sl_phases_batches_of(const struct sl_config *config, uint64_t n_train, uint64_t version);
 
 // What follows the last epoch that is trained.
-struct sl_plan_step sl_plan_after_training(const struct sl_phases_setup *setup, uint32_t epoch);
-struct sl_plan_step sl_plan_first(const struct sl_phases_setup *setup);
+struct sl_plan_step sl_plan_after_training(const struct sl_plan *plan, uint32_t epoch);
+struct sl_plan_step sl_plan_first(const struct sl_plan *plan);
 // The step after `step`.
-struct sl_plan_step sl_plan_after(const struct sl_phases_setup *setup, struct sl_plan_step step);
+struct sl_plan_step sl_plan_after(const struct sl_plan *plan, struct sl_plan_step step);
 // What the ledger is told of a step (not SL_PURPOSE_END); gated is left 0.
-struct sl_phase_spec sl_plan_spec(const struct sl_phases_setup *setup, struct sl_plan_step step);
+struct sl_phase_spec sl_plan_spec(const struct sl_plan *plan, struct sl_plan_step step);
 
 // The first phase of the evaluation that follows training epoch `epoch`; what follows the epoch
 // where there is none.
-struct sl_plan_step sl_plan_after_epoch(const struct sl_phases_setup *setup, uint32_t epoch);
+struct sl_plan_step sl_plan_after_epoch(const struct sl_plan *plan, uint32_t epoch);
 // Whether a step is a part of the evaluation that follows its epoch.
 bool sl_plan_evaluates(struct sl_plan_step step);
 /*
@@ -86,23 +110,23 @@ bool sl_plan_evaluates(struct sl_plan_step step);
  * sampled needs samplers and memory that batches need. A job that goes on while this epoch was
  * evaluated and some of the next one trained goes on so, whatever it is by now.
  */
-bool sl_plan_overlaps(const struct sl_phases_setup *setup, uint32_t epoch);
+bool sl_plan_overlaps(const struct sl_plan *plan, uint32_t epoch);
 // Whether the job goes on from such a moment: its records are of all batches of an epoch, and then
 // of some of the next.
-bool sl_plan_resumes_beside(const struct sl_phases_setup *setup);
+bool sl_plan_resumes_beside(const struct sl_plan *plan);
 
 // Whether a step walks through a shuffled order, and the number of that order.
 bool sl_plan_has_order(struct sl_plan_step step);
-uint32_t sl_plan_order(const struct sl_phases_setup *setup, struct sl_plan_step step);
-uint32_t sl_plan_orders(const struct sl_phases_setup *setup); // in all
+uint32_t sl_plan_order(const struct sl_plan *plan, struct sl_plan_step step);
+uint32_t sl_plan_orders(const struct sl_plan *plan); // in all
 // The epoch whose order it is, and how many phases of pre-sampling there are.
-uint32_t sl_plan_order_epoch(const struct sl_phases_setup *setup, uint32_t order);
-uint32_t sl_plan_presample_phases(const struct sl_phases_setup *setup);
+uint32_t sl_plan_order_epoch(const struct sl_plan *plan, uint32_t order);
+uint32_t sl_plan_presample_phases(const struct sl_plan *plan);
 // The first training epoch whose blocks carry ranks; `epochs` when none does.
-uint32_t sl_plan_first_ranked(const struct sl_phases_setup *setup);
+uint32_t sl_plan_first_ranked(const struct sl_plan *plan);
 // The first so many orders are those whose batches' visits make the hotness order.
-uint32_t sl_plan_counted_orders(const struct sl_phases_setup *setup);
+uint32_t sl_plan_counted_orders(const struct sl_plan *plan);
 // Whether a step's blocks carry ranks. Evaluations read features through the caches too.
-bool sl_plan_is_ranked(const struct sl_phases_setup *setup, struct sl_plan_step step);
+bool sl_plan_is_ranked(const struct sl_plan *plan, struct sl_plan_step step);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "broker/history.h"
 #include "broker/ranking.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -456,6 +455,14 @@ static void add_results(cJSON *report, const struct sl_report_outcome *o)
         cJSON_AddStringToObject(report, "samples_digest", o->samples_digest);
 }
 
+double sl_report_seconds_before(const cJSON *resumes)
+{
+    // The newest is of all runs before it, as far as they were kept.
+    const cJSON *last = cJSON_GetArrayItem(resumes, cJSON_GetArraySize(resumes) - 1);
+    const cJSON *seconds = cJSON_GetObjectItemCaseSensitive(last, "seconds_before");
+    return cJSON_IsNumber(seconds) ? seconds->valuedouble : 0;
+}
+
 char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
                        const struct sl_report_outcome *o)
 {
@@ -489,7 +496,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     add_number(report, "first_update_seconds", o->first_update_seconds);
     add_number(report, "wall_seconds", o->wall_seconds);
     add_number(report, "total_seconds",
-               sl_history_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")) +
+               sl_report_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")) +
                    o->wall_seconds);
     add_number(report, "paused_seconds", o->paused_seconds);
     add_number(report, "peak_memory", (double)o->peak_memory);

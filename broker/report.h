@@ -144,6 +144,9 @@ void sl_report_add_process(struct sl_report *r, const char *name, int64_t pid, u
 char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
                        const struct sl_report_outcome *outcome);
 
+// What all runs before the last one have taken, of a report's list "resumes"; 0 without any.
+double sl_report_seconds_before(const cJSON *resumes);
+
 // Writes it; the file appears whole or not at all.
 int sl_report_write(const char *path, const char *text);
 

@@ -12,7 +12,8 @@ int sl_snapshot_init(struct sl_snapshot *s, const struct sl_phases *p)
 {
     const struct sl_arena_spec *spec = &p->arena->h->spec;
     memset(s, 0, sizeof *s);
-    s->n_batches = (uint32_t)sl_phases_batches(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
+    s->n_batches =
+        (uint32_t)sl_phases_batches(p->setup.plan.config, p->setup.plan.split[SL_SPLIT_TRAIN].n);
     s->n_params = spec->n_params;
     s->n_state = spec->n_state;
     if (s->n_state > SL_SNAPSHOT_STATES)
@@ -58,17 +59,19 @@ static const struct sl_open_phase *find_training(const struct sl_phases *p, uint
 static bool find_in_phase(struct sl_snapshot *s, const struct sl_phases *p, uint32_t epoch,
                           const struct sl_open_phase **phase)
 {
-    uint64_t updates = sl_phases_updates(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
+    uint64_t updates =
+        sl_phases_updates(p->setup.plan.config, p->setup.plan.split[SL_SPLIT_TRAIN].n);
     uint64_t first = epoch * updates;
     uint32_t before = s->n_records;
     // Ahead of what has been read, or of what there is.
-    if (s->version < first || s->version > first + updates || epoch >= p->setup.config->epochs)
+    if (s->version < first || s->version > first + updates || epoch >= p->setup.plan.config->epochs)
         return false;
     const struct sl_open_phase *o = *phase = find_training(p, epoch);
     for (uint32_t i = 0; o && i < s->n_batches; i++)
         if (sl_board_is_applied(p->arena, o->seq, i))
             s->records[s->n_records++].cell = i;
-    uint64_t per_update = p->arena->h->spec.async ? 1 : p->setup.config->updates.batches_per_update;
+    uint64_t per_update =
+        p->arena->h->spec.async ? 1 : p->setup.plan.config->updates.batches_per_update;
     return s->n_records - before ==
            SL_MIN((s->version - first) * per_update, (uint64_t)s->n_batches);
 }
@@ -78,7 +81,8 @@ static bool find_in_phase(struct sl_snapshot *s, const struct sl_phases *p, uint
 static bool find_applied(struct sl_snapshot *s, const struct sl_phases *p,
                          const struct sl_open_phase **phase)
 {
-    uint64_t updates = sl_phases_updates(p->setup.config, p->setup.split[SL_SPLIT_TRAIN].n);
+    uint64_t updates =
+        sl_phases_updates(p->setup.plan.config, p->setup.plan.split[SL_SPLIT_TRAIN].n);
     uint64_t first = s->epoch * updates;
     s->n_records = 0;
     *phase = NULL;

@@ -376,14 +376,15 @@ static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
         .loop = &job->loop.uv,
+        .dataset = &job->dataset,
+        .plan = sl_plan_make(&job->config, &job->dataset),
+        .keeps_records = sl_saving_is_wanted(&job->config),
         .events = sl_job_phases_events,
         .ctx = job,
     };
-    sl_phases_setup_dataset(&setup, &job->config, &job->dataset);
-    setup.keeps_records = sl_saving_is_wanted(&job->config);
     if (job->resumed.path[0])
-        setup.resume = sl_checkpoint_resume_point(&job->resumed);
-    uint64_t cells = sl_phases_cells_max(&setup);
+        setup.plan.resume = sl_checkpoint_resume_point(&job->resumed);
+    uint64_t cells = sl_phases_cells_max(&setup.plan);
     if (cells >= 1u << 24)
         return sl_fail(SL_ERANGE,
                        "sampler.batch_size: %llu mini-batches an epoch, at most %u are possible: "
@@ -400,7 +401,7 @@ static int make_arena(struct sl_job *job)
         .n_params = job->params.n,
         .infer_width = job->infer_width,
         .jumping_width = job->jumping_width,
-        .n_evaluated = SL_MAX(setup.split[SL_SPLIT_VAL].n, setup.split[SL_SPLIT_TEST].n),
+        .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),
         .predict_words = sl_dataset_predict_words(&job->dataset),
         .n_cells = (uint32_t)cells,
     };

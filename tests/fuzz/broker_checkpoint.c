@@ -112,7 +112,7 @@ static void use(const struct sl_checkpoint *c)
     const cJSON *history = cJSON_GetObjectItemCaseSensitive(c->state, "history");
     FUZZ_WANT(sl_report_init(&report) == SL_OK);
     if (sl_history_read(&report, history) == SL_OK) {
-        sl_history_seconds_before(report.resumes);
+        sl_report_seconds_before(report.resumes);
         free(sl_history_write(&report));
     }
     free(sl_history_metrics(history));

@@ -71,7 +71,7 @@ static inline void make_job(void)
     must(fd);
     must(sl_arena_create(fd, &spec, &job.arena));
     job.phases.arena = &job.arena;
-    job.phases.setup.config = &job.config;
+    job.phases.setup.plan.config = &job.config;
     must(sl_live_init(&job));
 }
 

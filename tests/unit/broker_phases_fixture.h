@@ -16,7 +16,8 @@
 #include "common/ipc/seat.h"
 
 static struct sl_config config;
-static struct sl_phases_setup plan;
+static struct sl_plan plan;
+static struct sl_phases_setup phases_setup;
 static uint32_t vertices[100000];
 static int32_t labels[SL_COUNT_OF(vertices)];
 static struct sl_dataset dataset = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = labels};
@@ -68,12 +69,14 @@ static inline void setup(void)
     config.evaluate.full = true;
     for (uint32_t i = 0; i < SL_COUNT_OF(vertices); i++)
         vertices[i] = i;
-    plan = (struct sl_phases_setup){
-        .loop = &t.loop,
+    plan = (struct sl_plan){
         .config = &config,
-        .dataset = &dataset,
         .n_nodes = 5000,
         .split = {{35, vertices}, {20, vertices}, {30, vertices}},
+    };
+    phases_setup = (struct sl_phases_setup){
+        .loop = &t.loop,
+        .dataset = &dataset,
         .events = {.on_epoch = on_epoch,
                    .on_complete = on_complete,
                    .on_error = on_error,
@@ -118,7 +121,8 @@ static inline void make_arena(void)
     ck_assert_int_ge(t.fd, 0);
     must(sl_arena_create(t.fd, &spec, &t.arena));
     uv_loop_init(&t.loop);
-    must(sl_phases_init(&t.phases, &plan, &t.arena));
+    phases_setup.plan = plan;
+    must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
     sl_phases_start(&t.phases);
 }
 

@@ -55,7 +55,7 @@ static void setup(void)
     must(fd);
     must(sl_arena_create(fd, &spec, &job.arena));
     job.phases.arena = &job.arena;
-    job.phases.setup.config = &job.config;
+    job.phases.setup.plan.config = &job.config;
 }
 
 static void teardown(void)

@@ -219,7 +219,7 @@ static bool may_begin(void *ctx, uint32_t epoch)
 
 START_TEST(an_epoch_that_waits_for_its_split_does_not_hold_the_evaluation)
 {
-    plan.events.may_begin = may_begin;
+    phases_setup.events.may_begin = may_begin;
     split_holds = false;
     make_arena();
     train_epoch();

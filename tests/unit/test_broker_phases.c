@@ -73,11 +73,11 @@ START_TEST(a_test_set_that_is_never_evaluated_is_none)
     config.epochs = 1;
     config.evaluate.full = false;
     config.evaluate.batch_size = 10;
-    sl_phases_setup_dataset(&plan, &config, &huge);
+    plan = sl_plan_make(&config, &huge);
     expect_plan("t0 v0 x0 ");
     ck_assert_uint_eq(sl_phases_cells_max(&plan), SL_COUNT_OF(vertices) / 10);
     config.evaluate.test = SL_TEST_NEVER;
-    sl_phases_setup_dataset(&plan, &config, &huge);
+    plan = sl_plan_make(&config, &huge);
     expect_plan("t0 v0 ");
     ck_assert_uint_eq(sl_phases_cells_max(&plan), 4); // of training
     ck_assert_uint_eq(plan.split[SL_SPLIT_TEST].n, 0);

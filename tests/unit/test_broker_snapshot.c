@@ -7,7 +7,8 @@
 #include "common/ipc/board.h"
 
 static struct sl_config config;
-static struct sl_phases_setup plan;
+static struct sl_plan plan;
+static struct sl_phases_setup phases_setup;
 static uint32_t vertices[100];
 static int32_t label[100];
 static const struct sl_dataset dataset = {
@@ -56,12 +57,14 @@ static void setup(void)
         vertices[i] = i;
         label[i] = (int32_t)i % 3;
     }
-    plan = (struct sl_phases_setup){
-        .loop = &t.loop,
+    plan = (struct sl_plan){
         .config = &config,
         .n_nodes = 100,
-        .dataset = &dataset,
         .split = {{35, vertices}, {20, vertices}, {30, vertices}},
+    };
+    phases_setup = (struct sl_phases_setup){
+        .loop = &t.loop,
+        .dataset = &dataset,
         .keeps_records = true,
         .events = {.on_epoch = on_epoch, .on_complete = on_complete, .on_error = on_error},
     };
@@ -84,7 +87,8 @@ static void make_arena(void)
     ck_assert_int_ge(t.fd, 0);
     must(sl_arena_create(t.fd, &spec, &t.arena));
     uv_loop_init(&t.loop);
-    must(sl_phases_init(&t.phases, &plan, &t.arena));
+    phases_setup.plan = plan;
+    must(sl_phases_init(&t.phases, &phases_setup, &t.arena));
 }
 
 static void begin(void)
