@@ -77,3 +77,17 @@ void sl_clients_send_line(struct sl_clients *clients, int level, const char *tex
     e.log_line = &line;
     sl_clients_send(clients, SL_WANTS_PROGRESS, &e);
 }
+
+void sl_clients_answer(struct sl_clients *clients, const struct sl_bus_peer *peer, int code,
+                       const char *message, const char *json)
+{
+    Sl__Control__Answer answer = SL__CONTROL__ANSWER__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    answer.ok = code >= 0;
+    answer.code = code;
+    answer.message = (char *)(message ? message : ""); // only read
+    answer.json = (char *)(json ? json : "");
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
+    e.answer = &answer;
+    sl_bus_send(clients->bus, peer, &e); // who asked may have gone
+}

@@ -38,6 +38,10 @@ void sl_clients_send(struct sl_clients *clients, unsigned wants, Sl__Control__En
 // Whether anybody wants it.
 bool sl_clients_want(const struct sl_clients *clients, unsigned wants);
 
+// Answers what a peer has asked: code SL_OK or SL_E*; message and json may be NULL.
+void sl_clients_answer(struct sl_clients *clients, const struct sl_bus_peer *peer, int code,
+                       const char *message, const char *json);
+
 void sl_clients_send_line(struct sl_clients *clients, int level, const char *text);
 
 #endif

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "broker/usage.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -20,27 +19,11 @@
 
 void sl_job_sample_memory(struct sl_job *job)
 {
-    struct sl_usage_total total = {0};
-    struct sl_usage usage;
-    if (sl_usage_read(getpid(), &usage)) {
-        sl_usage_add(&total, &usage);
-        job->broker_peak_bytes = SL_MAX(job->broker_peak_bytes, usage.peak_bytes);
+    sl_memory_use_look(&job->memory, &job->crew);
+    for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
+        const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
+        job->cache_load_ns[d] = SL_MAX(job->cache_load_ns[d], atomic_load(&seat->cache_load_ns));
     }
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        struct sl_member *m = &job->crew.members[i];
-        if (job->arena.base && m->role == SL_ROLE_TRAINER) {
-            uint64_t ns = atomic_load(&sl_seat(&job->arena, m->slot)->cache_load_ns);
-            job->cache_load_ns[m->device] = SL_MAX(job->cache_load_ns[m->device], ns);
-        }
-        job->member_bytes[i] = 0;
-        if (!m->alive || !sl_usage_read(m->pid, &usage))
-            continue;
-        sl_usage_add(&total, &usage);
-        job->member_bytes[i] = usage.anon_bytes;
-        m->peak_rss_bytes = SL_MAX(m->peak_rss_bytes, usage.peak_bytes);
-    }
-    job->memory_bytes = sl_usage_bytes(&total);
-    job->peak_memory = SL_MAX(job->peak_memory, job->memory_bytes);
 }
 
 static const char *status_word(enum sl_outcome outcome)
@@ -92,7 +75,7 @@ static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
 
 static void add_processes(struct sl_job *job)
 {
-    sl_report_add_process(&job->report, "broker", getpid(), job->broker_peak_bytes, 1);
+    sl_report_add_process(&job->report, "broker", getpid(), job->memory.broker_peak_bytes, 1);
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
         if (m->starts == 0)
@@ -152,8 +135,8 @@ static int write_report(struct sl_job *job, const char *sha256)
         .first_update_seconds =
             p->first_update_ns ? (double)(p->first_update_ns - job->start_ns) * 1e-9 : NAN,
         .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
-        .paused_seconds = sl_job_paused_seconds(job),
-        .peak_memory = job->peak_memory,
+        .paused_seconds = sl_pauses_total_seconds(&job->pauses),
+        .peak_memory = job->memory.peak_bytes,
         .arena_bytes = job->arena.bytes - job->acts_bytes,
         .acts_bytes = job->acts_bytes,
         .payload_bytes = job->arena.h->spec.payload_bytes,
@@ -211,9 +194,10 @@ static void tell_end(struct sl_job *job)
         snprintf(test, sizeof test, ", test %s %.4g", sl_measure_name(p->measure),
                  p->test.value[p->measure]);
     bool done = job->outcome == SL_OUTCOME_DONE;
-    sl_job_event(job, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s", status_word(job->outcome),
-                 p->trained, job->config.epochs, (double)(sl_now_ns() - job->start_ns) * 1e-9, test,
-                 done ? "" : "; ", done ? "" : job->message);
+    sl_timeline_tell(&job->timeline, "end", done, "%s: %u of %u epochs in %.3g s%s%s%s",
+                     status_word(job->outcome), p->trained, job->config.epochs,
+                     (double)(sl_now_ns() - job->start_ns) * 1e-9, test, done ? "" : "; ",
+                     done ? "" : job->message);
 }
 
 void sl_job_conclude(struct sl_job *job)
@@ -235,7 +219,7 @@ void sl_job_conclude(struct sl_job *job)
             note_error(job);
         sl_job_log_live(job);
         tell_end(job);
-        sl_job_flush_files(job);
+        sl_run_files_flush(&job->files);
     }
     job->state = SL_JOB_ENDED;
     job->ended_ns = sl_now_ns();

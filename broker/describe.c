@@ -20,67 +20,6 @@ enum {
     LIST_BYTES_MAX = SL_BUS_MESSAGE_MAX / 32,
 };
 
-void sl_job_answer(struct sl_job *job, const struct sl_bus_peer *peer, int code,
-                   const char *message, const char *json)
-{
-    Sl__Control__Answer answer = SL__CONTROL__ANSWER__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    answer.ok = code >= 0;
-    answer.code = code;
-    answer.message = (char *)(message ? message : ""); // only read
-    answer.json = (char *)(json ? json : "");
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
-    e.answer = &answer;
-    sl_bus_send(job->bus, peer, &e); // who asked may have gone
-}
-
-const char *sl_job_state_name(const struct sl_job *job)
-{
-    switch (job->state) {
-    case SL_JOB_STARTING: return "starting";
-    case SL_JOB_RUNNING: return job->paused ? "paused" : "running";
-    default: return "finishing";
-    }
-}
-
-// --- subscribers ---------------------------------------------------------------------------------
-
-static void tell_page(struct sl_job *job, const struct sl_bus_peer *peer)
-{
-    Sl__Control__LogLine line = SL__CONTROL__LOG_LINE__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    char text[256];
-    snprintf(text, sizeof text, "the page is at %s", job->options.page);
-    line.level = SL_LOG_INFO;
-    line.text = text;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_LOG_LINE;
-    e.log_line = &line;
-    sl_bus_send(job->bus, peer, &e);
-}
-
-void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
-                         const Sl__Control__Subscribe *subscribe)
-{
-    Sl__Control__Stats stats = SL__CONTROL__STATS__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    unsigned wants =
-        (subscribe->progress ? SL_WANTS_PROGRESS : 0) | (subscribe->stats ? SL_WANTS_STATS : 0);
-    if (sl_clients_add(&job->clients, peer, wants) < 0) {
-        sl_joblog_write(&job->log, SL_LOG_INFO, "a client was turned away: %s", sl_error_message());
-        sl_job_answer(job, peer, SL_EAGAIN, sl_error_message(), NULL);
-        return;
-    }
-    if (subscribe->progress && job->options.page)
-        tell_page(job, peer);
-    const char *json = subscribe->stats ? sl_job_live_json(job) : NULL;
-    if (!json)
-        return;
-    stats.json = (char *)json; // only read
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
-    e.stats = &stats;
-    sl_bus_send(job->bus, peer, &e);
-}
-
 // --- the description -----------------------------------------------------------------------------
 
 // The newest entries of a list, in its order, as long as they are not more than so many bytes.
@@ -151,19 +90,7 @@ void sl_job_describe(struct sl_job *job, struct sl_json_writer *w)
     add_newest(w, "scales", job->report.scales, LIST_BYTES_MAX);
     add_newest(w, "restarts", job->report.restarts, LIST_BYTES_MAX);
     sl_timeline_write(&job->timeline, w, "events", EVENTS_BYTES_MAX);
-    sl_json_add_real(w, "paused_seconds", sl_job_paused_seconds(job));
+    sl_json_add_real(w, "paused_seconds", sl_pauses_total_seconds(&job->pauses));
     sl_json_add_raw(w, "stats", stats);
     sl_json_close_object(w);
-}
-
-void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer)
-{
-    struct sl_json_writer w = {0};
-    sl_job_describe(job, &w);
-    const char *json = sl_json_text(&w);
-    if (json)
-        sl_job_answer(job, peer, SL_OK, "", json);
-    else
-        sl_job_answer(job, peer, SL_ENOMEM, "no memory for the job's description", NULL);
-    sl_json_fini(&w);
 }

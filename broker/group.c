@@ -55,7 +55,8 @@ static void tell(struct sl_job *job)
         snprintf(text, sizeof text, "%u trainers sum gradients by NCCL", g->n);
     sl_joblog_write(&job->log, SL_LOG_INFO, "exchange: %s (generation %" PRIu64 ")", text,
                     g->generation);
-    sl_job_event(job, "exchange", g->n > 0, "%s (generation %" PRIu64 ")", text, g->generation);
+    sl_timeline_tell(&job->timeline, "exchange", g->n > 0, "%s (generation %" PRIu64 ")", text,
+                     g->generation);
 }
 
 // The list as it is to be, in the order of their devices. Returns how many.

@@ -27,6 +27,15 @@ enum {
     CLIENT_MS = 2000, // for the first client to appear when the job is over already
 };
 
+static uint32_t current_epoch(const struct sl_job *job)
+{
+    uint32_t epoch = 0;
+    uint64_t batches;
+    if (job->phases.arena)
+        sl_phases_trains(&job->phases, &epoch, &batches);
+    return epoch;
+}
+
 // --- the end -------------------------------------------------------------------------------------
 
 static void send_stop(struct sl_job *job)
@@ -51,7 +60,8 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_job_cancel_rebalance(job);
     sl_job_end_trace(job);
     sl_job_end_pause(job);
-    sl_job_tell_switches(job);
+    sl_switches_end(&job->switches, SL_MIN(current_epoch(job), job->config.epochs - 1),
+                    sl_job_live_standby_batches(job));
     sl_job_sample_memory(job);
     job->outcome = outcome;
     job->state = SL_JOB_FINISHING;
@@ -77,27 +87,6 @@ static void stop(struct sl_job *job, bool kill, const char *who)
 
 // --- the crew ------------------------------------------------------------------------------------
 
-bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes)
-{
-    struct sl_arena *a = &job->arena;
-    uint64_t opened = atomic_load(&a->h->opened);
-    for (uint64_t seq = sl_ledger_oldest(a); seq <= opened; seq++) {
-        const struct sl_phase *phase = sl_ledger_phase(a, seq);
-        uint32_t n = atomic_load(&phase->n_cells);
-        for (uint32_t i = 0; i < n; i++) {
-            uint64_t word = sl_ledger_word(a, seq, i);
-            if (sl_cell_owner(word) != worker || !sl_cell_is_leased(word))
-                continue;
-            const char *what = phase->spec.kind == SL_PHASE_TRAIN  ? "batch"
-                               : phase->spec.kind == SL_PHASE_EVAL ? "evaluation batch"
-                                                                   : "inference chunk";
-            snprintf(out, bytes, "%s %u of epoch %u", what, i, phase->spec.epoch + 1);
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has_worked(struct sl_job *job, const struct sl_member *m)
 {
     struct sl_worker_figures figures;
@@ -121,92 +110,16 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
     job->phases.retrained += back->retrain;
 }
 
-// For the log, the events and the report.
-static void note_death(struct sl_job *job, const struct sl_member *m, struct sl_job_death *d,
-                       const struct sl_reclaimed *back)
-{
-    char rest[192] = "";
-    uint32_t n = back->resample + back->retrain;
-    const char *again = back->resample ? "drawn" : "trained"; // a worker does one of the two
-    if (job->crew.stopping)
-        snprintf(rest, sizeof rest, " while the job ended");
-    // Of what is finished nothing is lost, so it is not worth a word.
-    else if (n > 0 && back->finished > 0)
-        snprintf(rest, sizeof rest, " with %u in hand, which will be %s again", n, again);
-    else if (d->held[0] && n > 1)
-        snprintf(rest, sizeof rest, " with %u in hand, %s first: they will be %s again", n, d->held,
-                 again);
-    else if (d->held[0] && n > 0)
-        snprintf(rest, sizeof rest, " with %s in hand, which will be %s again", d->held, again);
-    sl_joblog_write(&job->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause,
-                    rest);
-    sl_job_event(job, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid, d->cause, rest);
-    d->n++;
-    const struct sl_report_restart restart = {
-        .name = m->name,
-        .pid = m->pid,
-        .seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
-        .cause = d->cause,
-        .held = d->held[0] ? d->held : NULL,
-        .resampled = back->resample,
-        .retrained = back->retrain,
-    };
-    sl_report_add_restart(&job->report, &restart);
-}
-
-// The crew has been told to leave. It may be that one was dead before, and only heard of now: a job
-// can end within the time that a process takes to die.
-static void note_death_at_the_end(struct sl_job *job, const struct sl_member *m,
-                                  struct sl_job_death *d, const struct sl_death *death)
-{
-    const struct sl_reclaimed nothing = {0};
-    d->held[0] = '\0';
-    if (m->dismissed)
-        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) had %u ms to leave and was killed",
-                        m->name, (int)m->pid, m->patience_ms);
-    else if (death->signal)
-        note_death(job, m, d, &nothing);
-    else if (death->exit_status != 0)
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, d->cause);
-}
-
-// How it died, as far as anybody knows.
-static void explain(struct sl_job *job, const struct sl_member *m, const struct sl_death *death)
-{
-    struct sl_job_death *d = &job->deaths[m->slot];
-    if (d->failed == m->worker)
-        return;
-    const char *stalled = job->crew.stopping ? NULL : sl_job_stall_verdict(job, m);
-    if (stalled)
-        snprintf(d->cause, sizeof d->cause, "%s", stalled);
-    else
-        sl_death_describe(death, d->cause, sizeof d->cause);
-}
-
 static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
 {
     struct sl_job *job = ctx;
-    struct sl_job_death *d = &job->deaths[m->slot];
     struct sl_reclaimed back = {0};
-    explain(job, m, death);
-    if (job->crew.stopping) {
-        note_death_at_the_end(job, m, d, death);
-        return false;
-    }
-    sl_stream_last(&m->log, d->last_lines, sizeof d->last_lines);
-    d->held[0] = '\0';
-    bool worked = false;
-    if (job->arena.base) {
-        worked = has_worked(job, m);
-        sl_job_held_by(job, m->worker, d->held, sizeof d->held);
+    const bool ends = job->crew.stopping;
+    const bool worked = !ends && job->arena.base && has_worked(job, m);
+    sl_deaths_explain(&job->deaths, m, death, sl_stalls_verdict(&job->stalls, m));
+    if (!ends && job->arena.base)
         take_back(job, m, &back);
-    }
-    // One that was asked to leave is no restart.
-    if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0)))
-        sl_joblog_write(&job->log, SL_LOG_INFO, "%s (process %d) %s", m->name, (int)m->pid,
-                        m->dismissed ? "was not needed any more" : "has left");
-    else
-        note_death(job, m, d, &back);
+    sl_deaths_tell(&job->deaths, m, death, &back);
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     return worked;
@@ -222,32 +135,18 @@ static void on_left(void *ctx, struct sl_member *m)
 static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
 {
     struct sl_job *job = ctx;
-    const struct sl_job_death *d = &job->deaths[m->slot];
     // The job can do without a standby trainer as long as there is another trainer.
     if (job->split.trainers > 0 && sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY) {
         job->no_standby[m->device] = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
                         "%s, so device %u gets no standby trainer any more; the last time it %s",
-                        why, m->device, d->cause);
+                        why, m->device, job->deaths.of[m->slot].cause);
         sl_crew_release(m);
         return;
     }
-    char hands[160] = "", log[4200] = "", text[SL_JOB_MESSAGE_BYTES];
-    const char *said = d->last_lines[0]         ? "; its last lines: "
-                       : d->failed == m->worker ? ""
-                                                : "; it said nothing";
-    if (d->held[0])
-        snprintf(hands, sizeof hands, " with %s in hand", d->held);
-    if (job->state == SL_JOB_RUNNING)
-        snprintf(log, sizeof log, "; its log is %s/%s.log", job->rundir.log, m->log.name);
-    int n;
-    if (m->starts == 0 || !d->cause[0]) // it never was
-        n = snprintf(text, sizeof text, "%s", why);
-    else
-        n = snprintf(text, sizeof text, "%s; the last time it %s%s%s%s%s", why, d->cause, hands,
-                     said, d->last_lines, log);
-    if (n >= (int)sizeof text)
-        memcpy(text + sizeof text - sizeof "...", "...", sizeof "...");
+    char text[SL_JOB_MESSAGE_BYTES];
+    sl_deaths_sum_up(&job->deaths, m, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
+                     text, sizeof text);
     if (!sl_job_roll_back(job, m, text))
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
 }
@@ -286,20 +185,6 @@ const struct sl_crew_events sl_job_crew_events = {
     .on_gone = on_gone,
 };
 
-// A worker that could not start while the job runs on: it is about to die, or has died just now,
-// and that death counts as any other. NULL: another one has its place by now.
-static void note_failed_start(struct sl_job *job, const struct sl_member *m, const char *message)
-{
-    if (m) {
-        struct sl_job_death *d = &job->deaths[m->slot];
-        d->failed = m->worker;
-        snprintf(d->cause, sizeof d->cause, "could not start: %s", message);
-    }
-    if (!m || !m->alive) // else its death says so
-        sl_joblog_write(&job->log, SL_LOG_WARN, "%s could not start: %s", m ? m->name : "a worker",
-                        message);
-}
-
 static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
                       const Sl__Control__Failed *failed)
 {
@@ -307,7 +192,7 @@ static void on_failed(struct sl_job *job, const struct sl_bus_peer *peer,
     if (!m)
         m = sl_crew_by_peer(&job->crew, peer);
     if (job->state == SL_JOB_RUNNING && !(m && m->ready)) {
-        note_failed_start(job, m, failed->message);
+        sl_deaths_take_failure(&job->deaths, m, failed->message);
         return;
     }
     enum sl_outcome outcome =
@@ -322,8 +207,9 @@ static void tell_early_stop(struct sl_job *job, uint32_t epoch)
     char reason[160];
     sl_joblog_write(&job->log, SL_LOG_INFO, "stopped early after epoch %u of %u: %s", epoch + 1,
                     job->config.epochs, sl_phases_stop_reason(&job->phases, reason, sizeof reason));
-    sl_job_event_of(job, epoch, "early_stop", true, "stopped early after epoch %u of %u: %s",
-                    epoch + 1, job->config.epochs, reason);
+    sl_timeline_tell_of(&job->timeline, epoch, "early_stop", true,
+                        "stopped early after epoch %u of %u: %s", epoch + 1, job->config.epochs,
+                        reason);
 }
 
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
@@ -336,9 +222,9 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
         snprintf(metric, sizeof metric, ", %s %.4g", name, f->val.value[measure]);
     if (f->tested)
         snprintf(test, sizeof test, ", test %s %.4g", name, f->test.value[measure]);
-    sl_job_event_of(job, f->epoch, "epoch", isfinite(f->loss),
-                    "epoch %u of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
-                    f->loss, metric, test, f->seconds + f->evaluate_seconds);
+    sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", isfinite(f->loss),
+                        "epoch %u of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
+                        f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
 
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
@@ -368,7 +254,7 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     sl_clients_send(&job->clients, 0, &e);
     free(json);
     tell_epoch(job, figures);
-    sl_job_end_switches(job, figures->epoch);
+    sl_switches_end_epoch(&job->switches, figures->epoch, sl_job_live_standby_batches(job));
     if (job->phases.stopped_early)
         tell_early_stop(job, figures->epoch);
     else if (job->state == SL_JOB_RUNNING)
@@ -418,7 +304,7 @@ static void send_progress(struct sl_job *job)
     if (job->state == SL_JOB_RUNNING) {
         struct sl_phases_view view;
         struct sl_ledger_depth depth;
-        sl_phases_view(&job->phases, &view);
+        sl_phases_view(&job->phases, &job->loss, &view);
         sl_ledger_depth(&job->arena, &depth);
         progress.phase = (char *)view.phase; // only read
         progress.epoch = view.epoch;
@@ -508,13 +394,13 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
-        sl_job_look_for_stalls(job);
+        sl_stalls_look(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
-        sl_job_watch_switches(job);
+        sl_switches_watch(&job->switches, current_epoch(job), sl_job_live_standby_batches(job));
         sl_job_poll_trace(job);
     }
     if (job->state != SL_JOB_ENDED) {
-        sl_job_watch_files(job);
+        sl_run_files_watch(&job->files);
         sl_job_poll_live(job);
     }
     if (job->state == SL_JOB_RUNNING)
@@ -534,6 +420,57 @@ static void on_signal(void *ctx, int signum)
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
 }
 
+// --- parts ---------------------------------------------------------------------------------------
+
+static struct sl_timeline_place where(void *ctx)
+{
+    const struct sl_job *job = ctx;
+    return (struct sl_timeline_place){current_epoch(job), job->split.samplers, job->split.trainers};
+}
+
+static void on_event(void *ctx, const char *kind, const char *text)
+{
+    sl_job_trace_event(ctx, kind, text);
+}
+
+static void on_restart(void *ctx, const struct sl_report_restart *restart)
+{
+    struct sl_job *job = ctx;
+    sl_report_add_restart(&job->report, restart);
+}
+
+void sl_job_wire(struct sl_job *job)
+{
+    job->timeline.setup = (struct sl_timeline_setup){
+        .job = job->config.name,
+        .id = job->options.id,
+        .start_ns = job->start_ns,
+        .clients = &job->clients,
+        .files = &job->files,
+        .where = where,
+        .on_event = on_event,
+        .ctx = job,
+    };
+    job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
+    job->files = (struct sl_run_files){.rundir = &job->rundir, .log = &job->log};
+    job->stalls = (struct sl_stalls){
+        .config = &job->config,
+        .arena = &job->arena,
+        .crew = &job->crew,
+        .log = &job->log,
+        .timeline = &job->timeline,
+    };
+    job->deaths = (struct sl_deaths){
+        .start_ns = job->start_ns,
+        .crew = &job->crew,
+        .arena = &job->arena,
+        .log = &job->log,
+        .timeline = &job->timeline,
+        .on_restart = on_restart,
+        .ctx = job,
+    };
+}
+
 // --- life ----------------------------------------------------------------------------------------
 
 static void release(struct sl_job *job)
@@ -542,12 +479,11 @@ static void release(struct sl_job *job)
     sl_checkpoint_close(&job->resumed);
     sl_phases_fini(&job->phases);
     sl_crew_fini(&job->crew);
-    free(job->deaths);
-    free(job->stalls.of);
-    free(job->member_bytes);
+    sl_deaths_fini(&job->deaths);
+    sl_stalls_fini(&job->stalls);
     sl_report_fini(&job->report);
     sl_joblog_fini(&job->log);
-    sl_job_close_files(job);
+    sl_run_files_close(&job->files);
     sl_rundir_close(&job->rundir); // its lock goes last: another job may write there then
     sl_live_fini(&job->live);
     sl_timeline_fini(&job->timeline);
@@ -599,6 +535,7 @@ int sl_job_run(const struct sl_job_options *options)
     }
     job->options = *options;
     job->start_ns = sl_now_ns();
+    sl_job_wire(job);
     job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = job->sums_fd = -1;
     int rc = run(job);
     sl_loop_fini(&job->loop);

@@ -30,15 +30,21 @@
 #include "broker/allocate.h"
 #include "broker/budget.h"
 #include "broker/client.h"
+#include "broker/deaths.h"
 #include "broker/joblog.h"
 #include "broker/live.h"
 #include "broker/loop.h"
+#include "broker/memory_use.h"
 #include "broker/params.h"
+#include "broker/pauses.h"
 #include "broker/phases.h"
 #include "broker/report.h"
+#include "broker/run_files.h"
 #include "broker/rundir.h"
 #include "broker/saving.h"
+#include "broker/stalls.h"
 #include "broker/supervise.h"
+#include "broker/switches.h"
 #include "broker/tensorboard.h"
 #include "broker/timeline.h"
 #include "broker/trace.h"
@@ -70,15 +76,6 @@ struct sl_job_options {
     const char *id;   // the daemon's number of the job; NULL: it is `sluice run`'s
     bool checks;      // launch.h
     const char *page; // its address, NULL for none
-};
-
-// How a member died last, to explain why it is given up.
-struct sl_job_death {
-    char cause[512];
-    uint32_t failed; // the last worker that said why it could not start: the cause is what it said
-    char held[96];
-    char last_lines[1024];
-    uint32_t n; // times that it died and was not told to leave
 };
 
 // Who asked for a change of the split.
@@ -125,19 +122,6 @@ struct sl_job_group {
     uint64_t waiting_ns; // since when somebody who is ready waits for others; 0: nobody does
 };
 
-// Files of the run directory that lines are added to; NULL until it is there (writer.h).
-struct sl_job_files {
-    struct sl_writer *writer;
-    struct sl_writer_file *metrics, *events; // those of logs are their streams'
-};
-
-// stall.c
-struct sl_job_stalls {
-    struct sl_stall *of;    // (members) owned
-    uint32_t least_seconds; // less does not count
-    uint64_t looked_ns;
-};
-
 struct sl_job {
     struct sl_job_options options;
     enum sl_job_state state;
@@ -158,7 +142,7 @@ struct sl_job {
     struct sl_clients clients;
     struct sl_joblog log;
     struct sl_crew crew;
-    struct sl_job_death *deaths; // (members)
+    struct sl_deaths deaths;
     bool crew_placed;
 
     struct sl_roles split; // that is wanted
@@ -168,7 +152,7 @@ struct sl_job {
     bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer can not live there
     struct sl_rebalance rebalance;
     struct sl_job_group group;
-    struct sl_job_stalls stalls;
+    struct sl_stalls stalls;
     struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
     uint32_t next_schedule;
     struct sl_profile profile; // from the probe batches, or the first ones; then from each epoch
@@ -187,7 +171,7 @@ struct sl_job {
     struct sl_phases phases;
     struct sl_report report;
     struct sl_rundir rundir;
-    struct sl_job_files files;
+    struct sl_run_files files;
     struct sl_checkpoint resumed; // path is "" for a job that begins
     struct sl_saving saving;
 
@@ -196,12 +180,12 @@ struct sl_job {
     struct sl_timeline timeline;
     struct sl_trace trace;
     struct sl_tensorboard tensorboard;
-    bool paused;
-    uint64_t paused_at_ns, paused_ns; // since when; before that, in all
+    struct sl_switches switches;
+    struct sl_loss_sum loss; // of the progress that is told
+    struct sl_pauses pauses;
 
     uint64_t ticks;
-    uint64_t memory_bytes, peak_memory, broker_peak_bytes;
-    uint64_t *member_bytes; // (members) private memory of each, as last seen
+    struct sl_memory_use memory;
     bool loss_warned;
     char *report_text; // owned
     bool told;         // a client has been sent Finished
@@ -215,6 +199,9 @@ struct sl_job {
 int sl_job_run(const struct sl_job_options *options);
 
 // --- between job.c, startup.c and conclude.c ---
+
+// Makes the parts of a job known to one another: its configuration is empty as yet.
+void sl_job_wire(struct sl_job *job);
 
 // Begins to finish, for this reason. Only the first call counts.
 void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)
@@ -262,15 +249,6 @@ void sl_job_divide_pool(struct sl_job *job);
 // are taken back), a Ready, a tick. Nothing in a job whose gradients go through the board.
 void sl_job_form_group(struct sl_job *job);
 
-// stall.c: kills workers that have not moved for the job's stall_seconds, or do not get ready
-int sl_job_watch_stalls(struct sl_job *job);     // the crew is there. SL_ENOMEM
-void sl_job_look_for_stalls(struct sl_job *job); // about once a second while RUNNING
-// Why the process that the member has, or had last, was killed for it, as a cause of death; NULL:
-// it was not.
-const char *sl_job_stall_verdict(const struct sl_job *job, const struct sl_member *m);
-// job.c: what a worker has in hand, in words; false when it has nothing
-bool sl_job_held_by(struct sl_job *job, uint32_t worker, char *out, size_t bytes);
-
 // scale.c: changes of the split
 void sl_job_on_scale(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Scale *scale);
@@ -291,26 +269,17 @@ bool sl_job_roll_back(struct sl_job *job, struct sl_member *m, const char *why);
 // The job ends: whoever waits for a change learns that it will not be.
 void sl_job_cancel_rebalance(struct sl_job *job);
 
-// pause.c
+// requests.c
+const char *sl_job_state_name(const struct sl_job *job); // "starting", "running", "paused", ...
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
-void sl_job_end_pause(struct sl_job *job);              // the job ends
-double sl_job_paused_seconds(const struct sl_job *job); // in all, until now
-
-// describe.c: what clients are told
-void sl_job_answer(struct sl_job *job, const struct sl_bus_peer *peer, int code,
-                   const char *message, const char *json); // code SL_OK or SL_E*; json may be NULL
+void sl_job_end_pause(struct sl_job *job); // the job ends
 void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer);
-void sl_job_describe(struct sl_job *job, struct sl_json_writer *w); // sluice.describe/1
 void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
                          const Sl__Control__Subscribe *subscribe);
-const char *sl_job_state_name(const struct sl_job *job); // "starting", "running", "paused", ...
 
-// files.c
-int sl_job_open_files(struct sl_job *job);   // the run directory is there. SL_EIO, SL_EACCESS
-void sl_job_watch_files(struct sl_job *job); // from time to time: says what can not be written
-void sl_job_flush_files(struct sl_job *job); // the job is over: all that was said is on the disk
-void sl_job_close_files(struct sl_job *job);
+// describe.c: what clients are told
+void sl_job_describe(struct sl_job *job, struct sl_json_writer *w); // sluice.describe/1
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);

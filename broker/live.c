@@ -63,16 +63,20 @@ double sl_job_live_pace(const struct sl_job *job, uint64_t since_ns)
 {
     const struct sl_living *l = job->live.living;
     uint64_t looks = l ? SL_MIN(l->n_looks, (uint64_t)SL_LIVE_LOOKS) : 0;
-    if (looks <= PACE_LOOKS || job->paused)
+    if (looks <= PACE_LOOKS || sl_pauses_is_open(&job->pauses))
         return 0;
     const struct sl_live_look *to = &l->looks[(l->n_looks - 1) % SL_LIVE_LOOKS];
     const struct sl_live_look *from = &l->looks[(l->n_looks - looks) % SL_LIVE_LOOKS];
     uint64_t batches = to->sums.batches - from->sums.batches;
     uint64_t others = to->sums.cells - from->sums.cells - batches;
-    double seconds =
-        sl_pauses_seconds_without(&job->phases.pauses, (struct sl_span){from->ns, to->ns});
+    double seconds = sl_pauses_seconds_without(&job->pauses, (struct sl_span){from->ns, to->ns});
     bool steady = from->ns >= since_ns && batches >= PACE_BATCHES && others == 0 && seconds > 0;
     return steady ? (double)batches / seconds : 0;
+}
+
+uint64_t sl_job_live_standby_batches(const struct sl_job *job)
+{
+    return job->live.living ? job->live.living->sums.standby_batches : 0;
 }
 
 bool sl_job_live_metric(const struct sl_job *job, double *value)

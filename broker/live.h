@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "broker/json_writer.h"
+#include "broker/phases.h"
 
 enum {
     SL_LIVE_WINDOW_S = 3,
@@ -34,6 +35,7 @@ struct sl_epoch_figures;
 struct sl_living; // private (live_internal.h): windows, histograms, the last look
 
 struct sl_live {
+    struct sl_loss_sum loss;
     struct sl_living *living;   // owned; NULL before the first look
     struct sl_json_writer line; // the newest one
     uint64_t line_at_ns;        // 0: there is none
@@ -65,6 +67,8 @@ double sl_job_live_rate(const struct sl_job *job, bool trains);
 // Batches of training a second, of the last seconds, where they were training alone and all of them
 // after that moment. 0: they were not.
 double sl_job_live_pace(const struct sl_job *job, uint64_t since_ns);
+// Batches that standby trainers have trained in all.
+uint64_t sl_job_live_standby_batches(const struct sl_job *job);
 // The last evaluation; false when there has been none.
 bool sl_job_live_metric(const struct sl_job *job, double *value);
 

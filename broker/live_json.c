@@ -163,7 +163,7 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
         return "gone";
     if (!m->ready)
         return "starting";
-    if (f->job->paused)
+    if (sl_pauses_is_open(&f->job->pauses))
         return f->rests[m->slot] ? "paused" : "working";
     if (activity == SL_ACTIVITY_BLOCKED)
         return "blocked";
@@ -225,8 +225,8 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
         .edges_per_second = (double)k.edges / seconds,
         .bytes_per_second = (double)k.bytes / seconds,
         .rounds = f->there ? rounds_of(f, m) : 0,
-        .restarts = f->job->deaths[m->slot].n,
-        .memory = m->alive ? f->job->member_bytes[m->slot] : 0,
+        .restarts = f->job->deaths.of[m->slot].n,
+        .memory = m->alive ? f->job->memory.member_bytes[m->slot] : 0,
     };
     sl_json_open_object(w, NULL);
     sl_json_add_fields(w, &sl_stats_worker_fields, &s, NULL, NULL);
@@ -303,7 +303,7 @@ static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer 
         const struct sl_member *m = &job->crew.members[i];
         if (m->device != d || !is_told(m))
             continue;
-        memory += m->alive ? job->member_bytes[m->slot] : 0;
+        memory += m->alive ? job->memory.member_bytes[m->slot] : 0;
         add_gpu_figures(&gpu, m, &f->l->seat[m->slot].last);
         load += f->l->process[m->slot].load;
     }
@@ -480,7 +480,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     const struct sl_live_sums *sums = &f->l->sums;
     uint64_t switches = 0, restarts = 0;
     for (uint32_t i = 0; i < job->crew.n; i++) {
-        restarts += job->deaths[i].n;
+        restarts += job->deaths.of[i].n;
         switches += f->there ? atomic_load(&sl_seat(&job->arena, i)->switches) : 0;
     }
     s->totals.batches = sums->batches;
@@ -544,7 +544,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
     struct sl_allocation_question q = sl_job_allocation_question(job, job->split, 0);
     q.profile = live_profile(f);
     enum sl_live_role role = SL_LIVE_NOBODY;
-    if (job->state == SL_JOB_RUNNING && !job->paused) {
+    if (job->state == SL_JOB_RUNNING && !sl_pauses_is_open(&job->pauses)) {
         sl_live_advise(&q, &advice);
         role = sl_live_name_bottleneck(&shares, &advice, text);
     } else {
@@ -572,7 +572,7 @@ static void find_where(const struct facts *f, struct sl_stats *s)
     const struct sl_phases_view *view = &f->view;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (f->trains && p->seen_weight > 0)
+    if (f->trains && job->live.loss.weight > 0)
         f->l->loss = view->loss;
     s->schema = "sluice.stats/1";
     s->time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
@@ -630,8 +630,8 @@ static void find_memory(const struct facts *f, struct sl_stats *s)
     s->cpu_load = f->l->broker.load;
     for (uint32_t i = 0; i < f->job->crew.n; i++)
         s->cpu_load += f->l->process[i].load;
-    s->memory.used = f->job->memory_bytes;
-    s->memory.peak = f->job->peak_memory;
+    s->memory.used = f->job->memory.bytes;
+    s->memory.peak = f->job->memory.peak_bytes;
     s->memory.limit = positive(f->job->available_bytes);
 }
 
@@ -644,7 +644,7 @@ static struct facts find_facts(struct sl_job *job)
         .view = {.phase = "start", .seconds_left = -1},
     };
     if (f.there && job->state == SL_JOB_RUNNING) {
-        sl_phases_view(&job->phases, &f.view);
+        sl_phases_view(&job->phases, &job->live.loss, &f.view);
         f.trains = strcmp(f.view.phase, "train") == 0;
     } else if (job->state >= SL_JOB_FINISHING) {
         f.view.phase = "save";
@@ -652,7 +652,7 @@ static struct facts find_facts(struct sl_job *job)
     }
     // First who rests, then what has been done: with all at rest, a line tells what a pause ends
     // with.
-    if (f.there && job->paused) {
+    if (f.there && sl_pauses_is_open(&job->pauses)) {
         for (uint32_t i = 0; i < job->crew.n; i++)
             f.rests[job->crew.members[i].slot] = rests(&f, &job->crew.members[i]);
         sl_live_take_cells(job);

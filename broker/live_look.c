@@ -122,7 +122,7 @@ static void take_cell(struct sl_job *job, const struct sl_open_phase *phase, uin
     if (kind == SL_PHASE_PRESAMPLE)
         return;
     if (kind != SL_PHASE_INFER)
-        take_extraction(l, e, &job->phases.pauses);
+        take_extraction(l, e, &job->pauses);
     if (kind == SL_PHASE_TRAIN)
         take_training(l, e, sl_ledger_update(&job->arena, phase->seq, cell),
                       job->config.updates.mode == SL_UPDATE_ASYNC);
@@ -182,7 +182,7 @@ static void look_at_seat(struct sl_job *job, const struct sl_member *m)
         s->last = now;
         s->held = now.current_tag != 0;
     }
-    if (job->paused)
+    if (sl_pauses_is_open(&job->pauses))
         return;
     uint32_t activity = atomic_load(&sl_seat(&job->arena, m->slot)->activity);
     s->sums.looks++;

@@ -1,13 +1,7 @@
 #include "broker/pauses.h"
 
-#include <stddef.h>
-
 #include "common/base/bits.h"
-
-static struct sl_span *newest(struct sl_pauses *p)
-{
-    return p->n ? &p->last[(p->n - 1) % SL_PAUSES_KEPT] : NULL;
-}
+#include "common/base/clock.h"
 
 void sl_pauses_begin(struct sl_pauses *p, uint64_t now_ns)
 {
@@ -16,11 +10,22 @@ void sl_pauses_begin(struct sl_pauses *p, uint64_t now_ns)
 
 void sl_pauses_end(struct sl_pauses *p, uint64_t now_ns)
 {
-    struct sl_span *last = newest(p);
-    if (!last || last->to_ns != UINT64_MAX)
+    struct sl_span *last = &p->last[(p->n - 1) % SL_PAUSES_KEPT];
+    if (!sl_pauses_is_open(p))
         return;
     last->to_ns = now_ns;
     p->total_ns += now_ns - last->from_ns;
+}
+
+double sl_pauses_open_seconds(const struct sl_pauses *p)
+{
+    const struct sl_span *last = &p->last[(p->n - 1) % SL_PAUSES_KEPT];
+    return sl_pauses_is_open(p) ? (double)(sl_now_ns() - last->from_ns) * 1e-9 : 0;
+}
+
+double sl_pauses_total_seconds(const struct sl_pauses *p)
+{
+    return (double)p->total_ns * 1e-9 + sl_pauses_open_seconds(p);
 }
 
 uint64_t sl_pauses_within_ns(const struct sl_pauses *p, struct sl_span span)

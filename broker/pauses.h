@@ -7,6 +7,7 @@
 #ifndef SL_BROKER_PAUSES_H
 #define SL_BROKER_PAUSES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SL_PAUSES_KEPT = 64 };
@@ -28,7 +29,17 @@ struct sl_pauses {
 };
 
 void sl_pauses_begin(struct sl_pauses *p, uint64_t now_ns);
-void sl_pauses_end(struct sl_pauses *p, uint64_t now_ns); // does nothing when none has begun
+void sl_pauses_end(struct sl_pauses *p, uint64_t now_ns); // none has begun: nothing
+
+// Whether the job is paused now.
+static inline bool sl_pauses_is_open(const struct sl_pauses *p)
+{
+    return p->n > 0 && p->last[(p->n - 1) % SL_PAUSES_KEPT].to_ns == UINT64_MAX;
+}
+
+double sl_pauses_open_seconds(
+    const struct sl_pauses *p); // since the one now began; 0: there is none
+double sl_pauses_total_seconds(const struct sl_pauses *p); // of all, until now
 
 // Of the span, what is paused. p may be NULL: none.
 uint64_t sl_pauses_within_ns(const struct sl_pauses *p, struct sl_span span);

@@ -103,6 +103,11 @@ static bool is_sampled(struct sl_phases *p, struct sl_open_phase *o)
     return o->sampled == n;
 }
 
+static struct sl_open_phase *open_at(struct sl_phases *p, uint32_t i)
+{
+    return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
+}
+
 // Starts to rank once all visits that the order is made from have been counted.
 static void rank_when_due(struct sl_phases *p)
 {
@@ -112,7 +117,7 @@ static void rank_when_due(struct sl_phases *p)
         sl_plan_first_ranked(&p->setup.plan) >= p->setup.plan.config->epochs)
         return;
     for (uint32_t i = 0; i < p->n_open; i++) {
-        struct sl_open_phase *o = sl_phases_at(p, i);
+        struct sl_open_phase *o = open_at(p, i);
         if (sl_plan_has_order(o->step) && sl_plan_order(&p->setup.plan, o->step) < counted &&
             !is_sampled(p, o))
             return;
@@ -158,7 +163,7 @@ static bool can_open(struct sl_phases *p)
     return bank->state == SL_ORDER_READY && bank->order == order;
 }
 
-struct sl_open_phase *sl_phases_front(struct sl_phases *p)
+const struct sl_open_phase *sl_phases_front(const struct sl_phases *p)
 {
     for (uint32_t i = 0; i < p->n_open; i++)
         if (sl_phases_at(p, i)->spec.lane == SL_LANE_MAIN)
@@ -177,12 +182,11 @@ static void begin(struct sl_phases *p, struct sl_open_phase *o, uint64_t now)
 // The oldest open phase can begin, and what is beside it.
 static void begin_oldest(struct sl_phases *p)
 {
-    struct sl_open_phase *front = sl_phases_front(p);
+    const struct sl_open_phase *front = sl_phases_front(p);
     uint64_t now = sl_now_ns();
-    if (p->n_open > 0)
-        begin(p, sl_phases_at(p, 0), now);
-    if (front)
-        begin(p, front, now);
+    for (uint32_t i = 0; i < p->n_open; i++)
+        if (i == 0 || open_at(p, i) == front)
+            begin(p, open_at(p, i), now);
 }
 
 // False for an epoch that has to wait for something outside (a change of the split).
@@ -249,7 +253,7 @@ static void open_more(struct sl_phases *p)
         p->orders_open += sl_plan_has_order(p->next);
         if (p->next.purpose == SL_PURPOSE_TRAIN)
             p->scheduled += sl_div_up(o.spec.n_items, o.spec.batch_size);
-        *sl_phases_at(p, p->n_open++) = o;
+        *open_at(p, p->n_open++) = o;
         begin_oldest(p);
         p->next = after;
     }
@@ -287,7 +291,7 @@ static uint64_t cache_capacity(struct sl_phases *p)
 
 static void read_presample(struct sl_phases *p, struct sl_span when)
 {
-    p->presample_seconds += sl_pauses_seconds_without(&p->pauses, when);
+    p->presample_seconds += sl_pauses_seconds_without(p->setup.pauses, when);
     p->orders_read++;
 }
 
@@ -322,7 +326,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     struct sl_epoch_figures *f = &p->epoch;
     memset(f, 0, sizeof *f);
     f->epoch = o->step.epoch;
-    f->pauses = &p->pauses;
+    f->pauses = p->setup.pauses;
     f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
     f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
@@ -449,7 +453,7 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
     if (!beside)
         when.from_ns = true_start(p, o, n, when.from_ns);
     if (o->step.purpose == SL_PURPOSE_TEST)
-        p->test_seconds += sl_pauses_seconds_without(&p->pauses, when);
+        p->test_seconds += sl_pauses_seconds_without(p->setup.pauses, when);
     else
         sl_figures_take_evaluation(&p->epoch, entries, n, when, &p->scratch);
     if (beside)
@@ -460,7 +464,7 @@ static bool read_evaluation(struct sl_phases *p, const struct sl_open_phase *o, 
 void sl_phases_open_gates(struct sl_phases *p)
 {
     for (uint32_t i = 0; i < p->n_open; i++) {
-        struct sl_open_phase *o = sl_phases_at(p, i);
+        struct sl_open_phase *o = open_at(p, i);
         if (!o->gated || is_held(p, i, o->step) || !may_begin(p, o->step))
             continue;
         o->gated = false;

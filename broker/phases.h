@@ -74,7 +74,8 @@ struct sl_phases_setup {
     // For the labels of the evaluated vertices, and for what a cache policy reads.
     const struct sl_dataset *dataset;
     struct sl_plan plan;
-    bool keeps_records; // of the last training epoch, for checkpoints
+    const struct sl_pauses *pauses; // of the job; NULL: none
+    bool keeps_records;             // of the last training epoch, for checkpoints
     struct sl_phases_events events;
     void *ctx;
 };
@@ -104,7 +105,6 @@ struct sl_phases {
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
     uint32_t first_open, n_open;
     uint64_t ended_ns; // when the one before was seen to have ended
-    struct sl_pauses pauses;
     bool started, stopped;
 
     struct sl_order_bank bank[2];
@@ -145,16 +145,13 @@ struct sl_phases {
     double test_seconds;
 
     // live view
-    uint64_t first_ns;             // the first epoch began
-    uint64_t seen_seq, seen_cells; // up to where loss has been summed
-    double seen_loss;
-    double seen_weight;
+    uint64_t first_ns;       // the first epoch began
     double train_share;      // of an epoch's time, from the last complete one
     double evaluate_seconds; // of the last epoch that was evaluated; 0: none yet
 };
 
 // Open phase i, the oldest is 0.
-static inline struct sl_open_phase *sl_phases_at(struct sl_phases *p, uint32_t i)
+static inline const struct sl_open_phase *sl_phases_at(const struct sl_phases *p, uint32_t i)
 {
     return &p->open[(p->first_open + i) % SL_ARENA_PHASES];
 }
@@ -163,7 +160,13 @@ static inline struct sl_open_phase *sl_phases_at(struct sl_phases *p, uint32_t i
  * The oldest open phase of the main lane: the oldest of all, but for an epoch that is trained
  * beside the evaluation of the one before. NULL: none is open.
  */
-struct sl_open_phase *sl_phases_front(struct sl_phases *p);
+const struct sl_open_phase *sl_phases_front(const struct sl_phases *p);
+
+// The loss of the leading cells of a phase, as far as whoever looks has summed it up.
+struct sl_loss_sum {
+    uint64_t seq, cells;
+    double loss, weight;
+};
 
 struct sl_phases_view {
     const char *phase; // "presample", "rank", "train", "evaluate", "test"
@@ -193,7 +196,7 @@ void sl_phases_poll(struct sl_phases *p);
  * the next one to be trained, config->epochs after the last one, and *batches_done 0. So what is to
  * happen at (e, b) is due as soon as (*epoch, *batches_done) is not below it.
  */
-bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done);
+bool sl_phases_trains(const struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done);
 
 // Lets trainers begin with what they may begin with.
 void sl_phases_open_gates(struct sl_phases *p);
@@ -206,7 +209,11 @@ void sl_phases_read_rest(struct sl_phases *p);
 void sl_phases_stop(struct sl_phases *p);
 void sl_phases_fini(struct sl_phases *p); // after the loop has ended; safe on a zeroed struct
 
-void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out); // phases_view.c
+// phases_view.c. `sum` is the caller's, of all its looks.
+void sl_phases_view(const struct sl_phases *p, struct sl_loss_sum *sum, struct sl_phases_view *out);
+
+// "batch 17 of epoch 3": what a worker has in hand, in words; false when it has nothing.
+bool sl_phases_held_by(const struct sl_arena *a, uint32_t worker, char *out, size_t bytes);
 
 // Why training has stopped early, in words. Returns buf.
 char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes);

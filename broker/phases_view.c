@@ -1,34 +1,32 @@
-// What is told of phases while they are open, and of how they ended.
+// Phases that are open, and how they ended: what status messages say about them.
 #include <stdio.h>
 
 #include "broker/phases.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 
-static uint64_t cells_done(struct sl_phases *p, const struct sl_open_phase *o)
+static uint64_t cells_done(const struct sl_phases *p, const struct sl_open_phase *o)
 {
     uint64_t cursor = atomic_load(&sl_ledger_phase(p->arena, o->seq)->done_cursor);
     return cursor >> 32 == o->seq ? (uint32_t)cursor : 0;
 }
 
 // Sums the loss of batches that have become done since the last look.
-static double running_loss(struct sl_phases *p, const struct sl_open_phase *o, uint64_t done)
+static double running_loss(const struct sl_phases *p, const struct sl_open_phase *o, uint64_t done,
+                           struct sl_loss_sum *sum)
 {
-    if (p->seen_seq != o->seq) {
-        p->seen_seq = o->seq;
-        p->seen_cells = 0;
-        p->seen_loss = p->seen_weight = 0;
+    if (sum->seq != o->seq)
+        *sum = (struct sl_loss_sum){.seq = o->seq};
+    for (; sum->cells < done; sum->cells++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(p->arena, o->seq, (uint32_t)sum->cells);
+        sum->loss += e->loss;
+        sum->weight += e->weight;
     }
-    for (; p->seen_cells < done; p->seen_cells++) {
-        const struct sl_batch_entry *e = sl_ledger_entry(p->arena, o->seq, (uint32_t)p->seen_cells);
-        p->seen_loss += e->loss;
-        p->seen_weight += e->weight;
-    }
-    return p->seen_weight > 0 ? p->seen_loss / p->seen_weight : 0;
+    return sum->weight > 0 ? sum->loss / sum->weight : 0;
 }
 
 // Pre-sampling, ranking: what comes before the first epoch.
-static void view_preparation(struct sl_phases *p, struct sl_phases_view *out)
+static void view_preparation(const struct sl_phases *p, struct sl_phases_view *out)
 {
     const struct sl_open_phase *o = p->n_open ? sl_phases_at(p, 0) : NULL;
     if (!o) {
@@ -49,7 +47,7 @@ struct stage {
 };
 
 // From `first` on; `now` of it is open.
-static struct stage look_at_stage(struct sl_phases *p, struct sl_plan_step first,
+static struct stage look_at_stage(const struct sl_phases *p, struct sl_plan_step first,
                                   const struct sl_open_phase *now)
 {
     struct stage out = {0};
@@ -71,7 +69,7 @@ static struct stage look_at_stage(struct sl_phases *p, struct sl_plan_step first
 }
 
 // Of the test that is to come, by what the last evaluation took; 0 while that is not known.
-static double forecast_test(struct sl_phases *p)
+static double forecast_test(const struct sl_phases *p)
 {
     uint32_t last = p->setup.plan.config->epochs - 1;
     const struct stage evaluation =
@@ -81,13 +79,13 @@ static double forecast_test(struct sl_phases *p)
 }
 
 // `o` is a phase of the test.
-static void view_test(struct sl_phases *p, const struct sl_open_phase *o,
+static void view_test(const struct sl_phases *p, const struct sl_open_phase *o,
                       struct sl_phases_view *out)
 {
     const struct sl_plan_step first = {SL_PURPOSE_TEST, o->step.epoch, 0};
     const struct stage test = look_at_stage(p, first, o);
     const struct sl_span since = {o->began_ns, sl_now_ns()};
-    double elapsed = p->test_seconds + sl_pauses_seconds_without(&p->pauses, since);
+    double elapsed = p->test_seconds + sl_pauses_seconds_without(p->setup.pauses, since);
     out->phase = "test";
     out->loss = p->epoch.loss;
     out->done = test.done;
@@ -99,13 +97,13 @@ static void view_test(struct sl_phases *p, const struct sl_open_phase *o,
 }
 
 // `o` is a phase of an epoch, of which the share *within is behind us.
-static void view_epoch(struct sl_phases *p, const struct sl_open_phase *o,
-                       struct sl_phases_view *out, double *within)
+static void view_epoch(const struct sl_phases *p, const struct sl_open_phase *o,
+                       struct sl_loss_sum *sum, struct sl_phases_view *out, double *within)
 {
     if (o->step.purpose == SL_PURPOSE_TRAIN) {
         out->done = cells_done(p, o);
         out->total = sl_div_up(o->spec.n_items, o->spec.batch_size);
-        out->loss = running_loss(p, o, out->done);
+        out->loss = running_loss(p, o, out->done, sum);
         *within = p->train_share * (double)out->done / (double)out->total;
         return;
     }
@@ -122,8 +120,8 @@ static void view_epoch(struct sl_phases *p, const struct sl_open_phase *o,
  * Of an evaluation, `o`, and the epoch that is trained beside it the latter, while it lasts. *at:
  * how many epochs are behind us.
  */
-static void view_epochs(struct sl_phases *p, const struct sl_open_phase *o,
-                        struct sl_phases_view *out, double *at)
+static void view_epochs(const struct sl_phases *p, const struct sl_open_phase *o,
+                        struct sl_loss_sum *sum, struct sl_phases_view *out, double *at)
 {
     const struct sl_open_phase *front = sl_phases_front(p);
     bool beside = front && front != o;
@@ -132,11 +130,11 @@ static void view_epochs(struct sl_phases *p, const struct sl_open_phase *o,
     if (beside && !trained)
         o = front;
     out->epoch = o->step.epoch;
-    view_epoch(p, o, out, &within);
+    view_epoch(p, o, sum, out, &within);
     *at = trained ? front->step.epoch + p->train_share : o->step.epoch + within;
 }
 
-void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
+void sl_phases_view(const struct sl_phases *p, struct sl_loss_sum *sum, struct sl_phases_view *out)
 {
     uint32_t last = p->setup.plan.config->epochs - 1;
     *out = (struct sl_phases_view){
@@ -153,7 +151,7 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
         return;
     }
     double at;
-    view_epochs(p, o, out, &at);
+    view_epochs(p, o, sum, out, &at);
     const struct sl_resume_point *r = &p->setup.plan.resume;
     uint64_t batches =
         sl_phases_batches(p->setup.plan.config, p->setup.plan.split[SL_SPLIT_TRAIN].n);
@@ -161,12 +159,12 @@ void sl_phases_view(struct sl_phases *p, struct sl_phases_view *out)
     double begun = r->epoch + p->train_share * (double)r->n_records / (double)batches;
     double fraction = (at - begun) / (p->setup.plan.config->epochs - begun);
     const struct sl_span since = {p->first_ns, sl_now_ns()};
-    double elapsed = sl_pauses_seconds_without(&p->pauses, since);
+    double elapsed = sl_pauses_seconds_without(p->setup.pauses, since);
     if (fraction > 0 && elapsed > 0.5)
         out->seconds_left = elapsed * (1 - fraction) / fraction + forecast_test(p);
 }
 
-bool sl_phases_trains(struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)
+bool sl_phases_trains(const struct sl_phases *p, uint32_t *epoch, uint64_t *batches_done)
 {
     const struct sl_open_phase *o = sl_phases_front(p);
     bool trains = o && o->step.purpose == SL_PURPOSE_TRAIN;
@@ -185,6 +183,26 @@ char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
              p->best.waited, p->best.waited == 1 ? "" : "s", sl_measure_name(p->measure), by,
              p->best.value, p->best.epoch + 1);
     return buf;
+}
+
+bool sl_phases_held_by(const struct sl_arena *a, uint32_t worker, char *out, size_t bytes)
+{
+    uint64_t opened = atomic_load(&a->h->opened);
+    for (uint64_t seq = sl_ledger_oldest(a); seq <= opened; seq++) {
+        const struct sl_phase *phase = sl_ledger_phase(a, seq);
+        uint32_t n = atomic_load(&phase->n_cells);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t word = sl_ledger_word(a, seq, i);
+            if (sl_cell_owner(word) != worker || !sl_cell_is_leased(word))
+                continue;
+            const char *what = phase->spec.kind == SL_PHASE_TRAIN  ? "batch"
+                               : phase->spec.kind == SL_PHASE_EVAL ? "evaluation batch"
+                                                                   : "inference chunk";
+            snprintf(out, bytes, "%s %u of epoch %u", what, i, phase->spec.epoch + 1);
+            return true;
+        }
+    }
+    return false;
 }
 
 bool sl_phases_digest(const struct sl_phases *p, char hex[33])

@@ -117,8 +117,8 @@ static void note_result(struct sl_job *job)
                 "no checkpoint of update %llu: %s: the job goes on and tries again when "
                 "the next one is due",
                 (unsigned long long)s->snapshot.version, s->message);
-        sl_job_event(job, "checkpoint", false, "no checkpoint of update %llu: %s",
-                     (unsigned long long)s->snapshot.version, s->message);
+        sl_timeline_tell(&job->timeline, "checkpoint", false, "no checkpoint of update %llu: %s",
+                         (unsigned long long)s->snapshot.version, s->message);
         s->warned = true;
         return;
     }
@@ -130,7 +130,7 @@ static void note_result(struct sl_job *job)
     sl_position_text(s->snapshot.version, s->snapshot.epoch, s->snapshot.n_records,
                      s->snapshot.n_batches, where, sizeof where);
     sl_joblog_write(&job->log, SL_LOG_INFO, "checkpoint of %s", where);
-    sl_job_event(job, "checkpoint", true, "checkpoint of %s", where);
+    sl_timeline_tell(&job->timeline, "checkpoint", true, "checkpoint of %s", where);
 }
 
 static void work(uv_work_t *request)

@@ -243,8 +243,9 @@ static void finish(struct sl_job *job, bool ok, const char *text)
     if (ok && r->by != SL_BY_PROFILE)
         record_request(job);
     sl_joblog_announce(&job->log, "split: %s", text);
-    sl_job_event(job, event_kind(r->by), ok, "from %s to %s, asked for by the %s: %s",
-                 split_text(r->from, a), split_text(r->to, b), by_name(r->by), text);
+    sl_timeline_tell(&job->timeline, event_kind(r->by), ok,
+                     "from %s to %s, asked for by the %s: %s", split_text(r->from, a),
+                     split_text(r->to, b), by_name(r->by), text);
     make_plan(job, r->from, r->to, job->no_standby, &plan);
     answer(job, &r->peer, &plan, &result);
 }
@@ -376,7 +377,7 @@ static void refuse(struct sl_job *job, const struct sl_bus_peer *peer, struct sl
     if (dry_run)
         return;
     sl_joblog_write(&job->log, SL_LOG_INFO, "scaling refused: %s", why);
-    sl_job_event(job, event_kind(SL_BY_USER), false, "refused: %s", why);
+    sl_timeline_tell(&job->timeline, event_kind(SL_BY_USER), false, "refused: %s", why);
 }
 
 // Nothing is to be done, or to be done now.
@@ -465,8 +466,8 @@ static void follow_schedule(struct sl_job *job)
     sl_joblog_write(&job->log, SL_LOG_WARN, "schedule of epoch %u: %s", s->epoch + 1,
                     sl_error_message());
     report(job, SL_BY_SCHEDULE, epoch, job->split, to, 0, false, sl_error_message());
-    sl_job_event(job, event_kind(SL_BY_SCHEDULE), false, "schedule of epoch %u refused: %s",
-                 s->epoch + 1, sl_error_message());
+    sl_timeline_tell(&job->timeline, event_kind(SL_BY_SCHEDULE), false,
+                     "schedule of epoch %u refused: %s", s->epoch + 1, sl_error_message());
 }
 
 bool sl_job_may_begin(struct sl_job *job, uint32_t epoch)

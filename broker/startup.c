@@ -157,12 +157,9 @@ static int place_crew(struct sl_job *job)
         snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
     else
         SL_TRY(sl_crew_own_directory(setup.directory, sizeof setup.directory));
-    job->deaths = calloc(2 * (size_t)n, sizeof *job->deaths);
-    job->member_bytes = calloc(2 * (size_t)n, sizeof *job->member_bytes);
-    if (!job->deaths || !job->member_bytes)
-        return sl_fail(SL_ENOMEM, "no memory for %u workers", 2 * n);
     SL_TRY(sl_crew_init(&job->crew, &setup, 2 * n));
-    SL_TRY(sl_job_watch_stalls(job));
+    SL_TRY(sl_deaths_init(&job->deaths));
+    SL_TRY(sl_stalls_init(&job->stalls));
     for (uint32_t d = 0; d < n; d++) {
         sl_crew_place(&job->crew, d, SL_ROLE_SAMPLER,
                       sl_placement_role_index(n, SL_ROLE_SAMPLER, d), d);
@@ -378,6 +375,7 @@ static int make_arena(struct sl_job *job)
         .loop = &job->loop.uv,
         .dataset = &job->dataset,
         .plan = sl_plan_make(&job->config, &job->dataset),
+        .pauses = &job->pauses,
         .keeps_records = sl_saving_is_wanted(&job->config),
         .events = sl_job_phases_events,
         .ctx = job,
@@ -514,10 +512,21 @@ static void tell_abandoned(struct sl_job *job)
                            SL_CHECKPOINT_ABANDONED, n == 1 ? "it" : "them");
 }
 
+static int open_files(struct sl_job *job)
+{
+    SL_TRY(sl_run_files_open(&job->files));
+    struct sl_writer *writer = job->files.writer;
+    SL_TRY(sl_tensorboard_open(&job->tensorboard, writer, job->rundir.path));
+    SL_TRY(sl_stream_open(&job->log.stream, writer, job->rundir.log));
+    for (uint32_t i = 0; i < job->crew.n; i++)
+        SL_TRY(sl_stream_open(&job->crew.members[i].log, writer, job->rundir.log));
+    return SL_OK;
+}
+
 static int begin(struct sl_job *job)
 {
     SL_TRY(make_rundir(job));
-    SL_TRY(sl_job_open_files(job));
+    SL_TRY(open_files(job));
     tell_abandoned(job);
     return SL_OK;
 }
@@ -550,10 +559,11 @@ static void tell_start(struct sl_job *job)
         sl_resume_text(&job->resumed, where + strlen(where), sizeof where - strlen(where));
         snprintf(where + strlen(where), sizeof where - strlen(where), ": ");
     }
-    sl_job_event(job, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
-                 where, job->split.samplers, job->split.samplers == 1 ? "" : "s",
-                 job->split.trainers, job->split.trainers == 1 ? "" : "s",
-                 (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
+    sl_timeline_tell(
+        &job->timeline, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
+        where, job->split.samplers, job->split.samplers == 1 ? "" : "s", job->split.trainers,
+        job->split.trainers == 1 ? "" : "s", (double)(job->running_ns - job->start_ns) * 1e-9,
+        why ? why : "as the job says");
 }
 
 // Every worker that is wanted is ready: the scouts, or all.

@@ -320,7 +320,7 @@ def stalling(box, **changes):
 def test_a_worker_that_hangs_is_killed_and_replaced(box, role):
     """Stopped, it keeps what it has in hand, and everybody comes to wait for it. On a busy machine
     others may be taken for dead in so short a time, too: how exactly time is counted is shown by
-    tests/unit/test_broker_stall.c, where it is the test's."""
+    tests/unit/test_broker_stalls.c, where it is the test's."""
     running = stalling(box, epochs=100000)
     pid = next(iter(box.processes(role)))
     os.kill(pid, signal.SIGSTOP)

@@ -21,8 +21,7 @@ static const uint64_t SECOND = 1000000000;
 
 static struct sl_job job;
 static struct sl_member members[4]; // two devices: samplers 0 and 1, trainers 2 and 3
-static struct sl_job_death deaths[4];
-static uint64_t member_bytes[4];
+static struct sl_member_death deaths[4];
 static bool async;
 
 static inline void make_job(void)
@@ -54,8 +53,8 @@ static inline void make_job(void)
     for (uint32_t d = 0; d < 2; d++)
         job.config.devices[d] = (struct sl_device_config){.n_cores = 1, .cores = {(uint16_t)d}};
     job.split = (struct sl_roles){1, 1};
-    job.deaths = deaths;
-    job.member_bytes = member_bytes;
+    sl_job_wire(&job);
+    job.deaths.of = deaths;
     job.crew.n = 4;
     job.crew.members = members;
     for (uint32_t i = 0; i < 4; i++) {
@@ -99,7 +98,8 @@ static inline struct sl_open_phase *open_phase(enum sl_phase_kind kind, uint32_t
                                                const struct sl_cell_record *records,
                                                uint32_t n_records)
 {
-    struct sl_open_phase *o = sl_phases_at(&job.phases, job.phases.n_open++);
+    struct sl_phases *p = &job.phases;
+    struct sl_open_phase *o = &p->open[(p->first_open + p->n_open++) % SL_ARENA_PHASES];
     *o = (struct sl_open_phase){
         .spec = {.kind = kind, .batch_size = 10, .n_items = 10 * n, .first_version = first_version},
         .step = {.purpose = kind == SL_PHASE_TRAIN       ? SL_PURPOSE_TRAIN

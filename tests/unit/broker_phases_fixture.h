@@ -24,6 +24,7 @@ static struct sl_dataset dataset = {.task = SL_TASK_MULTICLASS, .n_classes = 3, 
 
 static struct {
     struct sl_phases phases;
+    struct sl_loss_sum loss;
     struct sl_arena arena;
     uv_loop_t loop;
     int fd;

@@ -97,7 +97,7 @@ START_TEST(a_test_of_each_epoch_decides_nothing)
             work_through(i == 3 ? tested[e] : i == 4 ? found[e] : 1);
             sl_phases_poll(&t.phases);
             ck_assert_uint_eq(t.phases.best.has, e == 1 || i == 4);
-            sl_phases_view(&t.phases, &view);
+            sl_phases_view(&t.phases, &t.loss, &view);
             if (i < 4) { // two layers of 5 cells, the last one's of the test and of the validation
                 ck_assert_str_eq(view.phase, "evaluate");
                 ck_assert_uint_eq(view.done, i < 3 ? 5u * i : 11);

@@ -49,6 +49,7 @@ static void setup(void)
         members[i].device = i % N;
         members[i].slot = i;
     }
+    sl_job_wire(&job);
     sl_joblog_init(&job.log, &clients);
     must(sl_timeline_init(&job.timeline));
     int fd = sl_arena_memfd();

@@ -26,7 +26,7 @@ END_TEST
 START_TEST(a_line_is_never_of_another_state)
 {
     ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"running\"") != NULL);
-    job.paused = true;
+    sl_pauses_begin(&job.pauses, sl_now_ns());
     ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"paused\"") != NULL);
     job.state = SL_JOB_FINISHING;
     ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"finishing\"") != NULL);
@@ -179,48 +179,49 @@ static void expect_told(int n, const char *last)
 
 static void pass_seconds(uint64_t seconds)
 {
-    struct sl_timeline *t = &job.timeline;
+    struct sl_switches *t = &job.switches;
     t->told_at_ns -= SL_MIN(t->told_at_ns, seconds * 1000 * MS);
     t->since_ns -= SL_MIN(t->since_ns, seconds * 1000 * MS);
 }
 
 START_TEST(switches_are_told_together)
 {
+    uint64_t batches = 0;
     _Atomic uint64_t *switches = &sl_seat(&job.arena, 2)->switches;
     must(sl_timeline_init(&job.timeline));
-    sl_job_watch_switches(&job);
+    sl_switches_watch(&job.switches, job.phases.trained, batches);
     expect_told(0, NULL);
     atomic_store(switches, 3);
-    sl_job_watch_switches(&job);
+    sl_switches_watch(&job.switches, job.phases.trained, batches);
     expect_told(0, NULL); // the epoch is not over, nor are ten seconds
-    job.live.living->sums.standby_batches = 12;
+    batches = 12;
     atomic_store(switches, 5);
-    sl_job_end_switches(&job, 0);
+    sl_switches_end_epoch(&job.switches, 0, batches);
     expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
     // Epochs that are short of ten seconds have a line together.
     job.phases.trained = 1;
     atomic_store(switches, 6);
-    sl_job_end_switches(&job, 1);
+    sl_switches_end_epoch(&job.switches, 1, batches);
     expect_told(1, "standby trainers were switched on 5 times in epoch 1 (12 batches)");
     pass_seconds(9);
     atomic_store(switches, 1); // another worker, which counts anew
-    job.live.living->sums.standby_batches = 13;
-    sl_job_end_switches(&job, 2);
+    batches = 13;
+    sl_switches_end_epoch(&job.switches, 2, batches);
     pass_seconds(1);
-    sl_job_end_switches(&job, 2);
+    sl_switches_end_epoch(&job.switches, 2, batches);
     expect_told(2, "standby trainers were switched on 2 times in epochs 2 to 3 (1 batch)");
     // An epoch that takes longer is not waited for.
     atomic_store(switches, 2);
     job.phases.trained = 2;
-    sl_job_watch_switches(&job);
+    sl_switches_watch(&job.switches, job.phases.trained, batches);
     pass_seconds(10);
-    sl_job_watch_switches(&job);
+    sl_switches_watch(&job.switches, job.phases.trained, batches);
     expect_told(3, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
     // Nor is the end of the job.
     atomic_store(switches, 3);
-    sl_job_tell_switches(&job);
+    sl_switches_end(&job.switches, job.phases.trained, batches);
     expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
-    sl_job_tell_switches(&job);
+    sl_switches_end(&job.switches, job.phases.trained, batches);
     expect_told(4, "standby trainers were switched on 1 time in epoch 3 (0 batches)");
     sl_timeline_fini(&job.timeline);
 }
@@ -272,7 +273,7 @@ START_TEST(states_are_told)
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "gone");
     ck_assert(cJSON_IsNull(at(json, "workers.1.pid")));
     cJSON_Delete(json);
-    job.paused = true;
+    sl_pauses_begin(&job.pauses, sl_now_ns());
     members[3].alive = true;
     members[3].ready = false;
     json = line();
@@ -295,7 +296,7 @@ START_TEST(at_rest_is_who_has_nothing_in_hand_now)
     struct sl_lease trained = claim(), drawn;
     look();
     must(sl_ledger_claim_sample(&job.arena, 1, SL_AHEAD_ALL, 1, &drawn));
-    job.paused = true;
+    sl_pauses_begin(&job.pauses, sl_now_ns());
     cJSON *json = line();
     ck_assert_str_eq(at(json, "workers.0.state")->valuestring, "working");
     ck_assert_str_eq(at(json, "workers.1.state")->valuestring, "working");
@@ -324,7 +325,7 @@ START_TEST(a_gpu_and_what_is_held_on_it)
     job.config.devices[0].kind = SL_DEVICE_CUDA;
     job.config.devices[0].index = 3;
     job.config.devices[0].memory_bytes = 4000;
-    member_bytes[0] = 12345; // which is of the host
+    job.memory.member_bytes[0] = 12345; // which is of the host
     job.live.living->seat[0].last.device_held_bytes = 1000;
     job.live.living->seat[0].last.device_used_bytes = 2500;
     job.live.living->seat[0].last.device_total_bytes = 8000;
@@ -384,7 +385,7 @@ END_TEST
 START_TEST(the_process_is_looked_at)
 {
     struct sl_living *l = job.live.living;
-    member_bytes[0] = 12345;
+    job.memory.member_bytes[0] = 12345;
     sl_live_look_at_processes(&job);
     const uint64_t at_ns = l->processes_at_ns, cpu_ns = l->broker.cpu_ns;
     // Works until the kernel has counted a tenth of a second of it, however long that takes.

@@ -244,7 +244,7 @@ END_TEST
 START_TEST(a_pause_is_neither_work_nor_waiting)
 {
     look();
-    job.paused = true;
+    sl_pauses_begin(&job.pauses, sl_now_ns());
     for (int i = 0; i < 5; i++)
         look();
     ck_assert_uint_eq(job.live.living->seat[0].sums.looks, 1);

@@ -189,7 +189,7 @@ START_TEST(the_view_is_of_what_is_trained)
     sample_one();
     train_one(1);
     evaluate_one_layer(9);
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "train");
     ck_assert_uint_eq(view.epoch, 1);
     ck_assert_uint_eq(view.total, 4);
@@ -200,7 +200,7 @@ START_TEST(the_view_is_of_what_is_trained)
     for (int i = 0; i < 3; i++)
         train_one(1);
     sl_phases_poll(&t.phases);
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "evaluate");
     ck_assert_uint_eq(view.epoch, 0);
     ck_assert_uint_eq(view.done, 5);

@@ -231,18 +231,18 @@ START_TEST(the_view_follows_the_work)
 {
     struct sl_phases_view view;
     make_arena();
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "train");
     ck_assert_uint_eq(view.total, 4);
     ck_assert_uint_eq(view.done, 0);
     work_through(1);
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_uint_eq(view.done, 4);
     ck_assert_double_eq_tol(view.loss, 1, 1e-12);
     sl_phases_poll(&t.phases);
     work_through(1);
     sl_phases_poll(&t.phases);
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "evaluate");
     ck_assert_uint_eq(view.done, 5); // the first layer's chunks
     ck_assert_uint_eq(view.total, 5 + 5 + 1);
@@ -264,7 +264,7 @@ START_TEST(the_time_left_has_the_test_in_it)
     t.phases.first_ns = sl_now_ns() - UINT64_C(1000000000);
     t.phases.train_share = 1;
     t.phases.evaluate_seconds = 1000;
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "train");
     ck_assert_double_ge(view.seconds_left, 1500); // 30 vertices are tested
     ck_assert_double_lt(view.seconds_left, 1600);
@@ -273,14 +273,14 @@ START_TEST(the_time_left_has_the_test_in_it)
         sl_phases_poll(&t.phases);
     }
     t.phases.evaluate_seconds = 1000;
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "test");
     ck_assert_double_eq(view.seconds_left, 1500);
     sample_one();
     train_one(1);
     sl_ledger_phase_complete(&t.arena, 5); // looks
     t.phases.test_seconds = 400;           // as if those 10 vertices had
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_uint_eq(view.done, 1);
     ck_assert_uint_eq(view.total, 3);
     ck_assert_double_ge(view.seconds_left, 800);
@@ -564,7 +564,7 @@ START_TEST(a_large_graph_is_ranked_on_the_thread_pool)
     plan.n_nodes = 100000;
     make_arena();
     ck_assert_uint_eq(opened(), 0);
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "rank");
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.ranked, 1);
@@ -765,14 +765,14 @@ START_TEST(pre_sampling_is_shown)
     make_arena();
     work_and_poll();
     sample_one();
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "presample");
     ck_assert_uint_eq(view.epoch, 1);
     ck_assert_uint_eq(view.done, 5);
     ck_assert_uint_eq(view.total, 12);
     work_and_poll();
     work_and_poll();
-    sl_phases_view(&t.phases, &view);
+    sl_phases_view(&t.phases, &t.loss, &view);
     ck_assert_str_eq(view.phase, "train");
     ck_assert_uint_eq(view.epoch, 0);
 }

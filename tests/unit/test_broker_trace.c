@@ -65,6 +65,7 @@ static void trace_setup(void)
     snprintf(members[3].name, sizeof members[3].name, "trainer 0");
     job->crew.members = members;
     job->crew.n = SL_COUNT_OF(members);
+    sl_job_wire(job);
     sl_joblog_init(&job->log, &job->clients);
     connect_client();
     memset(&got, 0, sizeof got);

@@ -5,20 +5,42 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include "broker/job.h"
+#include "broker/client.h"
+#include "broker/joblog.h"
+#include "broker/run_files.h"
+#include "broker/stalls.h"
+#include "broker/supervise.h"
+#include "broker/timeline.h"
 #include "common/base/clock.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 #include "common/ipc/worker.h"
+#include "config/config.h"
 
 #define SECOND_NS 1000000000ull
 
 enum { LEAST_SECONDS = 12, WITHIN_LOOKS = 100000 };
 
 // A job of one device: its sampler is told to stand still, its trainer is well.
-static struct sl_job *job;
+static struct sl_config config;
+static struct sl_arena arena;
+static struct sl_crew crew;
+static struct sl_clients clients;
+static struct sl_joblog joblog;
+static struct sl_run_files no_files;
+static struct sl_timeline timeline;
+static struct sl_stalls stalls;
+static uv_loop_t loop;
 static struct sl_member *sampler, *trainer;
 static int no_fd;
+
+static struct sl_timeline_place where(void *ctx)
+{
+    return (struct sl_timeline_place){0, 1, 1};
+}
+
+static void on_told(void *ctx, const char *kind, const char *text) {}
 
 static bool on_death(void *ctx, struct sl_member *m, const struct sl_death *death)
 {
@@ -44,17 +66,17 @@ static void write_program(const char *name)
 static void begin_work(struct sl_member *m)
 {
     m->ready = true;
-    sl_stats_begin(sl_stats_slot(&job->arena, m->slot), m->worker);
+    sl_stats_begin(sl_stats_slot(&arena, m->slot), m->worker);
 }
 
 static void beat(const struct sl_member *m)
 {
-    sl_stats_beat(sl_stats_slot(&job->arena, m->slot), SL_THREAD_WORK);
+    sl_stats_beat(sl_stats_slot(&arena, m->slot), SL_THREAD_WORK);
 }
 
 static void start_crew(void)
 {
-    struct sl_crew_setup setup = {.loop = &job->loop.uv,
+    struct sl_crew_setup setup = {.loop = &loop,
                                   .endpoint = "ipc://@nobody",
                                   .arena_fd = no_fd,
                                   .config_fd = no_fd,
@@ -70,11 +92,11 @@ static void start_crew(void)
     snprintf(setup.directory, sizeof setup.directory, "%s", dir);
     write_program("sluice-sampler");
     write_program("sluice-trainer");
-    must(sl_crew_init(&job->crew, &setup, 2));
-    sl_crew_place(&job->crew, 0, SL_ROLE_SAMPLER, 0, 0);
-    sl_crew_place(&job->crew, 1, SL_ROLE_TRAINER, 0, 0);
-    sampler = &job->crew.members[0];
-    trainer = &job->crew.members[1];
+    must(sl_crew_init(&crew, &setup, 2));
+    sl_crew_place(&crew, 0, SL_ROLE_SAMPLER, 0, 0);
+    sl_crew_place(&crew, 1, SL_ROLE_TRAINER, 0, 0);
+    sampler = &crew.members[0];
+    trainer = &crew.members[1];
     must(sl_crew_want(sampler));
     must(sl_crew_want(trainer));
 }
@@ -88,46 +110,49 @@ static void setup(void)
                                        .payload_bytes = SL_ARENA_CHUNK_BYTES};
     dir_begin();
     no_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    job = calloc(1, sizeof *job);
-    job->config.n_devices = spec.n_devices;
-    job->config.stall_seconds = 30;
-    job->state = SL_JOB_RUNNING;
-    job->arena_fd = sl_arena_memfd();
-    must(sl_arena_create(job->arena_fd, &spec, &job->arena));
-    sl_clients_init(&job->clients, NULL);
-    sl_joblog_init(&job->log, &job->clients);
-    must(sl_timeline_init(&job->timeline));
-    uv_loop_init(&job->loop.uv);
+    config.stall_seconds = 30;
+    must(sl_arena_create(sl_arena_memfd(), &spec, &arena));
+    sl_clients_init(&clients, NULL);
+    sl_joblog_init(&joblog, &clients);
+    timeline.setup = (struct sl_timeline_setup){.job = "test",
+                                                .clients = &clients,
+                                                .files = &no_files,
+                                                .where = where,
+                                                .on_event = on_told};
+    must(sl_timeline_init(&timeline));
+    stalls = (struct sl_stalls){
+        .config = &config, .arena = &arena, .crew = &crew, .log = &joblog, .timeline = &timeline};
+    uv_loop_init(&loop);
     start_crew();
     begin_work(sampler);
     begin_work(trainer);
-    must(sl_job_watch_stalls(job));
+    must(sl_stalls_init(&stalls));
     beat(sampler);
-    sl_job_look_for_stalls(job); // which sees both move
+    sl_stalls_look(&stalls); // which sees both move
 }
 
 // The test's process ends with the test: what is not its own is a worker.
 static void teardown(void)
 {
-    sl_crew_stop(&job->crew, 0); // kills who is not attached, which is both
+    sl_crew_stop(&crew, 0); // kills who is not attached, which is both
 }
 
 static void look_after(uint64_t ns)
 {
     beat(trainer);
     sl_clock_advance(ns);
-    sl_job_look_for_stalls(job);
+    sl_stalls_look(&stalls);
 }
 
 // After how many looks, a second each, the sampler is killed for standing still.
 static int looks_until_killed(void)
 {
     int looks = 0;
-    while (!sl_job_stall_verdict(job, sampler) && looks < WITHIN_LOOKS) {
+    while (!sl_stalls_verdict(&stalls, sampler) && looks < WITHIN_LOOKS) {
         look_after(SECOND_NS);
         looks++;
     }
-    ck_assert_ptr_null(sl_job_stall_verdict(job, trainer));
+    ck_assert_ptr_null(sl_stalls_verdict(&stalls, trainer));
     return looks;
 }
 
@@ -141,39 +166,39 @@ static void assert_killed(const struct sl_member *m)
 START_TEST(who_does_not_move_is_killed)
 {
     ck_assert_int_eq(looks_until_killed(), 31); // more than stall_seconds
-    ck_assert_str_eq(sl_job_stall_verdict(job, sampler), "hung and was killed");
+    ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "hung and was killed");
     assert_killed(sampler);
 }
 END_TEST
 
 START_TEST(one_thread_that_stands_still_is_enough)
 {
-    struct sl_worker_slot *slot = sl_stats_slot(&job->arena, sampler->slot);
+    struct sl_worker_slot *slot = sl_stats_slot(&arena, sampler->slot);
     for (int i = 0; i < 100; i++) { // it has not begun to extract: that is no standing still
         beat(sampler);
         look_after(SECOND_NS);
     }
-    ck_assert_ptr_null(sl_job_stall_verdict(job, sampler));
+    ck_assert_ptr_null(sl_stalls_verdict(&stalls, sampler));
     sl_stats_beat(slot, SL_THREAD_EXTRACT);
     for (int i = 0; i < 31; i++) {
         beat(sampler);
         look_after(SECOND_NS);
     }
-    ck_assert_ptr_null(sl_job_stall_verdict(job, sampler)); // the first look saw it move
+    ck_assert_ptr_null(sl_stalls_verdict(&stalls, sampler)); // the first look saw it move
     beat(sampler);
     look_after(SECOND_NS);
-    ck_assert_ptr_nonnull(sl_job_stall_verdict(job, sampler));
+    ck_assert_ptr_nonnull(sl_stalls_verdict(&stalls, sampler));
 }
 END_TEST
 
 START_TEST(who_sleeps_as_long_as_trainers_do_has_not_hung)
 {
-    job->config.stall_seconds = 1;
+    config.stall_seconds = 1;
     for (int i = 0; i < 200; i++) {
         if (i % (SL_STANDBY_WAIT_MS / 1000) == 0)
             beat(sampler);
         look_after(SECOND_NS);
-        ck_assert_ptr_null(sl_job_stall_verdict(job, sampler));
+        ck_assert_ptr_null(sl_stalls_verdict(&stalls, sampler));
     }
     beat(sampler);
     ck_assert_int_eq(looks_until_killed(), LEAST_SECONDS + 2); // the first look sees it move
@@ -182,12 +207,12 @@ END_TEST
 
 START_TEST(a_test_may_lower_the_least)
 {
-    free(job->stalls.of);
+    sl_stalls_fini(&stalls);
     setenv("SLUICE_STALL_LEAST", "0", 1);
-    must(sl_job_watch_stalls(job));
+    must(sl_stalls_init(&stalls));
     unsetenv("SLUICE_STALL_LEAST");
-    job->config.stall_seconds = 1;
-    sl_job_look_for_stalls(job);
+    config.stall_seconds = 1;
+    sl_stalls_look(&stalls);
     ck_assert_int_le(looks_until_killed(), 2);
 }
 END_TEST
@@ -196,15 +221,15 @@ START_TEST(a_machine_that_slept_is_one_look)
 {
     for (int i = 0; i < 30; i++)
         look_after(3600 * SECOND_NS);
-    ck_assert_ptr_null(sl_job_stall_verdict(job, sampler));
+    ck_assert_ptr_null(sl_stalls_verdict(&stalls, sampler));
     look_after(3600 * SECOND_NS);
-    ck_assert_ptr_nonnull(sl_job_stall_verdict(job, sampler));
+    ck_assert_ptr_nonnull(sl_stalls_verdict(&stalls, sampler));
 }
 END_TEST
 
 START_TEST(zero_seconds_wait_for_ever)
 {
-    job->config.stall_seconds = 0;
+    config.stall_seconds = 0;
     ck_assert_int_eq(looks_until_killed(), WITHIN_LOOKS);
 }
 END_TEST
@@ -213,9 +238,9 @@ END_TEST
 START_TEST(who_never_gets_ready_is_killed)
 {
     sampler->ready = false;
-    job->config.stall_seconds = _i ? 1 : 0;
+    config.stall_seconds = _i ? 1 : 0;
     ck_assert_int_eq(looks_until_killed(), SL_WORKER_START_SECONDS + 1);
-    ck_assert_str_eq(sl_job_stall_verdict(job, sampler), "was not ready in time and was killed");
+    ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "was not ready in time and was killed");
     assert_killed(sampler);
 }
 END_TEST
@@ -225,14 +250,14 @@ START_TEST(the_next_one_in_its_place_begins_anew)
     sampler->ready = false;
     looks_until_killed();
     sampler->worker++; // as if it had been replaced
-    ck_assert_ptr_null(sl_job_stall_verdict(job, sampler));
+    ck_assert_ptr_null(sl_stalls_verdict(&stalls, sampler));
     ck_assert_int_eq(looks_until_killed(), SL_WORKER_START_SECONDS + 1);
     sampler->worker++;
     for (int i = 0; i < SL_WORKER_START_SECONDS; i++)
         look_after(SECOND_NS);
     sampler->ready = true;                      // at the last moment
     ck_assert_int_eq(looks_until_killed(), 32); // the first one sees what it moved before
-    ck_assert_str_eq(sl_job_stall_verdict(job, sampler), "hung and was killed");
+    ck_assert_str_eq(sl_stalls_verdict(&stalls, sampler), "hung and was killed");
 }
 END_TEST
 

@@ -1,0 +1,137 @@
+#include "broker/deaths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/joblog.h"
+#include "broker/phases.h"
+#include "broker/timeline.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+
+int sl_deaths_init(struct sl_deaths *d)
+{
+    d->of = calloc(d->crew->n, sizeof *d->of);
+    return d->of ? SL_OK : sl_fail(SL_ENOMEM, "no memory for %u workers", d->crew->n);
+}
+
+void sl_deaths_fini(struct sl_deaths *d)
+{
+    free(d->of);
+    d->of = NULL;
+}
+
+void sl_deaths_explain(struct sl_deaths *d, const struct sl_member *m, const struct sl_death *death,
+                       const char *stalled)
+{
+    struct sl_member_death *of = &d->of[m->slot];
+    if (of->failed != m->worker && stalled && !d->crew->stopping)
+        snprintf(of->cause, sizeof of->cause, "%s", stalled);
+    else if (of->failed != m->worker)
+        sl_death_describe(death, of->cause, sizeof of->cause);
+    if (d->crew->stopping)
+        return;
+    sl_stream_last(&m->log, of->last_lines, sizeof of->last_lines);
+    of->held[0] = '\0';
+    if (d->arena->base)
+        sl_phases_held_by(d->arena, m->worker, of->held, sizeof of->held);
+}
+
+// For the log, the events and the report.
+static void tell(struct sl_deaths *d, const struct sl_member *m, const struct sl_reclaimed *back)
+{
+    struct sl_member_death *of = &d->of[m->slot];
+    char rest[192] = "";
+    uint32_t n = back->resample + back->retrain;
+    const char *again = back->resample ? "drawn" : "trained"; // a worker does one of the two
+    if (d->crew->stopping)
+        snprintf(rest, sizeof rest, " while the job ended");
+    // Of what is finished nothing is lost, so it is not worth a word.
+    else if (n > 0 && back->finished > 0)
+        snprintf(rest, sizeof rest, " with %u in hand, which will be %s again", n, again);
+    else if (of->held[0] && n > 1)
+        snprintf(rest, sizeof rest, " with %u in hand, %s first: they will be %s again", n,
+                 of->held, again);
+    else if (of->held[0] && n > 0)
+        snprintf(rest, sizeof rest, " with %s in hand, which will be %s again", of->held, again);
+    sl_joblog_write(d->log, SL_LOG_WARN, "%s (process %d) %s%s", m->name, (int)m->pid, of->cause,
+                    rest);
+    sl_timeline_tell(d->timeline, "death", false, "%s (process %d) %s%s", m->name, (int)m->pid,
+                     of->cause, rest);
+    of->n++;
+    const struct sl_report_restart restart = {
+        .name = m->name,
+        .pid = m->pid,
+        .seconds = (double)(sl_now_ns() - d->start_ns) * 1e-9,
+        .cause = of->cause,
+        .held = of->held[0] ? of->held : NULL,
+        .resampled = back->resample,
+        .retrained = back->retrain,
+    };
+    d->on_restart(d->ctx, &restart);
+}
+
+// The crew has been told to leave. It may be that one was dead before, and only heard of now: a job
+// can end within the time that a process takes to die.
+static void tell_at_the_end(struct sl_deaths *d, const struct sl_member *m,
+                            const struct sl_death *death)
+{
+    const struct sl_reclaimed nothing = {0};
+    struct sl_member_death *of = &d->of[m->slot];
+    of->held[0] = '\0';
+    if (m->dismissed)
+        sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) had %u ms to leave and was killed",
+                        m->name, (int)m->pid, m->patience_ms);
+    else if (death->signal)
+        tell(d, m, &nothing);
+    else if (death->exit_status != 0)
+        sl_joblog_write(d->log, SL_LOG_WARN, "%s %s while it was leaving", m->name, of->cause);
+}
+
+void sl_deaths_tell(struct sl_deaths *d, const struct sl_member *m, const struct sl_death *death,
+                    const struct sl_reclaimed *back)
+{
+    // One that was asked to leave is no restart.
+    if (d->crew->stopping)
+        tell_at_the_end(d, m, death);
+    else if (m->leaving && (m->dismissed || (!death->signal && death->exit_status == 0)))
+        sl_joblog_write(d->log, SL_LOG_INFO, "%s (process %d) %s", m->name, (int)m->pid,
+                        m->dismissed ? "was not needed any more" : "has left");
+    else
+        tell(d, m, back);
+}
+
+void sl_deaths_take_failure(struct sl_deaths *d, const struct sl_member *m, const char *message)
+{
+    if (m) {
+        struct sl_member_death *of = &d->of[m->slot];
+        of->failed = m->worker;
+        snprintf(of->cause, sizeof of->cause, "could not start: %s", message);
+    }
+    if (!m || !m->alive) // else its death says so
+        sl_joblog_write(d->log, SL_LOG_WARN, "%s could not start: %s", m ? m->name : "a worker",
+                        message);
+}
+
+void sl_deaths_sum_up(const struct sl_deaths *d, const struct sl_member *m, const char *why,
+                      const char *log, char *out, size_t bytes)
+{
+    const struct sl_member_death *of = &d->of[m->slot];
+    char hands[160] = "", file[4200] = "";
+    const char *said = of->last_lines[0]         ? "; its last lines: "
+                       : of->failed == m->worker ? ""
+                                                 : "; it said nothing";
+    if (of->held[0])
+        snprintf(hands, sizeof hands, " with %s in hand", of->held);
+    if (log)
+        snprintf(file, sizeof file, "; its log is %s/%s.log", log, m->log.name);
+    int n;
+    if (m->starts == 0 || !of->cause[0]) // it never was
+        n = snprintf(out, bytes, "%s", why);
+    else
+        n = snprintf(out, bytes, "%s; the last time it %s%s%s%s%s", why, of->cause, hands, said,
+                     of->last_lines, file);
+    if (n >= (int)bytes)
+        memcpy(out + bytes - sizeof "...", "...", sizeof "...");
+}

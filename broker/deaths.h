@@ -1,0 +1,58 @@
+/*
+ * deaths.h - how members of the crew died last: told in the log and the events, counted, and quoted
+ * where one is given up.
+ */
+#ifndef SL_BROKER_DEATHS_H
+#define SL_BROKER_DEATHS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "broker/report.h"
+#include "broker/supervise.h"
+#include "common/ipc/ledger.h"
+
+struct sl_joblog;
+struct sl_timeline;
+
+struct sl_member_death {
+    char cause[512];
+    uint32_t failed; // the last worker that said why it could not start: the cause is what it said
+    char held[96];
+    char last_lines[1024];
+    uint32_t n; // times that it died and was not told to leave
+};
+
+struct sl_deaths {
+    uint64_t start_ns; // of the job
+    // borrowed
+    const struct sl_crew *crew;
+    const struct sl_arena *arena; // base is NULL until there is one
+    struct sl_joblog *log;
+    struct sl_timeline *timeline;
+    void (*on_restart)(void *ctx, const struct sl_report_restart *restart); // for the report
+    void *ctx;
+
+    struct sl_member_death *of; // (members) owned
+};
+
+int sl_deaths_init(struct sl_deaths *d);  // the crew is there. SL_ENOMEM
+void sl_deaths_fini(struct sl_deaths *d); // safe on a zeroed struct
+
+// How the member's process died, as far as anybody knows, and what it held: before that is taken
+// back. stalled: why it was killed for standing still; NULL: it was not.
+void sl_deaths_explain(struct sl_deaths *d, const struct sl_member *m, const struct sl_death *death,
+                       const char *stalled);
+// Tells of it; `back` is what it held.
+void sl_deaths_tell(struct sl_deaths *d, const struct sl_member *m, const struct sl_death *death,
+                    const struct sl_reclaimed *back);
+
+// A worker that could not start while the job runs on: it is about to die, or has died just now,
+// and that death counts as any other. m: NULL where another one has its place by now.
+void sl_deaths_take_failure(struct sl_deaths *d, const struct sl_member *m, const char *message);
+
+// Why a member is given up: `why`, and how it died. log: its directory; NULL: there is none.
+void sl_deaths_sum_up(const struct sl_deaths *d, const struct sl_member *m, const char *why,
+                      const char *log, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,20 @@
+// memory_use.h - the memory of a job's processes, as last looked at, and the most there was.
+#ifndef SL_BROKER_MEMORY_USE_H
+#define SL_BROKER_MEMORY_USE_H
+
+#include <stdint.h>
+
+#include "config/config.h"
+
+struct sl_crew;
+
+struct sl_memory_use {
+    uint64_t bytes, peak_bytes; // of all processes together
+    uint64_t broker_peak_bytes;
+    uint64_t member_bytes[2 * SL_CONFIG_MAX_DEVICES]; // private memory of each; 0: not there
+};
+
+// Notes the peak of each member, too.
+void sl_memory_use_look(struct sl_memory_use *m, struct sl_crew *crew);
+
+#endif
