@@ -8,7 +8,6 @@
 
 #include "broker/job.h"
 #include "broker/json_writer.h"
-#include "broker/live_internal.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"

@@ -61,7 +61,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_job_end_trace(job);
     sl_job_end_pause(job);
     sl_switches_end(&job->switches, SL_MIN(current_epoch(job), job->config.epochs - 1),
-                    sl_job_live_standby_batches(job));
+                    job->meter.sums.standby_batches);
     sl_job_sample_memory(job);
     job->outcome = outcome;
     job->state = SL_JOB_FINISHING;
@@ -230,7 +230,7 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
 {
     struct sl_job *job = ctx;
-    sl_job_live_epoch(job, figures);
+    sl_meter_take_epoch(&job->meter, figures);
     if (!isfinite(figures->loss) && !job->loss_warned) {
         job->loss_warned = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
@@ -254,7 +254,7 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     sl_clients_send(&job->clients, 0, &e);
     free(json);
     tell_epoch(job, figures);
-    sl_switches_end_epoch(&job->switches, figures->epoch, sl_job_live_standby_batches(job));
+    sl_switches_end_epoch(&job->switches, figures->epoch, job->meter.sums.standby_batches);
     if (job->phases.stopped_early)
         tell_early_stop(job, figures->epoch);
     else if (job->state == SL_JOB_RUNNING)
@@ -278,8 +278,9 @@ static bool may_begin(void *ctx, uint32_t epoch)
 
 static void on_phase(void *ctx, const struct sl_open_phase *phase)
 {
-    sl_job_live_phase(ctx, phase);
-    sl_job_trace_phase(ctx, phase);
+    struct sl_job *job = ctx;
+    sl_meter_take_phase(&job->meter, phase);
+    sl_job_trace_phase(job, phase);
 }
 
 const struct sl_phases_events sl_job_phases_events = {
@@ -314,8 +315,9 @@ static void send_progress(struct sl_job *job)
         progress.seconds_left = view.seconds_left;
         progress.queue_batches = depth.batches[SL_CELL_READY];
         progress.queue_bytes = depth.ready_bytes;
-        progress.rate = sl_job_live_rate(job, strcmp(view.phase, "train") == 0);
-        progress.has_metric = sl_job_live_metric(job, &progress.metric);
+        progress.rate = sl_meter_rate(&job->meter, strcmp(view.phase, "train") == 0);
+        progress.has_metric = job->meter.has_metric;
+        progress.metric = job->meter.metric;
         if (progress.has_metric)
             progress.metric_name = (char *)sl_measure_name(job->phases.measure);
     }
@@ -396,7 +398,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
         sl_stalls_look(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
-        sl_switches_watch(&job->switches, current_epoch(job), sl_job_live_standby_batches(job));
+        sl_switches_watch(&job->switches, current_epoch(job), job->meter.sums.standby_batches);
         sl_job_poll_trace(job);
     }
     if (job->state != SL_JOB_ENDED) {
@@ -451,6 +453,15 @@ void sl_job_wire(struct sl_job *job)
         .on_event = on_event,
         .ctx = job,
     };
+    job->meter = (struct sl_meter){
+        .arena = &job->arena,
+        .crew = &job->crew,
+        .phases = &job->phases,
+        .pauses = &job->pauses,
+        .loss = NAN,
+        .last_epoch_seconds = NAN,
+    };
+    job->live.tell_at_ns = job->start_ns + 1000000000;
     job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
     job->files = (struct sl_run_files){.rundir = &job->rundir, .log = &job->log};
     job->stalls = (struct sl_stalls){

@@ -35,6 +35,7 @@
 #include "broker/live.h"
 #include "broker/loop.h"
 #include "broker/memory_use.h"
+#include "broker/meter.h"
 #include "broker/params.h"
 #include "broker/pauses.h"
 #include "broker/phases.h"
@@ -176,6 +177,7 @@ struct sl_job {
     struct sl_saving saving;
 
     // what is told of it while it runs
+    struct sl_meter meter;
     struct sl_live live;
     struct sl_timeline timeline;
     struct sl_trace trace;

@@ -6,7 +6,6 @@
 
 #include "broker/job.h"
 #include "broker/live_bottleneck.h"
-#include "broker/live_internal.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/ipc/board.h"
@@ -19,14 +18,14 @@ enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 // What the parts of a line are made from.
 struct facts {
     struct sl_job *job;
-    struct sl_living *l;
-    const struct sl_live_look *from, *to; // NULL: nothing to compare
-    double seconds;                       // between the two
-    double look;                          // between two looks, on average
-    bool there;                           // the arena is, and its words may be read
+    struct sl_meter *l;
+    const struct sl_meter_look *from, *to; // NULL: nothing to compare
+    double seconds;                        // between the two
+    double look;                           // between two looks, on average
+    bool there;                            // the arena is, and its words may be read
     struct sl_phases_view view;
-    bool trains;               // and does nothing else
-    bool rests[SL_LIVE_SEATS]; // while the job is paused: the worker in this seat has come to rest
+    bool trains;                // and does nothing else
+    bool rests[SL_METER_SEATS]; // while the job is paused: the worker in this seat has come to rest
 };
 
 static double positive(double x)
@@ -77,7 +76,7 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
     struct work w = {0};
     if (!f->from)
         return w;
-    const struct sl_live_seat_sums *a = &f->from->seat[m->slot], *b = &f->to->seat[m->slot];
+    const struct sl_meter_seat_sums *a = &f->from->seat[m->slot], *b = &f->to->seat[m->slot];
     uint32_t looks = b->looks - a->looks, asleep = b->asleep - a->asleep;
     w.seconds = (looks - SL_MIN(asleep, looks)) * f->look;
     w.blocked = (b->blocked - a->blocked) * f->look;
@@ -157,7 +156,7 @@ static bool rests(const struct facts *f, const struct sl_member *m)
 
 static const char *state_text(const struct facts *f, const struct sl_member *m)
 {
-    const struct sl_live_seat *seat = &f->l->seat[m->slot];
+    const struct sl_meter_seat *seat = &f->l->seat[m->slot];
     uint32_t activity = activity_of(f, m);
     if (!m->alive)
         return "gone";
@@ -177,7 +176,7 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
 static bool batch_text(const struct facts *f, const struct sl_member *m, char *out, size_t bytes)
 {
     struct sl_phases *p = &f->job->phases;
-    const struct sl_live_seat *seat = &f->l->seat[m->slot];
+    const struct sl_meter_seat *seat = &f->l->seat[m->slot];
     uint64_t seq;
     uint32_t cell;
     if (!f->there || !seat->held || !m->alive)
@@ -358,14 +357,16 @@ static void find_stages(const struct facts *f, const struct roles *r, struct sl_
         [SL_LIVE_BACKPRESSURE] = share(s->blocked, s->seconds),
     };
     for (enum sl_live_stage i = 0; i < SL_LIVE_STAGES; i++) {
-        const struct sl_live_times *times = &f->l->times[i];
+        const struct sl_meter_times *times = &f->l->times[i];
+        double seconds[2];
+        sl_meter_percentiles(&times->ring, 2, (const double[]){50, 99}, seconds);
         stages[i] = (struct sl_stats_stage){
             .busy = busy[i],
             .count = times->count,
             .seconds = (double)times->ns * 1e-9,
             .per_second = RATE(f, sums.count[i]),
-            .p50 = sl_live_percentile(f->l, &times->ring, 50),
-            .p99 = sl_live_percentile(f->l, &times->ring, 99),
+            .p50 = seconds[0],
+            .p99 = seconds[1],
         };
     }
 }
@@ -384,10 +385,10 @@ static void add_stages(const struct sl_stats_stage *stages, const char *key,
 
 static void add_histogram(const struct facts *f, enum sl_live_stage stage, struct sl_json_writer *w)
 {
-    const struct sl_live_times *t = &f->l->times[stage];
+    const struct sl_meter_times *t = &f->l->times[stage];
     sl_json_open_object(w, sl_stats_stage_names[stage]);
     sl_json_open_array(w, "counts");
-    for (uint32_t i = 0; i < SL_LIVE_BUCKETS; i++)
+    for (uint32_t i = 0; i < SL_METER_BUCKETS; i++)
         sl_json_add_whole(w, NULL, t->bucket[i]);
     sl_json_close_array(w);
     sl_json_add_real(w, "sum", (double)t->ns * 1e-9);
@@ -399,8 +400,8 @@ static void add_histograms(const struct facts *f, const char *key, struct sl_jso
 {
     sl_json_open_object(w, key);
     sl_json_open_array(w, "le");
-    for (uint32_t i = 0; i < SL_LIVE_BUCKETS - 1; i++)
-        sl_json_add_real(w, NULL, (double)sl_live_bounds_ns[i] * 1e-9);
+    for (uint32_t i = 0; i < SL_METER_BUCKETS - 1; i++)
+        sl_json_add_real(w, NULL, (double)sl_meter_bounds_ns[i] * 1e-9);
     sl_json_close_array(w);
     for (int i = 0; i < SL_STATS_HISTOGRAMS; i++)
         add_histogram(f, sl_stats_histograms[i], w);
@@ -442,7 +443,7 @@ static double hit_rate(uint64_t hits, uint64_t misses)
 static void find_cache(const struct facts *f, struct sl_stats *s)
 {
     const struct sl_job *job = f->job;
-    const struct sl_live_sums *sums = &f->l->sums;
+    const struct sl_meter_sums *sums = &f->l->sums;
     s->cache.policy = sl_cache_words[job->config.cache.policy];
     s->cache.ranked = f->there && job->phases.ranked;
     if (!sl_cache_keeps(job->config.cache.policy))
@@ -461,7 +462,7 @@ static void find_updates(const struct facts *f, struct sl_stats *s)
         s->updates.staleness_mean = (double)(f->to->sums.stale - f->from->sums.stale) /
                                     (double)(f->to->sums.trained - f->from->sums.trained);
         s->updates.staleness_max = 0;
-        for (uint64_t i = 0; i < SL_MIN(f->l->n_looks, (uint64_t)SL_LIVE_LOOKS); i++)
+        for (uint64_t i = 0; i < SL_MIN(f->l->n_looks, (uint64_t)SL_METER_LOOKS); i++)
             s->updates.staleness_max =
                 SL_MAX(s->updates.staleness_max, (double)f->l->looks[i].staleness_max);
     }
@@ -477,7 +478,7 @@ static void find_updates(const struct facts *f, struct sl_stats *s)
 static void find_totals(const struct facts *f, struct sl_stats *s)
 {
     const struct sl_job *job = f->job;
-    const struct sl_live_sums *sums = &f->l->sums;
+    const struct sl_meter_sums *sums = &f->l->sums;
     uint64_t switches = 0, restarts = 0;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         restarts += job->deaths.of[i].n;
@@ -507,9 +508,9 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
 static struct sl_profile live_profile(const struct facts *f)
 {
     struct sl_profile p = f->job->profile;
-    double t_sample = sl_live_percentile(f->l, &f->l->sampling, 50);
-    double t_train = sl_live_percentile(f->l, &f->l->training, 50);
-    double t_standby = sl_live_percentile(f->l, &f->l->standing_by, 50);
+    double t_sample = sl_meter_median(&f->l->sampling);
+    double t_train = sl_meter_median(&f->l->training);
+    double t_standby = sl_meter_median(&f->l->standing_by);
     p.t_sample = isnan(t_sample) ? p.t_sample : t_sample;
     p.t_train = isnan(t_train) ? p.t_train : t_train;
     p.t_standby = isnan(t_standby) ? p.t_standby : t_standby;
@@ -639,8 +640,8 @@ static struct facts find_facts(struct sl_job *job)
 {
     struct facts f = {
         .job = job,
-        .l = job->live.living,
-        .there = job->live.living->there && job->arena.base,
+        .l = &job->meter,
+        .there = job->meter.there && job->arena.base,
         .view = {.phase = "start", .seconds_left = -1},
     };
     if (f.there && job->state == SL_JOB_RUNNING) {
@@ -655,10 +656,10 @@ static struct facts find_facts(struct sl_job *job)
     if (f.there && sl_pauses_is_open(&job->pauses)) {
         for (uint32_t i = 0; i < job->crew.n; i++)
             f.rests[job->crew.members[i].slot] = rests(&f, &job->crew.members[i]);
-        sl_live_take_cells(job);
+        sl_meter_take_cells(&job->meter);
     }
-    if (job->state == SL_JOB_RUNNING && sl_live_window(f.l, &f.from, &f.to)) {
-        uint64_t looks = SL_MIN(f.l->n_looks, (uint64_t)SL_LIVE_LOOKS) - 1;
+    if (job->state == SL_JOB_RUNNING && sl_meter_window(f.l, &f.from, &f.to)) {
+        uint64_t looks = SL_MIN(f.l->n_looks, (uint64_t)SL_METER_LOOKS) - 1;
         f.seconds = (double)(f.to->ns - f.from->ns) * 1e-9;
         f.look = f.seconds / (double)looks;
     }

@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include "broker/live_internal.h"
 #include "common/base/bits.h"
 #include "common/device/cores.h"
 #include "common/ipc/seat.h"
@@ -66,14 +65,14 @@ struct sl_shape_question sl_job_shape_question(const struct sl_job *job)
 bool sl_job_learn_pool(struct sl_job *job, uint64_t batches)
 {
     struct sl_job_pool *pool = &job->pool;
-    struct sl_living *l = job->live.living;
-    if (pool->n == 0 || !l || l->draw_cpu.n < batches || l->train_cpu.n < batches)
+    const struct sl_meter *l = &job->meter;
+    if (pool->n == 0 || l->draw_cpu.n < batches || l->train_cpu.n < batches)
         return false;
     // A sampler draws on one thread.
-    double draw = sl_live_percentile(l, &l->draw_cpu, 50);
+    double draw = sl_meter_median(&l->draw_cpu);
     pool->sample = (struct sl_stage_times){draw, draw};
-    pool->train = sl_shape_learn(&pool->train, sl_live_percentile(l, &l->train_cpu, 50),
-                                 sl_live_percentile(l, &l->shared_cpu, 50), pool->n);
+    pool->train = sl_shape_learn(&pool->train, sl_meter_median(&l->train_cpu),
+                                 sl_meter_median(&l->shared_cpu), pool->n);
     for (uint32_t d = 0; d < job->config.n_devices; d++) {
         const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
         job->need.step_bytes = SL_MAX(job->need.step_bytes, atomic_load(&seat->step_bytes));

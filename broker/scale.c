@@ -71,7 +71,7 @@ static double measured_seconds(struct sl_job *job, const struct sl_allocation_qu
         return pace->seconds;
     double rate = 0;
     if (same_split(job->split, q->now) && !job->rebalance.active)
-        rate = sl_job_live_pace(job, pace->settled_ns);
+        rate = sl_meter_pace(&job->meter, pace->settled_ns);
     if (rate > 0)
         return (double)q->batches / rate;
     bool known = q->profile.t_sample > 0 && q->profile.t_train > 0;

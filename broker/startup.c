@@ -420,7 +420,7 @@ static int make_arena(struct sl_job *job)
                     sl_units_exact_bytes(payload, job->arena.h->spec.payload_bytes),
                     sl_units_exact_bytes(block, job->block_bytes_max));
     SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));
-    SL_TRY(sl_live_init(job));
+    sl_meter_begin(&job->meter);
     return sl_saving_init(job);
 }
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "broker/job.h"
-#include "broker/live_internal.h"
 #include "common/base/clock.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
@@ -71,7 +70,7 @@ static inline void make_job(void)
     must(sl_arena_create(fd, &spec, &job.arena));
     job.phases.arena = &job.arena;
     job.phases.setup.plan.config = &job.config;
-    must(sl_live_init(&job));
+    sl_meter_begin(&job.meter);
 }
 
 static inline void setup_ordered(void)
@@ -111,7 +110,7 @@ static inline struct sl_open_phase *open_phase(enum sl_phase_kind kind, uint32_t
 
 static inline void close_phase(void)
 {
-    sl_job_live_phase(&job, sl_phases_at(&job.phases, 0));
+    sl_meter_take_phase(&job.meter, sl_phases_at(&job.phases, 0));
     job.phases.first_open = (job.phases.first_open + 1) % SL_ARENA_PHASES;
     job.phases.n_open--;
 }
@@ -181,10 +180,10 @@ static inline void publish_figures(uint32_t slot, uint32_t worker, struct sl_wor
     sl_stats_publish(s, &figures);
 }
 
-static inline const struct sl_living *look(void)
+static inline const struct sl_meter *look(void)
 {
-    sl_live_look(&job);
-    return job.live.living;
+    sl_meter_look(&job.meter);
+    return &job.meter;
 }
 
 static inline void publish(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t sample_ns)

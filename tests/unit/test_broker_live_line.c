@@ -17,8 +17,8 @@ START_TEST(the_first_line_is_whole)
     ck_assert_double_eq(number(json, "rates.batches"), 0);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "workers")), 2);
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "devices")), 2);
-    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.le")), SL_LIVE_BUCKETS - 1);
-    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_LIVE_BUCKETS);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.le")), SL_METER_BUCKETS - 1);
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "histograms.train.counts")), SL_METER_BUCKETS);
     cJSON_Delete(json);
 }
 END_TEST
@@ -41,9 +41,9 @@ START_TEST(rates_are_of_the_window)
         sample();
     train(4);
     sl_clock_advance(20 * SECOND);
-    const struct sl_living *l = look();
-    const struct sl_live_look *from, *to;
-    ck_assert(sl_live_window(l, &from, &to));
+    const struct sl_meter *l = look();
+    const struct sl_meter_look *from, *to;
+    ck_assert(sl_meter_window(l, &from, &to));
     double seconds = (double)(to->ns - from->ns) * 1e-9;
     cJSON *json = line();
     ck_assert_double_eq_tol(number(json, "rates.batches"), 4 / seconds, 0.01 / seconds);
@@ -56,7 +56,7 @@ START_TEST(rates_are_of_the_window)
     ck_assert_double_eq(number(json, "loss"), 1);
     ck_assert_double_eq_tol(number(json, "stages.train.p50"), 7e-3, 1e-9);
     // What was done before the window counts no more.
-    for (int i = 0; i < SL_LIVE_LOOKS; i++)
+    for (int i = 0; i < SL_METER_LOOKS; i++)
         look();
     cJSON_Delete(json);
     json = line();
@@ -141,19 +141,19 @@ START_TEST(the_pace_is_of_training_alone)
         sl_clock_advance(SECOND);
         look();
     }
-    const struct sl_live_look *from, *to;
-    ck_assert(sl_live_window(job.live.living, &from, &to));
+    const struct sl_meter_look *from, *to;
+    ck_assert(sl_meter_window(&job.meter, &from, &to));
     double seconds = (double)(to->ns - from->ns) * 1e-9;
-    ck_assert_double_eq_tol(sl_job_live_pace(&job, 0), 8 / seconds, 1e-6 / seconds);
+    ck_assert_double_eq_tol(sl_meter_pace(&job.meter, 0), 8 / seconds, 1e-6 / seconds);
     // The split has changed since.
-    ck_assert_double_eq(sl_job_live_pace(&job, from->ns + 1), 0);
+    ck_assert_double_eq(sl_meter_pace(&job.meter, from->ns + 1), 0);
     // An evaluation is part of it.
     close_phase();
     open_phase(SL_PHASE_INFER, 4, 0, NULL, 0);
     struct sl_lease l = claim();
     complete(&l);
     look();
-    ck_assert_double_eq(sl_job_live_pace(&job, 0), 0);
+    ck_assert_double_eq(sl_meter_pace(&job.meter, 0), 0);
 }
 END_TEST
 
@@ -326,9 +326,9 @@ START_TEST(a_gpu_and_what_is_held_on_it)
     job.config.devices[0].index = 3;
     job.config.devices[0].memory_bytes = 4000;
     job.memory.member_bytes[0] = 12345; // which is of the host
-    job.live.living->seat[0].last.device_held_bytes = 1000;
-    job.live.living->seat[0].last.device_used_bytes = 2500;
-    job.live.living->seat[0].last.device_total_bytes = 8000;
+    job.meter.seat[0].last.device_held_bytes = 1000;
+    job.meter.seat[0].last.device_used_bytes = 2500;
+    job.meter.seat[0].last.device_total_bytes = 8000;
     json = line();
     ck_assert_str_eq(at(json, "devices.0.kind")->valuestring, "cuda");
     ck_assert_double_eq(number(json, "devices.0.gpu"), 3);
@@ -348,8 +348,8 @@ END_TEST
 START_TEST(a_gpu_s_load_is_what_was_said_last)
 {
     const uint64_t now = sl_now_ns();
-    struct sl_worker_figures *first = &job.live.living->seat[members[0].slot].last;
-    struct sl_worker_figures *other = &job.live.living->seat[members[1].slot].last;
+    struct sl_worker_figures *first = &job.meter.seat[members[0].slot].last;
+    struct sl_worker_figures *other = &job.meter.seat[members[1].slot].last;
     job.config.devices[0].kind = SL_DEVICE_CUDA;
     members[1].device = members[0].device;
     members[1].wanted = members[1].alive = members[1].ready = true;
@@ -384,14 +384,14 @@ END_TEST
 
 START_TEST(the_process_is_looked_at)
 {
-    struct sl_living *l = job.live.living;
+    struct sl_meter *l = &job.meter;
     job.memory.member_bytes[0] = 12345;
-    sl_live_look_at_processes(&job);
+    sl_meter_look_at_processes(&job.meter);
     const uint64_t at_ns = l->processes_at_ns, cpu_ns = l->broker.cpu_ns;
     // Works until the kernel has counted a tenth of a second of it, however long that takes.
     for (clock_t until = clock() + CLOCKS_PER_SEC / 10; clock() < until;)
         ;
-    sl_live_look_at_processes(&job);
+    sl_meter_look_at_processes(&job.meter);
     const double seconds = (double)(l->processes_at_ns - at_ns) * 1e-9;
     const double worked = (double)(l->broker.cpu_ns - cpu_ns) * 1e-9;
     cJSON *json = line();
@@ -406,7 +406,7 @@ START_TEST(the_process_is_looked_at)
     ck_assert(cJSON_IsNull(at(json, "devices.0.gpu_load")));
     cJSON_Delete(json);
     members[0].alive = members[3].alive = false; // nobody is asked of again
-    sl_live_look_at_processes(&job);
+    sl_meter_look_at_processes(&job.meter);
     json = line();
     ck_assert_double_eq(number(json, "devices.0.cpu_load"), 0);
     cJSON_Delete(json);

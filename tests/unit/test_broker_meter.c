@@ -1,10 +1,10 @@
 // Looking at a job: cells that have become done, and seats.
 #include "tests/unit/broker_live_fixture.h"
 
-static uint64_t n_of(const struct sl_live_times *t)
+static uint64_t n_of(const struct sl_meter_times *t)
 {
     uint64_t n = 0;
-    for (int i = 0; i < SL_LIVE_BUCKETS; i++)
+    for (int i = 0; i < SL_METER_BUCKETS; i++)
         n += t->bucket[i];
     return n;
 }
@@ -22,7 +22,7 @@ START_TEST(a_batch_is_counted_once_when_it_is_done)
     ck_assert_uint_eq(look()->sums.batches, 4);
     train(4);
     close_phase(); // without a look in between: the hook takes the rest
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->sums.batches, 8);
     ck_assert_uint_eq(l->sums.edges, 800);
     ck_assert_uint_eq(l->sums.input_nodes, 160);
@@ -48,7 +48,7 @@ START_TEST(a_batch_counts_once_its_update_is_applied)
     apply_next(3, true, (struct sl_update_entry){.from_ns = 1, .took_ns = 3 * MS});
     ck_assert_uint_eq(look()->sums.batches, 0);
     apply_next(2, false, (struct sl_update_entry){.from_ns = 1, .took_ns = 5 * MS});
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->sums.batches, 4);
     ck_assert_uint_eq(l->times[SL_LIVE_TRAIN].ns, (4 * 7 + 5) * MS);
 }
@@ -71,7 +71,7 @@ START_TEST(an_async_batch_counts_once_it_is_applied)
     ck_assert_uint_eq(look()->sums.trained, 0);
     apply_next(2, false, (struct sl_update_entry){.from_ns = 1});
     ck_assert_uint_eq(look()->sums.trained, 1);
-    ck_assert_uint_eq(job.live.living->sums.stale, 0);
+    ck_assert_uint_eq(job.meter.sums.stale, 0);
 }
 END_TEST
 
@@ -83,9 +83,9 @@ START_TEST(a_straggler_holds_back_those_behind_it)
     ck_assert_uint_eq(look()->sums.cells, 0);
     complete(&first);
     ck_assert_uint_eq(look()->sums.cells, 2);
-    ck_assert_uint_eq(job.live.living->sums.batches, 0);
-    ck_assert_uint_eq(job.live.living->times[SL_LIVE_EVALUATE].count, 2);
-    ck_assert_uint_eq(job.live.living->times[SL_LIVE_SAMPLE].count, 0);
+    ck_assert_uint_eq(job.meter.sums.batches, 0);
+    ck_assert_uint_eq(job.meter.times[SL_LIVE_EVALUATE].count, 2);
+    ck_assert_uint_eq(job.meter.times[SL_LIVE_SAMPLE].count, 0);
 }
 END_TEST
 
@@ -94,7 +94,7 @@ START_TEST(presampling_is_sampling_alone)
     open_phase(SL_PHASE_PRESAMPLE, 5, 0, NULL, 0);
     sample();
     sample();
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->sums.cells, 2);
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 2);
     ck_assert_uint_eq(l->times[SL_LIVE_EXTRACT].count, 0);
@@ -112,7 +112,7 @@ START_TEST(batches_of_a_checkpoint_count_nowhere)
     for (int i = 0; i < 4; i++)
         sample();
     train(4);
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->sums.batches, 4);
     ck_assert_uint_eq(l->sums.edges, 400);
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].count, 4);
@@ -174,29 +174,35 @@ START_TEST(buckets_are_bounded_from_above)
     for (int i = 0; i < 4; i++)
         sample();
     train(4);
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->times[SL_LIVE_MARK].bucket[0], 4);    // 0.05 ms
     ck_assert_uint_eq(l->times[SL_LIVE_COPY].bucket[0], 4);    // 0.1 ms: the bound belongs to it
     ck_assert_uint_eq(l->times[SL_LIVE_EXTRACT].bucket[3], 4); // 1 ms
     ck_assert_uint_eq(l->times[SL_LIVE_SAMPLE].bucket[5], 4);  // 3 ms: 2 to 5
-    ck_assert_uint_eq(l->times[SL_LIVE_WAIT].bucket[SL_LIVE_BUCKETS - 1], 4); // 200 s: +Inf
+    ck_assert_uint_eq(l->times[SL_LIVE_WAIT].bucket[SL_METER_BUCKETS - 1], 4); // 200 s: +Inf
     for (int i = 0; i < SL_LIVE_STAGES; i++)
         ck_assert_uint_eq(n_of(&l->times[i]), l->times[i].count);
 }
 END_TEST
 
+static double percentile(const struct sl_meter_ring *ring, double p)
+{
+    double seconds;
+    sl_meter_percentiles(ring, 1, &p, &seconds);
+    return seconds;
+}
+
 START_TEST(percentiles_are_of_the_newest)
 {
-    struct sl_living *l = job.live.living;
-    struct sl_live_ring ring = {.n = 0};
-    ck_assert(isnan(sl_live_percentile(l, &ring, 50)));
+    struct sl_meter_ring ring = {.n = 0};
+    ck_assert(isnan(percentile(&ring, 50)));
     for (uint64_t i = 0; i < 10; i++)
         ring.ns[ring.n++] = (10 - i) * MS;
-    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 50), 5e-3, 1e-12);
-    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 99), 10e-3, 1e-12);
-    for (uint64_t i = 0; i < SL_LIVE_RING; i++)
-        ring.ns[ring.n++ % SL_LIVE_RING] = 1 * MS;
-    ck_assert_double_eq_tol(sl_live_percentile(l, &ring, 99), 1e-3, 1e-12);
+    ck_assert_double_eq_tol(percentile(&ring, 50), 5e-3, 1e-12);
+    ck_assert_double_eq_tol(percentile(&ring, 99), 10e-3, 1e-12);
+    for (uint64_t i = 0; i < SL_METER_RING; i++)
+        ring.ns[ring.n++ % SL_METER_RING] = 1 * MS;
+    ck_assert_double_eq_tol(percentile(&ring, 99), 1e-3, 1e-12);
 }
 END_TEST
 
@@ -211,7 +217,7 @@ START_TEST(a_seats_figures_grow_over_its_workers)
     publish(0, 6, 0, 0); // it died, and another one took its seat
     look();
     publish(0, 6, 3, 20 * MS);
-    const struct sl_living *l = look();
+    const struct sl_meter *l = look();
     ck_assert_uint_eq(l->seat[0].sums.batches, 13);
     ck_assert_uint_eq(l->seat[0].sums.stage_ns[SL_STAGE_SAMPLE], 120 * MS);
 }
@@ -247,13 +253,13 @@ START_TEST(a_pause_is_neither_work_nor_waiting)
     sl_pauses_begin(&job.pauses, sl_now_ns());
     for (int i = 0; i < 5; i++)
         look();
-    ck_assert_uint_eq(job.live.living->seat[0].sums.looks, 1);
+    ck_assert_uint_eq(job.meter.seat[0].sums.looks, 1);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("broker live look");
+    Suite *s = suite_create("broker meter");
     TCase *c = tcase_create("look");
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup_ordered, teardown);
