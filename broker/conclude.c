@@ -90,7 +90,7 @@ static uint32_t describe_seats(struct sl_job *job, struct sl_report_seat *out)
     uint32_t n = 0;
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
-        enum sl_duty duty = sl_job_duty(job, m->role, m->device);
+        enum sl_duty duty = sl_split_duty(&job->split, m->role, m->device);
         if (duty == SL_DUTY_NONE)
             continue;
         const struct sl_seat *seat = sl_seat(&job->arena, m->slot);
@@ -117,8 +117,8 @@ static int write_report(struct sl_job *job, const char *sha256)
         .config_json = job->config_json,
         .seats = seats,
         .n_seats = describe_seats(job, seats),
-        .cache = {.n_nodes = job->need.n_nodes,
-                  .row_bytes = job->need.row_bytes,
+        .cache = {.n_nodes = job->split.need.n_nodes,
+                  .row_bytes = job->split.need.row_bytes,
                   .rank_seconds = p->ranking.seconds,
                   .presample_seconds = p->presample_seconds},
         .scheduled = p->scheduled,

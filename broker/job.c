@@ -57,7 +57,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(job->message, sizeof job->message, fmt, ap);
     va_end(ap);
-    sl_job_cancel_rebalance(job);
+    sl_split_end(&job->split);
     sl_job_end_trace(job);
     sl_job_end_pause(job);
     sl_switches_end(&job->switches, SL_MIN(current_epoch(job), job->config.epochs - 1),
@@ -104,8 +104,8 @@ static void take_back(struct sl_job *job, const struct sl_member *m, struct sl_r
     sl_seat_vacate(&job->arena, m->slot);
     sl_ledger_reclaim(&job->arena, m->worker, back); // which dissolves its group
     // Whoever takes over finds the earliest batches first, those that were taken back.
-    sl_job_publish_schedule(job);
-    sl_job_form_group(job);
+    sl_split_publish(&job->split);
+    sl_trainer_group_form(&job->group);
     job->phases.resampled += back->resample;
     job->phases.retrained += back->retrain;
 }
@@ -129,15 +129,16 @@ static void on_left(void *ctx, struct sl_member *m)
 {
     struct sl_job *job = ctx;
     if (job->state == SL_JOB_RUNNING)
-        sl_job_poll_split(job);
+        sl_split_poll(&job->split);
 }
 
 static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
 {
     struct sl_job *job = ctx;
     // The job can do without a standby trainer as long as there is another trainer.
-    if (job->split.trainers > 0 && sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY) {
-        job->no_standby[m->device] = true;
+    if (job->split.roles.trainers > 0 &&
+        sl_split_duty(&job->split, m->role, m->device) == SL_DUTY_STANDBY) {
+        job->split.no_standby[m->device] = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
                         "%s, so device %u gets no standby trainer any more; the last time it %s",
                         why, m->device, job->deaths.of[m->slot].cause);
@@ -147,7 +148,7 @@ static void on_hopeless(void *ctx, struct sl_member *m, const char *why)
     char text[SL_JOB_MESSAGE_BYTES];
     sl_deaths_sum_up(&job->deaths, m, why, job->state == SL_JOB_RUNNING ? job->rundir.log : NULL,
                      text, sizeof text);
-    if (!sl_job_roll_back(job, m, text))
+    if (!sl_split_roll_back(&job->split, m, text))
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", text);
 }
 
@@ -258,7 +259,7 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     if (job->phases.stopped_early)
         tell_early_stop(job, figures->epoch);
     else if (job->state == SL_JOB_RUNNING)
-        sl_job_profile(job, figures);
+        sl_split_take_epoch(&job->split, figures);
 }
 
 static void on_complete(void *ctx)
@@ -273,7 +274,8 @@ static void on_phase_error(void *ctx)
 
 static bool may_begin(void *ctx, uint32_t epoch)
 {
-    return sl_job_may_begin(ctx, epoch);
+    const struct sl_job *job = ctx;
+    return sl_split_may_begin(&job->split, epoch);
 }
 
 static void on_phase(void *ctx, const struct sl_open_phase *phase)
@@ -299,8 +301,8 @@ static void send_progress(struct sl_job *job)
         return;
     progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
     progress.epochs = job->config.epochs;
-    progress.samplers = job->split.samplers;
-    progress.trainers = job->split.trainers;
+    progress.samplers = job->split.roles.samplers;
+    progress.trainers = job->split.roles.trainers;
     progress.seconds_left = -1;
     if (job->state == SL_JOB_RUNNING) {
         struct sl_phases_view view;
@@ -343,7 +345,7 @@ static void take_message(struct sl_job *job, const struct sl_bus_peer *peer,
     case SL__CONTROL__ENVELOPE__BODY_READY: sl_job_on_ready(job, peer, m->ready); break;
     case SL__CONTROL__ENVELOPE__BODY_FAILED: on_failed(job, peer, m->failed); break;
     case SL__CONTROL__ENVELOPE__BODY_STOP: stop(job, m->stop->kill, "the user"); break;
-    case SL__CONTROL__ENVELOPE__BODY_SCALE: sl_job_on_scale(job, peer, m->scale); break;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE: sl_split_on_request(&job->split, peer, m->scale); break;
     case SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE: sl_job_on_subscribe(job, peer, m->subscribe); break;
     case SL__CONTROL__ENVELOPE__BODY_DESCRIBE: sl_job_on_describe(job, peer); break;
     case SL__CONTROL__ENVELOPE__BODY_PAUSE: sl_job_on_pause(job, peer); break;
@@ -378,7 +380,7 @@ static void on_doorbell(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_saving_poll(job);
     if (job->state == SL_JOB_RUNNING)
-        sl_job_poll_split(job);
+        sl_split_poll(&job->split);
 }
 
 static void on_tick(void *ctx)
@@ -392,7 +394,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_saving_poll(job);
     if (job->state == SL_JOB_RUNNING)
-        sl_job_poll_split(job);
+        sl_split_poll(&job->split);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
@@ -406,7 +408,7 @@ static void on_tick(void *ctx)
         sl_job_poll_live(job);
     }
     if (job->state == SL_JOB_RUNNING)
-        sl_job_choose_by_first_batches(job);
+        sl_split_choose_by_first_batches(&job->split);
     if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)
         send_progress(job);
 }
@@ -427,7 +429,8 @@ static void on_signal(void *ctx, int signum)
 static struct sl_timeline_place where(void *ctx)
 {
     const struct sl_job *job = ctx;
-    return (struct sl_timeline_place){current_epoch(job), job->split.samplers, job->split.trainers};
+    return (struct sl_timeline_place){current_epoch(job), job->split.roles.samplers,
+                                      job->split.roles.trainers};
 }
 
 static void on_event(void *ctx, const char *kind, const char *text)
@@ -439,6 +442,38 @@ static void on_restart(void *ctx, const struct sl_report_restart *restart)
 {
     struct sl_job *job = ctx;
     sl_report_add_restart(&job->report, restart);
+}
+
+static void on_holds(void *ctx)
+{
+    struct sl_job *job = ctx;
+    sl_phases_open_gates(&job->phases);
+}
+
+static void on_assigned(void *ctx)
+{
+    struct sl_job *job = ctx;
+    sl_trainer_group_form(&job->group);
+    sl_job_trace_seats(job);
+}
+
+static void on_cores(void *ctx, uint32_t device, const struct sl_cores *cores)
+{
+    struct sl_job *job = ctx;
+    struct sl_device_config *d = &job->config.devices[device];
+    d->n_cores = sl_cores_list(cores, d->cores, SL_CONFIG_MAX_CORES);
+}
+
+static void on_decision(void *ctx, const struct sl_report_allocation *decision)
+{
+    struct sl_job *job = ctx;
+    sl_report_add_allocation(&job->report, decision);
+}
+
+static void on_change(void *ctx, const struct sl_report_scale *change)
+{
+    struct sl_job *job = ctx;
+    sl_report_add_scale(&job->report, change);
 }
 
 void sl_job_wire(struct sl_job *job)
@@ -464,6 +499,30 @@ void sl_job_wire(struct sl_job *job)
     job->live.tell_at_ns = job->start_ns + 1000000000;
     job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
     job->files = (struct sl_run_files){.rundir = &job->rundir, .log = &job->log};
+    job->split = (struct sl_job_split){
+        .start_ns = job->start_ns,
+        .config = &job->config,
+        .dataset = &job->dataset,
+        .phases = &job->phases,
+        .meter = &job->meter,
+        .arena = &job->arena,
+        .crew = &job->crew,
+        .clients = &job->clients,
+        .log = &job->log,
+        .timeline = &job->timeline,
+        .events = {.on_holds = on_holds,
+                   .on_assigned = on_assigned,
+                   .on_cores = on_cores,
+                   .on_decision = on_decision,
+                   .on_change = on_change},
+        .ctx = job,
+    };
+    job->group = (struct sl_trainer_group){
+        .split = &job->split,
+        .arena = &job->arena,
+        .log = &job->log,
+        .timeline = &job->timeline,
+    };
     job->stalls = (struct sl_stalls){
         .config = &job->config,
         .arena = &job->arena,

@@ -63,12 +63,13 @@ struct roles {
 // left over. Where there are only standby trainers they are meant.
 static const struct work *trainers_of(const struct roles *r, const struct sl_job *job)
 {
-    return job->split.trainers > 0 ? &r->normal : &r->standby;
+    return job->split.roles.trainers > 0 ? &r->normal : &r->standby;
 }
 
 static bool is_standby(const struct sl_job *job, const struct sl_member *m)
 {
-    return m->role == SL_ROLE_TRAINER && sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY;
+    return m->role == SL_ROLE_TRAINER &&
+           sl_split_duty(&job->split, m->role, m->device) == SL_DUTY_STANDBY;
 }
 
 static struct work work_of(const struct facts *f, const struct sl_member *m)
@@ -336,7 +337,8 @@ static void add_devices(const struct facts *f, const char *key, struct sl_json_w
 {
     sl_json_open_array(w, key);
     for (uint32_t d = 0; d < f->job->config.n_devices; d++)
-        if (!f->job->pool.n || is_used(f->job, d)) // of a pool, devices are places for workers
+        if (!f->job->split.pool.n ||
+            is_used(f->job, d)) // of a pool, devices are places for workers
             add_device(f, d, w);
     sl_json_close_array(w);
 }
@@ -507,7 +509,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
 // Medians of the last batches; where there are none yet, what was measured before.
 static struct sl_profile live_profile(const struct facts *f)
 {
-    struct sl_profile p = f->job->profile;
+    struct sl_profile p = f->job->split.profile;
     double t_sample = sl_meter_median(&f->l->sampling);
     double t_train = sl_meter_median(&f->l->training);
     double t_standby = sl_meter_median(&f->l->standing_by);
@@ -527,7 +529,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
     bool async = config->updates.mode == SL_UPDATE_ASYNC;
     struct sl_live_advice advice = {.has = false};
     const struct sl_live_shares shares = {
-        .split = job->split,
+        .split = job->split.roles,
         .preparing = strcmp(f->view.phase, "presample") == 0 || strcmp(f->view.phase, "rank") == 0,
         .standby = r->standby.seats,
         .sampling = share(r->samplers.busy, r->samplers.seconds),
@@ -542,7 +544,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .staleness = config->updates.staleness,
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
-    struct sl_allocation_question q = sl_job_allocation_question(job, job->split, 0);
+    struct sl_allocation_question q = sl_split_question(&job->split, job->split.roles, 0);
     q.profile = live_profile(f);
     enum sl_live_role role = SL_LIVE_NOBODY;
     if (job->state == SL_JOB_RUNNING && !sl_pauses_is_open(&job->pauses)) {
@@ -609,8 +611,8 @@ static void find_split(const struct facts *f, const struct roles *r, struct sl_s
         const struct sl_member *m = &job->crew.members[i];
         s->standby.there += is_told(m) && is_standby(job, m);
     }
-    s->samplers = job->split.samplers;
-    s->trainers = job->split.trainers;
+    s->samplers = job->split.roles.samplers;
+    s->trainers = job->split.roles.trainers;
     s->standby.awake = f->there ? sl_seat_awake(&job->arena) : 0;
     s->standby.busy = helpers->seats ? share(helpers->busy, helpers->seconds) : NAN;
     s->standby.wait = helpers->seats ? share(helpers->wait, helpers->seconds) : NAN;
@@ -633,7 +635,7 @@ static void find_memory(const struct facts *f, struct sl_stats *s)
         s->cpu_load += f->l->process[i].load;
     s->memory.used = f->job->memory.bytes;
     s->memory.peak = f->job->memory.peak_bytes;
-    s->memory.limit = positive(f->job->available_bytes);
+    s->memory.limit = positive(f->job->split.available_bytes);
 }
 
 static struct facts find_facts(struct sl_job *job)

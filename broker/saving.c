@@ -74,8 +74,8 @@ static int describe(struct sl_job *job, const char *status)
         .epochs = job->config.epochs,
         .dataset_digest = job->dataset.digest,
         .history_json = s->history,
-        .samplers = job->pinned ? job->split.samplers : 0,
-        .trainers = job->pinned ? job->split.trainers : 0,
+        .samplers = job->split.pinned ? job->split.roles.samplers : 0,
+        .trainers = job->split.pinned ? job->split.roles.trainers : 0,
         .seconds = job->resumed.seconds + (double)(sl_now_ns() - job->start_ns) * 1e-9,
     };
     return SL_OK;

@@ -2,7 +2,7 @@
  * scale_plan.h - what a change of the split would do and bring, in words and as JSON.
  *
  * Made before anything is done, for the real change as for a dry run, and from the same functions
- * that settle.c and allocate.h decide by. Schema sluice.scale/1:
+ * that split_seats.c and allocate.h decide by. Schema sluice.scale/1:
  *
  *   {"schema", "job", "ok", "dry_run", "from" {"samplers", "trainers"}, "to", "steps" [text, one a
  *    device whose duties change], "epoch_seconds_now", "epoch_seconds_then",

@@ -105,36 +105,15 @@ static void tell_quota(struct sl_job *job)
                            n, quota, n);
 }
 
-// The split that the job begins with, or the scouts'.
 static void choose_split(struct sl_job *job)
 {
-    const struct sl_config *config = &job->config;
     const struct sl_checkpoint *c = &job->resumed; // all zero for a job that begins
     uint32_t epoch = c->epoch, batch = c->n_records;
     sl_position_of_training(&epoch, &batch, c->n_batches);
-    job->split = (struct sl_roles){config->allocation.samplers, config->allocation.trainers};
-    // Of a schedule's entries before where the job is the last one holds.
-    uint32_t n = 0;
-    while (n < config->n_schedule &&
-           (config->schedule[n].epoch < epoch ||
-            (config->schedule[n].epoch == epoch && config->schedule[n].batch <= batch)))
-        n++;
-    bool asked = c->samplers > 0 && c->trainers > 0 &&
-                 c->samplers + c->trainers <= config->n_devices && has_same_devices(job);
-    if (n > 0) {
-        job->split =
-            (struct sl_roles){config->schedule[n - 1].samplers, config->schedule[n - 1].trainers};
-        job->next_schedule = n;
-        job->pinned = true;
-    } else if (asked) {
-        // What the user asked for while it ran.
-        job->split = (struct sl_roles){c->samplers, c->trainers};
-        job->pinned = true;
-    } else if (config->allocation.samplers_auto && config->allocation.trainers_auto &&
-               config->n_devices > 2) {
-        job->split = (struct sl_roles){1, 1};
-        job->scouting = true;
-    }
+    struct sl_roles asked = {0, 0}; // by the user, while it ran
+    if (c->samplers > 0 && has_same_devices(job))
+        asked = (struct sl_roles){c->samplers, c->trainers};
+    sl_split_begin_with(&job->split, epoch, batch, asked);
 }
 
 static int place_crew(struct sl_job *job)
@@ -261,17 +240,18 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));
     SL_TRY(job->sums_fd = sl_arena_memfd());
-    job->need.n_nodes = job->dataset.n_nodes;
-    job->need.row_bytes = (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
-    job->available_bytes = sl_device_memory_available();
+    job->split.need.n_nodes = job->dataset.n_nodes;
+    job->split.need.row_bytes =
+        (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
+    job->split.available_bytes = sl_device_memory_available();
     SL_TRY(check_resumed(job));
-    sl_job_open_pool(job);
+    sl_split_open_pool(&job->split);
     choose_split(job);
     SL_TRY(place_crew(job));
-    SL_TRY(sl_job_settle(job));
+    SL_TRY(sl_split_assign(&job->split));
     sl_joblog_write(&job->log, SL_LOG_INFO, "job '%s': %u device%s%s", job->config.name,
                     job->config.n_devices, job->config.n_devices == 1 ? "" : "s",
-                    job->scouting ? ", one sampler and one trainer measure first" : "");
+                    job->split.scouting ? ", one sampler and one trainer measure first" : "");
     tell_quota(job);
     return SL_OK;
 }
@@ -366,7 +346,7 @@ static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
 // a cache gets the rest.
 static bool needs_probe(const struct sl_job *job)
 {
-    return job->pool.n == 0 || sl_cache_keeps(job->config.cache.policy);
+    return job->split.pool.n == 0 || sl_cache_keeps(job->config.cache.policy);
 }
 
 static int make_arena(struct sl_job *job)
@@ -389,8 +369,8 @@ static int make_arena(struct sl_job *job)
                        "take a larger batch_size",
                        (unsigned long long)cells, (1u << 24) - 1);
     const struct sl_capacity_need need = {
-        .samplers = job->split.samplers,
-        .trainers = job->split.trainers,
+        .samplers = job->split.roles.samplers,
+        .trainers = job->split.roles.trainers,
         .block_bytes_max = job->block_bytes_max,
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
@@ -405,7 +385,7 @@ static int make_arena(struct sl_job *job)
     };
     struct sl_arena_spec spec;
     // A device that can not hold a mini-batch is known before anything is made for it.
-    SL_TRY(sl_job_check_budgets(job, job->split));
+    SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
     SL_TRY(sl_capacity_plan(&job->config, &need, available, &spec, &job->acts_bytes));
     SL_TRY(reserve_acts(job, available));
@@ -413,7 +393,7 @@ static int make_arena(struct sl_job *job)
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);
     SL_TRY(set_parameters(job));
-    SL_TRY(sl_job_settle(job)); // the seats' duties stand before anybody maps the arena
+    SL_TRY(sl_split_assign(&job->split)); // the seats' duties stand before anybody maps the arena
     char all[SL_UNITS_BYTES], payload[SL_UNITS_BYTES], block[SL_UNITS_BYTES];
     sl_joblog_write(&job->log, SL_LOG_INFO, "arena: %s, %s of them for mini-batches of at most %s",
                     sl_units_exact_bytes(all, job->arena.bytes - job->acts_bytes),
@@ -430,18 +410,13 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     bool trainer = m->role == SL_ROLE_TRAINER;
     if (trainer != (hello->role == SL__CONTROL__ROLE__ROLE_TRAINER))
         return sl_fail(SL_EPROTO, "%s says that it is of another role", m->name);
+    sl_split_take_hello(&job->split, hello);
     if (!trainer) {
-        job->sampler_load_seconds =
-            SL_MAX(job->sampler_load_seconds, (double)hello->load_ns * 1e-9);
-        job->need.resident_bytes = SL_MAX(job->need.resident_bytes, hello->resident_bytes);
         if (job->arena.base)
             return SL_OK; // of the start alone: the arena has been sized by now
         job->block_bytes_max = SL_MAX(job->block_bytes_max, hello->block_bytes_max);
         job->block_bytes_mean = SL_MAX(job->block_bytes_mean, hello->block_bytes_mean);
         job->probe_bytes = SL_MAX(job->probe_bytes, hello->probe_bytes);
-        job->need.block_bytes = job->block_bytes_max;
-        job->profile.t_sample =
-            SL_MAX((double)hello->t_sample_ns * 1e-9, job->config.throttle.sample);
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);
@@ -531,22 +506,6 @@ static int begin(struct sl_job *job)
     return SL_OK;
 }
 
-static void take_ready(struct sl_job *job, const struct sl_member *m,
-                       const Sl__Control__Ready *ready)
-{
-    if (m->role != SL_ROLE_TRAINER)
-        return;
-    double seconds = (double)ready->t_train_ns * 1e-9;
-    job->trainer_load_seconds = SL_MAX(job->trainer_load_seconds, (double)ready->ready_ns * 1e-9);
-    job->need.step_bytes = SL_MAX(job->need.step_bytes, ready->step_bytes);
-    if (job->state != SL_JOB_STARTING || job->split_chosen)
-        return;
-    // The least disturbed of several: they all measure at the same time.
-    double *t = sl_job_duty(job, m->role, m->device) == SL_DUTY_STANDBY ? &job->profile.t_standby
-                                                                        : &job->profile.t_train;
-    *t = *t > 0 ? SL_MIN(*t, seconds) : seconds;
-}
-
 // "1 sampler and 3 trainers, ready after 0.21 s: why"
 static void tell_start(struct sl_job *job)
 {
@@ -561,23 +520,20 @@ static void tell_start(struct sl_job *job)
     }
     sl_timeline_tell(
         &job->timeline, "start", true, "%s%u sampler%s and %u trainer%s, ready after %.2f s: %s",
-        where, job->split.samplers, job->split.samplers == 1 ? "" : "s", job->split.trainers,
-        job->split.trainers == 1 ? "" : "s", (double)(job->running_ns - job->start_ns) * 1e-9,
-        why ? why : "as the job says");
+        where, job->split.roles.samplers, job->split.roles.samplers == 1 ? "" : "s",
+        job->split.roles.trainers, job->split.roles.trainers == 1 ? "" : "s",
+        (double)(job->running_ns - job->start_ns) * 1e-9, why ? why : "as the job says");
 }
 
 // Every worker that is wanted is ready: the scouts, or all.
 static int start_work(struct sl_job *job)
 {
-    if (job->scouting || !job->split_chosen) {
-        job->scouting = false;
-        SL_TRY(sl_job_choose_first_split(job));
-        job->split_chosen = true;
-    }
+    if (!job->split.chosen)
+        SL_TRY(sl_split_choose_first(&job->split));
     // Caches are given out now that a step's memory is known; what is missing is started.
-    sl_job_assign_caches(job);
-    SL_TRY(sl_job_settle(job));
-    if (!all(job, is_ready) || !sl_job_is_settled(job))
+    sl_split_assign_caches(&job->split);
+    SL_TRY(sl_split_assign(&job->split));
+    if (!all(job, is_ready) || !sl_split_is_assigned(&job->split))
         return SL_OK;
     uint64_t ready_ns = sl_now_ns();
     // Workers draw and train while the disk takes what begins the run directory.
@@ -586,12 +542,13 @@ static int start_work(struct sl_job *job)
         return SL_OK; // its work could not be laid out, which has been told
     SL_TRY(begin(job));
     job->state = SL_JOB_RUNNING;
+    sl_split_run(&job->split);
     job->running_ns = ready_ns;
     sl_joblog_write(&job->log, SL_LOG_INFO, "all workers are ready after %.3f s",
                     (double)(job->running_ns - job->start_ns) * 1e-9);
     sl_job_sample_memory(job);
     tell_start(job);
-    sl_job_form_group(job); // it stands since the last Ready; now somebody listens
+    sl_trainer_group_form(&job->group); // it stands since the last Ready; now somebody listens
     return SL_OK;
 }
 
@@ -616,9 +573,9 @@ void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,
     if (!m || !m->alive)
         return;
     m->ready = true;
-    take_ready(job, m, ready);
+    sl_split_take_ready(&job->split, m, ready);
     if (job->state == SL_JOB_RUNNING)
-        sl_job_poll_split(job);
+        sl_split_poll(&job->split);
     go_on(job);
 }
 

@@ -51,8 +51,9 @@ static inline void make_job(void)
     job.dataset.split[SL_SPLIT_TRAIN].n = 10 * N_CELLS;
     for (uint32_t d = 0; d < 2; d++)
         job.config.devices[d] = (struct sl_device_config){.n_cores = 1, .cores = {(uint16_t)d}};
-    job.split = (struct sl_roles){1, 1};
     sl_job_wire(&job);
+    job.split.roles = (struct sl_roles){1, 1};
+    job.split.stage = SL_SPLIT_RUNS;
     job.deaths.of = deaths;
     job.crew.n = 4;
     job.crew.members = members;

@@ -122,7 +122,7 @@ START_TEST(standby_trainers_waits_are_their_own)
     ck_assert_str_eq(at(json, "bottleneck_role")->valuestring, "trainers");
     cJSON_Delete(json);
     // Without normal trainers the standby trainers are who trains.
-    job.split.trainers = 0;
+    job.split.roles.trainers = 0;
     members[3].wanted = members[3].alive = false;
     json = line();
     ck_assert_double_gt(number(json, "stages.wait.busy"), 0.8);
@@ -234,15 +234,15 @@ START_TEST(a_job_that_is_finishing_refuses_what_is_so_already)
     const struct sl_bus_peer nobody = {.n = 0};
     Sl__Control__Scale scale = SL__CONTROL__SCALE__INIT;
     scale.has_samplers = true;
-    scale.samplers = job.split.samplers;
+    scale.samplers = job.split.roles.samplers;
     must(sl_timeline_init(&job.timeline));
     job.phases.trained = job.config.epochs; // only the test is left
-    sl_job_on_scale(&job, &nobody, &scale);
+    sl_split_on_request(&job.split, &nobody, &scale);
     expect_told(1, "refused: the job is finishing: all of its epochs are trained");
-    job.state = SL_JOB_FINISHING;
-    sl_job_on_scale(&job, &nobody, &scale);
+    sl_split_end(&job.split);
+    sl_split_on_request(&job.split, &nobody, &scale);
     expect_told(2, "refused: the job is finishing: a split is changed while it trains");
-    ck_assert(!job.pinned);
+    ck_assert(!job.split.pinned);
     sl_timeline_fini(&job.timeline);
 }
 END_TEST

@@ -1,4 +1,5 @@
 // Looking at a job: cells that have become done, and seats.
+#include "broker/split_internal.h"
 #include "tests/unit/broker_live_fixture.h"
 
 static uint64_t n_of(const struct sl_meter_times *t)
@@ -136,7 +137,7 @@ END_TEST
 
 START_TEST(measured_batches_tell_what_a_pool_is_taken)
 {
-    job.pool.n = 4;
+    job.split.pool.n = 4;
     open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
     for (int i = 0; i < 8; i++)
         sample();
@@ -145,7 +146,7 @@ START_TEST(measured_batches_tell_what_a_pool_is_taken)
         if (i == 4) {
             train(0); // updates
             look();
-            ck_assert(!sl_job_learn_pool(&job, 1));
+            ck_assert(!sl_split_learn_pool(&job.split, 1));
         }
         if (i >= 4) {
             l.entry->draw_cpu_ns = 2 * MS;
@@ -157,14 +158,14 @@ START_TEST(measured_batches_tell_what_a_pool_is_taken)
     train(0);
     look();
     atomic_store(&sl_seat(&job.arena, sl_seat_trainer(&job.arena, 1))->step_bytes, 77);
-    ck_assert(!sl_job_learn_pool(&job, 5));
-    ck_assert(sl_job_learn_pool(&job, 4));
-    ck_assert_double_eq_tol(job.pool.sample.one, 2e-3, 1e-12);
-    ck_assert_double_eq_tol(job.pool.sample.all, 2e-3, 1e-12);
+    ck_assert(!sl_split_learn_pool(&job.split, 5));
+    ck_assert(sl_split_learn_pool(&job.split, 4));
+    ck_assert_double_eq_tol(job.split.pool.sample.one, 2e-3, 1e-12);
+    ck_assert_double_eq_tol(job.split.pool.sample.all, 2e-3, 1e-12);
     // The caller and two helpers shared 9 of the 12 ms.
-    ck_assert_double_eq_tol(job.pool.train.one, 12e-3, 1e-12);
-    ck_assert_double_eq_tol(job.pool.train.all, 3e-3 + 9e-3 / 4, 1e-12);
-    ck_assert_uint_eq(job.need.step_bytes, 77);
+    ck_assert_double_eq_tol(job.split.pool.train.one, 12e-3, 1e-12);
+    ck_assert_double_eq_tol(job.split.pool.train.all, 3e-3 + 9e-3 / 4, 1e-12);
+    ck_assert_uint_eq(job.split.need.step_bytes, 77);
 }
 END_TEST
 

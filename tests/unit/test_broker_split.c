@@ -267,6 +267,7 @@ static struct sl_job *make_job(void)
                                        .batches_per_update = 1,
                                        .payload_bytes = SL_ARENA_CHUNK_BYTES};
     struct sl_job *job = calloc(1, sizeof *job);
+    sl_job_wire(job);
     job->config.n_devices = spec.n_devices;
     job->arena_fd = sl_arena_memfd();
     must(sl_arena_create(job->arena_fd, &spec, &job->arena));
@@ -287,15 +288,15 @@ static void free_job(struct sl_job *job)
 
 static uint32_t published(struct sl_job *job)
 {
-    sl_job_publish_schedule(job);
+    sl_split_publish(&job->split);
     return atomic_load(&sl_schedule_of(&job->arena)->trainers);
 }
 
 START_TEST(trainers_count_that_can_take_a_batch_now)
 {
     struct sl_job *job = make_job();
-    struct sl_member *one = sl_job_member(job, SL_ROLE_TRAINER, 1);
-    struct sl_member *two = sl_job_member(job, SL_ROLE_TRAINER, 2);
+    struct sl_member *one = sl_split_member(&job->split, SL_ROLE_TRAINER, 1);
+    struct sl_member *two = sl_split_member(&job->split, SL_ROLE_TRAINER, 2);
     sl_seat_set_duty(&job->arena, one->slot, SL_DUTY_WORK);
     sl_seat_set_duty(&job->arena, two->slot, SL_DUTY_WORK);
     ck_assert_uint_eq(published(job), 0); // they are not started

@@ -34,14 +34,14 @@ static void setup(void)
     memset(&job, 0, sizeof job);
     memset(members, 0, sizeof members);
     next_worker = 10;
-    job.state = SL_JOB_RUNNING;
     snprintf(job.config.name, sizeof job.config.name, "test");
     job.config.n_devices = N;
     job.config.updates.exchange = SL_EXCHANGE_NCCL;
     job.config.updates.batches_per_update = 4;
     for (uint32_t d = 0; d < N; d++)
         job.config.devices[d] = (struct sl_device_config){.kind = SL_DEVICE_CUDA, .index = d};
-    job.split = (struct sl_roles){1, 3};
+    sl_job_wire(&job);
+    job.split.roles = (struct sl_roles){1, 3};
     job.crew.n = 2 * N;
     job.crew.members = members;
     for (uint32_t i = 0; i < 2 * N; i++) {
@@ -49,7 +49,7 @@ static void setup(void)
         members[i].device = i % N;
         members[i].slot = i;
     }
-    sl_job_wire(&job);
+    job.split.stage = SL_SPLIT_RUNS;
     sl_joblog_init(&job.log, &clients);
     must(sl_timeline_init(&job.timeline));
     int fd = sl_arena_memfd();
@@ -91,7 +91,7 @@ static void expect(const char *devices, uint64_t generation)
 {
     char found[N + 1] = "";
     struct sl_group_view view;
-    sl_job_form_group(&job);
+    sl_trainer_group_form(&job.group);
     for (uint32_t d = 0; d < N; d++) {
         ck_assert(sl_group_look(&job.arena, trainer(d)->worker, &view));
         if (trainer(d)->worker && view.rank < view.n) {
@@ -116,7 +116,7 @@ static void all_begin(void)
 
 START_TEST(all_come_together_when_a_job_starts)
 {
-    job.state = SL_JOB_STARTING;
+    job.split.stage = SL_SPLIT_STARTS;
     expect("", 0);
     begin(3);
     expect("", 0);
@@ -129,7 +129,7 @@ START_TEST(all_come_together_when_a_job_starts)
     expect("123", 1);
     expect("123", 1); // nothing has changed
     ck_assert_uint_eq(job.timeline.n, 0);
-    job.state = SL_JOB_RUNNING; // now it is told, once
+    job.split.stage = SL_SPLIT_RUNS; // now it is told, once
     expect("123", 1);
     expect("123", 1);
     ck_assert_uint_eq(job.timeline.n, 1);
@@ -141,15 +141,15 @@ END_TEST
 
 START_TEST(scouts_form_no_group)
 {
-    job.state = SL_JOB_STARTING;
-    job.scouting = true;
-    job.split = (struct sl_roles){1, 1};
+    job.split.stage = SL_SPLIT_STARTS;
+    job.split.scouting = true;
+    job.split.roles = (struct sl_roles){1, 1};
     begin(3);
     expect("", 0);
-    job.scouting = false;
-    job.split = (struct sl_roles){1, 3};
+    job.split.scouting = false;
+    job.split.roles = (struct sl_roles){1, 3};
     expect("", 0); // the others are about to be started
-    job.split = (struct sl_roles){1, 1};
+    job.split.roles = (struct sl_roles){1, 1};
     expect("3", 1);
 }
 END_TEST
@@ -181,7 +181,7 @@ END_TEST
 START_TEST(who_is_told_to_leave_stays_until_it_is_dead)
 {
     all_begin();
-    job.split.trainers = 2;
+    job.split.roles.trainers = 2;
     trainer(1)->wanted = false;
     trainer(1)->leaving = true;
     expect("123", 1);
@@ -193,7 +193,7 @@ END_TEST
 
 START_TEST(who_is_leaving_does_not_join)
 {
-    job.split.trainers = 2;
+    job.split.roles.trainers = 2;
     begin(2);
     begin(3);
     expect("23", 1);
@@ -206,11 +206,11 @@ END_TEST
 
 START_TEST(those_who_come_at_the_same_time_join_together)
 {
-    job.split.trainers = 1;
+    job.split.roles.trainers = 1;
     begin(3);
     expect("3", 1);
     ck_assert_ptr_nonnull(strstr(job.timeline.events[0].line, "1 trainer sums gradients"));
-    job.split.trainers = 3;
+    job.split.roles.trainers = 3;
     expect("3", 1);
     begin(2); // trainer 1 is not even started: a sampler sits there still
     expect("3", 1);
@@ -259,7 +259,7 @@ START_TEST(without_an_exchange_there_is_no_group)
     job.arena.h->spec.exchange = 0;
     for (uint32_t d = 1; d < N; d++)
         begin(d);
-    sl_job_form_group(&job);
+    sl_trainer_group_form(&job.group);
     ck_assert_uint_eq(job.group.generation, 0);
     ck_assert_uint_eq(job.timeline.n, 0);
 }
@@ -267,8 +267,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("broker_group");
-    TCase *t = tcase_create("group");
+    Suite *suite = suite_create("broker trainer group");
+    TCase *t = tcase_create("trainer group");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, all_come_together_when_a_job_starts);

@@ -1,0 +1,54 @@
+// split_internal.h - between the files of the split: split_seats.c, split_pool.c, split_change.c,
+// split_choose.c.
+#ifndef SL_BROKER_SPLIT_INTERNAL_H
+#define SL_BROKER_SPLIT_INTERNAL_H
+
+#include "broker/scale_plan.h"
+#include "broker/split.h"
+
+enum { SL_SPLIT_TEXT_BYTES = 64 };
+
+static inline const char *split_text(struct sl_roles roles, char out[SL_SPLIT_TEXT_BYTES])
+{
+    return sl_scale_split_text(roles, out, SL_SPLIT_TEXT_BYTES);
+}
+
+static inline bool sl_roles_equal(struct sl_roles a, struct sl_roles b)
+{
+    return a.samplers == b.samplers && a.trainers == b.trainers;
+}
+
+// Where training is.
+static inline uint32_t sl_split_epoch(const struct sl_job_split *s)
+{
+    uint32_t epoch;
+    uint64_t batch;
+    sl_phases_trains(s->phases, &epoch, &batch);
+    return epoch;
+}
+
+// split_seats.c
+// SL_OK when the devices' memory allows these roles, without any effect: which devices would have
+// no standby trainer.
+int sl_split_try_budgets(struct sl_job_split *s, struct sl_roles roles,
+                         bool no_standby[SL_CONFIG_MAX_DEVICES]);
+// What the split is waited for, in words; false and "" when nothing is.
+bool sl_split_waiting_text(struct sl_job_split *s, char *out, size_t bytes);
+
+// split_pool.c
+struct sl_shape_question sl_split_shape_question(const struct sl_job_split *s);
+// Takes what the last batches took; false when fewer than that have been measured.
+bool sl_split_learn_pool(struct sl_job_split *s, uint64_t batches);
+// Whenever the wanted split may have changed, or what is known of the stages.
+void sl_split_divide_pool(struct sl_job_split *s);
+
+// split_change.c
+// peer: who asked, and is answered once the split holds; NULL: nobody. SL_EINVAL, SL_ENOMEM.
+int sl_split_change_to(struct sl_job_split *s, struct sl_roles to, enum sl_split_by by,
+                       const struct sl_bus_peer *peer);
+
+// split_choose.c
+void sl_split_add_decision(struct sl_job_split *s, const struct sl_allocation *a, uint32_t epoch,
+                           const char *reason);
+
+#endif

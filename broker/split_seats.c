@@ -1,0 +1,275 @@
+/*
+ * split_seats.c - from the split that is wanted to seats that are filled accordingly.
+ *
+ * Each device is looked at by itself and moved one step towards its duties; what can not be done
+ * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
+ * order the steps, both because a device's memory is spent once:
+ *
+ *   a sampler starts     once the trainer of the device has left, or has shrunk its cache to what
+ *                        stays beside the topology
+ *   a trainer's cache    grows, and its duty becomes WORK, once the sampler of the device has left
+ *
+ * Devices in the middle change hands while those at both ends work on, so there is always somebody
+ * who samples and somebody who trains.
+ */
+#include "broker/split_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "broker/joblog.h"
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/ipc/hot.h"
+
+struct sl_member *sl_split_member(const struct sl_job_split *s, enum sl_role role, uint32_t device)
+{
+    uint32_t n = s->config->n_devices;
+    return &s->crew->members[role == SL_ROLE_SAMPLER ? device : n + device];
+}
+
+enum sl_duty sl_split_duty(const struct sl_job_split *s, enum sl_role role, uint32_t device)
+{
+    bool switching =
+        sl_placement_switches(s->config, device) && !s->scouting && !s->no_standby[device];
+    return sl_placement_duty(s->roles, s->config->n_devices, switching, role, device);
+}
+
+static struct sl_seat *seat_of(const struct sl_job_split *s, const struct sl_member *m)
+{
+    return sl_seat(s->arena, m->slot);
+}
+
+static void set_duty(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
+{
+    if (atomic_load(&seat_of(s, m)->duty) != (uint32_t)duty)
+        sl_seat_set_duty(s->arena, m->slot, duty);
+}
+
+static void assign_cache(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
+{
+    uint64_t rows = 0;
+    // A split whose budgets do not fit is refused before it is wanted; then it is a smaller cache.
+    sl_budget_cache_rows(s->config, m->device, duty, &s->need, s->available_bytes, &rows);
+    atomic_store(&seat_of(s, m)->cache_rows, rows);
+}
+
+// The cache's size before the duty, which wakes whoever sits there.
+static void assign_trainer(struct sl_job_split *s, const struct sl_member *m, enum sl_duty duty)
+{
+    if (s->need.step_bytes)
+        assign_cache(s, m, duty);
+    sl_seat_set_duty(s->arena, m->slot, duty);
+}
+
+/*
+ * The sizes that a cache may ever have, under whatever split: nothing behind the largest can be a
+ * hit. They are set while the job starts, and what devices need only grows from then on.
+ */
+static void set_tiers(struct sl_job_split *s)
+{
+    static const enum sl_duty duties[] = {SL_DUTY_STANDBY, SL_DUTY_WORK};
+    uint64_t rows[SL_CONFIG_MAX_DEVICES * SL_COUNT_OF(duties)];
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        for (size_t i = 0; i < SL_COUNT_OF(duties); i++) // where it does not fit: what would
+            sl_budget_cache_rows(s->config, d, duties[i], &s->need, s->available_bytes, &rows[n++]);
+    sl_hot_set_tiers(s->arena, rows, n);
+}
+
+void sl_split_assign_caches(struct sl_job_split *s)
+{
+    set_tiers(s);
+    for (uint32_t d = 0; d < s->config->n_devices; d++) {
+        enum sl_duty duty = sl_split_duty(s, SL_ROLE_TRAINER, d);
+        if (duty != SL_DUTY_NONE)
+            assign_cache(s, sl_split_member(s, SL_ROLE_TRAINER, d), duty);
+    }
+}
+
+static void let_go(struct sl_job_split *s, struct sl_member *m)
+{
+    Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
+    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    e.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
+    e.stop = &stop;
+    if (s->arena->base)
+        set_duty(s, m, SL_DUTY_NONE);
+    if (m->alive && m->greeted)
+        sl_bus_send(s->clients->bus, &m->peer, &e);
+    sl_crew_release(m);
+}
+
+// Whether a trainer leaves the room that a sampler beside it needs.
+static bool makes_room(struct sl_job_split *s, const struct sl_member *trainer, enum sl_duty duty)
+{
+    if (duty == SL_DUTY_NONE)
+        return !trainer->alive;
+    const struct sl_seat *seat = seat_of(s, trainer);
+    return !trainer->alive || atomic_load(&seat->cache_loaded) <= atomic_load(&seat->cache_rows);
+}
+
+// A start that can not be refuses a job that begins. While it runs it is one more death: there may
+// be too little memory or too many processes for a moment.
+static int want(struct sl_job_split *s, struct sl_member *m)
+{
+    int rc = sl_crew_want(m);
+    if (rc == SL_OK || s->stage != SL_SPLIT_RUNS)
+        return rc;
+    sl_joblog_write(s->log, SL_LOG_WARN, "%s", sl_error_message());
+    sl_crew_want_later(m);
+    return SL_OK;
+}
+
+static int assign_device(struct sl_job_split *s, uint32_t device)
+{
+    struct sl_member *sampler = sl_split_member(s, SL_ROLE_SAMPLER, device);
+    struct sl_member *trainer = sl_split_member(s, SL_ROLE_TRAINER, device);
+    enum sl_duty samples = sl_split_duty(s, SL_ROLE_SAMPLER, device);
+    enum sl_duty trains = sl_split_duty(s, SL_ROLE_TRAINER, device);
+    bool arena = s->arena->base != NULL;
+
+    if (samples == SL_DUTY_NONE && sampler->wanted)
+        let_go(s, sampler);
+    if (trains == SL_DUTY_NONE && trainer->wanted)
+        let_go(s, trainer);
+
+    if (trains == SL_DUTY_STANDBY || (trains == SL_DUTY_WORK && !sampler->alive)) {
+        if (arena && atomic_load(&seat_of(s, trainer)->duty) != (uint32_t)trains)
+            assign_trainer(s, trainer, trains);
+        if (!trainer->wanted)
+            SL_TRY(want(s, trainer));
+    }
+    if (samples == SL_DUTY_WORK && !sampler->wanted && (!arena || makes_room(s, trainer, trains)))
+        SL_TRY(want(s, sampler));
+    if (samples == SL_DUTY_WORK && sampler->wanted && arena)
+        set_duty(s, sampler, SL_DUTY_WORK);
+    return SL_OK;
+}
+
+// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves can not,
+// whatever its seat's duty is.
+static uint32_t count_trainers(struct sl_job_split *s)
+{
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < s->config->n_devices; d++) {
+        const struct sl_member *m = sl_split_member(s, SL_ROLE_TRAINER, d);
+        n += sl_member_is_there(m) && atomic_load(&seat_of(s, m)->duty) == SL_DUTY_WORK;
+    }
+    return n;
+}
+
+void sl_split_publish(struct sl_job_split *s)
+{
+    struct sl_schedule *schedule = sl_schedule_of(s->arena);
+    uint32_t trainers = count_trainers(s);
+    uint32_t before = atomic_exchange(&schedule->trainers, trainers);
+    atomic_store(&schedule->t_train_ns, (uint64_t)(s->profile.t_train * 1e9));
+    atomic_store(&schedule->t_standby_ns, (uint64_t)(s->profile.t_standby * 1e9));
+    // What made the difference (a duty, a death) was signalled before it could be seen.
+    if (before != trainers)
+        sl_event_signal(&s->arena->h->standby);
+}
+
+int sl_split_assign(struct sl_job_split *s)
+{
+    sl_split_divide_pool(s);
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        SL_TRY(assign_device(s, d));
+    if (s->arena->base)
+        sl_split_publish(s);
+    s->events.on_assigned(s->ctx);
+    return SL_OK;
+}
+
+static bool is_assigned(const struct sl_job_split *s, enum sl_role role, uint32_t device)
+{
+    const struct sl_member *m = sl_split_member(s, role, device);
+    enum sl_duty duty = sl_split_duty(s, role, device);
+    if (duty == SL_DUTY_NONE)
+        return !m->wanted && !m->alive;
+    return sl_member_is_there(m) && atomic_load(&seat_of(s, m)->duty) == (uint32_t)duty;
+}
+
+bool sl_split_is_assigned(const struct sl_job_split *s)
+{
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        if (!is_assigned(s, SL_ROLE_SAMPLER, d) || !is_assigned(s, SL_ROLE_TRAINER, d))
+            return false;
+    return true;
+}
+
+// What somebody who is wanted there, or is not any more, is waited for. NULL when nothing is.
+static const char *waits_for(struct sl_job_split *s, enum sl_role role, uint32_t device)
+{
+    const struct sl_member *m = sl_split_member(s, role, device);
+    if (is_assigned(s, role, device))
+        return NULL;
+    if (sl_split_duty(s, role, device) == SL_DUTY_NONE)
+        return "finishes what it has in hand and leaves";
+    if (m->leaving)
+        return "leaves, and is then started anew";
+    if (!m->wanted)
+        return "waits until its device's memory is free";
+    if (!m->alive)
+        return "is started";
+    if (!m->greeted)
+        return role == SL_ROLE_SAMPLER ? "loads its graph" : "loads its data";
+    if (!m->ready)
+        return "gets ready";
+    return "waits until its device is free";
+}
+
+bool sl_split_waiting_text(struct sl_job_split *s, char *out, size_t bytes)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t d = 0; d < s->config->n_devices; d++)
+        for (int role = 0; role < SL_ROLE_COUNT; role++) {
+            const char *what = waits_for(s, (enum sl_role)role, d);
+            if (what && at < bytes)
+                at += (size_t)snprintf(out + at, bytes - at, "%s%s %s", at ? ", " : "",
+                                       sl_split_member(s, (enum sl_role)role, d)->name, what);
+        }
+    return at > 0;
+}
+
+// Fills in which devices can have a standby trainer under the split. `announces`: says so of those
+// that can not any more.
+static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no_standby,
+                         bool announces)
+{
+    const struct sl_config *config = s->config;
+    uint64_t rows;
+    for (uint32_t d = 0; d < config->n_devices; d++) {
+        bool switching = sl_placement_switches(config, d) && !no_standby[d];
+        enum sl_duty trains =
+            sl_placement_duty(split, config->n_devices, switching, SL_ROLE_TRAINER, d);
+        if (d < split.samplers)
+            SL_TRY(sl_budget_check_sampler(config, d, &s->need));
+        if (trains == SL_DUTY_NONE || s->need.step_bytes == 0)
+            continue;
+        int rc = sl_budget_cache_rows(config, d, trains, &s->need, s->available_bytes, &rows);
+        if (rc < 0 && (trains == SL_DUTY_WORK || split.trainers == 0))
+            return rc;
+        if (rc < 0) {
+            no_standby[d] = true;
+            if (announces)
+                sl_joblog_announce(s->log, "split: device %u gets no standby trainer: %s", d,
+                                   sl_error_message());
+        }
+    }
+    return SL_OK;
+}
+
+int sl_split_check_budgets(struct sl_job_split *s, struct sl_roles split)
+{
+    return check_budgets(s, split, s->no_standby, true);
+}
+
+int sl_split_try_budgets(struct sl_job_split *s, struct sl_roles split,
+                         bool no_standby[SL_CONFIG_MAX_DEVICES])
+{
+    memcpy(no_standby, s->no_standby, sizeof s->no_standby);
+    return check_budgets(s, split, no_standby, false);
+}
