@@ -243,7 +243,7 @@ void sl_meter_percentiles(const struct sl_meter_ring *ring, uint32_t n, const do
 
 double sl_meter_median(const struct sl_meter_ring *ring)
 {
-    double seconds;
+    double seconds = NAN;
     sl_meter_percentiles(ring, 1, &(double){50}, &seconds);
     return seconds;
 }

@@ -4,9 +4,10 @@
  * The first split, those that the profile chooses, that the schedule has and that the user asks
  * for. One change at a time. It is refused with the reason when it can not be (more roles than
  * devices, nobody left to train, a device without the memory, another change under way); otherwise
- * the new split becomes the wanted one, seats are brought there while the job goes on (split_seats.c), and
- * whoever asked is answered once it holds. Nothing is lost: a worker that has to leave finishes or
- * returns what it has in hand, and one that is killed instead has its batches taken back.
+ * the new split becomes the wanted one, seats are brought there while the job goes on
+ * (split_seats.c), and whoever asked is answered once it holds. Nothing is lost: a worker that has
+ * to leave finishes or returns what it has in hand, and one that is killed instead has its batches
+ * taken back.
  *
  * A split that the user or the schedule asked for stays: the profile does not move it any more.
  *
