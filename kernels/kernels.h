@@ -631,6 +631,71 @@ struct sl_kernels {
 
 enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
 
+/*
+ * The slots above, once: X(extra, slot). `sample` is not among them, which has a list of its own
+ * (SL_SAMPLER_LIST), nor is what only devices have that draw whole batches. What declares and fills
+ * a back end's table goes through these lists.
+ */
+#define SL_KERNELS_SLOTS(X, extra)                                                                 \
+    X(extra, gather_rows)                                                                          \
+    X(extra, aggregate)                                                                            \
+    X(extra, transpose)                                                                            \
+    X(extra, gemm)                                                                                 \
+    X(extra, bias_act)                                                                             \
+    X(extra, bias_act_backward)                                                                    \
+    X(extra, dropout)                                                                              \
+    X(extra, softmax_xent)                                                                         \
+    X(extra, sigmoid_bce)                                                                          \
+    X(extra, squared_error)                                                                        \
+    X(extra, edge_softmax)                                                                         \
+    X(extra, edge_softmax_backward)                                                                \
+    X(extra, edge_scores)                                                                          \
+    X(extra, edge_scores_backward)                                                                 \
+    X(extra, aggregate_heads)                                                                      \
+    X(extra, edge_dot)                                                                             \
+    X(extra, aggregate_max)                                                                        \
+    X(extra, aggregate_max_backward)                                                               \
+    X(extra, batch_norm)                                                                           \
+    X(extra, batch_norm_backward)                                                                  \
+    X(extra, layer_norm)                                                                           \
+    X(extra, layer_norm_backward)                                                                  \
+    X(extra, scale_columns)                                                                        \
+    X(extra, normalize_rows)                                                                       \
+    X(extra, normalize_rows_backward)                                                              \
+    X(extra, reduce)                                                                               \
+    X(extra, sum_squares)                                                                          \
+    X(extra, adam)                                                                                 \
+    X(extra, sgd)                                                                                  \
+    X(extra, weight_prefix)                                                                        \
+    X(extra, mark_ranks)                                                                           \
+    X(extra, split_rows)                                                                           \
+    X(extra, gather_rows_to)                                                                       \
+    X(extra, gather_ranked)                                                                        \
+    X(extra, scatter_rows)                                                                         \
+    X(extra, gemm_bias_act)                                                                        \
+    X(extra, weight_gradients)                                                                     \
+    X(extra, row_sums)                                                                             \
+    X(extra, count_loops)                                                                          \
+    X(extra, fix_loops)                                                                            \
+    X(extra, gcn_scales)                                                                           \
+    X(extra, block_diagonal)                                                                       \
+    X(extra, add_block_diagonal)                                                                   \
+    X(extra, sum_heads)                                                                            \
+    X(extra, spread_heads)                                                                         \
+    X(extra, fill_sum)                                                                             \
+    X(extra, add_scaled)                                                                           \
+    X(extra, add_dot)                                                                              \
+    X(extra, maximum)                                                                              \
+    X(extra, maximum_backward)                                                                     \
+    X(extra, running_scale)                                                                        \
+    X(extra, running_backward)                                                                     \
+    X(extra, running_average)
+#define SL_KERNELS_DRAW_SLOTS(X, extra) X(extra, draw) X(extra, draw_end) X(extra, draw_bytes)
+
+// Declares sl_<backend>_<slot> with the slot's signature.
+#define SL_KERNELS_DECLARE(backend, slot)                                                          \
+    __typeof__(*((struct sl_kernels *)0)->slot) sl_##backend##_##slot;
+
 const struct sl_kernels *sl_kernels_ref(void);
 const struct sl_kernels *sl_kernels_cpu(void);
 

@@ -207,18 +207,3 @@ int sl_cuda_aggregate(const struct sl_aggregate_args *args)
 {
     return sl_cuda_aggregate_by(args, &chosen());
 }
-
-void sl_cuda_fill_aggregate(struct sl_kernels *table)
-{
-    table->aggregate = sl_cuda_aggregate;
-    table->aggregate_heads = sl_cuda_aggregate_heads;
-    table->edge_dot = sl_cuda_edge_dot;
-    table->edge_softmax = sl_cuda_edge_softmax;
-    table->edge_softmax_backward = sl_cuda_edge_softmax_backward;
-    table->edge_scores = sl_cuda_edge_scores;
-    table->edge_scores_backward = sl_cuda_edge_scores_backward;
-    table->aggregate_max = sl_cuda_aggregate_max;
-    table->aggregate_max_backward = sl_cuda_aggregate_max_backward;
-    table->normalize_rows = sl_cuda_normalize_rows;
-    table->normalize_rows_backward = sl_cuda_normalize_rows_backward;
-}

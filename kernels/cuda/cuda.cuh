@@ -108,13 +108,9 @@ static __device__ inline void sl_complain(struct sl_cuda_complaints *to, uint32_
 int sl_cuda_scan(const uint32_t *in, uint32_t n, const uint32_t *n_device, uint32_t *out,
                  uint64_t *total, struct sl_mempool *ws);
 
-// --- the families: each fills its slots of the table ---------------------------------------------
+// --- the slots of the table ----------------------------------------------------------------------
 
-void sl_cuda_fill_sample(struct sl_kernels *table); // draw, weight_prefix, mark_ranks, split_rows
-void sl_cuda_fill_move(struct sl_kernels *table);   // gathers, scatter, transpose
-void sl_cuda_fill_aggregate(
-    struct sl_kernels *table);                     // aggregate, heads, attention, max, normalize
-void sl_cuda_fill_dense(struct sl_kernels *table); // gemm, bias, dropout, losses, norms, optimizers
-void sl_cuda_fill_layer(struct sl_kernels *table); // what model layers need beside
+SL_KERNELS_SLOTS(SL_KERNELS_DECLARE, cuda)
+SL_KERNELS_DRAW_SLOTS(SL_KERNELS_DECLARE, cuda)
 
 #endif

@@ -341,39 +341,4 @@ static inline uint32_t sl_finish_blocks(uint32_t dim)
     return (uint32_t)(((uint64_t)dim + SL_FINISH_COLUMNS - 1) / SL_FINISH_COLUMNS);
 }
 
-// ---- the slots ----------------------------------------------------------------------------------
-
-int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb,
-                 uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda,
-                 const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
-                 struct sl_mempool *ws);
-int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws);
-int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws);
-int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
-                     enum sl_activation act, const struct sl_dropout *dropout);
-int sl_cuda_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
-                              enum sl_activation act, const struct sl_dropout *dropout,
-                              float *dbias);
-int sl_cuda_dropout(float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout);
-int sl_cuda_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
-                         uint32_t classes, const float *class_weight, float *dlogits,
-                         struct sl_loss_result *out);
-int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
-                        const float *pos_weight, float *dlogits, struct sl_loss_result *out);
-int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
-                          float *doutputs, struct sl_loss_result *out);
-int sl_cuda_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws);
-int sl_cuda_batch_norm_backward(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws);
-int sl_cuda_layer_norm(const struct sl_layer_norm_args *args);
-int sl_cuda_layer_norm_backward(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws);
-int sl_cuda_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *scale,
-                          const float *shift);
-int sl_cuda_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float scale,
-                   float *out);
-int sl_cuda_sum_squares(uint64_t n, const float *x, double *out);
-int sl_cuda_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
-                 const float *m, const float *v, float *p_out, float *m_out, float *v_out);
-int sl_cuda_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
-                const float *m, float *p_out, float *m_out);
-
 #endif

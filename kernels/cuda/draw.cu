@@ -78,7 +78,6 @@
 #include <string.h>
 
 #include "kernels/cuda/runtime.cuh"
-#include "kernels/cuda/sample.cuh"
 #include "kernels/khop_internal.h"
 #include "kernels/walk_internal.h"
 #include "kernels/weighted_internal.h"

@@ -8,10 +8,9 @@
  * alone, and their sums are added in their order, so a sum has the same bits every time. Floor: x
  * and dy read, dx written, once.
  */
-#include "kernels/cuda/layer.cuh"
+#include "kernels/cuda/aggregate_hubs.cuh"
 
 #include "kernels/check.h"
-#include "kernels/cuda/aggregate_hubs.cuh"
 
 namespace {
 

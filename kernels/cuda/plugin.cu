@@ -320,10 +320,9 @@ extern "C" __attribute__((visibility("default"))) const struct sl_plugin *sluice
     sl_error_set_sink(host->fail);
     sl_log_set_sink(host->log);
     table.name = "cuda";
-    sl_cuda_fill_sample(&table);
-    sl_cuda_fill_move(&table);
-    sl_cuda_fill_aggregate(&table);
-    sl_cuda_fill_dense(&table);
-    sl_cuda_fill_layer(&table);
+#define FILL(extra, slot) table.slot = sl_cuda_##slot;
+    SL_KERNELS_SLOTS(FILL, )
+    SL_KERNELS_DRAW_SLOTS(FILL, )
+#undef FILL
     return &plugin;
 }

@@ -1,7 +1,6 @@
 // rank.cu - a batch's places in the hotness order, and its split between cache and store.
 #include "kernels/check.h"
 #include "kernels/cuda/dense.cuh"
-#include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/scan.cuh"
 
 enum { THREADS = 256 };

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "kernels/cuda/dense.cuh"
-#include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/scan.cuh"
 #include "kernels/weighted_internal.h"
 

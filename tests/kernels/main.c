@@ -72,68 +72,14 @@ static const struct operation operations[] = {
     {"running_scale", test_running_scale, NULL},
 };
 
-#define SLOTS(X)                                                                                   \
-    X(gather_rows)                                                                                 \
-    X(aggregate)                                                                                   \
-    X(transpose)                                                                                   \
-    X(gemm)                                                                                        \
-    X(bias_act)                                                                                    \
-    X(bias_act_backward)                                                                           \
-    X(dropout)                                                                                     \
-    X(softmax_xent)                                                                                \
-    X(sigmoid_bce)                                                                                 \
-    X(squared_error)                                                                               \
-    X(edge_softmax)                                                                                \
-    X(edge_softmax_backward)                                                                       \
-    X(edge_scores)                                                                                 \
-    X(edge_scores_backward)                                                                        \
-    X(aggregate_heads)                                                                             \
-    X(edge_dot)                                                                                    \
-    X(aggregate_max)                                                                               \
-    X(aggregate_max_backward)                                                                      \
-    X(batch_norm)                                                                                  \
-    X(batch_norm_backward)                                                                         \
-    X(layer_norm)                                                                                  \
-    X(layer_norm_backward)                                                                         \
-    X(scale_columns)                                                                               \
-    X(normalize_rows)                                                                              \
-    X(normalize_rows_backward)                                                                     \
-    X(reduce)                                                                                      \
-    X(sum_squares)                                                                                 \
-    X(adam)                                                                                        \
-    X(sgd)                                                                                         \
-    X(weight_prefix)                                                                               \
-    X(mark_ranks)                                                                                  \
-    X(split_rows)                                                                                  \
-    X(gather_rows_to)                                                                              \
-    X(gather_ranked)                                                                               \
-    X(scatter_rows)                                                                                \
-    X(draw)                                                                                        \
-    X(draw_end)                                                                                    \
-    X(draw_bytes)                                                                                  \
-    X(gemm_bias_act)                                                                               \
-    X(weight_gradients)                                                                            \
-    X(row_sums)                                                                                    \
-    X(count_loops)                                                                                 \
-    X(fix_loops)                                                                                   \
-    X(gcn_scales)                                                                                  \
-    X(block_diagonal)                                                                              \
-    X(add_block_diagonal)                                                                          \
-    X(sum_heads)                                                                                   \
-    X(spread_heads)                                                                                \
-    X(fill_sum)                                                                                    \
-    X(add_scaled)                                                                                  \
-    X(add_dot)                                                                                     \
-    X(maximum) X(maximum_backward) X(running_scale) X(running_backward) X(running_average)
-
 struct slot {
     const char *name;
     size_t at;
 };
 
 static const struct slot slots[] = {
-#define SLOT(name) {#name, offsetof(struct sl_kernels, name)},
-    SLOTS(SLOT)
+#define SLOT(extra, name) {#name, offsetof(struct sl_kernels, name)},
+    SL_KERNELS_SLOTS(SLOT, ) SL_KERNELS_DRAW_SLOTS(SLOT, )
 #undef SLOT
 #define SAMPLER(extra, constant, word, kernel, flags)                                              \
     {#kernel, offsetof(struct sl_kernels, sample[SL_SAMPLER_##constant])},
@@ -144,7 +90,7 @@ static const struct slot slots[] = {
 // Every slot is in the list.
 _Static_assert(offsetof(struct sl_kernels, gather_rows) + sizeof(void *) * SL_COUNT_OF(slots) ==
                    sizeof(struct sl_kernels),
-               "a slot of kernels.h is missing here");
+               "a slot is missing in SL_KERNELS_SLOTS");
 
 // Slots that an operation's tests call besides those of its name.
 static const struct {
