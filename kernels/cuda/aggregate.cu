@@ -16,11 +16,10 @@
 
 namespace {
 
-template <typename E, int N> struct sum_op {
+template <typename E, int N> struct sum_op : sl_column_places, sl_pack_sums<N> {
     static constexpr int PACK = N, UNROLL = 4;
-    typedef sl_pack<float, N> Sum;
+    using typename sl_pack_sums<N>::Sum;
     typedef sl_pack<E, N> Load;
-    typedef uint64_t Place; // the column
 
     const E *x;
     const uint32_t *indices;
@@ -29,11 +28,6 @@ template <typename E, int N> struct sum_op {
     uint64_t dim;
     float *y;
 
-    __device__ Place place(uint64_t column) const
-    {
-        return column;
-    }
-    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         uint32_t source = indices[e];
@@ -46,23 +40,11 @@ template <typename E, int N> struct sum_op {
     {
         return sl_load<E, N>(x + note.a * dim, column);
     }
-    __device__ void clear(Sum &sum) const
-    {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum.at[k] = 0.0f;
-    }
     __device__ void add(Sum &sum, const sl_edge_note &note, const Load &load) const
     {
 #pragma unroll
         for (int k = 0; k < N; k++)
             sum.at[k] = fmaf(__uint_as_float(note.b), sl_widen(load.at[k]), sum.at[k]);
-    }
-    __device__ void join(Sum &sum, const Sum &later) const
-    {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum.at[k] += later.at[k];
     }
     __device__ void finish(uint32_t row, Place column, Sum sum) const
     {
@@ -159,13 +141,10 @@ static int run(const struct sl_aggregate_args *args, const struct sl_cuda_choice
         return run_naive<E>(args);
     const struct sl_cuda_tile *tile = choice->way == SL_WAY_TILE ? &choice->tile : NULL;
     const struct sl_csr_view *csr = &args->csr;
-    int pack = sl_cuda_pack(SL_PACK_MAX, args->dim, args->x, sizeof(E));
-    pack = sl_cuda_pack(pack, args->dim, args->y, sizeof(float));
-    switch (pack) {
-    case 4: return sl_cuda_sum_rows("aggregate", op_of<E, 4>(args), csr, args->dim, tile);
-    case 2: return sl_cuda_sum_rows("aggregate", op_of<E, 2>(args), csr, args->dim, tile);
-    default: return sl_cuda_sum_rows("aggregate", op_of<E, 1>(args), csr, args->dim, tile);
-    }
+    int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y);
+    return sl_cuda_by_pack(pack, [&](auto n) {
+        return sl_cuda_sum_rows("aggregate", op_of<E, n>(args), csr, args->dim, tile);
+    });
 }
 
 int sl_cuda_aggregate_by(const struct sl_aggregate_args *args, const struct sl_cuda_choice *choice)

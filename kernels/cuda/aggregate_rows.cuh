@@ -58,6 +58,33 @@ struct alignas(8) sl_edge_note {
     uint32_t a, b;
 };
 
+// For operations to which a lane's columns are no more than columns.
+struct sl_column_places {
+    typedef uint64_t Place;
+
+    __device__ Place place(uint64_t column) const
+    {
+        return column;
+    }
+    __device__ void start(uint32_t, Place &) const {}
+};
+
+// For those that add up packs.
+template <int N> struct sl_pack_sums {
+    typedef sl_pack<float, N> Sum;
+
+    __device__ void clear(Sum &sum) const
+    {
+        sum = {};
+    }
+    __device__ void join(Sum &sum, const Sum &later) const
+    {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum.at[k] += later.at[k];
+    }
+};
+
 struct sl_cuda_tile {
     uint32_t lanes, chunks;
 };

@@ -57,9 +57,9 @@ __global__ void sum_moments(struct sl_columns g, struct moments m)
 }
 
 // All of x, dy and so on are aligned and rows keep them so.
-static bool in_fours(uint32_t dim, const void *a, const void *b, const void *c)
+template <typename... E> static bool in_fours(uint32_t dim, const E *...array)
 {
-    return dim % 4 == 0 && sl_aligned16(a) && sl_aligned16(b) && sl_aligned16(c);
+    return dim % 4 == 0 && sl_aligned16(array...);
 }
 
 static int take_moments(const char *op, const struct sl_columns *g, struct moments *m,
@@ -200,30 +200,6 @@ static __global__ void scale_in_place(struct sl_columns g, float *x, const float
     }
 }
 
-static int launch_forward(const struct sl_columns *g, const struct column_scale *s)
-{
-    bool aligned =
-        in_fours(g->dim, s->x, s->y, s->mean) && in_fours(g->dim, s->addend, s->factor, s->rest);
-    if (aligned)
-        SL_LAUNCH(scale_forward<true>, sl_columns_grid(g), SL_BLOCK, 0, *g, *s);
-    else
-        SL_LAUNCH(scale_forward<false>, sl_columns_grid(g), SL_BLOCK, 0, *g, *s);
-    SL_LAUNCHED(batch_norm);
-    return SL_OK;
-}
-
-static int launch_backward(const struct sl_columns *g, const struct column_scale *s)
-{
-    bool aligned = in_fours(g->dim, s->x, s->y, s->mean) &&
-                   in_fours(g->dim, s->dy, s->factor, s->dy_mean) && sl_aligned16(s->share);
-    if (aligned)
-        SL_LAUNCH(scale_backward<true>, sl_columns_grid(g), SL_BLOCK, 0, *g, *s);
-    else
-        SL_LAUNCH(scale_backward<false>, sl_columns_grid(g), SL_BLOCK, 0, *g, *s);
-    SL_LAUNCHED(batch_norm_backward);
-    return SL_OK;
-}
-
 // Three arrays of (dim) for the factors, each aligned to 16 bytes.
 static int take_factors(const char *op, uint32_t dim, struct sl_mempool *ws, float *(&out)[3])
 {
@@ -256,7 +232,10 @@ int sl_cuda_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool 
     s.rest = space[0];
     s.factor = space[1];
     s.addend = args->beta;
-    return launch_forward(&g, &s);
+    bool aligned = in_fours(args->dim, s.x, s.y, s.mean, s.addend, s.factor, s.rest);
+    SL_LAUNCH_ALIGNED(aligned, scale_forward, sl_columns_grid(&g), SL_BLOCK, 0, g, s);
+    SL_LAUNCHED(batch_norm);
+    return SL_OK;
 }
 
 int sl_cuda_batch_norm_backward(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws)
@@ -281,7 +260,10 @@ int sl_cuda_batch_norm_backward(const struct sl_batch_norm_grad_args *args, stru
     s.factor = space[0];
     s.dy_mean = space[1];
     s.share = space[2];
-    return launch_backward(&g, &s);
+    bool aligned = in_fours(args->dim, s.x, s.y, s.mean, s.dy, s.factor, s.dy_mean, s.share);
+    SL_LAUNCH_ALIGNED(aligned, scale_backward, sl_columns_grid(&g), SL_BLOCK, 0, g, s);
+    SL_LAUNCHED(batch_norm_backward);
+    return SL_OK;
 }
 
 int sl_cuda_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *scale,
@@ -291,10 +273,8 @@ int sl_cuda_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *sc
     if (rows == 0)
         return SL_OK;
     struct sl_columns g = sl_columns_of(rows, dim);
-    if (in_fours(dim, x, scale, shift))
-        SL_LAUNCH(scale_in_place<true>, sl_columns_grid(&g), SL_BLOCK, 0, g, x, scale, shift);
-    else
-        SL_LAUNCH(scale_in_place<false>, sl_columns_grid(&g), SL_BLOCK, 0, g, x, scale, shift);
+    SL_LAUNCH_ALIGNED(in_fours(dim, x, scale, shift), scale_in_place, sl_columns_grid(&g), SL_BLOCK,
+                      0, g, x, scale, shift);
     SL_LAUNCHED(scale_columns);
     return SL_OK;
 }

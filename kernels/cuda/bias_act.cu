@@ -65,10 +65,7 @@ int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
     struct bias_act_forward f = {y, bias, rows * dim, dim, act, sl_mask_of(dropout)};
     if (f.n == 0 || (!bias && act == SL_ACT_NONE && !f.mask.on))
         return SL_OK;
-    if (sl_aligned16(y))
-        SL_LAUNCH(bias_act_kernel<true>, sl_element_blocks(f.n), SL_BLOCK, 0, f);
-    else
-        SL_LAUNCH(bias_act_kernel<false>, sl_element_blocks(f.n), SL_BLOCK, 0, f);
+    SL_LAUNCH_ALIGNED(sl_aligned16(y), bias_act_kernel, sl_element_blocks(f.n), SL_BLOCK, 0, f);
     SL_LAUNCHED(bias_act);
     return SL_OK;
 }
@@ -160,10 +157,7 @@ struct add_to_bias {
 
 static int launch_masks(const struct bias_act_backward *b, bool aligned)
 {
-    if (aligned)
-        SL_LAUNCH(mask_gradient<true>, sl_element_blocks(b->n), SL_BLOCK, 0, *b);
-    else
-        SL_LAUNCH(mask_gradient<false>, sl_element_blocks(b->n), SL_BLOCK, 0, *b);
+    SL_LAUNCH_ALIGNED(aligned, mask_gradient, sl_element_blocks(b->n), SL_BLOCK, 0, *b);
     SL_LAUNCHED(mask_gradient);
     return SL_OK;
 }

@@ -97,6 +97,15 @@ static __device__ inline void sl_complain(struct sl_cuda_complaints *to, uint32_
     }
 }
 
+// The sum over LANES neighbouring lanes, for all of them, in a fixed tree. Whole warps call it.
+template <int LANES, typename T> static __device__ __forceinline__ T sl_lanes_sum(T sum)
+{
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(SL_FULL_MASK, sum, step);
+    return sum;
+}
+
 // --- scan.cu -------------------------------------------------------------------------------------
 
 /*

@@ -46,10 +46,20 @@ int sl_cuda_workspace(void **out);
 
 // ---- elements -----------------------------------------------------------------------------------
 
-static inline bool sl_aligned16(const void *p)
+// Whether all of these begin at a multiple of 16 bytes; NULL does.
+template <typename... E> static inline bool sl_aligned16(const E *...p)
 {
-    return ((uintptr_t)p & 15u) == 0;
+    return ((((uintptr_t)p & 15u) == 0) && ...);
 }
+
+// kernel<true> or kernel<false>, by whether the arrays are aligned to 16 bytes.
+#define SL_LAUNCH_ALIGNED(aligned, kernel, ...)                                                    \
+    do {                                                                                           \
+        if (aligned)                                                                               \
+            SL_LAUNCH(kernel<true>, __VA_ARGS__);                                                  \
+        else                                                                                       \
+            SL_LAUNCH(kernel<false>, __VA_ARGS__);                                                 \
+    } while (0)
 
 // Blocks for n elements, four a thread.
 static inline uint32_t sl_element_blocks(uint64_t n)

@@ -201,8 +201,9 @@ static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *a
     p->n_hops = args->n_hops;
     p->rows[0] = args->n_seeds;
     p->values = sl_align_up(args->n_seeds, 32);
+    const struct sl_draw_sampler *sampler = samplers[args->kind];
     for (uint32_t h = 0; h < p->n_hops; h++) {
-        p->take[h] = samplers[args->kind]->take(args, args->fanout[h]);
+        p->take[h] = sampler->take ? sampler->take(args, args->fanout[h]) : 0;
         p->edges[h] = edges_room(s, args, p, h);
         p->values += sl_align_up(p->edges[h], 32);
         uint64_t rows =
@@ -245,6 +246,7 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
                         struct sl_draw_batch *b, uint32_t **degrees, struct sl_draw_hop *hops)
 {
     struct cursor c = {base, 0};
+    const struct sl_draw_sampler *sampler = samplers[args->kind];
     uint64_t scratch = 0, padded = 0, rows = 0, value = sl_align_up(args->n_seeds, 32);
     // These two are cleared together.
     b->control = (struct sl_draw_control *)place(&c, 1, sizeof *b->control);
@@ -262,7 +264,8 @@ static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, co
         value += sl_align_up(p->edges[h], 32);
         rows = SL_MAX(rows, p->rows[h]);
         padded = SL_MAX(padded, p->rows[h] * p->take[h]);
-        scratch = SL_MAX(scratch, samplers[args->kind]->scratch_bytes(args, h, p->rows[h]));
+        if (sampler->scratch_bytes)
+            scratch = SL_MAX(scratch, sampler->scratch_bytes(args, h, p->rows[h]));
     }
     uint64_t *start = (uint64_t *)place(&c, rows, sizeof *start);
     uint32_t *degree = (uint32_t *)place(&c, rows, sizeof *degree);

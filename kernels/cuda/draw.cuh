@@ -88,9 +88,9 @@ struct sl_draw_hop {
 // How a kind draws a hop (common/base/sampler_kind.h).
 struct sl_draw_sampler {
     int (*check)(const struct sl_khop_args *args); // as the processor's
-    // Places a row, of kinds that know how many edges a row has when it is drawn; 0 of others.
+    // Places a row, of kinds that know how many edges a row has when it is drawn; NULL: 0.
     uint32_t (*take)(const struct sl_draw_args *args, int64_t fanout);
-    // That the hop's kernels want for so many rows.
+    // That the hop's kernels want for so many rows; NULL: 0.
     uint64_t (*scratch_bytes)(const struct sl_draw_args *args, uint32_t hop, uint64_t rows);
     int (*draw)(const struct sl_draw_hop *hop); // up to the numbers
 };

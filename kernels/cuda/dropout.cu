@@ -26,10 +26,8 @@ int sl_cuda_dropout(float *x, uint64_t rows, uint32_t dim, const struct sl_dropo
     uint64_t n = rows * dim;
     if (n == 0 || !mask.on)
         return SL_OK;
-    if (sl_aligned16(x))
-        SL_LAUNCH(dropout_kernel<true>, sl_element_blocks(n), SL_BLOCK, 0, x, n, mask);
-    else
-        SL_LAUNCH(dropout_kernel<false>, sl_element_blocks(n), SL_BLOCK, 0, x, n, mask);
+    SL_LAUNCH_ALIGNED(sl_aligned16(x), dropout_kernel, sl_element_blocks(n), SL_BLOCK, 0, x, n,
+                      mask);
     SL_LAUNCHED(dropout);
     return SL_OK;
 }

@@ -185,43 +185,33 @@ template <class Op, int N> static int launch_each(const Op &op, uint64_t n)
     return SL_OK;
 }
 
-// The operation on n elements, in packs of at most `widest`.
-template <class Op> static int run_each(const Op &op, uint64_t n, int widest)
+// The operation on `count` elements, in packs of at most `widest`.
+template <class Op> static int run_each(const Op &op, uint64_t count, int widest)
 {
-    if (n == 0)
+    if (count == 0)
         return SL_OK;
-    switch (widest) {
-    case 4: return launch_each<Op, 4>(op, n);
-    case 2: return launch_each<Op, 2>(op, n);
-    default: return launch_each<Op, 1>(op, n);
-    }
-}
-
-// The widest pack of runs of n floats in two arrays.
-static int widest_pack(uint64_t n, const float *x, const float *y)
-{
-    return sl_cuda_pack(sl_cuda_pack(SL_PACK_MAX, n, x, sizeof *x), n, y, sizeof *y);
+    return sl_cuda_by_pack(widest, [&](auto n) { return launch_each<Op, n>(op, count); });
 }
 
 int sl_cuda_fill_sum(uint64_t n, float c, const float *a, float *y)
 {
     SL_TRY(sl_check_fill_sum(n, a, y));
     fill_op op = {c, a, y};
-    return run_each(op, n, widest_pack(n, y, NULL));
+    return run_each(op, n, sl_cuda_packs(n, y));
 }
 
 int sl_cuda_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y)
 {
     SL_TRY(sl_check_add_scaled(n, a, x, y));
     add_scaled_op op = {c, a, x, y};
-    return run_each(op, n, widest_pack(n, x, y));
+    return run_each(op, n, sl_cuda_packs(n, x, y));
 }
 
 int sl_cuda_maximum(uint64_t n, const float *x, float *y)
 {
     SL_TRY(sl_check_maximum(n, x, y));
     maximum_op op = {x, y};
-    return run_each(op, n, widest_pack(n, x, y));
+    return run_each(op, n, sl_cuda_packs(n, x, y));
 }
 
 int sl_cuda_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, const float *max,
@@ -231,8 +221,7 @@ int sl_cuda_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, 
     if (n == 0)
         return SL_OK;
     maximum_backward_op op = {{}, h[layer], max, dmax, dy};
-    int widest = sl_cuda_pack(widest_pack(n, max, dmax), n, dy, sizeof *dy);
-    widest = sl_cuda_pack(widest, n, h[layer], sizeof *dy);
+    int widest = sl_cuda_packs(n, max, dmax, dy, h[layer]);
     for (uint32_t l = 0; l < layer; l++) {
         op.earlier[l] = h[l];
         widest = sl_cuda_pack(widest, n, h[l], sizeof *dy);
@@ -245,7 +234,7 @@ int sl_cuda_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t wi
 {
     SL_TRY(sl_check_sum_heads(x, rows, heads, width, beta, y));
     sum_heads_op op = {x, heads, width, scale, beta, y};
-    return run_each(op, rows * width, widest_pack(width, x, y));
+    return run_each(op, rows * width, sl_cuda_packs(width, x, y));
 }
 
 int sl_cuda_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
@@ -253,7 +242,7 @@ int sl_cuda_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t
 {
     SL_TRY(sl_check_spread_heads(x, rows, heads, width, y));
     spread_heads_op op = {x, heads, width, scale, y};
-    return run_each(op, rows * width, widest_pack(width, x, y));
+    return run_each(op, rows * width, sl_cuda_packs(width, x, y));
 }
 
 int sl_cuda_block_diagonal(const float *a, uint32_t heads, uint32_t width, float *matrix)

@@ -128,9 +128,8 @@ static __global__ void __launch_bounds__(BLOCK) move_rows(movement m, uint32_t l
 
 template <typename E> static int launch_move(const movement &m)
 {
-    int pack = sl_cuda_pack(SL_PACK_MAX, m.dim, m.table, sizeof(E));
-    pack = sl_cuda_pack(pack, m.dim, m.cache, sizeof(E));
-    pack = sl_cuda_pack(pack, m.dim, m.out, sizeof(float));
+    int pack = sl_cuda_packs(m.dim, static_cast<const E *>(m.table),
+                             static_cast<const E *>(m.cache), m.out);
     uint64_t packs = m.dim / (unsigned)pack;
     uint32_t lanes = (uint32_t)SL_MIN(sl_pow2_at_least(packs), (uint64_t)SL_WARP);
     uint64_t blocks = sl_div_up(m.n, (uint64_t)(BLOCK / lanes) * GATHER_ROWS);
@@ -139,14 +138,11 @@ template <typename E> static int launch_move(const movement &m)
                        "%llu rows of %u columns in one call: wanted fewer than %llu",
                        (unsigned long long)m.n, m.dim,
                        (unsigned long long)INT32_MAX * (BLOCK / lanes) * GATHER_ROWS);
-    if (pack == 4)
-        SL_LAUNCH((move_rows<E, 4>), (unsigned)blocks, BLOCK, 0, m, lanes);
-    else if (pack == 2)
-        SL_LAUNCH((move_rows<E, 2>), (unsigned)blocks, BLOCK, 0, m, lanes);
-    else
-        SL_LAUNCH((move_rows<E, 1>), (unsigned)blocks, BLOCK, 0, m, lanes);
-    SL_LAUNCHED(move_rows);
-    return SL_OK;
+    return sl_cuda_by_pack(pack, [&](auto n) -> int {
+        SL_LAUNCH((move_rows<E, n>), (unsigned)blocks, BLOCK, 0, m, lanes);
+        SL_LAUNCHED(move_rows);
+        return SL_OK;
+    });
 }
 
 static int move(movement *m, enum sl_dtype dtype)

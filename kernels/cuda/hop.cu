@@ -124,10 +124,7 @@ static __global__ void __launch_bounds__(BLOCK)
             mine = false;
             n = 0;
         }
-        sum = lane_sum(lists.weight + begin, n, lane, LANES);
-#pragma unroll
-        for (int step = LANES / 2; step > 0; step /= 2)
-            sum += __shfl_xor_sync(SL_FULL_MASK, sum, step);
+        sum = sl_lanes_sum<LANES>(lane_sum(lists.weight + begin, n, lane, LANES));
     }
     if (mine && lane == 0)
         result((uint32_t)row, n, sum);

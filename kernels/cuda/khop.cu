@@ -249,11 +249,6 @@ static int draw(const struct sl_draw_hop *hop)
     return hop->fanout <= SL_WARP ? launch_narrow<SL_WARP>(hop) : launch_wide(hop);
 }
 
-static uint32_t take(const struct sl_draw_args *, int64_t)
-{
-    return 0;
-}
-
 static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uint64_t rows)
 {
     uint32_t shared;
@@ -262,5 +257,5 @@ static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uin
     return bytes;
 }
 
-const struct sl_draw_sampler sl_draw_khop_uniform = {sl_check_khop_uniform, take, scratch_bytes,
+const struct sl_draw_sampler sl_draw_khop_uniform = {sl_check_khop_uniform, NULL, scratch_bytes,
                                                      draw};

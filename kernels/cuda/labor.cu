@@ -132,14 +132,4 @@ static int draw(const struct sl_draw_hop *hop)
     return SL_OK;
 }
 
-static uint32_t take(const struct sl_draw_args *, int64_t)
-{
-    return 0;
-}
-
-static uint64_t scratch_bytes(const struct sl_draw_args *, uint32_t, uint64_t)
-{
-    return 0;
-}
-
-const struct sl_draw_sampler sl_draw_labor = {sl_check_labor, take, scratch_bytes, draw};
+const struct sl_draw_sampler sl_draw_labor = {sl_check_labor, NULL, NULL, draw};

@@ -19,14 +19,6 @@
 
 enum { ROWS_A_BLOCK = SL_BLOCK / SL_WARP };
 
-// Every lane gets the sum over the warp.
-static __device__ __forceinline__ float warp_sum(float v)
-{
-    for (uint32_t distance = SL_WARP / 2; distance > 0; distance /= 2)
-        v += __shfl_xor_sync(SL_FULL_MASK, v, distance);
-    return v;
-}
-
 static inline uint32_t row_blocks(uint64_t rows)
 {
     uint64_t wanted = (rows + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK;
@@ -59,7 +51,7 @@ template <bool ALIGNED> static __global__ void layer_norm_rows(struct sl_layer_n
             for (uint32_t j = 0; j < 4; j++)
                 sum += j < width ? v[j] - first : 0.0f;
         }
-        float from_first = warp_sum(sum) / (float)a.dim;
+        float from_first = sl_lanes_sum<SL_WARP>(sum) / (float)a.dim;
         for (uint32_t c = first_column(); c < a.dim; c += COLUMN_STEP) {
             uint32_t width = sl_group_width(c, a.dim);
             sl_load4<ALIGNED>(x + c, width, v);
@@ -69,7 +61,7 @@ template <bool ALIGNED> static __global__ void layer_norm_rows(struct sl_layer_n
                 squares += d * d;
             }
         }
-        float inverse = 1.0f / sqrtf(warp_sum(squares) / (float)a.dim + a.eps);
+        float inverse = 1.0f / sqrtf(sl_lanes_sum<SL_WARP>(squares) / (float)a.dim + a.eps);
         if (lane == 0 && a.mean) {
             a.mean[row] = first + from_first;
             a.inverse[row] = inverse;
@@ -92,12 +84,8 @@ int sl_cuda_layer_norm(const struct sl_layer_norm_args *args)
     SL_TRY(sl_check_layer_norm(args));
     if (args->rows == 0)
         return SL_OK;
-    bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x) && sl_aligned16(args->y) &&
-                   sl_aligned16(args->gamma) && sl_aligned16(args->beta);
-    if (aligned)
-        SL_LAUNCH(layer_norm_rows<true>, row_blocks(args->rows), SL_BLOCK, 0, *args);
-    else
-        SL_LAUNCH(layer_norm_rows<false>, row_blocks(args->rows), SL_BLOCK, 0, *args);
+    bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x, args->y, args->gamma, args->beta);
+    SL_LAUNCH_ALIGNED(aligned, layer_norm_rows, row_blocks(args->rows), SL_BLOCK, 0, *args);
     SL_LAUNCHED(layer_norm);
     return SL_OK;
 }
@@ -159,8 +147,8 @@ static __global__ void layer_norm_gradient_rows(struct sl_layer_norm_grad_args a
                 product += dnormal * ((v[j] - mean) * inverse);
             }
         }
-        float dnormal_mean = warp_sum(sum) / (float)a.dim;
-        float share = warp_sum(product) / (float)a.dim * inverse;
+        float dnormal_mean = sl_lanes_sum<SL_WARP>(sum) / (float)a.dim;
+        float share = sl_lanes_sum<SL_WARP>(product) / (float)a.dim * inverse;
         for (uint32_t c = first_column(); c < a.dim; c += COLUMN_STEP) {
             uint32_t width = sl_group_width(c, a.dim);
             sl_load4<ALIGNED>(x + c, width, v);
@@ -185,10 +173,8 @@ static int launch_parameters(const struct sl_layer_norm_grad_args *args, bool al
                        "layer_norm_backward: no device memory for %llu bytes of column sums",
                        (unsigned long long)(2 * count * sizeof(float)));
     float *dbeta = dgamma + count;
-    if (aligned)
-        SL_LAUNCH(sum_parameters<true>, sl_columns_grid(&g), SL_BLOCK, 0, g, *args, dgamma, dbeta);
-    else
-        SL_LAUNCH(sum_parameters<false>, sl_columns_grid(&g), SL_BLOCK, 0, g, *args, dgamma, dbeta);
+    SL_LAUNCH_ALIGNED(aligned, sum_parameters, sl_columns_grid(&g), SL_BLOCK, 0, g, *args, dgamma,
+                      dbeta);
     SL_LAUNCHED(sum_parameters);
     struct add_to_parameters add = {args->dgamma, args->dbeta};
     SL_LAUNCH((sl_finish_columns<float, struct add_to_parameters>), sl_finish_blocks(g.dim),
@@ -202,14 +188,11 @@ int sl_cuda_layer_norm_backward(const struct sl_layer_norm_grad_args *args, stru
     SL_TRY(sl_check_layer_norm_backward(args));
     if (args->rows == 0)
         return SL_OK;
-    bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x) && sl_aligned16(args->dy) &&
-                   sl_aligned16(args->dx) && sl_aligned16(args->gamma);
+    bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x, args->dy, args->dx, args->gamma);
     // First, since dx may be dy.
     SL_TRY(launch_parameters(args, aligned, ws));
-    if (aligned)
-        SL_LAUNCH(layer_norm_gradient_rows<true>, row_blocks(args->rows), SL_BLOCK, 0, *args);
-    else
-        SL_LAUNCH(layer_norm_gradient_rows<false>, row_blocks(args->rows), SL_BLOCK, 0, *args);
+    SL_LAUNCH_ALIGNED(aligned, layer_norm_gradient_rows, row_blocks(args->rows), SL_BLOCK, 0,
+                      *args);
     SL_LAUNCHED(layer_norm_backward);
     return SL_OK;
 }

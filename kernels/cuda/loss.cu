@@ -92,8 +92,7 @@ static __device__ __forceinline__ void xent_row(const struct xent &k, const floa
         if (dx)
             dx[c] = term;
     }
-    for (uint32_t distance = SL_WARP / 2; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(SL_FULL_MASK, sum, distance);
+    sum = sl_lanes_sum<SL_WARP>(sum);
     if (lane == label % SL_WARP) { // the lane that has read the label's logit
         tally->loss += (double)weight * (log((double)sum) - ((double)own - (double)top));
         tally->weight += (double)weight;
@@ -228,11 +227,6 @@ static __global__ void square_kernel(struct elements k, struct sl_tally *partial
     sl_block_tally(&tally, partial);
 }
 
-static bool in_fours(const struct elements *k)
-{
-    return sl_aligned16(k->x) && sl_aligned16(k->targets) && sl_aligned16(k->dx);
-}
-
 int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
                         const float *pos_weight, float *dlogits, struct sl_loss_result *out)
 {
@@ -244,10 +238,8 @@ int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows
     if (k.n == 0)
         return SL_OK;
     SL_TRY(sl_cuda_tallies(&partial));
-    if (in_fours(&k))
-        SL_LAUNCH(bce_kernel<true>, blocks, SL_BLOCK, 0, k, partial, sl_cuda_complaints());
-    else
-        SL_LAUNCH(bce_kernel<false>, blocks, SL_BLOCK, 0, k, partial, sl_cuda_complaints());
+    SL_LAUNCH_ALIGNED(sl_aligned16(logits, targets, dlogits), bce_kernel, blocks, SL_BLOCK, 0, k,
+                      partial, sl_cuda_complaints());
     SL_LAUNCHED(sigmoid_bce);
     return take_total(partial, blocks, out);
 }
@@ -263,10 +255,8 @@ int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t r
     if (k.n == 0)
         return SL_OK;
     SL_TRY(sl_cuda_tallies(&partial));
-    if (in_fours(&k))
-        SL_LAUNCH(square_kernel<true>, blocks, SL_BLOCK, 0, k, partial);
-    else
-        SL_LAUNCH(square_kernel<false>, blocks, SL_BLOCK, 0, k, partial);
+    SL_LAUNCH_ALIGNED(sl_aligned16(outputs, targets, doutputs), square_kernel, blocks, SL_BLOCK, 0,
+                      k, partial);
     SL_LAUNCHED(squared_error);
     return take_total(partial, blocks, out);
 }

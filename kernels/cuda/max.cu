@@ -16,14 +16,13 @@
 
 namespace {
 
-template <typename E, int N> struct max_op {
+template <typename E, int N> struct max_op : sl_column_places {
     static constexpr int PACK = N, UNROLL = 4;
     struct Sum {
         float best[N];
         uint32_t from[N];
     };
     typedef sl_pack<E, N> Load;
-    typedef uint64_t Place;
 
     const E *x;
     const uint32_t *indices;
@@ -31,11 +30,6 @@ template <typename E, int N> struct max_op {
     float *y;
     uint32_t *from; // or NULL
 
-    __device__ Place place(uint64_t column) const
-    {
-        return column;
-    }
-    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         return {indices[e], e};
@@ -89,25 +83,19 @@ template <typename E, int N> struct max_op {
 };
 
 // Over the transposed block: rows are sources, `a` of a note a destination, `b` the edge.
-template <int N> struct max_gradient_op {
+template <int N> struct max_gradient_op : sl_column_places, sl_pack_sums<N> {
     static constexpr int PACK = N, UNROLL = N == 4 ? 2 : 4; // two packs an edge
-    typedef sl_pack<float, N> Sum;
+    using typename sl_pack_sums<N>::Sum;
     struct Load {
         sl_pack<uint32_t, N> from;
         sl_pack<float, N> dy;
     };
-    typedef uint64_t Place;
 
     const uint32_t *indices, *t_edge, *from;
     const float *dy;
     uint64_t dim;
     float *dx;
 
-    __device__ Place place(uint64_t column) const
-    {
-        return column;
-    }
-    __device__ void start(uint32_t, Place &) const {}
     __device__ sl_edge_note note(uint32_t e) const
     {
         return {indices[e], t_edge[e]};
@@ -117,24 +105,12 @@ template <int N> struct max_gradient_op {
         return {sl_load<uint32_t, N>(from + note.a * dim, column),
                 sl_load<float, N>(dy + note.a * dim, column)};
     }
-    __device__ void clear(Sum &sum) const
-    {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum.at[k] = 0.0f;
-    }
     __device__ void add(Sum &sum, const sl_edge_note &note, const Load &load) const
     {
 #pragma unroll
         for (int k = 0; k < N; k++)
             if (load.from.at[k] == note.b)
                 sum.at[k] += load.dy.at[k];
-    }
-    __device__ void join(Sum &sum, const Sum &later) const
-    {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum.at[k] += later.at[k];
     }
     __device__ void finish(uint32_t row, Place column, const Sum &sum) const
     {
@@ -157,13 +133,8 @@ template <typename E, int N> static int run_max(const struct sl_aggregate_max_ar
 
 template <typename E> static int run_max_of(const struct sl_aggregate_max_args *args)
 {
-    int pack = sl_cuda_pack(SL_PACK_MAX, args->dim, args->x, sizeof(E));
-    pack = sl_cuda_pack(pack, args->dim, args->y, sizeof(float));
-    switch (sl_cuda_pack(pack, args->dim, args->from, sizeof(uint32_t))) {
-    case 4: return run_max<E, 4>(args);
-    case 2: return run_max<E, 2>(args);
-    default: return run_max<E, 1>(args);
-    }
+    int pack = sl_cuda_packs(args->dim, static_cast<const E *>(args->x), args->y, args->from);
+    return sl_cuda_by_pack(pack, [&](auto n) { return run_max<E, n>(args); });
 }
 
 int sl_cuda_aggregate_max(const struct sl_aggregate_max_args *args)
@@ -189,11 +160,6 @@ template <int N> static int run_gradient(const struct sl_aggregate_max_grad_args
 int sl_cuda_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)
 {
     SL_TRY(sl_check_aggregate_max_backward(args));
-    int pack = sl_cuda_pack(SL_PACK_MAX, args->dim, args->from, sizeof(uint32_t));
-    pack = sl_cuda_pack(pack, args->dim, args->dy, sizeof(float));
-    switch (sl_cuda_pack(pack, args->dim, args->dx, sizeof(float))) {
-    case 4: return run_gradient<4>(args);
-    case 2: return run_gradient<2>(args);
-    default: return run_gradient<1>(args);
-    }
+    int pack = sl_cuda_packs(args->dim, args->from, args->dy, args->dx);
+    return sl_cuda_by_pack(pack, [&](auto n) { return run_gradient<n>(args); });
 }

@@ -11,6 +11,8 @@
 #ifndef SL_KERNELS_CUDA_MOVE_PACK_CUH
 #define SL_KERNELS_CUDA_MOVE_PACK_CUH
 
+#include <type_traits>
+
 #include "common/base/half.h"
 #include "kernels/cuda/cuda.cuh"
 
@@ -52,6 +54,33 @@ static __device__ inline void sl_store(E *row, uint64_t column, const sl_pack<E,
     *reinterpret_cast<sl_pack<E, N> *>(row + column) = pack;
 }
 
+// The same of packs that the array may not be aligned to: element by element then.
+template <typename E, int N>
+static __device__ __forceinline__ sl_pack<E, N> sl_load_any(const E *row, uint64_t column,
+                                                            bool aligned)
+{
+    if (aligned)
+        return sl_load<E, N>(row, column);
+    sl_pack<E, N> pack;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        pack.at[k] = row[column + k];
+    return pack;
+}
+
+template <typename E, int N>
+static __device__ __forceinline__ void sl_store_any(E *row, uint64_t column, bool aligned,
+                                                    const sl_pack<E, N> &pack)
+{
+    if (aligned) {
+        sl_store<E, N>(row, column, pack);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        row[column + k] = pack.at[k];
+}
+
 // The widest pack for rows of `dim` elements of `element` bytes in arrays that begin at `begin`,
 // from a pack that was wide enough for others so far: 4, 2 or 1 elements. NULL is aligned.
 static inline int sl_cuda_pack(int so_far, uint64_t dim, const void *begin, size_t element)
@@ -60,6 +89,24 @@ static inline int sl_cuda_pack(int so_far, uint64_t dim, const void *begin, size
     while (n > 1 && (dim % (unsigned)n != 0 || (uintptr_t)begin % (element * (unsigned)n) != 0))
         n /= 2;
     return n;
+}
+
+// The widest pack for rows of `dim` elements in all of these arrays.
+template <typename... E> static inline int sl_cuda_packs(uint64_t dim, const E *...begin)
+{
+    int n = SL_PACK_MAX;
+    ((n = sl_cuda_pack(n, dim, begin, sizeof(E))), ...);
+    return n;
+}
+
+// run(std::integral_constant<int, pack>()): what has the pack as a template's argument.
+template <class Run> static inline int sl_cuda_by_pack(int pack, const Run &run)
+{
+    switch (pack) {
+    case 4: return run(std::integral_constant<int, 4>());
+    case 2: return run(std::integral_constant<int, 2>());
+    default: return run(std::integral_constant<int, 1>());
+    }
 }
 
 #endif

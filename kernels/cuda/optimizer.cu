@@ -75,12 +75,8 @@ int sl_cuda_adam(const struct sl_adam_step *step, uint64_t n, const float *g, co
         return SL_OK;
     struct adam_arrays a = {g, p, m, v, p_out, m_out, v_out};
     struct adam_constants k = adam_constants_of(step);
-    bool aligned = sl_aligned16(g) && sl_aligned16(p) && sl_aligned16(m) && sl_aligned16(v) &&
-                   sl_aligned16(p_out) && sl_aligned16(m_out) && sl_aligned16(v_out);
-    if (aligned)
-        SL_LAUNCH(adam_kernel<true>, sl_element_blocks(n), SL_BLOCK, 0, a, k, n);
-    else
-        SL_LAUNCH(adam_kernel<false>, sl_element_blocks(n), SL_BLOCK, 0, a, k, n);
+    bool aligned = sl_aligned16(g, p, m, v, p_out, m_out, v_out);
+    SL_LAUNCH_ALIGNED(aligned, adam_kernel, sl_element_blocks(n), SL_BLOCK, 0, a, k, n);
     SL_LAUNCHED(adam);
     return SL_OK;
 }
@@ -119,12 +115,8 @@ int sl_cuda_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, cons
     if (n == 0)
         return SL_OK;
     struct sgd_arrays a = {g, p, m, p_out, m_out};
-    bool aligned = sl_aligned16(g) && sl_aligned16(p) && sl_aligned16(m) && sl_aligned16(p_out) &&
-                   sl_aligned16(m_out);
-    if (aligned)
-        SL_LAUNCH(sgd_kernel<true>, sl_element_blocks(n), SL_BLOCK, 0, a, *step, n);
-    else
-        SL_LAUNCH(sgd_kernel<false>, sl_element_blocks(n), SL_BLOCK, 0, a, *step, n);
+    bool aligned = sl_aligned16(g, p, m, p_out, m_out);
+    SL_LAUNCH_ALIGNED(aligned, sgd_kernel, sl_element_blocks(n), SL_BLOCK, 0, a, *step, n);
     SL_LAUNCHED(sgd);
     return SL_OK;
 }

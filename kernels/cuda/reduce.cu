@@ -59,10 +59,8 @@ int sl_cuda_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, floa
             list.slot[s] = slots[first + s];
             aligned = aligned && sl_aligned16(list.slot[s]);
         }
-        if (aligned)
-            SL_LAUNCH(add_slots<true>, sl_element_blocks(n), SL_BLOCK, 0, list, n, scale, out);
-        else
-            SL_LAUNCH(add_slots<false>, sl_element_blocks(n), SL_BLOCK, 0, list, n, scale, out);
+        SL_LAUNCH_ALIGNED(aligned, add_slots, sl_element_blocks(n), SL_BLOCK, 0, list, n, scale,
+                          out);
         SL_LAUNCHED(reduce);
     }
     return SL_OK;
@@ -92,10 +90,7 @@ int sl_cuda_sum_squares(uint64_t n, const float *x, double *out)
     uint32_t blocks = sl_tally_blocks(n);
     if (n > 0) {
         SL_TRY(sl_cuda_tallies(&partial));
-        if (sl_aligned16(x))
-            SL_LAUNCH(add_squares<true>, blocks, SL_BLOCK, 0, x, n, partial);
-        else
-            SL_LAUNCH(add_squares<false>, blocks, SL_BLOCK, 0, x, n, partial);
+        SL_LAUNCH_ALIGNED(sl_aligned16(x), add_squares, blocks, SL_BLOCK, 0, x, n, partial);
         SL_LAUNCHED(sum_squares);
         SL_TRY(sl_cuda_total(partial, blocks, &total));
     }
