@@ -5,10 +5,12 @@
 #include "kernels/kernels_internal.h"
 
 // Every message begins with the operation's name, so a caller's prefix can say which layer it was.
-#define WANT(op, cond, ...)                                                                        \
+// Functions of this file are named sl_check_<operation>.
+#define OPERATION (__func__ + sizeof "sl_check_" - 1)
+#define WANT(cond, message, ...)                                                                   \
     do {                                                                                           \
         if (__builtin_expect(!(cond), 0))                                                          \
-            return sl_fail(SL_EINVAL, op ": " __VA_ARGS__);                                        \
+            return sl_fail(SL_EINVAL, "%s: " message, OPERATION, ##__VA_ARGS__);                   \
     } while (0)
 
 int sl_check_csr(const char *op, const struct sl_csr_view *csr)
@@ -36,47 +38,47 @@ static int check_dropout(const char *op, const struct sl_dropout *dropout)
 int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, const uint32_t *rows,
                          uint64_t n, const float *out)
 {
-    WANT("gather_rows", dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16,
-         "table of dtype %d: wanted f32 or f16", (int)dtype);
-    WANT("gather_rows", dim > 0, "rows of dimension 0");
-    WANT("gather_rows", n == 0 || (table && rows && out), "table, rows or out is NULL");
+    WANT(dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16, "table of dtype %d: wanted f32 or f16",
+         (int)dtype);
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(n == 0 || (table && rows && out), "table, rows or out is NULL");
+    return SL_OK;
+}
+
+// Names the first id that is not below what there is of it.
+static int check_range(const char *what, const uint32_t *ids, uint64_t n, const char *of,
+                       uint64_t limit, const char *unit)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (ids[i] >= limit)
+            return sl_fail(SL_ERANGE, "%s %u at position %llu: the %s has %llu %s", what, ids[i],
+                           (unsigned long long)i, of, (unsigned long long)limit, unit);
     return SL_OK;
 }
 
 int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows)
 {
-    for (uint64_t i = 0; i < n; i++)
-        if (rows[i] >= n_rows)
-            return sl_fail(SL_ERANGE,
-                           "gather_rows: row id %u at position %llu: the table has %llu rows",
-                           rows[i], (unsigned long long)i, (unsigned long long)n_rows);
-    return SL_OK;
+    return check_range("gather_rows: row id", rows, n, "table", n_rows, "rows");
 }
 
 int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint32_t dim,
                             const uint32_t *rows, const uint32_t *to, uint64_t n, const float *out)
 {
     SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
-    WANT("gather_rows_to", n == 0 || to, "to is NULL");
+    WANT(n == 0 || to, "to is NULL");
     return SL_OK;
 }
 
 int sl_check_to_range(const uint32_t *to, uint64_t n, uint64_t n_out)
 {
-    for (uint64_t i = 0; i < n; i++)
-        if (to[i] >= n_out)
-            return sl_fail(SL_ERANGE,
-                           "gather_rows_to: destination %u at position %llu: the output has %llu "
-                           "rows",
-                           to[i], (unsigned long long)i, (unsigned long long)n_out);
-    return SL_OK;
+    return check_range("gather_rows_to: destination", to, n, "output", n_out, "rows");
 }
 
 int sl_check_weight_prefix(const struct sl_topology_view *topology, const float *weight,
                            const double *prefix)
 {
-    WANT("weight_prefix", topology && topology->indptr, "the topology has no indptr");
-    WANT("weight_prefix", topology->indptr[topology->n_nodes] == 0 || (weight && prefix),
+    WANT(topology && topology->indptr, "the topology has no indptr");
+    WANT(topology->indptr[topology->n_nodes] == 0 || (weight && prefix),
          "weight or prefix is NULL");
     return SL_OK;
 }
@@ -102,45 +104,38 @@ int sl_check_fail_weight(const struct sl_topology_view *topology, const float *w
 int sl_check_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
                         const uint32_t *ranks)
 {
-    WANT("mark_ranks", index, "there is no index");
-    WANT("mark_ranks", index->n_tiers <= SL_RANK_TIERS_MAX, "%u tiers: wanted at most %d",
-         index->n_tiers, SL_RANK_TIERS_MAX);
-    WANT("mark_ranks", n == 0 || (nodes && ranks), "nodes or ranks is NULL");
-    WANT("mark_ranks", n == 0 || index->n_tiers == 0 || index->words, "the index has no words");
+    WANT(index, "there is no index");
+    WANT(index->n_tiers <= SL_RANK_TIERS_MAX, "%u tiers: wanted at most %d", index->n_tiers,
+         SL_RANK_TIERS_MAX);
+    WANT(n == 0 || (nodes && ranks), "nodes or ranks is NULL");
+    WANT(n == 0 || index->n_tiers == 0 || index->words, "the index has no words");
     return SL_OK;
 }
 
 int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (nodes[i] >= n_nodes)
-            return sl_fail(SL_ERANGE,
-                           "mark_ranks: vertex %u at position %u: the hotness order has %llu "
-                           "vertices",
-                           nodes[i], i, (unsigned long long)n_nodes);
-    return SL_OK;
+    return check_range("mark_ranks: vertex", nodes, n, "hotness order", n_nodes, "vertices");
 }
 
 int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
                         const struct sl_row_split *out)
 {
-    WANT("split_rows", out, "out is NULL");
-    WANT("split_rows",
-         n == 0 || (nodes && ranks && out->hit_row && out->hit_to && out->miss_row && out->miss_to),
+    WANT(out, "out is NULL");
+    WANT(n == 0 || (nodes && ranks && out->hit_row && out->hit_to && out->miss_row && out->miss_to),
          "nodes, ranks or an array of out is NULL");
     return SL_OK;
 }
 
 int sl_check_aggregate(const struct sl_aggregate_args *args)
 {
-    SL_TRY(sl_check_csr("aggregate", &args->csr));
-    WANT("aggregate", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
          "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
-    WANT("aggregate", args->dim > 0, "rows of dimension 0");
-    WANT("aggregate", args->csr.n_dst == 0 || args->y, "y is NULL");
-    WANT("aggregate", args->csr.n_src == 0 || args->x, "x is NULL");
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT(args->csr.n_src == 0 || args->x, "x is NULL");
     if (args->self_scale)
-        WANT("aggregate", args->n_self <= SL_MIN(args->csr.n_dst, args->csr.n_src),
+        WANT(args->n_self <= SL_MIN(args->csr.n_dst, args->csr.n_src),
              "n_self is %u: wanted at most the smaller of n_dst %u and n_src %u", args->n_self,
              args->csr.n_dst, args->csr.n_src);
     return SL_OK;
@@ -190,116 +185,109 @@ int sl_check_heads(const char *op, uint32_t heads, uint32_t dim)
 
 int sl_check_edge_softmax(const struct sl_edge_softmax_args *args)
 {
-    SL_TRY(sl_check_csr("edge_softmax", &args->csr));
-    SL_TRY(check_n_heads("edge_softmax", args->heads));
-    WANT("edge_softmax", !args->score_src == !args->score_dst || !has_edges(&args->csr),
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    SL_TRY(check_n_heads(OPERATION, args->heads));
+    WANT(!args->score_src == !args->score_dst || !has_edges(&args->csr),
          "one of score_src and score_dst is NULL");
-    WANT("edge_softmax", !has_edges(&args->csr) || args->alpha, "alpha is NULL");
+    WANT(!has_edges(&args->csr) || args->alpha, "alpha is NULL");
     return SL_OK;
 }
 
 int sl_check_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
 {
-    SL_TRY(check_n_heads("edge_softmax_backward", args->heads));
-    WANT("edge_softmax_backward", !has_edges(&args->csr) || (args->alpha && args->dalpha),
-         "alpha or dalpha is NULL");
-    WANT("edge_softmax_backward", !args->score_src == !args->score_dst || !has_edges(&args->csr),
+    SL_TRY(check_n_heads(OPERATION, args->heads));
+    WANT(!has_edges(&args->csr) || (args->alpha && args->dalpha), "alpha or dalpha is NULL");
+    WANT(!args->score_src == !args->score_dst || !has_edges(&args->csr),
          "one of score_src and score_dst is NULL");
     if (!args->score_src)
-        return sl_check_csr("edge_softmax_backward", &args->csr);
-    SL_TRY(check_transposed("edge_softmax_backward", &args->csr, &args->transposed, args->t_edge));
-    WANT("edge_softmax_backward", args->csr.n_src == 0 || args->dscore_src, "dscore_src is NULL");
-    WANT("edge_softmax_backward", args->csr.n_dst == 0 || args->dscore_dst, "dscore_dst is NULL");
+        return sl_check_csr(OPERATION, &args->csr);
+    SL_TRY(check_transposed(OPERATION, &args->csr, &args->transposed, args->t_edge));
+    WANT(args->csr.n_src == 0 || args->dscore_src, "dscore_src is NULL");
+    WANT(args->csr.n_dst == 0 || args->dscore_dst, "dscore_dst is NULL");
     return SL_OK;
 }
 
 int sl_check_edge_scores(const struct sl_edge_scores_args *args)
 {
-    SL_TRY(sl_check_csr("edge_scores", &args->csr));
-    SL_TRY(sl_check_heads("edge_scores", args->heads, args->dim));
-    WANT("edge_scores",
-         !has_edges(&args->csr) || (args->src && args->dst && args->att && args->score),
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    SL_TRY(sl_check_heads(OPERATION, args->heads, args->dim));
+    WANT(!has_edges(&args->csr) || (args->src && args->dst && args->att && args->score),
          "src, dst, att or score is NULL");
     return SL_OK;
 }
 
 int sl_check_edge_scores_backward(const struct sl_edge_scores_grad_args *args)
 {
-    SL_TRY(sl_check_csr("edge_scores_backward", &args->csr));
-    SL_TRY(sl_check_heads("edge_scores_backward", args->heads, args->dim));
-    WANT("edge_scores_backward", args->beta == 0.0f || args->beta == 1.0f,
-         "beta is %g: wanted 0 or 1", (double)args->beta);
-    WANT("edge_scores_backward", args->csr.n_dst == 0 || (args->own && args->att && args->down),
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    SL_TRY(sl_check_heads(OPERATION, args->heads, args->dim));
+    WANT(args->beta == 0.0f || args->beta == 1.0f, "beta is %g: wanted 0 or 1", (double)args->beta);
+    WANT(args->csr.n_dst == 0 || (args->own && args->att && args->down),
          "own, att or down is NULL");
-    WANT("edge_scores_backward", !has_edges(&args->csr) || (args->other && args->dscore),
-         "other or dscore is NULL");
+    WANT(!has_edges(&args->csr) || (args->other && args->dscore), "other or dscore is NULL");
     return SL_OK;
 }
 
 int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args)
 {
-    SL_TRY(sl_check_csr("aggregate_heads", &args->csr));
-    SL_TRY(sl_check_heads("aggregate_heads", args->heads, args->dim));
-    WANT("aggregate_heads", args->csr.n_dst == 0 || args->y, "y is NULL");
-    WANT("aggregate_heads", !has_edges(&args->csr) || (args->x && args->weight),
-         "x or weight is NULL");
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    SL_TRY(sl_check_heads(OPERATION, args->heads, args->dim));
+    WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT(!has_edges(&args->csr) || (args->x && args->weight), "x or weight is NULL");
     return SL_OK;
 }
 
 int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
                       const float *b, const float *out)
 {
-    WANT("edge_dot", csr, "there is no adjacency");
-    SL_TRY(sl_check_csr("edge_dot", csr));
-    SL_TRY(sl_check_heads("edge_dot", heads, dim));
-    WANT("edge_dot", !has_edges(csr) || (a && b && out), "a, b or out is NULL");
+    WANT(csr, "there is no adjacency");
+    SL_TRY(sl_check_csr(OPERATION, csr));
+    SL_TRY(sl_check_heads(OPERATION, heads, dim));
+    WANT(!has_edges(csr) || (a && b && out), "a, b or out is NULL");
     return SL_OK;
 }
 
 int sl_check_aggregate_max(const struct sl_aggregate_max_args *args)
 {
-    SL_TRY(sl_check_csr("aggregate_max", &args->csr));
-    WANT("aggregate_max", args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
+    SL_TRY(sl_check_csr(OPERATION, &args->csr));
+    WANT(args->x_dtype == SL_DTYPE_F32 || args->x_dtype == SL_DTYPE_F16,
          "source of dtype %d: wanted f32 or f16", (int)args->x_dtype);
-    WANT("aggregate_max", args->dim > 0, "rows of dimension 0");
-    WANT("aggregate_max", args->csr.n_dst == 0 || args->y, "y is NULL");
-    WANT("aggregate_max", !has_edges(&args->csr) || args->x, "x is NULL");
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->csr.n_dst == 0 || args->y, "y is NULL");
+    WANT(!has_edges(&args->csr) || args->x, "x is NULL");
     return SL_OK;
 }
 
 int sl_check_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)
 {
-    SL_TRY(check_transposed("aggregate_max_backward", &args->csr, &args->transposed, args->t_edge));
-    WANT("aggregate_max_backward", args->dim > 0, "rows of dimension 0");
-    WANT("aggregate_max_backward", args->csr.n_src == 0 || args->dx, "dx is NULL");
-    WANT("aggregate_max_backward", !has_edges(&args->csr) || (args->from && args->dy),
-         "from or dy is NULL");
+    SL_TRY(check_transposed(OPERATION, &args->csr, &args->transposed, args->t_edge));
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->csr.n_src == 0 || args->dx, "dx is NULL");
+    WANT(!has_edges(&args->csr) || (args->from && args->dy), "from or dy is NULL");
     return SL_OK;
 }
 
 int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, const float *y,
                             const float *inverse)
 {
-    WANT("normalize_rows", dim > 0, "rows of dimension 0");
-    WANT("normalize_rows", rows == 0 || (x && y && inverse), "x, y or inverse is NULL");
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(rows == 0 || (x && y && inverse), "x, y or inverse is NULL");
     return SL_OK;
 }
 
 int sl_check_normalize_rows_backward(const float *dy, const float *y, const float *inverse,
                                      uint64_t rows, uint32_t dim, const float *dx)
 {
-    WANT("normalize_rows_backward", dim > 0, "rows of dimension 0");
-    WANT("normalize_rows_backward", rows == 0 || (dy && y && inverse && dx),
-         "dy, y, inverse or dx is NULL");
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(rows == 0 || (dy && y && inverse && dx), "dy, y, inverse or dx is NULL");
     return SL_OK;
 }
 
 int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
                        const uint32_t *t_indices)
 {
-    SL_TRY(sl_check_csr("transpose", csr));
-    WANT("transpose", t_indptr, "t_indptr is NULL");
-    WANT("transpose", csr->n_edges == 0 || t_indices, "t_indices is NULL");
+    SL_TRY(sl_check_csr(OPERATION, csr));
+    WANT(t_indptr, "t_indptr is NULL");
+    WANT(csr->n_edges == 0 || t_indices, "t_indices is NULL");
     return SL_OK;
 }
 
@@ -308,19 +296,19 @@ int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64
                   const float *c, uint64_t ldc)
 {
     uint64_t a_cols = ta == SL_TRANS ? m : k, b_cols = tb == SL_TRANS ? k : n;
-    WANT("gemm", beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
+    WANT(beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
     if (m == 0 || n == 0)
         return SL_OK;
-    WANT("gemm", c, "c is NULL");
-    WANT("gemm", ldc >= n, "ldc is %llu: wanted at least n = %llu", (unsigned long long)ldc,
+    WANT(c, "c is NULL");
+    WANT(ldc >= n, "ldc is %llu: wanted at least n = %llu", (unsigned long long)ldc,
          (unsigned long long)n);
     if (k == 0)
         return SL_OK;
-    WANT("gemm", a && b, "a or b is NULL");
-    WANT("gemm", lda >= a_cols, "lda is %llu: wanted at least %llu columns",
-         (unsigned long long)lda, (unsigned long long)a_cols);
-    WANT("gemm", ldb >= b_cols, "ldb is %llu: wanted at least %llu columns",
-         (unsigned long long)ldb, (unsigned long long)b_cols);
+    WANT(a && b, "a or b is NULL");
+    WANT(lda >= a_cols, "lda is %llu: wanted at least %llu columns", (unsigned long long)lda,
+         (unsigned long long)a_cols);
+    WANT(ldb >= b_cols, "ldb is %llu: wanted at least %llu columns", (unsigned long long)ldb,
+         (unsigned long long)b_cols);
     return SL_OK;
 }
 
@@ -334,36 +322,39 @@ static int check_activation(const char *op, enum sl_activation act)
 int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activation act,
                       const struct sl_dropout *dropout)
 {
-    SL_TRY(check_activation("bias_act", act));
-    WANT("bias_act", dim > 0, "rows of dimension 0");
-    WANT("bias_act", rows == 0 || y, "y is NULL");
-    return check_dropout("bias_act", dropout);
+    SL_TRY(check_activation(OPERATION, act));
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(rows == 0 || y, "y is NULL");
+    return check_dropout(OPERATION, dropout);
 }
 
 int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
                                enum sl_activation act, const struct sl_dropout *dropout)
 {
-    SL_TRY(check_activation("bias_act_backward", act));
-    WANT("bias_act_backward", dim > 0, "rows of dimension 0");
-    WANT("bias_act_backward", rows == 0 || dy, "dy is NULL");
-    WANT("bias_act_backward", rows == 0 || !act || y, "y is NULL and the activation asks for it");
-    return check_dropout("bias_act_backward", dropout);
+    SL_TRY(check_activation(OPERATION, act));
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(rows == 0 || dy, "dy is NULL");
+    WANT(rows == 0 || !act || y, "y is NULL and the activation asks for it");
+    return check_dropout(OPERATION, dropout);
 }
 
 int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout)
 {
-    WANT("dropout", dim > 0, "rows of dimension 0");
-    WANT("dropout", dropout, "dropout is NULL");
-    WANT("dropout", rows == 0 || x, "x is NULL");
-    return check_dropout("dropout", dropout);
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(dropout, "dropout is NULL");
+    WANT(rows == 0 || x, "x is NULL");
+    return check_dropout(OPERATION, dropout);
 }
 
 int sl_check_softmax_xent_args(const float *logits, const int32_t *labels, uint64_t rows,
                                uint32_t classes, const struct sl_loss_result *out)
 {
-    WANT("softmax_xent", classes > 0 && classes <= INT32_MAX, "%u classes", classes);
-    WANT("softmax_xent", out, "there is no result");
-    WANT("softmax_xent", rows == 0 || (logits && labels), "logits or labels is NULL");
+    if (classes == 0 || classes > INT32_MAX)
+        return sl_fail(SL_EINVAL, "softmax_xent: %u classes", classes);
+    if (!out)
+        return sl_fail(SL_EINVAL, "softmax_xent: there is no result");
+    if (rows > 0 && (!logits || !labels))
+        return sl_fail(SL_EINVAL, "softmax_xent: logits or labels is NULL");
     return SL_OK;
 }
 
@@ -417,50 +408,45 @@ int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t row
 int sl_check_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
                            const struct sl_loss_result *out)
 {
-    return check_elements("squared_error", outputs, targets, rows, dim, out);
+    return check_elements(OPERATION, outputs, targets, rows, dim, out);
 }
 
 int sl_check_batch_norm(const struct sl_batch_norm_args *args)
 {
-    WANT("batch_norm", args->dim > 0, "rows of dimension 0");
-    WANT("batch_norm", args->rows > 0, "no rows: there is no mean of them");
-    WANT("batch_norm", args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
-    WANT("batch_norm", args->x && args->gamma && args->beta && args->y, "an array is NULL");
-    WANT("batch_norm", args->mean && args->inverse && args->variance,
-         "mean, inverse or variance is NULL");
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->rows > 0, "no rows: there is no mean of them");
+    WANT(args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
+    WANT(args->x && args->gamma && args->beta && args->y, "an array is NULL");
+    WANT(args->mean && args->inverse && args->variance, "mean, inverse or variance is NULL");
     return SL_OK;
 }
 
 int sl_check_batch_norm_backward(const struct sl_batch_norm_grad_args *args)
 {
-    WANT("batch_norm_backward", args->dim > 0, "rows of dimension 0");
-    WANT("batch_norm_backward", args->rows > 0, "no rows: forward refused them");
-    WANT("batch_norm_backward",
-         args->x && args->gamma && args->mean && args->inverse && args->dy && args->dx,
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->rows > 0, "no rows: forward refused them");
+    WANT(args->x && args->gamma && args->mean && args->inverse && args->dy && args->dx,
          "an array is NULL");
-    WANT("batch_norm_backward", !args->dgamma == !args->dbeta,
-         "dgamma or dbeta alone is NULL: wanted both or none");
+    WANT(!args->dgamma == !args->dbeta, "dgamma or dbeta alone is NULL: wanted both or none");
     return SL_OK;
 }
 
 int sl_check_layer_norm(const struct sl_layer_norm_args *args)
 {
-    WANT("layer_norm", args->dim > 0, "rows of dimension 0");
-    WANT("layer_norm", args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
-    WANT("layer_norm", args->gamma && args->beta, "gamma or beta is NULL");
-    WANT("layer_norm", args->rows == 0 || (args->x && args->y), "x or y is NULL");
-    WANT("layer_norm", !args->mean == !args->inverse || args->rows == 0,
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
+    WANT(args->gamma && args->beta, "gamma or beta is NULL");
+    WANT(args->rows == 0 || (args->x && args->y), "x or y is NULL");
+    WANT(!args->mean == !args->inverse || args->rows == 0,
          "mean or inverse alone is NULL: wanted both or none");
     return SL_OK;
 }
 
 int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args)
 {
-    WANT("layer_norm_backward", args->dim > 0, "rows of dimension 0");
-    WANT("layer_norm_backward", args->gamma && args->dgamma && args->dbeta,
-         "gamma, dgamma or dbeta is NULL");
-    WANT("layer_norm_backward",
-         args->rows == 0 || (args->x && args->mean && args->inverse && args->dy && args->dx),
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->gamma && args->dgamma && args->dbeta, "gamma, dgamma or dbeta is NULL");
+    WANT(args->rows == 0 || (args->x && args->mean && args->inverse && args->dy && args->dx),
          "an array is NULL");
     return SL_OK;
 }
@@ -468,25 +454,25 @@ int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args)
 int sl_check_scale_columns(const float *x, uint64_t rows, uint32_t dim, const float *scale,
                            const float *shift)
 {
-    WANT("scale_columns", dim > 0, "rows of dimension 0");
-    WANT("scale_columns", scale && shift, "scale or shift is NULL");
-    WANT("scale_columns", rows == 0 || x, "x is NULL");
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(scale && shift, "scale or shift is NULL");
+    WANT(rows == 0 || x, "x is NULL");
     return SL_OK;
 }
 
 int sl_check_sum_squares(uint64_t n, const float *x, const double *out)
 {
-    WANT("sum_squares", out, "out is NULL");
-    WANT("sum_squares", n == 0 || x, "x is NULL");
+    WANT(out, "out is NULL");
+    WANT(n == 0 || x, "x is NULL");
     return SL_OK;
 }
 
 int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, const float *out)
 {
-    WANT("reduce", n_slots > 0, "no slot to reduce");
-    WANT("reduce", n == 0 || (slots && out), "slots or out is NULL");
+    WANT(n_slots > 0, "no slot to reduce");
+    WANT(n == 0 || (slots && out), "slots or out is NULL");
     for (uint32_t i = 0; n > 0 && i < n_slots; i++)
-        WANT("reduce", slots[i], "slot %u of %u is NULL", i, n_slots);
+        WANT(slots[i], "slot %u of %u is NULL", i, n_slots);
     return SL_OK;
 }
 
@@ -494,20 +480,223 @@ int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, c
                   const float *m, const float *v, const float *p_out, const float *m_out,
                   const float *v_out)
 {
-    WANT("adam", step, "no step constants");
-    WANT("adam", step->t >= 1, "step number 0: steps count from 1");
-    WANT("adam", step->beta1 >= 0.0f && step->beta1 < 1.0f, "beta1 is %g: wanted 0 <= beta1 < 1",
+    WANT(step, "no step constants");
+    WANT(step->t >= 1, "step number 0: steps count from 1");
+    WANT(step->beta1 >= 0.0f && step->beta1 < 1.0f, "beta1 is %g: wanted 0 <= beta1 < 1",
          (double)step->beta1);
-    WANT("adam", step->beta2 >= 0.0f && step->beta2 < 1.0f, "beta2 is %g: wanted 0 <= beta2 < 1",
+    WANT(step->beta2 >= 0.0f && step->beta2 < 1.0f, "beta2 is %g: wanted 0 <= beta2 < 1",
          (double)step->beta2);
-    WANT("adam", n == 0 || (g && p && m && v && p_out && m_out && v_out), "an array is NULL");
+    WANT(n == 0 || (g && p && m && v && p_out && m_out && v_out), "an array is NULL");
     return SL_OK;
 }
 
 int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
                  const float *m, const float *p_out, const float *m_out)
 {
-    WANT("sgd", step, "no step constants");
-    WANT("sgd", n == 0 || (g && p && m && p_out && m_out), "an array is NULL");
+    WANT(step, "no step constants");
+    WANT(n == 0 || (g && p && m && p_out && m_out), "an array is NULL");
+    return SL_OK;
+}
+
+// ---- what model layers need beside sums and products, and the moves of whole batches -------------
+
+int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
+{
+    WANT(args->dtype == SL_DTYPE_F32 || args->dtype == SL_DTYPE_F16,
+         "tables of dtype %d: wanted f32 or f16", (int)args->dtype);
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->n == 0 || (args->nodes && args->ranks && args->out), "nodes, ranks or out is NULL");
+    WANT(args->n == 0 || args->capacity == 0 || args->cache, "a cache of %u rows is NULL",
+         args->capacity);
+    WANT(args->n == 0 || args->n_rows == 0 || args->store, "the store is NULL");
+    return SL_OK;
+}
+
+int sl_check_ranked_range(const struct sl_gather_ranked_args *args)
+{
+    for (uint32_t i = 0; i < args->n; i++)
+        if (args->ranks[i] >= args->capacity && args->nodes[i] >= args->n_rows)
+            return sl_fail(SL_ERANGE,
+                           "gather_ranked: row id %u at position %u: the store has %llu rows",
+                           args->nodes[i], i, (unsigned long long)args->n_rows);
+    return SL_OK;
+}
+
+int sl_check_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
+                          const float *out)
+{
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(n == 0 || (x && to && out), "x, to or out is NULL");
+    return SL_OK;
+}
+
+int sl_check_scatter_range(const uint32_t *to, uint64_t n, uint64_t n_out)
+{
+    return check_range("scatter_rows: destination", to, n, "output", n_out, "rows");
+}
+
+int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args)
+{
+    WANT((int)args->act >= SL_ACT_NONE && (int)args->act <= SL_ACT_LEAKY_RELU,
+         "%d is no activation", (int)args->act);
+    WANT(args->n <= UINT32_MAX, "%llu columns: wanted less than 2^32", (unsigned long long)args->n);
+    if (args->dropout.rate != 0.0f && args->n > 0) {
+        WANT(args->ldc == args->n, "dropout of rows that are not dense");
+        SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));
+    }
+    if (args->k2 > 0)
+        SL_TRY(sl_check_gemm(SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, args->a2,
+                             args->lda2, args->b2, args->ldb2, args->beta, args->c, args->ldc));
+    return sl_check_gemm(SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, args->a, args->lda,
+                         args->b, args->ldb, args->beta, args->c, args->ldc);
+}
+
+int sl_check_weight_gradients(const struct sl_weight_gradients_args *args)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct sl_weight_gradient *of = &args->of[i];
+        SL_TRY(sl_check_gemm(SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, args->a, args->lda,
+                             of->b, of->ldb, 1, of->c, of->ldc));
+    }
+    return SL_OK;
+}
+
+int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const float *out)
+{
+    // Indices are not read: rows are told by indptr alone.
+    WANT(csr && csr->indptr, "the adjacency has no indptr");
+    WANT((int)what >= SL_ROW_SUM && (int)what <= SL_ROW_MEAN_WEIGHT, "%d is no kind of sum",
+         (int)what);
+    WANT(csr->n_dst == 0 || out, "out is NULL");
+    return SL_OK;
+}
+
+int sl_check_count_loops(const struct sl_csr_view *csr, const uint32_t *n_loops)
+{
+    SL_TRY(sl_check_csr(OPERATION, csr));
+    WANT(n_loops, "n_loops is NULL");
+    return SL_OK;
+}
+
+int sl_check_fix_loops(const struct sl_fix_loops_args *args)
+{
+    const struct sl_csr_view *csr = &args->csr;
+    uint64_t room = (uint64_t)csr->n_edges + (args->append_self ? csr->n_dst : 0);
+    SL_TRY(sl_check_csr(OPERATION, csr));
+    WANT(args->indptr && args->n_edges, "indptr or n_edges is NULL");
+    WANT(room == 0 || args->indices, "indices is NULL");
+    WANT(room == 0 || !args->weight == !args->out_weight,
+         "weight or out_weight alone is NULL: wanted both or none");
+    if (room > UINT32_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "fix_loops: %llu edges with the rows themselves: wanted less than 2^32",
+                       (unsigned long long)room);
+    return SL_OK;
+}
+
+int sl_check_gcn_scales(const struct sl_gcn_scales_args *args)
+{
+    const struct sl_csr_view *csr = &args->csr;
+    SL_TRY(sl_check_csr(OPERATION, csr));
+    WANT(csr->n_dst <= csr->n_src, "%u rows and %u sources: the rows are the first sources",
+         csr->n_dst, csr->n_src);
+    WANT(csr->n_dst == 0 || args->row_scale, "row_scale is NULL");
+    WANT(csr->n_src == 0 || args->col_scale, "col_scale is NULL");
+    return SL_OK;
+}
+
+int sl_check_block_diagonal(const float *a, uint32_t heads, uint32_t width, const float *matrix)
+{
+    SL_TRY(sl_check_heads(OPERATION, heads, width));
+    WANT(a && matrix, "a or the matrix is NULL");
+    return SL_OK;
+}
+
+int sl_check_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t width, const float *a)
+{
+    SL_TRY(sl_check_heads(OPERATION, heads, width));
+    WANT(a && matrix, "a or the matrix is NULL");
+    return SL_OK;
+}
+
+int sl_check_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float beta,
+                       const float *y)
+{
+    SL_TRY(sl_check_heads(OPERATION, heads, width));
+    WANT(beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
+    WANT(rows == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width,
+                          const float *y)
+{
+    SL_TRY(sl_check_heads(OPERATION, heads, width));
+    WANT(rows == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_fill_sum(uint64_t n, const float *a, const float *y)
+{
+    WANT(a, "a is NULL");
+    WANT(n == 0 || y, "y is NULL");
+    return SL_OK;
+}
+
+int sl_check_add_scaled(uint64_t n, const float *a, const float *x, const float *y)
+{
+    WANT(a, "a is NULL");
+    WANT(n == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_add_dot(uint64_t n, const float *x, const float *y, const float *sum)
+{
+    WANT(sum, "sum is NULL");
+    WANT(n == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_maximum(uint64_t n, const float *x, const float *y)
+{
+    WANT(n == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, const float *max,
+                              const float *dmax, const float *dy)
+{
+    WANT(layer < SL_MAXIMUM_LAYERS, "layer %u: wanted less than %d", layer, SL_MAXIMUM_LAYERS);
+    WANT(n == 0 || (h && max && dmax && dy), "an array is NULL");
+    for (uint32_t l = 0; n > 0 && l <= layer; l++)
+        WANT(h[l], "the output of layer %u is NULL", l);
+    return SL_OK;
+}
+
+int sl_check_running_scale(uint32_t dim, float eps, const float *gamma, const float *beta,
+                           const float *mean, const float *variance, const float *scale,
+                           const float *shift)
+{
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(eps >= 0.0f, "eps is %g: wanted at least 0", (double)eps);
+    WANT(gamma && beta && mean && variance && scale && shift, "an array is NULL");
+    return SL_OK;
+}
+
+int sl_check_running_backward(uint64_t rows, uint32_t dim, float eps, const float *x,
+                              const float *gamma, const float *mean, const float *variance,
+                              const float *dy, const float *dgamma, const float *dbeta,
+                              const float *dx)
+{
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(eps >= 0.0f, "eps is %g: wanted at least 0", (double)eps);
+    WANT(gamma && mean && variance && dgamma && dbeta, "an array is NULL");
+    WANT(rows == 0 || (x && dy && dx), "x, dy or dx is NULL");
+    return SL_OK;
+}
+
+int sl_check_running_average(uint64_t n, const float *batch, const float *r)
+{
+    WANT(n == 0 || (batch && r), "batch or r is NULL");
     return SL_OK;
 }

@@ -89,8 +89,6 @@ int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, c
 int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
                  const float *m, const float *p_out, const float *m_out);
 
-// ---- check_layer.c ------------------------------------------------------------------------------
-
 int sl_check_gather_ranked(const struct sl_gather_ranked_args *args);
 // Names the first vertex that neither the cache nor the store has.
 int sl_check_ranked_range(const struct sl_gather_ranked_args *args);
