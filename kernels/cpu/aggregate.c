@@ -62,16 +62,6 @@ SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant
     return kind.weighted ? args->edge_weight[edge] : args->col_scale[source];
 }
 
-SL_INLINE void prefetch(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
-                        int n_vectors)
-{
-    const char *p = (const char *)args->x + at * (kind.half ? 2 : 4);
-    int n_bytes = n_vectors * SL_LANES_8 * (kind.half ? 2 : 4);
-#pragma GCC unroll 4
-    for (int i = 0; i < n_bytes; i += SL_CACHE_LINE)
-        __builtin_prefetch(p + i, 0, 3);
-}
-
 // Columns first .. first + 8 * n_vectors of destination `row`; n_vectors is a constant up to 8.
 SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct variant kind,
                                uint32_t row, uint32_t first, int n_vectors)
@@ -88,7 +78,7 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     for (uint32_t e = begin; e < end; e++) {
         uint32_t source = indices[e];
         uint32_t ahead = indices[SL_MIN(e + PREFETCH_EDGES, last)];
-        prefetch(args, kind, ahead * dim + first, n_vectors);
+        sl_prefetch_row(args->x, kind.half, ahead * dim + first, (uint32_t)n_vectors * SL_LANES_8);
         sl_v8 x;
         if (kind.weighted || kind.scaled) {
             float factor = edge_factor(args, kind, e, source);
@@ -169,30 +159,19 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
             aggregate_narrow(args, kind, row);
         return;
     }
-    // Behind the full chunks comes one that ends at the last column. A row of fewer than 64 columns
-    // has none before it to overlap: its whole vectors first, then one vector for the rest.
-    uint32_t chunks_end = dim / CHUNK * CHUNK, rest = dim - chunks_end;
-    uint32_t whole = 0;
-    if (rest % SL_LANES != 0 && chunks_end == 0) {
-        whole = rest / SL_LANES;
-        rest = SL_LANES;
-    }
-    rest = (rest + SL_LANES - 1) / SL_LANES;
-    uint32_t first_rest = dim - rest * SL_LANES;
+    const struct sl_row_cut cut = sl_cut_row(dim, CHUNK);
     for (uint32_t row = begin; row < end; row++) {
-        for (uint32_t c = 0; c < chunks_end; c += CHUNK)
+        for (uint32_t c = 0; c < cut.chunks_end; c += CHUNK)
             aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
-        aggregate_rest(args, kind, row, 0, whole);
-        aggregate_rest(args, kind, row, first_rest, rest);
+        aggregate_rest(args, kind, row, 0, cut.whole);
+        aggregate_rest(args, kind, row, cut.first_rest, cut.rest);
     }
 }
 
 #define VARIANT(name, ...)                                                                         \
-    SL_SIMD_VOID(rows_##name,                                                                      \
-                 (const struct sl_aggregate_args *args, uint32_t begin, uint32_t end),             \
-                 (args, begin, end))                                                               \
+    SL_CPU_ROWS(rows_##name)                                                                       \
     {                                                                                              \
-        aggregate_rows(args, (struct variant){simd, __VA_ARGS__}, begin, end);                     \
+        aggregate_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                  \
     }
 VARIANT(f32, 0, 0, 0)
 VARIANT(f32_weighted, 0, 1, 0)
@@ -203,39 +182,18 @@ VARIANT(f16_weighted, 1, 1, 0)
 VARIANT(f16_scaled, 1, 0, 1)
 VARIANT(f16_weighted_scaled, 1, 1, 1)
 
-struct job {
-    const struct sl_aggregate_args *args;
-    uint32_t n_parts;
+// By half, weighted, scaled.
+static sl_cpu_rows_fn *const variants[2][2][2] = {
+    {{rows_f32, rows_f32_scaled}, {rows_f32_weighted, rows_f32_weighted_scaled}},
+    {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
 };
-
-static void run_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    const struct sl_aggregate_args *args = job->args;
-    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
-    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
-    int flags = (args->x_dtype == SL_DTYPE_F16) << 2 | (args->edge_weight != NULL) << 1 |
-                (args->col_scale != NULL);
-    switch (flags) {
-    case 0: rows_f32(args, begin, end); break;
-    case 1: rows_f32_scaled(args, begin, end); break;
-    case 2: rows_f32_weighted(args, begin, end); break;
-    case 3: rows_f32_weighted_scaled(args, begin, end); break;
-    case 4: rows_f16(args, begin, end); break;
-    case 5: rows_f16_scaled(args, begin, end); break;
-    case 6: rows_f16_weighted(args, begin, end); break;
-    case 7: rows_f16_weighted_scaled(args, begin, end); break;
-    }
-}
 
 int sl_cpu_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
-    const struct sl_csr_view *csr = &args->csr;
-    if (csr->n_dst == 0)
-        return SL_OK;
-    uint64_t edge_bytes = args->dim * sl_dtype_bytes(args->x_dtype);
-    struct job job = {.args = args, .n_parts = sl_cpu_row_parts(csr, edge_bytes)};
-    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+    sl_cpu_parallel_rows(
+        &args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
+        variants[args->x_dtype == SL_DTYPE_F16][args->edge_weight != NULL][args->col_scale != NULL],
+        args);
     return SL_OK;
 }

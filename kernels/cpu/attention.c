@@ -244,88 +244,45 @@ SL_INLINE void grad_sources(const struct sl_edge_softmax_grad_args *args, uint32
 // ---- variants and entries -----------------------------------------------------------------------
 
 // One of the three loops above, for constant and for other numbers of heads.
+#define VARIANT(loop, name, heads)                                                                 \
+    SL_CPU_ROWS(loop##_##name)                                                                     \
+    {                                                                                              \
+        loop(context, begin, end, heads);                                                          \
+    }
 #define VARIANTS(loop, type)                                                                       \
-    SL_SIMD_VOID(loop##_1, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
+    VARIANT(loop, 1, 1)                                                                            \
+    VARIANT(loop, 2, 2)                                                                            \
+    VARIANT(loop, 4, 4)                                                                            \
+    VARIANT(loop, 8, 8)                                                                            \
+    VARIANT(loop, any, ((const type *)context)->heads)                                             \
+    static sl_cpu_rows_fn *loop##_of(uint32_t heads)                                               \
     {                                                                                              \
-        loop(args, begin, end, 1);                                                                 \
-    }                                                                                              \
-    SL_SIMD_VOID(loop##_2, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
-    {                                                                                              \
-        loop(args, begin, end, 2);                                                                 \
-    }                                                                                              \
-    SL_SIMD_VOID(loop##_4, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
-    {                                                                                              \
-        loop(args, begin, end, 4);                                                                 \
-    }                                                                                              \
-    SL_SIMD_VOID(loop##_8, (const type *args, uint32_t begin, uint32_t end), (args, begin, end))   \
-    {                                                                                              \
-        loop(args, begin, end, 8);                                                                 \
-    }                                                                                              \
-    SL_SIMD_VOID(loop##_any, (const type *args, uint32_t begin, uint32_t end), (args, begin, end)) \
-    {                                                                                              \
-        loop(args, begin, end, args->heads);                                                       \
-    }                                                                                              \
-    static void loop##_of(const type *args, uint32_t begin, uint32_t end)                          \
-    {                                                                                              \
-        switch (args->heads) {                                                                     \
-        case 1: loop##_1(args, begin, end); break;                                                 \
-        case 2: loop##_2(args, begin, end); break;                                                 \
-        case 4: loop##_4(args, begin, end); break;                                                 \
-        case 8: loop##_8(args, begin, end); break;                                                 \
-        default: loop##_any(args, begin, end); break;                                              \
+        switch (heads) {                                                                           \
+        case 1: return loop##_1;                                                                   \
+        case 2: return loop##_2;                                                                   \
+        case 4: return loop##_4;                                                                   \
+        case 8: return loop##_8;                                                                   \
+        default: return loop##_any;                                                                \
         }                                                                                          \
     }
 VARIANTS(softmax_rows, struct sl_edge_softmax_args)
 VARIANTS(grad_rows, struct sl_edge_softmax_grad_args)
 VARIANTS(grad_sources, struct sl_edge_softmax_grad_args)
 
-struct job {
-    const struct sl_csr_view *csr; // whose rows are split
-    const struct sl_edge_softmax_args *args;
-    const struct sl_edge_softmax_grad_args *grad;
-    uint32_t n_parts;
-};
-
-static void softmax_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    softmax_rows_of(job->args, sl_cpu_row_split(job->csr, part, job->n_parts),
-                    sl_cpu_row_split(job->csr, part + 1, job->n_parts));
-}
-
-static void grad_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    grad_rows_of(job->grad, sl_cpu_row_split(job->csr, part, job->n_parts),
-                 sl_cpu_row_split(job->csr, part + 1, job->n_parts));
-}
-
-static void source_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    grad_sources_of(job->grad, sl_cpu_row_split(job->csr, part, job->n_parts),
-                    sl_cpu_row_split(job->csr, part + 1, job->n_parts));
-}
-
 int sl_cpu_edge_softmax(const struct sl_edge_softmax_args *args)
 {
     SL_TRY(sl_check_edge_softmax(args));
-    struct job job = {.csr = &args->csr, .args = args};
-    job.n_parts = sl_cpu_row_parts(job.csr, args->heads * (uint64_t)16);
-    sl_cpu_parallel_parts(job.n_parts, softmax_part, &job);
+    sl_cpu_parallel_rows(&args->csr, args->heads * (uint64_t)16, softmax_rows_of(args->heads),
+                         args);
     return SL_OK;
 }
 
 int sl_cpu_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
 {
     SL_TRY(sl_check_edge_softmax_backward(args));
-    struct job job = {.csr = &args->csr, .grad = args};
-    job.n_parts = sl_cpu_row_parts(job.csr, args->heads * (uint64_t)16);
-    sl_cpu_parallel_parts(job.n_parts, grad_part, &job);
-    if (!args->score_src)
-        return SL_OK;
-    job.csr = &args->transposed;
-    job.n_parts = sl_cpu_row_parts(job.csr, args->heads * (uint64_t)8);
-    sl_cpu_parallel_parts(job.n_parts, source_part, &job);
+    sl_cpu_parallel_rows(&args->csr, args->heads * (uint64_t)16, grad_rows_of(args->heads), args);
+    if (args->score_src)
+        sl_cpu_parallel_rows(&args->transposed, args->heads * (uint64_t)8,
+                             grad_sources_of(args->heads), args);
     return SL_OK;
 }

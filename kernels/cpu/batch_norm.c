@@ -128,8 +128,9 @@ struct scale {
 };
 
 // The loops' arrays are the same or apart, never shifted: `simd` says that to the compiler.
-SL_SIMD_VOID(scale_rows, (const struct scale *s, uint64_t begin, uint64_t end), (s, begin, end))
+SL_CPU_RANGE(run_scale)
 {
+    const struct scale *s = context;
     const float *mean = s->mean, *rest = s->rest, *factor = s->factor, *addend = s->addend;
     uint32_t dim = s->dim;
     for (uint64_t r = begin; r < end; r++) {
@@ -141,9 +142,9 @@ SL_SIMD_VOID(scale_rows, (const struct scale *s, uint64_t begin, uint64_t end), 
     }
 }
 
-SL_SIMD_VOID(scale_gradient_rows, (const struct scale *s, uint64_t begin, uint64_t end),
-             (s, begin, end))
+SL_CPU_RANGE(run_scale_gradient)
 {
+    const struct scale *s = context;
     const float *mean = s->mean, *factor = s->factor, *dy_mean = s->dy_mean, *share = s->x_share;
     uint32_t dim = s->dim;
     for (uint64_t r = begin; r < end; r++) {
@@ -155,8 +156,9 @@ SL_SIMD_VOID(scale_gradient_rows, (const struct scale *s, uint64_t begin, uint64
     }
 }
 
-SL_SIMD_VOID(scale_in_place, (const struct scale *s, uint64_t begin, uint64_t end), (s, begin, end))
+SL_CPU_RANGE(run_scale_in_place)
 {
+    const struct scale *s = context;
     const float *factor = s->factor, *addend = s->addend;
     uint32_t dim = s->dim;
     for (uint64_t r = begin; r < end; r++) {
@@ -165,21 +167,6 @@ SL_SIMD_VOID(scale_in_place, (const struct scale *s, uint64_t begin, uint64_t en
         for (uint32_t c = 0; c < dim; c++)
             y[c] = y[c] * factor[c] + addend[c];
     }
-}
-
-static void run_scale(void *context, uint64_t begin, uint64_t end)
-{
-    scale_rows(context, begin, end);
-}
-
-static void run_scale_gradient(void *context, uint64_t begin, uint64_t end)
-{
-    scale_gradient_rows(context, begin, end);
-}
-
-static void run_scale_in_place(void *context, uint64_t begin, uint64_t end)
-{
-    scale_in_place(context, begin, end);
 }
 
 int sl_cpu_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws)

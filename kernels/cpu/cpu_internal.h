@@ -31,6 +31,21 @@ void sl_cpu_parallel_range(uint64_t n, uint64_t grain, uint64_t align,
                            void *context);
 
 /*
+ * Defines a loop for sl_cpu_parallel_range(), compiled as SL_SIMD does: of `context`, `begin` and
+ * `end`. SL_CPU_ROWS() likewise for sl_cpu_parallel_rows().
+ */
+#define SL_CPU_RANGE(name)                                                                         \
+    SL_SIMD_VOID(name, (void *context, uint64_t begin, uint64_t end), (context, begin, end))
+#define SL_CPU_ROWS(name)                                                                          \
+    SL_SIMD_VOID(name, (const void *context, uint32_t begin, uint32_t end), (context, begin, end))
+
+typedef void sl_cpu_rows_fn(const void *context, uint32_t begin, uint32_t end);
+
+// Calls body for ranges of the rows of csr that together are all, parts as sl_cpu_row_parts() cuts.
+void sl_cpu_parallel_rows(const struct sl_csr_view *csr, uint64_t edge_bytes, sl_cpu_rows_fn *body,
+                          const void *context);
+
+/*
  * Boundaries of a csr's rows cut into n_parts of about equal work, counted as edges plus rows: part
  * p is rows sl_cpu_row_split(csr, p, n_parts) .. sl_cpu_row_split(csr, p + 1, n_parts).
  */

@@ -94,9 +94,9 @@ SL_INLINE float score_narrow(const float *att, const float *own, const float *ot
     return sum;
 }
 
-SL_SIMD_VOID(score_rows, (const struct sl_edge_scores_args *args, uint32_t begin, uint32_t end),
-             (args, begin, end))
+SL_CPU_ROWS(score_rows)
 {
+    const struct sl_edge_scores_args *args = context;
     const struct sl_csr_view *csr = &args->csr;
     const uint32_t heads = args->heads, dim = args->dim;
     const uint64_t width = (uint64_t)heads * dim;
@@ -121,26 +121,11 @@ SL_SIMD_VOID(score_rows, (const struct sl_edge_scores_args *args, uint32_t begin
         }
 }
 
-struct job {
-    const struct sl_csr_view *csr; // whose rows are split
-    const struct sl_edge_scores_args *args;
-    const struct sl_edge_scores_grad_args *grad;
-    uint32_t n_parts;
-};
-
-static void score_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    score_rows(job->args, sl_cpu_row_split(job->csr, part, job->n_parts),
-               sl_cpu_row_split(job->csr, part + 1, job->n_parts));
-}
-
 int sl_cpu_edge_scores(const struct sl_edge_scores_args *args)
 {
     SL_TRY(sl_check_edge_scores(args));
-    struct job job = {.csr = &args->csr, .args = args};
-    job.n_parts = sl_cpu_row_parts(job.csr, (uint64_t)args->heads * args->dim * sizeof(float));
-    sl_cpu_parallel_parts(job.n_parts, score_part, &job);
+    sl_cpu_parallel_rows(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float), score_rows,
+                         args);
     return SL_OK;
 }
 
@@ -257,36 +242,20 @@ SL_INLINE void grad_rows(const struct sl_edge_scores_grad_args *args, uint32_t b
             grad_head(args, (struct place){row, h, (uint64_t)h * args->dim}, with_att);
 }
 
-SL_SIMD_VOID(grad_rows_plain,
-             (const struct sl_edge_scores_grad_args *args, uint32_t begin, uint32_t end),
-             (args, begin, end))
+SL_CPU_ROWS(grad_rows_plain)
 {
-    grad_rows(args, begin, end, 0);
+    grad_rows(context, begin, end, 0);
 }
 
-SL_SIMD_VOID(grad_rows_att,
-             (const struct sl_edge_scores_grad_args *args, uint32_t begin, uint32_t end),
-             (args, begin, end))
+SL_CPU_ROWS(grad_rows_att)
 {
-    grad_rows(args, begin, end, 1);
-}
-
-static void grad_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    uint32_t begin = sl_cpu_row_split(job->csr, part, job->n_parts);
-    uint32_t end = sl_cpu_row_split(job->csr, part + 1, job->n_parts);
-    if (job->grad->datt)
-        grad_rows_att(job->grad, begin, end);
-    else
-        grad_rows_plain(job->grad, begin, end);
+    grad_rows(context, begin, end, 1);
 }
 
 int sl_cpu_edge_scores_backward(const struct sl_edge_scores_grad_args *args)
 {
     SL_TRY(sl_check_edge_scores_backward(args));
-    struct job job = {.csr = &args->csr, .grad = args};
-    job.n_parts = sl_cpu_row_parts(job.csr, (uint64_t)args->heads * args->dim * sizeof(float));
-    sl_cpu_parallel_parts(job.n_parts, grad_part, &job);
+    sl_cpu_parallel_rows(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float),
+                         args->datt ? grad_rows_att : grad_rows_plain, args);
     return SL_OK;
 }

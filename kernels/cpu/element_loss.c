@@ -30,11 +30,6 @@ enum { SEGMENTS = 64, SEGMENT_ELEMENTS_MIN = 2048 };
 
 typedef double v16_f64 __attribute__((vector_size(128)));
 
-struct tally {
-    double loss;
-    uint64_t correct, labelled;
-};
-
 struct job {
     const float *x, *targets;
     const float *pos_weight; // (dim) or NULL
@@ -42,8 +37,8 @@ struct job {
     uint64_t n;
     uint32_t dim;
     uint32_t n_segments;
-    void (*span)(const struct job *job, uint64_t begin, uint64_t end, struct tally *tally);
-    struct tally *tallies; // (n_segments)
+    void (*span)(const struct job *job, uint64_t begin, uint64_t end, struct sl_loss_result *tally);
+    struct sl_loss_result *tallies; // (n_segments), without weights
 };
 
 // Sixteen outputs and their targets, 0 where there is no label, and which there are.
@@ -89,16 +84,17 @@ SL_INLINE void load_weights(const float *weight, uint32_t dim, uint32_t column, 
 }
 
 SL_INLINE void finish(const v16_f64 *loss, const sl_v16_i32 *labelled, const sl_v16_i32 *correct,
-                      struct tally *tally)
+                      struct sl_loss_result *tally)
 {
     for (int l = 0; l < SL_LANES; l++) {
         tally->loss += (*loss)[l];
-        tally->labelled += (uint64_t)(*labelled)[l];
+        tally->counted += (uint64_t)(*labelled)[l];
         tally->correct += (uint64_t)(*correct)[l];
     }
 }
 
-SL_SIMD_VOID(bce_span, (const struct job *job, uint64_t begin, uint64_t end, struct tally *tally),
+SL_SIMD_VOID(bce_span,
+             (const struct job *job, uint64_t begin, uint64_t end, struct sl_loss_result *tally),
              (job, begin, end, tally))
 {
     const sl_v16 zero = {0};
@@ -137,7 +133,7 @@ SL_SIMD_VOID(bce_span, (const struct job *job, uint64_t begin, uint64_t end, str
 }
 
 SL_SIMD_VOID(square_span,
-             (const struct job *job, uint64_t begin, uint64_t end, struct tally *tally),
+             (const struct job *job, uint64_t begin, uint64_t end, struct sl_loss_result *tally),
              (job, begin, end, tally))
 {
     sl_v16 x, target;
@@ -159,22 +155,22 @@ SL_SIMD_VOID(square_span,
 static void run_segment(void *context, uint32_t segment)
 {
     const struct job *job = context;
-    struct tally tally = {0};
+    struct sl_loss_result tally = {0};
     job->span(job, job->n * segment / job->n_segments, job->n * (segment + 1) / job->n_segments,
               &tally);
     job->tallies[segment] = tally;
 }
 
-static struct tally run_all(struct job *job)
+static struct sl_loss_result run_all(struct job *job)
 {
-    struct tally tallies[SEGMENTS] = {0}, total = {0};
+    struct sl_loss_result tallies[SEGMENTS] = {0}, total = {0};
     job->tallies = tallies;
     job->n_segments = (uint32_t)SL_MIN(SL_MAX(job->n / SEGMENT_ELEMENTS_MIN, 1), SEGMENTS);
     sl_cpu_parallel_parts(job->n_segments, run_segment, job);
     for (uint32_t s = 0; s < job->n_segments; s++) {
         total.loss += tallies[s].loss;
         total.correct += tallies[s].correct;
-        total.labelled += tallies[s].labelled;
+        total.counted += tallies[s].counted;
     }
     return total;
 }
@@ -190,11 +186,8 @@ int sl_cpu_sigmoid_bce(const float *logits, const float *targets, uint64_t rows,
                       .n = rows * dim,
                       .dim = dim,
                       .span = bce_span};
-    struct tally total = run_all(&job);
-    *out = (struct sl_loss_result){.loss = total.loss,
-                                   .weight = (double)total.labelled,
-                                   .correct = total.correct,
-                                   .counted = total.labelled};
+    *out = run_all(&job);
+    out->weight = (double)out->counted;
     return SL_OK;
 }
 
@@ -208,7 +201,7 @@ int sl_cpu_squared_error(const float *outputs, const float *targets, uint64_t ro
                       .n = rows * dim,
                       .dim = dim,
                       .span = square_span};
-    struct tally total = run_all(&job);
-    *out = (struct sl_loss_result){.loss = total.loss, .weight = (double)total.labelled};
+    struct sl_loss_result total = run_all(&job);
+    *out = (struct sl_loss_result){.loss = total.loss, .weight = (double)total.counted};
     return SL_OK;
 }

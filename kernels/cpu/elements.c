@@ -52,8 +52,9 @@ struct heads {
     float scale, beta;
 };
 
-SL_SIMD_VOID(sum_heads_rows, (const struct heads *j, uint64_t begin, uint64_t end), (j, begin, end))
+SL_CPU_RANGE(run_sum_heads)
 {
+    const struct heads *j = context;
     const uint64_t heads = j->heads, width = j->width;
     const float scale = j->scale;
     for (uint64_t i = begin; i < end; i++) {
@@ -69,9 +70,9 @@ SL_SIMD_VOID(sum_heads_rows, (const struct heads *j, uint64_t begin, uint64_t en
     }
 }
 
-SL_SIMD_VOID(spread_heads_rows, (const struct heads *j, uint64_t begin, uint64_t end),
-             (j, begin, end))
+SL_CPU_RANGE(run_spread_heads)
 {
+    const struct heads *j = context;
     const uint64_t heads = j->heads, width = j->width;
     const float scale = j->scale;
     for (uint64_t i = begin; i < end; i++)
@@ -81,16 +82,6 @@ SL_SIMD_VOID(spread_heads_rows, (const struct heads *j, uint64_t begin, uint64_t
             for (uint64_t c = 0; c < width; c++)
                 y[c] = scale * x[c];
         }
-}
-
-static void run_sum_heads(void *context, uint64_t begin, uint64_t end)
-{
-    sum_heads_rows(context, begin, end);
-}
-
-static void run_spread_heads(void *context, uint64_t begin, uint64_t end)
-{
-    spread_heads_rows(context, begin, end);
 }
 
 int sl_cpu_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,

@@ -194,38 +194,28 @@ SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind 
         heads_narrow(args, begin, end);
         return;
     }
-    // As in aggregate.c: behind the full chunks one that ends at the last column; in rows of fewer
-    // than 64 columns its whole vectors first, then one for the rest.
-    uint32_t chunks_end = width / CHUNK * CHUNK, rest = width - chunks_end, whole = 0;
-    if (rest % SL_LANES != 0 && chunks_end == 0) {
-        whole = rest / SL_LANES;
-        rest = SL_LANES;
-    }
-    rest = (rest + SL_LANES - 1) / SL_LANES;
-    uint32_t first_rest = width - rest * SL_LANES;
+    const struct sl_row_cut cut = sl_cut_row(width, CHUNK);
     struct spot spots[CHUNK_VECTORS] = {{0}}, whole_spots[CHUNK_VECTORS] = {{0}},
                 rest_spots[CHUNK_VECTORS] = {{0}};
     struct place place = {0, 0};
-    find_spots(args, kind, &place, (int)whole, whole_spots);
-    place = (struct place){first_rest / args->dim, first_rest % args->dim};
-    find_spots(args, kind, &place, (int)rest, rest_spots);
+    find_spots(args, kind, &place, (int)cut.whole, whole_spots);
+    place = (struct place){cut.first_rest / args->dim, cut.first_rest % args->dim};
+    find_spots(args, kind, &place, (int)cut.rest, rest_spots);
     for (uint32_t row = begin; row < end; row++) {
         place = (struct place){0, 0};
-        for (uint32_t c = 0; c < chunks_end; c += CHUNK) {
+        for (uint32_t c = 0; c < cut.chunks_end; c += CHUNK) {
             find_spots(args, kind, &place, CHUNK_VECTORS, spots);
             heads_chunk(args, kind, indirect, row, c, spots, CHUNK_VECTORS);
         }
-        heads_rest(args, kind, indirect, row, 0, whole_spots, whole);
-        heads_rest(args, kind, indirect, row, first_rest, rest_spots, rest);
+        heads_rest(args, kind, indirect, row, 0, whole_spots, cut.whole);
+        heads_rest(args, kind, indirect, row, cut.first_rest, rest_spots, cut.rest);
     }
 }
 
 #define VARIANT(name, kind, indirect)                                                              \
-    SL_SIMD_VOID(rows_##name,                                                                      \
-                 (const struct sl_aggregate_heads_args *args, uint32_t begin, uint32_t end),       \
-                 (args, begin, end))                                                               \
+    SL_CPU_ROWS(rows_##name)                                                                       \
     {                                                                                              \
-        heads_rows(args, kind, indirect, begin, end);                                              \
+        heads_rows(context, kind, indirect, begin, end);                                           \
     }
 VARIANT(one, ONE, 0)
 VARIANT(one_indirect, ONE, 1)
@@ -234,38 +224,23 @@ VARIANT(two_indirect, TWO, 1)
 VARIANT(many, MANY, 0)
 VARIANT(many_indirect, MANY, 1)
 
-struct job {
-    const struct sl_aggregate_heads_args *args;
-    enum kind kind;
-    uint32_t n_parts;
+// By kind, indirect.
+static sl_cpu_rows_fn *const variants[][2] = {
+    [ONE] = {rows_one, rows_one_indirect},
+    [TWO] = {rows_two, rows_two_indirect},
+    [MANY] = {rows_many, rows_many_indirect},
 };
-
-static void run_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    const struct sl_aggregate_heads_args *args = job->args;
-    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
-    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
-    switch (job->kind << 1 | (args->edge != NULL)) {
-    case ONE << 1: rows_one(args, begin, end); break;
-    case ONE << 1 | 1: rows_one_indirect(args, begin, end); break;
-    case TWO << 1: rows_two(args, begin, end); break;
-    case TWO << 1 | 1: rows_two_indirect(args, begin, end); break;
-    case MANY << 1: rows_many(args, begin, end); break;
-    case MANY << 1 | 1: rows_many_indirect(args, begin, end); break;
-    }
-}
 
 int sl_cpu_aggregate_heads(const struct sl_aggregate_heads_args *args)
 {
     SL_TRY(sl_check_aggregate_heads(args));
-    struct job job = {.args = args, .kind = MANY};
+    enum kind kind = MANY;
     if (args->heads == 1 || args->dim % SL_LANES == 0)
-        job.kind = ONE;
+        kind = ONE;
     else if (args->dim == SL_LANES / 2 || args->dim > SL_LANES)
-        job.kind = TWO;
-    job.n_parts = sl_cpu_row_parts(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float));
-    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+        kind = TWO;
+    sl_cpu_parallel_rows(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float),
+                         variants[kind][args->edge != NULL], args);
     return SL_OK;
 }
 
@@ -276,7 +251,6 @@ struct dot {
     uint32_t heads, dim;
     const float *a, *b;
     float *out;
-    uint32_t n_parts;
 };
 
 // Adds the lanes of each half, in a tree: lane 0 ends as the sum of the lower half, lane 4 as that
@@ -347,8 +321,9 @@ SL_INLINE void dot_heads(const struct dot *dot, const float *a, const float *b, 
     }
 }
 
-SL_SIMD_VOID(dot_rows, (const struct dot *dot, uint32_t begin, uint32_t end), (dot, begin, end))
+SL_CPU_ROWS(dot_rows)
 {
+    const struct dot *dot = context;
     const struct sl_csr_view *csr = dot->csr;
     uint64_t heads = dot->heads, width = heads * dot->dim;
     uint32_t last = csr->indptr[csr->n_dst] - 1; // unused when there is no edge
@@ -364,19 +339,11 @@ SL_SIMD_VOID(dot_rows, (const struct dot *dot, uint32_t begin, uint32_t end), (d
                       dot->out + e * heads);
 }
 
-static void dot_part(void *context, uint32_t part)
-{
-    const struct dot *dot = context;
-    dot_rows(dot, sl_cpu_row_split(dot->csr, part, dot->n_parts),
-             sl_cpu_row_split(dot->csr, part + 1, dot->n_parts));
-}
-
 int sl_cpu_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
                     const float *b, float *out)
 {
     SL_TRY(sl_check_edge_dot(csr, heads, dim, a, b, out));
     struct dot dot = {.csr = csr, .heads = heads, .dim = dim, .a = a, .b = b, .out = out};
-    dot.n_parts = sl_cpu_row_parts(csr, (uint64_t)heads * dim * sizeof(float));
-    sl_cpu_parallel_parts(dot.n_parts, dot_part, &dot);
+    sl_cpu_parallel_rows(csr, (uint64_t)heads * dim * sizeof(float), dot_rows, &dot);
     return SL_OK;
 }

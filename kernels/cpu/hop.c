@@ -37,14 +37,12 @@ struct sums {
     const float *weight;
     enum sl_row_sum what;
     float *out;
-    uint32_t n_parts;
 };
 
-static void sum_part(void *context, uint32_t part)
+static void sum_rows(const void *context, uint32_t begin, uint32_t end)
 {
     const struct sums *s = context;
-    uint32_t end = sl_cpu_row_split(s->csr, part + 1, s->n_parts);
-    for (uint32_t i = sl_cpu_row_split(s->csr, part, s->n_parts); i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         float sum = row_sum(s->csr, s->weight, i), above = 1.0f;
         if (s->what == SL_ROW_MEAN_WEIGHT)
             above = (float)(s->csr->indptr[i + 1] - s->csr->indptr[i]);
@@ -59,8 +57,7 @@ int sl_cpu_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_
 {
     SL_TRY(sl_check_row_sums(csr, what, out));
     struct sums s = {.csr = csr, .weight = weight, .what = what, .out = out};
-    s.n_parts = sl_cpu_row_parts(csr, EDGE_BYTES);
-    sl_cpu_parallel_parts(s.n_parts, sum_part, &s);
+    sl_cpu_parallel_rows(csr, EDGE_BYTES, sum_rows, &s);
     return SL_OK;
 }
 
@@ -177,7 +174,6 @@ int sl_cpu_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws
 struct scales {
     const struct sl_gcn_scales_args *args;
     const uint32_t *out_degrees; // (n_src) of the hop; NULL: args->degrees are taken
-    uint32_t n_parts;
 };
 
 static float inverse_root(uint64_t degree)
@@ -200,13 +196,12 @@ static void scale_sources(void *context, uint64_t begin, uint64_t end)
         s->args->col_scale[j] = source_scale(s, (uint32_t)j);
 }
 
-static void scale_rows(void *context, uint32_t part)
+static void scale_rows(const void *context, uint32_t begin, uint32_t end)
 {
     const struct scales *s = context;
     const struct sl_gcn_scales_args *args = s->args;
     const struct sl_csr_view *csr = &args->csr;
-    uint32_t end = sl_cpu_row_split(csr, part + 1, s->n_parts);
-    for (uint32_t i = sl_cpu_row_split(csr, part, s->n_parts); i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         uint32_t full = args->degrees ? args->degrees[i] : csr->indptr[i + 1] - csr->indptr[i];
         float root = inverse_root((uint64_t)full + args->own_loop);
         float sampled = row_sum(csr, args->weight, i);
@@ -221,7 +216,7 @@ int sl_cpu_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *
 {
     SL_TRY(sl_check_gcn_scales(args));
     const struct sl_csr_view *csr = &args->csr;
-    struct scales s = {.args = args, .n_parts = sl_cpu_row_parts(csr, EDGE_BYTES)};
+    struct scales s = {.args = args};
     if (!args->degrees) {
         uint32_t *out = sl_mempool_zalloc(ws, csr->n_src * sizeof *out);
         if (!out)
@@ -231,6 +226,6 @@ int sl_cpu_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *
         s.out_degrees = out;
     }
     sl_cpu_parallel_range(csr->n_src, GRAIN_SOURCES, 16, scale_sources, &s);
-    sl_cpu_parallel_parts(s.n_parts, scale_rows, &s);
+    sl_cpu_parallel_rows(csr, EDGE_BYTES, scale_rows, &s);
     return SL_OK;
 }

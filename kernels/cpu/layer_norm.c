@@ -62,9 +62,9 @@ SL_INLINE float variance(const float *x, uint32_t dim, float from_first)
     return (sum + add_lanes(&sums)) / (float)dim;
 }
 
-SL_SIMD_VOID(forward_span, (const struct sl_layer_norm_args *args, uint64_t begin, uint64_t end),
-             (args, begin, end))
+SL_CPU_RANGE(forward_range)
 {
+    const struct sl_layer_norm_args *args = context;
     const float *gamma = args->gamma, *beta = args->beta;
     uint32_t dim = args->dim;
     for (uint64_t r = begin; r < end; r++) {
@@ -80,11 +80,6 @@ SL_SIMD_VOID(forward_span, (const struct sl_layer_norm_args *args, uint64_t begi
         for (uint32_t c = 0; c < dim; c++)
             y[c] = ((x[c] - first) - from_first) * inverse * gamma[c] + beta[c];
     }
-}
-
-static void forward_range(void *context, uint64_t begin, uint64_t end)
-{
-    forward_span(context, begin, end);
 }
 
 int sl_cpu_layer_norm(const struct sl_layer_norm_args *args)

@@ -20,11 +20,6 @@
 
 enum { SEGMENTS = 64, SEGMENT_ROWS_MIN = 64 };
 
-struct tally {
-    double loss, weight;
-    uint64_t correct, counted;
-};
-
 struct job {
     const float *logits;
     const int32_t *labels;
@@ -33,7 +28,7 @@ struct job {
     uint64_t rows;
     uint32_t classes;
     uint32_t n_segments;
-    struct tally *tallies; // (n_segments)
+    struct sl_loss_result *tallies; // (n_segments)
 };
 
 // Sixteen logits from x on, of which `n` exist; the others are so low that they add nothing.
@@ -103,7 +98,7 @@ static int is_first_max(const float *x, int32_t label, float top)
 static void run_segment(void *context, uint32_t segment)
 {
     const struct job *job = context;
-    struct tally tally = {0};
+    struct sl_loss_result tally = {0};
     uint64_t begin = job->rows * segment / job->n_segments;
     uint64_t end = job->rows * (segment + 1) / job->n_segments;
     uint32_t classes = job->classes;
@@ -135,7 +130,7 @@ int sl_cpu_softmax_xent(const float *logits, const int32_t *labels, uint64_t row
                         const float *class_weight, float *dlogits, struct sl_loss_result *out)
 {
     SL_TRY(sl_check_softmax_xent(logits, labels, rows, classes, out));
-    struct tally tallies[SEGMENTS], total = {0};
+    struct sl_loss_result tallies[SEGMENTS], total = {0};
     struct job job = {.logits = logits,
                       .labels = labels,
                       .class_weight = class_weight,
@@ -151,9 +146,6 @@ int sl_cpu_softmax_xent(const float *logits, const int32_t *labels, uint64_t row
         total.correct += tallies[s].correct;
         total.counted += tallies[s].counted;
     }
-    *out = (struct sl_loss_result){.loss = total.loss,
-                                   .weight = total.weight,
-                                   .correct = total.correct,
-                                   .counted = total.counted};
+    *out = total;
     return SL_OK;
 }

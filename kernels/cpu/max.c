@@ -81,15 +81,6 @@ SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, struct 
     return room;
 }
 
-SL_INLINE void prefetch(const struct sl_aggregate_max_args *args, int half, uint64_t at, uint32_t n)
-{
-    const char *p = (const char *)args->x + at * (half ? 2 : 4);
-    uint32_t n_bytes = n * (half ? 2 : 4);
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < n_bytes; i += SL_CACHE_LINE)
-        __builtin_prefetch(p + i, 0, 3);
-}
-
 // Columns first .. first + n of destination `row`; n <= CHUNK, a constant but in narrow rows.
 SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct variant kind,
                          uint32_t row, uint32_t first, uint32_t n)
@@ -107,7 +98,8 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
         from[c] = begin < end ? begin : UINT32_MAX;
     }
     for (uint32_t e = begin; e < end; e++) {
-        prefetch(args, kind.half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first, n);
+        sl_prefetch_row(args->x, kind.half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first,
+                        n);
         const float *x = columns(args, kind, indices[e] * dim + first, n, room);
         for (uint32_t c = 0; c < n; c++) {
             int wins = !(x[c] <= best[c]) & (best[c] == best[c]);
@@ -135,43 +127,24 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, struct variant
 }
 
 #define VARIANT(name, ...)                                                                         \
-    SL_SIMD_VOID(rows_##name,                                                                      \
-                 (const struct sl_aggregate_max_args *args, uint32_t begin, uint32_t end),         \
-                 (args, begin, end))                                                               \
+    SL_CPU_ROWS(rows_##name)                                                                       \
     {                                                                                              \
-        max_rows(args, (struct variant){simd, __VA_ARGS__}, begin, end);                           \
+        max_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                        \
     }
 VARIANT(f32, 0, 0)
 VARIANT(f32_traced, 0, 1)
 VARIANT(f16, 1, 0)
 VARIANT(f16_traced, 1, 1)
 
-struct job {
-    const struct sl_aggregate_max_args *args;
-    const struct sl_aggregate_max_grad_args *grad;
-    uint32_t n_parts;
-};
-
-static void run_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    const struct sl_aggregate_max_args *args = job->args;
-    uint32_t begin = sl_cpu_row_split(&args->csr, part, job->n_parts);
-    uint32_t end = sl_cpu_row_split(&args->csr, part + 1, job->n_parts);
-    switch ((args->x_dtype == SL_DTYPE_F16) << 1 | (args->from != NULL)) {
-    case 0: rows_f32(args, begin, end); break;
-    case 1: rows_f32_traced(args, begin, end); break;
-    case 2: rows_f16(args, begin, end); break;
-    case 3: rows_f16_traced(args, begin, end); break;
-    }
-}
+// By half, traced.
+static sl_cpu_rows_fn *const variants[2][2] = {{rows_f32, rows_f32_traced},
+                                               {rows_f16, rows_f16_traced}};
 
 int sl_cpu_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_aggregate_max(args));
-    struct job job = {.args = args};
-    job.n_parts = sl_cpu_row_parts(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype));
-    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
+    sl_cpu_parallel_rows(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
+                         variants[args->x_dtype == SL_DTYPE_F16][args->from != NULL], args);
     return SL_OK;
 }
 
@@ -205,10 +178,9 @@ SL_INLINE void grad_chunk(const struct sl_aggregate_max_grad_args *args, uint32_
     memcpy(args->dx + source * dim + first, sum, n * sizeof *sum);
 }
 
-SL_SIMD_VOID(grad_rows,
-             (const struct sl_aggregate_max_grad_args *args, uint32_t begin, uint32_t end),
-             (args, begin, end))
+SL_CPU_ROWS(grad_rows)
 {
+    const struct sl_aggregate_max_grad_args *args = context;
 #define CHUNK_GRAD(first, n) grad_chunk(args, source, first, n)
     for (uint32_t source = begin; source < end; source++) {
         if (args->dim < HALF_CHUNK)
@@ -219,19 +191,9 @@ SL_SIMD_VOID(grad_rows,
 #undef CHUNK_GRAD
 }
 
-static void grad_part(void *context, uint32_t part)
-{
-    const struct job *job = context;
-    const struct sl_csr_view *t = &job->grad->transposed;
-    grad_rows(job->grad, sl_cpu_row_split(t, part, job->n_parts),
-              sl_cpu_row_split(t, part + 1, job->n_parts));
-}
-
 int sl_cpu_aggregate_max_backward(const struct sl_aggregate_max_grad_args *args)
 {
     SL_TRY(sl_check_aggregate_max_backward(args));
-    struct job job = {.grad = args};
-    job.n_parts = sl_cpu_row_parts(&args->transposed, args->dim * (uint64_t)8);
-    sl_cpu_parallel_parts(job.n_parts, grad_part, &job);
+    sl_cpu_parallel_rows(&args->transposed, args->dim * (uint64_t)8, grad_rows, args);
     return SL_OK;
 }

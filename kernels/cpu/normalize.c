@@ -46,8 +46,9 @@ struct forward {
     uint32_t dim;
 };
 
-SL_SIMD_VOID(forward_span, (const struct forward *f, uint64_t begin, uint64_t end), (f, begin, end))
+SL_CPU_RANGE(forward_rows)
 {
+    const struct forward *f = context;
     uint64_t dim = f->dim;
     for (uint64_t i = begin; i < end; i++) {
         const float *x = f->x + i * dim;
@@ -59,11 +60,6 @@ SL_SIMD_VOID(forward_span, (const struct forward *f, uint64_t begin, uint64_t en
         for (uint32_t c = 0; c < dim; c++)
             y[c] = x[c] * inverse;
     }
-}
-
-static void forward_rows(void *context, uint64_t begin, uint64_t end)
-{
-    forward_span(context, begin, end);
 }
 
 int sl_cpu_normalize_rows(const float *x, uint64_t rows, uint32_t dim, float *y, float *inverse)
@@ -80,9 +76,9 @@ struct backward {
     uint32_t dim;
 };
 
-SL_SIMD_VOID(backward_span, (const struct backward *b, uint64_t begin, uint64_t end),
-             (b, begin, end))
+SL_CPU_RANGE(backward_rows)
 {
+    const struct backward *b = context;
     uint64_t dim = b->dim;
     for (uint64_t i = begin; i < end; i++) {
         const float *dy = b->dy + i * dim, *y = b->y + i * dim;
@@ -91,11 +87,6 @@ SL_SIMD_VOID(backward_span, (const struct backward *b, uint64_t begin, uint64_t 
         for (uint32_t c = 0; c < dim; c++)
             dx[c] = inverse * (dy[c] - y[c] * along);
     }
-}
-
-static void backward_rows(void *context, uint64_t begin, uint64_t end)
-{
-    backward_span(context, begin, end);
 }
 
 int sl_cpu_normalize_rows_backward(const float *dy, const float *y, const float *inverse,

@@ -11,26 +11,22 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/optimizer_internal.h"
 
 enum { GRAIN = 1 << 14 };
 
 struct adam {
     const float *g, *p, *m, *v;
     float *p_out, *m_out, *v_out;
-    float decay;        // of the gradient: coupled
-    float kept;         // of the parameter: decoupled
-    float beta1, rest1; // rest = 1 - beta
-    float beta2, rest2;
-    float rate;         // lr / (1 - beta1^t)
-    float square_scale; // 1 / sqrt(1 - beta2^t)
-    float eps;
+    struct sl_adam_constants k;
 };
 
-SL_SIMD_VOID(adam_span, (const struct adam *a, uint64_t begin, uint64_t end), (a, begin, end))
+SL_CPU_RANGE(adam_range)
 {
+    const struct adam *a = context;
     const float *restrict g = a->g, *restrict p = a->p, *restrict m = a->m, *restrict v = a->v;
     float *restrict p_out = a->p_out, *restrict m_out = a->m_out, *restrict v_out = a->v_out;
-    const struct adam k = *a;
+    const struct sl_adam_constants k = a->k;
     for (uint64_t i = begin; i < end; i++) {
         float grad = g[i] + k.decay * p[i];
         float mean = k.beta1 * m[i] + k.rest1 * grad;
@@ -42,34 +38,11 @@ SL_SIMD_VOID(adam_span, (const struct adam *a, uint64_t begin, uint64_t end), (a
     }
 }
 
-static void adam_range(void *context, uint64_t begin, uint64_t end)
-{
-    adam_span(context, begin, end);
-}
-
 int sl_cpu_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
                 const float *m, const float *v, float *p_out, float *m_out, float *v_out)
 {
     SL_TRY(sl_check_adam(step, n, g, p, m, v, p_out, m_out, v_out));
-    double beta1 = step->beta1, beta2 = step->beta2;
-    struct adam a = {
-        .g = g,
-        .p = p,
-        .m = m,
-        .v = v,
-        .p_out = p_out,
-        .m_out = m_out,
-        .v_out = v_out,
-        .decay = step->decoupled ? 0.0f : step->weight_decay,
-        .kept = step->decoupled ? (float)(1.0 - (double)step->lr * step->weight_decay) : 1.0f,
-        .beta1 = step->beta1,
-        .rest1 = (float)(1.0 - beta1),
-        .beta2 = step->beta2,
-        .rest2 = (float)(1.0 - beta2),
-        .rate = (float)(step->lr / (1.0 - pow(beta1, (double)step->t))),
-        .square_scale = (float)(1.0 / sqrt(1.0 - pow(beta2, (double)step->t))),
-        .eps = step->eps,
-    };
+    struct adam a = {g, p, m, v, p_out, m_out, v_out, sl_adam_constants(step)};
     sl_cpu_parallel_range(n, GRAIN, 16, adam_range, &a);
     return SL_OK;
 }
@@ -80,8 +53,9 @@ struct sgd {
     float lr, momentum, decay;
 };
 
-SL_SIMD_VOID(sgd_span, (const struct sgd *s, uint64_t begin, uint64_t end), (s, begin, end))
+SL_CPU_RANGE(sgd_range)
 {
+    const struct sgd *s = context;
     const float *restrict g = s->g, *restrict p = s->p, *restrict m = s->m;
     float *restrict p_out = s->p_out, *restrict m_out = s->m_out;
     const float lr = s->lr, momentum = s->momentum, decay = s->decay;
@@ -91,11 +65,6 @@ SL_SIMD_VOID(sgd_span, (const struct sgd *s, uint64_t begin, uint64_t end), (s, 
         p_out[i] = p[i] - lr * velocity;
         m_out[i] = velocity;
     }
-}
-
-static void sgd_range(void *context, uint64_t begin, uint64_t end)
-{
-    sgd_span(context, begin, end);
 }
 
 int sl_cpu_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,

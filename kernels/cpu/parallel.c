@@ -57,3 +57,24 @@ uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
     uint64_t parts = SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + 1);
     return (uint32_t)SL_MIN(parts, csr->n_dst);
 }
+
+struct rows {
+    const struct sl_csr_view *csr;
+    sl_cpu_rows_fn *body;
+    const void *context;
+    uint32_t n_parts;
+};
+
+static void run_rows(void *context, uint32_t part)
+{
+    const struct rows *rows = context;
+    rows->body(rows->context, sl_cpu_row_split(rows->csr, part, rows->n_parts),
+               sl_cpu_row_split(rows->csr, part + 1, rows->n_parts));
+}
+
+void sl_cpu_parallel_rows(const struct sl_csr_view *csr, uint64_t edge_bytes, sl_cpu_rows_fn *body,
+                          const void *context)
+{
+    struct rows rows = {csr, body, context, sl_cpu_row_parts(csr, edge_bytes)};
+    sl_cpu_parallel_parts(rows.n_parts, run_rows, &rows);
+}

@@ -142,4 +142,38 @@ SL_INLINE void sl_stream_v8(float *to, const sl_v8 *from)
 SL_INLINE void sl_stream_fence(void) {}
 #endif
 
+// Asks for n elements of a row from element `at` of x on; all but `at` are constants.
+SL_INLINE void sl_prefetch_row(const void *x, int half, uint64_t at, uint32_t n)
+{
+    const char *p = (const char *)x + at * (half ? 2 : 4);
+    uint32_t n_bytes = n * (half ? 2 : 4);
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < n_bytes; i += SL_CACHE_LINE)
+        __builtin_prefetch(p + i, 0, 3);
+}
+
+/*
+ * How a row of at least a vector's columns is cut: full chunks, then one that ends at the last
+ * column and overlaps the one before. A row of fewer columns than a chunk has none before it to
+ * overlap: its whole vectors first, then one vector for the rest.
+ */
+struct sl_row_cut {
+    uint32_t chunks_end;       // columns of full chunks
+    uint32_t whole;            // vectors from column 0 on, in rows without a full chunk
+    uint32_t first_rest, rest; // where the last ones begin; vectors
+};
+
+SL_INLINE struct sl_row_cut sl_cut_row(uint32_t columns, uint32_t chunk)
+{
+    struct sl_row_cut cut = {.chunks_end = columns / chunk * chunk};
+    cut.rest = columns - cut.chunks_end;
+    if (cut.rest % SL_LANES != 0 && cut.chunks_end == 0) {
+        cut.whole = cut.rest / SL_LANES;
+        cut.rest = SL_LANES;
+    }
+    cut.rest = (cut.rest + SL_LANES - 1) / SL_LANES;
+    cut.first_rest = columns - cut.rest * SL_LANES;
+    return cut;
+}
+
 #endif

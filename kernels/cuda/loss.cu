@@ -25,18 +25,6 @@
 
 enum { ROWS_A_BLOCK = SL_BLOCK / SL_WARP };
 
-// What the processor gets. The sums are there even if the call fails.
-static int take_total(struct sl_tally *partial, uint32_t blocks, struct sl_loss_result *out)
-{
-    struct sl_tally total = {};
-    int rc = sl_cuda_total(partial, blocks, &total);
-    out->loss = total.loss;
-    out->weight = total.weight;
-    out->correct = total.correct;
-    out->counted = total.counted;
-    return rc;
-}
-
 // ---- softmax_xent -------------------------------------------------------------------------------
 
 struct xent {
@@ -79,7 +67,7 @@ static __device__ __forceinline__ float largest(const float *x, uint32_t classes
 
 // One labelled row, by one warp.
 static __device__ __forceinline__ void xent_row(const struct xent &k, const float *x, float *dx,
-                                                uint32_t label, struct sl_tally *tally)
+                                                uint32_t label, struct sl_loss_result *tally)
 {
     uint32_t lane = threadIdx.x % SL_WARP, best;
     float top = largest(x, k.classes, &best), sum = 0.0f, own = 0.0f;
@@ -104,10 +92,10 @@ static __device__ __forceinline__ void xent_row(const struct xent &k, const floa
         dx[c] = dx[c] * scale - (c == label ? weight : 0.0f);
 }
 
-static __global__ void xent_kernel(struct xent k, struct sl_tally *partial,
+static __global__ void xent_kernel(struct xent k, struct sl_loss_result *partial,
                                    struct sl_cuda_complaints *complaints)
 {
-    struct sl_tally tally = {};
+    struct sl_loss_result tally = {};
     uint32_t lane = threadIdx.x % SL_WARP;
     uint64_t row = (uint64_t)blockIdx.x * ROWS_A_BLOCK + threadIdx.x / SL_WARP;
     for (; row < k.rows; row += (uint64_t)gridDim.x * ROWS_A_BLOCK) {
@@ -135,13 +123,13 @@ int sl_cuda_softmax_xent(const float *logits, const int32_t *labels, uint64_t ro
     if (rows == 0)
         return SL_OK;
     struct xent k = {logits, labels, class_weight, dlogits, rows, classes};
-    struct sl_tally *partial;
+    struct sl_loss_result *partial;
     uint64_t wanted = (rows + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK;
     uint32_t blocks = (uint32_t)SL_MIN(wanted, (uint64_t)SL_TALLY_BLOCKS);
     SL_TRY(sl_cuda_tallies(&partial));
     SL_LAUNCH(xent_kernel, blocks, SL_BLOCK, 0, k, partial, sl_cuda_complaints());
     SL_LAUNCHED(softmax_xent);
-    return take_total(partial, blocks, out);
+    return sl_cuda_total(partial, blocks, out);
 }
 
 // ---- sigmoid_bce, squared_error -----------------------------------------------------------------
@@ -168,10 +156,10 @@ static __device__ __forceinline__ float bce(float x, float target, float weight,
 }
 
 template <bool ALIGNED>
-static __global__ void bce_kernel(struct elements k, struct sl_tally *partial,
+static __global__ void bce_kernel(struct elements k, struct sl_loss_result *partial,
                                   struct sl_cuda_complaints *complaints)
 {
-    struct sl_tally tally = {};
+    struct sl_loss_result tally = {};
     struct sl_column_walk walk = sl_walk_columns(k.dim);
     uint64_t step = sl_group_step();
     for (uint64_t group = sl_first_group(); 4 * group < k.n; group += step, sl_walk_on(&walk)) {
@@ -203,9 +191,9 @@ static __global__ void bce_kernel(struct elements k, struct sl_tally *partial,
 }
 
 template <bool ALIGNED>
-static __global__ void square_kernel(struct elements k, struct sl_tally *partial)
+static __global__ void square_kernel(struct elements k, struct sl_loss_result *partial)
 {
-    struct sl_tally tally = {};
+    struct sl_loss_result tally = {};
     uint64_t step = sl_group_step();
     for (uint64_t group = sl_first_group(); 4 * group < k.n; group += step) {
         uint64_t at = 4 * group;
@@ -232,7 +220,7 @@ int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows
 {
     SL_TRY(sl_check_sigmoid_bce_args(logits, targets, rows, dim, out));
     struct elements k = {logits, targets, pos_weight, dlogits, rows * dim, dim};
-    struct sl_tally *partial;
+    struct sl_loss_result *partial;
     uint32_t blocks = sl_tally_blocks(k.n);
     *out = {};
     if (k.n == 0)
@@ -241,7 +229,7 @@ int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows
     SL_LAUNCH_ALIGNED(sl_aligned16(logits, targets, dlogits), bce_kernel, blocks, SL_BLOCK, 0, k,
                       partial, sl_cuda_complaints());
     SL_LAUNCHED(sigmoid_bce);
-    return take_total(partial, blocks, out);
+    return sl_cuda_total(partial, blocks, out);
 }
 
 int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
@@ -249,7 +237,7 @@ int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t r
 {
     SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, out));
     struct elements k = {outputs, targets, nullptr, doutputs, rows * dim, dim};
-    struct sl_tally *partial;
+    struct sl_loss_result *partial;
     uint32_t blocks = sl_tally_blocks(k.n);
     *out = {};
     if (k.n == 0)
@@ -258,5 +246,5 @@ int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t r
     SL_LAUNCH_ALIGNED(sl_aligned16(outputs, targets, doutputs), square_kernel, blocks, SL_BLOCK, 0,
                       k, partial);
     SL_LAUNCHED(squared_error);
-    return take_total(partial, blocks, out);
+    return sl_cuda_total(partial, blocks, out);
 }

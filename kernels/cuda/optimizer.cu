@@ -7,43 +7,16 @@
  */
 #include "kernels/cuda/dense.cuh"
 
-#include <math.h>
-
 #include "kernels/check.h"
+#include "kernels/optimizer_internal.h"
 
 struct adam_arrays {
     const float *g, *p, *m, *v;
     float *p_out, *m_out, *v_out;
 };
 
-struct adam_constants {
-    float decay;        // of the gradient: coupled
-    float kept;         // of the parameter: decoupled
-    float beta1, rest1; // rest = 1 - beta
-    float beta2, rest2;
-    float rate;         // lr / (1 - beta1^t)
-    float square_scale; // 1 / sqrt(1 - beta2^t)
-    float eps;
-};
-
-static struct adam_constants adam_constants_of(const struct sl_adam_step *step)
-{
-    double beta1 = step->beta1, beta2 = step->beta2, t = (double)step->t;
-    struct adam_constants k;
-    k.decay = step->decoupled ? 0.0f : step->weight_decay;
-    k.kept = step->decoupled ? (float)(1.0 - (double)step->lr * step->weight_decay) : 1.0f;
-    k.beta1 = step->beta1;
-    k.rest1 = (float)(1.0 - beta1);
-    k.beta2 = step->beta2;
-    k.rest2 = (float)(1.0 - beta2);
-    k.rate = (float)(step->lr / (1.0 - pow(beta1, t)));
-    k.square_scale = (float)(1.0 / sqrt(1.0 - pow(beta2, t)));
-    k.eps = step->eps;
-    return k;
-}
-
 template <bool ALIGNED>
-static __global__ void adam_kernel(struct adam_arrays a, struct adam_constants k, uint64_t n)
+static __global__ void adam_kernel(struct adam_arrays a, struct sl_adam_constants k, uint64_t n)
 {
     uint64_t step = sl_group_step();
     for (uint64_t group = sl_first_group(); 4 * group < n; group += step) {
@@ -74,7 +47,7 @@ int sl_cuda_adam(const struct sl_adam_step *step, uint64_t n, const float *g, co
     if (n == 0)
         return SL_OK;
     struct adam_arrays a = {g, p, m, v, p_out, m_out, v_out};
-    struct adam_constants k = adam_constants_of(step);
+    struct sl_adam_constants k = sl_adam_constants(step);
     bool aligned = sl_aligned16(g, p, m, v, p_out, m_out, v_out);
     SL_LAUNCH_ALIGNED(aligned, adam_kernel, sl_element_blocks(n), SL_BLOCK, 0, a, k, n);
     SL_LAUNCHED(adam);

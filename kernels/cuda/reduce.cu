@@ -67,10 +67,10 @@ int sl_cuda_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, floa
 }
 
 template <bool ALIGNED>
-static __global__ void add_squares(const float *x, uint64_t n, struct sl_tally *partial)
+static __global__ void add_squares(const float *x, uint64_t n, struct sl_loss_result *partial)
 {
     uint64_t step = sl_group_step();
-    struct sl_tally tally = {};
+    struct sl_loss_result tally = {};
 #pragma unroll 2
     for (uint64_t group = sl_first_group(); 4 * group < n; group += step) {
         float v[4];
@@ -85,8 +85,8 @@ static __global__ void add_squares(const float *x, uint64_t n, struct sl_tally *
 int sl_cuda_sum_squares(uint64_t n, const float *x, double *out)
 {
     SL_TRY(sl_check_sum_squares(n, x, out));
-    struct sl_tally total = {};
-    struct sl_tally *partial;
+    struct sl_loss_result total = {};
+    struct sl_loss_result *partial;
     uint32_t blocks = sl_tally_blocks(n);
     if (n > 0) {
         SL_TRY(sl_cuda_tallies(&partial));

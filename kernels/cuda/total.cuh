@@ -11,11 +11,6 @@
 
 #include "kernels/cuda/dense.cuh"
 
-struct sl_tally {
-    double loss, weight;
-    unsigned long long correct, counted;
-};
-
 // Blocks for n elements, four a thread and SL_BLOCK threads; loops stride over the rest.
 static inline uint32_t sl_tally_blocks(uint64_t n)
 {
@@ -23,7 +18,8 @@ static inline uint32_t sl_tally_blocks(uint64_t n)
     return (uint32_t)SL_MIN(SL_MAX(wanted, (uint64_t)1), (uint64_t)SL_TALLY_BLOCKS);
 }
 
-static __device__ __forceinline__ void sl_add_tally(struct sl_tally *to, const struct sl_tally *t)
+static __device__ __forceinline__ void sl_add_tally(struct sl_loss_result *to,
+                                                    const struct sl_loss_result *t)
 {
     to->loss += t->loss;
     to->weight += t->weight;
@@ -33,11 +29,11 @@ static __device__ __forceinline__ void sl_add_tally(struct sl_tally *to, const s
 
 // The block's total into out[blockIdx.x]. All SL_BLOCK threads call it, once. 16 threads add 16
 // tallies each, then one adds theirs: fewer steps than a tree of 32-byte shuffles would take.
-static __device__ __forceinline__ void sl_block_tally(const struct sl_tally *tally,
-                                                      struct sl_tally *out)
+static __device__ __forceinline__ void sl_block_tally(const struct sl_loss_result *tally,
+                                                      struct sl_loss_result *out)
 {
     enum { PARTS = 16 };
-    __shared__ struct sl_tally all[SL_BLOCK];
+    __shared__ struct sl_loss_result all[SL_BLOCK];
     all[threadIdx.x] = *tally;
     __syncthreads();
     if (threadIdx.x < PARTS)
@@ -52,9 +48,9 @@ static __device__ __forceinline__ void sl_block_tally(const struct sl_tally *tal
 }
 
 // total.cu. Where blocks write, SL_TALLY_BLOCKS of them: the thread's scratch.
-int sl_cuda_tallies(struct sl_tally **partial);
+int sl_cuda_tallies(struct sl_loss_result **partial);
 // *out (the processor's) = the sum of the first n of them. Waits for it, and fails with what
 // kernels complained of meanwhile; *out is there nevertheless.
-int sl_cuda_total(struct sl_tally *partial, uint32_t n, struct sl_tally *out);
+int sl_cuda_total(struct sl_loss_result *partial, uint32_t n, struct sl_loss_result *out);
 
 #endif

@@ -25,17 +25,19 @@ static double score_of(const struct scores *s, uint32_t i, uint32_t e, uint64_t 
                   : (double)s->own[e * s->heads + h];
 }
 
+static struct scores scores_of(const struct sl_csr_view *csr, uint64_t heads, const float *src,
+                               const float *dst, const float *own, float negative_slope)
+{
+    return (struct scores){csr, heads, src, dst, own, src ? negative_slope : 1.0f};
+}
+
 int sl_ref_edge_softmax(const struct sl_edge_softmax_args *args)
 {
     SL_TRY(sl_check_edge_softmax(args));
     const struct sl_csr_view *csr = &args->csr;
     uint64_t heads = args->heads;
-    const struct scores scores = {csr,
-                                  heads,
-                                  args->score_src,
-                                  args->score_dst,
-                                  args->alpha,
-                                  args->score_src ? args->negative_slope : 1.0f};
+    const struct scores scores =
+        scores_of(csr, heads, args->score_src, args->score_dst, args->alpha, args->negative_slope);
     for (uint32_t i = 0; i < csr->n_dst; i++)
         for (uint64_t h = 0; h < heads; h++) {
             double top = -INFINITY, sum = 0.0;
@@ -58,12 +60,8 @@ int sl_ref_edge_softmax_backward(const struct sl_edge_softmax_grad_args *args)
     SL_TRY(sl_check_edge_softmax_backward(args));
     const struct sl_csr_view *csr = &args->csr;
     uint64_t heads = args->heads;
-    const struct scores scores = {csr,
-                                  heads,
-                                  args->score_src,
-                                  args->score_dst,
-                                  args->alpha,
-                                  args->score_src ? args->negative_slope : 1.0f};
+    const struct scores scores =
+        scores_of(csr, heads, args->score_src, args->score_dst, args->alpha, args->negative_slope);
     for (uint32_t i = 0; i < csr->n_dst; i++)
         for (uint64_t h = 0; h < heads; h++) {
             double dot = 0.0, sum = 0.0;
