@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/base/open_file.h"
 #include "config/config.h"
 
 enum {
@@ -34,25 +33,14 @@ enum {
 
 static int read_text(const char *path, char **out)
 {
-    struct stat st;
-    FILE *f = fopen(path, "rbe");
-    if (!f)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
         return sl_fail_errno(errno == ENOENT ? SL_ENOENT : SL_EACCESS, errno, "%s", path);
-    int rc = SL_OK;
-    size_t n = 0;
-    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > JOB_BYTES_MAX)
-        rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,
-                     JOB_BYTES_MAX);
-    else if (!(*out = calloc((size_t)st.st_size + 1, 1)))
-        rc = sl_fail(SL_ENOMEM, "%s: no memory", path);
-    else if ((n = fread(*out, 1, (size_t)st.st_size, f)) != (size_t)st.st_size)
-        rc = sl_fail(SL_EIO, "%s: read %zu bytes of %lld", path, n, (long long)st.st_size);
-    fclose(f);
-    if (rc < 0) {
-        free(*out);
-        *out = NULL;
-    }
-    return rc;
+    int rc = sl_read_whole_file(fd, path, JOB_BYTES_MAX, out, NULL);
+    close(fd);
+    return rc != SL_EFORMAT
+               ? rc
+               : sl_fail(rc, "%s: wanted a regular file of at most %d bytes", path, JOB_BYTES_MAX);
 }
 
 int sl_model_child_job(const char *path, const char *dataset, char **json)
@@ -107,7 +95,7 @@ int sl_model_child_trained(const char *path, bool *on_gpu)
 
 // What the child gets, and this end of its pipes; -1 = closed.
 struct ends {
-    int in[2], out[2], status[2], config;
+    int in[2], out[2], config;
 };
 
 static void close_fd(int *fd)
@@ -120,8 +108,7 @@ static void close_fd(int *fd)
 static int make_ends(struct ends *e, struct sl_model_child *c, const char *config_json)
 {
     size_t n = strlen(config_json);
-    if (pipe2(e->in, O_CLOEXEC) != 0 || pipe2(e->out, O_CLOEXEC) != 0 ||
-        pipe2(e->status, O_CLOEXEC) != 0)
+    if (pipe2(e->in, O_CLOEXEC) != 0 || pipe2(e->out, O_CLOEXEC) != 0)
         return sl_fail_errno(SL_ESYS, errno, "starting sluice-trainer: pipe");
     e->config = memfd_create("sluice-config", MFD_CLOEXEC);
     c->params_fd = memfd_create("sluice-parameters", MFD_CLOEXEC);
@@ -130,45 +117,38 @@ static int make_ends(struct ends *e, struct sl_model_child *c, const char *confi
     return SL_OK;
 }
 
-// In the child, between fork and exec: system calls only. Returns only on an error.
-static void become_trainer(char *const *argv, const struct ends *e, int params)
+// The pipes have the lowest numbers, and the memory lies behind them: copied in this order, nothing
+// is written over before it has been copied.
+static int spawn(const struct ends *e, const struct sl_model_child *c, char *const *argv,
+                 pid_t *pid)
 {
-    // Above the numbers that are about to be taken.
-    int in = fcntl(e->in[0], F_DUPFD_CLOEXEC, 16), out = fcntl(e->out[1], F_DUPFD_CLOEXEC, 16);
-    int config = fcntl(e->config, F_DUPFD_CLOEXEC, 16), p = fcntl(params, F_DUPFD_CLOEXEC, 16);
-    int report = fcntl(e->status[1], F_DUPFD_CLOEXEC, 16);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
-        dup2(config, CONFIG_FD) >= 0 && dup2(p, PARAMS_FD) >= 0) {
-        close_range(3, 3, CLOSE_RANGE_CLOEXEC);
-        close_range(PARAMS_FD + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-        execv(argv[0], argv);
-    }
-    int err = errno;
-    ssize_t ignored = write(report, &err, sizeof err);
-    (void)ignored;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, e->in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, e->out[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&files, 3);
+    posix_spawn_file_actions_adddup2(&files, e->config, CONFIG_FD);
+    posix_spawn_file_actions_adddup2(&files, c->params_fd, PARAMS_FD);
+    posix_spawn_file_actions_addclosefrom_np(&files, PARAMS_FD + 1);
+    int err = posix_spawn(pid, argv[0], &files, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    return err;
 }
 
 static int start(struct sl_model_child *c, struct ends *e, char *const *argv)
 {
-    c->pid = fork();
-    if (c->pid < 0) {
-        c->pid = 0;
-        return sl_fail_errno(SL_ESYS, errno, "starting '%s'", argv[0]);
-    }
-    if (c->pid == 0) {
-        become_trainer(argv, e, c->params_fd);
-        _exit(127);
-    }
-    int err = 0;
-    close_fd(&e->status[1]);
-    if (read(e->status[0], &err, sizeof err) == (ssize_t)sizeof err) {
-        waitpid(c->pid, NULL, 0);
-        c->pid = 0;
+    pid_t pid;
+    int err = spawn(e, c, argv, &pid);
+    if (err)
         return sl_fail_errno(err == ENOENT ? SL_ENOENT : SL_ESYS, err, "starting '%s'", argv[0]);
-    }
+    c->pid = pid;
     c->to = e->in[1];
     e->in[1] = -1;
     c->from = fdopen(e->out[0], "r");
@@ -183,7 +163,7 @@ int sl_model_child_start(struct sl_model_child *c, const char *config_json,
 {
     char directory[4096], program[4200], parent[24];
     char *argv[SL_MODEL_CHILD_OPTIONS] = {program};
-    struct ends e = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
+    struct ends e = {{-1, -1}, {-1, -1}, -1};
     int n = 1;
     *c = (struct sl_model_child){.to = -1, .params_fd = -1};
     SL_TRY(sl_crew_own_directory(directory, sizeof directory));
@@ -200,7 +180,6 @@ int sl_model_child_start(struct sl_model_child *c, const char *config_json,
     for (int i = 0; i < 2; i++) {
         close_fd(&e.in[i]);
         close_fd(&e.out[i]);
-        close_fd(&e.status[i]);
     }
     close_fd(&e.config);
     return rc;
