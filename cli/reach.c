@@ -14,21 +14,19 @@
  *   broken off            what answers can not read what was encrypted for the file's daemon
  *   nothing               it takes connections (the kernel does that) and is stopped, or no daemon
  *
- * A resolver may take far longer and can not be told to stop: it has a thread, which is left behind
- * when the time is over; what the two share goes with the last of them.
+ * A resolver may take far longer and can not be told to stop: the C library asks it on a thread of
+ * its own, which is left behind with what it was given when the time is over.
  */
 #include "cli/reach.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -109,77 +107,37 @@ static int wait_for(const struct reach *r, int fd, short events)
 // --- the name ------------------------------------------------------------------------------------
 
 struct lookup {
+    struct gaicb ask;
     char host[HOST_BYTES], port[PORT_BYTES];
-    struct addrinfo *found;
-    int error;         // of getaddrinfo
-    int done_fd;       // eventfd: rung once both are there
-    _Atomic int users; // the last one releases it
 };
-
-static int look_up(const char *host, const char *port, int flags, struct addrinfo **out)
-{
-    // As libzmq does by itself: IPv4.
-    const struct addrinfo hints = {
-        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-    *out = NULL;
-    return getaddrinfo(host, port, &hints, out);
-}
-
-static void leave(struct lookup *l)
-{
-    if (atomic_fetch_sub(&l->users, 1) > 1)
-        return;
-    if (l->found)
-        freeaddrinfo(l->found);
-    close(l->done_fd);
-    free(l);
-}
-
-static void *run_lookup(void *argument)
-{
-    struct lookup *l = argument;
-    l->error = look_up(l->host, l->port, 0, &l->found);
-    eventfd_write(l->done_fd, 1); // pairs with the poll of resolve()
-    leave(l);
-    return NULL;
-}
-
-static struct lookup *begin_lookup(const struct reach *r)
-{
-    pthread_t thread;
-    struct lookup *l = calloc(1, sizeof *l);
-    if (!l)
-        return NULL;
-    snprintf(l->host, sizeof l->host, "%s", r->host);
-    snprintf(l->port, sizeof l->port, "%s", r->port);
-    l->users = 2;
-    l->done_fd = eventfd(0, EFD_CLOEXEC);
-    if (l->done_fd >= 0 && pthread_create(&thread, NULL, run_lookup, l) == 0) {
-        pthread_detach(thread);
-        return l;
-    }
-    if (l->done_fd >= 0)
-        close(l->done_fd);
-    free(l);
-    return NULL;
-}
 
 // *out: freeaddrinfo().
 static int resolve(const struct reach *r, struct addrinfo **out)
 {
-    if (look_up(r->host, r->port, AI_NUMERICHOST, out) == 0)
-        return SL_OK;
-    struct lookup *l = begin_lookup(r);
+    // As libzmq does by itself: IPv4.
+    static const struct addrinfo hints = {
+        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct lookup *l = calloc(1, sizeof *l);
     if (!l)
-        return sl_fail(SL_ENOMEM, "--connect '%s': no thread to look the name up", r->connect);
-    int rc = wait_for(r, l->done_fd, POLLIN), error = 0;
-    if (rc == SL_OK) {
-        error = l->error;
-        *out = l->found;
-        l->found = NULL;
+        return sl_fail(SL_ENOMEM, "--connect '%s': no memory to look the name up", r->connect);
+    memcpy(l->host, r->host, sizeof l->host);
+    memcpy(l->port, r->port, sizeof l->port);
+    l->ask = (struct gaicb){.ar_name = l->host, .ar_service = l->port, .ar_request = &hints};
+    struct gaicb *asked = &l->ask;
+    int error = getaddrinfo_a(GAI_NOWAIT, &asked, 1, NULL), ms;
+    while (!error && (error = gai_error(asked)) == EAI_INPROGRESS && (ms = left_ms(r)) > 0 &&
+           !sl_interrupt_seen()) {
+        const struct timespec slice = {.tv_nsec = SL_MIN(ms, (int)SLICE_MS) * 1000000L};
+        error = 0;
+        gai_suspend((const struct gaicb *const *)&asked, 1, &slice);
     }
-    leave(l);
-    if (rc == SL_EAGAIN)
+    *out = error == 0 ? l->ask.ar_result : NULL;
+    // What can not be taken back is the resolver's for good.
+    if (error != EAI_INPROGRESS || gai_cancel(asked) == EAI_CANCELED)
+        free(l);
+    if (error == EAI_INPROGRESS && sl_interrupt_seen())
+        return sl_fail(SL_EABORTED, "interrupted");
+    if (error == EAI_INPROGRESS)
         return sl_fail(SL_ENOENT,
                        "--connect '%s': no name server has said within %d ms which address '%s' "
                        "has: write the address itself, or look at the network",
@@ -189,7 +147,7 @@ static int resolve(const struct reach *r, struct addrinfo **out)
                        "--connect '%s': the name '%s' does not resolve (%s): is it spelt right? "
                        "An address such as 192.0.2.7 will do, too",
                        r->connect, r->host, gai_strerror(error));
-    return rc;
+    return SL_OK;
 }
 
 // --- the connection ------------------------------------------------------------------------------
