@@ -1,7 +1,7 @@
 #include "cli/log_merge.h"
 
 #include <dirent.h>
-#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,9 @@ static int append_line(struct sl_log_merge *m, const char *worker, const char *t
     char *copy = strndup(text, n);
     if (!copy)
         return sl_fail(SL_ENOMEM, "no memory for a line of a log");
-    m->lines[m->n_lines++] = (struct sl_log_line){.worker = worker, .level = -1, .text = copy};
+    m->lines[m->n_lines] =
+        (struct sl_log_line){.worker = worker, .level = -1, .text = copy, .at = m->n_lines};
+    m->n_lines++;
     return SL_OK;
 }
 
@@ -230,51 +232,12 @@ static int read_file(struct sl_log_merge *m, struct sl_log_file *file)
 }
 
 // Where a line stood settles equal times: qsort() does not keep the order.
-struct keyed {
-    struct sl_log_line line;
-    size_t at;
-};
-
 static int by_time(const void *a, const void *b)
 {
-    const struct keyed *x = a, *y = b;
-    if (x->line.time_ms != y->line.time_ms)
-        return x->line.time_ms < y->line.time_ms ? -1 : 1;
+    const struct sl_log_line *x = a, *y = b;
+    if (x->time_ms != y->time_ms)
+        return x->time_ms < y->time_ms ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
-}
-
-static int sort_lines(struct sl_log_merge *m)
-{
-    struct keyed *keyed = malloc((m->n_lines + 1) * sizeof *keyed);
-    if (!keyed)
-        return sl_fail(SL_ENOMEM, "no memory for %zu lines of logs", m->n_lines);
-    for (size_t i = 0; i < m->n_lines; i++)
-        keyed[i] = (struct keyed){m->lines[i], i};
-    qsort(keyed, m->n_lines, sizeof *keyed, by_time);
-    for (size_t i = 0; i < m->n_lines; i++)
-        m->lines[i] = keyed[i].line;
-    free(keyed);
-    return SL_OK;
-}
-
-int sl_log_merge_look(struct sl_log_merge *m)
-{
-    bool any = false;
-    SL_TRY(find_files(m));
-    drop_lines(m);
-    for (size_t i = 0; i < m->n_files; i++) {
-        if (m->worker[0] && strcmp(m->worker, m->files[i].name) != 0)
-            continue;
-        any = true;
-        SL_TRY(read_file(m, &m->files[i]));
-    }
-    if (any)
-        return sort_lines(m);
-    if (m->n_files == 0)
-        return sl_fail(SL_ENOENT, "'%s' has no log files", m->directory);
-    char names[512];
-    return sl_fail(SL_ENOENT, "'%s' has no log of '%s': there is one of %s", m->directory,
-                   m->worker, sl_log_merge_workers(m, names, sizeof names));
 }
 
 static int by_name(const void *a, const void *b)
@@ -282,7 +245,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-char *sl_log_merge_workers(const struct sl_log_merge *m, char *buf, size_t bytes)
+// The names of the workers that have a file, for messages. Returns buf.
+static char *workers_text(const struct sl_log_merge *m, char *buf, size_t bytes)
 {
     const char **names = calloc(m->n_files + 1, sizeof *names);
     size_t n = 0;
@@ -296,4 +260,26 @@ char *sl_log_merge_workers(const struct sl_log_merge *m, char *buf, size_t bytes
             n += (size_t)snprintf(buf + n, bytes - n, "%s'%s'", n ? ", " : "", names[i]);
     free(names);
     return buf;
+}
+
+int sl_log_merge_look(struct sl_log_merge *m)
+{
+    bool any = false;
+    SL_TRY(find_files(m));
+    drop_lines(m);
+    for (size_t i = 0; i < m->n_files; i++) {
+        if (m->worker[0] && strcmp(m->worker, m->files[i].name) != 0)
+            continue;
+        any = true;
+        SL_TRY(read_file(m, &m->files[i]));
+    }
+    if (any && m->n_lines)
+        qsort(m->lines, m->n_lines, sizeof *m->lines, by_time);
+    if (any)
+        return SL_OK;
+    if (m->n_files == 0)
+        return sl_fail(SL_ENOENT, "'%s' has no log files", m->directory);
+    char names[512];
+    return sl_fail(SL_ENOENT, "'%s' has no log of '%s': there is one of %s", m->directory,
+                   m->worker, workers_text(m, names, sizeof names));
 }

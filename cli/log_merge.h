@@ -17,7 +17,6 @@
 #ifndef SL_BROKER_CLI_LOG_MERGE_H
 #define SL_BROKER_CLI_LOG_MERGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +30,7 @@ struct sl_log_line {
     const char *worker; // "sampler-0": the file's name (borrowed)
     int level;          // enum sl_log_level; -1: of another origin
     char *text;         // (owned)
+    size_t at;          // among those of the look, before they were put in order
 };
 
 struct sl_log_file; // private
@@ -56,8 +56,5 @@ void sl_log_merge_fini(struct sl_log_merge *m); // safe on a zeroed struct
  * when there is nothing to look at (yet): no directory, or no file of that worker.
  */
 int sl_log_merge_look(struct sl_log_merge *m);
-
-// The names of the workers that have a file, for messages. Returns buf.
-char *sl_log_merge_workers(const struct sl_log_merge *m, char *buf, size_t bytes);
 
 #endif
