@@ -125,23 +125,22 @@ static int receive(struct watch *w)
     return SL_OK;
 }
 
-static int send_empty(struct watch *w, Sl__Control__Envelope__BodyCase what)
+static int send_describe(struct watch *w)
 {
     Sl__Control__Describe describe = SL__CONTROL__DESCRIBE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(DESCRIBE, describe, &describe);
+    w->describe = sl_request_begin(0);
+    e.request = w->describe.id;
+    return sl_session_send(&w->session, &e);
+}
+
+static int send_pause(struct watch *w, bool pauses)
+{
     Sl__Control__Pause pause = SL__CONTROL__PAUSE__INIT;
     Sl__Control__Resume resume = SL__CONTROL__RESUME__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
-    e.body_case = what;
-    if (what == SL__CONTROL__ENVELOPE__BODY_DESCRIBE) {
-        w->describe = sl_request_begin(0);
-        e.request = w->describe.id;
-        e.describe = &describe;
-    } else if (what == SL__CONTROL__ENVELOPE__BODY_PAUSE) {
-        e.pause = &pause;
-    } else {
-        e.resume = &resume;
-    }
-    return sl_session_send(&w->session, &e);
+    Sl__Control__Envelope p = SL_ENVELOPE(PAUSE, pause, &pause);
+    Sl__Control__Envelope r = SL_ENVELOPE(RESUME, resume, &resume);
+    return sl_session_send(&w->session, pauses ? &p : &r);
 }
 
 static int send_scale(struct watch *w, const struct sl_top_action *action)
@@ -177,7 +176,7 @@ static int begin(struct watch *w)
     w->described = false;
     sl_top_open(w->model, s->name, s->id, s->state);
     SL_TRY(sl_session_subscribe(s, false, true));
-    return send_empty(w, SL__CONTROL__ENVELOPE__BODY_DESCRIBE);
+    return send_describe(w);
 }
 
 // Another job of the list. The view goes back to the one before it when this one can not be seen.
@@ -286,7 +285,6 @@ static int show(struct watch *w)
 
 static int act(struct watch *w, const struct sl_top_action *action)
 {
-    int rc = SL_OK;
     switch (action->what) {
     case SL_TOP_NOTHING: return SL_OK;
     case SL_TOP_QUIT: w->quit = true; return SL_OK;
@@ -299,11 +297,8 @@ static int act(struct watch *w, const struct sl_top_action *action)
         sl_top_notice(w->model, true, "the job is over");
         return SL_OK;
     }
-    if (action->what == SL_TOP_SCALE)
-        rc = send_scale(w, action);
-    else
-        rc = send_empty(w, action->what == SL_TOP_PAUSE ? SL__CONTROL__ENVELOPE__BODY_PAUSE
-                                                        : SL__CONTROL__ENVELOPE__BODY_RESUME);
+    int rc = action->what == SL_TOP_SCALE ? send_scale(w, action)
+                                          : send_pause(w, action->what == SL_TOP_PAUSE);
     if (rc == SL_EAGAIN) { // it does not read: the user may try again
         sl_top_notice(w->model, true, sl_error_message());
         rc = SL_OK;

@@ -24,9 +24,12 @@ void sl_top_fini(struct sl_top_model *m)
     *m = (struct sl_top_model){0};
 }
 
+// The text may be what stands there already.
 static void copy(char *out, size_t n, const char *text)
 {
-    snprintf(out, n, "%s", text ? text : "");
+    size_t length = text ? strnlen(text, n - 1) : 0;
+    memmove(out, text ? text : "", length);
+    out[length] = 0;
 }
 
 #define COPY(field, text) copy(field, sizeof(field), text)
@@ -39,13 +42,9 @@ static bool is_over(const char *state)
 
 void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const char *state)
 {
-    char kept_name[sizeof m->name], kept_id[sizeof m->id], kept_state[sizeof m->state];
-    COPY(kept_name, name);
-    COPY(kept_id, id);
-    COPY(kept_state, state);
-    memcpy(m->name, kept_name, sizeof kept_name);
-    memcpy(m->id, kept_id, sizeof kept_id);
-    memcpy(m->state, kept_state, sizeof kept_state);
+    COPY(m->name, name);
+    COPY(m->id, id);
+    COPY(m->state, state);
     m->said[0] = 0;
     m->over = is_over(m->state);
     m->have_stats = false;
@@ -81,7 +80,6 @@ static void add_sample(struct sl_top_model *m)
     m->series[SL_TOP_QUEUE][at] = s->queue.batches;
     m->series[SL_TOP_RATE][at] = s->rates.batches;
     m->series[SL_TOP_LOSS][at] = s->loss;
-    m->series[SL_TOP_HITS][at] = s->cache.hit_rate;
     m->series[SL_TOP_WAITING][at] = s->stages[SL_LIVE_WAIT].busy;
 }
 

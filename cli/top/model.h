@@ -34,7 +34,6 @@ enum sl_top_series {
     SL_TOP_QUEUE,
     SL_TOP_RATE, // batches a second
     SL_TOP_LOSS,
-    SL_TOP_HITS,
     SL_TOP_WAITING, // share of time that trainers wait
     SL_TOP_SERIES
 };

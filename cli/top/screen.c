@@ -25,7 +25,6 @@ static const struct sl_glyphs unicode_glyphs = {
     .rest = 0x2591,
     .selected = 0x25b8,
     .cut = 0x2026,
-    .separator = 0xb7,
     .levels = {0x2581, 0x2582, 0x2583, 0x2584, 0x2585, 0x2586, 0x2587, 0x2588},
 };
 
@@ -42,7 +41,6 @@ static const struct sl_glyphs ascii_glyphs = {
     .rest = '.',
     .selected = '>',
     .cut = '~',
-    .separator = '|',
     .levels = {'_', '.', ',', '-', '=', '+', '*', '#'},
 };
 
@@ -223,6 +221,11 @@ int sl_area_printf(struct sl_area a, int x, int y, int style, const char *fmt, .
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     return sl_area_text(a, x, y, style, text);
+}
+
+int sl_area_field(struct sl_area a, int x, int y, int w, int style, const char *text)
+{
+    return x + sl_area_text(sl_area_part(a, x, y, w, 1), 0, 0, style, text);
 }
 
 int sl_area_right(struct sl_area a, int y, int style, const char *text)

@@ -39,7 +39,7 @@ struct sl_cell {
 // Lines and bars, in one of two alphabets.
 struct sl_glyphs {
     uint32_t horizontal, vertical, top_left, top_right, bottom_left, bottom_right;
-    uint32_t arrow, point, full, rest, selected, cut, separator;
+    uint32_t arrow, point, full, rest, selected, cut;
     uint32_t levels[8]; // of a column, from an eighth to full
 };
 
@@ -83,6 +83,8 @@ void sl_area_fill(struct sl_area a, int style, uint32_t glyph);
 int sl_area_text(struct sl_area a, int x, int y, int style, const char *text);
 int sl_area_printf(struct sl_area a, int x, int y, int style, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+// Text from column x on in at most w columns.
+int sl_area_field(struct sl_area a, int x, int y, int w, int style, const char *text);
 // The same, ending in the area's last column; returns the column where it begins.
 int sl_area_right(struct sl_area a, int y, int style, const char *text);
 // Text broken at blanks into at most a.h lines; returns how many lines it takes (also when a.h is

@@ -1,13 +1,10 @@
 #include "cli/top/stats.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
-#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/text/json.h"
 
@@ -18,36 +15,27 @@ static void copy_text(char *out, size_t n, const char *text)
 {
     size_t length = strnlen(text, n);
     if (length == n)
-        for (length = n - 1; length > 0 && ((uint8_t)text[length] & 0xc0) == 0x80;)
+        for (length = n - 1; length > 0 && (text[length] & 0xc0) == 0x80;)
             length--;
     memcpy(out, text, length);
     out[length] = 0;
 }
 
-static void text(const cJSON *object, const char *key, char *out, size_t n)
-{
-    const cJSON *v = sl_json_at(object, key);
-    copy_text(out, n, cJSON_IsString(v) ? v->valuestring : "");
-}
-
-#define TEXT(object, key, field) text(object, key, field, sizeof(field))
+#define TEXT(object, key, field) copy_text(field, sizeof(field), sl_json_string(object, key))
 
 // Strings of an array, joined.
-static void joined(const cJSON *array, const char *separator, char *out, size_t n)
+static void join(const cJSON *array, const char *between, char *out, size_t n)
 {
     const cJSON *item;
-    size_t used = 0;
     out[0] = 0;
     cJSON_ArrayForEach(item, array)
     {
-        if (!cJSON_IsString(item) || used + 1 >= n)
+        if (!cJSON_IsString(item))
             continue;
-        if (used > 0) {
-            copy_text(out + used, n - used, separator);
-            used += strlen(out + used);
-        }
+        size_t used = strlen(out);
+        copy_text(out + used, n - used, used ? between : "");
+        used = strlen(out);
         copy_text(out + used, n - used, item->valuestring);
-        used += strlen(out + used);
     }
 }
 
@@ -55,13 +43,13 @@ static void joined(const cJSON *array, const char *separator, char *out, size_t 
 static int open_line(const char *json, const char *schema, cJSON **out)
 {
     cJSON *root = cJSON_Parse(json);
-    const cJSON *found = sl_json_at(root, "schema");
-    if (cJSON_IsString(found) && strcmp(found->valuestring, schema) == 0) {
+    const char *found = sl_json_string(root, "schema");
+    if (strcmp(found, schema) == 0) {
         *out = root;
         return SL_OK;
     }
-    int rc = sl_fail(SL_EFORMAT, "found a line of schema '%s', wanted %s",
-                     cJSON_IsString(found) ? found->valuestring : "none", schema);
+    int rc = sl_fail(SL_EFORMAT, "found a line of schema '%s', wanted %s", *found ? found : "none",
+                     schema);
     cJSON_Delete(root);
     return rc;
 }
@@ -123,17 +111,11 @@ static void take_job(const cJSON *from, struct sl_top_job *j)
     TEXT(from, "message", j->message);
     TEXT(from, "output", j->output);
     TEXT(from, "cores", j->cores);
-    j->position = sl_json_number(from, "position");
-    j->submitted = sl_json_number(from, "submitted");
-    j->started = sl_json_number(from, "started");
-    j->ended = sl_json_number(from, "ended");
-    j->exit_status = sl_json_number(from, "exit_status");
     j->epoch = sl_json_number(from, "epoch");
     j->epochs = sl_json_number(from, "epochs");
     j->progress = sl_json_number(from, "progress");
     j->samplers = sl_json_number(from, "samplers");
     j->trainers = sl_json_number(from, "trainers");
-    j->loss = sl_json_number(from, "loss");
     j->seconds_left = sl_json_number(from, "seconds_left");
 }
 
@@ -209,11 +191,8 @@ int sl_top_describe_parse(const char *json, void (*on_event)(void *arg, const ch
             on_event(arg, line);
         cJSON_free(line);
     }
-    if (cJSON_IsObject(sl_json_at(root, "stats"))) {
-        char *line = cJSON_PrintUnformatted(sl_json_at(root, "stats"));
-        *stats = line ? strdup(line) : NULL;
-        cJSON_free(line);
-    }
+    if (cJSON_IsObject(sl_json_at(root, "stats")))
+        *stats = cJSON_PrintUnformatted(sl_json_at(root, "stats"));
     cJSON_Delete(root);
     return SL_OK;
 }
@@ -222,18 +201,12 @@ int sl_top_scale_parse(const char *json, struct sl_top_scale *out)
 {
     cJSON *root = NULL;
     SL_TRY(open_line(json, "sluice.scale/1", &root));
-    out->ok = cJSON_IsTrue(sl_json_at(root, "ok"));
     out->dry_run = cJSON_IsTrue(sl_json_at(root, "dry_run"));
-    out->from_samplers = sl_json_number(sl_json_at(root, "from"), "samplers");
-    out->from_trainers = sl_json_number(sl_json_at(root, "from"), "trainers");
-    out->samplers = sl_json_number(sl_json_at(root, "to"), "samplers");
-    out->trainers = sl_json_number(sl_json_at(root, "to"), "trainers");
+    out->samplers = sl_json_number(root, "to.samplers");
+    out->trainers = sl_json_number(root, "to.trainers");
     out->now = sl_json_number(root, "epoch_seconds_now");
     out->then = sl_json_number(root, "epoch_seconds_then");
-    out->gain = sl_json_number(root, "gain_seconds_an_epoch");
-    out->move = sl_json_number(root, "move_seconds");
-    TEXT(root, "message", out->message);
-    joined(sl_json_at(root, "steps"), "; ", out->steps, sizeof out->steps);
+    join(sl_json_at(root, "steps"), "; ", out->steps, sizeof out->steps);
     cJSON_Delete(root);
     return SL_OK;
 }

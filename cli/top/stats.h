@@ -34,8 +34,7 @@ int sl_top_event_parse(const char *json, struct sl_top_event *out);
 struct sl_top_job {
     char id[SL_TOP_WORD], name[SL_TOP_NAME], state[SL_TOP_WORD], why[SL_TOP_SENTENCE];
     char message[SL_TOP_SENTENCE], output[4096], cores[SL_TOP_WORD];
-    double position, submitted, started, ended, exit_status, epoch, epochs, progress;
-    double samplers, trainers, loss, seconds_left;
+    double epoch, epochs, progress, samplers, trainers, seconds_left;
 };
 
 struct sl_top_jobs {
@@ -60,9 +59,9 @@ int sl_top_describe_parse(const char *json, void (*on_event)(void *arg, const ch
                           void *arg, char **stats);
 
 struct sl_top_scale {
-    bool ok, dry_run;
-    double from_samplers, from_trainers, samplers, trainers, now, then, gain, move;
-    char message[SL_TOP_SENTENCE], steps[SL_TOP_SENTENCE]; // steps joined by "; "
+    bool dry_run;
+    double samplers, trainers, now, then;
+    char steps[SL_TOP_SENTENCE]; // joined by "; "
 };
 
 // The answer to a change of the split (sluice.scale/1).

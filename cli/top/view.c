@@ -101,7 +101,7 @@ static void draw_name(const struct sl_top_model *m, struct sl_area a)
     snprintf(name, sizeof name, "%.127s (job %s)", m->name, m->id);
     if (!m->id[0] || sl_text_columns(name) > room)
         snprintf(name, sizeof name, "%.127s", m->name);
-    int x = sl_area_text(sl_area_part(a, 0, 0, room, 1), 0, 0, SL_STYLE_BOLD, name) + 1;
+    int x = sl_area_field(a, 0, 0, room, SL_STYLE_BOLD, name) + 1;
     sl_area_text(a, x, 0, state_style(m->state), state);
 }
 
@@ -186,14 +186,22 @@ static void draw_header(const struct sl_top_model *m, struct sl_area a)
 
 // --- footer --------------------------------------------------------------------------------------
 
-struct key_hint {
-    const char *key, *text;
-};
+enum { WATCHING = 1, PAUSED = 2, LISTING = 4, OVER = 8, ALWAYS = 15 };
 
-static void draw_keys(const struct key_hint *hints, size_t n, struct sl_area a)
+static void draw_keys(int now, struct sl_area a)
 {
+    static const struct {
+        const char *key, *text;
+        int when;
+    } hints[] = {
+        {"q", "quit", ALWAYS},         {"h", "help", ALWAYS},      {"Tab", "view", ALWAYS},
+        {"p", "pause", WATCHING},      {"p", "resume", PAUSED},    {"+ -", "samplers", WATCHING},
+        {"t T", "trainers", WATCHING}, {"j/k", "choose", LISTING}, {"Enter", "open", LISTING},
+    };
     int x = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < SL_COUNT_OF(hints); i++) {
+        if (!(hints[i].when & now))
+            continue;
         int columns = 3 + sl_text_columns(hints[i].key) + sl_text_columns(hints[i].text);
         if (x + columns > a.w)
             break;
@@ -220,24 +228,6 @@ static void draw_question(const struct sl_top_model *m, struct sl_area a)
 
 static void draw_footer(const struct sl_top_model *m, struct sl_area a)
 {
-    static const struct key_hint watching[] = {
-        {"q", "quit"},  {"h", "help"},       {"Tab", "view"},
-        {"p", "pause"}, {"+ -", "samplers"}, {"t T", "trainers"},
-    };
-    static const struct key_hint paused[] = {
-        {"q", "quit"},
-        {"h", "help"},
-        {"Tab", "view"},
-        {"p", "resume"},
-    };
-    static const struct key_hint listing[] = {
-        {"q", "quit"}, {"h", "help"}, {"Tab", "view"}, {"j/k", "choose"}, {"Enter", "open"},
-    };
-    static const struct key_hint over[] = {
-        {"q", "quit"},
-        {"h", "help"},
-        {"Tab", "view"},
-    };
     if (m->question.open)
         draw_question(m, a);
     else if (has_notice(m))
@@ -248,21 +238,19 @@ static void draw_footer(const struct sl_top_model *m, struct sl_area a)
                        (int)((m->now_ns - m->stats_at_ns) / 1000000000u));
     else if (m->scaling)
         sl_area_printf(a, 0, 0, SL_STYLE_BOLD, "changing the split: %s", m->scale_step);
-    else if (m->view == SL_TOP_JOBS_VIEW)
-        draw_keys(listing, SL_COUNT_OF(listing), a);
-    else if (m->over || !m->name[0])
-        draw_keys(over, SL_COUNT_OF(over), a);
-    else if (strcmp(m->state, "paused") == 0)
-        draw_keys(paused, SL_COUNT_OF(paused), a);
     else
-        draw_keys(watching, SL_COUNT_OF(watching), a);
+        draw_keys(m->view == SL_TOP_JOBS_VIEW       ? LISTING
+                  : m->over || !m->name[0]          ? OVER
+                  : strcmp(m->state, "paused") == 0 ? PAUSED
+                                                    : WATCHING,
+                  a);
 }
 
 // --- help ----------------------------------------------------------------------------------------
 
 static void draw_help(struct sl_area screen)
 {
-    static const struct key_hint lines[] = {
+    static const char *const lines[][2] = {
         {"1-5, Tab", "overview, workers, stages, events, jobs"},
         {"+ =", "one sampler more: a free device, else a trainer's"},
         {"-", "one sampler less: its device trains"},
@@ -286,13 +274,13 @@ static void draw_help(struct sl_area screen)
     struct sl_area in = sl_area_frame(box, SL_STYLE_PLAIN, SL_STYLE_BOLD, "keys");
     int y = 0;
     for (size_t i = 0; i < SL_COUNT_OF(lines); i++, y++) {
-        sl_area_text(in, 0, y, SL_STYLE_BOLD, lines[i].key);
-        sl_area_text(in, 10, y, SL_STYLE_PLAIN, lines[i].text);
+        sl_area_text(in, 0, y, SL_STYLE_BOLD, lines[i][0]);
+        sl_area_text(in, 10, y, SL_STYLE_PLAIN, lines[i][1]);
     }
     y++;
     for (size_t i = 0; i < SL_COUNT_OF(facts); i++)
         y += sl_area_wrap(sl_area_part(in, 0, y, in.w, in.h - y), SL_STYLE_PLAIN, facts[i]);
-    sl_area_right(sl_area_part(in, 0, in.h - 1, in.w, 1), 0, SL_STYLE_DIM, "any key goes back");
+    sl_area_right(in, in.h - 1, SL_STYLE_DIM, "any key goes back");
 }
 
 // --- words where there is no room for pictures ---------------------------------------------------

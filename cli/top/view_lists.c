@@ -63,10 +63,9 @@ static void draw_device(const struct sl_stats_device *d, struct sl_area a)
     int bars = SL_MAX(0, a.w - NAME - ROLES - 5 - PERCENT - 8 - MEMORY);
     int load = bars / 2, part = bars - load, x = 0;
     bool bounded = d->memory_budget > 0;
-    sl_area_text(sl_area_part(a, x, 0, NAME - 1, 1), 0, 0, SL_STYLE_BOLD, d->name);
+    sl_area_field(a, x, 0, NAME - 1, SL_STYLE_BOLD, d->name);
     x += NAME;
-    sl_area_text(sl_area_part(a, x, 0, ROLES - 1, 1), 0, 0, device_style(d),
-                 d->roles[0] ? d->roles : "free");
+    sl_area_field(a, x, 0, ROLES - 1, device_style(d), d->roles[0] ? d->roles : "free");
     x += ROLES;
     x = sl_area_text(a, x, 0, SL_STYLE_PLAIN, "load ");
     sl_chart_bar(a, x, 0, load, device_style(d), load_of(d));
@@ -93,7 +92,7 @@ static void draw_short_device(const struct sl_stats_device *d, struct sl_area a)
     const char *roles = d->roles[0] ? d->roles : "free";
     snprintf(what, sizeof what, "%d %.*s", sl_view_count(d->index), (int)strcspn(roles, " "),
              roles);
-    sl_area_text(sl_area_part(a, 0, 0, WHAT, 1), 0, 0, device_style(d), what);
+    sl_area_field(a, 0, 0, WHAT, device_style(d), what);
     sl_chart_bar(a, WHAT + 1, 0, a.w - WHAT - 1 - PERCENT, device_style(d), load_of(d));
     sl_area_right(a, 0, SL_STYLE_BOLD, sl_number_percent(percent, load_of(d)));
 }
@@ -200,8 +199,7 @@ static void draw_event(const struct sl_top_event *e, struct sl_area a)
     snprintf(text, sizeof text, "%s%s", e->ok ? "" : "! ", e->text);
     sl_area_right(sl_area_part(a, 0, 0, EVENT_CLOCK, 1), 0, SL_STYLE_DIM,
                   sl_number_clock(clock, e->seconds));
-    sl_area_text(sl_area_part(a, EVENT_KIND, 0, EVENT_TEXT - EVENT_KIND - 1, 1), 0, 0,
-                 event_style(e), e->kind);
+    sl_area_field(a, EVENT_KIND, 0, EVENT_TEXT - EVENT_KIND - 1, event_style(e), e->kind);
     sl_area_wrap(sl_area_part(a, EVENT_TEXT, 0, a.w - EVENT_TEXT, a.h), SL_STYLE_PLAIN, text);
 }
 

@@ -42,8 +42,7 @@ static void draw_busy(struct sl_area a, int y, int style, const char *label, dou
     char percent[SL_NUMBER_BYTES];
     int x = sl_area_text(a, 0, y, SL_STYLE_PLAIN, label) + 1;
     sl_chart_bar(a, x, y, a.w - x - PERCENT_COLUMNS, style, share);
-    sl_area_right(sl_area_part(a, 0, y, a.w, 1), 0, SL_STYLE_BOLD,
-                  sl_number_percent(percent, share));
+    sl_area_right(a, y, SL_STYLE_BOLD, sl_number_percent(percent, share));
 }
 
 // p50 and p99, or p50 alone where both have no room beside the label.
@@ -52,10 +51,10 @@ static void draw_pair(struct sl_area a, int y, int style, const char *label, con
 {
     bool both = a.w >= 3 * NUMBER_COLUMNS;
     int label_columns = a.w - (both ? 2 : 1) * NUMBER_COLUMNS;
-    sl_area_text(sl_area_part(a, 0, y, label_columns, 1), 0, 0, style, label);
+    sl_area_field(a, 0, y, label_columns, style, label);
     sl_area_right(sl_area_part(a, 0, y, both ? a.w - NUMBER_COLUMNS : a.w, 1), 0, style, left);
     if (both)
-        sl_area_right(sl_area_part(a, 0, y, a.w, 1), 0, style, right);
+        sl_area_right(a, y, style, right);
 }
 
 static void draw_stage(struct sl_area a, int y, const struct sl_stats *s, enum sl_live_stage i)
@@ -67,8 +66,8 @@ static void draw_stage(struct sl_area a, int y, const struct sl_stats *s, enum s
 
 static void draw_fact(struct sl_area a, int y, const char *label, const char *value)
 {
-    int x = sl_area_right(sl_area_part(a, 0, y, a.w, 1), 0, SL_STYLE_BOLD, value);
-    sl_area_text(sl_area_part(a, 0, y, x - 1, 1), 0, 0, SL_STYLE_PLAIN, label);
+    int x = sl_area_right(a, y, SL_STYLE_BOLD, value);
+    sl_area_field(a, 0, y, x - 1, SL_STYLE_PLAIN, label);
 }
 
 static bool has_role(const struct sl_stats_worker *w, const char *role, const char *or_role)
@@ -94,11 +93,11 @@ static void draw_box_worker(const struct sl_stats_worker *w, struct sl_area a)
     const char *right = works ? sl_number_percent(percent, w->busy) : w->state;
     struct sl_area left = sl_area_part(a, 0, 0, a.w - in_hand, 1);
     int columns = SL_MAX((int)PERCENT_COLUMNS, sl_text_columns(right) + 1);
-    sl_area_text(sl_area_part(left, 0, 0, NAME - 1, 1), 0, 0, SL_STYLE_PLAIN, w->name);
+    sl_area_field(left, 0, 0, NAME - 1, SL_STYLE_PLAIN, w->name);
     sl_chart_bar(left, NAME, 0, left.w - NAME - columns, style, w->busy);
     sl_area_right(left, 0, works ? SL_STYLE_BOLD : SL_STYLE_DIM, right);
     if (in_hand > 0)
-        sl_area_text(sl_area_part(a, left.w + 2, 0, in_hand - 2, 1), 0, 0, SL_STYLE_DIM, w->batch);
+        sl_area_field(a, left.w + 2, 0, in_hand - 2, SL_STYLE_DIM, w->batch);
 }
 
 // A line for each worker, in what the box has left.

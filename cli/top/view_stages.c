@@ -115,60 +115,47 @@ static void draw_histograms(const struct sl_stats *s, struct sl_area a)
 
 // --- totals --------------------------------------------------------------------------------------
 
-struct fact {
+#define OF(path) offsetof(struct sl_stats, path)
+
+// The first ones matter most.
+static const struct {
     const char *name;
-    char value[2 * SL_NUMBER_BYTES];
+    char *(*text)(char *, double);
+    size_t at; // of a double
+} facts[] = {
+    {"batches trained", sl_number_count, OF(totals.batches)},
+    {"edges sampled", sl_number_count, OF(totals.edges)},
+    {"input nodes", sl_number_count, OF(totals.input_nodes)},
+    {"input nodes/s", sl_number_count, OF(rates.input_nodes)},
+    {"updates/s", sl_number_count, OF(rates.updates)},
+    {"cache hits, all the run", sl_number_percent, OF(cache.hit_rate_total)},
+    {"features from the cache/s", sl_number_bytes, OF(bytes.features_cache)},
+    {"features from the store/s", sl_number_bytes, OF(bytes.features_store)},
+    {"blocks/s", sl_number_bytes, OF(bytes.blocks)},
+    {"staleness, mean", sl_number_count, OF(updates.staleness_mean)},
+    {"staleness, most", sl_number_count, OF(updates.staleness_max)},
+    {"standby trainers switched on", sl_number_count, OF(totals.switches)},
+    {"batches drawn again", sl_number_count, OF(totals.resampled)},
+    {"batches trained again", sl_number_count, OF(totals.retrained)},
+    {"workers started again", sl_number_count, OF(totals.restarts)},
+    {"checkpoints", sl_number_count, OF(totals.checkpoints)},
+    {"memory", sl_number_bytes, OF(memory.used)},
+    {"memory at most", sl_number_bytes, OF(memory.peak)},
+    {"memory allowed", sl_number_bytes, OF(memory.limit)},
+    {"cores in use", sl_number_count, OF(cpu_load)},
 };
 
-static void count_fact(struct fact *f, const char *name, double value)
-{
-    f->name = name;
-    sl_number_count(f->value, value);
-}
-
-static void bytes_fact(struct fact *f, const char *name, double value)
-{
-    f->name = name;
-    sl_number_bytes(f->value, value);
-}
-
-static void percent_fact(struct fact *f, const char *name, double value)
-{
-    f->name = name;
-    sl_number_percent(f->value, value);
-}
-
-// As many as there is room for, in columns; the first ones matter most.
+// As many as there is room for, in columns.
 static void draw_facts(const struct sl_stats *s, struct sl_area a)
 {
-    enum { FACTS = 24, EACH = 36 };
-    struct fact facts[FACTS];
-    int n = 0;
-    count_fact(&facts[n++], "batches trained", s->totals.batches);
-    count_fact(&facts[n++], "edges sampled", s->totals.edges);
-    count_fact(&facts[n++], "input nodes", s->totals.input_nodes);
-    count_fact(&facts[n++], "input nodes/s", s->rates.input_nodes);
-    count_fact(&facts[n++], "updates/s", s->rates.updates);
-    percent_fact(&facts[n++], "cache hits, all the run", s->cache.hit_rate_total);
-    bytes_fact(&facts[n++], "features from the cache/s", s->bytes.features_cache);
-    bytes_fact(&facts[n++], "features from the store/s", s->bytes.features_store);
-    bytes_fact(&facts[n++], "blocks/s", s->bytes.blocks);
-    count_fact(&facts[n++], "staleness, mean", s->updates.staleness_mean);
-    count_fact(&facts[n++], "staleness, most", s->updates.staleness_max);
-    count_fact(&facts[n++], "standby trainers switched on", s->totals.switches);
-    count_fact(&facts[n++], "batches drawn again", s->totals.resampled);
-    count_fact(&facts[n++], "batches trained again", s->totals.retrained);
-    count_fact(&facts[n++], "workers started again", s->totals.restarts);
-    count_fact(&facts[n++], "checkpoints", s->totals.checkpoints);
-    bytes_fact(&facts[n++], "memory", s->memory.used);
-    bytes_fact(&facts[n++], "memory at most", s->memory.peak);
-    bytes_fact(&facts[n++], "memory allowed", s->memory.limit);
-    count_fact(&facts[n++], "cores in use", s->cpu_load);
+    enum { EACH = 36 };
+    char value[SL_NUMBER_BYTES];
     int across = SL_MAX(1, (a.w + 2) / EACH), w = (a.w + 2) / across;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < (int)SL_COUNT_OF(facts); i++) {
         struct sl_area place = sl_area_part(a, i % across * w, i / across, w - 2, 1);
+        const void *number = (const char *)s + facts[i].at;
         sl_area_text(place, 0, 0, SL_STYLE_PLAIN, facts[i].name);
-        sl_area_right(place, 0, SL_STYLE_BOLD, facts[i].value);
+        sl_area_right(place, 0, SL_STYLE_BOLD, facts[i].text(value, *(const double *)number));
     }
 }
 
@@ -187,10 +174,10 @@ void sl_view_stages(const struct sl_top_model *m, struct sl_area a)
     struct sl_area rest = sl_area_part(a, 0, y + 1, a.w, a.h - y - 1);
     if (rest.h < 5)
         return;
-    int facts = SL_MIN(FACT_ROWS, rest.h - HISTOGRAM_ROWS_MIN);
-    int drawn = SL_MIN(rest.h - SL_MAX(facts, 0), (int)HISTOGRAM_ROWS_MAX);
+    int fact_rows = SL_MIN(FACT_ROWS, rest.h - HISTOGRAM_ROWS_MIN);
+    int drawn = SL_MIN(rest.h - SL_MAX(fact_rows, 0), (int)HISTOGRAM_ROWS_MAX);
     draw_histograms(s, sl_area_part(rest, 0, 0, rest.w, drawn));
-    if (facts > 1)
+    if (fact_rows > 1)
         draw_facts(s, sl_view_heading(sl_area_part(rest, 0, drawn + 1, rest.w, rest.h - drawn - 1),
                                       "since the job began"));
 }
