@@ -1,12 +1,12 @@
 #include "cli/stats_text.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/layout.h"
+#include "common/text/sentence.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -28,40 +28,24 @@ static const char *plural(double n)
 
 // --- a line --------------------------------------------------------------------------------------
 
-struct line {
-    char text[LINE_BYTES];
-    size_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct line *l, const char *fmt, ...)
+static void add_phase(struct sl_sentence *l, const struct sl_stats *s)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    if (l->n < sizeof l->text) {
-        int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, fmt, ap);
-        l->n = SL_MIN(l->n + (size_t)SL_MAX(n, 0), sizeof l->text - 1);
-    }
-    va_end(ap);
-}
-
-static void add_phase(struct line *l, const struct sl_stats *s)
-{
-    const char *phase = s->phase, *state = s->state;
-    double total = s->total;
-    if (strcmp(state, "running") != 0)
-        add(l, "%s", state);
+    bool runs = strcmp(s->state, "running") == 0;
+    if (!runs)
+        sl_sentence_say(l, "%s", s->state);
     if (s->epochs > 0)
-        add(l, "%sepoch %.0f/%.0f", l->n ? "  " : "", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
-    if (*phase && strcmp(phase, "train") != 0)
-        add(l, " %s", phase);
-    if (total > 0)
-        add(l, " %.0f/%.0f", s->done, total);
+        sl_sentence_say(l, "%sepoch %.0f/%.0f", runs ? "" : "  ", SL_MIN(s->epoch + 1, s->epochs),
+                        s->epochs);
+    if (*s->phase && strcmp(s->phase, "train") != 0)
+        sl_sentence_say(l, " %s", s->phase);
+    if (s->total > 0)
+        sl_sentence_say(l, " %.0f/%.0f", s->done, s->total);
 }
 
 // In the order in which they stand; what matters most is another order.
 enum field { TIME, JOB, PHASE, RATE, LOSS, METRIC, LEFT, SPLIT, QUEUE, HITS, LIMIT, N_FIELDS };
 
-static void add_field(struct line *l, enum field field, bool brief, const struct sl_stats *s)
+static void add_field(struct sl_sentence *l, enum field field, bool brief, const struct sl_stats *s)
 {
     char units[SL_UNITS_BYTES];
     double seconds = s->time;
@@ -70,56 +54,58 @@ static void add_field(struct line *l, enum field field, bool brief, const struct
     switch (field) {
     case TIME:
         localtime_r(&when, &local);
-        add(l, "%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
+        sl_sentence_say(l, "%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
         break;
-    case JOB: add(l, "%s", s->job); break;
+    case JOB: sl_sentence_say(l, "%s", s->job); break;
     case PHASE: add_phase(l, s); break;
     case RATE:
         if (isfinite(s->rates.batches))
-            add(l, "%s%s/s", sl_units_count(units, s->rates.batches), brief ? "" : " batches");
+            sl_sentence_say(l, "%s%s/s", sl_units_count(units, s->rates.batches),
+                            brief ? "" : " batches");
         break;
     case LOSS:
         if (isfinite(s->loss))
-            add(l, "loss %.4f", s->loss);
+            sl_sentence_say(l, "loss %.4f", s->loss);
         break;
     case METRIC:
         if (isfinite(s->metric.value))
-            add(l, "%s %.4f", s->metric.name, s->metric.value);
+            sl_sentence_say(l, "%s %.4f", s->metric.name, s->metric.value);
         break;
     case LEFT:
         if (s->seconds_left >= 0)
-            add(l, "%s left",
-                brief ? sl_layout_duration(units, s->seconds_left, false)
-                      : sl_units_seconds(units, s->seconds_left));
+            sl_sentence_say(l, "%s left",
+                            brief ? sl_layout_duration(units, s->seconds_left, false)
+                                  : sl_units_seconds(units, s->seconds_left));
         break;
-    case SPLIT: add(l, "%.0fS %.0fT", s->samplers, s->trainers); break;
+    case SPLIT: sl_sentence_say(l, "%.0fS %.0fT", s->samplers, s->trainers); break;
     case QUEUE:
         if (isfinite(s->queue.batches))
-            add(l, "queue %.0f", s->queue.batches);
+            sl_sentence_say(l, "queue %.0f", s->queue.batches);
         break;
     case HITS:
         if (isfinite(s->cache.hit_rate))
-            add(l, "hits %.0f %%", 100 * s->cache.hit_rate);
+            sl_sentence_say(l, "hits %.0f %%", 100 * s->cache.hit_rate);
         break;
-    case LIMIT: add(l, "%s", s->bottleneck); break;
+    case LIMIT: sl_sentence_say(l, "%s", s->bottleneck); break;
     case N_FIELDS: break;
     }
 }
 
 // The fields that are asked for, two blanks apart; how many columns that are.
-static size_t join(struct line *l, const bool wanted[N_FIELDS], bool brief,
+static size_t join(char text[LINE_BYTES], const bool wanted[N_FIELDS], bool brief,
                    const struct sl_stats *s)
 {
-    l->n = 0;
-    l->text[0] = '\0';
+    struct sl_sentence l = {text, LINE_BYTES};
+    *text = '\0';
     for (enum field f = 0; f < N_FIELDS; f++) {
-        struct line part = {.n = 0};
+        char field[LINE_BYTES] = "";
+        struct sl_sentence part = {field, sizeof field};
         if (wanted[f])
             add_field(&part, f, brief, s);
-        if (part.n)
-            add(l, "%s%s", l->n ? "  " : "", part.text);
+        if (*field)
+            sl_sentence_say(&l, "%s%s", *text ? "  " : "", field);
     }
-    return sl_layout_width(l->text, l->n);
+    return sl_layout_width(text, strlen(text));
 }
 
 bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
@@ -127,16 +113,16 @@ bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
     static const enum field by_weight[N_FIELDS] = {PHASE, LOSS,  JOB,  RATE, METRIC, LEFT,
                                                    SPLIT, QUEUE, HITS, TIME, LIMIT};
     bool wanted[N_FIELDS] = {false}, brief = columns && columns < BRIEF_COLUMNS;
-    struct line l;
+    char text[LINE_BYTES];
     for (size_t i = 0; i < N_FIELDS; i++) {
         enum field f = by_weight[i];
         if (f == TIME && brief)
             continue; // in its place nothing would stand still
         wanted[f] = true;
-        wanted[f] = join(&l, wanted, brief, s) <= columns || !columns || i == 0;
+        wanted[f] = join(text, wanted, brief, s) <= columns || !columns || i == 0;
     }
-    join(&l, wanted, brief, s);
-    fputs(l.text, out);
+    join(text, wanted, brief, s);
+    fputs(text, out);
     return wanted[LIMIT];
 }
 
@@ -144,34 +130,33 @@ bool sl_stats_text_line(const struct sl_stats *s, unsigned columns, FILE *out)
 
 static void print_head(const struct sl_stats *s, FILE *out)
 {
-    struct line l = {.n = 0};
     char units[SL_UNITS_BYTES];
-    add(&l, "%s", s->job);
+    fprintf(out, "%s", s->job);
     if (*s->id)
-        add(&l, " (job %s)", s->id);
-    add(&l, ": %s", s->state);
+        fprintf(out, " (job %s)", s->id);
+    fprintf(out, ": %s", s->state);
     if (s->epochs > 0)
-        add(&l, ", epoch %.0f of %.0f", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
+        fprintf(out, ", epoch %.0f of %.0f", SL_MIN(s->epoch + 1, s->epochs), s->epochs);
     if (s->total > 0)
-        add(&l, " (%s, %.0f of %.0f)", s->phase, s->done, s->total);
+        fprintf(out, " (%s, %.0f of %.0f)", s->phase, s->done, s->total);
     if (s->seconds >= 0)
-        add(&l, ", for %s", sl_units_seconds(units, s->seconds));
+        fprintf(out, ", for %s", sl_units_seconds(units, s->seconds));
     if (s->seconds_left >= 0)
-        add(&l, ", %s left", sl_units_seconds(units, s->seconds_left));
-    fprintf(out, "%s\n\n", l.text);
+        fprintf(out, ", %s left", sl_units_seconds(units, s->seconds_left));
+    fprintf(out, "\n\n");
 }
 
 static void print_result(const struct sl_stats *s, FILE *out)
 {
-    struct line l = {.n = 0};
     if (!isfinite(s->loss))
         return;
-    add(&l, "loss       %.4f", s->loss);
+    fprintf(out, "loss       %.4f", s->loss);
     if (isfinite(s->metric.value))
-        add(&l, ", %s %.4f after epoch %.0f", s->metric.name, s->metric.value, s->metric.epoch + 1);
+        fprintf(out, ", %s %.4f after epoch %.0f", s->metric.name, s->metric.value,
+                s->metric.epoch + 1);
     if (isfinite(s->best.value))
-        add(&l, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
-    fprintf(out, "%s\n", l.text);
+        fprintf(out, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
+    fputc('\n', out);
 }
 
 static void print_split(const struct sl_stats *s, FILE *out)
@@ -329,49 +314,23 @@ void sl_stats_text_page(const struct sl_stats *s, FILE *out)
 // --- CSV -----------------------------------------------------------------------------------------
 
 // A column's name and, where that is another, the path of its key.
-static const char *const columns[] = {"time",
-                                      "job",
-                                      "id",
-                                      "state",
-                                      "phase",
-                                      "epoch",
-                                      "epochs",
-                                      "done",
-                                      "total",
-                                      "seconds",
-                                      "seconds_left",
-                                      "loss",
-                                      "metric=metric.name",
-                                      "metric_value=metric.value",
-                                      "samplers",
-                                      "trainers",
-                                      "batches_per_s=rates.batches",
-                                      "edges_per_s=rates.edges",
-                                      "input_nodes_per_s=rates.input_nodes",
-                                      "updates_per_s=rates.updates",
-                                      "sample_busy=stages.sample.busy",
-                                      "sample_p50=stages.sample.p50",
-                                      "sample_p99=stages.sample.p99",
-                                      "extract_busy=stages.extract.busy",
-                                      "extract_p50=stages.extract.p50",
-                                      "extract_p99=stages.extract.p99",
-                                      "train_busy=stages.train.busy",
-                                      "train_p50=stages.train.p50",
-                                      "train_p99=stages.train.p99",
-                                      "wait_busy=stages.wait.busy",
-                                      "backpressure_busy=stages.backpressure.busy",
-                                      "queue_batches=queue.batches",
-                                      "queue_bytes=queue.bytes",
-                                      "block_bytes_per_s=bytes.blocks",
-                                      "cache_bytes_per_s=bytes.features_cache",
-                                      "store_bytes_per_s=bytes.features_store",
-                                      "hit_rate=cache.hit_rate",
-                                      "version=updates.version",
-                                      "staleness_mean=updates.staleness_mean",
-                                      "memory_bytes=memory.used",
-                                      "cpu_load",
-                                      "bottleneck_role",
-                                      "bottleneck"};
+// clang-format off
+static const char *const columns[] = {
+    "time", "job", "id", "state", "phase", "epoch", "epochs", "done", "total", "seconds",
+    "seconds_left", "loss", "metric=metric.name", "metric_value=metric.value", "samplers",
+    "trainers", "batches_per_s=rates.batches", "edges_per_s=rates.edges",
+    "input_nodes_per_s=rates.input_nodes", "updates_per_s=rates.updates",
+    "sample_busy=stages.sample.busy", "sample_p50=stages.sample.p50",
+    "sample_p99=stages.sample.p99", "extract_busy=stages.extract.busy",
+    "extract_p50=stages.extract.p50", "extract_p99=stages.extract.p99",
+    "train_busy=stages.train.busy", "train_p50=stages.train.p50", "train_p99=stages.train.p99",
+    "wait_busy=stages.wait.busy", "backpressure_busy=stages.backpressure.busy",
+    "queue_batches=queue.batches", "queue_bytes=queue.bytes", "block_bytes_per_s=bytes.blocks",
+    "cache_bytes_per_s=bytes.features_cache", "store_bytes_per_s=bytes.features_store",
+    "hit_rate=cache.hit_rate", "version=updates.version", "staleness_mean=updates.staleness_mean",
+    "memory_bytes=memory.used", "cpu_load", "bottleneck_role", "bottleneck",
+};
+// clang-format on
 
 void sl_stats_text_csv_head(FILE *out)
 {
