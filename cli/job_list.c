@@ -14,28 +14,6 @@ enum { STATS_MS = 800 }; // for all of them to tell
 
 // --- the list ------------------------------------------------------------------------------------
 
-static void add_text(cJSON *to, const char *key, const char *text)
-{
-    cJSON_AddItemToObject(to, key, text ? cJSON_CreateString(text) : cJSON_CreateNull());
-}
-
-// The number of a job's statistics, or null.
-static void add_number(cJSON *to, const char *key, const cJSON *stats, const char *from)
-{
-    double value = sl_json_number(stats, from);
-    cJSON_AddItemToObject(to, key, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
-}
-
-// The share of the job that is done, or null.
-static void add_progress(cJSON *to, const cJSON *stats)
-{
-    double epoch = sl_json_number(stats, "epoch"), epochs = sl_json_number(stats, "epochs");
-    bool known = !isnan(epoch) && epochs > 0;
-    cJSON_AddItemToObject(to, "progress",
-                          known ? cJSON_CreateNumber(SL_MIN(1.0, epoch / epochs))
-                                : cJSON_CreateNull());
-}
-
 static bool has_same_cores_before(const cJSON *device)
 {
     const char *cores = sl_json_string(device, "cores");
@@ -61,38 +39,42 @@ static const char *cores_text(const cJSON *devices, char *out, size_t bytes)
     return out;
 }
 
+static void add_stats(cJSON *to, const cJSON *stats, const char *key)
+{
+    sl_json_add_number(to, key, sl_json_number(stats, key));
+}
+
 // An entry of sluice.jobs/1 for a job of `sluice run`; stats may be NULL.
 static cJSON *found_entry(const struct sl_run_job *job, const cJSON *stats)
 {
     const char *state = sl_json_string(stats, "state");
     const cJSON *devices = sl_json_at(stats, "devices");
+    double epoch = sl_json_number(stats, "epoch"), epochs = sl_json_number(stats, "epochs");
+    bool counts = !isnan(epoch) && epochs > 0;
     char cores[256];
     cJSON *e = cJSON_CreateObject();
-    add_text(e, "id", NULL);
-    add_text(e, "name", job->name);
-    add_text(e, "state", *state ? state : "running");
-    add_text(e, "position", NULL);
-    add_text(e, "why", NULL);
+    sl_json_add_text(e, "id", NULL);
+    sl_json_add_text(e, "name", job->name);
+    sl_json_add_text(e, "state", *state ? state : "running");
+    sl_json_add_text(e, "position", NULL);
+    sl_json_add_text(e, "why", NULL);
     cJSON_AddNullToObject(e, "submitted");
-    cJSON_AddItemToObject(e, "started",
-                          job->started > 0 ? cJSON_CreateNumber(job->started) : cJSON_CreateNull());
+    sl_json_add_number(e, "started", job->started > 0 ? job->started : NAN);
     cJSON_AddNullToObject(e, "ended");
     cJSON_AddNullToObject(e, "exit_status");
-    add_text(e, "message", NULL);
-    add_text(e, "output", job->output);
-    add_text(e, "cores", *cores_text(devices, cores, sizeof cores) ? cores : NULL);
-    cJSON_AddItemToObject(e, "devices",
-                          devices ? cJSON_CreateNumber(cJSON_GetArraySize(devices))
-                                  : cJSON_CreateNull());
-    add_text(e, "resume", "never");
+    sl_json_add_text(e, "message", NULL);
+    sl_json_add_text(e, "output", job->output);
+    sl_json_add_text(e, "cores", cores_text(devices, cores, sizeof cores));
+    sl_json_add_number(e, "devices", devices ? cJSON_GetArraySize(devices) : NAN);
+    sl_json_add_text(e, "resume", "never");
     cJSON_AddNumberToObject(e, "pid", job->pid);
-    add_number(e, "epoch", stats, "epoch");
-    add_number(e, "epochs", stats, "epochs");
-    add_progress(e, stats);
-    add_number(e, "samplers", stats, "samplers");
-    add_number(e, "trainers", stats, "trainers");
-    add_number(e, "loss", stats, "loss");
-    add_number(e, "seconds_left", stats, "seconds_left");
+    add_stats(e, stats, "epoch");
+    add_stats(e, stats, "epochs");
+    sl_json_add_number(e, "progress", counts ? SL_MIN(1.0, epoch / epochs) : NAN);
+    add_stats(e, stats, "samplers");
+    add_stats(e, stats, "trainers");
+    add_stats(e, stats, "loss");
+    add_stats(e, stats, "seconds_left");
     cJSON_AddNumberToObject(e, "resumed", 0);
     return e;
 }

@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/text/json.h"
 
 const char *const sl_output_names[] = {"text", "json", NULL};
 // clang-format off
@@ -37,11 +39,6 @@ int sl_output_json_pages(cJSON *tree, const char *what)
     return print_tree(tree, cJSON_Print(tree), what);
 }
 
-static cJSON *text_or_null(const char *text)
-{
-    return text && *text ? cJSON_CreateString(text) : cJSON_CreateNull();
-}
-
 void sl_answer_print(enum sl_output output, const char *job, const char *id, const char *state,
                      const int *exit_status, const char *message)
 {
@@ -52,12 +49,11 @@ void sl_answer_print(enum sl_output output, const char *job, const char *id, con
     }
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "schema", "sluice.answer/1");
-    cJSON_AddItemToObject(o, "job", text_or_null(job));
-    cJSON_AddItemToObject(o, "id", text_or_null(id));
+    sl_json_add_text(o, "job", job);
+    sl_json_add_text(o, "id", id);
     cJSON_AddTrueToObject(o, "ok");
-    cJSON_AddItemToObject(o, "state", text_or_null(state));
-    cJSON_AddItemToObject(o, "exit_status",
-                          exit_status ? cJSON_CreateNumber(*exit_status) : cJSON_CreateNull());
+    sl_json_add_text(o, "state", state);
+    sl_json_add_number(o, "exit_status", exit_status ? *exit_status : NAN);
     cJSON_AddStringToObject(o, "message", message);
     sl_output_json_line(o, "an answer");
     fflush(stdout);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text/json.h"
 #include "common/text/suggest.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -405,28 +406,9 @@ char *sl_registry_why(const struct sl_registry *r, const struct sl_entry *e, cha
 
 // --- as JSON -------------------------------------------------------------------------------------
 
-static void add_time(cJSON *to, const char *key, double seconds)
+static double known(bool is_known, double value)
 {
-    if (seconds > 0)
-        cJSON_AddNumberToObject(to, key, seconds);
-    else
-        cJSON_AddNullToObject(to, key);
-}
-
-static void add_known(cJSON *to, const char *key, bool known, double value)
-{
-    if (known && isfinite(value))
-        cJSON_AddNumberToObject(to, key, value);
-    else
-        cJSON_AddNullToObject(to, key);
-}
-
-static void add_text(cJSON *to, const char *key, const char *text)
-{
-    if (text && *text)
-        cJSON_AddStringToObject(to, key, text);
-    else
-        cJSON_AddNullToObject(to, key);
+    return is_known ? value : NAN;
 }
 
 static void add_queue(cJSON *to, const struct sl_registry *r, const struct sl_entry *e)
@@ -455,11 +437,12 @@ cJSON *sl_entry_json(const struct sl_registry *r, const struct sl_entry *e, cons
     cJSON_AddStringToObject(j, "name", e->name);
     cJSON_AddStringToObject(j, "state", sl_entry_state_name(e->state));
     add_queue(j, r, e);
-    add_time(j, "submitted", e->submitted);
-    add_time(j, "started", e->started);
-    add_time(j, "ended", over ? e->ended : 0);
-    add_known(j, "exit_status", over && e->state != SL_ENTRY_INTERRUPTED, e->exit_status);
-    add_text(j, "message", e->message);
+    sl_json_add_number(j, "submitted", known(e->submitted > 0, e->submitted));
+    sl_json_add_number(j, "started", known(e->started > 0, e->started));
+    sl_json_add_number(j, "ended", known(over && e->ended > 0, e->ended));
+    sl_json_add_number(j, "exit_status",
+                       known(over && e->state != SL_ENTRY_INTERRUPTED, e->exit_status));
+    sl_json_add_text(j, "message", e->message);
     cJSON_AddStringToObject(j, "output", e->output);
     sl_cores_format(&e->cores, text, sizeof text);
     cJSON_AddStringToObject(j, "cores", text);
@@ -467,14 +450,15 @@ cJSON *sl_entry_json(const struct sl_registry *r, const struct sl_entry *e, cons
     cJSON_AddStringToObject(j, "gpus", text);
     cJSON_AddNumberToObject(j, "devices", e->n_devices);
     cJSON_AddStringToObject(j, "resume", e->resumes ? "auto" : "never");
-    add_known(j, "pid", e->pid > 0, e->pid);
-    add_known(j, "epoch", live->any, live->epoch);
+    sl_json_add_number(j, "pid", known(e->pid > 0, e->pid));
+    sl_json_add_number(j, "epoch", known(live->any, live->epoch));
     cJSON_AddNumberToObject(j, "epochs", e->epochs);
-    add_known(j, "progress", live->any, live->progress);
-    add_known(j, "samplers", live->any && !over, live->samplers);
-    add_known(j, "trainers", live->any && !over, live->trainers);
-    add_known(j, "loss", live->any, live->loss);
-    add_known(j, "seconds_left", live->any && !over && live->seconds_left >= 0, live->seconds_left);
+    sl_json_add_number(j, "progress", known(live->any, live->progress));
+    sl_json_add_number(j, "samplers", known(live->any && !over, live->samplers));
+    sl_json_add_number(j, "trainers", known(live->any && !over, live->trainers));
+    sl_json_add_number(j, "loss", known(live->any, live->loss));
+    sl_json_add_number(j, "seconds_left",
+                       known(live->any && !over && live->seconds_left >= 0, live->seconds_left));
     cJSON_AddNumberToObject(j, "resumed", e->resumed);
     snprintf(text, sizeof text, "%s/%s.log", log_dir, e->id);
     cJSON_AddStringToObject(j, "log", text);

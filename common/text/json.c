@@ -27,3 +27,15 @@ const char *sl_json_string(const cJSON *object, const char *path)
     const cJSON *value = sl_json_at(object, path);
     return cJSON_IsString(value) ? value->valuestring : "";
 }
+
+void sl_json_add_text(cJSON *object, const char *key, const char *text)
+{
+    cJSON_AddItemToObject(object, key,
+                          text && *text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+void sl_json_add_number(cJSON *object, const char *key, double value)
+{
+    cJSON_AddItemToObject(object, key,
+                          isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}

@@ -16,4 +16,8 @@ const cJSON *sl_json_at(const cJSON *object, const char *path);
 double sl_json_number(const cJSON *object, const char *path);      // NAN when it is not known
 const char *sl_json_string(const cJSON *object, const char *path); // "" when it is not known
 
+// What is not known becomes null: a text that is "" or NULL, a number that is not finite.
+void sl_json_add_text(cJSON *object, const char *key, const char *text);
+void sl_json_add_number(cJSON *object, const char *key, double value);
+
 #endif
