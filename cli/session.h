@@ -81,14 +81,6 @@ int sl_session_open_all(const struct sl_session_where *where, struct sl_session 
 
 void sl_session_close(struct sl_session *s); // safe on a zeroed struct
 
-// An envelope's initial value, around a message: SL_ENVELOPE(STOP, stop, &stop).
-#define SL_ENVELOPE(BODY, field, message)                                                          \
-    {                                                                                              \
-        .base = PROTOBUF_C_MESSAGE_INIT(&sl__control__envelope__descriptor),                       \
-        .job = (char *)protobuf_c_empty_string, .body_case = SL__CONTROL__ENVELOPE__BODY_##BODY,   \
-        .field = (message)                                                                         \
-    }
-
 // Fills in the job and sends.
 int sl_session_send(struct sl_session *s, Sl__Control__Envelope *body);
 int sl_session_subscribe(struct sl_session *s, bool progress, bool stats);

@@ -9,6 +9,7 @@
 #include "broker/account.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 
 enum { MESSAGE_SPARE_BYTES = 64 << 10 };
 
@@ -17,14 +18,10 @@ struct request {
     struct sl_daemon *daemon;
     struct sl_bus_peer peer;
     bool describes; // else it is for Finished
-    // of the entry, which may be gone when the work is done
-    char id[24], name[SL_CONFIG_NAME_BYTES], output[SL_CONFIG_PATH_BYTES];
-    char message[SL_ENTRY_MESSAGE_BYTES];
-    const char *state;
-    int exit_status;
-    double submitted, started; // what is there and older is of another run
-    char *config_json;         // owned
-    char *text;                // the answer (owned)
+    // A copy of the entry, which may be gone when the work is done; what it owns is not copied, but
+    // for the job's text. Files that are older than the job are of another run.
+    struct sl_entry of;
+    char *text; // the answer (owned)
 };
 
 // --- files ---------------------------------------------------------------------------------------
@@ -63,10 +60,8 @@ bool sl_archive_outcome(const char *output, double since, char status[16], char 
                         size_t bytes)
 {
     cJSON *report = read_report(output, since);
-    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(report, "status"));
-    const char *why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(report, "message"));
-    snprintf(status, 16, "%s", word ? word : "");
-    snprintf(message, bytes, "%s", why ? why : "");
+    snprintf(status, 16, "%s", sl_json_string(report, "status"));
+    snprintf(message, bytes, "%s", sl_json_string(report, "message"));
     cJSON_Delete(report);
     return status[0] != '\0';
 }
@@ -88,11 +83,11 @@ static cJSON *read_account(const struct request *r)
                                         "scales",  "restarts", "events"};
     cJSON *j = NULL;
     // What was there before the job was submitted is another run's.
-    bool fits = is_good(r->output, "config.json", r->submitted, false) &&
-                is_good(r->output, "report.json", 0, true) &&
-                is_good(r->output, "metrics.jsonl", 0, true) &&
-                is_good(r->output, "events.jsonl", 0, true);
-    if (fits && sl_account_describe(r->output, &j) == SL_OK)
+    bool fits = is_good(r->of.output, "config.json", r->of.submitted, false) &&
+                is_good(r->of.output, "report.json", 0, true) &&
+                is_good(r->of.output, "metrics.jsonl", 0, true) &&
+                is_good(r->of.output, "events.jsonl", 0, true);
+    if (fits && sl_account_describe(r->of.output, &j) == SL_OK)
         return j;
     j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "schema", SL_DESCRIBE_SCHEMA);
@@ -105,14 +100,14 @@ static cJSON *read_account(const struct request *r)
 static char *describe(const struct request *r)
 {
     cJSON *j = read_account(r);
-    set(j, "job", cJSON_CreateString(r->name));
-    set(j, "id", cJSON_CreateString(r->id));
-    set(j, "state", cJSON_CreateString(r->state));
-    set(j, "output", cJSON_CreateString(r->output));
+    set(j, "job", cJSON_CreateString(r->of.name));
+    set(j, "id", cJSON_CreateString(r->of.id));
+    set(j, "state", cJSON_CreateString(sl_entry_state_name(r->of.state)));
+    set(j, "output", cJSON_CreateString(r->of.output));
     set(j, "pid", cJSON_CreateNull());
-    set(j, "started", r->started > 0 ? cJSON_CreateNumber(r->started) : cJSON_CreateNull());
+    set(j, "started", r->of.started > 0 ? cJSON_CreateNumber(r->of.started) : cJSON_CreateNull());
     if (!cJSON_HasObjectItem(j, "config"))
-        set(j, "config", cJSON_Parse(r->config_json));
+        set(j, "config", cJSON_Parse(r->of.config_json));
     char *text = cJSON_PrintUnformatted(j);
     // The epochs are in the report as well.
     if (text && strlen(text) > SL_BUS_MESSAGE_MAX - MESSAGE_SPARE_BYTES) {
@@ -129,25 +124,23 @@ static void on_work(uv_work_t *work)
     struct request *r = work->data;
     if (r->describes)
         r->text = describe(r);
-    else if (is_good(r->output, "report.json", r->submitted, false))
-        sl_account_report_text(r->output, &r->text); // NULL on an error
+    else if (is_good(r->of.output, "report.json", r->of.submitted, false))
+        sl_account_report_text(r->of.output, &r->text); // NULL on an error
     // A job that was refused when it began has left none.
-    if (access(r->output, F_OK) != 0)
-        r->output[0] = '\0';
+    if (access(r->of.output, F_OK) != 0)
+        r->of.output[0] = '\0';
 }
 
 static void send_finished(struct request *r)
 {
     Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
-    finished.exit_status = r->exit_status;
-    finished.message = r->message;
-    finished.run_directory = r->output;
+    Sl__Control__Envelope body = SL_ENVELOPE(FINISHED, finished, &finished);
+    finished.exit_status = r->of.exit_status;
+    finished.message = r->of.message;
+    finished.run_directory = r->of.output;
     if (r->text)
         finished.report_json = r->text;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
-    body.finished = &finished;
-    body.job = r->id;
+    body.job = r->of.id;
     sl_bus_send(r->daemon->bus, &r->peer, &body);
 }
 
@@ -161,7 +154,7 @@ static void after_work(uv_work_t *work, int status)
     else
         sl_daemon_answer(r->daemon, &r->peer, SL_ENOMEM, "no memory to describe the job", NULL);
     r->daemon->n_archived--;
-    free(r->config_json);
+    free(r->of.config_json);
     free(r->text);
     free(r);
 }
@@ -170,9 +163,8 @@ static void ask(struct sl_daemon *d, const struct sl_entry *e, const struct sl_b
                 bool describes)
 {
     struct request *r = d->n_archived < SL_ARCHIVE_AT_ONCE ? calloc(1, sizeof *r) : NULL;
-    if (r)
-        r->config_json = strdup(e->config_json);
-    if (!r || !r->config_json) {
+    char *config_json = r ? strdup(e->config_json) : NULL;
+    if (!config_json) {
         free(r);
         sl_daemon_answer(d, peer, SL_EAGAIN, "too much is asked at once: try again", NULL);
         return;
@@ -180,20 +172,14 @@ static void ask(struct sl_daemon *d, const struct sl_entry *e, const struct sl_b
     r->daemon = d;
     r->peer = *peer;
     r->describes = describes;
-    memcpy(r->id, e->id, sizeof r->id);
-    memcpy(r->name, e->name, sizeof r->name);
-    memcpy(r->output, e->output, sizeof r->output);
-    memcpy(r->message, e->message, sizeof r->message);
-    r->state = sl_entry_state_name(e->state);
-    r->exit_status = e->exit_status;
-    r->started = e->started;
-    r->submitted = e->submitted;
+    r->of = *e;
+    r->of.config_json = config_json;
     r->work.data = r;
     d->n_archived++;
     if (uv_queue_work(&d->loop.uv, &r->work, on_work, after_work) == 0)
         return;
     d->n_archived--;
-    free(r->config_json);
+    free(r->of.config_json);
     free(r);
     sl_daemon_answer(d, peer, SL_ESYS, "the daemon can not read the run directory", NULL);
 }

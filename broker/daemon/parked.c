@@ -77,10 +77,8 @@ static void take_note(struct sl_daemon *d)
 static bool tell(struct sl_daemon *d, const struct sl_parked *parked, const char *text)
 {
     Sl__Control__Waiting waiting = SL__CONTROL__WAITING__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(WAITING, waiting, &waiting);
     waiting.text = (char *)text; // only read
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_WAITING;
-    body.waiting = &waiting;
     body.job = parked->request->job;
     return sl_bus_send(d->bus, &parked->peer, &body) == SL_OK;
 }

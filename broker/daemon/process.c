@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/utf8.h"
 #include "common/ipc/publish.h"
+#include "common/text/json.h"
 
 enum {
     MESSAGES_A_TURN = 256, // of one job before the others have their turn
@@ -151,11 +152,9 @@ static int launch(struct sl_process *p)
 static int subscribe(struct sl_process *p)
 {
     Sl__Control__Subscribe subscribe = SL__CONTROL__SUBSCRIBE__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(SUBSCRIBE, subscribe, &subscribe);
     subscribe.progress = true;
     subscribe.stats = true;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_SUBSCRIBE;
-    body.subscribe = &subscribe;
     return sl_bus_send(p->bus, NULL, &body);
 }
 
@@ -337,15 +336,12 @@ static void take_epoch(struct sl_process *p, const char *json)
 {
     struct sl_entry_live *live = &p->entry->live;
     cJSON *j = cJSON_Parse(json);
-    const cJSON *epoch = cJSON_GetObjectItemCaseSensitive(j, "epoch");
-    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(j, "loss");
-    if (cJSON_IsNumber(epoch) && epoch->valuedouble >= 0 &&
-        epoch->valuedouble < (double)p->entry->epochs) {
+    double epoch = sl_json_number(j, "epoch"), loss = sl_json_number(j, "loss");
+    if (epoch >= 0 && epoch < (double)p->entry->epochs) {
         live->any = true;
-        live->epoch = (uint32_t)epoch->valuedouble;
-        live->progress = (epoch->valuedouble + 1) / (double)p->entry->epochs;
-        if (cJSON_IsNumber(loss))
-            live->loss = loss->valuedouble;
+        live->epoch = (uint32_t)epoch;
+        live->progress = (epoch + 1) / (double)p->entry->epochs;
+        live->loss = isnan(loss) ? live->loss : loss;
     }
     cJSON_Delete(j);
 }
@@ -366,8 +362,7 @@ static void take_pause(struct sl_process *p, bool paused)
 static void read_word(const char *json, const char *key, char *out, size_t bytes)
 {
     cJSON *j = cJSON_Parse(json);
-    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
-    snprintf(out, bytes, "%s", word ? word : "");
+    snprintf(out, bytes, "%s", sl_json_string(j, key));
     cJSON_Delete(j);
 }
 
@@ -416,26 +411,16 @@ static bool take(struct sl_process *p, Sl__Control__Envelope *m)
         pass_on(p, m);
         return false;
     }
+    unsigned wants = 0; // everybody hears of it
     switch (m->body_case) {
-    case SL__CONTROL__ENVELOPE__BODY_PROGRESS:
-        take_progress(p, m->progress);
-        sl_daemon_tell(p->daemon, p->entry, SL_WANTS_PROGRESS, m);
-        return false;
-    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE:
-        sl_daemon_tell(p->daemon, p->entry, SL_WANTS_PROGRESS, m);
-        return false;
+    case SL__CONTROL__ENVELOPE__BODY_PROGRESS: take_progress(p, m->progress); // fall through
+    case SL__CONTROL__ENVELOPE__BODY_LOG_LINE: wants = SL_WANTS_PROGRESS; break;
     case SL__CONTROL__ENVELOPE__BODY_STATS:
         take_stats(p, m->stats->json);
-        sl_daemon_tell(p->daemon, p->entry, SL_WANTS_STATS, m);
-        return false;
-    case SL__CONTROL__ENVELOPE__BODY_EVENT:
-        take_event(p, m->event->json);
-        sl_daemon_tell(p->daemon, p->entry, 0, m);
-        return false;
-    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
-        take_epoch(p, m->epoch_done->json);
-        sl_daemon_tell(p->daemon, p->entry, 0, m);
-        return false;
+        wants = SL_WANTS_STATS;
+        break;
+    case SL__CONTROL__ENVELOPE__BODY_EVENT: take_event(p, m->event->json); break;
+    case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE: take_epoch(p, m->epoch_done->json); break;
     case SL__CONTROL__ENVELOPE__BODY_FINISHED:
         if (p->last_word)
             return false;
@@ -446,6 +431,8 @@ static bool take(struct sl_process *p, Sl__Control__Envelope *m)
         return true;
     default: return false; // what only clients send
     }
+    sl_daemon_tell(p->daemon, p->entry, wants, m);
+    return false;
 }
 
 static void receive(struct sl_process *p)
@@ -505,10 +492,8 @@ void sl_process_forward(struct sl_process *p, const struct sl_bus_peer *peer,
 void sl_process_stop(struct sl_process *p, bool kill, unsigned limit_ms)
 {
     Sl__Control__Stop stop = SL__CONTROL__STOP__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(STOP, stop, &stop);
     stop.kill = kill;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_STOP;
-    body.stop = &stop;
     sl_bus_send(p->bus, NULL, &body);
     unsigned ms = kill ? KILL_MS : limit_ms;
     if (!ms || p->last_word)

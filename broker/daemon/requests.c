@@ -41,13 +41,11 @@ void sl_daemon_answer(struct sl_daemon *d, const struct sl_bus_peer *peer, int c
                       const char *message, const char *json)
 {
     Sl__Control__Answer answer = SL__CONTROL__ANSWER__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(ANSWER, answer, &answer);
     answer.ok = code >= 0;
     answer.code = code;
     answer.message = (char *)(message ? message : ""); // only read
     answer.json = (char *)(json ? json : "");
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_ANSWER;
-    body.answer = &answer;
     // Who asked may have gone; but who has not waits for a word.
     if (sl_bus_send(d->bus, peer, &body) != SL_ERANGE)
         return;
@@ -62,7 +60,7 @@ static void refuse_scale(struct sl_daemon *d, const struct sl_bus_peer *peer, co
                          const char *message)
 {
     Sl__Control__ScaleDone done = SL__CONTROL__SCALE_DONE__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(SCALE_DONE, scale_done, &done);
     cJSON *j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "schema", "sluice.scale/1");
     cJSON_AddFalseToObject(j, "ok");
@@ -76,8 +74,6 @@ static void refuse_scale(struct sl_daemon *d, const struct sl_bus_peer *peer, co
     done.message = (char *)message; // only read
     if (text)
         done.json = text;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_SCALE_DONE;
-    body.scale_done = &done;
     body.job = (char *)job;
     sl_bus_send(d->bus, peer, &body);
     free(text);
@@ -88,14 +84,12 @@ void sl_daemon_refuse(struct sl_daemon *d, const struct sl_bus_peer *peer,
                       const char *message)
 {
     Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(TRACE_CHUNK, trace_chunk, &chunk);
     switch (request) {
     case SL__CONTROL__ENVELOPE__BODY_SCALE: refuse_scale(d, peer, job, message); return;
     case SL__CONTROL__ENVELOPE__BODY_TRACE:
         chunk.last = true;
         chunk.message = (char *)message; // only read
-        body.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK;
-        body.trace_chunk = &chunk;
         body.job = (char *)job;
         sl_bus_send(d->bus, peer, &body);
         return;
@@ -248,12 +242,10 @@ static void send_stats(struct sl_daemon *d, const struct sl_entry *e,
                        const struct sl_bus_peer *peer)
 {
     Sl__Control__Stats stats = SL__CONTROL__STATS__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(STATS, stats, &stats);
     if (!e->process || !e->live.stats)
         return;
     stats.json = e->live.stats;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_STATS;
-    body.stats = &stats;
     body.job = (char *)e->id; // only read
     sl_bus_send(d->bus, peer, &body);
 }

@@ -8,7 +8,6 @@
 #ifndef SL_BROKER_DAEMON_ROUTE_H
 #define SL_BROKER_DAEMON_ROUTE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/ipc/bus.h"

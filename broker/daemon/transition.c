@@ -63,15 +63,13 @@ void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
                           const struct sl_bus_peer *to)
 {
     Sl__Control__JobState state = SL__CONTROL__JOB_STATE__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(JOB_STATE, job_state, &state);
     cJSON *j = sl_entry_json(&d->registry, e, d->state_dir);
     char *text = cJSON_PrintUnformatted(j);
     cJSON_Delete(j);
     if (!text)
         return;
     state.json = text;
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_JOB_STATE;
-    body.job_state = &state;
     body.job = (char *)e->id; // only read
     if (to)
         sl_bus_send(d->bus, to, &body);
@@ -83,12 +81,10 @@ void sl_daemon_tell_state(struct sl_daemon *d, const struct sl_entry *e,
 void sl_daemon_tell_finished(struct sl_daemon *d, const struct sl_entry *e)
 {
     Sl__Control__Finished finished = SL__CONTROL__FINISHED__INIT;
-    Sl__Control__Envelope body = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope body = SL_ENVELOPE(FINISHED, finished, &finished);
     finished.exit_status = e->exit_status;
     finished.message = (char *)e->message; // only read
     finished.run_directory = e->started > 0 ? (char *)e->output : "";
-    body.body_case = SL__CONTROL__ENVELOPE__BODY_FINISHED;
-    body.finished = &finished;
     sl_daemon_tell(d, e, 0, &body);
 }
 

@@ -60,6 +60,14 @@ void sl_bus_close(struct sl_bus *bus, int linger_ms);
 // it fires, and after each send, receive until SL_EAGAIN.
 int sl_bus_fd(const struct sl_bus *bus);
 
+// An envelope's initial value, around a message: SL_ENVELOPE(STOP, stop, &stop).
+#define SL_ENVELOPE(BODY, field, message)                                                          \
+    {                                                                                              \
+        .base = PROTOBUF_C_MESSAGE_INIT(&sl__control__envelope__descriptor),                       \
+        .job = (char *)protobuf_c_empty_string, .body_case = SL__CONTROL__ENVELOPE__BODY_##BODY,   \
+        .field = (message)                                                                         \
+    }
+
 // Sends `body` (its protocol and token are filled in, and its request from `to`). `to` is NULL on a
 // connected bus.
 // SL_OK; SL_EAGAIN when the peer's queue is full or it has gone.
