@@ -1,10 +1,10 @@
 #include "broker/phases.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/shuffle.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -12,68 +12,99 @@
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
 
-enum { SHUFFLE_INLINE_MAX = 1 << 16 }; // below a millisecond
+enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices or edges; below a millisecond
 
 // --- the orders of the epochs --------------------------------------------------------------------
-
-static void open_more(struct sl_phases *p);
-static void prepare_orders(struct sl_phases *p);
-
-static void shuffle_bank(struct sl_phases *p, uint32_t order)
-{
-    const struct sl_vertex_list *train = &p->setup.plan.split[SL_SPLIT_TRAIN];
-    sl_shuffle_order(p->setup.plan.config->seed, sl_plan_order_epoch(&p->setup.plan, order),
-                     train->ids, train->n, &p->cancel, sl_arena_order(p->arena, order & 1));
-}
-
-// On a thread of libuv's pool.
-static void shuffle_work(uv_work_t *work)
-{
-    struct sl_phases *p = work->data;
-    shuffle_bank(p, p->next_order);
-}
-
-static void order_ready(struct sl_phases *p)
-{
-    p->bank[p->next_order & 1] =
-        (struct sl_order_bank){.order = p->next_order, .state = SL_ORDER_READY};
-    p->next_order++;
-}
-
-static void shuffle_done(uv_work_t *work, int status)
-{
-    struct sl_phases *p = work->data;
-    order_ready(p);
-    if (p->stopped)
-        return;
-    prepare_orders(p);
-    open_more(p);
-}
-
-static void prepare_orders(struct sl_phases *p)
-{
-    while (p->next_order < sl_plan_orders(&p->setup.plan) && p->next_order < p->orders_read + 2) {
-        struct sl_order_bank *bank = &p->bank[p->next_order & 1];
-        if (bank->state == SL_ORDER_BUSY)
-            return;
-        if (p->setup.plan.split[SL_SPLIT_TRAIN].n > SHUFFLE_INLINE_MAX) {
-            *bank = (struct sl_order_bank){.order = p->next_order, .state = SL_ORDER_BUSY};
-            p->shuffle.data = p;
-            if (uv_queue_work(p->setup.loop, &p->shuffle, shuffle_work, shuffle_done) == 0)
-                return;
-        }
-        shuffle_bank(p, p->next_order);
-        order_ready(p);
-    }
-}
-
-// --- ranking -------------------------------------------------------------------------------------
 
 static void end_with_error(struct sl_phases *p)
 {
     p->stopped = true;
     p->setup.events.on_error(p->setup.ctx);
 }
+
+static void open_more(struct sl_phases *p);
+static void prepare_orders(struct sl_phases *p);
+
+static int fill_bank(struct sl_phases *p, uint32_t order)
+{
+    const struct sl_config *config = p->setup.plan.config;
+    const struct sl_order_facts facts = {
+        .dataset = p->setup.dataset,
+        .train = p->setup.plan.split[SL_SPLIT_TRAIN],
+        .seed = config->seed,
+        .batch_size = config->sampler.batch_size,
+        .sequences = config->order.sequences_auto ? 0 : config->order.sequences,
+        .excess = config->order.excess_error,
+        .cancel = &p->cancel,
+    };
+    if (!p->order.kind)
+        SL_TRY(sl_epoch_order_open(&p->order, config->order.kind, &facts));
+    sl_epoch_order_fill(&p->order, sl_plan_order_epoch(&p->setup.plan, order),
+                        sl_arena_order(p->arena, order & 1));
+    return SL_OK;
+}
+
+// On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.
+static void order_work(uv_work_t *work)
+{
+    struct sl_phases *p = work->data;
+    p->order_rc = fill_bank(p, p->next_order);
+    if (p->order_rc < 0)
+        snprintf(p->order_message, sizeof p->order_message, "%s", sl_error_message());
+}
+
+static void bank_ready(struct sl_phases *p)
+{
+    p->bank[p->next_order & 1] =
+        (struct sl_order_bank){.order = p->next_order, .state = SL_BANK_READY};
+    p->next_order++;
+}
+
+static void order_done(uv_work_t *work, int status)
+{
+    struct sl_phases *p = work->data;
+    if (p->stopped)
+        return;
+    if (p->order_rc < 0) {
+        sl_fail(p->order_rc, "%s", p->order_message);
+        end_with_error(p);
+        return;
+    }
+    bank_ready(p);
+    prepare_orders(p);
+    open_more(p);
+}
+
+// Whether filling a bank takes a thread of its own.
+static bool takes_long(const struct sl_phases *p)
+{
+    return p->setup.plan.split[SL_SPLIT_TRAIN].n > ORDER_INLINE_MAX ||
+           (sl_order_kinds[p->setup.plan.config->order.kind].walks && !p->order.kind &&
+            p->setup.dataset->n_edges > ORDER_INLINE_MAX);
+}
+
+static void prepare_orders(struct sl_phases *p)
+{
+    while (p->next_order < sl_plan_orders(&p->setup.plan) && p->next_order < p->orders_read + 2) {
+        struct sl_order_bank *bank = &p->bank[p->next_order & 1];
+        if (bank->state == SL_BANK_BUSY)
+            return;
+        p->order_work.data = p;
+        if (takes_long(p)) {
+            *bank = (struct sl_order_bank){.order = p->next_order, .state = SL_BANK_BUSY};
+            if (uv_queue_work(p->setup.loop, &p->order_work, order_work, order_done) == 0)
+                return;
+        }
+        order_work(&p->order_work);
+        if (p->order_rc < 0) {
+            end_with_error(p);
+            return;
+        }
+        bank_ready(p);
+    }
+}
+
+// --- ranking -------------------------------------------------------------------------------------
 
 static void on_ranking_done(void *ctx)
 {
@@ -160,7 +191,7 @@ static bool can_open(struct sl_phases *p)
         return false;
     uint32_t order = sl_plan_order(&p->setup.plan, p->next);
     const struct sl_order_bank *bank = &p->bank[order & 1];
-    return bank->state == SL_ORDER_READY && bank->order == order;
+    return bank->state == SL_BANK_READY && bank->order == order;
 }
 
 const struct sl_open_phase *sl_phases_front(const struct sl_phases *p)
@@ -697,4 +728,5 @@ void sl_phases_fini(struct sl_phases *p)
     p->digest_state = NULL;
     free(p->records);
     p->records = NULL;
+    sl_epoch_order_close(&p->order);
 }

@@ -47,6 +47,7 @@
 #include "broker/plan.h"
 #include "broker/ranking.h"
 #include "common/data/dataset.h"
+#include "common/data/order_kind.h"
 #include "common/ipc/ledger.h"
 #include "config/config.h"
 
@@ -93,7 +94,7 @@ struct sl_open_phase {
 
 struct sl_order_bank {
     uint32_t order;
-    enum { SL_ORDER_NONE, SL_ORDER_BUSY, SL_ORDER_READY } state;
+    enum { SL_BANK_EMPTY, SL_BANK_BUSY, SL_BANK_READY } state;
 };
 
 struct sl_phases {
@@ -114,7 +115,10 @@ struct sl_phases {
     uint32_t trained;               // epochs whose TRAIN phase has been read
     uint32_t told;                  // epochs that on_epoch has been called for
     struct sl_cell_record *records; // keeps_records: of the TRAIN phase that was read last
-    uv_work_t shuffle;
+    struct sl_epoch_order order;    // open (kind is set) once a bank has been filled
+    uv_work_t order_work;
+    int order_rc; // of the last bank that was filled, with its message
+    char order_message[256];
     atomic_bool cancel;
 
     struct sl_ranking ranking; // seconds: what making the order took

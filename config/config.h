@@ -16,6 +16,7 @@
 #include "common/base/sampler_kind.h"
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
+#include "common/data/order_kind.h"
 #include "config/model_kinds.h"
 
 struct sl_gpu; // common/device/plugin.h
@@ -148,6 +149,13 @@ struct sl_config {
         double ratio; // of the vertices; 0 when auto
         bool report_optimal;
     } cache;
+
+    struct {
+        enum sl_order kind;
+        uint32_t sequences; // 0 while they are "auto"
+        bool sequences_auto;
+        double excess_error; // over a uniform shuffle's shuffling error
+    } order;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.
     bool devices_auto;

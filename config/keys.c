@@ -16,6 +16,7 @@
 #include "common/base/bits.h"
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
+#include "common/data/order_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "config/config.h"
@@ -83,6 +84,12 @@ static bool presamples(unsigned policy)
 static bool keeps(unsigned policy)
 {
     return sl_cache_keeps(policy);
+}
+
+// Which keys go with which orders.
+static bool walks(unsigned order)
+{
+    return sl_order_kinds[order].walks;
 }
 
 // A size has to hold something, and 1 PiB is beyond every machine while its bytes are exact.
@@ -285,6 +292,24 @@ const struct sl_key sl_keys[] = {
             "GPU to GPU by NCCL. nccl takes a GPU of its own for each trainer and no standby "
             "trainers; the last bits of the parameters then depend on the number of trainers. Only "
             "with ordered."},
+
+    {.path = "order", .type = SL_KEY_OBJECT,
+     .doc = "Which training vertices make a mini-batch."},
+    {.path = "order.kind", .type = SL_KEY_WORD, AT(order.kind),
+     .words = sl_order_words, .fallback = "\"shuffled\"", .doc = sl_order_doc},
+    {.path = "order.sequences", .type = SL_KEY_INTEGER, AT(order.sequences),
+     .min = 1, .max = 1000000,
+     .word = "auto", FLAG(order.sequences_auto), .fallback = "\"auto\"",
+     .only_key = "order.kind", .only_of = walks,
+     .doc = "Breadth-first sequences of training vertices that take turns in a mini-batch. Fewer "
+            "share more; auto takes the fewest that order.excess_error allows. Only with "
+            "proximity."},
+    {.path = "order.excess_error", .type = SL_KEY_NUMBER, AT(order.excess_error),
+     .min = 0, .max = 1, .fallback = "0.02",
+     .only_key = "order.kind", .only_of = walks,
+     .doc = "By how much the mini-batches' shares of labels may differ more from the training "
+            "set's than those of a uniform shuffle do (mean total variation distance). Only with "
+            "proximity."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

@@ -50,6 +50,7 @@ enum sl_rng_stream {
     SL_RNG_EVAL_SAMPLE = 6,  // like SAMPLE, for sampled evaluation
     SL_RNG_HOTNESS = 7,      // the random cache policy
     SL_RNG_INFER_SAMPLE = 8, // like SAMPLE, for layer-wise inference: one vertex a batch
+    SL_RNG_PROXIMITY = 9,    // how far the pieces of a proximity order are turned
 };
 
 struct sl_rng_block {

@@ -2,9 +2,10 @@
  * batches.c - mini-batches a second of all cores, drawn alone and drawn and gathered.
  *
  *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
+ *           [--order shuffled|proximity] [--sequences N]
  *
  * What a sampler and the extracting half of a trainer do for a batch, without the queue between
- * them and with nothing to train: the broker's shuffle, the sampler's drawer, the features of the
+ * them and with nothing to train: the order of the epoch, the sampler's drawer, the features of the
  * input nodes gathered from the store. Each thread does whole batches. Epochs of either kind take
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores.
@@ -16,7 +17,6 @@
 #include <omp.h>
 #include <string.h>
 
-#include "broker/shuffle.h"
 #include "common/base/clock.h"
 #include "common/base/philox.h"
 #include "sampler/topology.h"
@@ -25,6 +25,8 @@
 struct options {
     const char *path;
     struct sl_draw_plan plan;
+    enum sl_order order;
+    uint32_t sequences;
     uint32_t batch, epochs, threads;
 };
 
@@ -44,6 +46,7 @@ struct bench {
     struct sl_topology topology;
     struct lane lanes[LANE_THREADS_MAX];
     struct features features[LANE_THREADS_MAX];
+    struct sl_epoch_order order;
     uint32_t *seeds; // (training vertices)
     uint32_t n_batches;
 };
@@ -66,7 +69,7 @@ static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)
     const struct sl_dataset *ds = &b->topology.dataset;
     const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
     uint64_t edges = 0, inputs = 0, begin = sl_now_ns();
-    sl_shuffle_order(o->plan.seed, epoch, train->ids, train->n, NULL, b->seeds);
+    sl_epoch_order_fill(&b->order, epoch, b->seeds);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(o->threads) reduction(+ : edges, inputs)
     for (uint32_t i = 0; i < b->n_batches; i++) {
         struct lane *lane = &b->lanes[omp_get_thread_num()];
@@ -106,6 +109,8 @@ static void run(const struct options *o)
     const struct sl_vertex_list *train = &b->topology.dataset.split[SL_SPLIT_TRAIN];
     b->n_batches = (uint32_t)sl_div_up(train->n, o->batch);
     b->seeds = must(malloc(train->n * sizeof *b->seeds));
+    lane_open_order(&b->order, o->order, o->sequences, &b->topology.dataset, o->plan.seed,
+                    o->batch);
     for (uint32_t i = 0; i < o->threads; i++)
         must_ok(sl_drawer_init(&b->lanes[i].drawer, &b->topology, sl_kernels_cpu()));
     run_epoch(b, o->epochs, false);
@@ -123,6 +128,7 @@ static void run(const struct options *o)
         sl_pages_free(b->features[i].x, b->features[i].capacity);
     }
     sl_topology_close(&b->topology);
+    sl_epoch_order_close(&b->order);
     free(b->seeds);
     free(drawn);
     free(b);
@@ -131,7 +137,7 @@ static void run(const struct options *o)
 static void usage(void)
 {
     fprintf(stderr, "usage: batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] "
-                    "[--seed 7] [--threads N]\n");
+                    "[--seed 7] [--order shuffled|proximity] [--sequences N] [--threads N]\n");
     exit(2);
 }
 
@@ -160,9 +166,10 @@ static void parse_fanout(char *text, struct sl_draw_plan *plan)
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"fanout", required_argument, NULL, 'f'},  {"batch", required_argument, NULL, 'b'},
-        {"epochs", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'}, {0},
+        {"fanout", required_argument, NULL, 'f'},    {"batch", required_argument, NULL, 'b'},
+        {"epochs", required_argument, NULL, 'e'},    {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'},   {"order", required_argument, NULL, 'O'},
+        {"sequences", required_argument, NULL, 'S'}, {0},
     };
     struct options o = {
         .plan = {.kind = SL_SAMPLER_KHOP,
@@ -180,6 +187,8 @@ int main(int argc, char **argv)
         case 'b': o.batch = (uint32_t)number(optarg, 1, 1000000000); break;
         case 'e': o.epochs = (uint32_t)number(optarg, 1, 1000000); break;
         case 's': o.plan.seed = (uint64_t)number(optarg, 0, INT64_MAX); break;
+        case 'O': o.order = lane_order(optarg); break;
+        case 'S': o.sequences = (uint32_t)number(optarg, 0, 1000000); break;
         case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
         default: usage();
         }

@@ -3,9 +3,9 @@
  *
  *   cache DATASET [--kind khop|weighted|walk|labor] [--fanout 15,10,5] [--paths 4] [--length 3]
  *         [--restart 0.5] [--batch 1024] [--epochs 10] [--ratios 0.01,0.05,0.1] [--presample 1]
- *         [--seed 7] [--threads N]
+ *         [--seed 7] [--order shuffled|proximity] [--sequences N] [--threads N]
  *
- * Draws epochs as a job would (the broker's shuffle, the sampler's drawer) and counts how often
+ * Draws epochs as a job would (the order of the epoch, the sampler's drawer) and counts how often
  * each vertex is an input node: one visit a batch, since a batch gathers a row once. The first
  * epochs (--presample) give PreSC's order; every policy is judged on the epochs behind them, which
  * none has seen but the optimal one: it is their own counts.
@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/shuffle.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -36,6 +35,8 @@ enum { RATIOS_MAX = 16 };
 struct options {
     const char *path;
     struct sl_draw_plan plan;
+    enum sl_order order;
+    uint32_t sequences;
     uint32_t batch, epochs, presample, threads;
     uint32_t n_ratios;
     double ratios[RATIOS_MAX];
@@ -60,13 +61,14 @@ struct footprint {
 // ---- drawing ------------------------------------------------------------------------------------
 
 // Adds one epoch's figures to *f and its visits to c->now.
-static void draw_epoch(const struct options *o, const struct sl_topology *t, struct lane *lanes,
-                       uint32_t epoch, uint32_t *seeds, struct counts *c, struct footprint *f)
+static void draw_epoch(const struct options *o, const struct sl_topology *t,
+                       const struct sl_epoch_order *order, struct lane *lanes, uint32_t epoch,
+                       uint32_t *seeds, struct counts *c, struct footprint *f)
 {
     const struct sl_vertex_list *train = &t->dataset.split[SL_SPLIT_TRAIN];
     uint32_t n_batches = (uint32_t)sl_div_up(train->n, o->batch);
     uint64_t inputs = 0, edges = 0, largest = 0;
-    sl_shuffle_order(o->plan.seed, epoch, train->ids, train->n, NULL, seeds);
+    sl_epoch_order_fill(order, epoch, seeds);
     memset(c->now, 0, t->view.n_nodes * sizeof *c->now);
     uint64_t begin = sl_now_ns();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(o->threads) \
@@ -102,10 +104,12 @@ static void draw_all(const struct options *o, const struct sl_topology *t, struc
     struct lane lanes[LANE_THREADS_MAX] = {0};
     uint64_t n_nodes = t->view.n_nodes;
     uint32_t *seeds = must(malloc(t->dataset.split[SL_SPLIT_TRAIN].n * sizeof *seeds));
+    struct sl_epoch_order order;
+    lane_open_order(&order, o->order, o->sequences, &t->dataset, o->plan.seed, o->batch);
     for (uint32_t i = 0; i < o->threads; i++)
         must_ok(sl_drawer_init(&lanes[i].drawer, t, sl_kernels_cpu()));
     for (uint32_t epoch = 0; epoch < o->epochs; epoch++) {
-        draw_epoch(o, t, lanes, epoch, seeds, c, f);
+        draw_epoch(o, t, &order, lanes, epoch, seeds, c, f);
         uint32_t *sum = epoch < o->presample ? c->presample : c->later;
         for (uint64_t v = 0; v < n_nodes; v++)
             sum[v] += c->now[v];
@@ -120,6 +124,7 @@ static void draw_all(const struct options *o, const struct sl_topology *t, struc
     }
     for (uint32_t i = 0; i < o->threads; i++)
         lane_fini(&lanes[i]);
+    sl_epoch_order_close(&order);
     free(seeds);
 }
 
@@ -260,7 +265,8 @@ static void usage(void)
     fprintf(stderr,
             "usage: cache DATASET [--kind khop|weighted|walk|labor] [--fanout 15,10,5] [--paths 4] "
             "[--length 3] [--restart 0.5] [--batch 1024] [--epochs 10] "
-            "[--ratios 0.01,0.05,0.1] [--presample 1] [--seed 7] [--threads N]\n");
+            "[--ratios 0.01,0.05,0.1] [--presample 1] [--seed 7] [--order shuffled|proximity] "
+            "[--sequences N] [--threads N]\n");
     exit(2);
 }
 
@@ -316,7 +322,8 @@ int main(int argc, char **argv)
         {"fanout", required_argument, NULL, 'f'},    {"batch", required_argument, NULL, 'b'},
         {"epochs", required_argument, NULL, 'e'},    {"ratios", required_argument, NULL, 'r'},
         {"presample", required_argument, NULL, 'p'}, {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},   {0},
+        {"threads", required_argument, NULL, 't'},   {"order", required_argument, NULL, 'O'},
+        {"sequences", required_argument, NULL, 'S'}, {0},
     };
     struct options o = {
         .plan = {.kind = SL_SAMPLER_KHOP,
@@ -346,6 +353,8 @@ int main(int argc, char **argv)
         case 'r': parse_ratios(optarg, &o); break;
         case 'p': o.presample = (uint32_t)number(optarg, 1, 1e6); break;
         case 's': o.plan.seed = (uint64_t)number(optarg, 0, 9e15); break;
+        case 'O': o.order = lane_order(optarg); break;
+        case 'S': o.sequences = (uint32_t)number(optarg, 0, 1000000); break;
         case 't': o.threads = (uint32_t)number(optarg, 1, LANE_THREADS_MAX); break;
         default: usage();
         }

@@ -3,13 +3,16 @@
 #define SL_TESTS_BENCH_LANE_H
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/data/order_kind.h"
 #include "kernels/kernels.h"
 #include "sampler/draw.h"
 
@@ -35,6 +38,39 @@ static inline void *must(void *p)
         return p;
     fprintf(stderr, "%s: no memory\n", program_invocation_short_name);
     exit(1);
+}
+
+// --order; a word that is none ends the program.
+static inline enum sl_order lane_order(const char *text)
+{
+    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
+        if (strcmp(text, sl_order_words[k]) == 0)
+            return (enum sl_order)k;
+    fprintf(stderr, "%s: --order '%s': wanted one of", program_invocation_short_name, text);
+    for (unsigned k = 0; k < SL_ORDER_COUNT; k++)
+        fprintf(stderr, " %s", sl_order_words[k]);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+// The epochs' orders as a job has them; sequences 0: as many as the default of a job chooses.
+static inline void lane_open_order(struct sl_epoch_order *order, enum sl_order kind,
+                                   uint32_t sequences, const struct sl_dataset *ds, uint64_t seed,
+                                   uint32_t batch_size)
+{
+    const struct sl_order_facts facts = {
+        .dataset = ds,
+        .train = ds->split[SL_SPLIT_TRAIN],
+        .seed = seed,
+        .batch_size = batch_size,
+        .sequences = sequences,
+        .excess = 0.02,
+    };
+    must_ok(sl_epoch_order_open(order, kind, &facts));
+    if (order->n_sequences)
+        printf("%s: %" PRIu32 " sequences, shuffling error %.4f (uniform %.4f), %.3f s\n",
+               order->kind->word, order->n_sequences, order->error, order->uniform_error,
+               order->seconds);
 }
 
 static inline void lane_draw(struct lane *lane, const struct sl_draw_plan *plan, uint32_t epoch,

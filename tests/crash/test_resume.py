@@ -126,6 +126,7 @@ CASES = {
         "early_stopping": {"patience": 2},
         "updates.batches_per_update": 3,
     },
+    "proximity": {"order": {"kind": "proximity", "sequences": 4}},
     "batch_norm": {"model.norm": "batch", "updates.batches_per_update": 2},
 }
 

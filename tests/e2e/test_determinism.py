@@ -56,6 +56,23 @@ def test_eight_devices_on_two_cores(box):
     assert digests(box, "many", many) == one
 
 
+def test_proximity_order_does_not_depend_on_the_split(box):
+    """And is another order than the shuffled one, of the same vertices."""
+    dataset = box.shared_dataset("small")
+    order = {"order": {"kind": "proximity"}}
+    found = [
+        digests(
+            box,
+            f"p{s}{t}",
+            small_job(dataset, allocation={"samplers": s, "trainers": t}, **order),
+        )
+        for s, t in SPLITS
+    ]
+    assert all(value == found[0] for value in found), found
+    shuffled = digests(box, "shuffled", small_job(dataset))
+    assert shuffled["samples_digest"] != found[0]["samples_digest"]
+
+
 def test_batches_per_update_matters(box):
     """Guards the tests above: the digests do see what is computed."""
     dataset = box.shared_dataset("small")

@@ -109,6 +109,7 @@ def test_fewer_epochs_than_were_trained_are_refused(box):
     ("model.hidden", 17, "model.hidden: found 17, the run has 16"),
     ("optimizer.lr", 0.02, "optimizer.lr: found 0.02, the run has 0.01"),
     ("updates.batches_per_update", 2, "updates.batches_per_update: found 2, the run has 1"),
+    ("order", {"kind": "proximity"}, 'order.kind: found "proximity", the run has "shuffled"'),
     ("digest", False, "digest: found false, the run has true"),
 )
 def test_another_job_is_refused_by_name(box, key, value, words):

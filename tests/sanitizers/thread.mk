@@ -7,7 +7,7 @@
 #   one thread    ipc_group_model (a model that is searched), sampler_draw, trainer_evaluate, _golden,
 #                 _jumping, _kinds, _layers, _model, _neighbours, _norm, _objective: six minutes of
 #                 arithmetic, nothing to race with
-#   too long      data_validate, broker_shuffle: minutes, nothing found in them
+#   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   fibres        sampler_gpu, trainer_cuda, trainer_gpu: the threads of an emulated GPU, which
 #                 ThreadSanitizer can not follow
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of

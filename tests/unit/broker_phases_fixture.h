@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "broker/phases.h"
-#include "broker/shuffle.h"
+#include "common/data/shuffle.h"
 #include "common/base/clock.h"
 #include "common/ipc/board.h"
 #include "common/ipc/hot.h"

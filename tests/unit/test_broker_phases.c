@@ -201,6 +201,35 @@ START_TEST(the_order_of_an_epoch_is_written_before_it_opens)
 }
 END_TEST
 
+START_TEST(an_order_by_proximity_is_written_before_its_epoch_opens)
+{
+    // A ring, in which neighbours stand together.
+    static uint64_t indptr[36];
+    static uint32_t indices[35];
+    uint32_t seen[35] = {0}, near = 0;
+    for (uint32_t v = 0; v < 35; v++) {
+        indptr[v + 1] = v + 1;
+        indices[v] = (v + 1) % 35;
+    }
+    plan.n_nodes = dataset.n_edges = 35;
+    dataset.indptr = indptr;
+    dataset.indices = indices;
+    dataset.indices_dtype = SL_DTYPE_U32;
+    config.order.kind = SL_ORDER_PROXIMITY;
+    config.order.sequences = 2;
+    make_arena();
+    const uint32_t *order = sl_arena_order(&t.arena, 0);
+    for (uint32_t i = 0; i < 35; i++) {
+        seen[order[i]]++;
+        near += i >= 2 && order[i] == (order[i - 2] + 1) % 35;
+    }
+    for (uint32_t v = 0; v < 35; v++)
+        ck_assert_uint_eq(seen[v], 1);
+    ck_assert_uint_ge(near, 35 - 2 - 2 * 2);
+    ck_assert_int_ne(memcmp(order, sl_arena_order(&t.arena, 1), 35 * sizeof *order), 0);
+}
+END_TEST
+
 START_TEST(an_epoch_two_ahead_waits_for_its_bank)
 {
     config.evaluate.every = 0;
@@ -798,6 +827,7 @@ int main(void)
     tcase_add_test(c, the_largest_phase_decides_the_cells);
     tcase_add_test(c, phases_are_opened_ahead_and_gated_behind_an_evaluation);
     tcase_add_test(c, the_order_of_an_epoch_is_written_before_it_opens);
+    tcase_add_test(c, an_order_by_proximity_is_written_before_its_epoch_opens);
     tcase_add_test(c, an_epoch_two_ahead_waits_for_its_bank);
     tcase_add_test(c, a_large_order_comes_from_the_thread_pool);
     tcase_add_test(c, the_view_follows_the_work);

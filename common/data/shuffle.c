@@ -1,4 +1,4 @@
-#include "broker/shuffle.h"
+#include "common/data/shuffle.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // The order of an epoch: a permutation, a function of seed and epoch alone, unbiased.
 #include "tests/unit/test_data_fixture.h"
 
-#include "broker/shuffle.h"
+#include "common/data/shuffle.h"
 #include "common/base/philox.h"
 
 static uint32_t *iota(uint64_t n)

@@ -1,0 +1,323 @@
+// The orders of a job's epochs: walks in breadth, sequences in turns, shuffling errors, the fewest
+// sequences that are good enough.
+#include "common/data/order_kind.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+#include "common/data/proximity.h"
+#include "common/data/shuffling_error.h"
+
+enum { NODES_MAX = 5000, DEGREE_MAX = 8 };
+
+static uint64_t indptr[NODES_MAX + 1];
+static uint32_t indices[NODES_MAX * DEGREE_MAX], train[NODES_MAX];
+static int32_t label[NODES_MAX];
+static struct sl_dataset dataset;
+
+static void must(int rc)
+{
+    if (rc < 0)
+        ck_abort_msg("%s", sl_error_message());
+}
+
+static uint32_t random_below(uint32_t i, uint32_t bound)
+{
+    return sl_philox(11, i, 0, 0, 0).w[0] % bound;
+}
+
+static void add_pair(uint32_t *degree, uint32_t u, uint32_t v)
+{
+    if (u == v || degree[u] == DEGREE_MAX || degree[v] == DEGREE_MAX)
+        return;
+    indices[u * DEGREE_MAX + degree[u]++] = v;
+    indices[v * DEGREE_MAX + degree[v]++] = u;
+}
+
+// A graph of n vertices with every edge in both directions: communities of 50 that are rings, a few
+// pairs anywhere, and the last tenth without any. Two of three vertices are trained on; a community
+// is a class.
+static void make_graph(uint32_t n)
+{
+    static uint32_t degree[NODES_MAX];
+    memset(degree, 0, sizeof degree);
+    const uint32_t linked = n - n / 10;
+    uint64_t n_edges = 0, n_train = 0;
+    for (uint32_t v = 0; v + 1 < linked; v++)
+        if (v / 50 == (v + 1) / 50)
+            add_pair(degree, v, v + 1);
+    for (uint32_t i = 0; i < n / 20; i++)
+        add_pair(degree, random_below(2 * i, linked), random_below(2 * i + 1, linked));
+    for (uint32_t v = 0; v < n; v++) {
+        indptr[v] = n_edges;
+        for (uint32_t e = 0; e < degree[v]; e++)
+            indices[n_edges++] = indices[v * DEGREE_MAX + e];
+        label[v] = (int32_t)(v / 50);
+        if (v % 3)
+            train[n_train++] = v;
+    }
+    indptr[n] = n_edges;
+    dataset = (struct sl_dataset){
+        .task = SL_TASK_MULTICLASS,
+        .n_nodes = n,
+        .n_edges = n_edges,
+        .indptr = indptr,
+        .indices = indices,
+        .indices_dtype = SL_DTYPE_U32,
+        .n_classes = (n + 49) / 50,
+        .label = label,
+        .split[SL_SPLIT_TRAIN] = {.n = n_train, .ids = train},
+    };
+}
+
+static void assert_all_of_train(const uint32_t *order)
+{
+    static uint8_t seen[NODES_MAX];
+    const struct sl_vertex_list *list = &dataset.split[SL_SPLIT_TRAIN];
+    memset(seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < list->n; i++) {
+        ck_assert_uint_lt(order[i], dataset.n_nodes);
+        seen[order[i]]++;
+    }
+    for (uint64_t i = 0; i < list->n; i++)
+        ck_assert_msg(seen[list->ids[i]] == 1, "%u stands there %u times", list->ids[i],
+                      seen[list->ids[i]]);
+}
+
+// Edges from root to every vertex that can be reached, by relaxing until nothing changes.
+static void find_distances(uint32_t root, uint32_t *distance)
+{
+    bool changed = true;
+    for (uint32_t v = 0; v < dataset.n_nodes; v++)
+        distance[v] = UINT32_MAX;
+    distance[root] = 0;
+    while (changed) {
+        changed = false;
+        for (uint32_t v = 0; v < dataset.n_nodes; v++)
+            for (uint64_t e = indptr[v]; distance[v] != UINT32_MAX && e < indptr[v + 1]; e++)
+                if (distance[indices[e]] > distance[v] + 1) {
+                    distance[indices[e]] = distance[v] + 1;
+                    changed = true;
+                }
+    }
+}
+
+START_TEST(a_walk_goes_in_breadth)
+{
+    static const uint32_t sizes[] = {2, 3, 64, 65, 700};
+    static uint32_t walk[NODES_MAX], distance[NODES_MAX];
+    for (size_t s = 0; s < SL_COUNT_OF(sizes); s++) {
+        make_graph(sizes[s]);
+        must(sl_proximity_walk(&dataset, &dataset.split[SL_SPLIT_TRAIN], 5, NULL, walk));
+        assert_all_of_train(walk);
+        const uint64_t n = dataset.split[SL_SPLIT_TRAIN].n;
+        for (uint64_t i = 0; i < n;) {
+            uint32_t last = 0;
+            uint64_t there = 0, met = 0;
+            find_distances(walk[i], distance); // a root
+            for (uint64_t t = 0; t < n; t++)
+                there += distance[dataset.split[SL_SPLIT_TRAIN].ids[t]] != UINT32_MAX;
+            for (; met < there; met++, i++) {
+                ck_assert_uint_ge(distance[walk[i]], last);
+                ck_assert_uint_ne(distance[walk[i]], UINT32_MAX);
+                last = distance[walk[i]];
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_walk_depends_on_the_seed_alone)
+{
+    static uint32_t a[NODES_MAX], b[NODES_MAX];
+    make_graph(700);
+    const size_t bytes = dataset.split[SL_SPLIT_TRAIN].n * sizeof *a;
+    must(sl_proximity_walk(&dataset, &dataset.split[SL_SPLIT_TRAIN], 5, NULL, a));
+    must(sl_proximity_walk(&dataset, &dataset.split[SL_SPLIT_TRAIN], 6, NULL, b));
+    ck_assert_int_ne(memcmp(a, b, bytes), 0);
+    must(sl_proximity_walk(&dataset, &dataset.split[SL_SPLIT_TRAIN], 5, NULL, b));
+    ck_assert_int_eq(memcmp(a, b, bytes), 0);
+}
+END_TEST
+
+// With vertices named by where they stand in the walk: each sequence is turned, and all take turns.
+START_TEST(sequences_take_turns)
+{
+    enum { N_MAX = 70 };
+    uint32_t walk[N_MAX], out[N_MAX], before[N_MAX];
+    unsigned turned = 0;
+    for (uint32_t i = 0; i < N_MAX; i++)
+        walk[i] = i;
+    for (uint32_t n = 1; n <= N_MAX; n++)
+        for (uint32_t pieces = 1; pieces <= n; pieces++) {
+            uint32_t begin = 0;
+            sl_proximity_order(walk, n, pieces, 3, 0, before);
+            sl_proximity_order(walk, n, pieces, 3, 1, out);
+            turned += memcmp(out, before, n * sizeof *out) != 0;
+            for (uint32_t piece = 0; piece < pieces; piece++) {
+                const uint32_t length = n / pieces + (piece < n % pieces);
+                for (uint32_t row = 0; row < length; row++) {
+                    const uint32_t here = out[row * pieces + piece];
+                    ck_assert_uint_ge(here, begin);
+                    ck_assert_uint_lt(here, begin + length);
+                    if (row > 0)
+                        ck_assert_uint_eq(here - begin,
+                                          (out[(row - 1) * pieces + piece] - begin + 1) % length);
+                }
+                begin += length;
+            }
+        }
+    ck_assert_uint_gt(turned, N_MAX * (N_MAX - 1) / 2 * 9 / 10);
+}
+END_TEST
+
+static double error_of(const uint32_t *order, uint64_t n, uint32_t batch_size)
+{
+    struct sl_label_shares shares;
+    must(sl_label_shares_open(&shares, &dataset, &dataset.split[SL_SPLIT_TRAIN]));
+    const double error = sl_shuffling_error(&shares, order, n, batch_size);
+    sl_label_shares_close(&shares);
+    return error;
+}
+
+START_TEST(errors_by_hand)
+{
+    static const int32_t classes[] = {0, 0, 1, 1, -1, 0};
+    static const uint32_t apart[] = {0, 1, 2, 3}, mixed[] = {0, 2, 1, 3}, rest[] = {0, 4, 2, 3, 1};
+    dataset = (struct sl_dataset){
+        .task = SL_TASK_MULTICLASS,
+        .n_nodes = 6,
+        .n_classes = 2,
+        .label = classes,
+        .split[SL_SPLIT_TRAIN] = {.n = 4, .ids = apart},
+    };
+    ck_assert_double_eq_tol(error_of(apart, 4, 2), 0.5, 1e-12);
+    ck_assert_double_eq_tol(error_of(mixed, 4, 2), 0, 1e-12);
+    ck_assert_double_eq_tol(error_of(apart, 4, 4), 0, 1e-12);
+    ck_assert_double_eq_tol(error_of(apart, 4, 5), 0, 1e-12);  // no full batch
+    ck_assert_double_eq_tol(error_of(rest, 5, 2), 0.5, 1e-12); // 4 has no label, 1 no full batch
+
+    static const int8_t several[] = {1, 1, 1, 0, 0, 1, -1, -1};
+    dataset.task = SL_TASK_MULTILABEL;
+    dataset.target = several;
+    dataset.target_dtype = SL_DTYPE_I8;
+    dataset.n_nodes = 4;
+    // Labels in all: 2 and 2. Of {0, 1}: 2 and 1; of {2, 3}: 0 and 1.
+    ck_assert_double_eq_tol(error_of(apart, 4, 2), (1. / 6 + 1. / 2) / 2, 1e-12);
+
+    static float numbers[64];
+    static uint32_t ids[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        numbers[i] = (float)i;
+        ids[i] = i;
+    }
+    dataset.task = SL_TASK_REGRESSION;
+    dataset.n_nodes = 64;
+    dataset.n_classes = 1;
+    dataset.target = numbers;
+    dataset.target_dtype = SL_DTYPE_F32;
+    dataset.split[SL_SPLIT_TRAIN] = (struct sl_vertex_list){.n = 64, .ids = ids};
+    ck_assert_double_eq_tol(error_of(ids, 64, 4), 15. / 16, 1e-6);
+    ck_assert_double_eq_tol(error_of(ids, 64, 32), 1. / 2, 1e-6);
+}
+END_TEST
+
+static void open_order(struct sl_epoch_order *order, uint32_t sequences, double excess,
+                       uint32_t batch_size)
+{
+    const struct sl_order_facts facts = {
+        .dataset = &dataset,
+        .train = dataset.split[SL_SPLIT_TRAIN],
+        .seed = 9,
+        .batch_size = batch_size,
+        .sequences = sequences,
+        .excess = excess,
+    };
+    must(sl_epoch_order_open(order, SL_ORDER_PROXIMITY, &facts));
+}
+
+START_TEST(as_few_sequences_as_the_bound_allows)
+{
+    struct sl_epoch_order order;
+    static uint32_t out[NODES_MAX];
+    make_graph(3000);
+
+    open_order(&order, 0, 1, 100);
+    ck_assert_uint_eq(order.n_sequences, 1);
+    ck_assert_double_gt(order.error, order.uniform_error + 0.1);
+    sl_epoch_order_close(&order);
+
+    open_order(&order, 0, 0.05, 100);
+    const uint32_t n = order.n_sequences;
+    ck_assert_uint_gt(n, 1);
+    ck_assert_uint_lt(n, 100);
+    ck_assert_double_le(order.error, order.uniform_error + 0.05);
+    ck_assert(sl_epoch_order_fill(&order, 3, out));
+    assert_all_of_train(out);
+    sl_epoch_order_close(&order);
+
+    open_order(&order, n - 1, 0.05, 100); // one less is not enough
+    ck_assert_uint_eq(order.n_sequences, n - 1);
+    ck_assert_double_gt(order.error, order.uniform_error + 0.05);
+    sl_epoch_order_close(&order);
+
+    // Where no number is enough, a sequence for each seed of a batch; never more than vertices.
+    open_order(&order, 0, 0, 7);
+    ck_assert_uint_le(order.n_sequences, 7);
+    sl_epoch_order_close(&order);
+    open_order(&order, 1000000, 0.05, 100);
+    ck_assert_uint_eq(order.n_sequences, dataset.split[SL_SPLIT_TRAIN].n);
+    ck_assert(sl_epoch_order_fill(&order, 0, out));
+    assert_all_of_train(out);
+    sl_epoch_order_close(&order);
+}
+END_TEST
+
+START_TEST(one_batch_takes_one_sequence)
+{
+    struct sl_epoch_order order;
+    make_graph(64);
+    open_order(&order, 0, 0, 1024);
+    ck_assert_uint_eq(order.n_sequences, 1);
+    ck_assert_double_eq(order.error, 0);
+    sl_epoch_order_close(&order);
+    sl_epoch_order_close(&order); // safe
+}
+END_TEST
+
+START_TEST(it_stops_on_request)
+{
+    const atomic_bool cancel = true;
+    struct sl_epoch_order order;
+    make_graph(700);
+    const struct sl_order_facts facts = {.dataset = &dataset,
+                                         .train = dataset.split[SL_SPLIT_TRAIN],
+                                         .batch_size = 8,
+                                         .cancel = &cancel};
+    ck_assert_int_eq(sl_epoch_order_open(&order, SL_ORDER_PROXIMITY, &facts), SL_EABORTED);
+    ck_assert_ptr_null(order.walk);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("data_order");
+    TCase *t = tcase_create("order");
+    tcase_add_test(t, a_walk_goes_in_breadth);
+    tcase_add_test(t, a_walk_depends_on_the_seed_alone);
+    tcase_add_test(t, sequences_take_turns);
+    tcase_add_test(t, errors_by_hand);
+    tcase_add_test(t, as_few_sequences_as_the_bound_allows);
+    tcase_add_test(t, one_batch_takes_one_sequence);
+    tcase_add_test(t, it_stops_on_request);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
