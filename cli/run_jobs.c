@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/process_id.h"
 #include "common/base/error.h"
 
 // More than a broker's arguments come to, of which four are paths.
@@ -114,27 +115,6 @@ static double boot_time(void)
     return (double)seconds;
 }
 
-// When a process started, in seconds since the system did; 0 when it can not be read.
-static double start_time(pid_t pid)
-{
-    char path[64], text[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    // Its name may hold anything; numbers come after the last parenthesis, this one is the 22nd.
-    char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, " %llu", &ticks) != 1)
-        return 0;
-    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
-}
-
 static int by_age(const void *a, const void *b)
 {
     const struct sl_run_job *x = a, *y = b;
@@ -170,7 +150,7 @@ int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found))
             continue;
-        double since_boot = start_time(found.pid);
+        double since_boot = (double)sl_process_id_start(found.pid) / (double)sysconf(_SC_CLK_TCK);
         found.started = boot > 0 && since_boot > 0 ? boot + since_boot : 0;
         struct sl_run_job *more = realloc(*jobs, (*n + 1) * sizeof *more);
         if (!more) {

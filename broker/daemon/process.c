@@ -13,7 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/client.h"
-#include "broker/daemon/process_id.h"
+#include "broker/process_id.h"
 #include "broker/launch.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"

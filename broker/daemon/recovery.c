@@ -29,7 +29,7 @@
 
 #include "broker/daemon/archive.h"
 #include "broker/daemon/daemon_internal.h"
-#include "broker/daemon/process_id.h"
+#include "broker/process_id.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"

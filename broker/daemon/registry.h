@@ -25,7 +25,7 @@
 #include <cjson/cJSON.h>
 
 #include "broker/checkpoint.h"
-#include "broker/daemon/process_id.h"
+#include "broker/process_id.h"
 #include "broker/daemon/queue.h"
 #include "broker/gpus.h"
 #include "common/device/cores.h"

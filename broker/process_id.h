@@ -4,8 +4,8 @@
  * A process id is used again; together with the moment at which the process began it is not, as
  * long as the machine has not been started again.
  */
-#ifndef SL_BROKER_DAEMON_PROCESS_ID_H
-#define SL_BROKER_DAEMON_PROCESS_ID_H
+#ifndef SL_BROKER_PROCESS_ID_H
+#define SL_BROKER_PROCESS_ID_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "broker/daemon/process_id.h"
+#include "broker/process_id.h"
 
 #include <inttypes.h>
 #include <signal.h>
