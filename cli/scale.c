@@ -34,10 +34,11 @@ struct request {
     bool accepted, answered;
 };
 
+static const char *const roles[] = {"samplers", "trainers"};
+
 // What was meant instead of "samplers=N": the words in another order, another name, a blank.
 static int wrong_word(const struct request *r, const char *text)
 {
-    static const char *const roles[] = {"samplers", "trainers"};
     char name[32];
     size_t n = strcspn(text, "=: ");
     snprintf(name, sizeof name, "%.*s", (int)SL_MIN(n, sizeof name - 1), text);
@@ -62,33 +63,25 @@ static int wrong_word(const struct request *r, const char *text)
 // "samplers=2"
 static int take_assignment(struct request *r, const char *text)
 {
-    static const char samplers[] = "samplers=", trainers[] = "trainers=";
-    const char *value = NULL;
-    bool is_samplers = strncmp(text, samplers, sizeof samplers - 1) == 0;
-    if (is_samplers)
-        value = text + sizeof samplers - 1;
-    else if (strncmp(text, trainers, sizeof trainers - 1) == 0)
-        value = text + sizeof trainers - 1;
-    if (!value)
+    protobuf_c_boolean *const given[] = {&r->scale.has_samplers, &r->scale.has_trainers};
+    uint32_t *const into[] = {&r->scale.samplers, &r->scale.trainers};
+    const size_t length = strlen(roles[0]); // of both
+    size_t role = strncmp(text, roles[0], length) != 0;
+    if (strncmp(text, roles[role], length) != 0 || text[length] != '=')
         return wrong_word(r, text);
     char *end;
+    const char *value = text + length + 1;
     unsigned long n = strtoul(value, &end, 10);
     if (end == value || *end || *value == '-' || n > ROLE_MAX)
         return sl_fail(SL_EINVAL, "scale: found '%s', wanted a whole number from 1 to %d", text,
                        ROLE_MAX);
     if (n == 0)
         return sl_fail(SL_EINVAL, "scale: found '%s', wanted at least 1: nobody would %s", text,
-                       is_samplers ? "draw batches" : "train");
-    if (is_samplers ? r->scale.has_samplers : r->scale.has_trainers)
-        return sl_fail(SL_EINVAL, "scale: %s is given twice",
-                       is_samplers ? "samplers" : "trainers");
-    if (is_samplers) {
-        r->scale.has_samplers = true;
-        r->scale.samplers = (uint32_t)n;
-    } else {
-        r->scale.has_trainers = true;
-        r->scale.trainers = (uint32_t)n;
-    }
+                       role ? "train" : "draw batches");
+    if (*given[role])
+        return sl_fail(SL_EINVAL, "scale: %s is given twice", roles[role]);
+    *given[role] = true;
+    *into[role] = (uint32_t)n;
     return SL_OK;
 }
 
