@@ -97,29 +97,27 @@ static int stop_jobs(void *state)
     const struct request *r = state;
     size_t n = r->jobs.n;
     int worst = SL_EXIT_OK;
-    struct sl_session *s = calloc(n, sizeof *s);
-    int *begun = calloc(n, sizeof *begun);
-    if (!s || !begun) {
-        free(s);
-        free(begun);
+    struct {
+        struct sl_session session;
+        int begun;
+    } *all = calloc(n, sizeof *all);
+    if (!all)
         return sl_fail(SL_ENOMEM, "stop: no memory for %zu jobs", n);
-    }
     sl_interrupt_catch();
     for (size_t i = 0; i < n; i++) {
-        begun[i] = begin_stop(r, r->jobs.items[i], &s[i]);
-        if (begun[i] < 0)
-            worst = begun[i] = tell_error(begun[i], n);
+        all[i].begun = begin_stop(r, r->jobs.items[i], &all[i].session);
+        if (all[i].begun < 0)
+            worst = all[i].begun = tell_error(all[i].begun, n);
     }
     for (size_t i = 0; i < n; i++) {
-        if (begun[i] == SL_OK) {
-            int rc = finish_stop(r, &s[i]);
+        if (all[i].begun == SL_OK) {
+            int rc = finish_stop(r, &all[i].session);
             worst = rc < 0 ? tell_error(rc, n) : worst;
         }
         // The message of an error that main() is to print stands: closing records none.
-        sl_session_close(&s[i]);
+        sl_session_close(&all[i].session);
     }
-    free(begun);
-    free(s);
+    free(all);
     return worst;
 }
 

@@ -293,18 +293,15 @@ static int close_descriptor(int fd)
 
 static void check_memfd(struct sl_doctor *d)
 {
-    int err = 0;
+    const size_t bytes = 1 << 20;
     int fd = memfd_create("sluice-doctor", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, 1 << 20) != 0) {
-        err = errno;
-    } else {
-        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
-            err = errno;
-        } else {
-            p[0] = 1;
-            munmap(p, 1 << 20);
-        }
+    char *p = fd < 0 || ftruncate(fd, (off_t)bytes) != 0
+                  ? MAP_FAILED
+                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int err = p == MAP_FAILED ? errno : 0;
+    if (!err) {
+        p[0] = 1;
+        munmap(p, bytes);
     }
     if (fd >= 0)
         close(fd);

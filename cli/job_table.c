@@ -89,16 +89,15 @@ static const char *split_cell(const cJSON *e, char out[CELL_BYTES])
 static const char *time_cell(const cJSON *e, double now, char out[CELL_BYTES])
 {
     double left = sl_json_number(e, "seconds_left"), ended = sl_json_number(e, "ended");
-    double started = sl_json_number(e, "started"), submitted = sl_json_number(e, "submitted");
+    double started = sl_json_number(e, "started");
+    double since = isfinite(started) ? started : sl_json_number(e, "submitted");
     char buf[SL_UNITS_BYTES];
     if (isfinite(ended))
         snprintf(out, CELL_BYTES, "%s ago", sl_layout_duration(buf, now - ended, true));
     else if (left >= 0)
         snprintf(out, CELL_BYTES, "%s left", sl_layout_duration(buf, left, true));
-    else if (isfinite(started))
-        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - started, true));
-    else if (isfinite(submitted))
-        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - submitted, true));
+    else if (isfinite(since))
+        snprintf(out, CELL_BYTES, "for %s", sl_layout_duration(buf, now - since, true));
     else
         return "";
     return out;

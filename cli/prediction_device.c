@@ -50,10 +50,8 @@ static uint32_t roomiest(const struct sl_gpu_report *report)
     return best;
 }
 
-static void note(struct sl_prediction_device *d, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void note(struct sl_prediction_device *d, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void note(struct sl_prediction_device *d,
+                                                       const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);

@@ -370,13 +370,30 @@ static int connect_local(const struct sl_session_where *where, struct sl_session
     return SL_OK;
 }
 
-int sl_session_open_listing(const struct sl_session_where *where, struct sl_session *s,
-                            cJSON **list)
+static int ask_list(const struct sl_session_where *where, struct sl_session *s, cJSON **list)
 {
     Sl__Control__List ask = SL__CONTROL__LIST__INIT;
     Sl__Control__Envelope e = SL_ENVELOPE(LIST, list, &ask);
     char *json = NULL;
-    int64_t pid;
+    int rc = sl_session_ask(s, &e, ANSWER_MS, &json, NULL);
+    if (rc == SL_ETIMEDOUT && where->connect)
+        return sl_fail(rc,
+                       "the daemon at %s takes this client's key and does not answer within %d s: "
+                       "is it busy or stopped? Its log may say more",
+                       where->connect, ANSWER_MS / 1000);
+    if (rc == SL_ETIMEDOUT)
+        return sl_fail(rc,
+                       "the daemon of '%s' (process %lld) does not answer within %d s: is it "
+                       "stopped? Its log may say more",
+                       s->dir, (long long)s->peer_pid, ANSWER_MS / 1000);
+    *list = json ? cJSON_Parse(json) : NULL;
+    free(json);
+    return rc < 0 || *list ? rc : sl_fail(SL_EPROTO, "the daemon's list of jobs is no JSON");
+}
+
+int sl_session_open_listing(const struct sl_session_where *where, struct sl_session *s,
+                            cJSON **list)
+{
     memset(s, 0, sizeof *s);
     *list = NULL;
     if (where->key && !where->connect)
@@ -388,26 +405,8 @@ int sl_session_open_listing(const struct sl_session_where *where, struct sl_sess
     s->daemon = true;
     s->heard_ns = sl_now_ns();
     int rc = where->connect ? connect_tcp(where, s) : connect_local(where, s);
-    pid = s->peer_pid;
-    bool connected = rc == SL_OK; // else it has been said why not
-    if (connected)
-        rc = sl_session_ask(s, &e, ANSWER_MS, &json, NULL);
-    if (connected && rc == SL_ETIMEDOUT && where->connect)
-        sl_fail(rc,
-                "the daemon at %s takes this client's key and does not answer within %d s: is it "
-                "busy or stopped? Its log may say more",
-                where->connect, ANSWER_MS / 1000);
-    else if (connected && rc == SL_ETIMEDOUT)
-        sl_fail(rc,
-                "the daemon of '%s' (process %lld) does not answer within %d s: is it stopped? "
-                "Its log may say more",
-                s->dir, (long long)pid, ANSWER_MS / 1000);
-    if (rc == SL_OK) {
-        *list = json ? cJSON_Parse(json) : NULL;
-        if (!*list)
-            rc = sl_fail(SL_EPROTO, "the daemon's list of jobs is no JSON");
-    }
-    free(json);
+    if (rc == SL_OK)
+        rc = ask_list(where, s, list);
     if (rc < 0)
         sl_session_close(s);
     return rc;

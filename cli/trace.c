@@ -48,8 +48,9 @@ struct recording {
 
 // --- the file ------------------------------------------------------------------------------------
 
-static int append(struct recording *rec, const char *text, size_t n)
+static int append(struct recording *rec, const char *text)
 {
+    size_t n = strlen(text);
     SL_TRY(sl_atomic_file_append(&rec->file, text, n));
     rec->bytes += n;
     return SL_OK;
@@ -60,7 +61,6 @@ static int append_head(struct recording *rec)
 {
     struct sl_json_writer w = {0};
     struct timespec now;
-    char head[256];
     clock_gettime(CLOCK_REALTIME, &now);
     sl_json_open_object(&w, NULL);
     sl_json_add_string(&w, "schema", "sluice.trace/1");
@@ -69,21 +69,12 @@ static int append_head(struct recording *rec)
     sl_json_add_time(&w, "began", (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
     sl_json_close_object(&w);
     const char *other = sl_json_text(&w);
-    int rc = other ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the head of a trace");
-    int n = snprintf(head, sizeof head, "{\"displayTimeUnit\":\"ms\",\"otherData\":");
+    int rc = other ? append(rec, "{\"displayTimeUnit\":\"ms\",\"otherData\":")
+                   : sl_fail(SL_ENOMEM, "no memory for the head of a trace");
     if (rc == SL_OK)
-        rc = append(rec, head, (size_t)n);
-    if (rc == SL_OK)
-        rc = append(rec, other, strlen(other));
+        rc = append(rec, other);
     sl_json_fini(&w);
-    static const char events[] = ",\"traceEvents\":[\n";
-    return rc < 0 ? rc : append(rec, events, sizeof events - 1);
-}
-
-static int append_end(struct recording *rec)
-{
-    static const char end[] = "\n]}\n";
-    return append(rec, end, sizeof end - 1);
+    return rc < 0 ? rc : append(rec, ",\"traceEvents\":[\n");
 }
 
 // --- the conversation ----------------------------------------------------------------------------
@@ -111,8 +102,8 @@ static int take_chunk(struct recording *rec, const Sl__Control__TraceChunk *chun
 {
     if (*chunk->events) {
         if (rec->events > 0)
-            SL_TRY(append(rec, ",\n", 2));
-        SL_TRY(append(rec, chunk->events, strlen(chunk->events)));
+            SL_TRY(append(rec, ",\n"));
+        SL_TRY(append(rec, chunk->events));
         rec->chunks++;
         rec->events += count_events(chunk->events);
         if (!chunk->last)
@@ -228,7 +219,7 @@ static int record_to_file(struct recording *rec)
         rc = record(rec);
     wipe(rec);
     if (rc == SL_OK)
-        rc = append_end(rec);
+        rc = append(rec, "\n]}\n");
     if (rc == SL_OK)
         return sl_atomic_file_commit(&rec->file);
     sl_atomic_file_abort(&rec->file);
