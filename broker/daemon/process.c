@@ -233,9 +233,9 @@ static char *last_lines(const struct sl_process *p, char *buf, size_t bytes)
 static void refuse_waiting(struct sl_daemon *d, const struct sl_entry *e)
 {
     struct sl_route *route;
-    char why[SL_ENTRY_TITLE_BYTES + 64], title[SL_ENTRY_TITLE_BYTES];
-    snprintf(why, sizeof why, "%s has ended (%s) before it answered",
-             sl_entry_title(e, title, sizeof title), sl_entry_state_name(e->state));
+    char why[SL_ENTRY_TITLE_BYTES + 64];
+    snprintf(why, sizeof why, "%s has ended (%s) before it answered", e->title,
+             sl_entry_state_name(e->state));
     while ((route = sl_routes_of(&d->routes, e->number))) {
         const struct sl_route gone = *route;
         sl_routes_remove(&d->routes, route);

@@ -72,7 +72,7 @@ void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e)
 // Puts an interrupted job back, or says why not.
 static void go_on(struct sl_daemon *d, struct sl_entry *e)
 {
-    char newest[SL_CHECKPOINT_NAME_BYTES], title[SL_ENTRY_TITLE_BYTES];
+    char newest[SL_CHECKPOINT_NAME_BYTES];
     newest_checkpoint(e, newest);
     if (!e->resumes) {
         sl_daemon_interrupt(d, e);
@@ -95,7 +95,7 @@ static void go_on(struct sl_daemon *d, struct sl_entry *e)
     e->pid_start = 0;
     // One that was asked for is there as long as no run has begun with it.
     const char *from = e->checkpoint ? e->checkpoint : newest;
-    sl_log_info("%s: was interrupted, goes on %s%s%s", sl_entry_title(e, title, sizeof title),
+    sl_log_info("%s: was interrupted, goes on %s%s%s", e->title,
                 from[0] ? "from checkpoint " : "from the beginning", from,
                 e->was_paused ? " (it was paused, and is not any more)" : "");
     sl_daemon_requeue(e, sl_registry_order_first(&d->registry));

@@ -58,12 +58,6 @@ void sl_entry_free(struct sl_entry *e)
     free(e);
 }
 
-char *sl_entry_title(const struct sl_entry *e, char *buf, size_t bytes)
-{
-    snprintf(buf, bytes, "job %s '%s'", e->id, e->name);
-    return buf;
-}
-
 static int check_absolute(const char *key, const char *path)
 {
     if (!*path || *path == '/')
@@ -208,6 +202,7 @@ int sl_registry_add(struct sl_registry *r, struct sl_entry *e)
         e->number = r->last_number + 1;
     r->last_number = SL_MAX(r->last_number, e->number);
     snprintf(e->id, sizeof e->id, "%llu", (unsigned long long)e->number);
+    snprintf(e->title, sizeof e->title, "job %s '%s'", e->id, e->name);
     uint32_t at = r->n++;
     for (; at > 0 && r->entries[at - 1]->number > e->number; at--)
         r->entries[at] = r->entries[at - 1];

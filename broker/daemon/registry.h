@@ -37,6 +37,7 @@ enum {
     SL_REGISTRY_OVER_KEPT = 200,
     SL_REGISTRY_WAITING_MAX = 1000,
     SL_ENTRY_MESSAGE_BYTES = 2048,
+    SL_ENTRY_TITLE_BYTES = 160,
 };
 
 // X(symbol, name in files and messages)
@@ -73,7 +74,8 @@ struct sl_entry_live {
 struct sl_entry {
     uint64_t number;
     char id[24];
-    char *config_json; // resolved (owned)
+    char title[SL_ENTRY_TITLE_BYTES]; // "job 3 'name'", once it has a number
+    char *config_json;                // resolved (owned)
     // absolute path; the checkpoint that the next run shall begin with (owned); NULL for none
     char *report, *checkpoint;
 
@@ -168,10 +170,6 @@ struct sl_queue_item *sl_registry_queue(const struct sl_registry *r);
 // Why a job that waits does: "waits for core 0, which job 1 'a' has". Returns buf.
 char *sl_registry_why(const struct sl_registry *r, const struct sl_entry *e, char *buf,
                       size_t bytes);
-
-// "job 3 'name'". Returns buf.
-char *sl_entry_title(const struct sl_entry *e, char *buf, size_t bytes);
-enum { SL_ENTRY_TITLE_BYTES = 160 };
 
 // An entry of sluice.jobs/1; NULL without memory. `log_dir` is where records are.
 cJSON *sl_entry_json(const struct sl_registry *r, const struct sl_entry *e, const char *log_dir);

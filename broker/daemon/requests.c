@@ -169,7 +169,6 @@ static int enter(struct sl_daemon *d, const Sl__Control__Submit *m, const struct
 static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
                       const Sl__Control__Envelope *m, const struct sl_gpus *gpus)
 {
-    char title[SL_ENTRY_TITLE_BYTES];
     struct sl_entry *e = sl_entry_new();
     int rc = e ? enter(d, m->submit, gpus, e) : sl_fail(SL_ENOMEM, "no memory for a job");
     if (rc == NEEDS_GPUS && (rc = sl_parking_add(&d->parking, peer, 0, m)) == SL_OK) {
@@ -186,7 +185,7 @@ static void on_submit(struct sl_daemon *d, const struct sl_bus_peer *peer,
         return;
     }
     SL_FAILPOINT(DAEMON_SUBMITTED);
-    sl_log_info("%s: submitted, writes to '%s'", sl_entry_title(e, title, sizeof title), e->output);
+    sl_log_info("%s: submitted, writes to '%s'", e->title, e->output);
     sl_daemon_tell_state(d, e, NULL);
     d->look_at_queue = d->status_old = true;
     sl_daemon_start_jobs(d);
@@ -275,20 +274,19 @@ static void on_subscribe(struct sl_daemon *d, const struct sl_bus_peer *peer, st
 static void refuse_idle(struct sl_daemon *d, const struct sl_bus_peer *peer,
                         const struct sl_entry *e, Sl__Control__Envelope__BodyCase request)
 {
-    char title[SL_ENTRY_TITLE_BYTES], why[256], message[512], when[32];
+    char why[256], message[512], when[32];
     time_t ended = (time_t)e->ended;
     struct tm local;
-    sl_entry_title(e, title, sizeof title);
     if (e->state == SL_ENTRY_QUEUED) {
-        snprintf(message, sizeof message, "%s does not run yet: it %s", title,
+        snprintf(message, sizeof message, "%s does not run yet: it %s", e->title,
                  sl_registry_why(&d->registry, e, why, sizeof why));
     } else if (e->orphan_until_ns) {
         snprintf(message, sizeof message,
                  "%s is interrupted: its broker (process %d) is still saving; try again soon",
-                 title, (int)e->pid);
+                 e->title, (int)e->pid);
     } else {
         strftime(when, sizeof when, "%F %T", localtime_r(&ended, &local));
-        snprintf(message, sizeof message, "%s is over since %s (%s)", title, when,
+        snprintf(message, sizeof message, "%s is over since %s (%s)", e->title, when,
                  sl_entry_state_name(e->state));
     }
     sl_daemon_refuse(d, peer, request, e->id, SL_EINVAL, message);

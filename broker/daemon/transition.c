@@ -90,11 +90,10 @@ void sl_daemon_tell_finished(struct sl_daemon *d, const struct sl_entry *e)
 
 static void log_state(const struct sl_entry *e, enum sl_entry_state before)
 {
-    char title[SL_ENTRY_TITLE_BYTES];
     bool bad = e->state == SL_ENTRY_FAILED || e->state == SL_ENTRY_INTERRUPTED;
-    sl_log_write(bad ? SL_LOG_WARN : SL_LOG_INFO, "%s: %s -> %s%s%s",
-                 sl_entry_title(e, title, sizeof title), sl_entry_state_name(before),
-                 sl_entry_state_name(e->state), e->message[0] ? ": " : "", e->message);
+    sl_log_write(bad ? SL_LOG_WARN : SL_LOG_INFO, "%s: %s -> %s%s%s", e->title,
+                 sl_entry_state_name(before), sl_entry_state_name(e->state),
+                 e->message[0] ? ": " : "", e->message);
 }
 
 void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state)
