@@ -65,11 +65,16 @@ struct sl_command {
     const void *of;                          // what a command of a group is of; its own business
 };
 
-extern const struct sl_command sl_command_run, sl_command_submit, sl_command_ps, sl_command_logs,
-    sl_command_stats, sl_command_stop, sl_command_pause, sl_command_resume, sl_command_wait,
-    sl_command_scale, sl_command_top, sl_command_trace, sl_command_predict, sl_command_embed,
-    sl_command_generate, sl_command_import, sl_command_reorder, sl_command_import_weights,
-    sl_command_inspect, sl_command_keygen, sl_command_report, sl_command_complete,
-    sl_command_completion, sl_command_doctor, sl_command_schema;
+// All of them, X(name), in the order in which they are listed.
+// clang-format off
+#define SL_COMMANDS(X) \
+    X(run) X(submit) X(ps) X(logs) X(stats) X(stop) X(pause) X(resume) X(wait) X(top) X(scale) \
+    X(trace) X(report) X(predict) X(embed) X(generate) X(import) X(reorder) X(import_weights) \
+    X(inspect) X(schema) X(keygen) X(doctor) X(completion) X(complete)
+// clang-format on
+
+#define SL_COMMAND_EXTERN(name) extern const struct sl_command sl_command_##name;
+SL_COMMANDS(SL_COMMAND_EXTERN)
+#undef SL_COMMAND_EXTERN
 
 #endif

@@ -12,33 +12,8 @@
 #include "cli/dispatch.h"
 #include "cli/output.h"
 
-static const struct sl_command *const commands[] = {
-    &sl_command_run,
-    &sl_command_submit,
-    &sl_command_ps,
-    &sl_command_logs,
-    &sl_command_stats,
-    &sl_command_stop,
-    &sl_command_pause,
-    &sl_command_resume,
-    &sl_command_wait,
-    &sl_command_top,
-    &sl_command_scale,
-    &sl_command_trace,
-    &sl_command_report,
-    &sl_command_predict,
-    &sl_command_embed,
-    &sl_command_generate,
-    &sl_command_import,
-    &sl_command_reorder,
-    &sl_command_import_weights,
-    &sl_command_inspect,
-    &sl_command_schema,
-    &sl_command_keygen,
-    &sl_command_doctor,
-    &sl_command_completion,
-    &sl_command_complete,
-};
+#define ADDRESS(name) &sl_command_##name,
+static const struct sl_command *const commands[] = {SL_COMMANDS(ADDRESS)};
 
 // A full disk shows only when standard output is flushed, which may have been done before. A reader
 // who has gone does not want the rest.
