@@ -12,37 +12,13 @@
 
 enum { TEXT_BYTES = 1024 };
 
-static const struct sl_glyphs unicode_glyphs = {
-    .horizontal = 0x2500,
-    .vertical = 0x2502,
-    .top_left = 0x256d,
-    .top_right = 0x256e,
-    .bottom_left = 0x2570,
-    .bottom_right = 0x256f,
-    .arrow = 0x2500,
-    .point = 0x25b6,
-    .full = 0x2588,
-    .rest = 0x2591,
-    .selected = 0x25b8,
-    .cut = 0x2026,
-    .levels = {0x2581, 0x2582, 0x2583, 0x2584, 0x2585, 0x2586, 0x2587, 0x2588},
-};
+#define UNICODE(name, unicode, ascii) .name = unicode,
+#define ASCII(name, unicode, ascii)   .name = ascii,
 
+static const struct sl_glyphs unicode_glyphs = {
+    SL_GLYPHS(UNICODE).levels = {0x2581, 0x2582, 0x2583, 0x2584, 0x2585, 0x2586, 0x2587, 0x2588}};
 static const struct sl_glyphs ascii_glyphs = {
-    .horizontal = '-',
-    .vertical = '|',
-    .top_left = '+',
-    .top_right = '+',
-    .bottom_left = '+',
-    .bottom_right = '+',
-    .arrow = '-',
-    .point = '>',
-    .full = '#',
-    .rest = '.',
-    .selected = '>',
-    .cut = '~',
-    .levels = {'_', '.', ',', '-', '=', '+', '*', '#'},
-};
+    SL_GLYPHS(ASCII).levels = {'_', '.', ',', '-', '=', '+', '*', '#'}};
 
 int sl_screen_init(struct sl_screen *s, int width, int height, bool ascii)
 {

@@ -36,12 +36,19 @@ struct sl_cell {
     uint8_t style;
 };
 
-// Lines and bars, in one of two alphabets.
+// Lines and bars, in one of two alphabets: X(name, Unicode, ASCII).
+// clang-format off
+#define SL_GLYPHS(X) \
+    X(horizontal, 0x2500, '-') X(vertical, 0x2502, '|') X(top_left, 0x256d, '+') \
+    X(top_right, 0x256e, '+') X(bottom_left, 0x2570, '+') X(bottom_right, 0x256f, '+') \
+    X(arrow, 0x2500, '-') X(point, 0x25b6, '>') X(full, 0x2588, '#') X(rest, 0x2591, '.') \
+    X(selected, 0x25b8, '>') X(cut, 0x2026, '~')
+#define SL_GLYPH_MEMBER(name, unicode, ascii) uint32_t name;
 struct sl_glyphs {
-    uint32_t horizontal, vertical, top_left, top_right, bottom_left, bottom_right;
-    uint32_t arrow, point, full, rest, selected, cut;
+    SL_GLYPHS(SL_GLYPH_MEMBER)
     uint32_t levels[8]; // of a column, from an eighth to full
 };
+// clang-format on
 
 struct sl_screen {
     int width, height;
