@@ -509,37 +509,27 @@ out:
 
 int sl_session_open_all(const struct sl_session_where *where, struct sl_session **out, size_t *n)
 {
-    struct sl_session daemon;
     struct sl_run_job *found = NULL;
     size_t n_found = 0;
+    char why[HINT_BYTES] = "";
     *out = NULL;
     *n = 0;
-    int rc = sl_session_open_daemon(where, &daemon);
-    bool has_daemon = rc == SL_OK;
-    if (rc < 0 && (rc != SL_ENOENT || where->connect))
-        return rc;
-    rc = where->connect ? SL_OK : sl_run_jobs_find(&found, &n_found);
-    struct sl_session *all = rc == SL_OK ? calloc(n_found + 1, sizeof *all) : NULL;
-    if (rc == SL_OK && !all)
-        rc = sl_fail(SL_ENOMEM, "no memory for %zu jobs", n_found + 1);
-    if (rc == SL_OK && has_daemon)
-        all[(*n)++] = daemon;
-    else if (has_daemon)
-        sl_session_close(&daemon);
+    if (!where->connect)
+        SL_TRY(sl_run_jobs_find(&found, &n_found));
+    struct sl_session *all = calloc(n_found + 1, sizeof *all);
+    int rc = all ? sl_session_open_daemon(where, all)
+                 : sl_fail(SL_ENOMEM, "no memory for %zu jobs", n_found + 1);
+    if (rc < 0)
+        snprintf(why, sizeof why, "%s", sl_error_message());
+    *n = rc == SL_OK;
     // One that can not be reached is on its way out.
-    for (size_t i = 0; rc == SL_OK && i < n_found; i++)
+    for (size_t i = 0; (rc == SL_OK || rc == SL_ENOENT) && i < n_found; i++)
         *n += sl_session_open_found(&found[i], &all[*n]) == SL_OK;
     free(found);
-    if (rc == SL_OK && *n == 0) {
-        // Again, for its message: there is no daemon, and how to start one.
-        rc = sl_session_open_daemon(where, &daemon);
-        if (rc == SL_OK)
-            all[(*n)++] = daemon;
+    if (*n > 0) {
+        *out = all;
+        return SL_OK;
     }
-    if (rc < 0) {
-        free(all);
-        return rc;
-    }
-    *out = all;
-    return SL_OK;
+    free(all);
+    return sl_fail(rc, "%s", why); // there is no daemon, and how to start one
 }
