@@ -435,15 +435,15 @@ int sl_session_open_found(const struct sl_run_job *job, struct sl_session *s)
     return SL_OK;
 }
 
-static void take_entry(const struct sl_listed_job *job, struct sl_session *s)
+void sl_session_take_entry(struct sl_session *s, const cJSON *entry)
 {
-    const cJSON *pid = sl_json_at(job->entry, "pid");
-    snprintf(s->log, sizeof s->log, "%s", sl_json_string(job->entry, "log"));
-    snprintf(s->job, sizeof s->job, "%s", job->id);
-    snprintf(s->id, sizeof s->id, "%s", job->id);
-    snprintf(s->name, sizeof s->name, "%s", job->name);
-    snprintf(s->output, sizeof s->output, "%s", job->output);
-    snprintf(s->state, sizeof s->state, "%s", job->state);
+    const cJSON *pid = sl_json_at(entry, "pid");
+    snprintf(s->log, sizeof s->log, "%s", sl_json_string(entry, "log"));
+    snprintf(s->job, sizeof s->job, "%s", sl_json_string(entry, "id"));
+    snprintf(s->id, sizeof s->id, "%s", sl_json_string(entry, "id"));
+    snprintf(s->name, sizeof s->name, "%s", sl_json_string(entry, "name"));
+    snprintf(s->output, sizeof s->output, "%s", sl_json_string(entry, "output"));
+    snprintf(s->state, sizeof s->state, "%s", sl_json_string(entry, "state"));
     s->broker_pid = cJSON_IsNumber(pid) ? (int64_t)pid->valuedouble : 0;
 }
 
@@ -496,7 +496,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
         *out = daemon;
         daemon.bus = NULL;
         daemon.peer_pid = 0;
-        take_entry(job, out);
+        sl_session_take_entry(out, job->entry);
     }
 out:
     if (daemon_rc == SL_OK)

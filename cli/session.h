@@ -70,6 +70,9 @@ int sl_session_open_daemon(const struct sl_session_where *where, struct sl_sessi
 int sl_session_open_listing(const struct sl_session_where *where, struct sl_session *out,
                             cJSON **list);
 
+// A session with the daemon is about this job of its list from now on.
+void sl_session_take_entry(struct sl_session *s, const cJSON *entry);
+
 // The broker of one `sluice run`.
 int sl_session_open_found(const struct sl_run_job *job, struct sl_session *out);
 

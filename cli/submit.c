@@ -82,16 +82,10 @@ static int send_job(struct submission *s, char **entry)
 // From now on the session is about this job.
 static int take_entry(struct submission *s, const char *json, cJSON **entry)
 {
-    struct sl_session *session = &s->session;
     *entry = cJSON_Parse(json ? json : "");
-    const char *id = sl_json_string(*entry, "id");
-    if (!*id)
+    if (!*sl_json_string(*entry, "id"))
         return sl_fail(SL_EPROTO, "job '%s': the daemon's answer has no id", s->check.config.name);
-    snprintf(session->id, sizeof session->id, "%s", id);
-    snprintf(session->job, sizeof session->job, "%s", id);
-    snprintf(session->name, sizeof session->name, "%s", s->check.config.name);
-    snprintf(session->output, sizeof session->output, "%.*s", (int)sizeof session->output - 1,
-             s->check.config.output);
+    sl_session_take_entry(&s->session, *entry);
     return SL_OK;
 }
 
