@@ -50,9 +50,8 @@ static void check_daemon(struct sl_doctor *d, const struct sl_session_where *whe
         return;
     }
     if (sl_runtime_dir_find(where->runtime_dir, dir) < 0) {
-        struct sl_doctor_check *c =
-            sl_doctor_add(d, "daemon", "daemon", "its directory has no name");
-        sl_doctor_advise(c, SL_VERDICT_WARNING, "%s", sl_error_message());
+        sl_doctor_advise(sl_doctor_add(d, "daemon", "daemon", "its directory has no name"),
+                         SL_VERDICT_WARNING, "%s", sl_error_message());
         return;
     }
     int rc = sl_runtime_dir_look(dir, &holder);
@@ -63,9 +62,8 @@ static void check_daemon(struct sl_doctor *d, const struct sl_session_where *whe
         return;
     }
     if (rc < 0) {
-        struct sl_doctor_check *c =
-            sl_doctor_add(d, "daemon", "daemon", "not known, at %.600s", dir);
-        sl_doctor_advise(c, SL_VERDICT_WARNING, "%s", sl_error_message());
+        sl_doctor_advise(sl_doctor_add(d, "daemon", "daemon", "not known, at %.600s", dir),
+                         SL_VERDICT_WARNING, "%s", sl_error_message());
         return;
     }
     struct sl_doctor_check *c =

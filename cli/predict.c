@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -181,17 +182,6 @@ static int open_job(struct prediction *p)
 
 // ---- the child ----------------------------------------------------------------------------------
 
-// The directory of a file's name.
-static void directory_of(const char *file, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "%s", file);
-    char *slash = strrchr(out, '/');
-    if (!slash)
-        snprintf(out, bytes, ".");
-    else
-        slash[slash == out] = '\0';
-}
-
 // What the child is told on its command line.
 struct words {
     const char *word[SL_MODEL_CHILD_OPTIONS];
@@ -215,16 +205,16 @@ static void add_number(struct words *w, const char *name, uint64_t number)
 static int start_child(struct prediction *p)
 {
     const struct options *o = &p->o;
-    char directory[4200];
+    char out[4200];
     struct words w = {.word = {"--predict"}, .n = 1};
-    directory_of(o->out, directory, sizeof directory);
+    snprintf(out, sizeof out, "%s", o->out);
     add_text(&w, "--out", o->out);
     add_text(&w, "--kind",
              p->embeds          ? "hidden"
              : o->classes       ? "classes"
              : o->probabilities ? "probabilities"
                                 : "logits");
-    add_text(&w, "--scratch", o->scratch ? o->scratch : directory);
+    add_text(&w, "--scratch", o->scratch ? o->scratch : dirname(out));
     add_number(&w, "--memory", o->memory);
     add_number(&w, "--chunk", o->chunk);
     add_number(&w, "--threads", o->threads);

@@ -1,5 +1,6 @@
 #include "cli/run_view.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +26,7 @@ void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
 
 static int digits(uint32_t n)
 {
-    int d = 1;
-    while (n >= 10) {
-        n /= 10;
-        d++;
-    }
-    return d;
+    return snprintf(NULL, 0, "%" PRIu32, n);
 }
 
 // How far, how fast, how good, how much longer; the least needed goes first on a narrow terminal.

@@ -242,33 +242,30 @@ static bool same_place(const char *a, const char *b)
     return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
 }
 
-static int compare_distance(const struct sl_entry *a, const struct sl_entry *b, const char *word)
+static int by_distance(const void *a, const void *b, void *word)
 {
-    unsigned x = sl_suggest_distance(word, a->name), y = sl_suggest_distance(word, b->name);
-    return x != y ? (x < y ? -1 : 1) : (a->number > b->number ? -1 : 1);
+    const struct sl_entry *const *x = a, *const *y = b;
+    unsigned to_x = sl_suggest_distance(word, (*x)->name);
+    unsigned to_y = sl_suggest_distance(word, (*y)->name);
+    return to_x != to_y ? (to_x < to_y ? -1 : 1) : ((*x)->number > (*y)->number ? -1 : 1);
 }
 
 static int fail_unknown(const struct sl_registry *r, const char *word)
 {
-    const struct sl_entry *nearest[NAMED_MAX];
     char names[NAMED_MAX * 64] = "";
-    uint32_t n = 0;
+    const uint32_t n = SL_MIN(r->n, (uint32_t)NAMED_MAX);
     size_t at = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        uint32_t k = n < NAMED_MAX ? n++ : NAMED_MAX;
-        // One place more than the list has falls off its end.
-        while (k > 0 && compare_distance(r->entries[i], nearest[k - 1], word) < 0) {
-            if (k < NAMED_MAX)
-                nearest[k] = nearest[k - 1];
-            k--;
-        }
-        if (k < NAMED_MAX)
-            nearest[k] = r->entries[i];
-    }
+    const struct sl_entry **nearest = calloc(r->n + 1, sizeof *nearest);
+    if (!nearest)
+        return sl_fail(SL_ENOMEM, "no memory for the names of %u jobs", r->n);
+    for (uint32_t i = 0; i < r->n; i++)
+        nearest[i] = r->entries[i];
+    qsort_r(nearest, r->n, sizeof *nearest, by_distance, (void *)word); // only read
     for (uint32_t i = 0; i < n && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s '%.40s' (%s)", i ? ", " : "",
                                nearest[i]->id, nearest[i]->name,
                                sl_entry_state_name(nearest[i]->state));
+    free(nearest);
     if (n == 0)
         return sl_fail(SL_ENOENT, "job '%s': the daemon has no jobs: 'sluice submit' gives it one",
                        word);
