@@ -319,8 +319,7 @@ static int put_sparse_row(struct rows *r, uint64_t n, uint64_t dim, float *row)
 }
 
 int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compressed_edges *rows,
-                                 uint64_t n_nodes, uint64_t dim, bool binary,
-                                 struct sl_vertex_facts *facts)
+                                 uint64_t n_nodes, uint64_t dim, bool binary)
 {
     struct rows r;
     struct sl_feature_intake in = {0};
@@ -347,7 +346,7 @@ int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compresse
         sl_progress_add(&im->making.progress, 1);
     }
 out:
-    rc = sl_feature_intake_close(&in, rc, im->source, facts);
+    rc = sl_feature_intake_close(&in, rc, im->source);
     free(row);
     close_lanes(r.l);
     return rc;
@@ -376,7 +375,7 @@ static int open_matrix(const struct sl_array_place *place, uint64_t n_nodes,
 }
 
 int sl_array_put_features(struct sl_import *im, const struct sl_array_place *place,
-                          uint64_t n_nodes, bool binary, struct sl_vertex_facts *facts)
+                          uint64_t n_nodes, bool binary)
 {
     struct sl_array_reader *r = NULL;
     struct sl_feature_intake in = {0};
@@ -400,14 +399,14 @@ int sl_array_put_features(struct sl_import *im, const struct sl_array_place *pla
         sl_progress_add(&im->making.progress, 1);
     }
 out:
-    rc = sl_feature_intake_close(&in, rc, im->source, facts);
+    rc = sl_feature_intake_close(&in, rc, im->source);
     free(row);
     sl_array_close(r);
     return rc;
 }
 
 int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place, uint64_t n_nodes,
-                        enum sl_task task, struct sl_vertex_facts *facts)
+                        enum sl_task task)
 {
     struct sl_array_reader *r = NULL;
     struct sl_label_intake in = {0};
@@ -428,7 +427,7 @@ int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place
         sl_progress_add(&im->making.progress, 1);
     }
 out:
-    rc = sl_label_intake_close(&in, rc, r ? sl_array_name(r) : im->source, facts);
+    rc = sl_label_intake_close(&in, rc, r ? sl_array_name(r) : im->source);
     free(row);
     sl_array_close(r);
     return rc;

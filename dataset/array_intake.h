@@ -53,17 +53,16 @@ int sl_array_put_coordinates(struct sl_import *im, const struct sl_coordinate_ed
 // (n_nodes, D) or (n_nodes): node_feat.npy, float16 where the array is, else float32. With `binary`
 // every positive number becomes 1.
 int sl_array_put_features(struct sl_import *im, const struct sl_array_place *place,
-                          uint64_t n_nodes, bool binary, struct sl_vertex_facts *facts);
+                          uint64_t n_nodes, bool binary);
 
 // The same of a matrix compressed by rows, of `dim` columns; what is not stored is 0. Entries of
 // one place are added up, as scipy does.
 int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compressed_edges *rows,
-                                 uint64_t n_nodes, uint64_t dim, bool binary,
-                                 struct sl_vertex_facts *facts);
+                                 uint64_t n_nodes, uint64_t dim, bool binary);
 
 // (n_nodes), (n_nodes, 1) or (n_nodes, C): node_label.npy.
 int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place, uint64_t n_nodes,
-                        enum sl_task task, struct sl_vertex_facts *facts);
+                        enum sl_task task);
 
 // The numbers of a short array of integers (a shape): at most `most`, exactly *n are there.
 int sl_array_get_numbers(const struct sl_array_place *place, uint64_t most, int64_t *out,

@@ -16,6 +16,7 @@ const struct sl_import_format *const sl_import_formats[] = {
     &sl_import_edgelist, &sl_import_ogb, &sl_import_igb, &sl_import_npz, &sl_import_graphbolt,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
+const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
 
 int sl_import_init(struct sl_import *im, const struct sl_import_format *format)
 {
@@ -93,13 +94,47 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
 }
 
+static int write_metadata(const struct sl_import *im)
+{
+    const struct sl_vertex_facts *f = &im->facts;
+    const struct sl_metadata m = {
+        .name = im->making.name ? im->making.name : im->making.st.name,
+        .n_nodes = im->csc.n_nodes,
+        .n_edges = im->csc.n_edges,
+        .feat_dim = f->feat_dim,
+        .n_classes = f->n_classes,
+        .task = f->task > SL_TASK_MULTICLASS ? sl_label_tasks[f->task] : NULL,
+        .directed = !im->intake.both_ways,
+    };
+    cJSON *root = sl_metadata_to_json(&m);
+    cJSON *source = cJSON_AddObjectToObject(root, "source");
+    cJSON_AddStringToObject(source, "format", im->format->name);
+    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
+    cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
+    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
+    if (im->remove_self_loops)
+        cJSON_AddBoolToObject(source, "self_loops_removed", true);
+    if (im->add_self_loops)
+        cJSON_AddBoolToObject(source, "self_loops_added", true);
+    if (f->normalised)
+        cJSON_AddBoolToObject(source, "features_normalised", true);
+    if (im->split) {
+        cJSON_AddItemToObject(source, "split_shares",
+                              cJSON_CreateDoubleArray(im->split_share, SL_SPLIT_COUNT));
+        cJSON_AddNumberToObject(source, "split_seed", (double)im->seed);
+    }
+    if (im->format->describe)
+        im->format->describe(im, im->context, source);
+    return sl_metadata_write(&im->making.st, root);
+}
+
 static int read_source(void *context)
 {
     struct sl_import *im = context;
     int rc = im->format->read(im, im->context);
     sl_edge_sort_destroy(im->intake.sort);
     im->intake.sort = NULL;
-    return rc;
+    return rc == SL_OK ? write_metadata(im) : rc;
 }
 
 static void summarise(void *context, struct sl_table *t)

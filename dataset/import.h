@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+
+#include "common/data/dataset.h"
 #include "dataset/csc_writer.h"
 #include "dataset/edge_intake.h"
 #include "dataset/metadata.h"
@@ -20,6 +23,22 @@
 
 // Ids 0 to 2^32 - 3; 2^32 - 1 stays free and num_nodes is below it.
 #define SL_IMPORT_MAX_ID UINT32_C(4294967293)
+
+// The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
+extern const char *const sl_label_tasks[];
+
+// What an import found out about its vertices: for metadata.json and the summary.
+struct sl_vertex_facts {
+    uint32_t feat_dim;
+    bool half; // features are float16
+    bool normalised;
+    uint64_t n_flushed; // features that were too small for float16 and became 0
+    enum sl_task task;
+    uint32_t n_classes;
+    uint64_t n_unlabelled;
+    bool has_split;
+    uint64_t n_split[SL_SPLIT_COUNT];
+};
 
 struct sl_import {
     // Options.
@@ -36,6 +55,7 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context; // the format's own
     struct sl_edge_intake intake;
+    struct sl_vertex_facts facts;
     struct sl_csc_summary csc;
     bool drawing_split; // lists of the source are over
 };
@@ -52,6 +72,8 @@ struct sl_import_format {
     const struct sl_option *options;                   // of the context
     int (*check)(struct sl_import *im, void *context); // options against each other; NULL: none
     int (*read)(struct sl_import *im, void *context);
+    // Adds the format's own keys to "source" of metadata.json; NULL: there are none.
+    void (*describe)(const struct sl_import *im, const void *context, cJSON *source);
     void (*summarise)(const struct sl_import *im, const void *context, struct sl_table *t);
     void (*close)(void *context); // NULL: there is nothing to close
 };

@@ -39,7 +39,6 @@ struct edgelist {
     uint64_t line;  // being parsed, from 1
     uint64_t n_comments, n_blank;
     uint32_t n_columns; // of the first edge: 2 or 3
-    struct sl_vertex_facts facts;
 };
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -226,15 +225,12 @@ static int count_nodes(const struct sl_import *im, const struct edgelist *e, uin
     return SL_OK;
 }
 
-static int write_metadata(struct sl_import *im, const struct edgelist *e)
+static void describe(const struct sl_import *im, const void *context, cJSON *source)
 {
-    cJSON *root = sl_vertex_facts_metadata(&e->facts, im, "edgelist");
-    cJSON *source = cJSON_GetObjectItem(root, "source");
-    const char *slash = strrchr(im->source, '/');
-    cJSON_AddStringToObject(source, "file", slash ? slash + 1 : im->source);
+    const struct edgelist *e = context;
+    cJSON_AddStringToObject(source, "file", basename(im->source));
     cJSON_AddBoolToObject(source, "undirected", e->undirected);
     cJSON_AddBoolToObject(source, "relabelled", e->relabel);
-    return sl_metadata_write(&im->making.st, root);
 }
 
 static int read_edgelist(struct sl_import *im, void *context)
@@ -257,8 +253,7 @@ static int read_edgelist(struct sl_import *im, void *context)
     SL_TRY(sl_import_finish_edges(im, n_nodes, e->relabel ? &e->map : NULL));
     if (e->relabel)
         SL_TRY(write_node_ids(im, &e->map));
-    SL_TRY(sl_vertex_facts_finish(im, n_nodes, &e->facts));
-    return write_metadata(im, e);
+    return sl_vertex_facts_finish(im, n_nodes);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
@@ -267,7 +262,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, e->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
-    sl_vertex_facts_summarise(&e->facts, t);
+    sl_vertex_facts_summarise(&im->facts, t);
     if (e->relabel)
         sl_table_row(t, "renumbered|the file's ids are in node_id.npy");
 }
@@ -324,6 +319,7 @@ const struct sl_import_format sl_import_edgelist = {
     .options = options,
     .check = check,
     .read = read_edgelist,
+    .describe = describe,
     .summarise = summarise,
     .close = close_edgelist,
 };

@@ -38,7 +38,6 @@ struct graphbolt {
     cJSON *root;
     char yaml[PATH_BYTES];
     uint64_t n_nodes;
-    struct sl_vertex_facts facts;
     struct sl_label_intake labels;
     char left_out[512];
 };
@@ -246,7 +245,7 @@ static int read_features(struct sl_import *im, struct graphbolt *g)
         return SL_OK;
     SL_TRY(get_file(im, g, feature, "feature_data", "numpy", path, &format));
     const struct sl_array_place place = {.path = path};
-    return sl_array_put_features(im, &place, g->n_nodes, false, &g->facts);
+    return sl_array_put_features(im, &place, g->n_nodes, false);
 }
 
 // ---- the task -----------------------------------------------------------------------------------
@@ -349,7 +348,7 @@ static int read_set(struct sl_import *im, struct graphbolt *g, const cJSON *task
     SL_TRY_OUT(open_set(im, g, t));
     SL_TRY_OUT(sl_list_intake_open(&list, im, split, g->n_nodes));
     rc = put_set(g, t, &list);
-    rc = sl_list_intake_close(&list, rc, split, &g->facts);
+    rc = sl_list_intake_close(&list, rc, split);
 out:
     sl_array_close(t->seeds);
     sl_array_close(t->labels);
@@ -359,18 +358,18 @@ out:
 }
 
 // The number of classes that the task states: no label may be beyond it.
-static int check_classes(struct graphbolt *g, const cJSON *task)
+static int check_classes(struct sl_import *im, const struct graphbolt *g, const cJSON *task)
 {
     const cJSON *stated = get(task, "num_classes");
-    uint32_t found = g->facts.n_classes;
-    if (!cJSON_IsNumber(stated) || g->facts.task != SL_TASK_MULTICLASS)
+    uint32_t found = im->facts.n_classes;
+    if (!cJSON_IsNumber(stated) || im->facts.task != SL_TASK_MULTICLASS)
         return SL_OK;
     if (!(stated->valuedouble >= found) || stated->valuedouble > SL_INTAKE_MAX_CLASSES)
         return sl_fail(SL_EFORMAT,
                        "import %s: tasks[0].num_classes: found %g: wanted at least %" PRIu32
                        ", since a label is %" PRIu32,
                        g->yaml, stated->valuedouble, found, found - 1);
-    g->facts.n_classes = (uint32_t)stated->valuedouble;
+    im->facts.n_classes = (uint32_t)stated->valuedouble;
     return SL_OK;
 }
 
@@ -386,8 +385,8 @@ static int read_task(struct sl_import *im, struct graphbolt *g)
     for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
         rc = read_set(im, g, task, (enum sl_split)i);
     if (g->labels.w)
-        rc = sl_label_intake_close(&g->labels, rc, g->yaml, &g->facts);
-    return rc == SL_OK ? check_classes(g, task) : rc;
+        rc = sl_label_intake_close(&g->labels, rc, g->yaml);
+    return rc == SL_OK ? check_classes(im, g, task) : rc;
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -405,15 +404,14 @@ static int read_graphbolt(struct sl_import *im, void *context)
     SL_TRY(read_sizes(g));
     SL_TRY(read_task(im, g));
     SL_TRY(read_features(im, g));
-    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes, &g->facts));
-    SL_TRY(read_edges(im, g));
-    return sl_metadata_write(&im->making.st, sl_vertex_facts_metadata(&g->facts, im, "graphbolt"));
+    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes));
+    return read_edges(im, g);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     const struct graphbolt *g = context;
-    sl_vertex_facts_summarise(&g->facts, t);
+    sl_vertex_facts_summarise(&im->facts, t);
     if (!im->symmetrise)
         sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
     if (g->left_out[0])

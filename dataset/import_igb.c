@@ -53,7 +53,6 @@ struct igb {
     bool raw;
 
     char dir[4096]; // that processed/ is in
-    struct sl_vertex_facts facts;
 };
 
 // ---- finding ------------------------------------------------------------------------------------
@@ -169,16 +168,16 @@ static int read_labels(struct sl_import *im, struct igb *g)
         rc = sl_label_intake_open(&in, im, g->n_nodes, 1, SL_TASK_MULTICLASS, path);
     if (rc == SL_OK) {
         rc = put_labels(im, g, r, &in);
-        rc = sl_label_intake_close(&in, rc, path, &g->facts);
+        rc = sl_label_intake_close(&in, rc, path);
     }
     sl_array_close(r);
     SL_TRY(rc);
-    if (g->facts.n_classes > wanted)
+    if (im->facts.n_classes > wanted)
         return sl_fail(SL_EFORMAT,
                        "import %s: found class %" PRIu32
                        ": wanted classes below --classes %" PRIu32,
-                       path, g->facts.n_classes - 1, wanted);
-    g->facts.n_classes = wanted;
+                       path, im->facts.n_classes - 1, wanted);
+    im->facts.n_classes = wanted;
     return SL_OK;
 }
 
@@ -193,7 +192,7 @@ static int write_range(struct sl_import *im, struct igb *g, enum sl_split split,
         if (rc == SL_OK && v % VERTICES_PER_TICK == 0)
             rc = sl_interrupt_check();
     }
-    return sl_list_intake_close(&list, rc, split, &g->facts);
+    return sl_list_intake_close(&list, rc, split);
 }
 
 static int write_split(struct sl_import *im, struct igb *g)
@@ -216,7 +215,7 @@ static int read_features(struct sl_import *im, struct igb *g)
         .dtype = SL_DTYPE_F32, .ndim = 2, .shape = {g->n_nodes, FEAT_DIM}};
     const struct sl_array_place features = {.path = file_of(g, "paper/node_feat.npy", path),
                                             .raw = g->raw ? &raw : NULL};
-    return sl_array_put_features(im, &features, g->n_nodes, false, &g->facts);
+    return sl_array_put_features(im, &features, g->n_nodes, false);
 }
 
 static int read_edges(struct sl_import *im, struct igb *g)
@@ -238,20 +237,22 @@ static int read_igb(struct sl_import *im, void *context)
     SL_TRY(write_split(im, g));
     SL_TRY(read_edges(im, g));
     SL_TRY(read_features(im, g));
-    SL_TRY(sl_vertex_facts_finish(im, g->n_nodes, &g->facts));
-    cJSON *root = sl_vertex_facts_metadata(&g->facts, im, "igb");
-    cJSON *source = cJSON_GetObjectItem(root, "source");
+    return sl_vertex_facts_finish(im, g->n_nodes);
+}
+
+static void describe(const struct sl_import *im, const void *context, cJSON *source)
+{
+    const struct igb *g = context;
     if (g->size_given)
         cJSON_AddStringToObject(source, "size", size_names[g->size]);
     cJSON_AddNumberToObject(source, "labelled", (double)g->n_labelled);
-    return sl_metadata_write(&im->making.st, root);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES];
     const struct igb *g = context;
-    sl_vertex_facts_summarise(&g->facts, t);
+    sl_vertex_facts_summarise(&im->facts, t);
     if (!im->split)
         sl_table_row(t, "split from|IGB's loader: 60, 20 and 20 %% of the first %s vertices",
                      sl_units_grouped(a, g->n_labelled));
@@ -298,5 +299,6 @@ const struct sl_import_format sl_import_igb = {
     .context_bytes = sizeof(struct igb),
     .options = options,
     .read = read_igb,
+    .describe = describe,
     .summarise = summarise,
 };

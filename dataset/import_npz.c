@@ -34,7 +34,6 @@ struct npz {
     struct sl_zip *zip;
     const char *layout;
     uint64_t n_nodes;
-    struct sl_vertex_facts facts;
     char left_out[MAX_LEFT_OUT]; // arrays that nothing is made of
 };
 
@@ -88,7 +87,7 @@ static int read_attributes(struct sl_import *im, struct npz *npz)
 {
     if (has(npz, "attr_matrix")) {
         const struct sl_array_place place = member(npz, "attr_matrix");
-        return sl_array_put_features(im, &place, npz->n_nodes, npz->binary, &npz->facts);
+        return sl_array_put_features(im, &place, npz->n_nodes, npz->binary);
     }
     if (!has(npz, "attr_indptr"))
         return SL_OK;
@@ -102,8 +101,7 @@ static int read_attributes(struct sl_import *im, struct npz *npz)
                        "import %s: attr_shape: found features of %" PRId64
                        " vertices: wanted %" PRIu64 " (adj_shape)",
                        sl_zip_path(npz->zip), shape[0], npz->n_nodes);
-    return sl_array_put_sparse_features(im, &rows, npz->n_nodes, (uint64_t)shape[1], npz->binary,
-                                        &npz->facts);
+    return sl_array_put_sparse_features(im, &rows, npz->n_nodes, (uint64_t)shape[1], npz->binary);
 }
 
 static int read_benchmark(struct sl_import *im, struct npz *npz)
@@ -124,7 +122,7 @@ static int read_benchmark(struct sl_import *im, struct npz *npz)
     SL_TRY(read_attributes(im, npz));
     if (!has(npz, "labels"))
         return SL_OK;
-    return sl_array_put_labels(im, &labels, npz->n_nodes, (enum sl_task)npz->task, &npz->facts);
+    return sl_array_put_labels(im, &labels, npz->n_nodes, (enum sl_task)npz->task);
 }
 
 // ---- scipy --------------------------------------------------------------------------------------
@@ -213,14 +211,11 @@ static void list_members(const struct npz *npz, bool all, char *text, size_t n_t
     }
 }
 
-static int write_metadata(struct sl_import *im, const struct npz *npz)
+static void describe(const struct sl_import *im, const void *context, cJSON *source)
 {
-    cJSON *root = sl_vertex_facts_metadata(&npz->facts, im, "npz");
-    cJSON *source = cJSON_GetObjectItem(root, "source");
-    const char *slash = strrchr(im->source, '/');
-    cJSON_AddStringToObject(source, "file", slash ? slash + 1 : im->source);
+    const struct npz *npz = context;
+    cJSON_AddStringToObject(source, "file", basename(im->source));
     cJSON_AddStringToObject(source, "layout", npz->layout);
-    return sl_metadata_write(&im->making.st, root);
 }
 
 static int read_npz(struct sl_import *im, void *context)
@@ -241,15 +236,14 @@ static int read_npz(struct sl_import *im, void *context)
                        im->source, npz->left_out[0] ? npz->left_out : "(none)");
     }
     list_members(npz, false, npz->left_out, sizeof npz->left_out);
-    SL_TRY(sl_vertex_facts_finish(im, npz->n_nodes, &npz->facts));
-    return write_metadata(im, npz);
+    return sl_vertex_facts_finish(im, npz->n_nodes);
 }
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     const struct npz *npz = context;
     sl_table_row(t, "layout|%s", npz->layout);
-    sl_vertex_facts_summarise(&npz->facts, t);
+    sl_vertex_facts_summarise(&im->facts, t);
     if (!im->symmetrise)
         sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
     if (!npz->weighted)
@@ -290,6 +284,7 @@ const struct sl_import_format sl_import_npz = {
     .context_bytes = sizeof(struct npz),
     .options = options,
     .read = read_npz,
+    .describe = describe,
     .summarise = summarise,
     .close = close_npz,
 };

@@ -243,7 +243,7 @@ static int read_features(struct sl_csv *c)
     free_row(ogb);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
-    return sl_feature_intake_close(&ogb->features, rc, c->path, &ogb->facts);
+    return sl_feature_intake_close(&ogb->features, rc, c->path);
 }
 
 static int parse_label(struct sl_csv *c, const char **p)
@@ -278,13 +278,13 @@ static int read_labels(struct sl_csv *c)
     free_row(ogb);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
-    return sl_label_intake_close(&ogb->labels, rc, c->path, &ogb->facts);
+    return sl_label_intake_close(&ogb->labels, rc, c->path);
 }
 
 // ---- the split ----------------------------------------------------------------------------------
 
 // The scheme's directory below split/: the one asked for, or the only one there is.
-static int choose_scheme(const struct sl_import *im, struct sl_ogb *ogb)
+static int choose_scheme(struct sl_import *im, struct sl_ogb *ogb)
 {
     char path[PATH_BYTES], found[512] = "";
     int n = 0;
@@ -307,7 +307,7 @@ static int choose_scheme(const struct sl_import *im, struct sl_ogb *ogb)
     if (!ogb->split && n > 1)
         return sl_fail(SL_EINVAL, "import %s: it has %d splits: give --split with one of: %s",
                        im->source, n, found);
-    ogb->facts.has_split = n > 0;
+    im->facts.has_split = n > 0;
     return SL_OK;
 }
 
@@ -336,7 +336,7 @@ static int read_split(struct sl_csv *c)
         SL_TRY(need_csv(c, name));
         SL_TRY(sl_list_intake_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
         int rc = sl_csv_read(c, "split", parse_split);
-        SL_TRY(sl_list_intake_close(&ogb->list, rc, (enum sl_split)i, &ogb->facts));
+        SL_TRY(sl_list_intake_close(&ogb->list, rc, (enum sl_split)i));
     }
     return SL_OK;
 }
@@ -356,7 +356,7 @@ static const struct {
 static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
 {
     char *path = realpath(im->source, NULL);
-    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : im->source;
+    const char *name = path ? basename(path) : im->source;
     if (strncasecmp(name, "ogbn", 4) == 0 && (name[4] == '_' || name[4] == '-'))
         name += 5;
     for (size_t i = 0; i < SL_COUNT_OF(known_sets); i++) {
@@ -374,15 +374,13 @@ static void decide_inverse(struct sl_import *im, struct sl_ogb *ogb)
 
 // ---- the whole ----------------------------------------------------------------------------------
 
-static int write_metadata(struct sl_import *im, const struct sl_ogb *ogb)
+static void describe(const struct sl_import *im, const void *context, cJSON *source)
 {
-    cJSON *root = sl_vertex_facts_metadata(&ogb->facts, im, "ogb");
-    cJSON *source = cJSON_GetObjectItem(root, "source");
+    const struct sl_ogb *ogb = context;
     cJSON_AddStringToObject(source, "layout", ogb->binary ? "binary" : "csv");
     cJSON_AddBoolToObject(source, "add_inverse_edge", ogb->inverse);
     if (ogb->scheme[0])
         cJSON_AddStringToObject(source, "split", ogb->scheme);
-    return sl_metadata_write(&im->making.st, root);
 }
 
 static int read_ogb(struct sl_import *im, void *context)
@@ -407,9 +405,8 @@ static int read_ogb(struct sl_import *im, void *context)
     }
     if (!im->split)
         SL_TRY_OUT(read_split(c));
-    SL_TRY_OUT(sl_vertex_facts_finish(im, ogb->n_nodes, &ogb->facts));
     list_left_out(im, ogb);
-    SL_TRY_OUT(write_metadata(im, ogb));
+    rc = sl_vertex_facts_finish(im, ogb->n_nodes);
 out:
     free(c);
     return rc;
@@ -419,7 +416,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 {
     const struct sl_ogb *ogb = context;
     sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
-    sl_vertex_facts_summarise(&ogb->facts, t);
+    sl_vertex_facts_summarise(&im->facts, t);
     if (ogb->scheme[0])
         sl_table_row(t, "split from|%s", ogb->scheme);
     if (ogb->inverse)
@@ -481,5 +478,6 @@ const struct sl_import_format sl_import_ogb = {
     .options = options,
     .check = check,
     .read = read_ogb,
+    .describe = describe,
     .summarise = summarise,
 };

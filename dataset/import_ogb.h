@@ -18,7 +18,6 @@ struct sl_ogb {
     bool binary;       // raw/data.npz
     const char *known; // the data set's name in OGB, NULL = none of its own
     uint64_t n_nodes, n_edges;
-    struct sl_vertex_facts facts;
     char scheme[256];
     char left_out[512]; // files and arrays that nothing is made of
 

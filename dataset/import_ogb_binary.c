@@ -80,7 +80,7 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
     SL_TRY(sl_import_finish_edges(im, ogb->n_nodes, NULL));
     if (!sl_array_has_member(zip, features.key))
         return SL_OK;
-    return sl_array_put_features(im, &features, ogb->n_nodes, false, &ogb->facts);
+    return sl_array_put_features(im, &features, ogb->n_nodes, false);
 }
 
 int sl_ogb_read_binary(struct sl_import *im, struct sl_ogb *ogb)
@@ -97,7 +97,7 @@ int sl_ogb_read_binary(struct sl_import *im, struct sl_ogb *ogb)
         return SL_OK;
     SL_TRY(sl_zip_open(path, &zip));
     const struct sl_array_place labels = {.zip = zip, .key = "node_label"};
-    rc = sl_array_put_labels(im, &labels, ogb->n_nodes, (enum sl_task)ogb->task, &ogb->facts);
+    rc = sl_array_put_labels(im, &labels, ogb->n_nodes, (enum sl_task)ogb->task);
     sl_zip_close(zip);
     return rc;
 }

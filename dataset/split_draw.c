@@ -77,15 +77,15 @@ static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct label
     return SL_OK;
 }
 
-int sl_split_draw(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *facts)
+int sl_split_draw(struct sl_import *im, uint64_t n_nodes)
 {
     char path[SL_STAGING_PATH_BYTES];
-    struct labels labels = {.n_columns = facts->n_classes};
+    struct labels labels = {.n_columns = im->facts.n_classes};
     struct sl_list_intake lists[SL_SPLIT_COUNT] = {0};
     if (!im->split)
         return SL_OK;
     sl_progress_begin(&im->making.progress, "split", n_nodes, "vertices");
-    if (facts->task != SL_TASK_NONE)
+    if (im->facts.task != SL_TASK_NONE)
         SL_TRY(sl_npy_open(sl_staging_file(&im->making.st, "node_label.npy", path), &labels.npy));
     int rc = SL_OK;
     im->drawing_split = true;
@@ -94,7 +94,7 @@ int sl_split_draw(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts
     if (rc == SL_OK)
         rc = fill_lists(im, n_nodes, &labels, lists);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        rc = sl_list_intake_close(&lists[s], rc, (enum sl_split)s, facts);
+        rc = sl_list_intake_close(&lists[s], rc, (enum sl_split)s);
     sl_npy_close(&labels.npy);
     return rc;
 }

@@ -12,6 +12,6 @@
  * staging directory. How many vertices a part gets is rounded to the nearest; which ones depends on
  * the seed and on their number among the labelled vertices alone.
  */
-int sl_split_draw(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *facts);
+int sl_split_draw(struct sl_import *im, uint64_t n_nodes);
 
 #endif

@@ -6,46 +6,14 @@
 #include "common/text/units.h"
 #include "dataset/split_draw.h"
 
-cJSON *sl_vertex_facts_metadata(const struct sl_vertex_facts *f, const struct sl_import *im,
-                                const char *format)
+int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes)
 {
-    const struct sl_metadata m = {
-        .name = im->making.name ? im->making.name : im->making.st.name,
-        .n_nodes = im->csc.n_nodes,
-        .n_edges = im->csc.n_edges,
-        .feat_dim = f->feat_dim,
-        .n_classes = f->n_classes,
-        .task = f->task > SL_TASK_MULTICLASS ? sl_label_tasks[f->task] : NULL,
-        .directed = !im->intake.both_ways,
-    };
-    cJSON *root = sl_metadata_to_json(&m);
-    cJSON *source = cJSON_AddObjectToObject(root, "source");
-    cJSON_AddStringToObject(source, "format", format);
-    cJSON_AddNumberToObject(source, "edges_read", (double)im->intake.n_read);
-    cJSON_AddBoolToObject(source, "symmetrised", im->symmetrise);
-    cJSON_AddBoolToObject(source, "dedup", im->dedup || im->symmetrise);
-    if (im->remove_self_loops)
-        cJSON_AddBoolToObject(source, "self_loops_removed", true);
-    if (im->add_self_loops)
-        cJSON_AddBoolToObject(source, "self_loops_added", true);
-    if (f->normalised)
-        cJSON_AddBoolToObject(source, "features_normalised", true);
-    if (im->split) {
-        cJSON_AddItemToObject(source, "split_shares",
-                              cJSON_CreateDoubleArray(im->split_share, SL_SPLIT_COUNT));
-        cJSON_AddNumberToObject(source, "split_seed", (double)im->seed);
-    }
-    return root;
-}
-
-int sl_vertex_facts_finish(struct sl_import *im, uint64_t n_nodes, struct sl_vertex_facts *f)
-{
-    if (!f->feat_dim && (im->normalise_features || im->half_features))
+    if (!im->facts.feat_dim && (im->normalise_features || im->half_features))
         return sl_fail(SL_EINVAL,
                        "import %s: --%s given, but the source has no features: leave it "
                        "out",
                        im->source, im->half_features ? "f16" : "normalize-features");
-    return sl_split_draw(im, n_nodes, f);
+    return sl_split_draw(im, n_nodes);
 }
 
 void sl_vertex_facts_summarise(const struct sl_vertex_facts *f, struct sl_table *t)

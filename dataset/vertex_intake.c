@@ -125,8 +125,7 @@ static int normalise(struct sl_feature_intake *in, const char *from)
     return rc;
 }
 
-int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from,
-                            struct sl_vertex_facts *facts)
+int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from)
 {
     if (rc == SL_OK && in->row != in->n_rows)
         rc = fail_rows(from, in->row, in->n_rows);
@@ -134,6 +133,7 @@ int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *fr
     if (rc == SL_OK && in->im->normalise_features)
         rc = normalise(in, from);
     if (rc == SL_OK) {
+        struct sl_vertex_facts *facts = &in->im->facts;
         facts->feat_dim = in->dim;
         facts->half = in->half != NULL;
         facts->normalised = in->im->normalise_features;
@@ -146,8 +146,6 @@ int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *fr
 
 // ---- labels -------------------------------------------------------------------------------------
 
-const char *const sl_label_tasks[] = {"auto", "multiclass", "multilabel", "regression", NULL};
-
 int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint64_t n_nodes,
                          uint64_t n_columns, enum sl_task task, const char *from)
 {
@@ -155,8 +153,11 @@ int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint6
     void *data;
     if (task == SL_TASK_NONE)
         task = n_columns > 1 ? SL_TASK_MULTILABEL : SL_TASK_MULTICLASS;
-    *in = (struct sl_label_intake){
-        .task = task, .n_nodes = n_nodes, .n_columns = (uint32_t)n_columns, .largest = -1};
+    *in = (struct sl_label_intake){.im = im,
+                                   .task = task,
+                                   .n_nodes = n_nodes,
+                                   .n_columns = (uint32_t)n_columns,
+                                   .largest = -1};
     if (n_columns == 0 || n_columns > SL_INTAKE_MAX_DIM)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found %" PRIu64 " label columns: wanted 1 to %d", from,
@@ -238,13 +239,13 @@ int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const doubl
     return SL_OK;
 }
 
-int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from,
-                          struct sl_vertex_facts *facts)
+int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
 {
     if (rc == SL_OK && in->n_labelled == 0)
         rc = sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted some", from);
     rc = close_writer(&in->w, rc);
     if (rc == SL_OK) {
+        struct sl_vertex_facts *facts = &in->im->facts;
         facts->task = in->task;
         facts->n_classes =
             in->task == SL_TASK_MULTICLASS ? (uint32_t)in->largest + 1 : in->n_columns;
@@ -267,8 +268,8 @@ int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl
 {
     char path[SL_STAGING_PATH_BYTES];
     const uint64_t later = SL_NPY_ROWS_LATER;
-    *in = (struct sl_list_intake){.n_nodes = n_nodes,
-                                  .seen = calloc(n_nodes / 64 + 1, sizeof *in->seen)};
+    *in = (struct sl_list_intake){
+        .im = im, .n_nodes = n_nodes, .seen = calloc(n_nodes / 64 + 1, sizeof *in->seen)};
     if (!in->seen)
         return sl_fail(SL_ENOMEM, "import %s: no memory for a bit for each of %" PRIu64 " vertices",
                        im->source, n_nodes);
@@ -307,16 +308,15 @@ int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *fr
     return sl_npy_writer_append(in->w, &narrow, sizeof narrow);
 }
 
-int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split,
-                         struct sl_vertex_facts *facts)
+int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split)
 {
     bool written = in->w != NULL;
     free(in->seen);
     in->seen = NULL;
     rc = close_writer(&in->w, rc);
     if (rc == SL_OK && written) {
-        facts->has_split = true;
-        facts->n_split[split] = in->n;
+        in->im->facts.has_split = true;
+        in->im->facts.n_split[split] = in->n;
     }
     return rc;
 }

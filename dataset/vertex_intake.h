@@ -3,7 +3,8 @@
  * to node_feat.npy, node_label.npy and train_idx.npy and its like.
  *
  * Each is opened, given its rows and closed with the importer's result so far: close() commits the
- * file or removes it, and returns that result or its own error. A zeroed struct is a closed one.
+ * file or removes it, and returns that result or its own error; what it found out is in im->facts
+ * then. A zeroed struct is a closed one.
  */
 #ifndef SL_DATASET_VERTEX_INTAKE_H
 #define SL_DATASET_VERTEX_INTAKE_H
@@ -16,19 +17,6 @@
 #include "dataset/import.h"
 
 enum { SL_INTAKE_MAX_DIM = 65536, SL_INTAKE_MAX_CLASSES = 1000000 };
-
-// What an import found out about its vertices: for metadata.json and the summary.
-struct sl_vertex_facts {
-    uint32_t feat_dim;
-    bool half; // features are float16
-    bool normalised;
-    uint64_t n_flushed; // features that were too small for float16 and became 0
-    enum sl_task task;
-    uint32_t n_classes;
-    uint64_t n_unlabelled;
-    bool has_split;
-    uint64_t n_split[SL_SPLIT_COUNT];
-};
 
 // ---- features: rows in the order of the vertices ------------------------------------------------
 
@@ -49,12 +37,12 @@ int sl_feature_intake_open(struct sl_feature_intake *in, struct sl_import *im, u
 // row (dim); `from` names the source in messages. SL_EFORMAT for what is not finite.
 int sl_feature_intake_put(struct sl_feature_intake *in, const float *row, const char *from);
 // Also SL_EFORMAT when rows are missing.
-int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from,
-                            struct sl_vertex_facts *facts);
+int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *from);
 
 // ---- labels: rows in any order; a vertex without one is unlabelled ------------------------------
 
 struct sl_label_intake {
+    struct sl_import *im;
     struct sl_npy_writer *w;
     enum sl_task task;
     uint64_t n_nodes, n_labelled;
@@ -71,15 +59,12 @@ int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint6
 // row (n_columns), NaN and (but for REGRESSION) negative = no label. vertex < n_nodes.
 int sl_label_intake_put(struct sl_label_intake *in, uint64_t vertex, const double *row,
                         const char *from);
-int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from,
-                          struct sl_vertex_facts *facts);
-
-// The choices of --task, in the order of enum sl_task: "auto", "multiclass", ...
-extern const char *const sl_label_tasks[];
+int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from);
 
 // ---- lists of vertices, each at most once -------------------------------------------------------
 
 struct sl_list_intake {
+    struct sl_import *im;
     struct sl_npy_writer *w; // NULL: only checked, since --split draws other lists
     uint64_t n_nodes, n;
     uint64_t *seen; // bits
@@ -89,7 +74,6 @@ int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl
                         uint64_t n_nodes);
 // SL_EFORMAT for a vertex out of range or there before; `from` names the source.
 int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *from);
-int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split,
-                         struct sl_vertex_facts *facts);
+int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split);
 
 #endif
