@@ -323,7 +323,6 @@ int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compresse
 {
     struct rows r;
     struct sl_feature_intake in = {0};
-    float *row = NULL;
     int rc;
     SL_TRY_OUT(open_rows(im, rows, n_nodes, &r));
     const char *from = sl_array_name(r.l->a);
@@ -333,21 +332,18 @@ int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compresse
         goto out;
     }
     SL_TRY_OUT(sl_feature_intake_open(&in, im, n_nodes, dim, false, from));
-    row = malloc(dim * sizeof *row);
-    rc = row ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", im->source);
     sl_progress_begin(&im->making.progress, "features", n_nodes, "rows");
-    while (rc == SL_OK && r.row < n_nodes) {
+    while (r.row < n_nodes) {
         uint64_t n;
         SL_TRY_OUT(next_row(&r, &n));
-        SL_TRY_OUT(put_sparse_row(&r, n, dim, row));
+        SL_TRY_OUT(put_sparse_row(&r, n, dim, in.values));
         if (binary)
-            binarise(row, dim);
-        SL_TRY_OUT(sl_feature_intake_put(&in, row, from));
+            binarise(in.values, dim);
+        SL_TRY_OUT(sl_feature_intake_put(&in, in.values, from));
         sl_progress_add(&im->making.progress, 1);
     }
 out:
     rc = sl_feature_intake_close(&in, rc, im->source);
-    free(row);
     close_lanes(r.l);
     return rc;
 }
@@ -380,27 +376,23 @@ int sl_array_put_features(struct sl_import *im, const struct sl_array_place *pla
     struct sl_array_reader *r = NULL;
     struct sl_feature_intake in = {0};
     uint64_t dim = 0;
-    float *row = NULL;
     int rc;
     SL_TRY_OUT(open_matrix(place, n_nodes, &r, &dim));
     const char *from = sl_array_name(r);
     bool half = sl_array_header(r)->dtype == SL_DTYPE_F16;
     SL_TRY_OUT(sl_feature_intake_open(&in, im, n_nodes, dim, half, from));
-    row = malloc(dim * sizeof *row);
-    rc = row ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
     sl_progress_begin(&im->making.progress, "features", n_nodes, "rows");
-    for (uint64_t v = 0; rc == SL_OK && v < n_nodes; v++) {
+    for (uint64_t v = 0; v < n_nodes; v++) {
         if (v % BATCH == 0)
             SL_TRY_OUT(sl_interrupt_check());
-        SL_TRY_OUT(sl_array_read_floats(r, dim, row));
+        SL_TRY_OUT(sl_array_read_floats(r, dim, in.values));
         if (binary)
-            binarise(row, dim);
-        SL_TRY_OUT(sl_feature_intake_put(&in, row, from));
+            binarise(in.values, dim);
+        SL_TRY_OUT(sl_feature_intake_put(&in, in.values, from));
         sl_progress_add(&im->making.progress, 1);
     }
 out:
     rc = sl_feature_intake_close(&in, rc, im->source);
-    free(row);
     sl_array_close(r);
     return rc;
 }
@@ -411,24 +403,20 @@ int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place
     struct sl_array_reader *r = NULL;
     struct sl_label_intake in = {0};
     uint64_t dim = 0;
-    double *row = NULL;
     int rc;
     SL_TRY_OUT(open_matrix(place, n_nodes, &r, &dim));
     const char *from = sl_array_name(r);
     SL_TRY_OUT(sl_label_intake_open(&in, im, n_nodes, dim, task, from));
-    row = malloc(dim * sizeof *row);
-    rc = row ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
     sl_progress_begin(&im->making.progress, "labels", n_nodes, "rows");
-    for (uint64_t v = 0; rc == SL_OK && v < n_nodes; v++) {
+    for (uint64_t v = 0; v < n_nodes; v++) {
         if (v % BATCH == 0)
             SL_TRY_OUT(sl_interrupt_check());
-        SL_TRY_OUT(sl_array_read_doubles(r, dim, row));
-        SL_TRY_OUT(sl_label_intake_put(&in, v, row, from));
+        SL_TRY_OUT(sl_array_read_doubles(r, dim, in.values));
+        SL_TRY_OUT(sl_label_intake_put(&in, v, in.values, from));
         sl_progress_add(&im->making.progress, 1);
     }
 out:
     rc = sl_label_intake_close(&in, rc, r ? sl_array_name(r) : im->source);
-    free(row);
     sl_array_close(r);
     return rc;
 }

@@ -166,10 +166,9 @@ static int read_labels(struct sl_import *im, struct igb *g)
     int rc = check_labels(g, r);
     if (rc == SL_OK)
         rc = sl_label_intake_open(&in, im, g->n_nodes, 1, SL_TASK_MULTICLASS, path);
-    if (rc == SL_OK) {
+    if (rc == SL_OK)
         rc = put_labels(im, g, r, &in);
-        rc = sl_label_intake_close(&in, rc, path);
-    }
+    rc = sl_label_intake_close(&in, rc, path);
     sl_array_close(r);
     SL_TRY(rc);
     if (im->facts.n_classes > wanted)

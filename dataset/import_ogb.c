@@ -175,26 +175,10 @@ static int check_rows(const struct sl_csv *c, uint64_t n_rows)
                    c->path, n_rows, ogb->n_nodes);
 }
 
-static int make_row(struct sl_ogb *ogb, uint64_t n_columns, const char *path)
+// A whole line of n numbers into one of the two; with nan, "nan" in any letters is one too.
+static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what,
+                    float *floats, double *doubles)
 {
-    ogb->row = malloc(n_columns * sizeof *ogb->row);
-    ogb->narrow = malloc(n_columns * sizeof *ogb->narrow);
-    return ogb->row && ogb->narrow ? SL_OK
-                                   : sl_fail(SL_ENOMEM, "import %s: no memory for a row", path);
-}
-
-static void free_row(struct sl_ogb *ogb)
-{
-    free(ogb->row);
-    free(ogb->narrow);
-    ogb->row = NULL;
-    ogb->narrow = NULL;
-}
-
-// A whole line of n numbers into ogb->row; with nan, "nan" in any letters is one too.
-static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what)
-{
-    struct sl_ogb *ogb = c->context;
     char wanted[128];
     for (uint64_t d = 0; d < n; d++) {
         double x = NAN;
@@ -210,7 +194,10 @@ static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, cons
                          n);
             return sl_csv_fail(c, q, n > 1 ? wanted : what);
         }
-        ogb->row[d] = x;
+        if (floats)
+            floats[d] = (float)x;
+        else
+            doubles[d] = x;
         *p = end;
     }
     return sl_csv_end_line(c, p, n > 1 ? "as many columns as in the first row" : "one column");
@@ -223,15 +210,11 @@ static int parse_features(struct sl_csv *c, const char **p)
     struct sl_feature_intake *in = &ogb->features;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
-    if (!in->w) {
+    if (!in->w)
         SL_TRY(sl_feature_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
                                       c->path));
-        SL_TRY(make_row(ogb, in->dim, c->path));
-    }
-    SL_TRY(scan_row(c, p, in->dim, false, "a finite number"));
-    for (uint32_t d = 0; d < in->dim; d++)
-        ogb->narrow[d] = (float)ogb->row[d];
-    return sl_feature_intake_put(in, ogb->narrow, c->path);
+    SL_TRY(scan_row(c, p, in->dim, false, "a finite number", in->values, NULL));
+    return sl_feature_intake_put(in, in->values, c->path);
 }
 
 static int read_features(struct sl_csv *c)
@@ -240,7 +223,6 @@ static int read_features(struct sl_csv *c)
     if (!find_csv(c, "raw/node-feat"))
         return SL_OK;
     int rc = sl_csv_read(c, "features", parse_features);
-    free_row(ogb);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
     return sl_feature_intake_close(&ogb->features, rc, c->path);
@@ -252,21 +234,19 @@ static int parse_label(struct sl_csv *c, const char **p)
     struct sl_label_intake *in = &ogb->labels;
     if (c->line > ogb->n_nodes)
         return check_rows(c, c->line);
-    if (!in->w) {
+    if (!in->w)
         SL_TRY(sl_label_intake_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
                                     (enum sl_task)ogb->task, c->path));
-        SL_TRY(make_row(ogb, in->n_columns, c->path));
-    }
     const char *wanted = in->task == SL_TASK_MULTICLASS
                              ? "a class from 0, or nan for a vertex without one"
                              : "a number, or nan for unknown";
     const char *begin = *p;
-    SL_TRY(scan_row(c, p, in->n_columns, true, wanted));
-    double x = ogb->row[0];
+    SL_TRY(scan_row(c, p, in->n_columns, true, wanted, NULL, in->values));
+    double x = in->values[0];
     if (in->task == SL_TASK_MULTICLASS && !isnan(x) &&
         (x != floor(x) || x >= SL_INTAKE_MAX_CLASSES))
         return sl_csv_fail(c, begin, wanted);
-    return sl_label_intake_put(in, c->line - 1, ogb->row, c->path);
+    return sl_label_intake_put(in, c->line - 1, in->values, c->path);
 }
 
 static int read_labels(struct sl_csv *c)
@@ -275,7 +255,6 @@ static int read_labels(struct sl_csv *c)
     if (!find_csv(c, "raw/node-label"))
         return SL_OK;
     int rc = sl_csv_read(c, "labels", parse_label);
-    free_row(ogb);
     if (rc == SL_OK)
         rc = check_rows(c, c->line);
     return sl_label_intake_close(&ogb->labels, rc, c->path);

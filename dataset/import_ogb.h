@@ -24,8 +24,6 @@ struct sl_ogb {
     struct sl_feature_intake features;
     struct sl_label_intake labels;
     struct sl_list_intake list;
-    double *row;   // (columns) of the file that is being read
-    float *narrow; // the same
 };
 
 // Appends to ogb->left_out.

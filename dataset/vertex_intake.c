@@ -36,7 +36,9 @@ int sl_feature_intake_open(struct sl_feature_intake *in, struct sl_import *im, u
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found %" PRIu64 " feature columns: wanted 1 to %d", from, dim,
                        SL_INTAKE_MAX_DIM);
-    if (half && !(in->half = malloc(dim * sizeof *in->half)))
+    in->values = malloc(dim * sizeof *in->values);
+    in->half = half ? malloc(dim * sizeof *in->half) : NULL;
+    if (!in->values || (half && !in->half))
         return sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
     const uint64_t shape[2] = {n_rows, dim};
     return sl_npy_writer_open(sl_staging_file(&im->making.st, "node_feat.npy", path),
@@ -99,11 +101,8 @@ static int normalise(struct sl_feature_intake *in, const char *from)
     const uint64_t shape[2] = {in->n_rows, in->dim};
     struct sl_npy raw = {0};
     struct sl_npy_writer *w = NULL;
-    float *row = malloc(in->dim * sizeof *row);
-    int rc = row ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
-    sl_staging_file(&in->im->making.st, "node_feat.npy", path);
-    if (rc == SL_OK)
-        rc = sl_npy_open(path, &raw);
+    float *row = in->values;
+    int rc = sl_npy_open(sl_staging_file(&in->im->making.st, "node_feat.npy", path), &raw);
     if (rc == SL_OK)
         rc = sl_npy_writer_open(path, in->half ? SL_DTYPE_F16 : SL_DTYPE_F32, 2, shape, &w);
     sl_progress_begin(&in->im->making.progress, "normalise", in->n_rows, "rows");
@@ -121,7 +120,6 @@ static int normalise(struct sl_feature_intake *in, const char *from)
     }
     rc = close_writer(&w, rc);
     sl_npy_close(&raw);
-    free(row);
     return rc;
 }
 
@@ -139,7 +137,9 @@ int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *fr
         facts->normalised = in->im->normalise_features;
         facts->n_flushed = in->n_flushed;
     }
+    free(in->values);
     free(in->half);
+    in->values = NULL;
     in->half = NULL;
     return rc;
 }
@@ -183,7 +183,8 @@ int sl_label_intake_open(struct sl_label_intake *in, struct sl_import *im, uint6
         in->classes = task == SL_TASK_MULTICLASS ? data : NULL;
         in->flags = task == SL_TASK_MULTILABEL ? data : NULL;
     }
-    return SL_OK;
+    in->values = malloc(n_columns * sizeof *in->values);
+    return in->values ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
 }
 
 static int fail_label(const char *from, uint64_t vertex, double found, const char *wanted)
@@ -252,6 +253,8 @@ int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
         // A vertex may be labelled twice alike in several lists.
         facts->n_unlabelled = in->n_nodes - SL_MIN(in->n_labelled, in->n_nodes);
     }
+    free(in->values);
+    in->values = NULL;
     return rc;
 }
 

@@ -27,6 +27,7 @@ struct sl_feature_intake {
     uint32_t dim;
     float least;        // of all so far
     uint64_t n_flushed; // as in struct sl_vertex_facts
+    float *values;      // (dim) a row, for whoever puts it
     uint16_t *half;     // (dim) a row, when float16 is written
 };
 
@@ -51,6 +52,7 @@ struct sl_label_intake {
     int32_t *classes; // (n_nodes) MULTICLASS; these are mapped
     int8_t *flags;    // (n_nodes, n_columns) MULTILABEL
     float *numbers;   // (n_nodes, n_columns) REGRESSION
+    double *values;   // (n_columns) a row, for whoever puts it
 };
 
 // SL_TASK_NONE: several columns are MULTILABEL, one is MULTICLASS.
