@@ -57,7 +57,6 @@ struct sl_import {
     struct sl_edge_intake intake;
     struct sl_vertex_facts facts;
     struct sl_csc_summary csc;
-    bool drawing_split; // lists of the source are over
 };
 
 struct sl_import_format {

@@ -186,26 +186,13 @@ static int write_node_ids(struct sl_import *im, const struct sl_id_map *map)
 {
     char path[SL_STAGING_PATH_BYTES];
     struct sl_npy_writer *w;
-    int64_t ids[1024];
-    size_t n = 0;
     int rc = SL_OK;
     SL_TRY(sl_npy_writer_open(sl_staging_file(&im->making.st, "node_id.npy", path), SL_DTYPE_I64, 1,
                               &map->n_ids, &w));
-    for (uint64_t word = 0; word < map->n_words && rc == SL_OK; word++) {
-        for (uint64_t bits = map->bits[word]; bits && rc == SL_OK; bits &= bits - 1) {
-            ids[n++] = (int64_t)(word * 64 + (uint64_t)__builtin_ctzll(bits));
-            if (n == SL_COUNT_OF(ids)) {
-                rc = sl_npy_writer_append(w, ids, sizeof ids);
-                n = 0;
-            }
-        }
-    }
-    if (rc == SL_OK)
-        rc = sl_npy_writer_append(w, ids, n * sizeof *ids);
-    if (rc == SL_OK)
-        return sl_npy_writer_commit(w);
-    sl_npy_writer_abort(w);
-    return rc;
+    for (uint64_t word = 0; word < map->n_words && rc == SL_OK; word++)
+        for (uint64_t bits = map->bits[word]; bits && rc == SL_OK; bits &= bits - 1)
+            rc = sl_npy_writer_append_id(w, word * 64 + (uint64_t)__builtin_ctzll(bits));
+    return sl_npy_writer_close(&w, rc);
 }
 
 static int count_nodes(const struct sl_import *im, const struct edgelist *e, uint64_t *n_nodes)

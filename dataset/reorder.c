@@ -32,6 +32,7 @@
 #include "common/base/interrupt.h"
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
+#include "common/data/dataset_files.h"
 #include "common/data/npy.h"
 #include "dataset/metadata.h"
 #include "common/base/threads.h"
@@ -148,15 +149,6 @@ static int create(struct pass *r, const char *name, enum sl_dtype dtype, int ndi
                                 w, data);
 }
 
-// Commits what a step that returned rc has filled, or removes it.
-static int finish(struct sl_npy_writer *w, int rc)
-{
-    if (rc == SL_OK && w)
-        return sl_npy_writer_commit(w);
-    sl_npy_writer_abort(w);
-    return rc;
-}
-
 static int write_offsets(struct pass *r, struct sl_npy_writer **w)
 {
     const uint64_t n = r->ds.n_nodes + 1;
@@ -184,9 +176,9 @@ static int write_topology(struct pass *r)
     r->weights = data;
     if (rc == SL_OK)
         rc = run_pass(r, "edges", move_edges);
-    rc = finish(weights, rc);
-    rc = finish(sources, rc);
-    return finish(offsets, rc);
+    rc = sl_npy_writer_close(&weights, rc);
+    rc = sl_npy_writer_close(&sources, rc);
+    return sl_npy_writer_close(&offsets, rc);
 }
 
 // A file with a row for each vertex.
@@ -201,7 +193,7 @@ static int write_rows(struct pass *r, const char *name, enum sl_dtype dtype, int
     r->rows.row_bytes = sl_dtype_bytes(dtype);
     for (int i = 1; i < ndim; i++)
         r->rows.row_bytes *= shape[i];
-    return finish(w, run_pass(r, name, move_rows));
+    return sl_npy_writer_close(&w, run_pass(r, name, move_rows));
 }
 
 // Rows are read in any order: what is larger than the memory is not to be read ahead.
@@ -238,16 +230,15 @@ static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_
     uint32_t *to = data;
     for (uint64_t i = 0; i < n; i++)
         to[i] = through ? through[ids[i]] : ids[i];
-    return finish(w, SL_OK);
+    return sl_npy_writer_close(&w, SL_OK);
 }
 
 static int write_lists(struct pass *r)
 {
-    static const char *const names[SL_SPLIT_COUNT] = {"train_idx.npy", "val_idx.npy",
-                                                      "test_idx.npy"};
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (r->ds.split[s].ids)
-            SL_TRY(write_ids(r, names[s], r->ds.split[s].n, r->ds.split[s].ids, r->rank));
+            SL_TRY(write_ids(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + s)),
+                             r->ds.split[s].n, r->ds.split[s].ids, r->rank));
     return write_ids(r, "vertex_map.npy", r->ds.n_nodes, r->order, r->ds.vertex_map);
 }
 

@@ -1,11 +1,14 @@
 #include "dataset/split_draw.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
+#include "common/data/npy.h"
 #include "dataset/scramble.h"
+#include "dataset/split_writer.h"
 
 enum { SCRAMBLE_OF_SPLIT = 1, VERTICES_PER_TICK = 65536 };
 
@@ -53,7 +56,7 @@ static enum sl_split part_of(const uint64_t *parts, uint64_t place)
 }
 
 static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct labels *labels,
-                      struct sl_list_intake *lists)
+                      struct sl_split_writer *lists)
 {
     struct sl_scramble permutation;
     uint64_t n = 0, number = 0, parts[SL_SPLIT_COUNT];
@@ -71,8 +74,7 @@ static int fill_lists(struct sl_import *im, uint64_t n_nodes, const struct label
         if (!is_labelled(labels, v))
             continue;
         enum sl_split s = part_of(parts, sl_scramble_apply(&permutation, number++));
-        if (s < SL_SPLIT_COUNT)
-            SL_TRY(sl_list_intake_put(&lists[s], (int64_t)v, "--split"));
+        SL_TRY(sl_split_writer_put(lists, s, v));
     }
     return SL_OK;
 }
@@ -81,20 +83,17 @@ int sl_split_draw(struct sl_import *im, uint64_t n_nodes)
 {
     char path[SL_STAGING_PATH_BYTES];
     struct labels labels = {.n_columns = im->facts.n_classes};
-    struct sl_list_intake lists[SL_SPLIT_COUNT] = {0};
+    struct sl_split_writer lists = {0};
     if (!im->split)
         return SL_OK;
     sl_progress_begin(&im->making.progress, "split", n_nodes, "vertices");
     if (im->facts.task != SL_TASK_NONE)
         SL_TRY(sl_npy_open(sl_staging_file(&im->making.st, "node_label.npy", path), &labels.npy));
-    int rc = SL_OK;
-    im->drawing_split = true;
-    for (int s = 0; s < SL_SPLIT_COUNT && rc == SL_OK; s++)
-        rc = sl_list_intake_open(&lists[s], im, (enum sl_split)s, n_nodes);
+    int rc = sl_split_writer_open(&lists, &im->making.st, n_nodes);
     if (rc == SL_OK)
-        rc = fill_lists(im, n_nodes, &labels, lists);
-    for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        rc = sl_list_intake_close(&lists[s], rc, (enum sl_split)s);
+        rc = fill_lists(im, n_nodes, &labels, &lists);
+    im->facts.has_split = true;
+    memcpy(im->facts.n_split, lists.n, sizeof lists.n);
     sl_npy_close(&labels.npy);
-    return rc;
+    return sl_split_writer_close(&lists, rc);
 }

@@ -4,7 +4,7 @@
 #ifndef SL_DATASET_SPLIT_DRAW_H
 #define SL_DATASET_SPLIT_DRAW_H
 
-#include "dataset/vertex_intake.h"
+#include "dataset/import.h"
 
 /*
  * Where --split was given: writes train_idx.npy, val_idx.npy and test_idx.npy of the labelled

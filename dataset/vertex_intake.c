@@ -9,19 +9,9 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/half.h"
+#include "dataset/split_writer.h"
 
 enum { ROWS_PER_TICK = 4096 };
-
-// Commits (rc is SL_OK) or aborts.
-static int close_writer(struct sl_npy_writer **w, int rc)
-{
-    struct sl_npy_writer *writer = *w;
-    *w = NULL;
-    if (rc == SL_OK && writer)
-        return sl_npy_writer_commit(writer);
-    sl_npy_writer_abort(writer);
-    return rc;
-}
 
 // ---- features -----------------------------------------------------------------------------------
 
@@ -118,7 +108,7 @@ static int normalise(struct sl_feature_intake *in, const char *from)
             rc = sl_interrupt_check();
         sl_progress_add(&in->im->making.progress, 1);
     }
-    rc = close_writer(&w, rc);
+    rc = sl_npy_writer_close(&w, rc);
     sl_npy_close(&raw);
     return rc;
 }
@@ -127,7 +117,7 @@ int sl_feature_intake_close(struct sl_feature_intake *in, int rc, const char *fr
 {
     if (rc == SL_OK && in->row != in->n_rows)
         rc = fail_rows(from, in->row, in->n_rows);
-    rc = close_writer(&in->w, rc);
+    rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK && in->im->normalise_features)
         rc = normalise(in, from);
     if (rc == SL_OK) {
@@ -244,7 +234,7 @@ int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
 {
     if (rc == SL_OK && in->n_labelled == 0)
         rc = sl_fail(SL_EFORMAT, "import %s: no vertex has a label: wanted some", from);
-    rc = close_writer(&in->w, rc);
+    rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK) {
         struct sl_vertex_facts *facts = &in->im->facts;
         facts->task = in->task;
@@ -260,27 +250,15 @@ int sl_label_intake_close(struct sl_label_intake *in, int rc, const char *from)
 
 // ---- lists --------------------------------------------------------------------------------------
 
-static const char *const list_files[SL_SPLIT_COUNT] = {
-    [SL_SPLIT_TRAIN] = "train_idx.npy",
-    [SL_SPLIT_VAL] = "val_idx.npy",
-    [SL_SPLIT_TEST] = "test_idx.npy",
-};
-
 int sl_list_intake_open(struct sl_list_intake *in, struct sl_import *im, enum sl_split split,
                         uint64_t n_nodes)
 {
-    char path[SL_STAGING_PATH_BYTES];
-    const uint64_t later = SL_NPY_ROWS_LATER;
     *in = (struct sl_list_intake){
         .im = im, .n_nodes = n_nodes, .seen = calloc(n_nodes / 64 + 1, sizeof *in->seen)};
     if (!in->seen)
         return sl_fail(SL_ENOMEM, "import %s: no memory for a bit for each of %" PRIu64 " vertices",
                        im->source, n_nodes);
-    if (im->split && !im->drawing_split)
-        return SL_OK;
-    int rc =
-        sl_npy_writer_open(sl_staging_file(&im->making.st, list_files[split], path),
-                           n_nodes > INT32_MAX ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later, &in->w);
+    int rc = im->split ? SL_OK : sl_split_writer_open_list(&im->making.st, split, n_nodes, &in->w);
     if (rc < 0) {
         free(in->seen);
         in->seen = NULL;
@@ -303,12 +281,7 @@ int sl_list_intake_put(struct sl_list_intake *in, int64_t vertex, const char *fr
                        from, in->n, vertex);
     in->seen[vertex / 64] |= bit;
     in->n++;
-    if (!in->w)
-        return SL_OK;
-    if (in->n_nodes > INT32_MAX)
-        return sl_npy_writer_append(in->w, &vertex, sizeof vertex);
-    int32_t narrow = (int32_t)vertex;
-    return sl_npy_writer_append(in->w, &narrow, sizeof narrow);
+    return in->w ? sl_npy_writer_append_id(in->w, (uint64_t)vertex) : SL_OK;
 }
 
 int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split)
@@ -316,7 +289,7 @@ int sl_list_intake_close(struct sl_list_intake *in, int rc, enum sl_split split)
     bool written = in->w != NULL;
     free(in->seen);
     in->seen = NULL;
-    rc = close_writer(&in->w, rc);
+    rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK && written) {
         in->im->facts.has_split = true;
         in->im->facts.n_split[split] = in->n;

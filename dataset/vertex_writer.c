@@ -9,8 +9,9 @@
 #include "common/data/npy.h"
 #include "common/base/threads.h"
 #include "dataset/scramble.h"
+#include "dataset/split_writer.h"
 
-enum { IDS_PER_CHUNK = 8192 };
+enum { VERTICES_PER_TICK = 65536 };
 
 // ---- rows made in parallel, written in order ----------------------------------------------------
 
@@ -73,11 +74,7 @@ static int write_file(struct block *b, const char *name, enum sl_dtype dtype, in
     char path[SL_STAGING_PATH_BYTES];
     struct sl_npy_writer *w;
     SL_TRY(sl_npy_writer_open(sl_staging_file(b->job->st, name, path), dtype, ndim, shape, &w));
-    int rc = write_blocks(b, w, row_bytes);
-    if (rc == SL_OK)
-        return sl_npy_writer_commit(w);
-    sl_npy_writer_abort(w);
-    return rc;
+    return sl_npy_writer_close(&w, write_blocks(b, w, row_bytes));
 }
 
 int sl_vertex_write_features(const struct sl_vertex_job *job, uint32_t feat_dim,
@@ -101,81 +98,22 @@ int sl_vertex_write_labels(const struct sl_vertex_job *job,
 
 // ---- the split ----------------------------------------------------------------------------------
 
-struct id_file {
-    struct sl_npy_writer *w;
-    bool wide;
-    size_t n;
-    union {
-        int32_t narrow[IDS_PER_CHUNK];
-        int64_t wide[IDS_PER_CHUNK];
-    } ids;
-};
-
-static int flush_ids(struct id_file *f)
-{
-    size_t bytes = f->n * (f->wide ? sizeof(int64_t) : sizeof(int32_t));
-    f->n = 0;
-    return sl_npy_writer_append(f->w, &f->ids, bytes);
-}
-
-static int put_id(struct id_file *f, uint64_t v)
-{
-    if (f->wide)
-        f->ids.wide[f->n] = (int64_t)v;
-    else
-        f->ids.narrow[f->n] = (int32_t)v;
-    return ++f->n == IDS_PER_CHUNK ? flush_ids(f) : SL_OK;
-}
-
-static int fill_lists(const struct sl_vertex_job *job, struct id_file *files,
-                      enum sl_split (*list)(const void *context, uint64_t vertex),
-                      const void *context)
-{
-    for (uint64_t v = 0; v < job->n_nodes; v++) {
-        enum sl_split which = list(context, v);
-        if (which < SL_SPLIT_COUNT)
-            SL_TRY(put_id(&files[which], v));
-        if (v % 65536 == 65535) {
-            SL_TRY(sl_interrupt_check());
-            sl_progress_set(job->progress, v);
-        }
-    }
-    sl_progress_set(job->progress, job->n_nodes);
-    for (int i = 0; i < SL_SPLIT_COUNT; i++)
-        SL_TRY(flush_ids(&files[i]));
-    return SL_OK;
-}
-
 int sl_vertex_write_lists(const struct sl_vertex_job *job,
                           enum sl_split (*list)(const void *context, uint64_t vertex),
                           const void *context)
 {
-    static const char *const names[SL_SPLIT_COUNT] = {"train_idx.npy", "val_idx.npy",
-                                                      "test_idx.npy"};
-    char path[SL_STAGING_PATH_BYTES];
-    uint64_t later = SL_NPY_ROWS_LATER;
-    struct id_file *files = calloc(SL_SPLIT_COUNT, sizeof *files);
-    if (!files)
-        return sl_fail(SL_ENOMEM, "write %s: no memory for the split", job->st->final);
+    struct sl_split_writer lists = {0};
     sl_progress_begin(job->progress, "split", job->n_nodes, "vertices");
-    int rc = SL_OK;
-    for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++) {
-        files[i].wide = job->n_nodes > INT32_MAX;
-        rc =
-            sl_npy_writer_open(sl_staging_file(job->st, names[i], path),
-                               files[i].wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later, &files[i].w);
+    int rc = sl_split_writer_open(&lists, job->st, job->n_nodes);
+    for (uint64_t v = 0; rc == SL_OK && v < job->n_nodes; v++) {
+        rc = sl_split_writer_put(&lists, list(context, v), v);
+        if (rc == SL_OK && v % VERTICES_PER_TICK == VERTICES_PER_TICK - 1) {
+            rc = sl_interrupt_check();
+            sl_progress_set(job->progress, v);
+        }
     }
-    if (rc == SL_OK)
-        rc = fill_lists(job, files, list, context);
-    for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++) {
-        struct sl_npy_writer *w = files[i].w;
-        files[i].w = NULL;
-        rc = sl_npy_writer_commit(w);
-    }
-    for (int i = 0; i < SL_SPLIT_COUNT; i++)
-        sl_npy_writer_abort(files[i].w);
-    free(files);
-    return rc;
+    sl_progress_set(job->progress, job->n_nodes);
+    return sl_split_writer_close(&lists, rc);
 }
 
 // A seeded permutation; who comes first in it trains.

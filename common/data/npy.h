@@ -84,8 +84,13 @@ struct sl_npy_writer;
 int sl_npy_writer_open(const char *path, enum sl_dtype dtype, int ndim, const uint64_t *shape,
                        struct sl_npy_writer **out);
 
+// Starts a list of ids below n_ids, of as many as are appended: int32 where that holds them.
+int sl_npy_writer_open_ids(const char *path, uint64_t n_ids, struct sl_npy_writer **out);
+
 // Appends raw little-endian elements; buffered (1 MiB), any number of bytes.
 int sl_npy_writer_append(struct sl_npy_writer *w, const void *data, uint64_t n_bytes);
+// Appends one element to a file of 32-bit or 64-bit integers.
+int sl_npy_writer_append_id(struct sl_npy_writer *w, uint64_t id);
 
 /*
  * Starts a file of known shape and maps its data for writing in any order (from any number of
@@ -103,5 +108,9 @@ int sl_npy_writer_commit(struct sl_npy_writer *w);
 
 // Removes the temporary file and frees the writer. NULL is fine.
 void sl_npy_writer_abort(struct sl_npy_writer *w);
+
+// The end of a step that returned rc: commits where that is SL_OK, else aborts. Returns rc or the
+// error of the commit; *w is NULL then, and may have been before.
+int sl_npy_writer_close(struct sl_npy_writer **w, int rc);
 
 #endif

@@ -160,6 +160,24 @@ int sl_npy_writer_append(struct sl_npy_writer *w, const void *data, uint64_t n_b
     return SL_OK;
 }
 
+int sl_npy_writer_open_ids(const char *path, uint64_t n_ids, struct sl_npy_writer **out)
+{
+    const uint64_t later = SL_NPY_ROWS_LATER;
+    return sl_npy_writer_open(path, n_ids > INT32_MAX ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &later,
+                              out);
+}
+
+int sl_npy_writer_append_id(struct sl_npy_writer *w, uint64_t id)
+{
+    size_t n = w->row_bytes; // little-endian: the bytes of a narrow id come first
+    if (!w->rows_later || w->n_buffered + sizeof id > BUFFER_BYTES)
+        return sl_npy_writer_append(w, &id, n);
+    memcpy(w->buffer + w->n_buffered, &id, sizeof id); // what is too much is written over
+    w->n_buffered += n;
+    w->appended_bytes += n;
+    return SL_OK;
+}
+
 // Reserves and maps the file of a started writer.
 static int map_whole(struct sl_npy_writer *w)
 {
@@ -248,4 +266,14 @@ void sl_npy_writer_abort(struct sl_npy_writer *w)
         return;
     sl_atomic_file_abort(&w->file);
     release(w);
+}
+
+int sl_npy_writer_close(struct sl_npy_writer **w, int rc)
+{
+    struct sl_npy_writer *writer = *w;
+    *w = NULL;
+    if (rc == SL_OK && writer)
+        return sl_npy_writer_commit(writer);
+    sl_npy_writer_abort(writer);
+    return rc;
 }

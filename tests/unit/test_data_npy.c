@@ -297,6 +297,38 @@ START_TEST(streamed_rows_are_counted_at_the_end)
 }
 END_TEST
 
+// Both widths over several buffers of the writer, and a file of which one element is left.
+START_TEST(ids_are_as_wide_as_the_file)
+{
+    enum { N = 700001 };
+    const uint64_t limits[] = {(uint64_t)INT32_MAX, (uint64_t)INT32_MAX + 1};
+    for (int wide = 0; wide < 2; wide++) {
+        struct sl_npy_writer *w;
+        struct sl_npy npy;
+        must(sl_npy_writer_open_ids(in_dir("ids.npy"), limits[wide], &w));
+        for (uint64_t i = 0; i < N; i++)
+            must(sl_npy_writer_append_id(w, i * 3000 % limits[wide]));
+        must(sl_npy_writer_close(&w, SL_OK));
+        ck_assert_ptr_null(w);
+        must(sl_npy_open(in_dir("ids.npy"), &npy));
+        ck_assert_int_eq(npy.head.dtype, wide ? SL_DTYPE_I64 : SL_DTYPE_I32);
+        ck_assert_uint_eq(npy.n_elems, N);
+        for (uint64_t i = 0; i < N; i++)
+            ck_assert_int_eq(wide ? ((const int64_t *)npy.data)[i] : ((const int32_t *)npy.data)[i],
+                             (int64_t)(i * 3000 % limits[wide]));
+        sl_npy_close(&npy);
+    }
+    struct sl_npy_writer *w;
+    must(sl_npy_writer_open(in_dir("two.npy"), SL_DTYPE_I32, 1, (uint64_t[]){2}, &w));
+    must(sl_npy_writer_append_id(w, 1));
+    must(sl_npy_writer_append_id(w, 2));
+    ck_assert_int_eq(sl_npy_writer_append_id(w, 3), SL_EINVAL);
+    ck_assert_int_eq(sl_npy_writer_close(&w, SL_EIO), SL_EIO);
+    ck_assert_int_ne(access(in_dir("two.npy"), F_OK), 0);
+    ck_assert_int_eq(sl_npy_writer_close(&w, SL_OK), SL_OK);
+}
+END_TEST
+
 START_TEST(wrong_amount_is_refused_and_leaves_the_old_file)
 {
     struct sl_npy_writer *w;
@@ -459,6 +491,7 @@ int main(void)
     tcase_add_test(t, empty_and_scalar_arrays_are_read);
     tcase_add_test(t, what_is_not_a_file_is_an_error);
     tcase_add_test(t, streamed_rows_are_counted_at_the_end);
+    tcase_add_test(t, ids_are_as_wide_as_the_file);
     tcase_add_test(t, wrong_amount_is_refused_and_leaves_the_old_file);
     tcase_add_test(t, mapped_file_is_filled_in_any_order);
     tcase_add_test(t, abort_leaves_nothing);
