@@ -51,6 +51,17 @@ static void close_lanes(struct lanes *l)
     free(l);
 }
 
+// What fails is left to close_lanes().
+static int open_lanes(const struct sl_import *im, const struct sl_array_place *a,
+                      const struct sl_array_place *b, struct lanes **out)
+{
+    struct lanes *l = *out = calloc(1, sizeof *l);
+    if (!l)
+        return sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
+    SL_TRY(sl_array_open(a, &l->a));
+    return b ? sl_array_open(b, &l->b) : SL_OK;
+}
+
 static int open_weights(struct sl_import *im, const struct sl_array_place *place, uint64_t n,
                         struct sl_array_reader **out)
 {
@@ -73,19 +84,23 @@ static int fail_vertex(const struct sl_array_reader *r, uint64_t element, int64_
                    sl_array_name(r), element, found, n_nodes - 1);
 }
 
-// Edge i of the batch, which is edge `first` + i of the source.
+// The weight of edge i of the batch, which is edge `first` + i of the source; 0 without weights.
+static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, float *out)
+{
+    *out = l->w ? (float)l->weight[i] : 0;
+    if (!l->w || (l->weight[i] >= 0 && isfinite(*out)))
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "import %s: element %" PRIu64 ": found %g: wanted a weight that is finite and "
+                   "not negative",
+                   sl_array_name(l->w), first + i, l->weight[i]);
+}
+
 static int put_edge(struct sl_import *im, const struct lanes *l, uint64_t i, uint64_t first,
                     uint64_t n_nodes)
 {
-    float weight = 0;
-    if (l->w) {
-        weight = (float)l->weight[i];
-        if (!(l->weight[i] >= 0) || !isfinite(weight))
-            return sl_fail(SL_EFORMAT,
-                           "import %s: element %" PRIu64 ": found %g: wanted a weight that is "
-                           "finite and not negative",
-                           sl_array_name(l->w), first + i, l->weight[i]);
-    }
+    float weight;
+    SL_TRY(get_weight(l, i, first, &weight));
     if ((uint64_t)l->x[i] >= n_nodes)
         return fail_vertex(l->a, first + i, l->x[i], n_nodes);
     if ((uint64_t)l->y[i] >= n_nodes)
@@ -120,11 +135,9 @@ static int put_lanes(struct sl_import *im, struct lanes *l, uint64_t n, uint64_t
 int sl_array_put_edges(struct sl_import *im, const struct sl_array_place *place,
                        enum sl_edge_shape shape, uint64_t n_nodes)
 {
-    struct lanes *l = calloc(1, sizeof *l);
+    struct lanes *l;
     int rc;
-    if (!l)
-        return sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
-    SL_TRY_OUT(sl_array_open(place, &l->a));
+    SL_TRY_OUT(open_lanes(im, place, NULL, &l));
     const struct sl_npy_header *h = sl_array_header(l->a);
     static const char *const wanted[] = {
         [SL_EDGES_2_E] = "(2, number of edges)",
@@ -153,12 +166,9 @@ out:
 int sl_array_put_coordinates(struct sl_import *im, const struct sl_coordinate_edges *e,
                              uint64_t n_nodes)
 {
-    struct lanes *l = calloc(1, sizeof *l);
+    struct lanes *l;
     int rc;
-    if (!l)
-        return sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
-    SL_TRY_OUT(sl_array_open(&e->sources, &l->a));
-    SL_TRY_OUT(sl_array_open(&e->destinations, &l->b));
+    SL_TRY_OUT(open_lanes(im, &e->sources, &e->destinations, &l));
     uint64_t n = sl_array_count(l->a);
     if (sl_array_header(l->a)->ndim != 1) {
         rc = fail_shape(l->a, "one dimension");
@@ -194,11 +204,8 @@ static int open_rows(struct sl_import *im, const struct sl_compressed_edges *e, 
                      struct rows *r)
 {
     char wanted[96];
-    *r = (struct rows){.l = calloc(1, sizeof *r->l), .n_rows = n_rows};
-    if (!r->l)
-        return sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
-    SL_TRY(sl_array_open(&e->indptr, &r->l->a));
-    SL_TRY(sl_array_open(&e->indices, &r->l->b));
+    *r = (struct rows){.n_rows = n_rows};
+    SL_TRY(open_lanes(im, &e->indptr, &e->indices, &r->l));
     if (sl_array_header(r->l->b)->ndim != 1)
         return fail_shape(r->l->b, "one dimension");
     r->n = sl_array_count(r->l->b);
@@ -261,12 +268,8 @@ static int put_row(struct sl_import *im, struct rows *r, uint64_t n, bool by_col
         if ((uint64_t)l->y[i] >= n_nodes)
             return fail_vertex(l->b, r->first + i, l->y[i], n_nodes);
         uint32_t other = (uint32_t)l->y[i];
-        float weight = l->w ? (float)l->weight[i] : 0;
-        if (l->w && (!(l->weight[i] >= 0) || !isfinite(weight)))
-            return sl_fail(SL_EFORMAT,
-                           "import %s: element %" PRIu64 ": found %g: wanted a weight that is "
-                           "finite and not negative",
-                           sl_array_name(l->w), r->first + i, l->weight[i]);
+        float weight;
+        SL_TRY(get_weight(l, i, r->first, &weight));
         SL_TRY(sl_edge_intake_put(&im->intake, by_columns ? other : row, by_columns ? row : other,
                                   weight));
     }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
@@ -27,8 +26,8 @@ struct sl_array_reader {
     struct sl_zip_stream *stream;
     unsigned char *ahead; // of a member: what was read to see the header and is data
     size_t n_ahead;
-    unsigned char *head_bytes; // owns it
 
+    unsigned char head_bytes[HEAD_BYTES];
     unsigned char batch[BATCH_BYTES];
 };
 
@@ -60,17 +59,23 @@ static int take_header(struct sl_array_reader *r, size_t n_bytes, uint64_t size)
     return SL_OK;
 }
 
-static struct sl_array_reader *make_reader(void)
+static int make_reader(const char *path, struct sl_array_reader **out)
 {
-    struct sl_array_reader *r = calloc(1, sizeof *r);
+    struct sl_array_reader *r = *out = calloc(1, sizeof *r);
     if (!r)
-        return NULL;
+        return sl_fail(SL_ENOMEM, "%s: out of memory", path);
     r->fd = -1;
-    r->head_bytes = malloc(HEAD_BYTES);
-    if (r->head_bytes)
-        return r;
-    free(r);
-    return NULL;
+    return SL_OK;
+}
+
+// Closes what could not be opened.
+static int end_opening(int rc, struct sl_array_reader **out)
+{
+    if (rc == SL_OK)
+        return rc;
+    sl_array_close(*out);
+    *out = NULL;
+    return rc;
 }
 
 // What a file without a header is said to hold, against its size.
@@ -98,13 +103,9 @@ static int take_raw(struct sl_array_reader *r, const struct sl_npy_header *raw, 
 static int open_file(struct sl_array_reader *r, const char *path, const struct sl_npy_header *raw)
 {
     struct stat st;
-    r->fd = sl_open_file(path);
+    r->fd = sl_open_regular_file(path, &st);
     if (r->fd < 0)
         return r->fd;
-    if (fstat(r->fd, &st) < 0)
-        return sl_fail_errno(SL_EIO, errno, "%s", path);
-    if (!S_ISREG(st.st_mode))
-        return sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
     size_t n = (size_t)SL_MIN((uint64_t)st.st_size, (uint64_t)HEAD_BYTES);
     SL_TRY(read_file(r, r->head_bytes, n));
     if (raw && (n < 6 || memcmp(r->head_bytes, "\x93NUMPY", 6) != 0))
@@ -118,17 +119,10 @@ static int open_file(struct sl_array_reader *r, const char *path, const struct s
 int sl_array_open_raw(const char *path, const struct sl_npy_header *head,
                       struct sl_array_reader **out)
 {
-    struct sl_array_reader *r = make_reader();
-    *out = NULL;
-    if (!r)
-        return sl_fail(SL_ENOMEM, "%s: out of memory", path);
+    SL_TRY(make_reader(path, out));
+    struct sl_array_reader *r = *out;
     snprintf(r->name, sizeof r->name, "%s", path);
-    int rc = open_file(r, path, head);
-    if (rc < 0)
-        sl_array_close(r);
-    else
-        *out = r;
-    return rc;
+    return end_opening(open_file(r, path, head), out);
 }
 
 int sl_array_open_file(const char *path, struct sl_array_reader **out)
@@ -166,16 +160,10 @@ int sl_array_open_member(const struct sl_zip *zip, const char *key, struct sl_ar
     *out = NULL;
     if (member == sl_zip_count(zip))
         return sl_fail(SL_ENOENT, "%s: has no array '%s'", sl_zip_path(zip), key);
-    struct sl_array_reader *r = make_reader();
-    if (!r)
-        return sl_fail(SL_ENOMEM, "%s: out of memory", sl_zip_path(zip));
+    SL_TRY(make_reader(sl_zip_path(zip), out));
+    struct sl_array_reader *r = *out;
     snprintf(r->name, sizeof r->name, "%s: %s", sl_zip_path(zip), key);
-    int rc = open_member(r, zip, member);
-    if (rc < 0)
-        sl_array_close(r);
-    else
-        *out = r;
-    return rc;
+    return end_opening(open_member(r, zip, member), out);
 }
 
 void sl_array_close(struct sl_array_reader *r)
@@ -185,7 +173,6 @@ void sl_array_close(struct sl_array_reader *r)
     if (r->fd >= 0)
         close(r->fd);
     sl_zip_stream_close(r->stream);
-    free(r->head_bytes);
     free(r);
 }
 

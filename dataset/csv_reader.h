@@ -31,6 +31,9 @@ int sl_csv_fail(const struct sl_csv *c, const char *found, const char *wanted);
 int sl_csv_scan_below(const struct sl_csv *c, const char **p, uint64_t limit, const char *what,
                       uint64_t *out);
 
+// A line "source,destination" of vertices below n_nodes, into im->intake.
+int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes);
+
 // Steps over the newline; anything but blanks before it is an error.
 int sl_csv_end_line(const struct sl_csv *c, const char **p, const char *wanted);
 

@@ -1,8 +1,10 @@
 #include "dataset/import.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -70,6 +72,18 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
 void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r)
 {
     sl_progress_begin(&im->making.progress, what, sl_text_reader_size(r), "B");
+}
+
+void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
+{
+    char name[256];
+    size_t used = strlen(im->left_out);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    if (used + strlen(name) + 3 < sizeof im->left_out)
+        sprintf(im->left_out + used, "%s%s", used ? ", " : "", name);
 }
 
 static void summarise_edges(const struct sl_import *im, struct sl_table *t)

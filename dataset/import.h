@@ -57,6 +57,7 @@ struct sl_import {
     struct sl_edge_intake intake;
     struct sl_vertex_facts facts;
     struct sl_csc_summary csc;
+    char left_out[512]; // names of what nothing is made of
 };
 
 struct sl_import_format {
@@ -96,6 +97,10 @@ int sl_import_start_edges(struct sl_import *im);
 
 // Sorts and writes the topology, renumbered by `map` when there is one.
 int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_map *map);
+
+// Appends to im->left_out what fits.
+void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // A stage of the progress display that follows a reader.
 void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r);

@@ -39,7 +39,6 @@ struct graphbolt {
     char yaml[PATH_BYTES];
     uint64_t n_nodes;
     struct sl_label_intake labels;
-    char left_out[512];
 };
 
 // Vertices and labels of one set, side by side.
@@ -56,13 +55,6 @@ static const char *const set_keys[SL_SPLIT_COUNT] = {"train_set", "validation_se
 static int fail_field(const struct graphbolt *g, const char *field, const char *what)
 {
     return sl_fail(SL_EFORMAT, "import %s: %s: %s", g->yaml, field, what);
-}
-
-static void leave_out(struct graphbolt *g, const char *what, const char *name)
-{
-    size_t used = strlen(g->left_out);
-    snprintf(g->left_out + used, sizeof g->left_out - used, "%s%s %s", used ? ", " : "", what,
-             name);
 }
 
 static const cJSON *get(const cJSON *object, const char *key)
@@ -143,12 +135,7 @@ static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct graphbolt *g = c->context;
-    uint64_t source, destination;
-    SL_TRY(sl_csv_scan_below(c, p, g->n_nodes, "a vertex", &source));
-    *p = sl_line_skip_gap(*p);
-    SL_TRY(sl_csv_scan_below(c, p, g->n_nodes, "a vertex", &destination));
-    SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
-    return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
+    return sl_csv_put_edge(c, p, g->n_nodes);
 }
 
 static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char *path)
@@ -195,13 +182,13 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
     cJSON_ArrayForEach(feature, get(graph, "feature_data"))
     {
         const char *name = get_text(feature, "name");
-        leave_out(g, "graph.feature_data", name ? name : "?");
+        sl_import_leave_out(im, "graph.feature_data %s", name ? name : "?");
     }
     return sl_import_finish_edges(im, g->n_nodes, NULL);
 }
 
 // Features of vertices by name; those of edges and others are left out.
-static int choose_feature(struct graphbolt *g, const cJSON **out)
+static int choose_feature(struct sl_import *im, const struct graphbolt *g, const cJSON **out)
 {
     const cJSON *list = get(g->root, "feature_data"), *item, *feat = NULL;
     const char *wanted = g->feature ? g->feature : "feat";
@@ -230,7 +217,7 @@ static int choose_feature(struct graphbolt *g, const cJSON **out)
     cJSON_ArrayForEach(item, list)
     {
         if (item != *out)
-            leave_out(g, get_text(item, "domain"), get_text(item, "name"));
+            sl_import_leave_out(im, "%s %s", get_text(item, "domain"), get_text(item, "name"));
     }
     return SL_OK;
 }
@@ -240,7 +227,7 @@ static int read_features(struct sl_import *im, struct graphbolt *g)
     const cJSON *feature;
     const char *format;
     char path[PATH_BYTES];
-    SL_TRY(choose_feature(g, &feature));
+    SL_TRY(choose_feature(im, g, &feature));
     if (!feature)
         return SL_OK;
     SL_TRY(get_file(im, g, feature, "feature_data", "numpy", path, &format));
@@ -251,7 +238,7 @@ static int read_features(struct sl_import *im, struct graphbolt *g)
 // ---- the task -----------------------------------------------------------------------------------
 
 // What a set's data is, by name; without names by place.
-static int find_set_files(const struct sl_import *im, struct graphbolt *g, const cJSON *set,
+static int find_set_files(struct sl_import *im, const struct graphbolt *g, const cJSON *set,
                           const char *field, struct task_set *t)
 {
     const cJSON *item;
@@ -271,7 +258,7 @@ static int find_set_files(const struct sl_import *im, struct graphbolt *g, const
         if (seeds || labels)
             SL_TRY(get_file(im, g, item, field, "numpy", t->path[labels], &format));
         else
-            leave_out(g, field, name ? name : "?");
+            sl_import_leave_out(im, "%s %s", field, name ? name : "?");
     }
     return t->path[0][0] ? SL_OK : fail_field(g, field, "wanted data with the name seeds");
 }
@@ -380,7 +367,7 @@ static int read_task(struct sl_import *im, struct graphbolt *g)
     if (!task)
         return SL_OK;
     for (const cJSON *other = task->next; other; other = other->next)
-        leave_out(g, "task", get_text(other, "name") ? get_text(other, "name") : "?");
+        sl_import_leave_out(im, "task %s", get_text(other, "name") ? get_text(other, "name") : "?");
     sl_progress_begin(&im->making.progress, "sets", 0, "sets");
     for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
         rc = read_set(im, g, task, (enum sl_split)i);
@@ -410,12 +397,11 @@ static int read_graphbolt(struct sl_import *im, void *context)
 
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
-    const struct graphbolt *g = context;
     sl_vertex_facts_summarise(&im->facts, t);
     if (!im->symmetrise)
         sl_table_row(t, "direction|as in the file (--symmetrise adds the reverse edges)");
-    if (g->left_out[0])
-        sl_table_row(t, "left out|%s", g->left_out);
+    if (im->left_out[0])
+        sl_table_row(t, "left out|%s", im->left_out);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, graphbolt, field)

@@ -25,8 +25,6 @@
 #include "dataset/array_intake.h"
 #include "dataset/vertex_facts.h"
 
-enum { MAX_LEFT_OUT = 512 };
-
 struct npz {
     bool weighted, binary;
     int task; // enum sl_task, NONE = by the labels' shape
@@ -34,7 +32,6 @@ struct npz {
     struct sl_zip *zip;
     const char *layout;
     uint64_t n_nodes;
-    char left_out[MAX_LEFT_OUT]; // arrays that nothing is made of
 };
 
 static struct sl_array_place member(const struct npz *npz, const char *key)
@@ -196,18 +193,14 @@ static bool is_used(const struct npz *npz, const char *name)
 }
 
 // Names of members, those that are used left out on demand.
-static void list_members(const struct npz *npz, bool all, char *text, size_t n_text)
+static void list_members(struct sl_import *im, const struct npz *npz, bool all)
 {
-    size_t used = 0;
-    text[0] = '\0';
     for (size_t i = 0; i < sl_zip_count(npz->zip); i++) {
         const char *name = sl_zip_name(npz->zip, i);
         size_t n = strlen(name);
         bool npy = n > 4 && strcmp(name + n - 4, ".npy") == 0;
-        if ((!all && is_used(npz, name)) || used + n + 8 > n_text)
-            continue;
-        used += (size_t)snprintf(text + used, n_text - used, "%s%.*s", used ? ", " : "",
-                                 (int)(npy ? n - 4 : n), name);
+        if (all || !is_used(npz, name))
+            sl_import_leave_out(im, "%.*s", (int)(npy ? n - 4 : n), name);
     }
 }
 
@@ -228,14 +221,14 @@ static int read_npz(struct sl_import *im, void *context)
     } else if (has(npz, "format")) {
         SL_TRY(read_scipy(im, npz));
     } else {
-        list_members(npz, true, npz->left_out, sizeof npz->left_out);
+        list_members(im, npz, true);
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: found the arrays %s: wanted adj_indptr and its like "
                        "(gnn-benchmark), or what scipy.sparse.save_npz writes (format, shape, "
                        "...)",
-                       im->source, npz->left_out[0] ? npz->left_out : "(none)");
+                       im->source, im->left_out[0] ? im->left_out : "(none)");
     }
-    list_members(npz, false, npz->left_out, sizeof npz->left_out);
+    list_members(im, npz, false);
     return sl_vertex_facts_finish(im, npz->n_nodes);
 }
 
@@ -248,8 +241,8 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
         sl_table_row(t, "direction|as stored (--symmetrise adds the reverse edges)");
     if (!npz->weighted)
         sl_table_row(t, "values of entries|left out (--weights keeps them as edge weights)");
-    if (npz->left_out[0])
-        sl_table_row(t, "arrays left out|%s", npz->left_out);
+    if (im->left_out[0])
+        sl_table_row(t, "arrays left out|%s", im->left_out);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, npz, field)

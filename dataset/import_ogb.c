@@ -40,13 +40,6 @@ static const char *const split_files[SL_SPLIT_COUNT] = {"train", "valid", "test"
 
 // ---- files --------------------------------------------------------------------------------------
 
-void sl_ogb_leave_out(struct sl_ogb *ogb, const char *name)
-{
-    size_t used = strlen(ogb->left_out);
-    if (used + strlen(name) + 3 < sizeof ogb->left_out)
-        sprintf(ogb->left_out + used, "%s%s", used ? ", " : "", name);
-}
-
 // SRC/name.csv.gz or SRC/name.csv into c->path; false when neither is there.
 static bool find_csv(struct sl_csv *c, const char *name)
 {
@@ -83,7 +76,7 @@ static int need_csv(struct sl_csv *c, const char *name)
 }
 
 // What lies in raw/ and is not read: further features of vertices and edges.
-static void list_left_out(const struct sl_import *im, struct sl_ogb *ogb)
+static void list_left_out(struct sl_import *im)
 {
     static const char *const used[] = {"num-node-list.csv", "num-edge-list.csv", "edge.csv",
                                        "node-feat.csv",     "node-label.csv",    "data.npz",
@@ -99,7 +92,7 @@ static void list_left_out(const struct sl_import *im, struct sl_ogb *ogb)
                        (!e->d_name[n] || strcmp(e->d_name + n, ".gz") == 0);
         }
         if (!is_used)
-            sl_ogb_leave_out(ogb, e->d_name);
+            sl_import_leave_out(im, "%s", e->d_name);
     }
     if (d)
         closedir(d);
@@ -133,12 +126,7 @@ static int parse_n_edges(struct sl_csv *c, const char **p)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct sl_ogb *ogb = c->context;
-    uint64_t source, destination;
-    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &source));
-    *p = sl_line_skip_gap(*p);
-    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &destination));
-    SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
-    return sl_edge_intake_put(&c->im->intake, (uint32_t)source, (uint32_t)destination, 0);
+    return sl_csv_put_edge(c, p, ogb->n_nodes);
 }
 
 static int read_topology(struct sl_csv *c)
@@ -384,7 +372,7 @@ static int read_ogb(struct sl_import *im, void *context)
     }
     if (!im->split)
         SL_TRY_OUT(read_split(c));
-    list_left_out(im, ogb);
+    list_left_out(im);
     rc = sl_vertex_facts_finish(im, ogb->n_nodes);
 out:
     free(c);
@@ -405,8 +393,8 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     else if (!im->symmetrise)
         sl_table_row(t, "direction|as in the file%s (--symmetrise adds the reverse edges)",
                      ogb->known ? ", as OGB's loader leaves it" : "");
-    if (ogb->left_out[0])
-        sl_table_row(t, "left out|%s", ogb->left_out);
+    if (im->left_out[0])
+        sl_table_row(t, "left out|%s", im->left_out);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, sl_ogb, field)

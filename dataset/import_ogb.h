@@ -19,15 +19,11 @@ struct sl_ogb {
     const char *known; // the data set's name in OGB, NULL = none of its own
     uint64_t n_nodes, n_edges;
     char scheme[256];
-    char left_out[512]; // files and arrays that nothing is made of
 
     struct sl_feature_intake features;
     struct sl_label_intake labels;
     struct sl_list_intake list;
 };
-
-// Appends to ogb->left_out.
-void sl_ogb_leave_out(struct sl_ogb *ogb, const char *name);
 
 // The binary layout: topology and features from raw/data.npz, labels from raw/node-label.npz.
 int sl_ogb_read_binary(struct sl_import *im, struct sl_ogb *ogb);

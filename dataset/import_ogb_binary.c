@@ -51,7 +51,7 @@ static int read_sizes(struct sl_ogb *ogb, const struct sl_zip *zip)
     return SL_OK;
 }
 
-static void list_left_out(struct sl_ogb *ogb, const struct sl_zip *zip)
+static void list_left_out(struct sl_import *im, const struct sl_zip *zip)
 {
     static const char *const used[] = {"edge_index.npy", "num_nodes_list.npy", "num_edges_list.npy",
                                        "node_feat.npy"};
@@ -61,7 +61,7 @@ static void list_left_out(struct sl_ogb *ogb, const struct sl_zip *zip)
         for (size_t k = 0; k < sizeof used / sizeof *used; k++)
             is_used |= strcmp(name, used[k]) == 0;
         if (!is_used)
-            sl_ogb_leave_out(ogb, name);
+            sl_import_leave_out(im, "%s", name);
     }
 }
 
@@ -70,7 +70,7 @@ static int read_graph(struct sl_import *im, struct sl_ogb *ogb, const struct sl_
     const struct sl_array_place edges = {.zip = zip, .key = "edge_index"};
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
-    list_left_out(ogb, zip);
+    list_left_out(im, zip);
     SL_TRY(sl_array_put_edges(im, &edges, SL_EDGES_2_E, ogb->n_nodes));
     if (im->intake.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,

@@ -31,6 +31,7 @@
 #include "common/base/error.h"
 #include "common/base/interrupt.h"
 #include "common/base/memory.h"
+#include "common/base/open_file.h"
 #include "common/data/dataset.h"
 #include "common/data/dataset_files.h"
 #include "common/data/npy.h"
@@ -286,14 +287,13 @@ static int write_metadata(struct pass *r)
 {
     char path[SL_STAGING_PATH_BYTES + 32];
     snprintf(path, sizeof path, "%s/metadata.json", r->ds.path);
-    FILE *f = fopen(path, "re");
     char *text = NULL;
-    size_t n = 0;
-    if (f && getdelim(&text, &n, '\0', f) < 0)
-        n = 0;
-    if (f)
-        fclose(f);
-    cJSON *root = n ? cJSON_Parse(text) : NULL;
+    int fd = sl_open_file(path);
+    if (fd >= 0) {
+        sl_read_whole_file(fd, path, SIZE_MAX, &text, NULL);
+        close(fd);
+    }
+    cJSON *root = text ? cJSON_Parse(text) : NULL;
     free(text);
     if (!root)
         return sl_fail(SL_EIO, "%s: can not be read again: was it replaced?", path);

@@ -1,10 +1,8 @@
 #include "dataset/zip_reader.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <zip.h>
@@ -40,26 +38,16 @@ static int fail_zip(const struct sl_zip *z, zip_error_t *error)
     return sl_fail(SL_EFORMAT, "%s: damaged zip file: %s: copy or download it again", z->path, why);
 }
 
-// A regular file with something in it, opened by us, since libzip would wait at a pipe.
-static int check_file(const struct sl_zip *z, int fd)
-{
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return sl_fail_errno(SL_EIO, errno, "%s", z->path);
-    if (!S_ISREG(st.st_mode))
-        return sl_fail(SL_EFORMAT, "%s: is not a regular file", z->path);
-    if (st.st_size == 0)
-        return sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz): it is empty", z->path);
-    return SL_OK;
-}
-
+// The file is opened by us, since libzip would wait at a pipe.
 static int open_archive(struct sl_zip *z)
 {
-    int code, rc, fd = sl_open_file(z->path);
+    struct stat st;
+    int code, rc = SL_OK, fd = sl_open_regular_file(z->path, &st);
     if (fd < 0)
         return fd;
-    rc = check_file(z, fd);
-    if (rc == SL_OK && !(z->archive = zip_fdopen(fd, ZIP_CHECKCONS, &code))) {
+    if (st.st_size == 0) {
+        rc = sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz): it is empty", z->path);
+    } else if (!(z->archive = zip_fdopen(fd, ZIP_CHECKCONS, &code))) {
         zip_error_t error;
         zip_error_init_with_code(&error, code);
         rc = fail_zip(z, &error);

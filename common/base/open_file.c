@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
@@ -18,6 +17,21 @@ int sl_open_file(const char *path)
                : errno == EACCES || errno == EPERM ? SL_EACCESS
                                                    : SL_EIO;
     return sl_fail_errno(code, errno, "%s: can not be opened", path);
+}
+
+int sl_open_regular_file(const char *path, struct stat *st)
+{
+    int rc = SL_OK, fd = sl_open_file(path);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, st) < 0)
+        rc = sl_fail_errno(SL_EIO, errno, "%s", path);
+    else if (!S_ISREG(st->st_mode))
+        rc = sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
+    if (rc == SL_OK)
+        return fd;
+    close(fd);
+    return rc;
 }
 
 static int read_all(int fd, const char *path, char *to, size_t bytes, size_t *n)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
@@ -14,18 +13,13 @@ static uint64_t ns_of(struct timespec t)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int map_fd(int fd, const char *path, struct sl_npy *out)
+static int map_fd(int fd, const struct stat *st, const char *path, struct sl_npy *out)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return sl_fail_errno(SL_EIO, errno, "%s", path);
-    if (!S_ISREG(st.st_mode))
-        return sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
-    out->file_bytes = (uint64_t)st.st_size;
-    out->inode = (uint64_t)st.st_ino;
-    out->mtime_ns = ns_of(st.st_mtim);
-    out->ctime_ns = ns_of(st.st_ctim);
-    if (st.st_size == 0) // can not be mapped
+    out->file_bytes = (uint64_t)st->st_size;
+    out->inode = (uint64_t)st->st_ino;
+    out->mtime_ns = ns_of(st->st_mtim);
+    out->ctime_ns = ns_of(st->st_ctim);
+    if (st->st_size == 0) // which cannot be mapped
         return sl_npy_parse_header("", 0, 0, path, &out->head);
 
     void *map = mmap(NULL, out->file_bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -42,10 +36,11 @@ static int map_fd(int fd, const char *path, struct sl_npy *out)
 int sl_npy_open(const char *path, struct sl_npy *out)
 {
     *out = (struct sl_npy){0};
-    int fd = sl_open_file(path);
+    struct stat st;
+    int fd = sl_open_regular_file(path, &st);
     if (fd < 0)
         return fd;
-    int rc = map_fd(fd, path, out);
+    int rc = map_fd(fd, &st, path, out);
     close(fd);
     if (rc < 0)
         sl_npy_close(out);

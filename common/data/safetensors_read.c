@@ -28,7 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -69,16 +68,11 @@ static const char *type_name(enum sl_dtype dtype)
 
 static int map_file(const char *path, struct sl_safetensors_mapping *m)
 {
-    int fd = sl_open_file(path);
+    struct stat st;
+    int rc = SL_OK, fd = sl_open_regular_file(path, &st);
     if (fd < 0)
         return fd;
-    int rc = SL_OK;
-    struct stat st;
-    if (fstat(fd, &st) < 0) {
-        rc = sl_fail_errno(SL_EIO, errno, "%s", path);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = sl_fail(SL_EFORMAT, "%s: is not a regular file", path);
-    } else if (st.st_size < PREFIX_BYTES) {
+    if (st.st_size < PREFIX_BYTES) {
         rc = sl_fail(SL_EFORMAT,
                      "%s: has %" PRIu64 " bytes: a .safetensors file begins with 8 bytes of its "
                      "header's length: copy or save it again",
