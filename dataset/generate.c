@@ -205,9 +205,11 @@ static int make_all(void *context)
     };
     SL_TRY(make_topology(run, threads));
     if (g->feat_dim)
-        SL_TRY(sl_vertex_write_features(&job, g->feat_dim, g->features, run->context));
+        SL_TRY(sl_vertex_write_rows(&job, "features", "node_feat.npy", SL_DTYPE_F32, g->feat_dim,
+                                    g->features, run->context));
     if (g->n_classes) {
-        SL_TRY(sl_vertex_write_labels(&job, g->label, run->context));
+        SL_TRY(sl_vertex_write_rows(&job, "labels", "node_label.npy", SL_DTYPE_I32, 0, g->label,
+                                    run->context));
         if (g->list)
             SL_TRY(sl_vertex_write_lists(&job, g->list, run->context));
         else

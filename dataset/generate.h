@@ -32,10 +32,10 @@ struct sl_generator {
     void (*draw_edges)(const void *context, uint64_t first, size_t n, uint64_t *keys);
     // Weight of an edge, a function of its ends; NULL = edges have none.
     float (*weight)(const void *context, uint32_t source, uint32_t destination);
-    int32_t (*label)(const void *context, uint64_t vertex);
+    void (*label)(const void *context, uint64_t vertex, void *out); // an int32_t
     // Which list a vertex is in, SL_SPLIT_COUNT for none; NULL = drawn, by the ratios.
     enum sl_split (*list)(const void *context, uint64_t vertex);
-    void (*features)(const void *context, uint64_t vertex, float *row); // (feat_dim)
+    void (*features)(const void *context, uint64_t vertex, void *out); // (feat_dim) floats
     // Adds the kind's parameters to metadata.json's "generator".
     void (*describe)(const void *context, cJSON *parameters);
 };

@@ -154,10 +154,10 @@ static float weight(const void *context, uint32_t source, uint32_t destination)
 
 // ---- vertices -----------------------------------------------------------------------------------
 
-static int32_t label(const void *context, uint64_t vertex)
+static void label(const void *context, uint64_t vertex, void *out)
 {
     const struct citation *c = context;
-    return (int32_t)(topic_of(c, vertex) % c->n_classes);
+    *(int32_t *)out = (int32_t)(topic_of(c, vertex) % c->n_classes);
 }
 
 static enum sl_split list(const void *context, uint64_t vertex)
@@ -171,10 +171,10 @@ static enum sl_split list(const void *context, uint64_t vertex)
                                                      : SL_SPLIT_TEST;
 }
 
-static void features(const void *context, uint64_t vertex, float *row)
+static void features(const void *context, uint64_t vertex, void *out)
 {
     const struct citation *c = context;
-    sl_class_features_row(&c->features, (uint32_t)topic_of(c, vertex), vertex, row);
+    sl_class_features_row(&c->features, (uint32_t)topic_of(c, vertex), vertex, out);
 }
 
 static void describe(const void *context, cJSON *parameters)

@@ -107,15 +107,15 @@ static void draw_edges(const void *context, uint64_t first, size_t n, uint64_t *
     }
 }
 
-static int32_t label(const void *context, uint64_t vertex)
+static void label(const void *context, uint64_t vertex, void *out)
 {
-    return (int32_t)class_of(context, vertex);
+    *(int32_t *)out = (int32_t)class_of(context, vertex);
 }
 
-static void features(const void *context, uint64_t vertex, float *row)
+static void features(const void *context, uint64_t vertex, void *out)
 {
     const struct planted *p = context;
-    sl_class_features_row(&p->features, class_of(p, vertex), vertex, row);
+    sl_class_features_row(&p->features, class_of(p, vertex), vertex, out);
 }
 
 static void describe(const void *context, cJSON *parameters)

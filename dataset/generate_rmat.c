@@ -94,11 +94,11 @@ static void draw_edges(const void *context, uint64_t first, size_t n, uint64_t *
     }
 }
 
-static int32_t label(const void *context, uint64_t vertex)
+static void label(const void *context, uint64_t vertex, void *out)
 {
     const struct rmat *r = context;
     struct sl_rng_block b = sl_draw(r->seed, SL_DRAW_LABEL, vertex, 0);
-    return (int32_t)((uint64_t)b.w[0] * r->n_classes >> 32);
+    *(int32_t *)out = (int32_t)((uint64_t)b.w[0] * r->n_classes >> 32);
 }
 
 static float weight(const void *context, uint32_t source, uint32_t destination)
@@ -109,9 +109,10 @@ static float weight(const void *context, uint32_t source, uint32_t destination)
 }
 
 // Uniform in [-1, 1): features that say nothing, of the right size.
-static void features(const void *context, uint64_t vertex, float *row)
+static void features(const void *context, uint64_t vertex, void *out)
 {
     const struct rmat *r = context;
+    float *row = out;
     for (uint32_t d = 0; d < r->feat_dim; d += 4) {
         struct sl_rng_block b = sl_draw(r->seed, SL_DRAW_FEATURE, vertex, d / 4);
         for (uint32_t k = 0; k < 4 && d + k < r->feat_dim; k++)

@@ -13,20 +13,15 @@
 
 enum { VERTICES_PER_TICK = 65536 };
 
-// ---- rows made in parallel, written in order ----------------------------------------------------
+// ---- rows computed in parallel, written in order ------------------------------------------------
 
 struct block {
     const struct sl_vertex_job *job;
-    void (*row)(const void *context, uint64_t vertex, float *out);
-    int32_t (*label)(const void *context, uint64_t vertex);
+    void (*row)(const void *context, uint64_t vertex, void *out);
     const void *context;
-    uint32_t feat_dim;
+    size_t row_bytes;
     uint64_t first, n; // vertices of this block
-    union {
-        float *features; // (n, feat_dim)
-        int32_t *labels; // (n)
-        void *bytes;
-    } out;
+    char *rows;        // (n, row_bytes)
 };
 
 static int fill_lane(void *context, int lane)
@@ -36,64 +31,51 @@ static int fill_lane(void *context, int lane)
     uint64_t begin = SL_MIN(per_lane * (uint64_t)lane, b->n);
     uint64_t end = SL_MIN(begin + per_lane, b->n);
     for (uint64_t i = begin; i < end; i++) {
-        if (b->row)
-            b->row(b->context, b->first + i, &b->out.features[i * b->feat_dim]);
-        else
-            b->out.labels[i] = b->label(b->context, b->first + i);
+        b->row(b->context, b->first + i, b->rows + i * b->row_bytes);
         if (i % 4096 == 4095)
             sl_progress_add(b->job->progress, 4096);
     }
     return SL_OK;
 }
 
-static int write_blocks(struct block *b, struct sl_npy_writer *w, size_t row_bytes)
+static int write_blocks(struct block *b, struct sl_npy_writer *w)
 {
     const struct sl_vertex_job *job = b->job;
-    uint64_t rows = SL_MAX(job->block_bytes / row_bytes, (size_t)1);
+    uint64_t rows = SL_MAX(job->block_bytes / b->row_bytes, (size_t)1);
     rows = SL_MIN(rows, job->n_nodes);
-    b->out.bytes = malloc(rows * row_bytes);
-    if (!b->out.bytes)
+    b->rows = malloc(rows * b->row_bytes);
+    if (!b->rows)
         return sl_fail(SL_ENOMEM, "write %s: no memory for a block of vertices", job->st->final);
     int rc = SL_OK;
     for (b->first = 0; rc == SL_OK && b->first < job->n_nodes; b->first += b->n) {
         b->n = SL_MIN(rows, job->n_nodes - b->first);
         rc = sl_threads_run(job->threads, fill_lane, b);
         if (rc == SL_OK)
-            rc = sl_npy_writer_append(w, b->out.bytes, b->n * row_bytes);
+            rc = sl_npy_writer_append(w, b->rows, b->n * b->row_bytes);
         if (rc == SL_OK)
             rc = sl_interrupt_check();
         sl_progress_set(job->progress, b->first + b->n);
     }
-    free(b->out.bytes);
+    free(b->rows);
     return rc;
 }
 
-static int write_file(struct block *b, const char *name, enum sl_dtype dtype, int ndim,
-                      const uint64_t *shape, size_t row_bytes)
+int sl_vertex_write_rows(const struct sl_vertex_job *job, const char *what, const char *name,
+                         enum sl_dtype dtype, uint32_t n_columns,
+                         void (*row)(const void *context, uint64_t vertex, void *out),
+                         const void *context)
 {
     char path[SL_STAGING_PATH_BYTES];
+    const uint64_t shape[2] = {job->n_nodes, n_columns};
+    struct block b = {.job = job,
+                      .row = row,
+                      .context = context,
+                      .row_bytes = SL_MAX(n_columns, 1u) * sl_dtype_bytes(dtype)};
     struct sl_npy_writer *w;
-    SL_TRY(sl_npy_writer_open(sl_staging_file(b->job->st, name, path), dtype, ndim, shape, &w));
-    return sl_npy_writer_close(&w, write_blocks(b, w, row_bytes));
-}
-
-int sl_vertex_write_features(const struct sl_vertex_job *job, uint32_t feat_dim,
-                             void (*row)(const void *context, uint64_t vertex, float *out),
-                             const void *context)
-{
-    struct block b = {.job = job, .row = row, .context = context, .feat_dim = feat_dim};
-    uint64_t shape[2] = {job->n_nodes, feat_dim};
-    sl_progress_begin(job->progress, "features", job->n_nodes, "vertices");
-    return write_file(&b, "node_feat.npy", SL_DTYPE_F32, 2, shape, feat_dim * sizeof(float));
-}
-
-int sl_vertex_write_labels(const struct sl_vertex_job *job,
-                           int32_t (*label)(const void *context, uint64_t vertex),
-                           const void *context)
-{
-    struct block b = {.job = job, .label = label, .context = context};
-    sl_progress_begin(job->progress, "labels", job->n_nodes, "vertices");
-    return write_file(&b, "node_label.npy", SL_DTYPE_I32, 1, &job->n_nodes, sizeof(int32_t));
+    sl_progress_begin(job->progress, what, job->n_nodes, "vertices");
+    SL_TRY(sl_npy_writer_open(sl_staging_file(job->st, name, path), dtype, n_columns ? 2 : 1, shape,
+                              &w));
+    return sl_npy_writer_close(&w, write_blocks(&b, w));
 }
 
 // ---- the split ----------------------------------------------------------------------------------

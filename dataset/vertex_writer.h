@@ -15,19 +15,16 @@ struct sl_vertex_job {
     const struct sl_staging *st;
     uint64_t n_nodes;
     int threads;
-    size_t block_bytes; // of the buffer that rows are made in
+    size_t block_bytes; // of the buffer that rows are computed in
     struct sl_progress *progress;
 };
 
-// node_feat.npy, float32; row(context, vertex, out) is called from several threads.
-int sl_vertex_write_features(const struct sl_vertex_job *job, uint32_t feat_dim,
-                             void (*row)(const void *context, uint64_t vertex, float *out),
-                             const void *context);
-
-// node_label.npy, int32.
-int sl_vertex_write_labels(const struct sl_vertex_job *job,
-                           int32_t (*label)(const void *context, uint64_t vertex),
-                           const void *context);
+// The file `name` with a row of n_columns for each vertex (0: a number each); row(context, vertex,
+// out) is called from several threads. `what` names the stage.
+int sl_vertex_write_rows(const struct sl_vertex_job *job, const char *what, const char *name,
+                         enum sl_dtype dtype, uint32_t n_columns,
+                         void (*row)(const void *context, uint64_t vertex, void *out),
+                         const void *context);
 
 /*
  * train_idx.npy, val_idx.npy and test_idx.npy, ascending; list(context, vertex) says in which one a
