@@ -1,9 +1,8 @@
 """The part `cache` of scripts/bench: hit rates of the cache policies, by tests/bench/cache."""
 
-import json
 import os
 
-from benchlib import BIN, SHARED_DATA, Failed, Jobs, derive, part, row, run, year_weights
+from benchlib import SHARED_DATA, Jobs, derive, found_by, part, row, year_weights
 
 # What FGNN trains with each sampling algorithm (7.1), in smaller batches: its graphs are larger.
 CACHE_KINDS = [
@@ -26,10 +25,7 @@ def others(found, i):
 
 def cache_rows(graph, dataset):
     for kind in CACHE_KINDS:
-        text = run(os.path.join(BIN, "tests", "bench", "cache"), dataset, *kind)
-        if text is None:
-            raise Failed(f"no hit rates of {graph}")
-        found = json.loads(text.strip().splitlines()[-1])
+        found = found_by("cache", dataset, *kind)
         # PreSC is as good as the best there can be while a batch touches a small part of the graph.
         aim = 0.95 if graph == "citation" else None
         for i, ratio in enumerate(found["ratios"]):

@@ -49,7 +49,7 @@ def write_edges(path):
 
 
 def measured(command):
-    """(seconds, processor seconds, peak bytes) of a command; None when it failed."""
+    """(seconds, processor seconds, peak bytes) of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -66,8 +66,7 @@ def measured(command):
     seconds = time.monotonic() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != 0:
-        print(process.stderr.read().decode(errors="replace").strip()[-300:], file=sys.stderr)
-        return None
+        raise Failed(process.stderr.read().decode(errors="replace").strip()[-300:])
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak
 
 
@@ -82,10 +81,7 @@ def part_import():
             out = jobs.path("imported")
             shutil.rmtree(out, ignore_errors=True)
             sluice = [os.path.join(BIN, "sluice"), "import", "edgelist", text, "--out", out]
-            found = measured([*sluice, "--memory", memory, "--quiet"])
-            if found is None:
-                raise Failed("`sluice import` failed")
-            seconds, busy, peak = found
+            seconds, busy, peak = measured([*sluice, "--memory", memory, "--quiet"])
             own = own or seconds
             row(
                 f"import of {EDGES / 1e6:g} M edges of text, --memory {memory}",
@@ -94,11 +90,12 @@ def part_import():
             )
         for name, program in OTHERS.items():
             command = [sys.executable, "-c", program + TO_COLUMNS, text, str(VERTICES)]
-            found = measured([*command, jobs.path("other")])
-            if found is None:
+            try:
+                seconds, busy, peak = measured([*command, jobs.path("other")])
+            except Failed as why:
+                print(why, file=sys.stderr)
                 print(f"SKIP: {name} is not here or failed")
                 continue
-            seconds, busy, peak = found
             row(
                 f"  the same by {name}",
                 f"{size / seconds / 1e6:.0f} MB/s",
@@ -138,8 +135,7 @@ def part_reorder():
                 if by:
                     made = jobs.path(by)
                     command = [os.path.join(BIN, "sluice"), "reorder", path, "--by", by]
-                    if measured([*command, "--out", made, "--quiet"]) is None:
-                        raise Failed("`sluice reorder` failed")
+                    measured([*command, "--out", made, "--quiet"])
                 sample, extract = stage_seconds(jobs, made)
                 before = before or (sample, extract)
                 row(

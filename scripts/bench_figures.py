@@ -19,13 +19,12 @@ from figures_lab import (
     HIDDEN,
     KINDS,
     MODELS,
-    PA_EPOCH,
     SEEDS,
     SLEEPING_BATCHES,
     Lab,
 )
 from svg_chart import COLOURS, bars, lines, table
-from svg_page import GREY, INK, MARGIN, WIDTH, Page, text_width, wrap
+from svg_page import GREY, INK, MARGIN, WIDTH, Page, wrap
 
 # name, title; what was measured here; what the paper says; lab -> numbers; (page, numbers) -> chart
 Figure = namedtuple("Figure", "name title here paper measure draw")

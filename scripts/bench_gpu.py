@@ -3,12 +3,11 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-from benchlib import BIN, QUICK, ROOT, row, run
+from benchlib import BIN, QUICK, ROOT, part, row, run
 
 SUITE = os.path.join(ROOT, "scripts", "gpu_suite")
 TABLE_LINE = re.compile(r"\| (.*) \| (.*) \| (.*) \|$")
@@ -26,21 +25,17 @@ def why_no_gpu():
     return None if found["devices"] else found["problem"]
 
 
+@part
 def part_gpu():
     why = why_no_gpu()
     if why:
         print(f"SKIP: there is no GPU: {why}")
-        return True
-    scratch = tempfile.mkdtemp(prefix="sluice-bench-")
-    try:
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
         steps = ["--rehearse"] if QUICK else []
-        text = run(sys.executable, SUITE, *steps, "--out", scratch, "figures", "epoch")
-        if text is None:
-            return False
+        run(sys.executable, SUITE, *steps, "--out", scratch, "figures", "epoch")
         with open(os.path.join(scratch, "table.md"), encoding="utf-8") as file:
             found = [match.groups() for match in map(TABLE_LINE.match, file) if match]
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     for figure, value, beside in found[2:]:  # behind the heading and its line
         share = re.match(r"([\d.]+) % of (.*)", beside)
         aimed = re.match(r"aggregate: .* of 1 x (128|256): aggregate$", figure)
@@ -51,4 +46,3 @@ def part_gpu():
             float(share[1]) / 100 if share else None,
             AIM if aimed else None,
         )
-    return True

@@ -6,7 +6,19 @@ import subprocess
 import threading
 import time
 
-from benchlib import BIN, QUICK, Jobs, cpu_devices, epoch_dataset, epoch_job, epoch_times, part, row
+from benchlib import (
+    BIN,
+    QUICK,
+    SMALL,
+    Jobs,
+    children,
+    cpu_devices,
+    epoch_dataset,
+    epoch_job,
+    epoch_times,
+    part,
+    row,
+)
 
 ROUNDS = 1 if QUICK else 3
 EPOCHS = 2 if QUICK else 4
@@ -47,11 +59,6 @@ class Clock(threading.Thread):
         self.join()
         used = sum(self.last[pid] - self.first[pid] for pid in self.last)
         return used / max(self.looked - self.began, CLOCK_S)
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(p) for p in file.read().split()]
 
 
 class Watched:
@@ -104,11 +111,9 @@ def part_live():
     dataset, name = epoch_dataset()
     if dataset is None:
         return
-    changes = {"epochs": EPOCHS, "updates": {"mode": "ordered", "batches_per_update": 4}}
-    if QUICK:
-        changes["model"] = {"kind": "graphsage", "layers": 3, "hidden": 16, "dropout": 0.5}
-        changes["sampler"] = {"kind": "khop", "fanout": [3, 3, 3], "batch_size": 4096}
-    job = epoch_job(dataset, devices=cpu_devices(2), **changes)
+    updates = {"mode": "ordered", "batches_per_update": 4}
+    changes = SMALL if QUICK else {}
+    job = epoch_job(dataset, devices=cpu_devices(2), epochs=EPOCHS, updates=updates, **changes)
     times = {way: [] for way in WAYS}
     shares = {way: [] for way in WAYS}
     with Jobs() as jobs:

@@ -16,7 +16,19 @@ import sys
 import threading
 import time
 
-from benchlib import BIN, QUICK, ROOT, Failed, Jobs, epoch_dataset, epoch_job, part, row, run
+from benchlib import (
+    QUICK,
+    ROOT,
+    Failed,
+    Jobs,
+    epoch_dataset,
+    epoch_job,
+    family,
+    found_by,
+    part,
+    row,
+    run,
+)
 
 FOLDER = os.path.join(ROOT, "build", "peers")
 PYTHON = os.path.join(FOLDER, "env", "bin", "python")
@@ -56,16 +68,18 @@ def install(stamp, what, *options):
     with contextlib.suppress(OSError), open(path) as file:
         if file.read() == text:
             return
-    run(PYTHON, "-m", "pip", "install", "--quiet", *options, *what)
+    try:
+        run(PYTHON, "-m", "pip", "install", "--quiet", *options, *what)
+    except Failed as why:
+        print(f"bench: {why}", file=sys.stderr)
     with open(path, "w") as file:
         file.write(text)
 
 
 def set_up():
-    """What can not be installed shows in the answer of peers.py."""
+    """What cannot be installed shows in the answer of peers.py."""
     if not os.path.exists(PYTHON):
-        if run(sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(PYTHON))) is None:
-            raise Failed("no virtual environment can be made (Debian: python3-venv)")
+        run(sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(PYTHON)))
     install("installed", PACKAGES)
     install("compiled", COMPILED, "--no-build-isolation", "--no-deps")
 
@@ -81,17 +95,6 @@ def found():
 
 
 # ---- memory -------------------------------------------------------------------------------------
-
-
-def family(pid):
-    """The process and all below it."""
-    members = [pid]
-    for member in members:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{member}/task"):
-                with open(f"/proc/{member}/task/{task}/children") as file:
-                    members += [int(child) for child in file.read().split()]
-    return members
 
 
 def pss(pid):
@@ -174,8 +177,7 @@ class Peers:
         self.paths = {name: jobs.path(f"{name}.bin") for name in names}
         for name, path in self.paths.items():
             command = [PYTHON, "-W", "ignore", PROGRAM, "convert", name, dataset, path]
-            if run(*command, quiet=True) is None:
-                raise Failed(f"the data set can not be converted for {NAMES[name]}")
+            run(*command, quiet=True)
 
     def __enter__(self):
         return self
@@ -228,12 +230,8 @@ def sluice_job(dataset, **changes):
 
 def sluice_batches(dataset):
     """Seconds of an epoch that is drawn, and of one that is drawn and gathered."""
-    program = os.path.join(BIN, "tests", "bench", "batches")
     shape = ["--fanout", ",".join(map(str, FANOUT)), "--batch", str(BATCH)]
-    text = run(program, dataset, *shape, "--threads", str(len(CORES)), quiet=True)
-    if text is None:
-        raise Failed("tests/bench/batches failed")
-    return json.loads(text.splitlines()[-1])
+    return found_by("batches", dataset, *shape, "--threads", str(len(CORES)), quiet=True)
 
 
 def sluice_until(jobs, dataset, wanted, epochs):

@@ -45,7 +45,7 @@ def bytes_of(millions):
 
 
 def room_for(millions, folder):
-    """Why a graph can not be made, in words; None where it can. Sorting spills its edges."""
+    """Why a graph cannot be made, in words; None where it can. Sorting spills its edges."""
     needed = sum(bytes_of(millions))
     free = shutil.disk_usage(folder).free
     if free < 2 * needed:

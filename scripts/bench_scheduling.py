@@ -8,6 +8,7 @@ staleness 16), so that the number of batches of an update does not round the tim
 Unless a part says otherwise, an epoch's time is the median over the epochs after the first.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -18,12 +19,14 @@ from statistics import mean, median
 from benchlib import (
     QUICK,
     SHARED_DATA,
+    SMALL,
     Failed,
     Jobs,
     cpu_devices,
     epoch_dataset,
     epoch_job,
     epoch_times,
+    family,
     ledger_ns,
     part,
     row,
@@ -192,29 +195,10 @@ def part_switching():
 # ---- modes --------------------------------------------------------------------------------------
 
 
-def descendants(pid):
-    """{pid: command line} of a process's children, their children, and so on."""
-    parents = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                parents[int(entry)] = int(file.read().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-    family = {pid}
-    while True:
-        more = {child for child, parent in parents.items() if parent in family} - family
-        if not more:
-            break
-        family |= more
-    found = {}
-    for child in family - {pid}:
-        try:
-            with open(f"/proc/{child}/cmdline") as file:
-                found[child] = file.read()
-        except OSError:
-            continue
-    return found
+def command_line(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
+        return file.read()
+    return ""
 
 
 def cpu_seconds(pid):
@@ -258,7 +242,8 @@ def sleeping_standby(jobs):
     time.sleep(0.5)
     standby = [
         pid
-        for pid, line in descendants(process.pid).items()
+        for pid in family(process.pid)
+        for line in [command_line(pid)]
         if "sluice-trainer" in line.split("\0")[0] and "--device\x000\0" in line
     ]
     if len(standby) != 1:
@@ -316,9 +301,7 @@ def part_modes():
         "     work; no gradients are exchanged, so this bounds what time sharing can reach: no aim"
     )
     changes = {"epochs": 3, "updates": {"mode": "ordered", "batches_per_update": 4}}
-    if QUICK:
-        changes["model"] = {"kind": "graphsage", "layers": 3, "hidden": 16, "dropout": 0.5}
-        changes["sampler"] = {"kind": "khop", "fanout": [3, 3, 3], "batch_size": 4096}
+    changes |= SMALL if QUICK else {}
     modes = modes_of(str(cores[0]), str(cores[1]))
     times, standby = {mode: [] for mode in modes}, {}
     with Jobs() as jobs:
@@ -366,8 +349,6 @@ def part_modes():
         at_most=True,
     )
     ns = ledger_ns()
-    if ns is None:
-        raise Failed("no time of the queue")
     batch = seconds["b"] / ranked[0]["batches"]
     row(
         "queue, payload memory and board, of b's epoch",
@@ -414,9 +395,7 @@ def accuracy_jobs():
             continue
         job = epoch_job(dataset, **{"evaluate": {"every": 1, "fanout": "full"}, **changes})
         if QUICK and name != "cora":
-            job["epochs"] = 2
-            job["model"]["hidden"] = 16
-            job["sampler"] = {"kind": "khop", "fanout": [3, 3, 3], "batch_size": 4096}
+            job |= {"epochs": 2, **SMALL}
         found.append((name, job, range(1, seeds + 1)))
     return found
 

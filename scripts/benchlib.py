@@ -1,6 +1,7 @@
 """What the parts of scripts/bench share: paths, commands, jobs, and the table of results."""
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -26,8 +27,12 @@ def row(metric, value, other="", ratio=None, aim=None, at_most=False):
     ROWS.append((metric, value, other, ratio, aim, at_most))
 
 
+class Failed(Exception):
+    """A command failed; the part ends."""
+
+
 def run(*command, quiet=False):
-    """Standard output of a command, shown as it comes; None when it failed."""
+    """Standard output of a command, shown as it comes."""
     print(
         f"$ {' '.join(os.path.relpath(c) if c.startswith(BIN) else c for c in command)}", flush=True
     )
@@ -46,9 +51,19 @@ def run(*command, quiet=False):
         if not quiet:
             print("  " + line, end="", flush=True)
     if process.wait() != 0:
-        print(f"bench: {command[0]} ended with status {process.returncode}", file=sys.stderr)
-        return None
+        raise Failed(f"{command[0]} ended with status {process.returncode}")
     return "".join(lines)
+
+
+def found_by(name, *arguments, **more):
+    """What a program of tests/bench has found: the JSON in its last line."""
+    text = run(os.path.join(BIN, "tests", "bench", name), *arguments, **more)
+    return json.loads(text.strip().splitlines()[-1])
+
+
+def read_json(path):
+    with open(path) as file:
+        return json.load(file)
 
 
 @functools.lru_cache(maxsize=None)
@@ -58,8 +73,7 @@ def ledger_ns():
         os.path.join(BIN, "tests", "stress", "ledger"),
         *f"--batches {20000 if QUICK else 200000} --samplers 1 --trainers 1 --kill-every 0".split(),
     )
-    match = re.search(r"\((\d+) ns a batch\)", text or "")
-    return float(match[1]) if match else None
+    return float(re.search(r"\((\d+) ns a batch\)", text)[1])
 
 
 def epoch_dataset():
@@ -87,10 +101,8 @@ def derive(dataset, path, arrays, **changes):
         os.symlink(os.path.join(dataset, name), os.path.join(path, name))
     for key, array in arrays.items():
         numpy.save(os.path.join(path, f"{key}.npy"), array)
-    with open(os.path.join(dataset, "metadata.json")) as file:
-        metadata = json.load(file)
     with open(os.path.join(path, "metadata.json"), "w") as file:
-        json.dump({**metadata, **changes}, file)
+        json.dump({**read_json(os.path.join(dataset, "metadata.json")), **changes}, file)
     return path
 
 
@@ -110,10 +122,6 @@ def year_weights(dataset):
 
 
 # ---- jobs ---------------------------------------------------------------------------------------
-
-
-class Failed(Exception):
-    """A command failed and has said why; the part ends."""
 
 
 def two_cores():
@@ -140,6 +148,13 @@ def epoch_job(dataset, **changes):
     }
 
 
+# In place of epoch_job's with BENCH_QUICK.
+SMALL = {
+    "model": {"kind": "graphsage", "layers": 3, "hidden": 16, "dropout": 0.5},
+    "sampler": {"kind": "khop", "fanout": [3, 3, 3], "batch_size": 4096},
+}
+
+
 class Jobs:
     """Runs jobs in a folder of its own; `with Jobs() as jobs:` removes it and what still runs."""
 
@@ -158,7 +173,7 @@ class Jobs:
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def start(self, job, stderr=None):
+    def start(self, job, *arguments, stderr=None):
         """The process of a job; it has the paths `report` and `output`."""
         self.count += 1
         path, output = self.path(f"{self.count}.json"), self.path(f"run-{self.count}")
@@ -166,7 +181,7 @@ class Jobs:
             json.dump({"name": f"bench-{self.count}", **job, "output": output}, file)
         report = self.path(f"{self.count}.report.json")
         process = subprocess.Popen(
-            [os.path.join(BIN, "sluice"), "run", path, "--report", report, "--quiet"],
+            [os.path.join(BIN, "sluice"), "run", path, "--report", report, "--quiet", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -179,8 +194,7 @@ class Jobs:
     def finish(self, process):
         if process.wait() != 0:
             raise Failed(f"`sluice run` ended with status {process.returncode}")
-        with open(process.report) as file:
-            report = json.load(file)
+        report = read_json(process.report)
         batches = report["batches"]
         if report["status"] != "done" or batches["trained"] != batches["scheduled"]:
             raise Failed(f"a job ended {report['status']}, its batches {batches}")
@@ -198,8 +212,7 @@ class Jobs:
     def generate(self, name, arguments):
         path = self.path(name)
         command = [os.path.join(BIN, "sluice"), "generate", *arguments.split(), "--out", path]
-        if run(*command, "--quiet") is None:
-            raise Failed(f"{name} could not be generated")
+        run(*command, "--quiet")
         return path
 
 
@@ -242,6 +255,23 @@ class Others:
 
     def __str__(self):
         return f"Other programs took {100 * self.share():.0f} % of the processor meanwhile."
+
+
+def children(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def family(pid):
+    """The process and all below it."""
+    members = [pid]
+    for member in members:
+        members += children(member)
+    return members
 
 
 def processor_seconds():

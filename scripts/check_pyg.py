@@ -45,7 +45,6 @@ except ImportError as error:
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOLERANCE = 1e-5
 NORMS = {"none": None, "batch": "BatchNorm", "layer": "LayerNorm"}
-ACTIVATIONS = {"relu": "relu", "elu": "elu", "leaky_relu": "leaky_relu"}
 
 
 class Problem(Exception):
@@ -97,7 +96,7 @@ def build(model, feat_dim, outputs):
     norm = NORMS[model.get("norm", "none")]
     jumping = model.get("jumping", "none")
     options = {
-        "act": ACTIVATIONS[model.get("activation", "relu")],
+        "act": model.get("activation", "relu"),
         "norm": norm,
         "norm_kwargs": {"mode": "node"} if norm == "LayerNorm" else None,
         "jk": None if jumping == "none" else jumping,

@@ -10,23 +10,20 @@ machine, so each has a stand-in of the same kind:
 """
 
 import functools
-import json
 import os
 from statistics import mean, median
 
 from bench_cache import CACHE_KINDS
 from bench_scheduling import modes_of, sleeping_job, split
 from benchlib import (
-    BIN,
     QUICK,
     SHARED_DATA,
-    Failed,
     Jobs,
     cpu_devices,
     derive,
     epoch_job,
     epoch_times,
-    run,
+    found_by,
     two_cores,
     year_weights,
 )
@@ -112,17 +109,14 @@ class Lab(Jobs):
     @functools.cache
     def hits(self, graph, kind, ratios=RATIOS, presample=1):
         """What tests/bench/cache found of a graph and a sampling algorithm."""
-        text = run(
-            os.path.join(BIN, "tests", "bench", "cache"),
+        return found_by(
+            "cache",
             self.graph(graph),
             *CACHE_KINDS[KINDS[kind]],
             *("--ratios", ",".join(f"{ratio:.6f}" for ratio in ratios)),
             *("--presample", str(presample), "--epochs", str(max(2, presample + LATER_EPOCHS))),
             quiet=True,
         )
-        if text is None:
-            raise Failed(f"no hit rates of {graph}")
-        return json.loads(text.strip().splitlines()[-1])
 
     @functools.cache
     def trained(self, model, graph, mode):

@@ -39,7 +39,7 @@ TOTAL_S = float(os.environ.get("GPU_SUITE_SECONDS") or 570)
 
 
 class Skipped(Exception):
-    """The step can not be done here; the message says why."""
+    """The step cannot be done here; the message says why."""
 
 
 class Failed(Exception):
