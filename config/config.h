@@ -184,7 +184,7 @@ struct sl_config {
     uint64_t arena_bytes; // payload capacity; 0 = auto
     enum sl_activations activations;
     uint32_t epochs;
-    uint32_t stall_seconds; // 0 = nobody looks
+    uint32_t stall_seconds; // 0 = not checked
     uint64_t seed;
     enum sl_precision_kind precision;
     bool digest;
@@ -205,7 +205,7 @@ struct sl_config {
         double min_delta;
     } early_stopping;
 
-    // Both intervals 0: no checkpoints. Otherwise one is also made at the end and at a stop.
+    // Both intervals 0: no checkpoints. Otherwise one is also written at the end and at a stop.
     struct {
         uint64_t every_updates;
         double every_seconds;
@@ -245,7 +245,7 @@ int sl_config_parse(const char *text, size_t length, const char *origin, struct 
 
 // For a worker, `who` in messages: reads the configuration that the broker resolved, then pins the
 // calling thread, and all that it starts, to the cores of that device (which are filled in where a
-// GPU has none). SL_EINVAL when the job has no such device or a core can not be had; else as
+// GPU has none). SL_EINVAL when the job has no such device or a core cannot be had; else as
 // sl_config_parse().
 int sl_config_take_device(const char *text, size_t length, uint32_t device, const char *who,
                           struct sl_config *out);

@@ -5,7 +5,7 @@
  *
  * check      json_check.c: is it JSON (line and column when not)
  * structure  here: every key is known, stands once, and objects are objects; so the later steps
- *            need not look out for that
+ *            need not check that
  * overrides  override.c: --set changes the tree, which is then checked again
  * values     value.c: each row of the table reads its value, or its default
  * resolve    resolve.c: what concerns two keys or this machine

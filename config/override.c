@@ -2,7 +2,7 @@
  * override.c - `--set path=value` on the tree of a job.
  *
  * The path is a key's ("model.layers", "model", "devices[0].memory"); objects on the way that are
- * missing are made, entries of a list are not. The value is JSON when it parses as JSON and else
+ * missing are added, entries of a list are not. The value is JSON when it parses as JSON and else
  * text, so that quotes need not be fought through a shell: dataset=data/x, epochs=5, devices=auto,
  * sampler.fanout=[5,5]. For a key whose value is text anyway, name=7 is the text "7".
  */
@@ -46,7 +46,7 @@ static const struct sl_key *key_of(const char *path, char *advice, size_t bytes)
     if (key)
         return key;
 
-    // The innermost object that exists is where to look for what was meant.
+    // The innermost object that exists is where the intended key is searched for.
     char parent[SL_KEY_PATH_BYTES];
     const char *name = plain;
     parent[0] = '\0';

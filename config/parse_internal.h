@@ -45,8 +45,8 @@ int sl_parse_members(const struct sl_parse *p, const char *scope, const char *sh
 cJSON *sl_parse_find(const cJSON *node, const char *path);
 
 // Refuses keys of the object `node` that mean nothing beside another one's value, unless they only
-// state their default; scope, shown and base as above. Those of a list's entries are looked at with
-// the entry.
+// state their default; scope, shown and base as above. Those of a list's entries are checked
+// with the entry.
 int sl_parse_only_keys(const struct sl_parse *p, const char *scope, const char *shown,
                        const cJSON *node, const void *base);
 

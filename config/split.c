@@ -2,7 +2,7 @@
  * split.c - which devices there are, and how many of them sample and how many train.
  *
  * A device samples or trains, never both at the same time: a split needs as many devices as it has
- * roles. A list of devices is the user's, and a split that it can not hold is refused. "auto" lists
+ * roles. A list of devices is the user's, and a split that it cannot hold is refused. "auto" lists
  * the physical cores, of them only as many as a container's CPU quota has time for, and uses them
  * again in turn where the split or the schedule asks for more, so that a job for eight devices runs
  * on two cores. GPUs, where there are any, take the cores' place afterwards (gpus.c): reading a job

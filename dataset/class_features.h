@@ -1,5 +1,5 @@
 /*
- * class_features.h - features from which a vertex's class can be told, more or less.
+ * class_features.h - features that predict a vertex's class, more or less.
  *
  * A row is the class's mean, a random direction of length 1, and Gaussian noise of a given standard
  * deviation in each dimension: the error of the best classifier depends on the noise alone.

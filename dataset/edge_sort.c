@@ -20,7 +20,7 @@
  * which keeps that order. UINT64_MAX is never a key (vertex ids are below 2^32 - 1): it marks an
  * exhausted source.
  *
- * Failure: the spill file is unlinked as soon as it is made, so nothing stays behind, also after a
+ * Failure: the spill file is unlinked as soon as it exists, so nothing stays behind, also after a
  * SIGKILL.
  */
 #include "dataset/edge_sort.h"
@@ -132,7 +132,7 @@ int sl_edge_sort_create(const char *dir, uint64_t memory_bytes, int n_lanes, boo
         return sl_fail(SL_ENOMEM, "sort edges: no memory");
     pthread_mutex_init(&s->lock, NULL);
     s->fd = -1;
-    // A bound that the machine (or a container) can not hold would end in the OOM killer; sorting
+    // A bound that the machine (or a container) cannot hold would end in the OOM killer; sorting
     // with less gives the same result.
     uint64_t most = sl_device_memory_available() / 4 * 3;
     s->memory_bytes = SL_MAX(SL_MIN(memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
@@ -489,8 +489,8 @@ out:
 
 static int reduce_runs(struct sl_edge_sort *s)
 {
-    uint64_t room = s->memory_bytes / 2 / (MIN_SOURCE_EDGES * edge_bytes(s->weighted));
-    size_t fan_in = (size_t)SL_MAX(SL_MIN(room, (uint64_t)MAX_FAN_IN), (uint64_t)2);
+    uint64_t n_buffers = s->memory_bytes / 2 / (MIN_SOURCE_EDGES * edge_bytes(s->weighted));
+    size_t fan_in = (size_t)SL_MAX(SL_MIN(n_buffers, (uint64_t)MAX_FAN_IN), (uint64_t)2);
     while (s->n_runs > fan_in) {
         size_t kept = 0;
         for (size_t i = 0; i < s->n_runs; i += fan_in) {

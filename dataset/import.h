@@ -57,7 +57,7 @@ struct sl_import {
     struct sl_edge_intake intake;
     struct sl_vertex_facts facts;
     struct sl_csc_summary csc;
-    char left_out[512]; // names of what nothing is made of
+    char left_out[512]; // names of what the import does not use
 };
 
 struct sl_import_format {

@@ -1,7 +1,7 @@
 /*
  * Edge lists: a line `source destination [weight]`, columns separated by white space, commas or
  * semicolons; lines that begin with # or % are comments. This covers SNAP, KONECT's `out.*` and
- * most hand-made files.
+ * most hand-written files.
  *
  * Vertex ids are kept (a graph of ids 0 .. largest) unless --relabel makes them dense. A file whose
  * ids are so sparse that the offsets would dwarf the edges is refused with that advice.

@@ -68,7 +68,7 @@ static const char *get_text(const cJSON *object, const char *key)
     return cJSON_GetStringValue(get(object, key));
 }
 
-// The one entry of a list; several are told by their types.
+// The only entry of a list; a message about several lists their types.
 static int get_only(const struct graphbolt *g, const cJSON *object, const char *key,
                     const char *field, const cJSON **out)
 {
@@ -387,7 +387,7 @@ static int read_graphbolt(struct sl_import *im, void *context)
         return fail_field(g, "the file", "wanted 'dataset_name: ...', 'graph: ...' and so on");
     if (!im->making.name)
         im->making.name = get_text(g->root, "dataset_name");
-    // What is small first, so that its errors are told before the edges are sorted.
+    // Small parts first, so that their errors appear before the edges are sorted.
     SL_TRY(read_sizes(g));
     SL_TRY(read_task(im, g));
     SL_TRY(read_features(im, g));

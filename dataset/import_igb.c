@@ -231,7 +231,7 @@ static int read_igb(struct sl_import *im, void *context)
     struct igb *g = context;
     SL_TRY(find_dir(im, g));
     SL_TRY(decide_sizes(g));
-    // What is small first, so that its errors are told before a terabyte was copied.
+    // Small parts first, so that their errors appear before a terabyte is copied.
     SL_TRY(read_labels(im, g));
     SL_TRY(write_split(im, g));
     SL_TRY(read_edges(im, g));

@@ -11,7 +11,7 @@
  *
  * An entry (i, j) is the edge i -> j, as scipy's row and col become PyTorch Geometric's
  * edge_index: i is an in-neighbour of j. Entries are edges whatever their value, a stored 0 too;
- * the values are weights only when asked for. Nothing is made symmetric, merged or dropped unless
+ * the values are weights only when asked for. Nothing is symmetrised, merged or dropped unless
  * an option says so: PyTorch Geometric's loaders of the first layout do
  * --symmetrise --remove-self-loops --binary-features.
  */

@@ -13,8 +13,8 @@
  *
  * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
  * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
- * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. A label
- * that several columns tell is a 0/1 matrix (ogbn-proteins).
+ * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. Labels
+ * of several columns are a 0/1 matrix (ogbn-proteins).
  */
 #include "dataset/import_ogb.h"
 

@@ -14,7 +14,7 @@ static const double powers[EXACT_POWER + 1] = {
     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 };
 
-// What the quick way below can not round correctly: the C library does.
+// What the quick way below cannot round correctly: the C library does.
 static const char *scan_slowly(const char *begin, const char *end, double *out)
 {
     char token[TOKEN_BYTES];
@@ -75,8 +75,8 @@ const char *sl_line_scan_real(const char *p, double *out)
 const char *sl_line_excerpt(const char *p, char *buf, size_t n)
 {
     size_t length = 0;
-    size_t room = SL_MIN(n - 1, (size_t)EXCERPT);
-    while (p[length] && p[length] != '\n' && !sl_line_is_gap(p[length]) && length < room) {
+    size_t most = SL_MIN(n - 1, (size_t)EXCERPT);
+    while (p[length] && p[length] != '\n' && !sl_line_is_gap(p[length]) && length < most) {
         unsigned char c = (unsigned char)p[length];
         buf[length++] = c >= 0x20 && c < 0x7f ? (char)c : '?';
     }

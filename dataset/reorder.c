@@ -10,7 +10,7 @@
  * data set that was first reordered, however often that was done.
  *
  * Memory: 8 bytes a vertex beside what the order takes (vertex_order.h); arrays go from mapped
- * files to mapped files, whose pages the kernel writes and drops as it needs room. Threads take
+ * files to mapped files, whose pages the kernel writes and drops when it needs memory. Threads take
  * blocks of new vertices, each with a place of its own in the output.
  */
 #include "dataset/reorder.h"

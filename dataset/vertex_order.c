@@ -70,7 +70,7 @@ static int by_in_degree(const struct sl_dataset *ds, uint32_t *degree, uint32_t 
 static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *seen,
                   struct sl_progress *progress, uint32_t *order)
 {
-    // The order that is being made is its own queue: vertices from `head` on are to be expanded.
+    // The order is its own queue: vertices from `head` on are to be expanded.
     uint64_t n = 0, head = 0, next_start = 0;
     while (head < ds->n_nodes) {
         if (head == n) {

@@ -17,7 +17,7 @@ enum { MAX_FILE_BYTES = 16 << 20, MAX_DEPTH = 64 };
 struct reader {
     const char *name;
     yaml_parser_t parser;
-    yaml_event_t event; // the one that is looked at, owned
+    yaml_event_t event; // the current one, owned
     int depth;
 };
 
@@ -42,7 +42,7 @@ static int advance(struct reader *r)
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR)
         return no_memory(r);
-    // Where the text itself can not be read there is a place in bytes, not a line.
+    // Where the text itself cannot be read there is a place in bytes, not a line.
     if (p->error == YAML_READER_ERROR)
         return sl_fail(SL_EFORMAT, "%s: byte %zu: %s", r->name, p->problem_offset + 1, p->problem);
     return sl_fail(SL_EFORMAT, "%s: line %zu: %s%s%s", r->name, p->problem_mark.line + 1,
@@ -94,7 +94,7 @@ static cJSON *plain_value(const char *text)
     return scan_number(text, &x) ? cJSON_CreateNumber(x) : cJSON_CreateString(text);
 }
 
-// The scalar that is looked at, as text; NULL with a message for one that cJSON can not hold.
+// The current scalar as text; NULL with a message for one that cJSON cannot hold.
 static const char *text_of(const struct reader *r)
 {
     const char *text = (const char *)r->event.data.scalar.value;
@@ -118,7 +118,7 @@ static int read_scalar(struct reader *r, cJSON **out)
 
 // ---- collections --------------------------------------------------------------------------------
 
-// The value behind a key that is looked at.
+// The value behind the current key.
 static int read_member(struct reader *r, cJSON *object)
 {
     cJSON *value = NULL;

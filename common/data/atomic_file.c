@@ -53,7 +53,7 @@ int sl_atomic_file_open(const char *path, struct sl_atomic_file *out)
         if (asprintf(&temp, "%.*s.%s.%ld-%u.tmp", n_dir, path, path + n_dir, (long)getpid(),
                      serial) < 0)
             return sl_fail(SL_ENOMEM, "write %s: out of memory", path);
-        // Not mkstemp: its files are 0600, and the umask can not be asked for without a race.
+        // Not mkstemp: its files are 0600, and the umask cannot be asked for without a race.
         int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0) {
             *out = (struct sl_atomic_file){.fd = fd, .path = strdup(path), .temp_path = temp};
@@ -89,7 +89,7 @@ int sl_atomic_file_append(struct sl_atomic_file *f, const void *data, size_t n_b
     return SL_OK;
 }
 
-// Makes the new name itself durable. File systems that can not sync a directory answer EINVAL.
+// Makes the new name itself durable. File systems that cannot sync a directory answer EINVAL.
 static int sync_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');

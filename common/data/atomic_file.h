@@ -19,7 +19,7 @@ struct sl_atomic_file {
 
 /*
  * Creates the temporary file for `path`, readable and writable, with the permissions of the umask.
- * SL_ENOENT when the directory is missing, SL_EACCESS when it can not be written to, SL_EIO.
+ * SL_ENOENT when the directory is missing, SL_EACCESS when it cannot be written to, SL_EIO.
  */
 int sl_atomic_file_open(const char *path, struct sl_atomic_file *out);
 

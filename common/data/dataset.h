@@ -62,7 +62,7 @@ struct sl_dataset {
 
     // Found by validation (or remembered from it).
     uint64_t max_degree;
-    bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has looked
+    bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over all data: no record of an earlier pass was used
 

@@ -182,7 +182,7 @@ static int take_lists(struct sl_dataset *ds, int threads)
     return SL_OK;
 }
 
-// ---- needs that only contents can tell ----------------------------------------------------------
+// ---- needs that depend on contents --------------------------------------------------------------
 
 static int check_training_set(const struct sl_dataset *ds, unsigned need)
 {

@@ -185,7 +185,7 @@ static bool is_racy(const struct sl_dataset *ds)
     return false;
 }
 
-// mkdir -p: a parent that exists or can not be made shows when the last one is made.
+// mkdir -p: a parent that exists or cannot be made shows when the last one is made.
 static int make_dirs(char *dir)
 {
     for (char *p = dir + 1; *p; p++) {

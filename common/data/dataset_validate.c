@@ -3,7 +3,7 @@
  * file by all threads (scan.h). After it nothing that later code does with an id, an offset or a
  * label can leave its array, so samplers and trainers check nothing.
  *
- * The scans say only where the first bad element is; the words for it are made here.
+ * The scans say only where the first bad element is; the messages are written here.
  */
 #include <inttypes.h>
 #include <math.h>

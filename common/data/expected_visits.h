@@ -13,7 +13,7 @@
 
 #include "common/data/dataset.h"
 
-// Asked before so many more vertices of a hop are looked at; what is not SL_OK ends it.
+// Called before so many more vertices of a hop are processed; what is not SL_OK ends it.
 struct sl_visits_watch {
     int (*on_vertices)(void *ctx, uint64_t n);
     void *ctx;

@@ -63,7 +63,7 @@ int sl_npy_parse_foreign(const void *bytes, size_t n_bytes, uint64_t file_bytes,
 int sl_npy_open(const char *path, struct sl_npy *out);
 void sl_npy_close(struct sl_npy *npy); // safe on a zeroed struct
 
-// NumPy's name of a type ("float32"); "?" for one that .npy files can not hold.
+// NumPy's name of a type ("float32"); "?" for one that .npy files cannot hold.
 const char *sl_npy_dtype_name(enum sl_dtype dtype);
 
 // "(3, 4)" into buf; returns buf.

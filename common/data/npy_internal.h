@@ -4,7 +4,7 @@
 
 #include "common/base/dtype.h"
 
-// "f4" and so on, without the byte order; NULL for a type that .npy files can not hold.
+// "f4" and so on, without the byte order; NULL for a type that .npy files cannot hold.
 const char *sl_npy_descr(enum sl_dtype dtype);
 
 #endif

@@ -2,7 +2,7 @@
  * Writing .npy files.
  *
  * Two ways, one end. The streaming writer collects appended bytes in a buffer and writes it out
- * when full; with SL_NPY_ROWS_LATER the header is written again at commit, in the room reserved for
+ * when full; with SL_NPY_ROWS_LATER the header is written again at commit, in space reserved for
  * the largest possible number. The mapped writer reserves the space of the whole file first and
  * lets the caller fill the mapping. Both fill a temporary file (atomic_file.h), so whatever fails
  * or is killed half way, no reader ever sees a partial file under the final name.

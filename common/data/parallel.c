@@ -51,7 +51,7 @@ uint64_t sl_parallel_first(uint64_t n_blocks, int threads, bool (*visit)(void *c
     if (threads <= 0)
         threads = sl_threads_default();
     threads = (int)SL_MIN((uint64_t)SL_MIN(threads, MAX_THREADS), n_blocks);
-    // A thread that can not be had only makes the pass slower.
+    // A thread that cannot be had only makes the pass slower.
     while (n_helpers < threads - 1 && pthread_create(&helpers[n_helpers], NULL, work, &p) == 0)
         n_helpers++;
     work(&p);

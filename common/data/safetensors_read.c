@@ -1,7 +1,7 @@
 /*
  * Reading .safetensors files that anybody may have written.
  *
- * Such files travel: they come from other machines, other programs, and the format was made because
+ * Such files travel: they come from other machines, other programs, and the format exists because
  * the one before it (pickle) ran whatever it was given. So nothing is believed that the file can be
  * wrong about. In this order:
  *
@@ -95,14 +95,14 @@ static int parse_header(const char *path, struct sl_safetensors_mapping *m)
 {
     const unsigned char *b = m->map;
     const char *text = (const char *)b + PREFIX_BYTES;
-    uint64_t n = 0, room = m->file_bytes - PREFIX_BYTES;
+    uint64_t n = 0, rest = m->file_bytes - PREFIX_BYTES;
     for (int i = PREFIX_BYTES - 1; i >= 0; i--)
         n = n << 8 | b[i];
-    if (n > room)
+    if (n > rest)
         return sl_fail(SL_EFORMAT,
                        "%s: says that its header has %" PRIu64 " bytes, the file has %" PRIu64
                        " after the length: it is truncated or not a .safetensors file",
-                       path, n, room);
+                       path, n, rest);
     if (n > MAX_HEADER_BYTES)
         return sl_fail(SL_EUNSUPPORTED,
                        "%s: its header has %" PRIu64 " bytes, more than the %d supported", path, n,
@@ -119,7 +119,7 @@ static int parse_header(const char *path, struct sl_safetensors_mapping *m)
         return sl_fail(SL_EFORMAT, "%s: its header is not valid JSON near byte %td of it", path,
                        end < text || end > text + n ? 0 : end - text);
     m->data = b + PREFIX_BYTES + n;
-    m->data_bytes = room - n;
+    m->data_bytes = rest - n;
     return SL_OK;
 }
 

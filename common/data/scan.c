@@ -1,7 +1,7 @@
 /*
  * Each check is one expression over element v[i], from which SCAN() makes two functions: any_NAME()
  * ORs it over a block without a branch (one vector compare a register), and first_NAME() looks for
- * the position. They can not disagree.
+ * the position. They cannot disagree.
  *
  * Signed ids are compared as unsigned: a negative one is then larger than any limit.
  *

@@ -46,7 +46,7 @@ static void quantity(const struct sl_progress *p, char *buf, uint64_t n)
         sl_units_count(buf, (double)n);
 }
 
-// A bar at position `at` of the line, as long as the terminal has room for; the new length.
+// A bar at position `at` of the line, as wide as the terminal allows; returns the new length.
 static int insert_bar(const struct sl_progress *p, char *line, int n, int at, double share)
 {
     int columns = SL_MIN(p->columns - 1 - n - 3, (int)BAR_COLUMNS);
@@ -69,7 +69,7 @@ static int field_columns(const struct sl_progress_field *f, bool brief)
     return 2 + (int)strlen(brief ? f->brief : f->text);
 }
 
-// The fields that `columns` have room for, and whether they must be brief.
+// The fields that fit in `columns`, and whether they must be brief.
 static bool choose_fields(const struct sl_progress *p, int columns,
                           bool shown[SL_PROGRESS_FIELDS_MAX])
 {

@@ -1,4 +1,4 @@
-// sentence.h - a sentence for people that is put together piece by piece, cut where room ends.
+// sentence.h - a sentence that is put together piece by piece, cut where the buffer ends.
 #ifndef SL_COMMON_TEXT_SENTENCE_H
 #define SL_COMMON_TEXT_SENTENCE_H
 

@@ -2,7 +2,7 @@
  * text.h - a text that grows as it is written.
  *
  * A zeroed struct is an empty text. Once memory runs out it stays failed, and everything since is
- * dropped, so only the end has to be looked at.
+ * dropped, so only the end has to be checked.
  */
 #ifndef SL_COMMON_TEXT_TEXT_H
 #define SL_COMMON_TEXT_TEXT_H

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { SL_UNITS_BYTES = 64 }; // room that every formatter below needs
+enum { SL_UNITS_BYTES = 64 }; // what every formatter below needs
 
 /*
  * "4GiB", "512 MiB", "64k", "2e6", "1.5GB": k, M, G, T are powers of 1000, Ki, Mi, Gi, Ti powers
