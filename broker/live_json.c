@@ -499,7 +499,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.switches = switches;
     s->totals.resampled = job->report.resampled + job->phases.resampled;
     s->totals.retrained = job->report.retrained + job->phases.retrained;
-    s->totals.evicted = f->there ? atomic_load(&job->arena.h->evicted) : 0;
+    s->totals.evicted = f->there ? atomic_load(&sl_ledger_of(&job->arena)->evicted) : 0;
     s->totals.restarts = restarts;
     s->totals.checkpoints = job->saving.n_written;
 }

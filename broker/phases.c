@@ -530,7 +530,7 @@ static void epoch_is_over(struct sl_phases *p)
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
     struct sl_epoch_figures *f = &p->epoch;
-    uint64_t evicted = atomic_load(&p->arena->h->evicted);
+    uint64_t evicted = atomic_load(&sl_ledger_of(p->arena)->evicted);
     f->evicted = evicted - p->evicted_before;
     p->evicted_before = evicted;
     f->resampled = p->resampled;

@@ -168,7 +168,7 @@ void sl_split_publish(struct sl_job_split *s)
     atomic_store(&schedule->t_standby_ns, (uint64_t)(s->profile.t_standby * 1e9));
     // What made the difference (a duty, a death) was signalled before it could be seen.
     if (before != trainers)
-        sl_event_signal(&s->arena->h->standby);
+        sl_event_signal(&s->arena->h->work);
 }
 
 int sl_split_assign(struct sl_job_split *s)

@@ -6,6 +6,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 

@@ -345,10 +345,10 @@ static bool is_counted(const struct sl_exchange *x, uint64_t version)
 static void wait_for_parts(struct sl_exchange *x, uint64_t version)
 {
     struct sl_arena *a = x->spec.arena;
-    uint32_t seen = sl_event_read(&a->h->update);
+    uint32_t seen = sl_event_read(&a->h->progress);
     if (!sl_group_is_reduced(a, version) && sl_group_is_current(a, x->group.generation) &&
         !sl_pulse_stopping(x->spec.pulse))
-        sl_event_wait(&a->h->update, seen, SL_ARENA_WAIT_MS);
+        sl_event_wait(&a->h->progress, seen, SL_ARENA_WAIT_MS);
 }
 
 int sl_exchange_help(struct sl_exchange *x)

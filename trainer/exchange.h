@@ -98,7 +98,7 @@ void sl_exchange_fini(struct sl_exchange *x);
 int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease, const float *gradient);
 
 // How long its trainer may wait for a batch or a version before it looks at the group again though
-// `update` was not signalled: a moment while it meets the others, which no event tells of.
+// `progress` was not signalled: a moment while it meets the others, which no event tells of.
 uint32_t sl_exchange_look_ms(const struct sl_exchange *x);
 
 // Does what can be done now; waits for nobody but in the sum itself. SL_OK also when there was

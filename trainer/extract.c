@@ -16,13 +16,13 @@ static void tell_thread(struct sl_extract *x)
 {
     sl_event_signal(&x->changed);
     if (x->leaves)
-        sl_event_signal(&x->spec.arena->h->ready);
+        sl_event_signal(&x->spec.arena->h->progress);
 }
 
 // What the compute thread waits for changed, under the lock.
 static void tell_compute(struct sl_extract *x)
 {
-    sl_event_signal(sl_group_exists(x->spec.arena) ? &x->spec.arena->h->update : &x->changed);
+    sl_event_signal(sl_group_exists(x->spec.arena) ? &x->spec.arena->h->progress : &x->changed);
 }
 
 // Sleeps, without the lock, until the event is signalled after `seen` was read.
@@ -66,7 +66,7 @@ static bool within_share(const struct sl_extract *x)
     const struct sl_arena *a = x->spec.arena;
     if (a->h->spec.async || sl_group_exists(a)) // a group's shares are in the ledger
         return true;
-    uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
+    uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
     const struct sl_phase *phase = sl_ledger_phase(a, seq);
     if (seq != x->share_seq || atomic_load_explicit(&phase->seq, memory_order_acquire) != seq)
         return true;
@@ -121,7 +121,7 @@ static void sleep_on(struct sl_extract *x, uint32_t seen)
 {
     sl_standby_sleep(&x->standby);
     set_asleep(x, true);
-    sleep_unlocked(x, &x->spec.arena->h->standby, seen, SL_STANDBY_WAIT_MS);
+    sleep_unlocked(x, &x->spec.arena->h->work, seen, SL_STANDBY_WAIT_MS);
 }
 
 static void wake(struct sl_extract *x)
@@ -139,8 +139,8 @@ static int wait_for_turn(struct sl_extract *x)
     pthread_mutex_lock(&x->lock);
     while (!x->quit && !sl_pulse_stopping(&x->pulse)) {
         // Read before the conditions: a change after this ends the sleep at once.
-        struct sl_event *standby = &x->spec.arena->h->standby, *ready = &x->spec.arena->h->ready;
-        uint32_t seen = sl_event_read(standby), claimed = sl_event_read(ready);
+        struct sl_arena_header *h = x->spec.arena->h;
+        uint32_t work = sl_event_read(&h->work), progress = sl_event_read(&h->progress);
         pthread_mutex_unlock(&x->lock);
         sl_cache_refresh(&x->cache);
         pthread_mutex_lock(&x->lock);
@@ -151,12 +151,12 @@ static int wait_for_turn(struct sl_extract *x)
         if (x->quit || sl_pulse_stopping(&x->pulse)) {
             break;
         } else if (turn == TURN_SLEEP) {
-            sleep_on(x, seen);
+            sleep_on(x, work);
         } else if (turn == TURN_LATER) {
             sleep_unlocked(x, &x->changed, sl_event_read(&x->changed), SL_ARENA_WAIT_MS);
         } else if (turn == TURN_LEAVE) {
             x->leaves = true;
-            sleep_unlocked(x, ready, claimed, SL_ARENA_WAIT_MS);
+            sleep_unlocked(x, &h->progress, progress, SL_ARENA_WAIT_MS);
             x->leaves = false;
         } else {
             wake(x);
@@ -276,7 +276,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
     tell_thread(x);
     while (!x->offered && !x->ended && !sl_pulse_stopping(x->spec.pulse)) {
         // Others may wait for a group's trainer in a sum, also when nothing is to be fetched.
-        if (grouped && sl_event_read(&x->spec.arena->h->update) != x->looked)
+        if (grouped && sl_event_read(&x->spec.arena->h->progress) != x->looked)
             break;
         const bool asleep = x->asleep && !grouped;
         uint64_t now = sl_now_ns();
@@ -285,7 +285,7 @@ int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *o
         uint64_t left_ms = asleep
                                ? SL_STANDBY_WAIT_MS
                                : SL_MIN((deadline - now) / 1000000 + 1, (uint64_t)SL_ARENA_WAIT_MS);
-        struct sl_event *bell = grouped ? &x->spec.arena->h->update : &x->changed;
+        struct sl_event *bell = grouped ? &x->spec.arena->h->progress : &x->changed;
         uint32_t seen = grouped ? x->looked : sl_event_read(bell);
         sleep_unlocked(x, bell, seen, (uint32_t)left_ms);
         if (asleep && sl_event_read(bell) == seen)
@@ -365,7 +365,7 @@ void sl_extract_stop(struct sl_extract *x)
         x->quit = true;
         tell_thread(x);
         pthread_mutex_unlock(&x->lock);
-        sl_event_signal(&x->spec.arena->h->standby); // it may be asleep
+        sl_event_signal(&x->spec.arena->h->work); // it may be asleep
         pthread_join(x->thread, NULL);
         if (x->offered)
             return_offer_locked(x);

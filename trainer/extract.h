@@ -30,13 +30,13 @@
  *
  * STANDBY. Before each fetch of a trainer whose duty is STANDBY its rule is asked (standby.h). It
  * falls asleep once nothing is to be fetched and its compute thread has nothing left to do; then
- * this thread waits for the arena's `standby` event and the compute thread for this one, neither of
+ * this thread waits for the arena's event `work` and the compute thread for this one, neither of
  * them for less than SL_STANDBY_WAIT_MS: asleep costs nothing.
  *
- * WAITS. The thread sleeps on `standby` while nothing is to be fetched, on `ready` for a batch and
- * while one is left to others (who signal it when they have claimed an update's last one), else on
- * `changed`. The compute thread sleeps on `changed`, that of a group's trainer on `update`, which
- * tells of what the others hold, too.
+ * WAITS. The thread sleeps on the arena's events (segment.h): on `work` while nothing is to be
+ * fetched, on `progress` for a batch and while one is left to others (who signal it when they have
+ * claimed an update's last one); else on `changed`. The compute thread sleeps on `changed`, that of
+ * a group's trainer on `progress`, which tells of what the others hold, too.
  *
  * FAILURE. All waits are bounded and look at the abort word and the stop flag. An error of the
  * thread is handed to the compute thread with its message by sl_extract_next().
@@ -97,14 +97,14 @@ struct sl_extract {
     bool wanted; // the compute thread waits in sl_extract_next()
     bool aside;  // what it took last is of the side lane
     bool asleep; // nothing will be offered until something changes
-    bool leaves; // the next free batch is left to the other trainers: it waits for `ready`
+    bool leaves; // the next free batch is left to the other trainers: it waits for `progress`
     bool ended;  // the thread is gone
     bool quit;
     bool busy[SL_EXTRACT_BUFFERS];
     int failed; // code of the thread's error, 0 = none
     char message[512];
 
-    // The compute thread's own: what `update` was at before it last looked at the group, if any.
+    // The compute thread's own: what `progress` was at before it last looked at the group, if any.
     uint32_t looked;
 
     // The thread's own.
@@ -122,8 +122,8 @@ struct sl_extract {
 int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec);
 
 // The next batch. SL_OK, SL_ETIMEDOUT (while asleep only after SL_STANDBY_WAIT_MS; where the job
-// has a group, as soon as `update` is signalled after `looked`), or the thread's error (SL_EABORTED
-// when the job stops).
+// has a group, as soon as `progress` is signalled after `looked`), or the thread's error
+// (SL_EABORTED when the job stops).
 int sl_extract_next(struct sl_extract *x, uint32_t timeout_ms, struct sl_work *out);
 
 // The work's buffer may be filled again: nothing that the device was asked for uses it any more.

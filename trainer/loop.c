@@ -140,7 +140,7 @@ static int complete(struct loop *t, const struct sl_work *work)
 static int help(struct loop *t)
 {
     uint64_t before = t->sync.apply_ns;
-    t->extract.looked = sl_event_read(&t->spec->arena->h->update);
+    t->extract.looked = sl_event_read(&t->spec->arena->h->progress);
     int rc = sl_sync_help(&t->sync);
     t->figures.stage_ns[SL_STAGE_TRAIN] += t->sync.apply_ns - before;
     return rc;

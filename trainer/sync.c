@@ -262,7 +262,7 @@ static int wait_helping(struct sl_sync *s, uint32_t timeout_ms,
     uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
     for (;;) {
         // Read before the conditions: a change after this makes the wait return at once.
-        uint32_t seen = sl_event_read(&a->h->update);
+        uint32_t seen = sl_event_read(&a->h->progress);
         if (sl_pulse_stopping(s->pulse))
             return SL_EABORTED;
         uint64_t version = sl_board_version(a);
@@ -276,7 +276,7 @@ static int wait_helping(struct sl_sync *s, uint32_t timeout_ms,
         if (now >= deadline)
             return SL_ETIMEDOUT;
         uint64_t look_ms = s->exchange ? sl_exchange_look_ms(s->exchange) : SL_ARENA_WAIT_MS;
-        sl_event_wait(&a->h->update, seen,
+        sl_event_wait(&a->h->progress, seen,
                       (uint32_t)SL_MIN((deadline - now) / 1000000 + 1, look_ms));
     }
 }

@@ -8,12 +8,11 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
 #include "common/ipc/group.h"
 #include "common/ipc/hot.h"
-#include "common/ipc/ledger.h"
+#include "common/ipc/phase.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 
@@ -44,7 +43,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
     uint64_t arrays = 2 * (1 + (uint64_t)spec->n_state) + 2 + slots;
     const uint64_t bytes[SL_REGION_COUNT] = {
         [SL_REGION_HEADER] = sizeof(struct sl_arena_header),
-        [SL_REGION_PHASES] = SL_ARENA_PHASES * sizeof(struct sl_phase),
+        [SL_REGION_PHASES] = sizeof(struct sl_ledger) + SL_ARENA_PHASES * sizeof(struct sl_phase),
         [SL_REGION_CELLS] = cells * sizeof(uint64_t),
         [SL_REGION_ENTRIES] = cells * sizeof(struct sl_batch_entry),
         [SL_REGION_UPDATES] = cells * sizeof(struct sl_update_entry),
@@ -60,7 +59,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
             (spec->act_banks * h.act_stride + spec->act_rows * spec->jumping_width) * sizeof(float),
         [SL_REGION_PREDICT] = spec->predict_rows * spec->predict_words * sizeof(uint32_t),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
-        [SL_REGION_HOT] = spec->hot_rows * sizeof(uint32_t),
+        [SL_REGION_HOT] = sizeof(struct sl_hot) + spec->hot_rows * sizeof(uint32_t),
         [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
@@ -145,8 +144,8 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
         return sl_fail_errno(SL_ESYS, errno, "arena: sealing its size");
     SL_TRY(map(fd, bytes, out));
     memcpy(out->h, &h, sizeof h);
-    atomic_store(&out->h->current, 1);
-    atomic_store(&out->h->side, 1);
+    for (int lane = 0; lane < SL_LANES; lane++)
+        atomic_store(&sl_ledger_of(out)->current[lane], 1);
     return SL_OK;
 }
 
@@ -227,41 +226,6 @@ void sl_arena_detach(struct sl_arena *a)
         munmap(a->base, a->bytes);
     a->base = NULL;
     a->h = NULL;
-}
-
-void sl_arena_abort(struct sl_arena *a, enum sl_abort why)
-{
-    atomic_store(&a->h->abort, (uint32_t)why);
-    sl_event_signal(&a->h->work);
-    sl_event_signal(&a->h->ready);
-    sl_event_signal(&a->h->space);
-    sl_event_signal(&a->h->update);
-    sl_event_signal(&a->h->standby);
-}
-
-void sl_arena_pause(struct sl_arena *a, bool paused)
-{
-    uint64_t now = sl_now_ns();
-    if (atomic_load(&a->h->paused) == paused)
-        return;
-    if (paused)
-        atomic_store(&a->h->paused_at_ns, now);
-    else
-        atomic_fetch_add(&a->h->paused_ns, now - atomic_load(&a->h->paused_at_ns));
-    atomic_store(&a->h->paused, paused);
-    sl_event_signal(&a->h->work);
-    sl_event_signal(&a->h->ready);
-    sl_event_signal(&a->h->standby);
-}
-
-void sl_arena_ring(const struct sl_arena *a)
-{
-    uint64_t one = 1;
-    if (a->doorbell < 0)
-        return;
-    // A full counter (EAGAIN) still wakes the broker; it also looks on a timer.
-    ssize_t ignored = write(a->doorbell, &one, sizeof one);
-    (void)ignored;
 }
 
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)

@@ -46,7 +46,7 @@ struct sl_block {
     uint32_t n_input; // == n_nodes[n_hops]
     uint64_t n_edges; // over all hops
     uint32_t n_nodes[SL_MAX_HOPS + 1];
-    uint32_t rank_generation; // which hotness order the ranks are of (arena.h)
+    uint32_t rank_generation; // which hotness order the ranks are of (hot.h)
     uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
     uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled; where n_targets is not 0
                               // f32 (n_seeds, n_targets), NaN = unlabelled

@@ -55,11 +55,6 @@
 #include "common/base/error.h"
 #include "common/ipc/ledger_internal.h"
 
-struct sl_board *sl_board_of(const struct sl_arena *a)
-{
-    return sl_arena_region(a, SL_REGION_BOARD);
-}
-
 // Seats stand behind the board.
 static struct sl_board_seat *seat_of(const struct sl_arena *a, uint32_t device)
 {
@@ -138,7 +133,7 @@ static bool lock(struct sl_arena *a, uint64_t version, uint32_t worker)
 static void unlock(struct sl_arena *a)
 {
     atomic_store_explicit(&sl_board_of(a)->apply, 0, memory_order_release);
-    sl_event_signal(&a->h->update);
+    sl_event_signal(&a->h->progress);
 }
 
 // --- async: gradients that are outstanding ---
@@ -280,7 +275,7 @@ static void take_off(struct sl_arena *a, struct sl_board_seat *s, uint32_t worke
 void sl_board_withdraw(struct sl_arena *a, uint32_t device, uint32_t worker)
 {
     take_off(a, seat_of(a, device), worker);
-    sl_event_signal(&a->h->update);
+    sl_event_signal(&a->h->progress);
 }
 
 void sl_board_offer(struct sl_arena *a, uint32_t device, const struct sl_lease *lease)
@@ -332,9 +327,9 @@ static bool all_are(const struct sl_arena *a, uint64_t seq, uint32_t first, uint
 // Ordered: the next update of the current phase, when all of its cells are in this state.
 static int find_next(const struct sl_arena *a, enum sl_cell_state state, struct sl_update *out)
 {
-    uint64_t seq = atomic_load_explicit(&a->h->current, memory_order_acquire);
-    const struct sl_phase *phase = sl_ledger_phase(a, seq);
-    if (atomic_load_explicit(&phase->seq, memory_order_acquire) != seq)
+    uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
+    const struct sl_phase *phase = sl_ledger_find(a, seq);
+    if (!phase)
         return SL_EAGAIN;
     uint64_t version = sl_board_version(a);
     uint64_t first_version = atomic_load(&phase->first_version);

@@ -34,7 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/ledger.h"
+#include "common/ipc/phase.h"
 
 struct sl_board {
     _Alignas(64) _Atomic uint64_t version; // updates applied so far
@@ -51,7 +51,10 @@ struct sl_board_seat {
     _Atomic uint32_t worker; // who computes it
 };
 
-struct sl_board *sl_board_of(const struct sl_arena *a);
+static inline struct sl_board *sl_board_of(const struct sl_arena *a)
+{
+    return (struct sl_board *)sl_arena_region(a, SL_REGION_BOARD);
+}
 
 static inline uint64_t sl_board_version(const struct sl_arena *a)
 {
@@ -79,7 +82,7 @@ uint64_t sl_board_cell_version(const struct sl_arena *a, const struct sl_phase *
 /*
  * Registers the device's next gradient as outstanding and copies the current parameters (n_params).
  * SL_OK with *version; SL_EAGAIN while the bound admits no other one, while the device's last one
- * has not been applied, or while the apply lock is taken: help, wait for `update`, try again.
+ * has not been applied, or while the apply lock is taken: help, wait for `progress`, try again.
  */
 int sl_board_join(struct sl_arena *a, uint32_t device, uint32_t worker, float *params,
                   uint64_t *version);

@@ -53,7 +53,6 @@
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "common/ipc/curve.h"
-#include "common/ipc/envelope.h"
 #include "common/ipc/gate.h"
 #include "common/ipc/refusal.h"
 

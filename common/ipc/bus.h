@@ -15,10 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/ipc/control.pb-c.h"
-
-#define SL_PROTOCOL_VERSION 3u
-#define SL_BUS_MESSAGE_MAX  (16u << 20) // bytes; a larger message is refused
+#include "common/ipc/envelope.h"
 
 struct sl_bus;
 

@@ -1,7 +1,5 @@
 #include "common/ipc/envelope.h"
 
-#include "common/ipc/bus.h"
-
 // A version above is taken for garbage that happens to parse.
 enum { VERSION_MAX = 1000 };
 

@@ -1,7 +1,6 @@
 #include "common/ipc/extent.h"
 
 #include "common/base/bits.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/ledger_internal.h"
 
@@ -62,71 +61,66 @@ static bool take_run(const struct sl_arena *a, uint64_t tag, uint64_t n, uint64_
 
 static void announce_starving(struct sl_arena *a, uint64_t tag)
 {
-    uint64_t s = atomic_load(&a->h->starving);
-    while ((s == 0 || s > tag) && !atomic_compare_exchange_weak(&a->h->starving, &s, tag)) {
+    _Atomic uint64_t *starving = &sl_ledger_of(a)->starving;
+    uint64_t s = atomic_load(starving);
+    while ((s == 0 || s > tag) && !atomic_compare_exchange_weak(starving, &s, tag)) {
     }
 }
 
 void sl_extent_end_wait(struct sl_arena *a, uint64_t tag)
 {
     uint64_t mine = tag;
-    if (atomic_compare_exchange_strong(&a->h->starving, &mine, 0))
-        sl_event_signal(&a->h->space);
+    if (atomic_compare_exchange_strong(&sl_ledger_of(a)->starving, &mine, 0))
+        sl_event_signal(&a->h->progress);
 }
 
 static bool try_alloc(struct sl_arena *a, uint64_t tag, uint64_t n, uint64_t *first)
 {
-    uint64_t s = atomic_load(&a->h->starving);
+    uint64_t s = atomic_load(&sl_ledger_of(a)->starving);
+    struct sl_evicted victim;
     if (s != 0 && s < tag)
         return false;
-    if (take_run(a, tag, n, first)) {
-        sl_extent_end_wait(a, tag);
-        return true;
-    }
-    announce_starving(a, tag);
-    // Younger batches now leave free memory alone. If nothing can be trained before this batch
-    // exists, waiting for trainers would be waiting for ever: make room.
-    while (sl_ledger_is_next(a, tag)) {
-        struct sl_evicted victim;
-        if (sl_ledger_evict(a, tag, &victim) < 0)
+    while (!take_run(a, tag, n, first)) {
+        announce_starving(a, tag);
+        // Younger batches now leave free memory alone. If nothing can be trained before this batch
+        // exists, waiting for trainers would be waiting for ever: make room.
+        if (!sl_ledger_is_next(a, tag) || sl_ledger_evict(a, tag, &victim) < 0)
             return false;
         release(a, victim.tag, chunk_of(a, victim.payload_offset),
                 victim.payload_bytes / SL_ARENA_CHUNK_BYTES);
-        if (take_run(a, tag, n, first)) {
-            sl_extent_end_wait(a, tag);
-            return true;
-        }
     }
-    return false;
+    sl_extent_end_wait(a, tag);
+    return true;
+}
+
+struct wanted {
+    uint64_t tag, n, first; // n chunks; the first one that it got
+};
+
+static int try_wanted(struct sl_arena *a, void *what)
+{
+    struct wanted *w = what;
+    return try_alloc(a, w->tag, w->n, &w->first) ? SL_OK : SL_EAGAIN;
 }
 
 int sl_extent_alloc(struct sl_arena *a, const struct sl_lease *lease, uint64_t bytes,
                     uint32_t timeout_ms, struct sl_extent *out)
 {
-    uint64_t n = sl_div_up(SL_MAX(bytes, (uint64_t)1), SL_ARENA_CHUNK_BYTES), first = 0;
-    if (n > a->h->n_chunks)
+    struct wanted w = {lease->tag, sl_div_up(SL_MAX(bytes, (uint64_t)1), SL_ARENA_CHUNK_BYTES), 0};
+    if (w.n > a->h->n_chunks)
         return sl_fail(SL_ENOMEM,
                        "arena: a block of %llu bytes does not fit the payload memory of %llu "
                        "bytes: set arena.memory to more, or take a smaller batch or fanout",
                        (unsigned long long)bytes, (unsigned long long)a->h->spec.payload_bytes);
-    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
-    for (;;) {
-        uint32_t seen = sl_event_read(&a->h->space);
-        if (sl_arena_aborted(a)) {
-            sl_extent_end_wait(a, lease->tag);
-            return SL_EABORTED;
-        }
-        if (try_alloc(a, lease->tag, n, &first)) {
-            out->offset = a->h->region[SL_REGION_PAYLOAD].offset + first * SL_ARENA_CHUNK_BYTES;
-            out->bytes = n * SL_ARENA_CHUNK_BYTES;
-            return SL_OK;
-        }
-        uint64_t now = sl_now_ns();
-        if (now >= deadline)
-            return SL_ETIMEDOUT;
-        uint64_t left_ms = (deadline - now) / 1000000 + 1;
-        sl_event_wait(&a->h->space, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
-    }
+    int rc = sl_arena_try(a, &a->h->progress, timeout_ms, try_wanted, &w);
+    if (rc == SL_EABORTED)
+        sl_extent_end_wait(a, w.tag);
+    if (rc == SL_OK)
+        *out = (struct sl_extent){
+            .offset = a->h->region[SL_REGION_PAYLOAD].offset + w.first * SL_ARENA_CHUNK_BYTES,
+            .bytes = w.n * SL_ARENA_CHUNK_BYTES,
+        };
+    return rc;
 }
 
 int sl_extent_check(const struct sl_arena *a, uint64_t offset, uint64_t bytes)
@@ -152,10 +146,12 @@ void sl_extent_trim(struct sl_arena *a, uint64_t tag, struct sl_extent *extent, 
     extent->bytes = keep;
 }
 
-void sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes)
+bool sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes)
 {
-    if (release(a, tag, chunk_of(a, offset), bytes / SL_ARENA_CHUNK_BYTES))
-        sl_event_signal(&a->h->space);
+    bool any = release(a, tag, chunk_of(a, offset), bytes / SL_ARENA_CHUNK_BYTES);
+    if (any)
+        sl_event_signal(&a->h->progress);
+    return any;
 }
 
 void sl_extent_sweep(struct sl_arena *a)
@@ -167,8 +163,8 @@ void sl_extent_sweep(struct sl_arena *a)
             release(a, tag, i, 1);
     }
     // The starving batch may have been the dead worker's; a living one announces itself again.
-    atomic_store(&a->h->starving, 0);
-    sl_event_signal(&a->h->space);
+    atomic_store(&sl_ledger_of(a)->starving, 0);
+    sl_event_signal(&a->h->progress);
 }
 
 uint64_t sl_extent_used_bytes(const struct sl_arena *a)

@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#include "common/ipc/ledger.h"
+#include "common/ipc/phase.h"
 
 struct sl_extent {
     uint64_t offset; // from the arena's start
@@ -36,6 +36,14 @@ void sl_extent_trim(struct sl_arena *a, uint64_t tag, struct sl_extent *extent, 
 // Whether an extent that an entry names lies within the payload memory. SL_EPROTO.
 int sl_extent_check(const struct sl_arena *a, uint64_t offset, uint64_t bytes);
 
-void sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes);
+// True when any of it was the tag's still: then whoever waits for memory has been told.
+bool sl_extent_free(struct sl_arena *a, uint64_t tag, uint64_t offset, uint64_t bytes);
+
+// A batch whose lease ends does not wait for memory any more.
+void sl_extent_end_wait(struct sl_arena *a, uint64_t tag);
+
+// After a death: frees the chunks of dead batches; forgets a starving announcement.
+void sl_extent_sweep(struct sl_arena *a);
+uint64_t sl_extent_used_bytes(const struct sl_arena *a);
 
 #endif

@@ -88,7 +88,7 @@ int sl_group_count_written(struct sl_arena *a, const struct sl_group_view *view,
         next = make_word(view->generation, version, written);
     } while (!atomic_compare_exchange_weak(&g->word, &word, next));
     if (written == WRITTEN_ALL)
-        sl_event_signal(&a->h->update);
+        sl_event_signal(&a->h->progress);
     return SL_OK;
 }
 
@@ -141,8 +141,7 @@ bool sl_group_form(struct sl_arena *a, const struct sl_group_member *members, ui
     for (uint32_t i = 0; i < n; i++)
         atomic_store(&g->member[i], pack(&members[i]));
     atomic_store_explicit(&g->formed, generation, memory_order_release);
-    sl_event_signal(&a->h->ready); // the cells are other members' turn
-    sl_event_signal(&a->h->update);
+    sl_event_signal(&a->h->progress); // the cells are other members' turn
     return true;
 }
 
@@ -180,7 +179,7 @@ void sl_group_name(struct sl_arena *a, const struct sl_group_view *view,
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         atomic_store(&s->name[i], words[i]);
     atomic_store_explicit(&s->named, view->generation, memory_order_release);
-    sl_event_signal(&a->h->update);
+    sl_event_signal(&a->h->progress);
 }
 
 int sl_group_read_name(const struct sl_arena *a, const struct sl_group_view *view,

@@ -58,7 +58,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/arena.h"
+#include "common/ipc/segment.h"
 
 enum { SL_GROUP_MAX = 64, SL_GROUP_NAME_BYTES = 128 };
 

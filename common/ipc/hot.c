@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/base/bits.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
 
 /*
@@ -12,7 +11,7 @@
  *
  *   visits            relaxed: sums, read once the phase that counted them is complete, which
  *                     orders them
- *   hot_generation    release by publish     acquire by sl_hot_generation: tiers and order
+ *   generation        release by publish     acquire by sl_hot_generation: tiers and order
  *   probe             release by offer       acquire by wait: the block
  */
 
@@ -59,7 +58,7 @@ void sl_hot_forget_visits(struct sl_arena *a)
 
 uint32_t *sl_hot_order(const struct sl_arena *a)
 {
-    return a->h->spec.hot_rows ? sl_arena_region(a, SL_REGION_HOT) : NULL;
+    return a->h->spec.hot_rows ? (uint32_t *)(sl_hot_of(a) + 1) : NULL;
 }
 
 // The smallest of the capacities that is above `last`, 0 when there is none.
@@ -76,7 +75,7 @@ static uint64_t next_capacity(const uint64_t *capacity, uint32_t n, uint64_t mos
 
 void sl_hot_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n)
 {
-    struct sl_hot_tiers *tiers = &a->h->hot_tiers;
+    struct sl_hot_tiers *tiers = &sl_hot_of(a)->tiers;
     uint64_t most = a->h->spec.hot_rows, c = 0;
     uint32_t different = 0, seen = 0;
     while ((c = next_capacity(capacity, n, most, c)) != 0)
@@ -92,18 +91,18 @@ void sl_hot_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n)
 
 const struct sl_hot_tiers *sl_hot_tiers(const struct sl_arena *a)
 {
-    return &a->h->hot_tiers;
+    return &sl_hot_of(a)->tiers;
 }
 
 uint32_t sl_hot_generation(const struct sl_arena *a)
 {
-    return atomic_load_explicit(&a->h->hot_generation, memory_order_acquire);
+    return atomic_load_explicit(&sl_hot_of(a)->generation, memory_order_acquire);
 }
 
 void sl_hot_publish(struct sl_arena *a, uint32_t generation)
 {
-    atomic_store_explicit(&a->h->hot_generation, generation, memory_order_release);
-    sl_event_signal(&a->h->standby);
+    atomic_store_explicit(&sl_hot_of(a)->generation, generation, memory_order_release);
+    sl_event_signal(&a->h->work);
 }
 
 // --- probe ---
@@ -119,34 +118,29 @@ void sl_probe_offer(struct sl_arena *a, uint32_t worker, const struct sl_block *
 {
     uint64_t none = PROBE_NONE, mine = writing_by(worker);
     if (block->bytes > a->h->spec.probe_bytes ||
-        !atomic_compare_exchange_strong(&a->h->probe, &none, mine))
+        !atomic_compare_exchange_strong(&sl_hot_of(a)->probe, &none, mine))
         return;
     memcpy(sl_arena_region(a, SL_REGION_PROBE), block, block->bytes);
-    atomic_compare_exchange_strong(&a->h->probe, &mine, PROBE_THERE);
-    sl_event_signal(&a->h->ready);
+    atomic_compare_exchange_strong(&sl_hot_of(a)->probe, &mine, PROBE_THERE);
+    sl_event_signal(&a->h->progress);
+}
+
+static int is_there(struct sl_arena *a, void *what)
+{
+    (void)what;
+    return atomic_load_explicit(&sl_hot_of(a)->probe, memory_order_acquire) == PROBE_THERE
+               ? SL_OK
+               : SL_EAGAIN;
 }
 
 int sl_probe_wait(struct sl_arena *a, uint32_t timeout_ms, const struct sl_block **out)
 {
-    uint64_t deadline = sl_now_ns() + (uint64_t)timeout_ms * 1000000;
-    for (;;) {
-        uint32_t seen = sl_event_read(&a->h->ready);
-        if (sl_arena_aborted(a))
-            return SL_EABORTED;
-        if (atomic_load_explicit(&a->h->probe, memory_order_acquire) == PROBE_THERE) {
-            *out = sl_arena_region(a, SL_REGION_PROBE);
-            return SL_OK;
-        }
-        uint64_t now = sl_now_ns();
-        if (now >= deadline)
-            return SL_ETIMEDOUT;
-        uint64_t left_ms = (deadline - now) / 1000000 + 1;
-        sl_event_wait(&a->h->ready, seen, (uint32_t)SL_MIN(left_ms, (uint64_t)SL_ARENA_WAIT_MS));
-    }
+    *out = sl_arena_region(a, SL_REGION_PROBE);
+    return sl_arena_try(a, &a->h->progress, timeout_ms, is_there, NULL);
 }
 
 void sl_probe_reclaim(struct sl_arena *a, uint32_t worker)
 {
     uint64_t its = writing_by(worker);
-    atomic_compare_exchange_strong(&a->h->probe, &its, PROBE_NONE);
+    atomic_compare_exchange_strong(&sl_hot_of(a)->probe, &its, PROBE_NONE);
 }

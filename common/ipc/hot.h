@@ -32,8 +32,28 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "common/ipc/arena.h"
 #include "common/ipc/block.h"
+#include "common/ipc/segment.h"
+
+enum { SL_HOT_TIERS_MAX = 8 };
+
+// Sizes that a cache may have: tier t of the hotness order is [end[t - 1], end[t]).
+struct sl_hot_tiers {
+    uint32_t n;
+    uint64_t end[SL_HOT_TIERS_MAX]; // rising
+};
+
+// The hotness order stands behind it.
+struct sl_hot {
+    _Alignas(64) struct sl_hot_tiers tiers; // by the broker before `generation`
+    _Atomic uint32_t generation;
+    _Alignas(64) _Atomic uint64_t probe; // 0 none, worker << 8 | 1 being written, 2 there
+};
+
+static inline struct sl_hot *sl_hot_of(const struct sl_arena *a)
+{
+    return (struct sl_hot *)sl_arena_region(a, SL_REGION_HOT);
+}
 
 // (visit_rows), NULL when nobody counts.
 _Atomic uint32_t *sl_hot_visits(const struct sl_arena *a);

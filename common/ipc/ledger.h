@@ -63,174 +63,10 @@
 #ifndef SL_COMMON_IPC_LEDGER_H
 #define SL_COMMON_IPC_LEDGER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/arena.h"
-
-enum sl_cell_state {
-    SL_CELL_PENDING,
-    SL_CELL_SAMPLING,
-    SL_CELL_READY,
-    SL_CELL_TRAINING,
-    SL_CELL_HELD, // trained; its gradient is in its trainer's sum
-    SL_CELL_DONE,
-    SL_CELL_STATES,
-};
-
-enum sl_phase_kind {
-    SL_PHASE_TRAIN,     // sample, forward, backward, update
-    SL_PHASE_EVAL,      // sample with evaluate.fanout, forward, count correct ones
-    SL_PHASE_INFER,     // one model layer over a range of vertices, all neighbours
-    SL_PHASE_PRESAMPLE, // sample as TRAIN of the same epoch does, count visits, keep nothing
-};
-
-// Whose vertices a phase walks through, batch_size at a time.
-enum sl_vertex_set {
-    SL_SET_TRAIN, // the shuffled order of its epoch (sl_arena_order)
-    SL_SET_VAL,   // the data set's list
-    SL_SET_TEST,
-    SL_SET_ALL, // 0 .. n_nodes - 1
-};
-
-// Whose parameters evaluation uses.
-enum sl_param_set {
-    SL_PARAMS_CURRENT,
-    SL_PARAMS_BEST,
-    SL_PARAMS_PINNED, // of the version that the broker has pinned (board.h)
-};
-
-enum sl_lane { SL_LANE_MAIN, SL_LANE_SIDE, SL_LANES };
-
-struct sl_phase_spec {
-    uint32_t kind;   // enum sl_phase_kind
-    uint32_t set;    // enum sl_vertex_set
-    uint32_t params; // enum sl_param_set
-    uint32_t lane;   // enum sl_lane; the side lane has INFER alone
-    uint32_t epoch;
-    uint32_t layer;           // INFER: model layer
-    uint32_t last_layer;      // INFER: 1 when its output is compared with the labels
-    uint32_t wanted_splits;   // INFER of all: bit s where split s is to be evaluated; 0: all rows
-    uint32_t gated;           // trainers wait until the broker opens the gate
-    uint32_t order_bank;      // TRAIN, PRESAMPLE: which bank of the order its vertices are in
-    uint32_t count_visits;    // 1: samplers count the input nodes of its batches (hot.h)
-    uint32_t rank_generation; // blocks carry ranks of this hotness order; 0 = none
-    uint32_t batch_size;      // vertices a cell
-    uint64_t n_items;         // vertices in all
-    uint64_t first_version;   // TRAIN: the parameters' version before the first update
-};
-
-struct sl_phase {
-    _Alignas(64) _Atomic uint64_t seq; // 0 = slot never used; written last
-    struct sl_phase_spec spec;         // stable while a lease on one of its cells is held
-    _Atomic uint32_t n_cells;
-    _Atomic uint32_t kind, lane;                 // of spec, for readers without a lease
-    _Atomic uint64_t first_version;              // likewise
-    _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
-    _Alignas(64) _Atomic uint32_t gate;          // 1 = closed
-    _Alignas(64) _Atomic uint64_t sample_cursor; // generation << 32 | cells below it: not pending
-    _Alignas(64) _Atomic uint64_t train_cursor;  // generation << 32 | cells below it: claimed
-    _Alignas(64) _Atomic uint64_t done_cursor;   // phase << 32 | cells below it: done
-};
-
-// What is known of one cell. Written by the lease's holder before it hands the cell on.
-struct sl_batch_entry {
-    _Alignas(64) uint64_t payload_offset; // from the arena's start
-    uint64_t payload_bytes;               // 0 = no payload
-    uint64_t payload_tag;                 // owner of its chunks; set by sl_ledger_publish
-    uint64_t digest;                      // XXH3 of the block, when the job asks for it
-    uint32_t n_seeds, n_input;
-    uint64_t n_edges;
-    uint32_t visits_counted; // 1: this cell's input nodes have been counted
-    // Times of day are of the monotonic clock (clock.h), so that a trace can be drawn of them.
-    // sampler
-    uint64_t sampling_at_ns; // it was claimed; until ready_at_ns it is in the sampler's hands
-    uint64_t sample_ns;      // drawing and renumbering
-    uint64_t mark_ns;        // looking ranks up (M of FGNN's table 5)
-    uint64_t copy_ns;        // copying the vertex list behind the hops (C)
-    uint64_t sample_wait_ns; // waiting for payload memory
-    uint64_t ready_at_ns;
-    // trainer
-    uint64_t claimed_at_ns;
-    uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
-    uint64_t extract_from_ns;
-    uint64_t extract_ns;
-    uint64_t taken_at_ns; // by the computing thread, which may have to wait for a version then
-    uint64_t train_from_ns;
-    uint64_t done_at_ns;
-    uint64_t hits;                  // input nodes that the trainer's cache had
-    uint64_t hit_bytes, miss_bytes; // feature bytes read from the cache and from the store
-    uint32_t standby;               // 1: trained by a standby trainer
-    // The sum with other trainers that a held batch waited for; stands with the last one that its
-    // trainer holds of an update.
-    uint64_t sum_from_ns;
-    uint64_t sum_ns;           // part of train_ns
-    uint64_t train_ns;         // forward, backward, and that sum
-    double loss;               // summed, not averaged
-    double weight;             // what the summed loss and its gradient are divided by (kernels.h)
-    uint64_t correct, counted; // predictions
-    uint32_t restored;         // 1: trained before the job was resumed; times are not known
-    // What some of the batches took of a pool's cores (allocation.cores), by the clocks of the
-    // threads; 0: not measured.
-    uint64_t draw_cpu_ns;                  // the sampler's
-    uint64_t train_cpu_ns, helpers_cpu_ns; // the trainer's own, and those that helped it
-    uint32_t train_threads;                // of both
-    uint32_t sampler, trainer;             // worker ids
-};
-
-// What is known of one update. It stands at the last of the update's cells.
-struct sl_update_entry {
-    uint64_t from_ns, took_ns; // when it was applied; 0 where that is not known (restored)
-    uint64_t base_version;     // async: of the parameters the gradient was computed on
-    uint64_t applied_version;  // async: of those it was applied to
-    uint64_t applier;          // worker id
-};
-
-// What a checkpoint keeps of a cell that was trained. Written to files: fixed-width, no padding.
-struct sl_cell_record {
-    uint32_t cell;
-    uint32_t n_seeds, n_input;
-    uint32_t standby;
-    uint64_t digest, n_edges, payload_bytes;
-    uint64_t hits, hit_bytes, miss_bytes;
-    uint64_t base_version, applied_version;
-    double loss, weight;
-    uint64_t correct, counted;
-};
-_Static_assert(sizeof(struct sl_cell_record) == 112, "checkpoints hold it as it lies");
-
-struct sl_lease {
-    uint64_t seq; // phase
-    uint32_t cell;
-    uint64_t word; // the cell's value while the lease holds
-    uint64_t tag;  // phase | cell | attempt: grows, never reused; owns payload (extent.h)
-    struct sl_phase *phase;
-    struct sl_batch_entry *entry;
-};
-
-static inline uint32_t sl_cell_state(uint64_t word)
-{
-    return (uint32_t)(word & 0xff);
-}
-
-static inline uint32_t sl_cell_owner(uint64_t word)
-{
-    return (uint32_t)(word >> 8 & 0xffff);
-}
-
-// Somebody has it in hand.
-static inline bool sl_cell_is_leased(uint64_t word)
-{
-    uint32_t state = sl_cell_state(word);
-    return state == SL_CELL_SAMPLING || state == SL_CELL_TRAINING || state == SL_CELL_HELD;
-}
-
-// Phase and attempt: while they are the same, nobody has drawn the batch anew.
-static inline uint64_t sl_cell_turn(uint64_t word)
-{
-    return word >> 24;
-}
+#include "common/ipc/phase.h"
 
 // --- broker ---
 
@@ -246,8 +82,6 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
 void sl_ledger_open_gate(struct sl_arena *a, uint64_t seq);
 // Every cell done, and for TRAIN every update applied. Moves both lanes past complete phases.
 bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
-// The lowest phase that may not be complete, of both lanes.
-uint64_t sl_ledger_oldest(const struct sl_arena *a);
 
 struct sl_reclaimed {
     uint32_t resample;  // leases of the dead worker that go back to pending
@@ -336,16 +170,8 @@ void sl_ledger_look_aside(const struct sl_arena *a, struct sl_ledger_ahead *out)
 // waits for memory returns its lease then, since memory may be full of batches trained after it.
 bool sl_ledger_older_is_pending(const struct sl_arena *a, const struct sl_lease *lease);
 
-struct sl_phase *sl_ledger_phase(const struct sl_arena *a, uint64_t seq);
-struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, uint32_t cell);
-struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last);
 // What is to be remembered of a cell that is done.
 void sl_ledger_record(const struct sl_arena *a, uint64_t seq, uint32_t cell,
                       struct sl_cell_record *out);
-uint64_t sl_ledger_word(const struct sl_arena *a, uint64_t seq, uint32_t cell);
-// Which batch a tag names (sl_lease, sl_worker_figures.current_tag).
-void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
-// Vertices of a cell: [first, first + *n).
-uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n);
 
 #endif

@@ -1,77 +1,30 @@
-// ledger_internal.h - what ledger.c, extent.c and board.c share.
+// ledger_internal.h - how cells move (cells.c), for the ledger, the payload memory and the board.
 #ifndef SL_COMMON_IPC_LEDGER_INTERNAL_H
 #define SL_COMMON_IPC_LEDGER_INTERNAL_H
 
-#include "common/ipc/ledger.h"
-
-enum {
-    SL_SEQ_BITS = 24,
-    SL_CELL_BITS = 24, // cells in a phase
-    SL_ATTEMPT_BITS = 16,
-};
-
-#define SL_SEQ_MASK     (((uint64_t)1 << SL_SEQ_BITS) - 1)
-#define SL_CELL_MASK    (((uint64_t)1 << SL_CELL_BITS) - 1)
-#define SL_ATTEMPT_MASK (((uint64_t)1 << SL_ATTEMPT_BITS) - 1)
-
-// extent.c: a batch whose lease ends does not wait for memory any more.
-void sl_extent_end_wait(struct sl_arena *a, uint64_t tag);
-
-// seq | attempt | owner | state
-static inline uint64_t sl_cell_word(uint64_t seq, uint64_t attempt, uint32_t owner, uint32_t state)
-{
-    return (seq & SL_SEQ_MASK) << 40 | (attempt & SL_ATTEMPT_MASK) << 24 | (uint64_t)owner << 8 |
-           state;
-}
-
-static inline uint64_t sl_cell_seq(uint64_t word)
-{
-    return word >> 40;
-}
-
-static inline uint64_t sl_cell_attempt(uint64_t word)
-{
-    return word >> 24 & SL_ATTEMPT_MASK;
-}
-
-// What a lease's word becomes when it is completed: this very lease's, and no other's.
-static inline uint64_t sl_cell_done(uint64_t word)
-{
-    return (word & ~(uint64_t)0xff) | SL_CELL_DONE;
-}
-
-// seq | cell | attempt: tags order batches as trainers take them.
-static inline uint64_t sl_tag_make(uint64_t seq, uint32_t cell, uint64_t attempt)
-{
-    return (seq & SL_SEQ_MASK) << 40 | (uint64_t)cell << 16 | (attempt & SL_ATTEMPT_MASK);
-}
-
-static inline uint64_t sl_tag_seq(uint64_t tag)
-{
-    return tag >> 40;
-}
-
-static inline uint32_t sl_tag_cell(uint64_t tag)
-{
-    return (uint32_t)(tag >> 16 & SL_CELL_MASK);
-}
-
-static inline uint64_t sl_tag_attempt(uint64_t tag)
-{
-    return tag & SL_ATTEMPT_MASK;
-}
+#include "common/ipc/phase.h"
 
 bool sl_cell_is_pending(uint32_t state);
 bool sl_cell_is_unclaimed(uint32_t state); // by trainers
 
-// The highest phase that is open, and the lane's lowest one that may not be complete: for a moment
-// also one of the other lane.
-uint64_t sl_ledger_opened(const struct sl_arena *a);
-uint64_t sl_ledger_current(const struct sl_arena *a, enum sl_lane lane);
-// The phase of this number, or NULL when its slot holds another one by now.
-struct sl_phase *sl_ledger_find(const struct sl_arena *a, uint64_t seq);
+// After a cell was reset: nobody may believe any more that it has been passed.
+void sl_cursor_rewind(_Atomic uint64_t *cursor, uint32_t cell);
+// For another phase of the slot.
+void sl_cursor_set(_Atomic uint64_t *cursor, uint32_t cell);
 
-_Atomic uint64_t *sl_ledger_cell(const struct sl_arena *a, uint64_t seq, uint32_t cell);
+/*
+ * Finds the lowest cell whose state is wanted, moving the cursor past the others. SL_SCAN_LOST: the
+ * slot has been reused, or somebody else moved the cursor: look again from the start.
+ */
+enum sl_scan { SL_SCAN_FOUND, SL_SCAN_END, SL_SCAN_LOST };
+enum sl_scan sl_cells_scan(const struct sl_arena *a, uint64_t seq, uint32_t n,
+                           _Atomic uint64_t *cursor, bool (*wanted)(uint32_t state), uint32_t *cell,
+                           uint64_t *word);
+
+// Moves a cell to a state without an owner, and everybody's attention back to it. False when it is
+// not `from` any more.
+bool sl_cell_reset(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t from,
+                   enum sl_cell_state to);
 
 // True when every older cell of the batch's phase and all older phases are claimed or done: nothing
 // can be trained before this batch exists.
@@ -90,9 +43,5 @@ void sl_ledger_advance(struct sl_arena *a);
 
 // True while the chunks of this tag belong to a batch that is being drawn, queued or trained.
 bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag);
-
-// extent.c: frees the chunks of dead batches; forgets a starving announcement.
-void sl_extent_sweep(struct sl_arena *a);
-uint64_t sl_extent_used_bytes(const struct sl_arena *a);
 
 #endif

@@ -4,7 +4,9 @@
 
 #include "common/base/bits.h"
 #include "common/ipc/board.h"
+#include "common/ipc/extent.h"
 #include "common/ipc/group.h"
+#include "common/ipc/ledger.h"
 #include "common/ipc/ledger_internal.h"
 
 // Lowest cell from the cursor on whose state is wanted; n when there is none.

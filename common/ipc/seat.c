@@ -37,9 +37,7 @@ void sl_seat_set_duty(struct sl_arena *a, uint32_t seat, enum sl_duty duty)
 {
     if (atomic_exchange(&sl_seat(a, seat)->duty, (uint32_t)duty) == (uint32_t)duty)
         return;
-    sl_event_signal(&a->h->standby);
-    sl_event_signal(&a->h->ready);
-    sl_event_signal(&a->h->work); // the sampler beside it may be held to the current phase
+    sl_arena_tell_all(a); // the sampler beside it, too, may be held to the current phase
 }
 
 void sl_seat_set_cores(struct sl_arena *a, uint32_t seat, const struct sl_cores *cores)
@@ -80,17 +78,13 @@ void sl_seat_vacate(struct sl_arena *a, uint32_t seat)
     atomic_store(&s->activity, SL_ACTIVITY_NONE);
     // A standby trainer that died at work holds nobody back any more, nor does a dead sampler.
     sl_event_signal(&a->h->work);
-    sl_event_signal(&a->h->standby);
 }
 
 void sl_seat_set_activity(struct sl_arena *a, uint32_t seat, enum sl_activity activity)
 {
     if (atomic_exchange(&sl_seat(a, seat)->activity, (uint32_t)activity) == (uint32_t)activity)
         return;
-    if (activity == SL_ACTIVITY_BLOCKED)
-        sl_event_signal(&a->h->standby);
-    if (activity == SL_ACTIVITY_ASLEEP) {
-        sl_event_signal(&a->h->work);    // the sampler beside it may draw ahead
-        sl_event_signal(&a->h->standby); // another one may take its place
-    }
+    // Who falls asleep lets the sampler beside it draw ahead, and another one take its place.
+    if (activity == SL_ACTIVITY_BLOCKED || activity == SL_ACTIVITY_ASLEEP)
+        sl_event_signal(&a->h->work);
 }

@@ -24,7 +24,7 @@
  * the device has one master at a time. Both look at each other's word with no lock: a moment's
  * overlap costs a moment's contention and nothing else, since batches are claimed in the ledger.
  *
- * A standby trainer with nothing to do sleeps on the `standby` event of the arena, which is
+ * A standby trainer with nothing to do sleeps on the event `work` (segment.h), which is
  * signalled when a phase begins or ends, when its last cell has been claimed for sampling, when a
  * sampler becomes BLOCKED, when another standby trainer falls asleep (which frees its place in the
  * update), when a duty changes or a worker is gone, when a batch goes back, on a Stop message, and
@@ -42,7 +42,7 @@
 #include <stdint.h>
 
 #include "common/device/cores.h"
-#include "common/ipc/arena.h"
+#include "common/ipc/segment.h"
 
 enum { SL_STANDBY_WAIT_MS = 10000 };
 
@@ -111,8 +111,8 @@ bool sl_seat_take_cores(const struct sl_arena *a, uint32_t seat, uint32_t *seen,
                         struct sl_cores *out);
 // Broker: the seat's worker is dead or gone.
 void sl_seat_vacate(struct sl_arena *a, uint32_t seat);
-// Worker: changes its activity; signals `standby` when a sampler becomes BLOCKED, and `work` and
-// `standby` when a standby trainer falls asleep.
+// Worker: changes its activity; signals `work` when a sampler becomes BLOCKED or a standby trainer
+// falls asleep.
 void sl_seat_set_activity(struct sl_arena *a, uint32_t seat, enum sl_activity activity);
 
 #endif

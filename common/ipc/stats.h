@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/ipc/arena.h"
+#include "common/ipc/segment.h"
 
 enum sl_stage {
     SL_STAGE_SAMPLE,

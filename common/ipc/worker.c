@@ -219,7 +219,7 @@ static void *listen_to_broker(void *arg)
             if (m->body_case == SL__CONTROL__ENVELOPE__BODY_STOP) {
                 atomic_store(&w->stop, true);
                 // Other waits look around ten times a second; a standby trainer's does not.
-                sl_event_signal(&w->arena.h->standby);
+                sl_event_signal(&w->arena.h->work);
             }
             sl_bus_message_free(m);
         }

@@ -34,9 +34,11 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/group.h"
+#include "common/ipc/ledger.h"
 #include "tests/stress/mortal.h"
 
 enum {
@@ -319,7 +321,7 @@ static void *trainer_body(void *arg)
         life.left = 0;
     atomic_store(&shared->ready[t.device], t.id);
     for (;;) {
-        uint32_t seen = sl_event_read(&t.a->h->update);
+        uint32_t seen = sl_event_read(&t.a->h->progress);
         if (sl_arena_aborted(t.a))
             return NULL;
         if (exchange(&t) || train(&t))
@@ -334,7 +336,7 @@ static void *trainer_body(void *arg)
         if (t.n_leases == LEASES && make_room(&t))
             continue;
         if (!idle)
-            sl_event_wait(&t.a->h->update, seen, 1);
+            sl_event_wait(&t.a->h->progress, seen, 1);
     }
 }
 

@@ -43,8 +43,10 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/ledger.h"
 #include "common/ipc/seat.h"
 #include "tests/stress/mortal.h"
 
@@ -236,14 +238,14 @@ static bool wait_for_turn(struct worker *w, const struct sl_lease *lease, float 
     struct sl_arena *a = w->arena;
     uint64_t version = sl_board_cell_version(a, lease->phase, lease->cell);
     for (;;) {
-        uint32_t seen = sl_event_read(&a->h->update);
+        uint32_t seen = sl_event_read(&a->h->progress);
         help(a, w->id);
         if (opt.async ? sl_board_join(a, w->device, w->id, params, &version) == SL_OK
                       : sl_board_version(a) == version)
             return true;
         if (sl_arena_aborted(a))
             return false;
-        sl_event_wait(&a->h->update, seen, SL_ARENA_WAIT_MS);
+        sl_event_wait(&a->h->progress, seen, SL_ARENA_WAIT_MS);
     }
 }
 
@@ -330,7 +332,7 @@ static bool may_work(const struct worker *w)
 static bool stand_by(struct worker *w)
 {
     struct sl_arena *a = w->arena;
-    uint32_t seat = sl_seat_trainer(a, w->device), seen = sl_event_read(&a->h->standby);
+    uint32_t seat = sl_seat_trainer(a, w->device), seen = sl_event_read(&a->h->work);
     if (may_work(w)) {
         if (atomic_load(&sl_seat(a, seat)->activity) != SL_ACTIVITY_BUSY)
             atomic_fetch_add(&found->switches, 1);
@@ -340,11 +342,10 @@ static bool stand_by(struct worker *w)
     sl_seat_set_activity(a, seat, SL_ACTIVITY_ASLEEP);
     if (sl_arena_aborted(a))
         return false;
-    sl_event_wait(&a->h->standby, seen, SL_STANDBY_WAIT_MS);
+    sl_event_wait(&a->h->work, seen, SL_STANDBY_WAIT_MS);
     // What makes work is done before it is told, so it is looked for once more.
-    if (sl_event_read(&a->h->standby) == seen && may_work(w) &&
-        (sl_event_wait(&a->h->standby, seen, SL_ARENA_WAIT_MS),
-         sl_event_read(&a->h->standby) == seen))
+    if (sl_event_read(&a->h->work) == seen && may_work(w) &&
+        (sl_event_wait(&a->h->work, seen, SL_ARENA_WAIT_MS), sl_event_read(&a->h->work) == seen))
         atomic_fetch_add(&found->lost_wakes, 1);
     return false;
 }
@@ -695,7 +696,8 @@ int main(int argc, char **argv)
            opt.trainers, opt.threads ? "threads" : "processes");
     printf("ledger: %llu kills (%llu at least), %llu resampled, %llu retrained, %llu evicted\n",
            (unsigned long long)t.kills, (unsigned long long)least, (unsigned long long)t.resampled,
-           (unsigned long long)t.retrained, (unsigned long long)atomic_load(&arena.h->evicted));
+           (unsigned long long)t.retrained,
+           (unsigned long long)atomic_load(&sl_ledger_of(&arena)->evicted));
     if (opt.async)
         printf("ledger: staleness %u: %llu too late, %.2f in the mean, %llu at most, %llu torn\n",
                opt.staleness, (unsigned long long)t.late, (double)t.stale_sum / (double)total,

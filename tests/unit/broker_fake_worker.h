@@ -45,6 +45,7 @@
 #include "common/base/log.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
+#include "common/ipc/ledger.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
 

@@ -129,7 +129,7 @@ static inline void make_arena(void)
 
 static inline uint64_t opened(void)
 {
-    return atomic_load(&t.arena.h->opened);
+    return sl_ledger_opened(&t.arena);
 }
 
 static inline const struct sl_phase *phase(uint64_t seq)
@@ -180,7 +180,7 @@ static inline void train_one(uint64_t correct)
 // Does all work of the current phase that is left, as one sampler and one trainer would.
 static inline void work_through(uint64_t correct_each)
 {
-    uint64_t seq = atomic_load(&t.arena.h->current);
+    uint64_t seq = sl_ledger_current(&t.arena, SL_LANE_MAIN);
     struct sl_phase_spec spec = phase(seq)->spec;
     uint32_t n = (uint32_t)sl_div_up(spec.n_items, spec.batch_size);
     for (uint32_t i = 0; i < n; i++)
@@ -188,7 +188,7 @@ static inline void work_through(uint64_t correct_each)
             sample_one();
     for (uint32_t i = 0; spec.kind != SL_PHASE_PRESAMPLE && i < n; i++)
         train_one(correct_each);
-    ck_assert_uint_eq(atomic_load(&t.arena.h->current), seq + 1);
+    ck_assert_uint_eq(sl_ledger_current(&t.arena, SL_LANE_MAIN), seq + 1);
 }
 
 #endif

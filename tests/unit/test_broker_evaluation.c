@@ -210,7 +210,7 @@ START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
     make_arena();
     work_through(1);
     sl_phases_poll(&t.phases);
-    uint64_t next = atomic_load(&t.arena.h->current) + 1;
+    uint64_t next = sl_ledger_current(&t.arena, SL_LANE_MAIN) + 1;
     work_through(40000);
     sl_phases_poll(&t.phases);
     ck_assert_int_eq(t.epochs, 0);

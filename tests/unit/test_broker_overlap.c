@@ -38,7 +38,7 @@ static void evaluate_beside(uint64_t correct)
 static void train_epoch(void)
 {
     for (int i = 0; i < 4; i++)
-        if (sl_cell_state(sl_ledger_word(&t.arena, atomic_load(&t.arena.h->current),
+        if (sl_cell_state(sl_ledger_word(&t.arena, sl_ledger_current(&t.arena, SL_LANE_MAIN),
                                          (uint32_t)i)) == SL_CELL_PENDING)
             sample_one();
     for (int i = 0; i < 4; i++)

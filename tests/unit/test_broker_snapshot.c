@@ -143,8 +143,8 @@ static void work_one(bool apply)
 
 static void work_phase(void)
 {
-    uint64_t seq = atomic_load(&t.arena.h->current);
-    while (atomic_load(&t.arena.h->current) == seq)
+    uint64_t seq = sl_ledger_current(&t.arena, SL_LANE_MAIN);
+    while (sl_ledger_current(&t.arena, SL_LANE_MAIN) == seq)
         work_one(true);
 }
 
@@ -292,7 +292,7 @@ static void go_on(const struct sl_snapshot *s)
 static void to_the_end(void)
 {
     for (int i = 0; i < 1000 && !t.complete; i++) {
-        if (atomic_load(&t.arena.h->current) <= atomic_load(&t.arena.h->opened))
+        if (sl_ledger_current(&t.arena, SL_LANE_MAIN) <= sl_ledger_opened(&t.arena))
             work_phase();
         poll();
     }

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/ipc/arena.h"
 #include "common/ipc/group.h"
+#include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
 #include "common/ipc/stats.h"
 #include "tests/unit/test_ipc_fixture.h"
@@ -48,7 +50,7 @@ START_TEST(regions_are_page_aligned_and_apart)
     ck_assert_uint_ge(h.region[SL_REGION_BOARD].bytes,
                       sizeof(struct sl_board) + 3 * sizeof(struct sl_board_seat));
     ck_assert_uint_ge(h.region[SL_REGION_VISITS].bytes, 999 * 4);
-    ck_assert_uint_eq(h.region[SL_REGION_HOT].bytes, 1003 * 4);
+    ck_assert_uint_eq(h.region[SL_REGION_HOT].bytes, sizeof(struct sl_hot) + 1003 * 4);
     ck_assert_uint_ge(h.region[SL_REGION_PROBE].bytes, 5000);
     // Two banks of parameters and two states, the best ones, three gradients: strides of 80.
     ck_assert_uint_eq(h.region[SL_REGION_PARAMS].bytes, (2 * 3 + 2 + 3) * 80 * 4);

@@ -263,10 +263,10 @@ START_TEST(a_withdrawn_gradient_makes_room)
         start(&t[d]);
     t[3].lease = claim_train(t[3].worker);
     ck_assert_int_eq(join(&t[3]), SL_EAGAIN);
-    uint32_t seen = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     sl_board_withdraw(&arena, 1, t[1].worker);
     sl_ledger_return(&arena, &t[1].lease);
-    ck_assert(rang(&arena.h->update, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(join(&t[3]), SL_OK);
     sl_board_withdraw(&arena, 0, 55); // not its own
     ck_assert_int_eq(join(&t[1]), SL_EAGAIN);
@@ -303,10 +303,10 @@ START_TEST(a_taken_lock_is_no_time_to_join)
     other.lease = claim_train(other.worker);
     ck_assert_int_eq(join(&other), SL_EAGAIN);
     ck_assert_int_eq(sl_board_begin_update(&arena, 8, &v), SL_EAGAIN);
-    uint32_t seen = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     write_bank(&u);
     sl_board_commit_update(&arena, &u);
-    ck_assert(rang(&arena.h->update, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(join(&other), SL_OK);
 }
 END_TEST
@@ -583,9 +583,9 @@ START_TEST(a_dead_slow_one_no_longer_puts_others_off)
         finish(&fast);
         ck_assert_int_eq(apply(9), i < 2 ? i + 1 : -1);
     }
-    uint32_t seen = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     reclaim(slow.worker);
-    ck_assert(rang(&arena.h->update, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(apply(9), 3);
 }
 END_TEST

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/ledger.h"

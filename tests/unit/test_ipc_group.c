@@ -107,10 +107,10 @@ END_TEST
 START_TEST(the_same_list_changes_nothing)
 {
     ck_assert(form(3));
-    uint32_t ready = sl_event_read(&arena.h->ready), update = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     ck_assert(!form(3));
     ck_assert_uint_eq(look(worker_of(0)).generation, 1);
-    ck_assert(!rang(&arena.h->ready, &ready) && !rang(&arena.h->update, &update));
+    ck_assert(!rang(&arena.h->progress, &seen));
 }
 END_TEST
 
@@ -124,13 +124,13 @@ START_TEST(every_other_list_is_another_generation_and_wakes_everybody)
     } lists[] = {{turned, 2}, {moved, 2}, {replaced, 2}, {replaced, 1}, {NULL, 0}, {turned, 2}};
     ck_assert(form(2));
     for (uint32_t i = 0; i < SL_COUNT_OF(lists); i++) {
-        uint32_t ready = sl_event_read(&arena.h->ready), update = sl_event_read(&arena.h->update);
+        uint32_t seen = sl_event_read(&arena.h->progress);
         ck_assert(sl_group_is_current(&arena, i + 1));
         ck_assert(sl_group_form(&arena, lists[i].m, lists[i].n));
         ck_assert(!sl_group_is_current(&arena, i + 1));
         ck_assert_uint_eq(look(STRANGER).generation, i + 2);
         ck_assert_uint_eq(look(STRANGER).n, lists[i].n);
-        ck_assert(rang(&arena.h->ready, &ready) && rang(&arena.h->update, &update));
+        ck_assert(rang(&arena.h->progress, &seen));
         ck_assert(!sl_group_form(&arena, lists[i].m, lists[i].n));
     }
 }
@@ -202,10 +202,10 @@ START_TEST(a_name_is_of_one_generation)
 {
     ck_assert(form(2));
     struct sl_group_view first = look(worker_of(0)), second = look(worker_of(1));
-    uint32_t seen = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     ck_assert(!reads_name(&second));
     give_name(&first);
-    ck_assert(rang(&arena.h->update, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert(reads_name(&second));
     ck_assert(form(3)); // the same first member
     struct sl_group_view later = look(worker_of(1));
@@ -268,13 +268,13 @@ END_TEST
 START_TEST(an_update_is_reduced_when_all_have_written)
 {
     ck_assert(form(3));
-    uint32_t seen = sl_event_read(&arena.h->update);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     for (uint32_t i = 0; i < 3; i++) {
         ck_assert(!sl_group_is_reduced(&arena, 0));
-        ck_assert(!rang(&arena.h->update, &seen));
+        ck_assert(!rang(&arena.h->progress, &seen));
         ck_assert_int_eq(count(worker_of(i), 0), SL_OK);
     }
-    ck_assert(rang(&arena.h->update, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert(sl_group_is_reduced(&arena, 0));
     ck_assert(!sl_group_is_reduced(&arena, 1));
     ck_assert_int_eq(count(worker_of(1), 1), SL_OK); // the next one begins

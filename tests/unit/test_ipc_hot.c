@@ -1,4 +1,5 @@
 // Visits, the hotness order and the probe block, between processes and across deaths.
+#include "common/ipc/arena.h"
 #include "common/ipc/hot.h"
 
 #include <pthread.h>
@@ -100,9 +101,9 @@ START_TEST(tiers_and_order_are_seen_once_published)
     sl_hot_set_tiers(&arena, (const uint64_t[]){70, 7}, 2);
     for (uint32_t i = 0; i < ROWS; i++)
         order[i] = ROWS - 1 - i;
-    uint32_t standby = sl_event_read(&arena.h->standby);
+    uint32_t standby = sl_event_read(&arena.h->work);
     sl_hot_publish(&arena, 1);
-    ck_assert(rang(&arena.h->standby, &standby));
+    ck_assert(rang(&arena.h->work, &standby));
     ck_assert_int_eq(sl_arena_attach(arena_fd, &other), SL_OK);
     ck_assert_uint_eq(sl_hot_generation(&other), 1);
     for (uint32_t i = 0; i < ROWS; i++)
@@ -202,7 +203,7 @@ END_TEST
 
 static void *offer_to_the_sleeping(void *arg)
 {
-    until_asleep(&arena.h->ready, 1);
+    until_asleep(&arena.h->progress, 1);
     sl_probe_offer(&arena, 1, arg);
     return NULL;
 }
@@ -212,14 +213,14 @@ START_TEST(a_trainer_waits_for_the_probe)
     pthread_t t;
     const struct sl_block *found;
     struct sl_block *b = make_block(5000, 3);
-    uint32_t seen = sl_event_read(&arena.h->ready);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     ck_assert_int_eq(sl_probe_wait(&arena, 5, &found), SL_ETIMEDOUT);
-    ck_assert(!rang(&arena.h->ready, &seen));
+    ck_assert(!rang(&arena.h->progress, &seen));
     pthread_create(&t, NULL, offer_to_the_sleeping, b);
     ck_assert_int_eq(sl_probe_wait(&arena, FOR_EVER_MS, &found), SL_OK);
     ck_assert_int_eq(memcmp(found, b, 5000), 0);
     pthread_join(t, NULL);
-    ck_assert(rang(&arena.h->ready, &seen)); // no time-out found it
+    ck_assert(rang(&arena.h->progress, &seen)); // no time-out found it
     free(b);
 }
 END_TEST
@@ -240,7 +241,7 @@ START_TEST(another_sampler_writes_the_probe_of_a_dead_one)
     pid_t pid = fork();
     if (pid == 0) {
         uint64_t none = 0;
-        atomic_compare_exchange_strong(&arena.h->probe, &none, (uint64_t)41 << 8 | 1);
+        atomic_compare_exchange_strong(&sl_hot_of(&arena)->probe, &none, (uint64_t)41 << 8 | 1);
         memcpy(sl_arena_region(&arena, SL_REGION_PROBE), b, PROBE_BYTES / 2);
         raise(SIGKILL);
     }
@@ -292,10 +293,10 @@ START_TEST(a_writer_killed_anywhere_leaves_a_whole_probe_or_none)
     b->bytes = PROBE_BYTES;
     for (uint32_t i = 1; i < KILLS; i++) { // page 0 says how large it is
         offer_and_die(i, b, (size_t)i * PAGES / KILLS);
-        ck_assert_uint_ne(atomic_load(&arena.h->probe), 0); // it had begun
+        ck_assert_uint_ne(atomic_load(&sl_hot_of(&arena)->probe), 0); // it had begun
         ck_assert_int_eq(sl_probe_wait(&arena, 0, &found), SL_ETIMEDOUT);
         reclaim(i);
-        ck_assert_uint_eq(atomic_load(&arena.h->probe), 0);
+        ck_assert_uint_eq(atomic_load(&sl_hot_of(&arena)->probe), 0);
     }
     offer_and_die(KILLS, b, PAGES);
     reclaim(KILLS);

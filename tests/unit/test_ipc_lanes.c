@@ -189,11 +189,11 @@ START_TEST(a_side_phases_end_and_gate_wake_standby_trainers)
 {
     uint64_t side = open_side(1, 1);
     open_train(1, 0, 1);
-    uint32_t seen = sl_event_read(&arena.h->standby);
+    uint32_t seen = sl_event_read(&arena.h->work);
     sl_ledger_open_gate(&arena, side);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     finish(side, 1, SL_OCCUPATION_NONE);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
 }
 END_TEST
 

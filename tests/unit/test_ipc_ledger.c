@@ -278,20 +278,20 @@ END_TEST
 
 START_TEST(the_last_claim_of_a_phase_wakes_standby_trainers)
 {
-    uint32_t seen = sl_event_read(&arena.h->standby);
+    uint32_t seen = sl_event_read(&arena.h->work);
     open_train(3, 0, 0);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     claim(1);
     struct sl_lease second = claim(2);
-    ck_assert(!rang(&arena.h->standby, &seen));
+    ck_assert(!rang(&arena.h->work, &seen));
     claim(1);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     // A hole in the middle is the last one then.
     sl_ledger_return(&arena, &second);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     expect_ahead(1, 2, 3);
     claim(1);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     expect_ahead(1, 0, 3);
 }
 END_TEST
@@ -299,22 +299,22 @@ END_TEST
 START_TEST(ends_gates_deaths_and_aborts_wake_standby_trainers)
 {
     uint64_t seq = open_train(1, 0, 1);
-    uint32_t seen = sl_event_read(&arena.h->standby);
+    uint32_t seen = sl_event_read(&arena.h->work);
     sl_ledger_open_gate(&arena, seq);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     sample_and_publish(1);
     struct sl_lease l = claim_train(2);
-    rang(&arena.h->standby, &seen);
+    rang(&arena.h->work, &seen);
     reclaim(2);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     l = claim_train(3);
     ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
-    ck_assert(!rang(&arena.h->standby, &seen));
+    ck_assert(!rang(&arena.h->work, &seen));
     apply_all(3);
     ck_assert(sl_ledger_phase_complete(&arena, seq));
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     sl_arena_abort(&arena, SL_ABORT_STOP);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
 }
 END_TEST
 
@@ -459,7 +459,7 @@ START_TEST(the_next_batch_evicts_the_newest_ready_one)
         ck_assert_int_eq(sl_ledger_publish(&arena, &l), SL_OK);
     }
     ck_assert_int_eq(sl_extent_alloc(&arena, &oldest, 1, 10, &e), SL_OK);
-    ck_assert_uint_eq(atomic_load(&arena.h->evicted), 1);
+    ck_assert_uint_eq(atomic_load(&sl_ledger_of(&arena)->evicted), 1);
     struct sl_lease again = claim(2);
     ck_assert_uint_eq(again.cell, 2); // the newest goes back, and is the next to be drawn
 }
@@ -471,7 +471,7 @@ START_TEST(a_younger_batch_waits_for_a_starving_one)
     struct sl_lease first = claim(1), second = claim(1), third = claim(1);
     struct sl_extent e;
     ck_assert_int_eq(sl_extent_alloc(&arena, &first, 5 * SL_ARENA_CHUNK_BYTES, 10, &e), SL_OK);
-    atomic_store(&arena.h->starving, second.tag);
+    atomic_store(&sl_ledger_of(&arena)->starving, second.tag);
     ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 5, &e), SL_ETIMEDOUT);
     ck_assert_int_eq(sl_extent_alloc(&arena, &second, 1, 5, &e), SL_OK);
     ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 5, &e), SL_OK);
@@ -484,14 +484,14 @@ START_TEST(who_finds_no_memory_keeps_its_place)
     open_train(4, 0, 0);
     struct sl_lease first = claim(1), second = claim(2), third = claim(3);
     struct sl_extent e;
-    uint32_t seen = sl_event_read(&arena.h->space);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     ck_assert_int_eq(sl_extent_alloc(&arena, &first, 5 * SL_ARENA_CHUNK_BYTES, 0, &e), SL_OK);
     ck_assert_int_eq(sl_extent_alloc(&arena, &second, 4 * SL_ARENA_CHUNK_BYTES, 0, &e),
                      SL_ETIMEDOUT);
     ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 0, &e), SL_ETIMEDOUT);
-    ck_assert(!rang(&arena.h->space, &seen));
+    ck_assert(!rang(&arena.h->progress, &seen));
     sl_ledger_return(&arena, &second); // until its lease ends
-    ck_assert(rang(&arena.h->space, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(sl_extent_alloc(&arena, &third, 1, 0, &e), SL_OK);
 }
 END_TEST
@@ -507,13 +507,13 @@ START_TEST(who_finds_no_memory_is_woken_when_it_is_next)
     third.entry->payload_offset = e.offset;
     third.entry->payload_bytes = e.bytes;
     ck_assert_int_eq(sl_ledger_publish(&arena, &third), SL_OK);
-    uint32_t seen = sl_event_read(&arena.h->space);
+    uint32_t seen = sl_event_read(&arena.h->progress);
     ck_assert_int_eq(sl_extent_alloc(&arena, &second, 1, 0, &e), SL_ETIMEDOUT);
-    ck_assert(!rang(&arena.h->space, &seen));
+    ck_assert(!rang(&arena.h->progress, &seen));
     ck_assert_uint_eq(claim_train(4).cell, 0);
-    ck_assert(rang(&arena.h->space, &seen));
+    ck_assert(rang(&arena.h->progress, &seen));
     ck_assert_int_eq(sl_extent_alloc(&arena, &second, 1, 0, &e), SL_OK);
-    ck_assert_uint_eq(atomic_load(&arena.h->evicted), 1);
+    ck_assert_uint_eq(atomic_load(&sl_ledger_of(&arena)->evicted), 1);
 }
 END_TEST
 
@@ -524,9 +524,9 @@ START_TEST(the_claim_of_an_updates_last_batch_is_told)
     for (int i = 0; i < 4; i++)
         sample_and_publish(1);
     for (uint32_t i = 0; i < 4; i++) {
-        uint32_t seen = sl_event_read(&arena.h->ready);
+        uint32_t seen = sl_event_read(&arena.h->progress);
         claim_train(2);
-        ck_assert_int_eq(rang(&arena.h->ready, &seen),
+        ck_assert_int_eq(rang(&arena.h->progress, &seen),
                          (i + 1) % arena.h->spec.batches_per_update == 0);
     }
 }

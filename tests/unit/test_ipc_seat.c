@@ -51,26 +51,26 @@ END_TEST
 
 START_TEST(a_change_of_duty_wakes_whom_it_may_concern)
 {
-    uint32_t standby = sl_event_read(&arena.h->standby), ready = sl_event_read(&arena.h->ready);
+    uint32_t standby = sl_event_read(&arena.h->work), ready = sl_event_read(&arena.h->progress);
     uint32_t seat = sl_seat_trainer(&arena, 1);
     sl_seat_set_duty(&arena, seat, SL_DUTY_STANDBY);
     ck_assert_uint_eq(sl_seat(&arena, seat)->duty, SL_DUTY_STANDBY);
-    ck_assert(rang(&arena.h->standby, &standby));
-    ck_assert(rang(&arena.h->ready, &ready));
+    ck_assert(rang(&arena.h->work, &standby));
+    ck_assert(rang(&arena.h->progress, &ready));
     sl_seat_set_duty(&arena, seat, SL_DUTY_STANDBY); // no change
-    ck_assert(!rang(&arena.h->standby, &standby));
+    ck_assert(!rang(&arena.h->work, &standby));
 }
 END_TEST
 
 START_TEST(a_blocked_sampler_wakes_standby_trainers)
 {
-    uint32_t standby = sl_event_read(&arena.h->standby), seat = sl_seat_sampler(&arena, 1);
+    uint32_t standby = sl_event_read(&arena.h->work), seat = sl_seat_sampler(&arena, 1);
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BUSY);
-    ck_assert(!rang(&arena.h->standby, &standby));
+    ck_assert(!rang(&arena.h->work, &standby));
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BLOCKED);
-    ck_assert(rang(&arena.h->standby, &standby));
+    ck_assert(rang(&arena.h->work, &standby));
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BLOCKED);
-    ck_assert(!rang(&arena.h->standby, &standby));
+    ck_assert(!rang(&arena.h->work, &standby));
 }
 END_TEST
 
@@ -86,14 +86,14 @@ END_TEST
 
 START_TEST(a_standby_trainer_that_falls_asleep_leaves_its_place_to_another)
 {
-    uint32_t standby = sl_event_read(&arena.h->standby), seat = sl_seat_trainer(&arena, 1);
+    uint32_t standby = sl_event_read(&arena.h->work), seat = sl_seat_trainer(&arena, 1);
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_BUSY);
-    ck_assert(!rang(&arena.h->standby, &standby));
+    ck_assert(!rang(&arena.h->work, &standby));
     sl_seat_set_activity(&arena, seat, SL_ACTIVITY_ASLEEP);
-    ck_assert(rang(&arena.h->standby, &standby));
+    ck_assert(rang(&arena.h->work, &standby));
     sl_seat_set_activity(&arena, seat,
                          SL_ACTIVITY_ASLEEP); // once: it does not wake itself for ever
-    ck_assert(!rang(&arena.h->standby, &standby));
+    ck_assert(!rang(&arena.h->work, &standby));
 }
 END_TEST
 

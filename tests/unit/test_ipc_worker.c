@@ -44,10 +44,10 @@ static int sleep_until_stopped(struct sl_worker *w, char *slot)
     if (strcmp(w->config_json, job) != 0 || sl_worker_ready(w) < 0)
         return 13;
     for (;;) {
-        uint32_t seen = sl_event_read(&w->arena.h->standby);
+        uint32_t seen = sl_event_read(&w->arena.h->work);
         if (sl_worker_stopping(w))
             break;
-        sl_event_wait(&w->arena.h->standby, seen, SL_STANDBY_WAIT_MS);
+        sl_event_wait(&w->arena.h->work, seen, SL_STANDBY_WAIT_MS);
     }
     return 0;
 }
@@ -147,8 +147,8 @@ static uint32_t fallen_asleep(void)
     ck_assert_uint_eq(m->ready->step_bytes, STEP_BYTES);
     ck_assert_uint_eq(m->ready->t_train_ns, T_TRAIN_NS);
     sl_bus_message_free(m);
-    until_asleep(&arena.h->standby, 1);
-    return sl_event_read(&arena.h->standby);
+    until_asleep(&arena.h->work, 1);
+    return sl_event_read(&arena.h->work);
 }
 
 static void finish(void)
@@ -169,7 +169,7 @@ START_TEST(a_stop_wakes_a_sleeping_standby_trainer)
     e.stop = &stop;
     ck_assert_int_eq(sl_bus_send(broker, &peer, &e), SL_OK);
     ck_assert_int_eq(exit_status(), 0);
-    ck_assert(rang(&arena.h->standby, &seen)); // no time-out ended its sleep
+    ck_assert(rang(&arena.h->work, &seen)); // no time-out ended its sleep
     finish();
 }
 END_TEST
@@ -203,7 +203,7 @@ START_TEST(an_abort_wakes_it_too)
     attach(&peer);
     uint32_t seen = fallen_asleep();
     sl_arena_abort(&arena, SL_ABORT_STOP);
-    ck_assert(rang(&arena.h->standby, &seen));
+    ck_assert(rang(&arena.h->work, &seen));
     ck_assert_int_eq(exit_status(), 0);
     finish();
 }

@@ -358,7 +358,7 @@ START_TEST(an_abort_ends_the_loop_wherever_it_is)
         while (used_bytes() == 0)
             usleep(1000);
     }
-    struct sl_event *event = _i ? &arena.h->space : &arena.h->work;
+    struct sl_event *event = _i ? &arena.h->progress : &arena.h->work;
     while (atomic_load(&event->waiters) == 0)
         usleep(1000);
     sl_arena_abort(&arena, SL_ABORT_STOP);
@@ -500,7 +500,7 @@ START_TEST(a_batch_that_is_drawn_again_is_not_counted_again)
     start(&runners[1], 2, 1000);
     while (state_of(seq, 0) != SL_CELL_READY)
         usleep(1000);
-    ck_assert_uint_gt(atomic_load(&arena.h->evicted), 0);
+    ck_assert_uint_gt(atomic_load(&sl_ledger_of(&arena)->evicted), 0);
     take_spec(&spec, sl_arena_order(&arena, 0));
     ck_assert_int_eq(stop(&runners[0]), SL_OK);
     ck_assert_int_eq(stop(&runners[1]), SL_OK);
@@ -677,10 +677,10 @@ START_TEST(a_seat_says_what_its_sampler_does)
     uint64_t seq = open_phase(SL_PHASE_TRAIN, SL_SET_TRAIN, 0, arena.h->spec.n_train);
     struct sl_extent all;
     struct sl_lease other = occupy(&all);
-    uint32_t seen = sl_event_read(&arena.h->standby);
+    uint32_t seen = sl_event_read(&arena.h->work);
     start(&runners[2], 3, 1000);
     wait_activity(2, SL_ACTIVITY_BLOCKED);
-    ck_assert_uint_ne(sl_event_read(&arena.h->standby), seen); // standby trainers are told
+    ck_assert_uint_ne(sl_event_read(&arena.h->work), seen); // standby trainers are told
     ck_assert_uint_eq(state_of(seq, 1), SL_CELL_SAMPLING);
     sl_extent_free(&arena, other.tag, all.offset, all.bytes);
     while (state_of(seq, 1) != SL_CELL_READY)

@@ -145,8 +145,8 @@ START_TEST(what_is_no_order_is_refused)
     case 1: order[60] = order[59]; break;        // twice
     case 2: order[0] = UINT32_MAX; break;        // no vertex, and the next one is smaller
     case 3: arena.h->spec.hot_rows = 999; break; // of another graph
-    case 4: arena.h->hot_tiers.end[1] = 1001; break;
-    default: arena.h->hot_tiers.n = SL_HOT_TIERS_MAX + 1; break;
+    case 4: sl_hot_of(&arena)->tiers.end[1] = 1001; break;
+    default: sl_hot_of(&arena)->tiers.n = SL_HOT_TIERS_MAX + 1; break;
     }
     ck_assert_int_eq(sl_marker_refresh(&marker, &arena, 1000), SL_EPROTO);
     ck_assert_uint_eq(marker.generation, 0);

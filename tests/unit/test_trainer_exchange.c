@@ -492,7 +492,7 @@ START_TEST(who_is_ahead_makes_room)
         farm_publish(&f, &late[i]); // waits for memory
     farm_start_sampler(&f);
     farm_wait(&f, seq);
-    ck_assert_uint_ge(atomic_load(&f.arena.h->evicted), 1);
+    ck_assert_uint_ge(atomic_load(&sl_ledger_of(&f.arena)->evicted), 1);
     for (uint32_t epoch = 1; epoch < ORACLE_EPOCHS; epoch++)
         farm_wait(&f, farm_open_train(&f, epoch));
     oracle_compare(&f, wanted);
@@ -567,12 +567,12 @@ START_TEST(an_idle_member_sleeps)
     struct sl_lease first = farm_sample_one(&f);
     until_state(&f, &first, SL_CELL_HELD);
     // The threads that extract wait for a batch, the others for what the group does.
-    farm_until(atomic_load(&f.arena.h->update.waiters) == 2 &&
+    farm_until(atomic_load(&f.arena.h->progress.waiters) == THREADS &&
                sl_event_sleeping_ms() > (THREADS - 1) * SL_ARENA_WAIT_MS);
-    uint32_t seen = sl_event_read(&f.arena.h->update);
+    uint32_t seen = sl_event_read(&f.arena.h->progress);
     struct sl_lease second = farm_sample_one(&f);
     farm_until(sl_board_version(&f.arena) == 1);
-    ck_assert_uint_ne(sl_event_read(&f.arena.h->update), seen);
+    ck_assert_uint_ne(sl_event_read(&f.arena.h->progress), seen);
     (void)second;
     end(&f);
 }
@@ -595,8 +595,9 @@ START_TEST(a_pause_does_not_keep_a_sum_waiting)
     struct sl_lease second = farm_sample_one(&f);
     until_state(&f, &second, SL_CELL_TRAINING);
     sl_arena_pause(&f.arena, true);
-    // Whoever holds the first one sleeps where it hears of the second one.
-    farm_until(atomic_load(&f.arena.h->update.waiters) == 1);
+    // Whoever holds the first one sleeps where it hears of the second one, and so do both threads
+    // that extract.
+    farm_until(atomic_load(&f.arena.h->progress.waiters) == 3);
     ck_assert_uint_eq(sl_board_version(&f.arena), 0);
     farm_until((sl_clock_advance(THROTTLE_S * 1000000000ull), sl_board_version(&f.arena) == 1));
     sl_arena_pause(&f.arena, false);

@@ -113,7 +113,7 @@ START_TEST(batches_beyond_the_share_are_left_to_the_others_while_there_is_work)
     ck_assert_int_eq(sl_extract_next(&x, FOR_EVER_MS, &a), SL_OK);
     comes_round(&f);
     ck_assert_uint_eq(sl_cell_state(sl_ledger_word(&f.arena, seq, 1)), SL_CELL_READY);
-    farm_until(atomic_load(&f.arena.h->ready.waiters) == 1); // where others' claims are told
+    farm_until(atomic_load(&f.arena.h->progress.waiters) == 1); // where others' claims are told
     // Another trainer takes the rest of the update; then the next update is fair game.
     struct sl_lease other;
     ck_assert_int_eq(sl_ledger_claim_train(&f.arena, 2, 0, &other), SL_OK);

@@ -39,11 +39,11 @@ static const uint64_t LATER_NS = 500000000000;
 static void *offer_later(void *arg)
 {
     struct scene *s = arg;
-    farm_until(atomic_load(&s->f.arena.h->ready.waiters) == 1);
+    farm_until(atomic_load(&s->f.arena.h->progress.waiters) == 1);
     sl_clock_advance(LATER_NS);
     uint64_t expired = sl_event_expired();
     farm_until(sl_event_expired() > expired);
-    farm_until(atomic_load(&s->f.arena.h->ready.waiters) == 1);
+    farm_until(atomic_load(&s->f.arena.h->progress.waiters) == 1);
     sl_probe_offer(&s->f.arena, FARM_SAMPLER, s->block);
     return NULL;
 }

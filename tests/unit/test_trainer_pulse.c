@@ -28,7 +28,7 @@ START_TEST(who_sleeps_gives_signs_of_life)
     farm_until(is_asleep(&f));
     for (int i = 0; i < 3; i++) {
         uint64_t before = beats(&f, SL_THREAD_EXTRACT);
-        sl_event_signal(&f.arena.h->standby);
+        sl_event_signal(&f.arena.h->work);
         farm_until(beats(&f, SL_THREAD_EXTRACT) > before);
     }
     // Nobody wakes the other one but its own time-out: that is seen once.

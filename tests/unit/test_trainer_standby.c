@@ -111,10 +111,10 @@ START_TEST(nobody_fetches_while_the_job_is_paused)
     ck_assert(!may(&t));
     sl_seat_set_duty(&t.f.arena, t.s.number, SL_DUTY_WORK);
     ck_assert(!may(&t) && !may_ahead(&t));
-    uint32_t seen = sl_event_read(&t.f.arena.h->standby);
+    uint32_t seen = sl_event_read(&t.f.arena.h->work);
     sl_arena_pause(&t.f.arena, false);
     ck_assert(may(&t));
-    ck_assert_uint_ne(sl_event_read(&t.f.arena.h->standby), seen); // who sleeps is woken
+    ck_assert_uint_ne(sl_event_read(&t.f.arena.h->work), seen); // who sleeps is woken
     scene_fini(&t);
 }
 END_TEST

@@ -472,8 +472,7 @@ START_TEST(an_abort_wakes_everybody)
     // One trainer waits for a version that never comes, all wait for batches.
     farm_open_train(&f, 0);
     farm_trainers_come_round(&f);
-    struct sl_event *events[] = {&f.arena.h->work, &f.arena.h->ready, &f.arena.h->space,
-                                 &f.arena.h->update, &f.arena.h->standby};
+    struct sl_event *events[] = {&f.arena.h->work, &f.arena.h->progress};
     uint32_t seen[SL_COUNT_OF(events)];
     for (uint32_t i = 0; i < SL_COUNT_OF(events); i++)
         seen[i] = sl_event_read(events[i]);

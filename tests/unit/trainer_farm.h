@@ -324,7 +324,7 @@ static inline void farm_start_trainer(struct farm *f)
 static inline void farm_stop_trainer(struct farm *f, struct farm_trainer *t)
 {
     atomic_store(&t->stop, true);
-    sl_event_signal(&f->arena.h->standby);
+    sl_event_signal(&f->arena.h->work);
     pthread_join(t->thread, NULL);
     t->running = false;
     ck_assert_int_eq(t->rc, SL_OK);
