@@ -118,7 +118,7 @@ uint32_t sl_board_update_gradients(const struct sl_arena *a, const struct sl_upd
 uint64_t sl_board_cell_version(const struct sl_arena *a, const struct sl_phase *phase,
                                uint32_t cell)
 {
-    return phase->spec.first_version + cell / a->h->spec.batches_per_update;
+    return atomic_load(&phase->first_version) + cell / a->h->spec.batches_per_update;
 }
 
 // --- the apply lock ---
@@ -154,35 +154,26 @@ static bool is_finished(const struct sl_arena *a, struct sl_board_seat *s)
     return sl_ledger_word(a, seq, cell) == sl_cell_done(word);
 }
 
-// The current version was made with it. (base is set.)
-static bool is_used(const struct sl_arena *a, const struct sl_board_seat *s)
+// The seat whose gradient made the current version and that somebody who died between his commit
+// and the clearing has left there; NULL: none.
+static struct sl_board_seat *find_unsettled(const struct sl_arena *a)
 {
-    if (atomic_load_explicit(&s->word, memory_order_acquire) == 0)
-        return false;
-    const struct sl_board *board = sl_board_of(a);
-    return atomic_load(&board->made_by[sl_board_version(a) & 1]) ==
-           atomic_load_explicit(&s->tag, memory_order_relaxed);
-}
-
-// Somebody died between his commit and the clearing of the seat.
-static bool is_unsettled(const struct sl_arena *a)
-{
-    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
-        const struct sl_board_seat *s = seat_of(a, d);
-        if (base_of(s) != 0 && is_used(a, s))
-            return true;
-    }
-    return false;
-}
-
-// With the lock held, before anything else.
-static void settle(const struct sl_arena *a)
-{
+    uint64_t used = atomic_load(&sl_board_of(a)->made_by[sl_board_version(a) & 1]);
     for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
         struct sl_board_seat *s = seat_of(a, d);
-        if (base_of(s) != 0 && is_used(a, s))
-            atomic_store(&s->base, 0);
+        if (base_of(s) != 0 && atomic_load_explicit(&s->word, memory_order_acquire) != 0 &&
+            atomic_load_explicit(&s->tag, memory_order_relaxed) == used)
+            return s;
     }
+    return NULL;
+}
+
+// With the lock held, before anything else. No two gradients have one tag.
+static void settle(const struct sl_arena *a)
+{
+    struct sl_board_seat *s = find_unsettled(a);
+    if (s)
+        atomic_store(&s->base, 0);
 }
 
 static uint32_t n_outstanding(const struct sl_arena *a)
@@ -243,7 +234,7 @@ int sl_board_join(struct sl_arena *a, uint32_t device, uint32_t worker, float *p
 {
     struct sl_board_seat *s = seat_of(a, device);
     bool full = base_of(s) != 0 || n_outstanding(a) > a->h->spec.staleness;
-    if (full && !is_unsettled(a))
+    if (full && !find_unsettled(a))
         return SL_EAGAIN;
     if (!lock(a, sl_board_version(a), worker))
         return SL_EAGAIN;
@@ -292,7 +283,7 @@ static int begin_async(struct sl_arena *a, uint32_t worker, struct sl_update *ou
 {
     uint64_t version = sl_board_version(a);
     uint32_t device = 0;
-    if (!choose(a, version, &device) && !is_unsettled(a))
+    if (!choose(a, version, &device) && !find_unsettled(a))
         return SL_EAGAIN;
     if (!lock(a, version, worker))
         return SL_EAGAIN;

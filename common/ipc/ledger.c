@@ -131,28 +131,29 @@ bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq)
 
 // --- claims ---
 
-static void fill_lease(const struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word,
-                       struct sl_lease *out)
-{
-    *out = (struct sl_lease){
-        .seq = seq,
-        .cell = cell,
-        .word = word,
-        .tag = sl_tag_make(seq, cell, sl_cell_attempt(word)),
-        .phase = sl_ledger_phase(a, seq),
-        .entry = sl_ledger_entry(a, seq, cell),
-    };
-}
-
 static bool take(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word, uint32_t worker,
                  enum sl_cell_state to, struct sl_lease *out)
 {
     uint64_t mine = sl_cell_word(seq, sl_cell_attempt(word), worker, (uint32_t)to);
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &word, mine))
         return false;
-    fill_lease(a, seq, cell, mine, out);
+    *out = (struct sl_lease){
+        .seq = seq,
+        .cell = cell,
+        .word = mine,
+        .tag = sl_tag_make(seq, cell, sl_cell_attempt(mine)),
+        .phase = sl_ledger_phase(a, seq),
+        .entry = sl_ledger_entry(a, seq, cell),
+    };
     return true;
 }
+
+struct claimer {
+    uint32_t worker;
+    enum sl_ahead ahead;     // of who samples
+    enum sl_occupation does; // of who trains
+    struct sl_lease *out;
+};
 
 /*
  * Moves the cursor past the cell that was just claimed, which the next claim would do otherwise,
@@ -171,29 +172,27 @@ static void look_behind(struct sl_arena *a, const struct sl_lease *lease, uint32
         sl_event_signal(&a->h->work);
 }
 
-static bool try_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
-                             struct sl_lease *out)
+static int claim_sample(struct sl_arena *a, void *what)
 {
+    const struct claimer *c = what;
     uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN), opened = sl_ledger_opened(a);
-    uint64_t last = ahead == SL_AHEAD_CURRENT_ONLY ? SL_MIN(seq, opened) : opened;
-    while (seq <= last) {
+    uint64_t last = c->ahead == SL_AHEAD_CURRENT_ONLY ? SL_MIN(seq, opened) : opened;
+    while (seq <= last && !sl_arena_paused(a)) {
         struct sl_phase *phase = sl_ledger_find(a, seq);
-        if (!phase) {
-            seq++;
-            continue;
-        }
-        uint32_t n = atomic_load(&phase->n_cells), cell;
+        uint32_t n = phase ? atomic_load(&phase->n_cells) : 0, cell;
         uint64_t word;
-        enum sl_scan r =
-            sl_cells_scan(a, seq, n, &phase->sample_cursor, sl_cell_is_pending, &cell, &word);
+        enum sl_scan r = phase ? sl_cells_scan(a, seq, n, &phase->sample_cursor, sl_cell_is_pending,
+                                               &cell, &word)
+                               : SL_SCAN_END;
         if (r == SL_SCAN_END) {
             seq++;
-        } else if (r == SL_SCAN_FOUND && take(a, seq, cell, word, worker, SL_CELL_SAMPLING, out)) {
-            look_behind(a, out, n);
-            return true;
+        } else if (r == SL_SCAN_FOUND &&
+                   take(a, seq, cell, word, c->worker, SL_CELL_SAMPLING, c->out)) {
+            look_behind(a, c->out, n);
+            return SL_OK;
         }
     }
-    return false;
+    return SL_EAGAIN;
 }
 
 // Whether the phase's batches are divided among the members of a group.
@@ -212,21 +211,25 @@ bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct s
 }
 
 /*
- * Moves *cell to the lowest unclaimed one from there on that is this worker's turn. Members claim a
- * buffer or two ahead of one another, so it is a few cells away, or somebody else's cells are
- * missing and there is nothing for long: within an update and what it is ahead.
+ * Moves *cell, the lowest unclaimed one, to the lowest of those that is this worker's turn; none
+ * while the sampler of the lowest finds no memory for it. Members claim a buffer or two ahead of
+ * one another, so it is a few cells away, or somebody else's cells are missing and there is nothing
+ * for long: within an update and what it is ahead.
  */
-static bool find_turn(const struct sl_arena *a, uint32_t worker, uint64_t seq, uint32_t n,
-                      uint32_t *cell, uint64_t *word)
+static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, uint32_t n,
+                     uint32_t *cell, uint64_t *word)
 {
     struct sl_group_view view;
-    if (!sl_group_look(a, worker, &view) || view.rank == view.n ||
+    uint64_t starving = atomic_load(&sl_ledger_of(a)->starving), w = *word;
+    if ((sl_cell_state(w) == SL_CELL_SAMPLING &&
+         starving == sl_tag_make(seq, *cell, sl_cell_attempt(w))) ||
+        !sl_group_look(a, worker, &view) || view.rank == view.n ||
         view.rank >= a->h->spec.batches_per_update) // more members than an update has batches
         return false;
     for (uint32_t i = *cell; i < n; i++) {
         if (!sl_group_is_turn(a, &view, i))
             continue;
-        uint64_t w = sl_ledger_word(a, seq, i);
+        w = sl_ledger_word(a, seq, i);
         if (sl_cell_seq(w) != seq)
             return false;
         if (sl_cell_is_unclaimed(sl_cell_state(w))) {
@@ -236,20 +239,6 @@ static bool find_turn(const struct sl_arena *a, uint32_t worker, uint64_t seq, u
         }
     }
     return false;
-}
-
-// Whether the sampler of this cell, the lowest that no trainer has, finds no memory for it.
-static bool starves(const struct sl_arena *a, uint64_t seq, uint32_t cell, uint64_t word)
-{
-    return sl_cell_state(word) == SL_CELL_SAMPLING &&
-           atomic_load(&sl_ledger_of(a)->starving) == sl_tag_make(seq, cell, sl_cell_attempt(word));
-}
-
-// What this worker may claim of a phase that is divided, given the lowest unclaimed cell.
-static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, uint32_t n,
-                     uint32_t *cell, uint64_t *word)
-{
-    return !starves(a, seq, *cell, *word) && find_turn(a, worker, seq, n, cell, word);
 }
 
 /*
@@ -269,9 +258,8 @@ static void tell_claimed(struct sl_arena *a, const struct sl_lease *lease)
 static bool is_later(const struct sl_arena *a, const struct sl_phase *phase, uint32_t cell,
                      uint64_t latest)
 {
-    if (a->h->spec.async || atomic_load(&phase->kind) != SL_PHASE_TRAIN)
-        return false;
-    return atomic_load(&phase->first_version) + cell / a->h->spec.batches_per_update > latest;
+    return !a->h->spec.async && atomic_load(&phase->kind) == SL_PHASE_TRAIN &&
+           sl_board_cell_version(a, phase, cell) > latest;
 }
 
 // Of the lane's current phase the lowest unclaimed cell, of no version that is later than `latest`.
@@ -305,37 +293,19 @@ static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane
     }
 }
 
-static bool try_claim_train(struct sl_arena *a, uint32_t worker, enum sl_occupation does,
-                            struct sl_lease *out)
-{
-    uint64_t latest = sl_board_version(a) + (does == SL_OCCUPATION_TRAINS);
-    sl_ledger_advance(a);
-    if (does == SL_OCCUPATION_ASIDE)
-        return claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out);
-    return claim_in_lane(a, worker, SL_LANE_MAIN, latest, out) ||
-           claim_in_lane(a, worker, SL_LANE_SIDE, UINT64_MAX, out) ||
-           claim_in_lane(a, worker, SL_LANE_MAIN, UINT64_MAX, out);
-}
-
-struct claimer {
-    uint32_t worker;
-    enum sl_ahead ahead;     // of who samples
-    enum sl_occupation does; // of who trains
-    struct sl_lease *out;
-};
-
-static int claim_sample(struct sl_arena *a, void *what)
-{
-    const struct claimer *c = what;
-    bool claimed = !sl_arena_paused(a) && try_claim_sample(a, c->worker, c->ahead, c->out);
-    return claimed ? SL_OK : SL_EAGAIN;
-}
-
 static int claim_train(struct sl_arena *a, void *what)
 {
     const struct claimer *c = what;
-    bool claimed = !sl_arena_paused(a) && try_claim_train(a, c->worker, c->does, c->out);
-    return claimed ? SL_OK : SL_EAGAIN;
+    uint64_t latest = sl_board_version(a) + (c->does == SL_OCCUPATION_TRAINS);
+    if (sl_arena_paused(a))
+        return SL_EAGAIN;
+    sl_ledger_advance(a);
+    bool trains = c->does != SL_OCCUPATION_ASIDE;
+    if ((trains && claim_in_lane(a, c->worker, SL_LANE_MAIN, latest, c->out)) ||
+        claim_in_lane(a, c->worker, SL_LANE_SIDE, UINT64_MAX, c->out) ||
+        (trains && claim_in_lane(a, c->worker, SL_LANE_MAIN, UINT64_MAX, c->out)))
+        return SL_OK;
+    return SL_EAGAIN;
 }
 
 int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
