@@ -136,39 +136,9 @@ static inline const uint32_t *sl_block_nodes(const struct sl_block *b)
     return sl_view_nodes(sl_block_here(b));
 }
 
-static inline const int32_t *sl_block_labels(const struct sl_block *b)
-{
-    return (const int32_t *)sl_view_targets(sl_block_here(b));
-}
-
-static inline const float *sl_block_targets(const struct sl_block *b)
-{
-    return b->n_targets ? (const float *)sl_view_targets(sl_block_here(b)) : (const float *)0;
-}
-
-static inline const uint32_t *sl_block_degrees(const struct sl_block *b)
-{
-    return sl_view_degrees(sl_block_here(b));
-}
-
 static inline const uint32_t *sl_block_ranks(const struct sl_block *b)
 {
     return sl_view_ranks(sl_block_here(b));
-}
-
-static inline const float *sl_block_weights(const struct sl_block *b, uint32_t hop)
-{
-    return sl_view_weights(sl_block_here(b), hop);
-}
-
-static inline const uint32_t *sl_block_indptr(const struct sl_block *b, uint32_t hop)
-{
-    return sl_view_indptr(sl_block_here(b), hop);
-}
-
-static inline const uint32_t *sl_block_indices(const struct sl_block *b, uint32_t hop)
-{
-    return sl_view_indices(sl_block_here(b), hop);
 }
 
 #endif

@@ -63,39 +63,42 @@ static struct sl_board_seat *seat_of(const struct sl_arena *a, uint32_t device)
 
 // Arrays stand as: bank 0 {params, state...}, bank 1 {params, state...}, best, pinned, gradient
 // slots.
-static float *array(const struct sl_arena *a, uint64_t i)
+static float *array(const struct sl_arena *a, uint64_t bank, uint64_t i)
 {
-    return (float *)sl_arena_region(a, SL_REGION_PARAMS) + i * a->h->param_stride;
+    return (float *)sl_arena_region(a, SL_REGION_PARAMS) +
+           (bank * (1 + a->h->spec.n_state) + i) * a->h->param_stride;
 }
+
+enum { BEHIND_BANKS = 2, BEST = 0, PINNED, SLOTS }; // array()
 
 float *sl_board_params(const struct sl_arena *a, uint64_t version)
 {
-    return array(a, (version & 1) * (1 + a->h->spec.n_state));
+    return array(a, version & 1, 0);
 }
 
 float *sl_board_state(const struct sl_arena *a, uint64_t version, uint32_t i)
 {
-    return array(a, (version & 1) * (1 + a->h->spec.n_state) + 1 + i);
+    return array(a, version & 1, 1 + i);
 }
 
 float *sl_board_best(const struct sl_arena *a)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state));
+    return array(a, BEHIND_BANKS, BEST);
 }
 
 float *sl_board_pinned(const struct sl_arena *a)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state) + 1);
+    return array(a, BEHIND_BANKS, PINNED);
 }
 
 float *sl_board_gradient(const struct sl_arena *a, uint32_t cell)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state) + 2 + cell % a->h->spec.batches_per_update);
+    return array(a, BEHIND_BANKS, SLOTS + cell % a->h->spec.batches_per_update);
 }
 
 float *sl_board_device_gradient(const struct sl_arena *a, uint32_t device)
 {
-    return array(a, 2 * (1 + a->h->spec.n_state) + 2 + device);
+    return array(a, BEHIND_BANKS, SLOTS + device);
 }
 
 const float *sl_board_update_gradient(const struct sl_arena *a, const struct sl_update *u,

@@ -72,12 +72,6 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello);
 // Says Ready, with what a trainer has measured.
 int sl_worker_ready(struct sl_worker *w);
 
-// True once the job stops: leave the loop.
-static inline bool sl_worker_stopping(const struct sl_worker *w)
-{
-    return atomic_load_explicit(&w->stop, memory_order_relaxed) || sl_arena_aborted(&w->arena);
-}
-
 // Tells the broker why this worker can not go on (the recorded message of `code`), so that it is
 // not started again.
 void sl_worker_failed(struct sl_worker *w, int code);

@@ -78,6 +78,11 @@ struct fake {
     struct sl_worker_figures figures;
 };
 
+static inline bool fake_stopping(const struct fake *f)
+{
+    return atomic_load(&f->w.stop) || sl_arena_aborted(&f->w.arena);
+}
+
 static inline bool fake_does(const struct fake *f, const char *action)
 {
     char all[512];
@@ -227,7 +232,7 @@ static inline int fake_train(struct fake *f)
     if (l.phase->spec.kind == SL_PHASE_TRAIN) {
         // Trainers compute on the version of their batch, and take an earlier one where it is.
         while (sl_board_version(a) < sl_board_cell_version(a, l.phase, l.cell)) {
-            if (sl_worker_stopping(&f->w))
+            if (fake_stopping(f))
                 return SL_EABORTED;
             if (fake_must_yield(a, &l)) {
                 sl_ledger_return(a, &l);
@@ -293,8 +298,8 @@ static inline int fake_work(struct fake *f)
     if (rc == SL_OK)
         rc = sl_worker_ready(&f->w);
     atomic_fetch_add(&stage->at_work, 1);
-    while (rc == SL_OK && (!sl_worker_stopping(&f->w) || fake_does(f, "deaf"))) {
-        if (sl_worker_stopping(&f->w)) {
+    while (rc == SL_OK && (!fake_stopping(f) || fake_does(f, "deaf"))) {
+        if (fake_stopping(f)) {
             pause(); // until it is killed
             continue;
         }

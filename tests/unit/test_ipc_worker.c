@@ -45,7 +45,7 @@ static int sleep_until_stopped(struct sl_worker *w, char *slot)
         return 13;
     for (;;) {
         uint32_t seen = sl_event_read(&w->arena.h->work);
-        if (sl_worker_stopping(w))
+        if (atomic_load(&w->stop) || sl_arena_aborted(&w->arena))
             break;
         sl_event_wait(&w->arena.h->work, seen, SL_STANDBY_WAIT_MS);
     }

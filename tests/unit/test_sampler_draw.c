@@ -78,8 +78,8 @@ static void expect_khop_row(const struct sl_block *b, const struct sl_draw_plan 
                             uint32_t i)
 {
     static uint32_t budget[N];
-    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_block_indptr(b, h);
-    const uint32_t *indices = sl_block_indices(b, h);
+    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_view_indptr(sl_block_here(b), h);
+    const uint32_t *indices = sl_view_indices(sl_block_here(b), h);
     uint32_t there = allow_edges(plan, nodes[i], budget, false);
     int64_t fanout = plan->fanout[h];
     uint32_t take = fanout < 0 || there <= fanout ? there : (uint32_t)fanout;
@@ -109,9 +109,9 @@ static void expect_walk_row(const struct sl_block *b, const struct sl_draw_plan 
                             uint32_t i)
 {
     static uint32_t reach[N], row[N], stamp;
-    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_block_indptr(b, h);
-    const uint32_t *indices = sl_block_indices(b, h);
-    const float *visits = sl_block_weights(b, h);
+    const uint32_t *nodes = sl_block_nodes(b), *indptr = sl_view_indptr(sl_block_here(b), h);
+    const uint32_t *indices = sl_view_indices(sl_block_here(b), h);
+    const float *visits = sl_view_weights(sl_block_here(b), h);
     uint32_t n = indptr[i + 1] - indptr[i];
     stamp++;
     if (i < 100)
@@ -137,7 +137,8 @@ static void expect_walk_row(const struct sl_block *b, const struct sl_draw_plan 
 
 static void expect_hop(const struct sl_block *b, const struct sl_draw_plan *plan, uint32_t h)
 {
-    const uint32_t *indptr = sl_block_indptr(b, h), *indices = sl_block_indices(b, h);
+    const uint32_t *indptr = sl_view_indptr(sl_block_here(b), h),
+                   *indices = sl_view_indices(sl_block_here(b), h);
     uint32_t seen = b->n_nodes[h]; // new vertices are numbered as they come
     EXPECT(b->hop[h].n_dst == b->n_nodes[h] && indptr[0] == 0, "hop %u: rows", h);
     for (uint32_t i = 0; i < b->hop[h].n_dst; i++) {
@@ -166,9 +167,10 @@ static int8_t target_of(uint32_t v, uint32_t k)
 // Seed i is vertex v.
 static void expect_label(const struct sl_block *b, uint32_t i, uint32_t v)
 {
-    const float *targets = sl_block_targets(b);
+    const float *targets = b->n_targets ? sl_view_targets(sl_block_here(b)) : NULL;
     if (!targets)
-        EXPECT(sl_block_labels(b)[i] == fx.label[v], "label of %u", v);
+        EXPECT(((const int32_t *)sl_view_targets(sl_block_here(b)))[i] == fx.label[v],
+               "label of %u", v);
     for (uint32_t k = 0; targets && k < TARGETS; k++) {
         float found = targets[(uint64_t)i * TARGETS + k];
         int8_t wanted = target_of(v, k);
@@ -191,7 +193,7 @@ static void expect_block(const struct sl_block *b, const struct sl_draw_plan *pl
     ck_assert_uint_eq(b->n_nodes[0], n_seeds);
     ck_assert_uint_eq(b->n_input, b->n_nodes[plan->n_hops]);
     expect_compact(b);
-    const uint32_t *nodes = sl_block_nodes(b), *degrees = sl_block_degrees(b);
+    const uint32_t *nodes = sl_block_nodes(b), *degrees = sl_view_degrees(sl_block_here(b));
     ck_assert_mem_eq(nodes, seeds, n_seeds * sizeof *seeds);
     memset(there, 0, sizeof there);
     for (uint32_t i = 0; i < b->n_input; i++) {
@@ -249,7 +251,8 @@ START_TEST(degrees_are_without_self_loops_that_were_looked_for)
         uint32_t v = sl_block_nodes(without)[i], loops = 0;
         for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++)
             loops += (uint32_t)fx.indices[e] == v;
-        EXPECT(sl_block_degrees(without)[i] == degree_of(v) - loops, "degree of %u", v);
+        EXPECT(sl_view_degrees(sl_block_here(without))[i] == degree_of(v) - loops, "degree of %u",
+               v);
         different += loops > 0;
     }
     ck_assert_uint_gt(different, 10);
@@ -353,7 +356,9 @@ START_TEST(hops_draw_on_their_own)
     struct sl_draw_plan plan = {.n_hops = 2, .fanout = {5, 5}, .stream = SL_RNG_SAMPLE};
     const uint32_t hub[] = {0};
     struct sl_block *b = fixture_draw(&drawer, &plan, 0, 0, hub, 1);
-    ck_assert_int_ne(memcmp(sl_block_indices(b, 0), sl_block_indices(b, 1), 5 * 4), 0);
+    ck_assert_int_ne(
+        memcmp(sl_view_indices(sl_block_here(b), 0), sl_view_indices(sl_block_here(b), 1), 5 * 4),
+        0);
     free(b);
 }
 END_TEST
@@ -480,7 +485,7 @@ START_TEST(weights_decide_what_is_drawn)
         struct sl_block *b = fixture_draw(&drawer, &plan, 0, batch, hub, 1);
         ck_assert_uint_eq(b->n_edges, 4);
         for (uint32_t e = 0; e < 4; e++) {
-            uint32_t v = sl_block_nodes(b)[sl_block_indices(b, 0)[e]];
+            uint32_t v = sl_block_nodes(b)[sl_view_indices(sl_block_here(b), 0)[e]];
             first += v == (uint32_t)fx.indices[0];
             ck_assert_uint_ne(v, (uint32_t)fx.indices[1]);
         }

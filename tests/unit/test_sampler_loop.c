@@ -742,7 +742,7 @@ START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
     ck_assert_uint_eq(there->bytes, e.probe->bytes);
     ck_assert_int_eq(memcmp(there, e.probe, there->bytes), 0);
     ck_assert_uint_eq(there->n_seeds, BATCH);
-    ck_assert_ptr_nonnull(sl_block_degrees(there));
+    ck_assert_ptr_nonnull(sl_view_degrees(sl_block_here(there)));
     sl_block_estimate_fini(&e);
     sl_drawer_fini(&d);
 }

@@ -183,7 +183,8 @@ START_TEST(forward_without_training_ignores_dropout)
                 if (wanted[i * CLASSES + k] > wanted[i * CLASSES + best])
                     best = k;
             }
-            correct += (int32_t)best == sl_block_labels(s.block)[i];
+            correct +=
+                (int32_t)best == ((const int32_t *)sl_view_targets(sl_block_here(s.block)))[i];
         }
         struct sl_loss_result result;
         ck_assert_int_eq(

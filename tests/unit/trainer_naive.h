@@ -26,8 +26,9 @@ struct naive_edges {
 static inline struct naive_edges naive_edges(const struct sl_block *b, uint32_t h, bool own_loops,
                                              bool append_self)
 {
-    const uint32_t *indptr = sl_block_indptr(b, h), *indices = sl_block_indices(b, h);
-    const float *weights = sl_block_weights(b, h);
+    const uint32_t *indptr = sl_view_indptr(sl_block_here(b), h),
+                   *indices = sl_view_indices(sl_block_here(b), h);
+    const float *weights = sl_view_weights(sl_block_here(b), h);
     struct naive_edges e = {.n_dst = b->n_nodes[h], .n_src = b->n_nodes[h + 1]};
     uint64_t most = (uint64_t)b->hop[h].n_edges + e.n_dst;
     e.indptr = fixture_alloc((e.n_dst + 1ull) * sizeof *e.indptr);
@@ -200,7 +201,7 @@ static inline void naive_gcn(const struct naive_step *s, const double **p)
     const double *lin = naive_take(p, (uint64_t)s->d_in * s->d_out);
     bool own = s->n->config.model.self_loops;
     bool graph = s->n->config.model.degrees == SL_DEGREES_GRAPH;
-    const uint32_t *degrees = sl_block_degrees(s->n->block);
+    const uint32_t *degrees = sl_view_degrees(sl_block_here(s->n->block));
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, !own, false);
     double *from = fixture_alloc(s->d_in * sizeof *from);
     double *out = fixture_alloc(e.n_src * sizeof *out);
@@ -420,7 +421,7 @@ static inline double naive_loss(const struct naive *n, const double *params)
     double *logits = naive_forward(n, params), loss = 0;
     uint32_t classes = n->dims[n->layers];
     for (uint32_t i = 0; i < n->block->n_seeds; i++) {
-        int32_t label = sl_block_labels(n->block)[i];
+        int32_t label = ((const int32_t *)sl_view_targets(sl_block_here(n->block)))[i];
         const double *row = logits + (uint64_t)i * classes;
         double max = row[0], sum = 0;
         for (uint32_t c = 1; c < classes; c++)
