@@ -39,8 +39,8 @@
  *
  * LANES. An ordered update of one batch lets one trainer work and the others wait, who could as
  * well evaluate the epoch before. So a phase belongs to a lane, and each lane runs strictly in
- * order by itself: `current` is the main lane's lowest phase that is not complete, `side` the
- * other's. The side lane has inference alone: nothing of it is sampled and nothing lies in payload
+ * order by itself: `current` of a lane is its lowest phase that is not complete.
+ * The side lane has inference alone: nothing of it is sampled and nothing lies in payload
  * memory, so what is said of samplers, eviction and updates is said of the main lane. Nothing
  * orders one lane against the other but gates. Evaluation beside updates is of one version all the
  * same, since the broker pins its parameters before it opens them (SL_PARAMS_PINNED). A trainer
