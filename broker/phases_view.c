@@ -187,7 +187,7 @@ char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
 
 bool sl_phases_held_by(const struct sl_arena *a, uint32_t worker, char *out, size_t bytes)
 {
-    uint64_t opened = atomic_load(&a->h->opened);
+    uint64_t opened = sl_ledger_opened(a);
     for (uint64_t seq = sl_ledger_oldest(a); seq <= opened; seq++) {
         const struct sl_phase *phase = sl_ledger_phase(a, seq);
         uint32_t n = atomic_load(&phase->n_cells);
