@@ -202,13 +202,13 @@ static void tell_end(struct sl_job *job)
 
 void sl_job_conclude(struct sl_job *job)
 {
-    if (!sl_saving_is_idle(job))
+    if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
     // Without a run directory nothing has run, and nothing is left behind.
     if (job->rundir.path[0] && job->running_ns) {
         char sha256[SL_SHA256_HEX_BYTES] = "";
         tell_saving(job);
-        sl_saving_finish(job, status_word(job->outcome));
+        sl_saving_finish(&job->saving, status_word(job->outcome));
         if (job->outcome == SL_OUTCOME_STOPPED)
             say_where_it_goes_on(job);
         if (save_parameters(job, sha256) < 0)
@@ -217,7 +217,7 @@ void sl_job_conclude(struct sl_job *job)
             sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
         if (write_report(job, sha256) < 0)
             note_error(job);
-        sl_job_log_live(job);
+        sl_live_log(&job->live);
         tell_end(job);
         sl_run_files_flush(&job->files);
     }

@@ -1,4 +1,5 @@
-// describe.c - what a job's clients are told when they ask.
+#include "broker/describe.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "broker/job.h"
 #include "broker/json_writer.h"
+#include "broker/pauses.h"
+#include "broker/report.h"
+#include "broker/timeline.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -18,8 +21,6 @@ enum {
     EVENTS_BYTES_MAX = SL_BUS_MESSAGE_MAX / 16,
     LIST_BYTES_MAX = SL_BUS_MESSAGE_MAX / 32,
 };
-
-// --- the description -----------------------------------------------------------------------------
 
 // The newest entries of a list, in its order, as long as they are not more than so many bytes.
 // Returns how many were left out.
@@ -64,32 +65,32 @@ static void add_output(struct sl_json_writer *w, const char *output)
     sl_json_add_string(w, "output", whole);
 }
 
-void sl_job_describe(struct sl_job *job, struct sl_json_writer *w)
+void sl_describe(const struct sl_job_view *job, struct sl_live *live, struct sl_json_writer *w)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     double age = (double)(sl_now_ns() - job->start_ns) * 1e-9;
-    const char *stats = sl_job_live_json(job);
+    const char *stats = sl_live_line(live);
     sl_json_open_object(w, NULL);
     sl_json_add_string(w, "schema", "sluice.describe/1");
-    sl_json_add_string(w, "job", job->config.name);
-    sl_json_add_string(w, "id", job->options.id);
+    sl_json_add_string(w, "job", job->config->name);
+    sl_json_add_string(w, "id", job->id);
     sl_json_add_string(w, "state", sl_job_state_name(job));
-    add_output(w, job->config.output);
+    add_output(w, job->config->output);
     sl_json_add_whole(w, "pid", (uint64_t)getpid());
     sl_json_add_time(w, "started", (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - age);
-    add_config(w, job->config_json);
+    add_config(w, *job->config_json);
     if (stats)
-        sl_live_write_devices(job, w, "devices");
+        sl_live_write_devices(live, w, "devices");
     else
         sl_json_add_null(w, "devices");
-    uint32_t left_out = add_newest(w, "epochs", job->report.epochs, EPOCHS_BYTES_MAX);
+    uint32_t left_out = add_newest(w, "epochs", job->report->epochs, EPOCHS_BYTES_MAX);
     sl_json_add_whole(w, "epochs_left_out", left_out);
-    add_newest(w, "allocations", job->report.allocations, LIST_BYTES_MAX);
-    add_newest(w, "scales", job->report.scales, LIST_BYTES_MAX);
-    add_newest(w, "restarts", job->report.restarts, LIST_BYTES_MAX);
-    sl_timeline_write(&job->timeline, w, "events", EVENTS_BYTES_MAX);
-    sl_json_add_real(w, "paused_seconds", sl_pauses_total_seconds(&job->pauses));
+    add_newest(w, "allocations", job->report->allocations, LIST_BYTES_MAX);
+    add_newest(w, "scales", job->report->scales, LIST_BYTES_MAX);
+    add_newest(w, "restarts", job->report->restarts, LIST_BYTES_MAX);
+    sl_timeline_write(job->timeline, w, "events", EVENTS_BYTES_MAX);
+    sl_json_add_real(w, "paused_seconds", sl_pauses_total_seconds(job->pauses));
     sl_json_add_raw(w, "stats", stats);
     sl_json_close_object(w);
 }

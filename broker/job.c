@@ -58,7 +58,8 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     vsnprintf(job->message, sizeof job->message, fmt, ap);
     va_end(ap);
     sl_split_end(&job->split);
-    sl_job_end_trace(job);
+    sl_saving_stop(&job->saving);
+    sl_trace_end(&job->trace);
     sl_job_end_pause(job);
     sl_switches_end(&job->switches, SL_MIN(current_epoch(job), job->config.epochs - 1),
                     job->meter.sums.standby_batches);
@@ -282,7 +283,7 @@ static void on_phase(void *ctx, const struct sl_open_phase *phase)
 {
     struct sl_job *job = ctx;
     sl_meter_take_phase(&job->meter, phase);
-    sl_job_trace_phase(job, phase);
+    sl_trace_take_phase(&job->trace, phase);
 }
 
 const struct sl_phases_events sl_job_phases_events = {
@@ -333,7 +334,7 @@ static void send_progress(struct sl_job *job)
 static void close_loop(struct sl_job *job)
 {
     sl_crew_close(&job->crew);
-    sl_saving_close(job);
+    sl_saving_close(&job->saving);
     sl_loop_close(&job->loop);
 }
 
@@ -350,7 +351,7 @@ static void take_message(struct sl_job *job, const struct sl_bus_peer *peer,
     case SL__CONTROL__ENVELOPE__BODY_DESCRIBE: sl_job_on_describe(job, peer); break;
     case SL__CONTROL__ENVELOPE__BODY_PAUSE: sl_job_on_pause(job, peer); break;
     case SL__CONTROL__ENVELOPE__BODY_RESUME: sl_job_on_resume(job, peer); break;
-    case SL__CONTROL__ENVELOPE__BODY_TRACE: sl_job_on_trace(job, peer, m->trace); break;
+    case SL__CONTROL__ENVELOPE__BODY_TRACE: sl_trace_on_request(&job->trace, peer, m->trace); break;
     default: break; // what only the broker sends
     }
 }
@@ -378,7 +379,7 @@ static void on_doorbell(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     if (job->state == SL_JOB_RUNNING)
-        sl_saving_poll(job);
+        sl_saving_poll(&job->saving);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
 }
@@ -392,7 +393,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING)
         sl_phases_poll(&job->phases);
     if (job->state == SL_JOB_RUNNING)
-        sl_saving_poll(job);
+        sl_saving_poll(&job->saving);
     if (job->state == SL_JOB_RUNNING)
         sl_split_poll(&job->split);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
@@ -401,11 +402,11 @@ static void on_tick(void *ctx)
         sl_stalls_look(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
         sl_switches_watch(&job->switches, current_epoch(job), job->meter.sums.standby_batches);
-        sl_job_poll_trace(job);
+        sl_trace_poll(&job->trace);
     }
     if (job->state != SL_JOB_ENDED) {
         sl_run_files_watch(&job->files);
-        sl_job_poll_live(job);
+        sl_live_poll(&job->live);
     }
     if (job->state == SL_JOB_RUNNING)
         sl_split_choose_by_first_batches(&job->split);
@@ -435,7 +436,8 @@ static struct sl_timeline_place where(void *ctx)
 
 static void on_event(void *ctx, const char *kind, const char *text)
 {
-    sl_job_trace_event(ctx, kind, text);
+    struct sl_job *job = ctx;
+    sl_trace_take_event(&job->trace, kind, text);
 }
 
 static void on_restart(void *ctx, const struct sl_report_restart *restart)
@@ -454,7 +456,7 @@ static void on_assigned(void *ctx)
 {
     struct sl_job *job = ctx;
     sl_trainer_group_form(&job->group);
-    sl_job_trace_seats(job);
+    sl_trace_take_seats(&job->trace);
 }
 
 static void on_cores(void *ctx, uint32_t device, const struct sl_cores *cores)
@@ -474,6 +476,11 @@ static void on_change(void *ctx, const struct sl_report_scale *change)
 {
     struct sl_job *job = ctx;
     sl_report_add_scale(&job->report, change);
+}
+
+static void on_saved(void *ctx)
+{
+    sl_job_conclude(ctx);
 }
 
 void sl_job_wire(struct sl_job *job)
@@ -496,7 +503,50 @@ void sl_job_wire(struct sl_job *job)
         .loss = NAN,
         .last_epoch_seconds = NAN,
     };
-    job->live.tell_at_ns = job->start_ns + 1000000000;
+    job->view = (struct sl_job_view){
+        .id = job->options.id,
+        .start_ns = job->start_ns,
+        .state = &job->state,
+        .config_json = &job->config_json,
+        .arena = &job->arena,
+        .config = &job->config,
+        .crew = &job->crew,
+        .deaths = &job->deaths,
+        .split = &job->split,
+        .memory = &job->memory,
+        .pauses = &job->pauses,
+        .phases = &job->phases,
+        .report = &job->report,
+        .saving = &job->saving,
+        .timeline = &job->timeline,
+        .group = &job->group,
+    };
+    job->live = (struct sl_live){
+        .job = &job->view,
+        .meter = &job->meter,
+        .clients = &job->clients,
+        .log = &job->log,
+        .tell_at_ns = job->start_ns + 1000000000,
+    };
+    job->trace = (struct sl_trace){.job = &job->view, .clients = &job->clients, .log = &job->log};
+    job->saving = (struct sl_saving){
+        .start_ns = job->start_ns,
+        .loop = &job->loop.uv,
+        .config = &job->config,
+        .config_json = &job->config_json,
+        .dataset = &job->dataset,
+        .arena = &job->arena,
+        .phases = &job->phases,
+        .params = &job->params,
+        .split = &job->split,
+        .report = &job->report,
+        .rundir = &job->rundir,
+        .resumed = &job->resumed,
+        .log = &job->log,
+        .timeline = &job->timeline,
+        .on_idle = on_saved,
+        .ctx = job,
+    };
     job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
     job->files = (struct sl_run_files){.rundir = &job->rundir, .log = &job->log};
     job->split = (struct sl_job_split){
@@ -545,7 +595,7 @@ void sl_job_wire(struct sl_job *job)
 
 static void release(struct sl_job *job)
 {
-    sl_saving_fini(job);
+    sl_saving_fini(&job->saving);
     sl_checkpoint_close(&job->resumed);
     sl_phases_fini(&job->phases);
     sl_crew_fini(&job->crew);

@@ -29,6 +29,7 @@
 
 #include "broker/client.h"
 #include "broker/deaths.h"
+#include "broker/job_view.h"
 #include "broker/joblog.h"
 #include "broker/live.h"
 #include "broker/loop.h"
@@ -53,8 +54,6 @@
 #include "common/data/dataset.h"
 #include "common/ipc/arena.h"
 #include "config/config.h"
-
-enum sl_job_state { SL_JOB_STARTING, SL_JOB_RUNNING, SL_JOB_FINISHING, SL_JOB_ENDED };
 
 // The values are exit statuses.
 enum sl_outcome {
@@ -119,6 +118,7 @@ struct sl_job {
     struct sl_saving saving;
 
     // what is told of it while it runs
+    struct sl_job_view view;
     struct sl_meter meter;
     struct sl_live live;
     struct sl_timeline timeline;
@@ -162,16 +162,12 @@ extern const struct sl_crew_events sl_job_crew_events;     // job.c
 extern const struct sl_phases_events sl_job_phases_events; // job.c
 
 // requests.c
-const char *sl_job_state_name(const struct sl_job *job); // "starting", "running", "paused", ...
 void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_end_pause(struct sl_job *job); // the job ends
 void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer);
 void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
                          const Sl__Control__Subscribe *subscribe);
-
-// describe.c: what clients are told
-void sl_job_describe(struct sl_job *job, struct sl_json_writer *w); // sluice.describe/1
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);

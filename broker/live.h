@@ -15,13 +15,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "broker/job_view.h"
 #include "broker/json_writer.h"
+#include "broker/meter.h"
 #include "broker/phases.h"
 
-struct sl_job;
+struct sl_clients;
+struct sl_joblog;
 
 struct sl_live {
+    // borrowed
+    const struct sl_job_view *job;
+    struct sl_meter *meter; // which it makes look
+    struct sl_clients *clients;
+    struct sl_joblog *log;
+
+    // where the job was when the newest line was made
     struct sl_loss_sum loss;
+    struct sl_phases_view view;
+    bool trains;                // and does nothing else
+    bool rests[SL_METER_SEATS]; // while it is paused: the worker in this seat has come to rest
+
     struct sl_json_writer line; // the newest one
     uint64_t line_at_ns;        // 0: there is none
     const char *line_state;     // of the job, in it
@@ -36,16 +50,16 @@ struct sl_live {
 void sl_live_fini(struct sl_live *live); // safe on a zeroed struct
 
 // On each tick: looks, and each second makes a new line and sends it to who wants it.
-void sl_job_poll_live(struct sl_job *job);
-// What looking has cost, in the log.
-void sl_job_log_live(struct sl_job *job);
+void sl_live_poll(struct sl_live *live);
+void sl_live_log(const struct sl_live *live); // what looking has cost
 // A line that is at most 100 ms old and of the job's state. NULL without memory; valid until the
 // next call or tick.
-const char *sl_job_live_json(struct sl_job *job);
+const char *sl_live_line(struct sl_live *live);
+bool sl_live_is_there(const struct sl_live *live); // the arena is, and its words may be read
 
 // live_json.c
-void sl_live_write(struct sl_job *job, struct sl_json_writer *w);
-// The devices as they are in a line; once there has been a look.
-void sl_live_write_devices(struct sl_job *job, struct sl_json_writer *w, const char *key);
+void sl_live_write(const struct sl_live *live, struct sl_json_writer *w);
+// The devices as they are in a line; once there has been one.
+void sl_live_write_devices(const struct sl_live *live, struct sl_json_writer *w, const char *key);
 
 #endif

@@ -4,8 +4,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "broker/job.h"
+#include "broker/deaths.h"
+#include "broker/job_view.h"
+#include "broker/live.h"
 #include "broker/live_bottleneck.h"
+#include "broker/memory_use.h"
+#include "broker/saving.h"
+#include "broker/split.h"
+#include "broker/trainer_group.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/ipc/board.h"
@@ -17,15 +23,15 @@ enum { LOAD_SECONDS_MAX = 5 }; // how old a GPU's load may be
 
 // What the parts of a line are made from.
 struct facts {
-    struct sl_job *job;
-    struct sl_meter *l;
+    const struct sl_job_view *job;
+    const struct sl_meter *l;
     const struct sl_meter_look *from, *to; // NULL: nothing to compare
     double seconds;                        // between the two
     double look;                           // between two looks, on average
     bool there;                            // the arena is, and its words may be read
     struct sl_phases_view view;
-    bool trains;                // and does nothing else
-    bool rests[SL_METER_SEATS]; // while the job is paused: the worker in this seat has come to rest
+    bool trains;       // and does nothing else
+    const bool *rests; // (seats) while the job is paused: the worker there has come to rest
 };
 
 static double positive(double x)
@@ -61,15 +67,15 @@ struct roles {
 
 // Trainers' shares are of the normal ones, as in figures.c: a standby trainer waits for what is
 // left over. Where there are only standby trainers they are meant.
-static const struct work *trainers_of(const struct roles *r, const struct sl_job *job)
+static const struct work *trainers_of(const struct roles *r, const struct sl_job_view *job)
 {
-    return job->split.roles.trainers > 0 ? &r->normal : &r->standby;
+    return job->split->roles.trainers > 0 ? &r->normal : &r->standby;
 }
 
-static bool is_standby(const struct sl_job *job, const struct sl_member *m)
+static bool is_standby(const struct sl_job_view *job, const struct sl_member *m)
 {
     return m->role == SL_ROLE_TRAINER &&
-           sl_split_duty(&job->split, m->role, m->device) == SL_DUTY_STANDBY;
+           sl_split_duty(job->split, m->role, m->device) == SL_DUTY_STANDBY;
 }
 
 static struct work work_of(const struct facts *f, const struct sl_member *m)
@@ -105,8 +111,8 @@ static struct work work_of(const struct facts *f, const struct sl_member *m)
 static struct work work_of_role(const struct facts *f, enum sl_role role, bool standby)
 {
     struct work all = {0};
-    for (uint32_t i = 0; i < f->job->crew.n; i++) {
-        const struct sl_member *m = &f->job->crew.members[i];
+    for (uint32_t i = 0; i < f->job->crew->n; i++) {
+        const struct sl_member *m = &f->job->crew->members[i];
         if (m->role != role || is_standby(f->job, m) != standby)
             continue;
         struct work w = work_of(f, m);
@@ -126,33 +132,14 @@ static bool is_told(const struct sl_member *m)
     return m->wanted || m->alive;
 }
 
-static const char *role_text(const struct sl_job *job, const struct sl_member *m)
+static const char *role_text(const struct sl_job_view *job, const struct sl_member *m)
 {
     return is_standby(job, m) ? "standby" : sl_role_name(m->role);
 }
 
 static uint32_t activity_of(const struct facts *f, const struct sl_member *m)
 {
-    return f->there ? atomic_load(&sl_seat(&f->job->arena, m->slot)->activity) : SL_ACTIVITY_NONE;
-}
-
-// Whether what a worker of a paused job has in hand stays as it is until the job goes on. By the
-// ledger and the worker's own word as they are now, not as the last look found them.
-static bool rests(const struct facts *f, const struct sl_member *m)
-{
-    const struct sl_arena *a = &f->job->arena;
-    struct sl_worker_figures now;
-    uint64_t seq;
-    uint32_t cell;
-    if (activity_of(f, m) == SL_ACTIVITY_BLOCKED)
-        return true;
-    if (sl_ledger_works(a, m->worker) || !sl_stats_read(sl_stats_slot(a, m->slot), &now))
-        return false;
-    if (now.current_tag == 0 || now.worker != m->worker)
-        return true;
-    // Trained, but not yet let go of: perhaps the update is being applied.
-    sl_ledger_locate(now.current_tag, &seq, &cell);
-    return sl_cell_is_leased(sl_ledger_word(a, seq, cell));
+    return f->there ? atomic_load(&sl_seat(f->job->arena, m->slot)->activity) : SL_ACTIVITY_NONE;
 }
 
 static const char *state_text(const struct facts *f, const struct sl_member *m)
@@ -163,7 +150,7 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
         return "gone";
     if (!m->ready)
         return "starting";
-    if (sl_pauses_is_open(&f->job->pauses))
+    if (sl_pauses_is_open(f->job->pauses))
         return f->rests[m->slot] ? "paused" : "working";
     if (activity == SL_ACTIVITY_BLOCKED)
         return "blocked";
@@ -176,7 +163,7 @@ static const char *state_text(const struct facts *f, const struct sl_member *m)
 // when it is nothing that is known.
 static bool batch_text(const struct facts *f, const struct sl_member *m, char *out, size_t bytes)
 {
-    struct sl_phases *p = &f->job->phases;
+    const struct sl_phases *p = f->job->phases;
     const struct sl_meter_seat *seat = &f->l->seat[m->slot];
     uint64_t seq;
     uint32_t cell;
@@ -199,7 +186,7 @@ static bool batch_text(const struct facts *f, const struct sl_member *m, char *o
 // How often the threads of the worker in this seat have come round (common/ipc/pulse.h).
 static uint64_t rounds_of(const struct facts *f, const struct sl_member *m)
 {
-    const struct sl_worker_slot *slot = sl_stats_slot(&f->job->arena, m->slot);
+    const struct sl_worker_slot *slot = sl_stats_slot(f->job->arena, m->slot);
     uint64_t rounds = 0;
     for (int i = 0; i < SL_THREAD_COUNT; i++)
         rounds += atomic_load_explicit(&slot->words.beats[i], memory_order_relaxed);
@@ -225,8 +212,8 @@ static void add_worker(const struct facts *f, const struct sl_member *m, struct 
         .edges_per_second = (double)k.edges / seconds,
         .bytes_per_second = (double)k.bytes / seconds,
         .rounds = f->there ? rounds_of(f, m) : 0,
-        .restarts = f->job->deaths.of[m->slot].n,
-        .memory = m->alive ? f->job->memory.member_bytes[m->slot] : 0,
+        .restarts = f->job->deaths->of[m->slot].n,
+        .memory = m->alive ? f->job->memory->member_bytes[m->slot] : 0,
     };
     sl_json_open_object(w, NULL);
     sl_json_add_fields(w, &sl_stats_worker_fields, &s, NULL, NULL);
@@ -269,7 +256,7 @@ static void find_gpu_load(const struct gpu_figures *gpu, struct sl_stats_device 
 
 // Whose device it is.
 struct place {
-    const struct sl_job *job;
+    const struct sl_job_view *job;
     uint32_t device;
 };
 
@@ -277,8 +264,8 @@ static void add_roles(void *arg, const char *key, struct sl_json_writer *w)
 {
     const struct place *p = arg;
     sl_json_open_array(w, key);
-    for (uint32_t i = 0; i < p->job->crew.n; i++) {
-        const struct sl_member *m = &p->job->crew.members[i];
+    for (uint32_t i = 0; i < p->job->crew->n; i++) {
+        const struct sl_member *m = &p->job->crew->members[i];
         if (m->device == p->device && is_told(m))
             sl_json_add_string(w, NULL, role_text(p->job, m));
     }
@@ -287,8 +274,8 @@ static void add_roles(void *arg, const char *key, struct sl_json_writer *w)
 
 static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer *w)
 {
-    const struct sl_job *job = f->job;
-    const struct sl_device_config *device = &job->config.devices[d];
+    const struct sl_job_view *job = f->job;
+    const struct sl_device_config *device = &job->config->devices[d];
     const bool cuda = device->kind == SL_DEVICE_CUDA;
     char name[64], cores[8 * SL_CONFIG_MAX_CORES] = "";
     struct gpu_figures gpu = {0};
@@ -299,11 +286,11 @@ static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer 
         at +=
             (size_t)snprintf(cores + at, sizeof cores - at, "%s%u", i ? "," : "", device->cores[i]);
     snprintf(name, sizeof name, "%s %u", sl_device_kind_name(device->kind), d);
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
+    for (uint32_t i = 0; i < job->crew->n; i++) {
+        const struct sl_member *m = &job->crew->members[i];
         if (m->device != d || !is_told(m))
             continue;
-        memory += m->alive ? job->memory.member_bytes[m->slot] : 0;
+        memory += m->alive ? job->memory->member_bytes[m->slot] : 0;
         add_gpu_figures(&gpu, m, &f->l->seat[m->slot].last);
         load += f->l->process[m->slot].load;
     }
@@ -325,10 +312,10 @@ static void add_device(const struct facts *f, uint32_t d, struct sl_json_writer 
     sl_json_close_object(w);
 }
 
-static bool is_used(const struct sl_job *job, uint32_t device)
+static bool is_used(const struct sl_job_view *job, uint32_t device)
 {
-    for (uint32_t i = 0; i < job->crew.n; i++)
-        if (job->crew.members[i].device == device && is_told(&job->crew.members[i]))
+    for (uint32_t i = 0; i < job->crew->n; i++)
+        if (job->crew->members[i].device == device && is_told(&job->crew->members[i]))
             return true;
     return false;
 }
@@ -336,8 +323,8 @@ static bool is_used(const struct sl_job *job, uint32_t device)
 static void add_devices(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
     sl_json_open_array(w, key);
-    for (uint32_t d = 0; d < f->job->config.n_devices; d++)
-        if (!f->job->split.pool.n ||
+    for (uint32_t d = 0; d < f->job->config->n_devices; d++)
+        if (!f->job->split->pool.n ||
             is_used(f->job, d)) // of a pool, devices are places for workers
             add_device(f, d, w);
     sl_json_close_array(w);
@@ -428,10 +415,10 @@ static void find_queue(const struct facts *f, struct sl_stats *s)
 {
     struct sl_ledger_depth depth = {0};
     if (f->there)
-        sl_ledger_depth(&f->job->arena, &depth);
+        sl_ledger_depth(f->job->arena, &depth);
     s->queue.batches = depth.batches[SL_CELL_READY];
     s->queue.bytes = depth.ready_bytes;
-    s->queue.capacity_bytes = f->there ? f->job->arena.h->spec.payload_bytes : 0;
+    s->queue.capacity_bytes = f->there ? f->job->arena->h->spec.payload_bytes : 0;
     s->queue.used_bytes = depth.payload_bytes;
     s->queue.sampling = depth.batches[SL_CELL_SAMPLING];
     s->queue.training = depth.batches[SL_CELL_TRAINING] + depth.batches[SL_CELL_HELD];
@@ -444,11 +431,11 @@ static double hit_rate(uint64_t hits, uint64_t misses)
 
 static void find_cache(const struct facts *f, struct sl_stats *s)
 {
-    const struct sl_job *job = f->job;
+    const struct sl_job_view *job = f->job;
     const struct sl_meter_sums *sums = &f->l->sums;
-    s->cache.policy = sl_cache_words[job->config.cache.policy];
-    s->cache.ranked = f->there && job->phases.ranked;
-    if (!sl_cache_keeps(job->config.cache.policy))
+    s->cache.policy = sl_cache_words[job->config->cache.policy];
+    s->cache.ranked = f->there && job->phases->ranked;
+    if (!sl_cache_keeps(job->config->cache.policy))
         return;
     s->cache.hit_rate_total = hit_rate(sums->hits, sums->misses);
     if (f->from)
@@ -458,8 +445,8 @@ static void find_cache(const struct facts *f, struct sl_stats *s)
 
 static void find_updates(const struct facts *f, struct sl_stats *s)
 {
-    const struct sl_job *job = f->job;
-    bool async = job->config.updates.mode == SL_UPDATE_ASYNC;
+    const struct sl_job_view *job = f->job;
+    bool async = job->config->updates.mode == SL_UPDATE_ASYNC;
     if (async && f->from && f->to->sums.trained > f->from->sums.trained) {
         s->updates.staleness_mean = (double)(f->to->sums.stale - f->from->sums.stale) /
                                     (double)(f->to->sums.trained - f->from->sums.trained);
@@ -469,22 +456,22 @@ static void find_updates(const struct facts *f, struct sl_stats *s)
                 SL_MAX(s->updates.staleness_max, (double)f->l->looks[i].staleness_max);
     }
     s->updates.mode = async ? "async" : "ordered";
-    s->updates.version = f->there ? sl_board_version(&job->arena) : 0;
-    s->updates.exchange = sl_exchange_kind_name(job->config.updates.exchange);
-    if (job->config.updates.exchange == SL_EXCHANGE_NCCL) {
-        s->updates.group.members = job->group.n;
-        s->updates.group.generation = job->group.generation;
+    s->updates.version = f->there ? sl_board_version(job->arena) : 0;
+    s->updates.exchange = sl_exchange_kind_name(job->config->updates.exchange);
+    if (job->config->updates.exchange == SL_EXCHANGE_NCCL) {
+        s->updates.group.members = job->group->n;
+        s->updates.group.generation = job->group->generation;
     }
 }
 
 static void find_totals(const struct facts *f, struct sl_stats *s)
 {
-    const struct sl_job *job = f->job;
+    const struct sl_job_view *job = f->job;
     const struct sl_meter_sums *sums = &f->l->sums;
     uint64_t switches = 0, restarts = 0;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        restarts += job->deaths.of[i].n;
-        switches += f->there ? atomic_load(&sl_seat(&job->arena, i)->switches) : 0;
+    for (uint32_t i = 0; i < job->crew->n; i++) {
+        restarts += job->deaths->of[i].n;
+        switches += f->there ? atomic_load(&sl_seat(job->arena, i)->switches) : 0;
     }
     s->totals.batches = sums->batches;
     s->totals.edges = sums->edges;
@@ -494,14 +481,14 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.block_bytes = sums->block_bytes;
     s->totals.hit_bytes = sums->hit_bytes;
     s->totals.miss_bytes = sums->miss_bytes;
-    s->totals.updates = f->there ? sl_board_version(&job->arena) - f->l->first_version : 0;
-    s->totals.epochs = f->there ? job->phases.trained : 0;
+    s->totals.updates = f->there ? sl_board_version(job->arena) - f->l->first_version : 0;
+    s->totals.epochs = f->there ? job->phases->trained : 0;
     s->totals.switches = switches;
-    s->totals.resampled = job->report.resampled + job->phases.resampled;
-    s->totals.retrained = job->report.retrained + job->phases.retrained;
-    s->totals.evicted = f->there ? atomic_load(&sl_ledger_of(&job->arena)->evicted) : 0;
+    s->totals.resampled = job->report->resampled + job->phases->resampled;
+    s->totals.retrained = job->report->retrained + job->phases->retrained;
+    s->totals.evicted = f->there ? atomic_load(&sl_ledger_of(job->arena)->evicted) : 0;
     s->totals.restarts = restarts;
-    s->totals.checkpoints = job->saving.n_written;
+    s->totals.checkpoints = job->saving->n_written;
 }
 
 // --- the bottleneck ------------------------------------------------------------------------------
@@ -509,7 +496,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
 // Medians of the last batches; where there are none yet, what was measured before.
 static struct sl_profile live_profile(const struct facts *f)
 {
-    struct sl_profile p = f->job->split.profile;
+    struct sl_profile p = f->job->split->profile;
     double t_sample = sl_meter_median(&f->l->sampling);
     double t_train = sl_meter_median(&f->l->training);
     double t_standby = sl_meter_median(&f->l->standing_by);
@@ -523,13 +510,13 @@ static struct sl_profile live_profile(const struct facts *f)
 static void find_bottleneck(const struct facts *f, const struct roles *r, struct sl_stats *to,
                             char text[SL_LIVE_SENTENCE_BYTES])
 {
-    struct sl_job *job = f->job;
+    const struct sl_job_view *job = f->job;
     const struct sl_stats_stage *stages = to->stages;
-    const struct sl_config *config = &job->config;
+    const struct sl_config *config = job->config;
     bool async = config->updates.mode == SL_UPDATE_ASYNC;
     struct sl_live_advice advice = {.has = false};
     const struct sl_live_shares shares = {
-        .split = job->split.roles,
+        .split = job->split->roles,
         .preparing = strcmp(f->view.phase, "presample") == 0 || strcmp(f->view.phase, "rank") == 0,
         .standby = r->standby.seats,
         .sampling = share(r->samplers.busy, r->samplers.seconds),
@@ -544,10 +531,10 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .staleness = config->updates.staleness,
         .in_turn = config->updates.exchange != SL_EXCHANGE_BOARD,
     };
-    struct sl_allocation_question q = sl_split_question(&job->split, job->split.roles, 0);
+    struct sl_allocation_question q = sl_split_question(job->split, job->split->roles, 0);
     q.profile = live_profile(f);
     enum sl_live_role role = SL_LIVE_NOBODY;
-    if (job->state == SL_JOB_RUNNING && !sl_pauses_is_open(&job->pauses)) {
+    if (*job->state == SL_JOB_RUNNING && !sl_pauses_is_open(job->pauses)) {
         sl_live_advise(&q, &advice);
         role = sl_live_name_bottleneck(&shares, &advice, text);
     } else {
@@ -570,21 +557,19 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
 
 static void find_where(const struct facts *f, struct sl_stats *s)
 {
-    struct sl_job *job = f->job;
-    struct sl_phases *p = &job->phases;
+    const struct sl_job_view *job = f->job;
+    const struct sl_phases *p = job->phases;
     const struct sl_phases_view *view = &f->view;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (f->trains && job->live.loss.weight > 0)
-        f->l->loss = view->loss;
     s->schema = "sluice.stats/1";
     s->time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    s->job = job->config.name;
-    s->id = job->options.id;
+    s->job = job->config->name;
+    s->id = job->id;
     s->state = sl_job_state_name(job);
     s->phase = view->phase;
     s->epoch = view->epoch;
-    s->epochs = job->config.epochs;
+    s->epochs = job->config->epochs;
     s->done = view->done;
     s->total = view->total;
     s->seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9;
@@ -605,62 +590,50 @@ static void find_where(const struct facts *f, struct sl_stats *s)
 static void find_split(const struct facts *f, const struct roles *r, struct sl_stats *s)
 {
     const struct work *helpers = &r->standby;
-    const struct sl_job *job = f->job;
+    const struct sl_job_view *job = f->job;
     s->standby.there = 0;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
+    for (uint32_t i = 0; i < job->crew->n; i++) {
+        const struct sl_member *m = &job->crew->members[i];
         s->standby.there += is_told(m) && is_standby(job, m);
     }
-    s->samplers = job->split.roles.samplers;
-    s->trainers = job->split.roles.trainers;
-    s->standby.awake = f->there ? sl_seat_awake(&job->arena) : 0;
+    s->samplers = job->split->roles.samplers;
+    s->trainers = job->split->roles.trainers;
+    s->standby.awake = f->there ? sl_seat_awake(job->arena) : 0;
     s->standby.busy = helpers->seats ? share(helpers->busy, helpers->seconds) : NAN;
     s->standby.wait = helpers->seats ? share(helpers->wait, helpers->seconds) : NAN;
-    s->places = job->config.n_devices;
+    s->places = job->config->n_devices;
 }
 
 static void add_workers(const struct facts *f, const char *key, struct sl_json_writer *w)
 {
     sl_json_open_array(w, key);
-    for (uint32_t i = 0; i < f->job->crew.n; i++)
-        if (is_told(&f->job->crew.members[i]))
-            add_worker(f, &f->job->crew.members[i], w);
+    for (uint32_t i = 0; i < f->job->crew->n; i++)
+        if (is_told(&f->job->crew->members[i]))
+            add_worker(f, &f->job->crew->members[i], w);
     sl_json_close_array(w);
 }
 
 static void find_memory(const struct facts *f, struct sl_stats *s)
 {
     s->cpu_load = f->l->broker.load;
-    for (uint32_t i = 0; i < f->job->crew.n; i++)
+    for (uint32_t i = 0; i < f->job->crew->n; i++)
         s->cpu_load += f->l->process[i].load;
-    s->memory.used = f->job->memory.bytes;
-    s->memory.peak = f->job->memory.peak_bytes;
-    s->memory.limit = positive(f->job->split.available_bytes);
+    s->memory.used = f->job->memory->bytes;
+    s->memory.peak = f->job->memory->peak_bytes;
+    s->memory.limit = positive(f->job->split->available_bytes);
 }
 
-static struct facts find_facts(struct sl_job *job)
+static struct facts find_facts(const struct sl_live *live)
 {
     struct facts f = {
-        .job = job,
-        .l = &job->meter,
-        .there = job->meter.there && job->arena.base,
-        .view = {.phase = "start", .seconds_left = -1},
+        .job = live->job,
+        .l = live->meter,
+        .there = sl_live_is_there(live),
+        .view = live->view,
+        .trains = live->trains,
+        .rests = live->rests,
     };
-    if (f.there && job->state == SL_JOB_RUNNING) {
-        sl_phases_view(&job->phases, &job->live.loss, &f.view);
-        f.trains = strcmp(f.view.phase, "train") == 0;
-    } else if (job->state >= SL_JOB_FINISHING) {
-        f.view.phase = "save";
-        f.view.epoch = job->phases.trained ? job->phases.trained - 1 : 0;
-    }
-    // First who rests, then what has been done: with all at rest, a line tells what a pause ends
-    // with.
-    if (f.there && sl_pauses_is_open(&job->pauses)) {
-        for (uint32_t i = 0; i < job->crew.n; i++)
-            f.rests[job->crew.members[i].slot] = rests(&f, &job->crew.members[i]);
-        sl_meter_take_cells(&job->meter);
-    }
-    if (job->state == SL_JOB_RUNNING && sl_meter_window(f.l, &f.from, &f.to)) {
+    if (*f.job->state == SL_JOB_RUNNING && sl_meter_window(f.l, &f.from, &f.to)) {
         uint64_t looks = SL_MIN(f.l->n_looks, (uint64_t)SL_METER_LOOKS) - 1;
         f.seconds = (double)(f.to->ns - f.from->ns) * 1e-9;
         f.look = f.seconds / (double)looks;
@@ -668,9 +641,9 @@ static struct facts find_facts(struct sl_job *job)
     return f;
 }
 
-void sl_live_write_devices(struct sl_job *job, struct sl_json_writer *w, const char *key)
+void sl_live_write_devices(const struct sl_live *live, struct sl_json_writer *w, const char *key)
 {
-    const struct facts f = find_facts(job);
+    const struct facts f = find_facts(live);
     add_devices(&f, key, w);
 }
 
@@ -692,9 +665,9 @@ static void add_part(void *arg, const char *key, struct sl_json_writer *w)
         add_histograms(l->facts, key, w);
 }
 
-void sl_live_write(struct sl_job *job, struct sl_json_writer *w)
+void sl_live_write(const struct sl_live *live, struct sl_json_writer *w)
 {
-    const struct facts f = find_facts(job);
+    const struct facts f = find_facts(live);
     const struct roles roles = {
         .samplers = work_of_role(&f, SL_ROLE_SAMPLER, false),
         .normal = work_of_role(&f, SL_ROLE_TRAINER, false),

@@ -15,18 +15,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "broker/describe.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
-
-const char *sl_job_state_name(const struct sl_job *job)
-{
-    switch (job->state) {
-    case SL_JOB_STARTING: return "starting";
-    case SL_JOB_RUNNING: return sl_pauses_is_open(&job->pauses) ? "paused" : "running";
-    default: return "finishing";
-    }
-}
 
 // --- to be told ----------------------------------------------------------------------------------
 
@@ -57,7 +49,7 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
     }
     if (subscribe->progress && job->options.page)
         tell_page(job, peer);
-    const char *json = subscribe->stats ? sl_job_live_json(job) : NULL;
+    const char *json = subscribe->stats ? sl_live_line(&job->live) : NULL;
     if (!json)
         return;
     stats.json = (char *)json; // only read
@@ -69,7 +61,7 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 void sl_job_on_describe(struct sl_job *job, const struct sl_bus_peer *peer)
 {
     struct sl_json_writer w = {0};
-    sl_job_describe(job, &w);
+    sl_describe(&job->view, &job->live, &w);
     const char *json = sl_json_text(&w);
     if (json)
         sl_clients_answer(&job->clients, peer, SL_OK, "", json);
@@ -103,7 +95,7 @@ void sl_job_on_pause(struct sl_job *job, const struct sl_bus_peer *peer)
 {
     char text[160];
     if (job->state != SL_JOB_RUNNING) {
-        snprintf(text, sizeof text, "the job is %s: %s", sl_job_state_name(job),
+        snprintf(text, sizeof text, "the job is %s: %s", sl_job_state_name(&job->view),
                  job->state == SL_JOB_STARTING ? "pause it once it trains" : "nothing to pause");
         sl_clients_answer(&job->clients, peer, SL_EINVAL, text, NULL);
     } else if (sl_pauses_is_open(&job->pauses)) {
@@ -122,7 +114,7 @@ void sl_job_on_resume(struct sl_job *job, const struct sl_bus_peer *peer)
     char text[160];
     if (job->state != SL_JOB_RUNNING) {
         snprintf(text, sizeof text, "the job is %s: only a paused job can go on",
-                 sl_job_state_name(job));
+                 sl_job_state_name(&job->view));
         sl_clients_answer(&job->clients, peer, SL_EINVAL, text, NULL);
     } else if (!sl_pauses_is_open(&job->pauses)) {
         sl_clients_answer(&job->clients, peer, SL_OK, "it is not paused", NULL);

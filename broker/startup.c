@@ -401,7 +401,7 @@ static int make_arena(struct sl_job *job)
                     sl_units_exact_bytes(block, job->block_bytes_max));
     SL_TRY(sl_phases_init(&job->phases, &setup, &job->arena));
     sl_meter_begin(&job->meter);
-    return sl_saving_init(job);
+    return sl_saving_init(&job->saving);
 }
 
 static int take_hello(struct sl_job *job, const struct sl_member *m,

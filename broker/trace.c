@@ -19,7 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/job.h"
+#include "broker/client.h"
+#include "broker/figures.h"
+#include "broker/job_view.h"
+#include "broker/joblog.h"
+#include "broker/phases.h"
 #include "broker/placement.h"
 #include "broker/trace_events.h"
 #include "common/base/bits.h"
@@ -58,7 +62,7 @@ struct sl_tracing {
 
 // --- the client ----------------------------------------------------------------------------------
 
-static int send_chunk(struct sl_job *job, const struct sl_bus_peer *peer, const char *events,
+static int send_chunk(struct sl_trace *trace, const struct sl_bus_peer *peer, const char *events,
                       bool last, bool ok, const char *message)
 {
     Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
@@ -69,18 +73,18 @@ static int send_chunk(struct sl_job *job, const struct sl_bus_peer *peer, const 
     chunk.ok = ok;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK;
     e.trace_chunk = &chunk;
-    return sl_bus_send(job->bus, peer, &e);
+    return sl_bus_send(trace->clients->bus, peer, &e);
 }
 
-static void refuse(struct sl_job *job, const struct sl_bus_peer *peer, const char *why)
+static void refuse(struct sl_trace *trace, const struct sl_bus_peer *peer, const char *why)
 {
-    send_chunk(job, peer, "", true, false, why);
+    send_chunk(trace, peer, "", true, false, why);
 }
 
 // Sends what there is; false when the client has to read first.
-static bool flush(struct sl_job *job)
+static bool flush(struct sl_trace *trace)
 {
-    struct sl_tracing *t = job->trace.tracing;
+    struct sl_tracing *t = trace->tracing;
     if (t->events.json.text.n == 0)
         return true;
     const char *text = sl_json_text(&t->events.json);
@@ -90,12 +94,12 @@ static bool flush(struct sl_job *job)
         return true;
     }
     if (t->sent - t->taken >= SL_TRACE_AHEAD ||
-        send_chunk(job, &job->trace.peer, text, false, true, "") < 0)
+        send_chunk(trace, &trace->peer, text, false, true, "") < 0)
         return false;
     t->sent++;
     t->sent_ns = sl_now_ns();
     t->total += t->events.n;
-    job->trace.events = t->total;
+    trace->events = t->total;
     sl_trace_events_reset(&t->events);
     return true;
 }
@@ -111,10 +115,10 @@ static struct mark mark_of(const struct sl_tracing *t)
 }
 
 // After some events that belong together: they go, stay, or are dropped together.
-static void keep_or_drop(struct sl_job *job, struct mark before)
+static void keep_or_drop(struct sl_trace *trace, struct mark before)
 {
-    struct sl_tracing *t = job->trace.tracing;
-    if (t->events.json.text.n < CHUNK_BYTES || flush(job))
+    struct sl_tracing *t = trace->tracing;
+    if (t->events.json.text.n < CHUNK_BYTES || flush(trace))
         return;
     t->dropped += t->events.n - before.n;
     sl_trace_events_cut(&t->events, before.bytes, before.n);
@@ -122,22 +126,22 @@ static void keep_or_drop(struct sl_job *job, struct mark before)
 
 // --- who is who ----------------------------------------------------------------------------------
 
-void sl_job_trace_seats(struct sl_job *job)
+void sl_trace_take_seats(struct sl_trace *trace)
 {
-    if (!job->trace.on)
+    if (!trace->on)
         return;
-    for (uint32_t i = 0; i < job->crew.n; i++) {
-        const struct sl_member *m = &job->crew.members[i];
+    for (uint32_t i = 0; i < trace->job->crew->n; i++) {
+        const struct sl_member *m = &trace->job->crew->members[i];
         if (m->worker > 0 && m->worker < WORKERS)
-            job->trace.tracing->seat_of[m->worker] = (uint16_t)(m->slot + 1);
+            trace->tracing->seat_of[m->worker] = (uint16_t)(m->slot + 1);
     }
 }
 
-static void name_threads(struct sl_job *job, const struct sl_member *m)
+static void name_threads(struct sl_trace *trace, const struct sl_member *m)
 {
     static const char *const suffix[SL_TRACE_THREADS] = {
         [SL_TRACE_SAMPLE] = "", [SL_TRACE_EXTRACT] = " extract", [SL_TRACE_TRAIN] = " train"};
-    struct sl_trace_events *e = &job->trace.tracing->events;
+    struct sl_trace_events *e = &trace->tracing->events;
     bool samples = m->role == SL_ROLE_SAMPLER;
     char name[sizeof m->name + 16];
     for (uint32_t i = samples ? SL_TRACE_SAMPLE : SL_TRACE_EXTRACT;
@@ -148,36 +152,36 @@ static void name_threads(struct sl_job *job, const struct sl_member *m)
 }
 
 // Device of a worker; -1 for one that has never been seen. Names its threads the first time.
-static int64_t device_of(struct sl_job *job, uint32_t worker)
+static int64_t device_of(struct sl_trace *trace, uint32_t worker)
 {
-    struct sl_tracing *t = job->trace.tracing;
+    struct sl_tracing *t = trace->tracing;
     if (worker >= WORKERS || t->seat_of[worker] == 0)
         return -1;
     uint32_t slot = t->seat_of[worker] - 1u;
-    const struct sl_member *m = &job->crew.members[slot];
+    const struct sl_member *m = &trace->job->crew->members[slot];
     if (!t->named[slot]) {
         t->named[slot] = true;
-        name_threads(job, m);
+        name_threads(trace, m);
     }
     return m->device;
 }
 
-static void name_processes(struct sl_job *job)
+static void name_processes(struct sl_trace *trace)
 {
-    struct sl_trace_events *e = &job->trace.tracing->events;
+    struct sl_trace_events *e = &trace->tracing->events;
     char text[SL_CONFIG_MAX_DEVICES * 4 + 64], name[sizeof text + 16];
-    snprintf(name, sizeof name, "job %s", job->config.name);
+    snprintf(name, sizeof name, "job %s", trace->job->config->name);
     sl_trace_add_process(e, SL_TRACE_JOB, name);
     sl_trace_add_thread(e, SL_TRACE_JOB, 1, "events");
-    for (uint32_t d = 0; d < job->config.n_devices; d++)
+    for (uint32_t d = 0; d < trace->job->config->n_devices; d++)
         sl_trace_add_process(e, SL_TRACE_FIRST_DEVICE + d,
-                             sl_placement_device_text(&job->config, d, text, sizeof text));
+                             sl_placement_device_text(trace->job->config, d, text, sizeof text));
 }
 
 // --- phases --------------------------------------------------------------------------------------
 
 struct look {
-    struct sl_job *job;
+    struct sl_trace *trace;
     const struct sl_open_phase *phase;
     struct view *view;
     uint32_t n; // cells
@@ -203,20 +207,20 @@ static struct sl_trace_batch batch_of(const struct look *l, uint32_t cell,
 // *entry is a copy that nobody is writing to.
 static void tell_draw(const struct look *l, uint32_t cell, const struct sl_batch_entry *entry)
 {
-    int64_t device = device_of(l->job, entry->sampler);
+    int64_t device = device_of(l->trace, entry->sampler);
     l->view->told[cell].draw = draw_of(entry);
-    if (device < 0 || entry->ready_at_ns <= l->job->trace.from_ns)
+    if (device < 0 || entry->ready_at_ns <= l->trace->from_ns)
         return;
-    struct mark before = mark_of(l->job->trace.tracing);
+    struct mark before = mark_of(l->trace->tracing);
     const struct sl_trace_batch b = batch_of(l, cell, entry, device);
-    sl_trace_add_drawn(&l->job->trace.tracing->events, &b);
-    keep_or_drop(l->job, before);
+    sl_trace_add_drawn(&l->trace->tracing->events, &b);
+    keep_or_drop(l->trace, before);
 }
 
 // True once the cell's draw has been told.
 static bool look_at_draw(const struct look *l, uint32_t cell)
 {
-    const struct sl_arena *a = &l->job->arena;
+    const struct sl_arena *a = l->trace->job->arena;
     struct sl_batch_entry copy;
     uint64_t word = sl_ledger_word(a, l->phase->seq, cell);
     if (l->view->told[cell].draw)
@@ -237,48 +241,48 @@ static bool look_at_draw(const struct look *l, uint32_t cell)
 static bool look_at_training(const struct look *l, uint32_t cell)
 {
     struct told *told = &l->view->told[cell];
-    struct sl_job *job = l->job;
+    struct sl_trace *trace = l->trace;
     if (told->trained)
         return true;
-    if (sl_cell_state(sl_ledger_word(&job->arena, l->phase->seq, cell)) != SL_CELL_DONE)
+    if (sl_cell_state(sl_ledger_word(trace->job->arena, l->phase->seq, cell)) != SL_CELL_DONE)
         return false;
-    const struct sl_batch_entry *e = sl_ledger_entry(&job->arena, l->phase->seq, cell);
+    const struct sl_batch_entry *e = sl_ledger_entry(trace->job->arena, l->phase->seq, cell);
     told->trained = true;
-    if (e->restored || e->done_at_ns <= job->trace.from_ns)
+    if (e->restored || e->done_at_ns <= trace->from_ns)
         return true;
     if (l->phase->spec.kind != SL_PHASE_INFER && told->draw != draw_of(e))
         tell_draw(l, cell, e);
-    int64_t device = device_of(job, e->trainer);
-    int64_t sampler = l->phase->spec.kind == SL_PHASE_INFER ? -1 : device_of(job, e->sampler);
+    int64_t device = device_of(trace, e->trainer);
+    int64_t sampler = l->phase->spec.kind == SL_PHASE_INFER ? -1 : device_of(trace, e->sampler);
     if (device < 0)
         return true;
-    struct mark before = mark_of(job->trace.tracing);
+    struct mark before = mark_of(trace->tracing);
     const struct sl_trace_batch b = batch_of(l, cell, e, device);
-    sl_trace_add_trained(&job->trace.tracing->events, &b, sampler);
-    keep_or_drop(job, before);
+    sl_trace_add_trained(&trace->tracing->events, &b, sampler);
+    keep_or_drop(trace, before);
     return true;
 }
 
 static bool look_at_update(const struct look *l, uint32_t cell)
 {
-    struct sl_job *job = l->job;
+    struct sl_trace *trace = l->trace;
     const uint32_t per_update =
-        job->arena.h->spec.async ? 1 : job->arena.h->spec.batches_per_update;
+        trace->job->arena->h->spec.async ? 1 : trace->job->arena->h->spec.batches_per_update;
     bool ends_update = (cell + 1) % per_update == 0 || cell + 1 == l->n;
     if (l->view->told[cell].applied || !ends_update)
         return true;
-    if (!sl_board_is_applied(&job->arena, l->phase->seq, cell))
+    if (!sl_board_is_applied(trace->job->arena, l->phase->seq, cell))
         return false;
     l->view->told[cell].applied = true;
-    const struct sl_update_entry *u = sl_ledger_update(&job->arena, l->phase->seq, cell);
-    int64_t device = device_of(job, (uint32_t)u->applier);
+    const struct sl_update_entry *u = sl_ledger_update(trace->job->arena, l->phase->seq, cell);
+    int64_t device = device_of(trace, (uint32_t)u->applier);
     if (device < 0)
         return true;
-    struct mark before = mark_of(job->trace.tracing);
+    struct mark before = mark_of(trace->tracing);
     const struct sl_trace_batch b =
-        batch_of(l, cell, sl_ledger_entry(&job->arena, l->phase->seq, cell), device);
-    sl_trace_add_applied(&job->trace.tracing->events, &b, u);
-    keep_or_drop(job, before);
+        batch_of(l, cell, sl_ledger_entry(trace->job->arena, l->phase->seq, cell), device);
+    sl_trace_add_applied(&trace->tracing->events, &b, u);
+    keep_or_drop(trace, before);
     return true;
 }
 
@@ -294,9 +298,9 @@ static void look_at_cells(const struct look *l, uint32_t *told, uint32_t end,
     }
 }
 
-static struct view *view_of(struct sl_job *job, const struct sl_open_phase *phase, uint32_t n)
+static struct view *view_of(struct sl_trace *trace, const struct sl_open_phase *phase, uint32_t n)
 {
-    struct view *v = &job->trace.tracing->view[phase->seq % SL_ARENA_PHASES];
+    struct view *v = &trace->tracing->view[phase->seq % SL_ARENA_PHASES];
     if (v->seq != phase->seq) {
         v->seq = phase->seq;
         v->drawn = v->trained = v->applied = 0;
@@ -306,24 +310,24 @@ static struct view *view_of(struct sl_job *job, const struct sl_open_phase *phas
 }
 
 // The cursor is moved by the next claim, so it may lie before what has been claimed.
-static uint32_t claimed_end(const struct sl_job *job, uint64_t seq, uint32_t n)
+static uint32_t claimed_end(const struct sl_trace *trace, uint64_t seq, uint32_t n)
 {
     uint32_t end =
-        SL_MIN((uint32_t)atomic_load(&sl_ledger_phase(&job->arena, seq)->train_cursor), n);
-    while (end < n && sl_cell_state(sl_ledger_word(&job->arena, seq, end)) > SL_CELL_READY)
+        SL_MIN((uint32_t)atomic_load(&sl_ledger_phase(trace->job->arena, seq)->train_cursor), n);
+    while (end < n && sl_cell_state(sl_ledger_word(trace->job->arena, seq, end)) > SL_CELL_READY)
         end++;
     return end;
 }
 
 // complete: nothing will change any more, so the cursors are not asked.
-static void look_at_phase(struct sl_job *job, const struct sl_open_phase *phase, bool complete)
+static void look_at_phase(struct sl_trace *trace, const struct sl_open_phase *phase, bool complete)
 {
-    struct sl_phase *p = sl_ledger_phase(&job->arena, phase->seq);
+    struct sl_phase *p = sl_ledger_phase(trace->job->arena, phase->seq);
     const uint32_t kind = phase->spec.kind;
     uint32_t n = (uint32_t)sl_div_up(phase->spec.n_items, phase->spec.batch_size);
-    struct look l = {.job = job, .phase = phase, .view = view_of(job, phase, n), .n = n};
+    struct look l = {.trace = trace, .phase = phase, .view = view_of(trace, phase, n), .n = n};
     uint32_t sampled = complete ? n : SL_MIN((uint32_t)atomic_load(&p->sample_cursor), n);
-    uint32_t claimed = complete ? n : claimed_end(job, phase->seq, n);
+    uint32_t claimed = complete ? n : claimed_end(trace, phase->seq, n);
     if (kind != SL_PHASE_INFER)
         look_at_cells(&l, &l.view->drawn, sampled, look_at_draw);
     if (kind != SL_PHASE_PRESAMPLE)
@@ -332,33 +336,33 @@ static void look_at_phase(struct sl_job *job, const struct sl_open_phase *phase,
         look_at_cells(&l, &l.view->applied, claimed, look_at_update);
 }
 
-void sl_job_trace_phase(struct sl_job *job, const struct sl_open_phase *phase)
+void sl_trace_take_phase(struct sl_trace *trace, const struct sl_open_phase *phase)
 {
-    if (job->trace.on)
-        look_at_phase(job, phase, true);
+    if (trace->on)
+        look_at_phase(trace, phase, true);
 }
 
-static void look_at_counters(struct sl_job *job)
+static void look_at_counters(struct sl_trace *trace)
 {
-    struct sl_tracing *t = job->trace.tracing;
+    struct sl_tracing *t = trace->tracing;
     struct sl_ledger_depth depth;
     uint64_t now = sl_now_ns();
     struct mark before = mark_of(t);
-    sl_ledger_depth(&job->arena, &depth);
+    sl_ledger_depth(trace->job->arena, &depth);
     sl_trace_add_counter(&t->events, "queued batches", now, depth.batches[SL_CELL_READY]);
     sl_trace_add_counter(&t->events, "queued bytes", now, depth.ready_bytes);
-    sl_trace_add_counter(&t->events, "version", now, sl_board_version(&job->arena));
-    keep_or_drop(job, before);
+    sl_trace_add_counter(&t->events, "version", now, sl_board_version(trace->job->arena));
+    keep_or_drop(trace, before);
 }
 
-void sl_job_trace_event(struct sl_job *job, const char *kind, const char *text)
+void sl_trace_take_event(struct sl_trace *trace, const char *kind, const char *text)
 {
-    if (!job->trace.on)
+    if (!trace->on)
         return;
-    sl_job_trace_seats(job);
-    struct mark before = mark_of(job->trace.tracing);
-    sl_trace_add_instant(&job->trace.tracing->events, kind, sl_now_ns(), text);
-    keep_or_drop(job, before);
+    sl_trace_take_seats(trace);
+    struct mark before = mark_of(trace->tracing);
+    sl_trace_add_instant(&trace->tracing->events, kind, sl_now_ns(), text);
+    keep_or_drop(trace, before);
 }
 
 // --- life ----------------------------------------------------------------------------------------
@@ -373,11 +377,11 @@ static void destroy(struct sl_tracing *t)
     free(t);
 }
 
-static struct sl_tracing *create(const struct sl_job *job)
+static struct sl_tracing *create(const struct sl_trace *trace)
 {
     struct sl_tracing *t = calloc(1, sizeof *t);
     for (uint32_t i = 0; t && i < SL_ARENA_PHASES; i++) {
-        t->view[i].told = calloc(job->arena.h->spec.n_cells, sizeof *t->view[i].told);
+        t->view[i].told = calloc(trace->job->arena->h->spec.n_cells, sizeof *t->view[i].told);
         if (!t->view[i].told) {
             destroy(t);
             return NULL;
@@ -386,23 +390,22 @@ static struct sl_tracing *create(const struct sl_job *job)
     return t;
 }
 
-static void look(struct sl_job *job)
+static void look(struct sl_trace *trace)
 {
-    sl_job_trace_seats(job);
-    for (uint32_t i = 0; i < job->phases.n_open; i++)
-        look_at_phase(job, sl_phases_at(&job->phases, i), false);
-    look_at_counters(job);
+    sl_trace_take_seats(trace);
+    for (uint32_t i = 0; i < trace->job->phases->n_open; i++)
+        look_at_phase(trace, sl_phases_at(trace->job->phases, i), false);
+    look_at_counters(trace);
 }
 
 // The last word: also to who has not read the rest.
-static void end(struct sl_job *job, bool ok, const char *why)
+static void end(struct sl_trace *trace, bool ok, const char *why)
 {
-    struct sl_trace *trace = &job->trace;
     struct sl_tracing *t = trace->tracing;
     char text[256];
     double seconds = (double)(sl_now_ns() - trace->from_ns) * 1e-9;
     t->taken = t->sent; // a few more at once are no harm
-    if (!flush(job))
+    if (!flush(trace))
         t->dropped += t->events.n;
     int n = snprintf(text, sizeof text, "%" PRIu64 " events of %.1f s in %" PRIu64 " pieces",
                      t->total, seconds, t->sent);
@@ -413,18 +416,19 @@ static void end(struct sl_job *job, bool ok, const char *why)
                       t->dropped);
     if (*why)
         snprintf(text + n, sizeof text - (size_t)n, "; %s", why);
-    send_chunk(job, &trace->peer, "", true, ok, text);
-    sl_joblog_write(&job->log, SL_LOG_INFO, "trace: %s", text);
+    send_chunk(trace, &trace->peer, "", true, ok, text);
+    sl_joblog_write(trace->log, SL_LOG_INFO, "trace: %s", text);
     destroy(t);
-    memset(trace, 0, sizeof *trace);
+    trace->on = false;
+    trace->events = 0;
+    trace->tracing = NULL;
 }
 
-static void begin(struct sl_job *job, const struct sl_bus_peer *peer, double seconds)
+static void begin(struct sl_trace *trace, const struct sl_bus_peer *peer, double seconds)
 {
-    struct sl_trace *trace = &job->trace;
-    trace->tracing = create(job);
+    trace->tracing = create(trace);
     if (!trace->tracing) {
-        refuse(job, peer, "there is no memory for it");
+        refuse(trace, peer, "there is no memory for it");
         return;
     }
     trace->on = true;
@@ -433,15 +437,14 @@ static void begin(struct sl_job *job, const struct sl_bus_peer *peer, double sec
     trace->to_ns = trace->from_ns + (uint64_t)(seconds * 1e9);
     trace->tracing->events.from_ns = trace->from_ns;
     trace->tracing->events.to_ns = trace->to_ns;
-    sl_joblog_write(&job->log, SL_LOG_INFO, "trace: a client asks for %.3g s", seconds);
-    name_processes(job);
-    look(job);
+    sl_joblog_write(trace->log, SL_LOG_INFO, "trace: a client asks for %.3g s", seconds);
+    name_processes(trace);
+    look(trace);
 }
 
-void sl_job_on_trace(struct sl_job *job, const struct sl_bus_peer *peer,
-                     const Sl__Control__Trace *request)
+void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
+                         const Sl__Control__Trace *request)
 {
-    struct sl_trace *trace = &job->trace;
     char why[160];
     // Clients of a daemon share its connection, and have numbers that differ.
     bool mine =
@@ -450,49 +453,48 @@ void sl_job_on_trace(struct sl_job *job, const struct sl_bus_peer *peer,
         if (mine && request->taken <= trace->tracing->sent)
             trace->tracing->taken = SL_MAX(trace->tracing->taken, request->taken);
     } else if (mine && request->seconds == 0) {
-        look(job);
-        end(job, true, "ended by the client");
+        look(trace);
+        end(trace, true, "ended by the client");
     } else if (trace->on) {
         snprintf(why, sizeof why,
                  "another client traces this job, for %.1f s more: wait until it is done",
                  trace->to_ns > sl_now_ns() ? (double)(trace->to_ns - sl_now_ns()) * 1e-9 : 0.0);
-        refuse(job, peer, why);
+        refuse(trace, peer, why);
     } else if (!(request->seconds > 0 && request->seconds <= SL_TRACE_SECONDS_MAX)) {
         snprintf(why, sizeof why, "found %g seconds, wanted more than 0 and at most %g",
                  request->seconds, SL_TRACE_SECONDS_MAX);
-        refuse(job, peer, why);
-    } else if (job->state != SL_JOB_RUNNING) {
-        refuse(job, peer,
-               job->state == SL_JOB_STARTING
+        refuse(trace, peer, why);
+    } else if (*trace->job->state != SL_JOB_RUNNING) {
+        refuse(trace, peer,
+               *trace->job->state == SL_JOB_STARTING
                    ? "the job is still starting: try again while it trains"
                    : "the job is ending");
     } else {
-        begin(job, peer, request->seconds);
+        begin(trace, peer, request->seconds);
     }
 }
 
-void sl_job_poll_trace(struct sl_job *job)
+void sl_trace_poll(struct sl_trace *trace)
 {
-    struct sl_trace *trace = &job->trace;
     if (!trace->on)
         return;
     struct sl_tracing *t = trace->tracing;
-    look(job);
+    look(trace);
     if (sl_now_ns() >= trace->to_ns) {
-        end(job, true, "");
+        end(trace, true, "");
         return;
     }
     bool due = t->events.json.text.n >= SMALL_BYTES || sl_now_ns() - t->sent_ns >= PATIENCE_NS;
     if (due)
-        t->missed = flush(job) ? 0 : t->missed + 1;
+        t->missed = flush(trace) ? 0 : t->missed + 1;
     if (t->missed > SL_CLIENT_MISSED_MAX)
-        end(job, false, "the client did not read, so the trace ended");
+        end(trace, false, "the client did not read, so the trace ended");
 }
 
-void sl_job_end_trace(struct sl_job *job)
+void sl_trace_end(struct sl_trace *trace)
 {
-    if (!job->trace.on)
+    if (!trace->on)
         return;
-    look(job);
-    end(job, true, "the job ended");
+    look(trace);
+    end(trace, true, "the job ended");
 }

@@ -25,11 +25,18 @@
 
 enum { SL_TRACE_AHEAD = 16 };
 
-struct sl_job;
+struct sl_clients;
+struct sl_job_view;
+struct sl_joblog;
 struct sl_open_phase;
 struct sl_tracing; // private: text that is being filled, what has been told
 
 struct sl_trace {
+    // borrowed
+    const struct sl_job_view *job;
+    struct sl_clients *clients;
+    struct sl_joblog *log;
+
     bool on;
     struct sl_bus_peer peer; // who asked; gone = the trace ends
     uint64_t from_ns, to_ns;
@@ -38,15 +45,15 @@ struct sl_trace {
 };
 
 // Answers with TraceChunk: at once and "last" when it can not be (one is on already, not running).
-void sl_job_on_trace(struct sl_job *job, const struct sl_bus_peer *peer,
-                     const Sl__Control__Trace *request);
-void sl_job_poll_trace(struct sl_job *job); // on each tick
+void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
+                         const Sl__Control__Trace *request);
+void sl_trace_poll(struct sl_trace *trace); // on each tick
 // Before the ledger may reuse a complete phase's entries.
-void sl_job_trace_phase(struct sl_job *job, const struct sl_open_phase *phase);
+void sl_trace_take_phase(struct sl_trace *trace, const struct sl_open_phase *phase);
 // An event of the timeline.
-void sl_job_trace_event(struct sl_job *job, const char *kind, const char *text);
+void sl_trace_take_event(struct sl_trace *trace, const char *kind, const char *text);
 // After each death and each start: which seat a worker's id belongs to.
-void sl_job_trace_seats(struct sl_job *job);
-void sl_job_end_trace(struct sl_job *job); // the job ends: what there is, and the last word
+void sl_trace_take_seats(struct sl_trace *trace);
+void sl_trace_end(struct sl_trace *trace); // the job ends: what there is, and the last word
 
 #endif

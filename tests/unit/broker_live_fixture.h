@@ -196,8 +196,8 @@ static inline void publish(uint32_t slot, uint32_t worker, uint64_t batches, uin
 static inline cJSON *line(void)
 {
     job.live.line_at_ns = 0;
-    cJSON *json = cJSON_Parse(sl_job_live_json(&job));
-    ck_assert_msg(json != NULL, "%s", sl_job_live_json(&job));
+    cJSON *json = cJSON_Parse(sl_live_line(&job.live));
+    ck_assert_msg(json != NULL, "%s", sl_live_line(&job.live));
     return json;
 }
 

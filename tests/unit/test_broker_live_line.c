@@ -1,4 +1,5 @@
 // The line of statistics that looks at a job lead to, and its description.
+#include "broker/describe.h"
 #include "tests/unit/broker_live_fixture.h"
 
 #include <math.h>
@@ -25,11 +26,11 @@ END_TEST
 
 START_TEST(a_line_is_never_of_another_state)
 {
-    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"running\"") != NULL);
+    ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"running\"") != NULL);
     sl_pauses_begin(&job.pauses, sl_now_ns());
-    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"paused\"") != NULL);
+    ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"paused\"") != NULL);
     job.state = SL_JOB_FINISHING;
-    ck_assert(strstr(sl_job_live_json(&job), "\"state\":\"finishing\"") != NULL);
+    ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"finishing\"") != NULL);
 }
 END_TEST
 
@@ -429,7 +430,7 @@ START_TEST(a_long_jobs_description_has_the_newest_epochs)
         cJSON_AddStringToObject(e, "words", words);
         cJSON_AddItemToArray(job.report.epochs, e);
     }
-    sl_job_describe(&job, &w);
+    sl_describe(&job.view, &job.live, &w);
     ck_assert_uint_lt(strlen(sl_json_text(&w)), SL_BUS_MESSAGE_MAX / 2);
     cJSON *json = cJSON_Parse(sl_json_text(&w));
     const cJSON *epochs = at(json, "epochs");
@@ -450,7 +451,7 @@ START_TEST(a_job_that_starts_describes_itself)
     struct sl_json_writer w = {0};
     must(sl_timeline_init(&job.timeline));
     job.state = SL_JOB_STARTING;
-    sl_job_describe(&job, &w); // without a report
+    sl_describe(&job.view, &job.live, &w); // without a report
     cJSON *json = cJSON_Parse(sl_json_text(&w));
     ck_assert_str_eq(at(json, "state")->valuestring, "starting");
     ck_assert_int_eq(cJSON_GetArraySize(at(json, "epochs")), 0);

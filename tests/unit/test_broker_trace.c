@@ -30,6 +30,7 @@ static void connect_client(void)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT, *m;
     sl_bus_new_endpoint(endpoint, sizeof endpoint, &token);
     must(sl_bus_bind(endpoint, token, &job->bus));
+    sl_clients_init(&job->clients, job->bus);
     must(sl_bus_connect(endpoint, token, &client));
     e.body_case = SL__CONTROL__ENVELOPE__BODY_DESCRIBE;
     e.describe = &hello;
@@ -49,6 +50,7 @@ static void trace_setup(void)
     config.evaluate.every = 0;
     make_arena();
     job = calloc(1, sizeof *job);
+    sl_job_wire(job);
     job->config = config;
     job->arena = t.arena;
     job->state = SL_JOB_RUNNING;
@@ -65,7 +67,6 @@ static void trace_setup(void)
     snprintf(members[3].name, sizeof members[3].name, "trainer 0");
     job->crew.members = members;
     job->crew.n = SL_COUNT_OF(members);
-    sl_job_wire(job);
     sl_joblog_init(&job->log, &job->clients);
     connect_client();
     memset(&got, 0, sizeof got);
@@ -75,7 +76,7 @@ static void trace_setup(void)
 static void poll_job(void)
 {
     job->phases = t.phases;
-    sl_job_poll_trace(job);
+    sl_trace_poll(&job->trace);
 }
 
 static void ask(double seconds, uint64_t taken)
@@ -84,7 +85,7 @@ static void ask(double seconds, uint64_t taken)
     request.seconds = seconds;
     request.taken = taken;
     job->phases = t.phases;
-    sl_job_on_trace(job, &peer, &request);
+    sl_trace_on_request(&job->trace, &peer, &request);
 }
 
 static void begin(double seconds)
@@ -143,7 +144,7 @@ static void receive_last(void)
 
 static void end_and_receive(void)
 {
-    sl_job_end_trace(job);
+    sl_trace_end(&job->trace);
     receive_last();
     ck_assert(!job->trace.on);
 }
@@ -371,7 +372,7 @@ START_TEST(each_batch_once_over_several_looks)
             poll_job();
     }
     job->phases = t.phases;
-    sl_job_trace_phase(job, sl_phases_at(&job->phases, 0));
+    sl_trace_take_phase(&job->trace, sl_phases_at(&job->phases, 0));
     poll_job();
     end_and_receive();
     ck_assert_int_eq(count("X", "sample"), 4);
@@ -420,7 +421,7 @@ START_TEST(a_worker_that_was_replaced_is_known)
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
     job->crew.members[0].worker = 9;
-    sl_job_trace_seats(job);
+    sl_trace_take_seats(&job->trace);
     draw(job->trace.from_ns, 9);
     end_and_receive();
     ck_assert_int_eq(count("X", "sample"), 2);
@@ -432,7 +433,7 @@ START_TEST(events_and_counters)
 {
     begin(60);
     draw(job->trace.from_ns, SAMPLER);
-    sl_job_trace_event(job, "scale", "it said \"2\"\nand \\");
+    sl_trace_take_event(&job->trace, "scale", "it said \"2\"\nand \\");
     poll_job();
     end_and_receive();
     const cJSON *e = find("i", "scale");
@@ -450,8 +451,8 @@ START_TEST(off_it_does_nothing)
 {
     draw(sl_now_ns(), SAMPLER);
     poll_job();
-    sl_job_trace_event(job, "scale", "nobody listens");
-    sl_job_end_trace(job);
+    sl_trace_take_event(&job->trace, "scale", "nobody listens");
+    sl_trace_end(&job->trace);
     receive(false);
     ck_assert_uint_eq(got.chunks, 0);
     ck_assert(!got.last);
@@ -474,9 +475,9 @@ START_TEST(a_second_trace_is_refused)
     Sl__Control__Trace request = SL__CONTROL__TRACE__INIT;
     request.seconds = 5;
     peer.request = 1; // another client of the same daemon
-    sl_job_on_trace(job, &peer, &request);
+    sl_trace_on_request(&job->trace, &peer, &request);
     request.seconds = 0; // nor can it end the other one's
-    sl_job_on_trace(job, &peer, &request);
+    sl_trace_on_request(&job->trace, &peer, &request);
     peer.request = 0;
     ck_assert(job->trace.on);
     expect_refusal("another client traces this job, for ");
@@ -539,7 +540,7 @@ static void fill_a_chunk(void)
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     for (int i = 0; i < 150; i++)
-        sl_job_trace_event(job, "filler", text);
+        sl_trace_take_event(&job->trace, "filler", text);
 }
 
 START_TEST(a_client_that_reads_gets_everything)
