@@ -27,15 +27,6 @@ enum {
     CLIENT_MS = 2000, // for the first client to appear when the job is over already
 };
 
-static uint32_t current_epoch(const struct sl_job *job)
-{
-    uint32_t epoch = 0;
-    uint64_t batches;
-    if (job->phases.arena)
-        sl_phases_trains(&job->phases, &epoch, &batches);
-    return epoch;
-}
-
 // --- the end -------------------------------------------------------------------------------------
 
 static void send_stop(struct sl_job *job)
@@ -61,7 +52,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_saving_stop(&job->saving);
     sl_trace_end(&job->trace);
     sl_job_end_pause(job);
-    sl_switches_end(&job->switches, SL_MIN(current_epoch(job), job->config.epochs - 1),
+    sl_switches_end(&job->switches, SL_MIN(sl_job_epoch(job), job->config.epochs - 1),
                     job->meter.sums.standby_batches);
     sl_job_sample_memory(job);
     job->outcome = outcome;
@@ -401,7 +392,7 @@ static void on_tick(void *ctx)
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
         sl_stalls_look(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
-        sl_switches_watch(&job->switches, current_epoch(job), job->meter.sums.standby_batches);
+        sl_switches_watch(&job->switches, sl_job_epoch(job), job->meter.sums.standby_batches);
         sl_trace_poll(&job->trace);
     }
     if (job->state != SL_JOB_ENDED) {
@@ -423,172 +414,6 @@ static void on_signal(void *ctx, int signum)
              death ? " (as when its parent process dies)" : "");
     // The second one kills, if somebody sent it.
     stop(job, !death && job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED, who);
-}
-
-// --- parts ---------------------------------------------------------------------------------------
-
-static struct sl_timeline_place where(void *ctx)
-{
-    const struct sl_job *job = ctx;
-    return (struct sl_timeline_place){current_epoch(job), job->split.roles.samplers,
-                                      job->split.roles.trainers};
-}
-
-static void on_event(void *ctx, const char *kind, const char *text)
-{
-    struct sl_job *job = ctx;
-    sl_trace_take_event(&job->trace, kind, text);
-}
-
-static void on_restart(void *ctx, const struct sl_report_restart *restart)
-{
-    struct sl_job *job = ctx;
-    sl_report_add_restart(&job->report, restart);
-}
-
-static void on_holds(void *ctx)
-{
-    struct sl_job *job = ctx;
-    sl_phases_open_gates(&job->phases);
-}
-
-static void on_assigned(void *ctx)
-{
-    struct sl_job *job = ctx;
-    sl_trainer_group_form(&job->group);
-    sl_trace_take_seats(&job->trace);
-}
-
-static void on_cores(void *ctx, uint32_t device, const struct sl_cores *cores)
-{
-    struct sl_job *job = ctx;
-    struct sl_device_config *d = &job->config.devices[device];
-    d->n_cores = sl_cores_list(cores, d->cores, SL_CONFIG_MAX_CORES);
-}
-
-static void on_decision(void *ctx, const struct sl_report_allocation *decision)
-{
-    struct sl_job *job = ctx;
-    sl_report_add_allocation(&job->report, decision);
-}
-
-static void on_change(void *ctx, const struct sl_report_scale *change)
-{
-    struct sl_job *job = ctx;
-    sl_report_add_scale(&job->report, change);
-}
-
-static void on_saved(void *ctx)
-{
-    sl_job_conclude(ctx);
-}
-
-void sl_job_wire(struct sl_job *job)
-{
-    job->timeline.setup = (struct sl_timeline_setup){
-        .job = job->config.name,
-        .id = job->options.id,
-        .start_ns = job->start_ns,
-        .clients = &job->clients,
-        .files = &job->files,
-        .where = where,
-        .on_event = on_event,
-        .ctx = job,
-    };
-    job->meter = (struct sl_meter){
-        .arena = &job->arena,
-        .crew = &job->crew,
-        .phases = &job->phases,
-        .pauses = &job->pauses,
-        .loss = NAN,
-        .last_epoch_seconds = NAN,
-    };
-    job->view = (struct sl_job_view){
-        .id = job->options.id,
-        .start_ns = job->start_ns,
-        .state = &job->state,
-        .config_json = &job->config_json,
-        .arena = &job->arena,
-        .config = &job->config,
-        .crew = &job->crew,
-        .deaths = &job->deaths,
-        .split = &job->split,
-        .memory = &job->memory,
-        .pauses = &job->pauses,
-        .phases = &job->phases,
-        .report = &job->report,
-        .saving = &job->saving,
-        .timeline = &job->timeline,
-        .group = &job->group,
-    };
-    job->live = (struct sl_live){
-        .job = &job->view,
-        .meter = &job->meter,
-        .clients = &job->clients,
-        .log = &job->log,
-        .tell_at_ns = job->start_ns + 1000000000,
-    };
-    job->trace = (struct sl_trace){.job = &job->view, .clients = &job->clients, .log = &job->log};
-    job->saving = (struct sl_saving){
-        .start_ns = job->start_ns,
-        .loop = &job->loop.uv,
-        .config = &job->config,
-        .config_json = &job->config_json,
-        .dataset = &job->dataset,
-        .arena = &job->arena,
-        .phases = &job->phases,
-        .params = &job->params,
-        .split = &job->split,
-        .report = &job->report,
-        .rundir = &job->rundir,
-        .resumed = &job->resumed,
-        .log = &job->log,
-        .timeline = &job->timeline,
-        .on_idle = on_saved,
-        .ctx = job,
-    };
-    job->switches = (struct sl_switches){.arena = &job->arena, .timeline = &job->timeline};
-    job->files = (struct sl_run_files){.rundir = &job->rundir, .log = &job->log};
-    job->split = (struct sl_job_split){
-        .start_ns = job->start_ns,
-        .config = &job->config,
-        .dataset = &job->dataset,
-        .phases = &job->phases,
-        .meter = &job->meter,
-        .arena = &job->arena,
-        .crew = &job->crew,
-        .clients = &job->clients,
-        .log = &job->log,
-        .timeline = &job->timeline,
-        .events = {.on_holds = on_holds,
-                   .on_assigned = on_assigned,
-                   .on_cores = on_cores,
-                   .on_decision = on_decision,
-                   .on_change = on_change},
-        .ctx = job,
-    };
-    job->group = (struct sl_trainer_group){
-        .split = &job->split,
-        .arena = &job->arena,
-        .log = &job->log,
-        .timeline = &job->timeline,
-    };
-    job->stalls = (struct sl_stalls){
-        .config = &job->config,
-        .arena = &job->arena,
-        .crew = &job->crew,
-        .log = &job->log,
-        .timeline = &job->timeline,
-    };
-    job->deaths = (struct sl_deaths){
-        .start_ns = job->start_ns,
-        .crew = &job->crew,
-        .arena = &job->arena,
-        .log = &job->log,
-        .timeline = &job->timeline,
-        .on_restart = on_restart,
-        .ctx = job,
-    };
 }
 
 // --- life ----------------------------------------------------------------------------------------

@@ -142,10 +142,11 @@ struct sl_job {
  */
 int sl_job_run(const struct sl_job_options *options);
 
-// --- between job.c, startup.c and conclude.c ---
+// --- between job.c, parts.c, startup.c, requests.c and conclude.c ---
 
-// Makes the parts of a job known to one another: its configuration is empty as yet.
+// parts.c: makes the parts of a job known to one another; its configuration is empty as yet.
 void sl_job_wire(struct sl_job *job);
+uint32_t sl_job_epoch(const struct sl_job *job); // that is being trained, or comes next
 
 // Begins to finish, for this reason. Only the first call counts.
 void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ...)

@@ -263,7 +263,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("broker stall");
+    Suite *s = suite_create("broker stalls");
     TCase *c = tcase_create("stall");
     tcase_add_unchecked_fixture(c, scratch_begin, scratch_end);
     tcase_add_checked_fixture(c, setup, teardown);
