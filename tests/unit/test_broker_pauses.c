@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "broker/pauses.h"
+#include "common/base/clock.h"
 
 static struct sl_pauses p;
 
@@ -57,6 +58,25 @@ START_TEST(the_newest_are_kept_and_the_total_is_of_all)
 }
 END_TEST
 
+START_TEST(a_pause_that_goes_on_is_open)
+{
+    const uint64_t second = 1000000000;
+    ck_assert(!sl_pauses_is_open(&p));
+    ck_assert_double_eq(sl_pauses_open_seconds(&p), 0);
+    sl_pauses_begin(&p, sl_now_ns());
+    sl_clock_advance(100 * second);
+    ck_assert(sl_pauses_is_open(&p));
+    ck_assert_double_ge(sl_pauses_open_seconds(&p), 100);
+    ck_assert_double_ge(sl_pauses_total_seconds(&p), 100);
+    sl_pauses_end(&p, sl_now_ns());
+    const double total = sl_pauses_total_seconds(&p);
+    sl_clock_advance(1000 * second);
+    ck_assert(!sl_pauses_is_open(&p));
+    ck_assert_double_eq(sl_pauses_open_seconds(&p), 0);
+    ck_assert_double_eq(sl_pauses_total_seconds(&p), total); // it does not grow any more
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker pauses");
@@ -65,6 +85,7 @@ int main(void)
     tcase_add_test(c, only_what_overlaps_is_taken);
     tcase_add_test(c, a_pause_that_goes_on_lasts_until_the_spans_end);
     tcase_add_test(c, the_newest_are_kept_and_the_total_is_of_all);
+    tcase_add_test(c, a_pause_that_goes_on_is_open);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
