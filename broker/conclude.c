@@ -75,12 +75,16 @@ static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
 
 static void add_processes(struct sl_job *job)
 {
-    sl_report_add_process(&job->report, "broker", getpid(), job->memory.broker_peak_bytes, 1);
+    const struct sl_report_process broker = {"broker", getpid(),
+                                             (double)job->memory.broker_peak_bytes, 1};
+    sl_report_add_process(&job->report, &broker);
     for (uint32_t i = 0; i < job->crew.n; i++) {
         const struct sl_member *m = &job->crew.members[i];
         if (m->starts == 0)
             continue; // nobody was ever wanted there
-        sl_report_add_process(&job->report, m->name, m->pid, m->peak_rss_bytes, m->starts);
+        const struct sl_report_process worker = {m->name, m->pid, (double)m->peak_rss_bytes,
+                                                 m->starts};
+        sl_report_add_process(&job->report, &worker);
     }
 }
 
@@ -112,35 +116,37 @@ static int write_report(struct sl_job *job, const char *sha256)
     char path[4200], digest[33], reason[160];
     const struct sl_phases *p = &job->phases;
     const struct sl_report_outcome outcome = {
-        .status = status_word(job->outcome),
-        .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
+        .totals = {.status = status_word(job->outcome),
+                   .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
+                   .cache.row_bytes = (double)job->split.need.row_bytes,
+                   .cache.rank_seconds = p->ranking.seconds,
+                   .cache.presample_seconds = p->presample_seconds,
+                   .batches.scheduled = (double)p->scheduled,
+                   .batches.trained = (double)batches_trained(job),
+                   .stopped_early.epoch = (double)p->trained - 1,
+                   .stopped_early.reason =
+                       p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
+                   .test_seconds = p->test_seconds,
+                   .params_sha256 = *sha256 ? sha256 : NULL,
+                   .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
+                   .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
+                   .first_update_seconds = p->first_update_ns
+                                               ? (double)(p->first_update_ns - job->start_ns) * 1e-9
+                                               : NAN,
+                   .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
+                   .paused_seconds = sl_pauses_total_seconds(&job->pauses),
+                   .peak_memory = (double)job->memory.peak_bytes,
+                   .arena.bytes = (double)(job->arena.bytes - job->acts_bytes),
+                   .arena.file_bytes = (double)job->acts_bytes,
+                   .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,
+                   .arena.block_bytes_max = (double)job->block_bytes_max},
         .config_json = job->config_json,
         .seats = seats,
         .n_seats = describe_seats(job, seats),
-        .cache = {.n_nodes = job->split.need.n_nodes,
-                  .row_bytes = job->split.need.row_bytes,
-                  .rank_seconds = p->ranking.seconds,
-                  .presample_seconds = p->presample_seconds},
-        .scheduled = p->scheduled,
-        .trained = batches_trained(job),
+        .n_nodes = job->split.need.n_nodes,
         .best = &p->best,
         .measure = p->measure,
-        .stop_reason = p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
-        .trained_epochs = p->trained,
         .test = p->has_test ? &p->test : NULL,
-        .test_seconds = p->test_seconds,
-        .params_sha256 = *sha256 ? sha256 : NULL,
-        .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
-        .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
-        .first_update_seconds =
-            p->first_update_ns ? (double)(p->first_update_ns - job->start_ns) * 1e-9 : NAN,
-        .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
-        .paused_seconds = sl_pauses_total_seconds(&job->pauses),
-        .peak_memory = job->memory.peak_bytes,
-        .arena_bytes = job->arena.bytes - job->acts_bytes,
-        .acts_bytes = job->acts_bytes,
-        .payload_bytes = job->arena.h->spec.payload_bytes,
-        .block_bytes_max = job->block_bytes_max,
     };
     add_processes(job);
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);

@@ -61,7 +61,7 @@ static void tell(struct sl_deaths *d, const struct sl_member *m, const struct sl
                      of->cause, rest);
     of->n++;
     const struct sl_report_restart restart = {
-        .name = m->name,
+        .worker = m->name,
         .pid = m->pid,
         .seconds = (double)(sl_now_ns() - d->start_ns) * 1e-9,
         .cause = of->cause,

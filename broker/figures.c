@@ -46,7 +46,7 @@ uint64_t sl_figures_percentile(const uint64_t *sorted, uint64_t n, double p)
 }
 
 // Sorts `ns`.
-static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
+static void take_stage(struct sl_report_stage *stage, uint64_t *ns, uint64_t n)
 {
     uint64_t sum = 0;
     if (n == 0)
@@ -55,7 +55,7 @@ static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
         sum += ns[i];
     qsort(ns, n, sizeof *ns, compare);
     stage->seconds += (double)sum * 1e-9;
-    stage->count += n;
+    stage->count += (double)n;
     stage->p50 = (double)sl_figures_percentile(ns, n, 50) * 1e-9;
     stage->p99 = (double)sl_figures_percentile(ns, n, 99) * 1e-9;
 }
@@ -66,7 +66,7 @@ static void take_stage(struct sl_stage_figures *stage, uint64_t *ns, uint64_t n)
         for (uint64_t i = 0; i < n; i++)                                                           \
             if (!entries[i].restored)                                                              \
                 scratch->a[known++] = (ns_of_i_);                                                  \
-        take_stage(&f->stage_, scratch->a, known);                                                 \
+        take_stage(&f->stages.stage_, scratch->a, known);                                          \
     } while (0)
 
 /*
@@ -104,8 +104,8 @@ static void take_queue(struct sl_epoch_figures *f, const struct sl_batch_entry *
         deepest = SL_MAX(deepest, depth);
     }
     double seconds = f->seconds;
-    f->queue_mean = seconds > 0 ? (double)lain * 1e-9 / seconds : 0;
-    f->queue_max = deepest;
+    f->queue.depth_mean = seconds > 0 ? (double)lain * 1e-9 / seconds : 0;
+    f->queue.depth_max = deepest;
 }
 
 // --- the profile ---------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
         else
             warm[n_warm++] = ns;
     }
-    f->t_sample = median_seconds(warm, n_warm, cold, n_cold);
+    f->profile.t_sample = median_seconds(warm, n_warm, cold, n_cold);
 
     // Normal trainers' times from the front, standby trainers' from the back.
     uint64_t warm_back = scratch->capacity, cold_back = scratch->capacity;
@@ -176,20 +176,21 @@ static void take_profile(struct sl_epoch_figures *f, const struct sl_batch_entry
         else
             warm[n_warm++] = ns;
     }
-    f->t_train = median_seconds(warm, n_warm, cold, n_cold);
-    f->t_standby = median_seconds(warm + warm_back, scratch->capacity - warm_back, cold + cold_back,
-                                  scratch->capacity - cold_back);
+    f->profile.t_train = median_seconds(warm, n_warm, cold, n_cold);
+    f->profile.t_standby = median_seconds(warm + warm_back, scratch->capacity - warm_back,
+                                          cold + cold_back, scratch->capacity - cold_back);
 }
 
 static void take_switching(struct sl_epoch_figures *f)
 {
-    if (f->standby_batches == 0)
-        f->seconds_saved = 0;
+    if (f->switching.batches == 0)
+        f->switching.seconds_saved = 0;
     else if (f->trainers == 0)
-        f->seconds_saved = NAN;
+        f->switching.seconds_saved = NAN;
     else // where the standby trainers did it all, theirs is the only time there is
-        f->seconds_saved =
-            (double)f->standby_batches * (f->t_train > 0 ? f->t_train : f->t_standby) / f->trainers;
+        f->switching.seconds_saved =
+            (double)f->switching.batches *
+            (f->profile.t_train > 0 ? f->profile.t_train : f->profile.t_standby) / f->trainers;
 }
 
 // --- an epoch ------------------------------------------------------------------------------------
@@ -207,12 +208,12 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         counted += e->counted;
         f->sampled_edges += e->n_edges;
         f->input_nodes += e->n_input;
-        f->block_bytes += e->payload_bytes;
-        f->hits += e->hits;
-        f->hit_bytes += e->hit_bytes;
-        f->miss_bytes += e->miss_bytes;
+        f->bytes.blocks += e->payload_bytes;
+        f->cache.hits += e->hits;
+        f->cache.hit_bytes += e->hit_bytes;
+        f->cache.miss_bytes += e->miss_bytes;
         if (e->standby) {
-            f->standby_batches++;
+            f->switching.batches++;
         } else {
             f->normal_extract += (double)e->extract_ns * 1e-9;
             f->normal_train += (double)training_ns(e, &updates[i]) * 1e-9;
@@ -220,16 +221,16 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         }
         uint64_t stale = updates[i].applied_version - updates[i].base_version;
         staleness += stale;
-        f->staleness_max = SL_MAX(f->staleness_max, stale);
+        f->updates.staleness_max = SL_MAX(f->updates.staleness_max, stale);
     }
-    f->misses = f->input_nodes - SL_MIN(f->hits, f->input_nodes);
-    f->feature_bytes = f->hit_bytes + f->miss_bytes;
+    f->cache.misses = f->input_nodes - SL_MIN(f->cache.hits, f->input_nodes);
+    f->bytes.features = f->cache.hit_bytes + f->cache.miss_bytes;
     f->loss = weight > 0 ? loss / weight : 0;
     f->train_accuracy = counted ? (double)correct / (double)counted : weight > 0 ? NAN : 0;
     if (f->async && n > 0)
-        f->staleness_mean = (double)staleness / (double)n;
+        f->updates.staleness_mean = (double)staleness / (double)n;
     else
-        f->staleness_max = 0;
+        f->updates.staleness_max = 0;
 }
 
 void sl_figures_take_training(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
@@ -268,7 +269,7 @@ uint64_t sl_figures_first_update_ns(const struct sl_update_entry *updates, uint6
 void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batch_entry *entries,
                                 uint64_t n, struct sl_span when, struct sl_figures_scratch *scratch)
 {
-    struct sl_stage_figures phase = {0};
+    struct sl_report_stage phase = {0};
     double seconds = sl_pauses_seconds_without(f->pauses, when);
     f->evaluate_seconds += seconds;
     f->paused_seconds += sl_span_seconds(when) - seconds;
@@ -280,11 +281,11 @@ void sl_figures_take_evaluation(struct sl_epoch_figures *f, const struct sl_batc
     // The layers of one evaluation have cells of different weight: mixing them would say nothing.
     if (phase.seconds >= f->heaviest_seconds) {
         f->heaviest_seconds = phase.seconds;
-        f->evaluate.p50 = phase.p50;
-        f->evaluate.p99 = phase.p99;
+        f->stages.evaluate.p50 = phase.p50;
+        f->stages.evaluate.p99 = phase.p99;
     }
-    f->evaluate.seconds += phase.seconds;
-    f->evaluate.count += phase.count;
+    f->stages.evaluate.seconds += phase.seconds;
+    f->stages.evaluate.count += phase.count;
 }
 
 void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside)
@@ -304,7 +305,7 @@ void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl
     if (!training) {
         f->evaluate_seconds -= worked;
     } else if (worked < f->seconds) {
-        f->queue_mean *= f->seconds / (f->seconds - worked);
+        f->queue.depth_mean *= f->seconds / (f->seconds - worked);
         f->seconds -= worked;
     }
 }
@@ -329,13 +330,14 @@ static struct shares find_shares(const struct sl_epoch_figures *f)
     bool normal = f->trainers > 0;
     uint32_t trainers = normal ? f->trainers : f->samplers;
     double all = f->seconds + f->evaluate_seconds;
-    double sampling = f->sample.seconds + f->mark.seconds + f->copy.seconds;
+    double sampling = f->stages.sample.seconds + f->stages.mark.seconds + f->stages.copy.seconds;
     return (struct shares){
         .sampling = share(sampling, f->samplers, f->seconds),
-        .blocked = share(f->backpressure.seconds, f->samplers, f->seconds),
-        .training = share(normal ? f->normal_train : f->train.seconds, trainers, f->seconds),
-        .extracting = share(normal ? f->normal_extract : f->extract.seconds, trainers, f->seconds),
-        .waiting = share(normal ? f->normal_wait : f->wait.seconds, trainers, f->seconds),
+        .blocked = share(f->stages.backpressure.seconds, f->samplers, f->seconds),
+        .training = share(normal ? f->normal_train : f->stages.train.seconds, trainers, f->seconds),
+        .extracting =
+            share(normal ? f->normal_extract : f->stages.extract.seconds, trainers, f->seconds),
+        .waiting = share(normal ? f->normal_wait : f->stages.wait.seconds, trainers, f->seconds),
         .evaluating = all > 0 ? 100.0 * f->evaluate_seconds / all : 0,
     };
 }
@@ -344,8 +346,8 @@ static struct shares find_shares(const struct sl_epoch_figures *f)
 static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
                         const struct sl_update_rule *rule, double waiting)
 {
-    uint32_t hands = f->trainers + (f->standby_batches > 0 ? f->samplers : 0);
-    if (f->queue_mean < 1 || hands < 2)
+    uint32_t hands = f->trainers + (f->switching.batches > 0 ? f->samplers : 0);
+    if (f->queue.depth_mean < 1 || hands < 2)
         return false;
     if (rule->async) {
         sl_sentence_say(
@@ -353,7 +355,7 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
             "updates: trainers waited %.0f %% of the time for the bound on staleness (%u, "
             "gradients "
             "were %.1f updates old on average) while %.1f batches lay ready",
-            waiting, rule->staleness, f->staleness_mean, f->queue_mean);
+            waiting, rule->staleness, f->updates.staleness_mean, f->queue.depth_mean);
         return true;
     }
     // Where an update leaves each of them several batches, they do not wait for long: unless each
@@ -365,7 +367,7 @@ static bool say_updates(struct sl_sentence *t, const struct sl_epoch_figures *f,
         "updates: trainers waited %.0f %% of the time for one another's gradients (%u trainers, "
         "updates of %u batch%s) while %.1f batches lay ready",
         waiting, hands, rule->batches_per_update, rule->batches_per_update == 1 ? "" : "es",
-        f->queue_mean);
+        f->queue.depth_mean);
     return true;
 }
 
@@ -405,7 +407,7 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f
         sl_sentence_say(t, "; samplers waited for memory %.0f %%", s->blocked);
     else
         sl_sentence_say(t, "; samplers drew only %.0f %%, %.1f batches lay ready on average",
-                        s->sampling, f->queue_mean);
+                        s->sampling, f->queue.depth_mean);
 }
 
 /*
@@ -416,7 +418,8 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f
 void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule)
 {
     struct shares s = find_shares(f);
-    struct sl_sentence t = {f->bottleneck, sizeof f->bottleneck};
+    f->bottleneck = f->words;
+    struct sl_sentence t = {f->words, sizeof f->words};
     if (s.evaluating > 50) {
         sl_sentence_say(
             &t,
@@ -434,16 +437,16 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_upda
             &t,
             "samplers: trainers waited %.0f %% of the time, %.1f batches lay ready on average, "
             "samplers drew %.0f %% of the time",
-            s.waiting, f->queue_mean, s.sampling);
+            s.waiting, f->queue.depth_mean, s.sampling);
         return;
     } else {
         say_trainers(&t, f, &s);
     }
-    if (s.extracting > s.training && f->hits > 0)
+    if (s.extracting > s.training && f->cache.hits > 0)
         sl_sentence_say(&t, "; %.0f %% of the rows came from a cache",
                         100 * sl_figures_hit_rate(f));
-    if (f->trainers > 0 && f->standby_batches > 0)
+    if (f->trainers > 0 && f->switching.batches > 0)
         sl_sentence_say(&t, "; standby trainers trained %.0f %% of the batches",
-                        100.0 * (double)f->standby_batches /
+                        100.0 * (double)f->switching.batches /
                             (double)SL_MAX(f->batches, (uint64_t)1));
 }

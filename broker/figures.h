@@ -39,66 +39,27 @@
 #include "broker/metrics.h"
 #include "broker/pauses.h"
 #include "common/ipc/ledger.h"
+#include "common/schema/report.h"
 
 enum {
     SL_FIGURES_WARM_UP = 3,
     SL_FIGURES_WORKERS = 1 << 16, // ids that a ledger's cell can hold
 };
 
-struct sl_stage_figures {
-    double seconds;
-    uint64_t count;
-    double p50, p99; // seconds
-};
-
 struct sl_epoch_figures {
-    uint32_t epoch;
-    uint64_t batches;
-    double seconds;          // wall-clock, training alone, pauses left out
-    double evaluate_seconds; // wall-clock, evaluation, pauses left out
-    // Likewise, of the evaluation while the next epoch was trained: in that one's seconds, and not
-    // in evaluate_seconds.
-    double overlapped_seconds;
-    double paused_seconds; // in the first two
-    double loss;           // mean
-    double train_accuracy; // NaN where nothing can be right or wrong (regression)
+    // What the report says of it (common/schema/report.h). hit_rate, val_accuracy, val and test are
+    // its own (sl_report_add_epoch).
+    union {
+        struct sl_report_epoch entry;
+        struct {
+            SL_REPORT_EPOCH_MEMBERS
+        };
+    };
+    char words[256]; // of `bottleneck`
     bool evaluated, tested;
-    struct sl_evaluation val, test; // test: with evaluate.test "each"
-
-    uint64_t sampled_edges, input_nodes;
-    uint64_t block_bytes, feature_bytes;
-    struct sl_stage_figures sample, mark, copy, extract, train, wait, backpressure, evaluate;
-    double heaviest_seconds; // of one phase of the evaluation: whose percentiles these are
-
-    double queue_mean; // batches that lay ready, over time
-    uint64_t queue_max;
-    uint64_t resampled, retrained; // leases of dead workers
-    uint64_t evicted;              // ready batches given up for memory
-    uint32_t samplers, trainers;   // N_s, N_t at the epoch's end
-    char bottleneck[256];
-
-    // cache
-    bool ranked;           // its blocks carried ranks
-    uint64_t cache_rows;   // capacity of the largest cache of a normal trainer
-    uint64_t hits, misses; // of input nodes
-    uint64_t hit_bytes, miss_bytes;
-    bool has_optimal; // optimal_hit_rate is set (NaN: it could not be found out)
-    double optimal_hit_rate;
-
-    // profile, seconds; 0 = no batch to tell from
-    double t_sample, t_train, t_standby;
-
-    // switching
-    uint64_t switches; // times a standby trainer was switched on
-    uint64_t standby_batches;
-    double seconds_saved;
-
-    const struct sl_pauses *pauses; // of the job, borrowed; NULL: none
-
-    // updates
-    bool async;
-    double staleness_mean;
-    uint64_t staleness_max;
+    struct sl_evaluation on_val, on_test; // on_test: with evaluate.test "each"
+    double heaviest_seconds;              // of the evaluation's phase whose percentiles these are
+    const struct sl_pauses *pauses;       // of the job, borrowed; NULL: none
 
     // of extract, train and wait: the part that was spent on normal trainers
     double normal_extract, normal_train, normal_wait;
@@ -153,14 +114,15 @@ void sl_figures_take_overlap(struct sl_epoch_figures *f, struct sl_span beside);
 // `late` is no time at all.
 void sl_figures_end_earlier(struct sl_epoch_figures *f, bool training, struct sl_span late);
 
-// Names what limits the epoch, with the evidence, in f->bottleneck. Once all has been taken.
+// Names what limits the epoch, with the evidence, in f->bottleneck, which stands in f->words. Once
+// all has been taken.
 void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_update_rule *rule);
 
 // Share of the input nodes that caches had. 0 without any.
 static inline double sl_figures_hit_rate(const struct sl_epoch_figures *f)
 {
-    uint64_t all = f->hits + f->misses;
-    return all ? (double)f->hits / (double)all : 0;
+    double all = f->cache.hits + f->cache.misses;
+    return all > 0 ? f->cache.hits / all : 0;
 }
 
 #endif

@@ -21,8 +21,5 @@ int sl_history_read(struct sl_report *r, const cJSON *history);
 // The entries of the complete epochs as lines of JSON (owned: free()), for metrics.jsonl.
 char *sl_history_metrics(const cJSON *history);
 
-// Where and when a job went on: an entry of the report's list "resumes".
-void sl_history_add_resume(struct sl_report *r, uint64_t update, uint32_t epoch, uint32_t batch,
-                           double seconds);
 
 #endif

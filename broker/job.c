@@ -212,11 +212,11 @@ static void tell_epoch(struct sl_job *job, const struct sl_epoch_figures *f)
     enum sl_measure measure = job->phases.measure;
     const char *name = sl_measure_name(measure);
     if (f->evaluated)
-        snprintf(metric, sizeof metric, ", %s %.4g", name, f->val.value[measure]);
+        snprintf(metric, sizeof metric, ", %s %.4g", name, f->on_val.value[measure]);
     if (f->tested)
-        snprintf(test, sizeof test, ", test %s %.4g", name, f->test.value[measure]);
+        snprintf(test, sizeof test, ", test %s %.4g", name, f->on_test.value[measure]);
     sl_timeline_tell_of(&job->timeline, f->epoch, "epoch", isfinite(f->loss),
-                        "epoch %u of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
+                        "epoch %.0f of %u: loss %.4g%s%s, %.3g s", f->epoch + 1, job->config.epochs,
                         f->loss, metric, test, f->seconds + f->evaluate_seconds);
 }
 
@@ -227,7 +227,7 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
     if (!isfinite(figures->loss) && !job->loss_warned) {
         job->loss_warned = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
-                        "the loss of epoch %u is not a finite number: training has diverged; a "
+                        "the loss of epoch %.0f is not a finite number: training has diverged; a "
                         "smaller optimizer.lr may help",
                         figures->epoch + 1);
     }

@@ -131,11 +131,15 @@ static void add_field(struct sl_json_writer *w, const struct sl_field *f, const 
         return;
     }
     switch (f->type) {
+    case SL_FIELD_POSITIVE:
     case SL_FIELD_REAL: sl_json_add_real(w, key, sl_field_number(f, record)); break;
     case SL_FIELD_WHOLE: sl_json_add_whole(w, key, (uint64_t)sl_field_number(f, record)); break;
     case SL_FIELD_TIME: sl_json_add_time(w, key, sl_field_number(f, record)); break;
     case SL_FIELD_FLAG: sl_json_add_bool(w, key, sl_field_flag(f, record)); break;
+    case SL_FIELD_NOTE:
     case SL_FIELD_TEXT: sl_json_add_string(w, key, sl_field_text(f, record)); break;
+    case SL_FIELD_TREE:
+    case SL_FIELD_RECORD:
     case SL_FIELD_OBJECT:
     case SL_FIELD_PART: break;
     }
@@ -165,18 +169,6 @@ static void enter(struct sl_json_writer *w, const char *open, size_t *n, const c
     }
 }
 
-// How many of the fields after an object are in it, and whether there is anything to tell of them.
-static size_t fields_within(const struct sl_field *object, const struct sl_field *end,
-                            const void *record, bool *known)
-{
-    size_t length = strlen(object->path);
-    const struct sl_field *f = object + 1;
-    *known = false;
-    for (; f < end && strncmp(f->path, object->path, length) == 0 && f->path[length] == '.'; f++)
-        *known = *known || sl_field_is_known(f, record);
-    return (size_t)(f - object) - 1;
-}
-
 void sl_json_add_fields(struct sl_json_writer *w, const struct sl_fields *r, const void *record,
                         void (*part)(void *arg, const char *key, struct sl_json_writer *w),
                         void *arg)
@@ -186,7 +178,7 @@ void sl_json_add_fields(struct sl_json_writer *w, const struct sl_fields *r, con
     size_t n = 0;
     for (const struct sl_field *f = r->fields; f < end; f++) {
         bool known = true;
-        size_t within = f->type == SL_FIELD_OBJECT ? fields_within(f, end, record, &known) : 0;
+        size_t within = f->type == SL_FIELD_OBJECT ? sl_fields_within(f, end, record, &known) : 0;
         enter(w, open, &n, f->path);
         open = f->path;
         const char *key = f->path + n + (n > 0);

@@ -41,7 +41,7 @@ void sl_json_add_null(struct sl_json_writer *w, const char *key);
 void sl_json_add_raw(struct sl_json_writer *w, const char *key, const char *json); // NULL: null
 
 // The members of an object that is open, from a record and its table. `part` writes the keys that
-// have no member; NULL: there are none.
+// have no member; NULL: there are none. Trees and records within the record are not written.
 void sl_json_add_fields(struct sl_json_writer *w, const struct sl_fields *r, const void *record,
                         void (*part)(void *arg, const char *key, struct sl_json_writer *w),
                         void *arg);

@@ -484,8 +484,8 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.updates = f->there ? sl_board_version(job->arena) - f->l->first_version : 0;
     s->totals.epochs = f->there ? job->phases->trained : 0;
     s->totals.switches = switches;
-    s->totals.resampled = job->report->resampled + job->phases->resampled;
-    s->totals.retrained = job->report->retrained + job->phases->retrained;
+    s->totals.resampled = job->report->sums.resampled + job->phases->resampled;
+    s->totals.retrained = job->report->sums.retrained + job->phases->retrained;
     s->totals.evicted = f->there ? atomic_load(&sl_ledger_of(job->arena)->evicted) : 0;
     s->totals.restarts = restarts;
     s->totals.checkpoints = job->saving->n_written;

@@ -323,5 +323,5 @@ void sl_meter_take_epoch(struct sl_meter *meter, const struct sl_epoch_figures *
         return;
     meter->has_metric = true;
     meter->metric_epoch = figures->epoch;
-    meter->metric = figures->val.value[meter->phases->measure];
+    meter->metric = figures->on_val.value[meter->phases->measure];
 }

@@ -361,8 +361,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->samplers = count_on_duty(p->arena, sl_seat_sampler(p->arena, 0));
     f->trainers = count_on_duty(p->arena, sl_seat_trainer(p->arena, 0));
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
-    f->ranked = o->spec.rank_generation != 0;
-    f->cache_rows = f->ranked ? cache_capacity(p) : 0;
+    f->cache.ranked = o->spec.rank_generation != 0;
+    f->cache.rows = f->cache.ranked ? cache_capacity(p) : 0;
     watch_switches(p);
     f->switches = p->switches;
     p->switches = 0;
@@ -408,11 +408,11 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     }
     if (o->step.purpose == SL_PURPOSE_TEST_EPOCH) {
         p->epoch.tested = true;
-        p->epoch.test = *found;
+        p->epoch.on_test = *found;
         return;
     }
     p->epoch.evaluated = true;
-    p->epoch.val = *found;
+    p->epoch.on_val = *found;
     bool pinned = o->spec.params == SL_PARAMS_PINNED;
     if (sl_best_take(&p->best, p->measure, config->early_stopping.min_delta, o->step.epoch,
                      found->value[p->measure]))
@@ -515,7 +515,7 @@ static void on_optimum(void *ctx)
     struct sl_phases *p = ctx;
     if (!p->epoch_waits)
         return; // stopped meanwhile: the epoch has been told
-    p->epoch.optimal_hit_rate = p->optimum.hit_rate;
+    p->epoch.cache.optimal_hit_rate = p->optimum.hit_rate;
     tell_epoch(p);
     sl_phases_poll(p); // what has been completed meanwhile was left unread
 }
@@ -541,21 +541,21 @@ static void epoch_is_over(struct sl_phases *p)
     p->train_share = all > 0 ? f->seconds / all : 1;
     if (f->evaluate_seconds + f->overlapped_seconds > 0)
         p->evaluate_seconds = f->evaluate_seconds + f->overlapped_seconds;
-    if (!f->ranked || !sl_ranking_reports_optimal(config)) {
+    if (!f->cache.ranked || !sl_ranking_reports_optimal(config)) {
         tell_epoch(p);
         return;
     }
     f->has_optimal = true;
-    f->optimal_hit_rate = NAN;
+    f->cache.optimal_hit_rate = NAN;
     if (p->stopped) {
         tell_epoch(p);
         return;
     }
     p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.plan.n_nodes,
-                                       f->cache_rows, on_optimum, p);
+                                       f->cache.rows, on_optimum, p);
     if (p->epoch_waits)
         return;
-    f->optimal_hit_rate = p->optimum.hit_rate;
+    f->cache.optimal_hit_rate = p->optimum.hit_rate;
     tell_epoch(p);
 }
 
@@ -716,7 +716,7 @@ void sl_phases_stop(struct sl_phases *p)
     atomic_store(&p->cancel, true);
     sl_ranking_cancel(&p->ranking);
     if (p->epoch_waits) {
-        p->epoch.optimal_hit_rate = NAN;
+        p->epoch.cache.optimal_hit_rate = NAN;
         tell_epoch(p);
     }
 }

@@ -63,7 +63,7 @@ static void keep_pace(struct sl_job_split *s, const struct sl_epoch_figures *fig
     struct sl_pace *pace = &s->pace;
     bool whole = figures->epoch >= pace->first_whole &&
                  !(r->active && figures->epoch >= r->epoch) &&
-                 figures->sample.count == figures->batches; // none is a checkpoint's
+                 figures->stages.sample.count == figures->batches; // none is a checkpoint's
     if (!whole || figures->batches == 0)
         return;
     pace->split = r->active ? r->from : s->roles;
@@ -218,12 +218,12 @@ static const char *fixed_by(const struct sl_job_split *s, char *buf, size_t byte
 
 static void keep_profile(struct sl_profile *p, const struct sl_epoch_figures *figures)
 {
-    if (figures->t_sample > 0)
-        p->t_sample = figures->t_sample;
-    if (figures->t_train > 0)
-        p->t_train = figures->t_train;
-    if (figures->t_standby > 0)
-        p->t_standby = figures->t_standby;
+    if (figures->profile.t_sample > 0)
+        p->t_sample = figures->profile.t_sample;
+    if (figures->profile.t_train > 0)
+        p->t_train = figures->profile.t_train;
+    if (figures->profile.t_standby > 0)
+        p->t_standby = figures->profile.t_standby;
 }
 
 // Where the broker may choose: the split moves if that pays.

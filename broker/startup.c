@@ -162,7 +162,8 @@ static int check_resumed(struct sl_job *job)
     SL_TRY(sl_history_read(&job->report, cJSON_GetObjectItemCaseSensitive(c->state, "history")));
     uint32_t epoch = c->epoch, batch = c->n_records;
     sl_position_of_training(&epoch, &batch, c->n_batches);
-    sl_history_add_resume(&job->report, c->version, epoch, batch, c->seconds);
+    const struct sl_report_resume resume = {(double)c->version, epoch, batch, c->seconds};
+    sl_report_add_resume(&job->report, &resume);
     sl_joblog_write(&job->log, SL_LOG_INFO, "going on from %s",
                     sl_resume_text(c, where, sizeof where));
     return SL_OK;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -96,49 +97,50 @@ struct scalars {
     size_t n;
 };
 
-static void add(struct scalars *s, const char *group, const char *name, double value)
+__attribute__((format(printf, 3, 4))) static void add(struct scalars *s, double value,
+                                                      const char *tag, ...)
 {
+    va_list args;
     if (!isfinite(value) || s->n == SCALARS_MAX)
         return;
     Sl__Tfevent__Value *v = &s->values[s->n];
     sl__tfevent__value__init(v);
-    snprintf(s->tags[s->n], TAG_BYTES, "%s/%s", group, name);
+    va_start(args, tag);
+    vsnprintf(s->tags[s->n], TAG_BYTES, tag, args);
+    va_end(args);
     v->tag = s->tags[s->n];
     v->value_case = SL__TFEVENT__VALUE__VALUE_SIMPLE_VALUE;
     v->simple_value = (float)value;
     s->list[s->n++] = v;
 }
 
-static double rate(uint64_t n, double seconds)
-{
-    return seconds > 0 ? (double)n / seconds : NAN;
-}
-
 static void add_evaluation(struct scalars *s, const char *name, const struct sl_evaluation *found)
 {
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
         if (found->applies[m])
-            add(s, sl_measure_key(m), name, found->value[m]);
+            add(s, found->value[m], "%s/%s", sl_measure_key(m), name);
 }
 
+// What the report says of an epoch, and what follows from it.
 static void add_figures(struct scalars *s, const struct sl_epoch_figures *f)
 {
-    add(s, "loss", "train", f->loss);
-    add(s, "accuracy", "train", f->train_accuracy);
+    for (size_t i = 0; i < sl_report_epoch_fields.n; i++) {
+        const struct sl_field *field = &sl_report_epoch_fields.fields[i];
+        if (field->tag && sl_field_is_given(field, &f->entry))
+            add(s, sl_field_number(field, &f->entry), "%s", field->tag);
+    }
     if (f->evaluated)
-        add_evaluation(s, "val", &f->val);
+        add_evaluation(s, "val", &f->on_val);
     if (f->tested)
-        add_evaluation(s, "test", &f->test);
-    add(s, "time", "epoch_seconds", f->seconds);
-    add(s, "time", "evaluate_seconds", f->evaluated || f->tested ? f->evaluate_seconds : NAN);
-    add(s, "cache", "hit_rate", f->ranked ? sl_figures_hit_rate(f) : NAN);
-    add(s, "rate", "batches_per_second", rate(f->batches, f->seconds));
-    add(s, "rate", "edges_per_second", rate(f->sampled_edges, f->seconds));
-    add(s, "queue", "depth_mean", f->queue_mean);
-    add(s, "updates", "staleness_mean", f->async ? f->staleness_mean : NAN);
-    add(s, "split", "samplers", f->samplers);
-    add(s, "split", "trainers", f->trainers);
-    add(s, "split", "switches", (double)f->switches);
+        add_evaluation(s, "test", &f->on_test);
+    if (f->evaluated || f->tested)
+        add(s, f->evaluate_seconds, "time/evaluate_seconds");
+    if (f->cache.ranked)
+        add(s, sl_figures_hit_rate(f), "cache/hit_rate");
+    if (f->seconds > 0) {
+        add(s, f->batches / f->seconds, "rate/batches_per_second");
+        add(s, f->sampled_edges / f->seconds, "rate/edges_per_second");
+    }
 }
 
 // --- the file ------------------------------------------------------------------------------------

@@ -16,20 +16,14 @@ const char *const sl_stats_stage_names[SL_LIVE_STAGES] = {
 const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
     SL_LIVE_SAMPLE, SL_LIVE_EXTRACT, SL_LIVE_TRAIN, SL_LIVE_WAIT};
 
-// clang-format off
-#define FIELD(of, object, type, name, ...) \
-    {#object #name, SL_FIELD_##type, offsetof(struct of, object name), __VA_ARGS__},
-#define OF_LINE(object, type, name, ...)   FIELD(sl_stats, object, type, name, __VA_ARGS__)
-#define OF_DEVICE(object, type, name, ...) FIELD(sl_stats_device, object, type, name, __VA_ARGS__)
-#define OF_WORKER(object, type, name, ...) FIELD(sl_stats_worker, object, type, name, __VA_ARGS__)
-#define OF_STAGE(object, type, name, ...)  FIELD(sl_stats_stage, object, type, name, __VA_ARGS__)
-#define NULLABLE(path)                     {#path, SL_FIELD_OBJECT, 0, SL_JSON},
-#define PART(path)                         {#path, SL_FIELD_PART, 0, SL_JSON},
-// clang-format on
+#define OF_LINE(...)   SL_FIELD(sl_stats, __VA_ARGS__)
+#define OF_DEVICE(...) SL_FIELD(sl_stats_device, __VA_ARGS__)
+#define OF_WORKER(...) SL_FIELD(sl_stats_worker, __VA_ARGS__)
+#define OF_STAGE(...)  SL_FIELD(sl_stats_stage, __VA_ARGS__)
 
 static const struct sl_field line_fields[] = {
-    SL_STATS(OF_LINE, SL_STATS_NOTHING, SL_STATS_NOTHING, NULLABLE, PART)};
-static const struct sl_field device_fields[] = {SL_STATS_DEVICE(OF_DEVICE, PART)};
+    SL_STATS(OF_LINE, SL_MEMBER_NONE, SL_MEMBER_NONE, SL_FIELD_NULLABLE, SL_FIELD_BY_HAND)};
+static const struct sl_field device_fields[] = {SL_STATS_DEVICE(OF_DEVICE, SL_FIELD_BY_HAND)};
 static const struct sl_field worker_fields[] = {SL_STATS_WORKER(OF_WORKER)};
 static const struct sl_field stage_fields[] = {SL_STATS_STAGE(OF_STAGE)};
 

@@ -173,29 +173,19 @@
       SL_TOTAL(2, stage_seconds_total, "Seconds that a stage took, over all workers.")) \
     X(, REAL, per_second, SL_JSON) X(, REAL, p50, SL_JSON) X(, REAL, p99, SL_JSON)
 
-#define SL_STATS_REAL  double
-#define SL_STATS_WHOLE double
-#define SL_STATS_TIME  double
-#define SL_STATS_FLAG  bool
-#define SL_STATS_TEXT  const char *
-
-#define SL_STATS_BEGIN()   struct {
-#define SL_STATS_END(name) } name;
-#define SL_STATS_MEMBER(object, type, member, output) SL_STATS_##type member;
-#define SL_STATS_NOTHING(...)
 // clang-format on
 
 struct sl_stats_device {
-    SL_STATS_DEVICE(SL_STATS_MEMBER, SL_STATS_NOTHING)
+    SL_STATS_DEVICE(SL_MEMBER, SL_MEMBER_NONE)
     char roles[128]; // read: joined by " + "
 };
 
 struct sl_stats_worker {
-    SL_STATS_WORKER(SL_STATS_MEMBER)
+    SL_STATS_WORKER(SL_MEMBER)
 };
 
 struct sl_stats_stage {
-    SL_STATS_STAGE(SL_STATS_MEMBER)
+    SL_STATS_STAGE(SL_MEMBER)
 };
 
 // What is timed of a batch, in the order of the line.
@@ -222,7 +212,7 @@ enum {
 extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 
 struct sl_stats {
-    SL_STATS(SL_STATS_MEMBER, SL_STATS_BEGIN, SL_STATS_END, SL_STATS_NOTHING, SL_STATS_NOTHING)
+    SL_STATS(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE, SL_MEMBER_NONE)
 
     struct sl_stats_stage stages[SL_LIVE_STAGES];
 

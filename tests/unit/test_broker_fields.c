@@ -6,6 +6,7 @@
 
 #include "broker/json_writer.h"
 #include "common/base/bits.h"
+#include "common/schema/report.h"
 #include "common/schema/stats.h"
 
 static struct sl_json_writer writer;
@@ -100,6 +101,91 @@ START_TEST(what_is_missing_or_of_another_type_is_not_known)
 }
 END_TEST
 
+// --- trees of JSON -------------------------------------------------------------------------------
+
+static const struct sl_report_epoch epoch = {
+    .epoch = 3,
+    .loss = NAN,
+    .stages.mark = {.seconds = 0.5, .count = 2},
+    .profile = {.t_sample = 0.25, .t_train = 0},
+    .cache = {.ranked = true, .optimal_hit_rate = NAN},
+    .bottleneck = "trainers",
+    .has_optimal = true,
+};
+
+static const char *tree_of(const struct sl_fields *r, const void *from)
+{
+    static char text[4096];
+    cJSON *tree = cJSON_CreateObject();
+    sl_fields_write(r, from, tree);
+    ck_assert(cJSON_PrintPreallocated(tree, text, sizeof text, false));
+    cJSON_Delete(tree);
+    return text;
+}
+
+START_TEST(a_tree_has_what_the_table_says)
+{
+    const char *text = tree_of(&sl_report_epoch_fields, &epoch);
+    static const char *const parts[] = {
+        "{\"epoch\":3,",
+        "\"loss\":null,",
+        "\"val\":null,\"test\":null,",                                // a tree that is none
+        "\"mark\":{\"seconds\":0.5,\"count\":2,\"p50\":0,\"p99\":0}", // a record in it
+        "\"profile\":{\"t_sample\":0.25,\"t_train\":null,",           // 0 is not known
+        "\"optimal_hit_rate\":null,",                                 // given, and not known
+        "\"bottleneck\":\"trainers\"}"};
+    for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
+        ck_assert_msg(strstr(text, parts[i]) != NULL, "no %s in %s", parts[i], text);
+    ck_assert_msg(!strstr(text, "updates"), "not given: %s", text);
+    const struct sl_report_totals totals = {.stopped_early = {NAN, NULL}, .best_metric.value = NAN};
+    text = tree_of(&sl_report_fields, &totals);
+    ck_assert_msg(!strstr(text, "message") && !strstr(text, "cache\":{\"trainers"), "%s", text);
+    ck_assert_msg(strstr(text, "\"stopped_early\":null,") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "\"best_metric\":{\"name\":null,\"value\":null,\"epoch\":0}"), "%s",
+                  text);
+}
+END_TEST
+
+// All numbers of a table: what was written is read.
+static void expect_kept(const struct sl_fields *r, const void *from, const void *read)
+{
+    for (const struct sl_field *f = r->fields; f < r->fields + r->n; f++) {
+        const char *a = (const char *)from + f->at, *b = (const char *)read + f->at;
+        if (f->type == SL_FIELD_REAL || f->type == SL_FIELD_WHOLE || f->type == SL_FIELD_POSITIVE)
+            ck_assert_msg(sl_field_number(f, from) == sl_field_number(f, read), "%s", f->path);
+        if (f->type == SL_FIELD_RECORD)
+            expect_kept(f->record, a, b);
+    }
+}
+
+static void number(const struct sl_fields *r, void *into, double *next)
+{
+    for (const struct sl_field *f = r->fields; f < r->fields + r->n; f++) {
+        void *at = (char *)into + f->at;
+        if (f->type == SL_FIELD_REAL || f->type == SL_FIELD_WHOLE || f->type == SL_FIELD_POSITIVE)
+            *(double *)at = ++*next;
+        if (f->type == SL_FIELD_RECORD)
+            number(f->record, at, next);
+    }
+}
+
+START_TEST(an_epoch_is_read_as_it_was_written)
+{
+    struct sl_report_epoch written = {.has_optimal = true, .async = true, .bottleneck = "x"}, read;
+    double next = 0;
+    number(&sl_report_epoch_fields, &written, &next);
+    ck_assert_double_gt(next, 40);
+    written.val = cJSON_Parse("{\"accuracy\":0.5}");
+    cJSON *tree = cJSON_Parse(tree_of(&sl_report_epoch_fields, &written));
+    sl_fields_read(&sl_report_epoch_fields, tree, &read);
+    expect_kept(&sl_report_epoch_fields, &written, &read);
+    ck_assert_str_eq(read.bottleneck, "x");
+    ck_assert(cJSON_Compare(read.val, written.val, true) && !read.test);
+    cJSON_Delete(tree);
+    cJSON_Delete(written.val);
+}
+END_TEST
+
 // A number that is there twice, or left out, hides all families behind it.
 START_TEST(families_are_numbered_without_gaps)
 {
@@ -126,6 +212,8 @@ int main(void)
     tcase_add_test(t, what_is_not_known_is_null);
     tcase_add_test(t, a_record_is_read_as_it_was_written);
     tcase_add_test(t, what_is_missing_or_of_another_type_is_not_known);
+    tcase_add_test(t, a_tree_has_what_the_table_says);
+    tcase_add_test(t, an_epoch_is_read_as_it_was_written);
     tcase_add_test(t, families_are_numbered_without_gaps);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);

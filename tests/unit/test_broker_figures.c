@@ -79,24 +79,24 @@ START_TEST(an_epoch_is_summed_up)
     ck_assert_double_eq_tol(f.train_accuracy, 0.4, 1e-12);
     ck_assert_uint_eq(f.sampled_edges, 100 * 100 + 99 * 100 / 2);
     ck_assert_uint_eq(f.input_nodes, 5000);
-    ck_assert_uint_eq(f.block_bytes, 6553600);
-    ck_assert_uint_eq(f.feature_bytes, 40000);
-    ck_assert_uint_eq(f.hits, 2400);
-    ck_assert_uint_eq(f.misses, 2600);
-    ck_assert_uint_eq(f.hit_bytes, 19200);
-    ck_assert_uint_eq(f.miss_bytes, 20800);
+    ck_assert_uint_eq(f.bytes.blocks, 6553600);
+    ck_assert_uint_eq(f.bytes.features, 40000);
+    ck_assert_uint_eq(f.cache.hits, 2400);
+    ck_assert_uint_eq(f.cache.misses, 2600);
+    ck_assert_uint_eq(f.cache.hit_bytes, 19200);
+    ck_assert_uint_eq(f.cache.miss_bytes, 20800);
     ck_assert_double_eq_tol(sl_figures_hit_rate(&f), 0.48, 1e-12);
-    ck_assert_double_eq_tol(f.mark.seconds, 0.01, 1e-9);
-    ck_assert_double_eq_tol(f.copy.seconds, 0.02, 1e-9);
-    ck_assert_double_eq_tol(f.copy.p99, 0.0002, 1e-9);
-    ck_assert_double_eq_tol(f.sample.seconds, 0.2, 1e-9);
-    ck_assert_double_eq_tol(f.train.seconds, 5.05, 1e-9);
-    ck_assert_double_eq_tol(f.train.p50, 0.050, 1e-9);
-    ck_assert_double_eq_tol(f.train.p99, 0.099, 1e-9);
-    ck_assert_uint_eq(f.train.count, 100);
-    ck_assert_double_eq_tol(f.backpressure.seconds, 0.007, 1e-9);
-    ck_assert_double_eq_tol(f.backpressure.p50, 0, 1e-9);
-    ck_assert_double_eq_tol(f.wait.seconds, 0.1, 1e-9);
+    ck_assert_double_eq_tol(f.stages.mark.seconds, 0.01, 1e-9);
+    ck_assert_double_eq_tol(f.stages.copy.seconds, 0.02, 1e-9);
+    ck_assert_double_eq_tol(f.stages.copy.p99, 0.0002, 1e-9);
+    ck_assert_double_eq_tol(f.stages.sample.seconds, 0.2, 1e-9);
+    ck_assert_double_eq_tol(f.stages.train.seconds, 5.05, 1e-9);
+    ck_assert_double_eq_tol(f.stages.train.p50, 0.050, 1e-9);
+    ck_assert_double_eq_tol(f.stages.train.p99, 0.099, 1e-9);
+    ck_assert_uint_eq(f.stages.train.count, 100);
+    ck_assert_double_eq_tol(f.stages.backpressure.seconds, 0.007, 1e-9);
+    ck_assert_double_eq_tol(f.stages.backpressure.p50, 0, 1e-9);
+    ck_assert_double_eq_tol(f.stages.wait.seconds, 0.1, 1e-9);
 }
 END_TEST
 
@@ -126,7 +126,7 @@ START_TEST(pauses_are_no_time_of_an_epoch)
     sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2500 * MS}, &room);
     ck_assert_double_eq_tol(f.seconds, 1.1, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0.4, 1e-9);
-    ck_assert_double_eq_tol(f.queue_mean, (double)lain * 1e-9 / 1.1, 1e-9);
+    ck_assert_double_eq_tol(f.queue.depth_mean, (double)lain * 1e-9 / 1.1, 1e-9);
     sl_pauses_begin(&pauses, 2600 * MS); // the evaluation begins at 2.5 s, and is paused still
     sl_figures_take_evaluation(&f, e, 10, (struct sl_span){2500 * MS, 3000 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.1, 1e-9);
@@ -141,8 +141,8 @@ START_TEST(queue_depth_follows_arrivals_and_claims)
     make_entries(e, 100);
     sl_figures_take_training(&f, e, updates, 100, (struct sl_span){1000 * MS, 2000 * MS}, &room);
     // 100 batches lie 25 ms each within a second; at most three at once (at 20, 10 and 0 ms).
-    ck_assert_double_eq_tol(f.queue_mean, 2.5, 1e-9);
-    ck_assert_uint_eq(f.queue_max, 3);
+    ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
+    ck_assert_uint_eq(f.queue.depth_max, 3);
 }
 END_TEST
 
@@ -161,7 +161,7 @@ START_TEST(an_end_that_is_seen_after_a_pause)
     f.evaluate_seconds = 0.5;
     sl_figures_end_earlier(&f, true, (struct sl_span){2000 * MS, 3000 * MS});
     ck_assert_double_eq_tol(f.seconds, 1, 1e-9);
-    ck_assert_double_eq_tol(f.queue_mean, 2.5, 1e-9);
+    ck_assert_double_eq_tol(f.queue.depth_mean, 2.5, 1e-9);
     ck_assert_double_eq_tol(f.paused_seconds, 0, 1e-9);
     f.paused_seconds = 0.8;
     sl_figures_end_earlier(&f, false, (struct sl_span){2000 * MS, 3000 * MS});
@@ -178,8 +178,8 @@ START_TEST(batches_drawn_before_the_epoch_count_from_its_start)
                                   {.ready_at_ns = 200 * MS, .claimed_at_ns = 1250 * MS}};
     struct sl_epoch_figures f = {0};
     sl_figures_take_training(&f, e, updates, 2, (struct sl_span){1000 * MS, 2000 * MS}, &room);
-    ck_assert_double_eq_tol(f.queue_mean, 0.75, 1e-9);
-    ck_assert_uint_eq(f.queue_max, 2);
+    ck_assert_double_eq_tol(f.queue.depth_mean, 0.75, 1e-9);
+    ck_assert_uint_eq(f.queue.depth_max, 2);
 }
 END_TEST
 
@@ -189,8 +189,8 @@ START_TEST(an_epoch_of_one_batch_has_figures)
         .train_ns = 5 * MS, .loss = 3, .weight = 3, .counted = 3, .correct = 3};
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
     sl_figures_take_training(&f, &e, updates, 1, (struct sl_span){0, 10 * MS}, &room);
-    ck_assert_double_eq_tol(f.train.p50, 0.005, 1e-12);
-    ck_assert_double_eq_tol(f.train.p99, 0.005, 1e-12);
+    ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
+    ck_assert_double_eq_tol(f.stages.train.p99, 0.005, 1e-12);
     ck_assert_double_eq_tol(f.loss, 1, 1e-12);
     ck_assert_double_eq_tol(f.train_accuracy, 1, 1e-12);
 }
@@ -202,11 +202,11 @@ START_TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
     struct sl_epoch_figures f = {.samplers = 1, .trainers = 1};
     updates[1].took_ns = 2 * MS;
     sl_figures_take_training(&f, e, updates, 2, (struct sl_span){0, 20 * MS}, &room);
-    ck_assert_double_eq_tol(f.train.p50, 0.005, 1e-12);
-    ck_assert_double_eq_tol(f.train.p99, 0.007, 1e-12);
-    ck_assert_double_eq_tol(f.train.seconds, 0.012, 1e-12);
+    ck_assert_double_eq_tol(f.stages.train.p50, 0.005, 1e-12);
+    ck_assert_double_eq_tol(f.stages.train.p99, 0.007, 1e-12);
+    ck_assert_double_eq_tol(f.stages.train.seconds, 0.012, 1e-12);
     ck_assert_double_eq_tol(f.normal_train, 0.012, 1e-12);
-    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-12); // the first one warmed up
+    ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-12); // the first one warmed up
 }
 END_TEST
 
@@ -233,7 +233,7 @@ START_TEST(nothing_counted_and_no_time_divide_by_nothing)
     sl_figures_name_bottleneck(&f, &ordered_by_1);
     ck_assert_double_eq(f.loss, 0);
     ck_assert_double_eq(f.train_accuracy, 0);
-    ck_assert_double_eq(f.queue_mean, 0);
+    ck_assert_double_eq(f.queue.depth_mean, 0);
     ck_assert_msg(!strstr(f.bottleneck, "nan") && f.bottleneck[0], "%s", f.bottleneck);
 }
 END_TEST
@@ -247,10 +247,10 @@ START_TEST(an_evaluation_keeps_the_percentiles_of_its_heaviest_phase)
     sl_figures_take_evaluation(&f, heavy, 2, (struct sl_span){2 * MS, 302 * MS}, &room);
     sl_figures_take_evaluation(&f, light, 2, (struct sl_span){302 * MS, 304 * MS}, &room);
     ck_assert_double_eq_tol(f.evaluate_seconds, 0.304, 1e-9);
-    ck_assert_double_eq_tol(f.evaluate.seconds, 0.304, 1e-9);
-    ck_assert_uint_eq(f.evaluate.count, 6);
-    ck_assert_double_eq_tol(f.evaluate.p50, 0.1, 1e-9);
-    ck_assert_double_eq_tol(f.evaluate.p99, 0.2, 1e-9);
+    ck_assert_double_eq_tol(f.stages.evaluate.seconds, 0.304, 1e-9);
+    ck_assert_uint_eq(f.stages.evaluate.count, 6);
+    ck_assert_double_eq_tol(f.stages.evaluate.p50, 0.1, 1e-9);
+    ck_assert_double_eq_tol(f.stages.evaluate.p99, 0.2, 1e-9);
 }
 END_TEST
 
@@ -273,12 +273,12 @@ START_TEST(restored_batches_have_losses_and_no_times)
     ck_assert_uint_eq(f.batches, 10);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
     ck_assert_uint_eq(f.sampled_edges, 600 + 106 + 107 + 108 + 109);
-    ck_assert_uint_eq(f.sample.count, 4);
-    ck_assert_double_eq_tol(f.sample.p50, 0.002, 1e-9);
-    ck_assert_double_eq_tol(f.train.p50, 0.008, 1e-9); // of 7, 8, 9 and 10 ms
-    ck_assert_double_eq_tol(f.t_sample, 0.0023, 1e-9);
-    ck_assert_double_gt(f.t_train, 0.006);
-    ck_assert_uint_eq(f.queue_max, 3); // one comes every 10 ms and stays for 25
+    ck_assert_uint_eq(f.stages.sample.count, 4);
+    ck_assert_double_eq_tol(f.stages.sample.p50, 0.002, 1e-9);
+    ck_assert_double_eq_tol(f.stages.train.p50, 0.008, 1e-9); // of 7, 8, 9 and 10 ms
+    ck_assert_double_eq_tol(f.profile.t_sample, 0.0023, 1e-9);
+    ck_assert_double_gt(f.profile.t_train, 0.006);
+    ck_assert_uint_eq(f.queue.depth_max, 3); // one comes every 10 ms and stays for 25
 }
 END_TEST
 
@@ -287,10 +287,10 @@ START_TEST(an_epoch_that_was_restored_as_a_whole_has_no_times)
     struct sl_epoch_figures f = take_restored(10);
     ck_assert_uint_eq(f.batches, 10);
     ck_assert_double_eq_tol(f.loss, 2.0, 1e-12);
-    ck_assert_uint_eq(f.sample.count + f.train.count + f.queue_max, 0);
-    ck_assert_double_eq(f.sample.p50, 0);
-    ck_assert_double_eq(f.queue_mean, 0);
-    ck_assert_double_eq(f.t_sample + f.t_train + f.t_standby, 0);
+    ck_assert_uint_eq(f.stages.sample.count + f.stages.train.count + f.queue.depth_max, 0);
+    ck_assert_double_eq(f.stages.sample.p50, 0);
+    ck_assert_double_eq(f.queue.depth_mean, 0);
+    ck_assert_double_eq(f.profile.t_sample + f.profile.t_train + f.profile.t_standby, 0);
 }
 END_TEST
 
@@ -324,20 +324,20 @@ START_TEST(a_worker_warms_up_once_in_its_life)
 {
     // Three of five batches are cold: with them the median would be theirs.
     struct sl_epoch_figures f = take(5, 1, false, slow_at_first);
-    ck_assert_double_eq_tol(f.t_sample, 0.003, 1e-9);
-    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-9);
-    ck_assert_double_eq(f.t_standby, 0);
+    ck_assert_double_eq_tol(f.profile.t_sample, 0.003, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-9);
+    ck_assert_double_eq(f.profile.t_standby, 0);
     f = take(5, 1, false, slow_at_first); // the same workers: slow for another reason
-    ck_assert_double_eq_tol(f.t_sample, 0.101, 1e-9);
-    ck_assert_double_eq_tol(f.t_train, 0.5, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_sample, 0.101, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.5, 1e-9);
 }
 END_TEST
 
 START_TEST(cold_batches_tell_when_there_are_no_others)
 {
     struct sl_epoch_figures f = take(2, 1, false, slow_at_first);
-    ck_assert_double_eq_tol(f.t_sample, 0.101, 1e-9);
-    ck_assert_double_eq_tol(f.t_train, 0.5, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_sample, 0.101, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.5, 1e-9);
 }
 END_TEST
 
@@ -350,7 +350,7 @@ static void extraction_bound(struct sl_batch_entry *e, uint64_t i)
 START_TEST(a_batch_takes_as_long_as_the_longer_of_extraction_and_training)
 {
     struct sl_epoch_figures f = take(13, 1, false, extraction_bound); // ten warm ones
-    ck_assert_double_eq_tol(f.t_train, 0.020, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.020, 1e-9);
 }
 END_TEST
 
@@ -367,14 +367,14 @@ static void helped(struct sl_batch_entry *e, uint64_t i)
 START_TEST(standby_trainers_are_told_apart)
 {
     struct sl_epoch_figures f = take(100, 5, false, helped);
-    ck_assert_uint_eq(f.standby_batches, 25);
-    ck_assert_double_eq_tol(f.t_train, 0.010, 1e-9);
-    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
-    ck_assert_double_eq_tol(f.seconds_saved, 25 * 0.010 / 5, 1e-9);
+    ck_assert_uint_eq(f.switching.batches, 25);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.010, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
+    ck_assert_double_eq_tol(f.switching.seconds_saved, 25 * 0.010 / 5, 1e-9);
     ck_assert_double_eq_tol(f.normal_train, 0.75, 1e-9);
     ck_assert_double_eq_tol(f.normal_wait, 0.075, 1e-9);
     ck_assert_double_eq_tol(f.normal_extract, 0.15, 1e-9);
-    ck_assert_double_eq_tol(f.train.seconds, 1.5, 1e-9);
+    ck_assert_double_eq_tol(f.stages.train.seconds, 1.5, 1e-9);
 }
 END_TEST
 
@@ -387,22 +387,22 @@ static void all_by_standby(struct sl_batch_entry *e, uint64_t i)
 START_TEST(without_normal_trainers_nothing_is_known_to_be_saved)
 {
     struct sl_epoch_figures f = take(10, 0, false, all_by_standby);
-    ck_assert_double_eq(f.t_train, 0);
-    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
-    ck_assert(isnan(f.seconds_saved));
+    ck_assert_double_eq(f.profile.t_train, 0);
+    ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
+    ck_assert(isnan(f.switching.seconds_saved));
     f = take(10, 2, false, all_by_standby); // trainers that came to nothing: T_t' has to do
-    ck_assert_double_eq_tol(f.seconds_saved, 0.15, 1e-9);
+    ck_assert_double_eq_tol(f.switching.seconds_saved, 0.15, 1e-9);
     f = take(10, 0, false, slow_at_first);
-    ck_assert_double_eq(f.seconds_saved, 0);
+    ck_assert_double_eq(f.switching.seconds_saved, 0);
 }
 END_TEST
 
 START_TEST(a_full_epoch_of_either_kind_fits_the_scratch)
 {
     struct sl_epoch_figures f = take(1000, 1, false, all_by_standby);
-    ck_assert_double_eq_tol(f.t_standby, 0.030, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_standby, 0.030, 1e-9);
     f = take(1000, 1, false, slow_at_first);
-    ck_assert_double_eq_tol(f.t_train, 0.007, 1e-9);
+    ck_assert_double_eq_tol(f.profile.t_train, 0.007, 1e-9);
 }
 END_TEST
 
@@ -416,11 +416,11 @@ static void stale(struct sl_batch_entry *e, uint64_t i)
 START_TEST(staleness_is_of_async_updates)
 {
     struct sl_epoch_figures f = take(100, 2, true, stale);
-    ck_assert_double_eq_tol(f.staleness_mean, 2, 1e-12);
-    ck_assert_uint_eq(f.staleness_max, 4);
+    ck_assert_double_eq_tol(f.updates.staleness_mean, 2, 1e-12);
+    ck_assert_uint_eq(f.updates.staleness_max, 4);
     f = take(100, 2, false, stale);
-    ck_assert_double_eq(f.staleness_mean, 0);
-    ck_assert_uint_eq(f.staleness_max, 0);
+    ck_assert_double_eq(f.updates.staleness_mean, 0);
+    ck_assert_uint_eq(f.updates.staleness_max, 0);
 }
 END_TEST
 
@@ -450,9 +450,9 @@ START_TEST(trainers_that_starve_accuse_the_samplers)
 {
     struct sl_epoch_figures f = one_second();
     f.normal_wait = 0.62;
-    f.sample.seconds = 0.98;
+    f.stages.sample.seconds = 0.98;
     f.normal_train = 0.35;
-    f.queue_mean = 0.1;
+    f.queue.depth_mean = 0.1;
     expect(&f, 4, "samplers:", "trainers waited 62 % of the time");
 }
 END_TEST
@@ -460,10 +460,10 @@ END_TEST
 START_TEST(samplers_without_memory_accuse_the_trainers)
 {
     struct sl_epoch_figures f = one_second();
-    f.backpressure.seconds = 0.4;
+    f.stages.backpressure.seconds = 0.4;
     f.normal_train = 0.97;
     f.normal_extract = 0.2;
-    f.queue_mean = 12;
+    f.queue.depth_mean = 12;
     expect(&f, 4, "trainers:", "samplers waited for memory 40 %");
 }
 END_TEST
@@ -483,7 +483,7 @@ START_TEST(trainers_that_wait_before_a_full_queue_wait_for_updates)
     f.trainers = 2;
     f.normal_wait = 0.9; // of two trainers: 45 %
     f.normal_train = 1.0;
-    f.queue_mean = 6;
+    f.queue.depth_mean = 6;
     expect(&f, 1, "updates:", "45 %");
 }
 END_TEST
@@ -501,9 +501,9 @@ START_TEST(marking_and_copying_count_as_sampling)
 {
     struct sl_epoch_figures f = one_second();
     f.normal_wait = 0.62;
-    f.sample.seconds = 0.5;
-    f.mark.seconds = 0.2;
-    f.copy.seconds = 0.1;
+    f.stages.sample.seconds = 0.5;
+    f.stages.mark.seconds = 0.2;
+    f.stages.copy.seconds = 0.1;
     expect(&f, 4, "samplers:", "samplers drew 80 %");
 }
 END_TEST
@@ -513,9 +513,9 @@ START_TEST(standby_trainers_time_is_not_the_normal_ones)
     struct sl_epoch_figures f = one_second();
     f.samplers = 4;
     f.normal_train = 0.9;
-    f.train.seconds = 3.5;
-    f.wait.seconds = 2; // of standby trainers, in four devices' spare time
-    f.standby_batches = 7;
+    f.stages.train.seconds = 3.5;
+    f.stages.wait.seconds = 2; // of standby trainers, in four devices' spare time
+    f.switching.batches = 7;
     expect(&f, 1, "trainers:", "forward and backward took 90 %");
     expect(&f, 1, "trainers:", "standby trainers trained 70 % of the batches");
 }
@@ -526,8 +526,8 @@ START_TEST(extraction_tells_what_the_cache_did)
     struct sl_epoch_figures f = one_second();
     f.normal_train = 0.3;
     f.normal_extract = 0.9;
-    f.hits = 41;
-    f.misses = 59;
+    f.cache.hits = 41;
+    f.cache.misses = 59;
     expect(&f, 4, "trainers:", "41 % of the rows came from a cache");
 }
 END_TEST
@@ -536,14 +536,14 @@ START_TEST(a_single_device_takes_turns)
 {
     struct sl_epoch_figures f = one_second();
     f.trainers = 0;
-    f.standby_batches = 10;
-    f.sample.seconds = 0.3;
-    f.train.seconds = 0.65;
+    f.switching.batches = 10;
+    f.stages.sample.seconds = 0.3;
+    f.stages.train.seconds = 0.65;
     expect(&f, 1, "trainers:", "65 % of the devices' time, in turn with sampling, 30 %");
-    f.sample.seconds = 0.7;
-    f.train.seconds = 0.2;
+    f.stages.sample.seconds = 0.7;
+    f.stages.train.seconds = 0.2;
     expect(&f, 1, "samplers:", "70 % of the devices' time");
-    f.extract.seconds = 0.71;
+    f.stages.extract.seconds = 0.71;
     expect(&f, 1, "trainers:", "extraction took 71 % of the devices' time");
 }
 END_TEST
@@ -554,10 +554,10 @@ START_TEST(async_trainers_that_wait_wait_for_the_bound)
     struct sl_epoch_figures f = one_second();
     f.trainers = 4;
     f.normal_wait = 2;
-    f.queue_mean = 3;
-    f.staleness_mean = 1.9;
+    f.queue.depth_mean = 3;
+    f.updates.staleness_mean = 1.9;
     expect_rule(&f, &rule, "updates:", "bound on staleness (2, gradients were 1.9");
-    f.queue_mean = 0.2; // nothing to train: it is not the bound
+    f.queue.depth_mean = 0.2; // nothing to train: it is not the bound
     expect_rule(&f, &rule, "samplers:", "50 %");
 }
 END_TEST
@@ -569,7 +569,7 @@ START_TEST(trainers_with_batches_of_their_own_wait_for_one_another)
     struct sl_epoch_figures f = one_second();
     f.trainers = 4;
     f.normal_wait = 2;
-    f.queue_mean = 3;
+    f.queue.depth_mean = 3;
     expect_rule(&f, &rule, "updates:", "one another's gradients (4 trainers, updates of 16");
     rule.in_turn = false;
     expect_rule(&f, &rule, "samplers:", "50 %");
@@ -581,10 +581,10 @@ START_TEST(the_longest_sentence_fits)
     struct sl_epoch_figures f = one_second();
     f.normal_train = 0.99;
     f.normal_extract = 1;
-    f.hits = 1;
-    f.batches = f.standby_batches = 1000000000;
-    f.queue_mean = 1e9;
-    f.misses = 1;
+    f.cache.hits = 1;
+    f.batches = f.switching.batches = 1000000000;
+    f.queue.depth_mean = 1e9;
+    f.cache.misses = 1;
     expect(&f, 1, "trainers:", "standby trainers trained 100 % of the batches");
 }
 END_TEST

@@ -342,10 +342,10 @@ START_TEST(a_line_and_an_epochs_report_accuse_the_same)
                                      .samplers = 1,
                                      .trainers = 2,
                                      .batches = 10,
-                                     .sample.seconds = 0.5,
+                                     .stages.sample.seconds = 0.5,
                                      .normal_train = 2 * (1 - waiting),
                                      .normal_wait = 2 * waiting,
-                                     .queue_mean = queue};
+                                     .queue.depth_mean = queue};
         sl_figures_name_bottleneck(&f, &(struct sl_update_rule){.batches_per_update = batches});
         const char *role = sl_live_role_name(sl_live_name_bottleneck(&shares, NULL, text));
         ck_assert_msg(strncmp(f.bottleneck, role, strlen(role)) == 0, "'%s' (%s), but '%s'", text,

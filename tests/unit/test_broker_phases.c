@@ -648,17 +648,18 @@ START_TEST(the_optimal_hit_rate_is_that_of_the_trainers_capacity)
     set_seat(0, SL_DUTY_STANDBY, 5000);
     set_seat(1, SL_DUTY_WORK, 1);
     work_and_poll();
-    ck_assert(!t.last.ranked && !t.last.has_optimal);
-    ck_assert_uint_eq(t.last.cache_rows, 0);
+    ck_assert(!t.last.cache.ranked && !t.last.has_optimal);
+    ck_assert_uint_eq(t.last.cache.rows, 0);
     work_and_poll();
-    ck_assert(t.last.ranked && t.last.has_optimal);
-    ck_assert_uint_eq(t.last.cache_rows, 1);
-    ck_assert_double_eq_tol(t.last.optimal_hit_rate, 0.5, 1e-12); // vertex 7 is half of all visits
-    ck_assert_uint_eq(t.last.hits, 4);
+    ck_assert(t.last.cache.ranked && t.last.has_optimal);
+    ck_assert_uint_eq(t.last.cache.rows, 1);
+    ck_assert_double_eq_tol(t.last.cache.optimal_hit_rate, 0.5,
+                            1e-12); // vertex 7 is half of all visits
+    ck_assert_uint_eq(t.last.cache.hits, 4);
     set_seat(1, SL_DUTY_WORK, 2);
     work_and_poll();
     // Epochs 1 and 2 together: 8 visits of vertex 7, 4 of 8 and of 9.
-    ck_assert_double_eq_tol(t.last.optimal_hit_rate, 0.75, 1e-12);
+    ck_assert_double_eq_tol(t.last.cache.optimal_hit_rate, 0.75, 1e-12);
     ck_assert_int_eq(t.epochs, 3);
     ck_assert(t.complete);
 }
@@ -671,7 +672,7 @@ START_TEST(without_normal_trainers_the_standby_caches_count)
     set_seat(0, SL_DUTY_STANDBY, 77);
     set_seat(1, SL_DUTY_NONE, 99);
     work_and_poll();
-    ck_assert_uint_eq(t.last.cache_rows, 77);
+    ck_assert_uint_eq(t.last.cache.rows, 77);
     ck_assert(!t.last.has_optimal);
 }
 END_TEST
@@ -694,7 +695,7 @@ START_TEST(epochs_are_told_in_order_while_the_optimum_is_sought)
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.epochs, 2);
     ck_assert_uint_eq(t.last.epoch, 1);
-    ck_assert(t.last.has_optimal && t.last.optimal_hit_rate >= 0);
+    ck_assert(t.last.has_optimal && t.last.cache.optimal_hit_rate >= 0);
     work_and_poll();
     ck_assert(!t.complete);
     uv_run(&t.loop, UV_RUN_DEFAULT);
@@ -714,7 +715,7 @@ START_TEST(a_stop_tells_the_epoch_that_waits)
     ck_assert_int_eq(t.epochs, 0);
     sl_phases_stop(&t.phases);
     ck_assert_int_eq(t.epochs, 1);
-    ck_assert(t.last.has_optimal && isnan(t.last.optimal_hit_rate));
+    ck_assert(t.last.has_optimal && isnan(t.last.cache.optimal_hit_rate));
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.epochs, 1);
 }

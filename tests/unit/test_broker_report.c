@@ -19,7 +19,7 @@ static void setup(void)
     config.n_devices = 2;
     config.epochs = 4;
     snprintf(config.name, sizeof config.name, "job");
-    outcome = (struct sl_report_outcome){.status = "done", .config_json = "{}"};
+    outcome = (struct sl_report_outcome){.totals.status = "done", .config_json = "{}"};
     must(sl_report_init(&r));
 }
 
@@ -95,9 +95,9 @@ END_TEST
 
 START_TEST(a_report_without_results_has_all_its_keys)
 {
-    outcome.status = "stopped";
-    outcome.message = "why";
-    outcome.first_update_seconds = NAN;
+    outcome.totals.status = "stopped";
+    outcome.totals.message = "why";
+    outcome.totals.first_update_seconds = NAN;
     finish();
     static const char *const keys[] = {
         "schema",       "job",           "status",      "message",       "config",
@@ -134,15 +134,15 @@ START_TEST(evaluations_have_their_tasks_metrics)
     const struct sl_best best = {.has = true, .epoch = 1, .value = 0.6};
     const struct sl_evaluation test = evaluation(0.75, 0.5, NAN);
     cJSON_Delete(add_epoch(&f));
-    f = (struct sl_epoch_figures){.epoch = 1, .evaluated = true, .val = evaluation(0.8, 0.6, 2)};
+    f = (struct sl_epoch_figures){.epoch = 1, .evaluated = true, .on_val = evaluation(0.8, 0.6, 2)};
     f.tested = true;
-    f.test = evaluation(0.7, 0.9, 3);
+    f.on_test = evaluation(0.7, 0.9, 3);
     cJSON_Delete(add_epoch(&f));
     outcome.best = &best;
     outcome.measure = SL_MEASURE_MACRO_F1;
     outcome.test = &test;
-    outcome.stop_reason = "enough";
-    outcome.trained_epochs = 2;
+    outcome.totals.stopped_early.epoch = 1;
+    outcome.totals.stopped_early.reason = "enough";
     finish();
     const cJSON *epochs = at(report, "epochs");
     const cJSON *first = cJSON_GetArrayItem(epochs, 0), *second = cJSON_GetArrayItem(epochs, 1);
@@ -177,21 +177,21 @@ END_TEST
 START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
 {
     const struct sl_epoch_figures f = {
-        .ranked = true,
-        .cache_rows = 100,
-        .hits = 30,
-        .misses = 10,
-        .hit_bytes = 300,
-        .miss_bytes = 200,
-        .mark = {.seconds = 0.5, .count = 4},
-        .copy = {.seconds = 0.25, .count = 4},
+        .cache.ranked = true,
+        .cache.rows = 100,
+        .cache.hits = 30,
+        .cache.misses = 10,
+        .cache.hit_bytes = 300,
+        .cache.miss_bytes = 200,
+        .stages.mark = {.seconds = 0.5, .count = 4},
+        .stages.copy = {.seconds = 0.25, .count = 4},
         .samplers = 1,
         .trainers = 3,
-        .t_sample = 0.011,
-        .t_train = 0.06,
+        .profile.t_sample = 0.011,
+        .profile.t_train = 0.06,
         .switches = 2,
-        .standby_batches = 7,
-        .seconds_saved = 0.14,
+        .switching.batches = 7,
+        .switching.seconds_saved = 0.14,
     };
     report = add_epoch(&f);
     EXPECT("stages.mark.seconds", 0.5);
@@ -217,8 +217,8 @@ END_TEST
 
 START_TEST(an_epoch_of_async_updates_has_its_staleness)
 {
-    report = add_epoch(
-        &(struct sl_epoch_figures){.async = true, .staleness_mean = 1.5, .staleness_max = 4});
+    report = add_epoch(&(struct sl_epoch_figures){
+        .async = true, .updates.staleness_mean = 1.5, .updates.staleness_max = 4});
     EXPECT("updates.staleness_mean", 1.5);
     EXPECT("updates.staleness_max", 4);
 }
@@ -271,10 +271,8 @@ START_TEST(changes_of_the_split_are_listed)
     const struct sl_report_scale s = {.seconds = 3.5,
                                       .epoch = 2,
                                       .by = "user",
-                                      .from_samplers = 1,
-                                      .from_trainers = 3,
-                                      .to_samplers = 2,
-                                      .to_trainers = 2,
+                                      .from = {1, 3},
+                                      .to = {2, 2},
                                       .took_seconds = 0.25,
                                       .ok = false,
                                       .message = "why not"};
@@ -317,7 +315,9 @@ static void with_cache(enum sl_cache_policy policy)
     config.cache.presample_epochs = 1;
     outcome.seats = seats;
     outcome.n_seats = SL_COUNT_OF(seats);
-    outcome.cache = (struct sl_report_cache){.n_nodes = 1000, .row_bytes = 64, .rank_seconds = 0.3};
+    outcome.n_nodes = 1000;
+    outcome.totals.cache.row_bytes = 64;
+    outcome.totals.cache.rank_seconds = 0.3;
 }
 
 START_TEST(deaths_and_changes_are_kept_up_to_a_number)
@@ -326,7 +326,7 @@ START_TEST(deaths_and_changes_are_kept_up_to_a_number)
     for (uint32_t i = 0; i < N; i++) {
         sl_report_add_restart(
             &r, &(struct sl_report_restart){
-                    .name = "trainer 0", .cause = "killed", .seconds = i, .retrained = 1});
+                    .worker = "trainer 0", .cause = "killed", .seconds = i, .retrained = 1});
         sl_report_add_allocation(&r, &(struct sl_report_allocation){.epoch = i, .reason = ""});
         sl_report_add_scale(&r,
                             &(struct sl_report_scale){.by = "user", .message = "", .seconds = i});
@@ -368,16 +368,16 @@ static void add_epochs(bool optimal)
         cJSON_Delete(add_epoch(&(struct sl_epoch_figures){
             .epoch = e,
             .seconds = e == 0 ? 3 : 1,
-            .ranked = e > 0,
-            .hits = e > 0 ? 60 + 10 * e : 0,
-            .misses = e > 0 ? 40 - 10 * e : 100,
+            .cache.ranked = e > 0,
+            .cache.hits = e > 0 ? 60 + 10 * e : 0,
+            .cache.misses = e > 0 ? 40 - 10 * e : 100,
             .has_optimal = optimal && e > 0,
-            .optimal_hit_rate = found[e],
+            .cache.optimal_hit_rate = found[e],
             .switches = e,
-            .standby_batches = e > 1 ? 5 : 0,
-            .seconds_saved = e == 2   ? 0.5
-                             : e == 3 ? NAN
-                                      : 0,
+            .switching.batches = e > 1 ? 5 : 0,
+            .switching.seconds_saved = e == 2   ? 0.5
+                                       : e == 3 ? NAN
+                                                : 0,
         }));
 }
 
@@ -422,10 +422,10 @@ END_TEST
 START_TEST(an_optimum_that_was_not_found_out_is_not_passed_on)
 {
     with_cache(SL_CACHE_RANDOM);
-    cJSON_Delete(add_epoch(
-        &(struct sl_epoch_figures){.ranked = true, .has_optimal = true, .optimal_hit_rate = 0.7}));
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){
+        .cache.ranked = true, .has_optimal = true, .cache.optimal_hit_rate = 0.7}));
     report = add_epoch(&(struct sl_epoch_figures){
-        .epoch = 1, .ranked = true, .has_optimal = true, .optimal_hit_rate = NAN});
+        .epoch = 1, .cache.ranked = true, .has_optimal = true, .cache.optimal_hit_rate = NAN});
     EXPECT_NULL("cache.optimal_hit_rate");
     cJSON_Delete(report);
     finish();
@@ -439,8 +439,8 @@ END_TEST
 START_TEST(the_oracle_costs_its_pre_sampling)
 {
     with_cache(SL_CACHE_OPTIMAL);
-    outcome.cache.presample_seconds = 5;
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.ranked = true, .seconds = 2}));
+    outcome.totals.cache.presample_seconds = 5;
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.cache.ranked = true, .seconds = 2}));
     finish();
     EXPECT("cache.presample_epochs", 4);
     EXPECT("cache.presample_seconds", 5);
@@ -451,7 +451,7 @@ END_TEST
 START_TEST(a_job_stopped_before_its_cache_was_of_use_has_no_hit_rate)
 {
     with_cache(SL_CACHE_PRESC);
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.seconds = 2, .misses = 10}));
+    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.seconds = 2, .cache.misses = 10}));
     finish();
     EXPECT_NULL("cache.hit_rate");
     EXPECT_NULL("cache.presample_cost_epochs");
@@ -471,7 +471,8 @@ END_TEST
 
 START_TEST(what_a_single_device_saves_is_not_known)
 {
-    cJSON_Delete(add_epoch(&(struct sl_epoch_figures){.standby_batches = 4, .seconds_saved = NAN}));
+    cJSON_Delete(add_epoch(
+        &(struct sl_epoch_figures){.switching.batches = 4, .switching.seconds_saved = NAN}));
     finish();
     EXPECT_NULL("switching.seconds_saved");
 }

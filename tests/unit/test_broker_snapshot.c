@@ -26,8 +26,8 @@ static struct world {
 
 static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
 {
-    t.loss[figures->epoch] = figures->loss;
-    t.accuracy[figures->epoch] = figures->val.value[SL_MEASURE_ACCURACY];
+    t.loss[(size_t)figures->epoch] = figures->loss;
+    t.accuracy[(size_t)figures->epoch] = figures->on_val.value[SL_MEASURE_ACCURACY];
     t.epochs++;
 }
 

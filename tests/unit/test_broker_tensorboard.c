@@ -109,20 +109,20 @@ static struct sl_epoch_figures an_epoch(void)
                                  .evaluated = true,
                                  .batches = 10,
                                  .sampled_edges = 4000,
-                                 .queue_mean = 1.5,
+                                 .queue.depth_mean = 1.5,
                                  .samplers = 1,
                                  .trainers = 3,
                                  .switches = 2,
-                                 .ranked = true,
-                                 .hits = 3,
-                                 .misses = 1};
+                                 .cache.ranked = true,
+                                 .cache.hits = 3,
+                                 .cache.misses = 1};
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
-        f.val.value[m] = NAN;
-    f.val.applies[SL_MEASURE_ACCURACY] = f.val.applies[SL_MEASURE_MICRO_F1] = true;
-    f.val.applies[SL_MEASURE_LOSS] = f.val.applies[SL_MEASURE_ROC_AUC] = true;
-    f.val.value[SL_MEASURE_ACCURACY] = 0.75;
-    f.val.value[SL_MEASURE_MICRO_F1] = 0.625;
-    f.val.value[SL_MEASURE_LOSS] = 1.5;
+        f.on_val.value[m] = NAN;
+    f.on_val.applies[SL_MEASURE_ACCURACY] = f.on_val.applies[SL_MEASURE_MICRO_F1] = true;
+    f.on_val.applies[SL_MEASURE_LOSS] = f.on_val.applies[SL_MEASURE_ROC_AUC] = true;
+    f.on_val.value[SL_MEASURE_ACCURACY] = 0.75;
+    f.on_val.value[SL_MEASURE_MICRO_F1] = 0.625;
+    f.on_val.value[SL_MEASURE_LOSS] = 1.5;
     return f;
 }
 
@@ -186,8 +186,8 @@ START_TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
     struct sl_epoch_figures f = an_epoch();
     sl_tensorboard_add_epoch(&board, &f, 5);
     f.tested = true;
-    f.test = f.val;
-    f.test.value[SL_MEASURE_ACCURACY] = 0.125;
+    f.on_test = f.on_val;
+    f.on_test.value[SL_MEASURE_ACCURACY] = 0.125;
     sl_tensorboard_add_epoch(&board, &f, 10);
     read_events();
     ck_assert(isnan(scalar(events[2], "accuracy/test")));
@@ -202,7 +202,7 @@ START_TEST(what_is_not_defined_is_left_out_and_zero_is_not)
     struct sl_epoch_figures f = an_epoch();
     f.train_accuracy = NAN;
     f.loss = INFINITY;
-    f.ranked = false;
+    f.cache.ranked = false;
     f.evaluated = false;
     f.switches = 0;
     f.seconds = 0;
@@ -223,7 +223,7 @@ START_TEST(staleness_is_of_asynchronous_updates)
 {
     struct sl_epoch_figures f = an_epoch();
     f.async = true;
-    f.staleness_mean = 1.75;
+    f.updates.staleness_mean = 1.75;
     sl_tensorboard_add_epoch(&board, &f, 5);
     read_events();
     ck_assert_double_eq(scalar(events[2], "updates/staleness_mean"), 1.75);

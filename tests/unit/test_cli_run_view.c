@@ -105,7 +105,8 @@ static void begin(void)
     snprintf(config.name, sizeof config.name, "job");
     config.n_devices = 2;
     config.epochs = 2;
-    outcome = (struct sl_report_outcome){.status = "done", .config_json = "{}", .trained = 20};
+    outcome = (struct sl_report_outcome){.totals = {.status = "done", .batches.trained = 20},
+                                         .config_json = "{}"};
     must(sl_report_init(&r));
 }
 
@@ -132,8 +133,8 @@ static const char *summary(void)
 START_TEST(a_plain_job_says_what_it_read)
 {
     begin();
-    add_epoch(&(struct sl_epoch_figures){.batches = 10, .miss_bytes = 3 << 20});
-    add_epoch(&(struct sl_epoch_figures){.epoch = 1, .batches = 10, .miss_bytes = 1 << 20});
+    add_epoch(&(struct sl_epoch_figures){.batches = 10, .cache.miss_bytes = 3 << 20});
+    add_epoch(&(struct sl_epoch_figures){.epoch = 1, .batches = 10, .cache.miss_bytes = 1 << 20});
     const char *text = summary();
     assert_has(text, "job: done in ");
     assert_has(text, "features    4.00 MiB from the store\n");
@@ -155,18 +156,19 @@ START_TEST(a_cache_is_told_in_a_line)
     config.cache.presample_epochs = 1;
     outcome.seats = &seat;
     outcome.n_seats = 1;
-    outcome.cache = (struct sl_report_cache){.n_nodes = 1 << 17, .row_bytes = 1024};
-    add_epoch(&(struct sl_epoch_figures){.seconds = 3, .miss_bytes = 3 << 20});
+    outcome.n_nodes = 1 << 17;
+    outcome.totals.cache.row_bytes = 1024;
+    add_epoch(&(struct sl_epoch_figures){.seconds = 3, .cache.miss_bytes = 3 << 20});
     add_epoch(&(struct sl_epoch_figures){.epoch = 1,
                                          .seconds = 1,
-                                         .ranked = true,
-                                         .hits = 9,
-                                         .misses = 1,
-                                         .hit_bytes = 9 << 20,
-                                         .miss_bytes = 1 << 20,
+                                         .cache.ranked = true,
+                                         .cache.hits = 9,
+                                         .cache.misses = 1,
+                                         .cache.hit_bytes = 9 << 20,
+                                         .cache.miss_bytes = 1 << 20,
                                          .has_optimal = true,
-                                         .optimal_hit_rate = 0.95,
-                                         .mark = {.seconds = 0.25, .count = 1}});
+                                         .cache.optimal_hit_rate = 0.95,
+                                         .stages.mark = {.seconds = 0.25, .count = 1}});
     const char *text = summary();
     assert_has(text, "features    4.00 MiB from the store, 9.00 MiB from caches\n");
     assert_has(text, "cache       presc: 90.0 % hits (optimal 95.0 %), 12.5 % of the vertices, "
@@ -186,16 +188,14 @@ START_TEST(switching_and_decisions_are_told_in_a_line_each)
                                      .reason = "a very long story"};
     struct sl_report_scale s = {.epoch = 1,
                                 .by = "user",
-                                .from_samplers = 1,
-                                .from_trainers = 7,
-                                .to_samplers = 3,
-                                .to_trainers = 5,
+                                .from = {1, 7},
+                                .to = {3, 5},
                                 .took_seconds = 0.5,
                                 .ok = true,
                                 .message = "done"};
     begin();
-    add_epoch(
-        &(struct sl_epoch_figures){.standby_batches = 8, .switches = 2, .seconds_saved = 0.25});
+    add_epoch(&(struct sl_epoch_figures){
+        .switching.batches = 8, .switches = 2, .switching.seconds_saved = 0.25});
     sl_report_add_allocation(&r, &a);
     a.epoch = 1; // looked at again, and left
     sl_report_add_allocation(&r, &a);

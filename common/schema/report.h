@@ -1,0 +1,189 @@
+/*
+ * report.h - sluice.report/1: every figure of report.json and metrics.jsonl, once.
+ *
+ * A line X(object, type, member, output) is a member of a struct and a key of the same name, in
+ * that object; by its output it is a scalar of TensorBoard. So a new figure is a line here and the
+ * place that measures it. What the keys mean stands in broker/README.md.
+ *
+ * The members are in the order of the report: new ones come last in their object.
+ */
+#ifndef SL_COMMON_SCHEMA_REPORT_H
+#define SL_COMMON_SCHEMA_REPORT_H
+
+#include "common/schema/fields.h"
+
+// clang-format off
+
+// Outputs: a scalar of that name; left out unless the flag (a member of the struct) is set.
+#define SL_TAG(name)            .tag = name
+#define SL_IF(record, flag)     .given = 1 + offsetof(struct record, flag)
+// A record in a record.
+#define SL_MEMBER_STAGE         struct sl_report_stage
+#define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
+
+// The report. What is NULLABLE is null where nothing in it is known.
+#define SL_REPORT(X, BEGIN, END, NULLABLE) \
+    X(, TEXT, schema) X(, TEXT, job) X(, TEXT, status) X(, NOTE, message) X(, TREE, config) \
+    X(, TEXT, isa) X(, TREE, devices) X(, TREE, allocations) X(, TREE, scales) \
+    X(, WHOLE, allocations_left_out) X(, WHOLE, scales_left_out) X(, TREE, epochs) \
+    BEGIN() \
+    X(cache., TEXT, policy) X(cache., WHOLE, presample_epochs, SL_IF(sl_report_totals, caches)) \
+    X(cache., WHOLE, row_bytes, SL_IF(sl_report_totals, caches)) \
+    X(cache., TREE, trainers, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, presample_seconds, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, rank_seconds, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, load_seconds, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, presample_cost_epochs, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, hit_rate, SL_IF(sl_report_totals, caches)) \
+    X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_totals, has_optimal)) \
+    END(cache) \
+    BEGIN() \
+    X(switching., WHOLE, switches) X(switching., WHOLE, batches) \
+    X(switching., REAL, seconds_saved) \
+    END(switching) \
+    BEGIN() \
+    X(batches., WHOLE, scheduled) X(batches., WHOLE, trained) X(batches., WHOLE, resampled) \
+    X(batches., WHOLE, retrained) X(batches., WHOLE, evicted) \
+    END(batches) \
+    X(, TREE, restarts) X(, WHOLE, restarts_left_out) X(, TREE, resumes) \
+    X(, REAL, test_accuracy) X(, TREE, test) X(, WHOLE, best_epoch) X(, REAL, best_val_accuracy) \
+    BEGIN() NULLABLE(best_metric) \
+    X(best_metric., TEXT, name) X(best_metric., REAL, value) X(best_metric., WHOLE, epoch) \
+    END(best_metric) \
+    BEGIN() NULLABLE(stopped_early) \
+    X(stopped_early., WHOLE, epoch) X(stopped_early., TEXT, reason) \
+    END(stopped_early) \
+    X(, REAL, test_seconds) X(, TEXT, params_sha256) X(, NOTE, samples_digest) \
+    X(, REAL, start_seconds) X(, REAL, first_update_seconds) X(, REAL, wall_seconds) \
+    X(, REAL, total_seconds) X(, REAL, paused_seconds) X(, WHOLE, peak_memory) \
+    X(, TREE, processes) \
+    BEGIN() \
+    X(arena., WHOLE, bytes) X(arena., WHOLE, file_bytes) X(arena., WHOLE, payload_bytes) \
+    X(arena., WHOLE, block_bytes_max) \
+    END(arena)
+
+// An epoch: an entry of "epochs", and a line of metrics.jsonl.
+#define SL_REPORT_EPOCH(X, BEGIN, END) \
+    X(, WHOLE, epoch) X(, REAL, seconds, SL_TAG("time/epoch_seconds")) \
+    X(, REAL, evaluate_seconds) X(, REAL, overlapped_seconds) X(, REAL, paused_seconds) \
+    X(, REAL, loss, SL_TAG("loss/train")) X(, REAL, train_accuracy, SL_TAG("accuracy/train")) \
+    X(, REAL, val_accuracy) X(, TREE, val) X(, TREE, test) \
+    X(, WHOLE, batches) X(, WHOLE, sampled_edges) X(, WHOLE, input_nodes) \
+    BEGIN() X(bytes., WHOLE, blocks) X(bytes., WHOLE, features) END(bytes) \
+    BEGIN() \
+    X(queue., REAL, depth_mean, SL_TAG("queue/depth_mean")) X(queue., WHOLE, depth_max) \
+    END(queue) \
+    BEGIN() \
+    X(stages., STAGE, sample) X(stages., STAGE, mark) X(stages., STAGE, copy) \
+    X(stages., STAGE, extract) X(stages., STAGE, train) X(stages., STAGE, wait) \
+    X(stages., STAGE, backpressure) X(stages., STAGE, evaluate) \
+    END(stages) \
+    BEGIN() \
+    X(cache., FLAG, ranked) X(cache., WHOLE, rows) X(cache., WHOLE, hits) \
+    X(cache., WHOLE, misses) X(cache., REAL, hit_rate) \
+    X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_epoch, has_optimal)) \
+    X(cache., WHOLE, hit_bytes) X(cache., WHOLE, miss_bytes) \
+    END(cache) \
+    X(, WHOLE, samplers, SL_TAG("split/samplers")) X(, WHOLE, trainers, SL_TAG("split/trainers")) \
+    BEGIN() \
+    X(profile., POSITIVE, t_sample) X(profile., POSITIVE, t_train) \
+    X(profile., POSITIVE, t_standby) \
+    END(profile) \
+    X(, WHOLE, switches, SL_TAG("split/switches")) \
+    BEGIN() X(switching., WHOLE, batches) X(switching., REAL, seconds_saved) END(switching) \
+    BEGIN() \
+    X(updates., REAL, staleness_mean, \
+      SL_TAG("updates/staleness_mean"), SL_IF(sl_report_epoch, async)) \
+    X(updates., WHOLE, staleness_max, SL_IF(sl_report_epoch, async)) \
+    END(updates) \
+    X(, WHOLE, resampled) X(, WHOLE, retrained) X(, WHOLE, evicted) X(, TEXT, bottleneck)
+
+// A stage of an epoch; percentiles are of one batch, in seconds.
+#define SL_REPORT_STAGE(X) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
+
+// A decision on the split, an entry of "allocations". Times are seconds.
+#define SL_REPORT_ALLOCATION(X) \
+    X(, WHOLE, epoch) /* from which it holds, or would have */ \
+    X(, WHOLE, samplers) X(, WHOLE, trainers) /* the split from then on */ \
+    X(, POSITIVE, t_sample) X(, POSITIVE, t_train) X(, POSITIVE, t_standby) \
+    X(, POSITIVE, k) /* t_train / t_sample */ \
+    X(, POSITIVE, formula_samplers) /* what the formula alone gives; 0: it was not asked */ \
+    X(, FLAG, moved) /* other than before */ \
+    X(, REAL, gain_seconds) /* expected, over what is left of the job */ \
+    X(, REAL, cost_seconds) /* expected, of moving */ \
+    X(, TEXT, reason) /* in words */
+
+// A change of the split while the job ran, or a refused one: of "scales".
+#define SL_REPORT_SCALE(X, BEGIN, END) \
+    X(, REAL, seconds) /* since the job began */ \
+    X(, WHOLE, epoch) X(, TEXT, by) /* "user", "schedule", "profile" */ \
+    BEGIN() X(from., WHOLE, samplers) X(from., WHOLE, trainers) END(from) \
+    BEGIN() X(to., WHOLE, samplers) X(to., WHOLE, trainers) END(to) \
+    X(, REAL, took_seconds) /* until the new split held */ \
+    X(, FLAG, ok) X(, TEXT, message) /* what was done, or why not */
+
+// A worker that died and was replaced, or was not: of "restarts".
+#define SL_REPORT_RESTART(X) \
+    X(, TEXT, worker) /* "sampler 0" */ \
+    X(, WHOLE, pid) X(, REAL, seconds) /* since the job began */ \
+    X(, TEXT, cause) X(, TEXT, held) /* "batch 17 of epoch 3", or NULL */ \
+    X(, WHOLE, resampled) X(, WHOLE, retrained)
+
+// Where and when the job went on from a checkpoint: of "resumes". The seconds are of all runs
+// before it, as far as they were kept.
+#define SL_REPORT_RESUME(X) \
+    X(, WHOLE, update) X(, WHOLE, epoch) X(, WHOLE, batch) X(, REAL, seconds_before)
+
+// Of "processes"; of "cache.trainers".
+#define SL_REPORT_PROCESS(X) X(, TEXT, name) X(, WHOLE, pid) X(, WHOLE, peak_rss) X(, WHOLE, starts)
+#define SL_REPORT_CACHE(X) \
+    X(, WHOLE, device) X(, TEXT, worker) X(, TEXT, role) X(, REAL, ratio) X(, WHOLE, rows) \
+    X(, WHOLE, bytes) X(, REAL, load_seconds)
+// clang-format on
+
+struct sl_report_totals {
+    SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
+    bool caches, has_optimal; // written: there are caches, and an optimum is known
+};
+
+struct sl_report_stage {
+    SL_REPORT_STAGE(SL_MEMBER)
+};
+
+#define SL_REPORT_EPOCH_MEMBERS                                                                    \
+    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END)                                     \
+    bool has_optimal, async; // written
+
+struct sl_report_epoch {
+    SL_REPORT_EPOCH_MEMBERS
+};
+
+struct sl_report_allocation {
+    SL_REPORT_ALLOCATION(SL_MEMBER)
+};
+
+struct sl_report_scale {
+    SL_REPORT_SCALE(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END)
+};
+
+struct sl_report_restart {
+    SL_REPORT_RESTART(SL_MEMBER)
+};
+
+struct sl_report_resume {
+    SL_REPORT_RESUME(SL_MEMBER)
+};
+
+struct sl_report_process {
+    SL_REPORT_PROCESS(SL_MEMBER)
+};
+
+struct sl_report_cache {
+    SL_REPORT_CACHE(SL_MEMBER)
+};
+
+extern const struct sl_fields sl_report_fields, sl_report_epoch_fields, sl_report_stage_fields,
+    sl_report_allocation_fields, sl_report_scale_fields, sl_report_restart_fields,
+    sl_report_resume_fields, sl_report_process_fields, sl_report_cache_fields;
+
+#endif
