@@ -18,6 +18,7 @@
 #include "broker/page/page.h"
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
+#include "common/text/json.h"
 
 struct request {
     const char *run, *out;
@@ -73,10 +74,10 @@ static int print_json(const char *run, const cJSON *described)
 }
 
 // The page (owned); NULL without memory.
-static char *make_page(const cJSON *described)
+static char *make_page(const cJSON *described, const struct sl_read_report *read)
 {
     struct sl_text account = {0};
-    sl_report_page_write(&account, described);
+    sl_report_page_write(&account, described, read);
     char *words = sl_text_take(&account), *json = cJSON_PrintUnformatted(described);
     char *page = words && json ? sl_page_standalone(words, json) : NULL;
     free(words);
@@ -84,12 +85,13 @@ static char *make_page(const cJSON *described)
     return page;
 }
 
-static int write_html(const struct request *r, const char *run, const cJSON *described)
+static int write_html(const struct request *r, const char *run, const cJSON *described,
+                      const struct sl_read_report *read)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/report.html", run);
     const char *file = r->out ? r->out : path;
-    char *html = make_page(described);
+    char *html = make_page(described, read);
     bool piped = strcmp(file, "-") == 0;
     int rc = !html   ? sl_fail(SL_ENOMEM, "report: no memory for the page")
              : piped ? SL_OK
@@ -105,6 +107,7 @@ static int report(void *state)
     const struct request *r = state;
     char run[4096];
     cJSON *described;
+    struct sl_read_report read;
     if (r->out && !r->html)
         return sl_fail(SL_EINVAL, "report: --out names the page's file: give --html with it");
     if (r->html && r->output == SL_OUTPUT_JSON)
@@ -113,12 +116,16 @@ static int report(void *state)
     int rc = sl_account_describe(run, &described);
     if (rc < 0)
         return sl_fail_prefix(rc, "report");
-    if (r->html)
-        rc = write_html(r, run, described);
+    rc = sl_read_report_init(&read, sl_json_at(described, "report"));
+    if (rc < 0)
+        rc = sl_fail_prefix(rc, "report");
+    else if (r->html)
+        rc = write_html(r, run, described, &read);
     else if (r->output == SL_OUTPUT_JSON)
         rc = print_json(run, described);
     else
-        sl_report_view_print(stdout, described, r->all);
+        sl_report_view_print(stdout, described, &read, r->all);
+    sl_read_report_fini(&read);
     cJSON_Delete(described);
     return rc;
 }

@@ -26,9 +26,8 @@ static bool drawable(double value)
     return fabs(value) < 1e300;
 }
 
-static double number(const cJSON *object, const char *path)
+static double known(double value)
 {
-    double value = sl_json_number(object, path);
     return drawable(value) ? value : 0;
 }
 
@@ -163,15 +162,16 @@ static void put_curve(struct sl_text *t, const cJSON *epochs, const struct frame
     cJSON_ArrayForEach(e, epochs)
     {
         double value = sl_json_number(e, c->path), x = curve_x(f, i++);
-        bool known = drawable(value);
-        if (known)
+        bool there = drawable(value);
+        if (there)
             sl_text_printf(t, "%s%.1f %.1f", drawing ? "L" : "M", x, curve_y(f, value));
-        if (known && f->n <= DOTS_MOST)
+        if (there && f->n <= DOTS_MOST)
             sl_text_printf(&dots,
                            "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\">"
                            "<title>epoch %.0f: %s %.4f</title></circle>\n",
-                           x, curve_y(f, value), number(e, "epoch") + 1, c->name, value);
-        drawing = known;
+                           x, curve_y(f, value), known(sl_json_number(e, "epoch")) + 1, c->name,
+                           value);
+        drawing = there;
     }
     sl_text_puts(t, "\"/>\n");
     if (dots.s)
@@ -216,10 +216,9 @@ static void put_plot(struct sl_text *t, const cJSON *epochs, const char *title,
     sl_text_puts(t, "</section>\n");
 }
 
-void sl_report_chart_curves(struct sl_text *t, const cJSON *report)
+void sl_report_chart_curves(struct sl_text *t, const struct sl_read_report *r)
 {
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    const char *metric = sl_report_view_metric(report);
+    const char *metric = sl_report_view_metric(r);
     char val[128], test[128], score[128];
     snprintf(val, sizeof val, "val.%s", metric);
     snprintf(score, sizeof score, "Evaluation: %s", metric);
@@ -229,8 +228,8 @@ void sl_report_chart_curves(struct sl_text *t, const cJSON *report)
     const struct curve scores[] = {{"training accuracy", "train_accuracy", "c-trainer"},
                                    {"validation", val, "c-sampler s2"},
                                    {"test", test, "c-cache s3"}};
-    put_plot(t, epochs, "Loss", losses, SL_COUNT_OF(losses));
-    put_plot(t, epochs, score, scores, SL_COUNT_OF(scores));
+    put_plot(t, r->of.epochs, "Loss", losses, SL_COUNT_OF(losses));
+    put_plot(t, r->of.epochs, score, scores, SL_COUNT_OF(scores));
 }
 
 // --- stages --------------------------------------------------------------------------------------
@@ -256,16 +255,14 @@ static void put_stage(struct sl_text *t, double y, const struct sl_stage_text *s
     }
 }
 
-void sl_report_chart_stages(struct sl_text *t, const cJSON *report)
+void sl_report_chart_stages(struct sl_text *t, const struct sl_read_report *r)
 {
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    double wall = sl_json_number(report, "total_seconds"), value[SL_LIVE_STAGES][2], most[2] = {0};
+    double wall = r->of.total_seconds > 0 ? r->of.total_seconds : known(r->of.wall_seconds);
+    double value[SL_LIVE_STAGES][2], most[2] = {0};
     int n = 0;
-    if (!(wall > 0))
-        wall = number(report, "wall_seconds");
     for (int i = 0; i < SL_LIVE_STAGES; i++) {
-        struct sl_stats_stage sum =
-            sl_run_summary_stage(epochs, sl_stats_stage_names[sl_stage_texts[i].stage]);
+        struct sl_report_stage sum =
+            sl_run_summary_stage(r, sl_stats_stage_names[sl_stage_texts[i].stage]);
         value[i][0] = sum.p50 > 0 ? sum.p50 : 0;
         value[i][1] = wall > 0 && sum.seconds > 0 ? sum.seconds / wall : 0;
         most[0] = SL_MAX(most[0], value[i][0]);
@@ -321,19 +318,19 @@ static double time_x(const struct time_axis *a, double seconds)
 }
 
 // Epochs are laid end to end behind the start.
-static double first_begin(const cJSON *report)
+static double first_begin(const struct sl_read_report *r)
 {
-    return number(report, "start_seconds") + number(report, "cache.presample_seconds");
+    return known(r->of.start_seconds) + known(r->of.cache.presample_seconds);
 }
 
-static double seconds_of(const cJSON *epoch)
+static double seconds_of(const struct sl_report_epoch *e)
 {
-    return SL_MAX(number(epoch, "seconds"), 0) + SL_MAX(number(epoch, "evaluate_seconds"), 0);
+    return SL_MAX(known(e->seconds), 0) + SL_MAX(known(e->evaluate_seconds), 0);
 }
 
-static double rate_of(const cJSON *epoch)
+static double rate_of(const struct sl_report_epoch *e)
 {
-    double rate = SL_MAX(number(epoch, "batches"), 0) / number(epoch, "seconds");
+    double rate = SL_MAX(known(e->batches), 0) / known(e->seconds);
     return rate > 0 && drawable(rate) ? rate : 0;
 }
 
@@ -344,47 +341,41 @@ static void add_flag(struct flags *f, double seconds, bool bad, struct sl_text *
         f->all[f->n++] = (struct flag){isnan(seconds) ? 0 : seconds, bad, text};
 }
 
-static void add_scale(struct flags *f, const cJSON *s)
+static void add_scale(struct flags *f, const struct sl_report_scale *s)
 {
     struct sl_text words = {0};
     char took[SL_UNITS_BYTES];
-    bool ok = cJSON_IsTrue(sl_json_at(s, "ok"));
-    sl_text_printf(&words, "the %s ", sl_json_string(s, "by"));
-    if (ok)
-        sl_text_printf(
-            &words, "changes the split from %.0f + %.0f to %.0f + %.0f; it held after %s",
-            number(s, "from.samplers"), number(s, "from.trainers"), number(s, "to.samplers"),
-            number(s, "to.trainers"), sl_units_seconds(took, number(s, "took_seconds")));
+    sl_text_printf(&words, "the %s ", s->by);
+    if (s->ok)
+        sl_text_printf(&words,
+                       "changes the split from %.0f + %.0f to %.0f + %.0f; it held after %s",
+                       known(s->from.samplers), known(s->from.trainers), known(s->to.samplers),
+                       known(s->to.trainers), sl_units_seconds(took, known(s->took_seconds)));
     else
-        sl_text_printf(&words, "asked for %.0f + %.0f: refused, %s", number(s, "to.samplers"),
-                       number(s, "to.trainers"), sl_json_string(s, "message"));
-    add_flag(f, sl_json_number(s, "seconds"), !ok, &words);
+        sl_text_printf(&words, "asked for %.0f + %.0f: refused, %s", known(s->to.samplers),
+                       known(s->to.trainers), s->message);
+    add_flag(f, s->seconds, !s->ok, &words);
 }
 
-static void add_death(struct flags *f, const cJSON *r)
+static void add_death(struct flags *f, const struct sl_report_restart *d)
 {
     struct sl_text words = {0};
-    const char *held = sl_json_string(r, "held");
-    sl_text_printf(&words, "%s died (%s)%s%s%s", sl_json_string(r, "worker"),
-                   sl_json_string(r, "cause"), *held ? ", with " : "", held,
-                   *held ? " in hand" : "");
-    add_flag(f, sl_json_number(r, "seconds"), true, &words);
+    sl_text_printf(&words, "%s died (%s)%s%s%s", d->worker, d->cause, *d->held ? ", with " : "",
+                   d->held, *d->held ? " in hand" : "");
+    add_flag(f, d->seconds, true, &words);
 }
 
 // Where the first epoch had no ranked cache and a later one has.
-static void add_ranking(struct flags *f, const cJSON *report)
+static void add_ranking(struct flags *f, const struct sl_read_report *r)
 {
-    const cJSON *e = cJSON_GetArrayItem(sl_json_at(report, "epochs"), 0);
     struct sl_text words = {0};
-    double begin = first_begin(report);
-    if (cJSON_IsTrue(sl_json_at(e, "cache.ranked")))
+    double begin = first_begin(r);
+    size_t i = 0;
+    for (; i < r->n_epochs && !r->epochs[i].cache.ranked; i++)
+        begin += seconds_of(&r->epochs[i]);
+    if (i == 0 || i == r->n_epochs)
         return;
-    for (; e && !cJSON_IsTrue(sl_json_at(e, "cache.ranked")); e = e->next)
-        begin += seconds_of(e);
-    if (!e)
-        return;
-    sl_text_printf(&words, "%s: vertices are ranked, and the caches fill",
-                   sl_json_string(report, "cache.policy"));
+    sl_text_printf(&words, "%s: vertices are ranked, and the caches fill", r->of.cache.policy);
     add_flag(f, begin, false, &words);
 }
 
@@ -409,23 +400,23 @@ static void place_flags(struct flags *f, const struct time_axis *a)
     }
 }
 
-static void find_flags(struct flags *f, const cJSON *report)
+static void find_flags(struct flags *f, const struct sl_read_report *r)
 {
-    const cJSON *scales = sl_json_at(report, "scales"), *deaths = sl_json_at(report, "restarts");
-    const cJSON *e;
-    size_t most = (size_t)(cJSON_GetArraySize(scales) + cJSON_GetArraySize(deaths) + 1);
-    f->all = malloc(most * sizeof *f->all);
+    struct sl_report_scale s;
+    struct sl_report_restart d;
+    int most = cJSON_GetArraySize(r->of.scales) + cJSON_GetArraySize(r->of.restarts) + 1;
+    f->all = malloc((size_t)most * sizeof *f->all);
     if (!f->all)
         return;
-    cJSON_ArrayForEach(e, scales)
+    SL_FOR_EACH_ENTRY(s, sl_report_scale_fields, r->of.scales)
     {
-        add_scale(f, e);
+        add_scale(f, &s);
     }
-    cJSON_ArrayForEach(e, deaths)
+    SL_FOR_EACH_ENTRY(d, sl_report_restart_fields, r->of.restarts)
     {
-        add_death(f, e);
+        add_death(f, &d);
     }
-    add_ranking(f, report);
+    add_ranking(f, r);
     qsort(f->all, (size_t)f->n, sizeof *f->all, by_seconds);
 }
 
@@ -489,98 +480,89 @@ static void put_time_axes(struct sl_text *t, const struct time_axis *a)
     }
 }
 
-static void put_epoch(struct sl_text *t, const struct time_axis *a, const cJSON *e, double begin)
+static void put_epoch(struct sl_text *t, const struct time_axis *a, const struct sl_report_epoch *e,
+                      double begin)
 {
     char hint[256], took[SL_UNITS_BYTES];
-    double train = SL_MAX(number(e, "seconds"), 0), batches = number(e, "batches");
-    double name = number(e, "epoch") + 1, standby = number(e, "switching.batches");
+    double train = SL_MAX(known(e->seconds), 0), batches = known(e->batches);
+    double name = known(e->epoch) + 1, standby = known(e->switching.batches);
     double x = time_x(a, begin), width = time_x(a, begin + train) - x;
     double tall = BAR_HEIGHT * rate_of(e) / a->most;
     double helped = batches > 0 ? tall * clamp(standby / batches, 0, 1) : 0;
     double thin = width > 4 ? width - 1 : width;
     snprintf(hint, sizeof hint, "epoch %.0f: %.0f batches in %s, loss %.4f", name, batches,
-             sl_units_seconds(took, train), number(e, "loss"));
+             sl_units_seconds(took, train), known(e->loss));
     put_bar(t, "c-trainer", (double[]){x, a->bottom - tall + helped, thin, tall - helped}, hint);
     if (helped > 0) {
         snprintf(hint, sizeof hint, "epoch %.0f: %.0f batches by standby trainers", name, standby);
         put_bar(t, "c-standby", (double[]){x, a->bottom - tall, thin, helped}, hint);
     }
-    if (number(e, "evaluate_seconds") > 0) {
-        double end = time_x(a, begin + seconds_of(e));
+    if (known(e->evaluate_seconds) > 0) {
+        double end = time_x(a, begin + seconds_of(e)), low = 0.3 * BAR_HEIGHT;
         snprintf(hint, sizeof hint, "epoch %.0f: evaluation, %s", name,
-                 sl_units_seconds(took, number(e, "evaluate_seconds")));
-        put_bar(
-            t, "c-dim",
-            (double[]){x + width, a->bottom - 0.3 * BAR_HEIGHT, end - x - width, 0.3 * BAR_HEIGHT},
-            hint);
+                 sl_units_seconds(took, e->evaluate_seconds));
+        put_bar(t, "c-dim", (double[]){x + width, a->bottom - low, end - x - width, low}, hint);
     }
 }
 
 // Numbers and splits under the bars, where they do not run into one another.
-static void put_names(struct sl_text *t, const struct time_axis *a, const cJSON *epochs,
-                      double begin)
+static void put_names(struct sl_text *t, const struct time_axis *a, const struct sl_read_report *r)
 {
-    const cJSON *e;
     char text[64];
-    double last = -INFINITY;
+    double last = -INFINITY, begin = first_begin(r);
     put_tick(t, 0, a->bottom + 36, "start", "epoch");
     put_tick(t, 0, a->bottom + 52, "start", "split");
-    cJSON_ArrayForEach(e, epochs)
-    {
-        double middle = time_x(a, begin + number(e, "seconds") / 2);
+    for (const struct sl_report_epoch *e = r->epochs; e < r->epochs + r->n_epochs; e++) {
+        double middle = time_x(a, begin + known(e->seconds) / 2);
         begin += seconds_of(e);
         if (middle - last < 36)
             continue;
         last = middle;
-        snprintf(text, sizeof text, "%.0f", number(e, "epoch") + 1);
+        snprintf(text, sizeof text, "%.0f", known(e->epoch) + 1);
         put_tick(t, middle, a->bottom + 36, "middle", text);
-        snprintf(text, sizeof text, "%.0f+%.0f", number(e, "samplers"), number(e, "trainers"));
-        if (!isnan(sl_json_number(e, "samplers")))
+        snprintf(text, sizeof text, "%.0f+%.0f", known(e->samplers), known(e->trainers));
+        if (!isnan(e->samplers))
             put_tick(t, middle, a->bottom + 52, "middle", text);
     }
 }
 
-static void draw_epochs(struct sl_text *t, const cJSON *report, struct flags *f)
+static void draw_epochs(struct sl_text *t, const struct sl_read_report *r, struct flags *f)
 {
-    const cJSON *e, *epochs = sl_json_at(report, "epochs");
-    double begin = first_begin(report), end = begin;
+    double end = first_begin(r), at = end;
     struct time_axis a = {.most = 1e-9};
-    cJSON_ArrayForEach(e, epochs)
-    {
-        end += seconds_of(e);
-        a.most = SL_MAX(a.most, rate_of(e) * 1.05);
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        end += seconds_of(&r->epochs[i]);
+        a.most = SL_MAX(a.most, rate_of(&r->epochs[i]) * 1.05);
     }
-    a.whole = SL_MAX(SL_MAX(number(report, "wall_seconds"), end), 1e-9);
+    a.whole = SL_MAX(SL_MAX(known(r->of.wall_seconds), end), 1e-9);
     a.scale = AXIS_WIDTH / a.whole;
     place_flags(f, &a);
     a.top = 8 + LANE * f->lanes;
     a.bottom = a.top + BAR_HEIGHT;
     begin_svg(t, PAGE_WIDTH, (int)a.bottom + 60, "Epochs on a time axis");
     put_time_axes(t, &a);
-    double at = begin;
-    cJSON_ArrayForEach(e, epochs)
-    {
-        put_epoch(t, &a, e, at);
-        at += seconds_of(e);
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        put_epoch(t, &a, &r->epochs[i], at);
+        at += seconds_of(&r->epochs[i]);
     }
-    put_names(t, &a, epochs, begin);
+    put_names(t, &a, r);
     put_flags(t, f, &a);
     end_svg(t);
 }
 
-void sl_report_chart_epochs(struct sl_text *t, const cJSON *report)
+void sl_report_chart_epochs(struct sl_text *t, const struct sl_read_report *r)
 {
     struct flags f = {0};
     sl_text_puts(t, "<section class=\"card\"><h2>Epochs <small>laid end to end; the area of a bar "
                     "is the number of batches trained</small></h2>\n");
-    find_flags(&f, report);
+    find_flags(&f, r);
     t->failed = t->failed || !f.all;
-    if (cJSON_GetArraySize(sl_json_at(report, "epochs")) > 0 && f.all) {
+    if (r->n_epochs > 0 && f.all) {
         sl_text_puts(t, "<p class=\"legend\"><span><span class=\"dot c-trainer\"></span>trained by "
                         "trainers</span> <span><span class=\"dot c-standby\"></span>by standby "
                         "trainers</span> <span><span class=\"dot c-dim\"></span>evaluation</span>"
                         "</p>\n");
-        draw_epochs(t, report, &f);
+        draw_epochs(t, r, &f);
     } else {
         sl_text_puts(t, "<p>No epoch was completed.</p>\n");
     }

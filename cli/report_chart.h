@@ -7,17 +7,16 @@
 #ifndef SL_BROKER_CLI_REPORT_CHART_H
 #define SL_BROKER_CLI_REPORT_CHART_H
 
-#include <cjson/cJSON.h>
-
+#include "common/schema/report.h"
 #include "common/text/text.h"
 
 // Loss, and what evaluations are judged by. Nothing where no epoch has either.
-void sl_report_chart_curves(struct sl_text *t, const cJSON *report);
+void sl_report_chart_curves(struct sl_text *t, const struct sl_read_report *r);
 
 // Each stage's median and its share of the run's time.
-void sl_report_chart_stages(struct sl_text *t, const cJSON *report);
+void sl_report_chart_stages(struct sl_text *t, const struct sl_read_report *r);
 
 // Epochs laid end to end, and what changed while they ran: splits, caches, deaths.
-void sl_report_chart_epochs(struct sl_text *t, const cJSON *report);
+void sl_report_chart_epochs(struct sl_text *t, const struct sl_read_report *r);
 
 #endif

@@ -20,10 +20,14 @@
 #include "common/text/json.h"
 #include "common/text/units.h"
 
+static double known(double value)
+{
+    return isnan(value) ? 0 : value;
+}
+
 static double number(const cJSON *object, const char *path)
 {
-    double value = sl_json_number(object, path);
-    return isnan(value) ? 0 : value;
+    return known(sl_json_number(object, path));
 }
 
 static const char *bytes(char buf[SL_UNITS_BYTES], double n)
@@ -36,17 +40,11 @@ static const char *count(char buf[SL_UNITS_BYTES], double n)
     return sl_units_grouped(buf, (uint64_t)SL_MIN(SL_MAX(n, 0), 1e18));
 }
 
-static const cJSON *last_epoch(const cJSON *report)
-{
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    return cJSON_GetArrayItem(epochs, cJSON_GetArraySize(epochs) - 1);
-}
-
 // --- what it was ---------------------------------------------------------------------------------
 
-static void write_facts(struct sl_text *t, const cJSON *report)
+static void write_facts(struct sl_text *t, const cJSON *config)
 {
-    const cJSON *f, *config = sl_json_at(report, "config");
+    const cJSON *f;
     const char *separator = "";
     sl_text_puts(t, "<p class=\"facts\">");
     if (*sl_json_string(config, "model.kind")) {
@@ -75,24 +73,22 @@ static void write_facts(struct sl_text *t, const cJSON *report)
     sl_text_puts(t, "</p>\n");
 }
 
-static void write_head(struct sl_text *t, const cJSON *report)
+static void write_head(struct sl_text *t, const struct sl_report_totals *r)
 {
-    const char *status = sl_json_string(report, "status");
-    double took = sl_json_number(report, "wall_seconds");
     char time[SL_UNITS_BYTES];
     sl_text_puts(t, "<section class=\"card\"><div class=\"title\"><h1>");
-    sl_text_markup(t, sl_json_string(report, "job"));
+    sl_text_markup(t, r->job);
     sl_text_puts(t, "</h1><span class=\"pill ");
-    sl_text_markup(t, status);
+    sl_text_markup(t, r->status);
     sl_text_puts(t, "\">");
-    sl_text_markup(t, status);
-    if (!isnan(took))
-        sl_text_printf(t, " in %s", sl_units_seconds(time, took));
+    sl_text_markup(t, r->status);
+    if (!isnan(r->wall_seconds))
+        sl_text_printf(t, " in %s", sl_units_seconds(time, r->wall_seconds));
     sl_text_puts(t, "</span></div>\n");
-    write_facts(t, report);
-    if (*sl_json_string(report, "message")) {
+    write_facts(t, r->config);
+    if (*r->message) {
         sl_text_puts(t, "<p class=\"c-bad\">");
-        sl_text_markup(t, sl_json_string(report, "message"));
+        sl_text_markup(t, r->message);
         sl_text_puts(t, "</p>\n");
     }
     sl_text_puts(t, "</section>\n");
@@ -125,10 +121,10 @@ static void write_ranges(struct sl_text *t, const cJSON *numbers)
     }
 }
 
-static void write_worker(struct sl_text *t, const cJSON *report, const char *worker,
+static void write_worker(struct sl_text *t, const struct sl_report_totals *r, const char *worker,
                          const char *role)
 {
-    const cJSON *c;
+    struct sl_report_cache c;
     char kept[SL_UNITS_BYTES];
     sl_text_puts(t, "<p><span class=\"dot c-");
     sl_text_markup(t, role);
@@ -136,15 +132,15 @@ static void write_worker(struct sl_text *t, const cJSON *report, const char *wor
     sl_text_markup(t, worker);
     if (strcmp(role, "standby") == 0)
         sl_text_puts(t, ", standby");
-    cJSON_ArrayForEach(c, sl_json_at(report, "cache.trainers"))
+    SL_FOR_EACH_ENTRY(c, sl_report_cache_fields, r->cache.trainers)
     {
-        if (strcmp(sl_json_string(c, "worker"), worker) == 0 && number(c, "rows") > 0)
-            sl_text_printf(t, " <small>cache %s</small>", bytes(kept, number(c, "bytes")));
+        if (strcmp(c.worker, worker) == 0 && c.rows > 0)
+            sl_text_printf(t, " <small>cache %s</small>", bytes(kept, c.bytes));
     }
     sl_text_puts(t, "</p>\n");
 }
 
-static void write_device(struct sl_text *t, const cJSON *report, const cJSON *d)
+static void write_device(struct sl_text *t, const struct sl_report_totals *r, const cJSON *d)
 {
     const cJSON *cores = sl_json_at(d, "cores"), *workers = sl_json_at(d, "workers");
     char memory[SL_UNITS_BYTES];
@@ -161,22 +157,22 @@ static void write_device(struct sl_text *t, const cJSON *report, const cJSON *d)
     for (int i = 0; i < cJSON_GetArraySize(workers); i++) {
         const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(workers, i));
         const char *role = cJSON_GetStringValue(cJSON_GetArrayItem(sl_json_at(d, "roles"), i));
-        write_worker(t, report, name ? name : "", role ? role : "");
+        write_worker(t, r, name ? name : "", role ? role : "");
     }
     sl_text_puts(t, "</div>\n");
 }
 
 // Those with the role; NULL: those that neither sample nor train. How many they are.
-static int write_devices(struct sl_text *t, const cJSON *report, const char *role)
+static int write_devices(struct sl_text *t, const struct sl_report_totals *r, const char *role)
 {
     const cJSON *d;
     int n = 0;
     sl_text_puts(t, "<div class=\"devices\">\n");
-    cJSON_ArrayForEach(d, sl_json_at(report, "devices"))
+    cJSON_ArrayForEach(d, r->devices)
     {
         bool is_idle = !has_role(d, "sampler") && !has_role(d, "trainer");
         if (role ? has_role(d, role) : is_idle) {
-            write_device(t, report, d);
+            write_device(t, r, d);
             n++;
         }
     }
@@ -185,24 +181,24 @@ static int write_devices(struct sl_text *t, const cJSON *report, const char *rol
 }
 
 // A device that samples and trains is on both sides; those that do neither stand by the trainers.
-static void write_trainers(struct sl_text *t, const cJSON *report)
+static void write_trainers(struct sl_text *t, const struct sl_report_totals *r)
 {
     struct sl_text idle = {0};
     sl_text_puts(t, "<section class=\"side c-trainer\"><h3>Trainers</h3>\n");
-    if (write_devices(t, report, "trainer") == 0)
+    if (write_devices(t, r, "trainer") == 0)
         sl_text_puts(t, "<p><small>No device only trains: the standby trainer takes the sampler's "
                         "device over when nothing is left to sample.</small></p>\n");
-    if (write_devices(&idle, report, NULL) > 0 && idle.s)
+    if (write_devices(&idle, r, NULL) > 0 && idle.s)
         sl_text_printf(t, "<h3><small>without a role at the end</small></h3>\n%s", idle.s);
     t->failed = t->failed || idle.failed;
     sl_text_fini(&idle);
     sl_text_puts(t, "</section>\n");
 }
 
-static void write_samplers(struct sl_text *t, const cJSON *report)
+static void write_samplers(struct sl_text *t, const struct sl_report_totals *r)
 {
     sl_text_puts(t, "<section class=\"side c-sampler\"><h3>Samplers</h3>\n");
-    write_devices(t, report, "sampler");
+    write_devices(t, r, "sampler");
     sl_text_puts(t, "</section>\n");
 }
 
@@ -221,29 +217,28 @@ static void write_level(struct sl_text *t, const char *colour, double share, dou
     sl_text_puts(t, "</svg>\n");
 }
 
-static void write_queue(struct sl_text *t, const cJSON *report)
+static void write_queue(struct sl_text *t, const struct sl_read_report *r)
 {
-    const cJSON *last = last_epoch(report);
-    double mean = number(last, "queue.depth_mean"), most = number(last, "queue.depth_max");
-    double batches = number(last, "batches"), room = number(report, "arena.payload_bytes");
+    const struct sl_report_epoch *last = r->last;
+    double most = last ? known(last->queue.depth_max) : 0;
+    double mean = last ? known(last->queue.depth_mean) : 0;
     char text[SL_UNITS_BYTES];
     sl_text_puts(t, "<div class=\"device\"><h3>Queue <small>in shared memory</small></h3>\n");
     write_level(t, "c-queue", most > 0 ? mean / most : 0, NAN);
     if (last)
         sl_text_printf(t, "<p>%.1f batches ready on average, %.0f at most</p>\n", mean, most);
-    if (batches > 0)
+    if (last && last->batches > 0)
         sl_text_printf(t, "<p><small>%s a batch</small></p>\n",
-                       bytes(text, number(last, "bytes.blocks") / batches));
-    if (room > 0)
-        sl_text_printf(t, "<p><small>room for %s</small></p>\n", bytes(text, room));
+                       bytes(text, known(last->bytes.blocks) / last->batches));
+    if (r->of.arena.payload_bytes > 0)
+        sl_text_printf(t, "<p><small>room for %s</small></p>\n",
+                       bytes(text, r->of.arena.payload_bytes));
     sl_text_puts(t, "</div>\n");
 }
 
-static void write_features(struct sl_text *t, const cJSON *report)
+static void write_features(struct sl_text *t, const struct sl_read_report *r)
 {
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    double rate = sl_json_number(report, "cache.hit_rate");
-    double best = sl_json_number(report, "cache.optimal_hit_rate");
+    double rate = r->of.cache.hit_rate, best = r->of.cache.optimal_hit_rate;
     char hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES];
     sl_text_puts(t, "<div class=\"device\"><h3>Features <small>of input vertices</small></h3>\n");
     if (isnan(rate)) {
@@ -254,12 +249,12 @@ static void write_features(struct sl_text *t, const cJSON *report)
         if (!isnan(best))
             sl_text_printf(t, " (optimal %.1f %%)", 100 * best);
         sl_text_puts(t, "</p>\n<p><small>");
-        sl_text_markup(t, sl_json_string(report, "cache.policy"));
+        sl_text_markup(t, r->of.cache.policy);
         sl_text_printf(t, ": %s from caches</small></p>\n",
-                       bytes(hit, sl_run_summary_sum(epochs, "cache.hit_bytes")));
+                       bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
     }
     sl_text_printf(t, "<p><small>%s from the store</small></p></div>\n",
-                   bytes(miss, sl_run_summary_sum(epochs, "cache.miss_bytes")));
+                   bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
 }
 
 static void write_arrow(struct sl_text *t, const char *colour, double batches, double standby)
@@ -272,21 +267,20 @@ static void write_arrow(struct sl_text *t, const char *colour, double batches, d
     sl_text_puts(t, "</div>\n");
 }
 
-static void write_pipeline(struct sl_text *t, const cJSON *report)
+static void write_pipeline(struct sl_text *t, const struct sl_read_report *r)
 {
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    const char *limit = sl_json_string(last_epoch(report), "bottleneck");
-    double all = sl_run_summary_sum(epochs, "batches");
-    double standby = sl_run_summary_sum(epochs, "switching.batches");
+    const char *limit = r->last ? r->last->bottleneck : "";
+    double all = SL_SUM_OF_EPOCHS(r, batches);
+    double standby = SL_SUM_OF_EPOCHS(r, switching.batches);
     sl_text_puts(t, "<section class=\"card\"><h2>Pipeline</h2>\n<div class=\"factory\">\n");
-    write_samplers(t, report);
+    write_samplers(t, &r->of);
     write_arrow(t, "sampler", all, standby);
     sl_text_puts(t, "<div class=\"store\">\n");
-    write_queue(t, report);
-    write_features(t, report);
+    write_queue(t, r);
+    write_features(t, r);
     sl_text_puts(t, "</div>\n");
     write_arrow(t, "trainer", SL_MAX(all - standby, 0), 0);
-    write_trainers(t, report);
+    write_trainers(t, &r->of);
     sl_text_puts(t, "</div></section>\n");
     if (!*limit)
         return;
@@ -297,13 +291,13 @@ static void write_pipeline(struct sl_text *t, const cJSON *report)
 
 // --- the whole -----------------------------------------------------------------------------------
 
-static void write_words(struct sl_text *t, const cJSON *run)
+static void write_words(struct sl_text *t, const cJSON *run, const struct sl_read_report *r)
 {
     char *words = NULL;
     size_t n;
     FILE *f = open_memstream(&words, &n);
     if (f)
-        sl_report_view_print(f, run, true);
+        sl_report_view_print(f, run, r, true);
     if (!f || fclose(f) != 0 || !words) {
         t->failed = true;
     } else {
@@ -314,15 +308,14 @@ static void write_words(struct sl_text *t, const cJSON *run)
     free(words);
 }
 
-void sl_report_page_write(struct sl_text *t, const cJSON *run)
+void sl_report_page_write(struct sl_text *t, const cJSON *run, const struct sl_read_report *r)
 {
-    const cJSON *report = sl_json_at(run, "report");
-    write_head(t, report);
-    write_pipeline(t, report);
-    sl_report_chart_stages(t, report);
+    write_head(t, &r->of);
+    write_pipeline(t, r);
+    sl_report_chart_stages(t, r);
     sl_text_puts(t, "<div class=\"two\">\n");
-    sl_report_chart_curves(t, report);
+    sl_report_chart_curves(t, r);
     sl_text_puts(t, "</div>\n");
-    sl_report_chart_epochs(t, report);
-    write_words(t, run);
+    sl_report_chart_epochs(t, r);
+    write_words(t, run, r);
 }

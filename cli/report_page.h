@@ -2,11 +2,10 @@
 #ifndef SL_BROKER_CLI_REPORT_PAGE_H
 #define SL_BROKER_CLI_REPORT_PAGE_H
 
-#include <cjson/cJSON.h>
-
+#include "common/schema/report.h"
 #include "common/text/text.h"
 
-// Elements for sl_page_standalone(). run: sluice.describe/1 (account.h).
-void sl_report_page_write(struct sl_text *t, const cJSON *run);
+// Elements for sl_page_standalone(). run: sluice.describe/1 (account.h), and its report.
+void sl_report_page_write(struct sl_text *t, const cJSON *run, const struct sl_read_report *r);
 
 #endif

@@ -26,7 +26,7 @@ static int first_shown(FILE *out, const cJSON *list, bool all, const char *what)
 
 // What a cell is written from.
 struct epochs {
-    const cJSON *report;
+    const struct sl_read_report *r;
     const char *metric; // that evaluations are judged by
 };
 
@@ -76,63 +76,55 @@ static const struct {
     [LIMIT] = {"limit", 'l'},
 };
 
-static void write_value(enum column column, const struct epochs *of, const cJSON *e, char *out)
+static void write_value(enum column column, const struct epochs *of,
+                        const struct sl_report_epoch *e, char *out)
 {
-    const cJSON *val = sl_json_at(e, "val"), *test = sl_json_at(e, "test");
-    const char *limit = sl_json_string(e, "bottleneck");
-    double standby = sl_json_number(e, "switching.batches");
     switch (column) {
-    case EPOCH: fixed(out, sl_json_number(e, "epoch") + 1, 0); break;
-    case LOSS: fixed(out, sl_json_number(e, "loss"), 4); break;
-    case TRAIN: fixed(out, sl_json_number(e, "train_accuracy"), 4); break;
+    case EPOCH: fixed(out, e->epoch + 1, 0); break;
+    case LOSS: fixed(out, e->loss, 4); break;
+    case TRAIN: fixed(out, e->train_accuracy, 4); break;
     case VAL:
-        fixed(out, sl_json_number(val, of->metric), 4);
-        if (*out && sl_json_number(of->report, "best_metric.epoch") == sl_json_number(e, "epoch"))
+        fixed(out, sl_json_number(e->val, of->metric), 4);
+        if (*out && of->r->of.best_metric.epoch == e->epoch)
             strncat(out, " *", CELL_BYTES - 1 - strlen(out));
         break;
-    case TEST: fixed(out, sl_json_number(test, of->metric), 4); break;
-    case SECONDS: duration(out, sl_json_number(e, "seconds")); break;
-    case EVALUATION:
-        if (cJSON_IsObject(val) || cJSON_IsObject(test))
-            duration(out, sl_json_number(e, "evaluate_seconds"));
-        break;
+    case TEST: fixed(out, sl_json_number(e->test, of->metric), 4); break;
+    case SECONDS: duration(out, e->seconds); break;
+    case EVALUATION: duration(out, e->val || e->test ? e->evaluate_seconds : NAN); break;
     case HITS:
-        if (cJSON_IsTrue(sl_json_at(e, "cache.ranked")))
-            snprintf(out, CELL_BYTES, "%.1f %%", 100 * sl_json_number(e, "cache.hit_rate"));
+        if (e->cache.ranked)
+            snprintf(out, CELL_BYTES, "%.1f %%", 100 * e->cache.hit_rate);
         break;
     case SPLIT:
-        if (!isnan(sl_json_number(e, "samplers")))
-            snprintf(out, CELL_BYTES, "%.0f+%.0f", sl_json_number(e, "samplers"),
-                     sl_json_number(e, "trainers"));
+        if (!isnan(e->samplers))
+            snprintf(out, CELL_BYTES, "%.0f+%.0f", e->samplers, e->trainers);
         break;
-    case STANDBY:
-        if (standby > 0)
-            snprintf(out, CELL_BYTES, "%.0f", standby);
+    case STANDBY: fixed(out, e->switching.batches > 0 ? e->switching.batches : NAN, 0); break;
+    case LIMIT:
+        snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(e->bottleneck, ":"), e->bottleneck);
         break;
-    case LIMIT: snprintf(out, CELL_BYTES, "%.*s", (int)strcspn(limit, ":"), limit); break;
     case N_COLUMNS: break;
     }
 }
 
 // A cell of which nothing is known stays empty; a '|' would be a new one.
-static void write_cell(enum column column, const struct epochs *of, const cJSON *epoch, char *out)
+static void write_cell(enum column column, const struct epochs *of, size_t epoch, char *out)
 {
     *out = '\0';
-    write_value(column, of, epoch, out);
+    write_value(column, of, &of->r->epochs[epoch], out);
     for (char *p = out; (p = strchr(p, '|'));)
         *p = '/';
 }
 
-static void print_table(FILE *out, const struct epochs *of, const cJSON *list, int first)
+static void print_table(FILE *out, const struct epochs *of, size_t first)
 {
     char align[2 * N_COLUMNS + 1] = "", cell[CELL_BYTES];
     const char *headings[N_COLUMNS];
     bool shown[N_COLUMNS] = {false};
     size_t n = 0;
-    const cJSON *begin = cJSON_GetArrayItem(list, first);
     for (enum column c = 0; c < N_COLUMNS; c++) {
-        for (const cJSON *e = begin; e && !shown[c]; e = e->next) {
-            write_cell(c, of, e, cell);
+        for (size_t i = first; i < of->r->n_epochs && !shown[c]; i++) {
+            write_cell(c, of, i, cell);
             shown[c] = *cell != '\0';
         }
         if (!shown[c])
@@ -142,13 +134,13 @@ static void print_table(FILE *out, const struct epochs *of, const cJSON *list, i
     }
     struct sl_table t;
     sl_table_init(&t, align, headings);
-    for (const cJSON *e = begin; e; e = e->next) {
+    for (size_t i = first; i < of->r->n_epochs; i++) {
         char row[ROW_BYTES] = "";
         size_t used = 0;
         for (enum column c = 0; c < N_COLUMNS; c++) {
             if (!shown[c])
                 continue;
-            write_cell(c, of, e, cell);
+            write_cell(c, of, i, cell);
             used += (size_t)snprintf(row + used, sizeof row - used, "%s%s", used ? "|" : "", cell);
         }
         sl_table_row(&t, "%s", row);
@@ -157,128 +149,111 @@ static void print_table(FILE *out, const struct epochs *of, const cJSON *list, i
     sl_table_fini(&t);
 }
 
-const char *sl_report_view_metric(const cJSON *report)
+const char *sl_report_view_metric(const struct sl_read_report *r)
 {
-    const cJSON *e;
-    const char *best = sl_json_string(sl_json_at(report, "best_metric"), "name");
-    if (*best)
-        return best;
-    cJSON_ArrayForEach(e, sl_json_at(report, "epochs"))
-    {
-        const cJSON *val = sl_json_at(e, "val");
-        if (cJSON_IsObject(val) && val->child)
-            return val->child->string;
-    }
+    if (*r->of.best_metric.name)
+        return r->of.best_metric.name;
+    for (size_t i = 0; i < r->n_epochs; i++)
+        if (r->epochs[i].val && r->epochs[i].val->child)
+            return r->epochs[i].val->child->string;
     return "accuracy";
 }
 
-static void print_epochs(FILE *out, const cJSON *report, bool all)
+static void print_epochs(FILE *out, const struct sl_read_report *r, bool all)
 {
-    const cJSON *list = sl_json_at(report, "epochs");
-    const struct epochs of = {report, sl_report_view_metric(report)};
-    if (cJSON_GetArraySize(list) == 0)
+    const struct epochs of = {r, sl_report_view_metric(r)};
+    if (r->n_epochs == 0)
         return;
     fprintf(out, "\nEpochs\n");
-    int first = first_shown(out, list, all, "epochs");
-    print_table(out, &of, list, first);
+    print_table(out, &of, (size_t)first_shown(out, r->of.epochs, all, "epochs"));
 }
 
 // --- what limited them ---------------------------------------------------------------------------
 
-static bool same_limit(const cJSON *a, const cJSON *b)
+static bool same_limit(const struct sl_report_epoch *a, const struct sl_report_epoch *b)
 {
-    const char *x = sl_json_string(a, "bottleneck"), *y = sl_json_string(b, "bottleneck");
-    size_t n = strcspn(x, ":");
-    return n == strcspn(y, ":") && strncmp(x, y, n) == 0;
+    size_t n = strcspn(a->bottleneck, ":");
+    return n == strcspn(b->bottleneck, ":") && strncmp(a->bottleneck, b->bottleneck, n) == 0;
 }
 
 // A line for each run of epochs with the same limit, with the evidence of the last of them.
-static void print_limits(FILE *out, const cJSON *report)
+static void print_limits(FILE *out, const struct sl_read_report *r)
 {
-    const cJSON *begin = cJSON_GetArrayItem(sl_json_at(report, "epochs"), 0);
-    if (!begin)
-        return;
-    fprintf(out, "\nWhat limited them\n");
-    for (const cJSON *last; begin; begin = last->next) {
-        for (last = begin; last->next && same_limit(begin, last->next);)
-            last = last->next;
-        double from = sl_json_number(begin, "epoch") + 1, to = sl_json_number(last, "epoch") + 1;
+    if (r->n_epochs > 0)
+        fprintf(out, "\nWhat limited them\n");
+    for (const struct sl_report_epoch *begin = r->epochs, *last; begin < r->epochs + r->n_epochs;
+         begin = last + 1) {
+        for (last = begin; last < r->last && same_limit(begin, last + 1);)
+            last++;
         if (begin == last)
-            fprintf(out, "  epoch %.0f: %s\n", from, sl_json_string(last, "bottleneck"));
+            fprintf(out, "  epoch %.0f: %s\n", begin->epoch + 1, last->bottleneck);
         else
-            fprintf(out, "  epochs %.0f to %.0f: %s (epoch %.0f)\n", from, to,
-                    sl_json_string(last, "bottleneck"), to);
+            fprintf(out, "  epochs %.0f to %.0f: %s (epoch %.0f)\n", begin->epoch + 1,
+                    last->epoch + 1, last->bottleneck, last->epoch + 1);
     }
 }
 
 // --- decisions, deaths, events -------------------------------------------------------------------
 
 // A list of the report, under its heading unless it is empty.
-static const cJSON *begin_list(FILE *out, const cJSON *report, const char *key, const char *heading)
+static const cJSON *begin_list(FILE *out, const cJSON *list, const char *heading)
 {
-    const cJSON *list = sl_json_at(report, key);
     if (cJSON_GetArraySize(list) > 0)
         fprintf(out, "\n%s\n", heading);
     return list;
 }
 
-static void print_allocations(FILE *out, const cJSON *report)
+static void print_allocations(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *a, *list = begin_list(out, report, "allocations", "Decisions on the split");
-    cJSON_ArrayForEach(a, list)
+    struct sl_report_allocation a;
+    const cJSON *list = begin_list(out, r->allocations, "Decisions on the split");
+    SL_FOR_EACH_ENTRY(a, sl_report_allocation_fields, list)
     {
-        fprintf(out, "  epoch %.0f: %.0f+%.0f", sl_json_number(a, "epoch") + 1,
-                sl_json_number(a, "samplers"), sl_json_number(a, "trainers"));
-        const char *reason = sl_json_string(a, "reason");
-        fprintf(out, "%s%s\n", *reason ? ": " : "", reason);
+        fprintf(out, "  epoch %.0f: %.0f+%.0f%s%s\n", a.epoch + 1, a.samplers, a.trainers,
+                *a.reason ? ": " : "", a.reason);
     }
 }
 
-static void print_scales(FILE *out, const cJSON *report)
+static void print_scales(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *s, *list = begin_list(out, report, "scales", "Changes while it ran");
+    struct sl_report_scale s;
+    const cJSON *list = begin_list(out, r->scales, "Changes while it ran");
     char at[SL_UNITS_BYTES], took[SL_UNITS_BYTES];
-    cJSON_ArrayForEach(s, list)
+    SL_FOR_EACH_ENTRY(s, sl_report_scale_fields, list)
     {
-        const cJSON *from = sl_json_at(s, "from"), *to = sl_json_at(s, "to");
         fprintf(out, "  %s, epoch %.0f, by the %s: %.0f+%.0f -> %.0f+%.0f",
-                sl_units_seconds(at, sl_json_number(s, "seconds")), sl_json_number(s, "epoch") + 1,
-                sl_json_string(s, "by"), sl_json_number(from, "samplers"),
-                sl_json_number(from, "trainers"), sl_json_number(to, "samplers"),
-                sl_json_number(to, "trainers"));
-        if (cJSON_IsTrue(sl_json_at(s, "ok")))
-            fprintf(out, " in %s: %s\n", sl_units_seconds(took, sl_json_number(s, "took_seconds")),
-                    sl_json_string(s, "message"));
+                sl_units_seconds(at, s.seconds), s.epoch + 1, s.by, s.from.samplers,
+                s.from.trainers, s.to.samplers, s.to.trainers);
+        if (s.ok)
+            fprintf(out, " in %s: %s\n", sl_units_seconds(took, s.took_seconds), s.message);
         else
-            fprintf(out, " refused: %s\n", sl_json_string(s, "message"));
+            fprintf(out, " refused: %s\n", s.message);
     }
 }
 
-static void print_restarts(FILE *out, const cJSON *report)
+static void print_restarts(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *r, *list = begin_list(out, report, "restarts", "Workers that died");
+    struct sl_report_restart d;
+    const cJSON *list = begin_list(out, r->restarts, "Workers that died");
     char at[SL_UNITS_BYTES];
-    if (sl_json_number(report, "restarts_left_out") > 0)
-        fprintf(out, "  (%.0f before these)\n", sl_json_number(report, "restarts_left_out"));
-    cJSON_ArrayForEach(r, list)
+    if (r->restarts_left_out > 0)
+        fprintf(out, "  (%.0f before these)\n", r->restarts_left_out);
+    SL_FOR_EACH_ENTRY(d, sl_report_restart_fields, list)
     {
-        const char *held = sl_json_string(r, "held");
-        fprintf(out, "  %s, %s (process %.0f): %s%s%s\n",
-                sl_units_seconds(at, sl_json_number(r, "seconds")), sl_json_string(r, "worker"),
-                sl_json_number(r, "pid"), sl_json_string(r, "cause"), *held ? "; it held " : "",
-                held);
+        fprintf(out, "  %s, %s (process %.0f): %s%s%s\n", sl_units_seconds(at, d.seconds), d.worker,
+                d.pid, d.cause, *d.held ? "; it held " : "", d.held);
     }
 }
 
-static void print_resumes(FILE *out, const cJSON *report)
+static void print_resumes(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *r, *list = begin_list(out, report, "resumes", "Gone on from a checkpoint");
+    struct sl_report_resume e;
+    const cJSON *list = begin_list(out, r->resumes, "Gone on from a checkpoint");
     char before[SL_UNITS_BYTES];
-    cJSON_ArrayForEach(r, list)
+    SL_FOR_EACH_ENTRY(e, sl_report_resume_fields, list)
     {
-        fprintf(out, "  after update %.0f, in epoch %.0f, %s from the start\n",
-                sl_json_number(r, "update"), sl_json_number(r, "epoch") + 1,
-                sl_units_seconds(before, sl_json_number(r, "seconds_before")));
+        fprintf(out, "  after update %.0f, in epoch %.0f, %s from the start\n", e.update,
+                e.epoch + 1, sl_units_seconds(before, e.seconds_before));
     }
 }
 
@@ -307,17 +282,16 @@ static void print_events(FILE *out, const cJSON *run, bool all)
     cJSON_Delete(list);
 }
 
-void sl_report_view_print(FILE *out, const cJSON *run, bool all)
+void sl_report_view_print(FILE *out, const cJSON *run, const struct sl_read_report *r, bool all)
 {
-    const cJSON *report = sl_json_at(run, "report");
-    sl_run_summary_print(out, report, sl_json_string(run, "output"));
-    if (*sl_json_string(report, "message"))
-        fprintf(out, "message     %s\n", sl_json_string(report, "message"));
-    print_epochs(out, report, all);
-    print_limits(out, report);
-    print_allocations(out, report);
-    print_scales(out, report);
-    print_restarts(out, report);
-    print_resumes(out, report);
+    sl_run_summary_print(out, r, sl_json_string(run, "output"));
+    if (*r->of.message)
+        fprintf(out, "message     %s\n", r->of.message);
+    print_epochs(out, r, all);
+    print_limits(out, r);
+    print_allocations(out, &r->of);
+    print_scales(out, &r->of);
+    print_restarts(out, &r->of);
+    print_resumes(out, &r->of);
     print_events(out, run, all);
 }

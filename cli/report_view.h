@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include <cjson/cJSON.h>
+#include "common/schema/report.h"
 
 enum { SL_REPORT_VIEW_NEWEST = 20 }; // rows of a table, unless all are wanted
 
-// run: sluice.describe/1 (account.h); all: every epoch and event.
-void sl_report_view_print(FILE *out, const cJSON *run, bool all);
+// run: sluice.describe/1 (account.h), and its report; all: every epoch and event.
+void sl_report_view_print(FILE *out, const cJSON *run, const struct sl_read_report *r, bool all);
 
 // The key that `val` of epochs is read by: what the best is judged by, else the first there is.
 // Borrowed from the report.
-const char *sl_report_view_metric(const cJSON *report);
+const char *sl_report_view_metric(const struct sl_read_report *r);
 
 #endif

@@ -11,13 +11,13 @@
 #include "common/base/bits.h"
 #include "common/text/json.h"
 
-struct sl_stats_stage sl_run_summary_stage(const cJSON *epochs, const char *name)
+struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, const char *name)
 {
-    struct sl_stats_stage sum = {0}, stage;
+    struct sl_report_stage sum = {0}, stage;
     const cJSON *epoch;
-    cJSON_ArrayForEach(epoch, epochs)
+    cJSON_ArrayForEach(epoch, r->of.epochs)
     {
-        sl_fields_read(&sl_stats_stage_fields, sl_json_at(sl_json_at(epoch, "stages"), name),
+        sl_fields_read(&sl_report_stage_fields, sl_json_at(sl_json_at(epoch, "stages"), name),
                        &stage);
         if (!(stage.count > 0))
             continue;
@@ -28,14 +28,14 @@ struct sl_stats_stage sl_run_summary_stage(const cJSON *epochs, const char *name
     return sum;
 }
 
-static void print_stages(FILE *out, const cJSON *epochs, double wall)
+static void print_stages(FILE *out, const struct sl_read_report *r, double wall)
 {
     struct sl_table t;
     sl_table_init(&t, "l r r r r l",
                   (const char *[]){"stage", "seconds", "of wall", "p50", "p99", ""});
     for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
         const char *name = sl_stats_stage_names[sl_stage_texts[i].stage];
-        struct sl_stats_stage sum = sl_run_summary_stage(epochs, name);
+        struct sl_report_stage sum = sl_run_summary_stage(r, name);
         char p50[SL_UNITS_BYTES], p99[SL_UNITS_BYTES];
         if (sum.count == 0 || sum.seconds == 0)
             continue;
@@ -47,119 +47,108 @@ static void print_stages(FILE *out, const cJSON *epochs, double wall)
     sl_table_fini(&t);
 }
 
-double sl_run_summary_sum(const cJSON *epochs, const char *path)
+double sl_run_summary_sum(const struct sl_read_report *r, size_t at)
 {
     double sum = 0;
-    const cJSON *epoch;
-    cJSON_ArrayForEach(epoch, epochs)
-    {
-        double value = sl_json_number(epoch, path);
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        double value = *(const double *)(const void *)((const char *)&r->epochs[i] + at);
         sum += isnan(value) ? 0 : value;
     }
     return sum;
 }
 
-static void print_cache(FILE *out, const cJSON *report)
+static const char *bytes(char buf[SL_UNITS_BYTES], double n)
 {
-    const cJSON *cache = sl_json_at(report, "cache"), *epochs = sl_json_at(report, "epochs");
-    const cJSON *first = cJSON_GetArrayItem(sl_json_at(cache, "trainers"), 0);
+    return sl_units_bytes(buf, (uint64_t)SL_MAX(n, 0));
+}
+
+static void print_cache(FILE *out, const struct sl_read_report *r)
+{
+    struct sl_report_cache first;
     char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES];
     fprintf(out, "features    %s from the store",
-            sl_units_bytes(miss, (uint64_t)sl_run_summary_sum(epochs, "cache.miss_bytes")));
-    if (isnan(sl_json_number(cache, "hit_rate"))) {
+            bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
+    if (isnan(r->of.cache.hit_rate)) {
         fprintf(out, "\n");
         return;
     }
-    fprintf(out, ", %s from caches\n",
-            sl_units_bytes(hit, (uint64_t)sl_run_summary_sum(epochs, "cache.hit_bytes")));
-    fprintf(out, "cache       %s: %.1f %% hits", sl_json_string(cache, "policy"),
-            100 * sl_json_number(cache, "hit_rate"));
-    if (!isnan(sl_json_number(cache, "optimal_hit_rate")))
-        fprintf(out, " (optimal %.1f %%)", 100 * sl_json_number(cache, "optimal_hit_rate"));
-    if (first)
-        fprintf(out, ", %.3g %% of the vertices, %s", 100 * sl_json_number(first, "ratio"),
-                sl_units_bytes(kept, (uint64_t)SL_MAX(sl_json_number(first, "bytes"), 0)));
-    if (!isnan(sl_json_number(cache, "presample_cost_epochs")))
-        fprintf(out, "; it cost %.2g epochs",
-                SL_MAX(sl_json_number(cache, "presample_cost_epochs"), 0));
+    fprintf(out, ", %s from caches\n", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
+    fprintf(out, "cache       %s: %.1f %% hits", r->of.cache.policy, 100 * r->of.cache.hit_rate);
+    if (!isnan(r->of.cache.optimal_hit_rate))
+        fprintf(out, " (optimal %.1f %%)", 100 * r->of.cache.optimal_hit_rate);
+    if (r->of.cache.trainers && r->of.cache.trainers->child) {
+        sl_fields_read(&sl_report_cache_fields, r->of.cache.trainers->child, &first);
+        fprintf(out, ", %.3g %% of the vertices, %s", 100 * first.ratio, bytes(kept, first.bytes));
+    }
+    if (!isnan(r->of.cache.presample_cost_epochs))
+        fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));
     fprintf(out, "\n");
 }
 
-static void print_switching(FILE *out, const cJSON *report)
+static void print_switching(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *switching = sl_json_at(report, "switching");
     char time[SL_UNITS_BYTES];
-    if (!(sl_json_number(switching, "batches") > 0))
+    if (!(r->switching.batches > 0))
         return;
-    double turns = sl_json_number(switching, "switches");
     fprintf(out, "switching   %.0f batches by standby trainers in %.0f turn%s",
-            sl_json_number(switching, "batches"), turns, turns == 1 ? "" : "s");
-    if (!isnan(sl_json_number(switching, "seconds_saved")))
-        fprintf(out, ", about %s saved",
-                sl_units_seconds(time, sl_json_number(switching, "seconds_saved")));
+            r->switching.batches, r->switching.switches, r->switching.switches == 1 ? "" : "s");
+    if (!isnan(r->switching.seconds_saved))
+        fprintf(out, ", about %s saved", sl_units_seconds(time, r->switching.seconds_saved));
     fprintf(out, "\n");
 }
 
-static void print_allocation(FILE *out, const cJSON *a)
+static void print_allocation(FILE *out, const struct sl_report_allocation *a)
 {
     char t_sample[SL_UNITS_BYTES], t_train[SL_UNITS_BYTES];
-    double samplers = sl_json_number(a, "samplers"), trainers = sl_json_number(a, "trainers");
-    fprintf(out, "allocation  from epoch %.0f: %.0f sampler%s, %.0f trainer%s",
-            sl_json_number(a, "epoch") + 1, samplers, samplers == 1 ? "" : "s", trainers,
-            trainers == 1 ? "" : "s");
-    if (!isnan(sl_json_number(a, "t_sample")) && !isnan(sl_json_number(a, "t_train")))
-        fprintf(out, "; T_s %s, T_t %s, K %.2g",
-                sl_units_seconds(t_sample, sl_json_number(a, "t_sample")),
-                sl_units_seconds(t_train, sl_json_number(a, "t_train")), sl_json_number(a, "k"));
+    fprintf(out, "allocation  from epoch %.0f: %.0f sampler%s, %.0f trainer%s", a->epoch + 1,
+            a->samplers, a->samplers == 1 ? "" : "s", a->trainers, a->trainers == 1 ? "" : "s");
+    if (!isnan(a->t_sample) && !isnan(a->t_train))
+        fprintf(out, "; T_s %s, T_t %s, K %.2g", sl_units_seconds(t_sample, a->t_sample),
+                sl_units_seconds(t_train, a->t_train), a->k);
     fprintf(out, "\n");
 }
 
-static void print_scale(FILE *out, const cJSON *scale)
+static void print_scale(FILE *out, const struct sl_report_scale *s)
 {
-    const cJSON *from = sl_json_at(scale, "from"), *to = sl_json_at(scale, "to");
-    const char *by = sl_json_string(scale, "by");
     char took[SL_UNITS_BYTES];
-    fprintf(out, "scale       in epoch %.0f, by the %s: ", sl_json_number(scale, "epoch") + 1, by);
-    if (cJSON_IsTrue(sl_json_at(scale, "ok")))
-        fprintf(out, "%.0f+%.0f -> %.0f+%.0f in %s\n", sl_json_number(from, "samplers"),
-                sl_json_number(from, "trainers"), sl_json_number(to, "samplers"),
-                sl_json_number(to, "trainers"),
-                sl_units_seconds(took, sl_json_number(scale, "took_seconds")));
+    fprintf(out, "scale       in epoch %.0f, by the %s: ", s->epoch + 1, s->by);
+    if (s->ok)
+        fprintf(out, "%.0f+%.0f -> %.0f+%.0f in %s\n", s->from.samplers, s->from.trainers,
+                s->to.samplers, s->to.trainers, sl_units_seconds(took, s->took_seconds));
     else
-        fprintf(out, "refused, %s\n", sl_json_string(scale, "message"));
+        fprintf(out, "refused, %s\n", s->message);
 }
 
 // The first decision on the split and those that changed it; changes that were asked for. The
 // reasons are in the report.
-static void print_decisions(FILE *out, const cJSON *report)
+static void print_decisions(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *e;
+    struct sl_report_allocation a;
+    struct sl_report_scale s;
     bool first = true;
-    cJSON_ArrayForEach(e, sl_json_at(report, "allocations"))
+    SL_FOR_EACH_ENTRY(a, sl_report_allocation_fields, r->allocations)
     {
-        if (first || cJSON_IsTrue(sl_json_at(e, "moved")))
-            print_allocation(out, e);
+        if (first || a.moved)
+            print_allocation(out, &a);
         first = false;
     }
-    cJSON_ArrayForEach(e, sl_json_at(report, "scales"))
+    SL_FOR_EACH_ENTRY(s, sl_report_scale_fields, r->scales)
     {
         // A move by the profile that worked has been told above.
-        if (strcmp(sl_json_string(e, "by"), "profile") != 0 || !cJSON_IsTrue(sl_json_at(e, "ok")))
-            print_scale(out, e);
+        if (strcmp(s.by, "profile") != 0 || !s.ok)
+            print_scale(out, &s);
     }
 }
 
-static void print_restarts(FILE *out, const cJSON *report)
+static void print_restarts(FILE *out, const struct sl_report_totals *r)
 {
-    const cJSON *restarts = sl_json_at(report, "restarts");
-    const cJSON *batches = sl_json_at(report, "batches");
-    double left_out = sl_json_number(report, "restarts_left_out");
-    double n = cJSON_GetArraySize(restarts) + (left_out > 0 ? left_out : 0);
+    double left_out = r->restarts_left_out > 0 ? r->restarts_left_out : 0;
+    double n = cJSON_GetArraySize(r->restarts) + left_out;
     if (n > 0)
         fprintf(out,
                 "workers     %.0f died and were replaced; %.0f batches drawn again, %.0f trained "
                 "again\n",
-                n, sl_json_number(batches, "resampled"), sl_json_number(batches, "retrained"));
+                n, r->batches.resampled, r->batches.retrained);
 }
 
 // "accuracy 0.8140, micro-F1 0.8140, macro-F1 0.8011, loss 0.6203"
@@ -184,75 +173,60 @@ static const char *metric_name(const char *key)
     return key;
 }
 
-static void print_results(FILE *out, const cJSON *report)
+static void print_results(FILE *out, const struct sl_read_report *r)
 {
-    const cJSON *best = sl_json_at(report, "best_metric"),
-                *stop = sl_json_at(report, "stopped_early");
-    const cJSON *epoch;
-    if (cJSON_IsObject(stop))
-        fprintf(out, "stopped     early, after epoch %.0f: %s\n", sl_json_number(stop, "epoch") + 1,
-                sl_json_string(stop, "reason"));
-    cJSON_ArrayForEach(epoch, sl_json_at(report, "epochs"))
-    {
-        if (!cJSON_IsObject(best) ||
-            sl_json_number(epoch, "epoch") != sl_json_number(best, "epoch"))
+    if (!isnan(r->of.stopped_early.epoch))
+        fprintf(out, "stopped     early, after epoch %.0f: %s\n", r->of.stopped_early.epoch + 1,
+                r->of.stopped_early.reason);
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        if (r->epochs[i].epoch != r->of.best_metric.epoch)
             continue;
         fprintf(out, "validation  ");
-        print_evaluation(out, sl_json_at(epoch, "val"));
-        fprintf(out, " (epoch %.0f, the best by %s)\n", sl_json_number(best, "epoch") + 1,
-                metric_name(sl_json_string(best, "name")));
+        print_evaluation(out, r->epochs[i].val);
+        fprintf(out, " (epoch %.0f, the best by %s)\n", r->of.best_metric.epoch + 1,
+                metric_name(r->of.best_metric.name));
     }
-    if (cJSON_IsObject(sl_json_at(report, "test"))) {
+    if (r->of.test) {
         fprintf(out, "test        ");
-        print_evaluation(out, sl_json_at(report, "test"));
+        print_evaluation(out, r->of.test);
         fprintf(out, "\n");
-    } else if (strcmp(sl_json_string(sl_json_at(sl_json_at(report, "config"), "evaluate"), "test"),
-                      "never") == 0) {
+    } else if (strcmp(sl_json_string(r->of.config, "evaluate.test"), "never") == 0) {
         fprintf(out, "test        left out, as evaluate.test says\n");
     }
 }
 
-void sl_run_summary_print(FILE *out, const cJSON *report, const char *run_directory)
+void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory)
 {
-    const cJSON *epochs = sl_json_at(report, "epochs");
-    const cJSON *last = cJSON_GetArrayItem(epochs, cJSON_GetArraySize(epochs) - 1);
-    const cJSON *batches = sl_json_at(report, "batches");
+    const struct sl_report_totals *all = &r->of;
     char wall[SL_UNITS_BYTES], start[SL_UNITS_BYTES], n[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
-    double wall_seconds = SL_MAX(sl_json_number(report, "wall_seconds"), 0);
-    double total = sl_json_number(report, "total_seconds"); // of all runs that the epochs are of
-    int n_resumes = cJSON_GetArraySize(sl_json_at(report, "resumes"));
+    double wall_seconds = SL_MAX(all->wall_seconds, 0);
+    // Of all runs that the epochs are of; an older version does not say.
+    double total = isnan(all->total_seconds) ? wall_seconds : all->total_seconds;
 
-    if (isnan(total)) // of an older version
-        total = wall_seconds;
-    fprintf(out, "%s: %s in %s", sl_json_string(report, "job"), sl_json_string(report, "status"),
-            sl_units_seconds(start, total));
-    if (n_resumes > 0)
+    fprintf(out, "%s: %s in %s", all->job, all->status, sl_units_seconds(start, total));
+    if (cJSON_GetArraySize(all->resumes) > 0)
         fprintf(out, " (%s since it went on)", sl_units_seconds(wall, wall_seconds));
-    fprintf(out, ", %d epoch%s, %s batches\n\n", cJSON_GetArraySize(epochs),
-            cJSON_GetArraySize(epochs) == 1 ? "" : "s",
-            sl_units_grouped(n, (uint64_t)sl_json_number(batches, "trained")));
-    if (last) {
-        print_stages(out, epochs, total);
-        fprintf(out, "\n");
-        fprintf(out, "loss        %.4f after the last epoch\n", sl_json_number(last, "loss"));
+    fprintf(out, ", %zu epoch%s, %s batches\n\n", r->n_epochs, r->n_epochs == 1 ? "" : "s",
+            sl_units_grouped(n, (uint64_t)all->batches.trained));
+    if (r->last) {
+        print_stages(out, r, total);
+        fprintf(out, "\nloss        %.4f after the last epoch\n", r->last->loss);
     }
-    print_results(out, report);
-    if (last)
-        fprintf(out, "limit       %s\n", sl_json_string(last, "bottleneck"));
-    print_cache(out, report);
-    print_switching(out, report);
-    print_decisions(out, report);
-    print_restarts(out, report);
-    if (!isnan(sl_json_number(report, "start_seconds")))
-        fprintf(out, "started in  %s\n",
-                sl_units_seconds(start, sl_json_number(report, "start_seconds")));
-    if (!isnan(sl_json_number(report, "peak_memory")))
-        fprintf(out, "memory      %s at most\n",
-                sl_units_bytes(memory, (uint64_t)SL_MAX(sl_json_number(report, "peak_memory"), 0)));
-    if (*sl_json_string(report, "params_sha256"))
-        fprintf(out, "parameters  sha256 %s\n", sl_json_string(report, "params_sha256"));
-    if (*sl_json_string(report, "samples_digest"))
-        fprintf(out, "samples     digest %s\n", sl_json_string(report, "samples_digest"));
+    print_results(out, r);
+    if (r->last)
+        fprintf(out, "limit       %s\n", r->last->bottleneck);
+    print_cache(out, r);
+    print_switching(out, all);
+    print_decisions(out, all);
+    print_restarts(out, all);
+    if (!isnan(all->start_seconds))
+        fprintf(out, "started in  %s\n", sl_units_seconds(start, all->start_seconds));
+    if (!isnan(all->peak_memory))
+        fprintf(out, "memory      %s at most\n", bytes(memory, all->peak_memory));
+    if (*all->params_sha256)
+        fprintf(out, "parameters  sha256 %s\n", all->params_sha256);
+    if (*all->samples_digest)
+        fprintf(out, "samples     digest %s\n", all->samples_digest);
     if (*run_directory)
         fprintf(out, "directory   %s\n", run_directory);
 }

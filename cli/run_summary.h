@@ -6,16 +6,15 @@
 
 #include <stdio.h>
 
-#include <cjson/cJSON.h>
-
-#include "common/schema/stats.h"
+#include "common/schema/report.h"
 
 // run_directory may be "". What the report does not have is left out.
-void sl_run_summary_print(FILE *out, const cJSON *report, const char *run_directory);
+void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char *run_directory);
 
 // Of a report's epochs: a stage's sums, with the percentiles of the last epoch that has any; the
-// sum of a number, which counts as 0 where it is not known.
-struct sl_stats_stage sl_run_summary_stage(const cJSON *epochs, const char *name);
-double sl_run_summary_sum(const cJSON *epochs, const char *path);
+// sum of a number (its place in struct sl_report_epoch), 0 where it is not known.
+struct sl_report_stage sl_run_summary_stage(const struct sl_read_report *r, const char *name);
+double sl_run_summary_sum(const struct sl_read_report *r, size_t at);
+#define SL_SUM_OF_EPOCHS(r, member) sl_run_summary_sum(r, offsetof(struct sl_report_epoch, member))
 
 #endif

@@ -190,8 +190,11 @@ void sl_run_view_message(struct sl_run_view *view, const Sl__Control__Envelope *
 static void print_summary(const Sl__Control__Finished *f)
 {
     cJSON *report = cJSON_Parse(f->report_json);
-    if (report)
-        sl_run_summary_print(stdout, report, f->run_directory);
+    struct sl_read_report r;
+    if (report && sl_read_report_init(&r, report) == SL_OK) {
+        sl_run_summary_print(stdout, &r, f->run_directory);
+        sl_read_report_fini(&r);
+    }
     cJSON_Delete(report);
 }
 

@@ -1,5 +1,9 @@
 #include "common/schema/report.h"
 
+#include <stdlib.h>
+
+#include "common/base/error.h"
+
 #define OF_TOTALS(...)     SL_FIELD(sl_report_totals, __VA_ARGS__)
 #define OF_EPOCH(...)      SL_FIELD(sl_report_epoch, __VA_ARGS__)
 #define OF_STAGE(...)      SL_FIELD(sl_report_stage, __VA_ARGS__)
@@ -25,3 +29,25 @@ TABLE(sl_report_resume_fields, SL_REPORT_RESUME(OF_RESUME))
 TABLE(sl_report_process_fields, SL_REPORT_PROCESS(OF_PROCESS))
 TABLE(sl_report_cache_fields, SL_REPORT_CACHE(OF_CACHE))
 // clang-format on
+
+int sl_read_report_init(struct sl_read_report *r, const cJSON *report)
+{
+    struct sl_report_epoch e;
+    *r = (struct sl_read_report){0};
+    sl_fields_read(&sl_report_fields, report, &r->of);
+    r->epochs = calloc((size_t)cJSON_GetArraySize(r->of.epochs) + 1, sizeof *r->epochs);
+    if (!r->epochs)
+        return sl_fail(SL_ENOMEM, "no memory for a report");
+    SL_FOR_EACH_ENTRY(e, sl_report_epoch_fields, r->of.epochs)
+    {
+        r->epochs[r->n_epochs++] = e;
+    }
+    r->last = r->n_epochs ? &r->epochs[r->n_epochs - 1] : NULL;
+    return SL_OK;
+}
+
+void sl_read_report_fini(struct sl_read_report *r)
+{
+    free(r->epochs);
+    *r = (struct sl_read_report){0};
+}

@@ -186,4 +186,22 @@ extern const struct sl_fields sl_report_fields, sl_report_epoch_fields, sl_repor
     sl_report_allocation_fields, sl_report_scale_fields, sl_report_restart_fields,
     sl_report_resume_fields, sl_report_process_fields, sl_report_cache_fields;
 
+// A report that was read. Its texts and trees are those of the JSON that it was read from.
+struct sl_read_report {
+    struct sl_report_totals of;
+    struct sl_report_epoch *epochs; // (n_epochs), owned
+    size_t n_epochs;
+    const struct sl_report_epoch *last; // of the epochs; NULL: there are none
+};
+
+// SL_ENOMEM.
+int sl_read_report_init(struct sl_read_report *r, const cJSON *report);
+void sl_read_report_fini(struct sl_read_report *r); // safe on a zeroed struct
+
+// For each entry of a list (NULL: none): a statement that uses `entry`, a record of these fields.
+#define SL_FOR_EACH_ENTRY(entry, fields, list)                                                     \
+    for (const cJSON *entry##_ = (list) ? (list)->child : NULL;                                    \
+         entry##_ && (sl_fields_read(&(fields), entry##_, &(entry)), true);                        \
+         entry##_ = entry##_->next)
+
 #endif

@@ -1,6 +1,7 @@
 // What `sluice report` prints of a run.
 #include "cli/command.h"
 #include "cli/report_view.h"
+#include "common/text/json.h"
 #include "tests/unit/cli_fixture.h"
 
 // Valid until the next one.
@@ -9,8 +10,11 @@ static const char *print(const char *json, bool all)
     static char text[1 << 16];
     cJSON *run = cJSON_Parse(json);
     ck_assert_msg(run != NULL, "the test's JSON is none: %s", json);
+    struct sl_read_report r;
+    must(sl_read_report_init(&r, sl_json_at(run, "report")));
     capture_begin();
-    sl_report_view_print(stdout, run, all);
+    sl_report_view_print(stdout, run, &r, all);
+    sl_read_report_fini(&r);
     cJSON_Delete(run);
     char *printed = capture_end();
     snprintf(text, sizeof text, "%s", printed);
