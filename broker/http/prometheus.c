@@ -2,14 +2,14 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/version.h"
 #include "common/schema/stats.h"
+#include "common/text/json.h"
 
 // All of the daemon's list (broker/daemon/registry.h).
 static const char *const states[] = {"queued", "starting", "running", "paused",     "finishing",
@@ -55,31 +55,29 @@ static void put_label(struct sl_text *out, const char *name, const char *value)
     sl_text_puts(out, "\"");
 }
 
-// NAME{job="...",id="...": the caller adds labels and closes it.
-static void open_named(struct sl_text *out, const char *name, const char *job, const char *id)
+// FAMILY{job="...",id="...",LABEL="..."} VALUE. Labels: names and texts, then NULL.
+__attribute__((sentinel)) static void put_named(struct sl_text *out, const char *family,
+                                                const char *job, const char *id, double value, ...)
 {
-    sl_text_printf(out, "%s{", name);
+    va_list labels;
+    const char *label;
+    sl_text_printf(out, "%s{", family);
     put_label(out, "job", job);
     sl_text_puts(out, ",");
     put_label(out, "id", id);
-}
-
-static void open_sample(struct sl_text *out, const char *name, const struct sl_store_job *job)
-{
-    open_named(out, name, job->name, job->key);
-}
-
-static void add_label(struct sl_text *out, const char *name, const char *value)
-{
-    sl_text_puts(out, ",");
-    put_label(out, name, value ? value : "");
-}
-
-static void close_sample(struct sl_text *out, double value)
-{
+    va_start(labels, value);
+    while ((label = va_arg(labels, const char *))) {
+        sl_text_puts(out, ",");
+        put_label(out, label, va_arg(labels, const char *));
+    }
+    va_end(labels);
     sl_text_puts(out, "}");
     put_value(out, value);
 }
+
+// The same of a job with statistics.
+#define put_sample(w, family, job, ...)                                                            \
+    put_named((w)->out, family, (job)->name, (job)->key, __VA_ARGS__, NULL)
 
 // The next job that is told of from number *i on; NULL after the last one.
 static const struct sl_store_job *next_job(const struct writer *w, uint32_t *i)
@@ -114,11 +112,9 @@ static void put_job_families(const struct writer *w)
     for (unsigned n = 1; (f = put_fields_family(w, &sl_stats_fields, n)); n++) {
         FOR_EACH_JOB(w, job)
         {
-            double value = sl_store_number(job->stats, f->path);
-            if (isnan(value))
-                continue;
-            open_sample(w->out, f->family.name, job);
-            close_sample(w->out, value);
+            double value = sl_json_number(job->stats, f->path);
+            if (!isnan(value))
+                put_sample(w, f->family.name, job, value);
         }
     }
 }
@@ -129,11 +125,9 @@ static void put_states(const struct writer *w)
     put_family(w->out, "gauge", "sluice_job_state", "1 for the state that the job is in.");
     for (uint32_t k = 0; k < w->store->n_states; k++) {
         const struct sl_store_state *job = &w->store->states[k];
-        for (size_t i = 0; i < SL_COUNT_OF(states); i++) {
-            open_named(w->out, "sluice_job_state", job->name, job->key);
-            add_label(w->out, "state", states[i]);
-            close_sample(w->out, strcmp(job->state, states[i]) == 0);
-        }
+        for (size_t i = 0; i < SL_COUNT_OF(states); i++)
+            put_sample(w, "sluice_job_state", job, strcmp(job->state, states[i]) == 0, "state",
+                       states[i]);
     }
 }
 
@@ -142,21 +136,17 @@ static void put_facts(const struct writer *w)
     put_family(w->out, "gauge", "sluice_job_info", "1; what the job is, in its labels.");
     FOR_EACH_JOB(w, job)
     {
-        open_sample(w->out, "sluice_job_info", job);
-        add_label(w->out, "updates", sl_store_string(job->stats, "updates.mode"));
-        add_label(w->out, "cache_policy", sl_store_string(job->stats, "cache.policy"));
-        close_sample(w->out, 1);
+        put_sample(w, "sluice_job_info", job, 1, "updates",
+                   sl_json_string(job->stats, "updates.mode"), "cache_policy",
+                   sl_json_string(job->stats, "cache.policy"));
     }
     put_family(w->out, "gauge", "sluice_bottleneck", "1 for the role that limits the job now.");
     FOR_EACH_JOB(w, job)
     {
         static const char *const roles[] = {"samplers", "trainers", "memory", "updates", "none"};
-        const char *role = sl_store_string(job->stats, "bottleneck_role");
-        for (size_t i = 0; i < SL_COUNT_OF(roles); i++) {
-            open_sample(w->out, "sluice_bottleneck", job);
-            add_label(w->out, "role", roles[i]);
-            close_sample(w->out, role && strcmp(role, roles[i]) == 0);
-        }
+        const char *role = sl_json_string(job->stats, "bottleneck_role");
+        for (size_t i = 0; i < SL_COUNT_OF(roles); i++)
+            put_sample(w, "sluice_bottleneck", job, strcmp(role, roles[i]) == 0, "role", roles[i]);
     }
 }
 
@@ -172,24 +162,20 @@ static void put_metrics(const struct writer *w)
         put_family(w->out, "gauge", table[f].family, table[f].help);
         FOR_EACH_JOB(w, job)
         {
-            double value = sl_store_number(job->stats, table[f].value);
-            if (isnan(value))
-                continue;
-            open_sample(w->out, table[f].family, job);
-            add_label(w->out, "metric", sl_store_string(job->stats, "metric.name"));
-            close_sample(w->out, value);
+            double value = sl_json_number(job->stats, table[f].value);
+            if (!isnan(value))
+                put_sample(w, table[f].family, job, value, "metric",
+                           sl_json_string(job->stats, "metric.name"));
         }
     }
     put_family(w->out, "counter", "sluice_feature_bytes_total",
                "Bytes of feature rows gathered, by where they lay.");
     FOR_EACH_JOB(w, job)
     {
-        open_sample(w->out, "sluice_feature_bytes_total", job);
-        add_label(w->out, "tier", "cache");
-        close_sample(w->out, sl_store_number(job->stats, "totals.hit_bytes"));
-        open_sample(w->out, "sluice_feature_bytes_total", job);
-        add_label(w->out, "tier", "store");
-        close_sample(w->out, sl_store_number(job->stats, "totals.miss_bytes"));
+        put_sample(w, "sluice_feature_bytes_total", job,
+                   sl_json_number(job->stats, "totals.hit_bytes"), "tier", "cache");
+        put_sample(w, "sluice_feature_bytes_total", job,
+                   sl_json_number(job->stats, "totals.miss_bytes"), "tier", "store");
     }
 }
 
@@ -202,12 +188,9 @@ static void put_stage_families(const struct writer *w)
         {
             for (size_t i = 0; i < SL_LIVE_STAGES; i++) {
                 snprintf(path, sizeof path, "stages.%s.%s", sl_stats_stage_names[i], f->path);
-                double value = sl_store_number(job->stats, path);
-                if (isnan(value))
-                    continue;
-                open_sample(w->out, f->family.name, job);
-                add_label(w->out, "stage", sl_stats_stage_names[i]);
-                close_sample(w->out, value);
+                double value = sl_json_number(job->stats, path);
+                if (!isnan(value))
+                    put_sample(w, f->family.name, job, value, "stage", sl_stats_stage_names[i]);
             }
         }
     }
@@ -216,39 +199,24 @@ static void put_stage_families(const struct writer *w)
 // The buckets of one stage; counts are by bucket and become cumulative here.
 static void put_histogram(const struct writer *w, const struct sl_store_job *job, const char *stage)
 {
-    static const char name[] = "sluice_stage_duration_seconds";
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(job->stats, "histograms");
-    const cJSON *le = cJSON_GetObjectItemCaseSensitive(all, "le");
-    const cJSON *histogram = cJSON_GetObjectItemCaseSensitive(all, stage);
-    const cJSON *counts = cJSON_GetObjectItemCaseSensitive(histogram, "counts");
-    const cJSON *bound = le ? le->child : NULL;
-    double sum = sl_store_number(histogram, "sum"), count = 0;
+    const cJSON *all = sl_json_at(job->stats, "histograms"), *bounds = sl_json_at(all, "le");
+    const cJSON *histogram = sl_json_at(all, stage), *counts = sl_json_at(histogram, "counts");
+    const cJSON *bound = bounds ? bounds->child : NULL;
+    double sum = sl_json_number(histogram, "sum"), count = 0;
+    char le[SL_TEXT_NUMBER_BYTES];
     if (!cJSON_IsArray(counts) || isnan(sum))
         return;
     for (const cJSON *c = counts->child; c; c = c->next) {
-        struct sl_text text = {0};
         count += c->valuedouble;
         if (!c->next || !bound || !cJSON_IsNumber(bound))
             continue; // the last one is +Inf and comes below
-        sl_text_json_number(&text, bound->valuedouble);
+        sl_text_number(bound->valuedouble, le);
         bound = bound->next;
-        open_sample(w->out, "sluice_stage_duration_seconds_bucket", job);
-        add_label(w->out, "stage", stage);
-        add_label(w->out, "le", text.s);
-        close_sample(w->out, count);
-        sl_text_fini(&text);
+        put_sample(w, "sluice_stage_duration_seconds_bucket", job, count, "stage", stage, "le", le);
     }
-    open_sample(w->out, "sluice_stage_duration_seconds_bucket", job);
-    add_label(w->out, "stage", stage);
-    add_label(w->out, "le", "+Inf");
-    close_sample(w->out, count);
-    for (int i = 0; i < 2; i++) {
-        char part[64];
-        snprintf(part, sizeof part, "%s_%s", name, i ? "count" : "sum");
-        open_sample(w->out, part, job);
-        add_label(w->out, "stage", stage);
-        close_sample(w->out, i ? count : sum);
-    }
+    put_sample(w, "sluice_stage_duration_seconds_bucket", job, count, "stage", stage, "le", "+Inf");
+    put_sample(w, "sluice_stage_duration_seconds_sum", job, sum, "stage", stage);
+    put_sample(w, "sluice_stage_duration_seconds_count", job, count, "stage", stage);
 }
 
 static void put_histograms(const struct writer *w)
@@ -262,19 +230,6 @@ static void put_histograms(const struct writer *w)
     }
 }
 
-static void put_member_label(struct sl_text *out, const cJSON *object, const char *member,
-                             const char *label)
-{
-    char number[32];
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, member);
-    if (cJSON_IsNumber(item)) {
-        snprintf(number, sizeof number, "%.0f", item->valuedouble);
-        add_label(out, label, number);
-    } else {
-        add_label(out, label, cJSON_GetStringValue(item));
-    }
-}
-
 // Objects of a list of the line, and the members that tell them apart: labels of their samples.
 struct members {
     const char *list;
@@ -282,13 +237,20 @@ struct members {
     const char *labels[3][2];
 };
 
+static const char *label_of(const cJSON *object, const char *member, char number[32])
+{
+    const cJSON *item = sl_json_at(object, member);
+    if (!cJSON_IsNumber(item))
+        return sl_json_string(object, member);
+    snprintf(number, 32, "%.0f", item->valuedouble);
+    return number;
+}
+
 static double value_of(const cJSON *object, const struct sl_field *f,
                        const struct sl_store_job *job)
 {
-    if (f)
-        return sl_store_number(object, f->path);
-    const char *state = sl_store_string(object, "state");
-    return !job->over && state && strcmp(state, "gone") != 0;
+    const char *state = sl_json_string(object, "state");
+    return f ? sl_json_number(object, f->path) : !job->over && *state && strcmp(state, "gone") != 0;
 }
 
 // One sample for each object; without a field, whether it is a worker that lives.
@@ -296,17 +258,15 @@ static void put_members(const struct writer *w, const struct members *m, const c
                         const struct sl_field *f)
 {
     const cJSON *object;
+    char number[3][32];
     FOR_EACH_JOB(w, job)
     {
-        cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(job->stats, m->list))
+        cJSON_ArrayForEach(object, sl_json_at(job->stats, m->list))
         {
             double value = value_of(object, f, job);
-            if (isnan(value))
-                continue;
-            open_sample(w->out, family, job);
-            for (size_t i = 0; i < SL_COUNT_OF(m->labels); i++)
-                put_member_label(w->out, object, m->labels[i][0], m->labels[i][1]);
-            close_sample(w->out, value);
+#define LABEL(i) m->labels[i][1], label_of(object, m->labels[i][0], number[i])
+            if (!isnan(value))
+                put_sample(w, family, job, value, LABEL(0), LABEL(1), LABEL(2));
         }
     }
 }
@@ -331,20 +291,27 @@ static void put_workers_and_devices(const struct writer *w)
 
 static void put_server(const struct sl_prometheus_server *server, struct sl_text *out)
 {
+    const struct {
+        const char *type, *name, *help;
+        uint64_t value;
+    } families[] = {
+        {"counter", "sluice_http_requests_total", "Requests answered by this server.",
+         server->requests},
+        {"counter", "sluice_http_refused_total",
+         "Requests refused for their origin, token or size.", server->refused},
+        {"gauge", "sluice_http_connections", "Open connections to this server.",
+         server->connections},
+        {"gauge", "sluice_http_open_requests",
+         "Requests that are not answered yet, this one and event streams among them.",
+         server->open},
+        {"gauge", "sluice_http_streams", "Open event streams.", server->streams},
+    };
     put_family(out, "gauge", "sluice_build_info", "1; the version, in its labels.");
     sl_text_puts(out, "sluice_build_info{version=\"" SL_VERSION "\"} 1\n");
-    put_family(out, "counter", "sluice_http_requests_total", "Requests answered by this server.");
-    sl_text_printf(out, "sluice_http_requests_total %" PRIu64 "\n", server->requests);
-    put_family(out, "counter", "sluice_http_refused_total",
-               "Requests refused for their origin, token or size.");
-    sl_text_printf(out, "sluice_http_refused_total %" PRIu64 "\n", server->refused);
-    put_family(out, "gauge", "sluice_http_connections", "Open connections to this server.");
-    sl_text_printf(out, "sluice_http_connections %" PRIu32 "\n", server->connections);
-    put_family(out, "gauge", "sluice_http_open_requests",
-               "Requests that are not answered yet, this one and event streams among them.");
-    sl_text_printf(out, "sluice_http_open_requests %" PRIu32 "\n", server->open);
-    put_family(out, "gauge", "sluice_http_streams", "Open event streams.");
-    sl_text_printf(out, "sluice_http_streams %" PRIu32 "\n", server->streams);
+    for (size_t i = 0; i < SL_COUNT_OF(families); i++) {
+        put_family(out, families[i].type, families[i].name, families[i].help);
+        sl_text_printf(out, "%s %" PRIu64 "\n", families[i].name, families[i].value);
+    }
 }
 
 void sl_prometheus_write(const struct sl_store *store, uint64_t now_ns,

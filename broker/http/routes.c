@@ -16,6 +16,7 @@
 #include "broker/page/page.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/text/json.h"
 
 static const char json_type[] = "application/json";
 
@@ -247,8 +248,8 @@ static enum MHD_Result serve_known(struct sl_http_request *r)
         if (r->waiter.reply.code != SL_OK)
             return answer_failure(r);
         cJSON *describe = cJSON_Parse(r->waiter.reply.json ? r->waiter.reply.json : "");
-        const char *name = sl_store_string(describe, "job");
-        sl_store_write_history(&(struct sl_store_job){.name = (char *)(name ? name : r->job)},
+        const char *name = sl_json_string(describe, "job");
+        sl_store_write_history(&(struct sl_store_job){.name = (char *)(*name ? name : r->job)},
                                &text);
         cJSON_Delete(describe);
     } else if (!job)
@@ -261,12 +262,12 @@ static enum MHD_Result serve_known(struct sl_http_request *r)
 
 static void put_member(struct sl_text *t, const cJSON *tree, const char *path, const char *name)
 {
-    const char *string = sl_store_string(tree, path);
+    const char *string = cJSON_GetStringValue(sl_json_at(tree, path));
     sl_text_printf(t, ",\"%s\":", name);
     if (string)
         sl_text_json_string(t, string);
     else
-        sl_text_json_number(t, sl_store_number(tree, path));
+        sl_text_json_number(t, sl_json_number(tree, path));
 }
 
 // The list of a job's own broker: its job, as it describes itself.
@@ -284,14 +285,14 @@ static void put_only_job(struct sl_text *t, const cJSON *describe)
         {"stats.loss", "loss"},
         {"stats.seconds_left", "seconds_left"},
     };
-    double epoch = sl_store_number(describe, "stats.epoch");
-    double epochs = sl_store_number(describe, "stats.epochs");
-    double done = sl_store_number(describe, "stats.done");
-    double total = sl_store_number(describe, "stats.total");
-    const char *phase = sl_store_string(describe, "stats.phase");
+    double epoch = sl_json_number(describe, "stats.epoch");
+    double epochs = sl_json_number(describe, "stats.epochs");
+    double done = sl_json_number(describe, "stats.done");
+    double total = sl_json_number(describe, "stats.total");
+    const char *phase = sl_json_string(describe, "stats.phase");
     if (isnan(epochs))
-        epochs = sl_store_number(describe, "config.epochs");
-    double part = phase && strcmp(phase, "train") == 0 && total > 0 ? done / total : 0;
+        epochs = sl_json_number(describe, "config.epochs");
+    double part = strcmp(phase, "train") == 0 && total > 0 ? done / total : 0;
     sl_text_puts(t, "{\"schema\":\"sluice.jobs/1\",\"daemon\":null,\"jobs\":[{\"id\":null");
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         put_member(t, describe, members[i][0], members[i][1]);
@@ -324,9 +325,6 @@ static enum MHD_Result serve_list(struct sl_http_request *r)
 static enum MHD_Result serve_job(struct sl_http_request *r)
 {
     struct sl_question q = {.kind = SL_QUESTION_DESCRIBE};
-    if (!is_only_job(r))
-        return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
-                                    "no job '%s': /api/jobs lists what there is", r->job);
     if (!r->asked)
         return ask(r, &q);
     if (r->waiter.reply.code != SL_OK)
@@ -343,9 +341,6 @@ static enum MHD_Result serve_action(struct sl_http_request *r)
     struct sl_question q = {.kind = r->action};
     struct sl_text text = {0};
     char why[256];
-    if (!is_only_job(r))
-        return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
-                                    "no job '%s': /api/jobs lists what there is", r->job);
     if (!r->asked) {
         if (!sl_question_read_body(r->body, r->n_body, &q, why, sizeof why))
             return sl_http_answer_error(r, MHD_HTTP_BAD_REQUEST, "%s", why);
@@ -366,6 +361,10 @@ static enum MHD_Result serve_action(struct sl_http_request *r)
 
 enum MHD_Result sl_http_serve(struct sl_http_request *r, const char *path)
 {
+    bool of_job = r->target == SL_TARGET_JOB || r->target == SL_TARGET_ACTION;
+    if (of_job && !is_only_job(r))
+        return sl_http_answer_error(r, MHD_HTTP_NOT_FOUND,
+                                    "no job '%s': /api/jobs lists what there is", r->job);
     switch (r->target) {
     case SL_TARGET_FILE: return serve_file(r, path);
     case SL_TARGET_METRICS: return serve_metrics(r);

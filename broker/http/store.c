@@ -6,48 +6,12 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/text/json.h"
 
-static const char *const column_names[] = {
-#define COLUMN_NAME(name, path) #name,
-    SL_STORE_COLUMNS(COLUMN_NAME)
-#undef COLUMN_NAME
-};
-
-static const char *const column_paths[] = {
-#define COLUMN_PATH(name, path) path,
-    SL_STORE_COLUMNS(COLUMN_PATH)
-#undef COLUMN_PATH
-};
-
-// --- reading a tree ------------------------------------------------------------------------------
-
-static const cJSON *item_at(const cJSON *tree, const char *path)
-{
-    char name[64];
-    while (tree && *path) {
-        size_t n = strcspn(path, ".");
-        if (n >= sizeof name)
-            return NULL;
-        memcpy(name, path, n);
-        name[n] = '\0';
-        tree = cJSON_GetObjectItemCaseSensitive(tree, name);
-        path += n + (path[n] == '.');
-    }
-    return tree;
-}
-
-double sl_store_number(const cJSON *tree, const char *path)
-{
-    const cJSON *item = item_at(tree, path);
-    if (cJSON_IsBool(item))
-        return cJSON_IsTrue(item) ? 1 : 0;
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
-}
-
-const char *sl_store_string(const cJSON *tree, const char *path)
-{
-    return cJSON_GetStringValue(item_at(tree, path));
-}
+#define COLUMN(name, path) {#name, path},
+static const struct {
+    const char *name, *path;
+} columns[] = {SL_STORE_COLUMNS(COLUMN)};
 
 // --- jobs ----------------------------------------------------------------------------------------
 
@@ -128,14 +92,14 @@ struct sl_store_job *sl_store_take(struct sl_store *s, const char *key, const ch
                                    uint64_t now_ns)
 {
     cJSON *stats = cJSON_Parse(line);
-    const char *schema = sl_store_string(stats, "schema");
-    const char *name = sl_store_string(stats, "job");
-    const char *id = sl_store_string(stats, "id");
-    const char *state = sl_store_string(stats, "state");
+    const char *schema = sl_json_string(stats, "schema");
+    const char *name = sl_json_string(stats, "job");
+    const char *id = sl_json_string(stats, "id");
+    const char *state = sl_json_string(stats, "state");
     bool of_daemon = *key != '\0';
     struct sl_store_job *job = NULL;
-    if (schema && strcmp(schema, "sluice.stats/1") == 0 && name) {
-        key = *key ? key : id ? id : "0";
+    if (strcmp(schema, "sluice.stats/1") == 0 && *name) {
+        key = *key ? key : *id ? id : "0";
         job = find_key(s, key);
         job = job ? job : add(s, key);
     }
@@ -157,10 +121,10 @@ struct sl_store_job *sl_store_take(struct sl_store *s, const char *key, const ch
     job->stats = stats;
     job->at_ns = now_ns;
     job->over = false;
-    if (state && !(of_daemon && *sl_store_state(s, job->key)))
+    if (*state && !(of_daemon && *sl_store_state(s, job->key)))
         sl_store_set_state(s, job->key, name, state);
     for (int c = 0; c < SL_STORE_N_COLUMNS; c++)
-        job->history[job->next][c] = sl_store_number(stats, column_paths[c]);
+        job->history[job->next][c] = sl_json_number(stats, columns[c].path);
     job->next = (job->next + 1) % SL_STORE_HISTORY;
     job->n = SL_MIN(job->n + 1, (uint32_t)SL_STORE_HISTORY);
     return job;
@@ -233,10 +197,10 @@ void sl_store_set_state(struct sl_store *s, const char *key, const char *name, c
 
 static void take_entry(struct sl_store *s, const cJSON *entry)
 {
-    const char *id = sl_store_string(entry, "id"), *name = sl_store_string(entry, "name");
-    const char *state = sl_store_string(entry, "state");
-    if (name && state)
-        sl_store_set_state(s, id ? id : "0", name, state);
+    const char *id = sl_json_string(entry, "id"), *name = sl_json_string(entry, "name");
+    const char *state = sl_json_string(entry, "state");
+    if (*name && *state)
+        sl_store_set_state(s, *id ? id : "0", name, state);
 }
 
 void sl_store_take_entry(struct sl_store *s, const char *json)
@@ -250,8 +214,7 @@ void sl_store_take_list(struct sl_store *s, const char *json)
 {
     cJSON *list = cJSON_Parse(json);
     const cJSON *jobs = cJSON_GetObjectItemCaseSensitive(list, "jobs"), *entry;
-    const char *schema = sl_store_string(list, "schema");
-    if (schema && strcmp(schema, "sluice.jobs/1") == 0 && cJSON_IsArray(jobs)) {
+    if (strcmp(sl_json_string(list, "schema"), "sluice.jobs/1") == 0 && cJSON_IsArray(jobs)) {
         drop_states(s);
         cJSON_ArrayForEach(entry, jobs)
         {
@@ -268,7 +231,7 @@ void sl_store_write_history(const struct sl_store_job *job, struct sl_text *out)
     sl_text_puts(out, "{\"schema\":\"sluice.history/1\",\"job\":");
     sl_text_json_string(out, job->name);
     for (int c = 0; c < SL_STORE_N_COLUMNS; c++) {
-        sl_text_printf(out, ",\"%s\":[", column_names[c]);
+        sl_text_printf(out, ",\"%s\":[", columns[c].name);
         for (uint32_t i = 0; i < job->n; i++) {
             uint32_t at = (job->next + SL_STORE_HISTORY - job->n + i) % SL_STORE_HISTORY;
             double value = job->history[at][c];

@@ -95,11 +95,6 @@ const char *sl_store_state(const struct sl_store *s, const char *key);
 // By key, else the newest of that name; NULL.
 struct sl_store_job *sl_store_find(const struct sl_store *s, const char *job);
 
-// A number of a JSON tree by its path ("queue.batches"); NaN when there is none.
-double sl_store_number(const cJSON *tree, const char *path);
-// Likewise a text; NULL.
-const char *sl_store_string(const cJSON *tree, const char *path);
-
 // schema sluice.history/1: an array of numbers for each column, the oldest first.
 void sl_store_write_history(const struct sl_store_job *job, struct sl_text *out);
 

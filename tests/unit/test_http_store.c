@@ -8,6 +8,7 @@
 
 #include "broker/http/feed.h"
 #include "broker/http/store.h"
+#include "common/text/json.h"
 
 static struct sl_store store;
 static struct sl_feed feed;
@@ -53,13 +54,13 @@ START_TEST(a_line_makes_a_job_and_the_next_one_replaces_it)
     struct sl_store_job *job = take("3", "a", 2);
     ck_assert_uint_eq(store.n_jobs, 1);
     ck_assert_uint_eq(job->n, 2);
-    ck_assert_double_eq(sl_store_number(job->stats, "seconds"), 2);
-    ck_assert_double_eq(sl_store_number(job->stats, "rates.batches"), 2.5);
-    ck_assert(isnan(sl_store_number(job->stats, "loss")));
-    ck_assert(isnan(sl_store_number(job->stats, "rates.batches.more")));
-    ck_assert(isnan(sl_store_number(job->stats, "no.such")));
-    ck_assert_str_eq(sl_store_string(job->stats, "job"), "a");
-    ck_assert_ptr_null(sl_store_string(job->stats, "seconds"));
+    ck_assert_double_eq(sl_json_number(job->stats, "seconds"), 2);
+    ck_assert_double_eq(sl_json_number(job->stats, "rates.batches"), 2.5);
+    ck_assert(isnan(sl_json_number(job->stats, "loss")));
+    ck_assert(isnan(sl_json_number(job->stats, "rates.batches.more")));
+    ck_assert(isnan(sl_json_number(job->stats, "no.such")));
+    ck_assert_str_eq(sl_json_string(job->stats, "job"), "a");
+    ck_assert_str_eq(sl_json_string(job->stats, "seconds"), "");
 }
 END_TEST
 
