@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@
 #include "broker/checkpoint.h"
 #include "broker/report.h"
 #include "broker/timeline.h"
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/open_file.h"
+#include "common/text/json.h"
 
 // More than ten thousand epochs have.
 enum { FILE_BYTES_MAX = 256 << 20 };
@@ -130,70 +133,66 @@ static void take_list(cJSON *report, cJSON *history, const char *key)
     cJSON_AddItemToObject(report, key, list);
 }
 
-static double sum_of(const cJSON *list, const char *object, const char *key)
+static double sum_of(const cJSON *epochs, const char *path)
 {
     const cJSON *e;
     double sum = 0;
-    cJSON_ArrayForEach(e, list)
+    cJSON_ArrayForEach(e, epochs)
     {
-        const cJSON *from = object ? cJSON_GetObjectItemCaseSensitive(e, object) : e;
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
-        sum += cJSON_IsNumber(item) ? item->valuedouble : 0;
+        double value = sl_json_number(e, path);
+        sum += isnan(value) ? 0 : value;
     }
     return sum;
 }
 
-static void add_sums(cJSON *report, const cJSON *epochs, const cJSON *config)
+// Sums of the epochs by their names there and in the report. What only the end would tell is null.
+static void add_sums(cJSON *report, const cJSON *config)
 {
-    cJSON *batches = cJSON_AddObjectToObject(report, "batches");
-    cJSON_AddNullToObject(batches, "scheduled");
-    cJSON_AddNumberToObject(batches, "trained", sum_of(epochs, NULL, "batches"));
-    cJSON_AddNumberToObject(batches, "resampled", sum_of(epochs, NULL, "resampled"));
-    cJSON_AddNumberToObject(batches, "retrained", sum_of(epochs, NULL, "retrained"));
-    cJSON *switching = cJSON_AddObjectToObject(report, "switching");
-    cJSON_AddNumberToObject(switching, "switches", sum_of(epochs, NULL, "switches"));
-    cJSON_AddNumberToObject(switching, "batches", sum_of(epochs, "switching", "batches"));
-    cJSON_AddNumberToObject(switching, "seconds_saved",
-                            sum_of(epochs, "switching", "seconds_saved"));
-    const cJSON *policy = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(config, "cache"), "policy");
+    static const struct {
+        const char *object, *key, *of_epochs;
+    } sums[] = {
+        {"batches", "trained", "batches"},
+        {"batches", "resampled", "resampled"},
+        {"batches", "retrained", "retrained"},
+        {"switching", "switches", "switches"},
+        {"switching", "batches", "switching.batches"},
+        {"switching", "seconds_saved", "switching.seconds_saved"},
+    };
+    const char *policy = sl_json_string(config, "cache.policy");
+    cJSON_AddNullToObject(cJSON_AddObjectToObject(report, "batches"), "scheduled");
+    cJSON_AddObjectToObject(report, "switching");
+    for (size_t i = 0; i < SL_COUNT_OF(sums); i++)
+        cJSON_AddNumberToObject(cJSON_GetObjectItemCaseSensitive(report, sums[i].object),
+                                sums[i].key,
+                                sum_of(sl_json_at(report, "epochs"), sums[i].of_epochs));
     cJSON *cache = cJSON_AddObjectToObject(report, "cache");
-    cJSON_AddStringToObject(cache, "policy", cJSON_IsString(policy) ? policy->valuestring : "none");
+    cJSON_AddStringToObject(cache, "policy", *policy ? policy : "none");
     cJSON_AddNullToObject(cache, "hit_rate");
-}
-
-static const char *name_of(const cJSON *config)
-{
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(config, "name");
-    return cJSON_IsString(name) ? name->valuestring : "";
 }
 
 static int report_so_far(const char *run, cJSON **out)
 {
+    static const char *const lists[] = {"allocations", "scales", "restarts", "resumes"};
     char path[4400];
     cJSON *config;
     SL_TRY(read_object(join(path, run, "config.json"), &config));
     cJSON *history = read_history(run), *report = cJSON_CreateObject();
     bool running = is_running(run);
-    double begun = modified(run, "config.json"), now = (double)time(NULL);
-    if (!running)
-        now = modified(run, "metrics.jsonl");
+    double begun = modified(run, "config.json");
+    double now = running ? (double)time(NULL) : modified(run, "metrics.jsonl");
     cJSON_AddStringToObject(report, "schema", "sluice.report/1");
-    cJSON_AddStringToObject(report, "job", name_of(config));
+    cJSON_AddStringToObject(report, "job", sl_json_string(config, "name"));
     cJSON_AddStringToObject(report, "status", running ? "running" : "interrupted");
     cJSON_AddItemToObject(report, "epochs", read_lines(join(path, run, "metrics.jsonl"), 1 << 30));
-    take_list(report, history, "allocations");
-    take_list(report, history, "scales");
-    take_list(report, history, "restarts");
-    take_list(report, history, "resumes");
-    add_sums(report, cJSON_GetObjectItemCaseSensitive(report, "epochs"), config);
+    for (size_t i = 0; i < SL_COUNT_OF(lists); i++)
+        take_list(report, history, lists[i]);
+    add_sums(report, config);
     double wall = now > begun ? now - begun : 0;
     cJSON_AddNumberToObject(report, "wall_seconds", wall);
-    cJSON_AddNumberToObject(
-        report, "total_seconds",
-        wall + sl_report_seconds_before(cJSON_GetObjectItemCaseSensitive(report, "resumes")));
+    cJSON_AddNumberToObject(report, "total_seconds",
+                            wall + sl_report_seconds_before(sl_json_at(report, "resumes")));
     cJSON_AddNullToObject(report, "test");
-    const cJSON *devices = cJSON_GetObjectItemCaseSensitive(config, "devices");
+    const cJSON *devices = sl_json_at(config, "devices");
     cJSON_AddItemToObject(report, "devices",
                           cJSON_IsArray(devices) ? cJSON_Duplicate(devices, true)
                                                  : cJSON_CreateArray());
@@ -218,18 +217,17 @@ int sl_account_report_text(const char *run, char **out)
     return read_text(join(path, run, "report.json"), out);
 }
 
-static int check_report(const char *path, cJSON *report)
+static int check_report(const char *path, const cJSON *report)
 {
-    const cJSON *schema = cJSON_GetObjectItemCaseSensitive(report, "schema");
-    if (cJSON_IsString(schema) && strcmp(schema->valuestring, "sluice.report/1") == 0 &&
-        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(report, "epochs")))
+    const char *schema = cJSON_GetStringValue(sl_json_at(report, "schema"));
+    const char *quote = schema ? "\"" : "";
+    if (schema && strcmp(schema, "sluice.report/1") == 0 &&
+        cJSON_IsArray(sl_json_at(report, "epochs")))
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "'%s' is no report of a run: found schema %s%s%s, wanted \"sluice.report/1\" "
                    "with a list \"epochs\"",
-                   path, cJSON_IsString(schema) ? "\"" : "",
-                   cJSON_IsString(schema) ? schema->valuestring : "nothing",
-                   cJSON_IsString(schema) ? "\"" : "");
+                   path, quote, schema ? schema : "nothing", quote);
 }
 
 static int read_report(const char *run, cJSON **out)
@@ -274,18 +272,15 @@ int sl_account_describe(const char *run, cJSON **out)
         return rc < 0 ? rc : sl_fail(SL_ENOMEM, "no memory for the run '%s'", run);
     }
     cJSON *events = read_lines(join(path, run, "events.jsonl"), SL_TIMELINE_MAX);
-    const cJSON *first = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(events, 0), "time");
+    double first = sl_json_number(cJSON_GetArrayItem(events, 0), "time");
     cJSON_AddStringToObject(whole, "schema", "sluice.describe/1");
     cJSON_AddNullToObject(whole, "id");
-    const cJSON *status = cJSON_GetObjectItemCaseSensitive(report, "status");
-    cJSON_AddStringToObject(whole, "state", cJSON_IsString(status) ? status->valuestring : "");
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+    cJSON_AddStringToObject(whole, "state", sl_json_string(report, "status"));
+    for (size_t i = 0; i < SL_COUNT_OF(shared); i++)
         refer(whole, report, shared[i]);
     cJSON_AddStringToObject(whole, "output", absolute ? absolute : run);
     cJSON_AddNullToObject(whole, "pid");
-    cJSON_AddNumberToObject(whole, "started",
-                            cJSON_IsNumber(first) ? first->valuedouble
-                                                  : modified(run, "config.json"));
+    cJSON_AddNumberToObject(whole, "started", isnan(first) ? modified(run, "config.json") : first);
     cJSON_AddItemToObject(whole, "events", events);
     cJSON_AddNullToObject(whole, "stats");
     cJSON_AddItemToObject(whole, "report", report);

@@ -17,6 +17,7 @@
 // Outputs: a scalar of that name; left out unless the flag (a member of the struct) is set.
 #define SL_TAG(name)            .tag = name
 #define SL_IF(record, flag)     .given = 1 + offsetof(struct record, flag)
+#define SL_IF_CACHES            SL_IF(sl_report_totals, caches)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -27,14 +28,11 @@
     X(, TEXT, isa) X(, TREE, devices) X(, TREE, allocations) X(, TREE, scales) \
     X(, WHOLE, allocations_left_out) X(, WHOLE, scales_left_out) X(, TREE, epochs) \
     BEGIN() \
-    X(cache., TEXT, policy) X(cache., WHOLE, presample_epochs, SL_IF(sl_report_totals, caches)) \
-    X(cache., WHOLE, row_bytes, SL_IF(sl_report_totals, caches)) \
-    X(cache., TREE, trainers, SL_IF(sl_report_totals, caches)) \
-    X(cache., REAL, presample_seconds, SL_IF(sl_report_totals, caches)) \
-    X(cache., REAL, rank_seconds, SL_IF(sl_report_totals, caches)) \
-    X(cache., REAL, load_seconds, SL_IF(sl_report_totals, caches)) \
-    X(cache., REAL, presample_cost_epochs, SL_IF(sl_report_totals, caches)) \
-    X(cache., REAL, hit_rate, SL_IF(sl_report_totals, caches)) \
+    X(cache., TEXT, policy) X(cache., WHOLE, presample_epochs, SL_IF_CACHES) \
+    X(cache., WHOLE, row_bytes, SL_IF_CACHES) X(cache., TREE, trainers, SL_IF_CACHES) \
+    X(cache., REAL, presample_seconds, SL_IF_CACHES) X(cache., REAL, rank_seconds, SL_IF_CACHES) \
+    X(cache., REAL, load_seconds, SL_IF_CACHES) \
+    X(cache., REAL, presample_cost_epochs, SL_IF_CACHES) X(cache., REAL, hit_rate, SL_IF_CACHES) \
     X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_totals, has_optimal)) \
     END(cache) \
     BEGIN() \
@@ -99,10 +97,10 @@
     X(, WHOLE, resampled) X(, WHOLE, retrained) X(, WHOLE, evicted) X(, TEXT, bottleneck)
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
-#define SL_REPORT_STAGE(X) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
+#define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
 
 // A decision on the split, an entry of "allocations". Times are seconds.
-#define SL_REPORT_ALLOCATION(X) \
+#define SL_REPORT_ALLOCATION(X, ...) \
     X(, WHOLE, epoch) /* from which it holds, or would have */ \
     X(, WHOLE, samplers) X(, WHOLE, trainers) /* the split from then on */ \
     X(, POSITIVE, t_sample) X(, POSITIVE, t_train) X(, POSITIVE, t_standby) \
@@ -123,7 +121,7 @@
     X(, FLAG, ok) X(, TEXT, message) /* what was done, or why not */
 
 // A worker that died and was replaced, or was not: of "restarts".
-#define SL_REPORT_RESTART(X) \
+#define SL_REPORT_RESTART(X, ...) \
     X(, TEXT, worker) /* "sampler 0" */ \
     X(, WHOLE, pid) X(, REAL, seconds) /* since the job began */ \
     X(, TEXT, cause) X(, TEXT, held) /* "batch 17 of epoch 3", or NULL */ \
@@ -131,60 +129,43 @@
 
 // Where and when the job went on from a checkpoint: of "resumes". The seconds are of all runs
 // before it, as far as they were kept.
-#define SL_REPORT_RESUME(X) \
+#define SL_REPORT_RESUME(X, ...) \
     X(, WHOLE, update) X(, WHOLE, epoch) X(, WHOLE, batch) X(, REAL, seconds_before)
 
 // Of "processes"; of "cache.trainers".
-#define SL_REPORT_PROCESS(X) X(, TEXT, name) X(, WHOLE, pid) X(, WHOLE, peak_rss) X(, WHOLE, starts)
-#define SL_REPORT_CACHE(X) \
+#define SL_REPORT_PROCESS(X, ...) \
+    X(, TEXT, name) X(, WHOLE, pid) X(, WHOLE, peak_rss) X(, WHOLE, starts)
+#define SL_REPORT_CACHE(X, ...) \
     X(, WHOLE, device) X(, TEXT, worker) X(, TEXT, role) X(, REAL, ratio) X(, WHOLE, rows) \
     X(, WHOLE, bytes) X(, REAL, load_seconds)
+
+// A struct that is an entry of a list, or a part of one, and its fields.
+#define SL_REPORT_ENTRY(record, LIST) \
+    struct record { LIST(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) }; \
+    extern const struct sl_fields record##_fields;
+SL_REPORT_ENTRY(sl_report_stage, SL_REPORT_STAGE)
+SL_REPORT_ENTRY(sl_report_allocation, SL_REPORT_ALLOCATION)
+SL_REPORT_ENTRY(sl_report_scale, SL_REPORT_SCALE)
+SL_REPORT_ENTRY(sl_report_restart, SL_REPORT_RESTART)
+SL_REPORT_ENTRY(sl_report_resume, SL_REPORT_RESUME)
+SL_REPORT_ENTRY(sl_report_process, SL_REPORT_PROCESS)
+SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
+
+// Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches.
+#define SL_REPORT_EPOCH_MEMBERS \
+    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async;
 // clang-format on
-
-struct sl_report_totals {
-    SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal; // written: there are caches, and an optimum is known
-};
-
-struct sl_report_stage {
-    SL_REPORT_STAGE(SL_MEMBER)
-};
-
-#define SL_REPORT_EPOCH_MEMBERS                                                                    \
-    SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END)                                     \
-    bool has_optimal, async; // written
 
 struct sl_report_epoch {
     SL_REPORT_EPOCH_MEMBERS
 };
 
-struct sl_report_allocation {
-    SL_REPORT_ALLOCATION(SL_MEMBER)
+struct sl_report_totals {
+    SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
+    bool caches, has_optimal;
 };
 
-struct sl_report_scale {
-    SL_REPORT_SCALE(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END)
-};
-
-struct sl_report_restart {
-    SL_REPORT_RESTART(SL_MEMBER)
-};
-
-struct sl_report_resume {
-    SL_REPORT_RESUME(SL_MEMBER)
-};
-
-struct sl_report_process {
-    SL_REPORT_PROCESS(SL_MEMBER)
-};
-
-struct sl_report_cache {
-    SL_REPORT_CACHE(SL_MEMBER)
-};
-
-extern const struct sl_fields sl_report_fields, sl_report_epoch_fields, sl_report_stage_fields,
-    sl_report_allocation_fields, sl_report_scale_fields, sl_report_restart_fields,
-    sl_report_resume_fields, sl_report_process_fields, sl_report_cache_fields;
+extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;
 
 // A report that was read. Its texts and trees are those of the JSON that it was read from.
 struct sl_read_report {
