@@ -45,36 +45,26 @@ static void duration(char *out, double seconds)
         snprintf(out, CELL_BYTES, "%s", sl_units_seconds(time, seconds));
 }
 
-enum column {
-    EPOCH,
-    LOSS,
-    TRAIN,
-    VAL,
-    TEST,
-    SECONDS,
-    EVALUATION,
-    HITS,
-    SPLIT,
-    STANDBY,
-    LIMIT,
-    N_COLUMNS
-};
+// X(column, heading, alignment)
+#define COLUMNS(X)                                                                                 \
+    X(EPOCH, "epoch", 'r')                                                                         \
+    X(LOSS, "loss", 'r')                                                                           \
+    X(TRAIN, "train", 'r')                                                                         \
+    X(VAL, "val", 'l')                                                                             \
+    X(TEST, "test", 'r')                                                                           \
+    X(SECONDS, "seconds", 'r')                                                                     \
+    X(EVALUATION, "evaluation", 'r')                                                               \
+    X(HITS, "hits", 'r')                                                                           \
+    X(SPLIT, "split", 'r')                                                                         \
+    X(STANDBY, "standby batches", 'r')                                                             \
+    X(LIMIT, "limit", 'l')
+#define NAME(column, ...)             column,
+#define ROW(column, heading_, align_) {heading_, align_},
+enum column { COLUMNS(NAME) N_COLUMNS };
 static const struct {
     const char *heading;
     char align;
-} columns[N_COLUMNS] = {
-    [EPOCH] = {"epoch", 'r'},
-    [LOSS] = {"loss", 'r'},
-    [TRAIN] = {"train", 'r'},
-    [VAL] = {"val", 'l'},
-    [TEST] = {"test", 'r'},
-    [SECONDS] = {"seconds", 'r'},
-    [EVALUATION] = {"evaluation", 'r'},
-    [HITS] = {"hits", 'r'},
-    [SPLIT] = {"split", 'r'},
-    [STANDBY] = {"standby batches", 'r'},
-    [LIMIT] = {"limit", 'l'},
-};
+} columns[N_COLUMNS] = {COLUMNS(ROW)};
 
 static void write_value(enum column column, const struct epochs *of,
                         const struct sl_report_epoch *e, char *out)

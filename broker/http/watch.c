@@ -147,21 +147,28 @@ void sl_watch_ask(struct sl_watch *w, const struct sl_question *question,
 
 // --- questions under way -------------------------------------------------------------------------
 
-static void tell_progress(struct sl_watch *w, const struct sl_question *q, const char *progress)
+// What does not say itself whose it is: {"id": key, MEMBER: json}. With the lock.
+static void push_wrapped(struct sl_watch *w, const char *key, const char *kind, const char *member,
+                         const char *json)
 {
-    const char *key = w->daemon ? q->job : "0";
     struct sl_text text = {0};
     sl_text_puts(&text, "{\"id\":");
     sl_text_json_string(&text, key);
-    sl_text_puts(&text, ",\"text\":");
+    sl_text_printf(&text, ",\"%s\":%s}", member, *json ? json : "null");
+    if (!text.failed)
+        sl_feed_push(&w->feed, key, kind, text.s);
+    sl_text_fini(&text);
+}
+
+static void tell_progress(struct sl_watch *w, const struct sl_question *q, const char *progress)
+{
+    struct sl_text text = {0};
     sl_text_json_string(&text, progress);
-    sl_text_puts(&text, "}");
-    if (!text.failed) {
-        pthread_mutex_lock(&w->lock);
-        sl_feed_push(&w->feed, key, "progress", text.s);
-        w->hooks.on_feed(w->hooks.ctx);
-        pthread_mutex_unlock(&w->lock);
-    }
+    pthread_mutex_lock(&w->lock);
+    if (!text.failed)
+        push_wrapped(w, w->daemon ? q->job : "0", "progress", "text", text.s);
+    w->hooks.on_feed(w->hooks.ctx);
+    pthread_mutex_unlock(&w->lock);
     sl_text_fini(&text);
 }
 
@@ -268,18 +275,6 @@ static void take_stats(struct sl_watch *w, const char *key, const char *json)
         sl_feed_push(&w->feed, job->key, "stats", json);
 }
 
-// What does not say itself whose it is: {"id": key, MEMBER: json}.
-static void push_wrapped(struct sl_watch *w, const char *key, const char *kind, const char *json)
-{
-    struct sl_text text = {0};
-    sl_text_puts(&text, "{\"id\":");
-    sl_text_json_string(&text, key);
-    sl_text_printf(&text, ",\"%s\":%s}", kind, *json ? json : "null");
-    if (!text.failed)
-        sl_feed_push(&w->feed, key, kind, text.s);
-    sl_text_fini(&text);
-}
-
 static const char *state_of_exit(int status)
 {
     return status == 0 ? "done" : status == 130 ? "stopped" : "failed";
@@ -298,7 +293,7 @@ static void take_finished(struct sl_watch *w, const char *key, const Sl__Control
     sl_text_json_string(&text, m->message);
     sl_text_puts(&text, "}");
     if (!text.failed)
-        push_wrapped(w, key, "finished", text.s);
+        push_wrapped(w, key, "finished", "finished", text.s);
     sl_text_fini(&text);
 }
 
@@ -310,11 +305,11 @@ static void take_message(struct sl_watch *w, const Sl__Control__Envelope *m)
     case SL__CONTROL__ENVELOPE__BODY_STATS: take_stats(w, m->job, m->stats->json); break;
     case SL__CONTROL__ENVELOPE__BODY_EVENT:
         forget_kept(w);
-        push_wrapped(w, key, "event", m->event->json);
+        push_wrapped(w, key, "event", "event", m->event->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_EPOCH_DONE:
         forget_kept(w);
-        push_wrapped(w, key, "epoch", m->epoch_done->json);
+        push_wrapped(w, key, "epoch", "epoch", m->epoch_done->json);
         break;
     case SL__CONTROL__ENVELOPE__BODY_JOB_STATE:
         forget_kept(w);

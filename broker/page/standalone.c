@@ -10,8 +10,9 @@
  */
 #include "broker/page/page.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/text/text.h"
 
 static const char style_tag[] = "<link rel=\"stylesheet\" href=\"page.css\">";
 static const char script_tag[] = "<script src=\"page.js\"></script>";
@@ -20,38 +21,20 @@ static const char policy[] = "<meta http-equiv=\"Content-Security-Policy\" conte
                              "'none'; img-src data:; style-src 'unsafe-inline'; script-src "
                              "'unsafe-inline'\">\n";
 
-// A text that is written once it is known to fit: with `to` NULL it only counts.
-struct writer {
-    char *to;
-    size_t n;
-};
-
-static void put(struct writer *w, const char *bytes, size_t n)
-{
-    if (w->to)
-        memcpy(w->to + w->n, bytes, n);
-    w->n += n;
-}
-
-static void put_text(struct writer *w, const char *text)
-{
-    put(w, text, strlen(text));
-}
-
-static void put_data(struct writer *w, const char *json)
+static void put_data(struct sl_text *t, const char *json)
 {
     for (;;) {
         size_t n = strcspn(json, "<");
-        put(w, json, n);
+        sl_text_add(t, json, n);
         json += n;
         if (!*json)
             return;
-        put_text(w, "\\u003c");
+        sl_text_puts(t, "\\u003c");
         json++;
     }
 }
 
-static void put_page(struct writer *w, const char *account, const char *data_json)
+char *sl_page_standalone(const char *account, const char *data_json)
 {
     const struct sl_page_file *html = sl_page_find("/");
     const struct sl_page_file *css = sl_page_find("/page.css");
@@ -59,35 +42,24 @@ static void put_page(struct writer *w, const char *account, const char *data_jso
     const char *style = strstr(html->bytes, style_tag);
     const char *body = strstr(html->bytes, body_tag) + sizeof body_tag - 1;
     const char *script = strstr(html->bytes, script_tag);
+    struct sl_text t = {0};
 
-    put(w, html->bytes, (size_t)(style - html->bytes));
-    put_text(w, policy);
-    put_text(w, "<style>\n");
-    put(w, css->bytes, css->n);
-    put_text(w, "</style>");
+    sl_text_add(&t, html->bytes, (size_t)(style - html->bytes));
+    sl_text_puts(&t, policy);
+    sl_text_puts(&t, "<style>\n");
+    sl_text_add(&t, css->bytes, css->n);
+    sl_text_puts(&t, "</style>");
     style += sizeof style_tag - 1;
-    put(w, style, (size_t)(body - style));
-    put_text(w, "<article class=\"account\">\n");
-    put_text(w, account);
-    put_text(w, "</article>\n");
-    put(w, body, (size_t)(script - body));
-    put_text(w, "<script type=\"application/json\" id=\"sluice-data\">");
-    put_data(w, data_json);
-    put_text(w, "</script>\n<script>\n");
-    put(w, js->bytes, js->n);
-    put_text(w, "</script>");
-    put_text(w, script + sizeof script_tag - 1);
-}
-
-char *sl_page_standalone(const char *account, const char *data_json)
-{
-    struct writer w = {0};
-    put_page(&w, account, data_json);
-    char *text = malloc(w.n + 1);
-    if (!text)
-        return NULL;
-    w = (struct writer){.to = text};
-    put_page(&w, account, data_json);
-    text[w.n] = '\0';
-    return text;
+    sl_text_add(&t, style, (size_t)(body - style));
+    sl_text_puts(&t, "<article class=\"account\">\n");
+    sl_text_puts(&t, account);
+    sl_text_puts(&t, "</article>\n");
+    sl_text_add(&t, body, (size_t)(script - body));
+    sl_text_puts(&t, "<script type=\"application/json\" id=\"sluice-data\">");
+    put_data(&t, data_json);
+    sl_text_puts(&t, "</script>\n<script>\n");
+    sl_text_add(&t, js->bytes, js->n);
+    sl_text_puts(&t, "</script>");
+    sl_text_puts(&t, script + sizeof script_tag - 1);
+    return sl_text_take(&t);
 }
