@@ -35,8 +35,8 @@ static int check_dropout(const char *op, const struct sl_dropout *dropout)
     return SL_OK;
 }
 
-int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint32_t dim, const uint32_t *rows,
-                         uint64_t n, const float *out)
+int sl_check_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                         const uint32_t *rows, uint64_t n, float *out)
 {
     WANT(dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16, "table of dtype %d: wanted f32 or f16",
          (int)dtype);
@@ -61,10 +61,11 @@ int sl_check_row_range(const uint32_t *rows, uint64_t n, uint64_t n_rows)
     return check_range("gather_rows: row id", rows, n, "table", n_rows, "rows");
 }
 
-int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint32_t dim,
-                            const uint32_t *rows, const uint32_t *to, uint64_t n, const float *out)
+int sl_check_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
+                            const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
+                            float *out)
 {
-    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     WANT(n == 0 || to, "to is NULL");
     return SL_OK;
 }
@@ -75,7 +76,7 @@ int sl_check_to_range(const uint32_t *to, uint64_t n, uint64_t n_out)
 }
 
 int sl_check_weight_prefix(const struct sl_topology_view *topology, const float *weight,
-                           const double *prefix)
+                           double *prefix)
 {
     WANT(topology && topology->indptr, "the topology has no indptr");
     WANT(topology->indptr[topology->n_nodes] == 0 || (weight && prefix),
@@ -102,7 +103,7 @@ int sl_check_fail_weight(const struct sl_topology_view *topology, const float *w
 }
 
 int sl_check_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, uint32_t n,
-                        const uint32_t *ranks)
+                        uint32_t *ranks)
 {
     WANT(index, "there is no index");
     WANT(index->n_tiers <= SL_RANK_TIERS_MAX, "%u tiers: wanted at most %d", index->n_tiers,
@@ -117,8 +118,8 @@ int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes)
     return check_range("mark_ranks: vertex", nodes, n, "hotness order", n_nodes, "vertices");
 }
 
-int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n,
-                        const struct sl_row_split *out)
+int sl_check_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
+                        struct sl_row_split *out)
 {
     WANT(out, "out is NULL");
     WANT(n == 0 || (nodes && ranks && out->hit_row && out->hit_to && out->miss_row && out->miss_to),
@@ -237,7 +238,7 @@ int sl_check_aggregate_heads(const struct sl_aggregate_heads_args *args)
 }
 
 int sl_check_edge_dot(const struct sl_csr_view *csr, uint32_t heads, uint32_t dim, const float *a,
-                      const float *b, const float *out)
+                      const float *b, float *out)
 {
     WANT(csr, "there is no adjacency");
     SL_TRY(sl_check_csr(OPERATION, csr));
@@ -266,8 +267,7 @@ int sl_check_aggregate_max_backward(const struct sl_aggregate_max_grad_args *arg
     return SL_OK;
 }
 
-int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, const float *y,
-                            const float *inverse)
+int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, float *y, float *inverse)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(rows == 0 || (x && y && inverse), "x, y or inverse is NULL");
@@ -275,15 +275,15 @@ int sl_check_normalize_rows(const float *x, uint64_t rows, uint32_t dim, const f
 }
 
 int sl_check_normalize_rows_backward(const float *dy, const float *y, const float *inverse,
-                                     uint64_t rows, uint32_t dim, const float *dx)
+                                     uint64_t rows, uint32_t dim, float *dx)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(rows == 0 || (dy && y && inverse && dx), "dy, y, inverse or dx is NULL");
     return SL_OK;
 }
 
-int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
-                       const uint32_t *t_indices)
+int sl_check_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t *t_indices,
+                       uint32_t *t_edge, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_csr(OPERATION, csr));
     WANT(t_indptr, "t_indptr is NULL");
@@ -291,9 +291,10 @@ int sl_check_transpose(const struct sl_csr_view *csr, const uint32_t *t_indptr,
     return SL_OK;
 }
 
-int sl_check_gemm(enum sl_transpose ta, enum sl_transpose tb, uint64_t m, uint64_t n, uint64_t k,
-                  const float *a, uint64_t lda, const float *b, uint64_t ldb, float beta,
-                  const float *c, uint64_t ldc)
+int sl_check_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb,
+                  uint64_t m, uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda,
+                  const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
+                  struct sl_mempool *ws)
 {
     uint64_t a_cols = ta == SL_TRANS ? m : k, b_cols = tb == SL_TRANS ? k : n;
     WANT(beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
@@ -319,8 +320,8 @@ static int check_activation(const char *op, enum sl_activation act)
     return SL_OK;
 }
 
-int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activation act,
-                      const struct sl_dropout *dropout)
+int sl_check_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
+                      enum sl_activation act, const struct sl_dropout *dropout)
 {
     SL_TRY(check_activation(OPERATION, act));
     WANT(dim > 0, "rows of dimension 0");
@@ -328,8 +329,9 @@ int sl_check_bias_act(const float *y, uint64_t rows, uint32_t dim, enum sl_activ
     return check_dropout(OPERATION, dropout);
 }
 
-int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, uint32_t dim,
-                               enum sl_activation act, const struct sl_dropout *dropout)
+int sl_check_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
+                               enum sl_activation act, const struct sl_dropout *dropout,
+                               float *dbias)
 {
     SL_TRY(check_activation(OPERATION, act));
     WANT(dim > 0, "rows of dimension 0");
@@ -338,7 +340,7 @@ int sl_check_bias_act_backward(const float *dy, const float *y, uint64_t rows, u
     return check_dropout(OPERATION, dropout);
 }
 
-int sl_check_dropout(const float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout)
+int sl_check_dropout(float *x, uint64_t rows, uint32_t dim, const struct sl_dropout *dropout)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(dropout, "dropout is NULL");
@@ -359,7 +361,8 @@ int sl_check_softmax_xent_args(const float *logits, const int32_t *labels, uint6
 }
 
 int sl_check_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows,
-                          uint32_t classes, const struct sl_loss_result *out)
+                          uint32_t classes, const float *class_weight, float *dlogits,
+                          struct sl_loss_result *out)
 {
     SL_TRY(sl_check_softmax_xent_args(logits, labels, rows, classes, out));
     for (uint64_t i = 0; i < rows; i++)
@@ -389,7 +392,7 @@ int sl_check_sigmoid_bce_args(const float *logits, const float *targets, uint64_
 }
 
 int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
-                         const struct sl_loss_result *out)
+                         const float *pos_weight, float *dlogits, struct sl_loss_result *out)
 {
     SL_TRY(sl_check_sigmoid_bce_args(logits, targets, rows, dim, out));
     uint32_t bad = 0; // counted without a branch, so that the loop vectorises
@@ -406,12 +409,12 @@ int sl_check_sigmoid_bce(const float *logits, const float *targets, uint64_t row
 }
 
 int sl_check_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
-                           const struct sl_loss_result *out)
+                           float *doutputs, struct sl_loss_result *out)
 {
     return check_elements(OPERATION, outputs, targets, rows, dim, out);
 }
 
-int sl_check_batch_norm(const struct sl_batch_norm_args *args)
+int sl_check_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
 {
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->rows > 0, "no rows: there is no mean of them");
@@ -421,7 +424,7 @@ int sl_check_batch_norm(const struct sl_batch_norm_args *args)
     return SL_OK;
 }
 
-int sl_check_batch_norm_backward(const struct sl_batch_norm_grad_args *args)
+int sl_check_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->rows > 0, "no rows: forward refused them");
@@ -431,7 +434,7 @@ int sl_check_batch_norm_backward(const struct sl_batch_norm_grad_args *args)
     return SL_OK;
 }
 
-int sl_check_layer_norm(const struct sl_layer_norm_args *args)
+int sl_check_layer_norm(const struct sl_norm_args *args)
 {
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->eps >= 0.0f, "eps is %g: wanted at least 0", (double)args->eps);
@@ -442,7 +445,7 @@ int sl_check_layer_norm(const struct sl_layer_norm_args *args)
     return SL_OK;
 }
 
-int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args)
+int sl_check_layer_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
     WANT(args->dim > 0, "rows of dimension 0");
     WANT(args->gamma && args->dgamma && args->dbeta, "gamma, dgamma or dbeta is NULL");
@@ -451,7 +454,7 @@ int sl_check_layer_norm_backward(const struct sl_layer_norm_grad_args *args)
     return SL_OK;
 }
 
-int sl_check_scale_columns(const float *x, uint64_t rows, uint32_t dim, const float *scale,
+int sl_check_scale_columns(float *x, uint64_t rows, uint32_t dim, const float *scale,
                            const float *shift)
 {
     WANT(dim > 0, "rows of dimension 0");
@@ -460,14 +463,15 @@ int sl_check_scale_columns(const float *x, uint64_t rows, uint32_t dim, const fl
     return SL_OK;
 }
 
-int sl_check_sum_squares(uint64_t n, const float *x, const double *out)
+int sl_check_sum_squares(uint64_t n, const float *x, double *out)
 {
     WANT(out, "out is NULL");
     WANT(n == 0 || x, "x is NULL");
     return SL_OK;
 }
 
-int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, const float *out)
+int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float scale,
+                    float *out)
 {
     WANT(n_slots > 0, "no slot to reduce");
     WANT(n == 0 || (slots && out), "slots or out is NULL");
@@ -477,8 +481,7 @@ int sl_check_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, con
 }
 
 int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, const float *p,
-                  const float *m, const float *v, const float *p_out, const float *m_out,
-                  const float *v_out)
+                  const float *m, const float *v, float *p_out, float *m_out, float *v_out)
 {
     WANT(step, "no step constants");
     WANT(step->t >= 1, "step number 0: steps count from 1");
@@ -491,14 +494,14 @@ int sl_check_adam(const struct sl_adam_step *step, uint64_t n, const float *g, c
 }
 
 int sl_check_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const float *p,
-                 const float *m, const float *p_out, const float *m_out)
+                 const float *m, float *p_out, float *m_out)
 {
     WANT(step, "no step constants");
     WANT(n == 0 || (g && p && m && p_out && m_out), "an array is NULL");
     return SL_OK;
 }
 
-// ---- what model layers need beside sums and products, and the moves of whole batches -------------
+// ---- what model layers need beside, and the moves of whole batches ------------------------------
 
 int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
 {
@@ -523,7 +526,7 @@ int sl_check_ranked_range(const struct sl_gather_ranked_args *args)
 }
 
 int sl_check_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
-                          const float *out)
+                          uint64_t n_out, float *out)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(n == 0 || (x && to && out), "x, to or out is NULL");
@@ -535,7 +538,7 @@ int sl_check_scatter_range(const uint32_t *to, uint64_t n, uint64_t n_out)
     return check_range("scatter_rows: destination", to, n, "output", n_out, "rows");
 }
 
-int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args)
+int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     WANT((int)args->act >= SL_ACT_NONE && (int)args->act <= SL_ACT_LEAKY_RELU,
          "%d is no activation", (int)args->act);
@@ -545,23 +548,26 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args)
         SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));
     }
     if (args->k2 > 0)
-        SL_TRY(sl_check_gemm(SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, args->a2,
-                             args->lda2, args->b2, args->ldb2, args->beta, args->c, args->ldc));
-    return sl_check_gemm(SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, args->a, args->lda,
-                         args->b, args->ldb, args->beta, args->c, args->ldc);
+        SL_TRY(sl_check_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k2, 1,
+                             args->a2, args->lda2, args->b2, args->ldb2, args->beta, args->c,
+                             args->ldc, ws));
+    return sl_check_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
+                         args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc,
+                         ws);
 }
 
-int sl_check_weight_gradients(const struct sl_weight_gradients_args *args)
+int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
-        SL_TRY(sl_check_gemm(SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, args->a, args->lda,
-                             of->b, of->ldb, 1, of->c, of->ldc));
+        SL_TRY(sl_check_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,
+                             args->a, args->lda, of->b, of->ldb, 1, of->c, of->ldc, ws));
     }
     return SL_OK;
 }
 
-int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const float *out)
+int sl_check_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
+                      float *out)
 {
     // Indices are not read: rows are told by indptr alone.
     WANT(csr && csr->indptr, "the adjacency has no indptr");
@@ -571,14 +577,14 @@ int sl_check_row_sums(const struct sl_csr_view *csr, enum sl_row_sum what, const
     return SL_OK;
 }
 
-int sl_check_count_loops(const struct sl_csr_view *csr, const uint32_t *n_loops)
+int sl_check_count_loops(const struct sl_csr_view *csr, uint32_t *n_loops)
 {
     SL_TRY(sl_check_csr(OPERATION, csr));
     WANT(n_loops, "n_loops is NULL");
     return SL_OK;
 }
 
-int sl_check_fix_loops(const struct sl_fix_loops_args *args)
+int sl_check_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
 {
     const struct sl_csr_view *csr = &args->csr;
     uint64_t room = (uint64_t)csr->n_edges + (args->append_self ? csr->n_dst : 0);
@@ -594,7 +600,7 @@ int sl_check_fix_loops(const struct sl_fix_loops_args *args)
     return SL_OK;
 }
 
-int sl_check_gcn_scales(const struct sl_gcn_scales_args *args)
+int sl_check_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *ws)
 {
     const struct sl_csr_view *csr = &args->csr;
     SL_TRY(sl_check_csr(OPERATION, csr));
@@ -605,22 +611,22 @@ int sl_check_gcn_scales(const struct sl_gcn_scales_args *args)
     return SL_OK;
 }
 
-int sl_check_block_diagonal(const float *a, uint32_t heads, uint32_t width, const float *matrix)
+int sl_check_block_diagonal(const float *a, uint32_t heads, uint32_t width, float *matrix)
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
     WANT(a && matrix, "a or the matrix is NULL");
     return SL_OK;
 }
 
-int sl_check_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t width, const float *a)
+int sl_check_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t width, float *a)
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
     WANT(a && matrix, "a or the matrix is NULL");
     return SL_OK;
 }
 
-int sl_check_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float beta,
-                       const float *y)
+int sl_check_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
+                       float beta, float *y)
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
     WANT(beta == 0.0f || beta == 1.0f, "beta is %g: wanted 0 or 1", (double)beta);
@@ -629,42 +635,42 @@ int sl_check_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t w
 }
 
 int sl_check_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width,
-                          const float *y)
+                          float scale, float *y)
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
     WANT(rows == 0 || (x && y), "x or y is NULL");
     return SL_OK;
 }
 
-int sl_check_fill_sum(uint64_t n, const float *a, const float *y)
+int sl_check_fill_sum(uint64_t n, float c, const float *a, float *y)
 {
     WANT(a, "a is NULL");
     WANT(n == 0 || y, "y is NULL");
     return SL_OK;
 }
 
-int sl_check_add_scaled(uint64_t n, const float *a, const float *x, const float *y)
+int sl_check_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y)
 {
     WANT(a, "a is NULL");
     WANT(n == 0 || (x && y), "x or y is NULL");
     return SL_OK;
 }
 
-int sl_check_add_dot(uint64_t n, const float *x, const float *y, const float *sum)
+int sl_check_add_dot(uint64_t n, const float *x, const float *y, float *sum, struct sl_mempool *ws)
 {
     WANT(sum, "sum is NULL");
     WANT(n == 0 || (x && y), "x or y is NULL");
     return SL_OK;
 }
 
-int sl_check_maximum(uint64_t n, const float *x, const float *y)
+int sl_check_maximum(uint64_t n, const float *x, float *y)
 {
     WANT(n == 0 || (x && y), "x or y is NULL");
     return SL_OK;
 }
 
 int sl_check_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, const float *max,
-                              const float *dmax, const float *dy)
+                              const float *dmax, float *dy)
 {
     WANT(layer < SL_MAXIMUM_LAYERS, "layer %u: wanted less than %d", layer, SL_MAXIMUM_LAYERS);
     WANT(n == 0 || (h && max && dmax && dy), "an array is NULL");
@@ -674,8 +680,7 @@ int sl_check_maximum_backward(uint64_t n, const float *const *h, uint32_t layer,
 }
 
 int sl_check_running_scale(uint32_t dim, float eps, const float *gamma, const float *beta,
-                           const float *mean, const float *variance, const float *scale,
-                           const float *shift)
+                           const float *mean, const float *variance, float *scale, float *shift)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(eps >= 0.0f, "eps is %g: wanted at least 0", (double)eps);
@@ -685,8 +690,7 @@ int sl_check_running_scale(uint32_t dim, float eps, const float *gamma, const fl
 
 int sl_check_running_backward(uint64_t rows, uint32_t dim, float eps, const float *x,
                               const float *gamma, const float *mean, const float *variance,
-                              const float *dy, const float *dgamma, const float *dbeta,
-                              const float *dx)
+                              const float *dy, float *dgamma, float *dbeta, float *dx)
 {
     WANT(dim > 0, "rows of dimension 0");
     WANT(eps >= 0.0f, "eps is %g: wanted at least 0", (double)eps);
@@ -695,7 +699,7 @@ int sl_check_running_backward(uint64_t rows, uint32_t dim, float eps, const floa
     return SL_OK;
 }
 
-int sl_check_running_average(uint64_t n, const float *batch, const float *r)
+int sl_check_running_average(uint64_t n, float momentum, const float *batch, float *r)
 {
     WANT(n == 0 || (batch && r), "batch or r is NULL");
     return SL_OK;

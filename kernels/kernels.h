@@ -189,49 +189,30 @@ struct sl_aggregate_max_grad_args {
     float *dx;            // (n_src, dim), assigned
 };
 
-// torch.nn.BatchNorm1d in training, and its backward. All (dim) but x, y, dy, dx (rows, dim).
-struct sl_batch_norm_args {
+// torch.nn.BatchNorm1d in training, and torch.nn.LayerNorm over the last axis (PyG's LayerNorm with
+// mode="node"). x, y, dy, dx are (rows, dim); gamma, beta and their gradients (dim); mean and
+// inverse (dim) of batch_norm, (rows) of layer_norm.
+struct sl_norm_args {
     uint64_t rows;
     uint32_t dim;
     float eps;
     const float *x;
     const float *gamma, *beta;
-    float *y;        // may be x
-    float *mean;     // out
-    float *inverse;  // out, 1 / sqrt(biased variance + eps)
-    float *variance; // out, unbiased (biased where rows is 1): for the running average
+    float *y;       // may be x
+    float *mean;    // out; layer_norm: NULL, as inverse, where backward is not asked for
+    float *inverse; // out, 1 / sqrt(biased variance + eps)
+    float
+        *variance; // out, of batch_norm, for the running average: unbiased (biased where rows is 1)
 };
 
-struct sl_batch_norm_grad_args {
+struct sl_norm_grad_args {
     uint64_t rows;
     uint32_t dim;
     const float *x; // as forward got it
     const float *gamma, *mean, *inverse;
     const float *dy;
     float *dx;             // assigned; may be dy
-    float *dgamma, *dbeta; // += ; both or none
-};
-
-// torch.nn.LayerNorm over the last axis (PyG's LayerNorm with mode="node").
-struct sl_layer_norm_args {
-    uint64_t rows;
-    uint32_t dim;
-    float eps;
-    const float *x;
-    const float *gamma, *beta; // (dim)
-    float *y;                  // may be x
-    float *mean, *inverse;     // out (rows); both NULL where backward is not asked for
-};
-
-struct sl_layer_norm_grad_args {
-    uint64_t rows;
-    uint32_t dim;
-    const float *x;
-    const float *gamma;          // (dim)
-    const float *mean, *inverse; // (rows)
-    const float *dy;
-    float *dx;             // assigned; may be dy
-    float *dgamma, *dbeta; // (dim) +=
+    float *dgamma, *dbeta; // += ; of batch_norm both or none
 };
 
 // c (m, n) = dropout(act(a (m, k) b' + a2 (m, k2) b2' + beta c + bias)), b (n, k), b2 (n, k2): a
@@ -493,10 +474,10 @@ struct sl_kernels {
     int (*aggregate_max)(const struct sl_aggregate_max_args *args);
     int (*aggregate_max_backward)(const struct sl_aggregate_max_grad_args *args);
 
-    int (*batch_norm)(const struct sl_batch_norm_args *args, struct sl_mempool *ws);
-    int (*batch_norm_backward)(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws);
-    int (*layer_norm)(const struct sl_layer_norm_args *args);
-    int (*layer_norm_backward)(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws);
+    int (*batch_norm)(const struct sl_norm_args *args, struct sl_mempool *ws);
+    int (*batch_norm_backward)(const struct sl_norm_grad_args *args, struct sl_mempool *ws);
+    int (*layer_norm)(const struct sl_norm_args *args);
+    int (*layer_norm_backward)(const struct sl_norm_grad_args *args, struct sl_mempool *ws);
     // x (rows, dim) = x * scale (dim) + shift (dim): a batch norm with running statistics.
     int (*scale_columns)(float *x, uint64_t rows, uint32_t dim, const float *scale,
                          const float *shift);

@@ -57,25 +57,13 @@ static void add_surround(struct sl_model *model, uint32_t l)
     place_tensors(model, n, l, around->norm_offset);
 }
 
-static enum sl_activation activation_of(enum sl_activation_kind kind)
-{
-    switch (kind) {
-    case SL_CONFIG_RELU: return SL_ACT_RELU;
-    case SL_CONFIG_ELU: return SL_ACT_ELU;
-    case SL_CONFIG_LEAKY_RELU: return SL_ACT_LEAKY_RELU;
-    }
-    return SL_ACT_NONE;
-}
+static const enum sl_activation ACTIVATIONS[] = {[SL_CONFIG_RELU] = SL_ACT_RELU,
+                                                 [SL_CONFIG_ELU] = SL_ACT_ELU,
+                                                 [SL_CONFIG_LEAKY_RELU] = SL_ACT_LEAKY_RELU};
 
-static enum sl_precision precision_of(enum sl_precision_kind kind)
-{
-    switch (kind) {
-    case SL_CONFIG_FP32: return SL_PRECISION_F32;
-    case SL_CONFIG_BF16: return SL_PRECISION_BF16;
-    case SL_CONFIG_TF32: return SL_PRECISION_TF32;
-    }
-    return SL_PRECISION_F32;
-}
+static const enum sl_precision PRECISIONS[] = {[SL_CONFIG_FP32] = SL_PRECISION_F32,
+                                               [SL_CONFIG_BF16] = SL_PRECISION_BF16,
+                                               [SL_CONFIG_TF32] = SL_PRECISION_TF32};
 
 static struct sl_layer_options options_of(const struct sl_config *config)
 {
@@ -88,7 +76,7 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .train_eps = config->model.train_eps,
         .self_loops = config->model.self_loops,
         .degrees = config->model.degrees,
-        .activation = activation_of(config->model.activation),
+        .activation = ACTIVATIONS[config->model.activation],
         .norm = config->model.norm,
     };
 }
@@ -128,7 +116,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
-        .precision = precision_of(config->precision),
+        .precision = PRECISIONS[config->precision],
         .pool = &model->pool,
         .notes = &model->notes,
     };

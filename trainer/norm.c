@@ -39,6 +39,20 @@ uint32_t sl_norm_describe(enum sl_norm_kind kind, uint32_t dim, const char *pref
     return SL_NORM_TENSORS;
 }
 
+static struct sl_norm_args arguments(const struct sl_norm *norm, const float *params,
+                                     const float *x, uint64_t rows, float *y)
+{
+    return (struct sl_norm_args){
+        .rows = rows,
+        .dim = norm->dim,
+        .eps = EPS,
+        .x = x,
+        .gamma = params + norm->offset[WEIGHT],
+        .beta = params + norm->offset[BIAS],
+        .y = y,
+    };
+}
+
 // The running statistics as one multiplication and one addition a column.
 static int normalise_running(const struct sl_layer_env *env, const struct sl_norm *norm,
                              const float *params, float *x, uint64_t rows)
@@ -51,24 +65,6 @@ static int normalise_running(const struct sl_layer_env *env, const struct sl_nor
         return SL_ENOMEM;
     SL_TRY(env->kernels->running_scale(norm->dim, EPS, gamma, beta, mean, variance, scale, shift));
     return env->kernels->scale_columns(x, rows, norm->dim, scale, shift);
-}
-
-static int layer_norm(const struct sl_layer_env *env, const struct sl_norm *norm,
-                      const float *params, const float *x, uint64_t rows, float *y,
-                      struct sl_norm_tape *tape)
-{
-    const struct sl_layer_norm_args args = {
-        .rows = rows,
-        .dim = norm->dim,
-        .eps = EPS,
-        .x = x,
-        .gamma = params + norm->offset[WEIGHT],
-        .beta = params + norm->offset[BIAS],
-        .y = y,
-        .mean = tape ? tape->mean : NULL,
-        .inverse = tape ? tape->inverse : NULL,
-    };
-    return env->kernels->layer_norm(&args);
 }
 
 int sl_norm_forward(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
@@ -87,52 +83,27 @@ int sl_norm_forward(const struct sl_layer_env *env, const struct sl_norm *norm, 
     tape->variance = batch ? sl_layer_floats(env, n) : NULL;
     if (!tape->mean || !tape->inverse || (batch && !tape->variance))
         return SL_ENOMEM;
-    if (!batch)
-        return layer_norm(env, norm, params, x, rows, y, tape);
-    const struct sl_batch_norm_args args = {
-        .rows = rows,
-        .dim = norm->dim,
-        .eps = EPS,
-        .x = x,
-        .gamma = params + norm->offset[WEIGHT],
-        .beta = params + norm->offset[BIAS],
-        .y = y,
-        .mean = tape->mean,
-        .inverse = tape->inverse,
-        .variance = tape->variance,
-    };
-    return env->kernels->batch_norm(&args, env->pool);
+    struct sl_norm_args args = arguments(norm, params, x, rows, y);
+    args.mean = tape->mean;
+    args.inverse = tape->inverse;
+    args.variance = tape->variance;
+    return batch ? env->kernels->batch_norm(&args, env->pool) : env->kernels->layer_norm(&args);
+}
+
+// That of the running statistics, where at most one row left none of its own.
+static int running_backward(const struct sl_layer_env *env, const struct sl_norm_grad_args *args,
+                            const float *variance)
+{
+    return env->kernels->running_backward(args->rows, args->dim, EPS, args->x, args->gamma,
+                                          args->mean, variance, args->dy, args->dgamma, args->dbeta,
+                                          args->dx);
 }
 
 int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
                      const float *params, const struct sl_norm_tape *tape, const float *dy,
                      float *gradient, float *dx)
 {
-    if (norm->kind == SL_NORM_LAYER) {
-        const struct sl_layer_norm_grad_args args = {
-            .rows = tape->rows,
-            .dim = norm->dim,
-            .x = tape->x,
-            .gamma = params + norm->offset[WEIGHT],
-            .mean = tape->mean,
-            .inverse = tape->inverse,
-            .dy = dy,
-            .dx = dx,
-            .dgamma = gradient + norm->offset[WEIGHT],
-            .dbeta = gradient + norm->offset[BIAS],
-        };
-        return env->kernels->layer_norm_backward(&args, env->pool);
-    }
-    const float *mean = tape->batch ? tape->mean : params + norm->offset[RUNNING_MEAN];
-    const float *variance = tape->batch ? tape->variance : params + norm->offset[RUNNING_VAR];
-    size_t bytes = norm->dim * sizeof *mean;
-    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_MEAN], mean, bytes));
-    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_VAR], variance, bytes));
-    if (!tape->batch) // the running statistics were used: at most one row
-        return env->kernels->running_backward(
-            tape->rows, norm->dim, EPS, tape->x, params + norm->offset[WEIGHT], mean, variance, dy,
-            gradient + norm->offset[WEIGHT], gradient + norm->offset[BIAS], dx);
-    const struct sl_batch_norm_grad_args args = {
+    struct sl_norm_grad_args args = {
         .rows = tape->rows,
         .dim = norm->dim,
         .x = tape->x,
@@ -144,12 +115,22 @@ int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
         .dgamma = gradient + norm->offset[WEIGHT],
         .dbeta = gradient + norm->offset[BIAS],
     };
-    return env->kernels->batch_norm_backward(&args, env->pool);
+    if (norm->kind == SL_NORM_LAYER)
+        return env->kernels->layer_norm_backward(&args, env->pool);
+    if (!tape->batch)
+        args.mean = params + norm->offset[RUNNING_MEAN];
+    const float *variance = tape->batch ? tape->variance : params + norm->offset[RUNNING_VAR];
+    size_t bytes = norm->dim * sizeof *variance;
+    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_MEAN], args.mean, bytes));
+    SL_TRY(env->device->copy(gradient + norm->offset[RUNNING_VAR], variance, bytes));
+    return tape->batch ? env->kernels->batch_norm_backward(&args, env->pool)
+                       : running_backward(env, &args, variance);
 }
 
 int sl_norm_infer(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
                   float *x, uint64_t rows)
 {
-    return norm->kind == SL_NORM_LAYER ? layer_norm(env, norm, params, x, rows, x, NULL)
+    const struct sl_norm_args args = arguments(norm, params, x, rows, x);
+    return norm->kind == SL_NORM_LAYER ? env->kernels->layer_norm(&args)
                                        : normalise_running(env, norm, params, x, rows);
 }

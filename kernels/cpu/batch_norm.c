@@ -169,9 +169,9 @@ SL_CPU_RANGE(run_scale_in_place)
     }
 }
 
-int sl_cpu_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws)
+int sl_cpu_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm(args));
+    SL_TRY(sl_check_batch_norm(args, ws));
     uint64_t rows = args->rows;
     uint32_t dim = args->dim;
     struct sums s = {.x = args->x, .shift = args->x, .rows = rows, .dim = dim};
@@ -204,9 +204,9 @@ int sl_cpu_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *
     return SL_OK;
 }
 
-int sl_cpu_batch_norm_backward(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws)
+int sl_cpu_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm_backward(args));
+    SL_TRY(sl_check_batch_norm_backward(args, ws));
     uint64_t rows = args->rows;
     uint32_t dim = args->dim;
     struct sums s = {.x = args->x, .dy = args->dy, .shift = args->mean, .rows = rows, .dim = dim};

@@ -149,7 +149,7 @@ void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows)
 int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout)
 {
-    SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
     const struct sl_cpu_epilogue e = {y,    dim, dim,
                                       bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL};
     sl_cpu_epilogue_pass(&e, rows);
@@ -250,7 +250,7 @@ static void backward_segment(void *context, uint32_t segment)
 int sl_cpu_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
                              enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
     float sums[SEGMENTS][STRIP];
     struct backward b = {.dy = dy, .y = y, .rows = rows, .dim = dim, .act = act, .masks = 1};
     b.dropout = sl_cpu_dropout_is_on(dropout) ? dropout : NULL;

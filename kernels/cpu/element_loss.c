@@ -178,7 +178,7 @@ static struct sl_loss_result run_all(struct job *job)
 int sl_cpu_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
                        const float *pos_weight, float *dlogits, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_sigmoid_bce(logits, targets, rows, dim, out));
+    SL_TRY(sl_check_sigmoid_bce(logits, targets, rows, dim, pos_weight, dlogits, out));
     struct job job = {.x = logits,
                       .targets = targets,
                       .pos_weight = pos_weight,
@@ -194,7 +194,7 @@ int sl_cpu_sigmoid_bce(const float *logits, const float *targets, uint64_t rows,
 int sl_cpu_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
                          float *doutputs, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, out));
+    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, doutputs, out));
     struct job job = {.x = outputs,
                       .targets = targets,
                       .dx = doutputs,

@@ -87,7 +87,7 @@ SL_CPU_RANGE(run_spread_heads)
 int sl_cpu_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                      float beta, float *y)
 {
-    SL_TRY(sl_check_sum_heads(x, rows, heads, width, beta, y));
+    SL_TRY(sl_check_sum_heads(x, rows, heads, width, scale, beta, y));
     struct heads j = {.x = x, .y = y, .heads = heads, .width = width, .scale = scale, .beta = beta};
     sl_cpu_parallel_range(rows, grain_rows((uint64_t)heads * width), 1, run_sum_heads, &j);
     return SL_OK;
@@ -96,7 +96,7 @@ int sl_cpu_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t wid
 int sl_cpu_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                         float *y)
 {
-    SL_TRY(sl_check_spread_heads(x, rows, heads, width, y));
+    SL_TRY(sl_check_spread_heads(x, rows, heads, width, scale, y));
     struct heads j = {.x = x, .y = y, .heads = heads, .width = width, .scale = scale};
     sl_cpu_parallel_range(rows, grain_rows((uint64_t)heads * width), 1, run_spread_heads, &j);
     return SL_OK;
@@ -128,7 +128,7 @@ static void add_scaled_range(void *context, uint64_t begin, uint64_t end)
 
 int sl_cpu_fill_sum(uint64_t n, float c, const float *a, float *y)
 {
-    SL_TRY(sl_check_fill_sum(n, a, y));
+    SL_TRY(sl_check_fill_sum(n, c, a, y));
     struct scaled s = {.y = y, .factor = c + *a};
     sl_cpu_parallel_range(n, GRAIN, 16, fill_range, &s);
     return SL_OK;
@@ -136,7 +136,7 @@ int sl_cpu_fill_sum(uint64_t n, float c, const float *a, float *y)
 
 int sl_cpu_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y)
 {
-    SL_TRY(sl_check_add_scaled(n, a, x, y));
+    SL_TRY(sl_check_add_scaled(n, c, a, x, y));
     struct scaled s = {.x = x, .y = y, .factor = c + *a};
     sl_cpu_parallel_range(n, GRAIN, 16, add_scaled_range, &s);
     return SL_OK;
@@ -145,7 +145,7 @@ int sl_cpu_add_scaled(uint64_t n, float c, const float *a, const float *x, float
 int sl_cpu_add_dot(uint64_t n, const float *x, const float *y, float *sum, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_add_dot(n, x, y, sum));
+    SL_TRY(sl_check_add_dot(n, x, y, sum, ws));
     double dot = 0;
     for (uint64_t i = 0; i < n; i++)
         dot += (double)x[i] * (double)y[i];
@@ -240,7 +240,7 @@ int sl_cpu_running_backward(uint64_t rows, uint32_t dim, float eps, const float 
 
 int sl_cpu_running_average(uint64_t n, float momentum, const float *batch, float *r)
 {
-    SL_TRY(sl_check_running_average(n, batch, r));
+    SL_TRY(sl_check_running_average(n, momentum, batch, r));
     for (uint64_t i = 0; i < n; i++)
         r[i] += momentum * (batch[i] - r[i]);
     return SL_OK;

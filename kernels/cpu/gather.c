@@ -160,7 +160,7 @@ static int gather(struct job *job, enum sl_dtype dtype)
 int sl_cpu_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                        const uint32_t *rows, uint64_t n, float *out)
 {
-    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     if (n == 0)
         return SL_OK;
     if (sl_cpu_largest(rows, n) >= n_rows)
@@ -173,7 +173,7 @@ int sl_cpu_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                           float *out)
 {
-    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    SL_TRY(sl_check_gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, out));
     if (n == 0)
         return SL_OK;
     if (sl_cpu_largest(rows, n) >= n_rows)
@@ -267,7 +267,7 @@ static void scatter_range(void *context, uint64_t begin, uint64_t end)
 int sl_cpu_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
                         uint64_t n_out, float *out)
 {
-    SL_TRY(sl_check_scatter_rows(x, dim, to, n, out));
+    SL_TRY(sl_check_scatter_rows(x, dim, to, n, n_out, out));
     if (n == 0)
         return SL_OK;
     if (sl_cpu_largest(to, n) >= n_out)

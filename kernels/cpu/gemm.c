@@ -71,14 +71,14 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t n, uint64_t k, float alpha, const float *a, uint64_t lda, const float *b,
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
+    SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
     struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc, NULL, {0}};
     return multiply(precision, &g, ws);
 }
 
 int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gemm_bias_act(args));
+    SL_TRY(sl_check_gemm_bias_act(args, ws));
     const struct sl_cpu_epilogue after = {
         .y = args->c,
         .ld = args->ldc,
@@ -102,7 +102,7 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
 
 int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_weight_gradients(args));
+    SL_TRY(sl_check_weight_gradients(args, ws));
     const struct sl_weight_gradient *of = args->of;
     const bool strips =
         args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;

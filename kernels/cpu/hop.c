@@ -55,7 +55,7 @@ static void sum_rows(const void *context, uint32_t begin, uint32_t end)
 int sl_cpu_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
                     float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, what, out));
+    SL_TRY(sl_check_row_sums(csr, weight, what, out));
     struct sums s = {.csr = csr, .weight = weight, .what = what, .out = out};
     sl_cpu_parallel_rows(csr, EDGE_BYTES, sum_rows, &s);
     return SL_OK;
@@ -148,7 +148,7 @@ static void fix_part(void *context, uint32_t part)
 
 int sl_cpu_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_fix_loops(args));
+    SL_TRY(sl_check_fix_loops(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     struct fix f = {.args = args, .n_parts = sl_cpu_row_parts(csr, EDGE_BYTES)};
     f.begins = sl_mempool_alloc(ws, ((size_t)f.n_parts + 1) * sizeof *f.begins);
@@ -214,7 +214,7 @@ static void scale_rows(const void *context, uint32_t begin, uint32_t end)
 
 int sl_cpu_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gcn_scales(args));
+    SL_TRY(sl_check_gcn_scales(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     struct scales s = {.args = args};
     if (!args->degrees) {

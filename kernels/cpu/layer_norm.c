@@ -64,7 +64,7 @@ SL_INLINE float variance(const float *x, uint32_t dim, float from_first)
 
 SL_CPU_RANGE(forward_range)
 {
-    const struct sl_layer_norm_args *args = context;
+    const struct sl_norm_args *args = context;
     const float *gamma = args->gamma, *beta = args->beta;
     uint32_t dim = args->dim;
     for (uint64_t r = begin; r < end; r++) {
@@ -82,10 +82,10 @@ SL_CPU_RANGE(forward_range)
     }
 }
 
-int sl_cpu_layer_norm(const struct sl_layer_norm_args *args)
+int sl_cpu_layer_norm(const struct sl_norm_args *args)
 {
     SL_TRY(sl_check_layer_norm(args));
-    struct sl_layer_norm_args copy = *args;
+    struct sl_norm_args copy = *args;
     sl_cpu_parallel_range(args->rows, GRAIN_ELEMENTS / args->dim, 1, forward_range, &copy);
     return SL_OK;
 }
@@ -93,13 +93,13 @@ int sl_cpu_layer_norm(const struct sl_layer_norm_args *args)
 // ---- backward -----------------------------------------------------------------------------------
 
 struct backward {
-    const struct sl_layer_norm_grad_args *args;
+    const struct sl_norm_grad_args *args;
     uint32_t n_segments;
     float *dgamma, *dbeta; // (n_segments, dim)
 };
 
 // One row: its share of dgamma and dbeta, and the sums of dy gamma and of dy gamma normal.
-SL_INLINE void row_sums(const struct sl_layer_norm_grad_args *a, uint64_t r, float *restrict dgamma,
+SL_INLINE void row_sums(const struct sl_norm_grad_args *a, uint64_t r, float *restrict dgamma,
                         float *restrict dbeta, float *sum, float *product)
 {
     const float *x = a->x + r * a->dim, *dy = a->dy + r * a->dim, *gamma = a->gamma;
@@ -126,7 +126,7 @@ SL_INLINE void row_sums(const struct sl_layer_norm_grad_args *a, uint64_t r, flo
 }
 
 SL_SIMD_VOID(backward_span,
-             (const struct sl_layer_norm_grad_args *a, uint64_t begin, uint64_t end, float *dgamma,
+             (const struct sl_norm_grad_args *a, uint64_t begin, uint64_t end, float *dgamma,
               float *dbeta),
              (a, begin, end, dgamma, dbeta))
 {
@@ -156,9 +156,9 @@ static void backward_segment(void *context, uint32_t segment)
                   dgamma, dbeta);
 }
 
-int sl_cpu_layer_norm_backward(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws)
+int sl_cpu_layer_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_layer_norm_backward(args));
+    SL_TRY(sl_check_layer_norm_backward(args, ws));
     uint32_t dim = args->dim;
     struct backward b = {.args = args};
     b.n_segments = (uint32_t)SL_MIN(SL_MAX(args->rows / SEGMENT_ROWS_MIN, 1), SEGMENTS);

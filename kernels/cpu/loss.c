@@ -129,7 +129,7 @@ static void run_segment(void *context, uint32_t segment)
 int sl_cpu_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows, uint32_t classes,
                         const float *class_weight, float *dlogits, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_softmax_xent(logits, labels, rows, classes, out));
+    SL_TRY(sl_check_softmax_xent(logits, labels, rows, classes, class_weight, dlogits, out));
     struct sl_loss_result tallies[SEGMENTS], total = {0};
     struct job job = {.logits = logits,
                       .labels = labels,

@@ -391,7 +391,7 @@ TARGET_AVX2 static void split_avx2(const uint32_t *nodes, const uint32_t *ranks,
 int sl_cpu_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
                       struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
     out->n_hits = out->n_misses = 0;
 #ifdef HAVE_X86
     const enum sl_isa isa = sl_isa();

@@ -64,7 +64,7 @@ static void run_range(void *context, uint64_t begin, uint64_t end)
 
 int sl_cpu_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float scale, float *out)
 {
-    SL_TRY(sl_check_reduce(slots, n_slots, n, out));
+    SL_TRY(sl_check_reduce(slots, n_slots, n, scale, out));
     struct job job = {.slots = slots, .out = out, .n_slots = n_slots, .scale = scale};
     sl_cpu_parallel_range(n, GRAIN, 16, run_range, &job);
     return SL_OK;

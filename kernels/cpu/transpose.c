@@ -58,7 +58,7 @@ static void place_part(void *context, uint32_t part)
 int sl_cpu_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t *t_indices,
                      uint32_t *t_edge, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices));
+    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices, t_edge, ws));
     uint64_t n_src = csr->n_src;
     uint32_t n_edges = csr->indptr[csr->n_dst] - csr->indptr[0];
     if (n_edges == 0) {

@@ -165,15 +165,13 @@ struct sl_row_cut {
 
 SL_INLINE struct sl_row_cut sl_cut_row(uint32_t columns, uint32_t chunk)
 {
-    struct sl_row_cut cut = {.chunks_end = columns / chunk * chunk};
-    cut.rest = columns - cut.chunks_end;
-    if (cut.rest % SL_LANES != 0 && cut.chunks_end == 0) {
-        cut.whole = cut.rest / SL_LANES;
-        cut.rest = SL_LANES;
+    uint32_t chunks_end = columns / chunk * chunk, rest = columns - chunks_end, whole = 0;
+    if (rest % SL_LANES != 0 && chunks_end == 0) {
+        whole = rest / SL_LANES;
+        rest = SL_LANES;
     }
-    cut.rest = (cut.rest + SL_LANES - 1) / SL_LANES;
-    cut.first_rest = columns - cut.rest * SL_LANES;
-    return cut;
+    rest = (rest + SL_LANES - 1) / SL_LANES;
+    return (struct sl_row_cut){chunks_end, whole, columns - rest * SL_LANES, rest};
 }
 
 #endif

@@ -212,9 +212,9 @@ static int take_factors(const char *op, uint32_t dim, struct sl_mempool *ws, flo
     return SL_OK;
 }
 
-int sl_cuda_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws)
+int sl_cuda_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm(args));
+    SL_TRY(sl_check_batch_norm(args, ws));
     struct sl_columns g = sl_columns_of(args->rows, args->dim);
     struct moments m = {args->x, nullptr, args->x, nullptr, nullptr};
     float *space[3] = {};
@@ -238,9 +238,9 @@ int sl_cuda_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool 
     return SL_OK;
 }
 
-int sl_cuda_batch_norm_backward(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws)
+int sl_cuda_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm_backward(args));
+    SL_TRY(sl_check_batch_norm_backward(args, ws));
     struct sl_columns g = sl_columns_of(args->rows, args->dim);
     struct moments m = {args->x, args->dy, args->mean, nullptr, nullptr};
     float *space[3] = {};

@@ -61,7 +61,7 @@ template <bool ALIGNED> static __global__ void bias_act_kernel(struct bias_act_f
 int sl_cuda_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                      enum sl_activation act, const struct sl_dropout *dropout)
 {
-    SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
     struct bias_act_forward f = {y, bias, rows * dim, dim, act, sl_mask_of(dropout)};
     if (f.n == 0 || (!bias && act == SL_ACT_NONE && !f.mask.on))
         return SL_OK;
@@ -190,7 +190,7 @@ int sl_cuda_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t
                               enum sl_activation act, const struct sl_dropout *dropout,
                               float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
     struct bias_act_backward b = {dy, y, rows * dim, act, keep, sl_mask_of(dropout)};
     bool masks = act != SL_ACT_NONE || b.mask.on;

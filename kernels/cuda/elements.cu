@@ -195,14 +195,14 @@ template <class Op> static int run_each(const Op &op, uint64_t count, int widest
 
 int sl_cuda_fill_sum(uint64_t n, float c, const float *a, float *y)
 {
-    SL_TRY(sl_check_fill_sum(n, a, y));
+    SL_TRY(sl_check_fill_sum(n, c, a, y));
     fill_op op = {c, a, y};
     return run_each(op, n, sl_cuda_packs(n, y));
 }
 
 int sl_cuda_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y)
 {
-    SL_TRY(sl_check_add_scaled(n, a, x, y));
+    SL_TRY(sl_check_add_scaled(n, c, a, x, y));
     add_scaled_op op = {c, a, x, y};
     return run_each(op, n, sl_cuda_packs(n, x, y));
 }
@@ -232,7 +232,7 @@ int sl_cuda_maximum_backward(uint64_t n, const float *const *h, uint32_t layer, 
 int sl_cuda_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                       float beta, float *y)
 {
-    SL_TRY(sl_check_sum_heads(x, rows, heads, width, beta, y));
+    SL_TRY(sl_check_sum_heads(x, rows, heads, width, scale, beta, y));
     sum_heads_op op = {x, heads, width, scale, beta, y};
     return run_each(op, rows * width, sl_cuda_packs(width, x, y));
 }
@@ -240,7 +240,7 @@ int sl_cuda_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t wi
 int sl_cuda_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                          float *y)
 {
-    SL_TRY(sl_check_spread_heads(x, rows, heads, width, y));
+    SL_TRY(sl_check_spread_heads(x, rows, heads, width, scale, y));
     spread_heads_op op = {x, heads, width, scale, y};
     return run_each(op, rows * width, sl_cuda_packs(width, x, y));
 }
@@ -288,7 +288,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 int sl_cuda_add_dot(uint64_t n, const float *x, const float *y, float *sum, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_add_dot(n, x, y, sum));
+    SL_TRY(sl_check_add_dot(n, x, y, sum, ws));
     if (n == 0)
         return SL_OK;
     uint32_t blocks = (uint32_t)SL_MIN(sl_div_up(n, DOT_ELEMENTS), (uint64_t)DOT_BLOCKS);

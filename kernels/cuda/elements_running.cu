@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 int sl_cuda_running_average(uint64_t n, float momentum, const float *batch, float *r)
 {
-    SL_TRY(sl_check_running_average(n, batch, r));
+    SL_TRY(sl_check_running_average(n, momentum, batch, r));
     if (n == 0)
         return SL_OK;
     uint64_t blocks = SL_MIN(sl_div_up(n, BLOCK), (uint64_t)sl_cuda_processors() * 32);

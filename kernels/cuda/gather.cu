@@ -156,7 +156,7 @@ static int move(movement *m, enum sl_dtype dtype)
 int sl_cuda_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                         const uint32_t *rows, uint64_t n, float *out)
 {
-    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     movement m = {};
     m.table = table;
     m.rows = rows;
@@ -171,7 +171,7 @@ int sl_cuda_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_ro
                            const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                            float *out)
 {
-    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    SL_TRY(sl_check_gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, out));
     movement m = {};
     m.table = table;
     m.rows = rows;
@@ -187,7 +187,7 @@ int sl_cuda_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_ro
 int sl_cuda_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
                          uint64_t n_out, float *out)
 {
-    SL_TRY(sl_check_scatter_rows(x, dim, to, n, out));
+    SL_TRY(sl_check_scatter_rows(x, dim, to, n, n_out, out));
     movement m = {};
     m.table = x;
     m.n_rows = m.n = n;

@@ -373,7 +373,7 @@ int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_tran
                  const float *b, uint64_t ldb, float beta, float *c, uint64_t ldc,
                  struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
+    SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
     struct product p = {m,     n,    k, a,       b,           lda,       ldb, ldc,
                         alpha, beta, c, nullptr, SL_ACT_NONE, precision, 0,   nullptr};
     return run(&p, ta == SL_TRANS, tb == SL_TRANS, ws);
@@ -381,7 +381,7 @@ int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_tran
 
 int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gemm_bias_act(args));
+    SL_TRY(sl_check_gemm_bias_act(args, ws));
     if (args->dropout.rate > 0.0f) {
         struct sl_gemm_bias_act_args product = *args;
         product.bias = nullptr;
@@ -412,7 +412,7 @@ int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_me
 
 int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_weight_gradients(args));
+    SL_TRY(sl_check_weight_gradients(args, ws));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
         SL_TRY(sl_cuda_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,

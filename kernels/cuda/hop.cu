@@ -168,7 +168,7 @@ static int sum_rows(const weight_lists &lists, uint32_t n_edges, const Result &r
 int sl_cuda_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
                      float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, what, out));
+    SL_TRY(sl_check_row_sums(csr, weight, what, out));
     weight_lists lists = {csr->indptr, csr->n_dst, weight, 0};
     sum_result result = {what, out};
     return sum_rows(lists, csr->n_edges, result);
@@ -294,7 +294,7 @@ static int move_all(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
 
 int sl_cuda_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_fix_loops(args));
+    SL_TRY(sl_check_fix_loops(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     SL_TRY(move_all(args, ws));
     if (args->append_self && args->weight) {
@@ -340,7 +340,7 @@ static int count_out(const struct sl_csr_view *csr, struct sl_mempool *ws, const
 
 int sl_cuda_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gcn_scales(args));
+    SL_TRY(sl_check_gcn_scales(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     if (csr->n_src == 0)
         return SL_OK;

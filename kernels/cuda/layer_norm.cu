@@ -35,7 +35,7 @@ static __device__ __forceinline__ uint32_t first_column(void)
 
 // ---- forward ------------------------------------------------------------------------------------
 
-template <bool ALIGNED> static __global__ void layer_norm_rows(struct sl_layer_norm_args a)
+template <bool ALIGNED> static __global__ void layer_norm_rows(struct sl_norm_args a)
 {
     uint64_t row = (uint64_t)blockIdx.x * ROWS_A_BLOCK + threadIdx.x / SL_WARP;
     uint32_t lane = threadIdx.x % SL_WARP;
@@ -79,7 +79,7 @@ template <bool ALIGNED> static __global__ void layer_norm_rows(struct sl_layer_n
     }
 }
 
-int sl_cuda_layer_norm(const struct sl_layer_norm_args *args)
+int sl_cuda_layer_norm(const struct sl_norm_args *args)
 {
     SL_TRY(sl_check_layer_norm(args));
     if (args->rows == 0)
@@ -104,7 +104,7 @@ struct add_to_parameters {
 
 // dgamma and dbeta of each segment: (segments, dim).
 template <bool ALIGNED>
-__global__ void sum_parameters(struct sl_columns g, struct sl_layer_norm_grad_args a, float *dgamma,
+__global__ void sum_parameters(struct sl_columns g, struct sl_norm_grad_args a, float *dgamma,
                                float *dbeta)
 {
     __shared__ float shared[4 * SL_BLOCK];
@@ -127,8 +127,7 @@ __global__ void sum_parameters(struct sl_columns g, struct sl_layer_norm_grad_ar
     sl_store_partial<ALIGNED>(g, at, sums, dbeta);
 }
 
-template <bool ALIGNED>
-static __global__ void layer_norm_gradient_rows(struct sl_layer_norm_grad_args a)
+template <bool ALIGNED> static __global__ void layer_norm_gradient_rows(struct sl_norm_grad_args a)
 {
     uint64_t row = (uint64_t)blockIdx.x * ROWS_A_BLOCK + threadIdx.x / SL_WARP;
     for (; row < a.rows; row += (uint64_t)gridDim.x * ROWS_A_BLOCK) {
@@ -162,7 +161,7 @@ static __global__ void layer_norm_gradient_rows(struct sl_layer_norm_grad_args a
     }
 }
 
-static int launch_parameters(const struct sl_layer_norm_grad_args *args, bool aligned,
+static int launch_parameters(const struct sl_norm_grad_args *args, bool aligned,
                              struct sl_mempool *ws)
 {
     struct sl_columns g = sl_columns_of(args->rows, args->dim);
@@ -183,9 +182,9 @@ static int launch_parameters(const struct sl_layer_norm_grad_args *args, bool al
     return SL_OK;
 }
 
-int sl_cuda_layer_norm_backward(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws)
+int sl_cuda_layer_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_layer_norm_backward(args));
+    SL_TRY(sl_check_layer_norm_backward(args, ws));
     if (args->rows == 0)
         return SL_OK;
     bool aligned = args->dim % 4 == 0 && sl_aligned16(args->x, args->dy, args->dx, args->gamma);

@@ -235,7 +235,7 @@ int sl_cuda_sigmoid_bce(const float *logits, const float *targets, uint64_t rows
 int sl_cuda_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
                           float *doutputs, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, out));
+    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, doutputs, out));
     struct elements k = {outputs, targets, nullptr, doutputs, rows * dim, dim};
     struct sl_loss_result *partial;
     uint32_t blocks = sl_tally_blocks(k.n);

@@ -87,7 +87,7 @@ struct write_split {
 int sl_cuda_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
                        struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
     out->n_hits = out->n_misses = 0;
     if (n == 0)
         return SL_OK;

@@ -48,7 +48,7 @@ static __global__ void add_slots(struct slot_list list, uint64_t n, float scale,
 
 int sl_cuda_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float scale, float *out)
 {
-    SL_TRY(sl_check_reduce(slots, n_slots, n, out));
+    SL_TRY(sl_check_reduce(slots, n_slots, n, scale, out));
     for (uint32_t first = 0; n > 0 && first < n_slots; first += SLOTS_A_LAUNCH) {
         struct slot_list list = {};
         list.n = SL_MIN(n_slots - first, (uint32_t)SLOTS_A_LAUNCH);

@@ -261,7 +261,7 @@ static int sort_edges(const struct sl_csr_view *csr, uint32_t *t_edge, const uin
 int sl_cuda_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t *t_indices,
                       uint32_t *t_edge, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices));
+    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices, t_edge, ws));
     if (csr->n_edges == 0 || csr->n_dst == 0) {
         SL_CUDA_TRY(cudaMemsetAsync(t_indptr, 0, ((size_t)csr->n_src + 1) * sizeof *t_indptr,
                                     sl_cuda_stream()));

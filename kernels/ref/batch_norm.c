@@ -6,9 +6,9 @@
 #include "kernels/check.h"
 
 // Column by column, so that a column of x is read to its end before y, which may be x, is written.
-int sl_ref_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *ws)
+int sl_ref_batch_norm(const struct sl_norm_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm(args));
+    SL_TRY(sl_check_batch_norm(args, ws));
     uint64_t rows = args->rows;
     uint32_t dim = args->dim;
     for (uint32_t c = 0; c < dim; c++) {
@@ -31,9 +31,9 @@ int sl_ref_batch_norm(const struct sl_batch_norm_args *args, struct sl_mempool *
     return SL_OK;
 }
 
-int sl_ref_batch_norm_backward(const struct sl_batch_norm_grad_args *args, struct sl_mempool *ws)
+int sl_ref_batch_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_batch_norm_backward(args));
+    SL_TRY(sl_check_batch_norm_backward(args, ws));
     uint64_t rows = args->rows;
     uint32_t dim = args->dim;
     for (uint32_t c = 0; c < dim; c++) {

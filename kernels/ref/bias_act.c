@@ -33,7 +33,7 @@ static float derivative(enum sl_activation act, float y, float keep)
 int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout)
 {
-    SL_TRY(sl_check_bias_act(y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
     for (uint64_t e = 0; e < rows * dim; e++) {
         float v = activate(act, bias ? y[e] + bias[e % dim] : y[e]);
         y[e] = sl_ref_survives(dropout, e) ? v * sl_ref_survivor_scale(dropout) : 0.0f;
@@ -44,7 +44,7 @@ int sl_ref_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 int sl_ref_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t dim,
                              enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
-    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout));
+    SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
     float keep = dropout ? 1.0f - dropout->rate : 1.0f;
     for (uint64_t e = 0; e < rows * dim; e++) {
         float slope = act == SL_ACT_NONE ? 1.0f : derivative(act, y[e], keep);

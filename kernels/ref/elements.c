@@ -28,7 +28,7 @@ int sl_ref_add_block_diagonal(const float *matrix, uint32_t heads, uint32_t widt
 int sl_ref_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                      float beta, float *y)
 {
-    SL_TRY(sl_check_sum_heads(x, rows, heads, width, beta, y));
+    SL_TRY(sl_check_sum_heads(x, rows, heads, width, scale, beta, y));
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t c = 0; c < width; c++) {
             double sum = 0;
@@ -44,7 +44,7 @@ int sl_ref_sum_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t wid
 int sl_ref_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                         float *y)
 {
-    SL_TRY(sl_check_spread_heads(x, rows, heads, width, y));
+    SL_TRY(sl_check_spread_heads(x, rows, heads, width, scale, y));
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t h = 0; h < heads; h++)
             for (uint64_t c = 0; c < width; c++)
@@ -54,7 +54,7 @@ int sl_ref_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_t 
 
 int sl_ref_fill_sum(uint64_t n, float c, const float *a, float *y)
 {
-    SL_TRY(sl_check_fill_sum(n, a, y));
+    SL_TRY(sl_check_fill_sum(n, c, a, y));
     for (uint64_t i = 0; i < n; i++)
         y[i] = c + *a;
     return SL_OK;
@@ -62,7 +62,7 @@ int sl_ref_fill_sum(uint64_t n, float c, const float *a, float *y)
 
 int sl_ref_add_scaled(uint64_t n, float c, const float *a, const float *x, float *y)
 {
-    SL_TRY(sl_check_add_scaled(n, a, x, y));
+    SL_TRY(sl_check_add_scaled(n, c, a, x, y));
     for (uint64_t i = 0; i < n; i++)
         y[i] = (float)((double)y[i] + (double)(c + *a) * (double)x[i]);
     return SL_OK;
@@ -71,7 +71,7 @@ int sl_ref_add_scaled(uint64_t n, float c, const float *a, const float *x, float
 int sl_ref_add_dot(uint64_t n, const float *x, const float *y, float *sum, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_add_dot(n, x, y, sum));
+    SL_TRY(sl_check_add_dot(n, x, y, sum, ws));
     double dot = 0;
     for (uint64_t i = 0; i < n; i++)
         dot += (double)x[i] * (double)y[i];
@@ -140,7 +140,7 @@ int sl_ref_running_backward(uint64_t rows, uint32_t dim, float eps, const float 
 
 int sl_ref_running_average(uint64_t n, float momentum, const float *batch, float *r)
 {
-    SL_TRY(sl_check_running_average(n, batch, r));
+    SL_TRY(sl_check_running_average(n, momentum, batch, r));
     for (uint64_t i = 0; i < n; i++)
         r[i] = (float)((double)r[i] + (double)momentum * ((double)batch[i] - (double)r[i]));
     return SL_OK;

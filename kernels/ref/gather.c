@@ -7,7 +7,7 @@
 int sl_ref_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, uint32_t dim,
                        const uint32_t *rows, uint64_t n, float *out)
 {
-    SL_TRY(sl_check_gather_rows(table, dtype, dim, rows, n, out));
+    SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     SL_TRY(sl_check_row_range(rows, n, n_rows));
     for (uint64_t i = 0; i < n; i++)
         for (uint32_t c = 0; c < dim; c++)
@@ -19,7 +19,7 @@ int sl_ref_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                           float *out)
 {
-    SL_TRY(sl_check_gather_rows_to(table, dtype, dim, rows, to, n, out));
+    SL_TRY(sl_check_gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, out));
     SL_TRY(sl_check_row_range(rows, n, n_rows));
     SL_TRY(sl_check_to_range(to, n, n_out));
     for (uint64_t i = 0; i < n; i++)
@@ -49,7 +49,7 @@ int sl_ref_gather_ranked(const struct sl_gather_ranked_args *args)
 int sl_ref_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64_t n,
                         uint64_t n_out, float *out)
 {
-    SL_TRY(sl_check_scatter_rows(x, dim, to, n, out));
+    SL_TRY(sl_check_scatter_rows(x, dim, to, n, n_out, out));
     SL_TRY(sl_check_scatter_range(to, n, n_out));
     for (uint64_t i = 0; i < n; i++)
         for (uint32_t c = 0; c < dim; c++)

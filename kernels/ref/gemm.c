@@ -16,7 +16,7 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_gemm(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc));
+    SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t j = 0; j < n; j++) {
             double sum = 0.0;
@@ -31,7 +31,7 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 
 int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_gemm_bias_act(args));
+    SL_TRY(sl_check_gemm_bias_act(args, ws));
     SL_TRY(sl_ref_gemm(args->precision, SL_NO_TRANS, SL_TRANS, args->m, args->n, args->k, 1,
                        args->a, args->lda, args->b, args->ldb, args->beta, args->c, args->ldc, ws));
     if (args->k2 > 0)
@@ -46,7 +46,7 @@ int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
 
 int sl_ref_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_weight_gradients(args));
+    SL_TRY(sl_check_weight_gradients(args, ws));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
         SL_TRY(sl_ref_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,

@@ -17,7 +17,7 @@ static double row_sum(const struct sl_csr_view *csr, const float *weight, uint32
 int sl_ref_row_sums(const struct sl_csr_view *csr, const float *weight, enum sl_row_sum what,
                     float *out)
 {
-    SL_TRY(sl_check_row_sums(csr, what, out));
+    SL_TRY(sl_check_row_sums(csr, weight, what, out));
     for (uint32_t i = 0; i < csr->n_dst; i++) {
         double sum = row_sum(csr, weight, i), edges = csr->indptr[i + 1] - csr->indptr[i];
         if (what == SL_ROW_SUM)
@@ -43,7 +43,7 @@ int sl_ref_count_loops(const struct sl_csr_view *csr, uint32_t *n_loops)
 int sl_ref_fix_loops(const struct sl_fix_loops_args *args, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_fix_loops(args));
+    SL_TRY(sl_check_fix_loops(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     uint32_t to = 0;
     for (uint32_t i = 0; i < csr->n_dst; i++) {
@@ -88,7 +88,7 @@ static double inverse_root(uint64_t degree)
 int sl_ref_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_gcn_scales(args));
+    SL_TRY(sl_check_gcn_scales(args, ws));
     const struct sl_csr_view *csr = &args->csr;
     for (uint32_t j = 0; j < csr->n_src; j++)
         args->col_scale[j] = (float)inverse_root(source_degree(args, j));

@@ -5,7 +5,7 @@
 #include "common/base/error.h"
 #include "kernels/check.h"
 
-int sl_ref_layer_norm(const struct sl_layer_norm_args *args)
+int sl_ref_layer_norm(const struct sl_norm_args *args)
 {
     SL_TRY(sl_check_layer_norm(args));
     uint32_t dim = args->dim;
@@ -29,9 +29,9 @@ int sl_ref_layer_norm(const struct sl_layer_norm_args *args)
     return SL_OK;
 }
 
-int sl_ref_layer_norm_backward(const struct sl_layer_norm_grad_args *args, struct sl_mempool *ws)
+int sl_ref_layer_norm_backward(const struct sl_norm_grad_args *args, struct sl_mempool *ws)
 {
-    SL_TRY(sl_check_layer_norm_backward(args));
+    SL_TRY(sl_check_layer_norm_backward(args, ws));
     uint32_t dim = args->dim;
     // The parameters' gradients first: dx may be dy.
     for (uint32_t c = 0; c < dim; c++) {

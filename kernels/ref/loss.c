@@ -8,7 +8,7 @@
 int sl_ref_softmax_xent(const float *logits, const int32_t *labels, uint64_t rows, uint32_t classes,
                         const float *class_weight, float *dlogits, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_softmax_xent(logits, labels, rows, classes, out));
+    SL_TRY(sl_check_softmax_xent(logits, labels, rows, classes, class_weight, dlogits, out));
     *out = (struct sl_loss_result){0};
     for (uint64_t i = 0; i < rows; i++) {
         const float *x = logits + i * classes;
@@ -51,7 +51,7 @@ static double sigmoid(double x)
 int sl_ref_sigmoid_bce(const float *logits, const float *targets, uint64_t rows, uint32_t dim,
                        const float *pos_weight, float *dlogits, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_sigmoid_bce(logits, targets, rows, dim, out));
+    SL_TRY(sl_check_sigmoid_bce(logits, targets, rows, dim, pos_weight, dlogits, out));
     *out = (struct sl_loss_result){0};
     for (uint64_t e = 0; e < rows * dim; e++) {
         double x = logits[e], target = targets[e];
@@ -75,7 +75,7 @@ int sl_ref_sigmoid_bce(const float *logits, const float *targets, uint64_t rows,
 int sl_ref_squared_error(const float *outputs, const float *targets, uint64_t rows, uint32_t dim,
                          float *doutputs, struct sl_loss_result *out)
 {
-    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, out));
+    SL_TRY(sl_check_squared_error(outputs, targets, rows, dim, doutputs, out));
     *out = (struct sl_loss_result){0};
     for (uint64_t e = 0; e < rows * dim; e++) {
         double target = targets[e], difference = isnan(target) ? 0.0 : outputs[e] - target;

@@ -31,7 +31,7 @@ int sl_ref_mark_ranks(const struct sl_rank_index *index, const uint32_t *nodes, 
 int sl_ref_split_rows(const uint32_t *nodes, const uint32_t *ranks, uint32_t n, uint32_t capacity,
                       struct sl_row_split *out)
 {
-    SL_TRY(sl_check_split_rows(nodes, ranks, n, out));
+    SL_TRY(sl_check_split_rows(nodes, ranks, n, capacity, out));
     out->n_hits = out->n_misses = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (ranks[i] < capacity) {

@@ -6,7 +6,7 @@
 // In f32 and in slot order: an update's bits depend on this order, so it is part of the contract.
 int sl_ref_reduce(const float *const *slots, uint32_t n_slots, uint64_t n, float scale, float *out)
 {
-    SL_TRY(sl_check_reduce(slots, n_slots, n, out));
+    SL_TRY(sl_check_reduce(slots, n_slots, n, scale, out));
     for (uint64_t i = 0; i < n; i++) {
         float sum = slots[0][i];
         for (uint32_t s = 1; s < n_slots; s++)

@@ -7,7 +7,7 @@ int sl_ref_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t
                      uint32_t *t_edge, struct sl_mempool *ws)
 {
     (void)ws;
-    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices));
+    SL_TRY(sl_check_transpose(csr, t_indptr, t_indices, t_edge, ws));
     uint32_t begin = csr->indptr[0], end = csr->indptr[csr->n_dst];
 
     for (uint32_t s = 0; s <= csr->n_src; s++)

@@ -15,25 +15,25 @@ struct norm {
 static double norm_loss(struct suite *t, void *context)
 {
     struct norm *c = context;
-    struct sl_batch_norm_args batch = {.rows = ROWS,
-                                       .dim = DIM,
-                                       .eps = 1e-5f,
-                                       .x = c->x,
-                                       .gamma = c->gamma,
-                                       .beta = c->beta,
-                                       .y = c->y,
-                                       .mean = c->mean,
-                                       .inverse = c->inverse,
-                                       .variance = c->variance};
-    struct sl_layer_norm_args layer = {.rows = ROWS,
-                                       .dim = DIM,
-                                       .eps = 1e-5f,
-                                       .x = c->x,
-                                       .gamma = c->gamma,
-                                       .beta = c->beta,
-                                       .y = c->y,
-                                       .mean = c->mean,
-                                       .inverse = c->inverse};
+    struct sl_norm_args batch = {.rows = ROWS,
+                                 .dim = DIM,
+                                 .eps = 1e-5f,
+                                 .x = c->x,
+                                 .gamma = c->gamma,
+                                 .beta = c->beta,
+                                 .y = c->y,
+                                 .mean = c->mean,
+                                 .inverse = c->inverse,
+                                 .variance = c->variance};
+    struct sl_norm_args layer = {.rows = ROWS,
+                                 .dim = DIM,
+                                 .eps = 1e-5f,
+                                 .x = c->x,
+                                 .gamma = c->gamma,
+                                 .beta = c->beta,
+                                 .y = c->y,
+                                 .mean = c->mean,
+                                 .inverse = c->inverse};
     int rc = c->is_batch ? t->ref->batch_norm(&batch, &t->ws) : t->ref->layer_norm(&layer);
     t_expect_ok(t, rc, "ref");
     return weighted_sum(c->w, c->y, ROWS * DIM);
@@ -57,26 +57,26 @@ static void grad_norm(struct suite *t, const char *name, int is_batch)
           *dbeta = t_alloc(t, DIM * sizeof *dbeta, 0);
     memset(dgamma, 0, DIM * sizeof *dgamma);
     memset(dbeta, 0, DIM * sizeof *dbeta);
-    struct sl_batch_norm_grad_args batch = {.rows = ROWS,
-                                            .dim = DIM,
-                                            .x = c.x,
-                                            .gamma = c.gamma,
-                                            .mean = c.mean,
-                                            .inverse = c.inverse,
-                                            .dy = c.w,
-                                            .dx = dx,
-                                            .dgamma = dgamma,
-                                            .dbeta = dbeta};
-    struct sl_layer_norm_grad_args layer = {.rows = ROWS,
-                                            .dim = DIM,
-                                            .x = c.x,
-                                            .gamma = c.gamma,
-                                            .mean = c.mean,
-                                            .inverse = c.inverse,
-                                            .dy = c.w,
-                                            .dx = dx,
-                                            .dgamma = dgamma,
-                                            .dbeta = dbeta};
+    struct sl_norm_grad_args batch = {.rows = ROWS,
+                                      .dim = DIM,
+                                      .x = c.x,
+                                      .gamma = c.gamma,
+                                      .mean = c.mean,
+                                      .inverse = c.inverse,
+                                      .dy = c.w,
+                                      .dx = dx,
+                                      .dgamma = dgamma,
+                                      .dbeta = dbeta};
+    struct sl_norm_grad_args layer = {.rows = ROWS,
+                                      .dim = DIM,
+                                      .x = c.x,
+                                      .gamma = c.gamma,
+                                      .mean = c.mean,
+                                      .inverse = c.inverse,
+                                      .dy = c.w,
+                                      .dx = dx,
+                                      .dgamma = dgamma,
+                                      .dbeta = dbeta};
     int rc = is_batch ? t->ref->batch_norm_backward(&batch, &t->ws)
                       : t->ref->layer_norm_backward(&layer, &t->ws);
     t_expect_ok(t, rc, "ref backward");

@@ -70,29 +70,29 @@ static void run_bn(struct suite *t, const struct sl_kernels *k, const struct bn_
     size_t bytes = c->rows * c->dim * sizeof(float);
     if (c->in_place)
         memcpy(o->y, c->x, bytes);
-    struct sl_batch_norm_args forward = {.rows = c->rows,
-                                         .dim = c->dim,
-                                         .eps = 1e-5f,
-                                         .x = c->in_place ? o->y : c->x,
-                                         .gamma = c->gamma,
-                                         .beta = c->beta,
-                                         .y = o->y,
-                                         .mean = o->mean,
-                                         .inverse = o->inverse,
-                                         .variance = o->variance};
+    struct sl_norm_args forward = {.rows = c->rows,
+                                   .dim = c->dim,
+                                   .eps = 1e-5f,
+                                   .x = c->in_place ? o->y : c->x,
+                                   .gamma = c->gamma,
+                                   .beta = c->beta,
+                                   .y = o->y,
+                                   .mean = o->mean,
+                                   .inverse = o->inverse,
+                                   .variance = o->variance};
     t_expect_ok(t, k->batch_norm(&forward, t_ws(t, k)), k->name);
     if (c->in_place)
         memcpy(o->dx, c->dy, bytes);
-    struct sl_batch_norm_grad_args backward = {.rows = c->rows,
-                                               .dim = c->dim,
-                                               .x = c->x,
-                                               .gamma = c->gamma,
-                                               .mean = o->mean,
-                                               .inverse = o->inverse,
-                                               .dy = c->in_place ? o->dx : c->dy,
-                                               .dx = o->dx,
-                                               .dgamma = o->dgamma,
-                                               .dbeta = o->dbeta};
+    struct sl_norm_grad_args backward = {.rows = c->rows,
+                                         .dim = c->dim,
+                                         .x = c->x,
+                                         .gamma = c->gamma,
+                                         .mean = o->mean,
+                                         .inverse = o->inverse,
+                                         .dy = c->in_place ? o->dx : c->dy,
+                                         .dx = o->dx,
+                                         .dgamma = o->dgamma,
+                                         .dbeta = o->dbeta};
     t_expect_ok(t, k->batch_norm_backward(&backward, t_ws(t, k)), k->name);
     // Without gradients of parameters the rest is the same.
     float *dx = t_alloc(t, bytes, 0);
@@ -187,14 +187,14 @@ static void refuse_batch_norm(struct suite *t)
 {
     t_begin(t, "batch_norm refuses no rows and half of the parameters' gradients; shows a NaN");
     float x[2] = {NAN, 1}, gamma[1] = {1}, y[2], out[3];
-    struct sl_batch_norm_args args = {.dim = 1,
-                                      .x = x,
-                                      .gamma = gamma,
-                                      .beta = gamma,
-                                      .y = y,
-                                      .mean = out,
-                                      .inverse = out + 1,
-                                      .variance = out + 2};
+    struct sl_norm_args args = {.dim = 1,
+                                .x = x,
+                                .gamma = gamma,
+                                .beta = gamma,
+                                .y = y,
+                                .mean = out,
+                                .inverse = out + 1,
+                                .variance = out + 2};
     t_expect_code(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), SL_EINVAL, "no rows");
     args.rows = 2;
     t_expect_ok(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), "a NaN");
@@ -204,15 +204,15 @@ static void refuse_batch_norm(struct suite *t)
     x[1] = NAN;
     t_expect_ok(t, t->dev->batch_norm(&args, t_ws(t, t->dev)), "a NaN");
     t_expect(t, isnan(y[0]) && isnan(out[1]), "a NaN behind the first row gave %g", (double)y[0]);
-    struct sl_batch_norm_grad_args back = {.rows = 2,
-                                           .dim = 1,
-                                           .x = x,
-                                           .gamma = gamma,
-                                           .mean = out,
-                                           .inverse = out + 1,
-                                           .dy = x,
-                                           .dx = y,
-                                           .dgamma = out + 2};
+    struct sl_norm_grad_args back = {.rows = 2,
+                                     .dim = 1,
+                                     .x = x,
+                                     .gamma = gamma,
+                                     .mean = out,
+                                     .inverse = out + 1,
+                                     .dy = x,
+                                     .dx = y,
+                                     .dgamma = out + 2};
     t_expect_code(t, t->dev->batch_norm_backward(&back, t_ws(t, t->dev)), SL_EINVAL,
                   "dgamma alone");
     t_end(t);
@@ -257,15 +257,15 @@ static void run_ln(struct suite *t, const struct sl_kernels *k, const struct bn_
         memcpy(o->y, c->x, bytes);
         memcpy(o->dx, c->dy, bytes);
     }
-    struct sl_layer_norm_args forward = {.rows = c->rows,
-                                         .dim = c->dim,
-                                         .eps = 1e-5f,
-                                         .x = c->in_place ? o->y : c->x,
-                                         .gamma = c->gamma,
-                                         .beta = c->beta,
-                                         .y = o->y,
-                                         .mean = o->mean,
-                                         .inverse = o->inverse};
+    struct sl_norm_args forward = {.rows = c->rows,
+                                   .dim = c->dim,
+                                   .eps = 1e-5f,
+                                   .x = c->in_place ? o->y : c->x,
+                                   .gamma = c->gamma,
+                                   .beta = c->beta,
+                                   .y = o->y,
+                                   .mean = o->mean,
+                                   .inverse = o->inverse};
     t_expect_ok(t, k->layer_norm(&forward), k->name);
     float *y = t_alloc(t, bytes, 0);
     forward.x = c->x;
@@ -273,16 +273,16 @@ static void run_ln(struct suite *t, const struct sl_kernels *k, const struct bn_
     forward.mean = forward.inverse = NULL;
     t_expect_ok(t, k->layer_norm(&forward), k->name);
     t_same_bits(t, "y without mean and inverse", y, o->y, bytes);
-    struct sl_layer_norm_grad_args backward = {.rows = c->rows,
-                                               .dim = c->dim,
-                                               .x = c->x,
-                                               .gamma = c->gamma,
-                                               .mean = mean,
-                                               .inverse = inverse,
-                                               .dy = c->in_place ? o->dx : c->dy,
-                                               .dx = o->dx,
-                                               .dgamma = o->dgamma,
-                                               .dbeta = o->dbeta};
+    struct sl_norm_grad_args backward = {.rows = c->rows,
+                                         .dim = c->dim,
+                                         .x = c->x,
+                                         .gamma = c->gamma,
+                                         .mean = mean,
+                                         .inverse = inverse,
+                                         .dy = c->in_place ? o->dx : c->dy,
+                                         .dx = o->dx,
+                                         .dgamma = o->dgamma,
+                                         .dbeta = o->dbeta};
     t_expect_ok(t, k->layer_norm_backward(&backward, t_ws(t, k)), k->name);
 }
 
@@ -378,7 +378,7 @@ void test_layer_norm(struct suite *t)
 
     t_begin(t, "layer_norm refuses a mean without an inverse and shows a NaN in its row alone");
     float x[4] = {1, NAN, 2, 3}, gamma[2] = {1, 1}, y[4], mean[2];
-    struct sl_layer_norm_args args = {
+    struct sl_norm_args args = {
         .rows = 2, .dim = 2, .x = x, .gamma = gamma, .beta = gamma, .y = y, .mean = mean};
     t_expect_code(t, t->dev->layer_norm(&args), SL_EINVAL, "mean alone");
     args.mean = NULL;

@@ -52,16 +52,16 @@ static void run_square(void *context)
 static void run_batch_norm(void *context)
 {
     const struct pass *c = context;
-    struct sl_batch_norm_args args = {.rows = ROWS,
-                                      .dim = DIM,
-                                      .eps = 1e-5f,
-                                      .x = c->x,
-                                      .gamma = c->gamma,
-                                      .beta = c->beta,
-                                      .y = c->y,
-                                      .mean = c->mean,
-                                      .inverse = c->inverse,
-                                      .variance = c->dgamma};
+    struct sl_norm_args args = {.rows = ROWS,
+                                .dim = DIM,
+                                .eps = 1e-5f,
+                                .x = c->x,
+                                .gamma = c->gamma,
+                                .beta = c->beta,
+                                .y = c->y,
+                                .mean = c->mean,
+                                .inverse = c->inverse,
+                                .variance = c->dgamma};
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->batch_norm(&args, &c->p->ws));
 }
@@ -69,16 +69,16 @@ static void run_batch_norm(void *context)
 static void run_batch_norm_backward(void *context)
 {
     const struct pass *c = context;
-    struct sl_batch_norm_grad_args args = {.rows = ROWS,
-                                           .dim = DIM,
-                                           .x = c->x,
-                                           .gamma = c->gamma,
-                                           .mean = c->mean,
-                                           .inverse = c->inverse,
-                                           .dy = c->targets,
-                                           .dx = c->y,
-                                           .dgamma = c->dgamma,
-                                           .dbeta = c->dbeta};
+    struct sl_norm_grad_args args = {.rows = ROWS,
+                                     .dim = DIM,
+                                     .x = c->x,
+                                     .gamma = c->gamma,
+                                     .mean = c->mean,
+                                     .inverse = c->inverse,
+                                     .dy = c->targets,
+                                     .dx = c->y,
+                                     .dgamma = c->dgamma,
+                                     .dbeta = c->dbeta};
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->batch_norm_backward(&args, &c->p->ws));
 }
@@ -86,31 +86,31 @@ static void run_batch_norm_backward(void *context)
 static void run_layer_norm(void *context)
 {
     const struct pass *c = context;
-    struct sl_layer_norm_args args = {.rows = ROWS,
-                                      .dim = DIM,
-                                      .eps = 1e-5f,
-                                      .x = c->x,
-                                      .gamma = c->gamma,
-                                      .beta = c->beta,
-                                      .y = c->y,
-                                      .mean = c->mean,
-                                      .inverse = c->inverse};
+    struct sl_norm_args args = {.rows = ROWS,
+                                .dim = DIM,
+                                .eps = 1e-5f,
+                                .x = c->x,
+                                .gamma = c->gamma,
+                                .beta = c->beta,
+                                .y = c->y,
+                                .mean = c->mean,
+                                .inverse = c->inverse};
     perf_check(c->p, c->p->kernels->layer_norm(&args));
 }
 
 static void run_layer_norm_backward(void *context)
 {
     const struct pass *c = context;
-    struct sl_layer_norm_grad_args args = {.rows = ROWS,
-                                           .dim = DIM,
-                                           .x = c->x,
-                                           .gamma = c->gamma,
-                                           .mean = c->mean,
-                                           .inverse = c->inverse,
-                                           .dy = c->targets,
-                                           .dx = c->y,
-                                           .dgamma = c->dgamma,
-                                           .dbeta = c->dbeta};
+    struct sl_norm_grad_args args = {.rows = ROWS,
+                                     .dim = DIM,
+                                     .x = c->x,
+                                     .gamma = c->gamma,
+                                     .mean = c->mean,
+                                     .inverse = c->inverse,
+                                     .dy = c->targets,
+                                     .dx = c->y,
+                                     .dgamma = c->dgamma,
+                                     .dbeta = c->dbeta};
     sl_mempool_reset(&c->p->ws);
     perf_check(c->p, c->p->kernels->layer_norm_backward(&args, &c->p->ws));
 }
