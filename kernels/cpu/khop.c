@@ -61,15 +61,6 @@ struct hop {
 
 // ---- plan: which edges --------------------------------------------------------------------------
 
-SL_INLINE void prefetch_offsets(const struct sl_khop_args *args, uint32_t row)
-{
-    if (row < args->n_dst) {
-        const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
-        __builtin_prefetch(indptr);
-        __builtin_prefetch(indptr + 1); // one in eight stands in the next line
-    }
-}
-
 // Robert Floyd's method for one row with a large fanout: the set's drawn[0 .. k) in their order.
 static void draw_many(const struct sl_khop_args *args, uint32_t k, uint32_t row, uint32_t degree,
                       struct sl_distinct *set)
@@ -131,14 +122,13 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, uint64
 }
 
 // Puts the next group's edges behind those in the pipe, writes indptr for the rows it completes.
-// *n is how many edges it has.
-SL_INLINE int plan(struct hop *hop, uint32_t *n)
+SL_INLINE int plan(struct hop *hop)
 {
     const struct sl_khop_args *args = hop->args;
     const uint64_t limit = args->fanout < 0 ? UINT64_MAX : (uint64_t)args->fanout;
     const uint64_t room = SL_MIN(args->indices_capacity, (uint64_t)UINT32_MAX);
     uint64_t *edge = hop->pipe.edge + hop->pipe.n;
-    *n = 0;
+    uint32_t n = 0;
     while (hop->row < args->n_dst && hop->drawn.n < SL_KHOP_LANES) {
         const uint64_t *indptr = &args->topology->indptr[args->nodes[hop->row]];
         uint64_t first = indptr[0], degree = indptr[1] - first;
@@ -148,61 +138,51 @@ SL_INLINE int plan(struct hop *hop, uint32_t *n)
         if (__builtin_expect(hop->n_edges + take > room, 0))
             return sl_khop_fail_indices(args, hop->n_edges + take);
         if (take < degree && limit <= SL_KHOP_LANE_FANOUT_MAX) {
-            if (GROUP_EDGES - *n < take)
+            if (GROUP_EDGES - n < take)
                 break;
             uint32_t l = hop->drawn.n++;
             hop->drawn.lanes.row[l] = hop->row;
             hop->drawn.lanes.degree[l] = (uint32_t)degree;
             hop->drawn.first[l] = first;
-            hop->drawn.edge[l] = edge + *n;
-            *n += (uint32_t)take;
-        } else if (!hand_out(hop, first, degree, take, GROUP_EDGES - *n, edge + *n, n)) {
+            hop->drawn.edge[l] = edge + n;
+            n += (uint32_t)take;
+        } else if (!hand_out(hop, first, degree, take, GROUP_EDGES - n, edge + n, &n)) {
             break;
         }
-        prefetch_offsets(args, hop->row + OFFSETS_AHEAD);
+        sl_khop_fetch_row(args, (uint64_t)hop->row + OFFSETS_AHEAD);
         hop->n_edges += take;
         args->indptr[++hop->row] = (uint32_t)hop->n_edges;
     }
+    hop->pipe.n_fresh = n;
     if (hop->drawn.n)
         draw_rows(hop);
     return SL_OK;
 }
 
-SL_INLINE int khop(const struct sl_khop_args *args, bool wide)
+SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
 {
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? 0 : (uint32_t)args->fanout;
     hop.row = 0;
     hop.offset = hop.n_edges = hop.pipe.n_done = 0;
-    hop.drawn.n = hop.pipe.n = hop.pipe.read = 0;
+    hop.drawn.n = hop.pipe.n = hop.pipe.read = hop.pipe.n_fresh = 0;
     if (hop.k > SL_KHOP_LANE_FANOUT_MAX)
         SL_TRY(sl_idmap_distinct(args->map, hop.k, &hop.set));
     args->indptr[0] = 0;
     for (uint32_t row = 0; row < OFFSETS_AHEAD; row++)
-        prefetch_offsets(args, row);
+        sl_khop_fetch_row(args, row);
     for (bool last = args->n_dst == 0; !last;) {
-        uint32_t n;
-        SL_TRY(plan(&hop, &n));
+        SL_TRY(plan(&hop));
         last = hop.row == args->n_dst;
-        SL_TRY(sl_khop_pipe_run(args, &hop.pipe, wide, n, last));
+        SL_TRY(sl_khop_pipe_run(args, &hop.pipe, last));
     }
     *args->n_edges = (uint32_t)hop.n_edges;
     return SL_OK;
 }
 
-SL_SIMD(int, khop_narrow, (const struct sl_khop_args *args), (args))
-{
-    return khop(args, false);
-}
-
-SL_SIMD(int, khop_wide, (const struct sl_khop_args *args), (args))
-{
-    return khop(args, true);
-}
-
 int sl_cpu_khop_uniform(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_uniform(args));
-    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? khop_narrow(args) : khop_wide(args);
+    return khop(args);
 }

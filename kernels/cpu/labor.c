@@ -39,7 +39,6 @@ enum {
 struct hop {
     const struct sl_khop_args *args;
     uint64_t n_edges;
-    uint32_t n_fresh; // edges behind those in the pipe, not taken in yet
     uint32_t k, n, room;
     uint32_t expected;     // numbers below the bound that a row begins with
     uint64_t bound;        // keys below it are candidates
@@ -92,15 +91,22 @@ SL_INLINE void shorten(struct hop *hop)
     hop->bound = last;
 }
 
+SL_INLINE void read_ids(struct sl_khop_ids ids, uint64_t first, uint32_t n, uint32_t *vertex)
+{
+    for (uint32_t l = 0; l < n; l++)
+        vertex[l] = sl_khop_read(ids, first + l);
+}
+
 // Puts the candidates among the n <= LANES edges at `first` + j into the list.
-SL_INLINE void look_at(struct hop *hop, bool wide, uint64_t first, uint32_t j, uint32_t n)
+SL_INLINE void look_at(struct hop *hop, uint64_t first, uint32_t j, uint32_t n)
 {
     const struct sl_khop_args *args = hop->args;
-    const void *ids = args->topology->indices;
+    const struct sl_khop_ids ids = sl_khop_ids_of(args->topology);
     uint32_t vertex[LANES], number[LANES];
-    for (uint32_t l = 0; l < n; l++)
-        vertex[l] = wide ? (uint32_t)((const uint64_t *)ids)[first + j + l]
-                         : ((const uint32_t *)ids)[first + j + l];
+    if (ids.shift == 2) // a constant, for vectors
+        read_ids((struct sl_khop_ids){ids.first, 2}, first + j, n, vertex);
+    else
+        read_ids((struct sl_khop_ids){ids.first, 3}, first + j, n, vertex);
     for (uint32_t l = n; l < LANES; l++)
         vertex[l] = 0;
     sl_cpu_philox_numbers(args->seed, sl_rng_word0(args->stream, args->hop, 0), vertex, args->batch,
@@ -119,7 +125,7 @@ SL_INLINE void look_at(struct hop *hop, bool wide, uint64_t first, uint32_t j, u
 }
 
 // The k smallest of a row with more than k edges, in the list.
-SL_INLINE void choose(struct hop *hop, bool wide, uint64_t first, uint32_t degree)
+SL_INLINE void choose(struct hop *hop, uint64_t first, uint32_t degree)
 {
     // Below it there are `expected` of the row's numbers, more or less: it is rare that they are
     // fewer than k, and then all are looked at again.
@@ -128,7 +134,7 @@ SL_INLINE void choose(struct hop *hop, bool wide, uint64_t first, uint32_t degre
     for (;;) {
         hop->n = 0;
         for (uint32_t j = 0; j < degree; j += LANES)
-            look_at(hop, wide, first, j, SL_MIN(degree - j, (uint32_t)LANES));
+            look_at(hop, first, j, SL_MIN(degree - j, (uint32_t)LANES));
         if (hop->n >= hop->k)
             break;
         hop->bound = UINT64_MAX;
@@ -137,19 +143,9 @@ SL_INLINE void choose(struct hop *hop, bool wide, uint64_t first, uint32_t degre
         shorten(hop);
 }
 
-// ---- edges leave --------------------------------------------------------------------------------
+// ---- the hop ------------------------------------------------------------------------------------
 
-SL_INLINE int push(struct hop *hop, bool wide, uint64_t position)
-{
-    if (hop->n_fresh == SL_KHOP_PIPE_GROUP) {
-        hop->n_fresh = 0;
-        SL_TRY(sl_khop_pipe_run(hop->args, &hop->pipe, wide, SL_KHOP_PIPE_GROUP, false));
-    }
-    hop->pipe.edge[hop->pipe.n + hop->n_fresh++] = position;
-    return SL_OK;
-}
-
-SL_INLINE int sample_row(struct hop *hop, bool wide, uint32_t row)
+SL_INLINE int sample_row(struct hop *hop, uint32_t row)
 {
     const struct sl_khop_args *args = hop->args;
     const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
@@ -165,38 +161,28 @@ SL_INLINE int sample_row(struct hop *hop, bool wide, uint32_t row)
     args->indptr[row + 1] = (uint32_t)hop->n_edges;
     if (all) {
         for (uint64_t j = 0; j < degree; j++)
-            SL_TRY(push(hop, wide, first + j));
+            SL_TRY(sl_khop_pipe_push(args, &hop->pipe, first + j));
         return SL_OK;
     }
-    choose(hop, wide, first, (uint32_t)degree);
+    choose(hop, first, (uint32_t)degree);
     for (uint32_t i = 0; i < hop->k; i++)
-        SL_TRY(push(hop, wide, first + (uint32_t)hop->list[i]));
+        SL_TRY(sl_khop_pipe_push(args, &hop->pipe, first + (uint32_t)hop->list[i]));
     return SL_OK;
 }
 
-// ---- the hop ------------------------------------------------------------------------------------
-
-SL_INLINE void prefetch_offsets(const struct sl_khop_args *args, uint64_t row)
-{
-    if (row < args->n_dst) {
-        __builtin_prefetch(&args->topology->indptr[args->nodes[row]]);
-        __builtin_prefetch(&args->topology->indptr[args->nodes[row] + 1]);
-    }
-}
-
-SL_INLINE void prefetch_row(const struct sl_khop_args *args, bool wide, uint64_t row)
+SL_INLINE void prefetch_row(const struct sl_khop_args *args, uint64_t row)
 {
     if (row < args->n_dst)
-        sl_khop_fetch(args->topology->indices, wide, args->topology->indptr[args->nodes[row]]);
+        sl_khop_fetch(sl_khop_ids_of(args->topology), args->topology->indptr[args->nodes[row]]);
 }
 
-SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
+SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 {
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
     hop.n_edges = hop.pipe.n_done = 0;
-    hop.n_fresh = hop.pipe.n = hop.pipe.read = 0;
+    hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     if (args->fanout > 0) {
         void *scratch;
         hop.expected = hop.k + 3 * (uint32_t)sqrtf((float)hop.k) + 3;
@@ -207,30 +193,19 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     }
     args->indptr[0] = 0;
     for (uint64_t row = 0; row < OFFSETS_AHEAD; row++)
-        prefetch_offsets(args, row);
+        sl_khop_fetch_row(args, row);
     for (uint64_t row = 0; row < args->n_dst; row++) {
-        prefetch_offsets(args, row + OFFSETS_AHEAD);
-        prefetch_row(args, wide, row + ROWS_AHEAD);
-        SL_TRY(sample_row(&hop, wide, (uint32_t)row));
+        sl_khop_fetch_row(args, row + OFFSETS_AHEAD);
+        prefetch_row(args, row + ROWS_AHEAD);
+        SL_TRY(sample_row(&hop, (uint32_t)row));
     }
-    SL_TRY(sl_khop_pipe_run(args, &hop.pipe, wide, hop.n_fresh, true));
+    SL_TRY(sl_khop_pipe_run(args, &hop.pipe, true));
     *args->n_edges = (uint32_t)hop.n_edges;
     return SL_OK;
-}
-
-SL_SIMD(int, sample_narrow, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, false);
-}
-
-SL_SIMD(int, sample_wide, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, true);
 }
 
 int sl_cpu_labor(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_labor(args));
-    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? sample_narrow(args)
-                                                              : sample_wide(args);
+    return sample(args);
 }

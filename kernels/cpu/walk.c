@@ -100,12 +100,6 @@ static int take_scratch(struct walks *w)
 
 // ---- walking ------------------------------------------------------------------------------------
 
-SL_INLINE void prefetch_offsets(const struct sl_khop_args *hop, uint32_t vertex)
-{
-    __builtin_prefetch(&hop->topology->indptr[vertex]);
-    __builtin_prefetch(&hop->topology->indptr[vertex + 1]);
-}
-
 // The words of steps step .. step + 3 (step is a multiple of 4) for n_paths paths of the group.
 static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_paths,
                        uint32_t step)
@@ -123,12 +117,12 @@ static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_
 }
 
 // Draws one step's positions for the paths path .. path + n_paths - 1 of n rows.
-SL_INLINE int choose(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
-                     uint32_t n_paths, uint32_t step)
+SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, uint32_t n_paths,
+                     uint32_t step)
 {
     const struct sl_khop_args *hop = w->args;
     const uint64_t *indptr = hop->topology->indptr;
-    const void *ids = hop->topology->indices;
+    const struct sl_khop_ids ids = sl_khop_ids_of(hop->topology);
     const float restart = step > 0 ? w->args->restart : 0.0f;
     for (uint32_t p = 0; p < n_paths; p++) {
         for (uint32_t r = 0; r < n; r++) {
@@ -149,17 +143,17 @@ SL_INLINE int choose(struct walks *w, bool wide, uint32_t row, uint32_t n, uint3
                 x = sl_walk_move(hop, row + r, group, step, w->move_words[word], (uint32_t)degree);
             }
             w->position[i] = first + x;
-            sl_khop_fetch(ids, wide, first + x);
+            sl_khop_fetch(ids, first + x);
         }
     }
     return SL_OK;
 }
 
-SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32_t path,
-                    uint32_t n_paths, uint32_t step)
+SL_INLINE void move(struct walks *w, uint32_t row, uint32_t n, uint32_t path, uint32_t n_paths,
+                    uint32_t step)
 {
     const struct sl_khop_args *hop = w->args;
-    const void *ids = hop->topology->indices;
+    const struct sl_khop_ids ids = sl_khop_ids_of(hop->topology);
     for (uint32_t p = 0; p < n_paths; p++) {
         uint32_t *met = w->met + (path + p) * w->args->length + step;
         for (uint32_t r = 0; r < n; r++, met += w->steps) {
@@ -167,10 +161,8 @@ SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32
             *met = NOBODY;
             if (w->at[i] == NOBODY)
                 continue;
-            uint64_t position = w->position[i];
-            uint32_t vertex = wide ? (uint32_t)((const uint64_t *)ids)[position]
-                                   : ((const uint32_t *)ids)[position];
-            prefetch_offsets(hop, vertex);
+            uint32_t vertex = sl_khop_read(ids, w->position[i]);
+            sl_khop_fetch_offsets(hop->topology, vertex);
             w->at[i] = vertex;
             *met = vertex == hop->nodes[row + r] ? NOBODY : vertex;
         }
@@ -178,7 +170,7 @@ SL_INLINE void move(struct walks *w, bool wide, uint32_t row, uint32_t n, uint32
 }
 
 // All paths of the rows row .. row + n - 1.
-SL_INLINE int walk(struct walks *w, bool wide, uint32_t row, uint32_t n)
+SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
 {
     const struct sl_khop_args *args = w->args;
     for (uint32_t path = 0; path < args->paths; path += PATHS) {
@@ -188,8 +180,8 @@ SL_INLINE int walk(struct walks *w, bool wide, uint32_t row, uint32_t n)
         for (uint32_t step = 0; step < args->length; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
-            SL_TRY(choose(w, wide, row, n, path, n_paths, step));
-            move(w, wide, row, n, path, n_paths, step);
+            SL_TRY(choose(w, row, n, path, n_paths, step));
+            move(w, row, n, path, n_paths, step);
         }
     }
     return SL_OK;
@@ -291,11 +283,11 @@ static int renumber(const struct sl_khop_args *hop, const uint32_t *vertex, uint
 
 SL_INLINE void prefetch_rows(const struct sl_khop_args *hop, uint64_t row)
 {
-    for (uint64_t end = SL_MIN(row + ROWS, (uint64_t)hop->n_dst); row < end; row++)
-        prefetch_offsets(hop, hop->nodes[row]);
+    for (uint64_t end = row + ROWS; row < end; row++)
+        sl_khop_fetch_row(hop, row);
 }
 
-SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
+SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 {
     struct walks w;
     w.args = args;
@@ -308,7 +300,7 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     for (uint64_t row = 0; row < args->n_dst; row += ROWS) {
         uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, args->n_dst - row), n_chosen = 0;
         uint64_t before = w.n_edges;
-        SL_TRY(walk(&w, wide, (uint32_t)row, n));
+        SL_TRY(walk(&w, (uint32_t)row, n));
         prefetch_rows(args, row + ROWS);
         SL_TRY(choose_rows(&w, (uint32_t)row, n, &n_chosen));
         SL_TRY(renumber(args, w.chosen, n_chosen, args->indices + before));
@@ -317,19 +309,8 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     return SL_OK;
 }
 
-SL_SIMD(int, sample_narrow, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, false);
-}
-
-SL_SIMD(int, sample_wide, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, true);
-}
-
 int sl_cpu_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_random_walk(args));
-    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? sample_narrow(args)
-                                                              : sample_wide(args);
+    return sample(args);
 }

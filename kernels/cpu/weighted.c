@@ -50,7 +50,6 @@ struct hop {
     uint32_t k;       // fanout, or UINT32_MAX for all
     uint32_t n_lanes; // rows of a group
     uint64_t n_edges;
-    uint32_t n_fresh; // edges behind those in the pipe, not taken in yet
     struct sl_khop_pipe pipe;
     struct sl_weighted_lane lane[LANES];
     struct sl_weighted_shorts shorts;
@@ -61,53 +60,42 @@ struct hop {
 
 // ---- edges leave --------------------------------------------------------------------------------
 
-// Lets the edges behind those in the pipe into it.
-SL_INLINE int let_in(struct hop *hop, bool wide)
-{
-    uint32_t fresh = hop->n_fresh;
-    hop->n_fresh = 0;
-    return sl_khop_pipe_run(hop->args, &hop->pipe, wide, fresh, false);
-}
-
-SL_INLINE int push(struct hop *hop, bool wide, uint64_t position)
+SL_INLINE int push(struct hop *hop, uint64_t position)
 {
     const uint64_t room = SL_MIN(hop->args->indices_capacity, (uint64_t)UINT32_MAX);
     if (__builtin_expect(hop->n_edges >= room, 0))
         return sl_khop_fail_indices(hop->args, hop->n_edges + 1);
-    if (hop->n_fresh == SL_KHOP_PIPE_GROUP)
-        SL_TRY(let_in(hop, wide));
     hop->n_edges++;
-    hop->pipe.edge[hop->pipe.n + hop->n_fresh++] = position;
-    return SL_OK;
+    return sl_khop_pipe_push(hop->args, &hop->pipe, position);
 }
 
 // Room for n edges behind those in the pipe, at *edges; NULL where they have to go one by one.
-SL_INLINE int make_room(struct hop *hop, bool wide, uint64_t n, uint64_t **edges)
+SL_INLINE int make_room(struct hop *hop, uint64_t n, uint64_t **edges)
 {
     const uint64_t room = SL_MIN(hop->args->indices_capacity, (uint64_t)UINT32_MAX);
     *edges = NULL;
     if (__builtin_expect(n > SL_KHOP_PIPE_GROUP || room - hop->n_edges < n, 0))
         return SL_OK;
-    if (hop->n_fresh + n > SL_KHOP_PIPE_GROUP)
-        SL_TRY(let_in(hop, wide));
-    *edges = hop->pipe.edge + hop->pipe.n + hop->n_fresh;
+    if (hop->pipe.n_fresh + n > SL_KHOP_PIPE_GROUP)
+        SL_TRY(sl_khop_pipe_run(hop->args, &hop->pipe, false));
+    *edges = hop->pipe.edge + hop->pipe.n + hop->pipe.n_fresh;
     return SL_OK;
 }
 
 SL_INLINE void have_pushed(struct hop *hop, uint32_t n)
 {
-    hop->n_fresh += n;
+    hop->pipe.n_fresh += n;
     hop->n_edges += n;
 }
 
 // All edges that have a weight.
-SL_INLINE int push_row(struct hop *hop, bool wide, uint64_t first, uint64_t degree)
+SL_INLINE int push_row(struct hop *hop, uint64_t first, uint64_t degree)
 {
     const struct sl_topology_view *t = hop->args->topology;
     const double *prefix = t->weight_prefix + first;
     double before = 0;
     uint64_t *edges;
-    SL_TRY(make_room(hop, wide, degree, &edges));
+    SL_TRY(make_room(hop, degree, &edges));
     if (edges && t->weights_positive) {
         for (uint64_t j = 0; j < degree; j++)
             edges[j] = first + j;
@@ -126,17 +114,17 @@ SL_INLINE int push_row(struct hop *hop, bool wide, uint64_t first, uint64_t degr
     }
     for (uint64_t j = 0; j < degree; j++) {
         if (prefix[j] > before)
-            SL_TRY(push(hop, wide, first + j));
+            SL_TRY(push(hop, first + j));
         before = prefix[j];
     }
     return SL_OK;
 }
 
 // Edges of the row that begins at `first`.
-SL_INLINE int push_some(struct hop *hop, bool wide, uint64_t first, const uint32_t *at, uint32_t n)
+SL_INLINE int push_some(struct hop *hop, uint64_t first, const uint32_t *at, uint32_t n)
 {
     uint64_t *edges;
-    SL_TRY(make_room(hop, wide, n, &edges));
+    SL_TRY(make_room(hop, n, &edges));
     if (edges) {
         for (uint32_t j = 0; j < n; j++)
             edges[j] = first + at[j];
@@ -144,37 +132,27 @@ SL_INLINE int push_some(struct hop *hop, bool wide, uint64_t first, const uint32
         return SL_OK;
     }
     for (uint32_t j = 0; j < n; j++)
-        SL_TRY(push(hop, wide, first + at[j]));
+        SL_TRY(push(hop, first + at[j]));
     return SL_OK;
 }
 
-SL_INLINE int push_drawn(struct hop *hop, bool wide, uint64_t first,
-                         const struct sl_weighted_lane *lane)
+SL_INLINE int push_drawn(struct hop *hop, uint64_t first, const struct sl_weighted_lane *lane)
 {
     if (lane->left > 0)
-        return push_some(hop, wide, first, lane->drawn, lane->n_drawn);
+        return push_some(hop, first, lane->drawn, lane->n_drawn);
     for (uint32_t c = 0; c < lane->n_chunks; c++)
-        SL_TRY(push_some(hop, wide, first, lane->chunks[c]->at, lane->chunks[c]->n));
+        SL_TRY(push_some(hop, first, lane->chunks[c]->at, lane->chunks[c]->n));
     return SL_OK;
 }
 
 // A row's edges: those that were drawn, or all when no weight is left.
-SL_INLINE int push_slots(struct hop *hop, bool wide, uint64_t first, uint64_t degree, double left,
+SL_INLINE int push_slots(struct hop *hop, uint64_t first, uint64_t degree, double left,
                          const uint32_t *drawn, uint32_t n)
 {
-    return left > 0 ? push_some(hop, wide, first, drawn, n) : push_row(hop, wide, first, degree);
+    return left > 0 ? push_some(hop, first, drawn, n) : push_row(hop, first, degree);
 }
 
 // ---- draws --------------------------------------------------------------------------------------
-
-SL_INLINE void prefetch_offsets(const struct sl_khop_args *args, uint64_t row)
-{
-    if (row < args->n_dst) {
-        const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
-        __builtin_prefetch(indptr);
-        __builtin_prefetch(indptr + 1); // one in eight stands in the next line
-    }
-}
 
 // The sums that the row's first draw will look at; its offsets are there already.
 SL_INLINE void prefetch_sums(const struct hop *hop, uint64_t row)
@@ -276,24 +254,23 @@ SL_INLINE void open_row(struct hop *hop, uint32_t l, const double *prefix, uint3
     }
 }
 
-SL_INLINE int push_edges(struct hop *hop, bool wide, uint32_t l, uint64_t first, uint64_t degree)
+SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t degree)
 {
     const struct sl_weighted_longs *longs = &hop->longs;
     const struct sl_weighted_short *row = &hop->shorts.row[l];
     uint32_t r = hop->long_of[l];
     switch (way_of(hop, degree)) {
-    case ALL: return push_row(hop, wide, first, degree);
-    case SHORT: return push_slots(hop, wide, first, degree, row->left, row->drawn, row->n_drawn);
+    case ALL: return push_row(hop, first, degree);
+    case SHORT: return push_slots(hop, first, degree, row->left, row->drawn, row->n_drawn);
     case LONG:
-        return push_slots(hop, wide, first, degree, longs->left[r], longs->drawn[r],
-                          longs->n_drawn[r]);
+        return push_slots(hop, first, degree, longs->left[r], longs->drawn[r], longs->n_drawn[r]);
     case LANE: break;
     }
-    return push_drawn(hop, wide, first, &hop->lane[l]);
+    return push_drawn(hop, first, &hop->lane[l]);
 }
 
 // Samples the rows row .. row + n - 1.
-SL_INLINE int sample_group(struct hop *hop, bool wide, uint32_t row, uint32_t n)
+SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
 {
     const struct sl_khop_args *args = hop->args;
     const struct sl_topology_view *t = args->topology;
@@ -305,7 +282,7 @@ SL_INLINE int sample_group(struct hop *hop, bool wide, uint32_t row, uint32_t n)
         uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, row + l, degree);
-        prefetch_offsets(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
+        sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
         prefetch_sums(hop, (uint64_t)row + l + hop->n_lanes);
         enum way way = way_of(hop, degree);
         open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
@@ -318,19 +295,19 @@ SL_INLINE int sample_group(struct hop *hop, bool wide, uint32_t row, uint32_t n)
     for (uint32_t l = 0; l < n; l++) {
         uint64_t first = t->indptr[args->nodes[row + l]];
         uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
-        SL_TRY(push_edges(hop, wide, l, first, degree));
+        SL_TRY(push_edges(hop, l, first, degree));
         args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
     }
     return SL_OK;
 }
 
-SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
+SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 {
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? UINT32_MAX : (uint32_t)args->fanout;
     hop.n_edges = hop.pipe.n_done = 0;
-    hop.n_fresh = hop.pipe.n = hop.pipe.read = 0;
+    hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;
     if (args->fanout > 0) {
         sl_weighted_longs_init(&hop.longs, SL_MIN(hop.k, (uint32_t)SL_WEIGHTED_LONG_FANOUT));
@@ -343,32 +320,21 @@ SL_INLINE int sample(const struct sl_khop_args *args, bool wide)
     }
     args->indptr[0] = 0;
     for (uint32_t l = 0; l < 2 * hop.n_lanes; l++)
-        prefetch_offsets(args, l);
+        sl_khop_fetch_row(args, l);
     for (uint32_t l = 0; l < hop.n_lanes; l++)
         prefetch_sums(&hop, l);
     for (uint64_t row = 0; row < args->n_dst; row += hop.n_lanes)
-        SL_TRY(sample_group(&hop, wide, (uint32_t)row,
+        SL_TRY(sample_group(&hop, (uint32_t)row,
                             (uint32_t)SL_MIN((uint64_t)hop.n_lanes, args->n_dst - row)));
-    SL_TRY(sl_khop_pipe_run(args, &hop.pipe, wide, hop.n_fresh, true));
+    SL_TRY(sl_khop_pipe_run(args, &hop.pipe, true));
     *args->n_edges = (uint32_t)hop.n_edges;
     return SL_OK;
-}
-
-SL_SIMD(int, sample_narrow, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, false);
-}
-
-SL_SIMD(int, sample_wide, (const struct sl_khop_args *args), (args))
-{
-    return sample(args, true);
 }
 
 int sl_cpu_khop_weighted(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_weighted(args));
-    return sl_dtype_bytes(args->topology->indices_dtype) == 4 ? sample_narrow(args)
-                                                              : sample_wide(args);
+    return sample(args);
 }
 
 // ---- running sums -------------------------------------------------------------------------------
