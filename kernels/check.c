@@ -558,6 +558,14 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_m
 
 int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
+    const struct sl_bias_act_gradient *before = &args->before;
+    if (sl_gradient_changes(before) && args->m > 0) {
+        WANT(args->lda == args->m, "rows that are not dense have a bias_act");
+        WANT(args->m <= UINT32_MAX, "%llu columns: wanted less than 2^32",
+             (unsigned long long)args->m);
+        SL_TRY(sl_check_bias_act_backward(args->a, before->y, args->k, (uint32_t)args->m,
+                                          before->act, &before->dropout, before->dbias));
+    }
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
         SL_TRY(sl_check_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,

@@ -8,6 +8,8 @@
 #ifndef SL_KERNELS_CHECK_H
 #define SL_KERNELS_CHECK_H
 
+#include <stdbool.h>
+
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus
@@ -31,6 +33,11 @@ int sl_check_fail_weight(const struct sl_topology_view *topology, const float *w
                          uint64_t edge);
 // Names the first vertex that is not below n_nodes.
 int sl_check_node_range(const uint32_t *nodes, uint32_t n, uint64_t n_nodes);
+// Whether there is anything to do before.
+static inline bool sl_gradient_changes(const struct sl_bias_act_gradient *g)
+{
+    return g->act != SL_ACT_NONE || g->dropout.rate > 0.0f || g->dbias;
+}
 // The arguments alone, for devices whose arrays the processor can not read: sl_check_softmax_xent
 // also looks at every label (-1 or below `classes`), sl_check_sigmoid_bce at every target (0 to 1
 // or NaN).

@@ -233,6 +233,14 @@ struct sl_gemm_bias_act_args {
     struct sl_dropout dropout; // where it is on, ldc is n
 };
 
+// The backward of bias_act as a part of what reads dy (rows, dim) first. All zero: nothing to do.
+struct sl_bias_act_gradient {
+    const float *y; // (rows, dim) the output, where the activation asks for it
+    enum sl_activation act;
+    struct sl_dropout dropout;
+    float *dbias; // (dim) += or NULL
+};
+
 // of[i].c (m, n) += a' of[i].b: a (k, m) are the gradients of k rows, b (k, n) what was multiplied.
 struct sl_weight_gradient {
     uint64_t n;
@@ -245,8 +253,9 @@ struct sl_weight_gradient {
 struct sl_weight_gradients_args {
     enum sl_precision precision;
     uint64_t m, k;
-    const float *a; // (k, lda)
+    float *a; // (k, lda); overwritten by `before`
     uint64_t lda;
+    struct sl_bias_act_gradient before; // of a; where there is something to do, lda is m
     struct sl_weight_gradient of[2];
 };
 
@@ -561,7 +570,7 @@ struct sl_kernels {
     // --- what model layers need beside sums and products ---
 
     int (*gemm_bias_act)(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws);
-    // Two products that read the same a, with the bits of gemm.
+    // Two products (n may be 0) that read the same a, with the bits of bias_act_backward and gemm.
     int (*weight_gradients)(const struct sl_weight_gradients_args *args, struct sl_mempool *ws);
 
     // out (n_dst); weight (n_edges) or NULL.

@@ -202,14 +202,26 @@ int sl_layer_product_gradient(const struct sl_layer_env *env, const struct sl_la
 }
 
 int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,
-                               const float *dy, const struct sl_layer_gradient of[2], uint64_t rows)
+                               const struct sl_bias_act_gradient *before, float *dy,
+                               const struct sl_layer_gradient of[2], uint64_t rows)
 {
-    struct sl_weight_gradients_args args = {
-        .precision = env->precision, .m = layer->d_out, .k = rows, .a = dy, .lda = layer->d_out};
+    struct sl_weight_gradients_args args = {.precision = env->precision,
+                                            .m = layer->d_out,
+                                            .k = rows,
+                                            .a = dy,
+                                            .lda = layer->d_out,
+                                            .before = *before};
     for (int i = 0; i < 2; i++)
         args.of[i] =
             (struct sl_weight_gradient){of[i].d_in, of[i].x, of[i].d_in, of[i].dweight, of[i].d_in};
     return env->kernels->weight_gradients(&args, env->pool);
+}
+
+int sl_layer_apply_before(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const struct sl_bias_act_gradient *before, float *dy, uint64_t rows)
+{
+    return env->kernels->bias_act_backward(dy, before->y, rows, layer->d_out, before->act,
+                                           &before->dropout, before->dbias);
 }
 
 int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -389,13 +401,13 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
 // dx = A' dy W, and the gradients; of an aggregation that came first.
 static int backward_aggregated(const struct sl_layer_env *env, const struct sl_layer *layer,
                                const float *weight, const struct sl_layer_tape *tape,
-                               const float *dy, float *dweight, float *down, float *dx)
+                               const struct sl_bias_act_gradient *before, float *dy, float *dweight,
+                               float *down, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer_gradient both[] = {{tape->aggregated, dweight, layer->d_in},
-                                             {tape->x, down, layer->d_in}};
-    SL_TRY(down ? sl_layer_product_gradients(env, layer, dy, both, csr->n_dst)
-                : sl_layer_product_gradient(env, layer, dy, tape->aggregated, csr->n_dst, dweight));
+                                             {tape->x, down, down ? layer->d_in : 0}};
+    SL_TRY(sl_layer_product_gradients(env, layer, before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
     float *d_aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
@@ -407,9 +419,11 @@ static int backward_aggregated(const struct sl_layer_env *env, const struct sl_l
 
 static int backward_transformed(const struct sl_layer_env *env, const struct sl_layer *layer,
                                 const float *weight, const struct sl_layer_tape *tape,
-                                const float *dy, float *dweight, float *down, float *dx)
+                                const struct sl_bias_act_gradient *before, float *dy,
+                                float *dweight, float *down, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
+    SL_TRY(sl_layer_apply_before(env, layer, before, dy, csr->n_dst));
     float *dz = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
     if (!dz)
         return SL_ENOMEM;
@@ -422,12 +436,13 @@ static int backward_transformed(const struct sl_layer_env *env, const struct sl_
 
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                                 const float *weight, const float *own,
-                                const struct sl_layer_tape *tape, const float *dy, float *dweight,
-                                float *down, float *dx)
+                                const struct sl_layer_tape *tape,
+                                const struct sl_bias_act_gradient *before, float *dy,
+                                float *dweight, float *down, float *dx)
 {
     SL_TRY(tape->aggregated
-               ? backward_aggregated(env, layer, weight, tape, dy, dweight, down, dx)
-               : backward_transformed(env, layer, weight, tape, dy, dweight, down, dx));
+               ? backward_aggregated(env, layer, weight, tape, before, dy, dweight, down, dx)
+               : backward_transformed(env, layer, weight, tape, before, dy, dweight, down, dx));
     return own && dx ? sl_layer_product_backward(env, layer, dy, tape->hop.csr.n_dst, own, 1, dx)
                      : SL_OK;
 }

@@ -130,6 +130,8 @@ struct sl_layer_tape {
     bool training;             // batch statistics and dropout
     struct sl_dropout dropout; // keys of this layer's own masks (attention); rate 0 = none
     struct sl_layer_epilogue after;
+    // For backward: what is still to be done to dy (surround.h), by the first that reads it.
+    struct sl_bias_act_gradient before;
     // (n_dst, d_out), without the bias, or with what `after` offered. The model adds what follows
     // in place: backward must not read it.
     float *y;
@@ -193,8 +195,8 @@ struct sl_layer_kind {
     int (*forward)(const struct sl_layer_env *env, const struct sl_layer *layer,
                    const float *params, bool input_gradient, struct sl_layer_tape *tape);
 
-    // dy (n_dst, d_out) is overwritten; gradient (flat, like params) += ; dx (n_src, d_in) is
-    // assigned unless NULL.
+    // dy (n_dst, d_out) becomes the gradient of y by `before`, and is overwritten; gradient (flat,
+    // like params) += ; dx (n_src, d_in) is assigned unless NULL.
     int (*backward)(const struct sl_layer_env *env, const struct sl_layer *layer,
                     const float *params, const struct sl_layer_tape *tape, float *dy,
                     float *gradient, float *dx);
@@ -287,10 +289,12 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
                        struct sl_layer_epilogue *after, struct sl_layer_tape *tape);
 
 // dweight += , down += ; dx = A' dy W + dy W_own unless NULL. own and down NULL: as in forward.
+// `before` is applied to dy first.
 int sl_layer_propagate_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                                 const float *weight, const float *own,
-                                const struct sl_layer_tape *tape, const float *dy, float *dweight,
-                                float *down, float *dx);
+                                const struct sl_layer_tape *tape,
+                                const struct sl_bias_act_gradient *before, float *dy,
+                                float *dweight, float *down, float *dx);
 
 // y (rows, d_out) = x (rows, d_in) weight' + beta * y; weight is (d_out, d_in).
 int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
@@ -321,9 +325,13 @@ struct sl_layer_gradient {
     float *dweight;
     uint32_t d_in;
 };
-// The same of both, which reads dy once.
+// `before` applied to dy, then the same of both (the second one's d_in may be 0), which reads dy
+// once.
 int sl_layer_product_gradients(const struct sl_layer_env *env, const struct sl_layer *layer,
-                               const float *dy, const struct sl_layer_gradient of[2],
-                               uint64_t rows);
+                               const struct sl_bias_act_gradient *before, float *dy,
+                               const struct sl_layer_gradient of[2], uint64_t rows);
+// `before` applied to dy (rows, d_out), where no product comes first.
+int sl_layer_apply_before(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const struct sl_bias_act_gradient *before, float *dy, uint64_t rows);
 
 #endif

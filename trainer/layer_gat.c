@@ -209,6 +209,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     float *dheads, *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     if (!dz)
         return SL_ENOMEM;
+    SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dz));
     SL_TRY(sl_layer_product_gradient(env, &wide, dz, tape->x, csr->n_src,

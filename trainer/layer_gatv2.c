@@ -202,9 +202,9 @@ static int transform_backward(const struct sl_layer_env *env, const struct sl_la
                               float *dweight, float *dbias, float beta, float *dx)
 {
     const struct sl_layer wide = sl_heads_widened(layer);
-    SL_TRY(env->kernels->bias_act_backward(dz, NULL, rows, wide.d_out, SL_ACT_NONE, &NO_DROPOUT,
-                                           dbias));
-    SL_TRY(sl_layer_product_gradient(env, &wide, dz, x, rows, dweight));
+    const struct sl_bias_act_gradient before = {.dbias = dbias};
+    const struct sl_layer_gradient of[2] = {{x, dweight, wide.d_in}};
+    SL_TRY(sl_layer_product_gradients(env, &wide, &before, dz, of, rows));
     return dx ? sl_layer_product_backward(env, &wide, dz, rows, weight, beta, dx) : SL_OK;
 }
 
@@ -219,6 +219,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     float *dr = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
     if (!dl || !dr)
         return SL_ENOMEM;
+    SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient + at[ATT], dl, dr));
     SL_TRY(transform_backward(env, layer, tape->x, dl, csr->n_src, params + at[L_WEIGHT],

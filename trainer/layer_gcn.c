@@ -90,7 +90,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                     float *gradient, float *dx)
 {
     return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_WEIGHT], NULL, tape,
-                                       dy, gradient + layer->offset[LIN_WEIGHT], NULL, dx);
+                                       &tape->before, dy, gradient + layer->offset[LIN_WEIGHT],
+                                       NULL, dx);
 }
 
 static float inverse_root(uint64_t degree)

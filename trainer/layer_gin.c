@@ -141,26 +141,26 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     uint32_t n_dst = tape->hop.csr.n_dst, d_out = layer->d_out;
     enum sl_activation act = layer->options->activation;
     const struct sl_layer square = sl_layer_square(layer);
-    float *dbias = gradient + layer->offset[LIN0_BIAS];
+    struct sl_bias_act_gradient before = {
+        .y = own->after, .act = act, .dbias = gradient + layer->offset[LIN0_BIAS]};
+    const struct sl_layer_gradient of_square[2] = {
+        {own->after, gradient + layer->offset[LIN1_WEIGHT], d_out}};
     float *d = sl_layer_floats(env, (uint64_t)n_dst * d_out);
     if (!d)
         return SL_ENOMEM;
-    SL_TRY(sl_layer_product_gradient(env, &square, dy, own->after, n_dst,
-                                     gradient + layer->offset[LIN1_WEIGHT]));
+    SL_TRY(sl_layer_product_gradients(env, &square, &tape->before, dy, of_square, n_dst));
     SL_TRY(sl_layer_product_backward(env, &square, dy, n_dst, params + layer->offset[LIN1_WEIGHT],
                                      0, d));
-    if (layer->options->norm == SL_NORM_NONE) {
-        SL_TRY(k->bias_act_backward(d, own->after, n_dst, d_out, act, &NO_DROPOUT, dbias));
-    } else {
+    if (layer->options->norm != SL_NORM_NONE) {
         const struct sl_norm norm = norm_of(layer);
         SL_TRY(k->bias_act_backward(d, own->after, n_dst, d_out, act, &NO_DROPOUT, NULL));
         SL_TRY(sl_norm_backward(env, &norm, params, &own->norm, d, gradient, d));
-        SL_TRY(k->bias_act_backward(d, own->before, n_dst, d_out, SL_ACT_NONE, &NO_DROPOUT, dbias));
+        before.act = SL_ACT_NONE;
     }
-    if (layer->options->train_eps)
-        SL_TRY(eps_gradient(env, layer, params, tape, d, gradient));
-    return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, tape,
-                                       d, gradient + layer->offset[LIN0_WEIGHT], NULL, dx);
+    SL_TRY(sl_layer_propagate_backward(env, layer, params + layer->offset[LIN0_WEIGHT], NULL, tape,
+                                       &before, d, gradient + layer->offset[LIN0_WEIGHT], NULL,
+                                       dx));
+    return layer->options->train_eps ? eps_gradient(env, layer, params, tape, d, gradient) : SL_OK;
 }
 
 static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,

@@ -82,7 +82,7 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
 }
 
 static int backward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
-                        const float *params, const struct sl_layer_tape *tape, const float *dy,
+                        const float *params, const struct sl_layer_tape *tape, float *dy,
                         float *gradient, float *dx)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
@@ -90,7 +90,7 @@ static int backward_max(const struct sl_layer_env *env, const struct sl_layer *l
     const struct sl_layer_gradient both[] = {
         {own->max, gradient + layer->offset[LIN_L_WEIGHT], layer->d_in},
         {tape->x, gradient + layer->offset[LIN_R_WEIGHT], layer->d_in}};
-    SL_TRY(sl_layer_product_gradients(env, layer, dy, both, csr->n_dst));
+    SL_TRY(sl_layer_product_gradients(env, layer, &tape->before, dy, both, csr->n_dst));
     if (!dx)
         return SL_OK;
     float *dmax = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_in);
@@ -144,8 +144,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
         return backward_max(env, layer, params, tape, dy, gradient, dx);
     const bool own = !is_gcn(layer);
     return sl_layer_propagate_backward(env, layer, params + layer->offset[LIN_L_WEIGHT],
-                                       own ? params + layer->offset[LIN_R_WEIGHT] : NULL, tape, dy,
-                                       gradient + layer->offset[LIN_L_WEIGHT],
+                                       own ? params + layer->offset[LIN_R_WEIGHT] : NULL, tape,
+                                       &tape->before, dy, gradient + layer->offset[LIN_L_WEIGHT],
                                        own ? gradient + layer->offset[LIN_R_WEIGHT] : NULL, dx);
 }
 

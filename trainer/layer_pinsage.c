@@ -103,23 +103,21 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     return finish(env, layer, own->z, csr->n_dst, tape->y);
 }
 
-// dy of y becomes that of W_self x + W_nbr n; the bias' gradient is added up. What follows the
-// layer has written over y: it is made again from z.
+// dy of y becomes that of z. What follows the layer has written over y: it is made again from z.
 static int finish_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_tape *tape, float *dy, float *dbias)
+                           const struct sl_layer_tape *tape, float *dy)
 {
     const struct own *own = tape->own;
     uint32_t n_dst = tape->hop.csr.n_dst;
-    if (!layer->last) {
-        float *y = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out);
-        float *inverse = sl_layer_floats(env, n_dst);
-        if (!y || !inverse)
-            return SL_ENOMEM;
-        SL_TRY(env->kernels->normalize_rows(own->z, n_dst, layer->d_out, y, inverse));
-        SL_TRY(env->kernels->normalize_rows_backward(dy, y, inverse, n_dst, layer->d_out, dy));
-    }
-    return env->kernels->bias_act_backward(dy, own->z, n_dst, layer->d_out, activation_of(layer),
-                                           &NO_DROPOUT, dbias);
+    SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, n_dst));
+    if (layer->last)
+        return SL_OK;
+    float *y = sl_layer_floats(env, (uint64_t)n_dst * layer->d_out);
+    float *inverse = sl_layer_floats(env, n_dst);
+    if (!y || !inverse)
+        return SL_ENOMEM;
+    SL_TRY(env->kernels->normalize_rows(own->z, n_dst, layer->d_out, y, inverse));
+    return env->kernels->normalize_rows_backward(dy, y, inverse, n_dst, layer->d_out, dy);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -129,11 +127,17 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer square = sl_layer_square(layer);
-    SL_TRY(finish_backward(env, layer, tape, dy, gradient + layer->offset[NBR_BIAS]));
+    const struct sl_bias_act_gradient z = {
+        .y = own->z, .act = activation_of(layer), .dbias = gradient + layer->offset[NBR_BIAS]};
+    const struct sl_bias_act_gradient q = {
+        .y = own->q, .act = SL_ACT_RELU, .dbias = gradient + layer->offset[Q_BIAS]};
+    const struct sl_layer_gradient of_q[2] = {
+        {tape->x, gradient + layer->offset[Q_WEIGHT], layer->d_in}};
+    SL_TRY(finish_backward(env, layer, tape, dy));
     const struct sl_layer_gradient both[] = {
         {tape->x, gradient + layer->offset[SELF_WEIGHT], layer->d_in},
         {own->pooled, gradient + layer->offset[NBR_WEIGHT], layer->d_out}};
-    SL_TRY(sl_layer_product_gradients(env, layer, dy, both, csr->n_dst));
+    SL_TRY(sl_layer_product_gradients(env, layer, &z, dy, both, csr->n_dst));
     float *dpooled = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
     float *dq = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
     if (!dpooled || !dq)
@@ -141,10 +145,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     SL_TRY(sl_layer_product_backward(env, &square, dy, csr->n_dst,
                                      params + layer->offset[NBR_WEIGHT], 0, dpooled));
     SL_TRY(sl_layer_aggregate_backward(env, tape, dpooled, layer->d_out, dq));
-    SL_TRY(env->kernels->bias_act_backward(dq, own->q, csr->n_src, layer->d_out, SL_ACT_RELU,
-                                           &NO_DROPOUT, gradient + layer->offset[Q_BIAS]));
-    SL_TRY(sl_layer_product_gradient(env, layer, dq, tape->x, csr->n_src,
-                                     gradient + layer->offset[Q_WEIGHT]));
+    SL_TRY(sl_layer_product_gradients(env, layer, &q, dq, of_q, csr->n_src));
     if (!dx)
         return SL_OK;
     SL_TRY(sl_layer_product_backward(env, layer, dq, csr->n_src, params + layer->offset[Q_WEIGHT],

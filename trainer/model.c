@@ -307,7 +307,7 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
                                        l, doutputs, dy));
         SL_TRY(sl_surround_backward(&model->env, &model->around[l], layer, params,
-                                    &model->around_tape[l], dy, gradient));
+                                    &model->around_tape[l], dy, gradient, &model->tape[l].before));
         float *dx = l > 0 ? gradient_of_output(model, l - 1) : NULL;
         if (l > 0 && !dx)
             return SL_ENOMEM;

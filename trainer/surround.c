@@ -69,21 +69,23 @@ int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround
 
 int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surround *around,
                          const struct sl_layer *layer, const float *params,
-                         const struct sl_surround_tape *tape, float *dy, float *gradient)
+                         const struct sl_surround_tape *tape, float *dy, float *gradient,
+                         struct sl_bias_act_gradient *before)
 {
     const struct sl_kernels *k = env->kernels;
     float *dbias =
         layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : gradient + layer->offset[layer->kind->bias];
-    if (!normalises(around))
-        return k->bias_act_backward(dy, tape->y, tape->rows, layer->d_out, activation_of(around),
-                                    &tape->dropout, dbias);
+    *before = (struct sl_bias_act_gradient){.dbias = dbias};
+    if (!normalises(around)) {
+        before->y = tape->y;
+        before->act = activation_of(around);
+        before->dropout = tape->dropout;
+        return SL_OK;
+    }
     const struct sl_norm norm = norm_of(around, layer);
     SL_TRY(k->bias_act_backward(dy, tape->y, tape->rows, layer->d_out, around->activation,
                                 &tape->dropout, NULL));
-    SL_TRY(sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy));
-    return dbias ? k->bias_act_backward(dy, tape->norm.x, tape->rows, layer->d_out, SL_ACT_NONE,
-                                        &NO_DROPOUT, dbias)
-                 : SL_OK;
+    return sl_norm_backward(env, &norm, params, &tape->norm, dy, gradient, dy);
 }
 
 int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,

@@ -43,10 +43,12 @@ int sl_surround_forward(const struct sl_layer_env *env, const struct sl_surround
                         bool applied, bool training, const struct sl_dropout *dropout,
                         struct sl_surround_tape *tape);
 
-// dy (rows, d_out) in: gradient of tape->y; out: of what the layer computed. gradient (flat) += .
+// dy (rows, d_out) in: gradient of tape->y; out: with `before` applied to it, of what the layer
+// computed. gradient (flat) += .
 int sl_surround_backward(const struct sl_layer_env *env, const struct sl_surround *around,
                          const struct sl_layer *layer, const float *params,
-                         const struct sl_surround_tape *tape, float *dy, float *gradient);
+                         const struct sl_surround_tape *tape, float *dy, float *gradient,
+                         struct sl_bias_act_gradient *before);
 
 // The same as forward outside training, in place.
 int sl_surround_infer(const struct sl_layer_env *env, const struct sl_surround *around,

@@ -10,13 +10,15 @@
  * of 0 may be a dropped element or the activation of 0, which is what an empty row without a bias
  * has everywhere. elu' = elu + 1 where elu < 0: the output's scale has to be undone first.
  *
- * dbias is a column sum; it is taken in SEGMENTS row ranges that depend on the number of rows
- * alone, each into its own accumulators, which are then added in order. So the result does not
- * depend on the number of threads. Rows wider than STRIP columns take further passes over the
- * gradient for their sums; hidden layers are not that wide.
+ * dbias is a column sum: chunks of so many rows are summed by themselves, and their sums are added
+ * in order. So the result does not depend on the number of threads, nor on who goes through the
+ * rows: a pass of its own, or the weight gradient that reads them next (gemm_blocks.c). In a pass
+ * of its own rows wider than STRIP columns take further passes over the gradient for their sums;
+ * hidden layers are not that wide.
  */
 #include "kernels/kernels_internal.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -29,9 +31,8 @@
 enum {
     BLOCK_ELEMENTS = 2048,
     GRAIN_ELEMENTS = 1 << 14,
-    SEGMENTS = 16,
-    SEGMENT_ROWS_MIN = 64,
-    STRIP = 1024, // columns; SEGMENTS * STRIP floats are on the stack
+    STRIP = 1024,      // columns of sums in one pass
+    SUMS = 16 * STRIP, // floats on the stack
 };
 
 static uint64_t block_rows(uint32_t dim)
@@ -158,19 +159,6 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 
 // ---- backward -----------------------------------------------------------------------------------
 
-struct backward {
-    float *dy;
-    const float *y;
-    const struct sl_dropout *dropout; // NULL when off
-    uint64_t rows;
-    uint32_t dim;
-    uint32_t first, width; // this pass's columns of dbias
-    uint32_t n_segments;
-    enum sl_activation act;
-    int masks;            // this pass multiplies by the mask and the derivative
-    float (*sums)[STRIP]; // (n_segments, STRIP) or NULL
-};
-
 SL_SIMD_VOID(relu_mask, (float *restrict dy, const float *restrict y, uint64_t n, float scale),
              (dy, y, n, scale))
 {
@@ -198,19 +186,20 @@ SL_SIMD_VOID(elu_slope, (float *restrict dy, const float *restrict y, uint64_t n
 }
 
 // dy = dy * mask * act' for n elements from `at` on.
-static void mask_span(const struct backward *b, uint64_t at, uint64_t n)
+static void mask_span(const struct sl_cpu_prologue *p, uint64_t at, uint64_t n)
 {
-    float *dy = b->dy + at, rate = b->dropout ? b->dropout->rate : 0.0f;
-    if (b->act == SL_ACT_RELU) {
-        relu_mask(dy, b->y + at, n, 1.0f / (1.0f - rate));
+    const struct sl_bias_act_gradient *of = &p->of;
+    float *dy = p->dy + at, rate = of->dropout.rate;
+    if (of->act == SL_ACT_RELU) {
+        relu_mask(dy, of->y + at, n, 1.0f / (1.0f - rate));
         return;
     }
-    if (b->dropout)
-        sl_cpu_dropout_span(b->dropout, at, n, dy);
-    if (b->act == SL_ACT_LEAKY_RELU)
-        leaky_relu_slope(dy, b->y + at, n);
-    else if (b->act == SL_ACT_ELU)
-        elu_slope(dy, b->y + at, n, 1.0f - rate);
+    if (sl_cpu_dropout_is_on(&of->dropout))
+        sl_cpu_dropout_span(&of->dropout, at, n, dy);
+    if (of->act == SL_ACT_LEAKY_RELU)
+        leaky_relu_slope(dy, of->y + at, n);
+    else if (of->act == SL_ACT_ELU)
+        elu_slope(dy, of->y + at, n, 1.0f - rate);
 }
 
 // sums[c] += column c of (rows, width) at dy; four rows a step so that sums are loaded less often.
@@ -230,20 +219,82 @@ SL_SIMD_VOID(add_columns,
             sums[c] += dy[c];
 }
 
-static void backward_segment(void *context, uint32_t segment)
+// Rows begin .. end of a chunk: the mask, and columns first .. first + width of the sums.
+static void backward_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end, bool masks,
+                          uint32_t first, uint32_t width, float *sums)
 {
-    const struct backward *b = context;
-    uint64_t begin = b->rows * segment / b->n_segments;
-    uint64_t end = b->rows * (segment + 1) / b->n_segments;
-    uint64_t step = block_rows(b->dim);
-    if (b->sums)
-        memset(b->sums[segment], 0, b->width * sizeof(float));
+    const uint64_t step = block_rows(p->dim);
+    if (sums)
+        memset(sums, 0, width * sizeof *sums);
     for (uint64_t row = begin; row < end; row += step) {
-        uint64_t rows = SL_MIN(step, end - row), at = row * b->dim;
-        if (b->masks)
-            mask_span(b, at, rows * b->dim);
-        if (b->sums)
-            add_columns(b->dy + at + b->first, rows, b->dim, b->width, b->sums[segment]);
+        const uint64_t rows = SL_MIN(step, end - row), at = row * p->dim;
+        if (masks)
+            mask_span(p, at, rows * p->dim);
+        if (sums)
+            add_columns(p->dy + at + first, rows, p->dim, width, sums);
+    }
+}
+
+// sums (n, width) to dbias, in order.
+SL_SIMD_VOID(add_chunks,
+             (float *restrict dbias, const float *restrict sums, uint64_t n, uint32_t width),
+             (dbias, sums, n, width))
+{
+    for (uint64_t i = 0; i < n; i++, sums += width)
+        for (uint32_t c = 0; c < width; c++)
+            dbias[c] += sums[c];
+}
+
+static uint64_t chunk_end(const struct sl_cpu_prologue *p, uint64_t chunk)
+{
+    return SL_MIN((chunk + 1) * SL_CPU_PROLOGUE_ROWS, p->rows);
+}
+
+void sl_cpu_prologue_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end)
+{
+    for (uint64_t chunk = begin / SL_CPU_PROLOGUE_ROWS; begin < end; begin = chunk_end(p, chunk++))
+        backward_rows(p, begin, chunk_end(p, chunk), true, 0, p->dim,
+                      p->sums ? p->sums + chunk * p->dim : NULL);
+}
+
+void sl_cpu_prologue_finish(const struct sl_cpu_prologue *p)
+{
+    if (p->of.dbias)
+        add_chunks(p->of.dbias, p->sums, sl_div_up(p->rows, SL_CPU_PROLOGUE_ROWS), p->dim);
+}
+
+// Chunks `at` and on: their columns first .. first + width.
+struct wave {
+    const struct sl_cpu_prologue *of;
+    uint64_t at;
+    uint32_t first, width;
+    float *sums; // of these columns, or NULL
+};
+
+static void wave_chunks(void *context, uint64_t begin, uint64_t end)
+{
+    const struct wave *w = context;
+    for (uint64_t i = begin; i < end; i++)
+        backward_rows(w->of, (w->at + i) * SL_CPU_PROLOGUE_ROWS, chunk_end(w->of, w->at + i),
+                      w->first == 0, w->first, w->width, w->sums ? w->sums + i * w->width : NULL);
+}
+
+void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p)
+{
+    float sums[SUMS];
+    const uint64_t chunks = sl_div_up(p->rows, SL_CPU_PROLOGUE_ROWS);
+    const uint64_t grain = SL_MAX(GRAIN_ELEMENTS / SL_CPU_PROLOGUE_ROWS / p->dim, 1);
+    float *dbias = p->of.dbias;
+    for (uint32_t first = 0; first < p->dim && (dbias || first == 0); first += STRIP) {
+        const uint32_t width = SL_MIN(p->dim - first, STRIP);
+        const uint64_t at_once = dbias ? SUMS / width : chunks;
+        for (uint64_t at = 0; at < chunks; at += at_once) {
+            const uint64_t n = SL_MIN(at_once, chunks - at);
+            struct wave w = {p, at, first, width, dbias ? sums : NULL};
+            sl_cpu_parallel_range(n, grain, 1, wave_chunks, &w);
+            if (dbias)
+                add_chunks(dbias + first, sums, n, width);
+        }
     }
 }
 
@@ -251,24 +302,11 @@ int sl_cpu_bias_act_backward(float *dy, const float *y, uint64_t rows, uint32_t 
                              enum sl_activation act, const struct sl_dropout *dropout, float *dbias)
 {
     SL_TRY(sl_check_bias_act_backward(dy, y, rows, dim, act, dropout, dbias));
-    float sums[SEGMENTS][STRIP];
-    struct backward b = {.dy = dy, .y = y, .rows = rows, .dim = dim, .act = act, .masks = 1};
-    b.dropout = sl_cpu_dropout_is_on(dropout) ? dropout : NULL;
-    b.n_segments = (uint32_t)SL_MIN(SL_MAX(rows / SEGMENT_ROWS_MIN, 1), SEGMENTS);
-    if (rows == 0 || (!dbias && act == SL_ACT_NONE && !b.dropout))
-        return SL_OK;
-    b.sums = dbias ? sums : NULL;
-    for (b.first = 0; b.first < dim; b.first += STRIP) {
-        b.width = SL_MIN(dim - b.first, STRIP);
-        sl_cpu_parallel_parts(b.n_segments, backward_segment, &b);
-        if (!dbias)
-            break; // one pass has masked whole rows
-        for (uint32_t s = 1; s < b.n_segments; s++)
-            for (uint32_t c = 0; c < b.width; c++)
-                sums[0][c] += sums[s][c];
-        for (uint32_t c = 0; c < b.width; c++)
-            dbias[b.first + c] += sums[0][c];
-        b.masks = 0;
-    }
+    struct sl_cpu_prologue p = {
+        .dy = dy, .rows = rows, .dim = dim, .of = {.y = y, .act = act, .dbias = dbias}};
+    if (dropout)
+        p.of.dropout = *dropout;
+    if (sl_gradient_changes(&p.of))
+        sl_cpu_prologue_pass(&p);
     return SL_OK;
 }

@@ -96,6 +96,24 @@ void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint
                            uint32_t first, uint32_t last);
 void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows);
 
+// What comes before the first reading of a gradient dy (rows, dim): bias_act_backward.
+struct sl_cpu_prologue {
+    float *dy;
+    uint64_t rows;
+    uint32_t dim;
+    struct sl_bias_act_gradient of;
+    float *sums; // (chunks, dim) for _rows
+};
+
+enum { SL_CPU_PROLOGUE_ROWS = 256 }; // of a chunk, whose columns are summed by themselves
+
+// All of it, by all threads.
+void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p);
+// The same of rows begin .. end, which are whole chunks or end with the last one, by the calling
+// thread; then _finish, once all rows are done. Bits do not depend on how the rows are cut.
+void sl_cpu_prologue_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end);
+void sl_cpu_prologue_finish(const struct sl_cpu_prologue *p);
+
 // ---- dropout.c ----------------------------------------------------------------------------------
 
 // Masks and scales x[0 .. n), which are elements first .. first + n of the layer.
@@ -147,6 +165,8 @@ struct sl_cpu_gemm {
     // Of c, applied while it is in the cache, or NULL; for gemm_blocks.c alone, and not where a is
     // transposed.
     const struct sl_cpu_epilogue *after;
+    // Of a, which it is applied to before it is read, or NULL; likewise, but where a is transposed.
+    struct sl_cpu_prologue *before;
     // A second product of the same a, or n is 0; for gemm_blocks.c, where a is transposed and b is
     // not.
     struct sl_weight_gradient twin;

@@ -72,7 +72,15 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
-    struct sl_cpu_gemm g = {ta, tb, m, n, {{k, a, b, lda, ldb}}, alpha, beta, c, ldc, NULL, {0}};
+    struct sl_cpu_gemm g = {.ta = ta,
+                            .tb = tb,
+                            .m = m,
+                            .n = n,
+                            .of = {{k, a, b, lda, ldb}},
+                            .alpha = alpha,
+                            .beta = beta,
+                            .c = c,
+                            .ldc = ldc};
     return multiply(precision, &g, ws);
 }
 
@@ -106,7 +114,12 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
     const struct sl_weight_gradient *of = args->of;
     const bool strips =
         args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;
-    const bool apart = strips || of[0].n == 0;
+    const bool apart = strips || of[0].n == 0 || args->m == 0 || args->k == 0;
+    struct sl_cpu_prologue before = {
+        .dy = args->a, .rows = args->k, .dim = (uint32_t)args->m, .of = args->before};
+    const bool changes = sl_gradient_changes(&args->before) && args->m > 0 && args->k > 0;
+    if (apart && changes)
+        sl_cpu_prologue_pass(&before);
     for (int i = 0; apart && i < 2; i++)
         SL_TRY(sl_cpu_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of[i].n, args->k, 1,
                            args->a, args->lda, of[i].b, of[i].ldb, 1, of[i].c, of[i].ldc, ws));
@@ -121,6 +134,7 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
                             .beta = 1,
                             .c = of[0].c,
                             .ldc = of[0].ldc,
+                            .before = changes ? &before : NULL,
                             .twin = of[1]};
     return multiply(args->precision, &g, ws);
 }

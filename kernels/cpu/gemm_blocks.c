@@ -39,7 +39,8 @@
  *        +-------+    +----+----+----+
  *
  * What follows a product (bias, activation, dropout) is applied to a block of c when all of k has
- * been added to it, while it is in the cache.
+ * been added to it, while it is in the cache. What comes before a weight gradient (the mask of dy,
+ * and its columns' sums) is applied to a part of k when it is packed, where one thread reads it.
  *
  * Where the reduction is long and c is small (weight gradients) operands stream from memory and are
  * used for a short time: each tile fetches a line of some rows of the next part of k, one at a
@@ -89,6 +90,7 @@ struct product {
     float *c;
     uint64_t ldc;
     const struct sl_cpu_epilogue *after;
+    const struct sl_cpu_prologue *before;
     uint64_t segments;
     float *sums; // of the second segment and those behind it: (segments - 1, m, n)
     // How threads divide c, in multiples of a tile.
@@ -325,6 +327,10 @@ static void multiply_columns(struct block blocks[2], uint32_t n_blocks)
         const uint64_t end = SL_MIN(first + p->parts_at_once, part1);
         for (uint32_t b = 0; b < n_blocks; b++)
             pack_b(&blocks[b], first, end);
+        if (p->before && blocks[0].n0 == 0) { // no block has read these rows of a
+            const struct part from = part_at(p, first), last = part_at(p, end - 1);
+            sl_cpu_prologue_rows(p->before, from.first, last.first + last.values);
+        }
         for (uint64_t row = m0; row < m1; row += p->block_rows) {
             const uint64_t row_end = SL_MIN(row + p->block_rows, m1);
             for (uint64_t i = first; i < end; i++)
@@ -447,11 +453,13 @@ static uint64_t panels_floats(uint64_t columns, uint64_t width)
     return sl_div_up(columns, width) * sl_cpu_panel_words(width);
 }
 
+// What a becomes is as sparse as the output whose gradient it is.
 static int lists_pay(const struct product *p, const struct sl_cpu_operands *of)
 {
     if (of->k == 0)
         return 0;
-    return p->a_trans ? sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, of->k, p->m, p->n)
+    const float *a = p->before && p->before->of.act != SL_ACT_NONE ? p->before->of.y : of->a;
+    return p->a_trans ? sl_cpu_gemm_lists_pay(p->words, a, of->lda, of->k, p->m, p->n)
                       : sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, p->m, of->k, p->n);
 }
 
@@ -485,6 +493,27 @@ static struct product twin_of(const struct product *p, const struct sl_weight_gr
     return twin;
 }
 
+_Static_assert(SL_TILE_K % SL_CPU_PROLOGUE_ROWS == 0, "parts of k are whole chunks");
+
+// Where a part of k is read by several rectangles of c, all of a comes before all products.
+static int place_before(struct product *p, struct sl_cpu_prologue *before, uint64_t rectangles,
+                        struct sl_mempool *ws)
+{
+    p->before = NULL;
+    if (before && rectangles > 1)
+        sl_cpu_prologue_pass(before);
+    if (!before || rectangles > 1)
+        return SL_OK;
+    p->before = before;
+    if (!before->of.dbias)
+        return SL_OK;
+    const uint64_t chunks = sl_div_up(before->rows, SL_CPU_PROLOGUE_ROWS);
+    before->sums = sl_mempool_alloc(ws, chunks * before->dim * sizeof *before->sums);
+    return before->sums ? SL_OK
+                        : sl_fail(SL_ENOMEM, "gemm: no memory for the sums of %llu chunks of rows",
+                                  (unsigned long long)chunks);
+}
+
 // A band of rows of c, by all threads.
 static void multiply_band(struct product *p, uint64_t parts)
 {
@@ -512,6 +541,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         .c = g->c,
         .ldc = g->ldc,
         .after = g->after,
+        .before = g->before,
         .segments = g->ta == SL_TRANS ? segments_of(sl_div_up(g->of[0].k, per_word)) : 1,
     };
     p.parts = p.parts_of[0] + p.parts_of[1];
@@ -529,7 +559,8 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
                            (unsigned long long)p.segments);
     }
     p.m = band;
-    const uint64_t parts = divide(&p) * p.segments;
+    const uint64_t rectangles = divide(&p), parts = rectangles * p.segments;
+    SL_TRY(place_before(&p, g->before, rectangles * sl_div_up(m, band), ws));
     const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), parts);
     p.parts_at_once = p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
     cut_columns(&p);
@@ -556,5 +587,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         twin.c = g->twin.n > 0 ? g->twin.c + i * g->twin.ldc : NULL;
         multiply_band(&p, parts);
     }
+    if (p.before)
+        sl_cpu_prologue_finish(p.before);
     return SL_OK;
 }

@@ -413,6 +413,10 @@ int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_me
 int sl_cuda_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_weight_gradients(args, ws));
+    const struct sl_bias_act_gradient *before = &args->before;
+    if (sl_gradient_changes(before) && args->m > 0)
+        SL_TRY(sl_cuda_bias_act_backward(args->a, before->y, args->k, (uint32_t)args->m,
+                                         before->act, &before->dropout, before->dbias));
     for (int i = 0; i < 2; i++) {
         const struct sl_weight_gradient *of = &args->of[i];
         SL_TRY(sl_cuda_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of->n, args->k, 1,

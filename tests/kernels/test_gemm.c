@@ -531,26 +531,38 @@ void test_gemm_bias_act(struct suite *t)
 
 // ---- weight_gradients ---------------------------------------------------------------------------
 
-// Both are compared with the bits of gemm, which has its own tests; `dense_of_8` of 8 words of a
-// are not zero.
+// Compared with the bits of bias_act_backward and gemm, which have their own tests; `dense_of_8` of
+// 8 words of a, or of the output that says what is left of it, are not zero.
 static void compare_gradients(struct suite *t, struct sl_weight_gradients_args args,
                               uint32_t dense_of_8)
 {
-    const uint64_t n_a = args.k * args.lda;
+    const uint64_t n_a = args.k * args.lda, bytes = n_a * sizeof(float);
+    struct sl_bias_act_gradient *first = &args.before;
+    const bool has_bias = first->dbias != NULL;
     if (!t_affords(t, (double)args.m * (double)args.k * (double)(args.of[0].n + args.of[1].n)))
         return;
-    t_begin(t, "weight_gradients %s m=%llu k=%llu n=%llu,%llu dense=%u/8 path=%d isa=%s",
+    t_begin(t,
+            "weight_gradients %s m=%llu k=%llu n=%llu,%llu dense=%u/8 act=%d rate=%g bias=%d "
+            "path=%d isa=%s",
             args.precision == SL_PRECISION_BF16 ? "bf16" : "f32", (unsigned long long)args.m,
             (unsigned long long)args.k, (unsigned long long)args.of[0].n,
-            (unsigned long long)args.of[1].n, dense_of_8, (int)sl_cpu_gemm_bf16_path(),
+            (unsigned long long)args.of[1].n, dense_of_8, (int)first->act,
+            (double)first->dropout.rate, has_bias, (int)sl_cpu_gemm_bf16_path(),
             sl_isa_name(sl_isa()));
-    float *a = t_copy(t, t_random_floats(t, n_a), n_a * sizeof *a, 0);
+    float *a = t_copy(t, t_random_floats(t, n_a), bytes, 0), *y = t_random_floats(t, n_a);
     for (uint64_t i = 0; i < n_a; i++)
         if (t_random_below(t, 8) >= dense_of_8)
-            a[i] = 0.0f;
-    args.a = a;
-    float *before[2], *want[2];
+            *(first->act ? &y[i] : &a[i]) = 0.0f;
+    float *before[2], *want[2], *given = t_copy(t, a, bytes, 0);
+    float *bias = t_random_floats(t, args.m + 1);
+    float *want_bias = has_bias ? t_copy(t, bias, args.m * sizeof *bias, 0) : NULL;
     sl_kernels_set_threads(1);
+    first->y = first->act ? y : NULL;
+    if (args.m > 0)
+        t_expect_ok(t,
+                    t->dev->bias_act_backward(a, first->y, args.k, (uint32_t)args.m, first->act,
+                                              &first->dropout, want_bias),
+                    "bias_act_backward");
     for (int i = 0; i < 2; i++) {
         struct sl_weight_gradient *of = &args.of[i];
         const size_t count = args.m * of->ldc;
@@ -565,13 +577,38 @@ static void compare_gradients(struct suite *t, struct sl_weight_gradients_args a
     for (const int *threads = t_threads; *threads; threads++) {
         for (int i = 0; i < 2; i++)
             args.of[i].c = t_copy(t, before[i], args.m * args.of[i].ldc * sizeof(float), 0);
+        args.a = t_copy(t, given, bytes, 0);
+        first->dbias = has_bias ? t_copy(t, bias, args.m * sizeof *bias, 0) : NULL;
         sl_kernels_set_threads(*threads);
         t_expect_ok(t, t->dev->weight_gradients(&args, t_ws(t, t->dev)), "dev");
         for (int i = 0; i < 2; i++)
             t_same_bits(t, i ? "the second" : "the first", args.of[i].c, want[i],
                         args.m * args.of[i].ldc * sizeof(float));
+        t_same_bits(t, "a", args.a, a, bytes);
+        if (has_bias)
+            t_same_bits(t, "dbias", first->dbias, want_bias, args.m * sizeof *bias);
     }
     t_end(t);
+}
+
+// What comes before the products, one kind after the other.
+static struct sl_bias_act_gradient gradient_before(size_t kind)
+{
+    static float some;
+    static const struct {
+        enum sl_activation act;
+        float rate;
+        float *dbias;
+    } kinds[] = {{SL_ACT_RELU, 0.5f, &some},
+                 {SL_ACT_NONE, 0, &some},
+                 {SL_ACT_ELU, 0.5f, NULL},
+                 {SL_ACT_NONE, 0.5f, &some},
+                 {SL_ACT_RELU, 0, &some}};
+    kind %= SL_COUNT_OF(kinds);
+    return (struct sl_bias_act_gradient){
+        .act = kinds[kind].act,
+        .dropout = {.rate = kinds[kind].rate, .seed = 5, .batch = 9, .layer = 3},
+        .dbias = kinds[kind].dbias};
 }
 
 static void gradients_in(struct suite *t, enum sl_precision precision)
@@ -588,6 +625,8 @@ static void gradients_in(struct suite *t, enum sl_precision precision)
             struct sl_weight_gradients_args args = {
                 .precision = precision, .m = sizes[i][0], .k = sizes[i][1]};
             const uint64_t pad = i % 3 == 1 ? 5 : 0;
+            if (pad == 0)
+                args.before = gradient_before(i + dense);
             args.lda = args.m + pad;
             for (int j = 0; j < 2; j++) {
                 args.of[j].n = sizes[i][2 + j];
@@ -614,10 +653,17 @@ void test_weight_gradients(struct suite *t)
 {
     t_each_isa(t, gradients);
     // Sums of segments that are too many for one pass.
-    struct sl_weight_gradients_args bands = {.m = 1100, .k = 16384, .lda = 1100};
+    struct sl_weight_gradients_args bands = {
+        .m = 1100, .k = 16384, .lda = 1100, .before = gradient_before(0)};
     bands.of[0].n = bands.of[0].ldb = bands.of[0].ldc = 260;
     bands.of[1].n = bands.of[1].ldb = bands.of[1].ldc = 40;
     compare_gradients(t, bands, 8);
+    // c in several blocks of columns, and of rows, of which the first comes with what is before.
+    struct sl_weight_gradients_args blocks = {
+        .m = 300, .k = 5000, .lda = 300, .before = gradient_before(0)};
+    blocks.of[0].n = blocks.of[0].ldb = blocks.of[0].ldc = 700;
+    blocks.of[1].n = blocks.of[1].ldb = blocks.of[1].ldc = 300;
+    compare_gradients(t, blocks, 8);
     t_begin(t, "weight_gradients refuses bad arguments");
     float *x = t_random_floats(t, 16), *c = t_random_floats(t, 16);
     struct sl_weight_gradients_args bad = {
@@ -627,5 +673,9 @@ void test_weight_gradients(struct suite *t)
     t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "ldc 1");
     bad.of[1].ldc = 2, bad.of[0].b = NULL;
     t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "no b");
+    bad.of[0].b = x, bad.before.act = SL_ACT_RELU;
+    t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "no y");
+    bad.before.y = x, bad.lda = 3;
+    t_expect_code(t, t->dev->weight_gradients(&bad, t_ws(t, t->dev)), SL_EINVAL, "lda 3");
     t_end(t);
 }

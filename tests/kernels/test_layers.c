@@ -136,6 +136,8 @@ void test_bias_act(struct suite *t)
                 // several strips of columns
                 compare_bias_act(t, 20, 2500, (enum sl_activation)act, has_bias, rates[i]);
             }
+    // More chunks of rows than sums of them on the stack, in several strips.
+    compare_bias_act(t, 4700, 1030, SL_ACT_RELU, 1, 0.0f);
     elu_near_zero(t);
     known_activations(t);
 
