@@ -57,5 +57,3 @@ char *sl_history_metrics(const cJSON *history)
     }
     return sl_text_take(&all);
 }
-
-}

@@ -12,7 +12,7 @@ START_TEST(the_best_parameters_are_those_that_were_evaluated)
             sl_phases_poll(&t.phases);
         }
         ck_assert_int_eq(t.epochs, e + 1);
-        ck_assert_double_eq_tol(t.last.val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
+        ck_assert_double_eq_tol(t.last.on_val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
                                 1e-12);
     }
     ck_assert_uint_eq(t.phases.best.epoch, 1); // of equals the first one
@@ -105,11 +105,11 @@ START_TEST(a_test_of_each_epoch_decides_nothing)
             }
         }
         ck_assert(t.last.tested && t.last.evaluated);
-        ck_assert_double_eq_tol(t.last.test.value[SL_MEASURE_ACCURACY], (double)tested[e] / 30,
+        ck_assert_double_eq_tol(t.last.on_test.value[SL_MEASURE_ACCURACY], (double)tested[e] / 30,
                                 1e-12);
-        ck_assert_double_eq_tol(t.last.val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
+        ck_assert_double_eq_tol(t.last.on_val.value[SL_MEASURE_ACCURACY], (double)found[e] / 20,
                                 1e-12);
-        ck_assert_uint_eq(t.last.evaluate.count, 12);
+        ck_assert_double_eq(t.last.stages.evaluate.count, 12);
     }
     ck_assert_uint_eq(t.phases.best.epoch, 1);
     ck_assert_float_eq(sl_board_best(&t.arena)[0], 4);
@@ -221,8 +221,9 @@ START_TEST(an_evaluation_judged_on_the_thread_pool_holds_its_gate)
     uv_run(&t.loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(t.epochs, 1);
     ck_assert(!gated(next));
-    ck_assert_double_eq(t.last.val.value[SL_MEASURE_ACCURACY], 0.8);
-    ck_assert_double_eq(t.last.val.value[SL_MEASURE_MICRO_F1], 1); // of predictions and labels: 0
+    ck_assert_double_eq(t.last.on_val.value[SL_MEASURE_ACCURACY], 0.8);
+    ck_assert_double_eq(t.last.on_val.value[SL_MEASURE_MICRO_F1],
+                        1); // of predictions and labels: 0
 }
 END_TEST
 

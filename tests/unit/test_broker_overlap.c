@@ -148,7 +148,7 @@ START_TEST(a_test_of_each_epoch_is_beside_too)
     evaluate_one_layer(6);
     ck_assert_int_eq(t.epochs, 1);
     ck_assert(t.last.tested && t.last.evaluated);
-    ck_assert_double_eq_tol(t.last.val.value[SL_MEASURE_ACCURACY], 0.3, 1e-12);
+    ck_assert_double_eq_tol(t.last.on_val.value[SL_MEASURE_ACCURACY], 0.3, 1e-12);
 }
 END_TEST
 
