@@ -21,5 +21,4 @@ int sl_history_read(struct sl_report *r, const cJSON *history);
 // The entries of the complete epochs as lines of JSON (owned: free()), for metrics.jsonl.
 char *sl_history_metrics(const cJSON *history);
 
-
 #endif

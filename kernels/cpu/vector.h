@@ -17,6 +17,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "common/base/bits.h"
 #include "common/base/isa.h"
 
 #define SL_INLINE static inline __attribute__((always_inline))
