@@ -107,6 +107,7 @@ struct sl_job {
     uint64_t cache_load_ns[SL_CONFIG_MAX_DEVICES]; // last known: a seat's words die with its worker
 
     uint64_t block_bytes_max, block_bytes_mean, probe_bytes;
+    uint64_t probe_input_nodes; // of a mini-batch whose seeds are spread evenly
     uint32_t infer_width, jumping_width;
     struct sl_params params;
     struct sl_arena arena; // base is NULL until every worker has said Hello

@@ -248,6 +248,19 @@ static void tell_caches(struct sl_report_totals *t, const struct sl_report *r,
     t->cache.optimal_hit_rate = r->sums.optimal_hit_rate;
 }
 
+// Of a mini-batch; NaN before the first one.
+static double mean_input_nodes(const struct sl_report *r)
+{
+    const cJSON *e;
+    double nodes = 0, batches = 0;
+    cJSON_ArrayForEach(e, r->epochs)
+    {
+        nodes += sl_json_number(e, "input_nodes");
+        batches += sl_json_number(e, "batches");
+    }
+    return batches > 0 ? nodes / batches : NAN;
+}
+
 // Optimal knows all epochs: each of the ranked ones gets what was found after the last of them.
 static void settle_optimal(struct sl_report *r)
 {
@@ -310,6 +323,7 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.switching.switches = r->sums.switches;
     t.switching.batches = r->sums.standby_batches;
     t.switching.seconds_saved = knows_saved ? r->sums.seconds_saved : NAN;
+    t.order.input_nodes = mean_input_nodes(r);
     t.batches.resampled = r->sums.resampled;
     t.batches.retrained = r->sums.retrained;
     t.batches.evicted = r->sums.evicted;

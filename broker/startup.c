@@ -418,6 +418,7 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
         job->block_bytes_max = SL_MAX(job->block_bytes_max, hello->block_bytes_max);
         job->block_bytes_mean = SL_MAX(job->block_bytes_mean, hello->block_bytes_mean);
         job->probe_bytes = SL_MAX(job->probe_bytes, hello->probe_bytes);
+        job->probe_input_nodes = hello->input_nodes;
         return SL_OK;
     }
     job->infer_width = SL_MAX(job->infer_width, hello->infer_width);

@@ -85,6 +85,19 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     fprintf(out, "\n");
 }
 
+static void print_order(FILE *out, const struct sl_report_totals *r)
+{
+    if (isnan(r->order.sequences))
+        return;
+    fprintf(out, "order       %s, %.0f sequence%s: shuffling error %.3f (uniform %.3f)",
+            r->order.kind, r->order.sequences, r->order.sequences == 1 ? "" : "s",
+            r->order.shuffling_error, r->order.uniform_error);
+    if (r->order.input_nodes > 0 && r->order.spread_input_nodes > 0)
+        fprintf(out, "; %.0f %% of the input nodes of seeds that are spread evenly",
+                100 * r->order.input_nodes / r->order.spread_input_nodes);
+    fprintf(out, "\n");
+}
+
 static void print_switching(FILE *out, const struct sl_report_totals *r)
 {
     char time[SL_UNITS_BYTES];
@@ -216,6 +229,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (r->last)
         fprintf(out, "limit       %s\n", r->last->bottleneck);
     print_cache(out, r);
+    print_order(out, all);
     print_switching(out, all);
     print_decisions(out, all);
     print_restarts(out, all);

@@ -112,6 +112,7 @@ static int work(void *ctx)
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.block_bytes_max = p->estimate.max_bytes;
     hello.block_bytes_mean = p->estimate.mean_bytes;
+    hello.input_nodes = p->estimate.input_nodes;
     hello.resident_bytes = resident_bytes(p);
     // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
     // have one or two, and each is less than a hundredth of what a graph takes.

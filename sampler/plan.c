@@ -41,7 +41,7 @@ struct prober {
     uint32_t *seeds;
     struct sl_block *block;
     uint64_t capacity;
-    uint64_t largest, sum;
+    uint64_t largest, sum, inputs;
     uint32_t n;
     uint64_t draw_ns; // of the last batch
 };
@@ -88,6 +88,7 @@ static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
     uint64_t bytes = p->ranked ? sl_drawer_marked_bytes(p->block) : p->block->bytes;
     p->largest = SL_MAX(p->largest, bytes);
     p->sum += bytes;
+    p->inputs += p->block->n_input;
     p->n++;
     return SL_OK;
 }
@@ -169,6 +170,7 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
         return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " seeds", batch);
     int rc;
     SL_TRY_OUT(measure_training(&p, config, out));
+    out->input_nodes = p.n ? p.inputs / p.n : 0;
     if (!config->evaluate.full)
         SL_TRY_OUT(measure_evaluation(&p, config));
     out->max_bytes = p.largest + p.largest / 4;

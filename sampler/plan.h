@@ -17,6 +17,7 @@ struct sl_block_estimate {
     uint64_t max_bytes; // with ranks where there is a cache, and with a margin: batches of a real
                         // epoch should not be larger
     uint64_t mean_bytes;
+    uint64_t input_nodes;   // mean of the training batches, whose seeds are spread evenly
     uint64_t t_sample_ns;   // median time to draw a training batch, no less than the throttle; 0 on
                             // a pool of cores, where the first batches tell
     struct sl_block *probe; // the largest training batch of them, owned

@@ -18,6 +18,7 @@
 #define SL_TAG(name)            .tag = name
 #define SL_IF(record, flag)     .given = 1 + offsetof(struct record, flag)
 #define SL_IF_CACHES            SL_IF(sl_report_totals, caches)
+#define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -58,7 +59,13 @@
     BEGIN() \
     X(arena., WHOLE, bytes) X(arena., WHOLE, file_bytes) X(arena., WHOLE, payload_bytes) \
     X(arena., WHOLE, block_bytes_max) \
-    END(arena)
+    END(arena) \
+    BEGIN() \
+    X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
+    X(order., REAL, shuffling_error, SL_IF_WALKS) X(order., REAL, uniform_error, SL_IF_WALKS) \
+    X(order., REAL, seconds, SL_IF_WALKS) X(order., REAL, input_nodes) \
+    X(order., REAL, spread_input_nodes) \
+    END(order)
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
@@ -151,7 +158,8 @@ SL_REPORT_ENTRY(sl_report_resume, SL_REPORT_RESUME)
 SL_REPORT_ENTRY(sl_report_process, SL_REPORT_PROCESS)
 SL_REPORT_ENTRY(sl_report_cache, SL_REPORT_CACHE)
 
-// Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches.
+// Flags are of who writes: the updates are asynchronous, an optimum is known, there are caches,
+// the order is that of a walk.
 #define SL_REPORT_EPOCH_MEMBERS \
     SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async;
 // clang-format on
@@ -162,7 +170,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal;
+    bool caches, has_optimal, walks;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

@@ -69,8 +69,24 @@ def test_proximity_order_does_not_depend_on_the_split(box):
         for s, t in SPLITS
     ]
     assert all(value == found[0] for value in found), found
-    shuffled = digests(box, "shuffled", small_job(dataset))
-    assert shuffled["samples_digest"] != found[0]["samples_digest"]
+    _, report = box.run(small_job(dataset, output="runs/shuffled"), name="shuffled")
+    assert fingerprint(report)["samples_digest"] != found[0]["samples_digest"]
+    assert set(report["order"]) == {"kind", "input_nodes", "spread_input_nodes"}, report["order"]
+    assert report["order"]["kind"] == "shuffled"
+
+
+def test_the_report_tells_of_the_order(box):
+    order = {"kind": "proximity", "sequences": 3}
+    result, report = box.run(small_job(box.shared_dataset("small"), order=order))
+    result.ok()
+    assert "order       proximity, 3 sequences" in result.out + result.err, str(result)
+    told = report["order"]
+    assert told["sequences"] == 3 and told["kind"] == "proximity"
+    assert 0 < told["uniform_error"] and 0 < told["shuffling_error"] < 1
+    epochs = report["epochs"]
+    mean = sum(e["input_nodes"] for e in epochs) / sum(e["batches"] for e in epochs)
+    assert abs(told["input_nodes"] - mean) < 1e-6 * mean, (told, mean)
+    assert told["spread_input_nodes"] > 0
 
 
 def test_batches_per_update_matters(box):
