@@ -86,14 +86,14 @@ static int sync_folder(const char *path)
     if (fd < 0)
         return sl_fail_errno(SL_EIO, errno, "checkpoint: opening '%s'", path);
     int rc = SL_OK;
-    // File systems that can not sync a directory answer EINVAL.
+    // File systems that cannot sync a directory answer EINVAL.
     if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
         rc = sl_fail_errno(SL_EIO, errno, "checkpoint: fsync of '%s'", path);
     close(fd);
     return rc;
 }
 
-// A directory with files and no directories in it; what can not be removed stays.
+// A directory with files and no directories in it; what cannot be removed stays.
 static void remove_folder(const char *path)
 {
     char file[PATH_BYTES + 256];
@@ -346,7 +346,7 @@ static int take_name(const char *temp, const char *final)
     if (errno != EEXIST && errno != ENOTEMPTY)
         return sl_fail_errno(SL_EIO, errno, "checkpoint: naming '%s'", final);
     if (renameat2(AT_FDCWD, temp, AT_FDCWD, final, RENAME_EXCHANGE) != 0) {
-        // A file system that can not exchange: there is no checkpoint of this name for an instant.
+        // A file system that cannot exchange: there is no checkpoint of this name for an instant.
         char aside[PATH_BYTES];
         size_t n = strlen(temp);
         snprintf(aside, sizeof aside, "%.*s.old.tmp", (int)SL_MIN(n, (size_t)PATH_BYTES - 16),

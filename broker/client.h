@@ -1,4 +1,4 @@
-// client.h - who wants to hear of the job: subscribed peers of the control bus.
+// client.h - the clients of a job: peers of the control bus that have subscribed.
 #ifndef SL_BROKER_CLIENT_H
 #define SL_BROKER_CLIENT_H
 
@@ -32,8 +32,8 @@ void sl_clients_init(struct sl_clients *clients, struct sl_bus *bus);
 // table is full.
 int sl_clients_add(struct sl_clients *clients, const struct sl_bus_peer *peer, unsigned wants);
 
-// To everybody (wants 0), or to who wants it. Who does not read, or has gone, loses the message and
-// in the end its place.
+// To all clients (wants 0), or to those that subscribed to it. Who does not read, or has gone,
+// loses the message and in the end its place.
 void sl_clients_send(struct sl_clients *clients, unsigned wants, Sl__Control__Envelope *body);
 // Whether anybody wants it.
 bool sl_clients_want(const struct sl_clients *clients, unsigned wants);

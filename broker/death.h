@@ -33,7 +33,7 @@ bool sl_death_read(int pidfd, struct sl_death *out);
 void sl_death_send(int pidfd, pid_t pid, int signal);
 
 // Kernel's count of out-of-memory kills in this process's cgroup (or of the whole machine), from
-// its start; 0 when it can not be read.
+// its start; 0 when it cannot be read.
 uint64_t sl_death_oom_kills(void);
 
 // "was killed by SIGSEGV (segmentation fault)", "ended with exit status 3". Returns buf.

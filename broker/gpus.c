@@ -178,7 +178,7 @@ static int find_program(const struct sl_gpus_asking *a, char out[PROGRAM_BYTES])
     if (access(out, X_OK) == 0)
         return SL_OK;
     return sl_fail_errno(SL_EACCESS, errno,
-                         "'%.360s' is what tells of GPUs, and it can not be started", out);
+                         "'%.360s' is what tells of GPUs, and it cannot be started", out);
 }
 
 // Its output goes to the two memfds.
@@ -386,7 +386,7 @@ static void note_kinds(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
     for (uint32_t d = n - trainers; d + 1 < n && !note[0]; d++)
         if (c->devices[d].kind != c->devices[n - 1].kind)
             snprintf(note, SL_GPUS_NOTE_BYTES,
-                     "device %u and device %u train, a CPU and a GPU: results can not be repeated "
+                     "device %u and device %u train, a CPU and a GPU: results cannot be repeated "
                      "bit for bit, since who trains which mini-batch depends on time",
                      d, n - 1);
 }

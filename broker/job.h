@@ -18,7 +18,7 @@
  * while the job runs.
  *
  * The reason to finish is kept from its first occurrence: what goes wrong while workers are being
- * stopped is a consequence. Nothing is written before RUNNING, so a job that can not run leaves
+ * stopped is a consequence. Nothing is written before RUNNING, so a job that cannot run leaves
  * nothing behind; from RUNNING on there is always a report, however it ends.
  */
 #ifndef SL_BROKER_JOB_H
@@ -59,7 +59,7 @@
 enum sl_outcome {
     SL_OUTCOME_DONE = 0,
     SL_OUTCOME_FAILED = 1,
-    SL_OUTCOME_REFUSED = 2, // it can not run as it is
+    SL_OUTCOME_REFUSED = 2, // it cannot run as it is
     SL_OUTCOME_STOPPED = 130,
 };
 
@@ -118,7 +118,7 @@ struct sl_job {
     struct sl_checkpoint resumed; // path is "" for a job that begins
     struct sl_saving saving;
 
-    // what is told of it while it runs
+    // what clients see of it while it runs
     struct sl_job_view view;
     struct sl_meter meter;
     struct sl_live live;

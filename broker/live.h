@@ -41,7 +41,7 @@ struct sl_live {
     const char *line_state;     // of the job, in it
     uint64_t tell_at_ns;        // when the next second is over
     uint64_t tick_ns, ticks;    // what looking and telling took, in all
-    uint64_t lines, told;       // that were made, in all; of these for who wants one each second
+    uint64_t lines, told;       // made in all; of these sent, one a second
     uint64_t questions;         // for a line
     uint64_t longest_tick_ns;
     uint64_t cpu_ns; // of a core, without what the machine gave to others meanwhile
@@ -49,7 +49,7 @@ struct sl_live {
 
 void sl_live_fini(struct sl_live *live); // safe on a zeroed struct
 
-// On each tick: looks, and each second makes a new line and sends it to who wants it.
+// On each tick: looks, and each second makes a new line and sends it to subscribers.
 void sl_live_poll(struct sl_live *live);
 void sl_live_log(const struct sl_live *live); // what looking has cost
 // A line that is at most 100 ms old and of the job's state. NULL without memory; valid until the

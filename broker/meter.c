@@ -65,7 +65,7 @@ static void take_extraction(struct sl_meter *meter, const struct sl_batch_entry 
             queued.to_ns - queued.from_ns - sl_pauses_within_ns(pauses, queued);
 }
 
-// A trainer's threads share the loops' work evenly, so what its own took beyond that can not be
+// A trainer's threads share the loops' work evenly, so what its own took beyond that cannot be
 // shared; of one thread nothing is known of it.
 static void take_cores(struct sl_meter *meter, const struct sl_batch_entry *e)
 {

@@ -94,7 +94,7 @@ struct sl_plan_step sl_plan_after_training(const struct sl_plan *plan, uint32_t 
 struct sl_plan_step sl_plan_first(const struct sl_plan *plan);
 // The step after `step`.
 struct sl_plan_step sl_plan_after(const struct sl_plan *plan, struct sl_plan_step step);
-// What the ledger is told of a step (not SL_PURPOSE_END); gated is left 0.
+// The ledger's record of a step (not SL_PURPOSE_END); gated is left 0.
 struct sl_phase_spec sl_plan_spec(const struct sl_plan *plan, struct sl_plan_step step);
 
 // The first phase of the evaluation that follows training epoch `epoch`; what follows the epoch

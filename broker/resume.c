@@ -106,7 +106,7 @@ static void take_free(cJSON *to, const cJSON *from)
 /*
  * The job of a checkpoint, with all keys that there are today: one written by an older sluice has
  * none of those that came later, whose defaults say what it did. What may differ is taken from
- * `config`, since devices that this machine lacks would be refused. NULL where it can not be read
+ * `config`, since devices that this machine lacks would be refused. NULL where it cannot be read
  * as a job of today (a key that is gone): then it is compared as it stands.
  */
 static cJSON *complete(const cJSON *had, const cJSON *config)
@@ -154,7 +154,7 @@ static int check_epochs(const struct sl_checkpoint *c, const struct sl_config *c
     if (c->epochs != config->epochs && config->optimizer.schedule == SL_LR_COSINE)
         return sl_fail(SL_EEXIST,
                        "epochs: found %u, the run in '%s' has %u: a cosine of the learning rate "
-                       "(optimizer.schedule) ends with the last epoch, so it can not go on with "
+                       "(optimizer.schedule) ends with the last epoch, so it cannot go on with "
                        "another number: give %u, or choose another directory with --set output=DIR",
                        config->epochs, config->output, c->epochs, c->epochs);
     uint32_t begun = c->epoch + (c->n_records > 0) + (c->n_records > c->n_batches);
@@ -235,11 +235,11 @@ static int offer_older(const char *output, const char *name)
     sl_checkpoint_list_fini(&list);
     if (good[0])
         return sl_fail(SL_EFORMAT,
-                       "checkpoint %s of '%s' can not be used: %s: take the one before it with "
+                       "checkpoint %s of '%s' cannot be used: %s: take the one before it with "
                        "--checkpoint %s",
                        name, output, reason, good);
     return sl_fail(SL_EFORMAT,
-                   "checkpoint %s of '%s' can not be used: %s: there is no older one that is "
+                   "checkpoint %s of '%s' cannot be used: %s: there is no older one that is "
                    "whole: choose another directory with --set output=DIR",
                    name, output, reason);
 }

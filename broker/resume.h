@@ -25,7 +25,7 @@ struct sl_resume {
 /*
  * Looks at config->output. `wanted` names a checkpoint; NULL takes the newest. config_json is the
  * resolved job. `waits` is told when a run there is ending and is waited for. SL_EEXIST: there is a
- * run that this job can not go on with, the message says why and what to do. SL_EFORMAT: the
+ * run that this job cannot go on with, the message says why and what to do. SL_EFORMAT: the
  * checkpoint is damaged.
  */
 int sl_resume_find(const struct sl_config *config, const char *config_json, const char *wanted,

@@ -36,7 +36,7 @@ void sl_run_files_watch(struct sl_run_files *f)
     struct sl_writer_loss loss;
     while (f->writer && sl_writer_look(f->writer, &loss))
         sl_joblog_write(f->log, SL_LOG_WARN,
-                        "writing '%s/%s': %s: the job goes on, and what can not be written is "
+                        "writing '%s/%s': %s: the job goes on, and what cannot be written is "
                         "missing there",
                         f->rundir->path, loss.name, reason(&loss));
 }

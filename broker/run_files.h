@@ -22,7 +22,7 @@ struct sl_run_files {
 };
 
 int sl_run_files_open(struct sl_run_files *f); // the run directory is there. SL_EIO, SL_EACCESS
-// From time to time: says what can not be written.
+// From time to time: says what cannot be written.
 void sl_run_files_watch(struct sl_run_files *f);
 // The job is over: all that was said is on the disk.
 void sl_run_files_flush(struct sl_run_files *f);

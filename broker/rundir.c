@@ -386,7 +386,7 @@ static int check_writable_directory(const char *path, const char *what)
         return sl_fail(SL_EINVAL, "%s: '%s' is not a directory", what, path);
     if (access(path, W_OK | X_OK) != 0)
         return sl_fail_errno(SL_EACCESS, errno,
-                             "%s: directory '%s' can not be written: choose another place, or "
+                             "%s: directory '%s' cannot be written: choose another place, or "
                              "change its permissions",
                              what, path);
     if (is_of_the_kernel(path))
@@ -493,7 +493,7 @@ int sl_rundir_check_file(const char *path, const char *what)
         if (S_ISDIR(st.st_mode))
             return sl_fail(SL_EINVAL, "%s: '%s' is a directory, wanted a file", what, path);
         if (access(path, W_OK) != 0)
-            return sl_fail_errno(SL_EACCESS, errno, "%s: '%s' can not be written", what, path);
+            return sl_fail_errno(SL_EACCESS, errno, "%s: '%s' cannot be written", what, path);
         if (!S_ISREG(st.st_mode))
             return SL_OK; // a device or a pipe is not replaced
     }

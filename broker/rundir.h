@@ -2,8 +2,8 @@
  * rundir.h - the run directory: config.json, report.json, metrics.jsonl, events.jsonl, log/,
  * checkpoints/, tensorboard/, model.safetensors.
  *
- * It is looked at before a job starts and created only once the job runs, so that a job that can
- * not run leaves nothing behind. The results of an earlier run are never written over: a job goes
+ * It is looked at before a job starts and created only once the job runs, so that a job that cannot
+ * run leaves nothing behind. The results of an earlier run are never written over: a job goes
  * on from its last checkpoint, and begins anew only where a run was killed before it left anything
  * (neither a checkpoint nor a report).
  *
@@ -62,7 +62,7 @@ struct sl_rundir_user {
 typedef void (*sl_rundir_waits)(const char *path, const struct sl_rundir_user *user);
 
 // How long a job that runs is given to begin to end: what was told to a moment ago may not have
-// heard it yet. For a test that can not be sure to be quicker.
+// heard it yet. For a test that cannot be sure to be quicker.
 extern int sl_rundir_grace_ms;
 
 /*
@@ -89,7 +89,7 @@ int sl_rundir_reopen(struct sl_rundir *dir, const char *path, const char *config
 // Full name of a file in the directory. Returns buf.
 char *sl_rundir_file(const struct sl_rundir *dir, const char *name, char *buf, size_t bytes);
 
-// The job begins to end: who wants the directory waits for that.
+// The job begins to end: whoever needs the directory waits for that.
 void sl_rundir_end(const struct sl_rundir *dir);
 
 void sl_rundir_close(struct sl_rundir *dir); // safe on a zeroed struct

@@ -191,7 +191,7 @@ void sl_saving_finish(struct sl_saving *s, const char *status)
     sl_phases_read_rest(s->phases);
     if (sl_snapshot_take(&s->snapshot, s->phases, true) < 0 || describe(s, status) < 0) {
         sl_joblog_write(s->log, SL_LOG_WARN,
-                        "no checkpoint at the end: where the job is can not be told");
+                        "no checkpoint at the end: where the job is cannot be told");
         return;
     }
     write_all(s);

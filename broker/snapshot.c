@@ -55,7 +55,7 @@ static const struct sl_open_phase *find_training(const struct sl_phases *p, uint
 }
 
 // Adds the batches of an epoch, which has not been read, that are in version `version`: cells of
-// records[]. False when it can not be told now.
+// records[]. False when it cannot be told now.
 static bool find_in_phase(struct sl_snapshot *s, const struct sl_phases *p, uint32_t epoch,
                           const struct sl_open_phase **phase)
 {
@@ -77,7 +77,7 @@ static bool find_in_phase(struct sl_snapshot *s, const struct sl_phases *p, uint
 }
 
 // Which batches are in version `version`: n_records and, from the first one of *phase on,
-// records[].cell. Frozen. False when it can not be told now.
+// records[].cell. Frozen. False when it cannot be told now.
 static bool find_applied(struct sl_snapshot *s, const struct sl_phases *p,
                          const struct sl_open_phase **phase)
 {

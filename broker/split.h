@@ -2,7 +2,7 @@
  * split.h - how many devices sample and how many train: what is wanted, and how it comes about.
  *
  * The first split, those that the profile chooses, that the schedule has and that the user asks
- * for. One change at a time. It is refused with the reason when it can not be (more roles than
+ * for. One change at a time. It is refused with the reason when it cannot be (more roles than
  * devices, nobody left to train, a device without the memory, another change under way); otherwise
  * the new split becomes the wanted one, seats are brought there while the job goes on
  * (split_seats.c), and whoever asked is answered once it holds. Nothing is lost: a worker that has
@@ -103,7 +103,7 @@ struct sl_job_split {
     bool chosen;           // while it starts: the first ones are
     bool scouting;         // one of each is measured before the first split is chosen
     bool pinned;           // somebody has said what the split is: it is not moved any more
-    bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer can not live there
+    bool no_standby[SL_CONFIG_MAX_DEVICES]; // a standby trainer cannot live there
     struct sl_split_change change;
     struct sl_roles undo; // the split before the last change that somebody asked for; 0, 0: none
     uint32_t next_schedule;
@@ -162,7 +162,7 @@ struct sl_allocation_question sl_split_question(const struct sl_job_split *s, st
 bool sl_split_may_begin(const struct sl_job_split *s, uint32_t epoch);
 // From time to time while the job runs: the schedule, and whether a change is done.
 void sl_split_poll(struct sl_job_split *s);
-// The member can not be filled. True when that is because of the change of the split under way:
+// The member cannot be filled. True when that is because of the change of the split under way:
 // then the split before is the wanted one again, and whoever asked has been told why.
 bool sl_split_roll_back(struct sl_job_split *s, struct sl_member *m, const char *why);
 // The job ends: whoever waits for a change learns that it will not be.

@@ -136,7 +136,7 @@ static void finish(struct sl_job_split *s, bool ok, const char *text)
     answer(s, &r->peer, &plan, &result);
 }
 
-// The change under way can not be: all is as it was before it, and the profile does not try again.
+// The change under way cannot be: all is as it was before it, and the profile does not try again.
 static void roll_back(struct sl_job_split *s, const char *why)
 {
     const struct sl_split_change *r = &s->change;

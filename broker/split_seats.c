@@ -1,7 +1,7 @@
 /*
  * split_seats.c - from the split that is wanted to seats that are filled accordingly.
  *
- * Each device is looked at by itself and moved one step towards its duties; what can not be done
+ * Each device is looked at by itself and moved one step towards its duties; what cannot be done
  * yet is done at the next look, which follows every death, every Ready and every tick. Two rules
  * order the steps, both because a device's memory is spent once:
  *
@@ -109,7 +109,7 @@ static bool makes_room(struct sl_job_split *s, const struct sl_member *trainer, 
     return !trainer->alive || atomic_load(&seat->cache_loaded) <= atomic_load(&seat->cache_rows);
 }
 
-// A start that can not be refuses a job that begins. While it runs it is one more death: there may
+// A start that cannot be refuses a job that begins. While it runs it is one more death: there may
 // be too little memory or too many processes for a moment.
 static int want(struct sl_job_split *s, struct sl_member *m)
 {
@@ -147,7 +147,7 @@ static int assign_device(struct sl_job_split *s, uint32_t device)
     return SL_OK;
 }
 
-// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves can not,
+// N_t: normal trainers that can take a batch now. One that is dead, loads or leaves cannot,
 // whatever its seat's duty is.
 static uint32_t count_trainers(struct sl_job_split *s)
 {
@@ -235,7 +235,7 @@ bool sl_split_waiting_text(struct sl_job_split *s, char *out, size_t bytes)
 }
 
 // Fills in which devices can have a standby trainer under the split. `announces`: says so of those
-// that can not any more.
+// that cannot any more.
 static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no_standby,
                          bool announces)
 {

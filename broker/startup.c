@@ -1,7 +1,7 @@
 /*
  * startup.c - from a configuration to a running job.
  *
- * The arena can not be sized before samplers have measured their largest block and trainers have
+ * The arena cannot be sized before samplers have measured their largest block and trainers have
  * said what their parameters are, and neither can be known to the broker, which knows no sampler
  * and no model. So workers are started first, with an arena descriptor that has no size yet; once
  * the last one has said Hello the arena is made and all are told to map it. A trainer then measures
@@ -385,7 +385,7 @@ static int make_arena(struct sl_job *job)
         .n_cells = (uint32_t)cells,
     };
     struct sl_arena_spec spec;
-    // A device that can not hold a mini-batch is known before anything is made for it.
+    // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
     SL_TRY(sl_capacity_plan(&job->config, &need, available, &spec, &job->acts_bytes));

@@ -296,7 +296,7 @@ static int start_member(struct sl_member *m)
     m->alive = true;
     m->process = p;
     sl_stream_clear_last(&m->log);
-    // It can not have been reaped before the loop runs again, so the number still names it.
+    // It cannot have been reaped before the loop runs again, so the number still names it.
     int pidfd = sl_death_open(p->pid);
     if (pidfd >= 0 && watch(crew->setup.loop, p, &p->death, pidfd, on_pidfd) == SL_OK)
         p->pidfd = pidfd;

@@ -3,7 +3,7 @@
  *
  * PROBLEM. A worker may die at any instruction, by any signal. The job must learn of it at once,
  * must know that the worker is dead and not merely slow before it gives its batches to another one,
- * and must say afterwards who died, how, and over what. A worker that can not live must not be
+ * and must say afterwards who died, how, and over what. A worker that cannot live must not be
  * started for ever.
  *
  * DESIGN. A *member* is a place in the crew ("sampler 0 on device 0"), one for each seat of the
@@ -92,7 +92,7 @@ struct sl_crew_events {
     bool (*on_death)(void *ctx, struct sl_member *m, const struct sl_death *death);
     // The process of a member that is not wanted any more has ended.
     void (*on_left)(void *ctx, struct sl_member *m);
-    // The member died too often, or can not even be started; `why` says how it went.
+    // The member died too often, or cannot even be started; `why` says how it went.
     void (*on_hopeless)(void *ctx, struct sl_member *m, const char *why);
     void (*on_line)(void *ctx, struct sl_member *m, int level, const char *text);
     // Whether the process has come out of its work and is about to exit.

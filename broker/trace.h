@@ -44,7 +44,7 @@ struct sl_trace {
     struct sl_tracing *tracing; // owned while on
 };
 
-// Answers with TraceChunk: at once and "last" when it can not be (one is on already, not running).
+// Answers with TraceChunk: at once and "last" when it cannot be (one is on already, not running).
 void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
                          const Sl__Control__Trace *request);
 void sl_trace_poll(struct sl_trace *trace); // on each tick

@@ -8,7 +8,7 @@
  * them in that order. Adding one copies it and never waits: when the queue has SL_WRITER_BYTES_MAX
  * (the file system hangs), it is dropped and counted. A record is written whole or not at all: of
  * one that does not fit, what was written is cut off again. It is counted as lost, and the next one
- * is tried: a disk that was full may have room again. Where it can not be cut off nothing more is
+ * is tried: a disk that was full may have room again. Where it cannot be cut off nothing more is
  * added to that file. A log has a line in it where others are missing.
  *
  * What is lost is told once a file while the job runs (sl_writer_look) and summed up at its end.

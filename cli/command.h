@@ -17,7 +17,7 @@
 enum sl_exit {
     SL_EXIT_OK = 0,
     SL_EXIT_FAILED = 1,        // it began and did not succeed
-    SL_EXIT_USAGE = 2,         // usage, configuration or a data set that can not be used
+    SL_EXIT_USAGE = 2,         // usage, configuration or a data set that cannot be used
     SL_EXIT_INTERRUPTED = 130, // Ctrl-C
 };
 

@@ -173,7 +173,7 @@ static void print_top_help(const struct sl_command *const *commands, size_t n)
            "Exit status:\n"
            "  0    done\n"
            "  1    it could not be done, or the job failed\n"
-           "  2    usage, job file, data set or daemon that can not be used: nothing was begun\n"
+           "  2    usage, job file, data set or daemon that cannot be used: nothing was begun\n"
            "  130  interrupted: Ctrl-C stops what runs, a second one kills it\n"
            "\n"
            "Environment:\n"

@@ -367,7 +367,7 @@ static void check_cache(struct sl_doctor *d)
     if (access(access(dir, F_OK) == 0 ? dir : "/", W_OK | X_OK) != 0)
         sl_doctor_advise(
             c, SL_VERDICT_WARNING,
-            "it can not be written to (%s), so data sets are validated in full at every start: "
+            "it cannot be written to (%s), so data sets are validated in full at every start: "
             "set SLUICE_CACHE_DIR to a directory that can",
             strerror(errno));
     free(dir);
@@ -403,7 +403,7 @@ static void print_text(const struct sl_doctor *d, enum sl_verdict worst)
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
     printf("\n%s\n", worst == SL_VERDICT_PROBLEM
-                         ? "A job can not run here until the problems are solved."
+                         ? "A job cannot run here until the problems are solved."
                      : worst == SL_VERDICT_WARNING ? "A job can run here; mind the warnings."
                                                    : "A job can run here.");
 }

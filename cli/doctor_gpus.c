@@ -3,7 +3,7 @@
  * libraries of NVIDIA, and what would stop a job on them.
  *
  * A machine without a GPU is an ordinary one: jobs run on its cores, and nothing is wrong. What is
- * there and can not be used is a warning, since jobs on CPU devices still run.
+ * there and cannot be used is a warning, since jobs on CPU devices still run.
  */
 #include "cli/doctor.h"
 
@@ -93,7 +93,7 @@ static void add_locked_limit(struct sl_doctor *d)
                       unlimited ? "unlimited" : sl_units_bytes(soft, r.rlim_cur));
     if (!unlimited && r.rlim_cur < LOCKED_WANTED && geteuid() != 0)
         sl_doctor_advise(c, SL_VERDICT_WARNING,
-                         "where the driver can not pin a job's shared memory, mini-batches are "
+                         "where the driver cannot pin a job's shared memory, mini-batches are "
                          "copied once more: 'ulimit -l unlimited', or LimitMEMLOCK=infinity");
 }
 

@@ -92,7 +92,7 @@ static void check_libraries(struct sl_doctor *d)
         curses_version());
     if (!curve)
         sl_doctor_advise(c, SL_VERDICT_WARNING,
-                         "a daemon can not be reached over TCP, only on this machine: use a libzmq "
+                         "a daemon cannot be reached over TCP, only on this machine: use a libzmq "
                          "that was built with libsodium");
 }
 

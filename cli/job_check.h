@@ -36,14 +36,14 @@ extern const struct sl_option sl_job_check_options[];
 /*
  * Checks. Nothing has a side effect but the record of a data set that was checked. Notes go to
  * standard error unless `quiet`. absolute: data set, output and initial parameters become absolute
- * paths, for a process elsewhere. Every error means that the job can not run as it is.
+ * paths, for a process elsewhere. Every error means that the job cannot run as it is.
  */
 int sl_job_check_run(struct sl_job_check *check, bool absolute);
 void sl_job_check_fini(struct sl_job_check *check); // safe on a zeroed struct
 
 /*
  * What a command returns for an error of sl_job_check_run(): whatever it was, nothing has been
- * started, and the status is that of a job that can not run. Prints the message where the status
+ * started, and the status is that of a job that cannot run. Prints the message where the status
  * alone would not say so.
  */
 int sl_job_check_status(int rc);

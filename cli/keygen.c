@@ -99,7 +99,7 @@ const struct sl_command sl_command_keygen = {
     .about = "Makes keys for a daemon that listens on TCP (CURVE: encrypted, and both sides "
              "know each other). The first time it makes daemon.key and one client's file; "
              "after that it adds one more client to daemon.key. A client whose key is not in "
-             "daemon.key can not connect; take its line out to keep it out, and start the "
+             "daemon.key cannot connect; take its line out to keep it out, and start the "
              "daemon again. Nobody else may read the files (0600): others are refused.",
     .example = "sluice keygen --out keys\n"
                "sluice keygen --out keys --client laptop\n"

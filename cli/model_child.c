@@ -236,7 +236,7 @@ int sl_model_child_hello(struct sl_model_child *c, struct sl_params *params)
         hello = sl__control__hello__unpack(NULL, bytes, packed);
     free(packed);
     rc = hello ? sl_params_from_hello(params, hello)
-               : sl_fail(SL_EFAILED, "sluice-trainer: its list of tensors can not be read");
+               : sl_fail(SL_EFAILED, "sluice-trainer: its list of tensors cannot be read");
     if (hello)
         sl__control__hello__free_unpacked(hello, NULL);
     return rc;

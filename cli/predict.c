@@ -135,7 +135,7 @@ static int check_options(struct prediction *p)
 
 /*
  * A job names its data set relative to the directory it was started in, which is where the run
- * directory's own relative name leads from as well. False where that can not be told, or nothing
+ * directory's own relative name leads from as well. False where that cannot be told, or nothing
  * is there.
  */
 static bool find_beside_run(const struct prediction *p, char *out, size_t bytes)

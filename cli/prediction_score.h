@@ -21,7 +21,7 @@ struct sl_prediction_score {
 
 /*
  * `path` holds a row for each vertex of one list, or of all vertices (SL_SPLIT_COUNT), and is then
- * judged on every list. What can not be told from the kind (loss from anything but logits, ROC-AUC
+ * judged on every list. What cannot be told from the kind (loss from anything but logits, ROC-AUC
  * from classes) does not apply. Data sets without labels have no scores. SL_ENOMEM, SL_EFORMAT.
  */
 int sl_prediction_score(struct sl_prediction_score *score, const struct sl_dataset *dataset,

@@ -11,10 +11,10 @@
  *
  *   succeeded             the daemon is there, and takes this key
  *   refused by its gate   the daemon of the key file, whose list lacks this client
- *   broken off            what answers can not read what was encrypted for the file's daemon
+ *   broken off            what answers cannot read what was encrypted for the file's daemon
  *   nothing               it takes connections (the kernel does that) and is stopped, or no daemon
  *
- * A resolver may take far longer and can not be told to stop: the C library asks it on a thread of
+ * A resolver may take far longer and cannot be told to stop: the C library asks it on a thread of
  * its own, which is left behind with what it was given when the time is over.
  */
 #include "cli/reach.h"
@@ -132,7 +132,7 @@ static int resolve(const struct reach *r, struct addrinfo **out)
         gai_suspend((const struct gaicb *const *)&asked, 1, &slice);
     }
     *out = error == 0 ? l->ask.ar_result : NULL;
-    // What can not be taken back is the resolver's for good.
+    // What cannot be taken back is the resolver's for good.
     if (error != EAI_INPROGRESS || gai_cancel(asked) == EAI_CANCELED)
         free(l);
     if (error == EAI_INPROGRESS && sl_interrupt_seen())
@@ -194,7 +194,7 @@ static int try_connection(const struct reach *r)
                        "--connect '%s': '%s' does not answer: is the machine up, and does a "
                        "firewall let port %s through?",
                        r->connect, r->host, r->port);
-    return sl_fail_errno(SL_ENOENT, err, "--connect '%s': '%s' can not be reached", r->connect,
+    return sl_fail_errno(SL_ENOENT, err, "--connect '%s': '%s' cannot be reached", r->connect,
                          r->host);
 }
 

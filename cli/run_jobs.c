@@ -146,7 +146,7 @@ int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n)
     *n = 0;
     DIR *dir = opendir("/proc");
     if (!dir)
-        return sl_fail(SL_ESYS, "looking for running jobs: /proc can not be read");
+        return sl_fail(SL_ESYS, "looking for running jobs: /proc cannot be read");
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (!isdigit((unsigned char)e->d_name[0]) || !read_job(e->d_name, &found))
             continue;

@@ -28,7 +28,7 @@ struct sl_run_job {
     double started; // Unix seconds; 0 = not known
 };
 
-// All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc can not be read,
+// All of them in this scope, by age; *jobs is owned: free(). SL_ESYS when /proc cannot be read,
 // SL_ENOMEM.
 int sl_run_jobs_find(struct sl_run_job **jobs, size_t *n);
 

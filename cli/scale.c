@@ -2,7 +2,7 @@
  * scale.c - `sluice scale JOB samplers=N trainers=M`: changes the split of a running job.
  *
  * The job's broker says first what it will do and what that is expected to bring, then what is
- * being waited for, and in the end that the new split holds, or why it can not be. The command can
+ * being waited for, and in the end that the new split holds, or why it cannot be. The command can
  * be interrupted at any time: the change goes on.
  */
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  * matters when the job is not one of `sluice run`'s.
  *
  * THE END of the other side: ZeroMQ connects again behind our back, so a socket never tells. The
- * process does, through its pidfd; where it can not be had (another container), the daemon's lock
+ * process does, through its pidfd; where it cannot be had (another container), the daemon's lock
  * is looked at twice a second. A daemon that was started anew is another one, which knows nothing
  * of what this session has asked for: the session ends there, too. Over TCP there is neither; the
  * daemon is asked for a sign of life when nothing has come from it for a while.
@@ -483,7 +483,7 @@ int sl_session_open(const struct sl_session_where *where, const char *word, stru
         SL_TRY_OUT(sl_run_jobs_find(&found, &n_found));
     SL_TRY_OUT(sl_job_choice_init(&list, daemon_list, found, n_found));
     rc = word ? sl_job_choice_find(&list, word, why, &job) : sl_job_choice_only(&list, why, &job);
-    // Why the daemon can not be asked is the reason, unless there is none.
+    // Why the daemon cannot be asked is the reason, unless there is none.
     if (rc == SL_ENOENT && daemon_rc < 0 && daemon_rc != SL_ENOENT)
         rc = sl_fail(daemon_rc, "%s", why);
     else if (rc == SL_ENOENT && word)
@@ -522,7 +522,7 @@ int sl_session_open_all(const struct sl_session_where *where, struct sl_session 
     if (rc < 0)
         snprintf(why, sizeof why, "%s", sl_error_message());
     *n = rc == SL_OK;
-    // One that can not be reached is on its way out.
+    // One that cannot be reached is on its way out.
     for (size_t i = 0; (rc == SL_OK || rc == SL_ENOENT) && i < n_found; i++)
         *n += sl_session_open_found(&found[i], &all[*n]) == SL_OK;
     free(found);

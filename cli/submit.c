@@ -1,7 +1,7 @@
 /*
  * submit.c - `sluice submit`: gives a job to the daemon, and looks on.
  *
- * The job is checked here with the same words as by `run`, so that what can not run is refused
+ * The job is checked here with the same words as by `run`, so that what cannot run is refused
  * before it waits. What is sent is resolved (but for "auto" devices, which are the daemon's to
  * choose) and has absolute paths: nothing of this process matters any more once the daemon has
  * answered. Looking on is optional: Ctrl-C ends it, the job goes on.

@@ -179,7 +179,7 @@ static int begin(struct watch *w)
     return send_describe(w);
 }
 
-// Another job of the list. The view goes back to the one before it when this one can not be seen.
+// Another job of the list. The view goes back to the one before it when this one cannot be seen.
 static int open_job(struct watch *w, const char *job)
 {
     struct sl_session next;

@@ -40,7 +40,7 @@ static int read_file(struct sl_array_reader *r, unsigned char *p, size_t n)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return sl_fail_errno(SL_EIO, errno, "%s: can not be read", r->name);
+            return sl_fail_errno(SL_EIO, errno, "%s: cannot be read", r->name);
         if (got == 0)
             return sl_fail(SL_EFORMAT, "%s: became shorter while it was read", r->name);
         p += got;

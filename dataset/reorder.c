@@ -296,7 +296,7 @@ static int write_metadata(struct pass *r)
     cJSON *root = text ? cJSON_Parse(text) : NULL;
     free(text);
     if (!root)
-        return sl_fail(SL_EIO, "%s: can not be read again: was it replaced?", path);
+        return sl_fail(SL_EIO, "%s: cannot be read again: was it replaced?", path);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name",
                             r->run->making.name ? r->run->making.name : r->run->making.st.name);

@@ -38,7 +38,7 @@ static inline bool sl_gradient_changes(const struct sl_bias_act_gradient *g)
 {
     return g->act != SL_ACT_NONE || g->dropout.rate > 0.0f || g->dbias;
 }
-// The arguments alone, for devices whose arrays the processor can not read: sl_check_softmax_xent
+// The arguments alone, for devices whose arrays the processor cannot read: sl_check_softmax_xent
 // also looks at every label (-1 or below `classes`), sl_check_sigmoid_bce at every target (0 to 1
 // or NaN).
 int sl_check_softmax_xent_args(const float *logits, const int32_t *labels, uint64_t rows,

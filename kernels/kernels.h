@@ -46,7 +46,7 @@ enum sl_transpose { SL_NO_TRANS, SL_TRANS };
 struct sl_csr_view {
     uint32_t n_dst;
     uint32_t n_src;
-    uint32_t n_edges;        // == indptr[n_dst]: the arrays may be where the processor can not read
+    uint32_t n_edges;        // == indptr[n_dst]: the arrays may be where the processor cannot read
     const uint32_t *indptr;  // (n_dst + 1), starts at 0
     const uint32_t *indices; // (n_edges) each < n_src
 };
@@ -720,7 +720,7 @@ struct sl_core_time sl_kernels_core_time(void);
 struct sl_cores; // common/device/cores.h
 
 // From now on the calling thread, and the process's threads that help it, have exactly these cores,
-// and its operations as many threads. SL_EINVAL when one of them can not be had.
+// and its operations as many threads. SL_EINVAL when one of them cannot be had.
 int sl_kernels_take_cores(const struct sl_cores *cores);
 
 /*

@@ -81,7 +81,7 @@ static void pin_blocks(struct program *p)
     if (p->device->map(start, payload->bytes, false, &there) == SL_OK)
         p->pinned = start;
     else
-        sl_log_warn("sampling: the arena can not be pinned for the device, so blocks leave it more "
+        sl_log_warn("sampling: the arena cannot be pinned for the device, so blocks leave it more "
                     "slowly: %s",
                     sl_error_message());
 }

@@ -91,7 +91,7 @@ static int map(const struct sl_device *device, struct sl_resident_array *a, cons
     }
     if (!s->in_file) // a copy would be refused as well
         return rc;
-    sl_log_info("sampling: %s can not be read by the device where they are mapped (%s); they are "
+    sl_log_info("sampling: %s cannot be read by the device where they are mapped (%s); they are "
                 "copied to %" PRIu64 " MiB of memory that can",
                 s->what, sl_error_message(), s->bytes >> 20);
     return map_copy(device, a, s);

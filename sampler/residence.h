@@ -11,7 +11,7 @@
  * of the device stays to the trainer that shares it. Labels and splits stay with the processor,
  * which writes them into blocks.
  *
- * FILES. Many systems let no device read the mapping of a file, since it can not be written
+ * FILES. Many systems let no device read the mapping of a file, since it cannot be written
  * (struct sl_gpu's maps_files). There the array is copied into anonymous memory first, with a line
  * in the log. Whatever goes to the device is read front to back, and asked of the disk ahead.
  *

@@ -17,8 +17,8 @@ struct sl_topology {
 /*
  * Opens the data set at `path`, which the broker has validated; `weighted`: with the running sums
  * of its edge weights, 8 bytes an edge, which the first sampler makes for all in the file
- * `sums_fd`; below 0: each for itself. Errors as sl_dataset_open(), SL_EINVAL for a weight that can
- * not be, SL_ENOMEM.
+ * `sums_fd`; below 0: each for itself. Errors as sl_dataset_open(), SL_EINVAL for a weight that
+ * cannot be, SL_ENOMEM.
  */
 int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int sums_fd,
                      const struct sl_kernels *kernels, int threads);

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 
-SKIPPED = 77  # the exit status of a case that can not run here
+SKIPPED = 77  # the exit status of a case that cannot run here
 TAIL_LINES = 60
 # Of a failure, in the list at the end.
 LISTED_LINES, LISTED_COLUMNS = 8, 300

@@ -25,10 +25,9 @@ void sl_arena_access_open(struct sl_arena_access *access, const struct sl_device
             continue;
         void *start = arena->base + first->offset, *at;
         if (device->map(start, bytes, false, &at) < 0) {
-            sl_log_warn(
-                "the arena can not be pinned, so mini-batches go to the device more slowly: "
-                "%" PRIu64 " MiB of it: %s",
-                bytes >> 20, sl_error_message());
+            sl_log_warn("the arena cannot be pinned, so mini-batches go to the device more slowly: "
+                        "%" PRIu64 " MiB of it: %s",
+                        bytes >> 20, sl_error_message());
             return;
         }
         access->part[i] = start;

@@ -19,7 +19,7 @@ struct sl_arena_access {
     void *part[SL_ARENA_ACCESS_PARTS]; // what is pinned; NULL: is not
 };
 
-// Never an error: what can not be pinned is copied as it is, and the log says so once.
+// Never an error: what cannot be pinned is copied as it is, and the log says so once.
 void sl_arena_access_open(struct sl_arena_access *access, const struct sl_device *device,
                           const struct sl_arena *arena);
 // Before the arena is detached. Safe on a zeroed struct.

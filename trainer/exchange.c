@@ -168,7 +168,7 @@ int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease, const 
 // --- the group -----------------------------------------------------------------------------------
 
 // The communicator is of no use any more. Its error, which is the last one, is kept for the case
-// that nobody has died; where that can not be the reason (there is no NCCL to be used, no peer, no
+// that nobody has died; where that cannot be the reason (there is no NCCL to be used, no peer, no
 // GPU any more) it is returned at once.
 static int break_up(struct sl_exchange *x, int rc)
 {

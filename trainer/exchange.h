@@ -102,7 +102,7 @@ int sl_exchange_keep(struct sl_exchange *x, const struct sl_lease *lease, const 
 uint32_t sl_exchange_look_ms(const struct sl_exchange *x);
 
 // Does what can be done now; waits for nobody but in the sum itself. SL_OK also when there was
-// nothing to do. SL_EDEVICE when the group can not be made, or this GPU is lost.
+// nothing to do. SL_EDEVICE when the group cannot be made, or this GPU is lost.
 int sl_exchange_help(struct sl_exchange *x);
 
 #endif

@@ -17,7 +17,7 @@
  * between batches whether the broker wants another size or there is a new hotness order.
  *
  * FAIR SHARE. Claiming ahead must not starve the other trainers: in ordered mode batches of one
- * update run in parallel, consecutive updates can not. A trainer that already has its share
+ * update run in parallel, consecutive updates cannot. A trainer that already has its share
  * ceil(batches_per_update / trainers) of the update that the next free batch belongs to leaves the
  * batch to the others while its compute thread has work; once that is idle it takes whatever there
  * is. So a dead or slow peer costs overlap and never progress. The trainers are those that work

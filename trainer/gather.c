@@ -244,7 +244,7 @@ static bool map_store(struct sl_gather *g)
     sl_advise(ds->feat, bytes, MADV_NORMAL);
     if (rc < 0) {
         g->store = NULL;
-        sl_log_info("features: rows go to the device through copies: the store can not be read in "
+        sl_log_info("features: rows go to the device through copies: the store cannot be read in "
                     "place: %s",
                     sl_error_message());
         return false;

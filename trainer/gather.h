@@ -23,7 +23,7 @@
  *
  * Which is faster depends on the bus, the width of a row and how many cores there are, so both are
  * tried on the first batch and the faster one is used from then on. The store is only mapped where
- * it is at most half of the memory that is available: mapped memory can not be given back to the
+ * it is at most half of the memory that is available: mapped memory cannot be given back to the
  * system, and a store may be larger than the machine's memory. Pinning takes a third of a second a
  * GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
  * (probe.h) uses first and the extracting thread (extract.h) after it. The probe knows of no cache;
@@ -49,7 +49,7 @@ enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl
 enum sl_gather_way {
     SL_GATHER_FASTER, // of these two, as measured on the first batch
     SL_GATHER_STAGED,
-    SL_GATHER_MAPPED, // STAGED where the store can not be mapped
+    SL_GATHER_MAPPED, // STAGED where the store cannot be mapped
 };
 
 // A batch where it is computed with.

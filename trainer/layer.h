@@ -183,7 +183,7 @@ struct sl_layer_kind {
     bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
 
-    // SL_EINVAL when a layer of these widths can not be (heads that do not divide them); NULL:
+    // SL_EINVAL when a layer of these widths cannot be (heads that do not divide them); NULL:
     // all can.
     int (*check)(const struct sl_layer *layer);
 

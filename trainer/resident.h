@@ -14,7 +14,7 @@
  *               part of all of them; for lists, which may touch little of it, once rows for as many
  *               bytes have been gathered
  *      mapped   the machine's memory in place, over the bus, where the system lets it be pinned.
- *               Not where it is more than half of what is available: pinned memory can not be given
+ *               Not where it is more than half of what is available: pinned memory cannot be given
  *               back
  *      gather   the processor finds the different vertices that a piece needs and gathers their
  *               rows, through pinned memory, one part while the one before is copied

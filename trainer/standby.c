@@ -39,7 +39,7 @@ static bool device_is_free(const struct sl_standby *s, const struct sl_ledger_ah
            (activity == SL_ACTIVITY_NONE && duty_of(sampler) == SL_DUTY_NONE);
 }
 
-// Standby trainers at work whose place this one can not have: all others while it sleeps, those on
+// Standby trainers at work whose place this one cannot have: all others while it sleeps, those on
 // earlier devices once it is awake, so that of two that woke for one place one stays.
 static uint32_t rivals(const struct sl_standby *s)
 {

@@ -181,7 +181,7 @@ static void ask(struct sl_daemon *d, const struct sl_entry *e, const struct sl_b
     d->n_archived--;
     free(r->of.config_json);
     free(r);
-    sl_daemon_answer(d, peer, SL_ESYS, "the daemon can not read the run directory", NULL);
+    sl_daemon_answer(d, peer, SL_ESYS, "the daemon cannot read the run directory", NULL);
 }
 
 void sl_archive_describe(struct sl_daemon *d, const struct sl_entry *e,

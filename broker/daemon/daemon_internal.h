@@ -50,7 +50,7 @@ double sl_daemon_now(void);
 
 /*
  * transition.c: the one way to a new state. Writes the record, then says so: to the log, to who has
- * subscribed. A record that can not be written is tried again later; sl_daemon_save() says why.
+ * subscribed. A record that cannot be written is tried again later; sl_daemon_save() says why.
  */
 void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_state state);
 // The same with a reason, which the list shows as the job's message.
@@ -76,7 +76,7 @@ void sl_daemon_requeue(struct sl_entry *e, int64_t order);
 // recovery.c: what the daemon before this one has left
 void sl_daemon_recover(struct sl_daemon *d);
 void sl_daemon_poll_orphans(struct sl_daemon *d);
-// A job that has run and whose run directory is not there any more can not go on. SL_ENOENT.
+// A job that has run and whose run directory is not there any more cannot go on. SL_ENOENT.
 int sl_daemon_check_run(const struct sl_entry *e);
 // A job whose daemon goes away, or went: INTERRUPTED, with what is to be done about it.
 void sl_daemon_interrupt(struct sl_daemon *d, struct sl_entry *e);

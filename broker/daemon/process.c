@@ -121,10 +121,10 @@ static int open_log(struct sl_process *p)
     snprintf(path, sizeof path, "%s/%s.log", p->daemon->state_dir, p->entry->id);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0 && lseek(fd, 0, SEEK_END) > LOG_BYTES_MAX && ftruncate(fd, 0) != 0)
-        sl_log_warn("job %s: its log can not be emptied: %s", p->entry->id, strerror(errno));
+        sl_log_warn("job %s: its log cannot be emptied: %s", p->entry->id, strerror(errno));
     // A job is worth more than its log: what it says goes where the daemon's own lines go.
     if (fd < 0)
-        sl_log_warn("job %s: its log '%s' can not be opened: %s", p->entry->id, path,
+        sl_log_warn("job %s: its log '%s' cannot be opened: %s", p->entry->id, path,
                     strerror(errno));
     return fd;
 }

@@ -244,7 +244,7 @@ int sl_record_read(const char *path, struct sl_entry **out)
         return SL_OK;
     }
     sl_entry_free(e);
-    return sl_fail(SL_EFORMAT, "record '%s' is damaged: its '%s' can not be used", path, bad);
+    return sl_fail(SL_EFORMAT, "record '%s' is damaged: its '%s' cannot be used", path, bad);
 }
 
 static void set_aside(const char *path)
@@ -252,8 +252,8 @@ static void set_aside(const char *path)
     char aside[RECORD_PATH_BYTES + 16];
     snprintf(aside, sizeof aside, "%s.damaged", path);
     bool moved = rename(path, aside) == 0;
-    sl_log_warn("%s: %s%s", sl_error_message(),
-                moved ? "it is kept as " : "it can not be set aside", moved ? aside : "");
+    sl_log_warn("%s: %s%s", sl_error_message(), moved ? "it is kept as " : "it cannot be set aside",
+                moved ? aside : "");
 }
 
 static int read_one(const char *dir, const char *name, struct sl_registry *r)

@@ -6,7 +6,7 @@
  *
  * A record is written before the change that it tells is told to anybody, so whatever a client has
  * heard is still true after a crash. It holds the job's text as it is, and besides that only what
- * can not be found out again.
+ * cannot be found out again.
  *
  * A key that comes new into the schema is optional when it is read: the records of an older daemon
  * are as good as they were.

@@ -161,7 +161,7 @@ static int enter(struct sl_daemon *d, const Sl__Control__Submit *m, const struct
     rc = sl_daemon_save(d, e);
     if (rc == SL_OK)
         return SL_OK;
-    sl_fail_prefix(rc, "the daemon can not record the job");
+    sl_fail_prefix(rc, "the daemon cannot record the job");
     sl_record_remove(d->state_dir, e); // the name may be there though it is not durable
     return rc;
 }
@@ -270,7 +270,7 @@ static void on_subscribe(struct sl_daemon *d, const struct sl_bus_peer *peer, st
 
 // --- one job -------------------------------------------------------------------------------------
 
-// Why a job that is over, or waits, can not do what only a running one can.
+// Why a job that is over, or waits, cannot do what only a running one can.
 static void refuse_idle(struct sl_daemon *d, const struct sl_bus_peer *peer,
                         const struct sl_entry *e, Sl__Control__Envelope__BodyCase request)
 {

@@ -1,5 +1,5 @@
 /*
- * subscriber.h - who wants to hear of a job, or of all jobs, also of those to come.
+ * subscriber.h - clients that have subscribed to a job, or to all jobs, also to those to come.
  *
  * Like client.h of one job's broker: nobody is waited for. Who does not read, or has gone, loses
  * messages and in the end its place.
@@ -34,7 +34,7 @@ void sl_subscribers_fini(struct sl_subscribers *s); // safe on a zeroed struct
 int sl_subscribers_add(struct sl_subscribers *s, const struct sl_bus_peer *peer, uint64_t job,
                        unsigned wants);
 
-// To everybody who hears of the job (wants 0), or to who wants it.
+// To all subscribers of the job (wants 0), or to those that asked for it.
 void sl_subscribers_send(struct sl_subscribers *s, uint64_t job, unsigned wants,
                          Sl__Control__Envelope *body);
 

@@ -1,5 +1,5 @@
 /*
- * transition.c - an entry comes into a new state: its record first, then who wants to know.
+ * transition.c - an entry enters a new state: first its record, then its subscribers.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -107,7 +107,7 @@ void sl_daemon_set_state(struct sl_daemon *d, struct sl_entry *e, enum sl_entry_
         e->checkpoint = NULL;
     }
     if (sl_daemon_save(d, e) < 0)
-        sl_log_error("job %s: its state can not be recorded, which is tried again: %s", e->id,
+        sl_log_error("job %s: its state cannot be recorded, which is tried again: %s", e->id,
                      sl_error_message());
     log_state(e, before);
     sl_daemon_tell_state(d, e, NULL);
@@ -142,7 +142,7 @@ void sl_daemon_requeue(struct sl_entry *e, int64_t order)
     e->live.loss = NAN;
 }
 
-// A job that can not be started because the daemon is short of something waits until it is not.
+// A job that cannot be started because the daemon is short of something waits until it is not.
 static bool has_descriptors(struct sl_daemon *d, struct sl_entry *e)
 {
     bool enough = sl_descriptors_left(DESCRIPTORS_A_JOB);

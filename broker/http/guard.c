@@ -186,7 +186,7 @@ int sl_guard_read_token(const char *path, struct sl_guard_token *out)
         if (!isgraph((unsigned char)line[i]))
             return sl_fail(SL_EACCESS,
                            "the page's token: character %d of '%s' is a blank, a control character "
-                           "or not ASCII, which a header can not carry",
+                           "or not ASCII, which a header cannot carry",
                            i + 1, path);
     hash_of(line, (size_t)n, out->hash);
     sodium_memzero(line, sizeof line);

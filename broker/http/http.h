@@ -3,7 +3,7 @@
  *
  * The server is a client of the control bus like any other: a thread of its own subscribes to
  * everything, keeps the newest state of each job (watch.h), and libmicrohttpd's thread serves from
- * that. The broker's loop never waits for a browser, and whatever a browser sends can not reach it
+ * that. The broker's loop never waits for a browser, and whatever a browser sends cannot reach it
  * but as a control message.
  *
  *   GET  /                          the page (and /page.js, /page.css)

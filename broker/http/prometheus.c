@@ -79,7 +79,7 @@ __attribute__((sentinel)) static void put_named(struct sl_text *out, const char 
 #define put_sample(w, family, job, ...)                                                            \
     put_named((w)->out, family, (job)->name, (job)->key, __VA_ARGS__, (const char *)NULL)
 
-// The next job that is told of from number *i on; NULL after the last one.
+// The next job with metrics, from number *i on; NULL after the last one.
 static const struct sl_store_job *next_job(const struct writer *w, uint32_t *i)
 {
     while (*i < w->store->n_jobs) {

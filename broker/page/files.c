@@ -36,7 +36,7 @@ static struct sl_page_file files[] = {
     {.name = "/page.js", .type = "text/javascript; charset=utf-8", .bytes = sl_page_js},
 };
 
-// The sizes are differences of addresses, which the linker knows and C can not write in a constant:
+// The sizes are differences of addresses, which the linker knows and C cannot write in a constant:
 // they are filled in before main(), when there is one thread.
 __attribute__((constructor)) static void fill_sizes(void)
 {

@@ -1,7 +1,7 @@
 // pipeline.js - the pipeline: samplers, queue, features, trainers, updates, and what flows.
 //
 // It is built anew when workers come or go or the window changes, and only moved in between: what
-// is drawn again from nothing can not glide.
+// is drawn again from nothing cannot glide.
 
 const flows = [];  // {node, speed, at}
 let pipe = null;

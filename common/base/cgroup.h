@@ -5,7 +5,7 @@
  * what is mounted may be the tightest. Where a group lives is found from /proc/self/cgroup (its
  * path) and /proc/self/mountinfo (which part of that hierarchy is mounted where). In a container
  * without a cgroup namespace the path is the host's and need not exist below the mount: levels that
- * can not be read are passed over by whoever reads them.
+ * cannot be read are passed over by whoever reads them.
  */
 #ifndef SL_COMMON_BASE_CGROUP_H
 #define SL_COMMON_BASE_CGROUP_H
@@ -25,7 +25,7 @@ void sl_cgroup_each(const char *root, const char *controller,
                     void (*visit)(void *ctx, const char *dir, enum sl_cgroup_version version),
                     void *ctx);
 
-// A small file of a directory as text; false when it can not be read or is empty.
+// A small file of a directory as text; false when it cannot be read or is empty.
 bool sl_cgroup_read(const char *dir, const char *name, char text[SL_CGROUP_TEXT_BYTES]);
 
 #endif

@@ -7,7 +7,7 @@
 /*
  * Bytes that this process and its children can still touch: the least of what the kernel says is
  * available without swapping, what every memory cgroup above this process leaves (versions 1 and
- * 2), and what RLIMIT_AS leaves of the address space. Never fails; a source that can not be read
+ * 2), and what RLIMIT_AS leaves of the address space. Never fails; a source that cannot be read
  * is left out.
  */
 uint64_t sl_device_memory_available(void);

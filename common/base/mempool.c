@@ -8,7 +8,7 @@
 
 #define SLAB_MIN_BYTES ((size_t)2 << 20)
 
-// Notes of a piece of memory, which may be where the processor can not write.
+// Notes of a piece of memory, which may be where the processor cannot write.
 struct sl_mempool_slab {
     struct sl_mempool_slab *next;
     char *base;

@@ -16,7 +16,7 @@ int sl_open_file(const char *path)
     int code = errno == ENOENT || errno == ENOTDIR ? SL_ENOENT
                : errno == EACCES || errno == EPERM ? SL_EACCESS
                                                    : SL_EIO;
-    return sl_fail_errno(code, errno, "%s: can not be opened", path);
+    return sl_fail_errno(code, errno, "%s: cannot be opened", path);
 }
 
 int sl_open_regular_file(const char *path, struct stat *st)

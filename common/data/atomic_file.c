@@ -66,7 +66,7 @@ int sl_atomic_file_open(const char *path, struct sl_atomic_file *out)
         free(temp);
         if (err == EINTR || err == EEXIST)
             continue;
-        return sl_fail_errno(code_of(err), err, "write %s: can not create a file in its directory",
+        return sl_fail_errno(code_of(err), err, "write %s: cannot create a file in its directory",
                              path);
     }
     return sl_fail(SL_EEXIST, "write %s: its directory is full of stale temporary files (.*.tmp)",

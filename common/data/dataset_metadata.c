@@ -33,7 +33,7 @@ static int read_text(const char *dir, const char *path, struct sl_dataset_metada
                        dir, EXAMPLE);
     if (fd < 0)
         return sl_fail_errno(errno == EACCES || errno == EPERM ? SL_EACCESS : SL_EIO, errno,
-                             "%s: can not be opened", path);
+                             "%s: cannot be opened", path);
     int rc = sl_read_whole_file(fd, path, MAX_METADATA_BYTES, &out->text, &out->n_text);
     if (rc == SL_EFORMAT)
         rc = sl_fail(SL_EFORMAT, "%s: wanted a regular file of at most %d bytes", path,

@@ -36,7 +36,7 @@ static int resolve_path(const char *path, struct sl_dataset *ds)
                              : errno == ENOTDIR ? SL_ENOENT
                              : errno == ENOMEM  ? SL_ENOMEM
                                                 : SL_EIO,
-                             errno, "data set %s: can not be opened", path);
+                             errno, "data set %s: cannot be opened", path);
     int rc = SL_OK;
     if (stat(real, &st) < 0)
         rc = sl_fail_errno(SL_EIO, errno, "data set %s", path);

@@ -24,7 +24,7 @@ static int map_fd(int fd, const struct stat *st, const char *path, struct sl_npy
 
     void *map = mmap(NULL, out->file_bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
-        return sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno, "%s: can not be mapped",
+        return sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno, "%s: cannot be mapped",
                              path);
     out->map = map;
     SL_TRY(sl_npy_parse_header(map, out->file_bytes, out->file_bytes, path, &out->head));

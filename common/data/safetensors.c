@@ -129,7 +129,7 @@ int sl_safetensors_sha256(const struct sl_safetensor *tensors, size_t n_tensors,
     crypto_hash_sha256_state state;
     uint64_t bytes = 0;
     if (sodium_init() < 0)
-        return sl_fail(SL_ESYS, "libsodium can not be initialised");
+        return sl_fail(SL_ESYS, "libsodium cannot be initialised");
     crypto_hash_sha256_init(&state);
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n_tensors; i++) {

@@ -82,7 +82,7 @@ static int map_file(const char *path, struct sl_safetensors_mapping *m)
         m->map = mmap(NULL, m->file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (m->map == MAP_FAILED) {
             m->map = NULL;
-            rc = sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno, "%s: can not be mapped",
+            rc = sl_fail_errno(errno == ENOMEM ? SL_ENOMEM : SL_EIO, errno, "%s: cannot be mapped",
                                path);
         }
     }

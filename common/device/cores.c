@@ -4,7 +4,7 @@
  * Which numbers the process may use is the kernel's answer alone (sched_getaffinity, which already
  * reflects cpusets); hwloc only says which of them are hardware threads of one core. It is asked
  * for cores and nothing else, without binding itself to each of them in turn, so it loads in a few
- * milliseconds. Where it can not tell, every allowed number counts as a core.
+ * milliseconds. Where it cannot tell, every allowed number counts as a core.
  *
  * A container's CPU limit is mostly a quota, which no affinity shows: threads beyond it are stopped
  * for the rest of each period, all at the same time. The control groups are asked for it.
@@ -135,7 +135,7 @@ int sl_cores_allowed(struct sl_cores *out)
     return SL_OK;
 }
 
-// The machine's objects of some types alone; false when hwloc can not tell.
+// The machine's objects of some types alone; false when hwloc cannot tell.
 static bool load_topology(const hwloc_obj_type_t *types, size_t n, hwloc_topology_t *out)
 {
     if (hwloc_topology_init(out) < 0)
@@ -158,7 +158,7 @@ static bool load_topology(const hwloc_obj_type_t *types, size_t n, hwloc_topolog
     return false;
 }
 
-// The lowest allowed number of every core that hwloc sees; false when it can not tell.
+// The lowest allowed number of every core that hwloc sees; false when it cannot tell.
 static bool one_per_core(const struct sl_cores *allowed, struct sl_cores *out)
 {
     hwloc_topology_t topology;

@@ -72,7 +72,7 @@ bool sl_cores_keep_quota(struct sl_cores *set, double quota);
 uint32_t sl_cores_configured(void);
 
 // Runs the calling thread, and threads and processes that it starts from now on, on exactly these
-// cores. SL_EINVAL when one of them can not be had.
+// cores. SL_EINVAL when one of them cannot be had.
 int sl_device_pin(const uint16_t *cores, uint32_t n);
 
 #endif

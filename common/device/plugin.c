@@ -136,7 +136,7 @@ static int load(const char *file, const struct sl_plugin **out)
 {
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
-        return sl_fail(SL_EDEVICE, "the CUDA plug-in can not be loaded: %s", dlerror());
+        return sl_fail(SL_EDEVICE, "the CUDA plug-in cannot be loaded: %s", dlerror());
     sl_plugin_entry entry;
     *(void **)&entry = dlsym(handle, SL_PLUGIN_SYMBOL);
     if (!entry) {

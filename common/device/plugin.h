@@ -113,12 +113,12 @@ typedef const struct sl_plugin *(*sl_plugin_entry)(const struct sl_plugin_host *
 /*
  * Finds and opens the plug-in, once; later calls return the same. SL_ENOENT: there is none (this
  * build has none, or the file is missing), with where it was looked for; SL_EPROTO: it is of
- * another build; SL_EDEVICE: it can not be loaded, with the loader's words. A failure is not kept.
+ * another build; SL_EDEVICE: it cannot be loaded, with the loader's words. A failure is not kept.
  */
 int sl_plugin_open(const struct sl_plugin **out);
 // Whether this program would find one: opens nothing. SL_ENOENT as above; SL_ESYS.
 int sl_plugin_look(const char *program);
-// What there is to say of GPUs where the plug-in can not be opened, as the error tells.
+// What there is to say of GPUs where the plug-in cannot be opened, as the error tells.
 void sl_plugin_report_none(struct sl_gpu_report *out);
 // Where it was found; "" before.
 const char *sl_plugin_path(void);

@@ -22,7 +22,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free 64-bit 
 
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out)
 {
-    // Devices use whole pages in place, and what shares one with others can not be copied.
+    // Devices use whole pages in place, and what shares one with others cannot be copied.
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct sl_arena_header h = {
         .magic = SL_ARENA_MAGIC,

@@ -23,7 +23,7 @@
  *   join: before base is set        nothing has happened
  *   join: after that, or copying    reclaim clears base, then frees the lock
  *   computing; offer half written   the cell goes back to ready; reclaim clears base
- *   offered, cell not done          likewise: word names a lease that can not be completed any more
+ *   offered, cell not done          likewise: word names a lease that cannot be completed any more
  *   cell done                       finished: reclaim leaves it, anybody applies it
  *   applying                        the lock is freed; the other bank is written again, perhaps
  *                                   with another gradient, which overwrites made_by of that bank

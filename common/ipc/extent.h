@@ -2,15 +2,15 @@
  * extent.h - payload memory: contiguous runs of chunks, owned by batches.
  *
  * Each chunk has one 64-bit word: 0 when free, else the tag of the batch that it belongs to. Tags
- * are never reused, so freeing is a compare-and-swap from the tag to 0: a late free by anybody can
- * not hit the next owner, and the broker can tell from the ledger alone which chunks of a dead
+ * are never reused, so freeing is a compare-and-swap from the tag to 0: a late free by anybody
+ * cannot hit the next owner, and the broker can tell from the ledger alone which chunks of a dead
  * worker's batches are garbage. First fit from the lowest address keeps reused memory warm
  * (touching fresh pages costs 0.3 to 0.9 GB/s).
  *
  * When no run fits, the batch announces itself as starving: younger batches then wait, until it has
  * its memory or its lease ends (sl_ledger_return, or a sweep after its sampler's death). A starving
  * batch that is next in line evicts the newest ready batches (ledger.h), so that a fragmented or
- * full arena can not lock a job up.
+ * full arena cannot lock a job up.
  */
 #ifndef SL_COMMON_IPC_EXTENT_H
 #define SL_COMMON_IPC_EXTENT_H

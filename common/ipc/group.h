@@ -41,7 +41,7 @@
  *
  *      generation (24 bits) | version that the update starts from (24 bits) | written (16 bits)
  *
- * so a member of an older generation can not count itself, and the broker's step to the next one
+ * so a member of an older generation cannot count itself, and the broker's step to the next one
  * either finds the update reduced, which stays, or forgets who has written.
  *
  * Members meet by a name of 128 bytes that the first of them makes. It stands in that device's own

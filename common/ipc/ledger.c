@@ -48,7 +48,7 @@ static int check_records(const struct sl_phase_spec *spec, const struct sl_cell_
     bool bad = n > 0 && spec->kind != SL_PHASE_TRAIN;
     for (uint32_t i = 0; i < n && !bad; i++)
         bad = records[i].cell >= n_cells || (i > 0 && records[i].cell <= records[i - 1].cell);
-    return bad ? sl_fail(SL_EINVAL, "ledger: a phase of %llu cells can not have begun as said",
+    return bad ? sl_fail(SL_EINVAL, "ledger: a phase of %llu cells cannot have begun as said",
                          (unsigned long long)n_cells)
                : SL_OK;
 }

@@ -28,7 +28,7 @@
  * alone: held -> pending, unless the update's sum is safe already, then held -> done.
  *
  * Phase and attempt together are the cell's turn: no value of a cell ever comes back, so a process
- * that was stopped for a while can not claim a cell of a phase that has since reused the slot. One
+ * that was stopped for a while cannot claim a cell of a phase that has since reused the slot. One
  * more edge exists: a sampler whose batch is next in line and finds no payload memory evicts the
  * newest ready batch (ready -> pending); it is drawn again later, bit for bit the same.
  *
@@ -140,7 +140,7 @@ bool sl_ledger_is_turn(const struct sl_arena *a, uint32_t worker, const struct s
                        uint32_t cell);
 /*
  * Whether payload memory is full of batches in trainers' hands, this lease's among them, that wait
- * for one before them which therefore can not be drawn: it has to go back, where it can be evicted.
+ * for one before them which therefore cannot be drawn: it has to go back, where it can be evicted.
  * Only members of a group have such batches, since they pass over the batches of others.
  */
 bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease);

@@ -15,7 +15,7 @@
  *   the worker writes   activity: what it does right now; how often it was switched on
  *
  * The job's *schedule* (one for all) has what a standby trainer needs to judge for itself before
- * each fetch: the number of normal trainers that can take a batch now (a dead one can not, nor one
+ * each fetch: the number of normal trainers that can take a batch now (a dead one cannot, nor one
  * that loads) and the measured times of a batch.
  *
  * SWITCHING. A standby trainer may work while its device is free of sampling: nothing of the

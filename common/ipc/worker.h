@@ -72,7 +72,7 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello);
 // Says Ready, with what a trainer has measured.
 int sl_worker_ready(struct sl_worker *w);
 
-// Tells the broker why this worker can not go on (the recorded message of `code`), so that it is
+// Tells the broker why this worker cannot go on (the recorded message of `code`), so that it is
 // not started again.
 void sl_worker_failed(struct sl_worker *w, int code);
 

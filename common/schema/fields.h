@@ -30,7 +30,7 @@ enum sl_field_type {
     SL_FIELD_PART,   // no member: who writes has this key by hand
 };
 
-// What Prometheus is told of a field. Families have numbers from 1 on in the order in which they
+// How Prometheus sees a field. Families have numbers from 1 on in the order in which they
 // are told; 0 = it is told nothing of it.
 struct sl_family {
     unsigned number;

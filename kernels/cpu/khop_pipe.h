@@ -111,7 +111,7 @@ SL_INLINE void sl_khop_advance(const struct sl_khop_args *args, struct sl_khop_p
                                uint32_t shift, bool drain)
 {
     const struct sl_khop_ids ids = {args->topology->indices, shift};
-    const struct sl_idmap map = *args->map; // a copy: stores to the outputs can not change it
+    const struct sl_idmap map = *args->map; // a copy: stores to the outputs cannot change it
     uint32_t *nodes = args->nodes, n_nodes = *args->n_nodes;
     uint32_t *local = args->indices + pipe->n_done;
     uint32_t end = pipe->n + pipe->n_fresh, read = pipe->read, done = 0;

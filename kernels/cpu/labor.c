@@ -111,7 +111,7 @@ SL_INLINE void look_at(struct hop *hop, uint64_t first, uint32_t j, uint32_t n)
         vertex[l] = 0;
     sl_cpu_philox_numbers(args->seed, sl_rng_word0(args->stream, args->hop, 0), vertex, args->batch,
                           args->epoch, number);
-    const uint64_t bound = hop->bound; // copies: stores to the list can not change them
+    const uint64_t bound = hop->bound; // copies: stores to the list cannot change them
     uint64_t *list = hop->list;
     uint32_t at = hop->n;
     for (uint32_t l = 0; l < n; l++) {

@@ -15,7 +15,7 @@
  * destination that the source is a neighbour of, the elements that came by this edge are added.
  * That reads two rows an edge, most of whose elements came from elsewhere. To scatter each
  * destination's elements reads them once, but it writes to the rows of all its sources, clears them
- * all before, and can not be split between threads without an order that depends on them.
+ * all before, and cannot be split between threads without an order that depends on them.
  *
  * Invariant. A source's sum runs in the order of the transposed edges; threads own whole rows.
  */

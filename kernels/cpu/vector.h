@@ -42,7 +42,7 @@ typedef uint16_t sl_v8_u16_at __attribute__((vector_size(16), aligned(2), may_al
  * binary16 to f32, exact; a NaN keeps its sign and its bits and becomes a quiet one, as it does in
  * the processor's own conversion (F16C, which AVX2 and above have here: isa.h). That is written
  * down as an instruction because the vectorisers of the compilers that we support do not reach it,
- * and the compiler's function for it can not be called from a body that is compiled for all levels.
+ * and the compiler's function for it cannot be called from a body that is compiled for all levels.
  *
  * The baseline has integer steps. Exponent and mantissa move to their f32 places and the bias is
  * corrected; infinities and NaN get the rest of the exponent; subnormals are normalised by one

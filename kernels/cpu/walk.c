@@ -260,7 +260,7 @@ static int renumber(const struct sl_khop_args *hop, const uint32_t *vertex, uint
                     uint32_t *local)
 {
     SL_TRY(sl_idmap_reserve(hop->map, (uint64_t)*hop->n_nodes + n));
-    const struct sl_idmap map = *hop->map; // a copy: stores to the outputs can not change it
+    const struct sl_idmap map = *hop->map; // a copy: stores to the outputs cannot change it
     for (uint32_t i = 0; i < n; i++)
         __builtin_prefetch(&map.slot[sl_idmap_hash(vertex[i], map.shift)]);
     if (hop->nodes_capacity - *hop->n_nodes < n) { // near the end of nodes: looking each time

@@ -2,7 +2,7 @@
  * aggregate_hubs.cuh - rows with very many edges, and the scratch memory of slots without a pool.
  *
  * PROBLEM. A row is summed by a few lanes, one edge after the other. Graphs have rows with a
- * million edges, which would keep one warp busy while all others are done. The processor can not
+ * million edges, which would keep one warp busy while all others are done. The processor cannot
  * look which rows these are, since the arrays are the device's, and a sum must have the same bits
  * every time.
  *

@@ -12,7 +12,7 @@
  *
  * SHARED memory: cudaIpcGetMemHandle speaks of whole allocations, so a share carries where in its
  * block the pointer was, whose it is, and the GPU's number for messages. A process that is given a
- * share of its own gets its own pointer: CUDA can not open those. On another GPU of the same
+ * share of its own gets its own pointer: CUDA cannot open those. On another GPU of the same
  * machine the handle opens peer access by itself; peers are not opened beforehand, because that
  * makes a context of some hundred MiB on each of them. Memory that is shared must not be freed
  * before all others have detached from it.
@@ -164,7 +164,7 @@ static int fail_registering(cudaError_t error, const void *p, size_t n, bool rea
                        "%.1f MiB of host memory at %p could not be pinned for GPU %d: %s; %s",
                        mib(n), p, sl_cuda_gpu.index, cudaGetErrorString(error), limit);
     return sl_fail(SL_EUNSUPPORTED,
-                   "%.1f MiB of %s host memory at %p can not be used by GPU %d in place: %s (%s): "
+                   "%.1f MiB of %s host memory at %p cannot be used by GPU %d in place: %s (%s): "
                    "mappings of files and read-only memory need support of file system, kernel and "
                    "driver; %s",
                    mib(n), read_only ? "read-only" : "writable", p, sl_cuda_gpu.index,
@@ -274,7 +274,7 @@ int sl_cuda_share(const void *p, struct sl_device_share *out)
         sl_cuda_fail(error, "cudaIpcGetMemHandle", __FILE__, __LINE__);
         if (sl_cuda_faulted())
             return SL_EDEVICE;
-        return sl_fail(SL_EUNSUPPORTED, "GPU %d: its memory can not be shared here: %s",
+        return sl_fail(SL_EUNSUPPORTED, "GPU %d: its memory cannot be shared here: %s",
                        sl_cuda_gpu.index, cudaGetErrorString(error));
     }
     share.offset = (uint64_t)((const char *)p - (const char *)base);
@@ -301,7 +301,7 @@ static int attach_locked(const struct share *share, void **out)
             sl_cuda_fail(error, "cudaIpcOpenMemHandle", __FILE__, __LINE__);
             if (sl_cuda_faulted())
                 return SL_EDEVICE;
-            return sl_fail(SL_EUNSUPPORTED, "GPU %d can not use memory of process %d on GPU %d: %s",
+            return sl_fail(SL_EUNSUPPORTED, "GPU %d cannot use memory of process %d on GPU %d: %s",
                            sl_cuda_gpu.index, (int)share->process, (int)share->gpu,
                            cudaGetErrorString(error));
         }

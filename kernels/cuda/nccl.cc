@@ -129,14 +129,14 @@ bool take_functions(void *handle, const char *path)
     return true;
 }
 
-// A file that is there and can not be used is worth more words than one that is not there.
+// A file that is there and cannot be used is worth more words than one that is not there.
 void note_why(const char *file, const char *words, bool was_named)
 {
     const size_t n = strlen(file);
     if (was_named)
         snprintf(nccl.text, sizeof nccl.text, "SLUICE_NCCL names %.200s: %.250s", file, words);
     else if (strncmp(words, file, n) != 0 || !strstr(words, "No such file"))
-        snprintf(nccl.text, sizeof nccl.text, "%.200s can not be loaded: %.200s", file, words);
+        snprintf(nccl.text, sizeof nccl.text, "%.200s cannot be loaded: %.200s", file, words);
 }
 
 bool load(const char *file, bool was_named)

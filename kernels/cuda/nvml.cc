@@ -78,7 +78,7 @@ static void look(void)
     nvml.is_there = has && error == NVML_SUCCESS;
     if (nvml.is_there)
         return;
-    sl_log_debug("GPUs: NVML (%s) can not be used: %s (%d)", file,
+    sl_log_debug("GPUs: NVML (%s) cannot be used: %s (%d)", file,
                  has ? "nvmlInit_v2() failed" : "it has not all that is wanted", error);
     dlclose(library);
 }

@@ -231,7 +231,7 @@ static int fail_context(cudaError_t error, int index, const char *name)
         return sl_fail(SL_ENOMEM,
                        "GPU %d (%s) has no memory left for another process: end what else uses it",
                        index, name);
-    return sl_fail(SL_EDEVICE, "GPU %d (%s) can not be opened: %s (%s)", index, name,
+    return sl_fail(SL_EDEVICE, "GPU %d (%s) cannot be opened: %s (%s)", index, name,
                    cudaGetErrorName(error), cudaGetErrorString(error));
 }
 

@@ -244,7 +244,7 @@ int sl_cuda_enter(void)
 
 /*
  * Kernels ask for these two in the middle of a launch, where nothing can fail. A thread whose queue
- * can not be made has faulted: the launch is refused or harmless, and SL_LAUNCHED says why.
+ * cannot be made has faulted: the launch is refused or harmless, and SL_LAUNCHED says why.
  */
 static struct queue *queue_or_fault(void)
 {

@@ -15,7 +15,7 @@
  * One launch, the second, where one block is enough. The method with one pass over the items
  * (decoupled look-back: Merrill and Garland, "Single-pass parallel prefix scan", NVIDIA 2016) saves
  * a read of the items and a launch, and makes blocks wait for others: it rests on their being
- * scheduled in order, which emulation can not show and a debugger breaks. What is scanned here is
+ * scheduled in order, which emulation cannot show and a debugger breaks. What is scanned here is
  * rows and 1/32 of the edges, so a read of it again comes out of the second-level cache.
  *
  * A tile is SL_SCAN_ROWS loads of 32 neighbouring items by each of 8 warps: loads are coalesced for

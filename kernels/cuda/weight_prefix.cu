@@ -5,7 +5,7 @@
  * A row's unit follows from the exponent of its sum as it is rounded in the order of the file; all
  * that comes after is sums of whole numbers of units, which are the same in any order. A warp has a
  * row and adds up in an order of its own. Both sums are off the true one by less than n 2^-52 of it
- * (n numbers, none negative), so where that can not reach a power of two both have the same
+ * (n numbers, none negative), so where that cannot reach a power of two both have the same
  * exponent; where it can, which is once in millions of rows, the warp adds the row up again, one
  * after the other. Then it goes through the row, 32 edges at a time, with a running sum of units.
  */

@@ -320,14 +320,14 @@ def test_a_run_directory_that_is_gone_is_not_begun_anew(box):
 
 @timeout(90)
 def test_no_room_for_records(box):
-    """A job that can not be recorded is refused; what was accepted goes on."""
+    """A job that cannot be recorded is refused; what was accepted goes on."""
     disk = box.path("disk")
     os.makedirs(disk)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", disk], capture_output=True
     )
     if mounted.returncode != 0:
-        raise Skip("a file system can not be mounted here: " + mounted.stderr.decode().strip())
+        raise Skip("a file system cannot be mounted here: " + mounted.stderr.decode().strip())
     try:
         daemon = Daemon(box, "--state-dir", os.path.join(disk, "state"))
         submit(daemon, "one", **LONG)
@@ -341,7 +341,7 @@ def test_no_room_for_records(box):
         refused = daemon.do("submit", write_job(box, "two"), "--detach")
         assert refused.rc != 0 and "No space left" in refused.err, refused
         assert list(daemon.jobs()) == ["one"]
-        daemon.do("stop", "one").ok()  # which can not be recorded now
+        daemon.do("stop", "one").ok()  # which cannot be recorded now
         assert daemon.jobs()["one"]["state"] == "stopped"
         os.unlink(os.path.join(disk, "fill"))
         daemon.until(lambda: "record is written now" in daemon.running.output()[1], "its record")
@@ -363,7 +363,7 @@ def test_a_state_directory_that_can_not_be_written_to(box):
     daemon.until_state("one", "running")
     os.rename(box.path("state"), box.path("away"))
     refused = daemon.do("submit", write_job(box, "three"), "--detach")
-    assert refused.rc != 0 and "can not record the job" in refused.err, refused
+    assert refused.rc != 0 and "cannot record the job" in refused.err, refused
     daemon.do("stop", "one").ok()
     daemon.until_state("two", "done")  # without a log of its own
     os.rename(box.path("away"), box.path("state"))

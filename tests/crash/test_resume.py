@@ -283,7 +283,7 @@ def test_killed_before_the_first_checkpoint(box):
 
 @not_under("thread", "what is tested is a file system")
 def test_a_full_disk_is_a_warning(box):
-    """checkpoints/ can not be written: the job goes on and says so once."""
+    """checkpoints/ cannot be written: the job goes on and says so once."""
     config = resume_job(box.shared_dataset("small"))
     running = box.start("run", box.job(config), "--report", box.path("job.report.json"),
                         env={"SLUICE_FAILPOINT": "trainer_gradient:stop"})

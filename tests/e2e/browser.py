@@ -174,7 +174,7 @@ class Browser:
         )
         at, before, end = self.value(where), None, time.monotonic() + 60 * SLOW
         while not at or at != before:
-            assert time.monotonic() < end, f"{selector} can not be clicked: {self.problems()}"
+            assert time.monotonic() < end, f"{selector} cannot be clicked: {self.problems()}"
             time.sleep(0.1)
             at, before = self.value(where), at
         for kind in ("mousePressed", "mouseReleased"):

@@ -38,7 +38,7 @@ PATIENCE = 120
 
 
 class Skip(Exception):
-    """Raised by a test that can not run here; the message says why."""
+    """Raised by a test that cannot run here; the message says why."""
 
 
 def timeout(seconds):
@@ -120,7 +120,7 @@ class Result:
 
 def default_signals():
     """In a child before its program: no signal is ignored or blocked. A script that starts the
-    tests in the background, or nohup, hands such on, and a command that inherits them can not be
+    tests in the background, or nohup, hands such on, and a command that inherits them cannot be
     interrupted."""
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

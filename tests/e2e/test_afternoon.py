@@ -219,7 +219,7 @@ def look_back(user, box):
 @timeout(300)
 def test_an_afternoon(box):
     if CORES[0] == CORES[1]:
-        raise Skip("one core only: two jobs can not run side by side")
+        raise Skip("one core only: two jobs cannot run side by side")
     user = Daemon(box, "--http", "0", env={"SLUICE_LOG": "info"})
     listed, _ = user.listed()
     assert listed["pid"] == user.running.process.pid, listed

@@ -1,4 +1,4 @@
-"""What can not run: exit status 2, one message that names the culprit, nothing started or left.
+"""What cannot run: exit status 2, one message that names the culprit, nothing started or left.
 
 What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 
@@ -35,7 +35,7 @@ def refuse_job(box, config, *words, arguments=(), output="runs"):
     report = box.path("refused.report.json")
     result = box.sluice("run", path, "--report", report, *arguments)
     refused(box, result, *words, output=output)
-    assert not os.path.exists(report), "a job that can not run wrote a report"
+    assert not os.path.exists(report), "a job that cannot run wrote a report"
 
 
 # ---- the job file -------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def without_privileges(box):
         from harness import BIN
 
         if not os.access(os.path.join(BIN, "sluice"), os.X_OK):
-            raise Skip("the build folder can not be read without privileges")
+            raise Skip("the build folder cannot be read without privileges")
 
 
 def test_no_permission_to_write_the_output(box):

@@ -166,7 +166,7 @@ def test_memory_that_can_not_be_pinned_is_copied(box):
     result, report = run(box, gpu_job(box, [CPU, gpu()]), fail="noregister")
     result.ok()
     assert fingerprint(report) == wanted, (fingerprint(report), wanted)
-    warnings = re.findall(r"the arena can not be pinned", trainer_log(box))
+    warnings = re.findall(r"the arena cannot be pinned", trainer_log(box))
     assert len(warnings) == 1, trainer_log(box)
 
 

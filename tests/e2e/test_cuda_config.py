@@ -169,7 +169,7 @@ def test_trainers_of_two_kinds_are_warned_of(box):
     assert "sluice: note: device 1 and device 2 train, a CPU and a GPU" in result.err, result
 
 
-# ---- what can not run ---------------------------------------------------------------------------
+# ---- what cannot run ---------------------------------------------------------------------------
 
 
 @cases(

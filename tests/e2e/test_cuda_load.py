@@ -119,4 +119,4 @@ def test_a_trainer_pins_nothing_twice(box, maps_files, changes):
     assert len({address for _, address, _ in ranges}) == 2 + maps_files, ranges
     with open(box.path("runs", "job", "log", "trainer-0.log")) as file:
         log = file.read()
-    assert maps_files != ("the store can not be read in place" in log), log
+    assert maps_files != ("the store cannot be read in place" in log), log

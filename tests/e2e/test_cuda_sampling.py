@@ -103,4 +103,4 @@ def test_memory_that_can_not_be_pinned_is_copied(box):
     result.ok()
     assert fingerprint(report) == fingerprint(on_cores(box, "khop"))
     with open(box.path("runs", "job", "log", "sampler-0.log")) as file:
-        assert "the arena can not be pinned" in file.read()
+        assert "the arena cannot be pinned" in file.read()

@@ -433,7 +433,7 @@ def test_a_run_directory_on_a_full_disk(box):
         ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", disk], capture_output=True
     )
     if mounted.returncode != 0:
-        raise Skip("a file system can not be mounted here: " + mounted.stderr.decode().strip())
+        raise Skip("a file system cannot be mounted here: " + mounted.stderr.decode().strip())
     try:
         daemon = Daemon(box)
         wide = {"model.hidden": 512, "epochs": 3, "output": os.path.join(disk, "run")}
@@ -452,7 +452,7 @@ def test_a_run_directory_on_a_full_disk(box):
 @not_under("thread", "a sanitizer needs descriptors of its own")
 @cases(20, 24, 28, 40)
 def test_few_descriptors(box, limit):
-    """A daemon that can not have them says so; none aborts."""
+    """A daemon that cannot have them says so; none aborts."""
     shell = f"ulimit -n {limit}; exec {BIN}/sluice-broker --runtime-dir {box.path('rt')}"
     running = subprocess.Popen(
         ["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=box.environment()
@@ -475,5 +475,5 @@ def test_a_job_whose_log_can_not_be_opened(box):
     os.mkdir(os.path.join(daemon.folder, "jobs", "1.log"))
     daemon.submit("one", epochs=1).ok()
     daemon.until_state("one", "done")
-    assert "1.log' can not be opened" in daemon.running.output()[1]
+    assert "1.log' cannot be opened" in daemon.running.output()[1]
     daemon.end()

@@ -1,4 +1,4 @@
-"""Models and weights that can not be of their data set: one message, key, found and wanted.
+"""Models and weights that cannot be of their data set: one message, key, found and wanted.
 
 What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 

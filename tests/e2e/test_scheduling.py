@@ -146,7 +146,7 @@ def test_scale_refuses_with_the_reason(box):
 
 
 def test_a_scale_request_during_another(box):
-    """The first one waits for a trainer that can not leave: it is stopped."""
+    """The first one waits for a trainer that cannot leave: it is stopped."""
     config = job(box, name=box.unique("busy"), epochs=100000, throttle={"train": 0.02})
     config["allocation"] = {"samplers": 1, "trainers": 2, "switching": False}
     running = box.start("run", box.job(config))

@@ -1,4 +1,4 @@
-"""Schedules, weights and memory that can not be: status 2, one message, nothing left.
+"""Schedules, weights and memory that cannot be: status 2, one message, nothing left.
 
 What is wrong with a job file alone is in tests/unit/test_cli_job_check.c, a row each."""
 
@@ -119,7 +119,7 @@ def test_cache_ratio_that_does_not_fit(box, policy):
     refused(box, result, "cache.ratio", "memory", "device 1")
     fits = [float(x) for x in re.findall(r"(?<![\d.])0\.\d+", result.err)]
     assert len(fits) == 1, f"wanted the one ratio that would fit\n{result}"
-    assert fits[0] < 32 / 39, f"that can not fit either\n{result}"
+    assert fits[0] < 32 / 39, f"that cannot fit either\n{result}"
     more = wide_job(dataset, "32MiB", cache=dict(cache, ratio=min(1, fits[0] * 1.1)))
     refused(box, box.sluice("run", box.job(more)), "cache.ratio")
     config["cache"]["ratio"] = fits[0]
@@ -145,7 +145,7 @@ def test_one_device_smaller_than_a_block(box):
 
 @timeout(120)
 def test_an_automatic_ratio_fits(box):
-    """The same device, which can not hold all features: auto takes what is left."""
+    """The same device, which cannot hold all features: auto takes what is left."""
     config = wide_job(wide_dataset(box), "32MiB", cache={"policy": "degree"})
     result, report = box.run(config)
     result.ok()

@@ -30,7 +30,7 @@ def test_systemd_accepts_the_unit(box):
         ["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True
     )
     if "Failed to" in done.stderr and "manager" in done.stderr:
-        raise Skip(f"systemd-analyze can not work here: {done.stderr.strip()}")
+        raise Skip(f"systemd-analyze cannot work here: {done.stderr.strip()}")
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
 

@@ -430,7 +430,7 @@ def test_looking_on_shows_what_run_shows(box):
     report = daemon.do("submit", job(box, "asjson", epochs=1, throttle={"train": 0.01}), "-q", "-o",
                        "json").ok()
     assert report.json()["job"] == "asjson" and not report.err, report
-    # What can not run is refused before it waits, with the words of `run`.
+    # What cannot run is refused before it waits, with the words of `run`.
     bad = job(box, "bad", **{"sampler.fanout": [5]})
     error = one_error(daemon.do("submit", bad), 2, "fanout")
     assert error == box.sluice("run", bad).errors()[0]

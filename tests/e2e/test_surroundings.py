@@ -104,7 +104,7 @@ def test_full_disk(box):
     os.mkdir(place)
     mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "none", place]
     if os.getuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
-        raise Skip("a small file system can not be mounted here")
+        raise Skip("a small file system cannot be mounted here")
     try:
         config = small_job(box.shared_dataset("small"), output="disk/run", **{"model.hidden": 256})
         result, _ = box.run(config)

@@ -289,7 +289,7 @@ def test_a_client_that_is_killed(box):
     running.interrupt()
     assert running.wait().rc == 130
     for name in os.listdir(box.folder):
-        if name.endswith(".tmp"):  # a process that is killed can not remove it
+        if name.endswith(".tmp"):  # a process that is killed cannot remove it
             os.remove(box.path(name))
 
 

@@ -6,7 +6,7 @@
  * Memory of a case is freed by t_end().
  *
  * Arrays that an operation is given come from t_alloc() and its kin, or are variables of the test's
- * own frame; not static ones, which a GPU can not reach.
+ * own frame; not static ones, which a GPU cannot reach.
  */
 #ifndef SL_TESTS_KERNELS_HARNESS_H
 #define SL_TESTS_KERNELS_HARNESS_H

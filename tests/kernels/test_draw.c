@@ -396,7 +396,7 @@ static void corners(struct suite *t)
 // Refused, and the state is as good as before.
 static void refused(struct suite *t)
 {
-    t_begin(t, "draw refuses what it can not draw");
+    t_begin(t, "draw refuses what it cannot draw");
     struct graph g = make_graph(t, 100, 6, 0, SL_DTYPE_I32);
     uint32_t *seeds = make_seeds(t, &g, 50);
     const struct sl_draw_args good = args_of(&g, SL_SAMPLER_KHOP, seeds, 50);

@@ -70,7 +70,7 @@ void test_sum_squares(struct suite *t)
     for (size_t i = 0; i < SL_COUNT_OF(counts); i++)
         compare_sum_squares(t, counts[i]);
     compare_sum_squares(t, 1 << 21); // more than all segments
-    t_begin(t, "sum_squares of what an f32 can not square; NaN; NULL");
+    t_begin(t, "sum_squares of what an f32 cannot square; NaN; NULL");
     const float large[2] = {3e30f, 4e30f}, bad[20] = {[19] = NAN};
     double sum;
     t_expect_ok(t, t->dev->sum_squares(2, large, &sum), "dev");

@@ -9,7 +9,7 @@
 #                 arithmetic, nothing to race with
 #   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   fibres        sampler_gpu, trainer_cuda, trainer_gpu: the threads of an emulated GPU, which
-#                 ThreadSanitizer can not follow
+#                 ThreadSanitizer cannot follow
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
 # them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
 THREAD_FOLDERS  := ipc http sampler trainer daemon

@@ -5,7 +5,7 @@
  * and kept. A block starts all its fibres; each runs until it waits or ends, and then switches to
  * one that can run. A barrier opens when all threads of the block have come to it; a *_sync()
  * function when all lanes of its mask have, and the last to come computes the results of all. When
- * nobody can run and not all have ended, somebody waits for what can not come: who, where and for
+ * nobody can run and not all have ended, somebody waits for what cannot come: who, where and for
  * whom is reported.
  *
  * ORDER. Which of the threads that could run does is decided by the seed: the first, the last or

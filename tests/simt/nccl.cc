@@ -232,7 +232,7 @@ void write_part(const sum &s)
     for (size_t left = s.count * sizeof(float); left > 0;) {
         ssize_t n = pwrite(s.m->file, from, left, to);
         if (n <= 0)
-            report("SYSTEM", "a part of a sum can not be written: %m");
+            report("SYSTEM", "a part of a sum cannot be written: %m");
         from += n;
         to += n;
         left -= (size_t)n;
@@ -243,7 +243,7 @@ void read_part(const sum &s, int rank, uint64_t at, uint64_t n, float *out)
 {
     if (pread(s.m->file, out, n * sizeof(float), place_of(rank, at)) !=
         (ssize_t)(n * sizeof(float)))
-        report("SYSTEM", "a part of a sum can not be read: %m");
+        report("SYSTEM", "a part of a sum cannot be read: %m");
 }
 
 void add_parts(const sum &s)

@@ -9,7 +9,7 @@
  * block's threads as fibres that one thread of the operating system switches between where a thread
  * waits for others: at __syncthreads() and at the *_sync() functions of a warp (engine.cc). Memory
  * of the device is a region of its own that the host may not touch (memory.cc); the runtime's calls
- * are in runtime.h. README.md says what this can show and what it can not.
+ * are in runtime.h. README.md says what this can show and what it cannot.
  *
  * Shared memory is static memory, since one block runs at a time: `__shared__` variables are
  * collected in one section (shared.ld), which is filled with rubbish before a block starts.

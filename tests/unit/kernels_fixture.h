@@ -393,14 +393,14 @@ static inline double chi_square_deviations(double x, double dof)
 }
 
 // Chi-square of the counts; cells that are expected less than 8 times are taken as one. An outcome
-// that can not be must not have come.
+// that cannot be must not have come.
 static inline void judge(const struct cells *c, const char *what)
 {
     double total = 0, sum = 0, x = 0, dof = -1, rare = 0, rare_count = 0;
     for (uint32_t i = 0; i < c->n; i++) {
         total += c->count[i];
         sum += c->probability[i];
-        EXPECT(c->probability[i] > 0 || c->count[i] == 0, "%s: outcome %llx can not be", what,
+        EXPECT(c->probability[i] > 0 || c->count[i] == 0, "%s: outcome %llx cannot be", what,
                (unsigned long long)c->outcome[i]);
     }
     ck_assert_msg(fabs(sum - 1) < 1e-9, "%s: probabilities add up to %.12g", what, sum);

@@ -1,4 +1,4 @@
-// Records: written as JSON, read back, and what Prometheus is told of their fields.
+// Records: written as JSON, read back, and how Prometheus sees their fields.
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Evaluation beside the next epoch: which jobs do it, what is opened when, what is told of it.
+// Evaluation beside the next epoch: which jobs do it, what is opened when, what messages say of it.
 #include "tests/unit/broker_phases_fixture.h"
 
 enum { SECOND = 1000000000 };

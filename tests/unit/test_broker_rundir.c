@@ -127,7 +127,7 @@ START_TEST(no_permission_is_said_before_anything_is_made)
     char below[1200];
     snprintf(below, sizeof below, "%s/x/y", path);
     ck_assert_int_eq(sl_rundir_check(below), SL_EACCESS);
-    assert_message_has("can not be written");
+    assert_message_has("cannot be written");
     ck_assert_int_eq(sl_rundir_check(path), SL_EACCESS);
 }
 END_TEST

@@ -1,4 +1,4 @@
-// Who is wanted and who is there: workers that die, hang or can not start while a job runs.
+// Who is wanted and who is there: workers that die, hang or cannot start while a job runs.
 #include "tests/unit/broker_ring_job.h"
 
 #include <cjson/cJSON.h>
@@ -149,7 +149,7 @@ START_TEST(a_standby_trainer_works_while_the_only_trainer_loads_again)
 }
 END_TEST
 
-// --- starts that can not be ----------------------------------------------------------------------
+// --- starts that cannot be ----------------------------------------------------------------------
 
 START_TEST(a_failed_start_of_a_replacement_is_one_more_death)
 {

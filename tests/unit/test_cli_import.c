@@ -1,4 +1,4 @@
-// Importers: what is read, what is dropped, and how what can not be read is explained.
+// Importers: what is read, what is dropped, and how what cannot be read is explained.
 #include <math.h>
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-// Jobs that can not run: what `sluice run` and `sluice submit` say before anything is started.
+// Jobs that cannot run: what `sluice run` and `sluice submit` say before anything is started.
 #include <cjson/cJSON.h>
 #include <ctype.h>
 #include <sched.h>

@@ -153,11 +153,11 @@ END_TEST
 START_TEST(a_run_without_a_directory_has_what_the_daemon_kept)
 {
     begin();
-    write_log("x.log", "12:00:00.000 E broker: it can not run\n", at(21, 12, 0, 0));
+    write_log("x.log", "12:00:00.000 E broker: it cannot run\n", at(21, 12, 0, 0));
     ck_assert_int_eq(rename(in_dir("log"), in_dir("kept")), 0);
     sl_log_merge_init(&merge, dir, in_dir("kept/x.log"), NULL);
     ck_assert_int_eq(sl_log_merge_look(&merge), SL_OK);
-    ck_assert_str_eq(texts(), "12:00:00.000 E broker: it can not run\n");
+    ck_assert_str_eq(texts(), "12:00:00.000 E broker: it cannot run\n");
     ck_assert_str_eq(merge.lines[0].worker, "broker");
     sl_log_merge_fini(&merge);
     sl_log_merge_init(&merge, in_dir("nothing"), NULL, NULL);

@@ -82,7 +82,7 @@ START_TEST(the_resolved_job_parses_back_to_the_same)
     parse(text, &second);
     char *again = sl_config_to_json(&second);
     ck_assert_str_eq(text, again);
-    // the only things that a resolved text can not say
+    // the only things that a resolved text cannot say
     ck_assert(!second.devices_auto && !second.devices_cpu);
     second.devices_auto = first.devices_auto;
     second.devices_cpu = first.devices_cpu;
@@ -158,7 +158,7 @@ START_TEST(the_schema_in_the_tree_is_the_table)
     char *schema = sl_config_schema();
     ck_assert_ptr_nonnull(schema);
     FILE *file = fopen("config/job.schema.json", "r");
-    ck_assert_msg(file != NULL, "config/job.schema.json can not be opened: run this from the "
+    ck_assert_msg(file != NULL, "config/job.schema.json cannot be opened: run this from the "
                                 "project's root");
     size_t n = strlen(schema);
     char *text = calloc(1, n + 2);

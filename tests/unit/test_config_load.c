@@ -1,4 +1,4 @@
-// A good job, its defaults, what is resolved from the machine, and files that can not be read.
+// A good job, its defaults, what is resolved from the machine, and files that cannot be read.
 #include "config/config.h"
 
 #include <check.h>
@@ -626,7 +626,7 @@ START_TEST(an_unreadable_file_is_named)
     ck_assert_int_eq(chmod(path, 0), 0);
     bool root = geteuid() == 0; // whom modes do not stop: be nobody for the moment
     if (root && seteuid(65534) != 0) {
-        printf("SKIP: can not give up root\n");
+        printf("SKIP: cannot give up root\n");
         return;
     }
     int rc = sl_config_load(path, NULL, 0, &config);

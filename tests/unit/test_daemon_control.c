@@ -176,7 +176,7 @@ START_TEST(a_job_that_can_not_be_recorded_is_refused)
     char moved[600];
     snprintf(moved, sizeof moved, "%.500s.away", d->state_dir);
     ck_assert_int_eq(rename(d->state_dir, moved), 0);
-    check(submit(config("a", core), "", ""), false, "can not record the job");
+    check(submit(config("a", core), "", ""), false, "cannot record the job");
     ck_assert_uint_eq(d->registry.n, 1);
     ck_assert_int_eq(rename(moved, d->state_dir), 0);
     waiting("a");

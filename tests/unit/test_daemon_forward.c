@@ -214,7 +214,7 @@ START_TEST(an_answer_finds_who_has_asked)
     ck_assert(sl_bus_same_peer(&route->peer, &b));
     ck_assert_uint_eq(route->peer.request, 5);
     ck_assert_int_eq(route->asked, SL__CONTROL__ENVELOPE__BODY_TRACE);
-    ck_assert_ptr_null(find(2, to_b)); // another job can not use it
+    ck_assert_ptr_null(find(2, to_b)); // another job cannot use it
     sl_routes_remove(&routes, route);
     ck_assert_ptr_null(find(1, to_b));
     ck_assert(sl_bus_same_peer(&find(1, to_a)->peer, &a));

@@ -288,7 +288,7 @@ START_TEST(a_pipe_or_a_link_is_no_record)
 }
 END_TEST
 
-// What can not be read now may be read tomorrow: it is not set aside.
+// What cannot be read now may be read tomorrow: it is not set aside.
 START_TEST(a_record_is_not_blamed_for_a_lack_of_descriptors)
 {
     struct sl_registry r = {0};

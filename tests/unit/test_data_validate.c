@@ -113,7 +113,7 @@ START_TEST(unreadable_file)
         ck_assert_int_eq(chmod(dir, 0755), 0);
         ck_assert_int_eq(seteuid(65534), 0);
     }
-    refused(SL_EACCESS, "val_idx.npy: can not be opened", "Permission denied");
+    refused(SL_EACCESS, "val_idx.npy: cannot be opened", "Permission denied");
     if (getuid() == 0)
         ck_assert_int_eq(seteuid(0), 0);
 }

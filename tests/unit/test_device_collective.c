@@ -395,7 +395,7 @@ static void notice_in_a_sum(uint32_t rank, uint32_t n)
     sum(rank, n - 1, 11, 1, true);
 }
 
-// Of four ranks one never starts, so that the meeting can not be over before the death.
+// Of four ranks one never starts, so that the meeting cannot be over before the death.
 static void notice_in_the_meeting(uint32_t rank, uint32_t n)
 {
     open_gpu(rank);

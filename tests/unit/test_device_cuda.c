@@ -398,7 +398,7 @@ START_TEST(mapped_memory_is_used_in_place)
     // A range inside shares it, at any address.
     OK(gpu->map(host + page + 100, 50, true, &part));
     ck_assert_ptr_eq(part, (char *)all + 100);
-    // One that reaches over its end can not.
+    // One that reaches over its end cannot.
     ck_assert_int_eq(gpu->map(host + 4 * page, 2 * page, false, &other), SL_EUNSUPPORTED);
     SAYS("overlaps");
     // The first unmap leaves the memory to the other user.

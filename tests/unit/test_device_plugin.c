@@ -82,7 +82,7 @@ START_TEST(a_file_that_is_no_library_is_said_to_be_none)
     fputs("this is a text\n", file);
     fclose(file);
     setenv("SLUICE_CUDA_PLUGIN", path, 1);
-    expect(SL_EDEVICE, (const char *[]){"can not be loaded", path, NULL});
+    expect(SL_EDEVICE, (const char *[]){"cannot be loaded", path, NULL});
 }
 END_TEST
 

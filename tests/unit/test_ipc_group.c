@@ -490,7 +490,7 @@ START_TEST(after_a_change_the_rest_takes_what_the_dead_one_had)
 END_TEST
 
 /*
- * Everything behind the first pages of the cells can not be read: whoever looks through the whole
+ * Everything behind the first pages of the cells cannot be read: whoever looks through the whole
  * phase dies.
  */
 START_TEST(a_claim_looks_at_few_cells_of_a_large_phase)

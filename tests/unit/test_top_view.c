@@ -388,15 +388,15 @@ END_TEST
 
 START_TEST(messages_go_after_a_while)
 {
-    sl_top_notice(m, true, "it can not be");
+    sl_top_notice(m, true, "it cannot be");
     draw(80, 24, false);
-    has("! it can not be");
+    has("! it cannot be");
     struct sample s = usual_sample();
     s.second = 80;
     m->now_ns += (SL_TOP_NOTICE_S + 1) * 1000000000ull;
     sl_top_on_stats(m, stats_line(&s));
     draw(80, 24, false);
-    has_not("it can not be");
+    has_not("it cannot be");
     has("q quit");
 }
 END_TEST

@@ -1,5 +1,5 @@
 /*
- * gpu.h - measurements on a device whose memory the processor can not read.
+ * gpu.h - measurements on a device whose memory the processor cannot read.
  *
  * The cases are made on the host and uploaded before anything is timed. A run has its wait for the
  * device (perf_measure), so what stands beside a ceiling is the time that a caller sees.

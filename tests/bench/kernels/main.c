@@ -20,7 +20,7 @@
 struct measurement {
     const char *name;
     void (*on_cores)(struct perf *p);
-    void (*on_gpu)(struct perf *p); // where the processor can not read the arrays
+    void (*on_gpu)(struct perf *p); // where the processor cannot read the arrays
 };
 
 static const struct measurement measurements[] = {
