@@ -8,11 +8,10 @@ const METRICS = {
   micro_f1: "micro F1",
   roc_auc: "ROC AUC",
   mae: "mean absolute error",
-  mse: "mean squared error",
   r2: "R²"
 };
 function metricName() {
-  const named = current().metric?.name || job.about?.report?.best?.metric ||
+  const named = current().metric?.name || job.about?.report?.best_metric?.name ||
       job.about?.config?.evaluate?.metric;
   if (named && named !== "auto") return named;
   const e = epochsOf().find((x) => x.val), keys = Object.keys(e?.val || {});
@@ -20,6 +19,11 @@ function metricName() {
 }
 const nameOf = (m) => METRICS[m] || m.replaceAll("_", " ");
 const isShare = (m) => ["accuracy", "macro_f1", "micro_f1"].includes(m);
+const valueOf = (m, e) => e.val?.[m] ?? e.val_accuracy;
+function bestOf(m, list) {
+  const values = list.map((e) => valueOf(m, e)).filter(known);
+  return values.length ? (["loss", "mae"].includes(m) ? Math.min : Math.max)(...values) : null;
+}
 const score = (m, x) => (!known(x) ? "–" : isShare(m) ? (x * 100).toFixed(2) + " %" : loss(x));
 function stateNow() {
   const listed = job.entry?.state, ended = {0: "done", 130: "stopped"};
@@ -55,10 +59,7 @@ function drawHead() {
     about.id && `job ${about.id}`, about.config?.model?.kind,
     about.config?.dataset?.split("/").pop(), devices && plural(devices, "device"), about.output
   ].filter(Boolean).join("  ·  "));
-  const bestOf = list.filter((e) => known(e.val?.[m] ?? e.val_accuracy))
-                     .map((e) => e.val?.[m] ?? e.val_accuracy);
-  const small = ["loss", "mae", "mse"].includes(m);
-  const best = s.best?.value ?? (bestOf.length ? (small ? Math.min : Math.max)(...bestOf) : null);
+  const best = s.best?.value ?? bestOf(m, list);
   const now = job.over ?
       [
         ["Epochs", String(list.length), epochs && list.length !== epochs ? `of ${epochs}` : ""],
@@ -344,8 +345,7 @@ function drawEpochs() {
   $("epochs-card").hidden = !job.over || !list.length;
   if (!job.over || $("epochs").dataset.n === String(list.length)) return;
   $("epochs").dataset.n = String(list.length);
-  const value = (e) => e.val?.[m] ?? e.val_accuracy,
-        best = Math.max(...list.map((e) => value(e) ?? -Infinity));
+  const value = (e) => valueOf(m, e), best = bestOf(m, list);
   const tested = list.some((e) => e.test), testOf = (e) => tested ? [score(m, e.test?.[m])] : [];
   const head = [
     "epoch", "time", "loss", `validation ${nameOf(m)}`, ...(tested ? ["test"] : []), "split",

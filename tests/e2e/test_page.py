@@ -270,7 +270,7 @@ def test_the_report_is_read_without_scripts(box):
             assert_fits(browser)
 
 
-def drawn(box, name, epochs, events=()):
+def drawn(box, name, epochs, events=(), **report):
     """The page of a job that is over and had these epochs: where it lies."""
     about = {
         "schema": "sluice.describe/1",
@@ -279,7 +279,7 @@ def drawn(box, name, epochs, events=()):
         "config": {"epochs": len(epochs), "model": {"kind": "gcn"}, "cache": {"policy": "degree"}},
         "epochs": epochs,
         "events": list(events),
-        "report": {"status": "done", "wall_seconds": 120},
+        "report": {"status": "done", "wall_seconds": 120, **report},
     }
     page, html = box.path("real.html"), box.path("drawn.html")
     if not os.path.exists(page):
@@ -354,6 +354,25 @@ def test_curves_are_drawn_whatever_the_values(box):
                 ends = browser.value("[...document.querySelectorAll('#plot-score .s1 .dot')]"
                                      ".map((d) => Number(d.getAttribute('cy')))")
                 assert ends == sorted(ends, reverse=True) and ends[0] - ends[-1] > 100, ends
+
+
+@timeout(90)
+def test_a_job_is_shown_by_what_it_was_judged_by(box):
+    """A regression is judged by its loss, which is best where it is least."""
+    epochs = epochs_of([3, 2, 1], [None] * 3, [1, 1, 1])
+    for epoch, value in zip(epochs, (0.5, 0.25, 0.75)):
+        epoch["val"] = {"loss": value, "mae": 1 - value, "r2": value}
+    best = {"name": "loss", "value": 0.25, "epoch": 1}
+    with Browser(box) as browser:
+        browser.open(drawn(box, "regression", epochs, best_metric=best))
+        browser.until("document.querySelectorAll('#epochs tbody tr').length === 3", "epochs")
+        label = browser.text("#tiles div:nth-child(3) dt")
+        assert label == "Best validation loss", label
+        shown = browser.text("#tiles div:nth-child(3) dd")
+        assert shown == "0.2500", shown
+        rows = "[...document.querySelectorAll('#epochs tbody tr')].map((e) => e.className)"
+        assert browser.value(rows) == ["", "best", ""], browser.value(rows)
+        assert browser.problems() == [], browser.problems()
 
 
 @timeout(120)
