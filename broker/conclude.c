@@ -115,6 +115,7 @@ static int write_report(struct sl_job *job, const char *sha256)
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
     char path[4200], digest[33], reason[160];
     const struct sl_phases *p = &job->phases;
+    const struct sl_epoch_order order = sl_phases_order(p);
     const struct sl_report_outcome outcome = {
         .totals = {.status = status_word(job->outcome),
                    .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
@@ -140,13 +141,12 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .arena.file_bytes = (double)job->acts_bytes,
                    .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,
                    .arena.block_bytes_max = (double)job->block_bytes_max,
-                   .order.kind =
-                       p->order.kind ? p->order.kind->word : sl_order_words[job->config.order.kind],
-                   .walks = p->order.walk != NULL,
-                   .order.sequences = p->order.n_sequences,
-                   .order.shuffling_error = p->order.error,
-                   .order.uniform_error = p->order.uniform_error,
-                   .order.seconds = p->order.seconds,
+                   .order.kind = sl_order_words[job->config.order.kind],
+                   .walks = order.walk != NULL,
+                   .order.sequences = order.n_sequences,
+                   .order.shuffling_error = order.error,
+                   .order.uniform_error = order.uniform_error,
+                   .order.seconds = order.seconds,
                    .order.spread_input_nodes = (double)job->probe_input_nodes},
         .config_json = job->config_json,
         .seats = seats,

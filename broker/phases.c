@@ -12,7 +12,7 @@
 #include "common/ipc/hot.h"
 #include "common/ipc/seat.h"
 
-enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices or edges; below a millisecond
+enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices; below a millisecond
 
 // --- the orders of the epochs --------------------------------------------------------------------
 
@@ -75,12 +75,17 @@ static void order_done(uv_work_t *work, int status)
     open_more(p);
 }
 
+// While the first one is being prepared it is another thread's.
+struct sl_epoch_order sl_phases_order(const struct sl_phases *p)
+{
+    return p->next_order > 0 ? p->order : (struct sl_epoch_order){0};
+}
+
 // Whether filling a bank takes a thread of its own.
 static bool takes_long(const struct sl_phases *p)
 {
     return p->setup.plan.split[SL_SPLIT_TRAIN].n > ORDER_INLINE_MAX ||
-           (sl_order_kinds[p->setup.plan.config->order.kind].walks && !p->order.kind &&
-            p->setup.dataset->n_edges > ORDER_INLINE_MAX);
+           (sl_order_kinds[p->setup.plan.config->order.kind].walks && !p->order.kind);
 }
 
 static void prepare_orders(struct sl_phases *p)

@@ -115,7 +115,7 @@ struct sl_phases {
     uint32_t trained;               // epochs whose TRAIN phase has been read
     uint32_t told;                  // epochs that on_epoch has been called for
     struct sl_cell_record *records; // keeps_records: of the TRAIN phase that was read last
-    struct sl_epoch_order order;    // open (kind is set) once a bank has been filled
+    struct sl_epoch_order order;    // the thread's that fills a bank: sl_phases_order()
     uv_work_t order_work;
     int order_rc; // of the last bank that was filled, with its message
     char order_message[256];
@@ -218,6 +218,9 @@ void sl_phases_view(const struct sl_phases *p, struct sl_loss_sum *sum, struct s
 
 // "batch 17 of epoch 3": what a worker has in hand, in words; false when it has nothing.
 bool sl_phases_held_by(const struct sl_arena *a, uint32_t worker, char *out, size_t bytes);
+
+// What the epochs' orders follow from; all zero before the first one has been prepared.
+struct sl_epoch_order sl_phases_order(const struct sl_phases *p);
 
 // Why training has stopped early, in words. Returns buf.
 char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes);

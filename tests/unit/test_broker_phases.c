@@ -218,6 +218,11 @@ START_TEST(an_order_by_proximity_is_written_before_its_epoch_opens)
     config.order.kind = SL_ORDER_PROXIMITY;
     config.order.sequences = 2;
     make_arena();
+    ck_assert_uint_eq(opened(), 0);
+    ck_assert_ptr_null(sl_phases_order(&t.phases).walk);
+    uv_run(&t.loop, UV_RUN_DEFAULT); // a walk is never the loop's own work
+    ck_assert_uint_gt(opened(), 0);
+    ck_assert_uint_eq(sl_phases_order(&t.phases).n_sequences, 2);
     const uint32_t *order = sl_arena_order(&t.arena, 0);
     for (uint32_t i = 0; i < 35; i++) {
         seen[order[i]]++;
