@@ -31,7 +31,7 @@ static int port;
 // --- the other side: a daemon that knows one job -------------------------------------------------
 
 static pthread_t daemon_thread;
-static atomic_bool daemon_ends, daemon_is_mute, daemon_is_deaf;
+static atomic_bool daemon_ends, daemon_is_mute, daemon_is_deaf, daemon_hears_nothing;
 static atomic_int n_described, n_scaled, n_listed;
 static struct sl_bus_peer subscriber, slow;
 static atomic_bool subscribed;
@@ -143,7 +143,9 @@ static void *daemon_main(void *arg)
                 send_state(json);
             atomic_store(&to_tell, NULL);
         }
-        if (atomic_load(&daemon_is_deaf) || sl_bus_receive(bus, json ? 0 : 2, &from, &m) != SL_OK)
+        bool deaf = atomic_load(&daemon_is_deaf);
+        atomic_store(&daemon_hears_nothing, deaf);
+        if (deaf || sl_bus_receive(bus, json ? 0 : 2, &from, &m) != SL_OK)
             continue;
         if (m->body_case == SL__CONTROL__ENVELOPE__BODY_DESCRIBE)
             atomic_fetch_add(&n_described, 1);
@@ -378,6 +380,7 @@ START_TEST(questions_at_the_same_moment_share_an_answer)
 {
     int fds[5];
     atomic_store(&daemon_is_deaf, true);
+    AWAIT(atomic_load(&daemon_hears_nothing)); // it was listening when it was told
     for (int i = 0; i < 5; i++)
         put_question(fds[i] = open_socket(), "7");
     expect_soon("/metrics", "\nsluice_http_open_requests 6\n"); // and the one that looks
@@ -672,6 +675,7 @@ END_TEST
 START_TEST(a_stream_that_is_not_read_is_cut_off)
 {
     static char line[32 << 10];
+    expect_soon("/api/jobs/7/stats", stats); // from here on it is known
     int fd = open_stream("");
     int small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
