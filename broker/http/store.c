@@ -11,7 +11,7 @@
 #define COLUMN(name, path) {#name, path},
 static const struct {
     const char *name, *path;
-} columns[] = {SL_STORE_COLUMNS(COLUMN)};
+} columns[] = {SL_HISTORY_COLUMNS(COLUMN)};
 
 // --- jobs ----------------------------------------------------------------------------------------
 

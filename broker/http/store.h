@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/schema/history.h"
 #include "common/text/text.h"
 
 enum {
@@ -25,26 +26,9 @@ enum {
     SL_STORE_STATE_BYTES = 16,
 };
 
-// What the history keeps: X(name, path in sluice.stats/1).
-#define SL_STORE_COLUMNS(X)                                                                        \
-    X(time, "time")                                                                                \
-    X(seconds, "seconds")                                                                          \
-    X(epoch, "epoch")                                                                              \
-    X(batches, "rates.batches")                                                                    \
-    X(edges, "rates.edges")                                                                        \
-    X(queue, "queue.batches")                                                                      \
-    X(queue_bytes, "queue.used_bytes")                                                             \
-    X(hit_rate, "cache.hit_rate")                                                                  \
-    X(loss, "loss")                                                                                \
-    X(sample, "stages.sample.busy")                                                                \
-    X(train, "stages.train.busy")                                                                  \
-    X(wait, "stages.wait.busy")                                                                    \
-    X(samplers, "samplers")                                                                        \
-    X(trainers, "trainers")
-
 enum sl_store_column {
 #define SL_STORE_COLUMN(name, path) SL_STORE_COLUMN_##name,
-    SL_STORE_COLUMNS(SL_STORE_COLUMN)
+    SL_HISTORY_COLUMNS(SL_STORE_COLUMN)
 #undef SL_STORE_COLUMN
         SL_STORE_N_COLUMNS,
 };

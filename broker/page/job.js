@@ -47,27 +47,15 @@ function takeAbout(about) {
   if (about.stats && !job.stats) job.stats = about.stats;
   job.over = job.over || isStatic || !!about.report || OVER.includes(about.state);
 }
-const COLUMNS = {
-  time: (s) => s.time,
-  seconds: (s) => s.seconds,
-  epoch: (s) => s.epoch,
-  batches: (s) => s.rates?.batches,
-  queue: (s) => s.queue?.batches,
-  queue_bytes: (s) => s.queue?.used_bytes,
-  hit_rate: (s) => s.cache?.hit_rate,
-  loss: (s) => s.loss,
-  sample: (s) => s.stages?.sample?.busy,
-  train: (s) => s.stages?.train?.busy,
-  wait: (s) => s.stages?.wait?.busy,
-};
+const at = (tree, path) => path.split(".").reduce((x, key) => x?.[key], tree);
 function takeStats(s) {
   const h = job.history;
   job.stats = s;
   const last = h.time?.[h.time.length - 1];
   if (last != null && s.time <= last + 0.05) return;
-  for (const [name, of] of Object.entries(COLUMNS)) {
+  for (const [name, path] of Object.entries(COLUMNS)) {
     const column = (h[name] ||= []);
-    column.push(of(s) ?? null);
+    column.push(at(s, path) ?? null);
     if (column.length > HISTORY) column.shift();
   }
 }

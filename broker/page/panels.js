@@ -2,14 +2,6 @@
 
 // ---- head, bottleneck, stages -------------------------------------------------------------------
 
-const METRICS = {
-  accuracy: "accuracy",
-  macro_f1: "macro F1",
-  micro_f1: "micro F1",
-  roc_auc: "ROC AUC",
-  mae: "mean absolute error",
-  r2: "R²"
-};
 function metricName() {
   const named = current().metric?.name || job.about?.report?.best_metric?.name ||
       job.about?.config?.evaluate?.metric;
@@ -17,12 +9,12 @@ function metricName() {
   const e = epochsOf().find((x) => x.val), keys = Object.keys(e?.val || {});
   return keys.includes("accuracy") ? "accuracy" : keys.find((k) => k !== "loss") || "accuracy";
 }
-const nameOf = (m) => METRICS[m] || m.replaceAll("_", " ");
-const isShare = (m) => ["accuracy", "macro_f1", "micro_f1"].includes(m);
+const nameOf = (m) => MEASURES[m]?.name || m.replaceAll("_", " ");
+const isShare = (m) => MEASURES[m]?.share;
 const valueOf = (m, e) => e.val?.[m] ?? e.val_accuracy;
 function bestOf(m, list) {
   const values = list.map((e) => valueOf(m, e)).filter(known);
-  return values.length ? (["loss", "mae"].includes(m) ? Math.min : Math.max)(...values) : null;
+  return values.length ? (MEASURES[m]?.less ? Math.min : Math.max)(...values) : null;
 }
 const score = (m, x) => (!known(x) ? "–" : isShare(m) ? (x * 100).toFixed(2) + " %" : loss(x));
 function stateNow() {

@@ -26,16 +26,18 @@ struct sl_measure_kind {
     unsigned usual_of;      // tasks that are judged by it where evaluate.metric is "auto"
     bool two_classes;       // of classes only where there are two
     bool less_is_better;
+    bool is_share; // of something: told in percent where there is room for few digits
 };
 
 // X(name, key, name for people, further fields of the row). A job may be judged by the first ones.
 // clang-format off
 #define SL_MEASURES_TO_JUDGE_BY(X)                                                                 \
     X(ACCURACY, "accuracy", "accuracy", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .usual_of = SL_OF_CLASSES)                                                                   \
+      .usual_of = SL_OF_CLASSES, .is_share = true)                                                 \
     X(MICRO_F1, "micro_f1", "micro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
-      .usual_of = SL_OF_LABELS)                                                                    \
-    X(MACRO_F1, "macro_f1", "macro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS)                     \
+      .usual_of = SL_OF_LABELS, .is_share = true)                                                  \
+    X(MACRO_F1, "macro_f1", "macro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
+      .is_share = true)                                                                            \
     X(ROC_AUC,  "roc_auc",  "ROC-AUC",  .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
       .two_classes = true)                                                                         \
     X(LOSS,     "loss",     "loss",     .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_NUMBERS,     \

@@ -20,21 +20,22 @@ static char *read_file(const char *path, size_t *n)
     return text;
 }
 
-static void expect_contents(const char *name, const char *const *paths, size_t n_paths)
+// The file ends in these; returns how much comes before them.
+static size_t expect_end(const char *name, const char *const *paths, size_t n_paths)
 {
     const struct sl_page_file *found = sl_page_find(name);
-    size_t at = 0;
     ck_assert_ptr_nonnull(found);
-    for (size_t i = 0; i < n_paths; i++) {
+    size_t at = found->n;
+    for (size_t i = n_paths; i-- > 0;) {
         size_t n;
         char *wanted = read_file(paths[i], &n);
-        ck_assert_uint_le(at + n, found->n);
+        ck_assert_uint_le(n, at);
+        at -= n;
         ck_assert_int_eq(memcmp(found->bytes + at, wanted, n), 0);
-        at += n;
         free(wanted);
     }
-    ck_assert_uint_eq(found->n, at);
-    ck_assert_int_eq(found->bytes[at], '\0');
+    ck_assert_int_eq(found->bytes[found->n], '\0');
+    return at;
 }
 
 START_TEST(the_files_are_those_of_the_source)
@@ -46,9 +47,23 @@ START_TEST(the_files_are_those_of_the_source)
         "broker/page/pipeline.js", "broker/page/panels.js", "broker/page/timeline.js",
         "broker/page/steer.js",    "broker/page/live.js",
     };
-    expect_contents("/", html, 1);
-    expect_contents("/page.css", css, 1);
-    expect_contents("/page.js", js, sizeof js / sizeof *js);
+    ck_assert_uint_eq(expect_end("/", html, 1), 0);
+    ck_assert_uint_eq(expect_end("/page.css", css, 1), 0);
+    expect_end("/page.js", js, sizeof js / sizeof *js);
+}
+END_TEST
+
+START_TEST(tables_come_before_the_script)
+{
+    const char *text = sl_page_find("/page.js")->bytes;
+    const char *script = strstr(text, "// The page draws");
+    const char *const wanted[] = {"hit_rate: \"cache.hit_rate\"", "wait: \"stages.wait.busy\"",
+                                  "accuracy: {name: \"accuracy\", less: 0, share: 1}",
+                                  "mae: {name: \"MAE\", less: 1, share: 0}"};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        const char *found = strstr(text, wanted[i]);
+        ck_assert_msg(found && found < script, "no '%s' in: %.500s", wanted[i], text);
+    }
 }
 END_TEST
 
@@ -116,6 +131,7 @@ int main(void)
     Suite *s = suite_create("page files");
     TCase *t = tcase_create("files");
     tcase_add_test(t, the_files_are_those_of_the_source);
+    tcase_add_test(t, tables_come_before_the_script);
     tcase_add_test(t, what_is_no_file_is_not_found);
     tcase_add_test(t, a_load_is_small);
     tcase_add_test(t, one_file_has_all_of_it_and_loads_nothing);
