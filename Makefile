@@ -52,7 +52,7 @@ $(error set-up failed; the message above says what is missing)
 endif
 endif
 
-PKGS := libuv libzmq libprotobuf-c libcjson hwloc zlib libzip yaml-0.1 libxxhash libsodium libmicrohttpd ncursesw
+PKGS := liburing libuv libzmq libprotobuf-c libcjson hwloc zlib libzip yaml-0.1 libxxhash libsodium libmicrohttpd ncursesw
 ifneq ($(GOALS),)
 PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))

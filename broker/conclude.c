@@ -141,6 +141,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .arena.file_bytes = (double)job->acts_bytes,
                    .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,
                    .arena.block_bytes_max = (double)job->block_bytes_max,
+                   .store.features = sl_store_kinds[job->config.store.features].word,
+                   .store.feature_bytes = (double)sl_store_feature_bytes(&job->dataset),
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,

@@ -225,6 +225,31 @@ static int open_acts(struct sl_job *job)
     return job->acts_fd;
 }
 
+// What "auto" is on this machine, for the workers; the job's own text stays as it was.
+static int configure_workers(struct sl_job *job)
+{
+    struct sl_config *c = &job->config;
+    const bool automatic = c->store.features == SL_STORE_AUTO;
+    const uint64_t available = sl_device_memory_available();
+    char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
+    if (automatic)
+        c->store.features = sl_store_choose(&job->dataset, available);
+    if (automatic && sl_store_kinds[c->store.features].reads)
+        sl_joblog_announce(
+            &job->log,
+            "features: rows are read from the drive: their %s and a topology of %s are much for "
+            "the %s of memory that are available (store.features)",
+            sl_units_exact_bytes(features, sl_store_feature_bytes(&job->dataset)),
+            sl_units_exact_bytes(topology, sl_store_topology_bytes(&job->dataset)),
+            sl_units_exact_bytes(memory, available));
+    char *json = sl_config_to_json(c);
+    if (!json)
+        return sl_fail(SL_ENOMEM, "no memory for the configuration");
+    int rc = config_memfd(json, &job->config_fd);
+    free(json);
+    return rc;
+}
+
 int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
@@ -236,7 +261,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(sl_report_init(&job->report));
     SL_TRY(job->options.checks ? check_again(job) : open_as_checked(job));
     SL_TRY(sl_measure_check(&job->config, &job->dataset));
-    SL_TRY(config_memfd(job->config_json, &job->config_fd));
+    SL_TRY(configure_workers(job));
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));

@@ -35,6 +35,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/bus.h"
 
@@ -91,6 +92,14 @@ static void add_role_devices(cJSON *to, const char *key, const struct sl_config 
             cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
 }
 
+// Where they would be on this machine, now.
+static enum sl_store features_of(const struct run *r)
+{
+    const enum sl_store asked = r->check.config.store.features;
+    return asked == SL_STORE_AUTO ? sl_store_choose(&r->check.dataset, sl_device_memory_available())
+                                  : asked;
+}
+
 static void print_plan_text(const struct run *r)
 {
     const struct sl_config *c = &r->check.config;
@@ -110,6 +119,9 @@ static void print_plan_text(const struct run *r)
     for (uint32_t i = 0; i < c->n_devices; i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
+    printf("features    %s, %s\n", sl_units_bytes(a, sl_store_feature_bytes(ds)),
+           sl_store_kinds[features_of(r)].reads ? "read from the drive"
+                                                : "mapped, in memory as far as there is room");
     printf("output      %s\n\n%s\n", c->output, r->check.config_json);
 }
 
@@ -125,6 +137,10 @@ static int print_plan_json(const struct run *r)
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
+    cJSON *store = cJSON_AddObjectToObject(plan, "store");
+    cJSON_AddStringToObject(store, "features", sl_store_kinds[features_of(r)].word);
+    cJSON_AddNumberToObject(store, "feature_bytes",
+                            (double)sl_store_feature_bytes(&r->check.dataset));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);

@@ -17,6 +17,7 @@
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
+#include "common/data/store_kind.h"
 #include "config/model_kinds.h"
 
 struct sl_gpu; // common/device/plugin.h
@@ -156,6 +157,10 @@ struct sl_config {
         bool sequences_auto;
         double excess_error; // over a uniform shuffle's shuffling error
     } order;
+
+    struct {
+        enum sl_store features;
+    } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.
     bool devices_auto;

@@ -17,6 +17,7 @@
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
+#include "common/data/store_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "config/config.h"
@@ -310,6 +311,11 @@ const struct sl_key sl_keys[] = {
      .doc = "By how much the mini-batches' shares of labels may differ more from the training "
             "set's than those of a uniform shuffle do (mean total variation distance). Only with "
             "proximity."},
+
+    {.path = "store", .type = SL_KEY_OBJECT,
+     .doc = "What of the data set is where."},
+    {.path = "store.features", .type = SL_KEY_WORD, AT(store.features),
+     .words = sl_store_words, .fallback = "\"auto\"", .doc = sl_store_doc},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

@@ -116,9 +116,9 @@ static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n)
     const struct sl_kernels *kernels = sl_compute_on_host(&c->compute);
     char *to = c->rows + c->n_rows * row_bytes(c);
     if (device->is_host)
-        return sl_rows_copy(kernels, c->dataset, vertices, n, to);
+        return sl_rows_copy(c->reader, kernels, c->dataset, vertices, n, to);
     SL_TRY(sl_room_grow(&c->piece, device, SL_ROOM_HOST, n * row_bytes(c), "the feature cache"));
-    SL_TRY(sl_rows_copy(kernels, c->dataset, vertices, n, c->piece.p));
+    SL_TRY(sl_rows_copy(c->reader, kernels, c->dataset, vertices, n, c->piece.p));
     SL_TRY(device->copy(to, c->piece.p, n * row_bytes(c)));
     return device->sync();
 }

@@ -36,6 +36,7 @@
 #include "common/ipc/block.h"
 #include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
+#include "common/storage/row_reader.h"
 #include "trainer/compute.h"
 #include "trainer/room.h"
 
@@ -43,6 +44,7 @@ struct sl_cache {
     struct sl_arena *arena;
     struct sl_seat *seat; // where the broker says how many rows; where we say how many there are
     const struct sl_dataset *dataset;
+    struct sl_row_reader *reader; // the gathering's (gather.h); NULL: rows are mapped
     struct sl_compute compute;
     const struct sl_pulse *pulse;
 

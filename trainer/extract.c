@@ -256,6 +256,7 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
     sl_standby_init(&x->standby, spec->arena, spec->device);
     sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
                   &x->pulse);
+    x->cache.reader = spec->gather->reader;
     pthread_mutex_init(&x->lock, NULL);
     int err = pthread_create(&x->thread, NULL, run, x);
     if (err) {

@@ -1,6 +1,7 @@
 #include "trainer/gather.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/base/advise.h"
 #include "common/base/bits.h"
@@ -52,6 +53,38 @@ static struct sl_row_split lists_in(void *words, uint32_t n)
 
 // --- on CPU cores --------------------------------------------------------------------------------
 
+// What the cache has not, as lists: of a block without ranks everything.
+static int list_rows(struct job *j, struct sl_row_split *out)
+{
+    const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
+    SL_TRY(grow_lists(j->g, n));
+    *out = lists_in(j->g->lists.p, n);
+    if (j->capacity)
+        return j->g->compute.kernels->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity,
+                                                 out);
+    memcpy(out->miss_row, nodes, n * sizeof *nodes);
+    for (uint32_t i = 0; i < n; i++)
+        out->miss_to[i] = i;
+    out->n_misses = n;
+    return SL_OK;
+}
+
+// Misses from the drive: together into memory of their own, and from there to their places.
+static int place_read(struct job *j, const struct sl_row_split *s)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_kernels *kernels = g->compute.kernels;
+    const struct sl_dataset *ds = g->dataset;
+    SL_TRY(sl_room_grow(&g->rows, g->compute.device, SL_ROOM_HOST, s->n_misses * sl_rows_bytes(ds),
+                        "input features"));
+    SL_TRY(sl_rows_copy(g->reader, kernels, ds, s->miss_row, s->n_misses, g->rows.p));
+    for (uint32_t i = 0; i < s->n_misses; i++)
+        s->miss_row[i] = i;
+    return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim,
+                                   s->miss_row, s->miss_to, s->n_misses, j->block->n_input,
+                                   j->to->x);
+}
+
 static int on_host(struct job *j)
 {
     struct sl_gather *g = j->g;
@@ -60,18 +93,19 @@ static int on_host(struct job *j)
     const struct sl_block *block = j->block;
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
-    if (!j->capacity)
+    if (!j->capacity && !g->reader)
         return kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
                                     sl_block_nodes(block), n, j->to->x);
-    SL_TRY(grow_lists(g, n));
-    struct sl_row_split split = lists_in(g->lists.p, n);
-    SL_TRY(
-        kernels->split_rows(sl_block_nodes(block), sl_block_ranks(block), n, j->capacity, &split));
-    j->hits = split.n_hits;
-    SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
-                                   split.hit_row, split.hit_to, split.n_hits, n, j->to->x));
-    return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                   split.miss_row, split.miss_to, split.n_misses, n, j->to->x);
+    struct sl_row_split s = {0};
+    SL_TRY(list_rows(j, &s));
+    j->hits = s.n_hits;
+    if (s.n_hits)
+        SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
+                                       s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
+    if (g->reader)
+        return place_read(j, &s);
+    return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim, s.miss_row,
+                                   s.miss_to, s.n_misses, n, j->to->x);
 }
 
 // --- on a GPU ------------------------------------------------------------------------------------
@@ -120,7 +154,7 @@ static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, 
     for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
         uint32_t rows = SL_MIN(piece, n - at);
         char *from = (char *)g->rows.p + at * row_bytes;
-        SL_TRY(sl_rows_copy(sl_kernels_cpu(), g->dataset, vertices + at, rows, from));
+        SL_TRY(sl_rows_copy(g->reader, sl_kernels_cpu(), g->dataset, vertices + at, rows, from));
         SL_TRY(device->copy(to + at * row_bytes, from, rows * row_bytes));
     }
     return SL_OK;

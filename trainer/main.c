@@ -8,6 +8,7 @@
  */
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/worker.h"
 #include "trainer/announce.h"
@@ -30,6 +31,8 @@ struct program {
     struct sl_neighbours neighbours;
     struct sl_model model;
     struct sl_gather gather;
+    struct sl_pulse reads; // of what reads rows from the drive
+    struct sl_row_reader *reader;
     struct sl_arena_access access;
 };
 
@@ -59,13 +62,45 @@ static int attach(struct program *p)
     return sl_worker_attach(&p->worker, &hello);
 }
 
+static bool stops_reading(void *ctx)
+{
+    return sl_pulse_stopping(ctx);
+}
+
+// Rows are read by the thread that extracts, and before it runs by the one that measures.
+static int open_store(struct program *p)
+{
+    const enum sl_store features = p->config.store.features;
+    if (!sl_store_kinds[features].reads)
+        return SL_OK;
+    p->reads = (struct sl_pulse){.arena = &p->worker.arena,
+                                 .stop = &p->worker.stop,
+                                 .slot = p->worker.stats,
+                                 .thread = SL_THREAD_EXTRACT};
+    const struct sl_row_options options = {.stopping = stops_reading, .ctx = &p->reads};
+    SL_TRY(sl_row_reader_open(&p->dataset, &options, &p->reader));
+    p->gather.reader = p->reader;
+    const struct sl_row_facts f = sl_row_reader_facts(p->reader);
+    sl_log_info("features: rows are read from the drive through %s, %s the page cache, up to %u "
+                "reads at a time",
+                sl_row_way_name(f.way), f.direct ? "past" : "through", f.depth);
+    if (f.latency_s > 0)
+        sl_log_info("features: a block that is read alone takes %.0f us, and of many at a time the "
+                    "drive serves %.0f a second: %.1f are under way then",
+                    f.latency_s * 1e6, f.reads_per_s, f.latency_s * f.reads_per_s);
+    return SL_OK;
+}
+
 static int work(void *ctx)
 {
     struct program *p = ctx;
     SL_TRY(prepare(p));
     SL_TRY(attach(p));
     sl_arena_access_open(&p->access, p->compute.device, &p->worker.arena);
-    sl_gather_init(&p->gather, &p->compute, &p->dataset, SL_GATHER_FASTER);
+    const bool reads = sl_store_kinds[p->config.store.features].reads;
+    sl_gather_init(&p->gather, &p->compute, &p->dataset,
+                   reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
+    SL_TRY(open_store(p));
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
@@ -90,6 +125,7 @@ static void release(void *ctx)
 {
     struct program *p = ctx;
     sl_gather_fini(&p->gather);
+    sl_row_reader_close(p->reader);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);

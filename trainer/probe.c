@@ -42,7 +42,7 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
                       (spec->config->optimizer.clip_norm > 0 ? 1 : 0); // of the gradient
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
     return spec->model->pool.peak_bytes + SL_EXTRACT_BUFFERS * b->buffer.features.bytes + lists +
-           copied;
+           copied + spec->gather->rows.bytes;
 }
 
 // The other buffer comes on top of what the process holds now, which has what operations keep for

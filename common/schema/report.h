@@ -61,6 +61,9 @@
     X(arena., WHOLE, block_bytes_max) \
     END(arena) \
     BEGIN() \
+    X(store., TEXT, features) X(store., WHOLE, feature_bytes) \
+    END(store) \
+    BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
     X(order., REAL, shuffling_error, SL_IF_WALKS) X(order., REAL, uniform_error, SL_IF_WALKS) \
     X(order., REAL, seconds, SL_IF_WALKS) X(order., REAL, input_nodes) \

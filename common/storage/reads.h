@@ -1,0 +1,81 @@
+// reads.h - the two ways in which a reader's runs are read (row_reader.h).
+#ifndef SL_COMMON_STORAGE_READS_H
+#define SL_COMMON_STORAGE_READS_H
+
+#include <stdatomic.h>
+
+#include "common/storage/row_file.h"
+
+enum {
+    SL_ROW_BLOCK = 4096,      // what offsets, lengths and buffers of a direct read are multiples of
+    SL_ROW_RUN_BYTES = 65536, // of a run; one of a single row may be longer
+    SL_ROW_DEPTH_MAX = 256,
+    SL_ROW_ATTEMPTS = 3,
+    SL_ROW_LOOK_MS = 100, // between two looks at stopping()
+};
+
+// Consecutive blocks that are read at once.
+struct sl_row_run {
+    uint64_t at;       // bytes from the file's beginning
+    uint32_t bytes;    // asked for: whole blocks, which may reach beyond the file's end
+    uint32_t need;     // of them up to the end of the last row
+    uint32_t first, n; // the rows, among those that are sorted
+};
+
+struct sl_row_reader {
+    struct sl_row_file file;
+    char path[4096 + 32];
+    struct sl_row_options options;
+    struct sl_row_facts facts;
+    const struct sl_row_reads *reads;
+    void *state;         // of `reads`
+    bool broken;         // the drive fell silent: nothing is read any more
+    uint64_t slot_bytes; // of a run's buffer: no run is longer
+    char *buffers;       // (SL_ROW_DEPTH_MAX, slot_bytes), aligned to blocks
+
+    // Of the call that is under way.
+    struct sl_row_run *runs;
+    uint64_t *sorted; // row << 32 | its place in the list
+    uint32_t n_runs;
+    uint64_t runs_max, sorted_max;
+    char *out; // NULL: what is read goes nowhere
+    _Atomic uint64_t bytes;
+};
+
+struct sl_row_reads {
+    const char *name;
+    int (*open)(struct sl_row_reader *r); // SL_EUNSUPPORTED: the kernel refuses
+    int (*go)(struct sl_row_reader *r);   // all runs, facts.depth at once
+    void (*close)(struct sl_row_reader *r);
+};
+
+extern const struct sl_row_reads sl_row_reads_uring, sl_row_reads_threads;
+
+static inline char *sl_row_slot(const struct sl_row_reader *r, uint32_t slot)
+{
+    return r->buffers + slot * r->slot_bytes;
+}
+
+static inline bool sl_row_stopping(const struct sl_row_reader *r)
+{
+    return r->options.stopping && r->options.stopping(r->options.ctx);
+}
+
+// A run's bytes have come: its rows to their places.
+void sl_row_deliver(struct sl_row_reader *r, const struct sl_row_run *run, const char *bytes);
+
+// How a read went that asked for what a run still lacks: `got` bytes of it were there before, and
+// `result` is what the kernel said: bytes, or -errno.
+enum sl_row_step { SL_ROW_DONE, SL_ROW_AGAIN, SL_ROW_FAILED };
+struct sl_row_progress {
+    uint32_t got;
+    int attempts; // that failed
+};
+// What is to be done next. SL_ROW_FAILED: *rc is the error.
+enum sl_row_step sl_row_take(const struct sl_row_reader *r, const struct sl_row_run *run,
+                             struct sl_row_progress *progress, int64_t result, int *rc);
+
+// The drive has said nothing since then for too long. Marks the reader broken.
+int sl_row_check_patience(struct sl_row_reader *r, uint64_t last_ns);
+
+#endif

@@ -1,0 +1,161 @@
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/storage/reads.h"
+
+struct slot {
+    uint32_t run;
+    struct sl_row_progress progress;
+};
+
+struct state {
+    struct io_uring ring;
+    bool buffers, file; // are registered
+    uint32_t n_free;
+    uint32_t free[SL_ROW_DEPTH_MAX]; // slots, the last one first
+    struct slot slot[SL_ROW_DEPTH_MAX];
+};
+
+// Registering is for speed alone: what the kernel refuses of it (a limit on locked memory) is left.
+static void register_all(struct sl_row_reader *r, struct state *s)
+{
+    struct iovec all[SL_ROW_DEPTH_MAX];
+    for (uint32_t i = 0; i < SL_ROW_DEPTH_MAX; i++)
+        all[i] = (struct iovec){.iov_base = sl_row_slot(r, i), .iov_len = r->slot_bytes};
+    s->buffers = io_uring_register_buffers(&s->ring, all, SL_ROW_DEPTH_MAX) == 0;
+    s->file = io_uring_register_files(&s->ring, &r->file.fd, 1) == 0;
+    if (!s->buffers || !s->file)
+        sl_log_debug("%s: io_uring has registered %s of buffers and file", r->path,
+                     s->buffers || s->file ? "one" : "none");
+}
+
+static int open_ring(struct sl_row_reader *r)
+{
+    struct state *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path);
+    int rc = io_uring_queue_init(SL_ROW_DEPTH_MAX, &s->ring, 0);
+    if (rc < 0) {
+        free(s);
+        return sl_fail_errno(SL_EUNSUPPORTED, -rc, "io_uring is refused");
+    }
+    register_all(r, s);
+    r->state = s;
+    return SL_OK;
+}
+
+static void close_ring(struct sl_row_reader *r)
+{
+    struct state *s = r->state;
+    if (r->broken)
+        return; // it would wait
+    io_uring_queue_exit(&s->ring);
+    free(s);
+}
+
+// Asks for what the slot's run lacks. There is a place for it: there are no more slots.
+static void ask(struct sl_row_reader *r, struct state *s, uint32_t slot)
+{
+    const struct sl_row_run *run = &r->runs[s->slot[slot].run];
+    const uint32_t got = s->slot[slot].progress.got;
+    char *to = sl_row_slot(r, slot) + got;
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+    const int fd = s->file ? 0 : r->file.fd;
+    if (s->buffers)
+        io_uring_prep_read_fixed(sqe, fd, to, run->bytes - got, run->at + got, (int)slot);
+    else
+        io_uring_prep_read(sqe, fd, to, run->bytes - got, run->at + got);
+    if (s->file)
+        io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+    io_uring_sqe_set_data64(sqe, slot);
+}
+
+// The slot's read has ended so. Its run is done, or asked for again; else the error.
+static int take(struct sl_row_reader *r, struct state *s, uint32_t slot, int result, bool *done)
+{
+    const struct sl_row_run *run = &r->runs[s->slot[slot].run];
+    int rc = SL_OK;
+    enum sl_row_step step = sl_row_take(r, run, &s->slot[slot].progress, result, &rc);
+    *done = step != SL_ROW_AGAIN;
+    if (result > 0)
+        atomic_fetch_add_explicit(&r->bytes, (uint64_t)result, memory_order_relaxed);
+    if (step == SL_ROW_AGAIN)
+        ask(r, s, slot);
+    else if (step == SL_ROW_DONE)
+        sl_row_deliver(r, run, sl_row_slot(r, slot));
+    return rc;
+}
+
+// Takes what has come; returns how many runs ended, *rc is the first error.
+static uint32_t take_all(struct sl_row_reader *r, struct state *s, int *rc)
+{
+    uint32_t ended = 0, taken = 0;
+    unsigned head;
+    struct io_uring_cqe *cqe;
+    io_uring_for_each_cqe(&s->ring, head, cqe)
+    {
+        uint32_t slot = (uint32_t)io_uring_cqe_get_data64(cqe);
+        bool done;
+        int one = take(r, s, slot, cqe->res, &done);
+        if (done) {
+            s->free[s->n_free++] = slot;
+            ended++;
+        }
+        if (*rc == SL_OK)
+            *rc = one;
+        taken++;
+    }
+    io_uring_cq_advance(&s->ring, taken);
+    return ended;
+}
+
+// Submits what was asked for and waits until something has come, for a while.
+static int wait_for_some(struct sl_row_reader *r, struct state *s)
+{
+    struct io_uring_cqe *cqe;
+    struct __kernel_timespec most = {.tv_nsec = SL_ROW_LOOK_MS * 1000000ll};
+    int n = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &most, NULL);
+    if (n >= 0 || n == -ETIME || n == -EINTR || n == -EAGAIN || n == -EBUSY)
+        return SL_OK;
+    r->broken = true; // nobody knows what is under way
+    return sl_fail_errno(SL_EIO, -n, "%s: io_uring takes no read", r->path);
+}
+
+static int read_runs(struct sl_row_reader *r)
+{
+    struct state *s = r->state;
+    uint32_t next = 0, left = 0; // left: under way
+    int rc = SL_OK;
+    uint64_t last_ns = sl_now_ns();
+    s->n_free = r->facts.depth;
+    for (uint32_t i = 0; i < s->n_free; i++)
+        s->free[i] = s->n_free - 1 - i;
+    while (left > 0 || (rc == SL_OK && next < r->n_runs)) {
+        while (rc == SL_OK && s->n_free > 0 && next < r->n_runs) {
+            uint32_t slot = s->free[--s->n_free];
+            s->slot[slot] = (struct slot){.run = next++};
+            ask(r, s, slot);
+            left++;
+        }
+        SL_TRY(wait_for_some(r, s));
+        uint32_t ended = take_all(r, s, &rc);
+        left -= ended;
+        if (ended)
+            last_ns = sl_now_ns();
+        else
+            SL_TRY(sl_row_check_patience(r, last_ns));
+        if (sl_row_stopping(r)) { // whatever is under way has its buffers until the end
+            r->broken = left > 0;
+            return sl_fail(SL_EABORTED, "reading features: stopped on request");
+        }
+    }
+    return rc;
+}
+
+const struct sl_row_reads sl_row_reads_uring = {"io_uring", open_ring, read_runs, close_ring};

@@ -1,0 +1,40 @@
+// row_file.h - what rows are read from, how, and what was found out about it.
+#ifndef SL_COMMON_STORAGE_ROW_FILE_H
+#define SL_COMMON_STORAGE_ROW_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SL_ROW_PATIENCE_S = 30 };
+
+// How reads reach the drive.
+enum sl_row_way { SL_ROWS_BY_URING, SL_ROWS_BY_THREADS };
+
+// Rows of one size, one behind the other.
+struct sl_row_file {
+    const char *path;    // for messages
+    int fd;              // the reader's once it is open
+    uint64_t offset;     // of the first row
+    uint64_t n_rows;     // at most 2^32
+    uint64_t row_bytes;  // at least 1
+    uint64_t file_bytes; // of which none is missing
+};
+
+struct sl_row_options {
+    enum sl_row_way way;         // the first that is tried
+    bool cached;                 // through the page cache, whatever the file system can do
+    uint32_t depth;              // 0: measured
+    bool (*stopping)(void *ctx); // whether to leave; asked ten times a second. NULL: never
+    void *ctx;
+};
+
+// What a reader found out.
+struct sl_row_facts {
+    enum sl_row_way way;
+    bool direct;        // past the page cache
+    uint32_t depth;     // most reads that are under way at once
+    double latency_s;   // of one block that is read alone; 0: not measured
+    double reads_per_s; // of blocks, with as many under way as there may be; 0: not measured
+};
+
+#endif

@@ -1,0 +1,243 @@
+#include "common/storage/row_reader.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/mempool.h"
+#include "common/base/open_file.h"
+#include "common/data/dataset_files.h"
+#include "common/storage/reads.h"
+
+static const struct sl_row_reads *const ways[] = {
+    [SL_ROWS_BY_URING] = &sl_row_reads_uring,
+    [SL_ROWS_BY_THREADS] = &sl_row_reads_threads,
+};
+
+const char *sl_row_way_name(enum sl_row_way way)
+{
+    return ways[way]->name;
+}
+
+// --- runs ----------------------------------------------------------------------------------------
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int grow(void **p, uint64_t *max, uint64_t n, size_t each)
+{
+    if (n <= *max)
+        return SL_OK;
+    free(*p);
+    *max = sl_pow2_at_least(n);
+    *p = malloc(*max * each);
+    if (*p)
+        return SL_OK;
+    *max = 0;
+    return sl_fail(SL_ENOMEM, "no memory for a list of %" PRIu64 " rows to read", n);
+}
+
+// Appends the row to the last run, or begins another one with it.
+static void add_row(struct sl_row_reader *r, uint32_t i)
+{
+    const uint64_t begin = r->file.offset + (r->sorted[i] >> 32) * r->file.row_bytes;
+    const uint64_t end = begin + r->file.row_bytes;
+    const uint64_t from = begin / SL_ROW_BLOCK * SL_ROW_BLOCK, to = sl_align_up(end, SL_ROW_BLOCK);
+    struct sl_row_run *last = r->n_runs ? &r->runs[r->n_runs - 1] : NULL;
+    if (last && from <= last->at + last->bytes && to - last->at <= r->slot_bytes) {
+        last->bytes = (uint32_t)(to - last->at);
+        last->need = (uint32_t)(end - last->at);
+        last->n++;
+        return;
+    }
+    r->runs[r->n_runs++] = (struct sl_row_run){.at = from,
+                                               .bytes = (uint32_t)(to - from),
+                                               .need = (uint32_t)(end - from),
+                                               .first = i,
+                                               .n = 1};
+}
+
+int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n, void *out)
+{
+    if (r->broken)
+        return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path);
+    SL_TRY(grow((void **)&r->sorted, &r->sorted_max, n, sizeof *r->sorted));
+    SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i] >= r->file.n_rows)
+            return sl_fail(SL_ERANGE,
+                           "%s: row %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64, r->path,
+                           rows[i], i, r->file.n_rows);
+        r->sorted[i] = (uint64_t)rows[i] << 32 | i;
+    }
+    qsort(r->sorted, n, sizeof *r->sorted, compare);
+    r->n_runs = 0;
+    for (uint32_t i = 0; i < n; i++)
+        add_row(r, i);
+    r->out = out;
+    return r->reads->go(r);
+}
+
+// --- depth ---------------------------------------------------------------------------------------
+
+// Seconds that `n` blocks take, of all over the file.
+static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, double *seconds)
+{
+    const uint64_t n_blocks = r->file.file_bytes / SL_ROW_BLOCK;
+    SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
+    uint64_t at = 0x9e3779b97f4a7c15u * depth;
+    for (uint32_t i = 0; i < n; i++) {
+        at = at * 6364136223846793005u + 1442695040888963407u;
+        r->runs[i] = (struct sl_row_run){.at = (at >> 16) % n_blocks * SL_ROW_BLOCK,
+                                         .bytes = SL_ROW_BLOCK,
+                                         .need = SL_ROW_BLOCK};
+    }
+    r->n_runs = n;
+    r->out = NULL;
+    r->facts.depth = depth;
+    const uint64_t start = sl_now_ns();
+    SL_TRY(r->reads->go(r));
+    *seconds = (double)(sl_now_ns() - start) * 1e-9;
+    return SL_OK;
+}
+
+// A file of few blocks is read at once whatever the depth, and soon lies in the drive's own cache.
+static int measure_depth(struct sl_row_reader *r)
+{
+    enum { ALONE = 32, TOGETHER = 1024, BLOCKS_MIN = 4096, USUAL = 64, LEAST = 8 };
+    double alone, together;
+    r->facts.depth =
+        r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
+    if (r->options.depth || r->file.file_bytes / SL_ROW_BLOCK < BLOCKS_MIN)
+        return SL_OK;
+    SL_TRY(time_blocks(r, ALONE, 1, &alone));
+    SL_TRY(time_blocks(r, TOGETHER, SL_ROW_DEPTH_MAX, &together));
+    r->facts.latency_s = alone / ALONE;
+    r->facts.reads_per_s = TOGETHER / SL_MAX(together, 1e-9);
+    uint64_t depth = sl_pow2_at_least((uint64_t)(r->facts.latency_s * r->facts.reads_per_s + 0.5));
+    r->facts.depth = (uint32_t)SL_MIN(SL_MAX(depth, (uint64_t)LEAST), (uint64_t)SL_ROW_DEPTH_MAX);
+    return SL_OK;
+}
+
+// --- open and close ------------------------------------------------------------------------------
+
+static int choose_way(struct sl_row_reader *r)
+{
+    enum sl_row_way way = r->options.way;
+    r->reads = ways[way];
+    int rc = r->reads->open(r);
+    if (rc == SL_EUNSUPPORTED && way == SL_ROWS_BY_URING) {
+        sl_log_info("features: %s: rows are read by threads instead", sl_error_message());
+        way = SL_ROWS_BY_THREADS;
+        r->reads = ways[way];
+        rc = r->reads->open(r);
+    }
+    r->facts.way = way;
+    return rc;
+}
+
+static int prepare(struct sl_row_reader *r)
+{
+    int flags = fcntl(r->file.fd, F_GETFL);
+    r->facts.direct = !r->options.cached && flags >= 0 &&
+                      fcntl(r->file.fd, F_SETFL, (flags & ~O_NONBLOCK) | O_DIRECT) == 0;
+    if (!r->facts.direct && flags >= 0)
+        fcntl(r->file.fd, F_SETFL, flags & ~(O_NONBLOCK | O_DIRECT));
+    r->slot_bytes = SL_MAX((uint64_t)SL_ROW_RUN_BYTES,
+                           sl_align_up(r->file.row_bytes, SL_ROW_BLOCK) + SL_ROW_BLOCK);
+    r->buffers = sl_pages_alloc(SL_ROW_DEPTH_MAX * r->slot_bytes);
+    if (!r->buffers)
+        return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path,
+                       SL_ROW_DEPTH_MAX * r->slot_bytes >> 20);
+    r->facts.depth = 1;
+    SL_TRY(choose_way(r));
+    return measure_depth(r);
+}
+
+int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
+                            struct sl_row_reader **out)
+{
+    *out = NULL;
+    struct sl_row_reader *r = calloc(1, sizeof *r);
+    if (!r) {
+        close(file->fd);
+        return sl_fail(SL_ENOMEM, "%s: no memory to read it", file->path);
+    }
+    r->file = *file;
+    r->options = *options;
+    snprintf(r->path, sizeof r->path, "%s", file->path);
+    int rc = prepare(r);
+    if (rc < 0)
+        sl_row_reader_close(r);
+    else
+        *out = r;
+    return rc;
+}
+
+int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
+                       struct sl_row_reader **out)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_FEAT];
+    char path[sizeof ds->path + 32];
+    struct stat st;
+    *out = NULL;
+    snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
+    int fd = sl_open_regular_file(path, &st);
+    SL_TRY(fd);
+    const uint64_t mtime_ns =
+        (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+    if (st.st_ino != npy->inode || (uint64_t)st.st_size != npy->file_bytes ||
+        mtime_ns != npy->mtime_ns) {
+        close(fd);
+        return sl_fail(SL_EFORMAT,
+                       "%s: was replaced or changed since it was opened: leave it as it is while "
+                       "a job uses it, and start the job again",
+                       path);
+    }
+    const struct sl_row_file file = {
+        .path = path,
+        .fd = fd,
+        .offset = npy->head.data_offset,
+        .n_rows = ds->n_nodes,
+        .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+        .file_bytes = npy->file_bytes,
+    };
+    return sl_row_reader_open_file(&file, options, out);
+}
+
+void sl_row_reader_close(struct sl_row_reader *r)
+{
+    if (!r)
+        return;
+    if (r->state)
+        r->reads->close(r);
+    close(r->file.fd);
+    if (r->broken)
+        return; // what is under way may still be written to: it goes with the process
+    if (r->buffers)
+        sl_pages_free(r->buffers, SL_ROW_DEPTH_MAX * r->slot_bytes);
+    free(r->sorted);
+    free(r->runs);
+    free(r);
+}
+
+struct sl_row_facts sl_row_reader_facts(const struct sl_row_reader *r)
+{
+    return r->facts;
+}
+
+uint64_t sl_row_reader_bytes(const struct sl_row_reader *r)
+{
+    return atomic_load_explicit(&r->bytes, memory_order_relaxed);
+}

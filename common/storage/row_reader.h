@@ -1,0 +1,56 @@
+/*
+ * row_reader.h - rows of a file that does not fit in memory, a whole batch of them at a time.
+ *
+ * PROBLEM. A mapped file whose pages are not in memory costs a page fault a row, one after the
+ * other: the drive serves one read at a time, of the hundreds that it could serve at once.
+ *
+ * DESIGN (GIDS 3.2 and 3.3: enough reads in flight to hide the drive's latency). Rows are sorted by
+ * their place in the file. Those whose blocks of 4 KiB are the same or touch become one read, a
+ * *run*: a row may lie across two blocks (behind a header it mostly does), and a block may hold
+ * many. Up to `depth` runs are under way:
+ *
+ *      io_uring   one thread asks and takes, with the buffers and the file registered
+ *      threads    of which each reads one run after the other, where the kernel refuses io_uring
+ *                 (containers do)
+ *
+ * Where the file system lets it, the page cache is passed by (O_DIRECT), so that features do not
+ * push out what is mapped: topology, and what the page cache is good for.
+ *
+ * DEPTH, by Little's law: what the drive serves a second, measured with as many reads under way as
+ * there may be, times how long one takes that is alone. Measured when the reader is opened.
+ *
+ * FAILURE. What the drive cannot read is asked for twice more; then it is SL_EIO with file and
+ * offset. A file that has become shorter, or is another one than was mapped, is SL_EFORMAT. A
+ * drive that says nothing for SL_ROW_PATIENCE_S is SL_ETIMEDOUT, and the reader is of no use then;
+ * nor is it after a stop in the middle of a read, whose buffers stay until the process ends.
+ */
+#ifndef SL_COMMON_STORAGE_ROW_READER_H
+#define SL_COMMON_STORAGE_ROW_READER_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/storage/row_file.h"
+
+struct sl_row_reader;
+
+// The features of a data set. SL_EFORMAT when the file is not the one that was mapped; SL_ENOENT,
+// SL_EACCES, SL_EIO, SL_ENOMEM.
+int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
+                       struct sl_row_reader **out);
+// Any file. file->fd is closed where this fails, too.
+int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
+                            struct sl_row_reader **out);
+// NULL is fine. Waits for what is under way, unless the drive has fallen silent.
+void sl_row_reader_close(struct sl_row_reader *r);
+
+// out (n, row_bytes) = the rows of these numbers, in their order; a number may occur twice. One
+// thread at a time. SL_ERANGE for what is no row; SL_EABORTED once stopping() says so.
+int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n, void *out);
+
+struct sl_row_facts sl_row_reader_facts(const struct sl_row_reader *r);
+// Bytes that have been read from the file so far: more than the rows, since blocks are whole.
+uint64_t sl_row_reader_bytes(const struct sl_row_reader *r);
+const char *sl_row_way_name(enum sl_row_way way); // "io_uring", "threads"
+
+#endif

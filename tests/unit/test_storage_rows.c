@@ -1,0 +1,345 @@
+// Rows read from a file are those that lie in it, whatever their size and place, both ways; and
+// what a drive or a file does wrong is told with file and offset.
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/bits.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/data/dataset_files.h"
+#include "common/storage/row_reader.h"
+
+enum { N_ROWS = 700, DEPTH = 16 };
+
+static char path[64];
+static char *bytes; // of the file
+
+static uint32_t random_below(uint32_t n)
+{
+    static uint64_t state = 7;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((state >> 33) % n);
+}
+
+static int make_file(size_t n)
+{
+    snprintf(path, sizeof path, "/tmp/sluice-rows-XXXXXX");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    bytes = malloc(n);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (char)random_below(256);
+    ck_assert_int_eq(write(fd, bytes, n), (ssize_t)n);
+    ck_assert_int_eq(fsync(fd), 0);
+    return fd;
+}
+
+static void remove_file(void)
+{
+    unlink(path);
+    free(bytes);
+}
+
+static void expect_rows(struct sl_row_reader *r, const struct sl_row_file *file,
+                        const uint32_t *rows, uint32_t n)
+{
+    char *out = malloc(n * file->row_bytes + 1);
+    ck_assert_msg(sl_row_reader_read(r, rows, n, out) == SL_OK, "%s", sl_error_message());
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_msg(memcmp(out + i * file->row_bytes,
+                             bytes + file->offset + rows[i] * file->row_bytes,
+                             file->row_bytes) == 0,
+                      "row %u of %llu bytes, at %u of %u, is another one", rows[i],
+                      (unsigned long long)file->row_bytes, i, n);
+    free(out);
+}
+
+static const struct {
+    uint64_t row_bytes, offset;
+} shapes[] = {{1, 64},    {4, 128},  {100, 80},   {512, 128},   {1000, 64},  {4095, 128},
+              {4096, 64}, {4096, 0}, {4097, 128}, {12000, 192}, {65536, 64}, {70000, 128}};
+
+static const struct sl_row_options ways[] = {
+    {.way = SL_ROWS_BY_URING, .depth = DEPTH},
+    {.way = SL_ROWS_BY_URING, .depth = 1, .cached = true},
+    {.way = SL_ROWS_BY_THREADS, .depth = DEPTH},
+    {.way = SL_ROWS_BY_THREADS, .depth = 1, .cached = true},
+};
+
+START_TEST(rows_are_those_of_the_file)
+{
+    const struct sl_row_options *options = &ways[(size_t)_i % SL_COUNT_OF(ways)];
+    struct sl_row_file file = {.path = path,
+                               .n_rows = N_ROWS,
+                               .row_bytes = shapes[(size_t)_i / SL_COUNT_OF(ways)].row_bytes,
+                               .offset = shapes[(size_t)_i / SL_COUNT_OF(ways)].offset};
+    file.file_bytes = file.offset + N_ROWS * file.row_bytes;
+    file.fd = make_file(file.file_bytes);
+    struct sl_row_reader *r;
+    ck_assert_msg(sl_row_reader_open_file(&file, options, &r) == SL_OK, "%s", sl_error_message());
+    uint32_t rows[2 * N_ROWS];
+    expect_rows(r, &file, rows, 0);
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        rows[i] = i;
+    expect_rows(r, &file, rows, N_ROWS);
+    expect_rows(r, &file, rows + N_ROWS - 1, 1); // to the file's end
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        rows[i] = N_ROWS - 1 - i;
+    expect_rows(r, &file, rows, N_ROWS);
+    for (int k = 0; k < 5; k++) { // some of them more than once
+        uint32_t n = 1 + random_below(2 * N_ROWS);
+        for (uint32_t i = 0; i < n; i++)
+            rows[i] = random_below(N_ROWS);
+        expect_rows(r, &file, rows, n);
+    }
+    // Blocks are read whole, and rows of the same block once.
+    uint64_t before = sl_row_reader_bytes(r);
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        rows[i] = i / 2;
+    expect_rows(r, &file, rows, N_ROWS);
+    uint64_t most = sl_align_up(N_ROWS / 2 * file.row_bytes, 4096) + 4096;
+    most += most / 32768 * 4096 + (file.row_bytes > 4096 ? N_ROWS / 2 * 4096 : 0);
+    ck_assert_uint_le(sl_row_reader_bytes(r) - before, most);
+    sl_row_reader_close(r);
+    remove_file();
+}
+END_TEST
+
+START_TEST(the_depth_is_measured)
+{
+    struct sl_row_file file = {
+        .path = path, .n_rows = 20000, .row_bytes = 1024, .offset = 64, .file_bytes = 20480064};
+    file.fd = make_file(file.file_bytes);
+    const struct sl_row_options options = {.way = (enum sl_row_way)_i};
+    struct sl_row_reader *r;
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &r), SL_OK);
+    const struct sl_row_facts f = sl_row_reader_facts(r);
+    ck_assert(f.latency_s > 0 && f.reads_per_s > 0);
+    ck_assert(f.depth >= 8 && f.depth <= 256);
+    ck_assert(f.depth >= SL_MIN(f.latency_s * f.reads_per_s, 256.0) - 1);
+    uint32_t rows[N_ROWS];
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        rows[i] = random_below(20000);
+    expect_rows(r, &file, rows, N_ROWS);
+    sl_row_reader_close(r);
+    remove_file();
+}
+END_TEST
+
+static void expect_error(int rc, int wanted, const char *a, const char *b)
+{
+    ck_assert_int_eq(rc, wanted);
+    ck_assert_msg(strstr(sl_error_message(), a) && strstr(sl_error_message(), b),
+                  "no '%s' and '%s' in: %s", a, b, sl_error_message());
+}
+
+START_TEST(what_is_no_row_is_refused)
+{
+    struct sl_row_file file = {.path = path, .n_rows = 10, .row_bytes = 8, .file_bytes = 80};
+    const uint32_t rows[] = {3, 10};
+    char out[16];
+    struct sl_row_reader *r;
+    file.fd = make_file(80);
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[_i], &r), SL_OK);
+    expect_error(sl_row_reader_read(r, rows, 2, out), SL_ERANGE, "row 10 at 1", path);
+    expect_rows(r, &file, rows, 1);
+    sl_row_reader_close(r);
+    remove_file();
+}
+END_TEST
+
+// Within a block, and at a block's end.
+START_TEST(a_file_that_is_cut_is_told)
+{
+    static const int lengths[] = {9000, 8192, 0};
+    struct sl_row_file file = {
+        .path = path, .n_rows = 100, .row_bytes = 1000, .offset = 64, .file_bytes = 100064};
+    uint32_t rows[100];
+    char *out = malloc(100000), end[64];
+    const int length = lengths[(size_t)_i / SL_COUNT_OF(ways)];
+    struct sl_row_reader *r;
+    file.fd = make_file(100064);
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[(size_t)_i % SL_COUNT_OF(ways)], &r),
+                     SL_OK);
+    for (uint32_t i = 0; i < 100; i++)
+        rows[i] = i;
+    ck_assert_int_eq(truncate(path, length), 0);
+    snprintf(end, sizeof end, "ends at byte %d, wanted 100064", length);
+    expect_error(sl_row_reader_read(r, rows, 100, out), SL_EFORMAT, path, end);
+    if (length > 0)
+        expect_rows(r, &file, rows, 4); // what is there can be read
+    sl_row_reader_close(r);
+    free(out);
+    remove_file();
+}
+END_TEST
+
+// The memory of this process is a file in which pages that are not mapped cannot be read.
+START_TEST(what_the_drive_cannot_read_is_told)
+{
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(pages != MAP_FAILED);
+    ck_assert_int_eq(munmap(pages + 4096, 4096), 0);
+    memset(pages, 'x', 4096);
+    struct sl_row_file file = {.path = "/proc/self/mem",
+                               .fd = open("/proc/self/mem", O_RDONLY),
+                               .offset = (uint64_t)(uintptr_t)pages,
+                               .n_rows = 2,
+                               .row_bytes = 4096,
+                               .file_bytes = UINT64_MAX};
+    const uint32_t rows[] = {1, 0};
+    char out[8192], at[64];
+    const struct sl_row_options options = {
+        .way = SL_ROWS_BY_THREADS, .depth = DEPTH, .cached = true};
+    struct sl_row_reader *r;
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &r), SL_OK);
+    snprintf(at, sizeof at, "4096 bytes at %llu", (unsigned long long)(file.offset + 4096));
+    expect_error(sl_row_reader_read(r, rows, 1, out), SL_EIO, at, "/proc/self/mem");
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "in 3 attempts"));
+    ck_assert_int_eq(sl_row_reader_read(r, rows + 1, 1, out), SL_OK);
+    ck_assert_int_eq(out[4095], 'x');
+    sl_row_reader_close(r);
+}
+END_TEST
+
+// An empty pipe is a drive that never answers. Nothing is freed then: it may answer yet.
+static struct sl_row_reader *silent;
+static atomic_int asked;
+
+static bool time_passes(void *ctx)
+{
+    (void)ctx;
+    sl_clock_advance(11 * 1000000000ull);
+    return atomic_fetch_add(&asked, 1) > 100;
+}
+
+static bool stops(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+START_TEST(a_drive_that_is_silent_is_given_up)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const struct sl_row_file file = {
+        .path = "a pipe", .fd = ends[0], .n_rows = 4, .row_bytes = 4096, .file_bytes = 16384};
+    const struct sl_row_options options = {
+        .depth = DEPTH, .cached = true, .stopping = _i ? stops : time_passes};
+    const uint32_t row = 1;
+    char out[4096];
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &silent), SL_OK);
+    if (sl_row_reader_facts(silent).way == SL_ROWS_BY_URING) {
+        int rc = sl_row_reader_read(silent, &row, 1, out);
+        if (_i)
+            expect_error(rc, SL_EABORTED, "features", "stopped");
+        else
+            expect_error(rc, SL_ETIMEDOUT, "a pipe", "not answered for 30 s");
+        expect_error(sl_row_reader_read(silent, &row, 1, out), SL_ETIMEDOUT, "a pipe", "answered");
+    }
+    sl_row_reader_close(silent);
+    close(ends[1]);
+}
+END_TEST
+
+START_TEST(a_file_that_was_replaced_is_refused)
+{
+    char dir[] = "/tmp/sluice-rows-XXXXXX", file[128], other[128], command[128];
+    const uint64_t shape[] = {10, 3};
+    const float x[30] = {[29] = 4};
+    struct sl_npy_writer *w;
+    static struct sl_dataset ds;
+    static struct sl_dataset_files files;
+    struct sl_row_reader *r;
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/node_feat.npy", dir);
+    snprintf(other, sizeof other, "%s/other.npy", dir);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(sl_npy_writer_open(i ? other : file, SL_DTYPE_F32, 2, shape, &w), SL_OK);
+        ck_assert_int_eq(sl_npy_writer_append(w, x, sizeof x), SL_OK);
+        ck_assert_int_eq(sl_npy_writer_commit(w), SL_OK);
+    }
+    ds = (struct sl_dataset){
+        .n_nodes = 10, .feat_dim = 3, .feat_dtype = SL_DTYPE_F32, .files = &files};
+    snprintf(ds.path, sizeof ds.path, "%s", dir);
+    ck_assert_int_eq(sl_npy_open(file, &files.npy[SL_FILE_FEAT]), SL_OK);
+    const uint32_t row = 9;
+    float out[3];
+    const struct sl_row_options options = {.way = SL_ROWS_BY_URING};
+    ck_assert_int_eq(sl_row_reader_open(&ds, &options, &r), SL_OK);
+    ck_assert_int_eq(sl_row_reader_read(r, &row, 1, out), SL_OK);
+    ck_assert_float_eq(out[2], 4);
+    sl_row_reader_close(r);
+    ck_assert_int_eq(rename(other, file), 0);
+    expect_error(sl_row_reader_open(&ds, &options, &r), SL_EFORMAT, file, "replaced");
+    sl_npy_close(&files.npy[SL_FILE_FEAT]);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+// A container's filter: this process may not have io_uring from here on.
+static void refuse_uring(void)
+{
+    struct sock_filter lines[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {.len = SL_COUNT_OF(lines), .filter = lines};
+    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+START_TEST(where_io_uring_is_forbidden_threads_read)
+{
+    struct sl_row_file file = {.path = path, .n_rows = 50, .row_bytes = 300, .file_bytes = 15000};
+    const uint32_t rows[] = {49, 3, 20, 21};
+    struct sl_row_reader *r;
+    refuse_uring();
+    file.fd = make_file(15000);
+    ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[0], &r), SL_OK);
+    ck_assert_str_eq(sl_row_way_name(sl_row_reader_facts(r).way), "threads");
+    expect_rows(r, &file, rows, 4);
+    sl_row_reader_close(r);
+    remove_file();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("rows from storage");
+    TCase *t = tcase_create("rows");
+    const int n_ways = SL_COUNT_OF(ways);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, rows_are_those_of_the_file, 0, n_ways * (int)SL_COUNT_OF(shapes));
+    tcase_add_loop_test(t, the_depth_is_measured, 0, 2);
+    tcase_add_loop_test(t, what_is_no_row_is_refused, 0, n_ways);
+    tcase_add_loop_test(t, a_file_that_is_cut_is_told, 0, 3 * n_ways);
+    tcase_add_test(t, what_the_drive_cannot_read_is_told);
+    tcase_add_loop_test(t, a_drive_that_is_silent_is_given_up, 0, 2);
+    tcase_add_test(t, a_file_that_was_replaced_is_refused);
+    suite_add_tcase(s, t);
+    t = tcase_create("forbidden"); // last: of this process for good
+    tcase_add_test(t, where_io_uring_is_forbidden_threads_read);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
