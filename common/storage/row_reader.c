@@ -72,6 +72,8 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n
 {
     if (r->broken)
         return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path);
+    if (n == 0)
+        return SL_OK;
     SL_TRY(grow((void **)&r->sorted, &r->sorted_max, n, sizeof *r->sorted));
     SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
     for (uint32_t i = 0; i < n; i++) {
