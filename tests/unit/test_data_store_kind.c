@@ -1,0 +1,37 @@
+// Where features are where the job does not say: by what they and the topology take of the memory.
+#include <check.h>
+#include <stdlib.h>
+
+#include "common/data/store_kind.h"
+
+START_TEST(much_for_the_memory_is_read)
+{
+    static const float weight;
+    struct sl_dataset ds = {.n_nodes = 1000,
+                            .n_edges = 5000,
+                            .indices_dtype = SL_DTYPE_I32,
+                            .feat_dim = 100,
+                            .feat_dtype = SL_DTYPE_F16};
+    ck_assert_uint_eq(sl_store_feature_bytes(&ds), 200000);
+    ck_assert_uint_eq(sl_store_topology_bytes(&ds), 1001 * 8 + 5000 * 4);
+    const uint64_t all = 200000 + 1001 * 8 + 5000 * 4, enough = all / 3 * 4 + 4;
+    ck_assert_int_eq(sl_store_choose(&ds, enough), SL_STORE_MEMORY);
+    ck_assert_int_eq(sl_store_choose(&ds, enough - 8), SL_STORE_STORAGE);
+    ck_assert_int_eq(sl_store_choose(&ds, 0), SL_STORE_STORAGE);
+    ds.edge_weight = &weight;
+    ck_assert_int_eq(sl_store_choose(&ds, enough), SL_STORE_STORAGE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("store kind");
+    TCase *t = tcase_create("kind");
+    tcase_add_test(t, much_for_the_memory_is_read);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
