@@ -229,18 +229,18 @@ static int open_acts(struct sl_job *job)
 static int configure_workers(struct sl_job *job)
 {
     struct sl_config *c = &job->config;
-    const bool automatic = c->store.features == SL_STORE_AUTO;
+    const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
     char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
     if (automatic)
-        c->store.features = sl_store_choose(&job->dataset, available);
-    if (automatic && sl_store_kinds[c->store.features].reads)
+        c->store.features = sl_features_choose(&job->dataset, available);
+    if (automatic && sl_features_kinds[c->store.features].reads)
         sl_joblog_announce(
             &job->log,
             "features: rows are read from the drive: their %s and a topology of %s are much for "
             "the %s of memory that are available (store.features)",
-            sl_units_exact_bytes(features, sl_store_feature_bytes(&job->dataset)),
-            sl_units_exact_bytes(topology, sl_store_topology_bytes(&job->dataset)),
+            sl_units_exact_bytes(features, sl_features_bytes(&job->dataset)),
+            sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
     char *json = sl_config_to_json(c);
     if (!json)

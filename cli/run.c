@@ -93,11 +93,12 @@ static void add_role_devices(cJSON *to, const char *key, const struct sl_config 
 }
 
 // Where they would be on this machine, now.
-static enum sl_store features_of(const struct run *r)
+static enum sl_features features_of(const struct run *r)
 {
-    const enum sl_store asked = r->check.config.store.features;
-    return asked == SL_STORE_AUTO ? sl_store_choose(&r->check.dataset, sl_device_memory_available())
-                                  : asked;
+    const enum sl_features asked = r->check.config.store.features;
+    return asked == SL_FEATURES_AUTO
+               ? sl_features_choose(&r->check.dataset, sl_device_memory_available())
+               : asked;
 }
 
 static void print_plan_text(const struct run *r)
@@ -119,9 +120,9 @@ static void print_plan_text(const struct run *r)
     for (uint32_t i = 0; i < c->n_devices; i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
-    printf("features    %s, %s\n", sl_units_bytes(a, sl_store_feature_bytes(ds)),
-           sl_store_kinds[features_of(r)].reads ? "read from the drive"
-                                                : "mapped, in memory as far as there is room");
+    printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
+           sl_features_kinds[features_of(r)].reads ? "read from the drive"
+                                                   : "mapped, in memory as far as there is room");
     printf("output      %s\n\n%s\n", c->output, r->check.config_json);
 }
 
@@ -138,9 +139,8 @@ static int print_plan_json(const struct run *r)
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     cJSON *store = cJSON_AddObjectToObject(plan, "store");
-    cJSON_AddStringToObject(store, "features", sl_store_kinds[features_of(r)].word);
-    cJSON_AddNumberToObject(store, "feature_bytes",
-                            (double)sl_store_feature_bytes(&r->check.dataset));
+    cJSON_AddStringToObject(store, "features", sl_features_kinds[features_of(r)].word);
+    cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->check.dataset));
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);

@@ -17,7 +17,7 @@
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
-#include "common/data/store_kind.h"
+#include "common/data/features_kind.h"
 #include "config/model_kinds.h"
 
 struct sl_gpu; // common/device/plugin.h
@@ -159,7 +159,7 @@ struct sl_config {
     } order;
 
     struct {
-        enum sl_store features;
+        enum sl_features features;
     } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.

@@ -17,7 +17,7 @@
 #include "common/data/cache_kind.h"
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
-#include "common/data/store_kind.h"
+#include "common/data/features_kind.h"
 #include "common/device/cores.h"
 #include "common/device/plugin.h"
 #include "config/config.h"
@@ -315,7 +315,7 @@ const struct sl_key sl_keys[] = {
     {.path = "store", .type = SL_KEY_OBJECT,
      .doc = "What of the data set is where."},
     {.path = "store.features", .type = SL_KEY_WORD, AT(store.features),
-     .words = sl_store_words, .fallback = "\"auto\"", .doc = sl_store_doc},
+     .words = sl_features_words, .fallback = "\"auto\"", .doc = sl_features_doc},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

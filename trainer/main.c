@@ -70,8 +70,8 @@ static bool stops_reading(void *ctx)
 // Rows are read by the thread that extracts, and before it runs by the one that measures.
 static int open_store(struct program *p)
 {
-    const enum sl_store features = p->config.store.features;
-    if (!sl_store_kinds[features].reads)
+    const enum sl_features features = p->config.store.features;
+    if (!sl_features_kinds[features].reads)
         return SL_OK;
     p->reads = (struct sl_pulse){.arena = &p->worker.arena,
                                  .stop = &p->worker.stop,
@@ -97,7 +97,7 @@ static int work(void *ctx)
     SL_TRY(prepare(p));
     SL_TRY(attach(p));
     sl_arena_access_open(&p->access, p->compute.device, &p->worker.arena);
-    const bool reads = sl_store_kinds[p->config.store.features].reads;
+    const bool reads = sl_features_kinds[p->config.store.features].reads;
     sl_gather_init(&p->gather, &p->compute, &p->dataset,
                    reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
     SL_TRY(open_store(p));

@@ -21,10 +21,11 @@ struct sl_row_file {
 };
 
 struct sl_row_options {
-    enum sl_row_way way;         // the first that is tried
-    bool cached;                 // through the page cache, whatever the file system can do
-    uint32_t depth;              // 0: measured
-    bool (*stopping)(void *ctx); // whether to leave; asked ten times a second. NULL: never
+    enum sl_row_way way; // the first that is tried
+    bool cached;         // through the page cache, whatever the file system can do
+    uint32_t depth;      // 0: measured
+    bool (*stopping)(
+        void *ctx); // whether to leave; asked ten times a second at the least. NULL: never
     void *ctx;
 };
 

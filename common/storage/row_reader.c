@@ -117,16 +117,20 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
 // A file of few blocks is read at once whatever the depth, and soon lies in the drive's own cache.
 static int measure_depth(struct sl_row_reader *r)
 {
-    enum { ALONE = 32, TOGETHER = 1024, BLOCKS_MIN = 4096, USUAL = 64, LEAST = 8 };
+    enum { ALONE = 32, TOGETHER = 1024, FEW = 64, BLOCKS_MIN = 4096, USUAL = 64, LEAST = 8 };
     double alone, together;
     r->facts.depth =
         r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
     if (r->options.depth || r->file.file_bytes / SL_ROW_BLOCK < BLOCKS_MIN)
         return SL_OK;
     SL_TRY(time_blocks(r, ALONE, 1, &alone));
-    SL_TRY(time_blocks(r, TOGETHER, SL_ROW_DEPTH_MAX, &together));
     r->facts.latency_s = alone / ALONE;
-    r->facts.reads_per_s = TOGETHER / SL_MAX(together, 1e-9);
+    // As many as a drive that serves one at a time does in a tenth of a second: a disk that turns
+    // would take ten seconds for what flash does at once.
+    const double fit = 0.1 / SL_MAX(r->facts.latency_s, 1e-9);
+    const uint32_t n = (uint32_t)SL_MIN(SL_MAX(fit, (double)FEW), (double)TOGETHER);
+    SL_TRY(time_blocks(r, n, SL_ROW_DEPTH_MAX, &together));
+    r->facts.reads_per_s = n / SL_MAX(together, 1e-9);
     uint64_t depth = sl_pow2_at_least((uint64_t)(r->facts.latency_s * r->facts.reads_per_s + 0.5));
     r->facts.depth = (uint32_t)SL_MIN(SL_MAX(depth, (uint64_t)LEAST), (uint64_t)SL_ROW_DEPTH_MAX);
     return SL_OK;

@@ -7,7 +7,16 @@ import signal
 
 import numpy as np
 
-from harness import cases, fingerprint, planted, small_job, text_of, timeout, write_dataset
+from harness import (
+    cases,
+    cpu_devices,
+    fingerprint,
+    planted,
+    small_job,
+    text_of,
+    timeout,
+    write_dataset,
+)
 
 PRESC = {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}
 
@@ -85,8 +94,13 @@ def test_features_that_are_cut_end_the_job(box):
     """A file that becomes shorter while it is read is told, with its name and where it ends."""
     arrays = planted(n=4000, feat_dim=64)
     dataset = write_dataset(box.path("data"), arrays)
-    config = small_job(
-        dataset, **{"store": {"features": "storage"}, "epochs": 500, "evaluate.fanout": [3, 3]}
+    config = small_job(  # one trainer: another one might open the file when it is cut already
+        dataset,
+        devices=cpu_devices(2),
+        allocation={"samplers": 1, "trainers": 1, "switching": False},
+        store={"features": "storage"},
+        epochs=500,
+        **{"evaluate.fanout": [3, 3]},
     )
     running = box.start("run", box.job(config), env={"SLUICE_FAILPOINT": "trainer_claimed:30:stop"})
     trainer = box.until_stopped(running, "trainer")

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "common/data/store_kind.h"
+#include "common/data/features_kind.h"
 
 START_TEST(much_for_the_memory_is_read)
 {
@@ -12,14 +12,14 @@ START_TEST(much_for_the_memory_is_read)
                             .indices_dtype = SL_DTYPE_I32,
                             .feat_dim = 100,
                             .feat_dtype = SL_DTYPE_F16};
-    ck_assert_uint_eq(sl_store_feature_bytes(&ds), 200000);
-    ck_assert_uint_eq(sl_store_topology_bytes(&ds), 1001 * 8 + 5000 * 4);
+    ck_assert_uint_eq(sl_features_bytes(&ds), 200000);
+    ck_assert_uint_eq(sl_topology_bytes(&ds), 1001 * 8 + 5000 * 4);
     const uint64_t all = 200000 + 1001 * 8 + 5000 * 4, enough = all / 3 * 4 + 4;
-    ck_assert_int_eq(sl_store_choose(&ds, enough), SL_STORE_MEMORY);
-    ck_assert_int_eq(sl_store_choose(&ds, enough - 8), SL_STORE_STORAGE);
-    ck_assert_int_eq(sl_store_choose(&ds, 0), SL_STORE_STORAGE);
+    ck_assert_int_eq(sl_features_choose(&ds, enough), SL_FEATURES_MEMORY);
+    ck_assert_int_eq(sl_features_choose(&ds, enough - 8), SL_FEATURES_STORAGE);
+    ck_assert_int_eq(sl_features_choose(&ds, 0), SL_FEATURES_STORAGE);
     ds.edge_weight = &weight;
-    ck_assert_int_eq(sl_store_choose(&ds, enough), SL_STORE_STORAGE);
+    ck_assert_int_eq(sl_features_choose(&ds, enough), SL_FEATURES_STORAGE);
 }
 END_TEST
 

@@ -1,0 +1,32 @@
+#include "common/data/features_kind.h"
+
+#include <stddef.h>
+
+#define ROW(name, word_, what, ...)      [SL_FEATURES_##name] = {.word = word_, __VA_ARGS__},
+#define WORD(name, word_, what, ...)     [SL_FEATURES_##name] = word_,
+#define SENTENCE(name, word_, what, ...) " " word_ ": " what "."
+
+const struct sl_features_kind sl_features_kinds[] = {{.word = "auto"}, SL_FEATURES_KINDS(ROW)};
+const char *const sl_features_words[] = {"auto", SL_FEATURES_KINDS(WORD) NULL};
+const char sl_features_doc[] = "Where features are while a job trains." SL_FEATURES_KINDS(
+    SENTENCE) " auto: storage where "
+              "features and topology would take more than three quarters of the memory that is "
+              "available.";
+
+uint64_t sl_features_bytes(const struct sl_dataset *ds)
+{
+    return ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+}
+
+uint64_t sl_topology_bytes(const struct sl_dataset *ds)
+{
+    uint64_t weight = ds->edge_weight ? sizeof *ds->edge_weight : 0;
+    return (ds->n_nodes + 1) * sizeof *ds->indptr +
+           ds->n_edges * (sl_dtype_bytes(ds->indices_dtype) + weight);
+}
+
+enum sl_features sl_features_choose(const struct sl_dataset *ds, uint64_t available_bytes)
+{
+    uint64_t wanted = sl_features_bytes(ds) + sl_topology_bytes(ds);
+    return wanted > available_bytes / 4 * 3 ? SL_FEATURES_STORAGE : SL_FEATURES_MEMORY;
+}
