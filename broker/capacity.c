@@ -5,7 +5,15 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { SPARE_BATCHES = 16, AVAILABLE_SHARE = 4 };
+_Static_assert((int)SL_CONFIG_MAX_WINDOW <= (int)SL_ROW_CACHE_WINDOW_MAX,
+               "what a row's word holds");
+
+enum {
+    SPARE_BATCHES = 16,
+    AVAILABLE_SHARE = 4,
+    HOT_SHARE = 3, // of HOT_OF slots may hold hot rows, which leaves some to those of the window
+    HOT_OF = 4,
+};
 
 static uint64_t saturating_product(uint64_t a, uint64_t b)
 {
@@ -23,6 +31,44 @@ static uint64_t whole_epoch(const struct sl_config *config, const struct sl_capa
     return saturating_product(one + SL_ARENA_CHUNK_BYTES, batches + SPARE_BATCHES);
 }
 
+static bool reads(const struct sl_config *config)
+{
+    return sl_features_kinds[config->store.features].reads;
+}
+
+// The cache of rows that are read from the drive, and how far ahead of trainers they are.
+static int plan_rows(const struct sl_config *config, const struct sl_capacity_need *need,
+                     uint64_t available_bytes, struct sl_arena_spec *out)
+{
+    // A row, and its words: two for every one of the data set, one for a slot.
+    const uint64_t each = need->row_bytes + sizeof(uint64_t);
+    const uint64_t words = 2 * sizeof(uint32_t) * need->n_nodes;
+    const uint64_t bytes =
+        config->store.cache_bytes ? config->store.cache_bytes : available_bytes / AVAILABLE_SHARE;
+    const uint64_t least = words + each * SL_MIN(need->n_nodes, config->sampler.batch_size);
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    if (!reads(config) || need->row_bytes == 0)
+        return SL_OK;
+    if (bytes < least)
+        return sl_fail(SL_ENOMEM,
+                       "store.cache: found %s%s, wanted at least %s, for the rows of a mini-batch "
+                       "and 8 bytes for each vertex: set store.cache to %llu or more",
+                       sl_units_exact_bytes(found, bytes),
+                       config->store.cache_bytes ? ""
+                                                 : ", a quarter of the memory that is available",
+                       sl_units_exact_bytes(wanted, least), (unsigned long long)least);
+    out->rows = (struct sl_row_cache_shape){
+        .n_rows = need->n_nodes,
+        .n_slots = SL_MIN(SL_MIN((bytes - words) / each, need->n_nodes), (uint64_t)UINT32_MAX - 1),
+        .row_bytes = need->row_bytes,
+        .window = config->store.window,
+    };
+    if (sl_cache_keeps(config->cache.policy))
+        out->rows.n_hot = out->rows.n_slots / HOT_OF * HOT_SHARE;
+    out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);
+    return SL_OK;
+}
+
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
@@ -35,7 +81,8 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     uint64_t payload = config->arena_bytes;
     if (!fixed) {
         uint64_t several =
-            saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES);
+            saturating_product(one, 2 * (uint64_t)trainers + samplers + SPARE_BATCHES +
+                                        (reads(config) ? config->store.window : 0));
         uint64_t epoch = whole_epoch(config, need);
         payload = SL_MIN(SL_MAX(several, epoch), available_bytes / AVAILABLE_SHARE);
     }
@@ -81,6 +128,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }
+    SL_TRY(plan_rows(config, need, available_bytes, out));
     uint64_t width = (uint64_t)out->act_banks * out->act_width + out->jumping_width;
     uint64_t acts = 4 * saturating_product(out->act_rows, width);
     struct sl_arena_header layout;
@@ -105,7 +153,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     return sl_fail(SL_ENOMEM,
                    "the arena needs %s, found %s available: set arena.memory to at most %llu "
                    "(at least %llu is needed), or take a smaller sampler.batch_size, "
-                   "sampler.fanout or model.hidden",
+                   "sampler.fanout, model.hidden or store.cache",
                    sl_units_exact_bytes(wanted, total),
                    sl_units_exact_bytes(found, available_bytes),
                    (unsigned long long)(available_bytes - SL_MIN(total - payload, available_bytes)),

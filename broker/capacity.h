@@ -7,6 +7,10 @@
  * switching it takes a whole epoch's, so that sampling can be over before a sampler's device trains
  * (FGNN 5.3: 200 MB to 1.4 GB in the paper); within a quarter of the memory that is available.
  *
+ * Features that are read from the drive have a cache of rows, which "auto" gives a quarter of the
+ * memory that is available, and not more than all of them; it wants to know the batches that it
+ * looks ahead to, which are that many more that lie ready.
+ *
  * Layer-wise evaluation keeps hidden activations of all vertices: of 111 million vertices and 256
  * floats 227 GB. They may lie in a file (arena.activations), which the kernel holds in memory as
  * far as there is some: "auto" takes it where the arena does not fit otherwise.
@@ -25,6 +29,7 @@ struct sl_capacity_need {
     uint64_t block_bytes_max, block_bytes_mean; // of the mini-batches measured
     uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
+    uint64_t row_bytes;     // of one vertex's features in the store
     uint32_t infer_width;   // widest hidden activation
     uint32_t jumping_width; // what jumping knowledge gathers of a vertex, 0 without
     uint64_t n_evaluated;   // vertices of the larger one of the sets that are

@@ -116,6 +116,7 @@ static int write_report(struct sl_job *job, const char *sha256)
     char path[4200], digest[33], reason[160];
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
+    const struct sl_row_cache rows = sl_arena_rows(&job->arena);
     const struct sl_report_outcome outcome = {
         .totals = {.status = status_word(job->outcome),
                    .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
@@ -143,6 +144,15 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .arena.block_bytes_max = (double)job->block_bytes_max,
                    .store.features = sl_features_kinds[job->config.store.features].word,
                    .store.feature_bytes = (double)sl_features_bytes(&job->dataset),
+                   .reads = rows.shape.n_slots > 0,
+                   .store.cache_bytes = (double)sl_row_cache_bytes(&rows.shape),
+                   .store.cache_rows = (double)rows.shape.n_slots,
+                   .store.window = rows.shape.window,
+                   .store.depth = rows.head ? atomic_load(&rows.head->depth) : 0,
+                   .store.latency_seconds =
+                       rows.head ? (double)atomic_load(&rows.head->latency_ns) * 1e-9 : 0,
+                   .store.reads_per_second =
+                       rows.head ? (double)atomic_load(&rows.head->reads_per_s) : 0,
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,

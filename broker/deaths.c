@@ -43,8 +43,10 @@ static void tell(struct sl_deaths *d, const struct sl_member *m, const struct sl
 {
     struct sl_member_death *of = &d->of[m->slot];
     char rest[192] = "";
-    uint32_t n = back->resample + back->retrain;
-    const char *again = back->resample ? "drawn" : "trained"; // a worker does one of the two
+    uint32_t n = back->resample + back->refetch + back->retrain;
+    const char *again = back->resample  ? "drawn"
+                        : back->retrain ? "trained"
+                                        : "fetched"; // a trainer does both of these
     if (d->crew->stopping)
         snprintf(rest, sizeof rest, " while the job ended");
     // Of what is finished nothing is lost, so it is not worth a word.

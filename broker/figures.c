@@ -212,6 +212,11 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         f->cache.hits += e->hits;
         f->cache.hit_bytes += e->hit_bytes;
         f->cache.miss_bytes += e->miss_bytes;
+        f->store.cached += e->rows_found;
+        f->store.read += e->rows_read;
+        f->store.beside += e->rows_beside;
+        f->store.read_bytes += e->drive_bytes;
+        f->store.seconds += (double)e->fetch_ns * 1e-9;
         if (e->standby) {
             f->switching.batches++;
         } else {

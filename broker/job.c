@@ -307,8 +307,8 @@ static void send_progress(struct sl_job *job)
         progress.total = view.total;
         progress.loss = view.loss;
         progress.seconds_left = view.seconds_left;
-        progress.queue_batches = depth.batches[SL_CELL_READY];
-        progress.queue_bytes = depth.ready_bytes;
+        progress.queue_batches = depth.queued;
+        progress.queue_bytes = depth.queued_bytes;
         progress.rate = sl_meter_rate(&job->meter, strcmp(view.phase, "train") == 0);
         progress.has_metric = job->meter.has_metric;
         progress.metric = job->meter.metric;

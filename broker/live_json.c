@@ -416,8 +416,8 @@ static void find_queue(const struct facts *f, struct sl_stats *s)
     struct sl_ledger_depth depth = {0};
     if (f->there)
         sl_ledger_depth(f->job->arena, &depth);
-    s->queue.batches = depth.batches[SL_CELL_READY];
-    s->queue.bytes = depth.ready_bytes;
+    s->queue.batches = depth.queued;
+    s->queue.bytes = depth.queued_bytes;
     s->queue.capacity_bytes = f->there ? f->job->arena->h->spec.payload_bytes : 0;
     s->queue.used_bytes = depth.payload_bytes;
     s->queue.sampling = depth.batches[SL_CELL_SAMPLING];

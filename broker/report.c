@@ -248,17 +248,13 @@ static void tell_caches(struct sl_report_totals *t, const struct sl_report *r,
     t->cache.optimal_hit_rate = r->sums.optimal_hit_rate;
 }
 
-// Of a mini-batch; NaN before the first one.
-static double mean_input_nodes(const struct sl_report *r)
+// Of a figure of the epochs; NaN before the first one.
+static double sum_of(const struct sl_report *r, const char *figure)
 {
     const cJSON *e;
-    double nodes = 0, batches = 0;
-    cJSON_ArrayForEach(e, r->epochs)
-    {
-        nodes += sl_json_number(e, "input_nodes");
-        batches += sl_json_number(e, "batches");
-    }
-    return batches > 0 ? nodes / batches : NAN;
+    double sum = NAN;
+    cJSON_ArrayForEach(e, r->epochs) sum = (isnan(sum) ? 0 : sum) + sl_json_number(e, figure);
+    return sum;
 }
 
 // Optimal knows all epochs: each of the ranked ones gets what was found after the last of them.
@@ -323,7 +319,8 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.switching.switches = r->sums.switches;
     t.switching.batches = r->sums.standby_batches;
     t.switching.seconds_saved = knows_saved ? r->sums.seconds_saved : NAN;
-    t.order.input_nodes = mean_input_nodes(r);
+    t.order.input_nodes = sum_of(r, "input_nodes") / sum_of(r, "batches");
+    t.store.hit_rate = sum_of(r, "store.cached") / sum_of(r, "input_nodes");
     t.batches.resampled = r->sums.resampled;
     t.batches.retrained = r->sums.retrained;
     t.batches.evicted = r->sums.evicted;

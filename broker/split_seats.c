@@ -69,8 +69,9 @@ static void assign_trainer(struct sl_job_split *s, const struct sl_member *m, en
 static void set_tiers(struct sl_job_split *s)
 {
     static const enum sl_duty duties[] = {SL_DUTY_STANDBY, SL_DUTY_WORK};
-    uint64_t rows[SL_CONFIG_MAX_DEVICES * SL_COUNT_OF(duties)];
+    uint64_t rows[SL_CONFIG_MAX_DEVICES * SL_COUNT_OF(duties) + 1];
     uint32_t n = 0;
+    rows[n++] = s->arena->h->spec.rows.n_hot;
     for (uint32_t d = 0; d < s->config->n_devices; d++)
         for (size_t i = 0; i < SL_COUNT_OF(duties); i++) // where it does not fit: what would
             sl_budget_cache_rows(s->config, d, duties[i], &s->need, s->available_bytes, &rows[n++]);

@@ -369,10 +369,11 @@ static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
 }
 
 // The first batches tell how long a step takes of a pool; what memory it takes must be known before
-// a cache gets the rest.
+// a cache gets the rest, and how many rows it has where these are read.
 static bool needs_probe(const struct sl_job *job)
 {
-    return job->split.pool.n == 0 || sl_cache_keeps(job->config.cache.policy);
+    return job->split.pool.n == 0 || sl_cache_keeps(job->config.cache.policy) ||
+           sl_features_kinds[job->config.store.features].reads;
 }
 
 static int make_arena(struct sl_job *job)
@@ -403,6 +404,7 @@ static int make_arena(struct sl_job *job)
         .n_nodes = job->dataset.n_nodes,
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
+        .row_bytes = job->split.need.row_bytes,
         .infer_width = job->infer_width,
         .jumping_width = job->jumping_width,
         .n_evaluated = SL_MAX(setup.plan.split[SL_SPLIT_VAL].n, setup.plan.split[SL_SPLIT_TEST].n),

@@ -314,7 +314,7 @@ static uint32_t claimed_end(const struct sl_trace *trace, uint64_t seq, uint32_t
 {
     uint32_t end =
         SL_MIN((uint32_t)atomic_load(&sl_ledger_phase(trace->job->arena, seq)->train_cursor), n);
-    while (end < n && sl_cell_state(sl_ledger_word(trace->job->arena, seq, end)) > SL_CELL_READY)
+    while (end < n && sl_cell_state(sl_ledger_word(trace->job->arena, seq, end)) > SL_CELL_STAGED)
         end++;
     return end;
 }
@@ -349,8 +349,8 @@ static void look_at_counters(struct sl_trace *trace)
     uint64_t now = sl_now_ns();
     struct mark before = mark_of(t);
     sl_ledger_depth(trace->job->arena, &depth);
-    sl_trace_add_counter(&t->events, "queued batches", now, depth.batches[SL_CELL_READY]);
-    sl_trace_add_counter(&t->events, "queued bytes", now, depth.ready_bytes);
+    sl_trace_add_counter(&t->events, "queued batches", now, depth.queued);
+    sl_trace_add_counter(&t->events, "queued bytes", now, depth.queued_bytes);
     sl_trace_add_counter(&t->events, "version", now, sl_board_version(trace->job->arena));
     keep_or_drop(trace, before);
 }

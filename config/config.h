@@ -32,6 +32,7 @@ enum {
     SL_CONFIG_CORES_MAX = 1024, // highest core number + 1
     SL_CONFIG_MAX_WORKERS = 64, // samplers, and trainers
     SL_CONFIG_MAX_SCHEDULE = 64,
+    SL_CONFIG_MAX_WINDOW = 64, // batches that are looked ahead
     SL_CONFIG_MAX_CLASS_WEIGHTS = 256,
 };
 
@@ -160,6 +161,8 @@ struct sl_config {
 
     struct {
         enum sl_features features;
+        uint64_t cache_bytes; // of features that are read; 0 = auto
+        uint32_t window;      // batches
     } store;
 
     // The text said "auto" or "cpu"; the resolved text lists devices, so it parses as false.

@@ -316,6 +316,16 @@ const struct sl_key sl_keys[] = {
      .doc = "What of the data set is where."},
     {.path = "store.features", .type = SL_KEY_WORD, AT(store.features),
      .words = sl_features_words, .fallback = "\"auto\"", .doc = sl_features_doc},
+    {.path = "store.cache", .type = SL_KEY_SIZE, AT(store.cache_bytes),
+     .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
+     .word = "auto", .fallback = "\"auto\"",
+     .doc = "Bytes of memory for rows that were read from the drive, one cache for all trainers of "
+            "the machine. auto takes a share of the memory that is free. Not where features are in "
+            "memory."},
+    {.path = "store.window", .type = SL_KEY_INTEGER, AT(store.window),
+     .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "8",
+     .doc = "Mini-batches drawn ahead whose rows that cache keeps until they have been trained. 0 "
+            "looks at none."},
 
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},

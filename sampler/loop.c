@@ -310,6 +310,15 @@ static int perform(struct sl_sampler *s, struct task *t)
     return SL_OK;
 }
 
+// Whoever brings rows from the drive looks ahead to the batches that are drawn.
+static void note_rows(const struct sl_sampler *s, const struct task *t)
+{
+    const struct sl_row_cache rows = sl_arena_rows(s->arena);
+    if (t->keep && rows.shape.window)
+        sl_row_cache_note(&rows, sl_block_nodes(t->block), t->block->n_input,
+                          sl_phase_batch(t->lease.phase, t->lease.cell));
+}
+
 static int follow_cores(struct sl_sampler *s)
 {
     struct sl_cores cores;
@@ -353,6 +362,7 @@ static int step(struct sl_sampler *s)
     s->figures.stage_ns[SL_STAGE_MARK] += e->mark_ns;
     s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
+    note_rows(s, &t);
     e->draw_cpu_ns = cpu_since(s, cpu_ns);
     e->ready_at_ns = sl_now_ns();
     rc = t.keep ? sl_ledger_publish(s->arena, &t.lease) : sl_ledger_complete(s->arena, &t.lease);

@@ -7,14 +7,13 @@
 #include "common/base/log.h"
 #include "common/base/mempool.h"
 #include "common/ipc/hot.h"
-#include "trainer/rows.h"
 
 // Filled between two looks at the abort word and at the seat: a few milliseconds.
 enum { PIECE_BYTES = 4 << 20 };
 
 static uint64_t row_bytes(const struct sl_cache *c)
 {
-    return sl_rows_bytes(c->dataset);
+    return sl_rows_bytes(c->source.dataset);
 }
 
 static void publish(const struct sl_cache *c)
@@ -31,7 +30,7 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
 {
     *c = (struct sl_cache){.arena = arena,
                            .seat = sl_seat(arena, seat),
-                           .dataset = dataset,
+                           .source.dataset = dataset,
                            .compute = *compute,
                            .pulse = pulse};
 }
@@ -51,6 +50,7 @@ void sl_cache_fini(struct sl_cache *c)
 {
     give_back(c);
     sl_room_fini(&c->piece);
+    sl_row_source_fini(&c->source);
 }
 
 // A device gives memory back as a whole: what stays moves to less of it, and where there is no room
@@ -116,9 +116,9 @@ static int load(struct sl_cache *c, const uint32_t *vertices, uint32_t n)
     const struct sl_kernels *kernels = sl_compute_on_host(&c->compute);
     char *to = c->rows + c->n_rows * row_bytes(c);
     if (device->is_host)
-        return sl_rows_copy(c->reader, kernels, c->dataset, vertices, n, to);
+        return sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, to);
     SL_TRY(sl_room_grow(&c->piece, device, SL_ROOM_HOST, n * row_bytes(c), "the feature cache"));
-    SL_TRY(sl_rows_copy(c->reader, kernels, c->dataset, vertices, n, c->piece.p));
+    SL_TRY(sl_rows_copy(&c->source, kernels, vertices, NULL, n, n, c->piece.p));
     SL_TRY(device->copy(to, c->piece.p, n * row_bytes(c)));
     return device->sync();
 }
@@ -156,7 +156,7 @@ void sl_cache_refresh(struct sl_cache *c)
             c->n_rows = 0;
         c->asked = asked;
         c->generation = generation;
-        uint64_t most = SL_MIN(c->arena->h->spec.hot_rows, c->dataset->n_nodes);
+        uint64_t most = SL_MIN(c->arena->h->spec.hot_rows, c->source.dataset->n_nodes);
         uint32_t rows =
             generation ? (uint32_t)SL_MIN(asked, SL_MIN(most, (uint64_t)UINT32_MAX)) : 0;
         if (rows * row_bytes(c) < c->bytes)
@@ -173,7 +173,7 @@ void sl_cache_refresh(struct sl_cache *c)
         c->load_ns += took;
         publish(c);
         sl_log_info("feature cache: %u of %llu rows (%llu MiB) loaded in %.3f s", c->n_rows,
-                    (unsigned long long)c->dataset->n_nodes,
+                    (unsigned long long)c->source.dataset->n_nodes,
                     (unsigned long long)(c->n_rows * row_bytes(c) >> 20), (double)took / 1e9);
     }
 }

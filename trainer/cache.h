@@ -36,15 +36,14 @@
 #include "common/ipc/block.h"
 #include "common/ipc/pulse.h"
 #include "common/ipc/seat.h"
-#include "common/storage/row_reader.h"
 #include "trainer/compute.h"
 #include "trainer/room.h"
+#include "trainer/rows.h"
 
 struct sl_cache {
     struct sl_arena *arena;
     struct sl_seat *seat; // where the broker says how many rows; where we say how many there are
-    const struct sl_dataset *dataset;
-    struct sl_row_reader *reader; // the gathering's (gather.h); NULL: rows are mapped
+    struct sl_row_source source; // of what it is filled with
     struct sl_compute compute;
     const struct sl_pulse *pulse;
 
@@ -57,7 +56,8 @@ struct sl_cache {
     struct sl_room piece; // on its way to a GPU, while filling
 };
 
-// Everything is borrowed for as long as the cache lives. Nothing is loaded yet.
+// Everything is borrowed for as long as the cache lives. Nothing is loaded yet; c->source may be
+// completed after it.
 void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                    const struct sl_dataset *dataset, const struct sl_compute *compute,
                    const struct sl_pulse *pulse);

@@ -51,7 +51,7 @@ static void count_share(struct sl_extract *x, const struct sl_lease *lease)
 static uint32_t first_unclaimed(const struct sl_arena *a, uint64_t seq, uint64_t first, uint32_t n)
 {
     uint32_t cell = (uint32_t)SL_MIN(first, (uint64_t)n);
-    while (cell < n && sl_cell_state(sl_ledger_word(a, seq, cell)) > SL_CELL_READY)
+    while (cell < n && sl_cell_state(sl_ledger_word(a, seq, cell)) > SL_CELL_STAGED)
         cell++;
     return cell;
 }
@@ -114,6 +114,7 @@ static void set_asleep(struct sl_extract *x, bool asleep)
     if (x->asleep == asleep)
         return;
     x->asleep = asleep;
+    sl_fetch_set_asleep(&x->fetch, asleep);
     tell_compute(x);
 }
 
@@ -232,7 +233,9 @@ static void *run(void *arg)
         int buffer = wait_for_turn(x);
         if (buffer == SL_EXTRACT_NO_BUFFER)
             break;
-        rc = fetch(x, buffer);
+        rc = sl_fetch_check(&x->fetch);
+        if (rc == SL_OK)
+            rc = fetch(x, buffer);
     }
     pthread_mutex_lock(&x->lock);
     x->ended = true;
@@ -256,11 +259,15 @@ int sl_extract_start(struct sl_extract *x, const struct sl_extract_spec *spec)
     sl_standby_init(&x->standby, spec->arena, spec->device);
     sl_cache_init(&x->cache, spec->arena, x->standby.number, spec->dataset, &spec->compute,
                   &x->pulse);
-    x->cache.reader = spec->gather->reader;
+    x->cache.source.reader = spec->gather->source.reader;
+    x->cache.source.shared = spec->gather->source.shared;
+    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->fetches, &x->pulse};
+    SL_TRY(sl_fetch_start(&x->fetch, &fetches));
     pthread_mutex_init(&x->lock, NULL);
     int err = pthread_create(&x->thread, NULL, run, x);
     if (err) {
         pthread_mutex_destroy(&x->lock);
+        sl_fetch_stop(&x->fetch);
         return sl_fail_errno(SL_ESYS, err, "trainer: starting the thread that extracts features");
     }
     x->running = true;
@@ -336,8 +343,9 @@ static bool earlier_unclaimed(const struct sl_arena *a, uint32_t worker,
 {
     uint64_t version = sl_board_version(a);
     uint64_t first = (version - lease->phase->spec.first_version) * a->h->spec.batches_per_update;
+    const enum sl_cell_state free = sl_phase_trainable(a, lease->phase);
     for (uint64_t i = first; i < lease->cell; i++)
-        if (sl_cell_state(sl_ledger_word(a, lease->seq, (uint32_t)i)) == SL_CELL_READY &&
+        if (sl_cell_state(sl_ledger_word(a, lease->seq, (uint32_t)i)) == free &&
             sl_ledger_is_turn(a, worker, lease->phase, (uint32_t)i))
             return true;
     return false;
@@ -373,6 +381,7 @@ void sl_extract_stop(struct sl_extract *x)
         pthread_mutex_destroy(&x->lock);
         x->running = false;
     }
+    sl_fetch_stop(&x->fetch);
     for (int i = 0; i < SL_EXTRACT_BUFFERS; i++)
         sl_batch_buffer_fini(&x->buffer[i]);
     sl_cache_fini(&x->cache);

@@ -54,6 +54,7 @@
 #include "common/ipc/block.h"
 #include "common/ipc/ledger.h"
 #include "trainer/cache.h"
+#include "trainer/fetch.h"
 #include "trainer/gather.h"
 #include "trainer/model.h"
 #include "trainer/standby.h"
@@ -79,8 +80,9 @@ struct sl_extract_spec {
     const struct sl_dataset *dataset;
     struct sl_compute compute;
     struct sl_gather *gather;
-    const struct sl_model *model; // what a block must look like
-    const struct sl_pulse *pulse; // of the computing thread
+    struct sl_row_reader *fetches; // of another thread, which fetches (fetch.h); NULL: none
+    const struct sl_model *model;  // what a block must look like
+    const struct sl_pulse *pulse;  // of the computing thread
 };
 
 struct sl_extract {
@@ -113,6 +115,7 @@ struct sl_extract {
     enum sl_occupation does; // of the claim that is due
     uint64_t woken_at_ns;
     struct sl_cache cache;
+    struct sl_fetch fetch;
     struct sl_batch_buffer buffer[SL_EXTRACT_BUFFERS];
     uint64_t share_seq, share_update; // which update `share_taken` counts for
     uint32_t share_taken;

@@ -9,7 +9,6 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "trainer/rows.h"
 
 enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
@@ -30,7 +29,7 @@ struct job {
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way)
 {
-    *g = (struct sl_gather){.compute = *compute, .dataset = dataset, .way = way};
+    *g = (struct sl_gather){.compute = *compute, .source.dataset = dataset, .way = way};
 }
 
 static int grow_lists(struct sl_gather *g, uint32_t n)
@@ -69,15 +68,20 @@ static int list_rows(struct job *j, struct sl_row_split *out)
     return SL_OK;
 }
 
-// Misses from the drive: together into memory of their own, and from there to their places.
+// Misses that do not lie in a mapped file: to their places at once where they are what is computed
+// with, else by memory of their own.
 static int place_read(struct job *j, const struct sl_row_split *s)
 {
     struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
+    if (ds->feat_dtype == SL_DTYPE_F32)
+        return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses,
+                            j->block->n_input, j->to->x);
     SL_TRY(sl_room_grow(&g->rows, g->compute.device, SL_ROOM_HOST, s->n_misses * sl_rows_bytes(ds),
                         "input features"));
-    SL_TRY(sl_rows_copy(g->reader, kernels, ds, s->miss_row, s->n_misses, g->rows.p));
+    SL_TRY(
+        sl_rows_copy(&g->source, kernels, s->miss_row, NULL, s->n_misses, s->n_misses, g->rows.p));
     for (uint32_t i = 0; i < s->n_misses; i++)
         s->miss_row[i] = i;
     return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim,
@@ -89,11 +93,11 @@ static int on_host(struct job *j)
 {
     struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const struct sl_block *block = j->block;
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
-    if (!j->capacity && !g->reader)
+    if (!j->capacity && !g->source.reader)
         return kernels->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
                                     sl_block_nodes(block), n, j->to->x);
     struct sl_row_split s = {0};
@@ -102,7 +106,7 @@ static int on_host(struct job *j)
     if (s.n_hits)
         SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
                                        s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
-    if (g->reader)
+    if (g->source.reader)
         return place_read(j, &s);
     return kernels->gather_rows_to(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim, s.miss_row,
                                    s.miss_to, s.n_misses, n, j->to->x);
@@ -123,7 +127,7 @@ static int mapped(struct job *j)
 {
     struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input;
     if (!j->capacity)
         return kernels->gather_rows(g->store, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
@@ -148,13 +152,13 @@ static int mapped(struct job *j)
 static int send_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, char *to)
 {
     const struct sl_device *device = g->compute.device;
-    const uint64_t row_bytes = sl_rows_bytes(g->dataset);
+    const uint64_t row_bytes = sl_rows_bytes(g->source.dataset);
     const uint32_t piece = (uint32_t)SL_MAX(PIECE_BYTES / row_bytes, (uint64_t)1);
     SL_TRY(sl_room_grow(&g->rows, device, SL_ROOM_HOST, n * row_bytes, "input features"));
     for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
         uint32_t rows = SL_MIN(piece, n - at);
         char *from = (char *)g->rows.p + at * row_bytes;
-        SL_TRY(sl_rows_copy(g->reader, sl_kernels_cpu(), g->dataset, vertices + at, rows, from));
+        SL_TRY(sl_rows_copy(&g->source, sl_kernels_cpu(), vertices + at, NULL, rows, rows, from));
         SL_TRY(device->copy(to + at * row_bytes, from, rows * row_bytes));
     }
     return SL_OK;
@@ -166,7 +170,7 @@ static int place_staged(struct job *j, uint32_t n, const uint32_t *to, uint32_t 
                         uint32_t *there)
 {
     struct sl_gather *g = j->g;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const struct sl_kernels *kernels = g->compute.kernels;
     if (ds->feat_dtype == SL_DTYPE_F32)
         return kernels->scatter_rows(g->staged.p, ds->feat_dim, to, n, j->block->n_input, j->to->x);
@@ -182,7 +186,7 @@ static int staged_from_both(struct job *j)
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
     const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input;
     struct sl_row_split split = lists_in(g->lists.p, n);
     SL_TRY(sl_kernels_cpu()->split_rows(sl_block_nodes(j->block), sl_block_ranks(j->block), n,
@@ -205,7 +209,7 @@ static int staged_from_both(struct job *j)
 static int staged_from_store(struct job *j)
 {
     struct sl_gather *g = j->g;
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
     if (ds->feat_dtype == SL_DTYPE_F32)
         return send_rows(g, nodes, n, (char *)j->to->x);
@@ -251,7 +255,7 @@ static int time_way(struct job *j, enum sl_gather_way way, uint64_t *best_ns)
 // As map() and unmap() take it.
 static void *host_store(const struct sl_gather *g)
 {
-    return (void *)(uintptr_t)g->dataset->feat;
+    return (void *)(uintptr_t)g->source.dataset->feat;
 }
 
 static void unmap_store(struct sl_gather *g)
@@ -263,7 +267,7 @@ static void unmap_store(struct sl_gather *g)
 
 static bool map_store(struct sl_gather *g)
 {
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint64_t bytes = ds->n_nodes * sl_rows_bytes(ds), start = sl_now_ns();
     uint64_t available = sl_device_memory_available();
     if (bytes > available / 2) {
@@ -326,7 +330,7 @@ static int on_device(struct job *j, uint64_t *start_ns)
     struct sl_gather *g = j->g;
     SL_TRY(bring_block(j));
     // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
-    bool misses = j->capacity < g->dataset->n_nodes;
+    bool misses = j->capacity < g->source.dataset->n_nodes;
     g->missed |= misses && j->cache;
     bool tries = misses && !is_settled(g), gives_back = !misses && g->store && !g->missed;
     if (tries)
@@ -341,7 +345,7 @@ static int on_device(struct job *j, uint64_t *start_ns)
 int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
                     struct sl_batch_buffer *to, struct sl_gathered *out)
 {
-    const struct sl_dataset *ds = g->dataset;
+    const struct sl_dataset *ds = g->source.dataset;
     SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
                         (size_t)block->n_input * ds->feat_dim * sizeof *to->x, "input features"));
     to->x = to->features.p;
@@ -375,5 +379,6 @@ void sl_gather_fini(struct sl_gather *g)
     sl_room_fini(&g->device_lists);
     sl_room_fini(&g->rows);
     sl_room_fini(&g->staged);
+    sl_row_source_fini(&g->source);
     *g = (struct sl_gather){0};
 }

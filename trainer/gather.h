@@ -10,8 +10,8 @@
  * row (kernels: split_rows), and each is gathered in one go to its places in the batch
  * (gather_rows_to), so neither inner loop asks where a row comes from.
  *
- * FROM STORAGE (row_reader.h) misses come into memory of their own, all of a batch at once, and go
- * to their places from there. A GPU's are always staged then.
+ * FROM STORAGE (rows.h) misses come from the machine's cache, where the fetching thread has brought
+ * them (fetch.h), and from the drive what is not there. A GPU's are always staged then.
  *
  * ON A GPU the block goes to the device's memory in one copy, of pinned memory where the arena
  * could be mapped. Hits are in the device's memory; misses have to cross the bus, in one of two
@@ -42,10 +42,10 @@
 #include <stdint.h>
 
 #include "common/ipc/block.h"
-#include "common/storage/row_reader.h"
 #include "trainer/cache.h"
 #include "trainer/compute.h"
 #include "trainer/room.h"
+#include "trainer/rows.h"
 
 enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl_row_split)
 
@@ -66,15 +66,14 @@ struct sl_batch_buffer {
 
 struct sl_gather {
     struct sl_compute compute;
-    const struct sl_dataset *dataset;
-    struct sl_row_reader *reader; // borrowed: misses come from the drive; NULL: from the mapping
-    enum sl_gather_way way;       // GPU; becomes what was found
-    bool missed;                  // some batch with a cache had rows from the store
-    void *store;                  // where the GPU reads the store in place; NULL: it is not mapped
-    struct sl_room lists;         // host: SL_GATHER_LISTS of (n_input) words
-    struct sl_room device_lists;  // their copy on a GPU
-    struct sl_room rows;          // host: misses on their way, in the store's type
-    struct sl_room staged;        // the same on the GPU
+    struct sl_row_source source; // of misses
+    enum sl_gather_way way;      // GPU; becomes what was found
+    bool missed;                 // some batch with a cache had rows from the store
+    void *store;                 // where the GPU reads the store in place; NULL: it is not mapped
+    struct sl_room lists;        // host: SL_GATHER_LISTS of (n_input) words
+    struct sl_room device_lists; // their copy on a GPU
+    struct sl_room rows;         // host: misses on their way, in the store's type
+    struct sl_room staged;       // the same on the GPU
 };
 
 // What the last gathering did.
@@ -85,7 +84,8 @@ struct sl_gathered {
     uint64_t hit_bytes, miss_bytes; // of the store's type
 };
 
-// Everything is borrowed for as long as it lives. g->reader may be set after it. One thread at a
+// Everything is borrowed for as long as it lives. What of g->source is the reader's and the
+// machine's cache may be set after it. One thread at a
 // time gathers with it, which may be another one once the last call has returned.
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way);

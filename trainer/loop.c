@@ -412,6 +412,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .dataset = spec->dataset,
         .compute = t.compute,
         .gather = spec->gather,
+        .fetches = spec->fetches,
         .model = spec->model,
         .pulse = &t.pulse,
     };

@@ -10,6 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/data/self_loops.h"
+#include "common/ipc/arena.h"
 #include "common/ipc/worker.h"
 #include "trainer/announce.h"
 #include "trainer/arena_access.h"
@@ -31,8 +32,10 @@ struct program {
     struct sl_neighbours neighbours;
     struct sl_model model;
     struct sl_gather gather;
-    struct sl_pulse reads; // of what reads rows from the drive
-    struct sl_row_reader *reader;
+    struct reading {
+        struct sl_pulse pulse; // of the thread that reads
+        struct sl_row_reader *reader;
+    } extracts, fetches; // rows from the drive
     struct sl_arena_access access;
 };
 
@@ -67,20 +70,37 @@ static bool stops_reading(void *ctx)
     return sl_pulse_stopping(ctx);
 }
 
-// Rows are read by the thread that extracts, and before it runs by the one that measures.
+static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,
+                       struct reading *out)
+{
+    out->pulse = (struct sl_pulse){.arena = &p->worker.arena,
+                                   .stop = &p->worker.stop,
+                                   .slot = p->worker.stats,
+                                   .thread = thread};
+    const struct sl_row_options options = {
+        .depth = depth, .stopping = stops_reading, .ctx = &out->pulse};
+    return sl_row_reader_open(&p->dataset, &options, &out->reader);
+}
+
+// Rows are read by the thread that fetches, and by the one that extracts those that found no place
+// in the cache; before they run by the one that measures.
 static int open_store(struct program *p)
 {
     const enum sl_features features = p->config.store.features;
     if (!sl_features_kinds[features].reads)
         return SL_OK;
-    p->reads = (struct sl_pulse){.arena = &p->worker.arena,
-                                 .stop = &p->worker.stop,
-                                 .slot = p->worker.stats,
-                                 .thread = SL_THREAD_EXTRACT};
-    const struct sl_row_options options = {.stopping = stops_reading, .ctx = &p->reads};
-    SL_TRY(sl_row_reader_open(&p->dataset, &options, &p->reader));
-    p->gather.reader = p->reader;
-    const struct sl_row_facts f = sl_row_reader_facts(p->reader);
+    const struct sl_row_cache rows = sl_arena_rows(&p->worker.arena);
+    const uint32_t depth = atomic_load(&rows.head->depth);
+    SL_TRY(open_reader(p, SL_THREAD_EXTRACT, depth, &p->extracts));
+    p->gather.source.reader = p->extracts.reader;
+    p->gather.source.shared = rows;
+    const struct sl_row_facts f = sl_row_reader_facts(p->extracts.reader);
+    SL_TRY(open_reader(p, SL_THREAD_FETCH, f.depth, &p->fetches));
+    if (depth == 0) {
+        atomic_store(&rows.head->latency_ns, (uint64_t)(f.latency_s * 1e9));
+        atomic_store(&rows.head->reads_per_s, (uint64_t)f.reads_per_s);
+        atomic_store(&rows.head->depth, f.depth);
+    }
     sl_log_info("features: rows are read from the drive through %s, %s the page cache, up to %u "
                 "reads at a time",
                 sl_row_way_name(f.way), f.direct ? "past" : "through", f.depth);
@@ -110,6 +130,7 @@ static int work(void *ctx)
         .collective = p->compute.device->is_host ? NULL : sl_plugin_opened()->collective,
         .model = &p->model,
         .gather = &p->gather,
+        .fetches = p->fetches.reader,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
     };
@@ -125,7 +146,8 @@ static void release(void *ctx)
 {
     struct program *p = ctx;
     sl_gather_fini(&p->gather);
-    sl_row_reader_close(p->reader);
+    sl_row_reader_close(p->extracts.reader);
+    sl_row_reader_close(p->fetches.reader);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);

@@ -1,5 +1,7 @@
 #include "trainer/probe.h"
 
+#include <inttypes.h>
+
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -93,6 +95,21 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     return SL_OK;
 }
 
+// Whether a mini-batch's rows find place in the cache of what is read from the drive.
+static int check_rows(const struct sl_trainer_spec *spec, const struct sl_block *block)
+{
+    const struct sl_row_cache_shape *rows = &spec->arena->h->spec.rows;
+    const uint64_t words = 2 * sizeof(uint32_t) * rows->n_rows;
+    if (rows->n_slots == 0 || block->n_input <= rows->n_slots)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "store.cache: %" PRIu64 " rows fit in it, wanted %" PRIu32
+                   " at least, which a mini-batch has: set store.cache to %" PRIu64
+                   " or more, or take a smaller sampler.batch_size or sampler.fanout",
+                   rows->n_slots, block->n_input,
+                   words + block->n_input * (rows->row_bytes + sizeof(uint64_t)));
+}
+
 int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe *out)
 {
     int rc, armed = sl_failpoint_suspend();
@@ -108,6 +125,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     }
     SL_TRY_OUT(wait_for_block(spec, &block));
     SL_TRY_OUT(sl_model_check_block(model, block, spec->arena->h->spec.probe_bytes));
+    SL_TRY_OUT(check_rows(spec, block));
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;
     for (int i = 0; i < STEPS; i++)

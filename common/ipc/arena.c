@@ -61,6 +61,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
         [SL_REGION_HOT] = sizeof(struct sl_hot) + spec->hot_rows * sizeof(uint32_t),
         [SL_REGION_PROBE] = spec->probe_bytes,
+        [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;
@@ -98,8 +99,8 @@ static int map(int fd, uint64_t bytes, struct sl_arena *out)
  */
 static int check_spec(const struct sl_arena_spec *s)
 {
-    const uint64_t counts[] = {s->n_train,      s->n_params,   s->act_rows,
-                               s->predict_rows, s->visit_rows, s->hot_rows};
+    const uint64_t counts[] = {s->n_train,    s->n_params, s->act_rows,   s->predict_rows,
+                               s->visit_rows, s->hot_rows, s->rows.n_rows};
     const uint32_t widths[] = {s->n_state, s->batches_per_update, s->act_width, s->jumping_width,
                                s->predict_words};
     uint64_t count = 0, bytes = SL_MAX(s->probe_bytes, s->payload_bytes);
@@ -114,6 +115,13 @@ static int check_spec(const struct sl_arena_spec *s)
                        "wanted less than 2^%d, 2^%d and 2^%d",
                        (unsigned long long)count, width, (unsigned long long)bytes, COUNT_BITS,
                        WIDTH_BITS, COUNT_BITS + WIDTH_BITS);
+    if (s->rows.n_slots >= UINT32_MAX || s->rows.row_bytes >> WIDTH_BITS ||
+        s->rows.window > SL_ROW_CACHE_WINDOW_MAX)
+        return sl_fail(SL_EINVAL,
+                       "arena: %llu rows of %llu bytes from the drive for %u batches ahead, wanted "
+                       "less than 2^32, 2^%d and at most %d",
+                       (unsigned long long)s->rows.n_slots, (unsigned long long)s->rows.row_bytes,
+                       s->rows.window, WIDTH_BITS, SL_ROW_CACHE_WINDOW_MAX);
     if (s->act_banks > 2)
         return sl_fail(SL_EINVAL, "arena: %u banks of activations, wanted 2 at most", s->act_banks);
     if (s->n_devices == 0 || s->batches_per_update == 0)
@@ -226,6 +234,13 @@ void sl_arena_detach(struct sl_arena *a)
         munmap(a->base, a->bytes);
     a->base = NULL;
     a->h = NULL;
+}
+
+struct sl_row_cache sl_arena_rows(const struct sl_arena *a)
+{
+    struct sl_row_cache c;
+    sl_row_cache_view(sl_arena_region(a, SL_REGION_ROWS), &a->h->spec.rows, &c);
+    return c;
 }
 
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)

@@ -24,6 +24,7 @@
  *   visits     how often each vertex was sampled      hot.h
  *   hot        the hotness order                      hot.h
  *   probe      one mini-batch to measure a training step with         hot.h
+ *   rows       feature rows from the drive        row_cache.h
  *   payload    the blocks
  */
 #ifndef SL_COMMON_IPC_ARENA_H
@@ -33,7 +34,7 @@
 
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
-enum { SL_ARENA_VERSION = 14 };
+enum { SL_ARENA_VERSION = 15 };
 
 // Bytes that an arena of this spec takes (sparse until touched); fills *out when not NULL.
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out);
@@ -58,6 +59,9 @@ int sl_arena_attach(int fd, struct sl_arena *out);
 int sl_arena_map_acts(struct sl_arena *a, int fd);
 
 void sl_arena_detach(struct sl_arena *a); // safe on a zeroed struct; does not close fd
+
+// The cache of feature rows; one without slots where there is none.
+struct sl_row_cache sl_arena_rows(const struct sl_arena *a);
 
 // Shuffled training vertices of the phases whose order_bank is `bank`, 0 or 1. (n_train)
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank);

@@ -74,7 +74,23 @@ bool sl_cell_is_pending(uint32_t state)
 
 bool sl_cell_is_unclaimed(uint32_t state)
 {
-    return state <= SL_CELL_READY;
+    return state <= SL_CELL_STAGED;
+}
+
+enum sl_cell_state sl_phase_trainable(const struct sl_arena *a, const struct sl_phase *phase)
+{
+    uint32_t kind = atomic_load(&phase->kind);
+    bool fetched = kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL;
+    return fetched && a->h->spec.rows.n_slots ? SL_CELL_STAGED : SL_CELL_READY;
+}
+
+enum sl_cell_state sl_cell_before(const struct sl_arena *a, uint64_t seq, uint64_t word)
+{
+    switch (sl_cell_state(word)) {
+    case SL_CELL_FETCHING: return SL_CELL_READY;
+    case SL_CELL_TRAINING: return sl_phase_trainable(a, sl_ledger_phase(a, seq));
+    default: return SL_CELL_PENDING;
+    }
 }
 
 // --- lanes ---
@@ -154,7 +170,8 @@ int sl_ledger_evict(struct sl_arena *a, uint64_t tag, struct sl_evicted *evicted
             continue;
         for (uint32_t i = atomic_load(&phase->n_cells); i-- > 0;) {
             uint64_t w = sl_ledger_word(a, seq, i);
-            if (sl_cell_seq(w) != seq || sl_cell_state(w) != SL_CELL_READY ||
+            uint32_t state = sl_cell_state(w);
+            if (sl_cell_seq(w) != seq || (state != SL_CELL_READY && state != SL_CELL_STAGED) ||
                 sl_tag_make(seq, i, SL_ATTEMPT_MASK) <= tag)
                 continue;
             const struct sl_batch_entry *e = sl_ledger_entry(a, seq, i);
@@ -180,6 +197,8 @@ bool sl_ledger_tag_is_live(const struct sl_arena *a, uint64_t tag)
     switch (sl_cell_state(w)) {
     case SL_CELL_SAMPLING: return sl_cell_attempt(w) == sl_tag_attempt(tag);
     case SL_CELL_READY:
+    case SL_CELL_FETCHING:
+    case SL_CELL_STAGED:
     case SL_CELL_TRAINING: return sl_ledger_entry(a, seq, cell)->payload_tag == tag;
     default: return false;
     }

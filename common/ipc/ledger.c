@@ -79,6 +79,7 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
 
     struct sl_phase *phase = sl_ledger_phase(a, next);
     bool sampled = spec->kind != SL_PHASE_INFER;
+    bool trained = sampled && spec->kind != SL_PHASE_PRESAMPLE;
     // Whoever still looks at the slot's last phase finds cells of another turn from here on.
     atomic_store_explicit(&phase->seq, 0, memory_order_release);
     phase->spec = *spec;
@@ -97,6 +98,8 @@ int sl_ledger_open_restored(struct sl_arena *a, const struct sl_phase_spec *spec
     atomic_store(&phase->first_version, spec->first_version);
     atomic_store(&phase->end_version,
                  spec->kind == SL_PHASE_TRAIN ? spec->first_version + updates : 0);
+    atomic_store(&phase->first_batch, atomic_load(&sl_ledger_of(a)->drawn));
+    atomic_fetch_add(&sl_ledger_of(a)->drawn, trained ? n_cells : 0);
     atomic_store(&phase->gate, spec->gated);
     sl_cursor_set(&phase->sample_cursor, sampled ? 0 : (uint32_t)n_cells);
     sl_cursor_set(&phase->train_cursor, 0);
@@ -242,15 +245,17 @@ static bool find_own(const struct sl_arena *a, uint32_t worker, uint64_t seq, ui
 }
 
 /*
- * Two may wait for a claim. Which batch is the next that trainers want has changed: one that finds
- * no memory may evict others once it is that one. And claimed in order, the last batch of an update
- * is what trainers wait for that have their share of it, and leave the rest to the others
+ * Three may wait for a claim. Which batch is the next that trainers want has changed: one that
+ * finds no memory may evict others once it is that one, and one more may be fetched. And claimed in
+ * order, the last batch of an update is what trainers wait for that have their share of it, and
+ * leave the rest to the others
  * (trainer/extract.h).
  */
 static void tell_claimed(struct sl_arena *a, const struct sl_lease *lease)
 {
     bool last = !a->h->spec.async && (lease->cell + 1) % a->h->spec.batches_per_update == 0;
-    if (last || atomic_load(&sl_ledger_of(a)->starving) != 0)
+    bool fetched = a->h->spec.rows.n_slots != 0;
+    if (last || fetched || atomic_load(&sl_ledger_of(a)->starving) != 0)
         sl_event_signal(&a->h->progress);
 }
 
@@ -284,7 +289,7 @@ static bool claim_in_lane(struct sl_arena *a, uint32_t worker, enum sl_lane lane
         if (grouped(a, phase) &&
             !find_own(a, worker, seq, atomic_load(&phase->n_cells), &cell, &word))
             return false;
-        if (sl_cell_state(word) != SL_CELL_READY || is_later(a, phase, cell, latest))
+        if (sl_cell_state(word) != sl_phase_trainable(a, phase) || is_later(a, phase, cell, latest))
             return false;
         if (take(a, seq, cell, word, worker, SL_CELL_TRAINING, out)) {
             tell_claimed(a, out);
@@ -306,6 +311,42 @@ static int claim_train(struct sl_arena *a, void *what)
         (trains && claim_in_lane(a, c->worker, SL_LANE_MAIN, UINT64_MAX, c->out)))
         return SL_OK;
     return SL_EAGAIN;
+}
+
+/*
+ * The lowest ready batch of those that are nearest to be claimed. The cursor is that of trainers,
+ * so it is at most fetch_ahead cells that are looked at, also beyond a phase's end and a closed
+ * gate.
+ */
+static int claim_fetch(struct sl_arena *a, void *what)
+{
+    const struct claimer *c = what;
+    uint64_t opened = sl_ledger_opened(a);
+    uint32_t left = a->h->spec.fetch_ahead;
+    if (sl_arena_paused(a))
+        return SL_EAGAIN;
+    for (uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN); seq <= opened && left > 0; seq++) {
+        struct sl_phase *phase = sl_ledger_find(a, seq);
+        uint32_t n = phase ? atomic_load(&phase->n_cells) : 0, cell = 0;
+        uint64_t word;
+        if (!phase || sl_phase_trainable(a, phase) != SL_CELL_STAGED)
+            continue;
+        sl_cells_scan(a, seq, n, &phase->train_cursor, sl_cell_is_unclaimed, &cell, &word);
+        for (; cell < n && left > 0; cell++, left--) {
+            word = sl_ledger_word(a, seq, cell);
+            if (sl_cell_state(word) == SL_CELL_READY && sl_cell_seq(word) == seq &&
+                take(a, seq, cell, word, c->worker, SL_CELL_FETCHING, c->out))
+                return SL_OK;
+        }
+    }
+    return SL_EAGAIN;
+}
+
+int sl_ledger_claim_fetch(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                          struct sl_lease *out)
+{
+    struct claimer c = {.worker = worker, .out = out};
+    return sl_arena_try(a, &a->h->progress, timeout_ms, claim_fetch, &c);
 }
 
 int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ahead,
@@ -347,6 +388,16 @@ int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease)
     if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
         return SL_ESTALE;
     SL_FAILPOINT(SAMPLER_PUBLISHED);
+    sl_event_signal(&a->h->progress);
+    return SL_OK;
+}
+
+int sl_ledger_stage(struct sl_arena *a, const struct sl_lease *lease)
+{
+    uint64_t from = lease->word;
+    uint64_t to = sl_cell_word(lease->seq, sl_cell_attempt(from), 0, SL_CELL_STAGED);
+    if (!atomic_compare_exchange_strong(sl_ledger_cell(a, lease->seq, lease->cell), &from, to))
+        return SL_ESTALE;
     sl_event_signal(&a->h->progress);
     return SL_OK;
 }
@@ -396,10 +447,9 @@ int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease)
 
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease)
 {
-    bool has_block = sl_cell_state(lease->word) == SL_CELL_TRAINING;
     sl_extent_end_wait(a, lease->tag);
     sl_cell_reset(a, lease->seq, lease->cell, lease->word,
-                  has_block ? SL_CELL_READY : SL_CELL_PENDING);
+                  sl_cell_before(a, lease->seq, lease->word));
 }
 
 bool sl_ledger_is_in_the_way(struct sl_arena *a, const struct sl_lease *lease)

@@ -15,6 +15,8 @@
  * moved by compare-and-swap:
  *
  *      pending -> sampling -> ready -> training -> done         (train, sampled evaluation)
+ *                             ready -> fetching -> staged -> training -> done   (the same where
+ *                                                                features are on the drive)
  *                             ready -> training -> held -> done (train, where trainers sum
  *                                                                gradients themselves: group.h)
  *                             ready -> training -> done         (inference: nothing to sample)
@@ -22,10 +24,12 @@
  *                                                                   counted, nothing is kept)
  *
  * A worker's claim is its lease. It ends by completion, or by the broker's reclaim, which happens
- * only after the kernel has proved the owner's death: sampling -> pending and training -> ready,
- * with the attempt advanced, so that a completion by a worker that had been given up fails
- * (SL_ESTALE). A held batch has given its payload back, and its gradient is in its trainer's memory
- * alone: held -> pending, unless the update's sum is safe already, then held -> done.
+ * only after the kernel has proved the owner's death: sampling -> pending, fetching -> ready and
+ * training -> ready (or staged: what the cache does not have any more is read again, so fetching
+ * twice changes nothing), with the attempt advanced, so that a completion by a worker that had been
+ * given up fails (SL_ESTALE). A held batch has given its payload back, and its gradient is in its
+ * trainer's memory alone: held -> pending, unless the update's sum is safe already, then held ->
+ * done.
  *
  * Phase and attempt together are the cell's turn: no value of a cell ever comes back, so a process
  * that was stopped for a while cannot claim a cell of a phase that has since reused the slot. One
@@ -85,6 +89,7 @@ bool sl_ledger_phase_complete(struct sl_arena *a, uint64_t seq);
 
 struct sl_reclaimed {
     uint32_t resample;  // leases of the dead worker that go back to pending
+    uint32_t refetch;   // ... whose rows it was fetching
     uint32_t finished;  // held ones that are done, since their update's sum is safe
     uint32_t retrain;   // ... to ready, or held ones to pending
     uint64_t first_tag; // batch of the first of them, 0 = none
@@ -99,7 +104,8 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
 // Live counts over the sampled phases that are not complete: what is queued, and where.
 struct sl_ledger_depth {
     uint64_t batches[SL_CELL_STATES]; // by enum sl_cell_state, over open phases
-    uint64_t ready_bytes;
+    uint64_t queued;                  // drawn, and no trainer has it: ready, fetching, staged
+    uint64_t queued_bytes;
     uint64_t payload_bytes; // chunks in use
 };
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out);
@@ -119,7 +125,17 @@ int sl_ledger_claim_sample(struct sl_arena *a, uint32_t worker, enum sl_ahead ah
 // sampling -> ready. SL_ESTALE when the lease was taken away; SL_EINVAL in a PRESAMPLE phase.
 int sl_ledger_publish(struct sl_arena *a, const struct sl_lease *lease);
 
-// Claims the lowest unclaimed cell of the current phase once it is ready: strictly in batch order.
+// Claims the lowest ready batch whose rows are to be brought from the drive, of those that trainers
+// will claim next (spec.fetch_ahead). Waits as above.
+int sl_ledger_claim_fetch(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
+                          struct sl_lease *out);
+// fetching -> staged. SL_ESTALE when the lease was taken away.
+int sl_ledger_stage(struct sl_arena *a, const struct sl_lease *lease);
+// The number (sl_phase_batch) of the oldest batch that may not be done.
+uint64_t sl_ledger_oldest_batch(const struct sl_arena *a);
+
+// Claims the lowest unclaimed cell of the current phase once it is ready, or staged where its rows
+// come from the drive: strictly in batch order.
 // Where trainers form a group, of a TRAIN phase: the lowest of those that are this worker's turn,
 // and none while the lowest of all finds no payload memory.
 int sl_ledger_claim_train(struct sl_arena *a, uint32_t worker, uint32_t timeout_ms,
@@ -149,7 +165,8 @@ int sl_ledger_hold(struct sl_arena *a, struct sl_lease *lease);
 // training -> done, then frees the payload; held -> done; sampling -> done in a PRESAMPLE phase.
 // SL_ESTALE when the lease was taken away; SL_EINVAL for a sampler's lease of another phase.
 int sl_ledger_complete(struct sl_arena *a, const struct sl_lease *lease);
-// Gives a lease back unused: sampling and held -> pending, training -> ready (payload kept).
+// Gives a lease back unused: sampling and held -> pending, fetching -> ready, training -> ready or
+// staged (payload kept).
 void sl_ledger_return(struct sl_arena *a, const struct sl_lease *lease);
 
 // --- both ---

@@ -7,6 +7,9 @@
 bool sl_cell_is_pending(uint32_t state);
 bool sl_cell_is_unclaimed(uint32_t state); // by trainers
 
+// What a leased cell becomes when the lease goes back unused.
+enum sl_cell_state sl_cell_before(const struct sl_arena *a, uint64_t seq, uint64_t word);
+
 // After a cell was reset: nobody may believe any more that it has been passed.
 void sl_cursor_rewind(_Atomic uint64_t *cursor, uint32_t cell);
 // For another phase of the slot.

@@ -107,10 +107,23 @@ static void add_depth(const struct sl_arena *a, const struct sl_phase *phase, ui
         if (state > SL_CELL_DONE)
             continue;
         out->batches[state]++;
-        if (state == SL_CELL_READY)
-            out->ready_bytes += sl_ledger_entry(a, seq, w.cell - 1)->payload_bytes;
+        if (state < SL_CELL_READY || !sl_cell_is_unclaimed(state))
+            continue;
+        out->queued++;
+        out->queued_bytes += sl_ledger_entry(a, seq, w.cell - 1)->payload_bytes;
     }
     out->batches[SL_CELL_PENDING] += w.end - w.cell;
+}
+
+uint64_t sl_ledger_oldest_batch(const struct sl_arena *a)
+{
+    uint64_t seq = sl_ledger_current(a, SL_LANE_MAIN);
+    const struct sl_phase *phase = seq <= sl_ledger_opened(a) ? sl_ledger_find(a, seq) : NULL;
+    if (!phase)
+        return atomic_load(&sl_ledger_of(a)->drawn);
+    uint64_t done = atomic_load_explicit(&phase->done_cursor, memory_order_acquire);
+    bool counts = sl_phase_trainable(a, phase) == SL_CELL_STAGED && done >> 32 == seq;
+    return sl_phase_batch(phase, counts ? (uint32_t)done : 0);
 }
 
 void sl_ledger_depth(struct sl_arena *a, struct sl_ledger_depth *out)

@@ -1,6 +1,7 @@
 // What a dead worker held goes back.
 #include <string.h>
 
+#include "common/ipc/arena.h"
 #include "common/ipc/board.h"
 #include "common/ipc/extent.h"
 #include "common/ipc/group.h"
@@ -16,7 +17,12 @@ static void reclaim_cell(struct sl_arena *a, uint64_t seq, uint32_t cell, uint64
     case SL_CELL_SAMPLING:
         out->resample += sl_cell_reset(a, seq, cell, word, SL_CELL_PENDING);
         break;
-    case SL_CELL_TRAINING: out->retrain += sl_cell_reset(a, seq, cell, word, SL_CELL_READY); break;
+    case SL_CELL_FETCHING:
+        out->refetch += sl_cell_reset(a, seq, cell, word, sl_cell_before(a, seq, word));
+        break;
+    case SL_CELL_TRAINING:
+        out->retrain += sl_cell_reset(a, seq, cell, word, sl_cell_before(a, seq, word));
+        break;
     case SL_CELL_HELD:
         if (sl_group_is_reduced(a, sl_board_cell_version(a, sl_ledger_phase(a, seq), cell)))
             out->finished += atomic_compare_exchange_strong(sl_ledger_cell(a, seq, cell), &word,
@@ -55,6 +61,8 @@ void sl_ledger_reclaim(struct sl_arena *a, uint32_t worker, struct sl_reclaimed 
     // After the leases: a gradient counts when its cell is done, and now that is settled.
     sl_board_reclaim(a, worker);
     sl_probe_reclaim(a, worker);
+    const struct sl_row_cache rows = sl_arena_rows(a);
+    sl_row_cache_reclaim(&rows, worker);
     sl_ledger_advance(a);
     sl_arena_tell_all(a);
 }

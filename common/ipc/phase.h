@@ -26,6 +26,8 @@ enum sl_cell_state {
     SL_CELL_PENDING,
     SL_CELL_SAMPLING,
     SL_CELL_READY,
+    SL_CELL_FETCHING, // where features are read from the drive: its rows are brought to the cache
+    SL_CELL_STAGED,
     SL_CELL_TRAINING,
     SL_CELL_HELD, // trained; its gradient is in its trainer's sum
     SL_CELL_DONE,
@@ -63,6 +65,7 @@ struct sl_ledger {
     _Alignas(64) _Atomic uint64_t opened;       // highest phase that is open
     _Alignas(64) _Atomic uint64_t starving; // tag of the oldest batch that waits for payload memory
     _Alignas(64) _Atomic uint64_t evicted;  // ready batches given up for an older one's memory
+    _Atomic uint64_t drawn; // batches of the phases opened so far that are drawn to be trained
 };
 
 struct sl_phase_spec {
@@ -90,6 +93,7 @@ struct sl_phase {
     _Atomic uint32_t kind, lane;                 // of spec, for readers without a lease
     _Atomic uint64_t first_version;              // likewise
     _Atomic uint64_t end_version;                // TRAIN: after its last update; else 0
+    _Atomic uint64_t first_batch;                // number of its first batch in the whole job
     _Alignas(64) _Atomic uint32_t gate;          // 1 = closed
     _Alignas(64) _Atomic uint64_t sample_cursor; // generation << 32 | cells below it: not pending
     _Alignas(64) _Atomic uint64_t train_cursor;  // generation << 32 | cells below it: claimed
@@ -113,6 +117,12 @@ struct sl_batch_entry {
     uint64_t copy_ns;        // copying the vertex list behind the hops (C)
     uint64_t sample_wait_ns; // waiting for payload memory
     uint64_t ready_at_ns;
+    // whoever brought its rows from the drive to the cache
+    uint64_t fetch_from_ns, fetch_ns;
+    uint64_t rows_found;  // input nodes whose rows were in the cache
+    uint64_t rows_read;   // ... that were read, and the bytes that took
+    uint64_t rows_beside; // ... that found no slot, and are read when the batch is extracted
+    uint64_t drive_bytes;
     // trainer
     uint64_t claimed_at_ns;
     uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
@@ -185,7 +195,8 @@ static inline uint32_t sl_cell_owner(uint64_t word)
 static inline bool sl_cell_is_leased(uint64_t word)
 {
     uint32_t state = sl_cell_state(word);
-    return state == SL_CELL_SAMPLING || state == SL_CELL_TRAINING || state == SL_CELL_HELD;
+    return state == SL_CELL_SAMPLING || state == SL_CELL_FETCHING || state == SL_CELL_TRAINING ||
+           state == SL_CELL_HELD;
 }
 
 // Phase and attempt: while they are the same, nobody has drawn the batch anew.
@@ -267,6 +278,13 @@ struct sl_batch_entry *sl_ledger_entry(const struct sl_arena *a, uint64_t seq, u
 struct sl_update_entry *sl_ledger_update(const struct sl_arena *a, uint64_t seq, uint32_t last);
 // Which batch a tag names (sl_lease, sl_worker_figures.current_tag).
 void sl_ledger_locate(uint64_t tag, uint64_t *seq, uint32_t *cell);
+// The number of a phase's batch in the whole job, in the order of training (row_cache.h).
+static inline uint64_t sl_phase_batch(const struct sl_phase *phase, uint32_t cell)
+{
+    return atomic_load_explicit(&phase->first_batch, memory_order_relaxed) + cell;
+}
+// What a trainer may claim: batches whose rows are on the drive are to be staged first.
+enum sl_cell_state sl_phase_trainable(const struct sl_arena *a, const struct sl_phase *phase);
 // Vertices of a cell: [first, first + *n).
 uint64_t sl_phase_range(const struct sl_phase *phase, uint32_t cell, uint32_t *n);
 

@@ -27,6 +27,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/ipc/event.h"
+#include "common/ipc/row_cache.h"
 
 enum {
     SL_ARENA_PHASES = 8,            // phases open at once
@@ -55,6 +56,7 @@ enum sl_region_id {
     SL_REGION_VISITS,
     SL_REGION_HOT,
     SL_REGION_PROBE,
+    SL_REGION_ROWS,
     SL_REGION_PAYLOAD,
     SL_REGION_COUNT,
 };
@@ -65,25 +67,27 @@ struct sl_region {
 
 // What the broker decides before it creates the arena.
 struct sl_arena_spec {
-    uint32_t n_devices;          // two seats and two statistics slots each
-    uint32_t n_cells;            // cells a phase may have
-    uint64_t n_train;            // training vertices
-    uint64_t n_params;           // f32 parameters
-    uint32_t n_state;            // optimizer arrays of n_params (adam 2, sgd 1)
-    uint32_t async;              // 1: gradients are applied as they come, within `staleness`
-    uint32_t staleness;          // async: updates that a gradient's parameters may be old
-    uint32_t exchange;           // 1: trainers sum an update's gradients first (group.h)
-    uint32_t batches_per_update; // ordered: gradient slots; async: 1, and a slot for each device
-    uint32_t act_banks;          // activations of so many layers are kept: 0, 1 or 2
-    uint64_t act_rows;           // vertices, 0 without layer-wise inference
-    uint32_t act_width;          // floats a row
-    uint32_t jumping_width;      // floats a row of the third bank (jumping knowledge), 0 without
-    uint64_t predict_rows;       // vertices of the larger one of validation and test set
-    uint32_t predict_words;      // 4-byte words that an evaluation leaves for each of them
-    uint64_t visit_rows;         // vertices, 0 when nobody counts visits
-    uint64_t hot_rows;           // vertices, 0 without a cache
-    uint64_t probe_bytes;        // of the probe block
-    uint64_t payload_bytes;      // rounded up to chunks
+    uint32_t n_devices;             // two seats and two statistics slots each
+    uint32_t n_cells;               // cells a phase may have
+    uint64_t n_train;               // training vertices
+    uint64_t n_params;              // f32 parameters
+    uint32_t n_state;               // optimizer arrays of n_params (adam 2, sgd 1)
+    uint32_t async;                 // 1: gradients are applied as they come, within `staleness`
+    uint32_t staleness;             // async: updates that a gradient's parameters may be old
+    uint32_t exchange;              // 1: trainers sum an update's gradients first (group.h)
+    uint32_t batches_per_update;    // ordered: gradient slots; async: 1, and a slot for each device
+    uint32_t act_banks;             // activations of so many layers are kept: 0, 1 or 2
+    uint64_t act_rows;              // vertices, 0 without layer-wise inference
+    uint32_t act_width;             // floats a row
+    uint32_t jumping_width;         // floats a row of the third bank (jumping knowledge), 0 without
+    uint64_t predict_rows;          // vertices of the larger one of validation and test set
+    uint32_t predict_words;         // 4-byte words that an evaluation leaves for each of them
+    uint64_t visit_rows;            // vertices, 0 when nobody counts visits
+    uint64_t hot_rows;              // vertices, 0 without a cache
+    uint64_t probe_bytes;           // of the probe block
+    struct sl_row_cache_shape rows; // no slots: batches are trained as they are drawn
+    uint32_t fetch_ahead;           // batches that may be fetched before trainers claim them
+    uint64_t payload_bytes;         // rounded up to chunks
 };
 
 struct sl_arena_header {

@@ -54,7 +54,7 @@ struct sl_worker_figures {
 struct sl_device;
 
 // Threads of a worker that must come round.
-enum sl_thread { SL_THREAD_WORK, SL_THREAD_EXTRACT, SL_THREAD_COUNT };
+enum sl_thread { SL_THREAD_WORK, SL_THREAD_EXTRACT, SL_THREAD_FETCH, SL_THREAD_COUNT };
 
 struct sl_worker_words {
     _Atomic uint32_t worker;                 // id

@@ -19,6 +19,7 @@
 #define SL_IF(record, flag)     .given = 1 + offsetof(struct record, flag)
 #define SL_IF_CACHES            SL_IF(sl_report_totals, caches)
 #define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
+#define SL_IF_READS             SL_IF(sl_report_totals, reads)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -62,6 +63,10 @@
     END(arena) \
     BEGIN() \
     X(store., TEXT, features) X(store., WHOLE, feature_bytes) \
+    X(store., WHOLE, cache_bytes, SL_IF_READS) X(store., WHOLE, cache_rows, SL_IF_READS) \
+    X(store., WHOLE, window, SL_IF_READS) X(store., REAL, hit_rate, SL_IF_READS) \
+    X(store., WHOLE, depth, SL_IF_READS) X(store., REAL, latency_seconds, SL_IF_READS) \
+    X(store., REAL, reads_per_second, SL_IF_READS) \
     END(store) \
     BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
@@ -104,7 +109,12 @@
       SL_TAG("updates/staleness_mean"), SL_IF(sl_report_epoch, async)) \
     X(updates., WHOLE, staleness_max, SL_IF(sl_report_epoch, async)) \
     END(updates) \
-    X(, WHOLE, resampled) X(, WHOLE, retrained) X(, WHOLE, evicted) X(, TEXT, bottleneck)
+    X(, WHOLE, resampled) X(, WHOLE, retrained) X(, WHOLE, evicted) X(, TEXT, bottleneck) \
+    BEGIN() /* rows of features where they are read from the drive */ \
+    X(store., WHOLE, cached) X(store., WHOLE, read) /* before they were trained */ \
+    X(store., WHOLE, beside) /* by trainers, since the cache had no place */ \
+    X(store., WHOLE, read_bytes) X(store., REAL, seconds) /* of those that were read before */ \
+    END(store)
 
 // A stage of an epoch; percentiles are of one batch, in seconds.
 #define SL_REPORT_STAGE(X, ...) X(, REAL, seconds) X(, WHOLE, count) X(, REAL, p50) X(, REAL, p99)
@@ -173,7 +183,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks;
+    bool caches, has_optimal, walks, reads;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

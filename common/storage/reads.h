@@ -35,7 +35,7 @@ struct sl_row_reader {
 
     // Of the call that is under way.
     struct sl_row_run *runs;
-    uint64_t *sorted; // row << 32 | its place in the list
+    uint64_t *sorted; // row << 32 | its place in `out`
     uint32_t n_runs;
     uint64_t runs_max, sorted_max;
     char *out; // NULL: what is read goes nowhere

@@ -68,7 +68,8 @@ static void add_row(struct sl_row_reader *r, uint32_t i)
                                                .n = 1};
 }
 
-int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n, void *out)
+int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
+                       uint32_t n, void *out)
 {
     if (r->broken)
         return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path);
@@ -81,7 +82,7 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n
             return sl_fail(SL_ERANGE,
                            "%s: row %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64, r->path,
                            rows[i], i, r->file.n_rows);
-        r->sorted[i] = (uint64_t)rows[i] << 32 | i;
+        r->sorted[i] = (uint64_t)rows[i] << 32 | (to ? to[i] : i);
     }
     qsort(r->sorted, n, sizeof *r->sorted, compare);
     r->n_runs = 0;

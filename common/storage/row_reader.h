@@ -44,9 +44,11 @@ int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_
 // NULL is fine. Waits for what is under way, unless the drive has fallen silent.
 void sl_row_reader_close(struct sl_row_reader *r);
 
-// out (n, row_bytes) = the rows of these numbers, in their order; a number may occur twice. One
-// thread at a time. SL_ERANGE for what is no row; SL_EABORTED once stopping() says so.
-int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, uint32_t n, void *out);
+// Row rows[i] goes to place to[i] of out (places, row_bytes), i of n; to NULL: to place i. A number
+// may occur twice. One thread at a time. SL_ERANGE for what is no row; SL_EABORTED once stopping()
+// says so. After an error some rows may have come.
+int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
+                       uint32_t n, void *out);
 
 struct sl_row_facts sl_row_reader_facts(const struct sl_row_reader *r);
 // Bytes that have been read from the file so far: more than the rows, since blocks are whole.

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -18,6 +19,7 @@ from harness import (
     write_dataset,
 )
 
+SMALL_CACHE = 280 * 1024
 PRESC = {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}
 
 
@@ -26,6 +28,18 @@ def half(box):
     arrays = planted(n=900, feat_dim=331)
     arrays["node_feat"] = arrays["node_feat"].astype(np.float16)
     return write_dataset(box.path("half"), arrays)
+
+
+def check_rows(report, reads):
+    """Every input node's row comes from somewhere."""
+    rows = [e["store"] for e in report["epochs"]]
+    for epoch, found in zip(report["epochs"], rows):
+        all_rows = found["cached"] + found["read"] + found["beside"]
+        assert all_rows == (epoch["input_nodes"] if reads else 0), epoch
+    if reads:
+        assert sum(r["read"] for r in rows) > 0
+        assert rows[0]["read_bytes"] >= rows[0]["read"] and rows[0]["seconds"] > 0, rows
+        assert report["store"]["depth"] > 0 and report["store"]["window"] == 8, report["store"]
 
 
 @timeout(120)
@@ -47,17 +61,22 @@ def test_results_are_those_of_memory(box, data, cache):
         result, report = box.run(config, name=store)
         result.ok()
         arrays = os.path.join(dataset, "node_feat.npy")
-        assert report["store"] == {
-            "features": store,
-            "feature_bytes": np.load(arrays, mmap_mode="r").nbytes,
-        }
+        size = np.load(arrays, mmap_mode="r").nbytes
+        assert (report["store"]["features"], report["store"]["feature_bytes"]) == (store, size)
         found[store] = fingerprint(report)
+        check_rows(report, store == "storage")
     assert found["memory"] == found["storage"], found
     logs = glob.glob(box.path("runs/storage/log/trainer-*.log"))
     assert any("rows are read from the drive" in text_of(log) for log in logs), logs
 
 
-@cases("trainer_claimed:9", "trainer_extracted:4", "trainer_cache:1")
+@cases(
+    "trainer_claimed:9",
+    "trainer_extracted:4",
+    "trainer_fetching:1",
+    "trainer_fetching:5",
+    "trainer_fetched:5",
+)
 def test_a_killed_trainer_changes_nothing(box, point):
     config = small_job(
         box.shared_dataset("small"), **{"store": {"features": "storage"}, "cache": PRESC}
@@ -67,7 +86,81 @@ def test_a_killed_trainer_changes_nothing(box, point):
     killed, after = box.run(dict(config, output="runs/killed"), env={"SLUICE_FAILPOINT": point})
     killed.ok()
     assert len(after["restarts"]) == 1, after["restarts"]
+    if point == "trainer_fetching:1":  # nothing else can be in hand
+        assert "in hand, which will be fetched again" in killed.err, str(killed)
     assert fingerprint(after) == fingerprint(report)
+
+
+TWO = {"allocation": {"samplers": 1, "trainers": 2, "switching": False}}
+
+
+@timeout(240)
+def test_whoever_fetches_is_killed_twenty_times(box):
+    """Batches are fetched again, by others, and nothing else changes."""
+    config = small_job(
+        box.shared_dataset("small"),
+        devices=cpu_devices(2),
+        allocation={"samplers": 1, "trainers": 1, "switching": False},
+        **{"store": {"features": "storage", "window": 1}, "epochs": 40},
+    )
+    result, report = box.run(dict(config, output="runs/calm"), name="calm")
+    result.ok()
+    rows = [e["store"] for e in report["epochs"]]  # all fit, and one fetches: each comes once
+    assert sum(r["read"] for r in rows) <= report["store"]["cache_rows"], rows
+    assert sum(r["beside"] for r in rows) == 0
+    # Of what is fetched between two deaths more is trained than may lie ahead.
+    kills = [f"trainer_fetching:{5 + 24 * i},trainer_fetched:{17 + 24 * i}" for i in range(10)]
+    killed, after = box.run(
+        dict(config, output="runs/killed"), env={"SLUICE_FAILPOINT": ",".join(kills)}
+    )
+    killed.ok()
+    assert len(after["restarts"]) == 20, after["restarts"]
+    assert fingerprint(after) == fingerprint(report)
+
+
+@timeout(120)
+@cases(0, 1, 8)
+def test_a_small_cache_changes_nothing_but_time(box, window):
+    """Room for one mini-batch, while several are under way: some rows find no slot."""
+    dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=40))
+    config = small_job(
+        dataset,
+        devices=cpu_devices(3),
+        **TWO,
+        **{"cache": {"policy": "expected"}, "updates.batches_per_update": 2},
+    )
+    found = {}
+    for name, store in (
+        ("memory", {"features": "memory"}),
+        ("storage", {"features": "storage", "cache": SMALL_CACHE, "window": window}),
+    ):
+        result, report = box.run(dict(config, output=f"runs/{name}", store=store), name=name)
+        result.ok()
+        found[name] = fingerprint(report)
+    assert found["memory"] == found["storage"], found
+    rows = [e["store"] for e in report["epochs"]]
+    assert sum(r["read"] for r in rows) > report["store"]["cache_rows"], rows  # some went
+    assert 0 < report["store"]["hit_rate"] < 1, report["store"]
+    assert report["store"]["cache_bytes"] <= SMALL_CACHE + 5 * 4096, report["store"]
+
+
+def test_a_cache_that_is_too_small_is_refused(box):
+    config = small_job(
+        write_dataset(box.path("data"), planted(n=3000, feat_dim=40)),
+        store={"features": "storage", "cache": 8192},
+    )
+    result, _ = box.run(config)
+    assert result.rc != 0, str(result)
+    least = re.search(r"store.cache: found 8192 bytes .* set store.cache to (\d+)", result.err)
+    assert least, str(result)
+    # The rows of the seeds fit now, and those of their neighbours do not.
+    config["store"]["cache"] = int(least[1])
+    result, _ = box.run(config)
+    assert result.rc != 0, str(result)
+    least = re.search(r"a mini-batch has: set store.cache to (\d+)", result.err)
+    assert least, str(result)
+    config["store"]["cache"] = int(least[1])
+    box.run(config)[0].ok()
 
 
 def test_a_dry_run_says_where_features_are(box):
@@ -78,7 +171,7 @@ def test_a_dry_run_says_where_features_are(box):
         path = box.job(config)
         plan = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)
         assert plan["store"]["features"] == found, plan["store"]
-        assert plan["config"]["store"] == {"features": asked or "auto"}
+        assert plan["config"]["store"]["features"] == (asked or "auto")
         text = box.sluice("run", path, "--dry-run").ok().out
         assert ("read from the drive" in text) == (found == "storage"), text
 

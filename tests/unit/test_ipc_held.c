@@ -307,7 +307,7 @@ START_TEST(held_batches_count_in_the_depth)
     ck_assert_uint_eq(d.batches[SL_CELL_TRAINING], 1);
     ck_assert_uint_eq(d.batches[SL_CELL_READY], 1);
     ck_assert_uint_eq(d.batches[SL_CELL_PENDING], 3);
-    ck_assert_uint_eq(d.ready_bytes, SL_ARENA_CHUNK_BYTES);
+    ck_assert_uint_eq(d.queued_bytes, SL_ARENA_CHUNK_BYTES);
     ck_assert_int_eq(sl_ledger_complete(&arena, &l), SL_OK);
     sl_ledger_depth(&arena, &d);
     ck_assert_uint_eq(d.batches[SL_CELL_HELD], 0);

@@ -138,7 +138,7 @@ START_TEST(a_long_phase_is_counted_in_full)
     ck_assert_uint_eq(depth.batches[SL_CELL_READY], 3);
     ck_assert_uint_eq(depth.batches[SL_CELL_SAMPLING], 1);
     ck_assert_uint_eq(depth.batches[SL_CELL_PENDING], N_CELLS - 6);
-    ck_assert_uint_eq(depth.ready_bytes, 3 * SL_ARENA_CHUNK_BYTES);
+    ck_assert_uint_eq(depth.queued_bytes, 3 * SL_ARENA_CHUNK_BYTES);
 }
 END_TEST
 

@@ -56,13 +56,27 @@ static void expect_rows(struct sl_row_reader *r, const struct sl_row_file *file,
                         const uint32_t *rows, uint32_t n)
 {
     char *out = malloc(n * file->row_bytes + 1);
-    ck_assert_msg(sl_row_reader_read(r, rows, n, out) == SL_OK, "%s", sl_error_message());
+    ck_assert_msg(sl_row_reader_read(r, rows, NULL, n, out) == SL_OK, "%s", sl_error_message());
     for (uint32_t i = 0; i < n; i++)
         ck_assert_msg(memcmp(out + i * file->row_bytes,
                              bytes + file->offset + rows[i] * file->row_bytes,
                              file->row_bytes) == 0,
                       "row %u of %llu bytes, at %u of %u, is another one", rows[i],
                       (unsigned long long)file->row_bytes, i, n);
+    // The same to other places: backwards, behind a gap of one row.
+    char *places = calloc(n + 1, file->row_bytes), *gap = calloc(1, file->row_bytes);
+    uint32_t *to = malloc((n + 1) * sizeof *to);
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = n - i;
+    ck_assert_msg(sl_row_reader_read(r, rows, to, n, places) == SL_OK, "%s", sl_error_message());
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_int_eq(
+            memcmp(places + (n - i) * file->row_bytes, out + i * file->row_bytes, file->row_bytes),
+            0);
+    ck_assert_int_eq(memcmp(places, gap, file->row_bytes), 0);
+    free(to);
+    free(gap);
+    free(places);
     free(out);
 }
 
@@ -108,7 +122,9 @@ START_TEST(rows_are_those_of_the_file)
     uint64_t before = sl_row_reader_bytes(r);
     for (uint32_t i = 0; i < N_ROWS; i++)
         rows[i] = i / 2;
-    expect_rows(r, &file, rows, N_ROWS);
+    char *twice = malloc(N_ROWS * file.row_bytes);
+    ck_assert_int_eq(sl_row_reader_read(r, rows, NULL, N_ROWS, twice), SL_OK);
+    free(twice);
     uint64_t most = sl_align_up(N_ROWS / 2 * file.row_bytes, 4096) + 4096;
     most += most / 32768 * 4096 + (file.row_bytes > 4096 ? N_ROWS / 2 * 4096 : 0);
     ck_assert_uint_le(sl_row_reader_bytes(r) - before, most);
@@ -153,7 +169,7 @@ START_TEST(what_is_no_row_is_refused)
     struct sl_row_reader *r;
     file.fd = make_file(80);
     ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[_i], &r), SL_OK);
-    expect_error(sl_row_reader_read(r, rows, 2, out), SL_ERANGE, "row 10 at 1", path);
+    expect_error(sl_row_reader_read(r, rows, NULL, 2, out), SL_ERANGE, "row 10 at 1", path);
     expect_rows(r, &file, rows, 1);
     sl_row_reader_close(r);
     remove_file();
@@ -177,7 +193,7 @@ START_TEST(a_file_that_is_cut_is_told)
         rows[i] = i;
     ck_assert_int_eq(truncate(path, length), 0);
     snprintf(end, sizeof end, "ends at byte %d, wanted 100064", length);
-    expect_error(sl_row_reader_read(r, rows, 100, out), SL_EFORMAT, path, end);
+    expect_error(sl_row_reader_read(r, rows, NULL, 100, out), SL_EFORMAT, path, end);
     if (length > 0)
         expect_rows(r, &file, rows, 4); // what is there can be read
     sl_row_reader_close(r);
@@ -206,9 +222,9 @@ START_TEST(what_the_drive_cannot_read_is_told)
     struct sl_row_reader *r;
     ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &r), SL_OK);
     snprintf(at, sizeof at, "4096 bytes at %llu", (unsigned long long)(file.offset + 4096));
-    expect_error(sl_row_reader_read(r, rows, 1, out), SL_EIO, at, "/proc/self/mem");
+    expect_error(sl_row_reader_read(r, rows, NULL, 1, out), SL_EIO, at, "/proc/self/mem");
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "in 3 attempts"));
-    ck_assert_int_eq(sl_row_reader_read(r, rows + 1, 1, out), SL_OK);
+    ck_assert_int_eq(sl_row_reader_read(r, rows + 1, NULL, 1, out), SL_OK);
     ck_assert_int_eq(memcmp(out, bytes, 4096), 0);
     sl_row_reader_close(r);
     munmap(pages, 8192);
@@ -245,12 +261,13 @@ START_TEST(a_drive_that_is_silent_is_given_up)
     char out[4096];
     ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &silent), SL_OK);
     if (sl_row_reader_facts(silent).way == SL_ROWS_BY_URING) {
-        int rc = sl_row_reader_read(silent, &row, 1, out);
+        int rc = sl_row_reader_read(silent, &row, NULL, 1, out);
         if (_i)
             expect_error(rc, SL_EABORTED, "features", "stopped");
         else
             expect_error(rc, SL_ETIMEDOUT, "a pipe", "not answered for 30 s");
-        expect_error(sl_row_reader_read(silent, &row, 1, out), SL_ETIMEDOUT, "a pipe", "answered");
+        expect_error(sl_row_reader_read(silent, &row, NULL, 1, out), SL_ETIMEDOUT, "a pipe",
+                     "answered");
     }
     sl_row_reader_close(silent);
     close(ends[1]);
@@ -282,7 +299,7 @@ START_TEST(a_file_that_was_replaced_is_refused)
     float out[3];
     const struct sl_row_options options = {.way = SL_ROWS_BY_URING};
     ck_assert_int_eq(sl_row_reader_open(&ds, &options, &r), SL_OK);
-    ck_assert_int_eq(sl_row_reader_read(r, &row, 1, out), SL_OK);
+    ck_assert_int_eq(sl_row_reader_read(r, &row, NULL, 1, out), SL_OK);
     ck_assert_float_eq(out[2], 4);
     sl_row_reader_close(r);
     ck_assert_int_eq(rename(other, file), 0);

@@ -450,7 +450,7 @@ static inline void farm_comes_round(struct farm *f, uint32_t device, enum sl_thr
 static inline void farm_trainers_come_round(struct farm *f)
 {
     for (uint32_t i = 0; i < f->n_trainers; i++)
-        for (uint32_t thread = 0; f->trainer[i].running && thread < SL_THREAD_COUNT; thread++)
+        for (uint32_t thread = 0; f->trainer[i].running && thread <= SL_THREAD_EXTRACT; thread++)
             farm_comes_round(f, f->trainer[i].device, (enum sl_thread)thread);
 }
 
