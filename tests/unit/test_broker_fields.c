@@ -133,7 +133,7 @@ START_TEST(a_tree_has_what_the_table_says)
         "\"mark\":{\"seconds\":0.5,\"count\":2,\"p50\":0,\"p99\":0}", // a record in it
         "\"profile\":{\"t_sample\":0.25,\"t_train\":null,",           // 0 is not known
         "\"optimal_hit_rate\":null,",                                 // given, and not known
-        "\"bottleneck\":\"trainers\"}"};
+        "\"bottleneck\":\"trainers\""};
     for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
         ck_assert_msg(strstr(text, parts[i]) != NULL, "no %s in %s", parts[i], text);
     ck_assert_msg(!strstr(text, "updates"), "not given: %s", text);

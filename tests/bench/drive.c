@@ -1,0 +1,153 @@
+/*
+ * drive.c - what a drive serves of random blocks of a file, each way that rows can be read.
+ *
+ *   drive FILE [--way uring|pread|faults] [--depth 64] [--seconds 3] [--seed 7]
+ *
+ * Blocks of 4 KiB at random. uring: past the page cache, `depth` under way at all times, nothing done
+ * with them: the ceiling of whatever reads rows. pread: one after the other, past the page cache.
+ * faults: a byte of each is read through a mapping, as who maps the file does.
+ *
+ * Prints one JSON object.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+enum { BLOCK = 4096, DEPTH_MAX = 1024 };
+
+struct drive {
+    const char *path;
+    uint64_t n_blocks, seed;
+    uint32_t depth;
+    double seconds;
+    int fd;
+    char *buffers; // (DEPTH_MAX, BLOCK)
+};
+
+_Noreturn static void die(const char *what, int error)
+{
+    fprintf(stderr, "drive: %s: %s\n", what, strerror(error));
+    exit(1);
+}
+
+static uint64_t next_block(struct drive *d)
+{
+    d->seed = d->seed * 6364136223846793005u + 1442695040888963407u;
+    return (d->seed >> 20) % d->n_blocks;
+}
+
+static bool goes_on(const struct drive *d, uint64_t start)
+{
+    return (double)(sl_now_ns() - start) < d->seconds * 1e9;
+}
+
+static void ask(struct drive *d, struct io_uring *ring, uint32_t slot)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    io_uring_prep_read_fixed(sqe, 0, d->buffers + (size_t)slot * BLOCK, BLOCK,
+                             next_block(d) * BLOCK, 0);
+    io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+    io_uring_sqe_set_data64(sqe, slot);
+}
+
+static uint64_t by_uring(struct drive *d, uint64_t start)
+{
+    struct io_uring ring;
+    struct io_uring_cqe *cqe;
+    const struct iovec all = {d->buffers, (size_t)DEPTH_MAX * BLOCK};
+    uint64_t n = 0;
+    int rc = io_uring_queue_init(DEPTH_MAX, &ring, 0);
+    if (rc == 0)
+        rc = io_uring_register_buffers(&ring, &all, 1);
+    if (rc == 0)
+        rc = io_uring_register_files(&ring, &d->fd, 1);
+    if (rc < 0)
+        die("io_uring", -rc);
+    for (uint32_t i = 0; i < d->depth; i++)
+        ask(d, &ring, i);
+    while (goes_on(d, start)) {
+        unsigned head, taken = 0;
+        io_uring_submit_and_wait(&ring, 1);
+        io_uring_for_each_cqe(&ring, head, cqe)
+        {
+            if (cqe->res != BLOCK)
+                die("read", cqe->res < 0 ? -cqe->res : EIO);
+            ask(d, &ring, (uint32_t)io_uring_cqe_get_data64(cqe));
+            taken++;
+        }
+        io_uring_cq_advance(&ring, taken);
+        n += taken;
+    }
+    io_uring_queue_exit(&ring);
+    return n;
+}
+
+static uint64_t by_pread(struct drive *d, uint64_t start)
+{
+    uint64_t n = 0;
+    for (; goes_on(d, start); n++)
+        if (pread(d->fd, d->buffers, BLOCK, (off_t)(next_block(d) * BLOCK)) != BLOCK)
+            die("pread", errno);
+    return n;
+}
+
+static uint64_t by_faults(struct drive *d, uint64_t start)
+{
+    uint64_t n = 0, sum = 0;
+    const char *p = mmap(NULL, d->n_blocks * BLOCK, PROT_READ, MAP_SHARED, d->fd, 0);
+    if (p == MAP_FAILED)
+        die("mmap", errno);
+    madvise((void *)(uintptr_t)p, d->n_blocks * BLOCK, MADV_RANDOM);
+    for (; goes_on(d, start); n++)
+        sum += (unsigned char)((const volatile char *)p)[next_block(d) * BLOCK];
+    munmap((void *)(uintptr_t)p, d->n_blocks * BLOCK);
+    return sum == UINT64_MAX ? 0 : n;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"way", required_argument, NULL, 'w'},
+                                                 {"depth", required_argument, NULL, 'd'},
+                                                 {"seconds", required_argument, NULL, 's'},
+                                                 {"seed", required_argument, NULL, 'r'},
+                                                 {NULL, 0, NULL, 0}};
+    struct drive d = {.depth = 64, .seconds = 3, .seed = 7};
+    const char *way = "uring";
+    int c;
+    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+        switch (c) {
+        case 'w': way = optarg; break;
+        case 'd': d.depth = (uint32_t)atoi(optarg); break;
+        case 's': d.seconds = atof(optarg); break;
+        case 'r': d.seed = (uint64_t)atoll(optarg); break;
+        default: return 2;
+        }
+    const bool faults = strcmp(way, "faults") == 0, reads = strcmp(way, "pread") == 0;
+    struct stat st;
+    if (optind + 1 != argc || d.depth < 1 || d.depth > DEPTH_MAX)
+        die("FILE, and a depth of 1 to 1024", EINVAL);
+    d.path = argv[optind];
+    d.fd = open(d.path, O_RDONLY | (faults ? 0 : O_DIRECT));
+    if (d.fd < 0 || fstat(d.fd, &st) < 0)
+        die(d.path, errno);
+    d.n_blocks = (uint64_t)st.st_size / BLOCK;
+    d.buffers = aligned_alloc(BLOCK, (size_t)DEPTH_MAX * BLOCK);
+    if (!d.buffers || d.n_blocks == 0)
+        die(d.path, ENOMEM);
+    uint64_t start = sl_now_ns();
+    uint64_t n = faults ? by_faults(&d, start) : reads ? by_pread(&d, start) : by_uring(&d, start);
+    double seconds = (double)(sl_now_ns() - start) * 1e-9;
+    printf("{\"way\": \"%s\", \"depth\": %u, \"reads_per_second\": %.1f}\n", way,
+           faults || reads ? 1 : d.depth, (double)n / seconds);
+    return 0;
+}
