@@ -328,6 +328,7 @@ static double share(double seconds, uint32_t workers, double of_seconds)
 // there are none, standby trainers take turns with the samplers and all shares are of the devices'.
 struct shares {
     double sampling, blocked, training, extracting, waiting, evaluating;
+    double fetching; // a trainer fetches one batch at a time
 };
 
 static struct shares find_shares(const struct sl_epoch_figures *f)
@@ -344,6 +345,7 @@ static struct shares find_shares(const struct sl_epoch_figures *f)
             share(normal ? f->normal_extract : f->stages.extract.seconds, trainers, f->seconds),
         .waiting = share(normal ? f->normal_wait : f->stages.wait.seconds, trainers, f->seconds),
         .evaluating = all > 0 ? 100.0 * f->evaluate_seconds / all : 0,
+        .fetching = share(f->store.seconds, trainers, f->seconds),
     };
 }
 
@@ -416,7 +418,8 @@ static void say_trainers(struct sl_sentence *t, const struct sl_epoch_figures *f
 }
 
 /*
- * The question is who waits for whom. Trainers that wait while batches lie ready wait for one
+ * The question is who waits for whom; but first, whether the drive is busy for longer than trainers
+ * are. Trainers that wait while batches lie ready wait for one
  * another (updates); trainers that wait in front of an empty queue wait for samplers. Samplers that
  * wait for memory wait for trainers to free it.
  */
@@ -430,6 +433,14 @@ void sl_figures_name_bottleneck(struct sl_epoch_figures *f, const struct sl_upda
             &t,
             "evaluation: %.0f %% of the epoch's %.3g s (set evaluate.every to evaluate less often)",
             s.evaluating, f->seconds + f->evaluate_seconds);
+        return;
+    }
+    if (s.fetching >= 50 && s.fetching > SL_MAX(s.training, s.extracting)) {
+        sl_sentence_say(
+            &t,
+            "drive: features were read %.0f %% of the time; %.0f %% of the rows came from "
+            "the cache (a larger store.cache, or order.kind proximity, would read fewer)",
+            s.fetching, 100 * f->store.cached / SL_MAX(f->input_nodes, 1.0));
         return;
     }
     bool starved = s.waiting >= 100 * SL_FIGURES_STARVED && s.waiting > s.blocked;

@@ -47,7 +47,7 @@ const char *sl_live_role_name(enum sl_live_role role)
     static const char *const names[] = {
         [SL_LIVE_NOBODY] = "none",       [SL_LIVE_SAMPLERS] = "samplers",
         [SL_LIVE_TRAINERS] = "trainers", [SL_LIVE_MEMORY] = "memory",
-        [SL_LIVE_UPDATES] = "updates",
+        [SL_LIVE_UPDATES] = "updates",   [SL_LIVE_DRIVE] = "drive",
     };
     return names[role];
 }
@@ -148,6 +148,11 @@ enum sl_live_role sl_live_name_bottleneck(const struct sl_live_shares *s,
     if (s->evaluating > SL_MAX(busiest, s->waiting)) {
         sl_sentence_say(&t, "evaluation takes %.0f %% of the trainers' time", 100 * s->evaluating);
         return role;
+    }
+    if (s->fetching >= 0.5 && s->fetching > busiest) {
+        sl_sentence_say(&t, "the drive is read for features %.0f %% of the time",
+                        100 * s->fetching);
+        return SL_LIVE_DRIVE;
     }
     if (s->waiting >= SL_FIGURES_STARVED) {
         if (s->queue >= 1 && hands > 1 &&

@@ -27,6 +27,7 @@ enum sl_live_role {
     SL_LIVE_TRAINERS,
     SL_LIVE_MEMORY,
     SL_LIVE_UPDATES,
+    SL_LIVE_DRIVE,
 };
 
 // Where the time of the last seconds went; shares from 0 to 1.
@@ -37,6 +38,7 @@ struct sl_live_shares {
     double sampling, blocked;             // of the samplers' time; blocked: for want of memory
     double training, extracting, waiting; // of the normal trainers' time, if there are any
     double evaluating;                    // likewise
+    double fetching;                      // rows from the drive; a trainer one batch at a time
     double queue;                         // batches that lay ready, on average
     bool async;
     uint32_t batches_per_update, staleness; // ordered; async: the bound

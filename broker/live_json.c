@@ -525,6 +525,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
         .extracting = stages[SL_LIVE_EXTRACT].busy,
         .waiting = stages[SL_LIVE_WAIT].busy,
         .evaluating = stages[SL_LIVE_EVALUATE].busy,
+        .fetching = RATE(f, sums.fetch_ns) * 1e-9 / SL_MAX(job->split->roles.trainers, 1u),
         .queue = RATE(f, sums.queued_ns) * 1e-9,
         .async = async,
         .batches_per_update = config->updates.batches_per_update,

@@ -242,6 +242,9 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(features, sl_features_bytes(&job->dataset)),
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
+    c->cache.policy =
+        sl_cache_choose(c->cache.policy, sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM,
+                        sl_features_kinds[c->store.features].reads);
     char *json = sl_config_to_json(c);
     if (!json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");

@@ -330,7 +330,7 @@ const struct sl_key sl_keys[] = {
     {.path = "cache", .type = SL_KEY_OBJECT,
      .doc = "Which features a trainer keeps in its device's memory."},
     {.path = "cache.policy", .type = SL_KEY_WORD, AT(cache.policy),
-     .words = sl_cache_words, .fallback = "\"none\"", .doc = sl_cache_doc},
+     .words = sl_cache_words, .fallback = "\"auto\"", .doc = sl_cache_doc},
     {.path = "cache.presample_epochs", .type = SL_KEY_INTEGER, AT(cache.presample_epochs),
      .min = 1, .max = 1000000, .fallback = "1",
      .only_key = "cache.policy", .only_of = presamples,

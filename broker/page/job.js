@@ -114,6 +114,7 @@ function statsOfReport() {
     bottleneck: e.bottleneck,
     bottleneck_role: /samplers? /.test(e.bottleneck || "") ? "samplers" :
         /trainers? /.test(e.bottleneck || "")              ? "trainers" :
+        /^drive/.test(e.bottleneck || "")                  ? "drive" :
                                                              "none",
   };
 }

@@ -38,3 +38,12 @@ static int by_expected_visits(const struct sl_cache_facts *facts, uint32_t *hotn
 const struct sl_cache_kind sl_cache_kinds[] = {SL_CACHE_KINDS(ROW)};
 const char *const sl_cache_words[] = {SL_CACHE_KINDS(WORD) NULL};
 const char sl_cache_doc[] = "Which vertices are kept." SL_CACHE_KINDS(SENTENCE);
+
+enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, bool uniform, bool reads)
+{
+    if (asked != SL_CACHE_AUTO)
+        return asked;
+    if (!reads)
+        return SL_CACHE_NONE;
+    return uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE;
+}

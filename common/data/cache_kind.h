@@ -55,7 +55,9 @@ struct sl_cache_kind {
     X(PRESC,   "presc",   "those that the first epochs' samples met most often",                   \
       .counts = SL_VISITS_FIRST)                                                                   \
     X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
-      "samples twice, for comparison", .counts = SL_VISITS_ALL)
+      "samples twice, for comparison", .counts = SL_VISITS_ALL)                                    \
+    X(AUTO,    "auto",    "where features are read from the drive those of expected, or of "       \
+      "degree where sampling is not uniform; else no cache", .hotness = NULL)
 // clang-format on
 
 #define SL_CACHE_NAME(name, ...) SL_CACHE_##name,
@@ -66,7 +68,11 @@ extern const struct sl_cache_kind sl_cache_kinds[SL_CACHE_COUNT]; // by enum sl_
 extern const char *const sl_cache_words[SL_CACHE_COUNT + 1];      // the same, then NULL
 extern const char sl_cache_doc[];                                 // what each keeps
 
-// Whether there is a cache at all.
+// What AUTO becomes, and every other policy stays: `uniform` is how neighbours are sampled, `reads`
+// whether features are read from the drive (features_kind.h).
+enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, bool uniform, bool reads);
+
+// Whether there is a cache at all; of AUTO it is not known yet.
 static inline bool sl_cache_keeps(enum sl_cache_policy policy)
 {
     return sl_cache_kinds[policy].hotness || sl_cache_kinds[policy].counts != SL_VISITS_NONE;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,10 +116,12 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
     return SL_OK;
 }
 
-// A file of few blocks is read at once whatever the depth, and soon lies in the drive's own cache.
+// The least depth at which the drive serves nearly all that it can. A file of few blocks is read at
+// once whatever the depth, and soon lies in the drive's own cache.
 static int measure_depth(struct sl_row_reader *r)
 {
     enum { ALONE = 32, TOGETHER = 1024, FEW = 64, BLOCKS_MIN = 4096, USUAL = 64, LEAST = 8 };
+    static const double ENOUGH = 0.95; // of what the drive serves with as many as there may be
     double alone, together;
     r->facts.depth =
         r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
@@ -132,8 +135,16 @@ static int measure_depth(struct sl_row_reader *r)
     const uint32_t n = (uint32_t)SL_MIN(SL_MAX(fit, (double)FEW), (double)TOGETHER);
     SL_TRY(time_blocks(r, n, SL_ROW_DEPTH_MAX, &together));
     r->facts.reads_per_s = n / SL_MAX(together, 1e-9);
+    // As many as keep it busy if none had to wait for another; they do, so that is where the search
+    // begins.
     uint64_t depth = sl_pow2_at_least((uint64_t)(r->facts.latency_s * r->facts.reads_per_s + 0.5));
-    r->facts.depth = (uint32_t)SL_MIN(SL_MAX(depth, (uint64_t)LEAST), (uint64_t)SL_ROW_DEPTH_MAX);
+    double seconds = INFINITY;
+    for (depth = SL_MAX(depth, (uint64_t)LEAST); depth < SL_ROW_DEPTH_MAX; depth *= 2) {
+        SL_TRY(time_blocks(r, n, (uint32_t)depth, &seconds));
+        if (seconds * ENOUGH <= together)
+            break;
+    }
+    r->facts.depth = (uint32_t)SL_MIN(depth, (uint64_t)SL_ROW_DEPTH_MAX);
     return SL_OK;
 }
 

@@ -17,7 +17,9 @@
  * push out what is mapped: topology, and what the page cache is good for.
  *
  * DEPTH, by Little's law: what the drive serves a second, measured with as many reads under way as
- * there may be, times how long one takes that is alone. Measured when the reader is opened.
+ * there may be, times how long one takes. How long that is depends on the others: the product with
+ * the time of one that is alone is where the search begins, which doubles the depth until the drive
+ * serves nearly as much. Measured when the reader is opened.
  *
  * FAILURE. What the drive cannot read is asked for twice more; then it is SL_EIO with file and
  * offset. A file that has become shorter, or is another one than was mapped, is SL_EFORMAT. A

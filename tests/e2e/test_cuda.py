@@ -224,3 +224,23 @@ def test_cores_and_a_gpu_train_together(box):
     assert report["samples_digest"] == wanted["samples_digest"]
     for found, expected in zip(accuracies(report), accuracies(wanted)):
         assert abs(found - expected) <= 0.02, (accuracies(report), accuracies(wanted))
+
+
+@not_under("address", SANITIZED)
+@timeout(120)
+@cases("none", "presc")
+def test_features_from_the_drive_are_those_of_memory(box, policy):
+    """By the machine's cache and pinned memory to the GPU, which may cache some of them itself."""
+    cache = {"policy": policy}
+    if policy == "presc":
+        cache.update(presample_epochs=1, ratio=0.3)
+    found = {}
+    for store in ("memory", "storage"):
+        job = gpu_job(
+            box, [CPU, gpu()], output=f"runs/{store}", cache=cache, store={"features": store}
+        )
+        result, report = run(box, job)
+        result.ok()
+        found[store] = fingerprint(report)
+    assert found["memory"] == found["storage"], found
+    assert sum(e["store"]["read"] for e in report["epochs"]) > 0, report["epochs"]

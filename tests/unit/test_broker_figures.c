@@ -457,6 +457,24 @@ START_TEST(trainers_that_starve_accuse_the_samplers)
 }
 END_TEST
 
+START_TEST(a_drive_that_is_always_read_is_accused_first)
+{
+    struct sl_epoch_figures f = one_second();
+    f.normal_wait = 0.62;
+    f.normal_train = 0.35;
+    f.store.seconds = 0.9;
+    f.store.cached = 30;
+    f.input_nodes = 120;
+    expect(&f, 4, "drive:", "read 90 % of the time; 25 % of the rows came from the cache");
+    f.trainers = 2; // each of which could have fetched
+    expect(&f, 4, "samplers:", "trainers waited 31 %");
+    f.trainers = 1;
+    f.normal_train = 0.95;
+    f.normal_wait = 0;
+    expect(&f, 4, "trainers:", "forward and backward took 95 %");
+}
+END_TEST
+
 START_TEST(samplers_without_memory_accuse_the_trainers)
 {
     struct sl_epoch_figures f = one_second();
@@ -609,6 +627,7 @@ int main(void)
     tcase_add_test(t, restored_batches_have_losses_and_no_times);
     tcase_add_test(t, an_epoch_that_was_restored_as_a_whole_has_no_times);
     tcase_add_test(t, trainers_that_starve_accuse_the_samplers);
+    tcase_add_test(t, a_drive_that_is_always_read_is_accused_first);
     tcase_add_test(t, samplers_without_memory_accuse_the_trainers);
     tcase_add_test(t, extraction_is_named_when_it_dominates);
     tcase_add_test(t, trainers_that_wait_before_a_full_queue_wait_for_updates);

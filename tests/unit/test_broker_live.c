@@ -194,6 +194,18 @@ START_TEST(trainers_that_wait_before_an_empty_queue_wait_for_samplers)
 }
 END_TEST
 
+START_TEST(a_drive_that_is_always_read_is_the_bottleneck)
+{
+    struct sl_live_shares s = starved;
+    s.fetching = 0.97;
+    expect(&s, &second_sampler, SL_LIVE_DRIVE, "the drive is read for features 97 % of the time");
+    s.training = 0.98; // which is hidden behind that
+    s.waiting = 0;
+    expect(&s, NULL, SL_LIVE_TRAINERS,
+           "trainers compute 98 % of the time, samplers draw 98 %, 0.1 batches lie ready");
+}
+END_TEST
+
 START_TEST(a_change_of_more_than_one_is_told_as_a_split)
 {
     const struct sl_live_advice third = {
@@ -373,6 +385,7 @@ int main(void)
     suite_add_tcase(s, c);
     c = tcase_create("bottleneck");
     tcase_add_test(c, trainers_that_wait_before_an_empty_queue_wait_for_samplers);
+    tcase_add_test(c, a_drive_that_is_always_read_is_the_bottleneck);
     tcase_add_test(c, a_change_of_more_than_one_is_told_as_a_split);
     tcase_add_test(c, a_vacant_device_takes_nobodys_place);
     tcase_add_test(c, numbers_from_ten_on_are_figures);

@@ -221,7 +221,7 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert_int_eq(config.updates.mode, SL_UPDATE_ORDERED);
     ck_assert_uint_eq(config.updates.batches_per_update, 1);
     ck_assert_uint_eq(config.updates.staleness, 4);
-    ck_assert_int_eq(config.cache.policy, SL_CACHE_NONE);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_AUTO);
     ck_assert_uint_eq(config.cache.presample_epochs, 1);
     ck_assert(config.cache.ratio_auto && config.cache.ratio == 0);
     ck_assert(!config.cache.report_optimal);
@@ -540,6 +540,7 @@ static const struct {
     {"cache\": {\"policy", "expected", offsetof(struct sl_config, cache.policy), SL_CACHE_EXPECTED},
     {"cache\": {\"policy", "presc", offsetof(struct sl_config, cache.policy), SL_CACHE_PRESC},
     {"cache\": {\"policy", "optimal", offsetof(struct sl_config, cache.policy), SL_CACHE_OPTIMAL},
+    {"cache\": {\"policy", "auto", offsetof(struct sl_config, cache.policy), SL_CACHE_AUTO},
 };
 
 START_TEST(a_word_chooses_its_value)
