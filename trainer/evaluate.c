@@ -168,7 +168,7 @@ static void offer_kept(const struct run *r, struct sl_infer_piece *piece)
     if (!r->io->keep_tag || !model->kept.sharers || !device_of(r)->is_host)
         return;
     sl_kept_rows_begin(&model->kept, r->io->keep_tag);
-    piece->kept = &model->kept;
+    piece->kept = piece->x_ids ? NULL : &model->kept; // they are made of rows of all vertices
     model->kept_sums.sharers = model->kept.sharers;
     if (r->layer->index == 0 && r->io->x == r->ds->feat)
         piece->kept_sums = &model->kept_sums;
@@ -187,7 +187,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
                                          .dim = layer->d_in,
                                          .tag = r->io->x_tag,
                                          .partial = r->io->x_partial,
-                                         .lasting = r->io->x == r->ds->feat};
+                                         .lasting = r->io->x == r->ds->feat,
+                                         .source = layer->index ? NULL : model->features};
     struct sl_layer_epilogue after = sl_surround_offer(around, layer, r->params, false, &none);
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
@@ -270,6 +271,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .range = range,
                    .layer = layer,
                    .d_in = which->d_in,
+                   .gathers = layer == 0 && model->features,
                    .self_edge = which->kind->self_edge && which->kind->self_edge(which)},
     };
     for (uint32_t at = 0; at < range->n;) {

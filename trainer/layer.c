@@ -229,7 +229,7 @@ int sl_layer_own_rows(const struct sl_layer_env *env, const struct sl_layer *lay
 {
     const uint32_t n = piece->csr.n_dst, dim = layer->d_in;
     // A GPU may have to fetch x over the bus, which it does once for a copy.
-    if (piece->is_run && env->device->is_host && piece->x_dtype == SL_DTYPE_F32) {
+    if (piece->is_run && !piece->x_ids && env->device->is_host && piece->x_dtype == SL_DTYPE_F32) {
         *rows = (const float *)piece->x + (uint64_t)piece->ids[0] * dim;
         return SL_OK;
     }

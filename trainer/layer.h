@@ -150,7 +150,7 @@ struct sl_layer_tape {
  *
  * The lists are made by the processor, which names vertices by their ids (`lists`). Kernels read a
  * copy (`csr`) whose indices are rows of x: ids too where x has all vertices, or else their places
- * among those that the piece needs, x_ids. On a CPU device both are the same arrays.
+ * among those that the piece needs, x_ids. On a CPU device that has x both are the same arrays.
  */
 struct sl_infer_piece {
     // The processor's.

@@ -35,7 +35,8 @@ struct program {
     struct reading {
         struct sl_pulse pulse; // of the thread that reads
         struct sl_row_reader *reader;
-    } extracts, fetches; // rows from the drive
+    } extracts, fetches, infers;   // rows from the drive
+    struct sl_row_source features; // of inference
     struct sl_arena_access access;
 };
 
@@ -82,8 +83,9 @@ static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,
     return sl_row_reader_open(&p->dataset, &options, &out->reader);
 }
 
-// Rows are read by the thread that fetches, and by the one that extracts those that found no place
-// in the cache; before they run by the one that measures.
+// Rows are read by the thread that fetches, by the one that extracts those that found no place in
+// the cache, and before they run by the one that measures; and by the one that computes, for
+// inference.
 static int open_store(struct program *p)
 {
     const enum sl_features features = p->config.store.features;
@@ -96,6 +98,10 @@ static int open_store(struct program *p)
     p->gather.source.shared = rows;
     const struct sl_row_facts f = sl_row_reader_facts(p->extracts.reader);
     SL_TRY(open_reader(p, SL_THREAD_FETCH, f.depth, &p->fetches));
+    SL_TRY(open_reader(p, SL_THREAD_WORK, f.depth, &p->infers));
+    p->features =
+        (struct sl_row_source){.dataset = &p->dataset, .reader = p->infers.reader, .shared = rows};
+    p->model.features = &p->features;
     if (depth == 0) {
         atomic_store(&rows.head->latency_ns, (uint64_t)(f.latency_s * 1e9));
         atomic_store(&rows.head->reads_per_s, (uint64_t)f.reads_per_s);
@@ -148,6 +154,8 @@ static void release(void *ctx)
     sl_gather_fini(&p->gather);
     sl_row_reader_close(p->extracts.reader);
     sl_row_reader_close(p->fetches.reader);
+    sl_row_reader_close(p->infers.reader);
+    sl_row_source_fini(&p->features);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);

@@ -63,6 +63,7 @@ struct sl_model {
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
     const struct sl_pulse *pulse;           // asked between layers whether to leave; NULL for none
+    struct sl_row_source *features; // where they come from; NULL: from where they are mapped
 
     struct sl_mempool pool;              // device memory
     struct sl_mempool notes;             // the process's own; reset together

@@ -8,8 +8,9 @@
  * sample so (neighbours.h).
  *
  * Lists are made by the processor, in the notes; resident.h takes them to a device. There a piece
- * may have to bring the rows of its sources along, so it has fewer edges where rows are wide. That
- * depends on the kind of device alone: products of other numbers of rows round in other ways.
+ * may have to bring the rows of its sources along, so it has fewer edges where rows are wide; so
+ * has one on a CPU device of which features are read from the drive. On a GPU that depends on the
+ * kind of device alone: there products of other numbers of rows round in other ways.
  */
 #ifndef SL_TRAINER_PIECE_H
 #define SL_TRAINER_PIECE_H
@@ -24,7 +25,7 @@
 enum {
     SL_INFER_PIECE_ROWS = 8192,
     SL_INFER_PIECE_EDGES = 1 << 20,
-    SL_INFER_PIECE_FLOATS = 1 << 26, // of its sources' rows, on devices with memory of their own
+    SL_INFER_PIECE_FLOATS = 1 << 26, // of its sources' rows, where they are brought along
 };
 
 // Some vertices: ids[0 .. n), or first .. first + n - 1 where ids is NULL.
@@ -47,6 +48,7 @@ struct sl_cutter {
     const struct sl_infer_range *range;
     uint32_t layer;
     uint32_t d_in;  // the layer's
+    bool gathers;   // rows of sources are brought along on CPU devices, too
     bool self_edge; // lists name the vertex itself, last, and it alone
 };
 

@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/base/open_file.h"
 #include "common/data/npy.h"
 #include "common/data/self_loops.h"
@@ -50,6 +51,8 @@ struct program {
     struct sl_objective objective;
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
+    struct sl_row_reader *reader; // of features that are on the drive
+    struct sl_row_source features;
     struct sl_model model;
     struct sl_announcement announcement;
     uint32_t *nodes;   // of --nodes
@@ -435,6 +438,25 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     return sl_npy_writer_open(p->a.out, p->dtype, ndim, shape, &p->writer);
 }
 
+/*
+ * Features that are much for the memory that is there are read from the drive, as they are while a
+ * job trains; a job that was told where they are has it the same way here. Who bounds the memory
+ * has mapped pages given back instead (whole_graph.h).
+ */
+static int open_features(struct program *p)
+{
+    enum sl_features features = p->config.store.features;
+    if (features == SL_FEATURES_AUTO)
+        features = sl_features_choose(&p->dataset, sl_device_memory_available());
+    if (!sl_features_kinds[features].reads || p->a.memory)
+        return SL_OK;
+    SL_TRY(sl_row_reader_open(&p->dataset, &(struct sl_row_options){.depth = 0}, &p->reader));
+    sl_log_info("features: rows are read from the drive");
+    p->features = (struct sl_row_source){.dataset = &p->dataset, .reader = p->reader};
+    p->model.features = &p->features;
+    return SL_OK;
+}
+
 static int predict(struct program *p)
 {
     struct sl_whole_graph g = {
@@ -455,6 +477,7 @@ static int predict(struct program *p)
     SL_TRY(sl_predict_device_params(&p->compute, params, p->model.n_params, &g.params));
     SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
                                       &p->self_loops, &p->neighbours));
+    SL_TRY(open_features(p));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
@@ -484,6 +507,8 @@ static void release(struct program *p)
     free(p->rows);
     free(p->nodes);
     free(p->renamed);
+    sl_row_reader_close(p->reader);
+    sl_row_source_fini(&p->features);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);

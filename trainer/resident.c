@@ -36,6 +36,7 @@ void sl_resident_fini(struct sl_resident *r)
         r->device->unmap((void *)(uintptr_t)r->kept.host);
     r->kept.mapped = NULL;
     sl_room_fini(&r->staging);
+    sl_room_fini(&r->raw);
 }
 
 bool sl_resident_has(const struct sl_resident *r, const void *host, uint64_t tag)
@@ -165,19 +166,40 @@ static int find_matrix(struct sl_resident *r, const struct sl_layer_env *env,
 
 // ---- some rows of it ----------------------------------------------------------------------------
 
-// x (n, dim) = the rows of `ids`, as f32.
+// x (n, dim), the processor's = the rows of `ids`, as f32.
+static int take_rows(struct sl_resident *r, const struct sl_layer_env *env,
+                     const struct sl_resident_matrix *m, const uint32_t *ids, uint32_t n, float *x)
+{
+    const struct sl_kernels *kernels = sl_kernels_cpu();
+    if (!m->source)
+        return kernels->gather_rows(m->p, m->dtype, m->n_rows, m->dim, ids, n, x);
+    if (m->dtype == SL_DTYPE_F32)
+        return sl_rows_copy(m->source, kernels, ids, NULL, n, n, x);
+    uint32_t *places = sl_layer_note(env, n * sizeof *places);
+    if (!places)
+        return SL_ENOMEM;
+    SL_TRY(sl_room_grow(&r->raw, env->device, SL_ROOM_HOST,
+                        (size_t)n * m->dim * sl_dtype_bytes(m->dtype), "rows that were read"));
+    SL_TRY(sl_rows_copy(m->source, kernels, ids, NULL, n, n, r->raw.p));
+    for (uint32_t i = 0; i < n; i++)
+        places[i] = i;
+    return kernels->gather_rows(r->raw.p, m->dtype, n, m->dim, places, n, x);
+}
+
+// x (n, dim), the device's = the rows of `ids`, as f32.
 static int bring_rows(struct sl_resident *r, const struct sl_layer_env *env,
                       const struct sl_resident_matrix *m, const uint32_t *ids, uint32_t n, float *x)
 {
     const size_t row = m->dim * sizeof(float);
     const uint32_t part = (uint32_t)SL_MAX(PART_BYTES / row, (size_t)1);
+    if (env->device->is_host)
+        return take_rows(r, env, m, ids, n, x);
     SL_TRY(sl_room_grow(&r->staging, env->device, SL_ROOM_HOST, 2 * part * row,
                         "rows on their way to the device"));
     for (uint32_t at = 0, k = 0; at < n; at += part, k ^= 1) {
         const uint32_t rows = SL_MIN(part, n - at);
         float *half = (float *)r->staging.p + (size_t)k * part * m->dim;
-        SL_TRY(
-            sl_kernels_cpu()->gather_rows(m->p, m->dtype, m->n_rows, m->dim, ids + at, rows, half));
+        SL_TRY(take_rows(r, env, m, ids + at, rows, half));
         SL_TRY(env->device->sync()); // the part before: its half is the next one's
         SL_TRY(env->device->copy(x + (size_t)at * m->dim, half, rows * row));
     }
@@ -221,7 +243,9 @@ int sl_resident_place(struct sl_resident *r, const struct sl_layer_env *env,
     SL_TRY(
         sl_layer_upload_words(env, lists->indptr, (uint64_t)lists->n_dst + 1, &piece->csr.indptr));
     SL_TRY(sl_layer_upload_floats(env, piece->list_weights, lists->n_edges, &piece->weights));
-    if (!env->device->is_host)
+    if (matrix->source)
+        x = NULL;
+    else if (!env->device->is_host)
         SL_TRY(find_matrix(r, env, matrix, range, &x));
     if (!x)
         return gather_piece(r, env, matrix, piece);

@@ -27,6 +27,9 @@
  * Pinning takes a third of a second a GB, and features are asked for at every evaluation: what is
  * lasting and was mapped once stays mapped.
  *
+ * Features that are on the drive are gathered, on CPU devices too: the different rows of a piece are
+ * read together.
+ *
  * A matrix of which only some rows are there (`partial`) is always gathered: the others may be
  * holes of a file, and reading these takes disk space. Who bounds the machine's memory is asked
  * before a copy reads each part of it, and nothing is then mapped, since pinned pages stay.
@@ -39,6 +42,7 @@
 
 #include "trainer/layer.h"
 #include "trainer/room.h"
+#include "trainer/rows.h"
 
 enum sl_resident_way {
     SL_RESIDENT_AUTO,
@@ -57,6 +61,8 @@ struct sl_resident_matrix {
     uint64_t tag;
     bool partial; // only the rows that pieces name are there
     bool lasting; // its memory and its rows stay as they are until sl_resident_fini()
+    // What is at p is not to be touched: rows come from here (features on the drive). NULL: from p.
+    struct sl_row_source *source;
 };
 
 // Who watches what a copy reads of the machine's memory; zeroed: nobody.
@@ -83,7 +89,8 @@ struct sl_resident {
         uint64_t bytes;
         void *mapped; // NULL: there is none
     } kept;
-    struct sl_room staging;
+    struct sl_room staging; // of what goes to a GPU
+    struct sl_room raw;     // rows that were read, in the store's type
 };
 
 /*

@@ -235,6 +235,7 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
                                      .range = &range,
                                      .layer = l,
                                      .d_in = layer->d_in,
+                                     .gathers = l == 0 && g->model->features,
                                      .self_edge =
                                          layer->kind->self_edge && layer->kind->self_edge(layer)};
     // A single piece where memory is short.

@@ -4,8 +4,8 @@
  *   drive FILE [--way uring|pread|faults] [--depth 64] [--seconds 3] [--seed 7]
  *
  * Blocks of 4 KiB at random. uring: past the page cache, `depth` under way at all times, nothing
- * done with them: the ceiling of whatever reads rows. pread: one after the other, past the page cache.
- * faults: a byte of each is read through a mapping, as who maps the file does.
+ * done with them: the ceiling of whatever reads rows. pread: one after the other, past the page
+ * cache. faults: a byte of each is read through a mapping, as who maps the file does.
  *
  * Prints one JSON object.
  */

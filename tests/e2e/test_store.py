@@ -76,6 +76,7 @@ def test_results_are_those_of_memory(box, data, cache):
     "trainer_fetching:1",
     "trainer_fetching:5",
     "trainer_fetched:5",
+    "trainer_infer:2",
 )
 def test_a_killed_trainer_changes_nothing(box, point):
     config = small_job(
@@ -89,6 +90,19 @@ def test_a_killed_trainer_changes_nothing(box, point):
     if point == "trainer_fetching:1":  # nothing else can be in hand
         assert "in hand, which will be fetched again" in killed.err, str(killed)
     assert fingerprint(after) == fingerprint(report)
+
+
+@cases("small", "half")
+def test_predictions_are_those_of_memory(box, data):
+    dataset = half(box) if data == "half" else box.shared_dataset("small")
+    found = {}
+    for store in ("memory", "storage"):
+        config = small_job(dataset, output=f"runs/{store}", store={"features": store})
+        box.run(config, name=store)[0].ok()
+        out = box.path(f"{store}.npy")
+        box.sluice("predict", box.path("runs", store), "--out", out).ok()
+        found[store] = np.load(out)
+    assert np.array_equal(found["memory"], found["storage"])
 
 
 TWO = {"allocation": {"samplers": 1, "trainers": 2, "switching": False}}

@@ -164,7 +164,7 @@ static const struct refusal refusals[] = {
     {"{\"cache\": {\"policy\": \"presc\", \"ratio\": \"10%\"}}",
      NULL,
      {"job.json", "cache.ratio", "10%"}},
-    {"{\"cache\": {\"ratio\": 0.1}}", NULL, {"job.json", "cache.ratio", "policy", "none", "presc"}},
+    {"{\"cache\": {\"ratio\": 0.1}}", NULL, {"job.json", "cache.ratio", "policy", "auto", "presc"}},
     {"{\"cache\": {\"report_optimal\": true}}",
      NULL,
      {"job.json", "cache.report_optimal", "policy"}},

@@ -40,8 +40,21 @@ START_TEST(each_goes_by_one_thing)
 {
     const struct sl_cache_kind *kind = &sl_cache_kinds[_i];
     bool counts = kind->counts != SL_VISITS_NONE, computes = kind->hotness != NULL;
-    ck_assert_int_eq(counts + computes, _i == SL_CACHE_NONE ? 0 : 1);
-    ck_assert_int_eq(sl_cache_keeps(_i), _i != SL_CACHE_NONE);
+    bool none = _i == SL_CACHE_NONE || _i == SL_CACHE_AUTO;
+    ck_assert_int_eq(counts + computes, none ? 0 : 1);
+    ck_assert_int_eq(sl_cache_keeps(_i), !none);
+}
+END_TEST
+
+START_TEST(auto_keeps_rows_where_they_are_read_from_the_drive)
+{
+    for (int uniform = 0; uniform < 2; uniform++)
+        for (int reads = 0; reads < 2; reads++) {
+            enum sl_cache_policy found = sl_cache_choose(_i, uniform, reads);
+            enum sl_cache_policy kept = uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE;
+            enum sl_cache_policy automatic = reads ? kept : SL_CACHE_NONE;
+            ck_assert_int_eq(found, _i == SL_CACHE_AUTO ? automatic : (enum sl_cache_policy)_i);
+        }
 }
 END_TEST
 
@@ -85,6 +98,7 @@ int main(void)
     TCase *t = tcase_create("kinds");
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_loop_test(t, each_goes_by_one_thing, 0, SL_CACHE_COUNT);
+    tcase_add_loop_test(t, auto_keeps_rows_where_they_are_read_from_the_drive, 0, SL_CACHE_COUNT);
     tcase_add_loop_test(t, each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT);
     tcase_add_loop_test(t, a_metric_fills_every_vertex_and_nothing_else, 0, SL_CACHE_COUNT);
     tcase_add_loop_test(t, a_metric_stops_on_request, 0, SL_CACHE_COUNT);

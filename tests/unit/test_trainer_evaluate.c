@@ -1,5 +1,7 @@
 // Layer-wise inference over all neighbours: against blocks of full fanout, in pieces, with hubs.
 #include <check.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
@@ -385,6 +387,88 @@ START_TEST(sixty_four_bit_neighbours_and_half_features)
 }
 END_TEST
 
+// A reader of the features, in a file that nobody else can find.
+static struct sl_row_reader *reader_of(const struct sl_dataset *ds)
+{
+    enum { BEHIND = 80 };
+    char path[] = "/tmp/sluice-features-XXXXXX";
+    const uint64_t row_bytes = sl_rows_bytes(ds), bytes = ds->n_nodes * row_bytes;
+    const int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    ck_assert_int_eq(pwrite(fd, ds->feat, bytes, BEHIND), (ssize_t)bytes);
+    const struct sl_row_file file = {.path = "features",
+                                     .fd = fd,
+                                     .offset = BEHIND,
+                                     .n_rows = ds->n_nodes,
+                                     .row_bytes = row_bytes,
+                                     .file_bytes = BEHIND + bytes};
+    struct sl_row_reader *r;
+    ck_assert_msg(sl_row_reader_open_file(&file, &(struct sl_row_options){.cached = true}, &r) ==
+                      SL_OK,
+                  "%s", sl_error_message());
+    return r;
+}
+
+// What is mapped is not touched then; runs and lists, rows that are kept and made anew, and a graph
+// whose vertices have no neighbours at all.
+START_TEST(features_from_the_drive_change_no_bit)
+{
+    struct fixture_graph g = fixture_graph(60, FEATURES, CLASSES, 9);
+    uint64_t *alone = fixture_alloc(61 * sizeof *alone);
+    _Float16 *half = fixture_alloc(60 * FEATURES * sizeof *half);
+    for (uint32_t i = 0; i < 60 * FEATURES; i++)
+        half[i] = (_Float16)g.feat[i];
+    struct sl_dataset ds = g.ds;
+    if (_i & 1) {
+        ds.feat = half;
+        ds.feat_dtype = SL_DTYPE_F16;
+    }
+    if (_i & 2) {
+        ds.indptr = alone;
+        ds.n_edges = 0;
+    }
+    struct sl_dataset drive = ds;
+    drive.feat = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(drive.feat != MAP_FAILED);
+    struct sl_row_source source = {.dataset = &drive, .reader = reader_of(&ds)};
+    for (int kind = SL_MODEL_GRAPHSAGE; kind <= SL_MODEL_PINSAGE; kind++)
+        for (uint32_t layers = 1; layers <= 2; layers++) {
+            struct sl_config c = config_of(kind, layers);
+            c.model.aggregator = (enum sl_aggregator)(layers % 3);
+            struct sl_model m;
+            ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_cpu()), SL_OK);
+            float *params = fixture_params(&m, 3);
+            struct banks banks = banks_make(&ds);
+            const struct sl_vertex_list *val = &ds.split[SL_SPLIT_VAL];
+            for (uint32_t step = 1; step <= 60; step += 59) {
+                m.kept.sharers = 1;
+                m.features = NULL;
+                struct found memory = infer(&m, &ds, params, &banks, step, 1, val);
+                m.features = &source;
+                for (uint32_t sharers = 0; sharers < 2; sharers++) {
+                    m.kept.sharers = sharers;
+                    struct found found = infer(&m, &drive, params, &banks, step, 2, val);
+                    ck_assert_mem_eq(memory.outputs, found.outputs,
+                                     val->n * CLASSES * sizeof(float));
+                    found_free(&found);
+                }
+                found_free(&memory);
+            }
+            banks_free(&banks);
+            free(params);
+            sl_model_fini(&m);
+        }
+    ck_assert_uint_gt(sl_row_reader_bytes(source.reader), 0);
+    sl_row_reader_close(source.reader);
+    sl_row_source_fini(&source);
+    munmap((void *)(uintptr_t)drive.feat, 4096);
+    free(half);
+    free(alone);
+    fixture_graph_free(&g);
+}
+END_TEST
+
 // A hub with more in-edges than a piece holds, after and before ordinary rows, and more rows than
 // a piece holds: the same sums as one vertex at a time.
 START_TEST(pieces_are_bounded_and_hubs_fit)
@@ -492,6 +576,7 @@ int main(void)
     tcase_add_test(tc, kept_rows_are_made_once_and_change_no_bit);
     tcase_add_test(tc, sums_of_features_are_made_once_and_change_no_bit);
     tcase_add_test(tc, sixty_four_bit_neighbours_and_half_features);
+    tcase_add_loop_test(tc, features_from_the_drive_change_no_bit, 0, 4);
     tcase_add_test(tc, pieces_are_bounded_and_hubs_fit);
     tcase_add_test(tc, empty_range_is_nothing);
     suite_add_tcase(suite, tc);
