@@ -323,7 +323,7 @@ const struct sl_key sl_keys[] = {
             "the machine. auto takes a share of the memory that is free. Not where features are in "
             "memory."},
     {.path = "store.window", .type = SL_KEY_INTEGER, AT(store.window),
-     .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "8",
+     .min = 0, .max = SL_CONFIG_MAX_WINDOW, .fallback = "16",
      .doc = "Mini-batches drawn ahead whose rows that cache keeps until they have been trained. 0 "
             "looks at none."},
 

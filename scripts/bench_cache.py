@@ -50,3 +50,37 @@ def part_cache():
             return
         weights = {"edge_weight": year_weights(arxiv)}
         cache_rows("ogbn_arxiv", derive(arxiv, jobs.path("ogbn_arxiv"), weights))
+
+
+WINDOW_SHOWN = ("presc", "fifo", "gids 16", "window 16", "hot 0", "hot 16")
+# Small batches: of large ones these graphs have few, and a cache is to hold several.
+WINDOW_JOB = ["--batch", "64", "--fanout", "10,5", "--epochs", "2"]
+
+
+def window_rows(graph, dataset):
+    for order in ("shuffled", "proximity"):
+        found = found_by("window", dataset, "--order", order, *WINDOW_JOB)
+        for i, ratio in enumerate((0.05, 0.1, 0.2)):  # as it has them by itself
+            shown = " ".join(f"{name} {found[name][i]:.1%}" for name in WINDOW_SHOWN)
+            row(
+                f"{graph}, {order}, {ratio:.0%} of the rows",
+                shown,
+                f"belady {found['belady'][i]:.1%}",
+                found["hot 16"][i] / found["belady"][i],
+            )
+
+
+@part
+def part_window():
+    with Jobs() as jobs:
+        graphs = {
+            "communities": "planted --nodes 100k --degree 20 --feat-dim 4 --classes 16",
+            "power law": "rmat --scale 18 --classes 2 --train-ratio 0.1 --val-ratio 0",
+        }
+        for graph, arguments in graphs.items():
+            window_rows(graph, jobs.generate(graph.split()[0], arguments))
+        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
+        if os.path.isdir(arxiv):
+            window_rows("ogbn_arxiv", arxiv)
+        else:
+            print(f"SKIP: {arxiv} is not there")

@@ -76,8 +76,8 @@ def job_of(dataset, store, cache):
 
 
 WAYS = {
-    "window 8, expected": ({"features": "storage", "cache": CACHE, "window": 8}, "expected"),
-    "window 8": ({"features": "storage", "cache": CACHE, "window": 8}, "none"),
+    "window 16, expected": ({"features": "storage", "cache": CACHE, "window": 16}, "expected"),
+    "window 16": ({"features": "storage", "cache": CACHE, "window": 16}, "none"),
     "window 0": ({"features": "storage", "cache": CACHE, "window": 0}, "none"),
 }
 
@@ -110,7 +110,7 @@ def store_rows(jobs, dataset):
         forget_pages()
         faults, mapped = seconds_by_faults(jobs, dataset, 240)
         forget_pages()
-        depth = found["window 8"]["store"]["depth"]
+        depth = found["window 16"]["store"]["depth"]
         drive = found_by("drive", features, "--depth", str(depth))["reads_per_second"]
         others = {
             way: found_by("drive", features, "--way", way)["reads_per_second"]

@@ -27,8 +27,8 @@
  * Pinning takes a third of a second a GB, and features are asked for at every evaluation: what is
  * lasting and was mapped once stays mapped.
  *
- * Features that are on the drive are gathered, on CPU devices too: the different rows of a piece are
- * read together.
+ * Features that are on the drive are gathered, on CPU devices too: the different rows of a piece
+ * are read together.
  *
  * A matrix of which only some rows are there (`partial`) is always gathered: the others may be
  * holes of a file, and reading these takes disk space. Who bounds the machine's memory is asked

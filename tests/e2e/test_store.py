@@ -39,7 +39,7 @@ def check_rows(report, reads):
     if reads:
         assert sum(r["read"] for r in rows) > 0
         assert rows[0]["read_bytes"] >= rows[0]["read"] and rows[0]["seconds"] > 0, rows
-        assert report["store"]["depth"] > 0 and report["store"]["window"] == 8, report["store"]
+        assert report["store"]["depth"] > 0 and report["store"]["window"] == 16, report["store"]
 
 
 @timeout(120)
@@ -133,7 +133,7 @@ def test_whoever_fetches_is_killed_twenty_times(box):
 
 
 @timeout(120)
-@cases(0, 1, 8)
+@cases(0, 1, 16)
 def test_a_small_cache_changes_nothing_but_time(box, window):
     """Room for one mini-batch, while several are under way: some rows find no slot."""
     dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=40))

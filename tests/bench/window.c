@@ -1,0 +1,456 @@
+/*
+ * window.c - how many rows a cache has that changes while a job runs, under each rule of what goes.
+ *
+ *   window DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 3] [--ratios 0.05,0.1,0.2]
+ *          [--seed 7] [--order shuffled|proximity]
+ *
+ * Draws the batches of some epochs as a job would, and goes through their input nodes batch by
+ * batch with caches of equal size: a share of the vertices each. Misses are taken in. What goes:
+ *
+ *   degree, expected, presc   nothing: the hottest rows by that metric, from the beginning (presc:
+ *                             of the first epoch)
+ *   fifo, lru, random         what came first (BGL 3.2.1), was used longest ago, any
+ *   gids W                    any row that no batch of the next W wants (GIDS 3.4)
+ *   window W                  as common/ipc/row_cache.c does, and with it, without hot rows
+ *   hot W                     the same, with rows hot by `expected`
+ *   belady                    what is wanted last, all batches known
+ *
+ * Prints the share of input nodes that were there, of the epochs after the first, as a table and as
+ * one JSON object.
+ */
+#include <getopt.h>
+
+#include "common/base/philox.h"
+#include "common/data/cache_kind.h"
+#include "common/data/hotness.h"
+#include "common/ipc/row_cache.h"
+#include "sampler/topology.h"
+#include "tests/bench/lane.h"
+
+enum { RATIOS_MAX = 8, NEVER = -1 };
+
+struct options {
+    const char *path;
+    struct sl_draw_plan plan;
+    enum sl_order order;
+    uint32_t batch, epochs, n_ratios;
+    double ratios[RATIOS_MAX];
+};
+
+// All input nodes, one batch behind the other.
+struct trace {
+    uint64_t n_rows;
+    uint32_t n_batches, first; // of all; the first that counts
+    uint64_t *begin;           // (n_batches + 1)
+    uint32_t *row, *next;      // (begin[n_batches]); the batch that wants the row next
+    uint32_t *rank[SL_CACHE_COUNT];
+};
+
+struct hits {
+    uint64_t n, of;
+};
+
+// A rule, and what it goes by.
+struct rule {
+    const char *name;
+    void (*run)(const struct trace *t, const struct rule *rule, uint32_t slots, struct hits *hits);
+    unsigned metric;
+    uint32_t window;
+};
+
+static uint32_t random_below(uint32_t n)
+{
+    static uint64_t state = 5;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((state >> 33) % n);
+}
+
+static void count(const struct trace *t, uint32_t batch, bool hit, struct hits *hits)
+{
+    if (batch < t->first)
+        return;
+    hits->of++;
+    hits->n += hit;
+}
+
+// ---- rules --------------------------------------------------------------------------------------
+
+static void fixed(const struct trace *t, const struct rule *rule, uint32_t slots, struct hits *hits)
+{
+    const uint32_t *rank = t->rank[rule->metric];
+    for (uint32_t b = 0; b < t->n_batches; b++)
+        for (uint64_t i = t->begin[b]; i < t->begin[b + 1]; i++)
+            count(t, b, rank[t->row[i]] < slots, hits);
+}
+
+// Rows in slots: what fifo, random and gids have in common. The slot that goes is `victim`'s.
+struct plain {
+    int32_t *slot_of;  // (n_rows) or NEVER
+    uint32_t *row;     // (slots)
+    uint32_t *counter; // (n_rows) batches of the window that want it
+    uint32_t n, slots;
+};
+
+static void with_slots(const struct trace *t, uint32_t slots, uint32_t window,
+                       uint32_t (*victim)(struct plain *), struct hits *hits)
+{
+    struct plain p = {.slot_of = must(malloc(t->n_rows * sizeof *p.slot_of)),
+                      .row = must(malloc(slots * sizeof *p.row)),
+                      .counter = must(calloc(t->n_rows, sizeof *p.counter)),
+                      .slots = slots};
+    memset(p.slot_of, 0xff, t->n_rows * sizeof *p.slot_of);
+    uint32_t counted = 0;
+    for (uint32_t b = 0; b < t->n_batches; b++) {
+        for (; counted < t->n_batches && counted < b + window; counted++)
+            for (uint64_t i = t->begin[counted]; i < t->begin[counted + 1]; i++)
+                p.counter[t->row[i]]++;
+        for (uint64_t i = t->begin[b]; i < t->begin[b + 1]; i++) {
+            const uint32_t row = t->row[i];
+            if (p.counter[row] > 0)
+                p.counter[row]--;
+            const bool hit = p.slot_of[row] != NEVER;
+            count(t, b, hit, hits);
+            if (hit)
+                continue;
+            const bool full = p.n == slots;
+            const uint32_t s = full ? victim(&p) : p.n++;
+            if (full)
+                p.slot_of[p.row[s]] = NEVER;
+            p.row[s] = row;
+            p.slot_of[row] = (int32_t)s;
+        }
+    }
+    free(p.slot_of);
+    free(p.row);
+    free(p.counter);
+}
+
+static uint32_t in_turn(struct plain *p)
+{
+    static uint32_t hand;
+    return hand++ % p->slots;
+}
+
+static uint32_t any(struct plain *p)
+{
+    return random_below(p->slots);
+}
+
+static uint32_t any_unwanted(struct plain *p)
+{
+    enum { TRIES = 64 };
+    uint32_t s = random_below(p->slots);
+    for (int i = 0; i < TRIES && p->counter[p->row[s]] > 0; i++)
+        s = random_below(p->slots);
+    return s;
+}
+
+static void fifo(const struct trace *t, const struct rule *rule, uint32_t slots, struct hits *hits)
+{
+    with_slots(t, slots, rule->window, in_turn, hits);
+}
+
+static void at_random(const struct trace *t, const struct rule *rule, uint32_t slots,
+                      struct hits *hits)
+{
+    with_slots(t, slots, rule->window, any, hits);
+}
+
+static void gids(const struct trace *t, const struct rule *rule, uint32_t slots, struct hits *hits)
+{
+    with_slots(t, slots, rule->window, any_unwanted, hits);
+}
+
+// Rows by a key, the largest first; entries whose row has another key by now are passed over.
+struct heap {
+    uint64_t *entry; // key << 32 | row
+    uint64_t n, room;
+};
+
+static void push(struct heap *h, uint64_t entry)
+{
+    if (h->n == h->room) {
+        h->room = SL_MAX(2 * h->room, (uint64_t)1024);
+        h->entry = must(realloc(h->entry, h->room * sizeof *h->entry));
+    }
+    uint64_t at = h->n++;
+    for (; at > 0 && h->entry[(at - 1) / 2] < entry; at = (at - 1) / 2)
+        h->entry[at] = h->entry[(at - 1) / 2];
+    h->entry[at] = entry;
+}
+
+static uint64_t pop(struct heap *h)
+{
+    const uint64_t top = h->entry[0], last = h->entry[--h->n];
+    uint64_t at = 0;
+    for (uint64_t child; (child = 2 * at + 1) < h->n; at = child) {
+        child += child + 1 < h->n && h->entry[child + 1] > h->entry[child];
+        if (h->entry[child] <= last)
+            break;
+        h->entry[at] = h->entry[child];
+    }
+    h->entry[at] = last;
+    return top;
+}
+
+// What goes is the row of the largest key: of lru the batches left when it was used, of belady the
+// next batch that wants it, which may be its own.
+static void by_key(const struct trace *t, bool future, uint32_t slots, struct hits *hits)
+{
+    struct heap h = {0};
+    uint32_t *key = must(malloc(t->n_rows * sizeof *key)), used = 0;
+    bool *there = must(calloc(t->n_rows, 1));
+    for (uint32_t b = 0; b < t->n_batches; b++)
+        for (uint64_t i = t->begin[b]; i < t->begin[b + 1]; i++) {
+            const uint32_t row = t->row[i];
+            count(t, b, there[row], hits);
+            used += !there[row];
+            there[row] = true;
+            key[row] = future ? t->next[i] : UINT32_MAX - b;
+            push(&h, (uint64_t)key[row] << 32 | row);
+            while (used > slots) {
+                const uint64_t e = pop(&h);
+                const uint32_t gone = (uint32_t)e;
+                if (!there[gone] || key[gone] != e >> 32)
+                    continue;
+                there[gone] = false;
+                used--;
+            }
+        }
+    free(h.entry);
+    free(key);
+    free(there);
+}
+
+static void lru(const struct trace *t, const struct rule *rule, uint32_t slots, struct hits *hits)
+{
+    (void)rule;
+    by_key(t, false, slots, hits);
+}
+
+static void belady(const struct trace *t, const struct rule *rule, uint32_t slots,
+                   struct hits *hits)
+{
+    (void)rule;
+    by_key(t, true, slots, hits);
+}
+
+// The cache that jobs have, one batch after the other. Rows have no bytes.
+static void as_jobs_do(const struct trace *t, const struct rule *rule, uint32_t slots,
+                       struct hits *hits)
+{
+    const uint32_t *rank = rule->metric == SL_CACHE_NONE ? NULL : t->rank[rule->metric];
+    const struct sl_row_cache_shape shape = {
+        .n_rows = t->n_rows,
+        .n_slots = slots,
+        .n_hot = rank ? slots / 4 * 3 : 0,
+        .window = rule->window,
+    };
+    struct sl_row_cache c;
+    struct sl_row_places p = {0};
+    void *memory = must(aligned_alloc(4096, sl_row_cache_bytes(&shape)));
+    memset(memory, 0, sl_row_cache_bytes(&shape));
+    sl_row_cache_view(memory, &shape, &c);
+    uint32_t noted = 0;
+    for (uint32_t b = 0; b < t->n_batches; b++) {
+        const uint32_t *row = t->row + t->begin[b], n = (uint32_t)(t->begin[b + 1] - t->begin[b]);
+        for (; noted < t->n_batches && noted <= b + rule->window; noted++)
+            sl_row_cache_note(&c, t->row + t->begin[noted],
+                              (uint32_t)(t->begin[noted + 1] - t->begin[noted]), noted);
+        const struct sl_row_cache_use use = {.batch = b, .oldest = b};
+        must_ok(sl_row_places_grow(&p, n));
+        sl_row_cache_find(&c, row, n, &p);
+        for (uint32_t i = 0; i < n; i++)
+            count(t, b, i < p.n_found, hits);
+        for (uint32_t i = 0; i < p.n_missing; i++) {
+            uint32_t slot;
+            const bool hot = rank && rank[p.row[i]] < shape.n_hot;
+            if (sl_row_cache_take(&c, &use, p.row[i], hot, &slot) == SL_ROW_TAKEN)
+                sl_row_cache_there(&c, slot);
+        }
+    }
+    sl_row_places_fini(&p);
+    free(memory);
+}
+
+static const struct rule rules[] = {
+    {"degree", fixed, SL_CACHE_DEGREE, 0},
+    {"expected", fixed, SL_CACHE_EXPECTED, 0},
+    {"presc", fixed, SL_CACHE_PRESC, 0},
+    {"fifo", fifo, SL_CACHE_NONE, 0},
+    {"lru", lru, SL_CACHE_NONE, 0},
+    {"random", at_random, SL_CACHE_NONE, 0},
+    {"gids 4", gids, SL_CACHE_NONE, 4},
+    {"gids 8", gids, SL_CACHE_NONE, 8},
+    {"gids 16", gids, SL_CACHE_NONE, 16},
+    {"window 0", as_jobs_do, SL_CACHE_NONE, 0},
+    {"window 4", as_jobs_do, SL_CACHE_NONE, 4},
+    {"window 8", as_jobs_do, SL_CACHE_NONE, 8},
+    {"window 16", as_jobs_do, SL_CACHE_NONE, 16},
+    {"hot 0", as_jobs_do, SL_CACHE_EXPECTED, 0},
+    {"hot 4", as_jobs_do, SL_CACHE_EXPECTED, 4},
+    {"hot 8", as_jobs_do, SL_CACHE_EXPECTED, 8},
+    {"hot 16", as_jobs_do, SL_CACHE_EXPECTED, 16},
+    {"belady", belady, SL_CACHE_NONE, 0},
+};
+
+// ---- drawing ------------------------------------------------------------------------------------
+
+static void draw(const struct options *o, const struct sl_topology *t, struct trace *out)
+{
+    const struct sl_vertex_list *train = &t->dataset.split[SL_SPLIT_TRAIN];
+    const uint32_t in_epoch = (uint32_t)sl_div_up(train->n, o->batch);
+    uint32_t *seeds = must(malloc(train->n * sizeof *seeds));
+    struct lane lane = {0};
+    struct sl_epoch_order order;
+    uint64_t room = 0;
+    *out = (struct trace){.n_rows = t->view.n_nodes,
+                          .n_batches = in_epoch * o->epochs,
+                          .first = in_epoch,
+                          .begin = must(calloc(in_epoch * o->epochs + 1, sizeof *out->begin))};
+    lane_open_order(&order, o->order, 0, &t->dataset, o->plan.seed, o->batch);
+    must_ok(sl_drawer_init(&lane.drawer, t, sl_kernels_cpu()));
+    for (uint32_t b = 0; b < out->n_batches; b++) {
+        const uint64_t first = (uint64_t)(b % in_epoch) * o->batch;
+        if (first == 0)
+            sl_epoch_order_fill(&order, b / in_epoch, seeds);
+        lane_draw(&lane, &o->plan, b / in_epoch, b % in_epoch, seeds + first,
+                  (uint32_t)SL_MIN((uint64_t)o->batch, train->n - first));
+        const uint32_t n = lane.block->n_input;
+        out->begin[b + 1] = out->begin[b] + n;
+        if (out->begin[b + 1] > room) {
+            room = 2 * out->begin[b + 1];
+            out->row = must(realloc(out->row, room * sizeof *out->row));
+        }
+        memcpy(out->row + out->begin[b], sl_block_nodes(lane.block), n * sizeof *out->row);
+    }
+    lane_fini(&lane);
+    sl_epoch_order_close(&order);
+    free(seeds);
+}
+
+static void find_next(struct trace *t)
+{
+    const uint64_t n = t->begin[t->n_batches];
+    uint32_t *next = must(malloc(t->n_rows * sizeof *next));
+    memset(next, 0xff, t->n_rows * sizeof *next);
+    t->next = must(malloc(SL_MAX(n, (uint64_t)1) * sizeof *t->next));
+    for (uint32_t b = t->n_batches; b-- > 0;)
+        for (uint64_t i = t->begin[b]; i < t->begin[b + 1]; i++) {
+            t->next[i] = next[t->row[i]];
+            next[t->row[i]] = b;
+        }
+    free(next);
+}
+
+static void rank_by(const struct options *o, const struct sl_topology *t, unsigned metric,
+                    struct trace *trace)
+{
+    const struct sl_cache_facts facts = {.dataset = &t->dataset,
+                                         .seed = o->plan.seed,
+                                         .n_hops = o->plan.n_hops,
+                                         .fanout = o->plan.fanout};
+    uint32_t *hotness = must(calloc(trace->n_rows, sizeof *hotness));
+    uint32_t *order = must(malloc(trace->n_rows * sizeof *order));
+    if (sl_cache_kinds[metric].hotness)
+        must_ok(sl_cache_kinds[metric].hotness(&facts, hotness));
+    else
+        for (uint64_t i = 0; i < trace->begin[trace->first]; i++)
+            hotness[trace->row[i]]++;
+    must_ok(sl_hotness_order(hotness, trace->n_rows, NULL, order, NULL));
+    trace->rank[metric] = hotness; // its memory
+    for (uint64_t i = 0; i < trace->n_rows; i++)
+        hotness[order[i]] = (uint32_t)i;
+    free(order);
+}
+
+static void run(const struct options *o)
+{
+    static const unsigned metrics[] = {SL_CACHE_DEGREE, SL_CACHE_EXPECTED, SL_CACHE_PRESC};
+    struct sl_topology t;
+    struct trace trace;
+    must_ok(sl_topology_open(&t, o->path, false, -1, sl_kernels_cpu(), 0));
+    draw(o, &t, &trace);
+    find_next(&trace);
+    for (size_t i = 0; i < SL_COUNT_OF(metrics); i++)
+        rank_by(o, &t, metrics[i], &trace);
+    printf("%s, order %s: %" PRIu32 " batches of %.0f input nodes\n", t.dataset.name,
+           sl_order_words[o->order], trace.n_batches,
+           (double)trace.begin[trace.n_batches] / trace.n_batches);
+    double found[SL_COUNT_OF(rules)][RATIOS_MAX];
+    for (size_t k = 0; k < SL_COUNT_OF(rules); k++) {
+        printf("%-10s", rules[k].name);
+        for (uint32_t r = 0; r < o->n_ratios; r++) {
+            struct hits hits = {0};
+            const double slots = o->ratios[r] * (double)trace.n_rows;
+            rules[k].run(&trace, &rules[k], SL_MAX((uint32_t)slots, 16u), &hits);
+            found[k][r] = (double)hits.n / (double)SL_MAX(hits.of, (uint64_t)1);
+            printf("  %5.1f %%", 100 * found[k][r]);
+        }
+        printf("\n");
+    }
+    printf("{\"bench\": \"window\", \"data\": \"%s\", \"order\": \"%s\", \"inputs\": %.1f",
+           t.dataset.name, sl_order_words[o->order],
+           (double)trace.begin[trace.n_batches] / trace.n_batches);
+    for (size_t k = 0; k < SL_COUNT_OF(rules); k++) {
+        printf(", \"%s\": [", rules[k].name);
+        for (uint32_t r = 0; r < o->n_ratios; r++)
+            printf("%s%.4f", r ? ", " : "", found[k][r]);
+        printf("]");
+    }
+    printf("}\n");
+    for (size_t i = 0; i < SL_COUNT_OF(metrics); i++)
+        free(trace.rank[metrics[i]]);
+    free(trace.begin);
+    free(trace.row);
+    free(trace.next);
+    sl_topology_close(&t);
+}
+
+// Numbers with commas between them; returns how many.
+static uint32_t list_of(char *text, uint32_t most, double *out)
+{
+    uint32_t n = 0;
+    for (char *part = strtok(text, ","); part && n < most; part = strtok(NULL, ","))
+        out[n++] = atof(part);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {{"fanout", required_argument, NULL, 'f'},
+                                          {"batch", required_argument, NULL, 'b'},
+                                          {"epochs", required_argument, NULL, 'e'},
+                                          {"ratios", required_argument, NULL, 'r'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"order", required_argument, NULL, 'o'},
+                                          {0}};
+    struct options o = {.plan = {.kind = SL_SAMPLER_KHOP, .stream = SL_RNG_SAMPLE, .seed = 7},
+                        .batch = 1024,
+                        .epochs = 3,
+                        .n_ratios = 3,
+                        .ratios = {0.05, 0.1, 0.2}};
+    char usual[] = "15,10,5";
+    double fanout[SL_MAX_HOPS];
+    o.plan.n_hops = list_of(usual, SL_MAX_HOPS, fanout);
+    int c;
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
+        switch (c) {
+        case 'f': o.plan.n_hops = list_of(optarg, SL_MAX_HOPS, fanout); break;
+        case 'b': o.batch = (uint32_t)atoi(optarg); break;
+        case 'e': o.epochs = (uint32_t)atoi(optarg); break;
+        case 'r': o.n_ratios = list_of(optarg, RATIOS_MAX, o.ratios); break;
+        case 's': o.plan.seed = (uint64_t)atoll(optarg); break;
+        case 'o': o.order = lane_order(optarg); break;
+        default: return 2;
+        }
+    for (uint32_t h = 0; h < o.plan.n_hops; h++)
+        o.plan.fanout[h] = (int64_t)fanout[h];
+    if (optind + 1 != argc || o.batch < 1 || o.epochs < 2 || o.n_ratios < 1) {
+        fprintf(stderr, "window: wanted DATASET, a batch of 1 or more and 2 epochs or more\n");
+        return 2;
+    }
+    o.path = argv[optind];
+    run(&o);
+    return 0;
+}
