@@ -36,18 +36,28 @@ static bool reads(const struct sl_config *config)
     return sl_features_kinds[config->store.features].reads;
 }
 
-// The cache of rows that are read from the drive, and how far ahead of trainers they are.
-static int plan_rows(const struct sl_config *config, const struct sl_capacity_need *need,
-                     uint64_t available_bytes, struct sl_arena_spec *out)
+void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
+                              uint64_t available_bytes)
+{
+    if (config->store.features == SL_FEATURES_AUTO)
+        config->store.features = sl_features_choose(ds, available_bytes);
+    config->cache.policy =
+        sl_cache_choose(config->cache.policy,
+                        sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM, reads(config));
+}
+
+int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,
+                     uint64_t available_bytes, struct sl_row_cache_shape *out)
 {
     // A row, and its words: two for every one of the data set, one for a slot.
-    const uint64_t each = need->row_bytes + sizeof(uint64_t);
-    const uint64_t words = 2 * sizeof(uint32_t) * need->n_nodes;
+    const uint64_t each = row_bytes + sizeof(uint64_t);
+    const uint64_t words = 2 * sizeof(uint32_t) * n_nodes;
     const uint64_t bytes =
         config->store.cache_bytes ? config->store.cache_bytes : available_bytes / AVAILABLE_SHARE;
-    const uint64_t least = words + each * SL_MIN(need->n_nodes, config->sampler.batch_size);
+    const uint64_t least = words + each * SL_MIN(n_nodes, config->sampler.batch_size);
     char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
-    if (!reads(config) || need->row_bytes == 0)
+    *out = (struct sl_row_cache_shape){0};
+    if (!reads(config) || row_bytes == 0)
         return SL_OK;
     if (bytes < least)
         return sl_fail(SL_ENOMEM,
@@ -57,15 +67,15 @@ static int plan_rows(const struct sl_config *config, const struct sl_capacity_ne
                        config->store.cache_bytes ? ""
                                                  : ", a quarter of the memory that is available",
                        sl_units_exact_bytes(wanted, least), (unsigned long long)least);
-    out->rows = (struct sl_row_cache_shape){
-        .n_rows = need->n_nodes,
-        .n_slots = SL_MIN(SL_MIN((bytes - words) / each, need->n_nodes), (uint64_t)UINT32_MAX - 1),
-        .row_bytes = need->row_bytes,
+    const uint64_t slots =
+        SL_MIN(SL_MIN((bytes - words) / each, n_nodes), (uint64_t)UINT32_MAX - 1);
+    *out = (struct sl_row_cache_shape){
+        .n_rows = n_nodes,
+        .n_slots = slots,
+        .row_bytes = row_bytes,
+        .n_hot = sl_cache_keeps(config->cache.policy) ? slots / HOT_OF * HOT_SHARE : 0,
         .window = config->store.window,
     };
-    if (sl_cache_keeps(config->cache.policy))
-        out->rows.n_hot = out->rows.n_slots / HOT_OF * HOT_SHARE;
-    out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);
     return SL_OK;
 }
 
@@ -128,7 +138,9 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }
-    SL_TRY(plan_rows(config, need, available_bytes, out));
+    SL_TRY(sl_capacity_rows(config, need->n_nodes, need->row_bytes, available_bytes, &out->rows));
+    if (reads(config))
+        out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);
     uint64_t width = (uint64_t)out->act_banks * out->act_width + out->jumping_width;
     uint64_t acts = 4 * saturating_product(out->act_rows, width);
     struct sl_arena_header layout;

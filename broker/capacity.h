@@ -45,4 +45,16 @@ struct sl_capacity_need {
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes);
 
+// Where features are and what a cache keeps, where the job says "auto".
+void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
+                              uint64_t available_bytes);
+
+/*
+ * The cache of rows that are read from the drive; one without slots where none are. `config` says
+ * where features are and what is hot (sl_capacity_settle_store). SL_ENOMEM where a mini-batch's
+ * seeds do not fit, with the size that would do.
+ */
+int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,
+                     uint64_t available_bytes, struct sl_row_cache_shape *out);
+
 #endif

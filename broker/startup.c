@@ -231,9 +231,8 @@ static int configure_workers(struct sl_job *job)
     struct sl_config *c = &job->config;
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
+    sl_capacity_settle_store(c, &job->dataset, available);
     char features[SL_UNITS_BYTES], topology[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
-    if (automatic)
-        c->store.features = sl_features_choose(&job->dataset, available);
     if (automatic && sl_features_kinds[c->store.features].reads)
         sl_joblog_announce(
             &job->log,
@@ -242,9 +241,6 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(features, sl_features_bytes(&job->dataset)),
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
-    c->cache.policy =
-        sl_cache_choose(c->cache.policy, sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM,
-                        sl_features_kinds[c->store.features].reads);
     char *json = sl_config_to_json(c);
     if (!json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");

@@ -25,6 +25,7 @@
 #include "cli/command.h"
 #include "cli/job_check.h"
 #include "cli/output.h"
+#include "broker/capacity.h"
 #include "broker/launch.h"
 #include "cli/run_view.h"
 #include "cli/session.h"
@@ -37,6 +38,7 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/base/failpoint.h"
+#include "common/data/expected_visits.h"
 #include "common/ipc/bus.h"
 
 enum {
@@ -92,16 +94,68 @@ static void add_role_devices(cJSON *to, const char *key, const struct sl_config 
             cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
 }
 
-// Where they would be on this machine, now.
-static enum sl_features features_of(const struct run *r)
+// Where features would be on this machine, now, and what of them the machine's cache would have.
+struct store {
+    enum sl_features features;
+    struct sl_row_cache_shape rows; // no slots: there is none
+    double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
+};
+
+static int goes_on(void *ctx, uint64_t n)
 {
-    const enum sl_features asked = r->check.config.store.features;
-    return asked == SL_FEATURES_AUTO
-               ? sl_features_choose(&r->check.dataset, sl_device_memory_available())
-               : asked;
+    (void)ctx;
+    (void)n;
+    return SL_OK;
 }
 
-static void print_plan_text(const struct run *r)
+// What the hottest vertices are to a mini-batch; only of uniform sampling something is known.
+static int forecast(const struct sl_config *c, const struct sl_dataset *ds, struct store *out)
+{
+    const struct sl_visits_watch watch = {goes_on, NULL};
+    if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
+        return SL_OK;
+    uint32_t *visits = malloc(SL_MAX(ds->n_nodes, (uint64_t)1) * sizeof *visits);
+    if (!visits)
+        return sl_fail(SL_ENOMEM, "no memory for the expected visits of the vertices");
+    int rc = sl_visits_expect(ds, c->sampler.fanout, c->sampler.n_fanout, &watch, visits);
+    if (rc == SL_OK)
+        rc = sl_visits_forecast(visits, ds->n_nodes,
+                                sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),
+                                out->rows.n_slots, &out->inputs, &out->hit_rate);
+    free(visits);
+    return rc;
+}
+
+static int find_store(const struct run *r, struct store *out)
+{
+    struct sl_config c = r->check.config;
+    const struct sl_dataset *ds = &r->check.dataset;
+    const uint64_t available = sl_device_memory_available();
+    sl_capacity_settle_store(&c, ds, available);
+    *out = (struct store){.features = c.store.features};
+    SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+                            available, &out->rows));
+    return out->rows.n_slots ? forecast(&c, ds, out) : SL_OK;
+}
+
+static void print_rows(const struct store *s)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    if (!s->rows.n_slots)
+        return;
+    printf("cache       %s for %s of these rows, %.3g %%, in the memory of the machine",
+           sl_units_bytes(a, sl_row_cache_bytes(&s->rows)), sl_units_grouped(b, s->rows.n_slots),
+           100.0 * (double)s->rows.n_slots / (double)s->rows.n_rows);
+    if (s->inputs > 0)
+        printf("\n  a mini-batch has at most about %s input nodes (%s), of which the hottest rows "
+               "there are about %.0f %%",
+               sl_units_grouped(a, (uint64_t)s->inputs),
+               sl_units_bytes(c, (uint64_t)(s->inputs * (double)s->rows.row_bytes)),
+               100 * s->hit_rate);
+    printf("\n");
+}
+
+static void print_plan_text(const struct run *r, const struct store *store)
 {
     const struct sl_config *c = &r->check.config;
     const struct sl_dataset *ds = &r->check.dataset;
@@ -121,12 +175,13 @@ static void print_plan_text(const struct run *r)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
-           sl_features_kinds[features_of(r)].reads ? "read from the drive"
-                                                   : "mapped, in memory as far as there is room");
+           sl_features_kinds[store->features].reads ? "read from the drive"
+                                                    : "mapped, in memory as far as there is room");
+    print_rows(store);
     printf("output      %s\n\n%s\n", c->output, r->check.config_json);
 }
 
-static int print_plan_json(const struct run *r)
+static int print_plan_json(const struct run *r, const struct store *s)
 {
     const struct sl_config *c = &r->check.config;
     uint64_t n_train = r->check.dataset.split[SL_SPLIT_TRAIN].n;
@@ -139,8 +194,12 @@ static int print_plan_json(const struct run *r)
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     cJSON *store = cJSON_AddObjectToObject(plan, "store");
-    cJSON_AddStringToObject(store, "features", sl_features_kinds[features_of(r)].word);
+    cJSON_AddStringToObject(store, "features", sl_features_kinds[s->features].word);
     cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->check.dataset));
+    cJSON_AddNumberToObject(store, "cache_rows", (double)s->rows.n_slots);
+    cJSON_AddNumberToObject(store, "cache_bytes", (double)sl_row_cache_bytes(&s->rows));
+    cJSON_AddNumberToObject(store, "input_nodes", s->inputs);
+    cJSON_AddNumberToObject(store, "hit_rate", s->hit_rate);
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");
     cJSON_AddStringToObject(split, "reason", sl_placement_reason(c, reason, sizeof reason));
     add_role_devices(split, "sampler_devices", c, SL_ROLE_SAMPLER, SL_DUTY_WORK);
@@ -317,9 +376,11 @@ static int run(void *state)
         sl_dataset_close(&r->check.dataset); // the workers map it themselves
         return run_job(r);
     }
+    struct store store;
+    SL_TRY(find_store(r, &store));
     if (r->output == SL_OUTPUT_JSON)
-        return print_plan_json(r);
-    print_plan_text(r);
+        return print_plan_json(r, &store);
+    print_plan_text(r, &store);
     return SL_OK;
 }
 

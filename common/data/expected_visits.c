@@ -1,19 +1,21 @@
 #include "common/data/expected_visits.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/hotness.h"
 
 enum { VERTICES_PER_LOOK = 65536 };
 
-// next[u] += what the vertices pass on to their in-neighbours in one hop.
+// next[u] = visits[u] and what the vertices pass on to their in-neighbours in one hop.
 static int pass_on(const struct sl_dataset *ds, int64_t fanout, const double *visits, double *next,
                    const struct sl_visits_watch *watch)
 {
-    memset(next, 0, ds->n_nodes * sizeof *next);
+    memcpy(next, visits, ds->n_nodes * sizeof *next);
     for (uint64_t v = 0; v < ds->n_nodes; v++) {
         if (v % VERTICES_PER_LOOK == 0)
             SL_TRY(watch->on_vertices(watch->ctx,
@@ -29,33 +31,22 @@ static int pass_on(const struct sl_dataset *ds, int64_t fanout, const double *vi
     return SL_OK;
 }
 
-static void add_to(uint32_t *hotness, double visits)
-{
-    float sum;
-    memcpy(&sum, hotness, sizeof sum);
-    sum += (float)visits;
-    memcpy(hotness, &sum, sizeof sum);
-}
-
 // visits and next (n_nodes) are scratch, zeroed.
-static int sum_hops(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
-                    const struct sl_visits_watch *watch, double *visits, double *next,
-                    uint32_t *hotness)
+static int follow_hops(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
+                       const struct sl_visits_watch *watch, double *visits, double *next,
+                       uint32_t *hotness)
 {
     const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
-    memset(hotness, 0, ds->n_nodes * sizeof *hotness);
-    for (uint64_t i = 0; i < train->n; i++) {
+    for (uint64_t i = 0; i < train->n; i++)
         visits[train->ids[i]] = 1;
-        add_to(&hotness[train->ids[i]], 1);
-    }
     for (uint32_t hop = 0; hop < n_hops; hop++) {
         SL_TRY(pass_on(ds, fanout[hop], visits, next, watch));
-        for (uint64_t v = 0; v < ds->n_nodes; v++)
-            add_to(&hotness[v], next[v]);
         double *swap = visits;
         visits = next;
         next = swap;
     }
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        memcpy(&hotness[v], &(float){(float)visits[v]}, sizeof *hotness);
     return SL_OK;
 }
 
@@ -68,8 +59,30 @@ int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_
     if (!visits || !next)
         rc = sl_fail(SL_ENOMEM, "expected visits: no memory for %" PRIu64 " vertices", ds->n_nodes);
     if (rc == SL_OK)
-        rc = sum_hops(ds, fanout, n_hops, watch, visits, next, hotness);
+        rc = follow_hops(ds, fanout, n_hops, watch, visits, next, hotness);
     free(visits);
     free(next);
+    return rc;
+}
+
+int sl_visits_forecast(const uint32_t *hotness, uint64_t n_nodes, uint64_t n_batches,
+                       uint64_t capacity, double *inputs, double *hit_rate)
+{
+    uint32_t *order = malloc(SL_MAX(n_nodes, (uint64_t)1) * sizeof *order);
+    if (!order)
+        return sl_fail(SL_ENOMEM, "expected visits: no memory for an order of %" PRIu64 " vertices",
+                       n_nodes);
+    int rc = sl_hotness_order(hotness, n_nodes, NULL, order, NULL);
+    double hits = 0;
+    *inputs = 0;
+    for (uint64_t i = 0; rc == SL_OK && i < n_nodes; i++) {
+        float visits;
+        memcpy(&visits, &hotness[order[i]], sizeof visits);
+        *inputs -= expm1(-(double)visits / (double)SL_MAX(n_batches, (uint64_t)1));
+        if (i + 1 == SL_MIN(capacity, n_nodes))
+            hits = *inputs;
+    }
+    *hit_rate = *inputs > 0 ? hits / *inputs : 0;
+    free(order);
     return rc;
 }

@@ -1,10 +1,11 @@
 /*
  * expected_visits.h - how often sampling is expected to meet a vertex, without drawing anything.
  *
- * Of an epoch of uniform sampling: p_0 is 1 for training vertices, p_(l+1)(u) is the sum over the
- * edges u -> v of p_l(v) * min(1, fanout[l] / in-degree(v)), and a vertex's expected visits are the
- * sum over all l. A closed form: a vertex that several neighbours in one batch lead to counts as
- * often as there are of them, where a batch gathers it once.
+ * Of an epoch of uniform sampling, in which every hop draws for all vertices that its batch knows:
+ * p_0 is 1 for training vertices, p_(l+1)(u) is p_l(u) and the sum over the edges u -> v of
+ * p_l(v) * min(1, fanout[l] / in-degree(v)); a vertex's expected visits are those after the last
+ * hop. A closed form: a vertex that several neighbours in one batch lead to counts as often as
+ * there are of them, where a batch gathers it once.
  */
 #ifndef SL_COMMON_DATA_EXPECTED_VISITS_H
 #define SL_COMMON_DATA_EXPECTED_VISITS_H
@@ -26,5 +27,13 @@ struct sl_visits_watch {
  */
 int sl_visits_expect(const struct sl_dataset *ds, const int64_t *fanout, uint32_t n_hops,
                      const struct sl_visits_watch *watch, uint32_t *hotness);
+
+/*
+ * What these visits of an epoch of n_batches are to its batches, if each visit may be in any of
+ * them: *inputs, the different input nodes of one, and *hit_rate, the share of these that are among
+ * the `capacity` vertices of most visits. SL_ENOMEM.
+ */
+int sl_visits_forecast(const uint32_t *hotness, uint64_t n_nodes, uint64_t n_batches,
+                       uint64_t capacity, double *inputs, double *hit_rate);
 
 #endif

@@ -82,12 +82,10 @@ def expected_visits(arrays, fanout):
     to = np.repeat(np.arange(n), degree)
     p = np.zeros(n)
     p[arrays["train_idx"]] = 1
-    total = p.copy()
-    for k in fanout:
+    for k in fanout:  # each hop draws for all that its batch knows
         share = p[to] * (1 if k < 0 else np.minimum(1, k / degree[to]))
-        p = np.bincount(arrays["indices"], share, n)
-        total += p
-    return total
+        p += np.bincount(arrays["indices"], share, n)
+    return p
 
 
 def reorder(box, by, source="old", out="new", *options):

@@ -186,8 +186,34 @@ def test_a_dry_run_says_where_features_are(box):
         plan = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)
         assert plan["store"]["features"] == found, plan["store"]
         assert plan["config"]["store"]["features"] == (asked or "auto")
+        rows = plan["store"]
+        assert (rows["cache_rows"] > 0) == (found == "storage"), rows
+        if found == "storage":  # all fit: each is there once it was read
+            assert rows["hit_rate"] == 1 and 0 < rows["input_nodes"] <= plan["num_nodes"], rows
         text = box.sluice("run", path, "--dry-run").ok().out
+        assert ("input nodes" in text) == (found == "storage"), text
         assert ("read from the drive" in text) == (found == "storage"), text
+
+
+def test_a_dry_run_foresees_what_a_cache_is_worth(box):
+    """At most so many input nodes; of these the hot rows cover about what the cache has."""
+    dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=40))
+    config = small_job(
+        dataset,
+        store={"features": "storage", "cache": SMALL_CACHE},
+        epochs=4,
+        **{"sampler.fanout": [3, 2], "sampler.batch_size": 32},
+    )
+    path = box.job(config)
+    store = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)["store"]
+    result, report = box.run(config)
+    result.ok()
+    last = report["epochs"][-1]
+    assert store["cache_rows"] == report["store"]["cache_rows"]
+    inputs = last["input_nodes"] / last["batches"]
+    assert 0.7 * store["input_nodes"] < inputs <= store["input_nodes"], (store, last)
+    hit_rate = last["store"]["cached"] / last["input_nodes"]
+    assert abs(store["hit_rate"] - hit_rate) < 0.2, (store, last)
 
 
 def test_a_wrong_word_is_refused(box):

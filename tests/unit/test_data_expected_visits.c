@@ -2,6 +2,7 @@
 #include "common/data/expected_visits.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,8 +65,8 @@ START_TEST(visits_by_hand)
     expect((int64_t[]){-1}, 1, (float[]){1, 1, 1, 2, 2});
     expect((int64_t[]){4}, 1, (float[]){1, 1, 1, 2, 2});
     expect((int64_t[]){1}, 1, (float[]){1, .25f, .25f, .5f, 2});
-    // The second hop goes on from the first: 3 is met 1.5 times and leads to 0.
-    expect((int64_t[]){3, 1}, 2, (float[]){2.5f, .75f, .75f, 1.5f, 3});
+    // The second hop draws for 0 and 4 again, and for what the first drew: 3, 1.5 times.
+    expect((int64_t[]){3, 1}, 2, (float[]){2.5f, 1, 1, 2, 4});
     dataset.split[SL_SPLIT_TRAIN].n = 0;
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
@@ -93,14 +94,18 @@ static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
     };
 }
 
-// How often walks from v that have `left` hops to go meet each vertex.
+// How often what v leads to in `left` hops meets each vertex: of each hop, v and what it draws.
 static void walk(uint32_t v, double weight, const int64_t *fanout, uint32_t left, double *sum)
 {
-    sum[v] += weight;
+    if (!left) {
+        sum[v] += weight;
+        return;
+    }
     uint64_t degree = indptr[v + 1] - indptr[v];
     double share =
-        left && *fanout >= 0 && (uint64_t)*fanout < degree ? (double)*fanout / (double)degree : 1;
-    for (uint64_t e = indptr[v]; left && e < indptr[v + 1]; e++)
+        *fanout >= 0 && (uint64_t)*fanout < degree ? (double)*fanout / (double)degree : 1;
+    walk(v, weight, fanout + 1, left - 1, sum);
+    for (uint64_t e = indptr[v]; e < indptr[v + 1]; e++)
         walk(narrow[e], weight * share, fanout + 1, left - 1, sum);
 }
 
@@ -132,6 +137,30 @@ START_TEST(the_watch_ends_it)
 }
 END_TEST
 
+// Against what a batch of each row by chance has: hits by the definition, in the order of visits.
+START_TEST(a_forecast_is_what_batches_have_on_average)
+{
+    enum { N = 50, BATCHES = 4 };
+    double inputs, hit_rate, all = 0, hits = 0;
+    float visits[N];
+    for (uint32_t v = 0; v < N; v++) { // falling, none of the last
+        visits[v] = v + 1 < N ? 20.0f / (float)(v + 1) : 0;
+        memcpy(&hotness[v], &visits[v], sizeof visits[v]);
+        all += 1 - exp(-(double)visits[v] / BATCHES);
+        hits += v < 7 ? 1 - exp(-(double)visits[v] / BATCHES) : 0;
+    }
+    must(sl_visits_forecast(hotness, N, BATCHES, 7, &inputs, &hit_rate));
+    ck_assert_double_eq_tol(inputs, all, 1e-6);
+    ck_assert_double_eq_tol(hit_rate, hits / all, 1e-6);
+    must(sl_visits_forecast(hotness, N, BATCHES, 2 * N, &inputs, &hit_rate));
+    ck_assert_double_eq_tol(hit_rate, 1, 1e-9);
+    must(sl_visits_forecast(hotness, N, BATCHES, 0, &inputs, &hit_rate));
+    ck_assert_double_eq(hit_rate, 0);
+    must(sl_visits_forecast(hotness, 0, 0, 5, &inputs, &hit_rate));
+    ck_assert_double_eq(inputs + hit_rate, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("data expected visits");
@@ -140,6 +169,7 @@ int main(void)
     tcase_add_test(t, visits_by_hand);
     tcase_add_loop_test(t, visits_are_those_of_all_walks, 0, 7);
     tcase_add_test(t, the_watch_ends_it);
+    tcase_add_test(t, a_forecast_is_what_batches_have_on_average);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
