@@ -16,10 +16,14 @@
  * at: attention is what says how much a neighbour counts.
  *
  * SCORES are products: with the att vectors as the blocks of a block-diagonal matrix (H, H*C) they
- * are z times its transpose, their way back into z is a product with it, and the gradient of att is
- * the diagonal of a product. That is H times the arithmetic of a loop, still far less than that of
+ * are z times its transpose. That is H times the arithmetic of a loop, still far less than that of
  * lin, and takes the products' threads and SIMD. Scores are always computed in f32: the
  * exponential multiplies what is rounded there.
+ *
+ * TRAINING takes the scores from x instead: z matrix' = x (matrix lin)', where matrix lin is (H,
+ * d_in). Then z, the widest matrix of a layer, is not read for them, and backward adds nothing to
+ * dz: with G = dscore' x, (H, d_in), the scores' part of the gradient of lin is matrix' G, that of
+ * att the diagonal blocks of G lin', and that of x is dscore (matrix lin).
  *
  * INFERENCE keeps z and what it adds to the scores of each vertex from piece to piece where there
  * is memory (kept_rows.h); else it computes z for the different sources of a piece, a group of
@@ -66,32 +70,74 @@ static int attention_matrix(const struct sl_layer_env *env, const float *att, ui
     return *out ? env->kernels->block_diagonal(att, heads, width, *out) : SL_ENOMEM;
 }
 
-// score (rows, heads) of z (rows, heads * width).
-static int scores(const struct sl_layer_env *env, const float *z, uint64_t rows, const float *att,
-                  uint32_t heads, uint32_t width, float *score)
+// score (rows, heads) of x (rows, k) and what its columns count for each head, (heads, k).
+static int scores(const struct sl_layer_env *env, const float *x, uint64_t rows, uint64_t k,
+                  const float *matrix, uint32_t heads, float *score)
 {
-    uint64_t columns = (uint64_t)heads * width;
-    float *matrix;
-    SL_TRY(attention_matrix(env, att, heads, width, &matrix));
-    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, rows, heads, columns, 1, z,
-                              columns, matrix, columns, 0, score, heads, env->pool);
+    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, rows, heads, k, 1, x, k,
+                              matrix, k, 0, score, heads, env->pool);
 }
 
-// dz (rows, H*C) += what dscore (rows, H) gives it; datt (H, C) += .
-static int scores_backward(const struct sl_layer_env *env, const float *dscore, const float *z,
-                           uint64_t rows, const float *att, uint32_t heads, uint32_t width,
-                           float *dz, float *datt)
+static int scores_of_z(const struct sl_layer_env *env, const float *z, uint64_t rows,
+                       const float *att, uint32_t heads, uint32_t width, float *score)
 {
-    uint64_t columns = (uint64_t)heads * width;
-    float *products = sl_layer_floats(env, heads * columns), *matrix;
-    if (!products)
-        return SL_ENOMEM;
+    float *matrix;
     SL_TRY(attention_matrix(env, att, heads, width, &matrix));
-    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, rows, columns, heads, 1,
-                              dscore, heads, matrix, columns, 1, dz, columns, env->pool));
-    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, heads, columns, rows, 1,
-                              dscore, heads, z, columns, 0, products, columns, env->pool));
-    return env->kernels->add_block_diagonal(products, heads, width, datt);
+    return scores(env, z, rows, (uint64_t)heads * width, matrix, heads, score);
+}
+
+// *out (heads, d_in, in the pool): the attention matrix times lin.
+static int attention_of_x(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const float *params, const float *matrix, float **out)
+{
+    const uint64_t heads = sl_heads_count(layer), columns = sl_heads_columns(layer);
+    *out = sl_layer_floats(env, heads * layer->d_in);
+    if (!*out)
+        return SL_ENOMEM;
+    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, heads, layer->d_in,
+                              columns, 1, matrix, columns, params + layer->offset[LIN_WEIGHT],
+                              layer->d_in, 0, *out, layer->d_in, env->pool);
+}
+
+// *score (rows, heads, in the pool) of x under the att vectors of one side.
+static int scores_of_x(const struct sl_layer_env *env, const struct sl_layer *layer,
+                       const float *params, int att, const float *x, uint64_t rows, float **score)
+{
+    const uint32_t heads = sl_heads_count(layer);
+    float *matrix, *of_x;
+    SL_TRY(
+        attention_matrix(env, params + layer->offset[att], heads, sl_heads_width(layer), &matrix));
+    SL_TRY(attention_of_x(env, layer, params, matrix, &of_x));
+    *score = sl_layer_floats(env, rows * heads);
+    return *score ? scores(env, x, rows, layer->d_in, of_x, heads, *score) : SL_ENOMEM;
+}
+
+// What dscore (rows, heads) of one side gives: lin's and att's gradients +=, and dx += unless NULL.
+static int scores_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                           const float *params, int att, const float *dscore, const float *x,
+                           uint64_t rows, float *gradient, float *dx)
+{
+    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
+    const uint64_t columns = sl_heads_columns(layer), d_in = layer->d_in;
+    const float *lin = params + layer->offset[LIN_WEIGHT];
+    float *matrix, *of_x, *g = sl_layer_floats(env, heads * d_in);
+    float *products = sl_layer_floats(env, heads * columns);
+    if (!g || !products)
+        return SL_ENOMEM;
+    SL_TRY(attention_matrix(env, params + layer->offset[att], heads, width, &matrix));
+    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, heads, d_in, rows, 1, dscore,
+                              heads, x, d_in, 0, g, d_in, env->pool));
+    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, columns, d_in, heads, 1,
+                              matrix, columns, g, d_in, 1, gradient + layer->offset[LIN_WEIGHT],
+                              d_in, env->pool));
+    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, heads, columns, d_in, 1, g,
+                              d_in, lin, d_in, 0, products, columns, env->pool));
+    SL_TRY(env->kernels->add_block_diagonal(products, heads, width, gradient + layer->offset[att]));
+    if (!dx)
+        return SL_OK;
+    SL_TRY(attention_of_x(env, layer, params, matrix, &of_x));
+    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, rows, d_in, heads, 1,
+                              dscore, heads, of_x, d_in, 1, dx, d_in, env->pool);
 }
 
 // alpha (n_edges, heads)
@@ -113,17 +159,12 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
                   struct sl_layer_tape *tape, struct own *own)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
-    uint64_t n_alpha = (uint64_t)csr->n_edges * heads;
-    own->score_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
-    own->score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
-    own->alpha = sl_layer_floats(env, n_alpha);
-    if (!own->score_src || !own->score_dst || !own->alpha)
+    uint32_t heads = sl_heads_count(layer);
+    own->alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
+    if (!own->alpha)
         return SL_ENOMEM;
-    SL_TRY(scores(env, own->z, csr->n_src, params + layer->offset[ATT_SRC], heads, width,
-                  own->score_src));
-    SL_TRY(scores(env, own->z, csr->n_dst, params + layer->offset[ATT_DST], heads, width,
-                  own->score_dst));
+    SL_TRY(scores_of_x(env, layer, params, ATT_SRC, tape->x, csr->n_src, &own->score_src));
+    SL_TRY(scores_of_x(env, layer, params, ATT_DST, tape->x, csr->n_dst, &own->score_dst));
     SL_TRY(shares(env, csr, heads, own->score_src, own->score_dst, own->alpha));
     return sl_heads_drop(env, layer, tape, own->alpha, &own->kept);
 }
@@ -150,10 +191,11 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     return sl_heads_sum(env, layer, own->z, own->kept, params + layer->offset[RES_WEIGHT], tape);
 }
 
-// dz (n_src, H*C, assigned) and the gradient of att, for the gradient dheads of all heads.
+// For the gradient dheads of all heads: dz (n_src, H*C, assigned) but for what comes by way of the
+// scores, and the gradients of these, (n_src, H) and (n_dst, H) in the pool.
 static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const float *params, const struct sl_layer_tape *tape,
-                           const float *dheads, float *gradient, float *dz)
+                           const struct sl_layer_tape *tape, const float *dheads, float *dz,
+                           float **dscore_src, float **dscore_dst)
 {
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
@@ -163,9 +205,9 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
     uint32_t *edge;
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
     float *dalpha = sl_layer_floats(env, (uint64_t)n_edges * heads);
-    float *dscore_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
-    float *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
-    if (!dalpha || !dscore_src || !dscore_dst)
+    *dscore_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
+    *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
+    if (!dalpha || !*dscore_src || !*dscore_dst)
         return SL_ENOMEM;
     SL_TRY(env->kernels->edge_dot(csr, heads, width, dheads, own->z, dalpha));
     if (own->kept != own->alpha)
@@ -180,8 +222,8 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         .score_dst = own->score_dst,
         .alpha = own->alpha,
         .dalpha = dalpha,
-        .dscore_src = dscore_src,
-        .dscore_dst = dscore_dst,
+        .dscore_src = *dscore_src,
+        .dscore_dst = *dscore_dst,
     };
     SL_TRY(env->kernels->edge_softmax_backward(&softmax));
     const struct sl_aggregate_heads_args args = {
@@ -193,11 +235,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         .edge = edge,
         .y = dz,
     };
-    SL_TRY(env->kernels->aggregate_heads(&args));
-    SL_TRY(scores_backward(env, dscore_src, own->z, csr->n_src, params + layer->offset[ATT_SRC],
-                           heads, width, dz, gradient + layer->offset[ATT_SRC]));
-    return scores_backward(env, dscore_dst, own->z, csr->n_dst, params + layer->offset[ATT_DST],
-                           heads, width, dz, gradient + layer->offset[ATT_DST]);
+    return env->kernels->aggregate_heads(&args);
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -206,17 +244,22 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer wide = sl_heads_widened(layer);
-    float *dheads, *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
+    float *dheads, *dscore_src, *dscore_dst,
+        *dz = sl_layer_floats(env, (uint64_t)csr->n_src * wide.d_out);
     if (!dz)
         return SL_ENOMEM;
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
-    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dz));
+    SL_TRY(attend_backward(env, layer, tape, dheads, dz, &dscore_src, &dscore_dst));
     SL_TRY(sl_layer_product_gradient(env, &wide, dz, tape->x, csr->n_src,
                                      gradient + layer->offset[LIN_WEIGHT]));
     if (dx)
         SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src,
                                          params + layer->offset[LIN_WEIGHT], 0, dx));
+    SL_TRY(scores_backward(env, layer, params, ATT_SRC, dscore_src, tape->x, csr->n_src, gradient,
+                           dx));
+    SL_TRY(scores_backward(env, layer, params, ATT_DST, dscore_dst, tape->x, csr->n_dst, gradient,
+                           dx));
     return sl_heads_residual_backward(env, layer, dy, tape, params + layer->offset[RES_WEIGHT],
                                       gradient + layer->offset[RES_WEIGHT], dx);
 }
@@ -269,13 +312,13 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
     SL_TRY(sl_sources_product(env, piece, sources, layer->d_in,
                               params + layer->offset[LIN_WEIGHT] + column * layer->d_in,
                               g->heads * g->width, &g->chunk, g->z));
-    SL_TRY(scores(env, g->z, sources->n, params + layer->offset[ATT_SRC] + column, g->heads,
-                  g->width, g->score_src));
+    SL_TRY(scores_of_z(env, g->z, sources->n, params + layer->offset[ATT_SRC] + column, g->heads,
+                       g->width, g->score_src));
     // The rows' own z: until the sums are made, g->y has room for them.
     SL_TRY(env->kernels->gather_rows(g->z, SL_DTYPE_F32, sources->n, g->heads * g->width, g->own,
                                      csr->n_dst, g->y));
-    SL_TRY(scores(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
-                  g->width, g->score_dst));
+    SL_TRY(scores_of_z(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
+                       g->width, g->score_dst));
     SL_TRY(shares(env, csr, g->heads, g->score_src, g->score_dst, g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = *csr, .heads = g->heads, .dim = g->width, .x = g->z, .weight = g->alpha, .y = g->y};
@@ -292,10 +335,10 @@ static int make_kept(const struct sl_layer_env *env, const struct sl_layer *laye
     const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     SL_TRY(
         sl_layer_product(env, &wide, x, rows, params + layer->offset[LIN_WEIGHT], 0, out[KEPT_Z]));
-    SL_TRY(scores(env, out[KEPT_Z], rows, params + layer->offset[ATT_SRC], heads, width,
-                  out[KEPT_SRC]));
-    return scores(env, out[KEPT_Z], rows, params + layer->offset[ATT_DST], heads, width,
-                  out[KEPT_DST]);
+    SL_TRY(scores_of_z(env, out[KEPT_Z], rows, params + layer->offset[ATT_SRC], heads, width,
+                       out[KEPT_SRC]));
+    return scores_of_z(env, out[KEPT_Z], rows, params + layer->offset[ATT_DST], heads, width,
+                       out[KEPT_DST]);
 }
 
 // All heads, of rows that are kept.

@@ -17,7 +17,7 @@
  *   - of aggregations a row of the source for each edge, a row written for each destination, and
  *     per-edge weights and indices; backward likewise through the transpose, with a row written for
  *     each source, and of a maximum two rows an edge (where it came from, and its gradient),
- *   - of GAT's scores one pass over the sources' rows, forward and backward,
+ *   - of GAT's scores one pass over the layer's input, forward and backward,
  *   - of a batch norm, which has nothing else, all its passes: two that read and one that writes,
  *     backward four and one.
  *
@@ -189,8 +189,8 @@ static struct work gat_forward(const struct shape *s, const struct layer_case *c
 {
     double edges = (double)s->n_edges + s->n_dst, heads = c->options.heads;
     return (struct work){.flop = product(s, s->n_src, s->d_in),
-                         .bytes = 4.0 * s->n_src * s->d_out + // scores
-                                  edges * 12 * heads +        // softmax
+                         .bytes = 4.0 * s->n_src * s->d_in + // scores
+                                  edges * 12 * heads +       // softmax
                                   gathered(edges, s->n_dst, s->d_out, 4 + 4 * heads)};
 }
 
@@ -199,7 +199,7 @@ static struct work gat_backward(const struct shape *s, const struct layer_case *
     double edges = (double)s->n_edges + s->n_dst, heads = c->options.heads;
     return (struct work){.flop = (s->input_gradient ? 2 : 1) * product(s, s->n_src, s->d_in),
                          .bytes = gathered(edges, s->n_dst, s->d_out, 4 + 4 * heads) + // of alpha
-                                  edges * 20 * heads + 4.0 * s->n_src * s->d_out +
+                                  edges * 20 * heads + 4.0 * s->n_src * s->d_in +
                                   gathered(edges, s->n_src, s->d_out, 8 + 4 * heads)};
 }
 
