@@ -6,7 +6,12 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { AVAILABLE_SHARE = 4 };
+enum {
+    AVAILABLE_SHARE = 4,
+    LEAST_MAX = 1 << 30, // MiB
+    GROWS = 8 << 20,     // a process beside what is counted: pools are made of huge pages
+    EPOCH_BYTES = 12288, // that the broker keeps of each
+};
 
 static uint64_t with_margin(uint64_t step_bytes)
 {
@@ -100,4 +105,82 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
                    (unsigned long long)wanted, (unsigned long long)need->n_nodes,
                    sl_units_exact_bytes(a, wanted * need->row_bytes),
                    sl_units_exact_bytes(b, left));
+}
+
+// Whether a job whose processes hold `others` beside what they share keeps to the bound.
+static bool holds(const struct sl_budget_memory *m, uint64_t bound, uint64_t others)
+{
+    const uint64_t shared = m->shared_of ? m->shared_of(m->ctx, bound) : m->shared;
+    return shared <= bound && others <= bound - shared;
+}
+
+// What a trainer takes in the machine's memory.
+static uint64_t of_trainer(const struct sl_budget_need *need, const struct sl_budget_memory *m)
+{
+    return m->trainer + GROWS + with_margin(need->step_bytes);
+}
+
+static uint64_t of_trainers(const struct sl_budget_need *need, const struct sl_budget_memory *m,
+                            const struct sl_budget_crew *crew)
+{
+    return crew->trainers * of_trainer(need, m) + crew->n_rows * need->row_bytes;
+}
+
+// Broker and samplers.
+static uint64_t of_others(const struct sl_config *config, const struct sl_budget_memory *m,
+                          uint32_t samplers)
+{
+    return m->broker + GROWS + (uint64_t)config->epochs * EPOCH_BYTES +
+           samplers * (m->sampler + GROWS);
+}
+
+uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
+                                const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+{
+    const uint64_t others = of_others(config, m, crew->samplers) + of_trainers(need, m, crew);
+    uint64_t low = 0, high = 1; // in MiB: too little, and enough
+    while (high < LEAST_MAX && !holds(m, high << 20, others))
+        high *= 2;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (holds(m, middle << 20, others))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high << 20;
+}
+
+int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
+                           const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+{
+    const uint64_t bound = config->memory_bytes, others = of_others(config, m, crew->samplers);
+    const uint64_t training = of_trainers(need, m, crew);
+    const uint64_t wanted = m->shared + others + training;
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    char e[SL_UNITS_BYTES];
+    if (bound == 0 || m->shared == 0 || wanted <= bound)
+        return SL_OK;
+    const uint64_t least = sl_budget_least_memory(config, need, m, crew);
+    return sl_fail(
+        SL_ENOMEM,
+        "memory: found %s, wanted at least %s: the broker and %u sampler%s take %s, %u "
+        "trainer%s %s, where a training step was measured with a margin of a quarter, "
+        "and the arena %s: set memory to %llu or more, or take fewer workers, or a smaller "
+        "sampler.batch_size, sampler.fanout, model.hidden, arena.memory or store.cache",
+        sl_units_exact_bytes(a, bound), sl_units_exact_bytes(b, least), crew->samplers,
+        crew->samplers == 1 ? "" : "s", sl_units_exact_bytes(c, others), crew->trainers,
+        crew->trainers == 1 ? "" : "s", sl_units_exact_bytes(d, training),
+        sl_units_exact_bytes(e, m->shared), (unsigned long long)least);
+}
+
+uint32_t sl_budget_trainers(const struct sl_config *config, const struct sl_budget_need *need,
+                            const struct sl_budget_memory *m, uint32_t samplers)
+{
+    const uint64_t held = m->shared + of_others(config, m, samplers);
+    const uint64_t one = of_trainer(need, m);
+    if (config->memory_bytes == 0)
+        return UINT32_MAX;
+    return (uint32_t)SL_MIN((config->memory_bytes - SL_MIN(held, config->memory_bytes)) / one,
+                            (uint64_t)UINT32_MAX);
 }

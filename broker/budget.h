@@ -13,6 +13,9 @@
  * trainer that cannot hold it is an error that names the ratio which would fit, a standby trainer
  * takes what there is. Without a budget the rest is a quarter of the machine's available memory,
  * divided among the devices.
+ *
+ * The job may have a bound of its own (`memory`), for all its processes together: arena and caches
+ * are sized by what it leaves, and what workers take is counted before they work.
  */
 #ifndef SL_BROKER_BUDGET_H
 #define SL_BROKER_BUDGET_H
@@ -44,5 +47,33 @@ int sl_budget_check_sampler(const struct sl_config *config, uint32_t device,
 int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum sl_duty duty,
                          const struct sl_budget_need *need, uint64_t available_bytes,
                          uint64_t *rows);
+
+// What a job's processes hold, pages of files aside. All in bytes.
+struct sl_budget_memory {
+    uint64_t broker, sampler, trainer; // one that has loaded and not worked, the largest
+    uint64_t shared;                   // the arena, and what lies beside it for all; 0: not known
+    // The same under another bound; UINT64_MAX: there is no arena that small.
+    uint64_t (*shared_of)(void *ctx, uint64_t bound);
+    void *ctx;
+};
+
+// Of which a job has so many.
+struct sl_budget_crew {
+    uint32_t samplers, trainers;
+    uint64_t n_rows; // of the caches of all trainers in the machine's memory
+};
+
+// Whether it is within the job's bound. SL_ENOMEM with the least that would do.
+int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
+                           const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
+
+// The smallest bound that would do, in whole MiB.
+uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
+                                const struct sl_budget_memory *m,
+                                const struct sl_budget_crew *crew);
+
+// Trainers that it has room for, beside so many samplers.
+uint32_t sl_budget_trainers(const struct sl_config *config, const struct sl_budget_need *need,
+                            const struct sl_budget_memory *m, uint32_t samplers);
 
 #endif

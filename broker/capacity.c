@@ -148,7 +148,9 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
     uint64_t total = absurd ? acts : sl_arena_layout(out, &layout);
     *acts_bytes = 0;
     if (!absurd && (config->activations == SL_ACTIVATIONS_FILE ||
-                    (config->activations == SL_ACTIVATIONS_AUTO && total > available_bytes)))
+                    (config->activations == SL_ACTIVATIONS_AUTO &&
+                     (total > available_bytes ||
+                      (config->memory_bytes && acts > available_bytes / AVAILABLE_SHARE)))))
         *acts_bytes = layout.region[SL_REGION_ACTS].bytes;
     total -= *acts_bytes;
     if (total <= available_bytes)

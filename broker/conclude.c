@@ -11,15 +11,40 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/text/units.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 
+uint64_t sl_job_memory_left(void *ctx)
+{
+    struct sl_job *job = ctx;
+    const uint64_t bound = job->config.memory_bytes;
+    sl_memory_use_look(&job->memory, &job->crew);
+    return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
+}
+
+void sl_job_check_memory(struct sl_job *job)
+{
+    const uint64_t bound = job->config.memory_bytes, held = job->memory.held_bytes;
+    char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    if (bound == 0 || held <= bound)
+        return;
+    sl_job_end(job, SL_OUTCOME_FAILED,
+               "memory: the job's processes hold %s, wanted at most %s: set memory to %llu or more "
+               "and go on from the last checkpoint (sluice resume), or take fewer workers",
+               sl_units_exact_bytes(found, held), sl_units_exact_bytes(wanted, bound),
+               (unsigned long long)sl_align_up(held + held / 8, (uint64_t)1 << 20));
+}
+
 void sl_job_sample_memory(struct sl_job *job)
 {
-    sl_memory_use_look(&job->memory, &job->crew);
+    if (job->config.memory_bytes == 0)
+        sl_memory_use_look(&job->memory, &job->crew);
+    else if (job->arena.base)
+        atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
     for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
         const struct sl_seat *seat = sl_seat(&job->arena, sl_seat_trainer(&job->arena, d));
         job->cache_load_ns[d] = SL_MAX(job->cache_load_ns[d], atomic_load(&seat->cache_load_ns));
@@ -138,6 +163,7 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .wall_seconds = (double)(sl_now_ns() - job->start_ns) * 1e-9,
                    .paused_seconds = sl_pauses_total_seconds(&job->pauses),
                    .peak_memory = (double)job->memory.peak_bytes,
+                   .peak_held = (double)job->memory.held_peak_bytes,
                    .arena.bytes = (double)(job->arena.bytes - job->acts_bytes),
                    .arena.file_bytes = (double)job->acts_bytes,
                    .arena.payload_bytes = (double)job->arena.h->spec.payload_bytes,

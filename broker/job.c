@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "common/base/memory.h"
 #include "common/ipc/board.h"
 #include "common/ipc/stats.h"
 
@@ -389,6 +390,8 @@ static void on_tick(void *ctx)
         sl_split_poll(&job->split);
     if (job->state == SL_JOB_RUNNING && job->ticks % MEMORY_TICKS == 0)
         sl_job_sample_memory(job);
+    if (job->state == SL_JOB_RUNNING)
+        sl_job_check_memory(job);
     if (job->state == SL_JOB_RUNNING && job->ticks % STALL_TICKS == 0)
         sl_stalls_look(&job->stalls);
     if (job->state == SL_JOB_RUNNING) {
@@ -447,6 +450,7 @@ static void release(struct sl_job *job)
         close(job->acts_fd);
     if (job->sums_fd >= 0)
         close(job->sums_fd);
+    sl_memory_set_bound(NULL, NULL);
 }
 
 static int run(struct sl_job *job)

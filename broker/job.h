@@ -33,6 +33,7 @@
 #include "broker/joblog.h"
 #include "broker/live.h"
 #include "broker/loop.h"
+#include "broker/capacity.h"
 #include "broker/memory_use.h"
 #include "broker/meter.h"
 #include "broker/params.h"
@@ -130,7 +131,8 @@ struct sl_job {
     struct sl_pauses pauses;
 
     uint64_t ticks;
-    struct sl_memory_use memory;
+    struct sl_memory_use memory, before; // now; when the arena was sized
+    struct sl_capacity_need capacity;    // which that went by
     bool loss_warned;
     char *report_text; // owned
     bool told;         // a client has been sent Finished
@@ -173,6 +175,10 @@ void sl_job_on_subscribe(struct sl_job *job, const struct sl_bus_peer *peer,
 
 // conclude.c
 void sl_job_sample_memory(struct sl_job *job);
+// Ends a job that holds more than its own bound, as it was last looked at.
+void sl_job_check_memory(struct sl_job *job);
+// What the job's own bound leaves, with ctx the job.
+uint64_t sl_job_memory_left(void *ctx);
 void sl_job_conclude(struct sl_job *job);      // no worker is left: results, report, Finished
 void sl_job_tell_finished(struct sl_job *job); // to the clients there are
 

@@ -24,5 +24,8 @@ void sl_memory_use_look(struct sl_memory_use *m, struct sl_crew *crew)
         member->peak_rss_bytes = SL_MAX(member->peak_rss_bytes, usage.peak_bytes);
     }
     m->bytes = sl_usage_bytes(&total);
+    m->private_bytes = total.anon_bytes;
+    m->held_bytes = total.anon_bytes + total.shmem_bytes;
+    m->held_peak_bytes = SL_MAX(m->held_peak_bytes, m->held_bytes);
     m->peak_bytes = SL_MAX(m->peak_bytes, m->bytes);
 }

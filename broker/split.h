@@ -112,7 +112,8 @@ struct sl_job_split {
     struct sl_core_pool pool;
     struct sl_pace pace;
     struct sl_budget_need need;
-    uint64_t available_bytes;                          // of the machine's memory when the job began
+    uint64_t available_bytes; // of the machine's memory when the job began, within its own bound
+    struct sl_budget_memory memory;
     double sampler_load_seconds, trainer_load_seconds; // the longest so far
 };
 

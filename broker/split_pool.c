@@ -31,7 +31,10 @@ void sl_split_open_pool(struct sl_job_split *s)
 static uint32_t trainers_that_fit(const struct sl_job_split *s)
 {
     uint64_t step = s->need.step_bytes;
-    return step ? (uint32_t)SL_MIN(s->available_bytes / 2 / step, (uint64_t)UINT32_MAX) : 1;
+    if (step == 0)
+        return 1;
+    return (uint32_t)SL_MIN(s->available_bytes / 2 / step,
+                            (uint64_t)sl_budget_trainers(s->config, &s->need, &s->memory, 1));
 }
 
 struct sl_shape_question sl_split_shape_question(const struct sl_job_split *s)

@@ -241,6 +241,7 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
                          bool announces)
 {
     const struct sl_config *config = s->config;
+    struct sl_budget_crew crew = {.samplers = split.samplers};
     uint64_t rows;
     for (uint32_t d = 0; d < config->n_devices; d++) {
         bool switching = sl_placement_switches(config, d) && !no_standby[d];
@@ -248,6 +249,7 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
             sl_placement_duty(split, config->n_devices, switching, SL_ROLE_TRAINER, d);
         if (d < split.samplers)
             SL_TRY(sl_budget_check_sampler(config, d, &s->need));
+        crew.trainers += trains != SL_DUTY_NONE;
         if (trains == SL_DUTY_NONE || s->need.step_bytes == 0)
             continue;
         int rc = sl_budget_cache_rows(config, d, trains, &s->need, s->available_bytes, &rows);
@@ -258,9 +260,12 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
             if (announces)
                 sl_joblog_announce(s->log, "split: device %u gets no standby trainer: %s", d,
                                    sl_error_message());
+            crew.trainers--;
+        } else if (config->devices[d].kind == SL_DEVICE_CPU) {
+            crew.n_rows += rows;
         }
     }
-    return SL_OK;
+    return sl_budget_check_memory(config, &s->need, &s->memory, &crew);
 }
 
 int sl_split_check_budgets(struct sl_job_split *s, struct sl_roles split)

@@ -29,6 +29,7 @@
 
 #include "common/text/units.h"
 #include "broker/capacity.h"
+#include "broker/usage.h"
 #include "broker/gpus.h"
 #include "broker/history.h"
 #include "broker/placement.h"
@@ -253,6 +254,8 @@ int sl_job_prepare(struct sl_job *job)
 {
     SL_TRY(sl_config_parse(job->options.config_text, job->options.config_bytes, "the job",
                            &job->config));
+    if (job->config.memory_bytes)
+        sl_memory_set_bound(sl_job_memory_left, job);
     SL_TRY(prepare_gpus(job));
     job->config_json = sl_config_to_json(&job->config);
     if (!job->config_json)
@@ -372,7 +375,39 @@ static int reserve_acts(struct sl_job *job, uint64_t available_bytes)
 static bool needs_probe(const struct sl_job *job)
 {
     return job->split.pool.n == 0 || sl_cache_keeps(job->config.cache.policy) ||
-           sl_features_kinds[job->config.store.features].reads;
+           sl_features_kinds[job->config.store.features].reads || job->config.memory_bytes > 0;
+}
+
+// Shared memory that the job would have under another bound.
+static uint64_t shared_of(void *ctx, uint64_t bound)
+{
+    const struct sl_job *job = ctx;
+    struct sl_config config = job->config;
+    struct sl_arena_spec spec;
+    struct sl_arena_header layout;
+    uint64_t acts;
+    config.memory_bytes = bound;
+    const uint64_t left = bound - SL_MIN(job->before.held_bytes, bound);
+    if (sl_capacity_plan(&config, &job->capacity, left, &spec, &acts) < 0)
+        return UINT64_MAX;
+    return sl_arena_layout(&spec, &layout) - acts + job->before.held_bytes -
+           job->before.private_bytes;
+}
+
+// The arena does not fit into what the job's own bound leaves.
+static int fail_bound(const struct sl_job *job)
+{
+    const struct sl_job_split *s = &job->split;
+    const struct sl_budget_crew crew = {s->roles.samplers, s->roles.trainers, 0};
+    const uint64_t least = sl_budget_least_memory(&job->config, &s->need, &s->memory, &crew);
+    char bound[SL_UNITS_BYTES], held[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
+    return sl_fail(SL_ENOMEM,
+                   "memory: found %s, wanted more than %s: broker and workers hold %s, an arena "
+                   "comes on top, and a training step of each trainer: set memory to a larger "
+                   "number, and where that is too little it is said what would do",
+                   sl_units_exact_bytes(bound, job->config.memory_bytes),
+                   sl_units_exact_bytes(wanted, least),
+                   sl_units_exact_bytes(held, job->before.held_bytes));
 }
 
 static int make_arena(struct sl_job *job)
@@ -394,7 +429,7 @@ static int make_arena(struct sl_job *job)
                        "sampler.batch_size: %llu mini-batches an epoch, at most %u are possible: "
                        "take a larger batch_size",
                        (unsigned long long)cells, (1u << 24) - 1);
-    const struct sl_capacity_need need = {
+    job->capacity = (struct sl_capacity_need){
         .samplers = job->split.roles.samplers,
         .trainers = job->split.roles.trainers,
         .block_bytes_max = job->block_bytes_max,
@@ -414,9 +449,20 @@ static int make_arena(struct sl_job *job)
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     uint64_t available = sl_device_memory_available();
-    SL_TRY(sl_capacity_plan(&job->config, &need, available, &spec, &job->acts_bytes));
+    sl_memory_use_look(&job->memory, &job->crew);
+    job->before = job->memory;
+    job->split.memory.shared_of = shared_of;
+    job->split.memory.ctx = job;
+    int rc = sl_capacity_plan(&job->config, &job->capacity, available, &spec, &job->acts_bytes);
+    if (rc < 0 && job->config.memory_bytes)
+        return fail_bound(job);
+    SL_TRY(rc);
     SL_TRY(reserve_acts(job, available));
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
+    job->memory.shared_bytes =
+        job->before.held_bytes - job->before.private_bytes + job->arena.bytes - job->acts_bytes;
+    job->split.memory.shared = job->memory.shared_bytes;
+    sl_job_sample_memory(job);
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);
     SL_TRY(set_parameters(job));
@@ -456,6 +502,18 @@ static int take_hello(struct sl_job *job, const struct sl_member *m,
     return SL_OK;
 }
 
+// What a worker holds that has loaded and not worked.
+static void note_memory(struct sl_job *job, const struct sl_member *m)
+{
+    struct sl_budget_memory *known = &job->split.memory;
+    uint64_t *one = m->role == SL_ROLE_TRAINER ? &known->trainer : &known->sampler;
+    struct sl_usage usage;
+    if (sl_usage_read(m->pid, &usage))
+        *one = SL_MAX(*one, usage.anon_bytes);
+    if (sl_usage_read(getpid(), &usage))
+        known->broker = SL_MAX(known->broker, usage.anon_bytes);
+}
+
 static int attach_all(struct sl_job *job)
 {
     SL_TRY(make_arena(job));
@@ -476,6 +534,7 @@ void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
         return; // of a process that is dead by now, or that is being stopped
     m->greeted = true;
     m->peer = *peer;
+    note_memory(job, m);
     if (take_hello(job, m, hello) < 0) {
         sl_job_end(job, SL_OUTCOME_FAILED, "%s", sl_error_message());
         return;
@@ -558,6 +617,8 @@ static int start_work(struct sl_job *job)
 {
     if (!job->split.chosen)
         SL_TRY(sl_split_choose_first(&job->split));
+    else if (job->config.memory_bytes)
+        SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
     // Caches are given out now that a step's memory is known; what is missing is started.
     sl_split_assign_caches(&job->split);
     SL_TRY(sl_split_assign(&job->split));

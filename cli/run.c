@@ -130,7 +130,9 @@ static int find_store(const struct run *r, struct store *out)
 {
     struct sl_config c = r->check.config;
     const struct sl_dataset *ds = &r->check.dataset;
-    const uint64_t available = sl_device_memory_available();
+    uint64_t available = sl_device_memory_available();
+    if (c.memory_bytes)
+        available = SL_MIN(available, c.memory_bytes);
     sl_capacity_settle_store(&c, ds, available);
     *out = (struct store){.features = c.store.features};
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
@@ -178,6 +180,9 @@ static void print_plan_text(const struct run *r, const struct store *store)
            sl_features_kinds[store->features].reads ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
     print_rows(store);
+    if (c->memory_bytes)
+        printf("memory      at most %s for all processes, pages of files aside\n",
+               sl_units_bytes(a, c->memory_bytes));
     printf("output      %s\n\n%s\n", c->output, r->check.config_json);
 }
 

@@ -189,7 +189,8 @@ struct sl_config {
         double sample, train, standby;
     } throttle;
 
-    uint64_t arena_bytes; // payload capacity; 0 = auto
+    uint64_t arena_bytes;  // payload capacity; 0 = auto
+    uint64_t memory_bytes; // of all processes together; 0 = what the machine has
     enum sl_activations activations;
     uint32_t epochs;
     uint32_t stall_seconds; // 0 = not checked

@@ -462,6 +462,12 @@ const struct sl_key sl_keys[] = {
      .doc = "A worker that has not moved for so long (a GPU that never answers, a file server that "
             "is gone) is killed and replaced; 12 s at the least, since trainers may sleep for 10. "
             "0 waits for ever."},
+    {.path = "memory", .type = SL_KEY_SIZE, AT(memory_bytes),
+     .min = SIZE_MIN_BYTES, .max = SIZE_MAX_BYTES,
+     .fallback_note = "what the machine has",
+     .doc = "Most that all processes of the job hold in memory together, of this machine; pages of "
+            "files, which the system can take back, do not count. Buffers and caches that are auto "
+            "become as large as it allows; a job that needs more is refused before it trains."},
     {.path = "digest", .type = SL_KEY_BOOL, AT(digest),
      .fallback = "false",
      .doc = "Whether the report has samples_digest, a hash of every block; it costs a few "

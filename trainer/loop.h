@@ -34,6 +34,8 @@
 #include "trainer/gather.h"
 #include "trainer/model.h"
 
+enum { SL_TRAINER_READERS = 3 }; // of rows from the drive: fetching, extracting, inference
+
 // Everything is borrowed for as long as sl_trainer_run() runs.
 struct sl_trainer_spec {
     struct sl_arena *arena;

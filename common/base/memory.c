@@ -93,9 +93,22 @@ uint64_t sl_memory_available_below(const char *root)
     return least;
 }
 
+static struct {
+    uint64_t (*left)(void *ctx);
+    void *ctx;
+} bound;
+
+void sl_memory_set_bound(uint64_t (*left)(void *ctx), void *ctx)
+{
+    bound.left = left;
+    bound.ctx = ctx;
+}
+
 uint64_t sl_device_memory_available(void)
 {
     uint64_t least = sl_memory_available_below("");
+    const uint64_t own = bound.left ? bound.left(bound.ctx) : UINT64_MAX;
+    least = own < least ? own : least;
     struct rlimit space;
     char text[SL_CGROUP_TEXT_BYTES];
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&

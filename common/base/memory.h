@@ -12,7 +12,12 @@
  */
 uint64_t sl_device_memory_available(void);
 
-// The same without RLIMIT_AS from the files below `root` ("" is this machine): what tests use.
+// A bound of this process's own, on top of these: `left` says what it leaves, from any thread.
+// NULL: there is none, as at the start. Set it while no other thread asks.
+void sl_memory_set_bound(uint64_t (*left)(void *ctx), void *ctx);
+
+// The same without RLIMIT_AS and a bound, from the files below `root` ("" is this machine): what
+// tests use.
 uint64_t sl_memory_available_below(const char *root);
 
 #endif

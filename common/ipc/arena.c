@@ -154,6 +154,7 @@ int sl_arena_create(int fd, const struct sl_arena_spec *spec, struct sl_arena *o
     memcpy(out->h, &h, sizeof h);
     for (int lane = 0; lane < SL_LANES; lane++)
         atomic_store(&sl_ledger_of(out)->current[lane], 1);
+    atomic_store(&out->h->memory_left, UINT64_MAX);
     return SL_OK;
 }
 

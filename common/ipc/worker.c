@@ -32,6 +32,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/isa.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 
 enum {
     CONFIG_BYTES_MAX = 16 << 20,
@@ -265,6 +266,13 @@ static int wait_for_attach(struct sl_worker *w)
     }
 }
 
+// What the job's own bound leaves to all workers together.
+static uint64_t memory_left(void *ctx)
+{
+    const struct sl_worker *w = ctx;
+    return atomic_load_explicit(&w->arena.h->memory_left, memory_order_relaxed);
+}
+
 int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
 {
     hello->role = w->thread->role_is_trainer ? SL__CONTROL__ROLE__ROLE_TRAINER
@@ -281,6 +289,7 @@ int sl_worker_attach(struct sl_worker *w, Sl__Control__Hello *hello)
     SL_TRY(sl_arena_attach(SL_WORKER_FD_ARENA, &w->arena));
     SL_TRY(sl_arena_map_acts(&w->arena, SL_WORKER_FD_ACTS));
     w->arena.doorbell = SL_WORKER_FD_DOORBELL;
+    sl_memory_set_bound(memory_left, w);
     uint32_t n_slots = 2 * w->arena.h->spec.n_devices;
     if (w->slot >= n_slots)
         return sl_fail(SL_EFORMAT, "%s: slot %u: the arena has %u", w->name, w->slot, n_slots);
@@ -331,6 +340,7 @@ void sl_worker_fini(struct sl_worker *w)
         pthread_join(t->thread, NULL);
     }
     sl_bus_close(w->bus, LEAVE_MS);
+    sl_memory_set_bound(NULL, NULL);
     if (w->stats)
         sl_stats_end(w->stats);
     sl_failpoint_bind(early_reaches);

@@ -56,7 +56,7 @@
     X(, REAL, test_seconds) X(, TEXT, params_sha256) X(, NOTE, samples_digest) \
     X(, REAL, start_seconds) X(, REAL, first_update_seconds) X(, REAL, wall_seconds) \
     X(, REAL, total_seconds) X(, REAL, paused_seconds) X(, WHOLE, peak_memory) \
-    X(, TREE, processes) \
+    X(, WHOLE, peak_held) X(, TREE, processes) \
     BEGIN() \
     X(arena., WHOLE, bytes) X(arena., WHOLE, file_bytes) X(arena., WHOLE, payload_bytes) \
     X(arena., WHOLE, block_bytes_max) \

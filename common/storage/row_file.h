@@ -5,7 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SL_ROW_PATIENCE_S = 30 };
+enum {
+    SL_ROW_PATIENCE_S = 30,
+    SL_ROW_RUN_BYTES = 65536, // of a run; one of a single row may be longer
+    SL_ROW_DEPTH_MAX = 256,   // reads that are under way at once
+    SL_ROW_READER_BYTES = SL_ROW_RUN_BYTES * SL_ROW_DEPTH_MAX, // of a reader's buffers
+};
 
 // How reads reach the drive.
 enum sl_row_way { SL_ROWS_BY_URING, SL_ROWS_BY_THREADS };

@@ -2,6 +2,7 @@
 #include "broker/budget.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,6 +213,68 @@ START_TEST(devices_and_reasons_in_words)
 }
 END_TEST
 
+// ---- the job's own bound ------------------------------------------------------------------------
+
+// An arena of a quarter of what the bound leaves beside 1 MB, 64 KiB at the least and 4 MB at most.
+static uint64_t shared_of(void *ctx, uint64_t bound)
+{
+    const uint64_t left = bound > 1000000 ? bound - 1000000 : 0;
+    (void)ctx;
+    return left / 4 < 65536 ? UINT64_MAX : left / 4 < 4000000 ? left / 4 : 4000000;
+}
+
+static struct sl_budget_memory memory = {
+    .broker = 1000000, .sampler = 300000, .trainer = 700000, .shared_of = shared_of};
+
+static int check_bound(uint64_t bound, uint32_t samplers, uint32_t trainers, uint64_t n_rows)
+{
+    const struct sl_budget_crew crew = {samplers, trainers, n_rows};
+    config.memory_bytes = bound;
+    memory.shared = shared_of(NULL, bound);
+    return sl_budget_check_memory(&config, &need, &memory, &crew);
+}
+
+static uint64_t least_bound(uint32_t samplers, uint32_t trainers, uint64_t n_rows)
+{
+    const struct sl_budget_crew crew = {samplers, trainers, n_rows};
+    return sl_budget_least_memory(&config, &need, &memory, &crew);
+}
+
+START_TEST(the_least_bound_is_the_least)
+{
+    for (uint32_t trainers = 1; trainers < 40; trainers += 3)
+        for (uint64_t n_rows = 0; n_rows < 100000; n_rows += 33333) {
+            const uint64_t least = least_bound(2, trainers, n_rows);
+            ck_assert_int_eq(check_bound(least, 2, trainers, n_rows), SL_OK);
+            ck_assert_int_eq(check_bound(least - (1 << 20), 2, trainers, n_rows), SL_ENOMEM);
+            char number[32];
+            snprintf(number, sizeof number, "memory to %llu or", (unsigned long long)least);
+            ck_assert_ptr_nonnull(strstr(sl_error_message(), number));
+        }
+    config.memory_bytes = 0;
+    ck_assert_int_eq(check_bound(0, 1000, 1000, 1), SL_OK); // no bound
+    memory.shared = 0;                                      // the arena is not known yet
+    config.memory_bytes = 1;
+    const struct sl_budget_crew crew = {1, 1, 0};
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_OK);
+}
+END_TEST
+
+START_TEST(as_many_trainers_as_the_bound_has_room_for)
+{
+    for (uint64_t bound = 2000000; bound < 200000000; bound += 777777) {
+        config.memory_bytes = bound;
+        memory.shared = shared_of(NULL, bound);
+        const uint32_t n = sl_budget_trainers(&config, &need, &memory, 1);
+        if (n > 0)
+            ck_assert_int_eq(check_bound(bound, 1, n, 0), SL_OK);
+        ck_assert_int_eq(check_bound(bound, 1, n + 1, 0), SL_ENOMEM);
+    }
+    config.memory_bytes = 0;
+    ck_assert_uint_eq(sl_budget_trainers(&config, &need, &memory, 1), UINT32_MAX);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker budget");
@@ -225,6 +288,11 @@ int main(void)
     tcase_add_test(t, a_sampler_needs_the_topology_and_a_block);
     tcase_add_test(t, without_a_policy_there_is_no_cache);
     tcase_add_test(t, without_a_budget_a_share_of_the_machine);
+    suite_add_tcase(s, t);
+    t = tcase_create("bound");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, the_least_bound_is_the_least);
+    tcase_add_test(t, as_many_trainers_as_the_bound_has_room_for);
     suite_add_tcase(s, t);
     t = tcase_create("placement");
     tcase_add_test(t, duties_of_every_split);

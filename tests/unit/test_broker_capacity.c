@@ -70,6 +70,26 @@ START_TEST(predictions_and_jumping_knowledge_have_their_rows)
 }
 END_TEST
 
+START_TEST(under_a_bound_activations_leave_room_for_workers)
+{
+    const uint64_t available = 4 * 4 * 1000 * 2 * 16 - 4; // of which they would take a quarter
+    need.block_bytes_max = 1;
+    config.arena_bytes = 1 << 20;
+    must(sl_capacity_plan(&config, &need, GIB, &spec, &acts));
+    ck_assert_uint_eq(acts, 0);
+    config.memory_bytes = GIB;
+    must(sl_capacity_plan(&config, &need, GIB, &spec, &acts));
+    ck_assert_uint_eq(acts, 0);
+    config.arena_bytes = 0;
+    need.n_nodes = 1000000;
+    must(sl_capacity_plan(&config, &need, 1000 * available, &spec, &acts));
+    ck_assert_uint_gt(acts, 0);
+    config.memory_bytes = 0;
+    must(sl_capacity_plan(&config, &need, 1000 * available, &spec, &acts));
+    ck_assert_uint_eq(acts, 0);
+}
+END_TEST
+
 START_TEST(switching_takes_a_whole_epoch)
 {
     config.allocation.switching = true;
@@ -223,6 +243,7 @@ int main(void)
     tcase_add_test(c, auto_takes_room_for_everybodys_batches_and_sixteen);
     tcase_add_test(c, trainers_that_sum_themselves_have_a_group);
     tcase_add_test(c, predictions_and_jumping_knowledge_have_their_rows);
+    tcase_add_test(c, under_a_bound_activations_leave_room_for_workers);
     tcase_add_test(c, switching_takes_a_whole_epoch);
     tcase_add_test(c, a_cache_needs_ranks_and_visits);
     tcase_add_test(c, auto_takes_at_most_a_quarter_of_what_is_there);
