@@ -130,6 +130,9 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     float *visits =
         (float *)(void *)((char *)indices + sl_align_up(room * sizeof *indices, SL_BLOCK_ALIGN));
     SL_TRY(reserve_nodes(d, n_nodes + bound, n_nodes));
+    // Of vertices that were there before the hop before has read the lists.
+    const uint32_t known = h > 0 ? block->n_nodes[h - 1] : 0;
+    sl_topology_read_ahead(d->topology, d->nodes + known, n_nodes - known);
     const struct sl_khop_args args = {
         .topology = &d->topology->view,
         .seed = plan->seed,

@@ -1,8 +1,11 @@
 #include "sampler/topology.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "common/base/advise.h"
 #include "common/base/bits.h"
@@ -10,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/data/features_kind.h"
 
 static void advise_neighbours(const struct sl_dataset *ds, int advice)
 {
@@ -83,17 +87,61 @@ int sl_topology_find_self_loops(struct sl_topology *t, int threads)
     return rc;
 }
 
-void sl_topology_expect_draws(const struct sl_topology *t)
+// Pages become locked when they are first read, so this takes no time.
+static void lock_pages(struct sl_topology *t, uint64_t rows, uint64_t edges)
 {
     const struct sl_dataset *ds = &t->dataset;
+    struct rlimit limit;
+    if (mlock2(ds->indices, edges, MLOCK_ONFAULT) == 0) {
+        t->locked = mlock2(ds->indptr, rows, MLOCK_ONFAULT) == 0;
+        sl_log_info("sampling: the graph's %" PRIu64 " MiB are locked in memory, since features "
+                    "do not fit beside them",
+                    (rows + edges) >> 20);
+        return;
+    }
+    const int err = errno;
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    sl_log_warn("sampling: the graph cannot be locked in memory (%s), and features may push it "
+                "out: found a limit of %" PRIu64 " MiB, wanted %" PRIu64
+                " MiB: raise it (ulimit -l, LimitMEMLOCK=)",
+                strerror(err), (uint64_t)limit.rlim_cur >> 20, (rows + edges) >> 20);
+}
+
+void sl_topology_expect_draws(struct sl_topology *t)
+{
+    const struct sl_dataset *ds = &t->dataset;
+    const uint64_t available = sl_device_memory_available();
     const uint64_t rows = (ds->n_nodes + 1) * sizeof *ds->indptr;
     const uint64_t edges = ds->n_edges * sl_dtype_bytes(ds->indices_dtype);
     // A page then comes from the disk with the 2 MiB around it: well where all of them stay.
-    if (rows + edges <= sl_device_memory_available() / 2) {
+    if (rows + edges <= available / 2) {
         sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
         sl_advise(ds->indices, edges, MADV_HUGEPAGE);
+        if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].reads)
+            lock_pages(t, rows, edges);
+    } else if (rows + edges > available) {
+        t->ahead = sl_advise;
+        sl_log_info("sampling: the graph's %" PRIu64 " MiB do not fit in the %" PRIu64
+                    " MiB of memory that are available: lists are read a hop at a time",
+                    (rows + edges) >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);
+}
+
+void sl_topology_read_ahead(const struct sl_topology *t, const uint32_t *nodes, uint32_t n)
+{
+    const struct sl_topology_view *v = &t->view;
+    const uint64_t each = sl_dtype_bytes(v->indices_dtype);
+    if (!t->ahead)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        t->ahead(&v->indptr[nodes[i]], 2 * sizeof *v->indptr, MADV_WILLNEED);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t first = v->indptr[nodes[i]] * each;
+        const uint64_t bytes = v->indptr[nodes[i] + 1] * each - first;
+        if (bytes <= SL_TOPOLOGY_AHEAD_BYTES)
+            t->ahead((const char *)v->indices + first, bytes, MADV_WILLNEED);
+    }
 }
 
 void sl_topology_log_pages(void)

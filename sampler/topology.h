@@ -12,6 +12,9 @@ struct sl_topology {
     struct sl_topology_view view; // of the data set's arrays
     struct sl_shared_array sums;  // view.weight_prefix (n_edges), where something samples by weight
     struct sl_self_loops self_loops; // none unless they were looked for
+    bool locked;                     // in memory: what has been read stays there
+    // How a hop's lists are asked for before it is drawn; NULL: they are not.
+    void (*ahead)(const void *p, uint64_t bytes, int advice);
 };
 
 /*
@@ -24,11 +27,26 @@ int sl_topology_open(struct sl_topology *t, const char *path, bool weighted, int
                      const struct sl_kernels *kernels, int threads);
 // Looks for the graph's self-loops: from then on the degrees of blocks are without them. SL_ENOMEM.
 int sl_topology_find_self_loops(struct sl_topology *t, int threads);
-// The processor is going to draw: neighbours are read here and there from now on, and reading files
-// ahead would only push other pages out. A device's copy is read front to back instead. What fits
-// half of the memory that is available is asked for in huge pages, which file systems with large
-// folios give to files that are not in memory yet.
-void sl_topology_expect_draws(const struct sl_topology *t);
+/*
+ * The processor is going to draw: neighbours are read here and there from now on, and reading files
+ * ahead would only push other pages out. (A device's copy is read front to back instead.)
+ *
+ *   at most half of the memory that is available   asked for in huge pages, which file systems with
+ *                                                  large folios give to files that are not in
+ *                                                  memory yet; and where features would push it
+ *                                                  out, locked as it is read (RLIMIT_MEMLOCK)
+ *   more than all of it                            a hop's lists are asked for all at once before
+ *                                                  they are drawn from
+ *
+ * Every sampler maps the same pages.
+ */
+void sl_topology_expect_draws(struct sl_topology *t);
+
+enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
+
+// A hop is going to read the lists of these vertices (n). Nothing where the graph fits in memory.
+void sl_topology_read_ahead(const struct sl_topology *t, const uint32_t *nodes, uint32_t n);
+
 // Says in the log what of the files that were touched, and of the sums, lies in huge pages.
 void sl_topology_log_pages(void);
 void sl_topology_close(struct sl_topology *t); // safe on a zeroed struct

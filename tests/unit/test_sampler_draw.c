@@ -1,5 +1,6 @@
 // Blocks: the format's invariants, equal bytes wherever they are drawn, memory that is too small,
 // ranks behind the sample.
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include "common/base/error.h"
@@ -551,6 +552,52 @@ START_TEST(seeds_that_can_not_be)
 }
 END_TEST
 
+// What has been asked for, by the vertex whose list or place it is.
+static uint8_t asked_list[N], asked_row[N];
+
+static void note_ahead(const void *at, uint64_t bytes, int advice)
+{
+    const uint64_t row = (uint64_t)((const char *)at - (const char *)fx.indptr) / 8;
+    EXPECT(advice == MADV_WILLNEED, "advice %d", advice);
+    if ((const uint64_t *)at >= fx.indptr && (const uint64_t *)at < fx.indptr + N) {
+        asked_row[row]++;
+        return;
+    }
+    const uint64_t first = (uint64_t)((const int32_t *)at - fx.indices);
+    for (uint32_t v = 0; v < N; v++)
+        if (fx.indptr[v] == first && fx.indptr[v + 1] - first == bytes / 4)
+            asked_list[v]++;
+}
+
+// Those of all vertices that a hop reads and of no others; the sample is the same.
+START_TEST(lists_that_are_not_in_memory_are_asked_for_before_they_are_read)
+{
+    const struct sl_draw_plan *plan = &fixture_plans[0];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    struct sl_block *before = fixture_draw(&drawer, plan, 0, 1, seeds, 20);
+    memset(asked_list, 0, sizeof asked_list);
+    memset(asked_row, 0, sizeof asked_row);
+    fx.topology.ahead = note_ahead;
+    struct sl_block *b = fixture_draw(&drawer, plan, 0, 1, seeds, 20);
+    fx.topology.ahead = NULL;
+    ck_assert_uint_eq(b->bytes, before->bytes);
+    ck_assert_mem_eq(b, before, b->bytes);
+    const uint32_t n_read = b->n_nodes[b->n_hops - 1];
+    uint32_t n_lists = 0;
+    for (uint32_t i = 0; i < b->n_input; i++) {
+        const uint32_t v = sl_block_nodes(b)[i];
+        const uint64_t bytes = (fx.indptr[v + 1] - fx.indptr[v]) * 4;
+        EXPECT((asked_row[v] > 0) == (i < n_read), "the place of vertex %u, %u of %u", v, i, n_read);
+        if (bytes > 0 && bytes <= SL_TOPOLOGY_AHEAD_BYTES)
+            EXPECT((asked_list[v] > 0) == (i < n_read), "the list of vertex %u", v);
+        n_lists += asked_list[v];
+    }
+    ck_assert_uint_gt(n_lists, 20);
+    free(before);
+    free(b);
+}
+END_TEST
+
 START_TEST(a_graph_without_edges)
 {
     memset(fx.indptr, 0, (N + 1) * sizeof *fx.indptr);
@@ -590,6 +637,7 @@ int main(void)
     tcase_add_test(c, scratch_memory_is_that_of_the_largest_batch);
     tcase_add_test(c, nothing_is_allocated_once_the_largest_batch_was_seen);
     tcase_add_test(c, seeds_that_can_not_be);
+    tcase_add_test(c, lists_that_are_not_in_memory_are_asked_for_before_they_are_read);
     tcase_add_test(c, a_graph_without_edges);
     tcase_add_test(c, a_zeroed_drawer_can_be_released);
     suite_add_tcase(s, c);

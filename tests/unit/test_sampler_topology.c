@@ -2,6 +2,9 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "common/base/bits.h"
+#include "common/base/memory.h"
+#include "common/data/features_kind.h"
 #include "sampler/topology.h"
 #include "tests/unit/test_data_fixture.h"
 
@@ -106,6 +109,55 @@ START_TEST(files_are_read_ahead_unless_the_processor_draws)
 }
 END_TEST
 
+static uint64_t left_bytes;
+
+static uint64_t left(void *ctx)
+{
+    (void)ctx;
+    return left_bytes;
+}
+
+// 76 bytes of graph, without its weights.
+START_TEST(a_graph_beside_features_that_do_not_fit_is_locked)
+{
+    struct sl_topology t;
+    must(open_tiny(&t, false));
+    const uint64_t graph = 6 * 8 + 7 * 4;
+    const uint64_t all = sl_topology_bytes(&t.dataset) + sl_features_bytes(&t.dataset);
+    ck_assert_uint_gt(sl_features_bytes(&t.dataset), graph / 2);
+    sl_memory_set_bound(left, NULL);
+    left_bytes = 4 * sl_div_up(all, 3); // three quarters of it hold all
+    sl_topology_expect_draws(&t);
+    ck_assert(!t.locked && !t.ahead);
+    ck_assert(!has_flag(t.view.indices, " lo"));
+    left_bytes = 2 * graph;
+    sl_topology_expect_draws(&t);
+    sl_memory_set_bound(NULL, NULL);
+    ck_assert(t.locked && !t.ahead);
+    ck_assert(has_flag(t.view.indices, " lo"));
+    ck_assert(has_flag(t.view.indptr, " lo"));
+    sl_topology_close(&t);
+}
+END_TEST
+
+START_TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
+{
+    struct sl_topology t;
+    must(open_tiny(&t, false));
+    sl_memory_set_bound(left, NULL);
+    left_bytes = 6 * 8 + 7 * 4;
+    sl_topology_expect_draws(&t);
+    ck_assert(!t.ahead && !t.locked);
+    left_bytes--;
+    sl_topology_expect_draws(&t);
+    sl_memory_set_bound(NULL, NULL);
+    ck_assert(t.ahead && !t.locked);
+    const uint32_t nodes[] = {4, 0, 1};
+    sl_topology_read_ahead(&t, nodes, 3); // the system takes it
+    sl_topology_close(&t);
+}
+END_TEST
+
 // The broker has looked at them; a file that was exchanged since is still no way to wrong batches.
 START_TEST(weights_that_can_not_be_are_refused_with_their_file)
 {
@@ -131,6 +183,8 @@ int main(void)
     tcase_add_test(c, running_sums_are_made_for_weighted_sampling);
     tcase_add_test(c, self_loops_are_found_when_asked_for);
     tcase_add_test(c, files_are_read_ahead_unless_the_processor_draws);
+    tcase_add_test(c, a_graph_beside_features_that_do_not_fit_is_locked);
+    tcase_add_test(c, a_graph_that_does_not_fit_is_read_a_hop_at_a_time);
     tcase_add_test(c, a_data_set_without_weights_can_not_be_sampled_by_weight);
     tcase_add_loop_test(c, weights_that_can_not_be_are_refused_with_their_file, 0, 4);
     suite_add_tcase(s, c);
