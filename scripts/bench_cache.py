@@ -68,6 +68,20 @@ def window_rows(graph, dataset):
                 f"belady {found['belady'][i]:.1%}",
                 found["hot 16"][i] / found["belady"][i],
             )
+        match_rows(f"{graph}, {order}, 64 seeds", found)
+
+
+def match_rows(what, found):
+    """What the device's batch before had: as drawn, beside the greedy order of 16 batches."""
+    for trainers in (1, 2, 4):
+        for cache in ("", " hot"):
+            drawn, by_8, by_16 = found[f"match {trainers}{cache}"]
+            row(
+                f"{what}, {trainers} in turns{', 10 % cached' if cache else ''}",
+                f"matched {drawn:.1%}, in windows of 8 {by_8:.1%}",
+                f"of 16 {by_16:.1%}",
+                drawn / by_16,
+            )
 
 
 @part

@@ -15,6 +15,14 @@
  *   hot W                     the same, with rows hot by `expected`
  *   belady                    what is wanted last, all batches known
  *
+ * Beside these, what of a batch's input nodes the device's batch before had (FastGL 4.1, match):
+ *
+ *   match T        batches as they are drawn, by T trainers in turns
+ *   match T hot    the same, of the rows that a cache of the hottest tenth (presc) has not
+ *
+ * and both after the batches of each window of 8, or 16, have been put into FastGL's greedy order:
+ * next is the one that has most in common with what its device had before.
+ *
  * Prints the share of input nodes that were there, of the epochs after the first, as a table and as
  * one JSON object.
  */
@@ -294,6 +302,125 @@ static const struct rule rules[] = {
     {"belady", belady, SL_CACHE_NONE, 0},
 };
 
+// ---- match --------------------------------------------------------------------------------------
+
+// Trainers in turns, and windows of batches that are put into another order: 1 leaves them alone.
+static const uint32_t match_trainers[] = {1, 2, 4}, match_windows[] = {1, 8, 16};
+
+enum { MATCH_HOT_DIVISOR = 10 };
+
+struct match {
+    const struct trace *t;
+    uint32_t trainers, window, n_hot;
+    uint32_t *had;   // (n_rows) the last place in the order, and 1, at which a row was looked for
+    uint32_t *order; // (n_batches) what is trained at each place
+};
+
+static bool is_hot(const struct match *m, uint32_t row)
+{
+    return m->t->rank[SL_CACHE_PRESC][row] < m->n_hot;
+}
+
+// Remembers the rows of the batch that the device of `place` had before.
+static void look_back(struct match *m, uint32_t place)
+{
+    const uint32_t before = m->order[place - m->trainers];
+    for (uint64_t i = m->t->begin[before]; i < m->t->begin[before + 1]; i++)
+        m->had[m->t->row[i]] = place + 1;
+}
+
+// Which of the rows of `batch` that no cache has were there before.
+static struct hits match_of(const struct match *m, uint32_t place, uint32_t batch)
+{
+    struct hits hits = {0};
+    for (uint64_t i = m->t->begin[batch]; i < m->t->begin[batch + 1]; i++) {
+        const uint32_t row = m->t->row[i];
+        hits.of += !is_hot(m, row);
+        hits.n += !is_hot(m, row) && m->had[row] == place + 1;
+    }
+    return hits;
+}
+
+// FastGL's match degree of two batches, the smaller of which counts.
+static double degree_of(const struct match *m, uint32_t place, uint32_t batch)
+{
+    const uint64_t *begin = m->t->begin;
+    const uint32_t before = m->order[place - m->trainers];
+    const uint64_t n = SL_MIN(begin[batch + 1] - begin[batch], begin[before + 1] - begin[before]);
+    return (double)match_of(m, place, batch).n / (double)SL_MAX(n, (uint64_t)1);
+}
+
+// Brings to `place` that batch of the rest of its window that matches best; the others keep theirs.
+static void choose(struct match *m, uint32_t place, uint32_t end)
+{
+    uint32_t best = place;
+    double most = -1;
+    for (uint32_t k = place; k < end; k++) {
+        const double degree = degree_of(m, place, m->order[k]);
+        if (degree > most) {
+            most = degree;
+            best = k;
+        }
+    }
+    const uint32_t batch = m->order[best];
+    memmove(m->order + place + 1, m->order + place, (best - place) * sizeof *m->order);
+    m->order[place] = batch;
+}
+
+// The share of the input nodes outside the cache that the device's batch before had.
+static double matched(const struct trace *t, uint32_t trainers, uint32_t window, uint32_t n_hot)
+{
+    struct match m = {.t = t, .trainers = trainers, .window = window, .n_hot = n_hot};
+    struct hits all = {0};
+    m.had = must(calloc(t->n_rows, sizeof *m.had));
+    m.order = must(malloc(t->n_batches * sizeof *m.order));
+    for (uint32_t b = 0; b < t->n_batches; b++)
+        m.order[b] = b;
+    for (uint32_t p = SL_MAX(t->first, trainers); p < t->n_batches; p++) {
+        const uint32_t in_epoch = p % t->first; // a window ends with its epoch
+        const uint32_t end = SL_MIN(p + window - in_epoch % window, p - in_epoch + t->first);
+        look_back(&m, p);
+        if (end > p + 1)
+            choose(&m, p, end);
+        const struct hits hits = match_of(&m, p, m.order[p]);
+        all.n += hits.n;
+        all.of += hits.of;
+    }
+    free(m.had);
+    free(m.order);
+    return (double)all.n / (double)SL_MAX(all.of, (uint64_t)1);
+}
+
+// The shares of one number of trainers, for each window: printed, and behind `json`.
+static void match_row(const struct trace *t, uint32_t trainers, bool hot, FILE *json)
+{
+    const uint32_t n_hot = hot ? (uint32_t)(t->n_rows / MATCH_HOT_DIVISOR) : 0;
+    printf("match %" PRIu32 "%s", trainers, hot ? " hot" : "    ");
+    fprintf(json, ", \"match %" PRIu32 "%s\": [", trainers, hot ? " hot" : "");
+    for (size_t w = 0; w < SL_COUNT_OF(match_windows); w++) {
+        const double share = matched(t, trainers, match_windows[w], n_hot);
+        printf("  %5.1f %%", 100 * share);
+        fprintf(json, "%s%.4f", w ? ", " : "", share);
+    }
+    printf("\n");
+    fputc(']', json);
+}
+
+// Returns the figures as members of a JSON object.
+static char *match_rows(const struct trace *t)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *json = must(open_memstream(&text, &bytes));
+    printf("            as drawn, in windows of 8, of 16\n");
+    for (size_t k = 0; k < SL_COUNT_OF(match_trainers); k++) {
+        match_row(t, match_trainers[k], false, json);
+        match_row(t, match_trainers[k], true, json);
+    }
+    fclose(json);
+    return must(text);
+}
+
 // ---- drawing ------------------------------------------------------------------------------------
 
 static void draw(const struct options *o, const struct sl_topology *t, struct trace *out)
@@ -389,6 +516,7 @@ static void run(const struct options *o)
         }
         printf("\n");
     }
+    char *match = match_rows(&trace);
     printf("{\"bench\": \"window\", \"data\": \"%s\", \"order\": \"%s\", \"inputs\": %.1f",
            t.dataset.name, sl_order_words[o->order],
            (double)trace.begin[trace.n_batches] / trace.n_batches);
@@ -398,7 +526,8 @@ static void run(const struct options *o)
             printf("%s%.4f", r ? ", " : "", found[k][r]);
         printf("]");
     }
-    printf("}\n");
+    printf("%s}\n", match);
+    free(match);
     for (size_t i = 0; i < SL_COUNT_OF(metrics); i++)
         free(trace.rank[metrics[i]]);
     free(trace.begin);
