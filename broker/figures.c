@@ -211,6 +211,8 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         f->bytes.blocks += e->payload_bytes;
         f->cache.hits += e->hits;
         f->cache.hit_bytes += e->hit_bytes;
+        f->cache.matched += e->matched;
+        f->cache.matched_bytes += e->matched_bytes;
         f->cache.miss_bytes += e->miss_bytes;
         f->store.cached += e->rows_found;
         f->store.read += e->rows_read;
@@ -229,7 +231,7 @@ static void take_sums(struct sl_epoch_figures *f, const struct sl_batch_entry *e
         f->updates.staleness_max = SL_MAX(f->updates.staleness_max, stale);
     }
     f->cache.misses = f->input_nodes - SL_MIN(f->cache.hits, f->input_nodes);
-    f->bytes.features = f->cache.hit_bytes + f->cache.miss_bytes;
+    f->bytes.features = f->cache.hit_bytes + f->cache.matched_bytes + f->cache.miss_bytes;
     f->loss = weight > 0 ? loss / weight : 0;
     f->train_accuracy = counted ? (double)correct / (double)counted : weight > 0 ? NAN : 0;
     if (f->async && n > 0)

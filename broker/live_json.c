@@ -480,6 +480,7 @@ static void find_totals(const struct facts *f, struct sl_stats *s)
     s->totals.cache_misses = sums->misses;
     s->totals.block_bytes = sums->block_bytes;
     s->totals.hit_bytes = sums->hit_bytes;
+    s->totals.matched_bytes = sums->matched_bytes;
     s->totals.miss_bytes = sums->miss_bytes;
     s->totals.updates = f->there ? sl_board_version(job->arena) - f->l->first_version : 0;
     s->totals.epochs = f->there ? job->phases->trained : 0;

@@ -59,6 +59,7 @@ static void take_extraction(struct sl_meter *meter, const struct sl_batch_entry 
     meter->sums.hits += e->hits;
     meter->sums.misses += e->n_input - SL_MIN(e->hits, (uint64_t)e->n_input);
     meter->sums.hit_bytes += e->hit_bytes;
+    meter->sums.matched_bytes += e->matched_bytes;
     meter->sums.miss_bytes += e->miss_bytes;
     meter->sums.fetch_ns += e->fetch_ns;
     if (queued.to_ns > queued.from_ns)

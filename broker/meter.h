@@ -63,7 +63,7 @@ struct sl_meter_sums {
     uint64_t edges, input_nodes; // of any kind
     uint64_t block_bytes;        // of what was sampled
     uint64_t hits, misses;       // input nodes that were extracted
-    uint64_t hit_bytes, miss_bytes;
+    uint64_t hit_bytes, matched_bytes, miss_bytes;
     uint64_t fetch_ns;       // reading their rows from the drive
     uint64_t queued_ns;      // that batches lay ready
     uint64_t trained, stale; // async: gradients, and updates that they were old

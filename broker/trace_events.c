@@ -235,7 +235,8 @@ static void add_extracted(struct sl_trace_events *e, const struct sl_trace_batch
                      entry->extract_from_ns + entry->extract_ns))
         return;
     sl_json_add_whole(&e->json, "input_nodes", entry->n_input);
-    sl_json_add_whole(&e->json, "bytes", entry->hit_bytes + entry->miss_bytes);
+    sl_json_add_whole(&e->json, "bytes",
+                      entry->hit_bytes + entry->matched_bytes + entry->miss_bytes);
     sl_json_add_real(&e->json, "hit_rate",
                      entry->n_input ? (double)entry->hits / entry->n_input : 0);
     end_slice(e);

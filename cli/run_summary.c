@@ -65,9 +65,12 @@ static const char *bytes(char buf[SL_UNITS_BYTES], double n)
 static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
-    char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES];
+    char kept[SL_UNITS_BYTES], hit[SL_UNITS_BYTES], miss[SL_UNITS_BYTES], before[SL_UNITS_BYTES];
+    const double matched = SL_SUM_OF_EPOCHS(r, cache.matched_bytes);
     fprintf(out, "features    %s from the store",
             bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
+    if (matched > 0)
+        fprintf(out, ", %s from the batch before", bytes(before, matched));
     if (isnan(r->of.cache.hit_rate)) {
         fprintf(out, "\n");
         return;

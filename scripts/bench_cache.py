@@ -56,6 +56,9 @@ WINDOW_SHOWN = ("presc", "fifo", "gids 16", "window 16", "hot 0", "hot 16")
 # Small batches: of large ones these graphs have few, and a cache is to hold several.
 WINDOW_JOB = ["--batch", "64", "--fanout", "10,5", "--epochs", "2"]
 
+# What a batch has in common with the one before depends on how much of the graph it touches.
+MATCH_JOB = ["--batch", "1024", "--fanout", "15,10,5", "--epochs", "2", "--ratios", "0.05"]
+
 
 def window_rows(graph, dataset):
     for order in ("shuffled", "proximity"):
@@ -69,6 +72,8 @@ def window_rows(graph, dataset):
                 found["hot 16"][i] / found["belady"][i],
             )
         match_rows(f"{graph}, {order}, 64 seeds", found)
+        found = found_by("window", dataset, "--order", order, *MATCH_JOB)
+        match_rows(f"{graph}, {order}, 1024 seeds", found)
 
 
 def match_rows(what, found):

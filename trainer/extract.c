@@ -145,7 +145,7 @@ static int wait_for_turn(struct sl_extract *x)
         pthread_mutex_unlock(&x->lock);
         sl_cache_refresh(&x->cache);
         pthread_mutex_lock(&x->lock);
-        int free_buffer = x->busy[0] ? 1 : 0;
+        int free_buffer = x->busy[x->next] ? 1 - x->next : x->next;
         enum turn turn = TURN_LATER;
         if (!x->offered && !x->busy[free_buffer])
             turn = next_turn(x);
@@ -177,7 +177,9 @@ static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
     const struct sl_block *block =
         (const struct sl_block *)(const void *)(x->spec.arena->base + entry->payload_offset);
     SL_TRY(sl_model_check_block(x->spec.model, block, entry->payload_bytes));
-    SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block, &x->buffer[buffer], &work->gathered));
+    const bool kept = sl_model_keeps_features(x->spec.model);
+    SL_TRY(sl_gather_block(x->spec.gather, &x->cache, block, kept ? &x->buffer[1 - buffer] : NULL,
+                           &x->buffer[buffer], &work->gathered));
     work->block = x->buffer[buffer].block;
     work->x = x->buffer[buffer].x;
     work->buffer = buffer;
@@ -187,8 +189,11 @@ static int gather(struct sl_extract *x, int buffer, struct sl_work *work)
 static void offer(struct sl_extract *x, const struct sl_work *work)
 {
     pthread_mutex_lock(&x->lock);
-    if (work->buffer != SL_EXTRACT_NO_BUFFER)
+    if (work->buffer != SL_EXTRACT_NO_BUFFER) {
         x->busy[work->buffer] = true;
+        if (!x->spec.compute.device->is_host) // on cores the memory that is warm is as good
+            x->next = 1 - work->buffer;
+    }
     x->work = *work;
     x->offered = true;
     tell_compute(x);

@@ -12,6 +12,8 @@
  *      ledger --claim--> [gather into buffer i] --offer--> compute --release--> buffer i free
  *
  * It is at most one batch ahead: it claims only while nothing is on offer and a buffer is free.
+ * A GPU's buffers take turns: rows that the other one has are copied from there (match.h), also
+ * while it is trained, since training only reads them; a model that masks its features is left out.
  * Buffers grow to the largest batch met, and then nothing is allocated. Leases without a payload
  * (inference) pass through untouched. The feature cache (cache.h) is this thread's: it looks
  * between batches whether the broker wants another size or there is a new hotness order.
@@ -103,6 +105,7 @@ struct sl_extract {
     bool ended;  // the thread is gone
     bool quit;
     bool busy[SL_EXTRACT_BUFFERS];
+    int next;   // the buffer to fill where both are free: a GPU's other one has the batch before
     int failed; // code of the thread's error, 0 = none
     char message[512];
 

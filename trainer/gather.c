@@ -14,6 +14,8 @@ enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
     PIECE_BYTES = 8 << 20,
     TRIALS = 3, // of each way; the first of them warms up
+    // Looking for a row in the batch before touches two lines of memory; reading one as short does.
+    MATCH_ROW_BYTES = 128,
 };
 
 // Where rows of the store and of the cache go, while one batch is gathered.
@@ -21,9 +23,10 @@ struct job {
     struct sl_gather *g;
     const struct sl_cache *cache;
     const struct sl_block *block;
-    uint32_t capacity; // of the cache, for this block
+    uint32_t capacity;                    // of the cache, for this block
+    const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;
-    uint32_t hits;
+    uint32_t hits, matched;
 };
 
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
@@ -50,8 +53,6 @@ static struct sl_row_split lists_in(void *words, uint32_t n)
     };
 }
 
-// --- on CPU cores --------------------------------------------------------------------------------
-
 // What the cache has not, as lists: of a block without ranks everything.
 static int list_rows(struct job *j, struct sl_row_split *out)
 {
@@ -59,14 +60,16 @@ static int list_rows(struct job *j, struct sl_row_split *out)
     SL_TRY(grow_lists(j->g, n));
     *out = lists_in(j->g->lists.p, n);
     if (j->capacity)
-        return j->g->compute.kernels->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity,
-                                                 out);
+        return sl_compute_on_host(&j->g->compute)
+            ->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity, out);
     memcpy(out->miss_row, nodes, n * sizeof *nodes);
     for (uint32_t i = 0; i < n; i++)
         out->miss_to[i] = i;
     out->n_misses = n;
     return SL_OK;
 }
+
+// --- on CPU cores --------------------------------------------------------------------------------
 
 // Misses that do not lie in a mapped file: to their places at once where they are what is computed
 // with, else by memory of their own.
@@ -181,63 +184,59 @@ static int place_staged(struct job *j, uint32_t n, const uint32_t *to, uint32_t 
                                    j->block->n_input, j->to->x);
 }
 
-static int staged_from_both(struct job *j)
+// Hits and what the batch before had, from the device's memory to their places.
+static int place_near(struct job *j, const struct sl_row_split *s, const struct sl_row_split *there)
 {
-    struct sl_gather *g = j->g;
-    const struct sl_device *device = g->compute.device;
-    const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->source.dataset;
-    const uint32_t n = j->block->n_input;
-    struct sl_row_split split = lists_in(g->lists.p, n);
-    SL_TRY(sl_kernels_cpu()->split_rows(sl_block_nodes(j->block), sl_block_ranks(j->block), n,
-                                        j->capacity, &split));
-    j->hits = split.n_hits;
-    const struct sl_row_split there = lists_in(g->device_lists.p, n);
-    const size_t hits = split.n_hits * sizeof(uint32_t), misses = split.n_misses * sizeof(uint32_t);
-    SL_TRY(device->copy(there.hit_row, split.hit_row, hits));
-    SL_TRY(device->copy(there.hit_to, split.hit_to, hits));
-    SL_TRY(device->copy(there.miss_to, split.miss_to, misses));
-    // The device works on the hits while the processor gathers the misses.
-    SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
-                                   there.hit_row, there.hit_to, split.n_hits, n, j->to->x));
-    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, split.n_misses * sl_rows_bytes(ds),
-                        "input features"));
-    SL_TRY(send_rows(g, split.miss_row, split.n_misses, g->staged.p));
-    return place_staged(j, split.n_misses, there.miss_to, split.miss_row, there.miss_row);
-}
-
-static int staged_from_store(struct job *j)
-{
-    struct sl_gather *g = j->g;
-    const struct sl_dataset *ds = g->source.dataset;
-    const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
-    if (ds->feat_dtype == SL_DTYPE_F32)
-        return send_rows(g, nodes, n, (char *)j->to->x);
-    SL_TRY(sl_room_grow(&g->staged, g->compute.device, SL_ROOM_DEVICE, n * sl_rows_bytes(ds),
-                        "input features"));
-    SL_TRY(send_rows(g, nodes, n, g->staged.p));
-    struct sl_row_split here = lists_in(g->lists.p, n), there = lists_in(g->device_lists.p, n);
-    for (uint32_t i = 0; i < n; i++)
-        here.miss_row[i] = i;
-    SL_TRY(g->compute.device->copy(there.miss_row, here.miss_row, n * sizeof *here.miss_row));
-    return g->compute.kernels->gather_rows(g->staged.p, ds->feat_dtype, n, ds->feat_dim,
-                                           there.miss_row, n, j->to->x);
+    const struct sl_kernels *kernels = j->g->compute.kernels;
+    const struct sl_device *device = j->g->compute.device;
+    const struct sl_dataset *ds = j->g->source.dataset;
+    const uint32_t n = j->block->n_input, near = s->n_hits + j->matched;
+    SL_TRY(device->copy(there->hit_row, s->hit_row, near * sizeof *s->hit_row));
+    SL_TRY(device->copy(there->hit_to, s->hit_to, near * sizeof *s->hit_to));
+    if (s->n_hits)
+        SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
+                                       there->hit_row, there->hit_to, s->n_hits, n, j->to->x));
+    if (j->matched)
+        SL_TRY(kernels->gather_rows_to(j->before->x, SL_DTYPE_F32, j->before->matchable.n,
+                                       ds->feat_dim, there->hit_row + s->n_hits,
+                                       there->hit_to + s->n_hits, j->matched, n, j->to->x));
+    return SL_OK;
 }
 
 static int staged(struct job *j)
 {
     struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const struct sl_dataset *ds = g->source.dataset;
     const uint32_t n = j->block->n_input;
-    SL_TRY(grow_lists(g, n));
-    SL_TRY(sl_room_grow(&g->device_lists, g->compute.device, SL_ROOM_DEVICE,
+    struct sl_row_split s = {0};
+    SL_TRY(list_rows(j, &s));
+    j->hits = s.n_hits;
+    j->matched = j->before ? sl_match_find(&g->match, &j->before->matchable, &s) : 0;
+    if (!j->before && s.n_misses == n && ds->feat_dtype == SL_DTYPE_F32)
+        return send_rows(g, s.miss_row, n, (char *)j->to->x); // all of them, in their order
+    SL_TRY(sl_room_grow(&g->device_lists, device, SL_ROOM_DEVICE,
                         (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
-    return j->capacity ? staged_from_both(j) : staged_from_store(j);
+    const struct sl_row_split there = lists_in(g->device_lists.p, n);
+    SL_TRY(device->copy(there.miss_to, s.miss_to, s.n_misses * sizeof *s.miss_to));
+    // The device works on what it has while the processor gathers the misses.
+    SL_TRY(place_near(j, &s, &there));
+    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, s.n_misses * sl_rows_bytes(ds),
+                        "input features"));
+    SL_TRY(send_rows(g, s.miss_row, s.n_misses, g->staged.p));
+    return place_staged(j, s.n_misses, there.miss_to, s.miss_row, there.miss_row);
 }
 
 static int go(struct job *j, enum sl_gather_way way)
 {
     SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
     return j->g->compute.device->sync();
+}
+
+// A batch before, of which something is looked for.
+static bool follows(const struct job *j)
+{
+    return j->before && j->before->matchable.n > 0;
 }
 
 static int time_way(struct job *j, enum sl_gather_way way, uint64_t *best_ns)
@@ -293,9 +292,11 @@ static bool map_store(struct sl_gather *g)
 }
 
 // Whether the way that misses go is known and can be gone.
-static bool is_settled(const struct sl_gather *g)
+static bool is_settled(const struct job *j)
 {
-    return g->way == SL_GATHER_STAGED || (g->way == SL_GATHER_MAPPED && g->store);
+    const struct sl_gather *g = j->g;
+    const bool again = g->unmatched && follows(j);
+    return g->way == SL_GATHER_STAGED || (g->way == SL_GATHER_MAPPED && g->store && !again);
 }
 
 // Finds out which way misses go from now on.
@@ -307,18 +308,20 @@ static int settle(struct job *j)
         g->way = SL_GATHER_STAGED;
         return SL_OK;
     }
-    if (g->way == SL_GATHER_MAPPED)
+    if (g->way == SL_GATHER_MAPPED && !g->unmatched)
         return SL_OK;
     SL_TRY(time_way(j, SL_GATHER_MAPPED, &mapped_ns));
     SL_TRY(time_way(j, SL_GATHER_STAGED, &staged_ns));
     g->way = mapped_ns < staged_ns ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
+    g->unmatched = g->way == SL_GATHER_MAPPED && j->before && !follows(j);
     sl_log_info("features: rows go to the device %s: %" PRIu32 " input nodes, %" PRIu32
-                " of them cached, take %.3f ms in place and %.3f ms through copies",
+                " of them cached and %" PRIu32 " in the batch before, take %.3f ms in place and "
+                "%.3f ms through copies",
                 g->way == SL_GATHER_MAPPED ? "in place" : "through copies", j->block->n_input,
-                j->hits, (double)mapped_ns / 1e6, (double)staged_ns / 1e6);
+                j->hits, j->matched, (double)mapped_ns / 1e6, (double)staged_ns / 1e6);
     if (g->way == SL_GATHER_STAGED) {
         unmap_store(g);
-    } else {
+    } else if (!g->unmatched) { // else what it takes is counted until that is known
         sl_room_fini(&g->rows);
         sl_room_fini(&g->staged);
     }
@@ -332,35 +335,65 @@ static int on_device(struct job *j, uint64_t *start_ns)
     // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
     bool misses = j->capacity < g->source.dataset->n_nodes;
     g->missed |= misses && j->cache;
-    bool tries = misses && !is_settled(g), gives_back = !misses && g->store && !g->missed;
+    bool tries = misses && !is_settled(j), gives_back = !misses && g->store && !g->missed;
     if (tries)
         SL_TRY(settle(j));
     if (gives_back)
         unmap_store(g);
     if (tries || gives_back)
         *start_ns = sl_now_ns(); // that is not part of the batch
+    j->matched = 0;
     return go(j, misses ? g->way : SL_GATHER_STAGED);
 }
 
+// Whether rows are looked for in the batch before.
+static bool matches(const struct sl_gather *g)
+{
+    return !g->compute.device->is_host &&
+           (g->source.reader || sl_rows_bytes(g->source.dataset) > MATCH_ROW_BYTES);
+}
+
+// For the batch after this one.
+static int note(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    if (!j->before || (g->way == SL_GATHER_MAPPED && !g->unmatched))
+        return SL_OK;
+    const struct sl_match_batch batch = {
+        .vertices = sl_block_nodes(j->block),
+        .ranks = j->capacity ? sl_block_ranks(j->block) : NULL,
+        .n = j->block->n_input,
+        .capacity = j->capacity,
+    };
+    return sl_match_note(&g->match, g->source.dataset->n_nodes, g->compute.device, &batch,
+                         &j->to->matchable);
+}
+
 int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
-                    struct sl_batch_buffer *to, struct sl_gathered *out)
+                    const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
+                    struct sl_gathered *out)
 {
     const struct sl_dataset *ds = g->source.dataset;
+    to->matchable.n = 0; // until all of x is there
     SL_TRY(sl_room_grow(&to->features, g->compute.device, SL_ROOM_DEVICE,
                         (size_t)block->n_input * ds->feat_dim * sizeof *to->x, "input features"));
     to->x = to->features.p;
     struct job job = {.g = g, .cache = cache, .block = block, .to = to};
+    job.before = matches(g) ? before : NULL;
     job.capacity = cache ? sl_cache_capacity(cache, block) : 0;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
+    SL_TRY(note(&job));
     uint64_t row_bytes = sl_rows_bytes(ds);
     *out = (struct sl_gathered){
         .from_ns = start,
         .ns = sl_now_ns() - start,
         .cpu_ns = sl_thread_cpu_ns() - cpu_ns,
         .hits = job.hits,
+        .matched = job.matched,
         .hit_bytes = job.hits * row_bytes,
-        .miss_bytes = (block->n_input - job.hits) * row_bytes,
+        .matched_bytes = job.matched * row_bytes,
+        .miss_bytes = (block->n_input - job.hits - job.matched) * row_bytes,
     };
     return SL_OK;
 }
@@ -369,6 +402,7 @@ void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 {
     sl_room_fini(&b->arrays);
     sl_room_fini(&b->features);
+    sl_matchable_fini(&b->matchable);
     *b = (struct sl_batch_buffer){0};
 }
 
@@ -379,6 +413,7 @@ void sl_gather_fini(struct sl_gather *g)
     sl_room_fini(&g->device_lists);
     sl_room_fini(&g->rows);
     sl_room_fini(&g->staged);
+    sl_match_fini(&g->match);
     sl_row_source_fini(&g->source);
     *g = (struct sl_gather){0};
 }

@@ -24,8 +24,14 @@
  *               gather_rows_to): whole copies at the bus's full speed, of rows that need not be
  *               pinned themselves
  *
+ * Of what is staged, rows that the batch before has in the device's memory are copied from there in
+ * place of being brought again (match.h). Not where a row is so short that looking for it costs
+ * what reading it does; not where the store is read in place, since then the processor makes no
+ * lists; and on CPU cores nothing has to be brought.
+ *
  * Which is faster depends on the bus, the width of a row and how many cores there are, so both are
- * tried on the first batch and the faster one is used from then on. The store is only mapped where
+ * tried on the first batch and the faster one is used from then on: if that is in place, they are
+ * tried once more on the first batch that has one before it. The store is only mapped where
  * it is at most half of the memory that is available: mapped memory cannot be given back to the
  * system, and a store may be larger than the machine's memory. Pinning takes a third of a second a
  * GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
@@ -44,6 +50,7 @@
 #include "common/ipc/block.h"
 #include "trainer/cache.h"
 #include "trainer/compute.h"
+#include "trainer/match.h"
 #include "trainer/room.h"
 #include "trainer/rows.h"
 
@@ -62,6 +69,7 @@ struct sl_batch_buffer {
     float *x;                   // (n_input, feat_dim) its features
     struct sl_room arrays;      // the block's copy on a GPU
     struct sl_room features;
+    struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
 };
 
 struct sl_gather {
@@ -69,6 +77,8 @@ struct sl_gather {
     struct sl_row_source source; // of misses
     enum sl_gather_way way;      // GPU; becomes what was found
     bool missed;                 // some batch with a cache had rows from the store
+    bool unmatched;              // MAPPED was faster where there was no batch before
+    struct sl_match match;
     void *store;                 // where the GPU reads the store in place; NULL: it is not mapped
     struct sl_room lists;        // host: SL_GATHER_LISTS of (n_input) words
     struct sl_room device_lists; // their copy on a GPU
@@ -78,10 +88,11 @@ struct sl_gather {
 
 // What the last gathering did.
 struct sl_gathered {
-    uint64_t from_ns, ns;           // when it began, how long it took
-    uint64_t cpu_ns;                // ... of the calling thread's processor time
-    uint64_t hits;                  // input nodes that the cache had
-    uint64_t hit_bytes, miss_bytes; // of the store's type
+    uint64_t from_ns, ns; // when it began, how long it took
+    uint64_t cpu_ns;      // ... of the calling thread's processor time
+    uint64_t hits;        // input nodes that the cache had
+    uint64_t matched;     // ... that the batch before had, and the cache did not
+    uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
 };
 
 // Everything is borrowed for as long as it lives. What of g->source is the reader's and the
@@ -92,11 +103,14 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
 
 /*
  * Fills to->block and to->x; both are there for every thread when it returns. The block is the
- * processor's and stays as it is for as long as to->block is used. cache may be NULL. SL_ENOMEM;
- * SL_ERANGE when the block names a vertex that the store has not; errors of the device.
+ * processor's and stays as it is for as long as to->block is used. cache may be NULL. `before` is
+ * another buffer, of the batch before this one, zeroed where there was none: its features are read
+ * and must be as they were gathered. NULL: they are not. SL_ENOMEM; SL_ERANGE when the block names
+ * a vertex that the store has not; errors of the device.
  */
 int sl_gather_block(struct sl_gather *g, const struct sl_cache *cache, const struct sl_block *block,
-                    struct sl_batch_buffer *to, struct sl_gathered *out);
+                    const struct sl_batch_buffer *before, struct sl_batch_buffer *to,
+                    struct sl_gathered *out);
 
 void sl_batch_buffer_fini(struct sl_batch_buffer *b); // safe on a zeroed struct
 void sl_gather_fini(struct sl_gather *g);             // safe on a zeroed struct

@@ -63,7 +63,9 @@ static void record(struct loop *t, const struct sl_work *work, const struct sl_l
     entry->train_from_ns = when->from_ns;
     entry->done_at_ns = when->to_ns;
     entry->hits = work->gathered.hits;
+    entry->matched = work->gathered.matched;
     entry->hit_bytes = work->gathered.hit_bytes;
+    entry->matched_bytes = work->gathered.matched_bytes;
     entry->miss_bytes = work->gathered.miss_bytes;
     entry->standby = work->standby;
     entry->train_ns = compute_ns;
@@ -75,7 +77,8 @@ static void record(struct loop *t, const struct sl_work *work, const struct sl_l
 
     bool trains = work->lease.phase->spec.kind == SL_PHASE_TRAIN;
     t->figures.edges += entry->n_edges;
-    t->figures.bytes += work->gathered.hit_bytes + work->gathered.miss_bytes;
+    t->figures.bytes += work->gathered.hit_bytes + work->gathered.matched_bytes;
+    t->figures.bytes += work->gathered.miss_bytes;
     t->figures.stage_ns[SL_STAGE_EXTRACT] += work->gathered.ns;
     t->figures.stage_ns[trains ? SL_STAGE_TRAIN : SL_STAGE_EVALUATE] += compute_ns;
     t->figures.stage_ns[SL_STAGE_WAIT] += when->wait_ns;

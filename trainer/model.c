@@ -258,6 +258,11 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
                                &model->around_tape[l]);
 }
 
+bool sl_model_keeps_features(const struct sl_model *model)
+{
+    return model->input_dropout == 0;
+}
+
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      float *x, bool training, float **outputs)
 {

@@ -104,6 +104,9 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
                                const struct sl_dataset *ds, int threads,
                                struct sl_self_loops *loops, struct sl_neighbours *neighbours);
 
+// Whether training leaves the features of a batch as they are.
+bool sl_model_keeps_features(const struct sl_model *model);
+
 // SL_EPROTO when the block's header cannot belong to this model.
 int sl_model_check_block(const struct sl_model *model, const struct sl_block *block,
                          uint64_t payload_bytes);

@@ -31,7 +31,7 @@ static int wait_for_block(const struct sl_trainer_spec *spec, const struct sl_bl
 // What steps are computed with, until they have been measured.
 struct bench {
     struct sl_compute compute;
-    struct sl_batch_buffer buffer;
+    struct sl_batch_buffer buffer, before; // that: none
     struct sl_parameters parameters;
     struct sl_room gradient; // where the board's slot would be
 };
@@ -85,7 +85,9 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     struct sl_loss_result ignored;
     const float *params;
     const uint64_t version = sl_board_version(spec->arena);
-    SL_TRY(sl_gather_block(spec->gather, NULL, block, &b->buffer, &gathered));
+    const bool kept = sl_model_keeps_features(spec->model);
+    SL_TRY(sl_gather_block(spec->gather, NULL, block, kept ? &b->before : NULL, &b->buffer,
+                           &gathered));
     uint64_t start = sl_now_ns();
     SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
                               sl_board_params(spec->arena, version), &params));

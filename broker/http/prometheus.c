@@ -175,6 +175,8 @@ static void put_metrics(const struct writer *w)
         put_sample(w, "sluice_feature_bytes_total", job,
                    sl_json_number(job->stats, "totals.hit_bytes"), "tier", "cache");
         put_sample(w, "sluice_feature_bytes_total", job,
+                   sl_json_number(job->stats, "totals.matched_bytes"), "tier", "batch");
+        put_sample(w, "sluice_feature_bytes_total", job,
                    sl_json_number(job->stats, "totals.miss_bytes"), "tier", "store");
     }
 }

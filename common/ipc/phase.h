@@ -131,9 +131,10 @@ struct sl_batch_entry {
     uint64_t taken_at_ns; // by the computing thread, which may have to wait for a version then
     uint64_t train_from_ns;
     uint64_t done_at_ns;
-    uint64_t hits;                  // input nodes that the trainer's cache had
-    uint64_t hit_bytes, miss_bytes; // feature bytes read from the cache and from the store
-    uint32_t standby;               // 1: trained by a standby trainer
+    uint64_t hits;                   // input nodes that the trainer's cache had
+    uint64_t hit_bytes, miss_bytes;  // feature bytes read from the cache and from the store
+    uint64_t matched, matched_bytes; // input nodes that its batch before had on the GPU
+    uint32_t standby;                // 1: trained by a standby trainer
     // The sum with other trainers that a held batch waited for; stands with the last one that its
     // trainer holds of an update.
     uint64_t sum_from_ns;

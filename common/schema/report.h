@@ -96,6 +96,7 @@
     X(cache., WHOLE, misses) X(cache., REAL, hit_rate) \
     X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_epoch, has_optimal)) \
     X(cache., WHOLE, hit_bytes) X(cache., WHOLE, miss_bytes) \
+    X(cache., WHOLE, matched) X(cache., WHOLE, matched_bytes) \
     END(cache) \
     X(, WHOLE, samplers, SL_TAG("split/samplers")) X(, WHOLE, trainers, SL_TAG("split/trainers")) \
     BEGIN() \

@@ -110,9 +110,10 @@
     X(totals., WHOLE, input_nodes, SL_TOTAL(28, input_nodes_total, "Input nodes of all batches.")) \
     X(totals., WHOLE, cache_hits, SL_TOTAL(29, cache_hits_total, "Input rows found in a cache.")) \
     X(totals., WHOLE, cache_misses, \
-      SL_TOTAL(30, cache_misses_total, "Input rows read from the store.")) \
+      SL_TOTAL(30, cache_misses_total, "Input rows that no cache had.")) \
     X(totals., WHOLE, block_bytes, SL_TOTAL(31, block_bytes_total, "Bytes of sampled blocks.")) \
     X(totals., WHOLE, hit_bytes, SL_JSON) X(totals., WHOLE, miss_bytes, SL_JSON) \
+    X(totals., WHOLE, matched_bytes, SL_JSON) \
     X(totals., WHOLE, updates, SL_TOTAL(32, updates_total, "Updates of the parameters.")) \
     X(totals., WHOLE, epochs, SL_TOTAL(33, epochs_total, "Epochs that are complete.")) \
     X(totals., WHOLE, switches, \

@@ -244,3 +244,57 @@ def test_features_from_the_drive_are_those_of_memory(box, policy):
         found[store] = fingerprint(report)
     assert found["memory"] == found["storage"], found
     assert sum(e["store"]["read"] for e in report["epochs"]) > 0, report["epochs"]
+
+
+def wide(box):
+    """Changes for features that are worth looking for in the batch before."""
+    return {"dataset": box.shared_dataset("gpu-wide", n=400, feat_dim=48)}
+
+
+def of_epochs(report, key):
+    return [e["cache"][key] for e in report["epochs"]]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases("none", "degree")
+def test_rows_of_the_batch_before_stay_on_the_gpu(box, policy):
+    """One batch an epoch, of all neighbours: it has the vertices of the one before."""
+    cache = {"policy": policy} if policy == "none" else {"policy": policy, "ratio": 0.3}
+    whole = {"sampler.fanout": [-1, -1], "sampler.batch_size": 400, "epochs": 3}
+    whole["evaluate.fanout"] = "full"  # no mini-batches, so none between these
+    result, report = run(box, gpu_job(box, [CPU, gpu()], cache=cache, **whole, **wide(box)))
+    result.ok()
+    epochs, row = report["epochs"], 48 * 4
+    misses, matched = of_epochs(report, "misses"), of_epochs(report, "matched")
+    assert [e["batches"] for e in epochs] == [1, 1, 1], epochs
+    assert matched == [0] + misses[1:] and misses[1] > 0, (matched, misses)
+    assert of_epochs(report, "matched_bytes") == [n * row for n in matched], epochs
+    wanted = [(a - b) * row for a, b in zip(misses, matched)]
+    assert of_epochs(report, "miss_bytes") == wanted, epochs
+    assert [e["bytes"]["features"] for e in epochs] == [e["input_nodes"] * row for e in epochs]
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+@cases(
+    ("store", {}, ""),
+    ("drive", {"store": {"features": "storage"}}, ""),
+    ("killed", {}, "trainer_extracted:5"),
+    ("masked", {"model.input_dropout": 0.2}, ""),
+)
+def test_rows_of_the_batch_before_change_no_bit(box, name, changes, killed):
+    """Beside a cache of all rows, which leaves nothing to be looked for."""
+    job = gpu_job(box, [CPU, gpu()], cache={"policy": "none"}, **wide(box), **changes)
+    cached = gpu_job(box, [CPU, gpu()], output="runs/cached", **wide(box), **changes)
+    cached["cache"] = {"policy": "degree", "ratio": 1.0}
+    env = {"SLUICE_FAILPOINT": killed} if killed else {}
+    result, report = run(box, job, **env)
+    result.ok()
+    result, other = run(box, cached)
+    result.ok()
+    assert fingerprint(report) == fingerprint(other), (fingerprint(report), fingerprint(other))
+    matched = sum(of_epochs(report, "matched"))
+    assert (matched == 0) == (name == "masked"), (matched, report["epochs"])
+    assert matched < sum(e["input_nodes"] for e in report["epochs"]), report["epochs"]
+    assert len(report["restarts"]) == bool(killed), report["restarts"]

@@ -146,6 +146,7 @@ static inline void complete(const struct sl_lease *l)
     l->entry->hits = 15;
     l->entry->hit_bytes = 1500;
     l->entry->miss_bytes = 500;
+    l->entry->matched_bytes = 100;
     l->entry->loss = l->entry->weight = 10;
     must(sl_ledger_complete(&job.arena, l));
 }

@@ -56,6 +56,8 @@ static void make_entries(struct sl_batch_entry *e, uint64_t n)
         e[i].hits = i < 20 ? 0 : 30;
         e[i].hit_bytes = i < 20 ? 0 : 240;
         e[i].miss_bytes = i < 20 ? 400 : 160;
+        e[i].matched = 2;
+        e[i].matched_bytes = 16;
         e[i].mark_ns = MS / 10;
         e[i].copy_ns = MS / 5;
         e[i].sampler = 1;
@@ -80,11 +82,13 @@ START_TEST(an_epoch_is_summed_up)
     ck_assert_uint_eq(f.sampled_edges, 100 * 100 + 99 * 100 / 2);
     ck_assert_uint_eq(f.input_nodes, 5000);
     ck_assert_uint_eq(f.bytes.blocks, 6553600);
-    ck_assert_uint_eq(f.bytes.features, 40000);
+    ck_assert_uint_eq(f.bytes.features, 41600);
     ck_assert_uint_eq(f.cache.hits, 2400);
     ck_assert_uint_eq(f.cache.misses, 2600);
     ck_assert_uint_eq(f.cache.hit_bytes, 19200);
     ck_assert_uint_eq(f.cache.miss_bytes, 20800);
+    ck_assert_uint_eq(f.cache.matched, 200);
+    ck_assert_uint_eq(f.cache.matched_bytes, 1600);
     ck_assert_double_eq_tol(sl_figures_hit_rate(&f), 0.48, 1e-12);
     ck_assert_double_eq_tol(f.stages.mark.seconds, 0.01, 1e-9);
     ck_assert_double_eq_tol(f.stages.copy.seconds, 0.02, 1e-9);

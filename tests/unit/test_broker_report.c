@@ -183,6 +183,8 @@ START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
         .cache.misses = 10,
         .cache.hit_bytes = 300,
         .cache.miss_bytes = 200,
+        .cache.matched = 5,
+        .cache.matched_bytes = 50,
         .stages.mark = {.seconds = 0.5, .count = 4},
         .stages.copy = {.seconds = 0.25, .count = 4},
         .samplers = 1,
@@ -202,6 +204,8 @@ START_TEST(an_epoch_says_what_the_cache_and_the_standby_trainers_did)
     EXPECT("cache.hit_rate", 0.75);
     EXPECT("cache.hit_bytes", 300);
     EXPECT("cache.miss_bytes", 200);
+    EXPECT("cache.matched", 5);
+    EXPECT("cache.matched_bytes", 50);
     ck_assert(!cJSON_HasObjectItem(at(report, "cache"), "optimal_hit_rate"));
     EXPECT("samplers", 1);
     EXPECT("trainers", 3);

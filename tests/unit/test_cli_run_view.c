@@ -166,11 +166,13 @@ START_TEST(a_cache_is_told_in_a_line)
                                          .cache.misses = 1,
                                          .cache.hit_bytes = 9 << 20,
                                          .cache.miss_bytes = 1 << 20,
+                                         .cache.matched_bytes = 5 << 20,
                                          .has_optimal = true,
                                          .cache.optimal_hit_rate = 0.95,
                                          .stages.mark = {.seconds = 0.25, .count = 1}});
     const char *text = summary();
-    assert_has(text, "features    4.00 MiB from the store, 9.00 MiB from caches\n");
+    assert_has(text, "features    4.00 MiB from the store, 5.00 MiB from the batch before, "
+                     "9.00 MiB from caches\n");
     assert_has(text, "cache       presc: 90.0 % hits (optimal 95.0 %), 12.5 % of the vertices, "
                      "16.0 MiB; it cost 2 epochs\n");
     assert_has(text, "samplers look up ranks\n");

@@ -17,7 +17,8 @@ static const char line[] =
     "\"queue\":{\"batches\":4,\"bytes\":1e6},\"cache\":{\"policy\":\"presc\",\"hit_rate\":0.5},"
     "\"updates\":{\"mode\":\"ordered\",\"version\":9},"
     "\"stages\":{\"sample\":{\"busy\":0.25,\"count\":7,\"seconds\":1.5,\"p50\":null}},"
-    "\"totals\":{\"batches\":12345678901,\"hit_bytes\":10,\"miss_bytes\":20},"
+    "\"totals\":{\"batches\":12345678901,\"hit_bytes\":10,\"matched_bytes\":5,"
+    "\"miss_bytes\":20},"
     "\"histograms\":{\"le\":[0.001,0.1],\"sample\":{\"counts\":[1,2,4],\"sum\":1.5,\"count\":7}},"
     "\"workers\":[{\"name\":\"sampler 0\",\"role\":\"sampler\",\"device\":0,\"state\":\"working\","
     "\"busy\":0.9,\"batches\":5},{\"name\":\"trainer 0\",\"role\":\"trainer\",\"device\":1,"
@@ -99,6 +100,7 @@ START_TEST(numbers_are_whole_and_unknown_ones_are_left_out)
     write(2);
     expect("sluice_batches_total{job=\"a\",id=\"1\"} 12345678901\n");
     expect("sluice_validation_metric{job=\"a\",id=\"1\",metric=\"accuracy\"} 0.75\n");
+    expect("sluice_feature_bytes_total{job=\"a\",id=\"1\",tier=\"batch\"} 5\n");
     expect("sluice_feature_bytes_total{job=\"a\",id=\"1\",tier=\"store\"} 20\n");
     ck_assert_ptr_null(strstr(text.s, "sluice_job_left_seconds{"));
     ck_assert_ptr_null(strstr(text.s, "sluice_validation_metric_best{"));

@@ -252,7 +252,7 @@ START_TEST(features_are_the_same_with_any_cache)
         sl_gather_init(&gather, &s.compute, ds, SL_GATHER_FASTER);
         struct sl_batch_buffer plain = {0}, cached = {0};
         struct sl_gathered result;
-        ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &plain, &result), SL_OK);
+        ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &plain, &result), SL_OK);
         ck_assert_uint_eq(result.hits, 0);
         ck_assert_uint_eq(result.hit_bytes, 0);
         ck_assert_uint_eq(result.miss_bytes, b->n_input * row_bytes);
@@ -261,7 +261,7 @@ START_TEST(features_are_the_same_with_any_cache)
             uint64_t hits = 0;
             for (uint32_t k = 0; k < b->n_input; k++)
                 hits += sl_block_ranks(b)[k] < capacity[i];
-            ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &cached, &result), SL_OK);
+            ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &cached, &result), SL_OK);
             ck_assert_uint_eq(result.hits, hits);
             ck_assert_uint_eq(result.hit_bytes, hits * row_bytes);
             ck_assert_uint_eq(result.miss_bytes, (b->n_input - hits) * row_bytes);
@@ -293,13 +293,13 @@ START_TEST(hits_come_from_the_cache_and_misses_from_the_store)
     sl_gather_init(&gather, &s.compute, &s.g.ds, SL_GATHER_FASTER);
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     for (uint32_t i = 0; i < b->n_input; i++)
         ck_assert((buffer.x[i * FEATURES] > 500) == (sl_block_ranks(b)[i] < NODES / 2));
     // Nothing grows the second time.
     const float *p = buffer.x;
     const void *lists = gather.lists.p;
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     ck_assert_ptr_eq(buffer.x, p);
     ck_assert_ptr_eq(gather.lists.p, lists);
     sl_batch_buffer_fini(&buffer);
@@ -324,7 +324,7 @@ START_TEST(vertex_that_the_store_has_not_is_an_error)
     sl_gather_init(&gather, &s.compute, &s.g.ds, SL_GATHER_FASTER);
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_ERANGE);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_ERANGE);
     sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
     free(b);

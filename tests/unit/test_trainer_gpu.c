@@ -109,14 +109,14 @@ START_TEST(features_are_those_of_the_processor)
         struct sl_batch_buffer wanted = {0}, found = {0};
         struct sl_gathered one, other;
         sl_gather_init(&here, &s.host, ds, SL_GATHER_FASTER);
-        ck_assert_int_eq(sl_gather_block(&here, NULL, b, &wanted, &one), SL_OK);
+        ck_assert_int_eq(sl_gather_block(&here, NULL, b, NULL, &wanted, &one), SL_OK);
         sl_gather_init(&there, &s.gpu, ds, ways[_i]);
         for (size_t i = 0; i < SL_COUNT_OF(capacity); i++) {
             ask(&s, capacity[i]);
             uint64_t hits = 0;
             for (uint32_t k = 0; k < b->n_input; k++)
                 hits += sl_block_ranks(b)[k] < capacity[i];
-            ck_assert_msg(sl_gather_block(&there, &s.cache, b, &found, &other) == SL_OK, "%s",
+            ck_assert_msg(sl_gather_block(&there, &s.cache, b, NULL, &found, &other) == SL_OK, "%s",
                           sl_error_message());
             float *x = gpu_get(s.gpu.device, found.x, bytes);
             ck_assert_int_eq(memcmp(x, wanted.x, bytes), 0);
@@ -138,6 +138,198 @@ START_TEST(features_are_those_of_the_processor)
 }
 END_TEST
 
+enum { COLUMNS = 40, BATCHES = 6 }; // columns; batches of 20 seeds
+
+static struct sl_block *block_of(struct scene *s, uint32_t batch)
+{
+    const struct sl_vertex_list *list = &s->g.ds.split[SL_SPLIT_TRAIN];
+    const uint32_t *seeds = list->ids + (batch * 7) % (list->n - 20);
+    return fixture_rank(farm_block(&s->f, seeds, 20, 0, batch), s->f.rank_of, 1);
+}
+
+// Vertices of the block that the cache has not and `before`, which may be NULL, has.
+static uint32_t common_vertices(const struct sl_block *before, const struct sl_block *b,
+                                uint32_t capacity)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; before && i < b->n_input; i++)
+        for (uint32_t k = 0; k < before->n_input; k++)
+            n += sl_block_nodes(b)[i] == sl_block_nodes(before)[k] &&
+                 sl_block_ranks(b)[i] >= capacity;
+    return n;
+}
+
+static void assert_features(const struct scene *s, const struct sl_block *b, const float *found)
+{
+    struct sl_gather gather;
+    struct sl_batch_buffer wanted = {0};
+    struct sl_gathered ignored;
+    const uint64_t bytes = (uint64_t)b->n_input * s->g.ds.feat_dim * sizeof(float);
+    sl_gather_init(&gather, &s->host, &s->g.ds, SL_GATHER_FASTER);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &wanted, &ignored), SL_OK);
+    float *x = gpu_get(s->gpu.device, found, bytes);
+    ck_assert_mem_eq(x, wanted.x, bytes);
+    free(x);
+    sl_batch_buffer_fini(&wanted);
+    sl_gather_fini(&gather);
+}
+
+// What the batch before had is counted, and is not the store's any more.
+START_TEST(rows_of_the_batch_before_are_reused)
+{
+    static const uint32_t capacity[] = {0, 30, NODES / 2}, half_dim[] = {0, 2 * COLUMNS};
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2] = {0};
+    struct sl_gathered result;
+    struct sl_block *b, *before = NULL;
+    const uint32_t rows = capacity[_i % 3];
+    scene_init(&s, NODES, COLUMNS, half_dim[_i / 3], 0);
+    farm_publish_order(&s.f, 1);
+    ask(&s, rows);
+    const uint64_t row_bytes = sl_rows_bytes(&s.g.ds);
+    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < BATCHES; i++, before = b) {
+        b = block_of(&s, i);
+        ck_assert_msg(
+            sl_gather_block(&g, &s.cache, b, &buffer[1 - i % 2], &buffer[i % 2], &result) == SL_OK,
+            "%s", sl_error_message());
+        const uint32_t wanted = common_vertices(before, b, rows);
+        ck_assert_uint_eq(result.matched, wanted);
+        ck_assert_uint_eq(result.matched_bytes, wanted * row_bytes);
+        ck_assert_uint_eq(result.miss_bytes, (b->n_input - result.hits - wanted) * row_bytes);
+        assert_features(&s, b, buffer[i % 2].x);
+        all += wanted;
+        free(before);
+    }
+    ck_assert_uint_gt(all, 0);
+    free(before);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&buffer[i]);
+    sl_gather_fini(&g);
+    scene_fini(&s);
+}
+END_TEST
+
+// ... which shows when the store has something else by now.
+START_TEST(matched_rows_do_not_come_from_the_store)
+{
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2] = {0};
+    struct sl_gathered result;
+    scene_init(&s, NODES, COLUMNS, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = block_of(&s, 0);
+    float *first = fixture_input(&s.g.ds, b);
+    const uint64_t bytes = (uint64_t)b->n_input * COLUMNS * sizeof *first;
+    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1], &buffer[0], &result), SL_OK);
+    memset((void *)(uintptr_t)s.g.ds.feat, 0, NODES * sl_rows_bytes(&s.g.ds));
+    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[0], &buffer[1], &result), SL_OK);
+    ck_assert_uint_eq(result.matched, b->n_input);
+    ck_assert_uint_eq(result.miss_bytes, 0);
+    float *x = gpu_get(s.gpu.device, buffer[1].x, bytes);
+    ck_assert_mem_eq(x, first, bytes);
+    free(x);
+    // Whoever changes what was gathered asks for everything anew.
+    ck_assert_int_eq(sl_gather_block(&g, NULL, b, NULL, &buffer[0], &result), SL_OK);
+    ck_assert_uint_eq(result.matched, 0);
+    x = gpu_get(s.gpu.device, buffer[0].x, bytes);
+    ck_assert(x[0] == 0);
+    free(x);
+    free(first);
+    free(b);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&buffer[i]);
+    sl_gather_fini(&g);
+    scene_fini(&s);
+}
+END_TEST
+
+// Its gathering stopped half way: nothing of it is taken for features.
+START_TEST(a_batch_that_failed_is_none_to_match)
+{
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2] = {0};
+    struct sl_gathered result;
+    scene_init(&s, NODES, COLUMNS, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = block_of(&s, 0);
+    uint32_t *last = (uint32_t *)(void *)((char *)b + b->nodes_offset) + b->n_input - 1,
+             was = *last;
+    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i], &buffer[i], &result), SL_OK);
+    *last = NODES;
+    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1], &buffer[0], &result), SL_ERANGE);
+    *last = was;
+    ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[0], &buffer[1], &result), SL_OK);
+    ck_assert_uint_eq(result.matched, 0);
+    assert_features(&s, b, buffer[1].x);
+    free(b);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&buffer[i]);
+    sl_gather_fini(&g);
+    scene_fini(&s);
+}
+END_TEST
+
+// Rows as short as what looking for them takes, and rows that the GPU reads in place.
+START_TEST(what_is_near_or_short_is_not_looked_for)
+{
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2] = {0};
+    struct sl_gathered result;
+    scene_init(&s, NODES, _i ? COLUMNS : 32, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = block_of(&s, 0);
+    sl_gather_init(&g, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i], &buffer[i], &result), SL_OK);
+        ck_assert_uint_eq(result.matched, 0);
+        assert_features(&s, b, buffer[i].x);
+    }
+    ck_assert_ptr_null(g.match.place);
+    free(b);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&buffer[i]);
+    sl_gather_fini(&g);
+    scene_fini(&s);
+}
+END_TEST
+
+// Where both ways are tried, whatever is found: with a batch before it is found for good.
+START_TEST(the_ways_are_compared_with_a_batch_before)
+{
+    struct scene s;
+    struct sl_gather g;
+    struct sl_batch_buffer buffer[2] = {0};
+    struct sl_gathered result;
+    scene_init(&s, NODES, COLUMNS, 0, 0);
+    farm_publish_order(&s.f, 1);
+    struct sl_block *b = block_of(&s, 0);
+    sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_FASTER);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(sl_gather_block(&g, NULL, b, &buffer[1 - i % 2], &buffer[i % 2], &result),
+                         SL_OK);
+        assert_features(&s, b, buffer[i % 2].x);
+        ck_assert_int_eq(g.unmatched, i == 0 && g.way == SL_GATHER_MAPPED);
+        ck_assert_int_eq(g.store != NULL, g.way == SL_GATHER_MAPPED);
+        ck_assert_uint_eq(result.matched, i > 0 && g.way == SL_GATHER_STAGED ? b->n_input : 0);
+        ck_assert(g.staged.p || (g.way == SL_GATHER_MAPPED && i > 0));
+    }
+    free(b);
+    for (int i = 0; i < 2; i++)
+        sl_batch_buffer_fini(&buffer[i]);
+    sl_gather_fini(&g);
+    scene_fini(&s);
+}
+END_TEST
+
 START_TEST(nothing_grows_the_second_time)
 {
     struct scene s;
@@ -149,11 +341,11 @@ START_TEST(nothing_grows_the_second_time)
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     const struct sl_gather before = gather;
     const struct sl_batch_buffer first = buffer;
     uint64_t held = s.gpu.device->held();
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     ck_assert_int_eq(memcmp(&gather, &before, sizeof gather), 0);
     ck_assert_int_eq(memcmp(&buffer, &first, sizeof buffer), 0);
     ck_assert_uint_eq(s.gpu.device->held(), held);
@@ -179,7 +371,7 @@ START_TEST(store_that_can_not_be_mapped_is_copied)
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     sl_gather_init(&gather, &s.gpu, &s.g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_FASTER);
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &buffer, &result), SL_OK);
     ck_assert_int_eq(gather.way, SL_GATHER_STAGED);
     float *wanted = fixture_input(&s.g.ds, b);
     const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
@@ -227,10 +419,10 @@ START_TEST(vertex_that_the_store_has_not_is_an_error)
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     sl_gather_init(&gather, &s.gpu, &s.g.ds, ways[_i & 1]);
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_ERANGE);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_ERANGE);
     // The device is none the worse.
     *node = was;
-    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, &buffer, &result), SL_OK);
+    ck_assert_int_eq(sl_gather_block(&gather, &s.cache, b, NULL, &buffer, &result), SL_OK);
     sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
     free(b);
@@ -248,7 +440,7 @@ START_TEST(batch_without_room_on_the_device_says_what_to_do)
     struct sl_batch_buffer buffer = {0};
     struct sl_gathered result;
     sl_gather_init(&gather, &s.gpu, &s.g.ds, SL_GATHER_STAGED);
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, &buffer, &result), SL_ENOMEM);
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, b, NULL, &buffer, &result), SL_ENOMEM);
     ck_assert_msg(strstr(sl_error_message(), "sampler.batch_size"), "%s", sl_error_message());
     sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
@@ -510,8 +702,8 @@ START_TEST(a_cache_of_all_rows_pins_nothing)
     sl_gather_init(&g, &s.gpu, &s.g.ds, SL_GATHER_MAPPED);
     for (size_t i = 0; i < SL_COUNT_OF(steps); i++) {
         ask(&s, steps[i].rows);
-        ck_assert_msg(sl_gather_block(&g, steps[i].cached ? &s.cache : NULL, b, &buffer, &result) ==
-                          SL_OK,
+        ck_assert_msg(sl_gather_block(&g, steps[i].cached ? &s.cache : NULL, b, NULL, &buffer,
+                                      &result) == SL_OK,
                       "%s", sl_error_message());
         ck_assert_int_eq(g.store != NULL, steps[i].pinned);
         ck_assert_int_eq(g.way, SL_GATHER_MAPPED);
@@ -539,6 +731,11 @@ int main(void)
     tcase_add_test(tc, processor_computes_on_the_board_itself);
     if (gpu_exists()) {
         tcase_add_loop_test(tc, features_are_those_of_the_processor, 0, 3);
+        tcase_add_loop_test(tc, rows_of_the_batch_before_are_reused, 0, 6);
+        tcase_add_test(tc, matched_rows_do_not_come_from_the_store);
+        tcase_add_test(tc, a_batch_that_failed_is_none_to_match);
+        tcase_add_loop_test(tc, what_is_near_or_short_is_not_looked_for, 0, 2);
+        tcase_add_test(tc, the_ways_are_compared_with_a_batch_before);
         tcase_add_loop_test(tc, nothing_grows_the_second_time, 0, 2);
         tcase_add_loop_test(tc, store_that_can_not_be_mapped_is_copied, 0, 2);
         tcase_add_test(tc, arena_is_pinned_but_for_the_activations);

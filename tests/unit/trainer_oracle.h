@@ -163,7 +163,7 @@ static inline void oracle_check_entries(struct farm *f, uint64_t seq)
         ck_assert_uint_gt(e->train_ns, 0);
         uint64_t row_bytes = f->g->ds.feat_dim * sizeof(float);
         ck_assert_uint_eq(e->hit_bytes, e->hits * row_bytes);
-        ck_assert_uint_eq(e->hit_bytes + e->miss_bytes, e->n_input * row_bytes);
+        ck_assert_uint_eq(e->hit_bytes + e->matched_bytes + e->miss_bytes, e->n_input * row_bytes);
         ck_assert_uint_ge(e->claimed_at_ns, 1);
         // Stages follow one another, and the update comes after the batch.
         ck_assert_uint_le(e->claimed_at_ns, e->extract_from_ns);
