@@ -587,7 +587,8 @@ START_TEST(lists_that_are_not_in_memory_are_asked_for_before_they_are_read)
     for (uint32_t i = 0; i < b->n_input; i++) {
         const uint32_t v = sl_block_nodes(b)[i];
         const uint64_t bytes = (fx.indptr[v + 1] - fx.indptr[v]) * 4;
-        EXPECT((asked_row[v] > 0) == (i < n_read), "the place of vertex %u, %u of %u", v, i, n_read);
+        EXPECT((asked_row[v] > 0) == (i < n_read), "the place of vertex %u, %u of %u", v, i,
+               n_read);
         if (bytes > 0 && bytes <= SL_TOPOLOGY_AHEAD_BYTES)
             EXPECT((asked_list[v] > 0) == (i < n_read), "the list of vertex %u", v);
         n_lists += asked_list[v];
