@@ -11,6 +11,7 @@ enum {
     LEAST_MAX = 1 << 30, // MiB
     GROWS = 8 << 20,     // a process beside what is counted: pools are made of huge pages
     EPOCH_BYTES = 12288, // that the broker keeps of each
+    VARIES = 1 << 20,    // what a process holds from one run to the next
 };
 
 static uint64_t with_margin(uint64_t step_bytes)
@@ -137,7 +138,8 @@ static uint64_t of_others(const struct sl_config *config, const struct sl_budget
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
                                 const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
 {
-    const uint64_t others = of_others(config, m, crew->samplers) + of_trainers(need, m, crew);
+    const uint64_t others = of_others(config, m, crew->samplers) + of_trainers(need, m, crew) +
+                            (1 + (uint64_t)crew->samplers + crew->trainers) * VARIES;
     uint64_t low = 0, high = 1; // in MiB: too little, and enough
     while (high < LEAST_MAX && !holds(m, high << 20, others))
         high *= 2;

@@ -67,7 +67,7 @@ struct sl_budget_crew {
 int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
                            const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
 
-// The smallest bound that would do, in whole MiB.
+// The smallest bound that would do, in whole MiB, and that still does in another run.
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
                                 const struct sl_budget_memory *m,
                                 const struct sl_budget_crew *crew);

@@ -229,8 +229,12 @@ static void on_epoch(void *ctx, const struct sl_epoch_figures *figures)
         job->loss_warned = true;
         sl_joblog_write(&job->log, SL_LOG_WARN,
                         "the loss of epoch %.0f is not a finite number: training has diverged; a "
-                        "smaller optimizer.lr may help",
-                        figures->epoch + 1);
+                        "smaller optimizer.lr may help%s",
+                        figures->epoch + 1,
+                        job->dataset.feat_checked < sl_features_bytes(&job->dataset)
+                            ? ", or a feature is none either: of these a sample was checked, and "
+                              "`sluice inspect --full` checks all"
+                            : "");
     }
     char *json = sl_report_add_epoch(&job->report, figures);
     if (!json)

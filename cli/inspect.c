@@ -13,9 +13,11 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/dataset.h"
+#include "common/data/features_kind.h"
 #include "common/data/npy.h"
 #include "dataset/batch_estimate.h"
 #include "cli/command.h"
+#include "cli/dataset_check.h"
 #include "cli/inspect_labels.h"
 #include "cli/output.h"
 #include "common/text/table.h"
@@ -31,6 +33,7 @@ static const char *const split_keys[SL_SPLIT_COUNT] = {"train", "val", "test"};
 struct inspection {
     const char *path, *fanout;
     int output;
+    bool full;
     struct sl_dataset ds;
     double open_seconds;
     // In-degrees: bin 0 holds degree 0, bin b degrees of 2^(b-1) to 2^b - 1.
@@ -117,6 +120,11 @@ static void show_file(void *to, const char *name, uint64_t bytes)
     sl_table_row(to, "  %s|%s", name, sl_units_bytes(a, bytes));
 }
 
+static uint64_t feature_bytes(const struct sl_dataset *ds)
+{
+    return ds->feat ? sl_features_bytes(ds) : 0;
+}
+
 static void print_overview(const struct inspection *in)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
@@ -124,9 +132,11 @@ static void print_overview(const struct inspection *in)
     struct sl_table t;
     sl_table_init(&t, "l l", NULL);
     sl_table_row(&t, "name|%s", ds->name);
-    sl_table_row(&t, "validated|%s in %s",
-                 ds->validated_now ? "now, in full," : "before; opened again",
+    sl_table_row(&t, "validated|%s in %s", ds->validated_now ? "now" : "before; opened again",
                  sl_units_seconds(a, in->open_seconds));
+    if (ds->feat_checked < feature_bytes(ds))
+        sl_table_row(&t, "|of the features %s of %s, a sample: --full checks all",
+                     sl_units_bytes(a, ds->feat_checked), sl_units_bytes(b, feature_bytes(ds)));
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
     sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),
                  ds->edge_weight ? ", with weights" : "");
@@ -239,6 +249,7 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddStringToObject(root, "name", ds->name);
     cJSON_AddStringToObject(root, "digest", digest);
     cJSON_AddBoolToObject(root, "validated_now", ds->validated_now);
+    cJSON_AddNumberToObject(root, "feature_bytes_checked", (double)ds->feat_checked);
     cJSON_AddBoolToObject(root, "reordered", ds->vertex_map != NULL);
     cJSON_AddNumberToObject(root, "open_seconds", in->open_seconds);
     cJSON_AddNumberToObject(root, "num_nodes", (double)ds->n_nodes);
@@ -286,7 +297,8 @@ static int inspect(void *state)
     struct inspection *in = state;
     SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_dataset_open(in->path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &in->ds));
+    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY,
+                                 in->full ? SL_CHECK_FULL : SL_CHECK_CACHED, false, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     count_degrees(in);
     count_weights(in);
@@ -313,6 +325,8 @@ static void release(void *state)
 static const struct sl_option options[] = {
     {.name = "output", .letter = 'o', AT(CHOICE, output), .choices = sl_output_names,
      .help = "how to print"},
+    {.name = "full", AT(FLAG, full),
+     .help = "check all again: of features larger than 1 GiB it is a sample otherwise"},
     {.name = "fanout", AT(TEXT, fanout), .placeholder = "LIST",
      .help = "of the batch that is estimated; -1 takes all neighbours"},
     {.name = "batch-size", AT(UINT, batch.batch_size), .placeholder = "N", .min = 1, .max = 1e9,

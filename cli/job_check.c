@@ -1,13 +1,12 @@
 #include "cli/job_check.h"
+#include "cli/dataset_check.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/dispatch.h"
@@ -18,8 +17,6 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors.h"
-
-enum { VALIDATION_NOTE_MS = 700 }; // longer checks say that they are going on
 
 #define AT(kind, field) SL_OPTION_AT(kind, sl_job_check, field)
 // clang-format off
@@ -37,54 +34,12 @@ const struct sl_option sl_job_check_options[] = {
 
 // --- the data set --------------------------------------------------------------------------------
 
-// Says that a check goes on, once it has taken a while.
-struct patience {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t over;
-    bool done;
-    const char *dataset;
-};
-
-static void *say_after_a_while(void *arg)
-{
-    struct patience *p = arg;
-    struct timespec when;
-    clock_gettime(CLOCK_REALTIME, &when);
-    uint64_t ns = (uint64_t)when.tv_nsec + VALIDATION_NOTE_MS * 1000000u;
-    when.tv_sec += (time_t)(ns / 1000000000u);
-    when.tv_nsec = (long)(ns % 1000000000u);
-    pthread_mutex_lock(&p->lock);
-    int rc = 0;
-    while (!p->done && rc == 0)
-        rc = pthread_cond_timedwait(&p->over, &p->lock, &when);
-    if (!p->done)
-        fprintf(stderr, "checking the data set '%s' in full (once; it is remembered)\n",
-                p->dataset);
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
-}
-
 static int open_dataset(struct sl_job_check *r)
 {
-    struct patience p = {.dataset = r->config.dataset};
-    pthread_mutex_init(&p.lock, NULL);
-    pthread_cond_init(&p.over, NULL);
-    bool speaks = !r->quiet && pthread_create(&p.thread, NULL, say_after_a_while, &p) == 0;
     unsigned need = SL_NEED_TRAINING;
     if (sl_sampler_flags[r->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
-    int rc = sl_dataset_open(r->config.dataset, need, SL_CHECK_CACHED, 0, &r->dataset);
-    if (speaks) {
-        pthread_mutex_lock(&p.lock);
-        p.done = true;
-        pthread_cond_signal(&p.over);
-        pthread_mutex_unlock(&p.lock);
-        pthread_join(p.thread, NULL);
-    }
-    pthread_cond_destroy(&p.over);
-    pthread_mutex_destroy(&p.lock);
-    return rc;
+    return sl_dataset_check_open(r->config.dataset, need, SL_CHECK_CACHED, r->quiet, &r->dataset);
 }
 
 // --- the job -------------------------------------------------------------------------------------

@@ -64,7 +64,9 @@ struct sl_dataset {
     uint64_t max_degree;
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
-    bool validated_now; // this open passed over all data: no record of an earlier pass was used
+    bool validated_now; // this open passed over the data: no record of an earlier pass was used
+    uint64_t feat_checked; // bytes of features that validation looked at, now or then: a sample
+                           // where they are large and nobody asked for more
 
     struct sl_dataset_files *files; // private: dataset_files.h
 };
@@ -82,8 +84,16 @@ enum sl_dataset_need {
 // How much checking an open does.
 enum sl_dataset_check {
     SL_CHECK_TRUST, // headers and shapes only: the broker has validated it before this worker began
-    SL_CHECK_CACHED, // in full unless a record says that exactly these files passed before
+    SL_CHECK_CACHED, // unless a record says that exactly these files passed before; of features
+                     // of more than 1 GiB 256 MiB, spread evenly over the file
     SL_CHECK_FULL,   // in full, always
+};
+
+// Who wants to know how far a validation is. From any thread.
+struct sl_dataset_watch {
+    void (*begin)(void *ctx, uint64_t bytes); // so many are looked at
+    void (*add)(void *ctx, uint64_t bytes);
+    void *ctx;
 };
 
 /*
@@ -93,6 +103,10 @@ enum sl_dataset_check {
  */
 int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
                     struct sl_dataset *out);
+// The same, and tells of the validation, where there is one. watch may be NULL.
+int sl_dataset_open_watched(const char *path, unsigned need, enum sl_dataset_check check,
+                            int threads, const struct sl_dataset_watch *watch,
+                            struct sl_dataset *out);
 void sl_dataset_close(struct sl_dataset *ds); // safe on a zeroed struct
 
 // The directory in which passed validations are remembered, or NULL where there is none (owned:

@@ -33,11 +33,22 @@ bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
 // ---- dataset_validate.c -------------------------------------------------------------------------
 
 /*
- * Reads every byte of an opened data set whose shapes agree; sets ds->max_degree and
- * ds->loop_free. ds->indptr, indices, edge_weight and feat are set; labels and index lists are read
- * from their files.
+ * Reads an opened data set whose shapes agree, each byte once, but of features as many as
+ * sl_dataset_feat_plan() says; sets ds->max_degree, loop_free and feat_checked. ds->indptr,
+ * indices, edge_weight and feat are set; labels and index lists are read from their files. watch
+ * may be NULL.
  */
-int sl_dataset_validate(struct sl_dataset *ds, int threads);
+int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
+                        const struct sl_dataset_watch *watch);
+
+// Features of more bytes than `above` are checked in a sample of `sample` bytes. Tests lower them.
+struct sl_dataset_sampling {
+    uint64_t above, sample;
+};
+extern struct sl_dataset_sampling sl_dataset_sampling;
+
+// Bytes of features that a validation looks at.
+uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full);
 
 // The part of it that sets ds->max_degree.
 int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads);

@@ -207,7 +207,8 @@ static int check_training_set(const struct sl_dataset *ds, unsigned need)
 }
 
 static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const char *path,
-                    unsigned need, enum sl_dataset_check check, int threads)
+                    unsigned need, enum sl_dataset_check check, int threads,
+                    const struct sl_dataset_watch *watch)
 {
     ds->files = calloc(1, sizeof *ds->files);
     if (!ds->files)
@@ -228,8 +229,9 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     bool known = check != SL_CHECK_FULL && sl_dataset_record_load(ds);
     if (!known && check == SL_CHECK_TRUST) {
         SL_TRY(sl_dataset_validate_offsets(ds, threads)); // for max_degree
+        ds->feat_checked = sl_dataset_feat_plan(ds, false);
     } else if (!known) {
-        SL_TRY(sl_dataset_validate(ds, threads));
+        SL_TRY(sl_dataset_validate(ds, check == SL_CHECK_FULL, threads, watch));
         ds->validated_now = true;
         sl_dataset_record_save(ds);
     }
@@ -244,9 +246,16 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
 int sl_dataset_open(const char *path, unsigned need, enum sl_dataset_check check, int threads,
                     struct sl_dataset *out)
 {
+    return sl_dataset_open_watched(path, need, check, threads, NULL, out);
+}
+
+int sl_dataset_open_watched(const char *path, unsigned need, enum sl_dataset_check check,
+                            int threads, const struct sl_dataset_watch *watch,
+                            struct sl_dataset *out)
+{
     struct sl_dataset_metadata m = {0};
     *out = (struct sl_dataset){0};
-    int rc = open_all(out, &m, path, need, check, threads);
+    int rc = open_all(out, &m, path, need, check, threads, watch);
     sl_dataset_metadata_fini(&m);
     if (rc < 0)
         sl_dataset_close(out);

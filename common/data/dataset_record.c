@@ -30,7 +30,7 @@
 #include "common/data/atomic_file.h"
 #include "common/data/dataset_internal.h"
 
-enum { RECORD_FORMAT = 2, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 65536 };
+enum { RECORD_FORMAT = 3, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 65536 };
 
 // Twice the tick of the slowest usual kernel (HZ = 100).
 static const uint64_t racy_ns = 20000000;
@@ -105,15 +105,21 @@ static bool read_number(const cJSON *from, const char *key, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
+// What a pass has found.
+struct found {
+    uint64_t max_degree, loop_free, feat_checked;
+};
+
 // Everything that must be equal, as the text of a record.
-static char *format_record(const struct sl_dataset *ds, uint64_t max_degree, bool loop_free)
+static char *format_record(const struct sl_dataset *ds, const struct found *found)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "format", RECORD_FORMAT);
     cJSON_AddStringToObject(json, "path", ds->path);
     add_number(json, "digest", ds->digest);
-    add_number(json, "max_degree", max_degree);
-    add_number(json, "loop_free", loop_free);
+    add_number(json, "max_degree", found->max_degree);
+    add_number(json, "loop_free", found->loop_free);
+    add_number(json, "feat_checked", found->feat_checked);
     cJSON *files = cJSON_AddArrayToObject(json, "files");
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         const struct sl_npy *npy = &ds->files->npy[f];
@@ -141,22 +147,25 @@ bool sl_dataset_record_load(struct sl_dataset *ds)
     cJSON *json = NULL;
     FILE *f = path && found ? fopen(path, "re") : NULL;
     size_t n = f ? fread(found, 1, MAX_RECORD_BYTES - 1, f) : 0;
-    uint64_t max_degree, loop_free;
+    struct found of;
     if (f)
         fclose(f);
     if (n == 0)
         goto out;
     found[n] = '\0';
     json = cJSON_Parse(found);
-    if (!json || !read_number(json, "max_degree", &max_degree) || max_degree > ds->n_edges ||
-        !read_number(json, "loop_free", &loop_free) || loop_free > 1)
+    if (!json || !read_number(json, "max_degree", &of.max_degree) || of.max_degree > ds->n_edges ||
+        !read_number(json, "loop_free", &of.loop_free) || of.loop_free > 1 ||
+        !read_number(json, "feat_checked", &of.feat_checked) ||
+        of.feat_checked > sl_dataset_feat_plan(ds, true))
         goto out;
     // The record of these files, with what was found in them, has one spelling: compare all of it.
-    wanted = format_record(ds, max_degree, loop_free == 1);
+    wanted = format_record(ds, &of);
     same = wanted && strcmp(found, wanted) == 0;
     if (same) {
-        ds->max_degree = max_degree;
-        ds->loop_free = loop_free == 1;
+        ds->max_degree = of.max_degree;
+        ds->loop_free = of.loop_free == 1;
+        ds->feat_checked = of.feat_checked;
     }
 out:
     if (n > 0 && !same)
@@ -203,7 +212,8 @@ static int make_dirs(char *dir)
 void sl_dataset_record_save(const struct sl_dataset *ds)
 {
     char *dir = sl_dataset_cache_dir(), *path = dir ? record_path(dir, ds) : NULL;
-    char *text = path ? format_record(ds, ds->max_degree, ds->loop_free) : NULL;
+    const struct found found = {ds->max_degree, ds->loop_free, ds->feat_checked};
+    char *text = path ? format_record(ds, &found) : NULL;
     int rc;
     if (is_racy(ds))
         sl_log_debug("data set %s: changed a moment ago: validation not remembered", ds->path);

@@ -1,7 +1,9 @@
 /*
- * Full validation: every byte of a data set is read once, file after file in a fixed order, each
- * file by all threads (scan.h). After it nothing that later code does with an id, an offset or a
- * label can leave its array, so samplers and trainers check nothing.
+ * Validation: every byte of a data set is read once, file after file in a fixed order, each file by
+ * all threads (scan.h). After it nothing that later code does with an id, an offset or a label can
+ * leave its array, so samplers and trainers check nothing. Features cannot lead anywhere: a NaN
+ * among them spoils the training, and no more. They are the most of a large data set, of which a
+ * sample is looked at unless the whole is asked for.
  *
  * The scans say only where the first bad element is; the messages are written here.
  */
@@ -16,7 +18,6 @@
 #include "common/base/log.h"
 #include "common/data/dataset_internal.h"
 #include "common/data/scan.h"
-#include "common/data/self_loops.h"
 
 static bool is_signed(enum sl_dtype dtype)
 {
@@ -74,9 +75,22 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
     return SL_OK;
 }
 
-static int validate_indices(const struct sl_dataset *ds, int threads)
+struct sl_dataset_sampling sl_dataset_sampling = {.above = (uint64_t)1 << 30,
+                                                  .sample = (uint64_t)256 << 20};
+
+uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
 {
-    uint64_t bad = sl_scan_ids(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, threads);
+    const uint64_t bytes =
+        ds->feat ? ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) : 0;
+    return full || bytes <= sl_dataset_sampling.above ? bytes : sl_dataset_sampling.sample;
+}
+
+static int validate_indices(struct sl_dataset *ds, int threads,
+                            const struct sl_dataset_watch *watch)
+{
+    bool loops;
+    uint64_t bad = sl_scan_neighbours(ds, threads, watch, &loops);
+    ds->loop_free = !loops;
     if (bad == SL_SCAN_OK)
         return SL_OK;
     // The vertex whose list it is in: the last one with indptr[v] <= bad.
@@ -109,11 +123,14 @@ static int validate_weights(const struct sl_dataset *ds, int threads)
                    ds->path, bad, (double)ds->edge_weight[bad]);
 }
 
-static int validate_features(const struct sl_dataset *ds, int threads)
+static int validate_features(struct sl_dataset *ds, bool full, int threads,
+                             const struct sl_dataset_watch *watch)
 {
     if (!ds->feat)
         return SL_OK;
-    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, ds->n_nodes * ds->feat_dim, threads);
+    ds->feat_checked = sl_dataset_feat_plan(ds, full);
+    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, ds->n_nodes * ds->feat_dim,
+                                  ds->feat_checked, threads, watch);
     if (bad == SL_SCAN_OK)
         return SL_OK;
     // An element with all exponent bits set is an infinity when its fraction is zero.
@@ -164,21 +181,26 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                    ds->path, sl_dataset_file_name(f), bad, id, first);
 }
 
-int sl_dataset_validate(struct sl_dataset *ds, int threads)
+int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
+                        const struct sl_dataset_watch *watch)
 {
-    uint64_t start_ns = sl_now_ns(), n_bytes = 0;
+    const struct sl_npy *npy = ds->files->npy;
+    uint64_t start_ns = sl_now_ns(), n_bytes = sl_dataset_feat_plan(ds, full);
+    for (int f = 0; f < SL_FILE_COUNT; f++)
+        n_bytes += f == SL_FILE_FEAT ? 0 : npy[f].file_bytes;
+    if (watch)
+        watch->begin(watch->ctx, n_bytes);
     SL_TRY(sl_dataset_validate_offsets(ds, threads));
-    SL_TRY(validate_indices(ds, threads));
-    ds->loop_free = !sl_self_loops_any(ds, threads);
+    sl_scan_tell(watch, npy[SL_FILE_INDPTR].file_bytes);
+    SL_TRY(validate_indices(ds, threads, watch));
     SL_TRY(validate_weights(ds, threads));
-    SL_TRY(validate_features(ds, threads));
+    sl_scan_tell(watch, npy[SL_FILE_EDGE_WEIGHT].file_bytes);
+    SL_TRY(validate_features(ds, full, threads, watch));
     SL_TRY(sl_dataset_validate_labels(ds, threads));
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_VERTEX_MAP; f++)
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
     double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
-    for (int f = 0; f < SL_FILE_COUNT; f++)
-        n_bytes += ds->files->npy[f].file_bytes;
     sl_log_debug("data set %s: %" PRIu64 " bytes validated in %.3f s (%.1f GB/s)", ds->path,
                  n_bytes, seconds, (double)n_bytes * 1e-9 / seconds);
     return SL_OK;

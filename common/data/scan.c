@@ -9,6 +9,9 @@
  * call instead (MADV_POPULATE_READ) was measured and costs the same. The next blocks are asked for
  * with MADV_WILLNEED, so that a cold file is read ahead while this one is reduced. Advice is only
  * advice: its errors are ignored.
+ *
+ * A sample is blocks at equal distances. What is looked at of features is not wanted again soon:
+ * its pages are the first to go where memory is short (MADV_COLD), before those of the graph.
  */
 #include "common/data/scan.h"
 
@@ -24,7 +27,12 @@
 #include "common/base/simd.h"
 #include "common/data/parallel.h"
 
-enum { BLOCK_BYTES = 1 << 20, AHEAD_BYTES = 8 << 20, PAGE_BYTES = 4096 };
+enum {
+    BLOCK_BYTES = 1 << 20,
+    AHEAD_BYTES = 8 << 20,
+    PAGE_BYTES = 4096,
+    COLD_BYTES = 1 << 30, // smaller files may well be wanted in memory
+};
 
 typedef bool any_bad_fn(const void *v, uint64_t n, uint64_t limit);
 typedef uint64_t first_bad_fn(const void *v, uint64_t n, uint64_t limit);
@@ -121,6 +129,22 @@ SL_SIMD(uint64_t, largest_rise, (const uint64_t *v, uint64_t n), (v, n))
     return most;
 }
 
+SL_SIMD(bool, any_equal32, (const uint32_t *v, uint64_t n, uint64_t id), (v, n, id))
+{
+    uint32_t acc = 0;
+    for (uint64_t i = 0; i < n; i++)
+        acc |= v[i] == (uint32_t)id;
+    return acc != 0;
+}
+
+SL_SIMD(bool, any_equal64, (const uint64_t *v, uint64_t n, uint64_t id), (v, n, id))
+{
+    uint64_t acc = 0;
+    for (uint64_t i = 0; i < n; i++)
+        acc |= v[i] == id;
+    return acc != 0;
+}
+
 // ---- the pass over blocks -----------------------------------------------------------------------
 
 struct pass {
@@ -128,7 +152,12 @@ struct pass {
     const char *data;
     uint64_t n, limit;
     size_t elem_bytes;
-    _Atomic uint64_t *max_rise; // wanted for offsets only
+    uint64_t n_sampled;             // blocks that are looked at, all of them where it is 0
+    bool cold;                      // not wanted again
+    _Atomic uint64_t *max_rise;     // wanted for offsets only
+    const struct sl_dataset *graph; // wanted for neighbours only: whether there are self-loops
+    _Atomic bool loops;
+    const struct sl_dataset_watch *watch;
 };
 
 static uint64_t block_elems(const struct pass *p)
@@ -144,16 +173,64 @@ static void advise(const char *from, uint64_t bytes, int advice)
     (void)madvise((void *)begin, end - begin, advice);
 }
 
-static bool visit(void *ctx, uint64_t block)
+// The vertex in whose list an edge stands.
+static uint64_t vertex_of(const struct sl_dataset *ds, uint64_t edge)
+{
+    uint64_t low = 0, high = ds->n_nodes; // indptr[low] <= edge < indptr[high]
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (ds->indptr[middle] <= edge)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Whether one of the edges begin .. end - 1 leads from a vertex to itself.
+static bool has_loop(const struct pass *p, uint64_t begin, uint64_t end)
+{
+    const struct sl_dataset *ds = p->graph;
+    uint64_t at = begin;
+    for (uint64_t v = vertex_of(ds, begin); at < end; v++) {
+        const uint64_t stop = SL_MIN(ds->indptr[v + 1], end);
+        const bool found = p->elem_bytes == 4
+                               ? any_equal32((const uint32_t *)ds->indices + at, stop - at, v)
+                               : any_equal64((const uint64_t *)ds->indices + at, stop - at, v);
+        if (found)
+            return true;
+        at = stop;
+    }
+    return false;
+}
+
+// The i-th block that is looked at.
+static uint64_t block_of(const struct pass *p, uint64_t i)
+{
+    const uint64_t blocks = sl_div_up(p->n, block_elems(p));
+    if (p->n_sampled < 2)
+        return i;
+    return (uint64_t)((unsigned __int128)i * (blocks - 1) / (p->n_sampled - 1));
+}
+
+static bool visit(void *ctx, uint64_t i)
 {
     struct pass *p = ctx;
-    uint64_t per = block_elems(p), begin = block * per, n = SL_MIN(per, p->n - begin);
+    uint64_t per = block_elems(p), begin = block_of(p, i) * per, n = SL_MIN(per, p->n - begin);
     const char *data = p->data + begin * p->elem_bytes;
     uint64_t left = (p->n - begin) * p->elem_bytes;
-    if (left > AHEAD_BYTES)
+    if (p->n_sampled)
+        advise(data, n * p->elem_bytes, MADV_WILLNEED);
+    else if (left > AHEAD_BYTES)
         advise(data + AHEAD_BYTES, SL_MIN(left - AHEAD_BYTES, BLOCK_BYTES), MADV_WILLNEED);
     if (p->check.any(data, n, p->limit))
         return true;
+    if (p->graph && !atomic_load_explicit(&p->loops, memory_order_relaxed) &&
+        has_loop(p, begin, begin + n))
+        atomic_store_explicit(&p->loops, true, memory_order_relaxed);
+    if (p->cold)
+        advise(data, n * p->elem_bytes, MADV_COLD);
+    sl_scan_tell(p->watch, n * p->elem_bytes);
     if (p->max_rise) {
         uint64_t most = largest_rise((const uint64_t *)data, n);
         uint64_t seen = atomic_load_explicit(p->max_rise, memory_order_relaxed);
@@ -170,13 +247,15 @@ static uint64_t run_pass(struct pass *p, int threads)
     if (p->n == 0)
         return SL_SCAN_OK;
     uint64_t per = block_elems(p);
-    advise(p->data, p->n * p->elem_bytes, MADV_SEQUENTIAL);
-    advise(p->data, SL_MIN(p->n * p->elem_bytes, AHEAD_BYTES), MADV_WILLNEED);
-    uint64_t block = sl_parallel_first(sl_div_up(p->n, per), threads, visit, p);
+    uint64_t n_visits = p->n_sampled ? p->n_sampled : sl_div_up(p->n, per);
+    advise(p->data, p->n * p->elem_bytes, p->n_sampled ? MADV_RANDOM : MADV_SEQUENTIAL);
+    if (!p->n_sampled)
+        advise(p->data, SL_MIN(p->n * p->elem_bytes, AHEAD_BYTES), MADV_WILLNEED);
+    uint64_t bad = sl_parallel_first(n_visits, threads, visit, p);
     advise(p->data, p->n * p->elem_bytes, MADV_NORMAL);
-    if (block == SL_PARALLEL_NONE)
+    if (bad == SL_PARALLEL_NONE)
         return SL_SCAN_OK;
-    uint64_t begin = block * per;
+    uint64_t begin = block_of(p, bad) * per;
     return begin +
            p->check.first(p->data + begin * p->elem_bytes, SL_MIN(per, p->n - begin), p->limit);
 }
@@ -258,12 +337,34 @@ uint64_t sl_scan_numbers(const void *x, enum sl_dtype dtype, uint64_t n, int thr
     return run_pass(&p, threads);
 }
 
-uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, int threads)
+uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, uint64_t bytes, int threads,
+                        const struct sl_dataset_watch *watch)
 {
-    size_t bytes = sl_dtype_bytes(dtype);
-    struct pass p = {.data = x, .n = n, .elem_bytes = bytes};
-    p.check = bytes == 2 ? (struct check){any_f16, first_f16} : (struct check){any_f32, first_f32};
+    const size_t each = sl_dtype_bytes(dtype);
+    struct pass p = {.data = x, .n = n, .elem_bytes = each, .watch = watch};
+    p.check = each == 2 ? (struct check){any_f16, first_f16} : (struct check){any_f32, first_f32};
+    p.cold = n * each > COLD_BYTES;
+    const uint64_t blocks = SL_MAX(bytes / BLOCK_BYTES, (uint64_t)2);
+    if (bytes < n * each && blocks < sl_div_up(n, block_elems(&p)))
+        p.n_sampled = blocks;
     return run_pass(&p, threads);
+}
+
+uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
+                            const struct sl_dataset_watch *watch, bool *loops)
+{
+    const size_t each = sl_dtype_bytes(ds->indices_dtype);
+    struct pass p = {.data = ds->indices,
+                     .n = ds->n_edges,
+                     .limit = ds->n_nodes,
+                     .elem_bytes = each,
+                     .graph = ds,
+                     .watch = watch};
+    p.check =
+        each == 4 ? (struct check){any_id32, first_id32} : (struct check){any_id64, first_id64};
+    const uint64_t bad = run_pass(&p, threads);
+    *loops = atomic_load_explicit(&p.loops, memory_order_relaxed);
+    return bad;
 }
 
 uint64_t sl_scan_weights(const float *w, uint64_t n, int threads)

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "common/base/dtype.h"
+#include "common/data/dataset.h"
 
 #define SL_SCAN_OK UINT64_MAX
 
@@ -31,8 +31,22 @@ uint64_t sl_scan_flags(const void *x, enum sl_dtype dtype, uint64_t n, int threa
 // First element that is infinite, or is when it becomes a float32; NaN passes. The same types.
 uint64_t sl_scan_numbers(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
 
-// First element of type F32 or F16 that is NaN or infinite.
-uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, int threads);
+// First element of type F32 or F16 that is NaN or infinite, of about so many `bytes` of the array,
+// in blocks that are spread evenly over it, the first and the last among them. watch may be NULL.
+uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, uint64_t bytes, int threads,
+                        const struct sl_dataset_watch *watch);
+
+// First edge whose source is no vertex; without one *loops says whether any vertex is its own
+// neighbour. Offsets are valid. watch may be NULL.
+uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
+                            const struct sl_dataset_watch *watch, bool *loops);
+
+// So many bytes have been looked at, by others than these.
+static inline void sl_scan_tell(const struct sl_dataset_watch *watch, uint64_t bytes)
+{
+    if (watch)
+        watch->add(watch->ctx, bytes);
+}
 
 // First element that is NaN, infinite or negative.
 uint64_t sl_scan_weights(const float *w, uint64_t n, int threads);

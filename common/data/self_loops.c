@@ -102,7 +102,7 @@ static uint64_t n_blocks(const struct sl_dataset *ds)
     return sl_div_up(ds->n_nodes, BLOCK_VERTICES);
 }
 
-bool sl_self_loops_any(const struct sl_dataset *dataset, int threads)
+static bool any(const struct sl_dataset *dataset, int threads)
 {
     struct pass pass = {.ds = dataset};
     return sl_parallel_first(n_blocks(dataset), threads, visit_any, &pass) != SL_PARALLEL_NONE;
@@ -112,7 +112,7 @@ int sl_self_loops_find(const struct sl_dataset *dataset, int threads, struct sl_
 {
     *out = (struct sl_self_loops){.dataset = dataset};
     struct pass pass = {.ds = dataset};
-    if (dataset->loop_free || !sl_self_loops_any(dataset, threads))
+    if (dataset->loop_free || !any(dataset, threads))
         return SL_OK;
     uint64_t bytes = sl_div_up(dataset->n_nodes, 64) * sizeof *pass.has;
     pass.has = calloc(1, bytes);

@@ -23,9 +23,6 @@ struct sl_self_loops {
     uint32_t *out_degree;
 };
 
-// Whether a data set has any: a pass over the edges up to the first, on `threads` threads.
-bool sl_self_loops_any(const struct sl_dataset *dataset, int threads);
-
 // Nothing where the data set's validation found none. Else a pass over the edges, two where there
 // are self-loops, on `threads` threads (0: all cores).
 // SL_ENOMEM.

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 import os
 import signal
 
@@ -338,3 +339,22 @@ def test_doctor(box):
     text = result.out.lower()
     for word in ("core", "memory"):
         assert word in text, str(result)
+
+
+def test_large_features_are_checked_in_a_sample(box):
+    """1.2 GB of zeros, which take no room, and a NaN that only a look at all of them finds."""
+    dataset = write_dataset(box.path("wide"), planted(n=300, feat_dim=4))
+    features = os.path.join(dataset, "node_feat.npy")
+    os.remove(features)
+    wide = np.lib.format.open_memmap(features, mode="w+", dtype=np.float32, shape=(300, 1000000))
+    metadata = read_json(os.path.join(dataset, "metadata.json"))
+    with open(os.path.join(dataset, "metadata.json"), "w") as file:
+        json.dump(dict(metadata, feat_dim=1000000), file)
+    said = box.sluice("inspect", dataset).ok().out
+    assert "of the features 256 MiB of 1.12 GiB, a sample: --full checks all" in said, said
+    assert "a sample" not in box.sluice("inspect", dataset, "--full").ok().out
+    wide.reshape(-1)[2 * (1 << 18)] = np.nan
+    wide.flush()
+    box.sluice("inspect", dataset).ok()
+    refused = box.sluice("inspect", dataset, "--full")
+    assert refused.rc == 2 and "node_feat.npy: row 0, column 524288 is NaN" in refused.err, refused

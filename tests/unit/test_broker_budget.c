@@ -246,7 +246,8 @@ START_TEST(the_least_bound_is_the_least)
         for (uint64_t n_rows = 0; n_rows < 100000; n_rows += 33333) {
             const uint64_t least = least_bound(2, trainers, n_rows);
             ck_assert_int_eq(check_bound(least, 2, trainers, n_rows), SL_OK);
-            ck_assert_int_eq(check_bound(least - (1 << 20), 2, trainers, n_rows), SL_ENOMEM);
+            const uint64_t less = least - ((uint64_t)(4 + trainers) << 20); // 1 for each process
+            ck_assert_int_eq(check_bound(less, 2, trainers, n_rows), SL_ENOMEM);
             char number[32];
             snprintf(number, sizeof number, "memory to %llu or", (unsigned long long)least);
             ck_assert_ptr_nonnull(strstr(sl_error_message(), number));

@@ -1,0 +1,213 @@
+// What a validation looks at: features in a sample, neighbours in one pass, and how far it is.
+#include "common/data/dataset.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "common/data/dataset_internal.h"
+#include "common/data/scan.h"
+#include "tests/unit/test_data_fixture.h"
+
+enum { ROWS = 1 << 16, DIM = 80, BLOCK = 1 << 20 }; // features of 20 MiB
+
+// A ring of vertices, with that one element of its features.
+static void write_ring(uint64_t at, float value)
+{
+    static float x[(uint64_t)ROWS * DIM];
+    static uint64_t indptr[ROWS + 1];
+    static int32_t indices[ROWS], label[ROWS];
+    memset(x, 0, sizeof x);
+    if (at < SL_COUNT_OF(x))
+        x[at] = value;
+    for (uint32_t v = 0; v < ROWS; v++) {
+        indptr[v + 1] = v + 1;
+        indices[v] = (int32_t)((v + 1) % ROWS);
+    }
+    write_text("metadata.json", "{\"num_nodes\": 65536, \"num_edges\": 65536, \"feat_dim\": 80, "
+                                "\"num_classes\": 2, \"task\": \"multiclass\"}");
+    write_list("indptr.npy", SL_DTYPE_I64, ROWS + 1, indptr);
+    write_list("indices.npy", SL_DTYPE_I32, ROWS, indices);
+    write_list("node_label.npy", SL_DTYPE_I32, ROWS, label);
+    write_npy("node_feat.npy", SL_DTYPE_F32, 2, (uint64_t[]){ROWS, DIM}, x);
+    remove(in_dir("edge_weight.npy"));
+}
+
+static int open_ring(enum sl_dataset_check check, uint64_t *checked)
+{
+    struct sl_dataset ds;
+    int rc = sl_dataset_open(dir, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, check, 3, &ds);
+    *checked = rc == SL_OK ? ds.feat_checked : 0;
+    sl_dataset_close(&ds);
+    return rc;
+}
+
+START_TEST(large_features_are_checked_in_a_sample_and_in_whole_when_asked)
+{
+    const uint64_t all = (uint64_t)ROWS * DIM, block = BLOCK / sizeof(float);
+    // Of 20 blocks 5 are looked at.
+    static const uint64_t seen[] = {0, 4, 9, 14, 19}, unseen[] = {1, 3, 5, 8, 10, 13, 15, 18};
+    uint64_t checked;
+    sl_dataset_sampling = (struct sl_dataset_sampling){all * sizeof(float) - 1, 5 * BLOCK};
+    for (size_t i = 0; i < SL_COUNT_OF(seen); i++) {
+        write_ring((seen[i] + 1) * block - 1, NAN);
+        ck_assert_int_eq(open_ring(SL_CHECK_CACHED, &checked), SL_EFORMAT);
+        assert_message_has("node_feat.npy: row");
+    }
+    for (size_t i = 0; i < SL_COUNT_OF(unseen); i++) {
+        write_ring(unseen[i] * block, INFINITY);
+        must(open_ring(SL_CHECK_CACHED, &checked));
+        ck_assert_uint_eq(checked, 5 * BLOCK);
+        ck_assert_int_eq(open_ring(SL_CHECK_FULL, &checked), SL_EFORMAT);
+        assert_message_has("is Inf");
+    }
+    sl_dataset_sampling.above++; // not large any more
+    write_ring(block, INFINITY);
+    ck_assert_int_eq(open_ring(SL_CHECK_CACHED, &checked), SL_EFORMAT);
+}
+END_TEST
+
+// A file that was changed a moment ago is not remembered: waits until it would be.
+static uint64_t remembered(enum sl_dataset_check check)
+{
+    struct sl_dataset ds;
+    bool again = true;
+    uint64_t checked = 0;
+    while (again) {
+        must(sl_dataset_open(dir, SL_NEED_TOPOLOGY, check, 1, &ds));
+        checked = ds.feat_checked;
+        sl_dataset_close(&ds);
+        must(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 1, &ds));
+        again = ds.validated_now;
+        ck_assert(again || ds.feat_checked == checked);
+        sl_dataset_close(&ds);
+    }
+    return checked;
+}
+
+START_TEST(a_record_says_how_much_was_looked_at)
+{
+    const uint64_t all = (uint64_t)ROWS * DIM * sizeof(float);
+    uint64_t checked;
+    write_ring(UINT64_MAX, 0);
+    sl_dataset_sampling = (struct sl_dataset_sampling){1, 5 * BLOCK};
+    must(open_ring(SL_CHECK_TRUST, &checked)); // whoever is trusted has looked as usual
+    ck_assert_uint_eq(checked, 5 * BLOCK);
+    ck_assert_uint_eq(remembered(SL_CHECK_CACHED), 5 * BLOCK);
+    ck_assert_uint_eq(remembered(SL_CHECK_FULL), all);
+    must(open_ring(SL_CHECK_CACHED, &checked));
+    ck_assert_uint_eq(checked, all);
+    must(open_ring(SL_CHECK_TRUST, &checked));
+    ck_assert_uint_eq(checked, all);
+}
+END_TEST
+
+struct told {
+    _Atomic uint64_t begun, bytes;
+};
+
+static void begin_telling(void *ctx, uint64_t bytes)
+{
+    ((struct told *)ctx)->begun += bytes;
+}
+
+static void add_bytes(void *ctx, uint64_t bytes)
+{
+    ((struct told *)ctx)->bytes += bytes;
+}
+
+START_TEST(a_validation_says_how_far_it_is)
+{
+    struct sl_dataset ds;
+    struct told told = {0};
+    const struct sl_dataset_watch watch = {begin_telling, add_bytes, &told};
+    const uint64_t least = (uint64_t)ROWS * (DIM * sizeof(float) + 8 + 4);
+    write_ring(UINT64_MAX, 0);
+    must(sl_dataset_open_watched(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 2, &watch, &ds));
+    ck_assert_uint_ge(told.bytes, least);
+    ck_assert_uint_le(told.bytes, told.begun);
+    ck_assert_uint_le(told.begun, least + (1 << 20));
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+enum { N = 3000, EDGES_MAX = 700000 }; // several blocks
+
+// A hub, empty rows, rows of some hundreds; nobody is its own neighbour.
+static uint64_t make_rows(uint64_t *indptr, uint32_t *indices)
+{
+    uint64_t e = 0;
+    for (uint32_t v = 0; v < N; v++) {
+        const uint64_t degree = v == 17 ? 200000 : v % 5 == 0 ? 0 : 100 + v % 77;
+        indptr[v] = e;
+        for (uint64_t i = 0; i < degree; i++, e++)
+            indices[e] = (uint32_t)((v + 1 + i % (N - 1)) % N);
+    }
+    indptr[N] = e;
+    ck_assert_uint_gt(e, 2 * BLOCK / sizeof *indices);
+    ck_assert_uint_le(e, EDGES_MAX);
+    return e;
+}
+
+static void expect(const struct sl_dataset *ds, int threads, uint64_t bad, bool has_loops)
+{
+    bool loops = !has_loops;
+    ck_assert_uint_eq(sl_scan_neighbours(ds, threads, NULL, &loops), bad);
+    if (bad == SL_SCAN_OK)
+        ck_assert_int_eq(loops, has_loops);
+}
+
+START_TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
+{
+    static uint64_t indptr[N + 1], wide[EDGES_MAX];
+    static uint32_t narrow[EDGES_MAX];
+    const uint64_t n = make_rows(indptr, narrow), block = BLOCK / sizeof *narrow;
+    const uint64_t edges[] = {0, n - 1, block - 1, block, block / 2, block / 2 - 1, n / 3, n / 7};
+    struct sl_dataset ds = {.n_nodes = N, .n_edges = n, .indptr = indptr};
+    for (size_t round = 0; round < 3 * SL_COUNT_OF(edges); round++) {
+        const uint64_t at = edges[round / 3], kind = round % 3; // nothing, a self-loop, a bad id
+        const uint32_t before = narrow[at];
+        uint32_t v = 0;
+        while (indptr[v + 1] <= at)
+            v++;
+        narrow[at] = kind == 1 ? v : kind == 2 ? N + v : before;
+        for (uint64_t e = 0; e < n; e++)
+            wide[e] = narrow[e];
+        const int threads = 1 + (int)(round % 4);
+        ds.indices = narrow;
+        ds.indices_dtype = SL_DTYPE_U32;
+        expect(&ds, threads, kind == 2 ? at : SL_SCAN_OK, kind == 1);
+        ds.indices = wide;
+        ds.indices_dtype = SL_DTYPE_I64;
+        expect(&ds, threads, kind == 2 ? at : SL_SCAN_OK, kind == 1);
+        narrow[at] = before;
+    }
+}
+END_TEST
+
+static struct sl_dataset_sampling usual;
+
+static void begin(void)
+{
+    usual = sl_dataset_sampling;
+    tiny_begin();
+}
+
+static void end(void)
+{
+    sl_dataset_sampling = usual;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("data_sample");
+    TCase *t = tcase_create("sample");
+    tcase_set_timeout(t, 120);
+    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_add_test(t, large_features_are_checked_in_a_sample_and_in_whole_when_asked);
+    tcase_add_test(t, a_record_says_how_much_was_looked_at);
+    tcase_add_test(t, a_validation_says_how_far_it_is);
+    tcase_add_test(t, bad_neighbours_and_self_loops_are_found_in_one_pass);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
