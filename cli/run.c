@@ -40,6 +40,7 @@
 #include "common/base/failpoint.h"
 #include "common/data/expected_visits.h"
 #include "common/ipc/bus.h"
+#include "common/storage/row_reader.h"
 
 enum {
     STOP_MS = 8000,        // for the broker to answer a Stop
@@ -99,6 +100,8 @@ struct store {
     enum sl_features features;
     struct sl_row_cache_shape rows; // no slots: there is none
     double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
+    double reads_per_s;             // of blocks, by the drive; 0: not measured
+    double drive_seconds;           // that it takes for a mini-batch's other rows
 };
 
 static int goes_on(void *ctx, uint64_t n)
@@ -126,6 +129,21 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
     return rc;
 }
 
+// How long the drive takes for the rows that the cache does not have, as fast as it is right now.
+static int measure_drive(const struct sl_dataset *ds, struct store *out)
+{
+    const struct sl_row_options options = {0};
+    struct sl_row_reader *reader;
+    SL_TRY(sl_row_reader_open(ds, &options, &reader));
+    out->reads_per_s = sl_row_reader_facts(reader).reads_per_s;
+    sl_row_reader_close(reader);
+    // A row begins anywhere in a block.
+    const double blocks = 1 + ((double)out->rows.row_bytes - 1) / SL_ROW_BLOCK_BYTES;
+    if (out->reads_per_s > 0)
+        out->drive_seconds = out->inputs * (1 - out->hit_rate) * blocks / out->reads_per_s;
+    return SL_OK;
+}
+
 static int find_store(const struct run *r, struct store *out)
 {
     struct sl_config c = r->check.config;
@@ -137,10 +155,13 @@ static int find_store(const struct run *r, struct store *out)
     *out = (struct store){.features = c.store.features};
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
-    return out->rows.n_slots ? forecast(&c, ds, out) : SL_OK;
+    if (!out->rows.n_slots)
+        return SL_OK;
+    SL_TRY(forecast(&c, ds, out));
+    return measure_drive(ds, out);
 }
 
-static void print_rows(const struct store *s)
+static void print_rows(const struct store *s, uint64_t n_batches)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     if (!s->rows.n_slots)
@@ -155,6 +176,15 @@ static void print_rows(const struct store *s)
                sl_units_bytes(c, (uint64_t)(s->inputs * (double)s->rows.row_bytes)),
                100 * s->hit_rate);
     printf("\n");
+    if (s->reads_per_s > 0)
+        printf("drive       %s blocks of 4 KiB a second, measured now",
+               sl_units_grouped(a, (uint64_t)s->reads_per_s));
+    if (s->drive_seconds > 0)
+        printf(": at most about %s for a mini-batch, %s an epoch, beside training",
+               sl_units_seconds(b, s->drive_seconds),
+               sl_units_seconds(c, s->drive_seconds * (double)n_batches));
+    if (s->reads_per_s > 0)
+        printf("\n");
 }
 
 static void print_plan_text(const struct run *r, const struct store *store)
@@ -179,7 +209,7 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
            sl_features_kinds[store->features].reads ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
-    print_rows(store);
+    print_rows(store, sl_phases_batches(c, n_train));
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
@@ -203,6 +233,8 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->check.dataset));
     cJSON_AddNumberToObject(store, "cache_rows", (double)s->rows.n_slots);
     cJSON_AddNumberToObject(store, "cache_bytes", (double)sl_row_cache_bytes(&s->rows));
+    cJSON_AddNumberToObject(store, "reads_per_second", s->reads_per_s);
+    cJSON_AddNumberToObject(store, "drive_seconds", s->drive_seconds);
     cJSON_AddNumberToObject(store, "input_nodes", s->inputs);
     cJSON_AddNumberToObject(store, "hit_rate", s->hit_rate);
     cJSON *split = cJSON_AddObjectToObject(plan, "allocation");

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/advise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/memory.h"
 #include "common/base/failpoint.h"
 #include "common/ipc/arena.h"
 #include "common/ipc/board.h"
@@ -220,6 +222,19 @@ static int deliver(const struct run *r, uint32_t at, const struct sl_infer_piece
     return device_of(r)->sync(); // lists and banks are the processor's again
 }
 
+// All rows that a piece reads are asked of the system at once: the drive serves hundreds at a time,
+// page faults are one after the other.
+static void ask_for_rows(const struct run *r, const struct sl_infer_piece *piece)
+{
+    const uint64_t row = r->layer->d_in * sl_dtype_bytes(r->io->x_dtype);
+    const struct sl_csr_view *lists = &piece->lists;
+    const char *x = r->io->x;
+    for (uint32_t i = 0; i < lists->n_dst; i++)
+        sl_advise(x + piece->ids[i] * row, row, MADV_WILLNEED);
+    for (uint32_t e = 0; e < lists->n_edges; e++)
+        sl_advise(x + lists->indices[e] * row, row, MADV_WILLNEED);
+}
+
 static int one_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n_edges)
 {
     struct sl_model *model = r->model;
@@ -227,6 +242,8 @@ static int one_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n
     sl_mempool_reset(&model->notes);
     struct sl_infer_piece piece = {0};
     SL_TRY(sl_cutter_piece(&r->cutter, at, rows, n_edges, &piece));
+    if (r->cutter.cold)
+        ask_for_rows(r, &piece);
     const bool jumps = r->last && !r->io->hidden && model->jumping.kind != SL_JUMPING_NONE;
     const struct bank to = {.data = r->io->y, .width = jumps ? model->n_outputs : r->layer->d_out};
     // A run of vertices is computed where it belongs, if that is the device's memory.
@@ -272,6 +289,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .layer = layer,
                    .d_in = which->d_in,
                    .gathers = layer == 0 && model->features,
+                   .cold = io->x_cold && model->env.device->is_host,
                    .self_edge = which->kind->self_edge && which->kind->self_edge(which)},
     };
     for (uint32_t at = 0; at < range->n;) {
@@ -437,6 +455,8 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
         .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,
         .keep_tag = atomic_load_explicit(&lease->phase->seq, memory_order_relaxed),
         .y = spec->last_layer ? NULL : sl_arena_acts(a, spec->layer),
+        .x_cold = spec->layer && a->acts_filed &&
+                  a->h->region[SL_REGION_ACTS].bytes > sl_memory_available_below(""),
         .x_most = most && spec->set == SL_SET_ALL,
         .jumping = sl_jumping_width(&model->jumping) ? sl_arena_jumping(a) : NULL,
         .result = spec->last_layer ? result : NULL,

@@ -36,6 +36,7 @@ struct sl_infer_io {
     const void *x;  // (n_nodes, d_in)
     bool x_partial; // x has only the rows that the range needs (resident.h)
     bool x_most;    // the layer's ranges together read most of x (resident.h), lists too
+    bool x_cold;    // x lies in a file that memory has no room for (CPU devices)
     uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
     // Another one where x or the parameters may have changed: what the layer makes of its sources
     // is kept as long as it stays (kept_rows.h). 0: nothing is kept.

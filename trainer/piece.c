@@ -17,6 +17,8 @@ static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
 
 static uint64_t most_edges(const struct sl_cutter *c)
 {
+    if (c->cold)
+        return SL_INFER_COLD_EDGES;
     if (c->env->device->is_host && !c->gathers)
         return SL_INFER_PIECE_EDGES;
     return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, (uint64_t)SL_INFER_PIECE_FLOATS / c->d_in);

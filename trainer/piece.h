@@ -26,6 +26,7 @@ enum {
     SL_INFER_PIECE_ROWS = 8192,
     SL_INFER_PIECE_EDGES = 1 << 20,
     SL_INFER_PIECE_FLOATS = 1 << 26, // of its sources' rows, where they are brought along
+    SL_INFER_COLD_EDGES = 1 << 14,   // where each may be a page that is read for it: 64 MiB
 };
 
 // Some vertices: ids[0 .. n), or first .. first + n - 1 where ids is NULL.
@@ -49,6 +50,7 @@ struct sl_cutter {
     uint32_t layer;
     uint32_t d_in;  // the layer's
     bool gathers;   // rows of sources are brought along on CPU devices, too
+    bool cold;      // rows of sources lie in a file that memory has no room for
     bool self_edge; // lists name the vertex itself, last, and it alone
 };
 

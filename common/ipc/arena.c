@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/advise.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/ipc/board.h"
@@ -226,6 +227,9 @@ int sl_arena_map_acts(struct sl_arena *a, int fd)
     if (mmap(at, acts->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != at)
         return sl_fail_errno(SL_ENOMEM, errno, "activations: mapping a file of %llu bytes",
                              (unsigned long long)acts->bytes);
+    // Rows are read here and there: what stands beside them would push other rows out.
+    sl_advise(at, acts->bytes, MADV_RANDOM);
+    a->acts_filed = true;
     return SL_OK;
 }
 

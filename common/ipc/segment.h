@@ -115,7 +115,8 @@ struct sl_arena {
     int fd;       // borrowed
     int doorbell; // eventfd that the broker's loop watches; -1 for none. Borrowed.
     uint64_t bytes;
-    char *base; // NULL when not mapped
+    char *base;      // NULL when not mapped
+    bool acts_filed; // activations lie in a file instead (sl_arena_map_acts)
     struct sl_arena_header *h;
 };
 

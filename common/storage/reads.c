@@ -54,11 +54,11 @@ enum sl_row_step sl_row_take(const struct sl_row_reader *r, const struct sl_row_
     if (got >= run->need)
         return SL_ROW_DONE;
     // A direct read begins with a block. What ends within one ends with the file.
-    if (got / SL_ROW_BLOCK * SL_ROW_BLOCK == p->got) {
+    if (got / SL_ROW_BLOCK_BYTES * SL_ROW_BLOCK_BYTES == p->got) {
         *rc = fail_cut(r, run->at + got);
         return SL_ROW_FAILED;
     }
-    p->got = got / SL_ROW_BLOCK * SL_ROW_BLOCK;
+    p->got = got / SL_ROW_BLOCK_BYTES * SL_ROW_BLOCK_BYTES;
     return SL_ROW_AGAIN;
 }
 

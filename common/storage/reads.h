@@ -7,7 +7,6 @@
 #include "common/storage/row_file.h"
 
 enum {
-    SL_ROW_BLOCK = 4096, // what offsets, lengths and buffers of a direct read are multiples of
     SL_ROW_ATTEMPTS = 3,
     SL_ROW_LOOK_MS = 100, // between two looks at stopping()
 };

@@ -7,8 +7,9 @@
 
 enum {
     SL_ROW_PATIENCE_S = 30,
-    SL_ROW_RUN_BYTES = 65536, // of a run; one of a single row may be longer
-    SL_ROW_DEPTH_MAX = 256,   // reads that are under way at once
+    SL_ROW_BLOCK_BYTES = 4096, // offsets, lengths and buffers of a direct read are multiples of it
+    SL_ROW_RUN_BYTES = 65536,  // of a run; one of a single row may be longer
+    SL_ROW_DEPTH_MAX = 256,    // reads that are under way at once
     SL_ROW_READER_BYTES = SL_ROW_RUN_BYTES * SL_ROW_DEPTH_MAX, // of a reader's buffers
 };
 

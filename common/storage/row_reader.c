@@ -54,7 +54,8 @@ static void add_row(struct sl_row_reader *r, uint32_t i)
 {
     const uint64_t begin = r->file.offset + (r->sorted[i] >> 32) * r->file.row_bytes;
     const uint64_t end = begin + r->file.row_bytes;
-    const uint64_t from = begin / SL_ROW_BLOCK * SL_ROW_BLOCK, to = sl_align_up(end, SL_ROW_BLOCK);
+    const uint64_t from = begin / SL_ROW_BLOCK_BYTES * SL_ROW_BLOCK_BYTES,
+                   to = sl_align_up(end, SL_ROW_BLOCK_BYTES);
     struct sl_row_run *last = r->n_runs ? &r->runs[r->n_runs - 1] : NULL;
     if (last && from <= last->at + last->bytes && to - last->at <= r->slot_bytes) {
         last->bytes = (uint32_t)(to - last->at);
@@ -98,14 +99,14 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
 // Seconds that `n` blocks take, of all over the file.
 static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, double *seconds)
 {
-    const uint64_t n_blocks = r->file.file_bytes / SL_ROW_BLOCK;
+    const uint64_t n_blocks = r->file.file_bytes / SL_ROW_BLOCK_BYTES;
     SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
     uint64_t at = 0x9e3779b97f4a7c15u * depth;
     for (uint32_t i = 0; i < n; i++) {
         at = at * 6364136223846793005u + 1442695040888963407u;
-        r->runs[i] = (struct sl_row_run){.at = (at >> 16) % n_blocks * SL_ROW_BLOCK,
-                                         .bytes = SL_ROW_BLOCK,
-                                         .need = SL_ROW_BLOCK};
+        r->runs[i] = (struct sl_row_run){.at = (at >> 16) % n_blocks * SL_ROW_BLOCK_BYTES,
+                                         .bytes = SL_ROW_BLOCK_BYTES,
+                                         .need = SL_ROW_BLOCK_BYTES};
     }
     r->n_runs = n;
     r->out = NULL;
@@ -125,7 +126,7 @@ static int measure_depth(struct sl_row_reader *r)
     double alone, together;
     r->facts.depth =
         r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
-    if (r->options.depth || r->file.file_bytes / SL_ROW_BLOCK < BLOCKS_MIN)
+    if (r->options.depth || r->file.file_bytes / SL_ROW_BLOCK_BYTES < BLOCKS_MIN)
         return SL_OK;
     SL_TRY(time_blocks(r, ALONE, 1, &alone));
     r->facts.latency_s = alone / ALONE;
@@ -173,7 +174,7 @@ static int prepare(struct sl_row_reader *r)
     if (!r->facts.direct && flags >= 0)
         fcntl(r->file.fd, F_SETFL, flags & ~(O_NONBLOCK | O_DIRECT));
     r->slot_bytes = SL_MAX((uint64_t)SL_ROW_RUN_BYTES,
-                           sl_align_up(r->file.row_bytes, SL_ROW_BLOCK) + SL_ROW_BLOCK);
+                           sl_align_up(r->file.row_bytes, SL_ROW_BLOCK_BYTES) + SL_ROW_BLOCK_BYTES);
     r->buffers = sl_pages_alloc(SL_ROW_DEPTH_MAX * r->slot_bytes);
     if (!r->buffers)
         return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path,

@@ -216,6 +216,20 @@ def test_a_dry_run_foresees_what_a_cache_is_worth(box):
     assert abs(store["hit_rate"] - hit_rate) < 0.2, (store, last)
 
 
+def test_a_dry_run_says_what_the_drive_has_to_do(box):
+    """Measured where the file is large enough: a block or two for each row that is not cached."""
+    dataset = write_dataset(box.path("data"), planted(n=3000, feat_dim=1500))
+    path = box.job(small_job(dataset, store={"features": "storage", "cache": 1 << 20}))
+    plan = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)["store"]
+    blocks = plan["drive_seconds"] * plan["reads_per_second"]
+    misses = plan["input_nodes"] * (1 - plan["hit_rate"])
+    row_bytes = 1500 * 4
+    assert plan["reads_per_second"] > 0, plan
+    assert misses <= blocks <= misses * (2 + row_bytes / 4096), plan
+    said = box.sluice("run", path, "--dry-run").ok().out
+    assert "blocks of 4 KiB a second, measured now: at most about" in said, said
+
+
 def test_a_wrong_word_is_refused(box):
     config = small_job(box.shared_dataset("small"), **{"store": {"features": "disk"}})
     result, _ = box.run(config)

@@ -522,6 +522,11 @@ START_TEST(pieces_are_bounded_and_hubs_fit)
             for (uint32_t k = 0; k < 3; k++)
                 ck_assert_float_eq_tol(whole[some[i] * 3ull + k], single[some[i] * 3ull + k],
                                        1e-4f * (1 + fabsf(whole[some[i] * 3ull + k])));
+        // Rows that are not in memory are asked for in smaller pieces.
+        io.x_cold = true;
+        ck_assert_int_eq(sl_evaluate_layer(&m, &ds, params, 0, &all, &io), SL_OK);
+        for (uint64_t i = 0; i < (uint64_t)N * 3; i++)
+            ck_assert_float_eq_tol(whole[i], single[i], 1e-4f * (1 + fabsf(whole[i])));
         // The hub's mean is near that of all vertices.
         if (kind == SL_MODEL_GRAPHSAGE) {
             double first = 0;
