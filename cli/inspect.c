@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/data/dataset.h"
 #include "common/data/features_kind.h"
+#include "common/data/dataset_files.h"
 #include "common/data/npy.h"
 #include "dataset/batch_estimate.h"
 #include "cli/command.h"
@@ -154,6 +155,9 @@ static void print_overview(const struct inspection *in)
                      sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
     else
         sl_table_row(&t, "features|none");
+    for (uint32_t i = 0; i < ds->files->stripes.n; i++)
+        sl_table_row(&t, "%s|%s, %s", i ? "" : "  in turns from", ds->files->stripes.file[i].path,
+                     sl_units_bytes(a, ds->files->stripes.file[i].bytes));
     sl_label_summary_row(&in->labels, &t);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (ds->split[s].n)

@@ -1,9 +1,12 @@
 #include "dataset/metadata.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/error.h"
+#include "common/base/open_file.h"
 #include "common/data/atomic_file.h"
 
 cJSON *sl_metadata_to_json(const struct sl_metadata *m)
@@ -21,18 +24,39 @@ cJSON *sl_metadata_to_json(const struct sl_metadata *m)
     return root;
 }
 
+cJSON *sl_metadata_read(const char *dir)
+{
+    char path[SL_STAGING_PATH_BYTES + 32], *text = NULL;
+    snprintf(path, sizeof path, "%s/metadata.json", dir);
+    int fd = sl_open_file(path);
+    if (fd >= 0) {
+        sl_read_whole_file(fd, path, SIZE_MAX, &text, NULL);
+        close(fd);
+    }
+    cJSON *root = text ? cJSON_Parse(text) : NULL;
+    free(text);
+    if (!root)
+        sl_fail(SL_EIO, "%s: cannot be read again: was it replaced?", path);
+    return root;
+}
+
 int sl_metadata_write(const struct sl_staging *st, cJSON *root)
 {
     char path[SL_STAGING_PATH_BYTES];
+    return sl_metadata_save(sl_staging_file(st, "metadata.json", path), root);
+}
+
+int sl_metadata_save(const char *path, cJSON *root)
+{
     char *text = root ? cJSON_Print(root) : NULL;
     cJSON_Delete(root);
     char *line = text ? realloc(text, strlen(text) + 2) : NULL;
     if (!line) {
         free(text);
-        return sl_fail(SL_ENOMEM, "write %s/metadata.json: no memory", st->final);
+        return sl_fail(SL_ENOMEM, "%s: no memory to write it", path);
     }
     strcat(line, "\n");
-    int rc = sl_atomic_file_write(sl_staging_file(st, "metadata.json", path), line, strlen(line));
+    int rc = sl_atomic_file_write(path, line, strlen(line));
     free(line);
     return rc;
 }

@@ -23,7 +23,12 @@ struct sl_metadata {
 // The keys of the format (owned: cJSON_Delete, or sl_metadata_write); NULL without memory.
 cJSON *sl_metadata_to_json(const struct sl_metadata *m);
 
+// metadata.json of the data set in `dir` (owned: cJSON_Delete, or sl_metadata_write); NULL after
+// sl_fail().
+cJSON *sl_metadata_read(const char *dir);
+
 // Writes and frees `root`; NULL is SL_ENOMEM.
+int sl_metadata_save(const char *path, cJSON *root);
 int sl_metadata_write(const struct sl_staging *st, cJSON *root);
 
 #endif

@@ -285,18 +285,10 @@ static int write_extras(struct pass *r)
 // The keys that the data set has, its user's own among them, with the order beside them.
 static int write_metadata(struct pass *r)
 {
-    char path[SL_STAGING_PATH_BYTES + 32];
-    snprintf(path, sizeof path, "%s/metadata.json", r->ds.path);
-    char *text = NULL;
-    int fd = sl_open_file(path);
-    if (fd >= 0) {
-        sl_read_whole_file(fd, path, SIZE_MAX, &text, NULL);
-        close(fd);
-    }
-    cJSON *root = text ? cJSON_Parse(text) : NULL;
-    free(text);
+    cJSON *root = sl_metadata_read(r->ds.path);
     if (!root)
-        return sl_fail(SL_EIO, "%s: cannot be read again: was it replaced?", path);
+        return SL_EIO;
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "feat_stripes"); // features are one file now
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name",
                             r->run->making.name ? r->run->making.name : r->run->making.st.name);

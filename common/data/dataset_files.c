@@ -47,6 +47,10 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need)
     clock_gettime(CLOCK_REALTIME, &t);
     ds->files->opened_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
     for (int f = 0; f < SL_FILE_COUNT; f++) {
+        if (f == SL_FILE_FEAT && ds->files->stripes.n) {
+            SL_TRY(sl_stripes_map(&ds->files->stripes, &ds->files->npy[f]));
+            continue;
+        }
         snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
         int rc = sl_npy_open(path, &ds->files->npy[f]);
         if (rc == SL_ENOENT && !(need & file_specs[f].need))

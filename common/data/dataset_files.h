@@ -8,6 +8,7 @@
 
 #include "common/data/dataset.h"
 #include "common/data/npy.h"
+#include "common/data/stripes.h"
 
 // In the order in which they are checked, so that the first error is always the same one.
 enum sl_dataset_file {
@@ -25,6 +26,7 @@ enum sl_dataset_file {
 
 struct sl_dataset_files {
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
+    struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
     void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
     uint64_t opened_ns;               // wall clock (CLOCK_REALTIME) just before they were mapped
 };

@@ -143,6 +143,36 @@ static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
     return SL_OK;
 }
 
+// Paths are relative to the data set's directory.
+static int get_stripes(const cJSON *json, const char *path, const struct sl_dataset *ds)
+{
+    const cJSON *item = get(json, "feat_stripes"), *file;
+    const cJSON *files = item ? cJSON_GetObjectItemCaseSensitive(item, "files") : NULL;
+    struct sl_stripes *s = &ds->files->stripes;
+    const int n = cJSON_IsArray(files) ? cJSON_GetArraySize(files) : 0;
+    if (!item)
+        return SL_OK;
+    if (n < 1 || n > SL_STRIPES_MAX)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"feat_stripes\" is not {\"files\": [...]} with 1 to %d names of files",
+                       path, SL_STRIPES_MAX);
+    cJSON_ArrayForEach(file, files)
+    {
+        const char *name = cJSON_GetStringValue(file);
+        if (!name || !name[0])
+            return sl_fail(SL_EFORMAT, "%s: \"feat_stripes\": entry %u is no name of a file", path,
+                           s->n);
+        const bool absolute = name[0] == '/';
+        char **to = &s->file[s->n].path;
+        if (asprintf(to, "%s%s%s", absolute ? "" : ds->path, absolute ? "" : "/", name) < 0) {
+            *to = NULL;
+            return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
+        }
+        s->n++;
+    }
+    return SL_OK;
+}
+
 static int take_fields(const cJSON *json, const char *path, struct sl_dataset *ds,
                        struct sl_dataset_metadata *m)
 {
@@ -154,6 +184,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
     SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
+    SL_TRY(get_stripes(json, path, ds));
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.
     if (ds->n_nodes >= UINT32_MAX)

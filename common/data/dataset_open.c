@@ -268,6 +268,8 @@ void sl_dataset_close(struct sl_dataset *ds)
         sl_npy_close(&ds->files->npy[f]);
         free(ds->files->owned[f]);
     }
+    if (ds->files)
+        sl_stripes_fini(&ds->files->stripes);
     free(ds->files);
     *ds = (struct sl_dataset){0};
 }

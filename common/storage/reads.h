@@ -13,6 +13,7 @@ enum {
 
 // Consecutive blocks that are read at once.
 struct sl_row_run {
+    uint32_t part;     // of the file
     uint64_t at;       // bytes from the file's beginning
     uint32_t bytes;    // asked for: whole blocks, which may reach beyond the file's end
     uint32_t need;     // of them up to the end of the last row
@@ -21,7 +22,7 @@ struct sl_row_run {
 
 struct sl_row_reader {
     struct sl_row_file file;
-    char path[4096 + 32];
+    char *path[SL_ROW_PARTS_MAX]; // (owned)
     struct sl_row_options options;
     struct sl_row_facts facts;
     const struct sl_row_reads *reads;
@@ -31,10 +32,10 @@ struct sl_row_reader {
     char *buffers;       // (SL_ROW_DEPTH_MAX, slot_bytes), aligned to blocks
 
     // Of the call that is under way.
-    struct sl_row_run *runs;
-    uint64_t *sorted; // row << 32 | its place in `out`
+    struct sl_row_run *runs, *dealt; // dealt: room to put them in turns
+    uint64_t *sorted;                // row << 32 | its place in `out`
     uint32_t n_runs;
-    uint64_t runs_max, sorted_max;
+    uint64_t runs_max, dealt_max, sorted_max;
     char *out; // NULL: what is read goes nowhere
     _Atomic uint64_t bytes;
 };
@@ -51,6 +52,16 @@ extern const struct sl_row_reads sl_row_reads_uring, sl_row_reads_threads;
 static inline char *sl_row_slot(const struct sl_row_reader *r, uint32_t slot)
 {
     return r->buffers + slot * r->slot_bytes;
+}
+
+// Which part a row lies in, and at which of its bytes.
+static inline uint64_t sl_row_place(const struct sl_row_file *f, uint64_t row, uint32_t *part)
+{
+    uint64_t at = f->offset + row * f->row_bytes;
+    *part = 0;
+    if (f->n > 1)
+        sl_stripes_place(f->unit_bytes, f->n, row * f->row_bytes, part, &at);
+    return at;
 }
 
 static inline bool sl_row_stopping(const struct sl_row_reader *r)

@@ -39,7 +39,7 @@ static int read_run(struct sl_row_reader *r, const struct sl_row_run *run, char 
     enum sl_row_step step = SL_ROW_AGAIN;
     int rc = SL_OK;
     while (step == SL_ROW_AGAIN) {
-        ssize_t n = pread(r->file.fd, to + progress.got, run->bytes - progress.got,
+        ssize_t n = pread(r->file.part[run->part].fd, to + progress.got, run->bytes - progress.got,
                           (off_t)(run->at + progress.got));
         if (n > 0)
             atomic_fetch_add_explicit(&r->bytes, (uint64_t)n, memory_order_relaxed);
@@ -109,7 +109,7 @@ static int open_threads(struct sl_row_reader *r)
 {
     struct state *s = calloc(1, sizeof *s);
     if (!s)
-        return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path);
+        return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path[0]);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -123,7 +123,7 @@ static int open_threads(struct sl_row_reader *r)
         s->threads[s->n].number = s->n;
         int err = pthread_create(&s->threads[s->n].thread, NULL, read_runs_of, &s->threads[s->n]);
         if (err && s->n == 0)
-            return sl_fail_errno(SL_ESYS, err, "%s: no thread to read it", r->path);
+            return sl_fail_errno(SL_ESYS, err, "%s: no thread to read it", r->path[0]);
         if (err)
             break;
     }

@@ -29,9 +29,12 @@ static void register_all(struct sl_row_reader *r, struct state *s)
     for (uint32_t i = 0; i < SL_ROW_DEPTH_MAX; i++)
         all[i] = (struct iovec){.iov_base = sl_row_slot(r, i), .iov_len = r->slot_bytes};
     s->buffers = io_uring_register_buffers(&s->ring, all, SL_ROW_DEPTH_MAX) == 0;
-    s->file = io_uring_register_files(&s->ring, &r->file.fd, 1) == 0;
+    int fds[SL_ROW_PARTS_MAX];
+    for (uint32_t i = 0; i < r->file.n; i++)
+        fds[i] = r->file.part[i].fd;
+    s->file = io_uring_register_files(&s->ring, fds, r->file.n) == 0;
     if (!s->buffers || !s->file)
-        sl_log_debug("%s: io_uring has registered %s of buffers and file", r->path,
+        sl_log_debug("%s: io_uring has registered %s of buffers and file", r->path[0],
                      s->buffers || s->file ? "one" : "none");
 }
 
@@ -39,7 +42,7 @@ static int open_ring(struct sl_row_reader *r)
 {
     struct state *s = calloc(1, sizeof *s);
     if (!s)
-        return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path);
+        return sl_fail(SL_ENOMEM, "%s: no memory to read it", r->path[0]);
     int rc = io_uring_queue_init(SL_ROW_DEPTH_MAX, &s->ring, 0);
     if (rc < 0) {
         free(s);
@@ -66,7 +69,7 @@ static void ask(struct sl_row_reader *r, struct state *s, uint32_t slot)
     const uint32_t got = s->slot[slot].progress.got;
     char *to = sl_row_slot(r, slot) + got;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
-    const int fd = s->file ? 0 : r->file.fd;
+    const int fd = s->file ? (int)run->part : r->file.part[run->part].fd;
     if (s->buffers)
         io_uring_prep_read_fixed(sqe, fd, to, run->bytes - got, run->at + got, (int)slot);
     else
@@ -124,7 +127,7 @@ static int wait_for_some(struct sl_row_reader *r, struct state *s)
     if (n >= 0 || n == -ETIME || n == -EINTR || n == -EAGAIN || n == -EBUSY)
         return SL_OK;
     r->broken = true; // nobody knows what is under way
-    return sl_fail_errno(SL_EIO, -n, "%s: io_uring takes no read", r->path);
+    return sl_fail_errno(SL_EIO, -n, "%s: io_uring takes no read", r->path[0]);
 }
 
 static int read_runs(struct sl_row_reader *r)

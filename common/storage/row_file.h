@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/data/stripes.h"
+
 enum {
     SL_ROW_PATIENCE_S = 30,
     SL_ROW_BLOCK_BYTES = 4096, // offsets, lengths and buffers of a direct read are multiples of it
@@ -16,14 +18,23 @@ enum {
 // How reads reach the drive.
 enum sl_row_way { SL_ROWS_BY_URING, SL_ROWS_BY_THREADS };
 
-// Rows of one size, one behind the other.
+enum { SL_ROW_PARTS_MAX = SL_STRIPES_MAX };
+
+// A file of them.
+struct sl_row_part {
+    const char *path; // for messages
+    int fd;           // the reader's once it is open
+    uint64_t bytes;   // of which none is missing
+};
+
+// Rows of one size, one behind the other, in one file or in units that several take turns with.
 struct sl_row_file {
-    const char *path;    // for messages
-    int fd;              // the reader's once it is open
-    uint64_t offset;     // of the first row
+    uint32_t n;
+    struct sl_row_part part[SL_ROW_PARTS_MAX];
+    uint64_t unit_bytes; // whole rows; of one file not looked at
+    uint64_t offset;     // of the first row, in each of several SL_STRIPE_HEAD_BYTES
     uint64_t n_rows;     // at most 2^32
     uint64_t row_bytes;  // at least 1
-    uint64_t file_bytes; // of which none is missing
 };
 
 struct sl_row_options {

@@ -52,29 +52,52 @@ static int grow(void **p, uint64_t *max, uint64_t n, size_t each)
 // Appends the row to the last run, or begins another one with it.
 static void add_row(struct sl_row_reader *r, uint32_t i)
 {
-    const uint64_t begin = r->file.offset + (r->sorted[i] >> 32) * r->file.row_bytes;
+    uint32_t part;
+    const uint64_t begin = sl_row_place(&r->file, r->sorted[i] >> 32, &part);
     const uint64_t end = begin + r->file.row_bytes;
     const uint64_t from = begin / SL_ROW_BLOCK_BYTES * SL_ROW_BLOCK_BYTES,
                    to = sl_align_up(end, SL_ROW_BLOCK_BYTES);
     struct sl_row_run *last = r->n_runs ? &r->runs[r->n_runs - 1] : NULL;
-    if (last && from <= last->at + last->bytes && to - last->at <= r->slot_bytes) {
+    if (last && last->part == part && from <= last->at + last->bytes &&
+        to - last->at <= r->slot_bytes) {
         last->bytes = (uint32_t)(to - last->at);
         last->need = (uint32_t)(end - last->at);
         last->n++;
         return;
     }
-    r->runs[r->n_runs++] = (struct sl_row_run){.at = from,
+    r->runs[r->n_runs++] = (struct sl_row_run){.part = part,
+                                               .at = from,
                                                .bytes = (uint32_t)(to - from),
                                                .need = (uint32_t)(end - from),
                                                .first = i,
                                                .n = 1};
 }
 
+// One run of each part after the other, as long as it has some: so all drives have something to do.
+static int deal_runs(struct sl_row_reader *r)
+{
+    const uint32_t n = r->file.n;
+    uint32_t next[SL_ROW_PARTS_MAX] = {0};
+    if (n == 1)
+        return SL_OK;
+    SL_TRY(grow((void **)&r->dealt, &r->dealt_max, r->n_runs, sizeof *r->dealt));
+    for (uint32_t dealt = 0; dealt < r->n_runs;)
+        for (uint32_t part = 0; part < n; part++) {
+            uint32_t *at = &next[part];
+            while (*at < r->n_runs && r->runs[*at].part != part)
+                ++*at;
+            if (*at < r->n_runs)
+                r->dealt[dealt++] = r->runs[(*at)++];
+        }
+    memcpy(r->runs, r->dealt, r->n_runs * sizeof *r->runs);
+    return SL_OK;
+}
+
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out)
 {
     if (r->broken)
-        return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path);
+        return sl_fail(SL_ETIMEDOUT, "%s: the drive has not answered before", r->path[0]);
     if (n == 0)
         return SL_OK;
     SL_TRY(grow((void **)&r->sorted, &r->sorted_max, n, sizeof *r->sorted));
@@ -82,14 +105,15 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
     for (uint32_t i = 0; i < n; i++) {
         if (rows[i] >= r->file.n_rows)
             return sl_fail(SL_ERANGE,
-                           "%s: row %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64, r->path,
-                           rows[i], i, r->file.n_rows);
+                           "%s: row %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64,
+                           r->path[0], rows[i], i, r->file.n_rows);
         r->sorted[i] = (uint64_t)rows[i] << 32 | (to ? to[i] : i);
     }
     qsort(r->sorted, n, sizeof *r->sorted, compare);
     r->n_runs = 0;
     for (uint32_t i = 0; i < n; i++)
         add_row(r, i);
+    SL_TRY(deal_runs(r));
     r->out = out;
     return r->reads->go(r);
 }
@@ -99,12 +123,14 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
 // Seconds that `n` blocks take, of all over the file.
 static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, double *seconds)
 {
-    const uint64_t n_blocks = r->file.file_bytes / SL_ROW_BLOCK_BYTES;
     SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
     uint64_t at = 0x9e3779b97f4a7c15u * depth;
     for (uint32_t i = 0; i < n; i++) {
         at = at * 6364136223846793005u + 1442695040888963407u;
-        r->runs[i] = (struct sl_row_run){.at = (at >> 16) % n_blocks * SL_ROW_BLOCK_BYTES,
+        const uint32_t part = i % r->file.n;
+        const uint64_t n_blocks = r->file.part[part].bytes / SL_ROW_BLOCK_BYTES;
+        r->runs[i] = (struct sl_row_run){.part = part,
+                                         .at = (at >> 16) % n_blocks * SL_ROW_BLOCK_BYTES,
                                          .bytes = SL_ROW_BLOCK_BYTES,
                                          .need = SL_ROW_BLOCK_BYTES};
     }
@@ -117,6 +143,14 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
     return SL_OK;
 }
 
+static uint64_t smallest_part(const struct sl_row_reader *r)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < r->file.n; i++)
+        least = SL_MIN(least, r->file.part[i].bytes);
+    return least;
+}
+
 // The least depth at which the drive serves nearly all that it can. A file of few blocks is read at
 // once whatever the depth, and soon lies in the drive's own cache.
 static int measure_depth(struct sl_row_reader *r)
@@ -126,7 +160,7 @@ static int measure_depth(struct sl_row_reader *r)
     double alone, together;
     r->facts.depth =
         r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
-    if (r->options.depth || r->file.file_bytes / SL_ROW_BLOCK_BYTES < BLOCKS_MIN)
+    if (r->options.depth || smallest_part(r) / SL_ROW_BLOCK_BYTES < BLOCKS_MIN)
         return SL_OK;
     SL_TRY(time_blocks(r, ALONE, 1, &alone));
     r->facts.latency_s = alone / ALONE;
@@ -166,22 +200,38 @@ static int choose_way(struct sl_row_reader *r)
     return rc;
 }
 
+// Past the page cache, where every file can do that.
+static void set_direct(struct sl_row_reader *r)
+{
+    r->facts.direct = !r->options.cached;
+    for (int attempt = 0; attempt < 2; attempt++)
+        for (uint32_t i = 0; i < r->file.n; i++) {
+            const int fd = r->file.part[i].fd, flags = fcntl(fd, F_GETFL);
+            const int wanted =
+                (flags & ~(O_NONBLOCK | O_DIRECT)) | (r->facts.direct ? O_DIRECT : 0);
+            if (flags < 0 || fcntl(fd, F_SETFL, wanted) < 0)
+                r->facts.direct = false;
+        }
+}
+
 static int prepare(struct sl_row_reader *r)
 {
-    int flags = fcntl(r->file.fd, F_GETFL);
-    r->facts.direct = !r->options.cached && flags >= 0 &&
-                      fcntl(r->file.fd, F_SETFL, (flags & ~O_NONBLOCK) | O_DIRECT) == 0;
-    if (!r->facts.direct && flags >= 0)
-        fcntl(r->file.fd, F_SETFL, flags & ~(O_NONBLOCK | O_DIRECT));
+    set_direct(r);
     r->slot_bytes = SL_MAX((uint64_t)SL_ROW_RUN_BYTES,
                            sl_align_up(r->file.row_bytes, SL_ROW_BLOCK_BYTES) + SL_ROW_BLOCK_BYTES);
     r->buffers = sl_pages_alloc(SL_ROW_DEPTH_MAX * r->slot_bytes);
     if (!r->buffers)
-        return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path,
+        return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path[0],
                        SL_ROW_DEPTH_MAX * r->slot_bytes >> 20);
     r->facts.depth = 1;
     SL_TRY(choose_way(r));
     return measure_depth(r);
+}
+
+static void close_parts(const struct sl_row_file *file)
+{
+    for (uint32_t i = 0; i < file->n; i++)
+        close(file->part[i].fd);
 }
 
 int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
@@ -189,14 +239,16 @@ int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_
 {
     *out = NULL;
     struct sl_row_reader *r = calloc(1, sizeof *r);
+    bool named = r != NULL;
+    for (uint32_t i = 0; named && i < file->n; i++)
+        named = (r->path[i] = strdup(file->part[i].path)) != NULL;
     if (!r) {
-        close(file->fd);
-        return sl_fail(SL_ENOMEM, "%s: no memory to read it", file->path);
+        close_parts(file);
+        return sl_fail(SL_ENOMEM, "%s: no memory to read it", file->part[0].path);
     }
     r->file = *file;
     r->options = *options;
-    snprintf(r->path, sizeof r->path, "%s", file->path);
-    int rc = prepare(r);
+    int rc = named ? prepare(r) : sl_fail(SL_ENOMEM, "no memory for paths");
     if (rc < 0)
         sl_row_reader_close(r);
     else
@@ -204,34 +256,54 @@ int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_
     return rc;
 }
 
-int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
-                       struct sl_row_reader **out)
+// Opens a file that is to be the one that was mapped.
+static int open_part(const char *path, const struct sl_stripe *was, struct sl_row_part *out)
 {
-    const struct sl_npy *npy = &ds->files->npy[SL_FILE_FEAT];
-    char path[sizeof ds->path + 32];
     struct stat st;
-    *out = NULL;
-    snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
     int fd = sl_open_regular_file(path, &st);
     SL_TRY(fd);
     const uint64_t mtime_ns =
         (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
-    if (st.st_ino != npy->inode || (uint64_t)st.st_size != npy->file_bytes ||
-        mtime_ns != npy->mtime_ns) {
+    if (st.st_ino != was->inode || (uint64_t)st.st_size != was->bytes ||
+        mtime_ns != was->mtime_ns) {
         close(fd);
         return sl_fail(SL_EFORMAT,
                        "%s: was replaced or changed since it was opened: leave it as it is while "
                        "a job uses it, and start the job again",
                        path);
     }
-    const struct sl_row_file file = {
-        .path = path,
-        .fd = fd,
+    *out = (struct sl_row_part){path, fd, was->bytes};
+    return SL_OK;
+}
+
+int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
+                       struct sl_row_reader **out)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_FEAT];
+    const struct sl_stripes *stripes = &ds->files->stripes;
+    char path[sizeof ds->path + 32];
+    struct sl_row_file file = {
+        .unit_bytes = stripes->unit_bytes,
         .offset = npy->head.data_offset,
         .n_rows = ds->n_nodes,
         .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
-        .file_bytes = npy->file_bytes,
     };
+    int rc = SL_OK;
+    *out = NULL;
+    if (stripes->n == 0) {
+        const struct sl_stripe was = {NULL, npy->file_bytes, npy->inode, npy->mtime_ns, 0};
+        snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
+        rc = open_part(path, &was, &file.part[0]);
+        file.n = rc == SL_OK;
+    } else {
+        file.offset = SL_STRIPE_HEAD_BYTES;
+        for (; rc == SL_OK && file.n < stripes->n; file.n += rc == SL_OK)
+            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n], &file.part[file.n]);
+    }
+    if (rc < 0) {
+        close_parts(&file);
+        return rc;
+    }
     return sl_row_reader_open_file(&file, options, out);
 }
 
@@ -241,13 +313,16 @@ void sl_row_reader_close(struct sl_row_reader *r)
         return;
     if (r->state)
         r->reads->close(r);
-    close(r->file.fd);
+    close_parts(&r->file);
     if (r->broken)
         return; // what is under way may still be written to: it goes with the process
     if (r->buffers)
         sl_pages_free(r->buffers, SL_ROW_DEPTH_MAX * r->slot_bytes);
+    for (uint32_t i = 0; i < r->file.n; i++)
+        free(r->path[i]);
     free(r->sorted);
     free(r->runs);
+    free(r->dealt);
     free(r);
 }
 

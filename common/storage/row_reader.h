@@ -14,7 +14,8 @@
  *                 (containers do)
  *
  * Where the file system lets it, the page cache is passed by (O_DIRECT), so that features do not
- * push out what is mapped: topology, and what the page cache is good for.
+ * push out what is mapped: topology, and what the page cache is good for. Of features that several
+ * drives have (stripes.h) a batch's runs are asked for of one after the other, in turns.
  *
  * DEPTH, by Little's law: what the drive serves a second, measured with as many reads under way as
  * there may be, times how long one takes. How long that is depends on the others: the product with
@@ -40,7 +41,7 @@ struct sl_row_reader;
 // SL_EACCES, SL_EIO, SL_ENOMEM.
 int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
                        struct sl_row_reader **out);
-// Any file. file->fd is closed where this fails, too.
+// Any rows. Files are closed where this fails, too.
 int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
                             struct sl_row_reader **out);
 // NULL is fine. Waits for what is under way, unless the drive has fallen silent.

@@ -42,7 +42,7 @@ def test_every_command_is_offered_and_completes_its_options(box):
 
 
 ANSWERS = {
-    "st": {"stats", "stop"},
+    "st": {"stats", "stop", "stripe"},
     "run job.json -o ": {"text", "json"},
     "run job.json --output ": {"text", "json"},
     "run job.json --output=j": {"--output=json"},

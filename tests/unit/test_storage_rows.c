@@ -95,12 +95,13 @@ static const struct sl_row_options ways[] = {
 START_TEST(rows_are_those_of_the_file)
 {
     const struct sl_row_options *options = &ways[(size_t)_i % SL_COUNT_OF(ways)];
-    struct sl_row_file file = {.path = path,
+    struct sl_row_file file = {.n = 1,
+                               .part[0].path = path,
                                .n_rows = N_ROWS,
                                .row_bytes = shapes[(size_t)_i / SL_COUNT_OF(ways)].row_bytes,
                                .offset = shapes[(size_t)_i / SL_COUNT_OF(ways)].offset};
-    file.file_bytes = file.offset + N_ROWS * file.row_bytes;
-    file.fd = make_file(file.file_bytes);
+    file.part[0].bytes = file.offset + N_ROWS * file.row_bytes;
+    file.part[0].fd = make_file(file.part[0].bytes);
     struct sl_row_reader *r;
     ck_assert_msg(sl_row_reader_open_file(&file, options, &r) == SL_OK, "%s", sl_error_message());
     uint32_t rows[2 * N_ROWS];
@@ -135,9 +136,13 @@ END_TEST
 
 START_TEST(the_depth_is_measured)
 {
-    struct sl_row_file file = {
-        .path = path, .n_rows = 20000, .row_bytes = 1024, .offset = 64, .file_bytes = 20480064};
-    file.fd = make_file(file.file_bytes);
+    struct sl_row_file file = {.n = 1,
+                               .part[0].path = path,
+                               .n_rows = 20000,
+                               .row_bytes = 1024,
+                               .offset = 64,
+                               .part[0].bytes = 20480064};
+    file.part[0].fd = make_file(file.part[0].bytes);
     const struct sl_row_options options = {.way = (enum sl_row_way)_i};
     struct sl_row_reader *r;
     ck_assert_int_eq(sl_row_reader_open_file(&file, &options, &r), SL_OK);
@@ -163,11 +168,12 @@ static void expect_error(int rc, int wanted, const char *a, const char *b)
 
 START_TEST(what_is_no_row_is_refused)
 {
-    struct sl_row_file file = {.path = path, .n_rows = 10, .row_bytes = 8, .file_bytes = 80};
+    struct sl_row_file file = {
+        .n = 1, .part[0].path = path, .n_rows = 10, .row_bytes = 8, .part[0].bytes = 80};
     const uint32_t rows[] = {3, 10};
     char out[16];
     struct sl_row_reader *r;
-    file.fd = make_file(80);
+    file.part[0].fd = make_file(80);
     ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[_i], &r), SL_OK);
     expect_error(sl_row_reader_read(r, rows, NULL, 2, out), SL_ERANGE, "row 10 at 1", path);
     expect_rows(r, &file, rows, 1);
@@ -180,13 +186,17 @@ END_TEST
 START_TEST(a_file_that_is_cut_is_told)
 {
     static const int lengths[] = {9000, 8192, 0};
-    struct sl_row_file file = {
-        .path = path, .n_rows = 100, .row_bytes = 1000, .offset = 64, .file_bytes = 100064};
+    struct sl_row_file file = {.n = 1,
+                               .part[0].path = path,
+                               .n_rows = 100,
+                               .row_bytes = 1000,
+                               .offset = 64,
+                               .part[0].bytes = 100064};
     uint32_t rows[100];
     char *out = malloc(100000), end[64];
     const int length = lengths[(size_t)_i / SL_COUNT_OF(ways)];
     struct sl_row_reader *r;
-    file.fd = make_file(100064);
+    file.part[0].fd = make_file(100064);
     ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[(size_t)_i % SL_COUNT_OF(ways)], &r),
                      SL_OK);
     for (uint32_t i = 0; i < 100; i++)
@@ -209,12 +219,13 @@ START_TEST(what_the_drive_cannot_read_is_told)
     char *pages = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
     ck_assert(pages != MAP_FAILED);
     close(fd);
-    struct sl_row_file file = {.path = "/proc/self/mem",
-                               .fd = open("/proc/self/mem", O_RDONLY),
+    struct sl_row_file file = {.n = 1,
+                               .part[0].path = "/proc/self/mem",
+                               .part[0].fd = open("/proc/self/mem", O_RDONLY),
                                .offset = (uint64_t)(uintptr_t)pages,
                                .n_rows = 2,
                                .row_bytes = 4096,
-                               .file_bytes = UINT64_MAX};
+                               .part[0].bytes = UINT64_MAX};
     const uint32_t rows[] = {1, 0};
     char out[8192], at[64];
     const struct sl_row_options options = {
@@ -253,8 +264,12 @@ START_TEST(a_drive_that_is_silent_is_given_up)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
-    const struct sl_row_file file = {
-        .path = "a pipe", .fd = ends[0], .n_rows = 4, .row_bytes = 4096, .file_bytes = 16384};
+    const struct sl_row_file file = {.n = 1,
+                                     .part[0].path = "a pipe",
+                                     .part[0].fd = ends[0],
+                                     .n_rows = 4,
+                                     .row_bytes = 4096,
+                                     .part[0].bytes = 16384};
     const struct sl_row_options options = {
         .depth = DEPTH, .cached = true, .stopping = _i ? stops : time_passes};
     const uint32_t row = 1;
@@ -326,11 +341,12 @@ static void refuse_uring(void)
 
 START_TEST(where_io_uring_is_forbidden_threads_read)
 {
-    struct sl_row_file file = {.path = path, .n_rows = 50, .row_bytes = 300, .file_bytes = 15000};
+    struct sl_row_file file = {
+        .n = 1, .part[0].path = path, .n_rows = 50, .row_bytes = 300, .part[0].bytes = 15000};
     const uint32_t rows[] = {49, 3, 20, 21};
     struct sl_row_reader *r;
     refuse_uring();
-    file.fd = make_file(15000);
+    file.part[0].fd = make_file(15000);
     ck_assert_int_eq(sl_row_reader_open_file(&file, &ways[0], &r), SL_OK);
     ck_assert_str_eq(sl_row_way_name(sl_row_reader_facts(r).way), "threads");
     expect_rows(r, &file, rows, 4);

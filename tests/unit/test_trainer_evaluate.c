@@ -397,12 +397,13 @@ static struct sl_row_reader *reader_of(const struct sl_dataset *ds)
     ck_assert_int_ge(fd, 0);
     unlink(path);
     ck_assert_int_eq(pwrite(fd, ds->feat, bytes, BEHIND), (ssize_t)bytes);
-    const struct sl_row_file file = {.path = "features",
-                                     .fd = fd,
+    const struct sl_row_file file = {.n = 1,
+                                     .part[0].path = "features",
+                                     .part[0].fd = fd,
                                      .offset = BEHIND,
                                      .n_rows = ds->n_nodes,
                                      .row_bytes = row_bytes,
-                                     .file_bytes = BEHIND + bytes};
+                                     .part[0].bytes = BEHIND + bytes};
     struct sl_row_reader *r;
     ck_assert_msg(sl_row_reader_open_file(&file, &(struct sl_row_options){.cached = true}, &r) ==
                       SL_OK,

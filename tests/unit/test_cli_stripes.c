@@ -1,0 +1,357 @@
+// Features in several files: where a byte lies, one matrix for whoever maps them, rows for whoever
+// reads them, and every way in which a file can be the wrong one.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/data/dataset_files.h"
+#include "common/storage/row_reader.h"
+#include "dataset/stripe.h"
+#include "tests/unit/test_data_fixture.h"
+
+enum { ROWS = 9000, FILES_MAX = 5 };
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+START_TEST(a_unit_is_whole_rows_and_whole_pages)
+{
+    static const uint64_t row_bytes[] = {1, 2, 4, 400, 402, 512, 4095, 4096, 4097, 16388, 1 << 20};
+    for (size_t i = 0; i < SL_COUNT_OF(row_bytes); i++) {
+        const uint64_t row = row_bytes[i], least = row / gcd(row, 4096) * 4096;
+        ck_assert_uint_eq(sl_stripes_unit(row, 0), least);
+        ck_assert_uint_eq(sl_stripes_unit(row, least), least);
+        ck_assert_uint_eq(sl_stripes_unit(row, least + 1), 2 * least);
+        const uint64_t large = sl_stripes_unit(row, 64 << 20);
+        ck_assert(large % row == 0 && large % 4096 == 0);
+        ck_assert(large >= 64 << 20 && large < (64 << 20) + least);
+    }
+}
+END_TEST
+
+START_TEST(every_byte_has_one_place)
+{
+    for (uint32_t n = 1; n <= FILES_MAX; n++)
+        for (uint64_t units = 0; units < 12; units++) {
+            struct sl_stripes s = {
+                .n = n, .unit_bytes = 8192, .matrix_bytes = units * 8192 + units * 640 % 8192};
+            uint64_t all = 0, ends[FILES_MAX] = {0};
+            for (uint64_t at = 0; at < s.matrix_bytes; at += 64) {
+                uint32_t file;
+                uint64_t offset;
+                sl_stripes_place(s.unit_bytes, n, at, &file, &offset);
+                ck_assert_uint_lt(file, n);
+                ck_assert_uint_eq(offset, SL_MAX(ends[file], (uint64_t)SL_STRIPE_HEAD_BYTES));
+                ends[file] = offset + 64;
+            }
+            for (uint32_t i = 0; i < n; i++) {
+                const uint64_t end = SL_MAX(ends[i], (uint64_t)SL_STRIPE_HEAD_BYTES);
+                ck_assert_uint_eq(sl_stripes_file_bytes(&s, i), end);
+                all += end - SL_STRIPE_HEAD_BYTES;
+            }
+            ck_assert_uint_eq(all, s.matrix_bytes);
+        }
+}
+END_TEST
+
+// ---- a data set ---------------------------------------------------------------------------------
+
+static char folders[FILES_MAX][1100];
+static const char *to[FILES_MAX];
+
+// A ring of vertices whose features all differ. dim is even.
+static void make_dataset(uint32_t dim, enum sl_dtype dtype)
+{
+    static uint64_t indptr[ROWS + 1];
+    static int32_t indices[ROWS], label[ROWS];
+    const uint64_t n = (uint64_t)ROWS * dim;
+    uint16_t *half = malloc(n * sizeof(float));
+    float *x = (float *)(void *)half;
+    char text[256];
+    for (uint64_t i = 0; i < n; i++) {
+        if (dtype == SL_DTYPE_F32)
+            x[i] = (float)i;
+        else
+            half[i] = (uint16_t)(i * 7 % 0x7c00);
+    }
+    for (uint32_t v = 0; v < ROWS; v++) {
+        indptr[v + 1] = v + 1;
+        indices[v] = (int32_t)((v + 1) % ROWS);
+    }
+    snprintf(text, sizeof text,
+             "{\"num_nodes\": %d, \"num_edges\": %d, \"feat_dim\": %u, \"num_classes\": 2, "
+             "\"task\": \"multiclass\", \"mine\": [1, 2]}",
+             ROWS, ROWS, dim);
+    write_text("metadata.json", text);
+    write_list("indptr.npy", SL_DTYPE_I64, ROWS + 1, indptr);
+    write_list("indices.npy", SL_DTYPE_I32, ROWS, indices);
+    write_list("node_label.npy", SL_DTYPE_I32, ROWS, label);
+    write_npy("node_feat.npy", dtype, 2, (uint64_t[]){ROWS, dim}, half);
+    remove(in_dir("edge_weight.npy"));
+    free(half);
+}
+
+static int stripe(uint32_t n, bool force)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(folders[i], sizeof folders[i], "%s/drive%u", dir, i);
+        mkdir(folders[i], 0700);
+        to[i] = folders[i];
+    }
+    struct sl_stripe_making m = {
+        .dataset = dir, .to = to, .n = n, .unit_bytes = 4096, .force = force, .quiet = true};
+    int rc = sl_stripe_make(&m);
+    sl_stripes_fini(&m.made);
+    return rc;
+}
+
+static const char *stripe_path(uint32_t i)
+{
+    static char path[1300];
+    const char *slash = strrchr(dir, '/');
+    snprintf(path, sizeof path, "%s/%s.feat.%u", folders[i], slash + 1, i);
+    return path;
+}
+
+static int open_it(struct sl_dataset *ds)
+{
+    return sl_dataset_open(dir, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_FULL, 2, ds);
+}
+
+static const struct {
+    uint32_t dim;
+    enum sl_dtype dtype;
+} shapes[] = {{100, SL_DTYPE_F32}, {128, SL_DTYPE_F32}, {331, SL_DTYPE_F16}, {1026, SL_DTYPE_F16}};
+
+START_TEST(striped_features_are_the_same_matrix)
+{
+    static const uint32_t counts[] = {1, 2, 3, 5};
+    const uint32_t dim = shapes[_i].dim;
+    const uint64_t row = dim * sl_dtype_bytes(shapes[_i].dtype), all = ROWS * row;
+    struct sl_dataset before, ds;
+    make_dataset(dim, shapes[_i].dtype);
+    must(open_it(&before));
+    char *wanted = malloc(all);
+    memcpy(wanted, before.feat, all);
+    uint64_t digest = before.digest;
+    sl_dataset_close(&before);
+    for (size_t c = 0; c < SL_COUNT_OF(counts); c++) {
+        make_dataset(dim, shapes[_i].dtype);
+        must(stripe(counts[c], true));
+        remove(in_dir("node_feat.npy")); // is not read any more
+        must(open_it(&ds));
+        ck_assert_uint_eq(ds.files->stripes.n, counts[c]);
+        ck_assert_mem_eq(ds.feat, wanted, all);
+        ck_assert(ds.digest != digest);
+        digest = ds.digest;
+        for (int way = 0; way < 4; way++) {
+            const struct sl_row_options options = {
+                .way = (enum sl_row_way)(way & 1), .cached = way > 1, .depth = 1 + 9 * (way & 1)};
+            struct sl_row_reader *r;
+            static uint32_t rows[3 * ROWS];
+            char *out = malloc(3 * ROWS * row);
+            must(sl_row_reader_open(&ds, &options, &r));
+            const uint32_t n = way == 0 ? 3 * ROWS : 1000; // all of them, too
+            for (uint32_t i = 0; i < n; i++)
+                rows[i] = way == 0 ? i % ROWS : (uint32_t)((uint64_t)i * 7919 % ROWS);
+            must(sl_row_reader_read(r, rows, NULL, n, out));
+            for (uint32_t i = 0; i < n; i++)
+                if (memcmp(out + i * row, wanted + rows[i] * row, row) != 0)
+                    ck_abort_msg("row %u of %u files, way %d", rows[i], counts[c], way);
+            sl_row_reader_close(r);
+            free(out);
+        }
+        sl_dataset_close(&ds);
+    }
+    free(wanted);
+}
+END_TEST
+
+// ---- what can be wrong --------------------------------------------------------------------------
+
+static void expect_refused(int code, const char *a, const char *b)
+{
+    struct sl_dataset ds;
+    ck_assert_int_eq(open_it(&ds), code);
+    assert_message_has(a);
+    assert_message_has(b);
+}
+
+static void swap_files(uint32_t a, uint32_t b)
+{
+    char from[1300], over[1300], aside[1400];
+    snprintf(from, sizeof from, "%s", stripe_path(a));
+    snprintf(over, sizeof over, "%s", stripe_path(b));
+    snprintf(aside, sizeof aside, "%s.aside", from);
+    ck_assert_int_eq(rename(from, aside), 0);
+    ck_assert_int_eq(rename(over, from), 0);
+    ck_assert_int_eq(rename(aside, over), 0);
+}
+
+static void patch(uint32_t file, off_t at, const void *p, size_t n)
+{
+    int fd = open(stripe_path(file), O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, p, n, at), (ssize_t)n);
+    close(fd);
+}
+
+START_TEST(a_file_that_is_the_wrong_one_is_told)
+{
+    struct sl_stripe_head head;
+    struct sl_dataset ds;
+    make_dataset(100, SL_DTYPE_F32);
+    must(stripe(3, true));
+    swap_files(0, 2);
+    expect_refused(SL_EFORMAT, stripe_path(0), "is stripe 2 of 3 and stands where stripe 0");
+    swap_files(0, 2);
+    swap_files(1, 2);
+    expect_refused(SL_EFORMAT, stripe_path(1), "is stripe 2 of 3 and stands where stripe 1");
+    swap_files(1, 2);
+    must(open_it(&ds));
+    sl_dataset_close(&ds);
+
+    char aside[1400];
+    snprintf(aside, sizeof aside, "%s.aside", stripe_path(1));
+    ck_assert_int_eq(rename(stripe_path(1), aside), 0);
+    expect_refused(SL_ENOENT, stripe_path(1), "stripe 1 of 3 is missing");
+    ck_assert_int_eq(rename(aside, stripe_path(1)), 0);
+
+    int fd = open(stripe_path(2), O_RDONLY);
+    ck_assert_int_eq(read(fd, &head, sizeof head), (ssize_t)sizeof head);
+    close(fd);
+    const struct sl_stripe_head good = head;
+    head.set++;
+    patch(2, 0, &head, sizeof head);
+    expect_refused(SL_EFORMAT, stripe_path(2), "is of another set of stripes than");
+    head = good;
+    head.magic[0] = 'X';
+    patch(2, 0, &head, sizeof head);
+    expect_refused(SL_EFORMAT, stripe_path(2), "is no stripe of features");
+    head = good;
+    head.n = 4;
+    patch(2, 0, &head, sizeof head);
+    expect_refused(SL_EFORMAT, stripe_path(2), "is one of 4 stripes");
+    head = good;
+    head.rows--;
+    patch(2, 0, &head, sizeof head);
+    expect_refused(SL_EFORMAT, stripe_path(2), "its head is damaged");
+    patch(2, 0, &good, sizeof good);
+
+    struct stat st;
+    ck_assert_int_eq(stat(stripe_path(1), &st), 0);
+    ck_assert_int_eq(truncate(stripe_path(1), st.st_size - 1), 0);
+    expect_refused(SL_EFORMAT, stripe_path(1), "an incomplete copy");
+    ck_assert_int_eq(truncate(stripe_path(1), 10), 0);
+    expect_refused(SL_EFORMAT, stripe_path(1), "is no stripe of features");
+}
+END_TEST
+
+START_TEST(units_that_cannot_be)
+{
+    static const uint64_t units[] = {0, 4095, 4096, 102401, UINT64_MAX};
+    struct sl_stripe_head head;
+    make_dataset(100, SL_DTYPE_F32);
+    must(stripe(1, true));
+    int fd = open(stripe_path(0), O_RDONLY);
+    ck_assert_int_eq(read(fd, &head, sizeof head), (ssize_t)sizeof head);
+    close(fd);
+    ck_assert_uint_eq(head.unit_bytes, 102400);
+    for (size_t i = 0; i < SL_COUNT_OF(units); i++) {
+        head.unit_bytes = units[i];
+        patch(0, 0, &head, sizeof head);
+        expect_refused(SL_EFORMAT, stripe_path(0), "its head is damaged");
+    }
+}
+END_TEST
+
+START_TEST(metadata_that_names_no_files)
+{
+    static const char *const bad[] = {"3",
+                                      "{}",
+                                      "{\"files\": []}",
+                                      "{\"files\": [1]}",
+                                      "{\"files\": [\"\"]}",
+                                      "{\"files\": \"a\"}"};
+    for (size_t i = 0; i < SL_COUNT_OF(bad); i++) {
+        char text[256];
+        struct sl_dataset ds;
+        make_dataset(4, SL_DTYPE_F32);
+        snprintf(text, sizeof text,
+                 "{\"num_nodes\": %d, \"num_edges\": %d, \"feat_dim\": 4, \"feat_stripes\": %s}",
+                 ROWS, ROWS, bad[i]);
+        write_text("metadata.json", text);
+        ck_assert_int_eq(open_it(&ds), SL_EFORMAT);
+        assert_message_has("feat_stripes");
+    }
+}
+END_TEST
+
+START_TEST(a_file_that_changes_or_ends_while_it_is_open)
+{
+    struct sl_dataset ds;
+    struct sl_row_reader *r;
+    static uint32_t rows[ROWS];
+    make_dataset(100, SL_DTYPE_F32);
+    must(stripe(2, true));
+    must(open_it(&ds));
+    const struct sl_row_options options = {.depth = 4, .way = (enum sl_row_way)_i};
+    must(sl_row_reader_open(&ds, &options, &r));
+    for (uint32_t i = 0; i < ROWS; i++)
+        rows[i] = i;
+    char *out = malloc((size_t)ROWS * 400);
+    ck_assert_int_eq(truncate(stripe_path(1), 8192), 0);
+    ck_assert_int_eq(sl_row_reader_read(r, rows, NULL, ROWS, out), SL_EFORMAT);
+    assert_message_has(stripe_path(1));
+    assert_message_has("ends at byte 8192, wanted");
+    sl_row_reader_close(r);
+    ck_assert_int_eq(sl_row_reader_open(&ds, &options, &r), SL_EFORMAT);
+    assert_message_has(stripe_path(1));
+    assert_message_has("was replaced or changed");
+    sl_dataset_close(&ds);
+    free(out);
+}
+END_TEST
+
+START_TEST(making_refuses_what_would_be_lost)
+{
+    make_dataset(100, SL_DTYPE_F32);
+    must(stripe(2, true));
+    ck_assert_int_eq(stripe(2, true), SL_EEXIST); // they are what it reads
+    assert_message_has("is read as features of the data set already");
+    make_dataset(100, SL_DTYPE_F32); // names them no more
+    ck_assert_int_eq(stripe(2, false), SL_EEXIST);
+    assert_message_has("replace it with --force");
+    const char *nowhere[] = {"/nowhere/at/all"};
+    struct sl_stripe_making m = {
+        .dataset = dir, .to = nowhere, .n = 1, .unit_bytes = 4096, .quiet = true};
+    ck_assert_int_eq(sl_stripe_make(&m), SL_ENOENT);
+    assert_message_has("--to /nowhere/at/all");
+    sl_stripes_fini(&m.made);
+    struct sl_dataset ds;
+    must(open_it(&ds)); // as it was
+    ck_assert_uint_eq(ds.files->stripes.n, 0);
+    sl_dataset_close(&ds);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cli_stripes");
+    TCase *t = tcase_create("stripes");
+    tcase_set_timeout(t, 120);
+    tcase_add_unchecked_fixture(t, scratch_begin, scratch_end);
+    tcase_add_checked_fixture(t, tiny_begin, NULL);
+    tcase_add_test(t, a_unit_is_whole_rows_and_whole_pages);
+    tcase_add_test(t, every_byte_has_one_place);
+    tcase_add_loop_test(t, striped_features_are_the_same_matrix, 0, (int)SL_COUNT_OF(shapes));
+    tcase_add_test(t, a_file_that_is_the_wrong_one_is_told);
+    tcase_add_test(t, units_that_cannot_be);
+    tcase_add_test(t, metadata_that_names_no_files);
+    tcase_add_loop_test(t, a_file_that_changes_or_ends_while_it_is_open, 0, 2);
+    tcase_add_test(t, making_refuses_what_would_be_lost);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
