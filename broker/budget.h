@@ -60,7 +60,8 @@ struct sl_budget_memory {
 // Of which a job has so many.
 struct sl_budget_crew {
     uint32_t samplers, trainers;
-    uint64_t n_rows; // of the caches of all trainers in the machine's memory
+    uint32_t on_gpus; // of the trainers, whose steps take the GPU's memory
+    uint64_t n_rows;  // of the caches of all trainers in the machine's memory
 };
 
 // Whether it is within the job's bound. SL_ENOMEM with the least that would do.

@@ -249,7 +249,9 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
             sl_placement_duty(split, config->n_devices, switching, SL_ROLE_TRAINER, d);
         if (d < split.samplers)
             SL_TRY(sl_budget_check_sampler(config, d, &s->need));
+        const bool on_gpu = config->devices[d].kind != SL_DEVICE_CPU;
         crew.trainers += trains != SL_DUTY_NONE;
+        crew.on_gpus += trains != SL_DUTY_NONE && on_gpu;
         if (trains == SL_DUTY_NONE || s->need.step_bytes == 0)
             continue;
         int rc = sl_budget_cache_rows(config, d, trains, &s->need, s->available_bytes, &rows);
@@ -261,7 +263,8 @@ static int check_budgets(struct sl_job_split *s, struct sl_roles split, bool *no
                 sl_joblog_announce(s->log, "split: device %u gets no standby trainer: %s", d,
                                    sl_error_message());
             crew.trainers--;
-        } else if (config->devices[d].kind == SL_DEVICE_CPU) {
+            crew.on_gpus -= on_gpu;
+        } else if (!on_gpu) {
             crew.n_rows += rows;
         }
     }

@@ -398,7 +398,8 @@ static uint64_t shared_of(void *ctx, uint64_t bound)
 static int fail_bound(const struct sl_job *job)
 {
     const struct sl_job_split *s = &job->split;
-    const struct sl_budget_crew crew = {s->roles.samplers, s->roles.trainers, 0};
+    const struct sl_budget_crew crew = {.samplers = s->roles.samplers,
+                                        .trainers = s->roles.trainers};
     const uint64_t least = sl_budget_least_memory(&job->config, &s->need, &s->memory, &crew);
     char bound[SL_UNITS_BYTES], held[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
     return sl_fail(SL_ENOMEM,

@@ -228,7 +228,8 @@ static struct sl_budget_memory memory = {
 
 static int check_bound(uint64_t bound, uint32_t samplers, uint32_t trainers, uint64_t n_rows)
 {
-    const struct sl_budget_crew crew = {samplers, trainers, n_rows};
+    const struct sl_budget_crew crew = {
+        .samplers = samplers, .trainers = trainers, .n_rows = n_rows};
     config.memory_bytes = bound;
     memory.shared = shared_of(NULL, bound);
     return sl_budget_check_memory(&config, &need, &memory, &crew);
@@ -236,7 +237,8 @@ static int check_bound(uint64_t bound, uint32_t samplers, uint32_t trainers, uin
 
 static uint64_t least_bound(uint32_t samplers, uint32_t trainers, uint64_t n_rows)
 {
-    const struct sl_budget_crew crew = {samplers, trainers, n_rows};
+    const struct sl_budget_crew crew = {
+        .samplers = samplers, .trainers = trainers, .n_rows = n_rows};
     return sl_budget_least_memory(&config, &need, &memory, &crew);
 }
 
@@ -256,8 +258,20 @@ START_TEST(the_least_bound_is_the_least)
     ck_assert_int_eq(check_bound(0, 1000, 1000, 1), SL_OK); // no bound
     memory.shared = 0;                                      // the arena is not known yet
     config.memory_bytes = 1;
-    const struct sl_budget_crew crew = {1, 1, 0};
+    const struct sl_budget_crew crew = {.samplers = 1, .trainers = 1};
     ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_OK);
+}
+END_TEST
+
+START_TEST(steps_of_gpus_are_not_the_machines_memory)
+{
+    struct sl_budget_crew crew = {.samplers = 1, .trainers = 20};
+    const struct sl_budget_need large = {.step_bytes = 1 << 30, .n_nodes = 1000000};
+    const uint64_t cores = sl_budget_least_memory(&config, &large, &memory, &crew);
+    crew.on_gpus = 20;
+    const uint64_t gpus = sl_budget_least_memory(&config, &large, &memory, &crew);
+    ck_assert_uint_gt(cores, gpus + 20 * ((uint64_t)1 << 30));
+    ck_assert_uint_gt(gpus, 20 * (memory.trainer + 4 * large.n_nodes)); // places of the vertices
 }
 END_TEST
 
@@ -293,6 +307,7 @@ int main(void)
     t = tcase_create("bound");
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, the_least_bound_is_the_least);
+    tcase_add_test(t, steps_of_gpus_are_not_the_machines_memory);
     tcase_add_test(t, as_many_trainers_as_the_bound_has_room_for);
     suite_add_tcase(s, t);
     t = tcase_create("placement");
