@@ -124,7 +124,7 @@ static uint64_t of_trainer(const struct sl_budget_need *need, const struct sl_bu
 static uint64_t of_trainers(const struct sl_budget_need *need, const struct sl_budget_memory *m,
                             const struct sl_budget_crew *crew)
 {
-    // A GPU's has places of the vertices of a batch before (trainer/match.h) in the machine's memory.
+    // A GPU's has the places of a batch's vertices in the machine's memory (trainer/match.h).
     const uint64_t on_gpu = m->trainer + GROWS + need->n_nodes * sizeof(uint32_t);
     return (crew->trainers - crew->on_gpus) * of_trainer(need, m) + crew->on_gpus * on_gpu +
            crew->n_rows * need->row_bytes;
