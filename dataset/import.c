@@ -1,6 +1,7 @@
 #include "dataset/import.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,11 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/interrupt.h"
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"
+#include "dataset/line_scan.h"
 
 enum { MAX_LANES = 8 };
 
@@ -72,6 +75,49 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes, struct sl_id_
 void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r)
 {
     sl_progress_begin(&im->making.progress, what, sl_text_reader_size(r), "B");
+}
+
+static int read_blocks(struct sl_import *im, struct sl_text_reader *r, sl_import_block_fn *take,
+                       void *context)
+{
+    const char *p, *end;
+    sl_import_begin_stage(im, "edges", r);
+    for (;;) {
+        SL_TRY(sl_interrupt_check());
+        SL_TRY(sl_text_reader_next(r, &p, &end));
+        if (p == end)
+            return SL_OK;
+        SL_TRY(take(im, context, p, end));
+        sl_progress_set(&im->making.progress, sl_text_reader_position(r));
+    }
+}
+
+int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *context)
+{
+    struct sl_text_reader *r;
+    SL_TRY(sl_text_reader_open(im->source, &r));
+    int rc = read_blocks(im, r, take, context);
+    sl_text_reader_close(r);
+    return rc;
+}
+
+int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted)
+{
+    char text[64];
+    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", im->source,
+                   im->line, sl_line_excerpt(found, text, sizeof text), wanted);
+}
+
+int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight)
+{
+    double x;
+    const char *end = sl_line_scan_real(*p, &x);
+    if (!end || (!sl_line_is_gap(*end) && *end != '\n') || !(x >= 0) || !isfinite((float)x))
+        return sl_import_fail_at(
+            im, *p, "a weight from 0 in the third column (--no-weights reads only two columns)");
+    *weight = (float)x;
+    *p = end;
+    return SL_OK;
 }
 
 void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)

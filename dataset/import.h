@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -57,6 +58,7 @@ struct sl_import {
     struct sl_edge_intake intake;
     struct sl_vertex_facts facts;
     struct sl_csc_summary csc;
+    uint64_t line;      // of a text, being read, from 1
     char left_out[512]; // names of what the import does not use
 };
 
@@ -104,5 +106,23 @@ void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)
 
 // A stage of the progress display that follows a reader.
 void sl_import_begin_stage(struct sl_import *im, const char *what, const struct sl_text_reader *r);
+
+// ---- for formats that are text ------------------------------------------------------------------
+
+// Reads the source, with its progress, in blocks of whole lines: `take` gets each, counts its lines
+// in im->line, and may fail.
+typedef int sl_import_block_fn(struct sl_import *im, void *context, const char *p, const char *end);
+int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *context);
+
+// SL_EFORMAT: line im->line has something else at `found` than what is wanted.
+int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted);
+
+// An edge's weight, from 0, moves *p behind it; SL_EFORMAT.
+int sl_import_scan_weight(const struct sl_import *im, const char **p, float *weight);
+
+static inline const char *sl_import_next_line(const char *p)
+{
+    return (const char *)rawmemchr(p, '\n') + 1; // every block ends in one
+}
 
 #endif

@@ -9,14 +9,12 @@
 #include "dataset/import.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/base/interrupt.h"
 #include "common/data/npy.h"
 #include "dataset/line_scan.h"
 #include "common/text/units.h"
@@ -27,8 +25,6 @@
 #define SPARSE_NODES UINT64_C(1000000)
 #define SPARSE_RATIO 64
 
-enum { LINES_PER_TICK = 65536 };
-
 struct edgelist {
     bool undirected, relabel, no_weights;
     uint64_t n_nodes; // 0 = from the ids
@@ -36,29 +32,22 @@ struct edgelist {
 
     struct sl_id_map map;
     uint64_t limit; // ids are below it
-    uint64_t line;  // being parsed, from 1
     uint64_t n_comments, n_blank;
     uint32_t n_columns; // of the first edge: 2 or 3
 };
 
 // ---- messages -----------------------------------------------------------------------------------
 
-static int fail_at(const struct sl_import *im, const struct edgelist *e, const char *found,
-                   const char *wanted)
-{
-    char text[64];
-    return sl_fail(SL_EFORMAT, "import %s: line %" PRIu64 ": found '%s': wanted %s", im->source,
-                   e->line, sl_line_excerpt(found, text, sizeof text), wanted);
-}
-
 // An id that is not one: why, in the words of whoever has to fix the file.
-static int fail_id(const struct sl_import *im, const struct edgelist *e, const char *p)
+static int fail_id(const struct sl_import *im, const char *p)
 {
     if (*p == '-')
-        return fail_at(im, e, p, "vertex ids from 0: negative ids have to be renumbered first");
-    return fail_at(im, e, p,
-                   "'source destination [weight]' with whole numbers as vertex ids (--skip-lines 1 "
-                   "leaves out a heading)");
+        return sl_import_fail_at(im, p,
+                                 "vertex ids from 0: negative ids have to be renumbered first");
+    return sl_import_fail_at(
+        im, p,
+        "'source destination [weight]' with whole numbers as vertex ids (--skip-lines 1 "
+        "leaves out a heading)");
 }
 
 static int fail_limit(const struct sl_import *im, const struct edgelist *e, const char *p)
@@ -71,15 +60,10 @@ static int fail_limit(const struct sl_import *im, const struct edgelist *e, cons
     else
         snprintf(wanted, sizeof wanted, "vertex ids up to %" PRIu32 ": renumber the vertices first",
                  SL_IMPORT_MAX_ID);
-    return fail_at(im, e, p, wanted);
+    return sl_import_fail_at(im, p, wanted);
 }
 
 // ---- lines --------------------------------------------------------------------------------------
-
-static const char *next_line(const char *p)
-{
-    return (const char *)rawmemchr(p, '\n') + 1; // every block ends in one
-}
 
 static int scan_id(const struct sl_import *im, const struct edgelist *e, const char **p,
                    uint32_t *id)
@@ -88,23 +72,10 @@ static int scan_id(const struct sl_import *im, const struct edgelist *e, const c
     bool fits;
     const char *end = sl_line_scan_uint(*p, &x, &fits);
     if (!end || (!sl_line_is_gap(*end) && *end != '\n'))
-        return fail_id(im, e, *p);
+        return fail_id(im, *p);
     if (!fits || x >= e->limit)
         return fail_limit(im, e, *p);
     *id = (uint32_t)x;
-    *p = end;
-    return SL_OK;
-}
-
-static int scan_weight(const struct sl_import *im, const struct edgelist *e, const char **p,
-                       float *weight)
-{
-    double x;
-    const char *end = sl_line_scan_real(*p, &x);
-    if (!end || (!sl_line_is_gap(*end) && *end != '\n') || !(x >= 0) || !isfinite((float)x))
-        return fail_at(im, e, *p,
-                       "a weight from 0 in the third column (--no-weights reads only two columns)");
-    *weight = (float)x;
     *p = end;
     return SL_OK;
 }
@@ -131,52 +102,34 @@ static int parse_line(struct sl_import *im, struct edgelist *e, const char **lin
         SL_TRY(decide_columns(im, e, p));
     p = sl_line_skip_gap(p);
     if (e->n_columns == 3) {
-        SL_TRY(scan_weight(im, e, &p, &weight));
+        SL_TRY(sl_import_scan_weight(im, &p, &weight));
         p = sl_line_skip_gap(p);
     }
     if (*p != '\n' && !e->no_weights)
-        return fail_at(im, e, p,
-                       e->n_columns == 3
-                           ? "no fourth column (--no-weights reads only the first two)"
-                           : "two columns as in the first edge (--no-weights reads only two)");
-    *line = e->no_weights ? next_line(p) : p + 1;
+        return sl_import_fail_at(
+            im, p,
+            e->n_columns == 3 ? "no fourth column (--no-weights reads only the first two)"
+                              : "two columns as in the first edge (--no-weights reads only two)");
+    *line = e->no_weights ? sl_import_next_line(p) : p + 1;
     return sl_edge_intake_put(&im->intake, source, destination, weight);
 }
 
-static int parse_block(struct sl_import *im, struct edgelist *e, const char *p, const char *end)
+static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)
 {
+    struct edgelist *e = context;
     while (p < end) {
-        e->line++;
-        if (e->line <= e->skip_lines) {
-            p = next_line(p);
+        bool skipped = ++im->line <= e->skip_lines;
+        p = sl_line_skip_gap(p);
+        bool comment = *p == '#' || *p == '%';
+        if (!skipped && !comment && *p != '\n') {
+            SL_TRY(parse_line(im, e, &p));
             continue;
         }
-        p = sl_line_skip_gap(p);
-        if (*p == '#' || *p == '%') {
-            e->n_comments++;
-            p = next_line(p);
-        } else if (*p == '\n') {
-            e->n_blank++;
-            p++;
-        } else {
-            SL_TRY(parse_line(im, e, &p));
-        }
+        e->n_comments += !skipped && comment;
+        e->n_blank += !skipped && !comment;
+        p = sl_import_next_line(p);
     }
     return SL_OK;
-}
-
-static int read_lines(struct sl_import *im, struct edgelist *e, struct sl_text_reader *r)
-{
-    const char *begin, *end;
-    sl_import_begin_stage(im, "edges", r);
-    for (;;) {
-        SL_TRY(sl_interrupt_check());
-        SL_TRY(sl_text_reader_next(r, &begin, &end));
-        if (begin == end)
-            return SL_OK;
-        SL_TRY(parse_block(im, e, begin, end));
-        sl_progress_set(&im->making.progress, sl_text_reader_position(r));
-    }
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -223,17 +176,13 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
 static int read_edgelist(struct sl_import *im, void *context)
 {
     struct edgelist *e = context;
-    struct sl_text_reader *r;
     uint64_t n_nodes;
-    SL_TRY(sl_text_reader_open(im->source, &r));
-    int rc = read_lines(im, e, r);
-    sl_text_reader_close(r);
-    SL_TRY(rc);
+    SL_TRY(sl_import_read_blocks(im, parse_block, e));
     if (im->intake.n_read == 0)
         return sl_fail(SL_EFORMAT,
                        "import %s: found no edge in %" PRIu64 " lines: wanted lines of 'source "
                        "destination [weight]'",
-                       im->source, e->line);
+                       im->source, im->line);
     if (e->relabel)
         SL_TRY(sl_id_map_finish(&e->map));
     SL_TRY(count_nodes(im, e, &n_nodes));
@@ -247,7 +196,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 {
     const struct edgelist *e = context;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
-    sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, e->line),
+    sl_table_row(t, "lines|%s, of them %s comments, %s blank", sl_units_grouped(a, im->line),
                  sl_units_grouped(b, e->n_comments), sl_units_grouped(c, e->n_blank));
     sl_vertex_facts_summarise(&im->facts, t);
     if (e->relabel)
