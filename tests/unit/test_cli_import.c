@@ -401,6 +401,60 @@ START_TEST(little_memory_gives_the_same_files)
 }
 END_TEST
 
+// ---- Matrix Market ------------------------------------------------------------------------------
+
+#define HEADING "%%MatrixMarket matrix coordinate "
+
+static const struct {
+    const char *text, *option;
+    const char *wanted; // the topology, or what the message says
+    bool refused;
+} matrices[] = {
+    {HEADING "real general\n%\n3 3 3\n1 2 .5\n 3 1\t2\r\n\n2 2 0\n", NULL, "0<2:2 1<0:0.5,1:0 of 3",
+     false},
+    {HEADING "pattern general\n4 4 2\n1 2\n1 2\n", NULL, "1<0,0 of 4", false},
+    {HEADING "pattern general\n4 4 2\n1 2\n1 2\n", "--dedup", "1<0 of 4", false},
+    {HEADING "pattern general\n4 4 2\n1 2\n1 2\n", "--symmetrise", "0<1 1<0 of 4", false},
+    {"%%MatrixMarket matrix Coordinate Integer Symmetric\n3 3 3\n1 1 4\n2 1 7\n3 2 1\n", NULL,
+     "0<0:4,1:7 1<0:7,2:1 2<1:1 of 3", false},
+    {HEADING "complex Hermitian\n2 2 1\n2 1 -1 5\n", "--no-weights", "0<1 1<0 of 2", false},
+    {HEADING "real general\n2 2 0\n", NULL, " of 2", false},
+    {"1 2\n", NULL, "line 1: found '1': wanted '%%MatrixMarket matrix coordinate", true},
+    {"%%MatrixMarket matrix array real general\n", NULL, "found a matrix of kind 'array'", true},
+    {HEADING "complex general\n2 2 1\n2 1 1 5\n", NULL, "found values of kind 'complex'", true},
+    {HEADING "real skew-symmetric\n2 2 1\n2 1 1\n", NULL, "a matrix that is 'skew-", true},
+    {HEADING "real general\n2 3 1\n1 2 1\n", NULL, "line 2: found 2 rows and 3 columns", true},
+    {HEADING "real general\n2 2\n1 2 1\n", NULL, "wanted the number of entries", true},
+    {HEADING "real general\n0 0 0\n", NULL, "found '0': wanted a whole number from 1", true},
+    {HEADING "real general\n2 2 1\n0 1 1\n", NULL, "line 3: found '0': wanted a whole", true},
+    {HEADING "real general\n2 2 1\n1 3 1\n", NULL, "found '3': wanted a whole number from 1 to 2",
+     true},
+    {HEADING "real general\n2 2 1\n1 2 -1\n", NULL, "found '-1': wanted a weight from 0", true},
+    {HEADING "real general\n2 2 1\n1 2 1 1\n", NULL, "wanted no fourth column", true},
+    {HEADING "pattern general\n2 2 1\n1 2 1\n", NULL, "wanted two columns", true},
+    {HEADING "pattern general\n2 2 2\n1 2\n", NULL, "found 1 entries: wanted 2", true},
+    {HEADING "pattern general\n2 2 1\n1 2\n2 1\n", NULL, "wanted the end of the file", true},
+    {HEADING "pattern general\n", NULL, "found no size in 1 lines", true},
+    {"", NULL, "found no size in 0 lines", true},
+};
+
+START_TEST(a_matrix_is_read_or_explained)
+{
+    write_text("m.mtx", matrices[_i].text);
+    int rc = RUN(sl_command_import, "import", "mtx", in_dir("m.mtx"), "--out", in_dir("a"), "-q",
+                 matrices[_i].option);
+    if (!matrices[_i].refused) {
+        imported(rc);
+        ck_assert_str_eq(topology("a"), matrices[_i].wanted);
+        return;
+    }
+    ck_assert_int_eq(rc, SL_EFORMAT);
+    assert_message_has("m.mtx");
+    assert_message_has(matrices[_i].wanted);
+    ck_assert_int_eq(count_entries(), 1); // the text itself
+}
+END_TEST
+
 // ---- OGB ----------------------------------------------------------------------------------------
 
 // A data set as OGB packs it: 5 vertices, 6 edges, 2 features, 3 classes.
@@ -611,6 +665,8 @@ int main(void)
     tcase_add_test(t, damaged_gzip_is_said);
     tcase_add_loop_test(t, what_can_not_be_opened_is_said, 0, SL_COUNT_OF(unreadable));
     tcase_add_test(t, little_memory_gives_the_same_files);
+    t = add_case(s, "Matrix Market");
+    tcase_add_loop_test(t, a_matrix_is_read_or_explained, 0, SL_COUNT_OF(matrices));
     t = add_case(s, "ogb");
     tcase_add_test(t, an_ogb_data_set_is_read);
     tcase_add_test(t, ogb_inverse_edges_are_added_and_merged);

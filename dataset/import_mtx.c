@@ -1,0 +1,184 @@
+/*
+ * Matrix Market files (the SuiteSparse collection, scipy.io.mmwrite): a sparse matrix as text.
+ *
+ *   %%MatrixMarket matrix coordinate FIELD SYMMETRY     the heading
+ *   % ...                                               comments
+ *   ROWS COLUMNS ENTRIES                                the size
+ *   ROW COLUMN [VALUE]                                  an entry a line, numbers from 1
+ *
+ * An entry (i, j) is the edge from vertex i - 1 to vertex j - 1, its value the edge's weight. A
+ * symmetric file has the entries of one triangle: each stands for both directions, one on the
+ * diagonal for itself. The size says how many entries there are, so a file that was cut is noticed.
+ */
+#include "dataset/import.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "common/base/error.h"
+#include "common/text/units.h"
+#include "dataset/line_scan.h"
+#include "dataset/vertex_facts.h"
+
+struct mtx {
+    bool no_weights;
+    char field[16], symmetry[16]; // as the heading has them; "" before it was read
+    uint64_t n_nodes;             // 0 before the size was read
+    uint64_t n_entries;
+};
+
+static int read_heading(struct sl_import *im, struct mtx *m, const char *p)
+{
+    char format[16];
+    if (sscanf(p, "%%%%MatrixMarket matrix %15s %15s %15s", format, m->field, m->symmetry) != 3)
+        return sl_import_fail_at(im, p, "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
+    if (strcasecmp(format, "coordinate") != 0)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: line 1: found a matrix of kind '%s': wanted "
+                       "'coordinate', a sparse one",
+                       im->source, format);
+    bool pattern = strcasecmp(m->field, "pattern") == 0;
+    bool real = strcasecmp(m->field, "real") == 0 || strcasecmp(m->field, "integer") == 0;
+    bool symmetric = strcasecmp(m->symmetry, "symmetric") == 0;
+    if (!pattern && !real && !m->no_weights)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: line 1: found values of kind '%s': wanted 'real', "
+                       "'integer' or 'pattern' (--no-weights leaves values out)",
+                       im->source, m->field);
+    if (!symmetric && strcasecmp(m->symmetry, "general") != 0 && !m->no_weights)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: line 1: found a matrix that is '%s': wanted "
+                       "'general' or 'symmetric' (--no-weights leaves values out)",
+                       im->source, m->symmetry);
+    im->intake.both_ways = strcasecmp(m->symmetry, "general") != 0;
+    im->intake.weighted = real && !m->no_weights;
+    return SL_OK;
+}
+
+// A number from 1 to `limit`.
+static int scan_number(const struct sl_import *im, const char **p, uint64_t limit, uint64_t *out)
+{
+    char wanted[80];
+    bool fits;
+    *p = sl_line_skip_gap(*p);
+    const char *end = sl_line_scan_uint(*p, out, &fits);
+    if (end && (sl_line_is_gap(*end) || *end == '\n') && fits && *out >= 1 && *out <= limit) {
+        *p = end;
+        return SL_OK;
+    }
+    snprintf(wanted, sizeof wanted, "a whole number from 1 to %" PRIu64, limit);
+    return sl_import_fail_at(im, *p, wanted);
+}
+
+static int read_size(struct sl_import *im, struct mtx *m, const char *p)
+{
+    uint64_t columns;
+    bool fits;
+    SL_TRY(scan_number(im, &p, (uint64_t)SL_IMPORT_MAX_ID + 1, &m->n_nodes));
+    SL_TRY(scan_number(im, &p, (uint64_t)SL_IMPORT_MAX_ID + 1, &columns));
+    p = sl_line_skip_gap(p);
+    if (!sl_line_scan_uint(p, &m->n_entries, &fits) || !fits)
+        return sl_import_fail_at(im, p, "the number of entries");
+    if (columns != m->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: line %" PRIu64 ": found %" PRIu64 " rows and %" PRIu64
+                       " columns: wanted as many of each, one of each vertex",
+                       im->source, im->line, m->n_nodes, columns);
+    return sl_import_start_edges(im);
+}
+
+static int read_entry(struct sl_import *im, struct mtx *m, const char **line)
+{
+    const char *p = *line;
+    uint64_t row = 0, column = 0;
+    float weight = 0;
+    if (im->intake.n_read == m->n_entries)
+        return sl_import_fail_at(im, p, "the end of the file, after as many entries as it says");
+    SL_TRY(scan_number(im, &p, m->n_nodes, &row));
+    SL_TRY(scan_number(im, &p, m->n_nodes, &column));
+    p = sl_line_skip_gap(p);
+    if (im->intake.weighted) {
+        SL_TRY(sl_import_scan_weight(im, &p, &weight));
+        p = sl_line_skip_gap(p);
+    }
+    if (*p != '\n' && !m->no_weights)
+        return sl_import_fail_at(im, p, im->intake.weighted ? "no fourth column" : "two columns");
+    *line = sl_import_next_line(p);
+    return sl_edge_intake_put(&im->intake, (uint32_t)(row - 1), (uint32_t)(column - 1), weight);
+}
+
+static int parse_block(struct sl_import *im, void *context, const char *p, const char *end)
+{
+    struct mtx *m = context;
+    while (p < end) {
+        bool nothing = *p == '%' || *sl_line_skip_gap(p) == '\n';
+        if (++im->line > 1 && !nothing && m->n_nodes) {
+            SL_TRY(read_entry(im, m, &p));
+            continue;
+        }
+        if (im->line == 1)
+            SL_TRY(read_heading(im, m, p));
+        else if (!nothing)
+            SL_TRY(read_size(im, m, p));
+        p = sl_import_next_line(p);
+    }
+    return SL_OK;
+}
+
+static int read_mtx(struct sl_import *im, void *context)
+{
+    struct mtx *m = context;
+    SL_TRY(sl_import_read_blocks(im, parse_block, m));
+    if (!m->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found no size in %" PRIu64 " lines: wanted a heading "
+                       "and 'ROWS COLUMNS ENTRIES'",
+                       im->source, im->line);
+    if (im->intake.n_read != m->n_entries)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: found %" PRIu64 " entries: wanted %" PRIu64
+                       ", as its size says: the file is cut",
+                       im->source, im->intake.n_read, m->n_entries);
+    SL_TRY(sl_import_finish_edges(im, m->n_nodes, NULL));
+    return sl_vertex_facts_finish(im, m->n_nodes);
+}
+
+static void describe(const struct sl_import *im, const void *context, cJSON *source)
+{
+    const struct mtx *m = context;
+    cJSON_AddStringToObject(source, "file", basename(im->source));
+    cJSON_AddStringToObject(source, "field", m->field);
+    cJSON_AddStringToObject(source, "symmetry", m->symmetry);
+}
+
+static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
+{
+    const struct mtx *m = context;
+    char n[SL_UNITS_BYTES];
+    sl_table_row(t, "matrix|%s x %s, %s, %s", sl_units_grouped(n, m->n_nodes), n, m->field,
+                 m->symmetry);
+    sl_vertex_facts_summarise(&im->facts, t);
+}
+
+static const struct sl_option options[] = {
+    {.name = "no-weights",
+     SL_OPTION_AT(FLAG, mtx, no_weights),
+     .help = "leave values out, which then may be of any kind and sign"},
+    {0},
+};
+
+const struct sl_import_format sl_import_mtx = {
+    .name = "mtx",
+    .help = "a sparse matrix in Matrix Market's format (SuiteSparse, scipy), plain or gzip",
+    .source = "SRC.mtx",
+    .about = "Reads a square sparse matrix: row i, column j is an edge from vertex i - 1 to vertex "
+             "j - 1, its value the edge's weight. An entry of a symmetric matrix stands for both "
+             "directions. SRC.mtx may be gzip, or - for standard input.",
+    .example = "sluice import mtx com-Orkut.mtx.gz --out data/orkut",
+    .context_bytes = sizeof(struct mtx),
+    .options = options,
+    .read = read_mtx,
+    .describe = describe,
+    .summarise = summarise,
+};
