@@ -23,9 +23,14 @@ struct task {
     uint64_t capacity; // bytes there
 };
 
+static struct sl_pulse pulse_of(const struct sl_sampler *s)
+{
+    return (struct sl_pulse){.arena = s->arena, .stop = s->stop, .slot = s->stats};
+}
+
 static bool stopping(const struct sl_sampler *s)
 {
-    const struct sl_pulse pulse = {.arena = s->arena, .stop = s->stop, .slot = s->stats};
+    const struct sl_pulse pulse = pulse_of(s);
     return sl_pulse_stopping(&pulse);
 }
 
@@ -266,15 +271,11 @@ static int draw(struct sl_sampler *s, struct task *t)
 // For tests of the scheduling: the batch takes at least so long.
 static void throttle(struct sl_sampler *s, struct sl_batch_entry *e)
 {
-    enum { LOOK_AROUND_NS = 20 * 1000 * 1000 };
-    uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9);
-    uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns, t0 = sl_now_ns(), slept_ns = 0;
-    while (took_ns + slept_ns < least_ns && !stopping(s)) {
-        uint64_t left_ns = SL_MIN(least_ns - took_ns - slept_ns, (uint64_t)LOOK_AROUND_NS);
-        nanosleep(&(struct timespec){.tv_nsec = (long)left_ns}, NULL);
-        slept_ns = sl_now_ns() - t0;
-    }
-    e->sample_ns += slept_ns;
+    uint64_t least_ns = (uint64_t)(s->config->throttle.sample * 1e9), t0 = sl_now_ns();
+    uint64_t took_ns = e->sample_ns + e->mark_ns + e->copy_ns;
+    const struct sl_pulse pulse = pulse_of(s);
+    sl_pulse_sleep(&pulse, t0 + least_ns - SL_MIN(took_ns, least_ns));
+    e->sample_ns += sl_now_ns() - t0;
 }
 
 // What the batch took of a pool's cores since then. A sampler's first ones touch fresh memory and

@@ -208,19 +208,6 @@ static int hand_over(struct loop *t, const struct sl_work *work, const struct gr
     return complete(t, work);
 }
 
-// A batch that took less than the job's throttle says waits here: for tests of the scheduling.
-static void throttle(const struct loop *t, const struct sl_work *work, uint64_t began_ns)
-{
-    const struct sl_config *config = t->spec->config;
-    double seconds = work->standby ? config->throttle.standby : config->throttle.train;
-    uint64_t until = began_ns + (uint64_t)(seconds * 1e9);
-    for (uint64_t now; (now = sl_now_ns()) < until && !sl_pulse_stopping(&t->pulse);) {
-        uint64_t part = SL_MIN(until - now, SL_ARENA_WAIT_MS * 1000000ull);
-        const struct timespec pause = {.tv_nsec = (long)part};
-        nanosleep(&pause, NULL);
-    }
-}
-
 static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
 {
     struct sl_arena *a = t->spec->arena;
@@ -240,7 +227,9 @@ static int train(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     if (rc < 0 && t->sync.async)
         sl_board_withdraw(a, t->spec->device, t->spec->worker);
     SL_TRY(rc);
-    throttle(t, work, began);
+    const struct sl_config *config = t->spec->config;
+    double least_seconds = work->standby ? config->throttle.standby : config->throttle.train;
+    sl_pulse_sleep(&t->pulse, began + (uint64_t)(least_seconds * 1e9));
     const struct times when = {
         .taken_ns = start,
         .from_ns = began,

@@ -12,7 +12,9 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/ipc/stats.h"
 
 // Borrowed for as long as the worker runs.
@@ -30,6 +32,19 @@ static inline bool sl_pulse_stopping(const struct sl_pulse *p)
         sl_stats_beat(p->slot, p->thread);
     return sl_arena_aborted(p->arena) ||
            (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed));
+}
+
+// Sleeps until `until_ns` of sl_now_ns(), or until it is time to leave: a throttle, for tests of
+// the scheduling.
+static inline void sl_pulse_sleep(const struct sl_pulse *p, uint64_t until_ns)
+{
+    const uint64_t look_around_ns = 20 * 1000 * 1000;
+    for (uint64_t now_ns; (now_ns = sl_now_ns()) < until_ns && !sl_pulse_stopping(p);) {
+        uint64_t left_ns = until_ns - now_ns;
+        const struct timespec pause = {
+            .tv_nsec = (long)(left_ns < look_around_ns ? left_ns : look_around_ns)};
+        nanosleep(&pause, NULL);
+    }
 }
 
 #endif
