@@ -311,6 +311,11 @@ struct sl_topology_view {
     // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
     // look at their weights. 0: not known.
     uint32_t weights_positive;
+    // Of `draw` on a device: the first n_near edges, a whole number of rows, are read in these
+    // arrays, by the same numbers, and only the others in those above. 0: none are.
+    uint64_t n_near;
+    const void *near_indices;
+    const double *near_prefix; // NULL where weight_prefix is
 };
 
 // Global id -> local id, sized to a batch; opaque to callers of the table.

@@ -1,6 +1,7 @@
 #include "sampler/residence.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/advise.h"
@@ -27,11 +28,6 @@ struct source {
     const char *what;
     bool in_file; // a mapping of it; otherwise memory of this process
 };
-
-static struct sl_resident_array *next_array(struct sl_residence *r)
-{
-    return &r->array[r->n_arrays++];
-}
 
 static int upload(const struct sl_device *device, struct sl_resident_array *a,
                   const struct source *s)
@@ -97,17 +93,32 @@ static int map(const struct sl_device *device, struct sl_resident_array *a, cons
     return map_copy(device, a, s);
 }
 
-static int place(struct sl_residence *r, struct room *room, const struct source *s, void **out)
+// SL_ENOMEM, with nothing said or done, where there is no room; others on the device may be faster.
+static int place_near(struct sl_residence *r, struct room *room, const struct source *s, void **out)
 {
-    struct sl_resident_array *a = next_array(r);
+    struct sl_resident_array *a = &r->array[r->n_arrays];
     int rc = s->bytes <= room->left ? upload(r->device, a, s) : SL_ENOMEM;
-    if (rc == SL_OK)
-        room->left -= s->bytes;
-    else if (rc == SL_ENOMEM && !a->bytes) // or others on the device were faster
-        rc = map(r->device, a, s);
+    if (rc == SL_ENOMEM && !a->bytes)
+        return rc;
+    r->n_arrays++;
     SL_TRY(rc);
+    room->left -= s->bytes;
     *out = a->p;
     return SL_OK;
+}
+
+static int place_far(struct sl_residence *r, const struct source *s, void **out)
+{
+    struct sl_resident_array *a = &r->array[r->n_arrays++];
+    SL_TRY(map(r->device, a, s));
+    *out = a->p;
+    return SL_OK;
+}
+
+static int place(struct sl_residence *r, struct room *room, const struct source *s, void **out)
+{
+    int rc = place_near(r, room, s, out);
+    return rc == SL_ENOMEM ? place_far(r, s, out) : rc;
 }
 
 static int place_degrees(struct sl_residence *r, struct room *room, const struct sl_topology *t)
@@ -137,43 +148,85 @@ static int place_degrees(struct sl_residence *r, struct room *room, const struct
     return rc;
 }
 
-// What neighbours take, with their running sums.
-static uint64_t edge_bytes(const struct sl_topology *t)
+// Edges of the first rows whose neighbours and running sums take at most so many bytes. A row's
+// neighbours and their sums are read together: one without the other gains little.
+static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes)
 {
-    uint64_t each = sl_dtype_bytes(t->view.indices_dtype) +
-                    (t->view.weight_prefix ? sizeof *t->view.weight_prefix : 0);
-    return t->dataset.n_edges * each;
+    const uint64_t each =
+        sl_dtype_bytes(v->indices_dtype) + (v->weight_prefix ? sizeof *v->weight_prefix : 0);
+    uint64_t rows = 0, above = v->n_nodes; // fit; the most that may
+    while (rows < above) {
+        uint64_t middle = above - (above - rows) / 2;
+        if (v->indptr[middle] <= bytes / each)
+            rows = middle;
+        else
+            above = middle - 1;
+    }
+    return v->indptr[rows];
+}
+
+// An array with `each` bytes an edge: the first view.n_near edges in the device's memory, the others
+// where they are, each pointer to where edge 0 is or would be. Where one part is not there, the
+// other is all.
+static int place_edges(struct sl_residence *r, struct room *room, const struct source *all,
+                       uint64_t each, const void **near, const void **far)
+{
+    const struct source first = {all->p, r->view.n_near * each, all->what, all->in_file};
+    void *p = NULL, *q = NULL;
+    int rc = first.bytes > 0 ? place_near(r, room, &first, &p) : SL_OK;
+    if (rc == SL_ENOMEM)
+        r->n_resident = 0;
+    else if (rc < 0)
+        return rc;
+    const uint64_t there = p ? first.bytes : 0;
+    const struct source rest = {(const char *)all->p + there, all->bytes - there, all->what,
+                                all->in_file};
+    if (rest.bytes > 0)
+        SL_TRY(place_far(r, &rest, &q));
+    *far = q ? (const void *)((uintptr_t)q - there) : p;
+    *near = p ? p : *far;
+    return SL_OK;
 }
 
 static int place_all(struct sl_residence *r, const struct sl_topology *t, bool degrees,
                      struct room *room)
 {
-    const uint64_t edges = t->dataset.n_edges;
     const struct sl_topology_view *v = &t->view;
+    const uint64_t each = sl_dtype_bytes(v->indices_dtype);
     const struct source rows = {v->indptr, (v->n_nodes + 1) * sizeof *v->indptr,
                                 "the rows' places (indptr.npy)", true};
-    const struct source neighbours = {v->indices, edges * sl_dtype_bytes(v->indices_dtype),
-                                      "the neighbours (indices.npy)", true};
-    const struct source sums = {v->weight_prefix, edges * sizeof *v->weight_prefix,
+    const struct source neighbours = {v->indices, r->n_edges * each, "the neighbours (indices.npy)",
+                                      true};
+    const struct source sums = {v->weight_prefix, r->n_edges * sizeof *v->weight_prefix,
                                 "the running sums of the weights", false};
     void *p;
+    const void *near, *far;
     SL_TRY(place(r, room, &rows, &p));
     r->view.indptr = p;
     if (degrees)
         SL_TRY(place_degrees(r, room, t));
-    // A row's neighbours and their sums are read together: one without the other gains little.
-    r->in_place = edge_bytes(t) > room->left;
-    if (r->in_place)
-        room->left = 0;
-    if (edges == 0)
+    if (r->n_edges == 0)
         return SL_OK;
-    SL_TRY(place(r, room, &neighbours, &p));
-    r->view.indices = p;
-    if (!v->weight_prefix)
-        return SL_OK;
-    SL_TRY(place(r, room, &sums, &p));
-    r->view.weight_prefix = p;
+    r->view.n_near = r->n_resident = edges_in(v, room->left);
+    SL_TRY(place_edges(r, room, &neighbours, each, &r->view.near_indices, &r->view.indices));
+    if (v->weight_prefix) {
+        SL_TRY(place_edges(r, room, &sums, sizeof *v->weight_prefix, &near, &far));
+        r->view.near_prefix = near;
+        r->view.weight_prefix = far;
+    }
     return SL_OK;
+}
+
+static void log_residence(const struct sl_residence *r)
+{
+    char where[160] = "";
+    if (r->n_resident < r->n_edges)
+        snprintf(where, sizeof where,
+                 ", of its neighbours %.0f %%; the others are read in the machine's memory "
+                 "(sluice reorder --by hotness puts those first that are read most)",
+                 100.0 * (double)r->n_resident / (double)r->n_edges);
+    sl_log_info("sampling: %" PRIu64 " MiB of the graph in device memory%s",
+                sl_residence_bytes(r) >> 20, where);
 }
 
 int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology, bool degrees,
@@ -181,7 +234,10 @@ int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology
                       const struct sl_kernels *kernels)
 {
     uint64_t free_bytes, total_bytes;
-    *r = (struct sl_residence){.device = device, .kernels = kernels, .view = topology->view};
+    *r = (struct sl_residence){.device = device,
+                               .kernels = kernels,
+                               .view = topology->view,
+                               .n_edges = topology->dataset.n_edges};
     int rc = device->space(&free_bytes, &total_bytes);
     struct room room = {.left = (uint64_t)((double)free_bytes * share)};
     if (rc == SL_OK)
@@ -192,9 +248,7 @@ int sl_residence_open(struct sl_residence *r, const struct sl_topology *topology
         sl_residence_close(r);
         return rc;
     }
-    sl_log_info("sampling: %" PRIu64 " MiB of the graph in device memory%s",
-                sl_residence_bytes(r) >> 20,
-                r->in_place ? ", its neighbours are read in the machine's memory" : "");
+    log_residence(r);
     return SL_OK;
 }
 

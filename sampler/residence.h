@@ -6,10 +6,12 @@
  * line of 32.
  *
  * DESIGN. Array by array is decided by what it is worth: first what all rows read (offsets, the
- * degrees for a GCN), then neighbours with their running sums. Where these do not fit the part of
- * the device that a sampler may take they are mapped, and read in place (GIDS 3.2, "UVA"). The rest
- * of the device stays to the trainer that shares it. Labels and splits stay with the processor,
- * which writes them into blocks.
+ * degrees for a GCN), then neighbours with their running sums, row after row from vertex 0 on as far
+ * as the part of the device that a sampler may take has room. The others are mapped, and read in
+ * place (GIDS 3.2, "UVA"). Where an edge lies follows from its number by one comparison, so no table
+ * says it; which rows the device has is the order of the vertices, and `sluice reorder --by hotness`
+ * puts those first that are read most (XGNN 4.1). The rest of the device stays to the trainer that
+ * shares it. Labels and splits stay with the processor, which writes them into blocks.
  *
  * FILES. Many systems let no device read the mapping of a file, since it cannot be written
  * (struct sl_gpu's maps_files). There the array is copied into anonymous memory first, with a line
@@ -27,7 +29,7 @@
 #include "common/device/device.h"
 #include "sampler/topology.h"
 
-enum { SL_RESIDENCE_ARRAYS = 4 };
+enum { SL_RESIDENCE_ARRAYS = 6 };
 
 // One array of the graph, as the device reads it.
 struct sl_resident_array {
@@ -43,7 +45,7 @@ struct sl_residence {
     const struct sl_kernels *kernels;
     struct sl_topology_view view; // pointers for operations
     const uint32_t *degree_of;    // (n_nodes) in-degrees as blocks carry them, or NULL
-    bool in_place;                // neighbours are read in the machine's memory
+    uint64_t n_edges, n_resident; // of all edges those in the device's memory
     struct sl_resident_array array[SL_RESIDENCE_ARRAYS];
     uint32_t n_arrays;
 };

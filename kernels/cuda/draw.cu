@@ -358,6 +358,9 @@ static void describe(const struct sl_draw_args *args, struct sl_draw_batch *b)
     b->topology_indices = (const uint32_t *)t->indices;
     b->wide = sl_dtype_bytes(t->indices_dtype) == 8;
     b->weight_prefix = t->weight_prefix;
+    b->n_near = t->n_near;
+    b->near_indices = (const uint32_t *)t->near_indices;
+    b->near_prefix = t->near_prefix;
     b->seed = args->seed;
     b->stream = args->stream;
     b->epoch = args->epoch;

@@ -43,6 +43,9 @@ struct sl_draw_batch {
     const uint32_t *topology_indices;
     uint32_t wide; // 0 or 1
     const double *weight_prefix;
+    uint64_t n_near; // edges below it are read here
+    const uint32_t *near_indices;
+    const double *near_prefix;
     uint64_t seed;
     uint32_t stream, epoch, batch;
 
@@ -103,7 +106,15 @@ SL_SAMPLER_LIST(SL_DRAW_SAMPLER, )
 
 static __device__ __forceinline__ uint32_t sl_neighbour(const struct sl_draw_batch &b, uint64_t at)
 {
-    return b.topology_indices[at << b.wide];
+    const uint32_t *indices = at < b.n_near ? b.near_indices : b.topology_indices;
+    return indices[at << b.wide];
+}
+
+// The running sums of the row that begins at edge `start`.
+static __device__ __forceinline__ const double *sl_row_prefix(const struct sl_draw_batch &b,
+                                                              uint64_t start)
+{
+    return (start < b.n_near ? b.near_prefix : b.weight_prefix) + start;
 }
 
 /*

@@ -114,7 +114,7 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
 {
     uint64_t start;
     const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-    const double *prefix = hop.b.weight_prefix + start;
+    const double *prefix = sl_row_prefix(hop.b, start);
     uint32_t *out = hop.padded + (uint64_t)row * hop.take;
     double left = degree > 0 ? prefix[degree - 1] : 0.0;
     uint32_t n = 0;
@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct 
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         uint64_t start;
         const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
-        const double *prefix = hop.b.weight_prefix + start;
+        const double *prefix = sl_row_prefix(hop.b, start);
         uint32_t n = 0;
         double begin;
         for (uint32_t edge = lane; edge < degree; edge += SL_WARP)
@@ -191,7 +191,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl
     for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
         const uint64_t start = hop.start[row];
         const uint32_t degree = hop.degree[row];
-        const double *prefix = hop.b.weight_prefix + start;
+        const double *prefix = sl_row_prefix(hop.b, start);
         uint32_t e = hop.indptr[row];
         for (uint32_t base = 0; base < degree; base += SL_WARP) {
             uint32_t edge = base + lane, vertex = 0;

@@ -75,7 +75,7 @@ START_TEST(blocks_are_those_of_the_processor)
 {
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     bring(0.6);
-    ck_assert(!residence.in_place);
+    ck_assert_uint_eq(residence.n_resident, residence.n_edges);
     ck_assert_uint_gt(sl_residence_bytes(&residence), 0);
     for (uint32_t n = 1; n <= N_SEEDS; n += n == 1 ? 31 : 28) // 1, 32, 60
         compare(&fixture_plans[_i], BATCH + n, seeds + n, n);
@@ -89,10 +89,43 @@ START_TEST(a_graph_that_does_not_fit_is_read_in_place)
     ck_assert_int_eq(gpu->device->space(&free_bytes, &total_bytes), SL_OK);
     uint64_t fits = _i ? (N + 1) * sizeof(uint64_t) : 0;
     bring((double)fits * 1.001 / (double)free_bytes);
-    ck_assert(residence.in_place);
+    ck_assert_uint_eq(residence.n_resident, 0);
     ck_assert_uint_eq(sl_residence_bytes(&residence), fits);
     for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
         compare(&fixture_plans[p], BATCH, fx.split[SL_SPLIT_TRAIN], 7);
+}
+END_TEST
+
+// Rows from the first on are on the device as far as it has room, the others are read where they
+// lie; of weighted edges sums and neighbours alike.
+START_TEST(a_graph_that_fits_in_part_is_read_in_both_places)
+{
+    const uint64_t offsets = (N + 1) * sizeof(uint64_t) + N * sizeof(uint32_t);
+    const uint64_t each = sizeof(int32_t) + sizeof(double), n_edges = fx.topology.dataset.n_edges;
+    const uint64_t rows[] = {1, N / 3, N * 9 / 10};
+    const uint64_t fits = fx.indptr[rows[_i]];
+    struct sl_block *wanted[SL_COUNT_OF(fixture_plans)];
+    const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
+    uint64_t free_bytes, total_bytes;
+    ck_assert_uint_gt(fits, 0);
+    ck_assert_uint_lt(fits, n_edges);
+    ck_assert_int_eq(gpu->device->space(&free_bytes, &total_bytes), SL_OK);
+    // Half an edge more than the rows take.
+    bring(((double)(offsets + fits * each) + (double)each / 2) / (double)free_bytes);
+    ck_assert_uint_eq(residence.n_resident, fits);
+    ck_assert_uint_eq(sl_residence_bytes(&residence), offsets + fits * each);
+    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++)
+        wanted[p] = fixture_draw(&drawer, &fixture_plans[p], EPOCH, BATCH, seeds, N_SEEDS);
+    // Whoever reads here what the device has would find other neighbours and no weights.
+    memset(fx.indices, 0, fits * sizeof *fx.indices);
+    memset((void *)(uintptr_t)fx.topology.view.weight_prefix, 0, fits * sizeof(double));
+    for (size_t p = 0; p < SL_COUNT_OF(fixture_plans); p++) {
+        struct sl_block *found =
+            fixture_draw(&gpu_drawer, &fixture_plans[p], EPOCH, BATCH, seeds, N_SEEDS);
+        expect_same(found, wanted[p]);
+        free(found);
+        free(wanted[p]);
+    }
 }
 END_TEST
 
@@ -418,6 +451,7 @@ int main(void)
         tcase_add_checked_fixture(tc, setup, teardown);
         tcase_add_loop_test(tc, blocks_are_those_of_the_processor, 0, n_plans);
         tcase_add_loop_test(tc, a_graph_that_does_not_fit_is_read_in_place, 0, 2);
+        tcase_add_loop_test(tc, a_graph_that_fits_in_part_is_read_in_both_places, 0, 3);
         tcase_add_test(tc, files_that_a_device_can_not_map_are_copied);
         tcase_add_test(tc, a_copy_that_leaves_no_memory_is_refused_with_the_figures);
         tcase_add_checked_fixture(mapping, setup_where_files_are_mapped, teardown);
