@@ -165,7 +165,7 @@ static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes)
     return v->indptr[rows];
 }
 
-// An array with `each` bytes an edge: the first view.n_near edges in the device's memory, the others
+// An array with `each` bytes an edge: the first view.n_near edges in the device's memory, others
 // where they are, each pointer to where edge 0 is or would be. Where one part is not there, the
 // other is all.
 static int place_edges(struct sl_residence *r, struct room *room, const struct source *all,

@@ -2,7 +2,7 @@
 
 import os
 
-from benchlib import SHARED_DATA, Jobs, derive, found_by, part, row, year_weights
+from benchlib import BIN, SHARED_DATA, Jobs, derive, found_by, part, row, run, year_weights
 
 # What FGNN trains with each sampling algorithm (7.1), in smaller batches: its graphs are larger.
 CACHE_KINDS = [
@@ -101,5 +101,18 @@ def part_window():
         arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
         if os.path.isdir(arxiv):
             window_rows("ogbn_arxiv", arxiv)
+        else:
+            print(f"SKIP: {arxiv} is not there")
+
+
+@part
+def part_placement():
+    program = os.path.join(BIN, "tests", "bench", "placement")
+    with Jobs() as jobs:
+        power_law = "rmat --scale 18 --classes 2 --feat-dim 128 --train-ratio 0.1 --val-ratio 0"
+        run(program, jobs.generate("power", power_law))
+        arxiv = os.path.join(SHARED_DATA, "ogbn_arxiv")
+        if os.path.isdir(arxiv):
+            run(program, arxiv, "--batch", "256")
         else:
             print(f"SKIP: {arxiv} is not there")
