@@ -7,8 +7,8 @@
  * from everybody: a partition is as large as 1 / `most` of a GPU's room, where `most` is the number
  * of partitions of the GPU that has the most.
  *
- * DESIGN. Partition p lies on GPU p at least. A plan is a set of GPUs for each partition, from which
- * all can read it. Of all plans is taken, by the paper's three rules in their order,
+ * DESIGN. Partition p lies on GPU p at least. A plan is a set of GPUs for each partition, from
+ * which all can read it. Of all plans is taken, by the paper's three rules in their order,
  *
  *   1. balance         the one with the smallest `most`: it caches n / most times a GPU's room;
  *   2. replication     of these one with the fewest copies in all;
