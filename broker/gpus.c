@@ -24,6 +24,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/device/mps.h"
 
 enum {
     ANSWER_BYTES_MAX = 1 << 20,
@@ -360,22 +361,40 @@ bool sl_gpus_is_odd(const struct sl_gpus *gpus)
 
 // ---- a job --------------------------------------------------------------------------------------
 
+static void add_note(char note[SL_GPUS_NOTE_BYTES], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add_note(char note[SL_GPUS_NOTE_BYTES], const char *fmt, ...)
+{
+    size_t n = strlen(note);
+    va_list ap;
+    if (n)
+        n += (size_t)snprintf(note + n, SL_GPUS_NOTE_BYTES - n, "; ");
+    if (n >= SL_GPUS_NOTE_BYTES)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(note + n, SL_GPUS_NOTE_BYTES - n, fmt, ap);
+    va_end(ap);
+}
+
 // Budgets that were named, beyond what is free now: whoever holds the rest may be gone in time.
 static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *report,
                          char note[SL_GPUS_NOTE_BYTES])
 {
-    for (uint32_t i = 0; i < report->n && !note[0]; i++) {
+    for (uint32_t i = 0; i < report->n; i++) {
         uint64_t named = 0;
         char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
         for (uint32_t d = 0; d < c->n_devices; d++)
             if (c->devices[d].kind == SL_DEVICE_CUDA && c->devices[d].index == i)
                 named += c->devices[d].memory_bytes;
-        if (report->gpu[i].free_bytes && named > report->gpu[i].free_bytes)
-            snprintf(note, SL_GPUS_NOTE_BYTES,
+        if (report->gpu[i].free_bytes && named > report->gpu[i].free_bytes) {
+            add_note(note,
                      "the devices on GPU %u may take %s of its memory, but %s are free: other "
                      "processes have the rest ('nvidia-smi' lists them)",
                      i, sl_units_exact_bytes(a, named),
                      sl_units_exact_bytes(b, report->gpu[i].free_bytes));
+            return;
+        }
     }
 }
 
@@ -383,25 +402,43 @@ static void note_budgets(const struct sl_config *c, const struct sl_gpu_report *
 static void note_kinds(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
 {
     uint32_t n = c->n_devices, trainers = SL_MIN(c->allocation.trainers, n);
-    for (uint32_t d = n - trainers; d + 1 < n && !note[0]; d++)
-        if (c->devices[d].kind != c->devices[n - 1].kind)
-            snprintf(note, SL_GPUS_NOTE_BYTES,
+    for (uint32_t d = n - trainers; d + 1 < n; d++)
+        if (c->devices[d].kind != c->devices[n - 1].kind) {
+            add_note(note,
                      "device %u and device %u train, a CPU and a GPU: results cannot be repeated "
                      "bit for bit, since who trains which mini-batch depends on time",
                      d, n - 1);
+            return;
+        }
 }
 
 // Trainers that sum gradients among themselves take an update's batches in turn.
 static void note_turns(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
 {
     uint32_t trainers = c->allocation.trainers, batches = c->updates.batches_per_update;
-    size_t n = strlen(note);
     if (c->updates.exchange == SL_EXCHANGE_NCCL && trainers > batches)
-        snprintf(note + n, SL_GPUS_NOTE_BYTES - n,
-                 "%s%u trainers for updates of %u mini-batch%s: %u of them will have nothing to "
+        add_note(note,
+                 "%u trainers for updates of %u mini-batch%s: %u of them will have nothing to "
                  "train; set updates.batches_per_update to %u, or a multiple of it",
-                 n ? "; " : "", trainers, batches, batches == 1 ? "" : "es", trainers - batches,
-                 trainers);
+                 trainers, batches, batches == 1 ? "" : "es", trainers - batches, trainers);
+}
+
+// Several devices on one GPU: whether their processes run there at once is not the job's to say.
+static void note_sharing(const struct sl_config *c, char note[SL_GPUS_NOTE_BYTES])
+{
+    uint32_t devices[SL_PLUGIN_DEVICES_MAX] = {0};
+    struct sl_mps mps;
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        if (c->devices[d].kind != SL_DEVICE_CUDA || ++devices[c->devices[d].index] != 2)
+            continue;
+        sl_mps_look(&mps);
+        if (!mps.serves)
+            add_note(note,
+                     "several devices are on GPU %u, and their workers take turns there: %s; "
+                     "'scripts/mps run COMMAND' has them run at once",
+                     c->devices[d].index, mps.found);
+        return;
+    }
 }
 
 // What the GPUs' report says of NCCL is its version and file, or "none: ", why, and what to do.
@@ -429,13 +466,14 @@ int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, b
         return SL_OK;
     const struct sl_gpu_report *report = &gpus->report;
     if (config->devices_auto && sl_gpus_is_odd(gpus))
-        snprintf(note, SL_GPUS_NOTE_BYTES, "no GPU is used: %.700s", report->problem);
+        add_note(note, "no GPU is used: %s", report->problem);
     if (!config->devices_auto) // before budgets are given where none is named
         note_budgets(config, report, note);
     SL_TRY(sl_config_use_gpus(config, report, budgets, origin));
     SL_TRY(check_nccl(config, report, origin));
     note_kinds(config, note);
     note_turns(config, note);
+    note_sharing(config, note);
     return SL_OK;
 }
 

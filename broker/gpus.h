@@ -82,12 +82,12 @@ int sl_gpus_read(const char *text, struct sl_gpus *out);
 /*
  * Brings a job together with the GPUs of this machine where it asks for any: sl_config_use_gpus()
  * with sl_gpus_known(), or with `gpus` (only read where it asks for any). note ("" = nothing) is
- * what a user should know of a job that goes on nevertheless: that there is a driver but no GPU can
- * be used, that a budget is more than is free now, that the results depend on who trains what, that
- * trainers will have nothing to do. SL_EINVAL also where updates.exchange wants NCCL and there is
- * none.
+ * what a user should know of a job that goes on nevertheless: that there is a driver but no GPU
+ * can be used, that a budget is more than is free now, that the results depend on who trains
+ * what, that trainers will have nothing to do, that workers take turns on a GPU. SL_EINVAL also
+ * where updates.exchange wants NCCL and there is none.
  */
-enum { SL_GPUS_NOTE_BYTES = 768 };
+enum { SL_GPUS_NOTE_BYTES = 1024 };
 int sl_gpus_resolve(struct sl_config *config, bool budgets, const char *origin,
                     char note[SL_GPUS_NOTE_BYTES]);
 int sl_gpus_resolve_with(struct sl_config *config, const struct sl_gpus *gpus, bool budgets,

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/device/mps.h"
 #include "common/text/units.h"
 #include "broker/gpus.h"
 
@@ -97,6 +98,22 @@ static void add_locked_limit(struct sl_doctor *d)
                          "copied once more: 'ulimit -l unlimited', or LimitMEMLOCK=infinity");
 }
 
+// What becomes of processes that share a GPU.
+static void add_sharing(struct sl_doctor *d)
+{
+    struct sl_mps mps;
+    sl_mps_look(&mps);
+    if (mps.serves)
+        sl_doctor_add(d, "mps", "shared GPUs", "%s has processes that share a GPU run at once",
+                      mps.found);
+    else
+        sl_doctor_add(
+            d, "mps", "shared GPUs",
+            "%s: processes that share a GPU take turns ('scripts/mps run COMMAND' has them "
+            "run at once)",
+            mps.found);
+}
+
 void sl_doctor_check_gpus(struct sl_doctor *d)
 {
     const struct sl_gpus *gpus = sl_gpus_known();
@@ -120,6 +137,7 @@ void sl_doctor_check_gpus(struct sl_doctor *d)
     if (r->n == 0)
         return;
     add_files(d, r);
+    add_sharing(d);
     if (r->cublas[0])
         sl_doctor_add(d, "cublas", "cuBLAS", "%.900s", r->cublas);
     if (r->nccl[0])

@@ -365,7 +365,8 @@ const struct sl_key sl_keys[] = {
      .only_key = "devices[].kind", .only_word = "cuda",
      .needed_key = "devices[].kind", .needed_word = "cuda",
      .doc = "Which GPU, as CUDA numbers those that CUDA_VISIBLE_DEVICES leaves; 'sluice doctor' "
-            "lists them. Several devices may share a GPU. Only with cuda, which needs it."},
+            "lists them. Several devices may share a GPU, on which they take turns unless MPS "
+            "runs. Only with cuda, which needs it."},
     {.path = "devices[].cores", .type = SL_KEY_CORES,
      FIELD(sl_device_config, cores), .companion = offsetof(struct sl_device_config, n_cores),
      .needed_key = "devices[].kind", .needed_word = "cpu",

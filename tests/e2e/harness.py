@@ -235,6 +235,7 @@ class Box:
                 "LC_ALL": "C",
                 # "auto" is the cores, also where there is a GPU: what is tested is the same
                 "CUDA_VISIBLE_DEVICES": "",
+                "CUDA_MPS_PIPE_DIRECTORY": self.path("no-mps"),
             }
         )
         if SAN:

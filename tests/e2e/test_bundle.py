@@ -113,7 +113,7 @@ def test_the_archive_is_small_and_the_same_each_time(box):
     names = {entry.name.split("/", 1)[1] for entry in entries}
     assert {"README", "LICENSE", "bin/sluice", "scripts/gpu_suite"} <= names, names
     assert {"bin/tests/kernels", "bin/tests/bench/kernels"} <= names, names
-    assert "scripts/suitelib.py" in names, names
+    assert {"scripts/suitelib.py", "scripts/mps"} <= names, names
     assert ("lib/libsluice_cuda.so" in names) == plugin
     libraries = {name for name in names if re.match(r"lib/(gcc/)?[^/]*\.so", name)}
     assert any("libdnnl" in name for name in libraries), libraries
