@@ -24,12 +24,13 @@ $(error CUDA=$(CUDA): wanted auto, 1 or 0)
 endif
 
 # Code for A100 (8.0, which 8.6 and 8.9 run too) and H100 (9.0); newer GPUs compile the PTX of the
-# last one at their first use and keep it.
+# last one at their first use and keep it. -lineinfo changes no code: it lets compute-sanitizer and the
+# profilers name the lines of sources.
 CUDA_ARCHS ?= 80 90
 CUDA_ARCH  := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
               -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 CUDA_HOME  := $(patsubst %/bin/nvcc,%,$(NVCC))
-NVCCFLAGS  := -std=c++17 -O3 $(CUDA_ARCH) -cudart static -I. \
+NVCCFLAGS  := -std=c++17 -O3 -lineinfo $(CUDA_ARCH) -cudart static -I. \
               -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter$(if $(CI),$(comma)-Werror)
 PLUGIN_CXXFLAGS := -std=c++17 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
                    $(if $(CI),-Werror) -I. -isystem $(CUDA_HOME)/include
