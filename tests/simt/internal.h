@@ -10,6 +10,7 @@
 #include <functional>
 #include <mutex>
 
+#include "tests/simt/counts.h"
 #include "tests/simt/simt.h"
 
 namespace simt {
@@ -31,6 +32,7 @@ struct settings {
     long nccl_version;      // what ncclGetVersion() says; 0 = the usual one
     long patience_s;        // how long a call waits for other processes
     const char *registered; // the file that registrations are written to, or NULL
+    const char *counts;     // the file that gets a line of counts at the end, or NULL
 };
 const struct settings &settings();
 
@@ -65,6 +67,10 @@ big_lock &lock();
 void describe_code(const void *address, char *out, size_t bytes);
 void catch_faults(); // this thread's SIGSEGV and SIGBUS become reports
 
+// ---- counts.cc ----------------------------------------------------------------------------------
+
+simt_counts &counts(); // under the lock
+
 // ---- runtime.cc ---------------------------------------------------------------------------------
 
 /*
@@ -73,6 +79,8 @@ void catch_faults(); // this thread's SIGSEGV and SIGBUS become reports
  * is being captured.
  */
 bool give_waiting(cudaStream_t stream, std::function<bool()> step);
+// cudaDeviceSynchronize(), for what waits for the whole device besides.
+cudaError_t wait_for_device();
 
 // ---- engine.cc ----------------------------------------------------------------------------------
 

@@ -235,6 +235,13 @@ void lose_device(cudaError_t why)
 
 using namespace simt;
 
+// What giving memory back begins with: it waits for all that the device does, in whatever stream.
+static cudaError_t stop_device()
+{
+    counts().stops++;
+    return wait_for_device();
+}
+
 static cudaError_t no_devices()
 {
     return settings().old_driver ? cudaErrorInsufficientDriver : cudaErrorNoDevice;
@@ -318,7 +325,7 @@ cudaError_t cudaFree(void *p)
     SIMT_ENTRY();
     if (!p)
         return cudaSuccess;
-    cudaError_t rc = cudaDeviceSynchronize(); // as the real one does
+    cudaError_t rc = stop_device(); // as the real one does
     if (rc != cudaSuccess)
         return rc;
     heap &h = the_heap();
@@ -375,7 +382,7 @@ cudaError_t cudaFreeHost(void *p)
     SIMT_ENTRY();
     if (!p)
         return cudaSuccess;
-    cudaError_t rc = cudaDeviceSynchronize();
+    cudaError_t rc = stop_device();
     if (rc != cudaSuccess)
         return rc;
     heap &h = the_heap();
@@ -447,7 +454,7 @@ cudaError_t cudaHostUnregister(void *p)
     auto found = h.ranges.find((uintptr_t)p);
     if (found == h.ranges.end() || found->second.kind != RANGE_REGISTERED)
         return failed(cudaErrorHostMemoryNotRegistered);
-    cudaError_t rc = cudaDeviceSynchronize();
+    cudaError_t rc = stop_device();
     h.ranges.erase((uintptr_t)p);
     return rc;
 }
@@ -533,7 +540,7 @@ cudaError_t cudaIpcCloseMemHandle(void *p)
     const range *r = find_range(p);
     if (!r || r->kind != RANGE_PEER)
         return failed(cudaErrorInvalidValue);
-    cudaError_t rc = cudaDeviceSynchronize();
+    cudaError_t rc = stop_device();
     munmap((void *)r->begin, (r->end - r->begin + PAGE - 1) / PAGE * PAGE);
     the_heap().ranges.erase(r->begin);
     return rc;

@@ -134,6 +134,7 @@ template <class F> void give_quick(simt_stream *s, F f)
 
 cudaError_t after_sync()
 {
+    counts().waits++;
     if (++sync_calls == settings().fail_sync)
         lose_device(cudaErrorIllegalAddress);
     return device_is_lost() ? failed(device_error()) : cudaSuccess;
@@ -177,6 +178,23 @@ cudaError_t check_copy(const void *to, const void *from, size_t n_to, size_t n_f
     if (r && r->read_only)
         return cudaErrorInvalidValue;
     return rc ? rc : check_span(from, n_from, from_device, !any && !from_device);
+}
+
+void count_copy(const void *to, const void *from, uint64_t bytes)
+{
+    simt_counts &c = counts();
+    const bool to_device = is_device_only(to), from_device = is_device_only(from);
+    const bool pageable = is_pageable(to) || is_pageable(from);
+    if (to_device && from_device)
+        c.within++, c.within_bytes += bytes;
+    else if (from_device && pageable)
+        c.pageable_from++, c.pageable_from_bytes += bytes;
+    else if (from_device)
+        c.pinned_from++, c.pinned_from_bytes += bytes;
+    else if (to_device && pageable)
+        c.pageable_to++, c.pageable_to_bytes += bytes;
+    else if (to_device)
+        c.pinned_to++, c.pinned_to_bytes += bytes;
 }
 
 void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
@@ -356,12 +374,17 @@ cudaError_t cudaDeviceSetLimit(cudaLimit, size_t)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize()
+cudaError_t simt::wait_for_device()
 {
-    SIMT_ENTRY();
     wait_for(run_all);
     check_all_guards();
     return after_sync();
+}
+
+cudaError_t cudaDeviceSynchronize()
+{
+    SIMT_ENTRY();
+    return wait_for_device();
 }
 
 cudaError_t cudaDeviceReset()
@@ -525,6 +548,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
         return failed(bad);
     simt_stream *stream = stream_of(s);
     bool now = (is_pageable(to) || is_pageable(from)) && !stream->capture;
+    count_copy(to, from, (uint64_t)width * height);
     give_quick(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, width, height); });
     if (now)
         wait_for_stream(stream, UINT64_MAX);
@@ -564,6 +588,7 @@ cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t s)
         return cudaSuccess;
     if (cudaError_t bad = check_span(p, bytes, true, false))
         return failed(bad);
+    counts().fills++;
     give_quick(stream_of(s), [=] {
         window open;
         memset(p, byte, bytes);
@@ -575,6 +600,7 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes)
 {
     SIMT_ENTRY();
     wait_for(run_blocking);
+    counts().waits++;
     return cudaMemsetAsync(p, byte, bytes, NULL);
 }
 
@@ -602,6 +628,7 @@ void simt::submit(std::shared_ptr<call> kernel, cudaStream_t s)
     }
     if (running.kernel)
         report("LAUNCH", "a kernel launches %s", kernel->name);
+    counts().launches++;
     if (++launch_calls ==
         settings().fail_launch) { // a fault of the kernel, seen by what comes next
         give_quick(stream_of(s), [] { lose_device(cudaErrorLaunchFailure); });

@@ -15,6 +15,8 @@
  *                             that fails, as with many drivers
  *   SLUICE_SIMT_REGISTERED=FILE  gets a line for each piece of host memory that is registered:
  *                             process, address, bytes
+ *   SLUICE_SIMT_COUNTS=FILE   gets a line as JSON at the end of each process: what it has counted
+ *                             (counts.h)
  */
 #include "tests/simt/internal.h"
 
@@ -99,6 +101,7 @@ struct settings read_settings()
     if (fail)
         parse_failures(&s, fail);
     s.registered = getenv("SLUICE_SIMT_REGISTERED");
+    s.counts = getenv("SLUICE_SIMT_COUNTS");
     if (const char *read_only = getenv("SLUICE_SIMT_READ_ONLY"))
         s.maps_read_only = atoi(read_only) != 0;
     for (const char *hold = getenv("SLUICE_SIMT_HOLD"); hold && access(hold, F_OK) == 0;)

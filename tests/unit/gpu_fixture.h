@@ -9,6 +9,7 @@
 #define SL_TESTS_GPU_FIXTURE_H
 
 #include <check.h>
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "common/base/error.h"
 #include "common/device/plugin.h"
 #include "kernels/kernels.h"
+#include "tests/simt/counts.h"
 
 // BIN/tests/this program -> BIN/../lib.
 static inline bool gpu_find(char *out, size_t bytes)
@@ -71,6 +73,18 @@ static inline void *gpu_get(const struct sl_device *device, const void *from, si
     ck_assert_int_eq(device->copy(p, from, bytes), SL_OK);
     ck_assert_msg(device->sync() == SL_OK, "%s", sl_error_message());
     return p;
+}
+
+// What the emulated GPU has counted so far. False with a real one, which counts nothing.
+static inline bool gpu_counts(struct simt_counts *out)
+{
+    void *library = dlopen(sl_plugin_path(), RTLD_NOW | RTLD_NOLOAD);
+    simt_counts_entry entry = NULL;
+    if (library)
+        *(void **)&entry = dlsym(library, SIMT_COUNTS_SYMBOL);
+    if (entry)
+        entry(out);
+    return entry != NULL;
 }
 
 static inline void gpu_free(const struct sl_device *device, void *p, size_t bytes)

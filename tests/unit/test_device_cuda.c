@@ -2,21 +2,14 @@
  * The GPU as a device (kernels/cuda/{runtime,memory,mapping,plugin}.cu), through the plug-in for
  * the emulated GPU (tests/simt): each test is a process of its own and opens the GPU that it needs.
  */
-#include "common/device/plugin.h"
+#include "tests/unit/gpu_fixture.h"
 
-#include <check.h>
-#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/base/bits.h"
-#include "common/base/error.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -592,6 +585,45 @@ START_TEST(a_fault_is_every_threads)
 }
 END_TEST
 
+// What bounds on waits and copies elsewhere are measured with (tests/simt/counts.h).
+START_TEST(what_is_asked_of_the_gpu_is_counted)
+{
+    enum { BYTES = 1000, COLUMNS = 10, ROWS = 3 };
+    char pageable[BYTES] = {0};
+    struct simt_counts before, after;
+    open_gpu(0);
+    char *pinned = gpu->host_alloc(BYTES), *there = gpu->memory.alloc(2 * BYTES);
+    ck_assert(pinned && there && gpu_counts(&before));
+    memset(pinned, 1, BYTES);
+    ck_assert_int_eq(gpu->copy(there, pinned, BYTES), SL_OK);
+    ck_assert_int_eq(gpu->copy(there, pageable, BYTES - 1), SL_OK);
+    ck_assert_int_eq(gpu->copy(there + BYTES, there, BYTES), SL_OK);
+    ck_assert_int_eq(gpu->fill(there, 7, BYTES), SL_OK);
+    ck_assert_int_eq(gpu->copy(pageable, there, BYTES - 2), SL_OK);
+    ck_assert_int_eq(gpu->copy_2d(pinned, COLUMNS, there, 2 * COLUMNS, COLUMNS, ROWS), SL_OK);
+    ck_assert_int_eq(gpu->sync(), SL_OK);
+    ck_assert(gpu_counts(&after));
+    ck_assert_uint_eq(after.waits - before.waits, 1);
+    ck_assert_uint_eq(after.stops - before.stops, 0);
+    ck_assert_uint_eq(after.launches - before.launches, 0);
+    ck_assert_uint_eq(after.fills - before.fills, 1);
+    ck_assert_uint_eq(after.pinned_to - before.pinned_to, 1);
+    ck_assert_uint_eq(after.pinned_to_bytes - before.pinned_to_bytes, BYTES);
+    ck_assert_uint_eq(after.pageable_to - before.pageable_to, 1);
+    ck_assert_uint_eq(after.pageable_to_bytes - before.pageable_to_bytes, BYTES - 1);
+    ck_assert_uint_eq(after.within - before.within, 1);
+    ck_assert_uint_eq(after.within_bytes - before.within_bytes, BYTES);
+    ck_assert_uint_eq(after.pageable_from - before.pageable_from, 1);
+    ck_assert_uint_eq(after.pageable_from_bytes - before.pageable_from_bytes, BYTES - 2);
+    ck_assert_uint_eq(after.pinned_from - before.pinned_from, 1);
+    ck_assert_uint_eq(after.pinned_from_bytes - before.pinned_from_bytes, COLUMNS * ROWS);
+    gpu->memory.free(there, 2 * BYTES);
+    gpu->host_free(pinned, BYTES);
+    ck_assert(gpu_counts(&before));
+    ck_assert_uint_eq(before.stops - after.stops, 1); // pinned memory alone is given back
+}
+END_TEST
+
 static void add_cases(Suite *suite)
 {
     TCase *t = tcase_create("cuda");
@@ -619,6 +651,7 @@ static void add_cases(Suite *suite)
     tcase_add_test(t, another_process_reads_what_was_shared);
     tcase_add_test(t, a_fault_sticks);
     tcase_add_test(t, a_fault_is_every_threads);
+    tcase_add_test(t, what_is_asked_of_the_gpu_is_counted);
     suite_add_tcase(suite, t);
 }
 
