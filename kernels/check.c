@@ -511,13 +511,14 @@ int sl_check_gather_ranked(const struct sl_gather_ranked_args *args)
     WANT(args->n == 0 || (args->nodes && args->ranks && args->out), "nodes, ranks or out is NULL");
     WANT(args->n == 0 || args->capacity == 0 || args->cache, "a cache of %u rows is NULL",
          args->capacity);
-    WANT(args->n == 0 || args->n_rows == 0 || args->store, "the store is NULL");
+    WANT(args->store || args->n_rows == 0, "the store of %llu rows is NULL",
+         (unsigned long long)args->n_rows);
     return SL_OK;
 }
 
 int sl_check_ranked_range(const struct sl_gather_ranked_args *args)
 {
-    for (uint32_t i = 0; i < args->n; i++)
+    for (uint32_t i = 0; args->store && i < args->n; i++)
         if (args->ranks[i] >= args->capacity && args->nodes[i] >= args->n_rows)
             return sl_fail(SL_ERANGE,
                            "gather_ranked: row id %u at position %u: the store has %llu rows",

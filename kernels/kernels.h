@@ -387,7 +387,8 @@ struct sl_draw_state;
 struct sl_gather_ranked_args {
     const void *cache; // (capacity, dim) rows by rank
     uint32_t capacity;
-    const void *store; // (n_rows, dim) rows by vertex; device or mapped memory
+    const void *store; // (n_rows, dim) rows by vertex; device or mapped memory. NULL: there is none,
+                       // n_rows is 0 and what the cache has not is left as it is
     uint64_t n_rows;
     enum sl_dtype dtype; // of both: F32 or F16
     uint32_t dim;
@@ -554,7 +555,7 @@ struct sl_kernels {
                           const uint32_t *rows, const uint32_t *to, uint64_t n, uint64_t n_out,
                           float *out);
 
-    // As split_rows and twice gather_rows_to.
+    // As split_rows and twice gather_rows_to, or without a store once.
     int (*gather_ranked)(const struct sl_gather_ranked_args *args);
 
     // out[to[i]] = x[i] for the n rows of x (n, dim); to[] are different and below n_out.

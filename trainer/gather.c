@@ -26,6 +26,7 @@ struct job {
     uint32_t capacity;                    // of the cache, for this block
     const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;
+    struct sl_row_split lists; // staged: of the misses, and behind the hits of what was matched
     uint32_t hits, matched;
 };
 
@@ -53,15 +54,15 @@ static struct sl_row_split lists_in(void *words, uint32_t n)
     };
 }
 
-// What the cache has not, as lists: of a block without ranks everything.
+// What the cache has not, as lists of the processor's: of a block without ranks everything.
 static int list_rows(struct job *j, struct sl_row_split *out)
 {
     const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
     SL_TRY(grow_lists(j->g, n));
     *out = lists_in(j->g->lists.p, n);
     if (j->capacity)
-        return sl_compute_on_host(&j->g->compute)
-            ->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity, out);
+        return j->g->compute.kernels->split_rows(nodes, sl_block_ranks(j->block), n, j->capacity,
+                                                 out);
     memcpy(out->miss_row, nodes, n * sizeof *nodes);
     for (uint32_t i = 0; i < n; i++)
         out->miss_to[i] = i;
@@ -126,29 +127,36 @@ static int bring_block(struct job *j)
     return device->copy(j->to->arrays.p, j->block, j->block->bytes);
 }
 
-static int mapped(struct job *j)
+// Hits from the cache, at slot = rank; misses from the store in place, or with a store of NULL left
+// for others to bring.
+static int gather_ranked(struct job *j, const void *store)
 {
-    struct sl_gather *g = j->g;
-    const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->source.dataset;
-    const uint32_t n = j->block->n_input;
-    if (!j->capacity)
-        return kernels->gather_rows(g->store, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                    sl_view_nodes(j->to->block), n, j->to->x);
+    const struct sl_dataset *ds = j->g->source.dataset;
     const struct sl_gather_ranked_args args = {
         .cache = j->cache->rows,
         .capacity = j->capacity,
-        .store = g->store,
-        .n_rows = ds->n_nodes,
+        .store = store,
+        .n_rows = store ? ds->n_nodes : 0,
         .dtype = ds->feat_dtype,
         .dim = ds->feat_dim,
         .nodes = sl_view_nodes(j->to->block),
         .ranks = sl_view_ranks(j->to->block),
-        .n = n,
+        .n = j->block->n_input,
         .out = j->to->x,
         .n_hits = &j->hits,
     };
-    return kernels->gather_ranked(&args);
+    return j->g->compute.kernels->gather_ranked(&args);
+}
+
+static int mapped(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_dataset *ds = g->source.dataset;
+    if (j->capacity)
+        return gather_ranked(j, g->store);
+    return g->compute.kernels->gather_rows(g->store, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
+                                           sl_view_nodes(j->to->block), j->block->n_input,
+                                           j->to->x);
 }
 
 // The store's rows of `vertices`, one after the other, to device memory `to`.
@@ -184,47 +192,80 @@ static int place_staged(struct job *j, uint32_t n, const uint32_t *to, uint32_t 
                                    j->block->n_input, j->to->x);
 }
 
-// Hits and what the batch before had, from the device's memory to their places.
-static int place_near(struct job *j, const struct sl_row_split *s, const struct sl_row_split *there)
-{
-    const struct sl_kernels *kernels = j->g->compute.kernels;
-    const struct sl_device *device = j->g->compute.device;
-    const struct sl_dataset *ds = j->g->source.dataset;
-    const uint32_t n = j->block->n_input, near = s->n_hits + j->matched;
-    SL_TRY(device->copy(there->hit_row, s->hit_row, near * sizeof *s->hit_row));
-    SL_TRY(device->copy(there->hit_to, s->hit_to, near * sizeof *s->hit_to));
-    if (s->n_hits)
-        SL_TRY(kernels->gather_rows_to(j->cache->rows, ds->feat_dtype, j->capacity, ds->feat_dim,
-                                       there->hit_row, there->hit_to, s->n_hits, n, j->to->x));
-    if (j->matched)
-        SL_TRY(kernels->gather_rows_to(j->before->x, SL_DTYPE_F32, j->before->matchable.n,
-                                       ds->feat_dim, there->hit_row + s->n_hits,
-                                       there->hit_to + s->n_hits, j->matched, n, j->to->x));
-    return SL_OK;
-}
-
-static int staged(struct job *j)
+/*
+ * The misses in j->lists, and where they go in *there, in the device's memory. With a cache the
+ * device makes the lists, of the ranks that it has, and the processor gets those of the misses.
+ */
+static int list_misses(struct job *j, struct sl_row_split *there)
 {
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
-    const struct sl_dataset *ds = g->source.dataset;
+    const struct sl_block_view block = j->to->block;
     const uint32_t n = j->block->n_input;
-    struct sl_row_split s = {0};
-    SL_TRY(list_rows(j, &s));
-    j->hits = s.n_hits;
-    j->matched = j->before ? sl_match_find(&g->match, &j->before->matchable, &s) : 0;
-    if (!j->before && s.n_misses == n && ds->feat_dtype == SL_DTYPE_F32)
-        return send_rows(g, s.miss_row, n, (char *)j->to->x); // all of them, in their order
     SL_TRY(sl_room_grow(&g->device_lists, device, SL_ROOM_DEVICE,
                         (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
-    const struct sl_row_split there = lists_in(g->device_lists.p, n);
-    SL_TRY(device->copy(there.miss_to, s.miss_to, s.n_misses * sizeof *s.miss_to));
-    // The device works on what it has while the processor gathers the misses.
-    SL_TRY(place_near(j, &s, &there));
-    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, s.n_misses * sl_rows_bytes(ds),
+    *there = lists_in(g->device_lists.p, n);
+    if (!j->capacity)
+        return list_rows(j, &j->lists);
+    SL_TRY(grow_lists(g, n));
+    j->lists = lists_in(g->lists.p, n);
+    SL_TRY(g->compute.kernels->split_rows(sl_view_nodes(block), sl_view_ranks(block), n,
+                                          j->capacity, there));
+    const size_t bytes = there->n_misses * sizeof *there->miss_row;
+    j->lists.n_misses = there->n_misses;
+    SL_TRY(device->copy(j->lists.miss_row, there->miss_row, bytes));
+    if (j->before)
+        SL_TRY(device->copy(j->lists.miss_to, there->miss_to, bytes));
+    return device->sync();
+}
+
+// What the batch before had, from the device's memory to its places.
+static int place_matched(struct job *j, const struct sl_row_split *there)
+{
+    const struct sl_device *device = j->g->compute.device;
+    const struct sl_row_split *s = &j->lists;
+    SL_TRY(device->copy(there->hit_row, s->hit_row, j->matched * sizeof *s->hit_row));
+    SL_TRY(device->copy(there->hit_to, s->hit_to, j->matched * sizeof *s->hit_to));
+    return j->g->compute.kernels->gather_rows_to(
+        j->before->x, SL_DTYPE_F32, j->before->matchable.n_rows, j->g->source.dataset->feat_dim,
+        there->hit_row, there->hit_to, j->matched, j->block->n_input, j->to->x);
+}
+
+// What neither the cache nor the batch before has, from the store.
+static int stage(struct job *j, const struct sl_row_split *there)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const struct sl_row_split *s = &j->lists;
+    const uint32_t n = s->n_misses;
+    if (j->matched || !j->capacity) // else they are there as the device has listed them
+        SL_TRY(device->copy(there->miss_to, s->miss_to, n * sizeof *s->miss_to));
+    SL_TRY(sl_room_grow(&g->staged, device, SL_ROOM_DEVICE, n * sl_rows_bytes(g->source.dataset),
                         "input features"));
-    SL_TRY(send_rows(g, s.miss_row, s.n_misses, g->staged.p));
-    return place_staged(j, s.n_misses, there.miss_to, s.miss_row, there.miss_row);
+    SL_TRY(send_rows(g, s->miss_row, n, g->staged.p));
+    return place_staged(j, n, there->miss_to, s->miss_row, there->miss_row);
+}
+
+// The processor does nothing for a hit.
+static int staged(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const uint32_t n = j->block->n_input;
+    struct sl_row_split there = {0};
+    j->lists = (struct sl_row_split){0};
+    j->hits = j->matched = 0;
+    if (j->capacity)
+        SL_TRY(gather_ranked(j, NULL));
+    if (j->hits == n)
+        return SL_OK;
+    if (!j->before && !j->hits && g->source.dataset->feat_dtype == SL_DTYPE_F32)
+        return send_rows(g, sl_block_nodes(j->block), n, (char *)j->to->x); // in their order
+    SL_TRY(list_misses(j, &there));
+    if (j->before)
+        j->matched = sl_match_find(&g->match, &j->before->matchable, &j->lists);
+    if (j->matched) // the device works on it while the processor gathers the rest
+        SL_TRY(place_matched(j, &there));
+    return stage(j, &there);
 }
 
 static int go(struct job *j, enum sl_gather_way way)
@@ -361,9 +402,9 @@ static int note(struct job *j)
         return SL_OK;
     const struct sl_match_batch batch = {
         .vertices = sl_block_nodes(j->block),
-        .ranks = j->capacity ? sl_block_ranks(j->block) : NULL,
         .n = j->block->n_input,
-        .capacity = j->capacity,
+        .rows = {j->lists.miss_to, j->lists.hit_to},
+        .n_rows = {j->lists.n_misses, j->matched},
     };
     return sl_match_note(&g->match, g->source.dataset->n_nodes, g->compute.device, &batch,
                          &j->to->matchable);

@@ -14,15 +14,17 @@
  * them (fetch.h), and from the drive what is not there. A GPU's are always staged then.
  *
  * ON A GPU the block goes to the device's memory in one copy, of pinned memory where the arena
- * could be mapped. Hits are in the device's memory; misses have to cross the bus, in one of two
- * ways:
+ * could be mapped, and its ranks with it. One kernel (gather_ranked) takes hits from the cache, at
+ * slot = rank, and counts them; misses have to cross the bus, in one of two ways:
  *
- *      mapped   one kernel reads hits from the cache and misses from the store in place, through
- *               pinned memory (gather_ranked): nothing but the row itself is moved
- *      staged   the processor gathers the misses into pinned memory, piece by piece while the piece
- *               before is copied, and the device puts the rows where they belong (scatter_rows,
- *               gather_rows_to): whole copies at the bus's full speed, of rows that need not be
- *               pinned themselves
+ *      mapped   the same kernel reads them from the store in place, through pinned memory: nothing
+ *               but the row itself is moved
+ *      staged   the device lists them (split_rows), the processor gathers them into pinned memory,
+ *               piece by piece while the piece before is copied, and the device puts the rows where
+ *               they belong (scatter_rows, gather_rows_to): whole copies at the bus's full speed,
+ *               of rows that need not be pinned themselves
+ *
+ * So the processor does nothing for a hit, and for a batch without misses nothing but send it.
  *
  * Of what is staged, rows that the batch before has in the device's memory are copied from there in
  * place of being brought again (match.h). Not where a row is so short that looking for it costs

@@ -225,7 +225,8 @@ static uint32_t gather_ranked_block(const struct ranked *r, uint64_t begin, uint
     hits.table = args->cache, hits.rows = hit_row, hits.to = hit_to;
     misses.table = args->store, misses.rows = miss_row, misses.to = miss_to;
     run_range(&hits, 0, n_hits);
-    run_range(&misses, 0, n_misses);
+    if (args->store)
+        run_range(&misses, 0, n_misses);
     return n_hits;
 }
 

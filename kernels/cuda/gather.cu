@@ -15,7 +15,7 @@
  *
  * gather_ranked is the same kernel with the row's address chosen by its rank: hits from the cache
  * and misses from the store, in the order of the batch, so that there is no split, no second launch
- * and no list of either. Hits are counted by the lanes that read the ranks, one atomic a block.
+ * and no list of either; without a store misses are passed over. Hits are counted by the lanes that read the ranks, one atomic a block.
  *
  * FAILURE. A row number that is out of range is told to the complaints (cuda.cuh) and its row is
  * left as it was.
@@ -29,7 +29,8 @@
 enum { BLOCK = 256, GATHER_ROWS = 4 };
 
 // Where rows come from and go to. Row i of the call is out[to[i]] (to NULL: out[i]) and comes from
-// the cache at its rank if that is below the capacity, else from table[rows[i]] (rows NULL: i).
+// the cache at its rank if that is below the capacity, else from table[rows[i]] (rows NULL: i), and
+// without a table from nowhere.
 struct movement {
     const void *table;
     const uint32_t *rows;
@@ -57,6 +58,8 @@ static __device__ const E *source_of(const movement &m, uint64_t i, bool first, 
             return static_cast<const E *>(m.cache) + (uint64_t)rank * m.dim;
         }
     }
+    if (!m.table)
+        return nullptr;
     uint64_t row = m.rows ? m.rows[i] : i;
     if (row < m.n_rows)
         return static_cast<const E *>(m.table) + row * m.dim;

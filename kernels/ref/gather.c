@@ -37,7 +37,7 @@ int sl_ref_gather_ranked(const struct sl_gather_ranked_args *args)
         bool hit = args->ranks[i] < args->capacity;
         uint64_t row = hit ? args->ranks[i] : args->nodes[i];
         n_hits += hit;
-        for (uint32_t c = 0; c < args->dim; c++)
+        for (uint32_t c = 0; (hit || args->store) && c < args->dim; c++)
             args->out[(uint64_t)i * args->dim + c] =
                 sl_ref_load(hit ? args->cache : args->store, args->dtype, row * args->dim + c);
     }
