@@ -81,8 +81,9 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
     *rows = 0;
     SL_TRY(check_step(config, device, duty, need, budget));
     // Rows from the drive come by the machine's cache: a second one in its memory helps nobody.
+    // "auto" has none beside the store that is in memory either.
     bool beside = config->devices[device].kind == SL_DEVICE_CPU &&
-                  sl_features_kinds[config->store.features].reads;
+                  (config->cache.why || sl_features_kinds[config->store.features].reads);
     if (!sl_cache_keeps(config->cache.policy) || need->row_bytes == 0 || beside)
         return SL_OK;
     uint64_t left = budget == UINT64_MAX ? available_bytes / AVAILABLE_SHARE / caches_of(config)

@@ -41,9 +41,12 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
 {
     if (config->store.features == SL_FEATURES_AUTO)
         config->store.features = sl_features_choose(ds, available_bytes);
-    config->cache.policy =
-        sl_cache_choose(config->cache.policy,
-                        sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM, reads(config));
+    const struct sl_cache_site site = {
+        .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
+        .reads = reads(config),
+        .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
+    };
+    config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
 }
 
 int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,

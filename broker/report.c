@@ -236,6 +236,7 @@ static void tell_caches(struct sl_report_totals *t, const struct sl_report *r,
 {
     double rows = r->sums.hits + r->sums.misses;
     t->cache.policy = sl_cache_words[config->cache.policy];
+    t->cache.why = config->cache.why;
     t->caches = sl_cache_keeps(config->cache.policy);
     t->has_optimal = t->caches && r->sums.has_optimal;
     if (!t->caches)
@@ -305,6 +306,8 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     t.job = config->name;
     t.config = cJSON_Parse(o->config_json);
     t.isa = sl_isa_name(sl_isa()); // workers inherit the limit
+    t.precision.asked = sl_precision_words[config->precision];
+    t.precision.used = sl_precision_words[sl_config_precision(config)];
     t.devices = device_list(config, o);
     t.epochs = r->epochs;
     t.allocations = r->allocations;

@@ -242,6 +242,9 @@ static int configure_workers(struct sl_job *job)
             sl_units_exact_bytes(features, sl_features_bytes(&job->dataset)),
             sl_units_exact_bytes(topology, sl_topology_bytes(&job->dataset)),
             sl_units_exact_bytes(memory, available));
+    if (c->cache.why && sl_cache_keeps(c->cache.policy))
+        sl_joblog_write(&job->log, SL_LOG_INFO, "cache: %s, by itself: %s (cache.policy)",
+                        sl_cache_words[c->cache.policy], c->cache.why);
     char *json = sl_config_to_json(c);
     if (!json)
         return sl_fail(SL_ENOMEM, "no memory for the configuration");

@@ -98,6 +98,8 @@ static void add_role_devices(cJSON *to, const char *key, const struct sl_config 
 // Where features would be on this machine, now, and what of them the machine's cache would have.
 struct store {
     enum sl_features features;
+    enum sl_cache_policy policy;
+    const char *why;                // "auto" became that policy, or NULL
     struct sl_row_cache_shape rows; // no slots: there is none
     double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
     double reads_per_s;             // of blocks, by the drive; 0: not measured
@@ -152,7 +154,8 @@ static int find_store(const struct run *r, struct store *out)
     if (c.memory_bytes)
         available = SL_MIN(available, c.memory_bytes);
     sl_capacity_settle_store(&c, ds, available);
-    *out = (struct store){.features = c.store.features};
+    *out =
+        (struct store){.features = c.store.features, .policy = c.cache.policy, .why = c.cache.why};
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
     if (!out->rows.n_slots)
@@ -209,7 +212,11 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
            sl_features_kinds[store->features].reads ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
+    printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
+           store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
+    printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
+           c->precision == SL_CONFIG_PRECISION_AUTO ? ", by itself" : "");
     if (c->memory_bytes)
         printf("memory      at most %s for all processes, pages of files aside\n",
                sl_units_bytes(a, c->memory_bytes));
@@ -228,6 +235,13 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->check.dataset.n_edges);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
+    cJSON *precision = cJSON_AddObjectToObject(plan, "precision");
+    cJSON_AddStringToObject(precision, "asked", sl_precision_words[c->precision]);
+    cJSON_AddStringToObject(precision, "used", sl_precision_words[sl_config_precision(c)]);
+    cJSON *cache = cJSON_AddObjectToObject(plan, "cache");
+    cJSON_AddStringToObject(cache, "policy", sl_cache_words[s->policy]);
+    if (s->why)
+        cJSON_AddStringToObject(cache, "why", s->why);
     cJSON *store = cJSON_AddObjectToObject(plan, "store");
     cJSON_AddStringToObject(store, "features", sl_features_kinds[s->features].word);
     cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->check.dataset));

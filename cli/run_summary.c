@@ -85,6 +85,18 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     }
     if (!isnan(r->of.cache.presample_cost_epochs))
         fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));
+    if (r->of.cache.why[0])
+        fprintf(out, "; chosen since %s", r->of.cache.why);
+    fprintf(out, "\n");
+}
+
+static void print_precision(FILE *out, const struct sl_report_totals *r)
+{
+    if (!r->precision.used[0])
+        return;
+    fprintf(out, "precision   %s", r->precision.used);
+    if (strcmp(r->precision.used, r->precision.asked) != 0)
+        fprintf(out, " (of %s)", r->precision.asked);
     fprintf(out, "\n");
 }
 
@@ -232,6 +244,7 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
     if (r->last)
         fprintf(out, "limit       %s\n", r->last->bottleneck);
     print_cache(out, r);
+    print_precision(out, all);
     print_order(out, all);
     print_switching(out, all);
     print_decisions(out, all);

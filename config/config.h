@@ -59,7 +59,13 @@ enum sl_exchange_kind { SL_EXCHANGE_BOARD, SL_EXCHANGE_NCCL };
 // What a daemon does with a job that it finds interrupted.
 enum sl_resume_policy { SL_RESUME_NEVER, SL_RESUME_AUTO };
 // TF32 is of GPUs; a CPU device computes it as fp32.
-enum sl_precision_kind { SL_CONFIG_FP32, SL_CONFIG_BF16, SL_CONFIG_TF32 };
+enum sl_precision_kind {
+    SL_CONFIG_FP32,
+    SL_CONFIG_BF16,
+    SL_CONFIG_TF32,
+    SL_CONFIG_PRECISION_AUTO, // sl_config_precision() says what it is
+};
+extern const char *const sl_precision_words[]; // the same in the job file, then NULL
 enum sl_device_kind { SL_DEVICE_CPU, SL_DEVICE_CUDA };
 // Whether each CPU device keeps the cores that it names, or they are one pool that the broker
 // divides among the workers.
@@ -150,6 +156,8 @@ struct sl_config {
         bool ratio_auto;
         double ratio; // of the vertices; 0 when auto
         bool report_optimal;
+        // No key: why "auto" became this policy, a text that stays; NULL: the job names it.
+        const char *why;
     } cache;
 
     struct {
@@ -232,6 +240,14 @@ static inline uint32_t sl_config_trainers_at_once(const struct sl_config *c)
     return c->updates.mode == SL_UPDATE_ASYNC ? c->updates.staleness + 1
                                               : c->updates.batches_per_update;
 }
+
+// Whether a device of that kind may train under a split of the job file; of the rest of the devices
+// standby trainers do, on those of the kind of the last device, which always trains.
+bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind);
+
+// What matrix products are computed in. "auto" is tf32 where GPUs alone train, else fp32; tf32 is
+// fp32 where no GPU trains.
+enum sl_precision_kind sl_config_precision(const struct sl_config *c);
 
 // One `--set path=value`, in the order given on the command line.
 struct sl_config_override {

@@ -1,6 +1,8 @@
-// device.c - a worker's first step: the job that the broker gave it, and the cores of its device.
-#include "config/config.h"
+// device.c - what follows from the devices of a job, and a worker's first step: the job that the
+// broker gave it, and the cores of its device.
+#include "config/parse_internal.h"
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/device/cores.h"
 
@@ -22,4 +24,26 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
     if (out->devices[device].n_cores == 0)
         SL_TRY(take_any_cores(&out->devices[device]));
     return sl_device_pin(out->devices[device].cores, out->devices[device].n_cores);
+}
+
+bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind)
+{
+    const uint32_t n = c->n_devices, most = SL_MAX(sl_parse_most_trainers(c), 1u);
+    for (uint32_t d = n - SL_MIN(most, n); d < n; d++)
+        if (c->devices[d].kind == kind)
+            return true;
+    return false;
+}
+
+enum sl_precision_kind sl_config_precision(const struct sl_config *c)
+{
+    const bool cores = sl_config_trains_on(c, SL_DEVICE_CPU);
+    const bool gpus = sl_config_trains_on(c, SL_DEVICE_CUDA);
+    switch (c->precision) {
+    case SL_CONFIG_FP32:
+    case SL_CONFIG_BF16: return c->precision;
+    case SL_CONFIG_TF32: return gpus ? SL_CONFIG_TF32 : SL_CONFIG_FP32;
+    case SL_CONFIG_PRECISION_AUTO: break;
+    }
+    return gpus && !cores ? SL_CONFIG_TF32 : SL_CONFIG_FP32;
 }

@@ -56,8 +56,7 @@ int sl_config_check_trainers(const struct sl_config *config, uint32_t trainers)
                    trainers, fit, misfit);
 }
 
-// The most trainers that the job may come to have by itself.
-static uint32_t most_trainers(const struct sl_config *c)
+uint32_t sl_parse_most_trainers(const struct sl_config *c)
 {
     if (c->allocation.samplers_auto && c->allocation.trainers_auto)
         return c->n_devices - 1;
@@ -93,7 +92,7 @@ int sl_parse_check_exchange(const struct sl_parse *p)
     char misfit[MISFIT_BYTES];
     if (c->updates.exchange != SL_EXCHANGE_NCCL)
         return SL_OK;
-    uint32_t most = most_trainers(c), fit = count_fit(c, most, misfit);
+    uint32_t most = sl_parse_most_trainers(c), fit = count_fit(c, most, misfit);
     if (fit >= most)
         return SL_OK;
     if (fit == 0)

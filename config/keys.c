@@ -69,8 +69,11 @@ static const char *const exchange_kinds[] = {
     [SL_EXCHANGE_BOARD] = "board", [SL_EXCHANGE_NCCL] = "nccl", NULL};
 static const char *const resume_policies[] = {
     [SL_RESUME_NEVER] = "never", [SL_RESUME_AUTO] = "auto", NULL};
-static const char *const precisions[] = {
-    [SL_CONFIG_FP32] = "fp32", [SL_CONFIG_BF16] = "bf16", [SL_CONFIG_TF32] = "tf32", NULL};
+const char *const sl_precision_words[] = {[SL_CONFIG_FP32] = "fp32",
+                                          [SL_CONFIG_BF16] = "bf16",
+                                          [SL_CONFIG_TF32] = "tf32",
+                                          [SL_CONFIG_PRECISION_AUTO] = "auto",
+                                          NULL};
 static const char *const core_policies[] = {
     [SL_CORES_FIXED] = "fixed", [SL_CORES_POOL] = "pool", NULL};
 static const char *const device_kinds[] = {
@@ -455,9 +458,10 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 9007199254740991.0, .fallback = "0", // 2^53 - 1: exact in every JSON reader
      .doc = "Key of every random number: equal jobs with equal seeds give equal results."},
     {.path = "precision", .type = SL_KEY_WORD, AT(precision),
-     .words = precisions, .fallback = "\"fp32\"",
+     .words = sl_precision_words, .fallback = "\"auto\"",
      .doc = "Type of the factors in matrix products; sums and parameters are fp32 either way. tf32 "
-            "is of GPUs: a CPU device computes it as fp32."},
+            "is of GPUs: a CPU device computes it as fp32. auto is tf32 where GPUs alone train, "
+            "else fp32."},
     {.path = "stall_seconds", .type = SL_KEY_INTEGER, AT(stall_seconds),
      .min = 0, .max = 1000000, .fallback = "1800",
      .doc = "A worker that has not moved for so long (a GPU that never answers, a file server that "

@@ -68,6 +68,9 @@ int sl_parse_resolve_roles(const struct sl_parse *p);
 // updates.exchange: the default of allocation.switching beside it, before there are devices.
 int sl_parse_resolve_exchange(const struct sl_parse *p);
 
+// The most trainers that the job may come to have by itself, on the last devices.
+uint32_t sl_parse_most_trainers(const struct sl_config *c);
+
 // Whether the devices on which a trainer may sit do for updates.exchange. They are known.
 int sl_parse_check_exchange(const struct sl_parse *p);
 

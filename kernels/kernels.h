@@ -387,8 +387,9 @@ struct sl_draw_state;
 struct sl_gather_ranked_args {
     const void *cache; // (capacity, dim) rows by rank
     uint32_t capacity;
-    const void *store; // (n_rows, dim) rows by vertex; device or mapped memory. NULL: there is none,
-                       // n_rows is 0 and what the cache has not is left as it is
+    // (n_rows, dim) rows by vertex; device or mapped memory. NULL: there is none, n_rows is 0 and
+    // what the cache has not is left as it is.
+    const void *store;
     uint64_t n_rows;
     enum sl_dtype dtype; // of both: F32 or F16
     uint32_t dim;

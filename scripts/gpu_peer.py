@@ -20,6 +20,7 @@ def main():
     job = Job([int(n) for n in fanout.split(",")], int(batch), workers=int(workers))
     peer = PyG(arrays(path), job, "cuda", KINDS[kind])
     model, optimizer = start(peer)
+    torch.backends.cuda.matmul.allow_tf32 = True  # as sluice does by itself
     for _ in range(3):
         torch.cuda.synchronize()
         begin = time.monotonic()

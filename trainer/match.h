@@ -43,7 +43,7 @@ struct sl_matchable {
 uint32_t sl_match_find(const struct sl_match *m, const struct sl_matchable *before,
                        struct sl_row_split *split);
 
-// Of a batch's rows, whose vertices are known ones, two lists: what was missed and what was matched.
+// Of a batch's rows, whose vertices are known ones, two lists: what was missed, and what matched.
 struct sl_match_batch {
     const uint32_t *vertices; // (n)
     uint32_t n;

@@ -116,7 +116,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
-        .precision = PRECISIONS[config->precision],
+        .precision = PRECISIONS[sl_config_precision(config)],
         .pool = &model->pool,
         .notes = &model->notes,
     };

@@ -50,13 +50,21 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
 
 // The other buffer comes on top of what the process holds now, which has what operations keep for
 // themselves in it. The gradient stands for the board's, which is the machine's.
-static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct bench *b)
+static uint64_t gpu_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
+                         const struct bench *b)
 {
+    // A job with a cache stages its misses, of which the probe may have sent all at once instead.
+    const struct sl_gather *g = spec->gather;
+    const uint64_t here = g->staged.bytes + g->device_lists.bytes;
+    const bool stages = sl_cache_keeps(spec->config->cache.policy) && g->way == SL_GATHER_STAGED;
+    const uint64_t row = sl_rows_bytes(g->source.dataset) + SL_GATHER_LISTS * sizeof(uint32_t);
+    const uint64_t misses = stages ? block->n_input * row : 0;
     bool grouped = sl_group_exists(spec->arena);
     uint64_t sums = grouped ? sl_exchange_bytes(spec->model->n_params) : 0;
     uint64_t buffer = b->buffer.arrays.bytes + b->buffer.features.bytes;
     b->compute.device->trim(); // what was outgrown
-    return b->compute.device->held() + (SL_EXTRACT_BUFFERS - 1) * buffer + sums;
+    return b->compute.device->held() + (SL_EXTRACT_BUFFERS - 1) * buffer + sums +
+           SL_MAX(misses, here) - here;
 }
 
 // Never less than the throttle of the duty that this trainer starts with.
@@ -133,8 +141,8 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     model->pulse = &pulse;
     for (int i = 0; i < STEPS; i++)
         SL_TRY_OUT(one_step(spec, block, &bench, out));
-    out->step_bytes =
-        bench.compute.device->is_host ? host_peak(spec, block, &bench) : gpu_peak(spec, &bench);
+    out->step_bytes = bench.compute.device->is_host ? host_peak(spec, block, &bench)
+                                                    : gpu_peak(spec, block, &bench);
 out:
     model->pulse = NULL;
     sl_failpoint_resume(armed);

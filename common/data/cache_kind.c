@@ -39,11 +39,23 @@ const struct sl_cache_kind sl_cache_kinds[] = {SL_CACHE_KINDS(ROW)};
 const char *const sl_cache_words[] = {SL_CACHE_KINDS(WORD) NULL};
 const char sl_cache_doc[] = "Which vertices are kept." SL_CACHE_KINDS(SENTENCE);
 
-enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, bool uniform, bool reads)
+#define NEAR         "a GPU's own memory is nearer to it than the store"
+#define FASTER       "memory is faster than the drive that features are read from"
+#define NOT_FORESEEN ", and what this sampler meets cannot be foreseen"
+
+enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
+                                     const char **why)
 {
+    *why = NULL;
     if (asked != SL_CACHE_AUTO)
         return asked;
-    if (!reads)
+    *why = "features are in the memory of the cores that train";
+    if (!site->gpus && !site->reads)
         return SL_CACHE_NONE;
-    return uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE;
+    if (site->uniform) {
+        *why = site->gpus ? NEAR : FASTER;
+        return SL_CACHE_EXPECTED;
+    }
+    *why = site->gpus ? NEAR NOT_FORESEEN : FASTER NOT_FORESEEN;
+    return SL_CACHE_DEGREE;
 }

@@ -56,8 +56,9 @@ struct sl_cache_kind {
       .counts = SL_VISITS_FIRST)                                                                   \
     X(OPTIMAL, "optimal", "those that this job will meet most often, found by drawing all its " \
       "samples twice, for comparison", .counts = SL_VISITS_ALL)                                    \
-    X(AUTO,    "auto",    "where features are read from the drive those of expected, or of "       \
-      "degree where sampling is not uniform; else no cache", .hotness = NULL)
+    X(AUTO,    "auto",    "where GPUs train, or features are read from the drive, those of "       \
+      "expected, or of degree where sampling is not uniform; else no cache, and none on a CPU "    \
+      "device", .hotness = NULL)
 // clang-format on
 
 #define SL_CACHE_NAME(name, ...) SL_CACHE_##name,
@@ -68,9 +69,16 @@ extern const struct sl_cache_kind sl_cache_kinds[SL_CACHE_COUNT]; // by enum sl_
 extern const char *const sl_cache_words[SL_CACHE_COUNT + 1];      // the same, then NULL
 extern const char sl_cache_doc[];                                 // what each keeps
 
-// What AUTO becomes, and every other policy stays: `uniform` is how neighbours are sampled, `reads`
-// whether features are read from the drive (features_kind.h).
-enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, bool uniform, bool reads);
+// What AUTO goes by.
+struct sl_cache_site {
+    bool gpus;    // train
+    bool reads;   // features are read from the drive (features_kind.h)
+    bool uniform; // is how neighbours are sampled
+};
+
+// What AUTO becomes, and every other policy stays. *why is a text that stays, NULL for the others.
+enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
+                                     const char **why);
 
 // Whether there is a cache at all; of AUTO it is not known yet.
 static inline bool sl_cache_keeps(enum sl_cache_policy policy)

@@ -36,6 +36,7 @@
     X(cache., REAL, load_seconds, SL_IF_CACHES) \
     X(cache., REAL, presample_cost_epochs, SL_IF_CACHES) X(cache., REAL, hit_rate, SL_IF_CACHES) \
     X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_totals, has_optimal)) \
+    X(cache., NOTE, why) /* "auto" became this policy */ \
     END(cache) \
     BEGIN() \
     X(switching., WHOLE, switches) X(switching., WHOLE, batches) \
@@ -73,7 +74,8 @@
     X(order., REAL, shuffling_error, SL_IF_WALKS) X(order., REAL, uniform_error, SL_IF_WALKS) \
     X(order., REAL, seconds, SL_IF_WALKS) X(order., REAL, input_nodes) \
     X(order., REAL, spread_input_nodes) \
-    END(order)
+    END(order) \
+    BEGIN() X(precision., TEXT, asked) X(precision., TEXT, used) END(precision)
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \

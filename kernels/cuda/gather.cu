@@ -15,7 +15,8 @@
  *
  * gather_ranked is the same kernel with the row's address chosen by its rank: hits from the cache
  * and misses from the store, in the order of the batch, so that there is no split, no second launch
- * and no list of either; without a store misses are passed over. Hits are counted by the lanes that read the ranks, one atomic a block.
+ * and no list of either; without a store misses are passed over. Hits are counted by the lanes that
+ * read the ranks, one atomic a block.
  *
  * FAILURE. A row number that is out of range is told to the complaints (cuda.cuh) and its row is
  * left as it was.

@@ -92,7 +92,7 @@ def undisturbed(box, name="plain", **changes):
 )
 def test_a_gpu_trains_as_cores_do(box, name, changes):
     wanted = on_cores(box, name, **changes)
-    result, report = run(box, gpu_job(box, [CPU, gpu()], **changes))
+    result, report = run(box, gpu_job(box, [CPU, gpu()], precision="fp32", **changes))
     result.ok()
     batches = report["batches"]
     assert batches["trained"] == batches["scheduled"], batches
@@ -106,6 +106,48 @@ def test_a_gpu_trains_as_cores_do(box, name, changes):
         # The last epoch's: the first batches of all may come before the cache is filled.
         hits = [r["epochs"][-1]["cache"]["hits"] for r in (report, wanted)]
         assert hits[0] == hits[1] > 0, hits
+
+
+@timeout(120)
+@not_under("address", SANITIZED)
+def test_what_a_gpu_does_by_itself(box):
+    """A cache of all rows from the first batch on, which changes no bit, and tf32, which does."""
+    found = {}
+    for name, changes in {
+        "auto": {},
+        "bare": {"cache": {"policy": "none"}, "precision": "tf32"},
+        "exact": {"precision": "fp32"},
+    }.items():
+        job = gpu_job(box, [CPU, gpu()], output=f"runs/{name}", **wide(box), **changes)
+        result, report = run(box, job, fail="noregister")
+        result.ok()
+        found[name] = report
+        said = result.out
+        assert ("chosen since a GPU" in said) == (name != "bare"), result
+        used = {"auto": "tf32 (of auto)", "bare": "tf32", "exact": "fp32"}[name]
+        assert f"precision   {used}\n" in said, result
+    auto, bare, exact = (found[name] for name in ("auto", "bare", "exact"))
+    assert fingerprint(auto) == fingerprint(bare), (fingerprint(auto), fingerprint(bare))
+    assert auto["params_sha256"] != exact["params_sha256"]
+    assert auto["precision"] == {"asked": "auto", "used": "tf32"}, auto["precision"]
+    assert exact["precision"] == {"asked": "fp32", "used": "fp32"}, exact["precision"]
+    assert auto["cache"]["policy"] == "expected" and "GPU" in auto["cache"]["why"], auto["cache"]
+    assert auto["cache"]["hit_rate"] == 1, auto["cache"]
+    assert of_epochs(auto, "miss_bytes") == [0] * EPOCHS, auto["epochs"]
+    assert bare["cache"] == {"policy": "none"}, bare["cache"]
+    # Random walks are not foreseen; cores have the rows already.
+    cores = on_cores(box, "graphsage")
+    assert cores["cache"]["policy"] == "none" and "cores" in cores["cache"]["why"], cores["cache"]
+    assert cores["precision"] == {"asked": "auto", "used": "fp32"}, cores["precision"]
+    job = gpu_job(box, [CPU, gpu()], output="runs/dry", **{"sampler.kind": "walk"})
+    job["devices"][1]["memory"] = "100MiB"
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN}
+    plan = box.sluice("run", box.job(job), "--dry-run", "-o", "json", env=env).ok().json()
+    assert plan["cache"]["policy"] == "degree" and "foreseen" in plan["cache"]["why"], plan
+    assert plan["precision"] == {"asked": "auto", "used": "tf32"}, plan
+    said = box.sluice("run", box.job(job), "--dry-run", env=env).ok().out
+    assert "kept        degree, by itself: a GPU" in said, said
+    assert "precision   tf32, by itself\n" in said, said
 
 
 @timeout(120)

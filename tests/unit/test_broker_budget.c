@@ -121,6 +121,20 @@ START_TEST(without_a_policy_there_is_no_cache)
 }
 END_TEST
 
+// What "auto" keeps is for GPUs: their rows are in the memory of CPU devices already.
+START_TEST(by_itself_a_gpu_alone_has_a_cache)
+{
+    config.cache.policy = SL_CACHE_EXPECTED;
+    config.cache.why = "auto";
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 0);
+    config.devices[0].kind = SL_DEVICE_CUDA;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
+    config.devices[0].kind = SL_DEVICE_CPU;
+    config.cache.why = NULL;
+    ck_assert_uint_eq(rows_of(SL_DUTY_WORK), 10000);
+}
+END_TEST
+
 START_TEST(without_a_budget_a_share_of_the_machine)
 {
     uint64_t rows;
@@ -302,6 +316,7 @@ int main(void)
     tcase_add_test(t, a_step_that_does_not_fit);
     tcase_add_test(t, a_sampler_needs_the_topology_and_a_block);
     tcase_add_test(t, without_a_policy_there_is_no_cache);
+    tcase_add_test(t, by_itself_a_gpu_alone_has_a_cache);
     tcase_add_test(t, without_a_budget_a_share_of_the_machine);
     suite_add_tcase(s, t);
     t = tcase_create("bound");

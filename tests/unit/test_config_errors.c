@@ -123,7 +123,9 @@ static const struct mistake mistakes[] = {
     {JOB(", \"digest\": 1"), SL_EINVAL, {"digest: found number 1", "true or false"}},
     {JOB(", \"name\": 7"), SL_EINVAL, {"name: found number 7", "text of 1 to 127 bytes"}},
     {JOB(", \"$schema\": 7"), SL_EINVAL, {"$schema: found number 7"}},
-    {JOB(", \"precision\": 16"), SL_EINVAL, {"found number 16", "\"fp32\", \"bf16\" or \"tf32\""}},
+    {JOB(", \"precision\": 16"),
+     SL_EINVAL,
+     {"found number 16", "\"fp32\", \"bf16\", \"tf32\" or \"auto\""}},
 
     // ranges
     {JOB(", \"epochs\": 0"), SL_EINVAL, {"epochs: found number 0", "from 1 to 1000000"}},

@@ -238,7 +238,7 @@ START_TEST(left_out_keys_have_their_defaults)
     ck_assert_uint_eq(config.arena_bytes, 0);
     ck_assert_uint_eq(config.epochs, 10);
     ck_assert_uint_eq(config.seed, 0);
-    ck_assert_int_eq(config.precision, SL_CONFIG_FP32);
+    ck_assert_int_eq(config.precision, SL_CONFIG_PRECISION_AUTO);
     ck_assert(!config.digest);
     ck_assert_uint_eq(config.evaluate.every, 1);
     ck_assert(config.evaluate.full);
@@ -515,6 +515,47 @@ START_TEST(the_documented_job_is_accepted)
 }
 END_TEST
 
+// Devices from the first, whether CPU or GPU; who trains; what is asked for; what it is.
+static const struct {
+    const char *devices, *allocation, *precision;
+    enum sl_precision_kind used;
+    bool cores, gpus; // train
+} precisions[] = {
+    {"CC", "", "auto", SL_CONFIG_FP32, true, false},
+    {"G", "", "auto", SL_CONFIG_TF32, false, true},
+    {"CG", "", "auto", SL_CONFIG_TF32, false, true}, // cores sample
+    {"CGG", "\"samplers\": 2, \"trainers\": 1", "auto", SL_CONFIG_TF32, false, true},
+    {"CCG", "\"samplers\": 1, \"trainers\": 2", "auto", SL_CONFIG_FP32, true, true},
+    {"GC", "\"samplers\": 1, \"trainers\": 1", "auto", SL_CONFIG_FP32, true, false},
+    {"CCG",
+     "\"samplers\": 2, \"trainers\": 1}, \"schedule\": [{\"epoch\": 1, \"samplers\": 1, "
+     "\"trainers\": 2}], \"updates\": {\"batches_per_update\": 2",
+     "auto", SL_CONFIG_FP32, true, true},
+    {"G", "", "fp32", SL_CONFIG_FP32, false, true},
+    {"G", "", "bf16", SL_CONFIG_BF16, false, true},
+    {"CC", "", "bf16", SL_CONFIG_BF16, true, false},
+    {"CC", "", "tf32", SL_CONFIG_FP32, true, false},
+    {"CCG", "\"samplers\": 1, \"trainers\": 2", "tf32", SL_CONFIG_TF32, true, true},
+};
+
+START_TEST(precision_is_that_of_the_devices_that_train)
+{
+    char text[1024], list[512] = "";
+    for (const char *d = precisions[_i].devices; *d; d++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s{\"kind\": %s}",
+                 *list ? ", " : "",
+                 *d == 'C' ? "\"cpu\", \"cores\": 0" : "\"cuda\", \"index\": 0, \"cores\": 0");
+    snprintf(text, sizeof text,
+             "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"epochs\": 3,"
+             " \"precision\": \"%s\", \"devices\": [%s], \"allocation\": {%s}}",
+             precisions[_i].precision, list, precisions[_i].allocation);
+    parse(text);
+    ck_assert_int_eq(sl_config_precision(&config), precisions[_i].used);
+    ck_assert_int_eq(sl_config_trains_on(&config, SL_DEVICE_CPU), precisions[_i].cores);
+    ck_assert_int_eq(sl_config_trains_on(&config, SL_DEVICE_CUDA), precisions[_i].gpus);
+}
+END_TEST
+
 // A word of the job file, and the value it stands for.
 static const struct {
     const char *key, *word;
@@ -716,6 +757,7 @@ int main(void)
     tcase_add_test(t, a_huge_file_is_refused);
     tcase_add_test(t, a_file_name_too_long_for_a_name_asks_for_one);
     tcase_add_test(t, the_words_have_names);
+    tcase_add_loop_test(t, precision_is_that_of_the_devices_that_train, 0, SL_COUNT_OF(precisions));
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

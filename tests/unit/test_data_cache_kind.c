@@ -46,15 +46,23 @@ START_TEST(each_goes_by_one_thing)
 }
 END_TEST
 
-START_TEST(auto_keeps_rows_where_they_are_read_from_the_drive)
+START_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive)
 {
-    for (int uniform = 0; uniform < 2; uniform++)
-        for (int reads = 0; reads < 2; reads++) {
-            enum sl_cache_policy found = sl_cache_choose(_i, uniform, reads);
-            enum sl_cache_policy kept = uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE;
-            enum sl_cache_policy automatic = reads ? kept : SL_CACHE_NONE;
-            ck_assert_int_eq(found, _i == SL_CACHE_AUTO ? automatic : (enum sl_cache_policy)_i);
-        }
+    for (int set = 0; set < 8; set++) {
+        const struct sl_cache_site site = {
+            .gpus = set & 1, .reads = set >> 1 & 1, .uniform = set >> 2};
+        const char *why = "";
+        enum sl_cache_policy found = sl_cache_choose(_i, &site, &why);
+        enum sl_cache_policy kept = site.uniform ? SL_CACHE_EXPECTED : SL_CACHE_DEGREE;
+        enum sl_cache_policy automatic = site.gpus || site.reads ? kept : SL_CACHE_NONE;
+        ck_assert_int_eq(found, _i == SL_CACHE_AUTO ? automatic : (enum sl_cache_policy)_i);
+        ck_assert_int_eq(why != NULL, _i == SL_CACHE_AUTO);
+        if (!why)
+            continue;
+        ck_assert_int_eq(strstr(why, "GPU") != NULL, site.gpus);
+        ck_assert_int_eq(strstr(why, "drive") != NULL, site.reads && !site.gpus);
+        ck_assert_int_eq(strstr(why, "foreseen") != NULL, found == SL_CACHE_DEGREE);
+    }
 }
 END_TEST
 
@@ -98,7 +106,8 @@ int main(void)
     TCase *t = tcase_create("kinds");
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_loop_test(t, each_goes_by_one_thing, 0, SL_CACHE_COUNT);
-    tcase_add_loop_test(t, auto_keeps_rows_where_they_are_read_from_the_drive, 0, SL_CACHE_COUNT);
+    tcase_add_loop_test(t, auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive, 0,
+                        SL_CACHE_COUNT);
     tcase_add_loop_test(t, each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT);
     tcase_add_loop_test(t, a_metric_fills_every_vertex_and_nothing_else, 0, SL_CACHE_COUNT);
     tcase_add_loop_test(t, a_metric_stops_on_request, 0, SL_CACHE_COUNT);
