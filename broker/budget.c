@@ -157,6 +157,15 @@ uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_
     return high << 20;
 }
 
+uint64_t sl_budget_spare(const struct sl_config *config, const struct sl_budget_need *need,
+                         const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
+{
+    const uint64_t bound = config->memory_bytes;
+    const uint64_t taken =
+        m->shared + of_others(config, m, crew->samplers) + of_trainers(need, m, crew);
+    return bound == 0 ? UINT64_MAX : bound - SL_MIN(taken, bound);
+}
+
 int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
                            const struct sl_budget_memory *m, const struct sl_budget_crew *crew)
 {

@@ -68,6 +68,10 @@ struct sl_budget_crew {
 int sl_budget_check_memory(const struct sl_config *config, const struct sl_budget_need *need,
                            const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
 
+// What the job's bound leaves beside these processes; UINT64_MAX without one.
+uint64_t sl_budget_spare(const struct sl_config *config, const struct sl_budget_need *need,
+                         const struct sl_budget_memory *m, const struct sl_budget_crew *crew);
+
 // The smallest bound that would do, in whole MiB, and that still does in another run.
 uint64_t sl_budget_least_memory(const struct sl_config *config, const struct sl_budget_need *need,
                                 const struct sl_budget_memory *m,

@@ -13,6 +13,7 @@ enum {
     AVAILABLE_SHARE = 4,
     HOT_SHARE = 3, // of HOT_OF slots may hold hot rows, which leaves some to those of the window
     HOT_OF = 4,
+    PIN_DIVISOR = 2, // of the memory that is available, what a copy may take for good
 };
 
 static uint64_t saturating_product(uint64_t a, uint64_t b)
@@ -80,6 +81,21 @@ int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t 
         .window = config->store.window,
     };
     return SL_OK;
+}
+
+enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
+                                        const struct sl_store_question *q)
+{
+    const uint64_t most = SL_MIN(q->available_bytes, q->spare_bytes) / PIN_DIVISOR;
+    if (!q->gpus)
+        return SL_STORE_WAY_NONE;
+    if (reads(config))
+        return SL_STORE_WAY_DRIVE;
+    if (q->cached)
+        return SL_STORE_WAY_CACHED;
+    if (q->feature_bytes > most)
+        return config->memory_bytes ? SL_STORE_WAY_BOUND : SL_STORE_WAY_LARGE;
+    return SL_STORE_WAY_COPY;
 }
 
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,

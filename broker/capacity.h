@@ -11,6 +11,10 @@
  * memory that is available, and not more than all of them; it wants to know the batches that it
  * looks ahead to, which are that many more that lie ready.
  *
+ * Features that GPUs read in the machine's memory may be copied once for all trainers (trainer/
+ * store.h), where the copy takes at most half of what is available beside the arena, and of what
+ * the job's own bound leaves beside its processes: pinned memory cannot be given back.
+ *
  * Layer-wise evaluation keeps hidden activations of all vertices: of 111 million vertices and 256
  * floats 227 GB. They may lie in a file (arena.activations), which the kernel holds in memory as
  * far as there is some: "auto" takes it where the arena does not fit otherwise.
@@ -21,6 +25,7 @@
 #include <stdint.h>
 
 #include "common/ipc/arena.h"
+#include "common/ipc/store_way.h"
 #include "config/config.h"
 
 // What the workers said and what the plan of phases needs.
@@ -44,6 +49,19 @@ struct sl_capacity_need {
  */
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes);
+
+// What it depends on how features get to GPUs that train.
+struct sl_store_question {
+    bool gpus;                // there are some
+    bool cached;              // all of them are expected to have room for every row
+    uint64_t feature_bytes;   // of all vertices
+    uint64_t available_bytes; // of the machine's memory beside the arena, within the job's bound
+    uint64_t spare_bytes;     // of the bound beside what processes take; UINT64_MAX: there is none
+};
+
+// Which way may be taken where GPUs do not read the files in place: COPY allows one copy for all.
+enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
+                                        const struct sl_store_question *q);
 
 // Where features are and what a cache keeps, where the job says "auto".
 void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/text/units.h"
@@ -18,11 +19,28 @@
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
 
+// Of features, for GPUs: from when a trainer began to make it.
+static uint64_t copied_bytes(const struct sl_job *job)
+{
+    struct stat st;
+    const int fd = job->shared_fd[SL_SHARED_FEATURES];
+    return fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static void look_at_memory(struct sl_job *job)
+{
+    sl_memory_use_look(&job->memory, &job->crew);
+    if (job->arena_shared_bytes == 0)
+        return; // there is no arena yet
+    job->memory.shared_bytes = job->arena_shared_bytes + copied_bytes(job);
+    job->split.memory.shared = job->memory.shared_bytes;
+}
+
 uint64_t sl_job_memory_left(void *ctx)
 {
     struct sl_job *job = ctx;
     const uint64_t bound = job->config.memory_bytes;
-    sl_memory_use_look(&job->memory, &job->crew);
+    look_at_memory(job);
     return bound - SL_MIN(sl_memory_use_promised(&job->memory), bound);
 }
 
@@ -42,7 +60,7 @@ void sl_job_check_memory(struct sl_job *job)
 void sl_job_sample_memory(struct sl_job *job)
 {
     if (job->config.memory_bytes == 0)
-        sl_memory_use_look(&job->memory, &job->crew);
+        look_at_memory(job);
     else if (job->arena.base)
         atomic_store(&job->arena.h->memory_left, sl_job_memory_left(job));
     for (uint32_t d = 0; job->arena.base && d < job->config.n_devices; d++) {
@@ -98,6 +116,15 @@ static int save_parameters(struct sl_job *job, char sha256[SL_SHA256_HEX_BYTES])
                           job->config.name, note);
 }
 
+// Of the first trainer on a GPU that found one.
+static enum sl_store_way store_way(struct sl_job *job)
+{
+    uint32_t way = SL_STORE_WAY_NONE;
+    for (uint32_t d = 0; d < job->config.n_devices && way == SL_STORE_WAY_NONE; d++)
+        way = atomic_load(&sl_seat(&job->arena, sl_seat_trainer(&job->arena, d))->store_way);
+    return way < SL_STORE_WAY_COUNT ? (enum sl_store_way)way : SL_STORE_WAY_NONE;
+}
+
 static void add_processes(struct sl_job *job)
 {
     const struct sl_report_process broker = {"broker", getpid(),
@@ -142,6 +169,7 @@ static int write_report(struct sl_job *job, const char *sha256)
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
     const struct sl_row_cache rows = sl_arena_rows(&job->arena);
+    const enum sl_store_way way = store_way(job);
     const struct sl_report_outcome outcome = {
         .totals = {.status = status_word(job->outcome),
                    .message = job->outcome == SL_OUTCOME_DONE ? NULL : job->message,
@@ -179,6 +207,11 @@ static int write_report(struct sl_job *job, const char *sha256)
                        rows.head ? (double)atomic_load(&rows.head->latency_ns) * 1e-9 : 0,
                    .store.reads_per_second =
                        rows.head ? (double)atomic_load(&rows.head->reads_per_s) : 0,
+                   .gpus = way != SL_STORE_WAY_NONE,
+                   .store.gpu_way = sl_store_ways[way].word,
+                   .store.gpu_reason = sl_store_ways[way].why,
+                   .store.copy_bytes = (double)copied_bytes(job),
+                   .store.copy_page_bytes = sl_store_ways[way].page_bytes,
                    .order.kind = sl_order_words[job->config.order.kind],
                    .walks = order.walk != NULL,
                    .order.sequences = order.n_sequences,

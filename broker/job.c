@@ -452,8 +452,9 @@ static void release(struct sl_job *job)
         close(job->doorbell_fd);
     if (job->acts_fd >= 0)
         close(job->acts_fd);
-    if (job->sums_fd >= 0)
-        close(job->sums_fd);
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        if (job->shared_fd[i] >= 0)
+            close(job->shared_fd[i]);
     sl_memory_set_bound(NULL, NULL);
 }
 
@@ -489,7 +490,9 @@ int sl_job_run(const struct sl_job_options *options)
     job->options = *options;
     job->start_ns = sl_now_ns();
     sl_job_wire(job);
-    job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = job->sums_fd = -1;
+    job->config_fd = job->arena_fd = job->doorbell_fd = job->acts_fd = -1;
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        job->shared_fd[i] = -1;
     int rc = run(job);
     sl_loop_fini(&job->loop);
     // What is under way to the clients leaves now, the report among it.

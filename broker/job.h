@@ -91,8 +91,9 @@ struct sl_job {
     struct sl_dataset dataset;
     int config_fd, arena_fd, doorbell_fd; // -1 when closed
     int acts_fd;                          // of activations (startup.c); -1 when closed
-    int sums_fd;                          // of running sums of weights; -1 when closed
+    int shared_fd[SL_SHARED_COUNT];       // of arrays that workers share; -1 when closed
     uint64_t acts_bytes;                  // that it holds, 0: none
+    uint64_t arena_shared_bytes;          // of the arena, and of what was shared before it was made
 
     struct sl_loop loop;
     struct sl_bus *bus;

@@ -41,6 +41,7 @@
 #include "common/device/cores.h"
 #include "common/ipc/board.h"
 #include "common/ipc/seat.h"
+#include "common/ipc/shared_array.h"
 #include "common/ipc/worker.h"
 
 // --- preparation ---------------------------------------------------------------------------------
@@ -129,10 +130,10 @@ static int place_crew(struct sl_job *job)
         .config_fd = job->config_fd,
         .doorbell_fd = job->doorbell_fd,
         .acts_fd = job->acts_fd,
-        .sums_fd = job->sums_fd,
         .events = sl_job_crew_events,
         .ctx = job,
     };
+    memcpy(setup.shared_fd, job->shared_fd, sizeof setup.shared_fd);
     if (job->options.worker_directory)
         snprintf(setup.directory, sizeof setup.directory, "%s", job->options.worker_directory);
     else
@@ -270,7 +271,8 @@ int sl_job_prepare(struct sl_job *job)
     job->arena_fd = sl_arena_memfd();
     SL_TRY(job->arena_fd);
     SL_TRY(open_acts(job));
-    SL_TRY(job->sums_fd = sl_arena_memfd());
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        SL_TRY(job->shared_fd[i] = sl_shared_array_file());
     job->split.need.n_nodes = job->dataset.n_nodes;
     job->split.need.row_bytes =
         (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
@@ -414,6 +416,66 @@ static int fail_bound(const struct sl_job *job)
                    sl_units_exact_bytes(held, job->before.held_bytes));
 }
 
+// Under a bound, trainers on cores take what nobody knows yet.
+static bool trains_on_cores(struct sl_job *job)
+{
+    for (uint32_t d = 0; d < job->config.n_devices; d++)
+        if (job->config.devices[d].kind == SL_DEVICE_CPU &&
+            (job->split.scouting || sl_split_duty(&job->split, SL_ROLE_TRAINER, d)))
+            return true;
+    return false;
+}
+
+// Whether every GPU's cache has room for all rows, as far as is known before a step was measured.
+static bool expects_caches_of_all(struct sl_job *job)
+{
+    const struct sl_budget_need *need = &job->split.need;
+    for (uint32_t d = 0; d < job->config.n_devices; d++) {
+        const enum sl_duty duty = sl_split_duty(&job->split, SL_ROLE_TRAINER, d);
+        uint64_t rows = 0;
+        if (job->config.devices[d].kind == SL_DEVICE_CPU || duty == SL_DUTY_NONE)
+            continue;
+        if (sl_budget_cache_rows(&job->config, d, duty, need, job->split.available_bytes, &rows) <
+                0 ||
+            rows < need->n_nodes)
+            return false;
+    }
+    return true;
+}
+
+// How features may get to GPUs, now that it is known what else takes memory.
+static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t available)
+{
+    const struct sl_config *c = &job->config;
+    const struct sl_budget_memory *m = &job->split.memory;
+    struct sl_budget_crew crew = {.samplers = c->n_devices};
+    struct sl_arena_header layout;
+    const uint64_t arena = sl_arena_layout(spec, &layout) - job->acts_bytes;
+    char all[SL_UNITS_BYTES], left[SL_UNITS_BYTES];
+    job->arena_shared_bytes = job->before.held_bytes - job->before.private_bytes + arena;
+    job->split.memory.shared = job->arena_shared_bytes;
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        crew.on_gpus += c->devices[d].kind != SL_DEVICE_CPU;
+    crew.trainers = crew.on_gpus;
+    struct sl_store_question q = {
+        .gpus = crew.on_gpus > 0,
+        .feature_bytes = sl_features_bytes(&job->dataset),
+        .available_bytes = available - SL_MIN(arena, available),
+        .spare_bytes = sl_budget_spare(c, &job->split.need, m, &crew),
+    };
+    if (c->memory_bytes && trains_on_cores(job))
+        q.spare_bytes = 0;
+    q.cached = q.gpus && expects_caches_of_all(job);
+    spec->store_way = sl_capacity_store_way(c, &q);
+    sl_units_bytes(all, q.feature_bytes);
+    sl_units_bytes(left, SL_MIN(q.available_bytes, q.spare_bytes));
+    if (spec->store_way == SL_STORE_WAY_LARGE || spec->store_way == SL_STORE_WAY_BOUND)
+        sl_joblog_write(&job->log, SL_LOG_INFO,
+                        "features: GPUs that do not read the files in place get rows through "
+                        "copies: %s (%s, of %s)",
+                        sl_store_ways[spec->store_way].why, all, left);
+}
+
 static int make_arena(struct sl_job *job)
 {
     struct sl_phases_setup setup = {
@@ -462,10 +524,8 @@ static int make_arena(struct sl_job *job)
         return fail_bound(job);
     SL_TRY(rc);
     SL_TRY(reserve_acts(job, available));
+    plan_store(job, &spec, available);
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));
-    job->memory.shared_bytes =
-        job->before.held_bytes - job->before.private_bytes + job->arena.bytes - job->acts_bytes;
-    job->split.memory.shared = job->memory.shared_bytes;
     sl_job_sample_memory(job);
     job->arena.doorbell = job->doorbell_fd;
     sl_failpoint_bind(job->arena.h->failpoint);

@@ -14,7 +14,7 @@
 
 enum {
     ARGUMENT_BYTES = 32,
-    STDIO_COUNT = 8,
+    STDIO_COUNT = SL_WORKER_FD_SHARED + SL_SHARED_COUNT,
     LOOK_MS = 100, // between two looks at who leaves
 };
 
@@ -240,8 +240,10 @@ static int spawn(struct sl_member *m, struct sl_crew_process *p, int output_writ
         {.flags = UV_INHERIT_FD, .data.fd = setup->config_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->doorbell_fd},
         {.flags = UV_INHERIT_FD, .data.fd = setup->acts_fd},
-        {.flags = UV_INHERIT_FD, .data.fd = setup->sums_fd},
     };
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        stdio[SL_WORKER_FD_SHARED + i] =
+            (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = setup->shared_fd[i]};
     uv_process_options_t options = {
         .exit_cb = on_exit_seen,
         .file = program,

@@ -35,6 +35,7 @@
 #include "broker/death.h"
 #include "broker/stream.h"
 #include "common/ipc/bus.h"
+#include "common/ipc/worker.h"
 
 enum sl_role { SL_ROLE_SAMPLER, SL_ROLE_TRAINER, SL_ROLE_COUNT };
 
@@ -106,7 +107,8 @@ struct sl_crew_setup {
     char directory[4096]; // of the worker programs
     const char *endpoint; // borrowed
     uint64_t token;
-    int arena_fd, config_fd, doorbell_fd, acts_fd, sums_fd; // borrowed
+    int arena_fd, config_fd, doorbell_fd, acts_fd; // borrowed
+    int shared_fd[SL_SHARED_COUNT];                // borrowed
     struct sl_crew_events events;
     void *ctx;
 };

@@ -187,12 +187,13 @@ static int touch(void *ctx, void *data, uint64_t *note)
     return SL_OK;
 }
 
-// Whether memory that processes share can be moved to huge pages, as running sums of weights are.
-static bool shares_huge_pages(void)
+bool sl_doctor_shares_huge_pages(void)
 {
     size_t bytes = (size_t)4 << 20;
     struct sl_shared_array a;
-    bool huge = sl_shared_array_open(-1, bytes, touch, &bytes, &a) == SL_OK && a.huge;
+    const struct sl_shared_array_spec spec = {
+        .fd = -1, .bytes = bytes, .make = touch, .ctx = &bytes};
+    bool huge = sl_shared_array_open(&spec, &a) == SL_OK && a.huge;
     sl_shared_array_close(&a);
     return huge;
 }
@@ -209,7 +210,7 @@ static void check_huge_pages(struct sl_doctor *d)
     bool never = strstr(line, "[never]") != NULL;
     struct sl_doctor_check *c = sl_doctor_add(
         d, "huge_pages", "huge pages", "%s; shared memory: %s", never ? "never" : "when asked for",
-        shares_huge_pages() ? "moved to them" : "never");
+        sl_doctor_shares_huge_pages() ? "moved to them" : "never");
     if (never)
         sl_doctor_advise(c, SL_VERDICT_WARNING,
                          "random rows are read more slowly: 'echo madvise > "

@@ -8,6 +8,7 @@
 #ifndef SL_BROKER_CLI_DOCTOR_H
 #define SL_BROKER_CLI_DOCTOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // Only a problem stops jobs.
@@ -34,6 +35,9 @@ struct sl_doctor_check *sl_doctor_add(struct sl_doctor *d, const char *key, cons
 // What is wrong with it and what to do.
 void sl_doctor_advise(struct sl_doctor_check *c, enum sl_verdict verdict, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+// doctor.c: whether the kernel moves memory that processes share to huge pages.
+bool sl_doctor_shares_huge_pages(void);
 
 // doctor_gpus.c: all of it
 void sl_doctor_check_gpus(struct sl_doctor *d);

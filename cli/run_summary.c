@@ -62,6 +62,23 @@ static const char *bytes(char buf[SL_UNITS_BYTES], double n)
     return sl_units_bytes(buf, (uint64_t)SL_MAX(n, 0));
 }
 
+// How GPUs get what no cache has.
+static void print_way(FILE *out, const struct sl_report_totals *r)
+{
+    char all[SL_UNITS_BYTES], page[SL_UNITS_BYTES];
+    if (!r->store.gpu_way)
+        return;
+    if (r->store.copy_page_bytes > 0)
+        fprintf(out, "  GPUs read them in place, from one copy of %s in pages of %s: %s\n",
+                bytes(all, r->store.copy_bytes), bytes(page, r->store.copy_page_bytes),
+                r->store.gpu_reason);
+    else
+        fprintf(out, "  GPUs %s: %s\n",
+                strcmp(r->store.gpu_way, "file") == 0 ? "read them in place, from the files"
+                                                      : "get them staged by the processor",
+                r->store.gpu_reason);
+}
+
 static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
@@ -71,11 +88,12 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
             bytes(miss, SL_SUM_OF_EPOCHS(r, cache.miss_bytes)));
     if (matched > 0)
         fprintf(out, ", %s from the batch before", bytes(before, matched));
-    if (isnan(r->of.cache.hit_rate)) {
-        fprintf(out, "\n");
+    if (!isnan(r->of.cache.hit_rate))
+        fprintf(out, ", %s from caches", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
+    fprintf(out, "\n");
+    print_way(out, &r->of);
+    if (isnan(r->of.cache.hit_rate))
         return;
-    }
-    fprintf(out, ", %s from caches\n", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
     fprintf(out, "cache       %s: %.1f %% hits", r->of.cache.policy, 100 * r->of.cache.hit_rate);
     if (!isnan(r->of.cache.optimal_hit_rate))
         fprintf(out, " (optimal %.1f %%)", 100 * r->of.cache.optimal_hit_rate);

@@ -95,7 +95,7 @@ static int prepare(struct program *p)
     SL_TRY(open_device(p));
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset,
                             sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT,
-                            SL_WORKER_FD_SUMS, sl_kernels_cpu(), threads));
+                            sl_worker_fd_shared(SL_SHARED_SUMS), sl_kernels_cpu(), threads));
     if (wants_degrees(&p->config) && p->config.model.self_loops)
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));

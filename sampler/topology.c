@@ -44,7 +44,9 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     const struct sl_dataset *ds = &t->dataset;
     const uint64_t bytes = SL_MAX(ds->n_edges, (uint64_t)1) * sizeof(double), t0 = sl_now_ns();
     struct summing s = {t, kernels};
-    int rc = sl_shared_array_open(fd, bytes, make_sums, &s, &t->sums);
+    const struct sl_shared_array_spec spec = {
+        .fd = fd, .bytes = bytes, .pinnable = true, .make = make_sums, .ctx = &s};
+    int rc = sl_shared_array_open(&spec, &t->sums);
     if (rc < 0)
         return sl_fail_prefix(rc, "running sums of %s/edge_weight.npy", ds->path);
     t->view.weight_prefix = t->sums.data;

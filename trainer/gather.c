@@ -3,12 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/base/advise.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/base/memory.h"
 
 enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
@@ -34,6 +32,7 @@ void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
                     const struct sl_dataset *dataset, enum sl_gather_way way)
 {
     *g = (struct sl_gather){.compute = *compute, .source.dataset = dataset, .way = way};
+    sl_store_init(&g->store, compute->device, dataset);
 }
 
 static int grow_lists(struct sl_gather *g, uint32_t n)
@@ -153,10 +152,10 @@ static int mapped(struct job *j)
     struct sl_gather *g = j->g;
     const struct sl_dataset *ds = g->source.dataset;
     if (j->capacity)
-        return gather_ranked(j, g->store);
-    return g->compute.kernels->gather_rows(g->store, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                           sl_view_nodes(j->to->block), j->block->n_input,
-                                           j->to->x);
+        return gather_ranked(j, g->store.there);
+    return g->compute.kernels->gather_rows(g->store.there, ds->feat_dtype, ds->n_nodes,
+                                           ds->feat_dim, sl_view_nodes(j->to->block),
+                                           j->block->n_input, j->to->x);
 }
 
 // The store's rows of `vertices`, one after the other, to device memory `to`.
@@ -292,52 +291,12 @@ static int time_way(struct job *j, enum sl_gather_way way, uint64_t *best_ns)
     return SL_OK;
 }
 
-// As map() and unmap() take it.
-static void *host_store(const struct sl_gather *g)
-{
-    return (void *)(uintptr_t)g->source.dataset->feat;
-}
-
-static void unmap_store(struct sl_gather *g)
-{
-    if (g->store)
-        g->compute.device->unmap(host_store(g));
-    g->store = NULL;
-}
-
-static bool map_store(struct sl_gather *g)
-{
-    const struct sl_dataset *ds = g->source.dataset;
-    const uint64_t bytes = ds->n_nodes * sl_rows_bytes(ds), start = sl_now_ns();
-    uint64_t available = sl_device_memory_available();
-    if (bytes > available / 2) {
-        sl_log_info("features: rows go to the device through copies: the store's %" PRIu64
-                    " MiB are more than half of the %" PRIu64 " MiB of memory that are available, "
-                    "too much to be pinned",
-                    bytes >> 20, available >> 20);
-        return false;
-    }
-    sl_advise(ds->feat, bytes, MADV_SEQUENTIAL); // pinning reads what is not in memory yet
-    int rc = g->compute.device->map(host_store(g), bytes, true, &g->store);
-    sl_advise(ds->feat, bytes, MADV_NORMAL);
-    if (rc < 0) {
-        g->store = NULL;
-        sl_log_info("features: rows go to the device through copies: the store cannot be read in "
-                    "place: %s",
-                    sl_error_message());
-        return false;
-    }
-    sl_log_debug("features: %" PRIu64 " MiB mapped for the device in %.3f s", bytes >> 20,
-                 (double)(sl_now_ns() - start) / 1e9);
-    return true;
-}
-
 // Whether the way that misses go is known and can be gone.
 static bool is_settled(const struct job *j)
 {
     const struct sl_gather *g = j->g;
     const bool again = g->unmatched && follows(j);
-    return g->way == SL_GATHER_STAGED || (g->way == SL_GATHER_MAPPED && g->store && !again);
+    return g->way == SL_GATHER_STAGED || (g->way == SL_GATHER_MAPPED && g->store.there && !again);
 }
 
 // Finds out which way misses go from now on.
@@ -345,7 +304,7 @@ static int settle(struct job *j)
 {
     struct sl_gather *g = j->g;
     uint64_t mapped_ns, staged_ns;
-    if (!g->store && !map_store(g)) {
+    if (!sl_store_pin(&g->store)) {
         g->way = SL_GATHER_STAGED;
         return SL_OK;
     }
@@ -361,7 +320,8 @@ static int settle(struct job *j)
                 g->way == SL_GATHER_MAPPED ? "in place" : "through copies", j->block->n_input,
                 j->hits, j->matched, (double)mapped_ns / 1e6, (double)staged_ns / 1e6);
     if (g->way == SL_GATHER_STAGED) {
-        unmap_store(g);
+        sl_store_unpin(&g->store);
+        sl_store_tell(&g->store, SL_STORE_WAY_FASTER);
     } else if (!g->unmatched) { // else what it takes is counted until that is known
         sl_room_fini(&g->rows);
         sl_room_fini(&g->staged);
@@ -376,11 +336,11 @@ static int on_device(struct job *j, uint64_t *start_ns)
     // A cache of all rows has no misses: nothing is pinned for them, and there is nothing to try.
     bool misses = j->capacity < g->source.dataset->n_nodes;
     g->missed |= misses && j->cache;
-    bool tries = misses && !is_settled(j), gives_back = !misses && g->store && !g->missed;
+    bool tries = misses && !is_settled(j), gives_back = !misses && g->store.there && !g->missed;
     if (tries)
         SL_TRY(settle(j));
     if (gives_back)
-        unmap_store(g);
+        sl_store_unpin(&g->store);
     if (tries || gives_back)
         *start_ns = sl_now_ns(); // that is not part of the batch
     j->matched = 0;
@@ -449,7 +409,7 @@ void sl_batch_buffer_fini(struct sl_batch_buffer *b)
 
 void sl_gather_fini(struct sl_gather *g)
 {
-    unmap_store(g);
+    sl_store_fini(&g->store);
     sl_room_fini(&g->lists);
     sl_room_fini(&g->device_lists);
     sl_room_fini(&g->rows);

@@ -33,10 +33,8 @@
  *
  * Which is faster depends on the bus, the width of a row and how many cores there are, so both are
  * tried on the first batch and the faster one is used from then on: if that is in place, they are
- * tried once more on the first batch that has one before it. The store is only mapped where
- * it is at most half of the memory that is available: mapped memory cannot be given back to the
- * system, and a store may be larger than the machine's memory. Pinning takes a third of a second a
- * GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
+ * tried once more on the first batch that has one before it. What is read in place, the files or a
+ * copy of them, is store.h's to say. Pinning takes a third of a second a GB, so it is done once: a trainer has one struct sl_gather for all its life, which the probe
  * (probe.h) uses first and the extracting thread (extract.h) after it. The probe knows of no cache;
  * a first batch of the job whose cache holds every row gives the mapping back, until a miss.
  *
@@ -55,6 +53,7 @@
 #include "trainer/match.h"
 #include "trainer/room.h"
 #include "trainer/rows.h"
+#include "trainer/store.h"
 
 enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl_row_split)
 
@@ -81,7 +80,7 @@ struct sl_gather {
     bool missed;                 // some batch with a cache had rows from the store
     bool unmatched;              // MAPPED was faster where there was no batch before
     struct sl_match match;
-    void *store;                 // where the GPU reads the store in place; NULL: it is not mapped
+    struct sl_store store;       // where the GPU reads misses in place
     struct sl_room lists;        // host: SL_GATHER_LISTS of (n_input) words
     struct sl_room device_lists; // their copy on a GPU
     struct sl_room rows;         // host: misses on their way, in the store's type

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/data/self_loops.h"
 #include "common/ipc/arena.h"
+#include "common/ipc/seat.h"
 #include "common/ipc/worker.h"
 #include "trainer/announce.h"
 #include "trainer/arena_access.h"
@@ -117,6 +118,27 @@ static int open_store(struct program *p)
     return SL_OK;
 }
 
+// Where a GPU reads what its cache has not. What is read from the drive is staged.
+static int place_features(struct program *p)
+{
+    const struct sl_store_plan plan = {
+        .way = (enum sl_store_way)p->worker.arena.h->spec.store_way,
+        .pins = p->access.part[0] != NULL,
+        .fd = sl_worker_fd_shared(SL_SHARED_FEATURES),
+        .threads = (int)p->config.devices[p->worker.device].n_cores,
+        .stops = &p->worker.stop,
+    };
+    if (p->compute.device->is_host)
+        return SL_OK;
+    p->gather.store.told =
+        &sl_seat(&p->worker.arena, sl_seat_trainer(&p->worker.arena, p->worker.device))->store_way;
+    SL_TRY(sl_store_place(&p->gather.store, &p->dataset, &plan));
+    // A cache that is expected to have every row may miss some all the same.
+    if (!p->gather.store.there && plan.way != SL_STORE_WAY_CACHED)
+        p->gather.way = SL_GATHER_STAGED;
+    return SL_OK;
+}
+
 static int work(void *ctx)
 {
     struct program *p = ctx;
@@ -126,6 +148,7 @@ static int work(void *ctx)
     const bool reads = sl_features_kinds[p->config.store.features].reads;
     sl_gather_init(&p->gather, &p->compute, &p->dataset,
                    reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
+    SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,

@@ -16,6 +16,7 @@
 
 // X(symbol, name, where it is)
 #define SL_FAILPOINT_MAP(X)                                                                        \
+    X(SHARED_COPY, "shared_copy", "sampler, trainer: a copy that GPUs read is half made")          \
     X(SAMPLER_START, "sampler_start", "sampler: before it says hello")                             \
     X(SAMPLER_CLAIMED, "sampler_claimed", "sampler: batch claimed, no memory taken yet")           \
     X(SAMPLER_ALLOCATED, "sampler_allocated", "sampler: payload memory taken, nothing drawn")      \

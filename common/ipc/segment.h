@@ -87,6 +87,7 @@ struct sl_arena_spec {
     uint64_t probe_bytes;           // of the probe block
     struct sl_row_cache_shape rows; // no slots: batches are trained as they are drawn
     uint32_t fetch_ahead;           // batches that may be fetched before trainers claim them
+    uint32_t store_way;             // enum sl_store_way: how misses may get to GPUs
     uint64_t payload_bytes;         // rounded up to chunks
 };
 

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/ipc/event.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 // Linux 6.1; others refuse it
@@ -16,19 +18,23 @@
 
 // What stands behind the array, in a page of its own.
 struct mark {
-    uint64_t whole, note;
+    uint64_t whole, note, huge;
+    struct sl_event done; // somebody's making of it is over, however it went
 };
 #define WHOLE      UINT64_C(0x656c6f6877206c73)
-#define HUGE_BYTES ((uint64_t)2 << 20)
+#define HUGE_BYTES ((uint64_t)SL_HUGE_PAGE_BYTES)
 
+enum { LOOK_MS = 100 }; // at whether the maker has died
+
+// SL_EAGAIN where another process has it.
 static int lock(int fd, short type)
 {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
-    int rc;
-    do
-        rc = fcntl(fd, F_SETLKW, &whole); // whoever has it ends or dies
-    while (rc < 0 && errno == EINTR);
-    return rc < 0 ? sl_fail_errno(SL_ESYS, errno, "an array for all samplers: its lock") : SL_OK;
+    if (fcntl(fd, F_SETLK, &whole) == 0)
+        return SL_OK;
+    if (errno == EAGAIN || errno == EACCES)
+        return SL_EAGAIN;
+    return sl_fail_errno(SL_ESYS, errno, "an array for all workers: its lock");
 }
 
 // On a boundary of huge pages; NULL where there is no room.
@@ -49,61 +55,100 @@ static void *map(int fd, uint64_t bytes)
     return NULL;
 }
 
-static int fill(struct sl_shared_array *a, struct mark *mark, sl_shared_array_make make, void *ctx)
+void sl_shared_array_ask_huge(void *p, uint64_t bytes)
 {
-    if (mark->whole == WHOLE) { // the lock orders it
-        a->note = mark->note;
+    char *at = (char *)sl_align_up((uintptr_t)p, HUGE_BYTES);
+    const uint64_t before = (uint64_t)(at - (char *)p);
+    const uint64_t whole = bytes > before ? (bytes - before) & ~(HUGE_BYTES - 1) : 0;
+    if (whole == 0)
+        return;
+    // Granted as they are touched; else a huge page takes the place of the small one that was.
+    madvise(at, whole, MADV_HUGEPAGE);
+    for (uint64_t i = 0; i < whole; i += HUGE_BYTES)
+        ((volatile char *)at)[i] = 0;
+    madvise(at, whole, MADV_COLLAPSE);
+}
+
+// The lock is held, which orders what was written before by another process.
+static int fill(const struct sl_shared_array_spec *spec, struct sl_shared_array *a,
+                struct mark *mark)
+{
+    if (mark->whole == WHOLE)
         return SL_OK;
-    }
-    // Where huge pages are granted as they are touched, that is better than moving what is there.
-    uint64_t bytes = a->map_bytes & ~(HUGE_BYTES - 1);
-    madvise(a->data, a->map_bytes, MADV_HUGEPAGE);
-    SL_TRY(make(ctx, a->data, &a->note));
-    a->huge = bytes > 0 && madvise(a->data, bytes, MADV_COLLAPSE) == 0;
-    a->made_here = true;
+    const uint64_t whole = a->map_bytes & ~(HUGE_BYTES - 1);
+    SL_TRY(spec->make(spec->ctx, a->data, &a->note));
+    // Makes what is not huge yet so, and says whether all is.
+    mark->huge = whole > 0 && madvise(a->data, whole, MADV_COLLAPSE) == 0;
     mark->note = a->note;
+    a->made_here = true;
     __atomic_store_n(&mark->whole, WHOLE, __ATOMIC_RELEASE); // nothing before it is later
     return SL_OK;
 }
 
-// The lock is held.
-static int open_locked(int fd, uint64_t bytes, sl_shared_array_make make, void *ctx,
-                       struct sl_shared_array *out)
+static int await_turn(const struct sl_shared_array_spec *spec, int fd, struct mark *mark)
 {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), body = sl_align_up(bytes, page);
-    struct stat st;
-    out->map_bytes = body + page;
-    if (fstat(fd, &st) < 0 || (st.st_size == 0 && ftruncate(fd, (off_t)out->map_bytes) < 0))
-        return sl_fail_errno(SL_ENOMEM, errno, "an array for all samplers: making its file");
-    if (st.st_size != 0 && (uint64_t)st.st_size != out->map_bytes)
-        return sl_fail(
-            SL_EPROTO,
-            "an array for all samplers: %lld bytes, wanted %llu: the samplers are not of "
-            "the same build, or the data set was changed",
-            (long long)st.st_size, (unsigned long long)out->map_bytes);
-    out->data = map(fd, out->map_bytes);
-    if (!out->data)
-        return sl_fail(SL_ENOMEM, "no memory for %llu bytes", (unsigned long long)bytes);
-    SL_TRY(fill(out, (void *)((char *)out->data + body), make, ctx));
-    mprotect(out->data, out->map_bytes, PROT_READ);
-    return SL_OK;
+    const uint64_t seconds = spec->wait_seconds ? spec->wait_seconds : SL_SHARED_ARRAY_SECONDS;
+    const uint64_t until = sl_now_ns() + seconds * 1000000000u;
+    int rc;
+    for (;;) {
+        const uint32_t seen = sl_event_read(&mark->done);
+        rc = lock(fd, F_WRLCK);
+        if (rc != SL_EAGAIN)
+            return rc;
+        if (spec->stops && atomic_load_explicit(spec->stops, memory_order_relaxed))
+            return sl_fail(SL_EABORTED, "an array for all workers: stopped while waiting for it");
+        if (sl_now_ns() >= until)
+            return sl_fail(SL_ETIMEDOUT,
+                           "an array for all workers: another process has been making it for more "
+                           "than %llu s",
+                           (unsigned long long)seconds);
+        sl_event_wait(&mark->done, seen, LOOK_MS);
+    }
 }
 
-int sl_shared_array_open(int fd, uint64_t bytes, sl_shared_array_make make, void *ctx,
-                         struct sl_shared_array *out)
+static int open_file(const struct sl_shared_array_spec *spec, int fd, struct sl_shared_array *out)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), body = sl_align_up(spec->bytes, page);
+    struct stat st;
+    out->map_bytes = body + page;
+    // All make it as large as the others do, whoever is first.
+    if (fstat(fd, &st) < 0 || (st.st_size == 0 && ftruncate(fd, (off_t)out->map_bytes) < 0))
+        return sl_fail_errno(SL_ENOMEM, errno, "an array for all workers: making its file");
+    if (st.st_size != 0 && (uint64_t)st.st_size != out->map_bytes)
+        return sl_fail(SL_EPROTO,
+                       "an array for all workers: %lld bytes, wanted %llu: the workers are not of "
+                       "the same build, or the data set was changed",
+                       (long long)st.st_size, (unsigned long long)out->map_bytes);
+    out->data = map(fd, out->map_bytes);
+    if (!out->data)
+        return sl_fail(SL_ENOMEM, "no memory for %llu bytes", (unsigned long long)spec->bytes);
+    struct mark *mark = (void *)((char *)out->data + body);
+    SL_TRY(await_turn(spec, fd, mark));
+    int rc = fill(spec, out, mark);
+    out->note = mark->note;
+    out->huge = mark->huge != 0;
+    lock(fd, F_UNLCK);
+    sl_event_signal(&mark->done);
+    if (rc == SL_OK && !spec->pinnable)
+        mprotect(out->data, out->map_bytes, PROT_READ);
+    return rc;
+}
+
+int sl_shared_array_file(void)
+{
+    int fd = memfd_create("sluice-shared", MFD_CLOEXEC);
+    return fd < 0 ? sl_fail_errno(SL_ESYS, errno, "an array for all workers: memfd_create") : fd;
+}
+
+int sl_shared_array_open(const struct sl_shared_array_spec *spec, struct sl_shared_array *out)
 {
     *out = (struct sl_shared_array){0};
-    int own = fd < 0 ? memfd_create("sluice-array", MFD_CLOEXEC) : -1;
-    int file = fd < 0 ? own : fd;
-    if (file < 0)
-        return sl_fail_errno(SL_ESYS, errno, "an array for all samplers: memfd_create");
-    int rc;
-    SL_TRY_OUT(lock(file, F_WRLCK));
-    rc = open_locked(file, bytes, make, ctx, out);
+    int own = spec->fd < 0 ? sl_shared_array_file() : -1;
+    int file = spec->fd < 0 ? own : spec->fd;
+    SL_TRY(file);
+    int rc = open_file(spec, file, out);
     if (rc < 0)
         sl_shared_array_close(out);
-    lock(file, F_UNLCK);
-out:
     if (own >= 0)
         close(own);
     return rc;

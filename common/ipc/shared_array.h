@@ -1,41 +1,68 @@
 /*
  * shared_array.h - an array that is made once and read by several processes.
  *
- * PROBLEM. What samplers derive from the data set, 8 bytes an edge where they draw by weight, is
- * the same in all of them.
+ * PROBLEM. What workers derive or copy from the data set (running sums of weights, what GPUs read
+ * in the machine's memory) is the same in all of them, and may be half of that memory.
  *
  * DESIGN. A file without a name that the processes have inherited, empty at first. Whoever comes
- * first takes the file's lock, makes the array and marks it as whole; the others wait for the lock
- * and map what is there. The kernel gives a dead process's lock back, and an array that is not
- * marked is made again from its beginning: a process may die at any instruction, and nobody has to
- * be told. The memory goes with the last process.
+ * first takes the file's lock, makes the array and marks it as whole; the others sleep on an event
+ * beside the mark, and map what is there. The kernel gives a dead process's lock back, and an array
+ * that is not marked is made again from its beginning: a process may die at any instruction, and
+ * nobody has to be told. The memory goes with the last process.
  *
  * The lock is of the process (fcntl), not of the descriptor, which all have inherited from one.
+ *
+ * HUGE PAGES are granted to shared memory by the machine's setting, or by the kernel on request: a
+ * range of 2 MiB of which one byte was touched is moved to a huge page (MADV_COLLAPSE, Linux 6.1),
+ * and what is written afterwards is written there. A maker asks for each part before it fills it
+ * (sl_shared_array_ask_huge), by the thread that does; asked for afterwards, all of it would be
+ * copied once more.
  */
 #ifndef SL_COMMON_IPC_SHARED_ARRAY_H
 #define SL_COMMON_IPC_SHARED_ARRAY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { SL_HUGE_PAGE_BYTES = 2 << 20 };
+
 struct sl_shared_array {
-    void *data; // read-only, on a boundary of huge pages; NULL: none
+    void *data; // on a boundary of huge pages; NULL: none
     uint64_t map_bytes;
     uint64_t note; // what make() left there beside the array
     bool made_here;
-    bool huge; // all of it, where it was made here, lies in huge pages
+    bool huge; // all whole huge pages of it are
 };
 
 typedef int (*sl_shared_array_make)(void *ctx, void *data, uint64_t *note);
 
+struct sl_shared_array_spec {
+    int fd; // below 0: memory of this process's own
+    uint64_t bytes;
+    // A driver pins pages as if they were to be written, so what is to be pinned is mapped so. Other
+    // mappings can only be read.
+    bool pinnable;
+    sl_shared_array_make make; // writes it, and a number for all beside it
+    void *ctx;
+    uint32_t wait_seconds;     // for others at most; 0: SL_SHARED_ARRAY_SECONDS
+    const _Atomic bool *stops; // ends the wait, or NULL
+};
+
+enum { SL_SHARED_ARRAY_SECONDS = 900 };
+
 /*
- * Maps the array of `bytes` that the file `fd` holds, or is going to; make(ctx, data, note) writes
- * it, and a number for all beside it.
- * fd < 0: memory of this process's own. SL_ENOMEM; SL_EPROTO when the file is of another size; what
+ * Maps the array that the file holds, or is going to. SL_ENOMEM; SL_EPROTO when the file is of
+ * another size; SL_ETIMEDOUT when whoever makes it does not come to an end; SL_EABORTED; what
  * make() returns, and then the next process tries.
  */
-int sl_shared_array_open(int fd, uint64_t bytes, sl_shared_array_make make, void *ctx,
-                         struct sl_shared_array *out);
+int sl_shared_array_open(const struct sl_shared_array_spec *spec, struct sl_shared_array *out);
 void sl_shared_array_close(struct sl_shared_array *a); // safe on a zeroed struct
+
+// A file for one, to be inherited: without a name, and empty. Its descriptor, or SL_ESYS.
+int sl_shared_array_file(void);
+
+// For make(): asks for huge pages for what of [p, p + bytes) is whole ones. Before it is written.
+void sl_shared_array_ask_huge(void *p, uint64_t bytes);
 
 #endif

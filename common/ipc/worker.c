@@ -176,6 +176,7 @@ int sl_worker_init(struct sl_worker *w, const char *role, int argc, char **argv)
     // arena counts for all, the broker tells how many have started.
     early_reaches[SL_FAILPOINT_SAMPLER_START] = (uint32_t)a.start;
     early_reaches[SL_FAILPOINT_TRAINER_START] = (uint32_t)a.start;
+    early_reaches[SL_FAILPOINT_SHARED_COPY] = (uint32_t)a.start;
     sl_failpoint_bind(early_reaches);
     SL_TRY(sl_failpoint_init());
     SL_TRY(sl_isa_init());

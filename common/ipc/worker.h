@@ -7,12 +7,12 @@
  *                 [--broker PID] [--start N]
  *
  * (--broker: whose death is its own; --start: workers of this role started before it in this job)
- * with five inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
+ * with inherited descriptors: SL_WORKER_FD_ARENA (a memfd that has no size until the broker
  * has heard from every worker), SL_WORKER_FD_CONFIG (the resolved job as JSON),
  * SL_WORKER_FD_DOORBELL (eventfd), SL_WORKER_FD_ACTS (a file that is empty, or as large as the
- * arena's activations and holds them once the arena is there) and SL_WORKER_FD_SUMS (a file for the
- * running sums of weights, which the first sampler makes: shared_array.h). Standard error is a pipe
- * to the broker, which keeps the log.
+ * arena's activations and holds them once the arena is there), and from SL_WORKER_FD_SHARED on a file
+ * for each array that the first worker who needs it makes for all (enum sl_shared, shared_array.h).
+ * Standard error is a pipe to the broker, which keeps the log.
  *
  * A worker asks the kernel to kill it when its broker dies, says Hello, waits for Attach, maps the
  * arena, says Ready, and works until the abort word or a Stop message. A thread listens to the
@@ -35,8 +35,21 @@ enum {
     SL_WORKER_FD_CONFIG = 4,
     SL_WORKER_FD_DOORBELL = 5,
     SL_WORKER_FD_ACTS = 6,
-    SL_WORKER_FD_SUMS = 7,
+    SL_WORKER_FD_SHARED = 7,
 };
+
+// Arrays that workers share beside the arena.
+enum sl_shared {
+    SL_SHARED_SUMS, // of weights
+    // What GPUs read in the machine's memory where the data set's files cannot be pinned.
+    SL_SHARED_FEATURES,
+    SL_SHARED_COUNT,
+};
+
+static inline int sl_worker_fd_shared(enum sl_shared which)
+{
+    return SL_WORKER_FD_SHARED + (int)which;
+}
 
 // The longest that the slowest worker may take to load a data set from a cold disk and be ready.
 // It is the broker's to judge, for all of them: what a worker waits for meanwhile (the arena, a

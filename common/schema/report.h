@@ -20,6 +20,7 @@
 #define SL_IF_CACHES            SL_IF(sl_report_totals, caches)
 #define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
 #define SL_IF_READS             SL_IF(sl_report_totals, reads)
+#define SL_IF_GPUS              SL_IF(sl_report_totals, gpus)
 // A record in a record.
 #define SL_MEMBER_STAGE         struct sl_report_stage
 #define SL_FIELD_STAGE          SL_FIELD_RECORD, .record = &sl_report_stage_fields
@@ -68,6 +69,8 @@
     X(store., WHOLE, window, SL_IF_READS) X(store., REAL, hit_rate, SL_IF_READS) \
     X(store., WHOLE, depth, SL_IF_READS) X(store., REAL, latency_seconds, SL_IF_READS) \
     X(store., REAL, reads_per_second, SL_IF_READS) \
+    X(store., TEXT, gpu_way, SL_IF_GPUS) X(store., TEXT, gpu_reason, SL_IF_GPUS) \
+    X(store., WHOLE, copy_bytes, SL_IF_GPUS) X(store., WHOLE, copy_page_bytes, SL_IF_GPUS) \
     END(store) \
     BEGIN() \
     X(order., TEXT, kind) X(order., WHOLE, sequences, SL_IF_WALKS) \
@@ -186,7 +189,7 @@ struct sl_report_epoch {
 
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
-    bool caches, has_optimal, walks, reads;
+    bool caches, has_optimal, walks, reads, gpus;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

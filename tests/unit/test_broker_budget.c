@@ -304,6 +304,26 @@ START_TEST(as_many_trainers_as_the_bound_has_room_for)
 }
 END_TEST
 
+// As much more may be shared, and not a byte beyond.
+START_TEST(what_the_bound_spares_is_what_may_be_shared)
+{
+    const uint64_t bound = 300000000;
+    struct sl_budget_crew crew = {.samplers = 2, .trainers = 3, .on_gpus = 3};
+    config.memory_bytes = bound;
+    memory.shared = shared_of(NULL, bound);
+    const uint64_t spare = sl_budget_spare(&config, &need, &memory, &crew);
+    ck_assert_uint_gt(spare, 0);
+    memory.shared += spare;
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_OK);
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), 0);
+    memory.shared++;
+    ck_assert_int_eq(sl_budget_check_memory(&config, &need, &memory, &crew), SL_ENOMEM);
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), 0);
+    config.memory_bytes = 0;
+    ck_assert_uint_eq(sl_budget_spare(&config, &need, &memory, &crew), UINT64_MAX);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker budget");
@@ -323,6 +343,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, the_least_bound_is_the_least);
     tcase_add_test(t, steps_of_gpus_are_not_the_machines_memory);
+    tcase_add_test(t, what_the_bound_spares_is_what_may_be_shared);
     tcase_add_test(t, as_many_trainers_as_the_bound_has_room_for);
     suite_add_tcase(s, t);
     t = tcase_create("placement");

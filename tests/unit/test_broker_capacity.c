@@ -234,6 +234,33 @@ START_TEST(absurd_sizes_do_not_wrap_around)
 }
 END_TEST
 
+START_TEST(features_are_copied_for_gpus_where_memory_allows)
+{
+    const struct sl_store_question allows = {.gpus = true,
+                                             .feature_bytes = 4 * GIB,
+                                             .available_bytes = 8 * GIB,
+                                             .spare_bytes = UINT64_MAX};
+    struct sl_store_question q = allows;
+    config.store.features = SL_FEATURES_MEMORY;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_COPY);
+    q.available_bytes--;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_LARGE);
+    q.cached = true;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_CACHED);
+    q = allows;
+    q.gpus = false;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_NONE);
+    q = allows;
+    config.memory_bytes = 100 * GIB;
+    q.spare_bytes = 8 * GIB;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_COPY);
+    q.spare_bytes--;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_BOUND);
+    config.store.features = SL_FEATURES_STORAGE;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_DRIVE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("broker capacity");
@@ -256,6 +283,7 @@ int main(void)
     tcase_add_test(c, activations_beyond_the_machine_are_blamed);
     tcase_add_test(c, one_layer_needs_no_activations_and_two_those_of_one);
     tcase_add_test(c, absurd_sizes_do_not_wrap_around);
+    tcase_add_test(c, features_are_copied_for_gpus_where_memory_allows);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -82,13 +82,14 @@ static void start_crew(void)
                                   .config_fd = no_fd,
                                   .doorbell_fd = no_fd,
                                   .acts_fd = no_fd,
-                                  .sums_fd = no_fd,
                                   .events = {.on_death = on_death,
                                              .on_left = on_event,
                                              .on_hopeless = on_hopeless,
                                              .on_line = on_line,
                                              .has_left = has_left,
                                              .on_gone = on_gone}};
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        setup.shared_fd[i] = no_fd;
     snprintf(setup.directory, sizeof setup.directory, "%s", dir);
     write_program("sluice-sampler");
     write_program("sluice-trainer");

@@ -114,7 +114,6 @@ static void setup(void)
         .config_fd = t.fd,
         .doorbell_fd = t.fd,
         .acts_fd = t.fd,
-        .sums_fd = t.fd,
         .events = {.on_death = on_death,
                    .on_left = on_left,
                    .on_hopeless = on_hopeless,
@@ -122,6 +121,8 @@ static void setup(void)
                    .has_left = has_left,
                    .on_gone = on_gone},
     };
+    for (int i = 0; i < SL_SHARED_COUNT; i++)
+        t.setup.shared_fd[i] = t.fd;
     snprintf(t.setup.directory, sizeof t.setup.directory, "%s", dir);
 }
 

@@ -2,13 +2,17 @@
 #include "common/ipc/shared_array.h"
 
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/error.h"
 
 enum { N = 3000000 / 8, NOTE = 4711 };
@@ -64,9 +68,16 @@ static void assert_counts_from(const struct sl_shared_array *a, uint64_t first)
     ck_assert_uint_eq((uintptr_t)at % (2 << 20), 0);
 }
 
+static int open_with(int file, sl_shared_array_make make, void *ctx, struct sl_shared_array *a)
+{
+    const struct sl_shared_array_spec spec = {
+        .fd = file, .bytes = N * sizeof(uint64_t), .make = make, .ctx = ctx};
+    return sl_shared_array_open(&spec, a);
+}
+
 static int open_from(uint64_t first, struct sl_shared_array *a)
 {
-    return sl_shared_array_open(fd, N * sizeof(uint64_t), count_up, &first, a);
+    return open_with(fd, count_up, &first, a);
 }
 
 START_TEST(the_first_makes_it_for_all)
@@ -90,7 +101,7 @@ START_TEST(one_that_died_half_way_is_followed_by_the_next)
     pid_t child = fork();
     if (child == 0) {
         struct sl_shared_array a;
-        sl_shared_array_open(fd, N * sizeof(uint64_t), die_half_way, NULL, &a);
+        open_with(fd, die_half_way, NULL, &a);
         _exit(1);
     }
     int status;
@@ -141,17 +152,129 @@ START_TEST(many_at_once_make_one)
 }
 END_TEST
 
+// A child that stands still while it makes the array.
+static int stand_half_way(void *ctx, void *data, uint64_t *note)
+{
+    (void)ctx, (void)note;
+    memset(data, 0xff, N * 4);
+    kill(getpid(), SIGSTOP);
+    return SL_OK;
+}
+
+static pid_t start_standing_maker(void)
+{
+    struct sl_shared_array a;
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        open_with(fd, stand_half_way, NULL, &a);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert(WIFSTOPPED(status));
+    return child;
+}
+
+struct waiter {
+    pthread_t thread;
+    _Atomic bool stops, over;
+    struct sl_shared_array a;
+    int rc;
+};
+
+static void *wait_for_maker(void *arg)
+{
+    struct waiter *w = arg;
+    uint64_t first = 40;
+    const struct sl_shared_array_spec spec = {.fd = fd,
+                                              .bytes = N * sizeof(uint64_t),
+                                              .make = count_up,
+                                              .ctx = &first,
+                                              .stops = &w->stops};
+    w->rc = sl_shared_array_open(&spec, &w->a);
+    atomic_store(&w->over, true);
+    return NULL;
+}
+
+// Who waits gives up, when it is stopped or at the bound; or goes on itself when the maker is dead.
+START_TEST(waiting_for_a_maker_that_stands_still_is_bounded)
+{
+    enum { STOPPED, TOO_LONG, DEAD };
+    static const int wanted[] = {SL_EABORTED, SL_ETIMEDOUT, SL_OK};
+    const pid_t maker = start_standing_maker();
+    struct waiter w = {0};
+    ck_assert_int_eq(pthread_create(&w.thread, NULL, wait_for_maker, &w), 0);
+    if (_i == STOPPED)
+        atomic_store(&w.stops, true);
+    if (_i == DEAD)
+        kill(maker, SIGKILL);
+    while (_i == TOO_LONG && !atomic_load(&w.over)) {
+        sl_clock_advance((uint64_t)SL_SHARED_ARRAY_SECONDS * 1000000000u);
+        sched_yield();
+    }
+    pthread_join(w.thread, NULL);
+    ck_assert_int_eq(w.rc, wanted[_i]);
+    ck_assert(!w.a.data == (_i != DEAD));
+    if (_i == DEAD) {
+        ck_assert(w.a.made_here);
+        assert_counts_from(&w.a, 40);
+    }
+    sl_shared_array_close(&w.a);
+    kill(maker, SIGKILL);
+    waitpid(maker, NULL, 0);
+}
+END_TEST
+
+// Whether the process may write where `p` points.
+static bool may_write(const void *p)
+{
+    unsigned long from, to;
+    char line[512], may[8];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (!found && fgets(line, sizeof line, maps))
+        found = sscanf(line, "%lx-%lx %7s", &from, &to, may) == 3 && from <= (uintptr_t)p &&
+                (uintptr_t)p < to;
+    fclose(maps);
+    ck_assert(found);
+    return may[1] == 'w';
+}
+
+START_TEST(only_what_is_to_be_pinned_may_be_written)
+{
+    uint64_t first = 3;
+    struct sl_shared_array a;
+    const struct sl_shared_array_spec spec = {
+        .fd = fd, .bytes = N * sizeof(uint64_t), .pinnable = _i, .make = count_up, .ctx = &first};
+    ck_assert_int_eq(sl_shared_array_open(&spec, &a), SL_OK);
+    ck_assert_int_eq(may_write(a.data), _i);
+    sl_shared_array_close(&a);
+}
+END_TEST
+
+START_TEST(all_know_of_the_huge_pages)
+{
+    struct sl_shared_array a, b;
+    ck_assert_int_eq(open_from(5, &a), SL_OK);
+    ck_assert_int_eq(open_from(5, &b), SL_OK);
+    ck_assert_int_eq(a.huge, b.huge);
+    sl_shared_array_close(&a);
+    sl_shared_array_close(&b);
+}
+END_TEST
+
 START_TEST(what_can_not_be_made_is_an_error_and_left_to_the_next)
 {
     struct sl_shared_array a;
-    ck_assert_int_eq(sl_shared_array_open(fd, N * sizeof(uint64_t), refuse, NULL, &a), SL_EINVAL);
+    ck_assert_int_eq(open_with(fd, refuse, NULL, &a), SL_EINVAL);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "edge 3"));
     ck_assert_ptr_null(a.data);
     ck_assert_int_eq(open_from(1, &a), SL_OK);
     assert_counts_from(&a, 1);
     sl_shared_array_close(&a);
-    ck_assert_int_eq(sl_shared_array_open(fd, 2 * N * sizeof(uint64_t), count_up, &a, &a),
-                     SL_EPROTO);
+    const struct sl_shared_array_spec other = {
+        .fd = fd, .bytes = 2 * N * sizeof(uint64_t), .make = count_up, .ctx = &a};
+    ck_assert_int_eq(sl_shared_array_open(&other, &a), SL_EPROTO);
 }
 END_TEST
 
@@ -159,7 +282,7 @@ START_TEST(without_a_file_it_is_ones_own)
 {
     uint64_t first = 2;
     struct sl_shared_array a;
-    ck_assert_int_eq(sl_shared_array_open(-1, N * sizeof(uint64_t), count_up, &first, &a), SL_OK);
+    ck_assert_int_eq(open_with(-1, count_up, &first, &a), SL_OK);
     assert_counts_from(&a, 2);
     sl_shared_array_close(&a);
 }
@@ -173,6 +296,9 @@ int main(void)
     tcase_add_test(c, the_first_makes_it_for_all);
     tcase_add_test(c, one_that_died_half_way_is_followed_by_the_next);
     tcase_add_test(c, many_at_once_make_one);
+    tcase_add_loop_test(c, waiting_for_a_maker_that_stands_still_is_bounded, 0, 3);
+    tcase_add_loop_test(c, only_what_is_to_be_pinned_may_be_written, 0, 2);
+    tcase_add_test(c, all_know_of_the_huge_pages);
     tcase_add_test(c, what_can_not_be_made_is_an_error_and_left_to_the_next);
     tcase_add_test(c, without_a_file_it_is_ones_own);
     suite_add_tcase(s, c);

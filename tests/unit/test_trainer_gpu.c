@@ -127,7 +127,7 @@ START_TEST(features_are_those_of_the_processor)
             assert_block(&s, b, found.block);
         }
         ck_assert(there.way != SL_GATHER_FASTER);
-        ck_assert_int_eq(there.store != NULL, there.way == SL_GATHER_MAPPED);
+        ck_assert_int_eq(there.store.there != NULL, there.way == SL_GATHER_MAPPED);
         sl_batch_buffer_fini(&wanted);
         sl_batch_buffer_fini(&found);
         sl_gather_fini(&here);
@@ -318,7 +318,7 @@ START_TEST(the_ways_are_compared_with_a_batch_before)
                          SL_OK);
         assert_features(&s, b, buffer[i % 2].x);
         ck_assert_int_eq(g.unmatched, i == 0 && g.way == SL_GATHER_MAPPED);
-        ck_assert_int_eq(g.store != NULL, g.way == SL_GATHER_MAPPED);
+        ck_assert_int_eq(g.store.there != NULL, g.way == SL_GATHER_MAPPED);
         ck_assert_uint_eq(result.matched, i > 0 && g.way == SL_GATHER_STAGED ? b->n_input : 0);
         ck_assert(g.staged.p || (g.way == SL_GATHER_MAPPED && i > 0));
     }
@@ -811,7 +811,7 @@ START_TEST(a_cache_of_all_rows_pins_nothing)
         ck_assert_msg(sl_gather_block(&g, steps[i].cached ? &s.cache : NULL, b, NULL, &buffer,
                                       &result) == SL_OK,
                       "%s", sl_error_message());
-        ck_assert_int_eq(g.store != NULL, steps[i].pinned);
+        ck_assert_int_eq(g.store.there != NULL, steps[i].pinned);
         ck_assert_int_eq(g.way, SL_GATHER_MAPPED);
         ck_assert_uint_eq(times_pinned(&s.g.ds), steps[i].times);
         const uint64_t bytes = (uint64_t)b->n_input * FEATURES * sizeof *wanted;
