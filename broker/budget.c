@@ -109,6 +109,16 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
                    sl_units_exact_bytes(b, left));
 }
 
+bool sl_budget_expects_all_rows(const struct sl_config *config, uint32_t device, enum sl_duty duty,
+                                const struct sl_budget_need *need, uint64_t available_bytes)
+{
+    struct sl_budget_need before = *need;
+    uint64_t rows;
+    before.step_bytes = 0;
+    return sl_budget_cache_rows(config, device, duty, &before, available_bytes, &rows) == SL_OK &&
+           rows >= need->n_nodes;
+}
+
 // Whether a job whose processes hold `others` beside what they share keeps to the bound.
 static bool holds(const struct sl_budget_memory *m, uint64_t bound, uint64_t others)
 {

@@ -48,6 +48,10 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
                          const struct sl_budget_need *need, uint64_t available_bytes,
                          uint64_t *rows);
 
+// Whether that cache has room for every row, as far as is known before a step was measured.
+bool sl_budget_expects_all_rows(const struct sl_config *config, uint32_t device, enum sl_duty duty,
+                                const struct sl_budget_need *need, uint64_t available_bytes);
+
 // What a job's processes hold, pages of files aside. All in bytes.
 struct sl_budget_memory {
     uint64_t broker, sampler, trainer; // one that has loaded and not worked, the largest

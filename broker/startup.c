@@ -426,18 +426,14 @@ static bool trains_on_cores(struct sl_job *job)
     return false;
 }
 
-// Whether every GPU's cache has room for all rows, as far as is known before a step was measured.
+// Whether every GPU that trains has a cache with room for all rows.
 static bool expects_caches_of_all(struct sl_job *job)
 {
-    const struct sl_budget_need *need = &job->split.need;
+    const struct sl_job_split *s = &job->split;
     for (uint32_t d = 0; d < job->config.n_devices; d++) {
-        const enum sl_duty duty = sl_split_duty(&job->split, SL_ROLE_TRAINER, d);
-        uint64_t rows = 0;
-        if (job->config.devices[d].kind == SL_DEVICE_CPU || duty == SL_DUTY_NONE)
-            continue;
-        if (sl_budget_cache_rows(&job->config, d, duty, need, job->split.available_bytes, &rows) <
-                0 ||
-            rows < need->n_nodes)
+        const enum sl_duty duty = sl_split_duty(s, SL_ROLE_TRAINER, d);
+        if (job->config.devices[d].kind != SL_DEVICE_CPU && duty != SL_DUTY_NONE &&
+            !sl_budget_expects_all_rows(&job->config, d, duty, &s->need, s->available_bytes))
             return false;
     }
     return true;

@@ -16,6 +16,7 @@
 #include "common/device/mps.h"
 #include "common/text/units.h"
 #include "broker/gpus.h"
+#include "common/base/memory.h"
 
 // GPUs that are told one by one; the rest is counted.
 enum { GPUS_TOLD = 16 };
@@ -62,13 +63,13 @@ static void add_gpu(struct sl_doctor *d, uint32_t index, const struct sl_gpu *gp
                          "job takes what is free when it starts");
 }
 
-// Whether GPUs read a data set's files where they are mapped; where they do not, that costs copies.
+// Whether GPUs read a data set's files where they are mapped; where they do not, what then.
 static void add_files(struct sl_doctor *d, const struct sl_gpu_report *r)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n; i++)
         n += r->gpu[i].maps_files;
-    char who[48] = "no GPU reads";
+    char who[48] = "no GPU reads", most[SL_UNITS_BYTES];
     if (n == r->n) {
         sl_doctor_add(d, "gpu_files", "data on GPUs", "the files of data sets are read in place");
         return;
@@ -76,9 +77,11 @@ static void add_files(struct sl_doctor *d, const struct sl_gpu_report *r)
     if (n > 0)
         snprintf(who, sizeof who, "%u of %u GPUs read", n, r->n);
     sl_doctor_add(d, "gpu_files", "data on GPUs",
-                  "%s the files of data sets in place: features that are not cached go through "
-                  "copies, and a graph that a GPU has no room for is copied to memory of its own",
-                  who);
+                  "%s the files of data sets in place: a job has one pinned copy of features, in "
+                  "pages of %s, where that takes no more than half of the memory beside its arena, "
+                  "now %s at most; larger ones are staged by the processor",
+                  who, sl_doctor_shares_huge_pages() ? "2 MiB" : "4 KiB",
+                  sl_units_bytes(most, sl_device_memory_available() / 2));
 }
 
 // Blocks go to a GPU in one copy where they may be pinned.

@@ -25,8 +25,11 @@
 #include "cli/command.h"
 #include "cli/job_check.h"
 #include "cli/output.h"
+#include "broker/budget.h"
 #include "broker/capacity.h"
 #include "broker/launch.h"
+#include "broker/gpus.h"
+#include "cli/run_summary.h"
 #include "cli/run_view.h"
 #include "cli/session.h"
 #include "common/text/units.h"
@@ -104,6 +107,7 @@ struct store {
     double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
+    enum sl_store_way way;          // how GPUs get what no cache has
 };
 
 static int goes_on(void *ctx, uint64_t n)
@@ -146,6 +150,37 @@ static int measure_drive(const struct sl_dataset *ds, struct store *out)
     return SL_OK;
 }
 
+static bool reads_files(const struct sl_gpus *gpus, const struct sl_device_config *d)
+{
+    return d->index < gpus->report.n && gpus->report.gpu[d->index].maps_files;
+}
+
+// As the broker finds it once it knows what the arena and a step take.
+static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dataset *ds,
+                                  uint64_t available)
+{
+    const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
+    const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+                                        .n_nodes = ds->n_nodes};
+    struct sl_store_question q = {.cached = true,
+                                  .feature_bytes = sl_features_bytes(ds),
+                                  .available_bytes = available,
+                                  .spare_bytes = UINT64_MAX};
+    bool files = true;
+    for (uint32_t i = 0; i < c->n_devices; i++) {
+        const struct sl_device_config *d = &c->devices[i];
+        const enum sl_duty duty =
+            sl_placement_duty(split, c->n_devices, sl_placement_switches(c, i), SL_ROLE_TRAINER, i);
+        if (d->kind == SL_DEVICE_CPU || duty == SL_DUTY_NONE)
+            continue;
+        q.gpus = true;
+        q.cached &= sl_budget_expects_all_rows(c, i, duty, &need, available);
+        files = files && reads_files(sl_gpus_known(), d);
+    }
+    const enum sl_store_way way = sl_capacity_store_way(c, &q);
+    return way == SL_STORE_WAY_COPY && files ? SL_STORE_WAY_FILE : way;
+}
+
 static int find_store(const struct run *r, struct store *out)
 {
     struct sl_config c = r->check.config;
@@ -154,8 +189,10 @@ static int find_store(const struct run *r, struct store *out)
     if (c.memory_bytes)
         available = SL_MIN(available, c.memory_bytes);
     sl_capacity_settle_store(&c, ds, available);
-    *out =
-        (struct store){.features = c.store.features, .policy = c.cache.policy, .why = c.cache.why};
+    *out = (struct store){.features = c.store.features,
+                          .policy = c.cache.policy,
+                          .why = c.cache.why,
+                          .way = find_way(&c, ds, available)};
     SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                             available, &out->rows));
     if (!out->rows.n_slots)
@@ -212,6 +249,8 @@ static void print_plan_text(const struct run *r, const struct store *store)
     printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
            sl_features_kinds[store->features].reads ? "read from the drive"
                                                     : "mapped, in memory as far as there is room");
+    sl_run_summary_way(stdout, sl_store_ways[store->way].word, sl_store_ways[store->way].why,
+                       (double)sl_features_bytes(ds), 0);
     printf("kept        %s%s%s\n", sl_cache_words[store->policy], store->why ? ", by itself: " : "",
            store->why ? store->why : "");
     print_rows(store, sl_phases_batches(c, n_train));
@@ -245,6 +284,10 @@ static int print_plan_json(const struct run *r, const struct store *s)
     cJSON *store = cJSON_AddObjectToObject(plan, "store");
     cJSON_AddStringToObject(store, "features", sl_features_kinds[s->features].word);
     cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->check.dataset));
+    if (s->way != SL_STORE_WAY_NONE) {
+        cJSON_AddStringToObject(store, "gpu_way", sl_store_ways[s->way].word);
+        cJSON_AddStringToObject(store, "gpu_reason", sl_store_ways[s->way].why);
+    }
     cJSON_AddNumberToObject(store, "cache_rows", (double)s->rows.n_slots);
     cJSON_AddNumberToObject(store, "cache_bytes", (double)sl_row_cache_bytes(&s->rows));
     cJSON_AddNumberToObject(store, "reads_per_second", s->reads_per_s);

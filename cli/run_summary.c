@@ -62,21 +62,22 @@ static const char *bytes(char buf[SL_UNITS_BYTES], double n)
     return sl_units_bytes(buf, (uint64_t)SL_MAX(n, 0));
 }
 
-// How GPUs get what no cache has.
-static void print_way(FILE *out, const struct sl_report_totals *r)
+void sl_run_summary_way(FILE *out, const char *way, const char *why, double copy_bytes,
+                        double page_bytes)
 {
     char all[SL_UNITS_BYTES], page[SL_UNITS_BYTES];
-    if (!r->store.gpu_way)
+    if (!way)
         return;
-    if (r->store.copy_page_bytes > 0)
-        fprintf(out, "  GPUs read them in place, from one copy of %s in pages of %s: %s\n",
-                bytes(all, r->store.copy_bytes), bytes(page, r->store.copy_page_bytes),
-                r->store.gpu_reason);
+    if (strcmp(way, "copy") == 0)
+        fprintf(out, "  GPUs read them in place, from one pinned copy of %s",
+                bytes(all, copy_bytes));
     else
-        fprintf(out, "  GPUs %s: %s\n",
-                strcmp(r->store.gpu_way, "file") == 0 ? "read them in place, from the files"
-                                                      : "get them staged by the processor",
-                r->store.gpu_reason);
+        fprintf(out, "  GPUs %s",
+                strcmp(way, "file") == 0 ? "read them in place, from the files"
+                                         : "get them staged by the processor");
+    if (page_bytes > 0)
+        fprintf(out, " in pages of %s", bytes(page, page_bytes));
+    fprintf(out, ": %s\n", why);
 }
 
 static void print_cache(FILE *out, const struct sl_read_report *r)
@@ -91,7 +92,8 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     if (!isnan(r->of.cache.hit_rate))
         fprintf(out, ", %s from caches", bytes(hit, SL_SUM_OF_EPOCHS(r, cache.hit_bytes)));
     fprintf(out, "\n");
-    print_way(out, &r->of);
+    sl_run_summary_way(out, r->of.store.gpu_way, r->of.store.gpu_reason, r->of.store.copy_bytes,
+                       r->of.store.copy_page_bytes);
     if (isnan(r->of.cache.hit_rate))
         return;
     fprintf(out, "cache       %s: %.1f %% hits", r->of.cache.policy, 100 * r->of.cache.hit_rate);

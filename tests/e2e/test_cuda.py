@@ -305,7 +305,8 @@ def test_rows_of_the_batch_before_stay_on_the_gpu(box, policy):
     cache = {"policy": policy} if policy == "none" else {"policy": policy, "ratio": 0.3}
     whole = {"sampler.fanout": [-1, -1], "sampler.batch_size": 400, "epochs": 3}
     whole["evaluate.fanout"] = "full"  # no mini-batches, so none between these
-    result, report = run(box, gpu_job(box, [CPU, gpu()], cache=cache, **whole, **wide(box)))
+    job = gpu_job(box, [CPU, gpu()], cache=cache, **whole, **wide(box))
+    result, report = run(box, job, fail="noregister")  # so that rows are staged
     result.ok()
     epochs, row = report["epochs"], 48 * 4
     misses, matched = of_epochs(report, "misses"), of_epochs(report, "matched")
@@ -331,7 +332,7 @@ def test_rows_of_the_batch_before_change_no_bit(box, name, changes, killed):
     cached = gpu_job(box, [CPU, gpu()], output="runs/cached", **wide(box), **changes)
     cached["cache"] = {"policy": "degree", "ratio": 1.0}
     env = {"SLUICE_FAILPOINT": killed} if killed else {}
-    result, report = run(box, job, **env)
+    result, report = run(box, job, fail="noregister", **env)  # so that rows are staged
     result.ok()
     result, other = run(box, cached)
     result.ok()

@@ -7,6 +7,7 @@ asked, of the emulated plug-in (tests/simt).
 
 import json
 import os
+import re
 import shutil
 import stat
 
@@ -300,14 +301,36 @@ def test_doctor_lists_gpus(box):
 
 @cases(
     ((True, True), "the files of data sets are read in place"),
-    ((True, False), "1 of 2 GPUs read the files of data sets in place: features"),
-    ((False, False), "no GPU reads the files of data sets in place"),
+    ((True, False), "1 of 2 GPUs read the files of data sets in place: a job has one pinned copy"),
+    ((False, False), "no GPU reads the files of data sets in place: a job has one pinned copy"),
 )
 def test_doctor_says_whether_files_are_read_in_place(box, maps_files, words):
     machine = Machine.with_gpus(box, *(gpu(i, maps_files=m) for i, m in enumerate(maps_files)))
     _, checks = doctor(machine)
     assert checks["gpu_files"]["found"].startswith(words), checks["gpu_files"]
     assert checks["gpu_files"]["verdict"] == "ok", checks["gpu_files"]
+    huge = "moved to them" in checks["huge_pages"]["found"]
+    said = re.search(r"in pages of (\S+ \S+), .*, now \S+ [KMG]iB at most", checks["gpu_files"]["found"])
+    assert all(maps_files) or said[1] == ("2 MiB" if huge else "4 KiB"), checks
+
+
+@cases(
+    ("files", True, {}, "file", "pins memory that is only read"),
+    ("copy", False, {}, "copy", "does not pin the files"),
+    ("cached", False, {"cache": {"policy": "degree", "ratio": "auto"}}, "staged", "every row"),
+    ("some", False, {"cache": {"policy": "degree", "ratio": 0.5}}, "copy", "does not pin the files"),
+    ("large", False, {"memory": "150KiB", "store": {"features": "memory"}}, "staged", "than half"),
+    ("drive", True, {"store": {"features": "storage"}}, "staged", "read from the drive"),
+    ("cores", False, {"devices": "cpu"}, None, None),
+)
+def test_a_dry_run_says_how_features_get_to_gpus(box, name, maps_files, changes, way, why):
+    machine = Machine.with_gpus(box, gpu(0, maps_files=maps_files))
+    job = {"devices": [CPU, {"kind": "cuda", "index": 0}], "cache": {"policy": "none"}, **changes}
+    store = machine.plan(**job).ok().json()["store"]
+    assert store.get("gpu_way") == way and (why or "") in store.get("gpu_reason", ""), store
+    path = box.job(small_job(box.shared_dataset("small"), allocation={}, **job))
+    text = machine.sluice("run", path, "--dry-run").ok().out
+    assert ("  GPUs " in text) == bool(way) and (why or "") in text, text
 
 
 def test_doctor_says_why_there_is_none(box):
