@@ -7,12 +7,12 @@ unit_test = $(BIN)/tests/$(1): $(OBJ)/tests/unit/$(1).o $(call libs_of,$(word 2,
 $(foreach t,$(UNIT_NAMES),$(eval $(call unit_test,$(t))))
 $(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
 
-# kernels, bench/kernels: one driver each; stress: one program a file, of the arena alone; bench: one
+# kernels, bench/kernels: one driver each, the latter with what jobs share memory by; stress: one program a file, of the arena alone; bench: one
 # program a file, linked with everything a sampler and a trainer may see.
 objects_of = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))
 DRIVERS := tests/kernels tests/bench/kernels
 FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(call libs_of,kernels)
-FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,kernels)
+FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,sampler)
 $(call made_in,$(BIN),$(DRIVERS))
 
 STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))

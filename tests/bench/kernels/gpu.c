@@ -27,15 +27,34 @@ void *perf_gpu_pinned(struct perf *p, size_t bytes)
     return memory;
 }
 
+static int touch(void *ctx, void *data, uint64_t *note)
+{
+    const size_t bytes = *(const size_t *)ctx;
+    *note = 0;
+    sl_shared_array_ask_huge(data, bytes);
+    memset(data, 0, bytes);
+    return 0;
+}
+
 void *perf_gpu_mapped(struct perf *p, size_t bytes, void **seen)
 {
-    void *memory = perf_alloc(p, bytes);
+    const struct sl_shared_array_spec spec = {
+        .fd = -1, .bytes = bytes, .pinnable = true, .make = touch, .ctx = &bytes};
+    struct sl_shared_array shared;
+    perf_check(p, sl_shared_array_open(&spec, &shared));
+    perf_keep(p, shared.data, bytes, PERF_MAPPED);
+    p->blocks->shared = shared;
     *seen = NULL;
-    int rc = p->device->map(memory, bytes, false, seen);
-    perf_check(p, rc);
-    if (rc == 0)
-        p->blocks->from = PERF_MAPPED;
-    return memory;
+    perf_check(p, p->device->map(shared.data, bytes, true, seen));
+    return shared.data;
+}
+
+const char *perf_gpu_mapped_pages(const struct perf *p)
+{
+    const struct perf_block *block = p->blocks;
+    while (block && block->from != PERF_MAPPED)
+        block = block->next;
+    return block && block->shared.huge ? "2 MiB" : "4 KiB";
 }
 
 void *perf_upload(struct perf *p, const void *from, size_t bytes)
@@ -231,10 +250,11 @@ static void gather_case(struct perf *p, uint32_t dim, enum sl_dtype dtype)
         perf_gpu_run("gather_rows, mapped", run_gather, &far, bytes, "host to device"),
         perf_gpu_run("staged by the processor", run_staged, &staged, bytes, "gather_rows, mapped"),
     };
-    char title[128];
-    snprintf(title, sizeof title, "gather_rows: %llu random rows of %u %s from %zu MiB",
+    char title[160];
+    snprintf(title, sizeof title,
+             "gather_rows: %llu random rows of %u %s from %zu MiB, mapped in pages of %s",
              (unsigned long long)n, dim, dtype == SL_DTYPE_F16 ? "f16" : "f32",
-             n_rows * row_bytes >> 20);
+             n_rows * row_bytes >> 20, perf_gpu_mapped_pages(p));
     perf_measure(p, title, runs, SL_COUNT_OF(runs));
     perf_release(p);
 }
@@ -329,8 +349,9 @@ static void ranked_case(struct perf *p, uint32_t share)
         perf_gpu_run("staged by the processor", run_ranked_staged, &r, bytes, "gather_ranked"),
     };
     char title[128];
-    snprintf(title, sizeof title, "gather_ranked: %u rows of %u f32, %u %% from the cache", n, DIM,
-             share);
+    snprintf(title, sizeof title,
+             "gather_ranked: %u rows of %u f32, %u %% from the cache, mapped in pages of %s", n,
+             DIM, share, perf_gpu_mapped_pages(p));
     perf_measure(p, title, runs, SL_COUNT_OF(runs));
     perf_release(p);
 }

@@ -46,14 +46,14 @@ void *perf_alloc(struct perf *p, size_t bytes)
     return memory;
 }
 
-static void release(const struct perf *p, const struct perf_block *block)
+static void release(const struct perf *p, struct perf_block *block)
 {
     switch (block->from) {
     case PERF_DEVICE: p->device->memory.free(block->p, block->bytes); break;
     case PERF_PINNED: p->device->host_free(block->p, block->bytes); break;
     case PERF_MAPPED:
         p->device->unmap(block->p);
-        sl_pages_free(block->p, block->bytes);
+        sl_shared_array_close(&block->shared);
         break;
     default: sl_pages_free(block->p, block->bytes);
     }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
+#include "common/ipc/shared_array.h"
 #include "kernels/cuda/measure.h"
 #include "kernels/kernels.h"
 
@@ -34,6 +35,7 @@ struct perf_block {
     size_t bytes;
     // Where it is from: the process, the device, or host memory that the device reaches.
     enum { PERF_OWN, PERF_DEVICE, PERF_PINNED, PERF_MAPPED } from;
+    struct sl_shared_array shared; // MAPPED
 };
 
 struct perf {
