@@ -133,6 +133,7 @@ static int place_features(struct program *p)
     p->gather.store.told =
         &sl_seat(&p->worker.arena, sl_seat_trainer(&p->worker.arena, p->worker.device))->store_way;
     SL_TRY(sl_store_place(&p->gather.store, &p->dataset, &plan));
+    p->model.resident.stays = p->gather.store.copy.data;
     // A cache that is expected to have every row may miss some all the same.
     if (!p->gather.store.there && plan.way != SL_STORE_WAY_CACHED)
         p->gather.way = SL_GATHER_STAGED;
@@ -174,13 +175,13 @@ static int work(void *ctx)
 static void release(void *ctx)
 {
     struct program *p = ctx;
-    sl_gather_fini(&p->gather);
     sl_row_reader_close(p->extracts.reader);
     sl_row_reader_close(p->fetches.reader);
     sl_row_reader_close(p->infers.reader);
     sl_row_source_fini(&p->features);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
+    sl_gather_fini(&p->gather); // the copy of features, which inference may have pinned, too
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);
     sl_objective_fini(&p->objective);

@@ -109,7 +109,8 @@ static int make_copy(struct sl_resident *r)
 
 static bool pin(struct sl_resident *r)
 {
-    if (r->watch.bounded || r->bytes > sl_device_memory_available() / PIN_DIVISOR)
+    const bool stays = r->stays && r->host == r->stays;
+    if (r->watch.bounded || (!stays && r->bytes > sl_device_memory_available() / PIN_DIVISOR))
         return false;
     sl_advise(r->host, r->bytes, MADV_SEQUENTIAL); // what is not in memory yet is read now
     int rc = r->device->map((void *)(uintptr_t)r->host, r->bytes, true, &r->mapped);

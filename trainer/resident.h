@@ -14,8 +14,8 @@
  *               part of all of them; for lists, which may touch little of it, once rows for as many
  *               bytes have been gathered
  *      mapped   the machine's memory in place, over the bus, where the system lets it be pinned.
- *               Not where it is more than half of what is available: pinned memory cannot be given
- *               back
+ *               Not where it is more than half of what is available, since pinned memory cannot be
+ *               given back: but for a copy that is there for that (store.h)
  *      gather   the processor finds the different vertices that a piece needs and gathers their
  *               rows, through pinned memory, one part while the one before is copied
  *
@@ -75,6 +75,7 @@ struct sl_resident_watch {
 struct sl_resident {
     enum sl_resident_way way;
     struct sl_resident_watch watch;
+    const void *stays; // where a matrix in memory that is taken for good lies, or NULL
     // What is known of the last matrix.
     const void *host;
     uint64_t bytes, tag;

@@ -2,6 +2,7 @@
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/trainer_fixture.h"
 
+#include "common/base/memory.h"
 #include "common/data/self_loops.h"
 #include "trainer/evaluate.h"
 
@@ -446,6 +447,40 @@ START_TEST(what_lasts_is_mapped_once)
 }
 END_TEST
 
+static uint64_t nothing_left(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+// Where memory is short only what is there for good is pinned.
+START_TEST(a_copy_that_stays_is_mapped_whatever_is_left)
+{
+    open_gpu();
+    struct scene s;
+    struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 0);
+    scene_init(&s, &c, false);
+    struct sl_resident *r = &s.far.resident;
+    r->way = SL_RESIDENT_MAPPED;
+    struct sl_infer_piece piece;
+    struct sl_resident_matrix x = {.dtype = SL_DTYPE_F32, .n_rows = WIDE_NODES, .dim = WIDE_DIM};
+    const uint64_t bytes = (uint64_t)WIDE_NODES * WIDE_DIM * sizeof(float);
+    float *features = sl_pages_alloc(bytes);
+    x.p = features;
+    sl_memory_set_bound(nothing_left, NULL);
+    assert_ok(place(&s.far, &x, &piece));
+    ck_assert_ptr_null(r->mapped);
+    sl_resident_release(r);
+    r->stays = features;
+    assert_ok(place(&s.far, &x, &piece));
+    ck_assert_ptr_nonnull(r->mapped);
+    sl_memory_set_bound(NULL, NULL);
+    sl_resident_fini(r);
+    sl_pages_free(features, bytes);
+    scene_fini(&s);
+}
+END_TEST
+
 START_TEST(copies_are_watched_and_partial_matrices_gathered)
 {
     open_gpu();
@@ -512,6 +547,7 @@ int main(void)
         tcase_add_loop_test(tc, inference_by_random_walks, SL_MODEL_GRAPHSAGE, end);
         tcase_add_test(tc, a_copy_is_made_when_it_pays_and_given_back);
         tcase_add_test(tc, what_lasts_is_mapped_once);
+        tcase_add_test(tc, a_copy_that_stays_is_mapped_whatever_is_left);
         tcase_add_test(tc, copies_are_watched_and_partial_matrices_gathered);
     } else {
         printf("SKIP: models on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
